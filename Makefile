@@ -64,12 +64,12 @@ uninstall::
 	@packaging/traces clear $(TRACES)
 	@$(if $(DESTDIR),:,packaging/traces clear-machine $(PREFIX))
 
-all: $(ALL) left-out
-install:: left-out
-
-.PHONY: left-out
-left-out:
-	@$(if $(LEFT_OUT),printf 'left out: %s\n' $(LEFT_OUT),:)
+# The last lines that both print.
+TELL_LEFT_OUT = @$(if $(LEFT_OUT),printf 'left out: %s\n' $(LEFT_OUT),:)
+all: $(ALL)
+	$(TELL_LEFT_OUT)
+install::
+	$(TELL_LEFT_OUT)
 
 # Objects land under build/obj as their sources lie in the tree.
 $(B)/obj/%.o: %.c
@@ -105,6 +105,7 @@ clean:
 .PHONY: help
 help:
 	@echo 'make               build what this machine can build into build/'
+	@echo 'make jax           build also what JAX needs, with a JAX in build/ for its header'
 	@echo 'make demo          train a small transformer with activations in actmem'
 	@echo 'make examples      show what JAX offloads to the host, and what that saves'
 	@echo 'make check         run every test, but for those on a debug kernel'

@@ -16,8 +16,7 @@ CHECKS += demo
 .PHONY: demo
 demo:
 	@scripts/setup packages build demo
-	@$(MAKE) --no-print-directory -s $(DEMO_VENV)/.ready
-	@$(MAKE) --no-print-directory -s all
+	@$(MAKE) --no-print-directory -s jax
 	@$(DEMO_RUN) --steps $(DEMO_STEPS) --output $(B) --spill $(DEMO_SPILL)
 
 .PHONY: check-demo

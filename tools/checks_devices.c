@@ -78,10 +78,10 @@ static int check_folder(json_t *findings, const char *folder)
 		return add_finding(findings, "spill", CHECK_FIX,
 				   "make the folder, and let the job's user write there",
 				   "%s: %s", folder, strerror(errno));
-	if (files.f_type == TMPFS_MAGIC || files.f_type == RAMFS_MAGIC)
+	if (memory_file_system(folder))
 		return add_finding(findings, "spill", CHECK_FIX,
 				   "name a folder on an NVMe disk",
-				   "%s is in memory itself (tmpfs)", folder);
+				   "%s is in memory itself (%s)", folder, memory_file_system(folder));
 	if (files.f_type == NFS_SUPER_MAGIC)
 		return add_finding(findings, "spill", CHECK_FIX,
 				   "name a folder on a disk of this machine",

@@ -3,13 +3,12 @@
 #include <err.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <linux/magic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/vfs.h>
 #include "actmem_store.h"
+#include "base/base.h"
 #include "best_memory.h"
 #include "memory_options.h"
 #include "table.h"
@@ -205,18 +204,6 @@ static uint64_t grow_length(const struct knobs *knobs)
 	return length / TRIAL_BYTES * TRIAL_BYTES;
 }
 
-/* Spilling to memory saves none. */
-static void warn_of_memory(const struct knobs *knobs)
-{
-	struct statfs system;
-	uint32_t i;
-
-	for (i = 0; i < knobs->spill_path_count; i++)
-		if (!statfs(knobs->spill_paths[i], &system) && system.f_type == TMPFS_MAGIC)
-			warnx("'%s' is on tmpfs, which is memory itself: spilling there saves none",
-			      knobs->spill_paths[i]);
-}
-
 /* Makes the store that a program would have, with files in its directories. */
 static int try_store(struct actmem *am, const struct knobs *knobs, bool verbose)
 {
@@ -240,7 +227,8 @@ static int try_store(struct actmem *am, const struct knobs *knobs, bool verbose)
 		return error == -EINVAL && !knobs_are_of_directory(knobs, actmem_error()) ?
 		       STATUS_USAGE : STATUS_FAILED;
 	}
-	warn_of_memory(knobs);
+	if (*actmem_error() && !variable_is_on("ACTMEM_QUIET"))
+		tell_error(knobs);
 	if (verbose && knobs->spill_path_count)
 		warnx("%s", actmem_store_describe(store));
 	actmem_store_destroy(store);

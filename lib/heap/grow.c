@@ -68,7 +68,7 @@ static uint64_t best_region_length(uint64_t stride, uint64_t most, uint64_t at_m
 
 static uint64_t region_unit(const struct actmem_heap *heap)
 {
-	return heap->request.pages == ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
+	return pages_bytes(heap->request.pages);
 }
 
 /* Under lock. */
@@ -92,7 +92,7 @@ static uint64_t choose_chunk_bytes(const struct actmem_heap *heap, uint64_t leng
 		return heap->chunk_bytes;
 	most = runtime_piece_bytes(heap->runtime);
 	piece = home < most ? best_region_length(home, most, most) : home;
-	piece = round_up(piece, region_unit(heap));
+	piece = round_up(round_up(piece, HUGE_PAGE_BYTES), region_unit(heap));
 	return piece < heap->chunk_bytes ? piece : heap->chunk_bytes;
 }
 

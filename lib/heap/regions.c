@@ -39,7 +39,7 @@ static void give_file_number(struct heap_names *names, unsigned int number)
 	handles_unlock();
 }
 
-/* A file that was found may have any length, and pages of it may be missing. */
+/* Checks the length of a file that was found, and populates pages that are missing. */
 static int check_found_file(const struct region_request *request, struct actmem_region *region,
 			    uint64_t left)
 {
@@ -47,11 +47,8 @@ static int check_found_file(const struct region_request *request, struct actmem_
 	struct actmem_region_info info;
 	int error;
 
-	if (length % HUGE_PAGE_BYTES)
-		return fail(EEXIST, "%s is there with %llu bytes, which is no multiple of 2 MiB; remove it",
-			    request->path, (unsigned long long)length);
 	if (length > left)
-		return fail(ENOMEM, "the heap may have %s more, and %s is there with %s; raise %s, or remove it",
+		return fail(ENOMEM, "the heap may grow by %s, and %s exists and has %s; raise %s, or remove the file",
 			    BYTES_TEXT(left), request->path, BYTES_TEXT(length), KNOB(HEAP_LIMIT));
 	ACTMEM_INIT(&info);
 	error = actmem_region_get_info(region, &info);

@@ -82,6 +82,11 @@ struct actmem_key {
  * -EDEADLK is no answer.
  */
 #define ACTMEM_STORE_HANDED_ON		(1u << 3)
+/*
+ * A spill path in memory itself (tmpfs, ramfs) is an error, unless ALLOW_MEMORY is set. Without
+ * this flag the store takes the path, and says so.
+ */
+#define ACTMEM_STORE_STRICT		(1u << 4)
 
 struct actmem_store_options {
 	size_t size;			/* set by ACTMEM_INIT */
@@ -98,21 +103,38 @@ struct actmem_store_options {
 	struct actmem_runtime *runtime;	/* that regions are registered with; NULL: none */
 	uint32_t register_flags;	/* ACTMEM_REGISTER_* */
 	uint32_t reserved;		/* 0 */
+	/*
+	 * Writes a name for the block of @key to @name, which error messages and `actmem waits`
+	 * show. It may be called under the store's lock: it must be short and make no call of
+	 * the store. NULL: they show the numbers of the key.
+	 */
+	void (*name_block)(struct actmem_key key, char *name, size_t size);
 };
 
 /*
  * Makes a store. @options NULL: defaults, which spill nothing. They can be freed
  * afterwards, and what they point to as well.
  *
- * -EINVAL  a budget under two pages (of 2 MiB, or of 1 GiB where regions have those), or
- *	under one where there are no spill paths, spill paths without a budget, unknown
- *	flags, a directory without direct I/O (see ALLOW_BUFFERED), more spill_bytes than
- *	spill_limit_bytes
+ * If it returns 0, actmem_error() may say that a spill path is in memory, or that the disks had
+ * no space for spill_bytes. With ALLOW_MEMORY, such a store starts without files. Otherwise
+ * actmem_error() is empty.
+ *
+ * -EINVAL  a budget under two pages of the size that regions are to have (4 KiB, 2 MiB or
+ *	1 GiB), or under one if there are no spill paths, spill paths without a budget, unknown
+ *	flags, a directory without direct I/O (see ALLOW_BUFFERED) or in memory (see STRICT),
+ *	more spill_bytes than spill_limit_bytes
  * else as actmem_heap_create(), actmem_heap_register(), actmem_queue_create(),
  *	actmem_file_open()
  */
 int actmem_store_create(struct actmem *am, const struct actmem_store_options *options,
 			struct actmem_store **store);
+
+/*
+ * Checks spill paths as actmem_store_create() does before it opens files there: of @flags it
+ * reads STRICT and ALLOW_MEMORY. Returns 0, and actmem_error() says if a path is in memory; or
+ * -EINVAL. A path that does not exist is no error yet.
+ */
+int actmem_store_check_paths(const char *const *paths, uint32_t count, uint32_t flags);
 
 /*
  * Drops all blocks and removes the files. -EBUSY while a block is reserved or

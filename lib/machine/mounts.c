@@ -3,10 +3,12 @@
  * Reads /proc/self/mountinfo:
  *   36 35 0:32 / /mnt/act1 rw,relatime shared:1 - actmem none rw,size=64G
  */
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 
 #include "machine/mounts.h"
 
@@ -85,4 +87,13 @@ bool mount_option(const struct mount *mount, const char *option, char *value, si
 		return true;
 	}
 	return false;
+}
+
+const char *memory_file_system(const char *path)
+{
+	struct statfs files;
+
+	if (statfs(path, &files))
+		return NULL;
+	return files.f_type == TMPFS_MAGIC ? "tmpfs" : files.f_type == RAMFS_MAGIC ? "ramfs" : NULL;
 }

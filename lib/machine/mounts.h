@@ -28,4 +28,7 @@ bool mounts_find(bool (*see)(void *context, const struct mount *mount), void *co
 /* The value of an option, as of "huge="; false if it is not there. */
 bool mount_option(const struct mount *mount, const char *option, char *value, size_t size);
 
+/* Returns the type of the file system of @path if its files are memory, as "tmpfs"; else NULL. */
+const char *memory_file_system(const char *path);
+
 #endif /* LIB_MACHINE_MOUNTS_H */

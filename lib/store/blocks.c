@@ -15,9 +15,16 @@
 
 #define BUCKETS_FIRST	256
 
-const char *store_key_text(char text[KEY_WORDS], struct actmem_key key)
+const char *store_key_text(const struct actmem_store *store, char text[KEY_WORDS],
+			   struct actmem_key key)
 {
-	if (key.instance)
+	char name[KEY_WORDS - sizeof("block ''")] = "";
+
+	if (store->name_block)
+		store->name_block(key, name, sizeof(name));
+	if (*name)
+		snprintf(text, KEY_WORDS, "block '%s'", name);
+	else if (key.instance)
 		snprintf(text, KEY_WORDS, "block %" PRIu64 ".%" PRIu64, key.name,
 			 key.instance & ~ACTMEM_INSTANCE_ONCE);
 	else
@@ -268,7 +275,7 @@ static void check_block(const struct actmem_store *store, const struct store_blo
 	else if (!block->memory && !block->is_filed && block->user != USER_WAITS)
 		wrong = "is nowhere";
 	if (wrong) {
-		fprintf(stderr, "actmem: %s %s\n", KEY_TEXT(block->key), wrong);
+		fprintf(stderr, "actmem: %s %s\n", KEY_TEXT(store, block->key), wrong);
 		abort();
 	}
 	for (i = 0; i < SUMS; i++) {

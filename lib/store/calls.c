@@ -22,21 +22,22 @@ static void leave(struct actmem_store *store)
 	thread_let_cancellation();
 }
 
-static int fail_no_block(struct actmem_key key, const char *why)
+static int fail_no_block(const struct actmem_store *store, struct actmem_key key,
+			 const char *why)
 {
-	return fail(ENOENT, "%s %s", KEY_TEXT(key), why);
+	return fail(ENOENT, "%s %s", KEY_TEXT(store, key), why);
 }
 
 static int check_bytes(const struct actmem_store *store, struct actmem_key key, uint64_t bytes)
 {
 	if (!bytes)
-		return fail(EINVAL, "%s: 0 bytes", KEY_TEXT(key));
+		return fail(EINVAL, "%s: 0 bytes", KEY_TEXT(store, key));
 	if (bytes > EXTENT_BYTES_MAX)
-		return fail(EINVAL, "%s: %llu bytes; a block has %llu at most", KEY_TEXT(key),
+		return fail(EINVAL, "%s: %llu bytes; a block has %llu at most", KEY_TEXT(store, key),
 			    (unsigned long long)bytes, (unsigned long long)EXTENT_BYTES_MAX);
 	if (store->asked && round_up(bytes, store->unit) > store->asked)
 		return fail(ENOMEM, "%s has %s, and %s is %s; raise it",
-			    KEY_TEXT(key), BYTES_TEXT(bytes), KNOB(BUDGET), BYTES_TEXT(store->asked));
+			    KEY_TEXT(store, key), BYTES_TEXT(bytes), KNOB(BUDGET), BYTES_TEXT(store->asked));
 	return heap_check_length(store->heap, bytes);
 }
 
@@ -54,7 +55,7 @@ static int reserve(struct actmem_store *store, struct actmem_key key, uint64_t b
 	waiter_init(&waiter, timeout_ns);
 	enter(store);
 	if (store_find(store, key)) {
-		error = fail(EEXIST, "%s is in the store", KEY_TEXT(key));
+		error = fail(EEXIST, "%s is in the store", KEY_TEXT(store, key));
 		goto unlock;
 	}
 	block = store_add(store, key, bytes);
@@ -101,7 +102,7 @@ static struct store_block *find_used(struct actmem_store *store, struct actmem_k
 
 	if (block && block->user == user)
 		return block;
-	fail_no_block(key, !block ? "is not in the store" :
+	fail_no_block(store, key, !block ? "is not in the store" :
 		      user == USER_FILLS ? "is not reserved" : "is not held");
 	return NULL;
 }
@@ -154,13 +155,13 @@ static int find_to_hold(struct actmem_store *store, struct actmem_key key, uint6
 	struct store_block *block = store_find(store, key);
 
 	if (!block)
-		return fail_no_block(key, "is not in the store");
+		return fail_no_block(store, key, "is not in the store");
 	if (block->user && block->user <= USER_COMMITS)
-		return fail_no_block(key, "is reserved, and not committed");
+		return fail_no_block(store, key, "is reserved, and not committed");
 	if (block->user)
-		return fail(EBUSY, "%s is held", KEY_TEXT(key));
+		return fail(EBUSY, "%s is held", KEY_TEXT(store, key));
 	if (bytes && bytes != block->bytes)
-		return fail(EINVAL, "%s has %llu bytes, not %llu", KEY_TEXT(key),
+		return fail(EINVAL, "%s has %llu bytes, not %llu", KEY_TEXT(store, key),
 			    (unsigned long long)block->bytes, (unsigned long long)bytes);
 	*result = block;
 	return 0;
@@ -188,7 +189,7 @@ static int await(struct actmem_store *store, struct store_block *block, uint64_t
 	while (!error && block->transfer == TRANSFER_FILL) {
 		if (waiter_is_late(&waiter))
 			error = fail(ETIMEDOUT, "%s of %s is still being read from its file",
-				     KEY_TEXT(block->key), BYTES_TEXT(block->bytes));
+				     KEY_TEXT(store, block->key), BYTES_TEXT(block->bytes));
 		else
 			store_sleep(store, &waiter, block, WAIT_BLOCK);
 	}
@@ -201,17 +202,17 @@ static int await(struct actmem_store *store, struct store_block *block, uint64_t
 	return error;
 }
 
-static int fail_changed(const struct store_block *block)
+static int fail_changed(const struct actmem_store *store, const struct store_block *block)
 {
 	const char *path;
 	uint64_t at;
 
 	if (!block->is_filed)
 		return fail(EBADMSG, "%s of %s is not what was committed: its checksum differs",
-			    KEY_TEXT(block->key), BYTES_TEXT(block->bytes));
+			    KEY_TEXT(store, block->key), BYTES_TEXT(block->bytes));
 	path = file_place(block->room.file, block->room.offset, &at);
 	return fail(EBADMSG, "%s of %s, at %llu of '%s', is not what was committed: its checksum differs",
-		    KEY_TEXT(block->key), BYTES_TEXT(block->bytes), (unsigned long long)at,
+		    KEY_TEXT(store, block->key), BYTES_TEXT(block->bytes), (unsigned long long)at,
 		    path);
 }
 
@@ -232,7 +233,7 @@ static int verify(struct actmem_store *store, struct store_block *block)
 	pthread_mutex_lock(&store->lock);
 	if (is_same)
 		return 0;
-	error = fail_changed(block);
+	error = fail_changed(store, block);
 	if (block->is_filed && block->transfer == TRANSFER_NONE) {
 		store_forget_memory(store, block);
 		block->is_ahead = false;
@@ -372,9 +373,9 @@ int actmem_store_drop(struct actmem_store *store, struct actmem_key key)
 	enter(store);
 	block = store_find(store, key);
 	if (!block || block->user == USER_WAITS) {
-		error = fail_no_block(key, block ? "is being reserved" : "is not in the store");
+		error = fail_no_block(store, key, block ? "is being reserved" : "is not in the store");
 	} else if (block->user > USER_FILLS) {
-		error = fail(EBUSY, "%s is %s", KEY_TEXT(key),
+		error = fail(EBUSY, "%s is %s", KEY_TEXT(store, key),
 			     block->user == USER_COMMITS ? "being committed" : "held");
 	} else {
 		if (block->is_ahead)
@@ -399,7 +400,7 @@ int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key)
 	enter(store);
 	block = store_find(store, key);
 	if (!block) {
-		error = fail_no_block(key, "is not in the store");
+		error = fail_no_block(store, key, "is not in the store");
 	} else if (!block->user) {
 		block->is_unreadable = false;
 		store_want(store, block, schedule_urgent(&store->schedule));

@@ -57,7 +57,7 @@ static void tell_waiter(struct actmem_store *store, const struct store_block *bl
 	waiter = link_item(store->waiters.next, struct waiter, link);
 	waiter->spill_error = error;
 	snprintf(waiter->words, sizeof(waiter->words), "%s of %s cannot be spilled: %s",
-		 KEY_TEXT(block->key), BYTES_TEXT(block->bytes), words);
+		 KEY_TEXT(store, block->key), BYTES_TEXT(block->bytes), words);
 }
 
 static void end_spill(struct actmem_store *store, struct store_block *block, int error)
@@ -113,7 +113,7 @@ static void fill_ended(struct actmem_store *store, struct store_block *block, in
 		if (waiter) {
 			waiter->fill_error = error;
 			snprintf(waiter->words, sizeof(waiter->words),
-				 "%s of %s cannot be read again: %s", KEY_TEXT(block->key),
+				 "%s of %s cannot be read again: %s", KEY_TEXT(store, block->key),
 				 BYTES_TEXT(block->bytes), words);
 		}
 	}

@@ -55,7 +55,7 @@ void store_sleep(struct actmem_store *store, struct waiter *waiter, struct store
 		waiter->since = clock_ns();
 		store_tell(store, ACTMEM_STORE_STALL_BEGIN, block, 0);
 	}
-	wait = wait_begin(store->am->waits, kind, waiter->since, block->bytes, KEY_TEXT(block->key));
+	wait = wait_begin(store->am->waits, kind, waiter->since, block->bytes, KEY_TEXT(store, block->key));
 	if (waiter->until)
 		pthread_cond_clockwait(&waiter->wake, &store->lock, CLOCK_MONOTONIC, &until);
 	else
@@ -212,7 +212,7 @@ static int look_for(struct actmem_store *store, struct waiter *waiter, uint64_t 
 static int fail_late(const struct actmem_store *store, const struct store_block *block)
 {
 	return fail(ETIMEDOUT, "%s of %s has no memory yet: %s of %s is used up, %s of it are being spilled, and %u threads wait",
-		    KEY_TEXT(block->key), BYTES_TEXT(block->bytes), KNOB(BUDGET), BYTES_TEXT(store->budget),
+		    KEY_TEXT(store, block->key), BYTES_TEXT(block->bytes), KNOB(BUDGET), BYTES_TEXT(store->budget),
 		    BYTES_TEXT(store->sums[SUM_SPILLING].length), store->waiting);
 }
 

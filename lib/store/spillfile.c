@@ -248,7 +248,7 @@ static bool is_full_disk(int error)
 	return error == -ENOSPC || error == -EDQUOT;
 }
 
-static bool is_no_room(int error)
+bool spillfile_has_no_space(int error)
 {
 	return is_full_disk(error) || error == -EFBIG;
 }
@@ -295,7 +295,7 @@ static int open_further(struct spillfile *spillfile, uint64_t least, uint64_t wa
 
 	for (;;) {
 		error = open_or_extend(spillfile, want, growth);
-		if (!is_no_room(error) || want == least)
+		if (!spillfile_has_no_space(error) || want == least)
 			break;
 		spillfile->is_full |= is_full_disk(error);
 		want = round_up(want / 2, unit);
@@ -327,7 +327,7 @@ int spillfile_grow(struct spillfile *spillfile, uint64_t length, struct spill_gr
 	if (!piece || piece->length > want)
 		return open_further(spillfile, least, want, growth);
 	error = allocate_piece(spillfile, piece);
-	if (is_no_room(error))
+	if (spillfile_has_no_space(error))
 		return open_further(spillfile, least, want, growth);
 	growth->withheld = piece;
 	growth->length = piece->length;

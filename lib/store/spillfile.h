@@ -68,6 +68,9 @@ struct spill_room {
 int spillfile_init(struct spillfile *spillfile, struct actmem_queue *queue,
 		   const struct actmem_file_options *options, uint64_t limit);
 
+/* Tells whether a disk, a quota or RLIMIT_FSIZE kept a file from being as long as that. */
+bool spillfile_has_no_space(int error);
+
 /* Nothing is under way in it. */
 void spillfile_destroy(struct spillfile *spillfile);
 

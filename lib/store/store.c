@@ -17,7 +17,8 @@
 #include "store/store.h"
 
 #define FLAGS_KNOWN	(ACTMEM_STORE_CHECKSUM | ACTMEM_STORE_ALLOW_MEMORY | \
-			 ACTMEM_STORE_ALLOW_BUFFERED | ACTMEM_STORE_HANDED_ON)
+			 ACTMEM_STORE_ALLOW_BUFFERED | ACTMEM_STORE_HANDED_ON | \
+			 ACTMEM_STORE_STRICT)
 #define PAGE_BYTES	4096ULL
 #define GROW_MOST	(1ULL << 30)
 #define GROW_LEAST	(64ULL << 20)
@@ -66,13 +67,24 @@ static int check_options(const struct actmem_store_options *options)
 	return 0;
 }
 
+static int fail_small_budget(uint64_t bytes, unsigned int least, uint64_t page_bytes)
+{
+	int error = fail(EINVAL, "%s of %s is too small: the least is %s of %s; raise it",
+			 KNOB(BUDGET), BYTES_TEXT(bytes), least > 1 ? "two pages" : "one page",
+			 BYTES_TEXT(page_bytes));
+
+	if (page_bytes > BASE_PAGE_BYTES)
+		fail_more(", or ask for smaller pages with %s", KNOB(PAGES));
+	return error;
+}
+
 static int make_heap(struct actmem_store *store, const struct actmem_store_options *options)
 {
 	struct actmem_region_options region;
 	struct actmem_heap_options heap;
 	/* One block is in use while another is on its way. */
 	unsigned int least = options->spill_path_count ? 2 : 1;
-	uint64_t page_bytes;
+	uint64_t page_bytes, grow_bytes;
 	int error = 0;
 
 	ACTMEM_INIT(&region);
@@ -80,24 +92,23 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 		error = take_struct(&region, sizeof(region), options->region, "region options");
 	if (error)
 		return error;
-	page_bytes = options_pages(&store->am->options, region.pages) ==
-		     ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES : HUGE_PAGE_BYTES;
+	page_bytes = pages_bytes(options_pages(&store->am->options, region.pages));
 	store->asked = options->budget_bytes / page_bytes * page_bytes;
 	store->budget = store->asked;
 	if (options->budget_bytes && options->budget_bytes < least * page_bytes)
-		return fail(EINVAL, "%s is %llu; it is at least %s of %s",
-			    KNOB(BUDGET), (unsigned long long)options->budget_bytes,
-			    least > 1 ? "two pages" : "one page", BYTES_TEXT(page_bytes));
+		return fail_small_budget(options->budget_bytes, least, page_bytes);
 	ACTMEM_INIT(&heap);
 	heap.region = &region;
 	heap.limit_bytes = store->budget;
 	heap.grow_bytes = options->grow_bytes;
 	if (!heap.grow_bytes && options->spill_path_count) {
-		heap.grow_bytes = store->budget / GROW_STEPS / page_bytes * page_bytes;
-		if (heap.grow_bytes > GROW_MOST)
-			heap.grow_bytes = GROW_MOST;
-		if (heap.grow_bytes < GROW_LEAST)
-			heap.grow_bytes = GROW_LEAST;
+		/* The heap takes multiples of 2 MiB, even if its pages are smaller. */
+		grow_bytes = store->budget / GROW_STEPS / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+		if (grow_bytes > GROW_MOST)
+			grow_bytes = GROW_MOST;
+		if (grow_bytes < GROW_LEAST)
+			grow_bytes = GROW_LEAST;
+		heap.grow_bytes = grow_bytes;
 	}
 	if (!region.name)
 		region.name = "store";
@@ -112,6 +123,40 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 		return error;
 	}
 	heap_watch_closing(store->heap, store_region_closes, store);
+	return 0;
+}
+
+/* Fails, or writes a note, if a path is in memory. */
+static int check_paths(const char *const *paths, uint32_t count, uint32_t flags,
+		       char note[STORE_WORDS])
+{
+	const char *type = NULL;
+	uint32_t i;
+
+	for (i = 0; i < count && !type; i++)
+		type = memory_file_system(paths[i] ?: "");
+	if (!type)
+		return 0;
+	snprintf(note, STORE_WORDS,
+		 "'%s' is on %s, which is memory itself: spilling there frees no memory; name a directory on a disk with %s",
+		 paths[i - 1], type, KNOB(SPILL));
+	if (!(flags & ACTMEM_STORE_STRICT) || flags & ACTMEM_STORE_ALLOW_MEMORY)
+		return 0;
+	return fail(EINVAL, "%s, or allow it with %s; it is an error with %s", note,
+		    KNOB(SPILL_ALLOW_MEMORY), KNOB(STRICT));
+}
+
+int actmem_store_check_paths(const char *const *paths, uint32_t count, uint32_t flags)
+{
+	char note[STORE_WORDS] = "";
+
+	if (count && !paths)
+		return fail(EINVAL, "actmem_store_check_paths: no paths");
+	if (check_paths(paths, count, flags, note))
+		return -EINVAL;
+	fail_clear();
+	if (*note)
+		fail(0, "%s", note);
 	return 0;
 }
 
@@ -142,6 +187,23 @@ void store_describe_more(struct actmem_store *store, const char *what, const cha
 	atomic_store(&store->description, words);
 }
 
+/* Without space on the disks, blocks may stay in memory: then it starts with no file. */
+static int open_files(struct actmem_store *store, struct actmem_file_options *files,
+		      const struct actmem_store_options *options)
+{
+	size_t used = strlen(store->note);
+	int error = spillfile_init(&store->files, store->queue, files, options->spill_limit_bytes);
+
+	if (!spillfile_has_no_space(error) || !files->length ||
+	    !(options->flags & ACTMEM_STORE_ALLOW_MEMORY))
+		return error;
+	snprintf(store->note + used, sizeof(store->note) - used,
+		 "%s%s; until there is space, blocks over %s stay in memory, as %s permits",
+		 used ? "; " : "", fail_words(), KNOB(BUDGET), KNOB(SPILL_ALLOW_MEMORY));
+	files->length = 0;
+	return spillfile_init(&store->files, store->queue, files, options->spill_limit_bytes);
+}
+
 static int make_queue(struct actmem_store *store, const struct actmem_store_options *options)
 {
 	struct actmem_file_options files;
@@ -158,7 +220,7 @@ static int make_queue(struct actmem_store *store, const struct actmem_store_opti
 	if (options->flags & ACTMEM_STORE_ALLOW_BUFFERED)
 		files.flags |= ACTMEM_FILE_ALLOW_BUFFERED;
 	files.length = options->spill_bytes;
-	error = spillfile_init(&store->files, store->queue, &files, options->spill_limit_bytes);
+	error = open_files(store, &files, options);
 	if (error) {
 		actmem_queue_destroy(store->queue);
 		return error;
@@ -283,6 +345,7 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 		return fail(ENOMEM, "no memory for a store");
 	store->am = am;
 	store->flags = taken.flags;
+	store->name_block = taken.name_block;
 	store->unit = PAGE_BYTES;
 	store->memory_align = PAGE_BYTES;
 	store->fixed_window = taken.window_bytes;
@@ -299,13 +362,17 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 	pthread_cond_init(&store->all_ended, NULL);
 	pthread_cond_init(&store->background, NULL);
 	atomic_init(&store->description, "memory alone: there are no spill paths");
-	error = copy_paths(store, &taken);
+	error = check_paths(taken.spill_paths, taken.spill_path_count, taken.flags, store->note);
+	if (!error)
+		error = copy_paths(store, &taken);
 	if (!error)
 		error = start(store, &taken);
 	if (error)
 		goto free_store;
 	counter_add(&am->counters->stores, 1);
 	fail_clear();
+	if (*store->note)
+		fail(0, "%s", store->note);
 	*result = store;
 	return 0;
 

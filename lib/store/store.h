@@ -135,6 +135,7 @@ struct actmem_store {
 	uint64_t busy_bytes;		/* of transfers that keep the disks busy, at most */
 	uint64_t fixed_window;		/* 0: as measured */
 	uint32_t flags;
+	void (*name_block)(struct actmem_key key, char *name, size_t size);	/* or NULL */
 	char **paths;
 	uint32_t path_count;
 	struct spillfile files;
@@ -169,16 +170,18 @@ struct actmem_store {
 	void *observe_data;
 	_Atomic(const char *) description;
 	char words[STORE_WORDS];
+	char note[STORE_WORDS];		/* what the caller of create should know, or "" */
 	bool is_plain;			/* memory is not registered, which the words say */
 	/* The same, that files are kept, and a refusal; each stays, as callers have its address. */
 	char more_words[STORE_MORE][4 * STORE_WORDS];
 	unsigned int more;
 };
 
-/* "block 17" or "block 17.2". */
-#define KEY_WORDS	48
-#define KEY_TEXT(key)	store_key_text((char[KEY_WORDS]){0}, (key))
-const char *store_key_text(char text[KEY_WORDS], struct actmem_key key);
+/* "block 17" or "block 17.2", or "block 'NAME'" if the store's user names blocks. */
+#define KEY_WORDS	160
+#define KEY_TEXT(store, key)	store_key_text((store), (char[KEY_WORDS]){0}, (key))
+const char *store_key_text(const struct actmem_store *store, char text[KEY_WORDS],
+			   struct actmem_key key);
 
 int store_check(const struct actmem_store *store, const char *call);
 void store_tell(struct actmem_store *store, enum actmem_store_event_kind kind,

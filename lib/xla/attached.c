@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "actmem_store.h"
 #include "base/base.h"
 #include "xla/attached.h"
 #include "xla/device_wait.h"
@@ -48,14 +49,29 @@ static void tell_best(void)
 		actmem_describe(attached));
 }
 
-/* Under the lock. */
-static int open_attached(void)
+/* Fails, or prints a line, if a directory to spill to is in memory. */
+static int check_directories(const struct knobs *knobs)
+{
+	int ret = actmem_store_check_paths((const char *const *)knobs->spill_paths,
+					   knobs->spill_path_count, knobs->spill_allow);
+
+	if (!ret && *actmem_error() && !variable_is_on("ACTMEM_QUIET"))
+		fprintf(stderr, "actmem: %s; ACTMEM_QUIET=1 omits this line\n",
+			actmem_error_in(knobs->names));
+	return ret;
+}
+
+/* Opens memory as the environment says, unless a program did. Caller holds the lock. */
+static int open_attached(const struct knobs *knobs)
 {
 	struct actmem_options options;
 	int best, ret;
 
 	if (attached)
 		return 0;
+	ret = check_directories(knobs);
+	if (ret)
+		return ret;
 	given.named = is_set("ACTMEM_NAME");
 	given.placed = is_set("ACTMEM_NODES") || is_set("ACTMEM_POLICY");
 	ACTMEM_INIT(&options);
@@ -80,7 +96,7 @@ int attached_open(struct actmem **am, struct knobs *knobs, char *words, size_t w
 	pthread_mutex_lock(&lock);
 	ret = knobs_complete(knobs, &given, ACTMEM_NAMES_PYTHON, words, words_size);
 	if (!ret) {
-		ret = open_attached();
+		ret = open_attached(knobs);
 		if (ret) {
 			knobs_error(knobs, words, words_size);
 			knobs_forget(knobs);

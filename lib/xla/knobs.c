@@ -137,6 +137,8 @@ static int take_allowed(struct knobs *knobs, char *words, size_t words_size)
 {
 	if (knobs->spill_allow || spill_allow_from_environment(&knobs->spill_allow)) {
 		knobs->spill_allow &= SPILL_ALLOW_FLAGS;
+		if (variable_is_on("ACTMEM_STRICT"))
+			knobs->spill_allow |= ACTMEM_STORE_STRICT;
 		return 0;
 	}
 	snprintf(words, words_size, "%s is '%s'; it may be " SPILL_ALLOW_CHOICE, NAME(SPILL_ALLOW),

@@ -21,7 +21,7 @@ struct knobs {
 	uint64_t ring_bytes;		/* of device memory */
 	char *spill_paths[KNOBS_SPILL_MAX];
 	uint32_t spill_path_count;
-	uint32_t spill_allow;		/* ACTMEM_STORE_ALLOW_* */
+	uint32_t spill_allow;		/* ACTMEM_STORE_ALLOW_*, and _STRICT once complete */
 	unsigned int names;		/* enum actmem_names, for words */
 	int named;			/* regions have names, and outlive the store */
 	int placed;			/* program or user said on which nodes */

@@ -31,6 +31,7 @@ static atomic_int has_devices;	/* there is a GPU that copies to and from it... *
 static uint32_t first_device;	/* ...the first one that did */
 static atomic_int waits;	/* for what is spilled, or in use by a GPU */
 static atomic_int spills;
+static void (*block_namer)(struct actmem_key key, char *name, size_t size);
 static struct actmem_store_stats ended;	/* totals and peaks of stores that were ended */
 
 static int is_free(void)
@@ -80,6 +81,7 @@ static void set_options(struct actmem_store_options *options, const struct knobs
 	options->spill_limit_bytes = knobs->spill_limit_bytes;
 	options->flags = knobs->spill_allow;
 	options->grow_bytes = knobs->grow_bytes;
+	options->name_block = block_namer;
 	/* A thread of ours ends the work that a GPU's handler begins. */
 	if (has_devices)
 		options->flags |= ACTMEM_STORE_HANDED_ON;
@@ -236,6 +238,11 @@ void memory_drop(struct actmem_key key)
 	pthread_rwlock_rdlock(&in_use);
 	actmem_store_drop(store, key);
 	pthread_rwlock_unlock(&in_use);
+}
+
+void memory_name_blocks(void (*name_block)(struct actmem_key key, char *name, size_t size))
+{
+	block_namer = name_block;
 }
 
 int memory_waits(void)

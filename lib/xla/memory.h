@@ -40,6 +40,9 @@ void memory_drop(struct actmem_key key);
  */
 int memory_pin(uint32_t device, uint64_t *ring_bytes, char *words, size_t words_size);
 
+/* Names blocks for error messages by @name_block, of struct actmem_store_options. */
+void memory_name_blocks(void (*name_block)(struct actmem_key key, char *name, size_t size));
+
 /* Whether memory_reserve() and memory_hold() may wait for others. */
 int memory_waits(void);
 

@@ -1,32 +1,44 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# libactmem_xla.so: the handlers that XLA calls. XLA's header comes with the jaxlib of
-# build/venv, or of the demo's environment where that alone is there; without one a plain
-# `make` says so and goes on, while what needs the library (check, demo) makes the
-# environment first. Or it comes from another jaxlib by XLA_INCLUDE=folder: handlers are the
-# same whichever it is.
+# libactmem_xla.so: the handlers that XLA calls. XLA's header comes with a jaxlib: that of
+# build/venv, else of the demo's environment, else of $(PYTHON3), or that in
+# XLA_INCLUDE=folder. The handlers are the same whichever it is. Without a header, `make`
+# builds the rest and names `make jax`, which installs a JAX first, as check and demo do.
 
 XLA_SOURCES := $(wildcard lib/xla/*.c)
 XLA_OBJECTS := $(XLA_SOURCES:%.c=$(B)/obj/%.o)
 # Of the library, which shows its own calls alone.
 XLA_SHARED_OBJECTS := $(addprefix $(B)/obj/lib/base/,checksum.o knob.o size.o \
 	spill_allow.o thread.o)
-XLA_VENV := $(or $(patsubst %/.ready,%,$(firstword \
-	$(wildcard $(VENV)/.ready $(DEMO_VENV)/.ready))),$(VENV))
-XLA_INCLUDE ?= $(firstword $(shell \
-	ls -d $(XLA_VENV)/lib/python3*/site-packages/jaxlib/include 2>/dev/null))
 XLA_LIBRARY := $(B)/lib/libactmem_xla.so
 
-ifeq ($(origin XLA_INCLUDE),file)
+ifeq ($(origin XLA_INCLUDE),undefined)
+XLA_VENV := $(patsubst %/.ready,%,$(firstword $(wildcard $(VENV)/.ready $(DEMO_VENV)/.ready)))
+ifeq ($(XLA_VENV),)
+# The oldest version is that of lib/python/actmem/jax/_versions.py.
+XLA_INCLUDE := $(shell $(PYTHON3) -B -c 'import os, jaxlib.version as v; \
+	v.__version_info__ < (0, 10, 1) or \
+	print(os.path.join(os.path.dirname(v.__file__), "include"))' 2>/dev/null)
+endif
+ifeq ($(XLA_INCLUDE),)
+XLA_VENV := $(or $(XLA_VENV),$(VENV))
+XLA_INCLUDE = $(firstword $(shell \
+	ls -d $(XLA_VENV)/lib/python3*/site-packages/jaxlib/include 2>/dev/null))
 XLA_READY := $(XLA_VENV)/.ready
+endif
 endif
 
 ifneq ($(wildcard $(or $(XLA_READY),$(XLA_INCLUDE))),)
 ALL += $(XLA_LIBRARY)
 INSTALLED_XLA_LIBRARY := $(XLA_LIBRARY)
 else
-LEFT_OUT += 'libactmem_xla.so, which JAX needs: first `make $(DEMO_VENV)/.ready`'
+LEFT_OUT += 'libactmem_xla.so, which JAX needs: $(PYTHON3) has no jaxlib since 0.10.1; build it with `make jax`'
 endif
+
+.PHONY: jax
+jax:
+	@$(MAKE) --no-print-directory -s $(DEMO_VENV)/.ready
+	@$(MAKE) --no-print-directory -s all
 
 # The command actmem links knobs.o, without JAX.
 $(filter-out %/knobs.o,$(XLA_OBJECTS)): | $(XLA_READY)

@@ -128,10 +128,10 @@ static void test_taken_again(void **state)
 	assert_int_equal(actmem_heap_free(heap, again), 0);
 }
 
-/* A region is whole huge pages, though the limit is not. */
+/* A region is whole pages, though the limit is not. */
 static void test_odd_limit(void **state)
 {
-	struct actmem_heap_options options = { .size = sizeof(options), .limit_bytes = 5 * MIB };
+	struct actmem_heap_options options = { .size = sizeof(options), .limit_bytes = 5 * MIB + 1 };
 	struct actmem_heap_stats now = { .size = sizeof(now) };
 	struct actmem_heap *odd;
 	void *block, *none;
@@ -139,8 +139,8 @@ static void test_odd_limit(void **state)
 	assert_int_equal(actmem_heap_create(am, &options, &odd), 0);
 	assert_int_equal(actmem_heap_alloc(odd, 3 * MIB, 0, &block), 0);
 	assert_int_equal(actmem_heap_get_stats(odd, &now), 0);
-	assert_int_equal(now.region_bytes, 4 * MIB);
-	assert_fails(actmem_heap_alloc(odd, 2 * MIB, 0, &none), ENOMEM, "raise limit_bytes");
+	assert_int_equal(now.region_bytes, 5 * MIB);
+	assert_fails(actmem_heap_alloc(odd, 2 * MIB + 1, 0, &none), ENOMEM, "raise limit_bytes");
 	assert_false(heap_may_grow(odd, 4 * MIB));
 	assert_int_equal(actmem_heap_free(odd, block), 0);
 	assert_true(heap_may_grow(odd, 4 * MIB));

@@ -36,8 +36,8 @@ check-jax-newest-remat3: $(NEWEST)/.ready $(JAX_TESTS_NEED)
 	@JAX_REMAT3=1 $(NEWEST_PYTHON) $(JAX_TESTS) $(REMAT3_LEFT_OUT)
 
 SAVED_SOURCES := tests/jax/saved_threads.c $(LIB_SOURCES) \
-	$(addprefix lib/xla/,announce.c arrays.c attached.c claim.c counts.c device_wait.c \
-	foresee.c forked.c grow.c knobs.c memory.c own_memory.c saved.c \
+	$(addprefix lib/xla/,announce.c arrays.c attached.c block_name.c claim.c counts.c \
+	device_wait.c foresee.c forked.c grow.c knobs.c memory.c own_memory.c saved.c \
 	site.c table.c)
 SAVED_TESTS := $(B)/tests/saved_threads-thread $(B)/tests/saved_threads-address
 

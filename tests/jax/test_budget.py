@@ -181,12 +181,12 @@ def test_errors_name_the_knob(tmp_path):
             "full": ["RESOURCE_EXHAUSTED", "block of 262144 bytes at argument 0 of layer",
                      "budget= (ACTMEM_BUDGET) of 4.0 MiB is used up", "spill= (ACTMEM_SPILL)"],
             "dead": ["budget= (ACTMEM_BUDGET) of 4.0 MiB is used up", "actmem.jax.reset() frees"],
-            "limit": ["RESOURCE_EXHAUSTED",
+            "limit": ["RESOURCE_EXHAUSTED", "block 'argument 0 of layer", "of 256.0 KiB cannot be spilled",
                       "over spill_limit= (ACTMEM_SPILL_LIMIT) of 2.0 MiB"],
             "over": ["heap_limit= (ACTMEM_HEAP_LIMIT) of 4.0 MiB is used up; raise that"],
             "word": ["spill_allow= (ACTMEM_SPILL_ALLOW) is 'swap'", "memory or buffered"],
             "large": ["block of 8388608 bytes", "4.0 MiB", "ACTMEM_BUDGET"],
-            "small": ["INVALID_ARGUMENT", "at least two pages", "ACTMEM_BUDGET"],
+            "small": ["INVALID_ARGUMENT", "the least is two pages of 4.0 KiB", "ACTMEM_BUDGET"],
             "both": ["ACTMEM_BUDGET", "ACTMEM_HEAP_LIMIT", "leave the other out"],
             "no budget": ["no budget beyond which to spill", "set budget="],
             "no directory": ["no directory to spill to", "set spill="],
@@ -246,6 +246,6 @@ def test_a_file_that_fails(tmp_path):
                           store()["blocks"]]))
     """, tmp_path)
     for word in ("DATA_LOSS", "262144 bytes saved at argument 0 of layer", "cannot be read back",
-                 str(tmp_path)):
+                 "block 'argument 0 of layer", str(tmp_path)):
         assert word in error, error
     assert again is None and lost > 0 and left == blocks == 0

@@ -68,4 +68,31 @@ def it_is_as_asked_for_or_an_error():
             assert "RLIMIT_MEMLOCK" in result.stderr or "nr_hugepages" in result.stderr, result
 
 
+# The directories to spill to: an argument, or a variable of a program whose memory is opened
+# by open(), or by the handlers in the first step.
+SPILLING = (
+    (OPENED.format(open="actmem.open(budget=8 << 20, spill=('/tmp', '/dev/shm'))"), {}),
+    (OPENED.format(open="actmem.open()"), {"ACTMEM_BUDGET": "8M", "ACTMEM_SPILL": "/tmp:/dev/shm"}),
+    (ADOPTED, {"ACTMEM_BUDGET": "8M", "ACTMEM_SPILL": "/tmp:/dev/shm"}),
+)
+
+
+@case
+def a_folder_in_memory_is_told_or_an_error():
+    for program, variables in SPILLING:
+        variables = variables | {"ACTMEM_ALLOW": "any", "ACTMEM_SPILL_ALLOW": "buffered"}
+        said = ["'/dev/shm' is on tmpfs", "spill= (ACTMEM_SPILL)"]
+        result = run(program, **variables)
+        (line,) = lines_of(result)
+        assert result.returncode == 0 and all(word in line for word in said), result
+        result = run(program, ACTMEM_QUIET="1", **variables)
+        assert result.returncode == 0 and not lines_of(result), result
+        result = run(program, ACTMEM_STRICT="1", **variables)
+        said += ["ACTMEM_STRICT=1", 'spill_allow="memory" (ACTMEM_SPILL_ALLOW)']
+        assert result.returncode == 1 and all(word in result.stderr for word in said), result
+        result = run(program, **variables | {"ACTMEM_STRICT": "1",
+                                             "ACTMEM_SPILL_ALLOW": "memory,buffered"})
+        assert result.returncode == 0 and len(lines_of(result)) == 1, result
+
+
 main()

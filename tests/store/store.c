@@ -158,6 +158,83 @@ static void test_memory_alone(struct actmem *am)
 	destroy_empty(store);
 }
 
+/* The least budget is two pages of the size in use, and a store works within it. */
+static void test_least_budget(struct actmem *am)
+{
+	uint64_t page = page_bytes_wanted(), i;
+	const char *path = spill_path();
+	struct actmem_store_options options = store_options(2 * page - 1, &path, 1);
+	struct actmem_store *store;
+	int error = 0;
+
+	returns(actmem_store_create(am, &options, &store), -EINVAL);
+	says(page == 2 * MIB ? "two pages of 2.0 MiB" : "two pages of 4.0 KiB");
+	options.budget_bytes = 2 * page;
+	store = store_or_bail(am, &options);
+	for (i = 0; i < 6; i++)
+		error |= put_block(store, i, page, i);
+	while (i--)
+		error |= take_block(store, i, page, i);
+	ok(!error && stats_of(store).memory_bytes_peak == 2 * page &&
+	   stats_of(store).spilled_bytes_total >= 4 * page, "two pages are enough for a store");
+	destroy_empty(store);
+	options = store_options(page - 1, NULL, 0);
+	returns(actmem_store_create(am, &options, &store), -EINVAL);
+	says("one page");
+}
+
+/* A spill path in memory is an error if the store is strict; else the store says so. */
+static void test_memory_path(struct actmem *am)
+{
+	const char *paths[] = { spill_path(), "/dev/shm" };
+	struct actmem_store_options options = store_options(BUDGET, paths, 2);
+	struct actmem_store *store;
+
+	returns(actmem_store_create(am, &options, &store), 0);
+	says("'/dev/shm' is on tmpfs");
+	says("spill_paths");
+	destroy_empty(store);
+	options.flags |= ACTMEM_STORE_STRICT;
+	returns(actmem_store_create(am, &options, &store), -EINVAL);
+	says("'/dev/shm' is on tmpfs");
+	says("ALLOW_MEMORY");
+	returns(actmem_store_check_paths(paths, 2, options.flags), -EINVAL);
+	options.flags |= ACTMEM_STORE_ALLOW_MEMORY;
+	returns(actmem_store_check_paths(paths, 2, options.flags), 0);
+	says("'/dev/shm' is on tmpfs");
+	returns(actmem_store_create(am, &options, &store), 0);
+	destroy_empty(store);
+	returns(actmem_store_check_paths(paths, 1, ACTMEM_STORE_STRICT), 0);
+	ok(!*actmem_error(), "nothing is said of a disk");
+	returns(actmem_store_check_paths(NULL, 1, 0), -EINVAL);
+}
+
+/* Tells that a call of it was right by the name that it writes. */
+static void name_block(struct actmem_key key, char *name, size_t size)
+{
+	snprintf(name, size, key.instance == 5 ? "query of layer %llu" : "",
+		 (unsigned long long)key.name);
+}
+
+static void test_names(struct actmem *am)
+{
+	struct actmem_store_options options = store_options(BUDGET, NULL, 0);
+	struct actmem_store *store = store_or_bail(am, &options);
+	struct actmem_key key = { .name = 3, .instance = 5 };
+
+	returns(actmem_store_prefetch(store, key), -ENOENT);
+	says("block 3.5 is not");
+	destroy_empty(store);
+	options.name_block = name_block;
+	store = store_or_bail(am, &options);
+	returns(actmem_store_prefetch(store, key), -ENOENT);
+	says("block 'query of layer 3' is not");
+	key.instance = 0;
+	returns(actmem_store_prefetch(store, key), -ENOENT);
+	says("block 3 is not");
+	destroy_empty(store);
+}
+
 static void test_options(struct actmem *am)
 {
 	const char *path = spill_path(), *missing = "/nowhere/at/all";
@@ -166,12 +243,6 @@ static void test_options(struct actmem *am)
 
 	returns(actmem_store_create(am, &options, &store), -EINVAL);
 	says("budget_bytes");
-	options = store_options(3 * MIB, &path, 1);
-	returns(actmem_store_create(am, &options, &store), -EINVAL);
-	says("two pages");
-	options = store_options(2 * MIB - 1, NULL, 0);
-	returns(actmem_store_create(am, &options, &store), -EINVAL);
-	says("one page");
 	options = store_options(2 * MIB, NULL, 0);
 	returns(actmem_store_create(am, &options, &store), 0);
 	returns(put_block(store, 1, MIB, 1), 0);
@@ -406,6 +477,9 @@ int main(void)
 	struct actmem *am = open_or_bail();
 	struct usage before = usage_now();
 
+	test_least_budget(am);
+	test_memory_path(am);
+	test_names(am);
 	test_options(am);
 	test_nothing(am);
 	test_memory_alone(am);

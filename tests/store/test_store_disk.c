@@ -85,6 +85,30 @@ static void test_nearly_full(void **state)
 		assert_int_equal(actmem_store_drop(rig.store, key_of(--count)), 0);
 }
 
+/* On a disk that is full from the start, a store begins if blocks may stay in memory. */
+static void test_full_from_the_start(void **state)
+{
+	struct rig rig = { .spill_bytes = BLOCK };
+
+	limit_disk(0);
+	assert_int_equal(set_up(&rig), -ENOSPC);
+	tear_down(&rig);
+	/* What failed gave its part back. */
+	limit_disk(0);
+	rig.flags = ACTMEM_STORE_ALLOW_MEMORY;
+	assert_int_equal(set_up(&rig), 0);
+	assert_non_null(strstr(actmem_error(), "no room for 1.0 MiB in '"));
+	assert_non_null(strstr(actmem_error(), "stay in memory, as ALLOW_MEMORY permits"));
+	put_all(&rig, BLOCKS);
+	assert_int_equal(stats_of(&rig).beyond_budget_bytes, BLOCKS * BLOCK - BUDGET);
+	assert_int_equal(stats_of(&rig).file_bytes, 0);
+	limit_disk(UINT64_MAX);
+	drop_all(&rig, BLOCKS);
+	assert_true(spilled_of_all(&rig) > 0);
+	fail_nothing();
+	tear_down(&rig);
+}
+
 /* Where files may not be as long as would be good, there are more of them. */
 static void test_short_files(void **state)
 {
@@ -127,6 +151,7 @@ int main(void)
 		cmocka_unit_test(test_ahead_again),
 		cmocka_unit_test(test_elsewhere),
 		cmocka_unit_test(test_nearly_full),
+		cmocka_unit_test(test_full_from_the_start),
 		cmocka_unit_test(test_short_files),
 		cmocka_unit_test(test_no_slots),
 	};

@@ -153,9 +153,19 @@ def run_tells_what_cannot_be_meant_together():
 @case
 def run_tells_the_limit_by_its_own_name():
     for knob, variable in (("--heap-limit", "ACTMEM_HEAP_LIMIT"), ("--budget", "ACTMEM_BUDGET")):
-        result = run("--pages", "4K", knob, "1M", "true")
-        expect(result, 2, "", f"{knob} ({variable}) is 1048576; it is at least one page")
-        assert "_bytes" not in result.stderr, result
+        result = run("--pages", "4K", knob, "2K", "true")
+        expect(result, 2, "", f"{knob} ({variable}) of 2.0 KiB is too small: the least is one page of 4.0 KiB; raise it")
+        assert "_bytes" not in result.stderr and "--pages" not in result.stderr, result
+        # Pages as they are asked for, though smaller ones may take their place.
+        expect(run("--pages", "2M", "--allow", "4k", knob, "1M", "true"), 2, "",
+               ["one page of 2.0 MiB", "--pages (ACTMEM_PAGES)"])
+
+
+@case
+def run_takes_a_budget_of_small_pages():
+    with tempfile.TemporaryDirectory(dir=BUILD) as folder:
+        for budget in "1M", "8K":
+            expect(run("--pages", "4K", "--budget", budget, "--spill", folder, "echo", "ran"), 0, "ran\n")
 
 
 @case
@@ -169,8 +179,8 @@ def run_tells_what_a_directory_lacks():
         refused(f"{folder}/file", "Not a directory")
         refused("/proc", "use a directory of another", "with --spill (ACTMEM_SPILL)")
         expect(run("-B", "4K", "-S", folder, "true"), 2, "",
-               ["at least two pages", "--budget (ACTMEM_BUDGET)"])
-        expect(run("-l", "4K", "true"), 2, "", ["at least one page", "--heap-limit (ACTMEM_HEAP_LIMIT)"])
+               ["two pages of 2.0 MiB", "--budget (ACTMEM_BUDGET)"])
+        expect(run("-l", "4K", "true"), 2, "", ["one page of 2.0 MiB", "--heap-limit (ACTMEM_HEAP_LIMIT)"])
         expect(run("-l", "2M", "true"), 0, "")
 
 
@@ -196,10 +206,20 @@ def run_tells_of_full_and_of_small_file_systems():
             ("ramfs", "mode=755", ["--spill-allow", "memory,buffered"], 1,
              ["cannot allocate 2.0 MiB"]),
             ("tmpfs", "size=1M", [], 1, ["no room for 2.0 MiB"]),
-            ("tmpfs", "size=16M", [], 0, ["tmpfs, which is memory itself"])):
+            ("tmpfs", "size=1M", ["--spill-allow", "memory"], 0,
+             ["no room for 2.0 MiB", "blocks over --budget (ACTMEM_BUDGET) stay in memory"]),
+            ("tmpfs", "size=16M", [], 0,
+             ["tmpfs, which is memory itself", "with --spill (ACTMEM_SPILL)"]),
+            ("tmpfs", "size=16M", ["--strict"], 1,
+             ["tmpfs, which is memory itself", "--strict (ACTMEM_STRICT)",
+              "--spill-allow memory (ACTMEM_SPILL_ALLOW)"]),
+            ("tmpfs", "size=16M", ["--strict", "--spill-allow", "memory"], 0,
+             ["tmpfs, which is memory itself"])):
         with mounted(options, kind) as folder:
             expect(run("-B", "8M", "-S", folder, *arguments, "true"), status, "",
                    [folder, *words])
+            if not status:
+                expect(run("-B", "8M", "-S", folder, *arguments, "--quiet", "true"), 0, "")
 
 
 def giant_pages():

@@ -20,11 +20,28 @@ def sh(*command, **options):
     return result.stdout
 
 
-def make(target, destdir, *variables):
-    environment = {k: v for k, v in clean_environment().items()
+def make(target, destdir, *variables, **more):
+    environment = {k: v for k, v in clean_environment(**more).items()
                    if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
     return sh("make", "-s", "-C", ROOT, target, f"PREFIX={PREFIX}", f"DESTDIR={destdir}",
               *variables, env=environment)
+
+
+WITHOUT_JAX = ("left out: libactmem_xla.so, which JAX needs: python3 has no jaxlib since 0.10.1; "
+               "build it with `make jax`")
+
+
+def in_a_fresh_tree(folder):
+    """Variables of a make without the environments for Python."""
+    return "PYTHON3=python3", f"VENV={folder}/venv", f"DEMO_VENV={folder}/demo"
+
+
+def fake_jaxlib(folder, version):
+    os.makedirs(os.path.join(folder, "jaxlib", "include"), exist_ok=True)
+    for name, text in ("__init__", ""), ("version", f"__version_info__ = {version}\n"):
+        with open(os.path.join(folder, "jaxlib", name + ".py"), "w", encoding="ascii") as file:
+            file.write(text)
+    return folder
 
 
 def files_under(folder):
@@ -81,16 +98,33 @@ def what_is_installed_works_and_uninstall_leaves_nothing():
 def what_is_left_out_is_told_and_not_made():
     """The hint that names a command of make's does not run it."""
     with tempfile.TemporaryDirectory() as folder:
-        venv, demo = os.path.join(folder, "venv"), os.path.join(folder, "demo")
-        hint = f"left out: libactmem_xla.so, which JAX needs: first `make {demo}/.ready`"
         for target in ("all", "install"):
-            told = make(target, os.path.join(folder, "root"), f"VENV={venv}",
-                        f"DEMO_VENV={demo}").splitlines()
-            assert hint in told, told
+            told = make(target, os.path.join(folder, "root"), *in_a_fresh_tree(folder),
+                        PYTHONPATH=fake_jaxlib(folder, "(0, 10, 0)")).splitlines()
+            assert WITHOUT_JAX in told, told
             assert all(line.startswith("left out: ") for line in told), told
-        assert os.listdir(folder) == ["root"], os.listdir(folder)
+        assert sorted(os.listdir(folder)) == ["jaxlib", "root"], os.listdir(folder)
         installed = files_under(os.path.join(folder, "root"))
         assert not [path for path in installed if "_xla" in path], installed
+
+
+@case
+def what_is_left_out_is_told_last():
+    with tempfile.TemporaryDirectory() as folder:
+        lines = make("all", folder, *in_a_fresh_tree(folder), "-j2", "ALL=slow",
+                     "--eval=slow:; @sleep 0.5; echo built",
+                     PYTHONPATH=fake_jaxlib(folder, "(0, 10, 0)")).splitlines()
+        assert lines[0] == "built" and WITHOUT_JAX in lines[1:], lines
+
+
+@case
+def the_header_of_a_jaxlib_that_python_has_will_do():
+    with tempfile.TemporaryDirectory() as folder:
+        lines = make("all", folder, *in_a_fresh_tree(folder), "B=" + os.path.join(folder, "build"),
+                     "-n", PYTHONPATH=fake_jaxlib(folder, "(0, 10, 1)")).splitlines()
+        assert [line for line in lines if f"-isystem {folder}/jaxlib/include" in line], lines[-3:]
+        assert [line for line in lines if "-o " + folder + "/build/lib/libactmem_xla.so" in line]
+        assert not [line for line in lines if WITHOUT_JAX in line], lines[-1]
 
 
 def check_command(top):

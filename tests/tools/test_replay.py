@@ -248,7 +248,7 @@ def a_store_that_cannot_be_is_told():
         missing = os.path.join(folder, "none")
         expect(replay(*spilling(missing)), 2, "", [missing, "No such file"])
         expect(replay("--spill", folder), 2, "", "--spill without --budget")
-        expect(replay("--budget", "1K"), 2, "", "--budget is 1024; it is at least")
+        expect(replay("--budget", "1K"), 2, "", "--budget of 1.0 KiB is too small: the least is one page")
         expect(replay(*spilling(folder, "--block", "5000")), 2, "", ["--block is 5000"])
         expect(replay("--trace", missing + "/trace"), 1, "", ["none/trace", "No such file"])
 
@@ -263,15 +263,27 @@ def without_a_place_to_spill_the_budget_holds():
 
 @case
 def too_little_room_is_told_or_blocks_stay_in_memory():
+    quiet = clean_environment(ACTMEM_QUIET="1")
     with mounted("size=4M") as folder:
-        expect(replay(*spilling(folder, "--allow-buffered")), 1, None, [folder, "4.0 MiB free"])
+        expect(replay(*spilling(folder, "--allow-buffered"), environment=quiet), 1, None,
+               [folder, "4.0 MiB free"])
         result = replay(*spilling(folder, "--allow-buffered", "--allow-memory", "--json",
-                                  "--steps", "2"))
+                                  "--steps", "2"), environment=quiet)
         expect(result, 0, None, ["disks are not measured", "no room"])
         seen = json.loads(result.stdout)
         assert len(seen["steps"]) == 2 and seen["wrong_blocks"] == 0, seen
         assert seen["memory"]["region_bytes_peak"] > BUDGET, seen
         assert not os.listdir(folder)
+
+
+@case
+def a_folder_in_memory_is_told_or_an_error():
+    with mounted("size=64M") as folder:
+        words = [folder, "tmpfs, which is memory itself", "with --spill"]
+        expect(replay(*spilling(folder, "--allow-buffered", "--steps", "1")), 0, None, words)
+        strict = clean_environment(ACTMEM_STRICT="1")
+        expect(replay(*spilling(folder, "--allow-buffered"), environment=strict), 1, "",
+               [*words, "--allow-memory", "ACTMEM_STRICT=1"])
 
 
 def check_timeline(path):

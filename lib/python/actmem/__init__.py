@@ -77,9 +77,29 @@ def _options_of_environment() -> _native.Options:
     return options
 
 
+def _is_on(variable: str) -> bool:
+    return os.environ.get(variable, "0") not in ("", "0")
+
+
+def _check_spill(directories: tuple[bytes, ...], permitted: int) -> None:
+    """Raises Error, or prints a line on stderr, if a directory to spill to is in memory."""
+    if not directories:
+        directories = tuple(os.fsencode(os.environ.get("ACTMEM_SPILL", "")).split(b":"))
+    if not permitted and "memory" in os.environ.get("ACTMEM_SPILL_ALLOW", "").lower().split(","):
+        permitted = _native.SPILL_ALLOW["memory"]
+    flags = permitted & _native.SPILL_ALLOW["memory"]
+    if _is_on("ACTMEM_STRICT"):
+        flags |= _native.STORE_STRICT
+    _check(_native.library.actmem_store_check_paths(
+        (ctypes.c_char_p * len(directories))(*directories), len(directories), flags))
+    note = _native.library.actmem_error_in(_native.NAMES_PYTHON).decode(errors="replace")
+    if note and not _is_on("ACTMEM_QUIET"):
+        print(f"actmem: {note}; ACTMEM_QUIET=1 omits this line", file=sys.stderr)
+
+
 def _tell_best(memory: Memory) -> None:
-    """The line of a process whose memory nobody chose, in the words of tell_best() in C."""
-    if memory.backend != "driver" and os.environ.get("ACTMEM_QUIET", "0") in ("", "0"):
+    """Prints the line of a process whose user did not choose the memory, as tell_best() in C."""
+    if memory.backend != "driver" and not _is_on("ACTMEM_QUIET"):
         print(f"actmem: {memory.describe()}; memory is the best that there is: `actmem doctor` "
               "says how to have better, ACTMEM_STRICT=1 makes it an error, ACTMEM_QUIET=1 leaves "
               "this unsaid", file=sys.stderr)
@@ -215,7 +235,8 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
       budget: Bytes of memory that blocks may take, instead of heap_limit. The rest
         is in files until it is wanted, where there is `spill`.
       spill: A directory to make them in, or several on a disk each. Their file system must
-        have direct I/O.
+        have direct I/O. One in memory (tmpfs) frees no memory: a line on stderr says so, and
+        with ACTMEM_STRICT=1 it is an error, unless spill_allow has "memory".
       spill_limit: Bytes of these files (no limit).
       spill_allow: Permits a step down where they cannot be written, or not by direct I/O:
         "memory" keeps blocks in memory for which the disk has no room, beyond the budget if
@@ -283,6 +304,7 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
                         "the memory of this process is open already "
                         f"({there.describe()}): call actmem.open() "
                         "before the first use, or close() it")
+        _check_spill(spill, permitted)
         best = _native.library.actmem_options_allow_best(ctypes.byref(options))
         handle = ctypes.c_void_p()
         _check(_native.library.actmem_open(ctypes.byref(handle),

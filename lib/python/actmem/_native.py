@@ -20,6 +20,7 @@ ALLOW = {"2m": 16, "thp": 1, "4k": 2, "node": 4, "unlocked": 8, "any": 31}
 NAMES_PYTHON = 3
 SPILL_ALLOW = {"memory": 2, "buffered": 4}
 SPILL_ALLOW_NOTHING = 1 << 31
+STORE_STRICT = 16
 
 
 class Nodes(ctypes.Structure):
@@ -123,8 +124,9 @@ def load(name: str) -> ctypes.CDLL:
                 except OSError as error:
                     raise ImportError(f"{path} does not load: {error}") from None
         tried.append(folder)
+    target = " jax" if name == "libactmem_xla" else ""
     raise ImportError(
-        f"{name}.so is not in {' nor in '.join(tried)}: build it with `make`, "
+        f"{name}.so is not in {' nor in '.join(tried)}: build it with `make{target}`, "
         "or name its folder in ACTMEM_LIBDIR")
 
 
@@ -137,6 +139,8 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
             ("actmem_options_allow_best", c_int, [options]),
             ("actmem_open", c_int, [POINTER(handle), options]),
             ("actmem_close", c_int, [handle]),
+            ("actmem_store_check_paths", c_int,
+             [POINTER(c_char_p), ctypes.c_uint32, ctypes.c_uint32]),
             ("actmem_get_backend", c_int, [handle]),
             ("actmem_describe", c_char_p, [handle]),
             ("actmem_get_counters", c_int, [handle, POINTER(Counters)]),

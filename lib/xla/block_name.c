@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* Names a block in error messages by the site that put it: its key is numbers alone. */
+#include <stdio.h>
+
+#include "xla/memory.h"
+#include "xla/saved.h"
+
+/* The store's lock may be held, as no thread calls the store while it holds saved_lock. */
+static void name_block(struct actmem_key key, char *name, size_t size)
+{
+	snprintf(name, size, "%s", saved_site_name(key.instance & ~ACTMEM_INSTANCE_ONCE));
+}
+
+static void __attribute__((constructor)) register_names(void)
+{
+	memory_name_blocks(name_block);
+}
