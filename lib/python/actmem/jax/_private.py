@@ -18,9 +18,9 @@ from jax._src import ad_checkpoint, core, dispatch, dtypes, sharding_impls, sour
 from jax._src.interpreters import ad, batching, mlir, pxla, remat
 from jax._src.interpreters import partial_eval as pe
 from jax._src.lax import lax as lax_internal
-from jax._src.lib import xla_client
-from jax._src.lib.mlir import ir
-from jax._src.lib.mlir.dialects import sdy
+from jax._src.lib import xla_client  # type: ignore[attr-defined]
+from jax._src.lib.mlir import ir  # type: ignore[attr-defined]
+from jax._src.lib.mlir.dialects import sdy  # type: ignore[attr-defined]
 
 NAMES: tuple[tuple[Any, str], ...] = tuple((owner, name) for owner, names in (
     (core,
@@ -123,7 +123,7 @@ def leading_sharding(sharding: Sharding, keep: int, rank: int) -> Sharding:
 
 def group_shardings(value: Any, group: int) -> None:
     """Has XLA's partitioner give all values of `group` in a module one sharding."""
-    if jax.config.jax_use_shardy_partitioner:
+    if getattr(jax.config, "jax_use_shardy_partitioner"):
         sdy.ShardingGroupOp(value, ir.IntegerAttr.get(ir.IntegerType.get_signless(64), group))
 
 
