@@ -4,7 +4,7 @@
 # handlers' table, which needs no JAX, under sanitizers. Files go beside the build:
 # /tmp may be memory.
 
-CHECKS += jax jax-newest jax-newest-remat3 jax-threads
+CHECKS += jax jax-newest jax-newest-remat3 jax-programs jax-threads
 
 JAX_TESTS = -m pytest -p no:terminal -p no:cacheprovider --basetemp $(B)/tests/$(@:check-%=%) \
 	--standin $(dir $(CUDA_STANDIN)) --tap tests/jax
@@ -34,6 +34,12 @@ REMAT3_LEFT_OUT := --ignore-glob='*/test_array*.py' --ignore=tests/jax/test_modu
 check-jax-newest-remat3: $(NEWEST)/.ready $(JAX_TESTS_NEED)
 	@JAX_REMAT3=1 $(NEWEST_PYTHON) -c 'import jax; assert jax.config.jax_remat3'
 	@JAX_REMAT3=1 $(NEWEST_PYTHON) $(JAX_TESTS) $(REMAT3_LEFT_OUT)
+
+# Random programs, beside stock JAX: `make check-jax-programs SEED=1000 SECONDS=600`.
+.PHONY: check-jax-programs
+check-jax-programs: $(VENV)/.ready $(NEWEST)/.ready $(XLA_LIBRARY)
+	@$(PYTHON3) tests/jax/programs.py $(or $(SEED),0) --seconds $(or $(SECONDS),120) --tap \
+		--python $(VENV_PYTHON) --python $(NEWEST_PYTHON)
 
 SAVED_SOURCES := tests/jax/saved_threads.c $(LIB_SOURCES) \
 	$(addprefix lib/xla/,announce.c arrays.c attached.c block_name.c claim.c counts.c \

@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Runs a case beside stock JAX and compares: results bit by bit, blocks that remain, memory."""
+import contextlib
+import functools
+import gc
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.ad_checkpoint import checkpoint_name
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+
+import actmem.jax
+from generator.text import ARGS, source
+
+policies = jax.checkpoint_policies
+RUNS = 3
+
+# Refusals that the documentation names, and the form of the message.
+DOCUMENTED = {
+    "a value on several devices along a batch, in a scan on an explicit mesh":
+        "has duplicate entries",
+    "a vjp function of two programs that spread a value otherwise":
+        "spread over devices otherwise",
+    "a value that is larger than the budget": "larger than the budget",
+}
+
+
+class Policy:
+    """A policy in three ways: of stock JAX that saves on the device, of
+    actmem.jax.checkpoint, and of jax.checkpoint that offloads to a memory."""
+
+    def __init__(self, stock, ours=None, offloading=None):
+        self.stock = stock
+        self.ours = ours or stock
+        self.offloading = offloading or (lambda destination: stock)
+
+
+def names(*which):
+    return Policy(policies.save_only_these_names(*which), None, lambda destination:
+                  policies.save_and_offload_only_these_names(
+                      names_which_can_be_saved=[], names_which_can_be_offloaded=list(which),
+                      offload_src="device", offload_dst=destination))
+
+
+def offload(saved, offloaded):
+    def offloading(destination):
+        return policies.save_and_offload_only_these_names(
+            names_which_can_be_saved=saved, names_which_can_be_offloaded=offloaded,
+            offload_src="device", offload_dst=destination)
+    return Policy(policies.save_only_these_names(*saved, *offloaded),
+                  offloading("pinned_host"), offloading)
+
+
+def both(first, second):
+    return Policy(policies.save_from_both_policies(first.stock, second.stock))
+
+
+def offloading_dots(destination):
+    return policies.offload_dot_with_no_batch_dims("device", destination)
+
+
+POLICIES = {
+    "names": names, "offload": offload, "both": both,
+    "everything": Policy(policies.everything_saveable),
+    "nothing": Policy(policies.nothing_saveable),
+    "dots": Policy(policies.dots_saveable),
+    "dots_no_batch": Policy(policies.dots_with_no_batch_dims_saveable),
+    "offload_dots": Policy(policies.dots_with_no_batch_dims_saveable,
+                           offloading_dots("pinned_host"), offloading_dots),
+    "any_but": lambda *which: Policy(policies.save_any_names_but_these(*which)),
+}
+
+
+def stock_checkpoint(f, policy, prevent_cse=True):
+    return jax.checkpoint(f, policy=policy and policy.stock, prevent_cse=prevent_cse)
+
+
+def checkpoint_of(form):
+    """checkpoint(f, policy, ...) of a program in that form."""
+    def checkpoint(f, policy, offload=(), prevent_cse=True):
+        if form == "plain":
+            return f
+        if form == "ours":
+            return actmem.jax.checkpoint(f, policy=policy and policy.ours, min_bytes=0,
+                                         offload_argnums=offload, prevent_cse=prevent_cse)
+        if form == "stock":
+            return stock_checkpoint(f, policy, prevent_cse)
+        destination = "actmem" if form == "destination" else "pinned_host"
+        return jax.checkpoint(f, policy=policy and policy.offloading(destination),
+                              prevent_cse=prevent_cse)
+    return checkpoint
+
+
+def mesh_of(program):
+    mesh = program["mesh"]
+    if mesh is None:
+        return None
+    shape = mesh["shape"]
+    kind = getattr(AxisType, mesh["kind"])
+    return jax.make_mesh(shape, ("d", "m")[:len(shape)], axis_types=(kind,) * len(shape))
+
+
+# Programs.
+
+def names_for(program, form, mesh, is_exact):
+    """What the text of a program uses."""
+    dtype = jnp.float64 if is_exact else getattr(jnp, program["dtype"])
+    columns = "m" if mesh is not None and "m" in mesh.axis_names and \
+        program["mesh"]["columns"] else None
+    return {"jax": jax, "jnp": jnp, "lax": lax, "functools": functools, "P": P,
+            "NamedSharding": NamedSharding, "name": checkpoint_name, "mesh": mesh,
+            "checkpoint": checkpoint_of(form), "stock_checkpoint": stock_checkpoint,
+            "ROWS": program["rows"], "COLUMNS": program["columns"], "DTYPE": dtype,
+            "HALF": jnp.float64 if is_exact else jnp.bfloat16,
+            "SUM": jnp.float64 if is_exact else jnp.float32,
+            "SPREAD": P("d", columns), **POLICIES}
+
+
+def _spec(program, mesh, shape, batches, row):
+    """How an input of that shape is spread, whose rows are dimension `row`."""
+    devices = mesh.shape["d"]
+    spec = [None] * len(shape)
+    along = row
+    if program["mesh"]["over"] == "batch" and batches:
+        along = batches[-1]
+    if along is not None and shape[along] % devices == 0:
+        spec[along] = "d"
+    return P(*spec)
+
+
+def inputs_of(program, mesh, is_exact):
+    """A function that makes x, w, s and n, anew with each call."""
+    rows, columns = program["rows"], program["columns"]
+    dtype = getattr(jnp, program["dtype"])
+    arrays = []
+    for arg in ARGS:
+        shape = {"x": [rows, columns], "w": [columns, columns], "s": [rows, columns],
+                 "n": [rows]}[arg]
+        dims = ["columns" if arg == "w" else "rows", "columns"][:len(shape)]
+        for layer in program["layers"]:
+            if layer["op"] == "vmap" and layer["over"][arg] is not None:
+                shape.insert(layer["over"][arg], layer["size"])
+                dims.insert(layer["over"][arg], "batch")
+        random = np.random.default_rng(ARGS.index(arg))
+        if arg == "n":
+            value = random.integers(0, rows, shape).astype(np.int32)
+        else:
+            value = random.standard_normal(shape) * (columns ** -0.5 if arg == "w" else 1)
+            value = value.astype(dtype)
+            value = value.astype(np.float64) if is_exact else value
+        sharding = None
+        if mesh is not None:
+            spec = P()
+            if arg in program["mesh"]["spread"]:
+                row = dims.index("rows") if "rows" in dims else None
+                spec = _spec(program, mesh, shape, [
+                    i for i, dim in enumerate(dims) if dim == "batch"], row)
+            sharding = NamedSharding(mesh, spec)
+        arrays.append((value, sharding))
+    return lambda: [jax.device_put(jnp.array(value), sharding) for value, sharding in arrays]
+
+
+class Refused(Exception):
+    """JAX, XLA or actmem refused a program."""
+
+    def __init__(self, error):
+        text = str(error).split("\n--------------------")[0]
+        super().__init__(f"{type(error).__name__}: {text}")
+
+
+class Program:
+    """A program in one form. `run` returns its results as a list of NumPy's arrays."""
+
+    def __init__(self, program, form, is_exact=False):
+        self.mesh = mesh_of(program)
+        self.is_exact = is_exact
+        self.is_set = self.mesh is not None and (
+            program["mesh"]["set"] or program["mesh"]["kind"] == "Explicit")
+        namespace = names_for(program, form, self.mesh, is_exact)
+        exec(compile(source(program), "<program>", "exec"), namespace)
+        self.step = namespace["step"]
+        self.inputs = inputs_of(program, self.mesh, is_exact)
+
+    def run(self):
+        with contextlib.ExitStack() as stack:
+            if self.is_exact:
+                stack.enter_context(jax.enable_x64(True))
+            if self.is_set:
+                stack.enter_context(jax.set_mesh(self.mesh))
+            try:
+                results = jax.block_until_ready(self.step(*self.inputs()))
+            except Exception as error:
+                raise Refused(error) from error
+            return [np.asarray(leaf) for leaf in jax.tree.leaves(results)
+                    if leaf.dtype != jax.dtypes.float0]
+
+
+# Comparisons.
+
+def same_bits(got, wanted):
+    return len(got) == len(wanted) and all(
+        a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+        for a, b in zip(got, wanted))
+
+
+def _error(values, exact):
+    """The largest difference; what is no number in the exact result does not count."""
+    counted = np.isfinite(exact)
+    differences = np.abs(values.astype(np.float64) - exact)[counted]
+    return np.max(differences, initial=0.0)
+
+
+def unit_of(program):
+    """The relative rounding of the coarsest type that a program computes with."""
+    text = source(program)
+    return float(max(jnp.finfo(dtype).eps for dtype in
+                     [program["dtype"]] + ["bfloat16"] * ("HALF" in text)))
+
+
+def excess(got, wanted, exact, unit):
+    """Text that says how the error is larger than stock's plus one rounding; or None."""
+    if [(a.dtype, a.shape) for a in got] != [(a.dtype, a.shape) for a in wanted]:
+        return "results of another shape or type"
+    for i, (a, b, reference) in enumerate(zip(got, wanted, exact)):
+        if np.isnan(a.astype(np.float64)).any() != np.isnan(b.astype(np.float64)).any():
+            return f"result {i}: only one has values that are not numbers"
+        scale = np.max(np.abs(reference[np.isfinite(reference)]), initial=0.0)
+        ours, stock = _error(a, reference), _error(b, reference)
+        if not ours <= stock + unit * scale:
+            return (f"result {i}: error {ours / scale:.2g} of the largest element, "
+                    f"stock's {stock / scale:.2g}, one rounding {unit:.2g}")
+    return None
+
+
+def _shape_of_reason(text):
+    """A message without what differs from seed to seed."""
+    text = text.split("\n")[0]
+    text = re.sub(r"0x[0-9a-f]+|\d[\d.]*", "N", text)
+    return re.sub(r"\[[^\]]*\]|\{[^}]*\}|\([^)]*\)", "…", text)[:110]
+
+
+def _keeps_vjp_in_python(case):
+    """With jax_remat3 JAX keeps what a vjp function outside of jit has saved."""
+    return "remat3" in case["flags"] and not case["program"]["outside"].startswith("jit")
+
+
+def _check_ours(case, wanted):
+    """(result, detail, results) of the form beside stock, which computed `wanted`."""
+    before = actmem.jax.stats()
+    try:
+        program = Program(case["program"], case["form"])
+        most = before["live_bytes_peak"]
+        for run in range(RUNS):
+            put = actmem.jax.stats()["put_bytes_total"]
+            got = program.run()
+            if run == 0:
+                first = got
+            if not same_bits(got, first):
+                return "wrong", f"run {run + 1} differs from the first one", got
+            gc.collect()
+            stats = actmem.jax.stats()
+            if stats["live_blocks"] and not _keeps_vjp_in_python(case):
+                return "left", (f"{stats['live_blocks']} blocks of {stats['live_bytes']} bytes "
+                                f"after run {run + 1}"), got
+            if _keeps_vjp_in_python(case):
+                actmem.jax.reset()
+            most = max(most, stats["put_bytes_total"] - put)
+            if stats["live_bytes_peak"] > most:
+                return "grew", (f"{stats['live_bytes_peak']} bytes at a time in run {run + 1}, "
+                                f"and no run put more than {most}"), got
+    except Refused as refusal:
+        return "refused", str(refusal), None
+    kept = stats["puts_total"] - before["puts_total"]
+    if kept and case["form"] in ("plain", "stock"):
+        return "wrong", f"{kept} puts of a program that offloads nothing", got
+    result = "same" if same_bits(got, wanted) else "differs"
+    return result, f"{kept} puts", got
+
+
+def _run(case):
+    program = case["program"]
+    try:
+        wanted = Program(program, "plain" if case["form"] == "plain" else "stock").run()
+    except Refused as refusal:
+        return {"result": "skipped", "detail": str(refusal),
+                "reason": _shape_of_reason(str(refusal))}
+    patched = case["form"] in ("patch", "stock", "plain")
+    with actmem.jax.patch() if patched else contextlib.nullcontext():
+        result, detail, got = _check_ours(case, wanted)
+    if result == "refused":
+        for what, words in DOCUMENTED.items():
+            if words in detail:
+                return {"result": "skipped", "detail": detail, "reason": "documented: " + what}
+        return {"result": "error", "detail": detail, "reason": _shape_of_reason(detail)}
+    if result == "differs":
+        try:
+            exact = Program(program, "stock", is_exact=True).run()
+        except Refused as refusal:
+            return {"result": "skipped", "detail": str(refusal),
+                    "reason": "with float64: " + _shape_of_reason(str(refusal))}
+        more = excess(got, wanted, exact, unit_of(program))
+        result, detail = ("wrong", more) if more else ("close", detail)
+    return {"result": result, "detail": detail, "reason": result}
+
+
+def run(case):
+    """A dictionary: `result` is same, close, skipped, or a failure: wrong, left, grew or
+    error; `reason` is the same for the same kind of skip or failure."""
+    flags = [f"jax_{flag}" for flag in case["flags"] if hasattr(jax.config, f"jax_{flag}")]
+    for flag in flags:
+        jax.config.update(flag, True)
+    try:
+        verdict = _run(case)
+    finally:
+        for flag in flags:
+            jax.config.update(flag, False)
+    gc.collect()
+    actmem.jax.reset()
+    verdict["flags"] = [flag.removeprefix("jax_") for flag in flags]
+    return verdict

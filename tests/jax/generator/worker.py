@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""A process that runs cases: reads one on each line of its standard input, as JSON, and
+writes the verdict. What JAX prints goes to standard error."""
+import faulthandler
+import gc
+import json
+import os
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TESTS = os.path.dirname(HERE)
+TREE = os.path.dirname(os.path.dirname(TESTS))
+CLEAR_AFTER = 40        # cases, so that memory stays bounded
+
+
+def main():
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    faulthandler.enable()
+    sys.path[:0] = [os.path.join(TREE, "lib", "python"), TESTS]
+    sys.dont_write_bytecode = True
+    import warnings
+    warnings.simplefilter("ignore")
+    import jax
+    from generator import compare
+    gc.collect()
+    gc.freeze()
+    print(json.dumps({"jax": jax.__version__}), file=replies, flush=True)
+    for count, line in enumerate(sys.stdin):
+        began = time.monotonic()
+        verdict = compare.run(json.loads(line))
+        verdict["seconds"] = round(time.monotonic() - began, 3)
+        print(json.dumps(verdict), file=replies, flush=True)
+        if count % CLEAR_AFTER == CLEAR_AFTER - 1:
+            jax.clear_caches()
+
+
+main()

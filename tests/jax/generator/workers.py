@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Processes that run cases, one for programs that spill and one for the others. A case that
+ends its process or takes too long gets the verdict crash or hang, and the next case a new
+process."""
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# With a value of up to 512 KiB (see draw.py), most programs that spill are over it.
+BUDGET = "4M"
+# What compiles fastest; both sides of a comparison are compiled so.
+FLAGS = ("--xla_backend_optimization_level=0 --xla_force_host_platform_device_count=4 --xla_allow_excess_precision=false "
+         # XLA ends the process when devices wait for each other for 40 s.
+         "--xla_cpu_collective_call_terminate_timeout_seconds=300")
+
+
+class Worker:
+    def __init__(self, python, spills, timeout):
+        self.timeout = timeout
+        self.folder = tempfile.TemporaryDirectory(prefix="programs-") if spills else None
+        self.errors = tempfile.TemporaryFile("w+", errors="replace")
+        environment = {name: value for name, value in os.environ.items()
+                       if not name.startswith(("ACTMEM_", "JAX_", "XLA_"))}
+        environment.update(JAX_PLATFORMS="cpu", XLA_FLAGS=FLAGS, ACTMEM_QUIET="1",
+                           ACTMEM_ALLOW="any", ACTMEM_HEAP_GROW="16M",
+                           PYTHONDONTWRITEBYTECODE="1")
+        if spills:
+            environment.update(ACTMEM_BACKEND="memfd", ACTMEM_PAGES="4K",
+                               ACTMEM_BUDGET=BUDGET, ACTMEM_SPILL=self.folder.name)
+        self.process = subprocess.Popen(
+            [python, os.path.join(HERE, "worker.py")], env=environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, bufsize=0)
+        self.buffer = b""
+        ready = self._read()
+        if "jax" not in ready:
+            raise SystemExit(f"{python} does not start: {ready['detail']}")
+        self.jax = ready["jax"]
+
+    def _last_words(self):
+        self.errors.seek(0)
+        lines = [line for line in self.errors.read().splitlines() if line.strip()]
+        at = next((i for i, line in enumerate(lines) if line.startswith("Fatal")), -8)
+        return " | ".join(lines[at:][:12])
+
+    def _read(self):
+        """A line of its, as data; a verdict of our own if there is none."""
+        deadline = time.monotonic() + self.timeout
+        while b"\n" not in self.buffer:
+            ready, _, _ = select.select([self.process.stdout], [], [],
+                                        max(0, deadline - time.monotonic()))
+            if not ready:
+                self.process.kill()
+                self.process.wait()
+                return {"result": "hang", "reason": "hang",
+                        "detail": f"no result after {self.timeout} s"}
+            data = self.process.stdout.read(1 << 16)
+            if not data:
+                status = self.process.wait()
+                return {"result": "crash", "reason": f"status {status}",
+                        "detail": f"status {status}: {self._last_words()}"}
+            self.buffer += data
+        line, _, self.buffer = self.buffer.partition(b"\n")
+        return json.loads(line)
+
+    def run(self, case):
+        try:
+            self.process.stdin.write(json.dumps(case).encode() + b"\n")
+        except BrokenPipeError:
+            pass    # The read says how it ended.
+        return self._read()
+
+    def is_alive(self):
+        return self.process.poll() is None
+
+    def close(self):
+        if self.is_alive():
+            self.process.kill()
+        self.process.wait()
+        for file in (self.process.stdin, self.process.stdout, self.errors):
+            file.close()
+        if self.folder:
+            self.folder.cleanup()
+
+
+class Workers:
+    """run(case) by whatever process it needs."""
+
+    def __init__(self, python=sys.executable, timeout=120):
+        self.python = python
+        self.timeout = timeout
+        self.started = {}
+        self.jax = None
+
+    def worker(self, spills):
+        worker = self.started.get(spills)
+        if worker and not worker.is_alive():
+            worker.close()
+            worker = None
+        if worker is None:
+            worker = self.started[spills] = Worker(self.python, spills, self.timeout)
+            self.jax = worker.jax
+        return worker
+
+    def version(self):
+        self.worker(False)
+        return self.jax
+
+    def run(self, case):
+        return self.worker(case["spills"]).run(case)
+
+    def close(self):
+        for worker in self.started.values():
+            worker.close()
