@@ -112,7 +112,7 @@ def test_a_changed_byte_is_noticed():
     for start, size in mappings:
         ctypes.memset(start, 0xa5, size)
     with pytest.raises(Exception, match=r"16384 bytes saved at .*<lambda> "
-                                        r"\(test_memory.py:\d+\).* came back "
+                                        r"\(test_memory.py\).* came back "
                                         r"changed"):
         jax.block_until_ready(jax.jit(lambda p, y: p(y))(pullback, y))
 

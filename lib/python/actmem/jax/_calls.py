@@ -9,6 +9,7 @@ that label, so that a device takes what it put, and XLA gathers nothing.
 """
 import itertools
 import math
+import re
 import threading
 import zlib
 from collections.abc import Callable, Hashable, Sequence
@@ -26,8 +27,14 @@ from actmem.jax._handlers import PLATFORMS
 from actmem.jax._kept import TOKEN_WORDS
 from actmem.jax._private import Aval, Context, DType, Rule
 
+def site_of(label: str) -> str:
+    """The label without the line. JAX finds a compiled program on disk by the program's text,
+    which must not change when lines are added above a function."""
+    return re.sub(r":\d+\)$", ")", label)
+
+
 def _site(label: str, number: int | None) -> str:
-    return label if number is None else f"{label} #{number}"
+    return site_of(label) if number is None else f"{site_of(label)} #{number}"
 
 
 def _unpack(value: Any) -> Any:

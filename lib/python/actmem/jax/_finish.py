@@ -32,12 +32,13 @@ from typing import Any
 from jax.extend.core import Literal
 
 from actmem.jax import _private
+from actmem.jax._calls import site_of
 from actmem.jax._kept import is_kept, is_token
 from actmem.jax._private import Atom, Aval, Eqn, Jaxpr, Primitive
 from actmem.jax._primitives import (drop_p, dropped_of, ghost_p, hold_p, put_p, take_p,
                                     tie_p)
 
-_numbers: dict[str, Iterator[int]] = {}     # label → numbers of programs
+_numbers: dict[str, Iterator[int]] = {}     # site → numbers of programs
 _numbers_lock = threading.Lock()
 
 # Of these, operands go to the inputs of the one jaxpr inside, one by one.
@@ -84,10 +85,11 @@ class _Program:
         self.seen: dict[int, bool] = {}
 
     def number(self, label: str) -> int:
-        if label not in self.numbers:
+        site = site_of(label)
+        if site not in self.numbers:
             with _numbers_lock:
-                self.numbers[label] = next(_numbers.setdefault(label, itertools.count(1)))
-        return self.numbers[label]
+                self.numbers[site] = next(_numbers.setdefault(site, itertools.count(1)))
+        return self.numbers[site]
 
     def jaxpr(self, jaxpr: Jaxpr, owned_in: Sequence[bool], tie: int | None = None,
               numbers: Sequence[int | None] | None = None) -> Jaxpr:

@@ -57,8 +57,10 @@ def label_of(name: str, line: str) -> str:
     return f"{name} ({line})"
 
 
-def name_and_line(label: str) -> list[str]:
-    return label[:-1].rsplit(" (", 1)
+def name_and_line(label: str) -> tuple[str, str]:
+    """Of a label such as "q in Attention.__call__ (model.py:31)"."""
+    name, line = label[:-1].rsplit(" (", 1)
+    return name.rsplit(" in ", 1)[0], line
 
 
 def put(value: Any, label: str) -> Any:

@@ -22,7 +22,7 @@ import jax
 from actmem.jax import _calls, _finish, _private, _verdicts
 from actmem.jax._handlers import stats
 from actmem.jax._private import Aval, Eqn, Jaxpr
-from actmem.jax._primitives import label_of, name_and_line, put_p
+from actmem.jax._primitives import name_and_line, put_p
 
 _UNKNOWN = "?"
 
@@ -129,13 +129,13 @@ class _Value:
     aval: Aval
     goes: str
     is_local: bool      # of one device, inside shard_map
+    label: str = ""                 # of the put, if it is put
     number: int | None = None       # of the program that puts it
 
     def device_shape(self, is_alone: bool) -> tuple[int, ...] | None:
         """The shape that each device has of it, or None."""
         if self.goes == _verdicts.ACTMEM:
-            return _calls.device_shape(label_of(self.name, self.line), self.number,
-                                       self.aval)
+            return _calls.device_shape(self.label, self.number, self.aval)
         if is_alone or self.is_local:
             return tuple(self.aval.shape)
         return _private.explicit_shard_shape(self.aval)
@@ -173,7 +173,7 @@ class _Found:
             self.heard(name, line, aval)
             if eqn.params["wanted"]:
                 return _Value(name, line, aval, _verdicts.ACTMEM, is_local,
-                              eqn.params["number"])
+                              eqn.params["label"], eqn.params["number"])
         given = _private.name_of(eqn)
         if given is None:
             return None
