@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """patch(): libraries that call jax.checkpoint themselves."""
+import threading
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -118,3 +120,99 @@ def test_dots_that_are_offloaded(memory, puts):
     with actmem.jax.patch():
         close(gradient(), wanted, 16)
     assert count("puts_total") == count("takes_total") == puts
+
+
+def puts():
+    """How many of three values of 2048, 1024 and 1020 bytes a step puts."""
+    def f(x):
+        for power, size in enumerate((512, 256, 255)):
+            x = jnp.sin(checkpoint_name(x[:size] ** (power + 1), "b"))
+        return jnp.sum(x)
+    count = Count()
+    jax.block_until_ready(jax.jit(jax.grad(jax.checkpoint(f, policy=offload)))(
+        jnp.linspace(0., 1., 512)))
+    assert count("takes_total") == count("puts_total")
+    return count("puts_total")
+
+
+def test_small_values_stay():
+    with actmem.jax.patch():
+        assert puts() == 2
+    with actmem.jax.patch(min_bytes=1025):
+        assert puts() == 1
+    with actmem.jax.patch(min_bytes=0):
+        assert puts() == 3
+    with pytest.raises(ValueError, match="min_bytes='1K' is no number of bytes"):
+        actmem.jax.patch(min_bytes="1K")
+    assert puts() == 0
+
+
+def test_patches_nest():
+    with actmem.jax.patch():
+        with actmem.jax.patch(min_bytes=0):
+            assert puts() == 3
+        assert puts() == 2
+        with pytest.raises(KeyError), actmem.jax.patch():
+            raise KeyError
+        assert puts() == 2
+    assert puts() == 0
+
+
+def test_patches_end_in_any_order():
+    first, second, third = (actmem.jax.patch(min_bytes=size) for size in (0, 1024, 1025))
+    assert puts() == 1
+    with second:
+        assert puts() == 1
+    assert puts() == 1
+    with third:
+        assert puts() == 1
+    assert puts() == 3, "the second has ended, too"
+    with first:
+        assert puts() == 3
+    assert puts() == 0
+
+
+def test_a_patch_of_no_block_stays():
+    """As where a program calls patch() and a library in it uses `with patch()`."""
+    script = actmem.jax.patch()
+    with actmem.jax.patch():
+        assert puts() == 2
+    assert puts() == 2
+    with script:
+        pass
+    assert puts() == 0
+
+
+def test_patches_of_threads():
+    """Many begin and end at once; the one around them all stays."""
+    def use():
+        for _ in range(50):
+            with actmem.jax.patch():
+                pass
+    with actmem.jax.patch(min_bytes=0):
+        threads = [threading.Thread(target=use) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert puts() == 3
+    assert puts() == 0
+
+
+def test_a_patch_in_force_compiles_nothing_again():
+    """A second one that changes nothing."""
+    traced = 0
+
+    @jax.jit
+    def f(x):
+        nonlocal traced
+        traced += 1
+        return x
+    with actmem.jax.patch():
+        f(1.)
+        with actmem.jax.patch():
+            f(1.)
+        f(1.)
+    assert traced == 1
+    f(1.)
+    assert traced == 2

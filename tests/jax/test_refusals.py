@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """What cannot work is refused in words that say what, where and what to do."""
+import inspect
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import actmem.jax
-from models import close
+from actmem.jax import _private
+from models import REMAT3, close
 
 
 def saved(x):
@@ -69,6 +72,35 @@ def test_wrong_options(options, error, words):
     with pytest.raises(error, match=words):
         jax.grad(lambda x: jnp.sum(
             actmem.jax.checkpoint(saved, **options)(x)))(X)
+
+
+def test_the_options_have_names():
+    names = inspect.signature(actmem.jax.checkpoint).parameters
+    assert {"policy", "prevent_cse", "static_argnums"} < names.keys()
+    stock = inspect.signature(jax.checkpoint).parameters
+    for name in ("policy", "prevent_cse", "static_argnums"):
+        assert names[name].default == stock[name].default
+    assert actmem.jax.remat is actmem.jax.checkpoint
+
+
+@pytest.mark.skipif(not REMAT3, reason="JAX heeds static_argnames only with jax_remat3")
+def test_options_of_the_installed_jax():
+    f = actmem.jax.checkpoint(lambda x, *, again: jnp.sin(x) if again else x,
+                              static_argnames="again")
+    assert (jax.grad(lambda x: jnp.sum(f(x, again=True)))(X) == jnp.cos(X)).all()
+
+
+@pytest.mark.without_remat3("it has tables of its own")
+def test_a_jax_that_does_not_ask(monkeypatch):
+    """Its own rules would save on the device what goes to actmem."""
+    asked = _private.pe.partial_eval_jaxpr_custom_rules
+    monkeypatch.setattr(_private.pe, "partial_eval_jaxpr_custom_rules", asked.data)
+    jax.clear_caches()
+    with pytest.raises(RuntimeError, match=f"JAX {jax.__version__} splits .* use a version"):
+        jax.grad(loss)(X)
+    monkeypatch.undo()
+    jax.clear_caches()
+    close(jax.grad(loss)(X), jax.grad(lambda x: jnp.sum(saved(x)))(X), 16)
 
 
 def test_no_function():

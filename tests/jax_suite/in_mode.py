@@ -45,7 +45,7 @@ def force(original):
 def apply(mode):
     if mode in ("patch", "forced"):
         import actmem.jax
-        actmem.jax.patch()
+        actmem.jax.patch(min_bytes=0)
     for name in NAMES:
         if mode.endswith("forced"):
             setattr(jax, name, force(getattr(jax, name)))

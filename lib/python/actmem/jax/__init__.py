@@ -7,7 +7,7 @@
         layer, offload_argnums=(0,),
         policy=jax.checkpoint_policies.save_only_these_names("q", "k", "v"))
 
-checkpoint   is jax.checkpoint whose saved values live in actmem regions
+checkpoint   is jax.checkpoint whose saved values live in actmem regions; also `remat`
 patch        makes jax.checkpoint do so where a policy offloads
 empty        an array of NumPy's in such a region, for a program to fill
 asarray      an array of JAX's in such a region, without a copy of the former
@@ -29,13 +29,13 @@ from actmem.jax import _versions
 _versions.check()
 
 from actmem.jax._arrays import asarray, empty
-from actmem.jax._checkpoint import checkpoint, patch
+from actmem.jax._checkpoint import checkpoint, patch, remat
 from actmem.jax._files import load, save
 from actmem.jax._handlers import configure, reset, stats
 from actmem.jax._report import Report, Row, report
 
 __all__ = ["Report", "Row", "asarray", "checkpoint", "configure", "empty", "load",
-           "patch", "report", "reset", "save", "stats"]
+           "patch", "remat", "report", "reset", "save", "stats"]
 
 if TYPE_CHECKING:
     from actmem.plan import load_plan as load_plan, plan as plan, plan_key as plan_key

@@ -27,6 +27,7 @@ from actmem.jax._handlers import PLATFORMS
 from actmem.jax._kept import TOKEN_WORDS
 from actmem.jax._private import Aval, Context, DType, Rule
 
+
 def site_of(label: str) -> str:
     """The label without the line. JAX finds a compiled program on disk by the program's text,
     which must not change when lines are added above a function."""

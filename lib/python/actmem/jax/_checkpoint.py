@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""checkpoint: jax.checkpoint whose saved values live in actmem memory; and patch, which
-has jax.checkpoint itself keep there what a policy offloads to pinned_host.
+"""checkpoint: jax.checkpoint whose saved values live in actmem memory. patch: jax.checkpoint
+itself keeps there what a policy offloads to pinned_host.
 
-Both leave the work to JAX: they only say, by a policy, what goes to actmem; _remat.py has
-the rules of how.
+Both leave the work to JAX. They only say, by a policy, which values go to actmem; _remat.py
+has the rules that move them.
 """
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _label(f: Any) -> str:
     name: str = getattr(f, "__qualname__", None) or type(f).__qualname__
     code = getattr(f, "__code__", None)
     if code is None:
-        return name
+        return f"{name} (?)"
     return f"{name} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
 
 
@@ -57,6 +57,9 @@ _FACTORIES = {getattr(jax.checkpoint_policies, name, None) for name in (
 
 
 def _check_options(policy: _private.Rule | None, min_bytes: int) -> None:
+    if getattr(jax.config, "jax_remat3", False) and not _private.has_remat3:
+        raise NotImplementedError(f"JAX {jax.__version__} with jax_remat3: actmem.jax supports "
+                                  "that flag since JAX 0.12")
     if isinstance(policy, type(_label)) and policy in _FACTORIES:
         raise TypeError(f"policy=jax.checkpoint_policies.{policy.__name__} makes a policy: "
                         "call it, for instance with the names to save")
@@ -99,38 +102,49 @@ class _Argument(str):
 
 
 @overload
-def checkpoint(fun: _F, *, policy: Callable[..., Any] | None = None,
+def checkpoint(fun: _F, *, prevent_cse: bool | Sequence[bool] = True,
+               policy: Callable[..., Any] | None = None,
+               static_argnums: int | tuple[int, ...] = (),
                offload_argnums: int | Sequence[int] = (), min_bytes: int = MIN_BYTES,
                **options: Any) -> _F: ...
 
 
 @overload
-def checkpoint(fun: None = None, *, policy: Callable[..., Any] | None = None,
+def checkpoint(fun: None = None, *, prevent_cse: bool | Sequence[bool] = True,
+               policy: Callable[..., Any] | None = None,
+               static_argnums: int | tuple[int, ...] = (),
                offload_argnums: int | Sequence[int] = (), min_bytes: int = MIN_BYTES,
                **options: Any) -> Callable[[_F], _F]: ...
 
 
 def checkpoint(fun: Callable[..., Any] | None = None, *,
+               prevent_cse: bool | Sequence[bool] = True,
                policy: Callable[..., Any] | None = None,
+               static_argnums: int | tuple[int, ...] = (),
                offload_argnums: int | Sequence[int] = (), min_bytes: int = MIN_BYTES,
                **options: Any) -> Callable[..., Any]:
     """jax.checkpoint, but what is saved lives in actmem memory between the forward and the
-    backward pass.
+    backward pass. `remat` is another name for it.
 
     Args:
-      fun: The function, of arrays of any shape and type, and pytrees of them. Without it
-        the result is a decorator: `@actmem.jax.checkpoint(policy=...)`.
-      policy: As for jax.checkpoint. All it saves (True) goes to actmem. Of a policy that
-        tells jax.ad_checkpoint.Saveable from Offloadable, as
-        save_and_offload_only_these_names does, what it offloads goes there, and what it
-        saves stays on the device. None: nothing is saved, all is recomputed.
+      fun: The function. Its arguments and results are arrays of any shape and type, and
+        pytrees of them. Without `fun`, the result is a decorator:
+        `@actmem.jax.checkpoint(policy=...)`.
+      prevent_cse: As for jax.checkpoint.
+      policy: As for jax.checkpoint. All values that it saves (True) go to actmem. A policy
+        that distinguishes jax.ad_checkpoint.Saveable from Offloadable, such as
+        save_and_offload_only_these_names, is taken literally: what it offloads goes to
+        actmem, and what it saves stays on the device. None saves nothing, and all is
+        recomputed.
+      static_argnums: As for jax.checkpoint.
       offload_argnums: A position, or several, of arguments that are activations, such as a
-        layer's input: where the backward pass needs them, it gets them from actmem. All
-        other arguments, and what `fun` closes over, are taken for weights, which neither
-        move nor are copied.
-      min_bytes: Smaller values stay on the device.
-      **options: prevent_cse, static_argnums and whatever else the installed jax.checkpoint
-        takes, as there.
+        layer's input. The backward pass gets them from actmem. All other arguments, and
+        the values that `fun` closes over, are treated as weights: they are neither moved
+        nor copied.
+      min_bytes: Smaller values stay on the device. With a vmap around the gradient, this is
+        the size of one example: JAX decides what to save before it adds the batch.
+      **options: Other options of the installed jax.checkpoint, such as static_argnames,
+        which JAX 0.12 heeds with jax_remat3.
 
     Returns:
       A function of the same arguments and results, with the gradients of jax.checkpoint.
@@ -159,14 +173,19 @@ def checkpoint(fun: Callable[..., Any] | None = None, *,
       True
     """
     if fun is None:
-        return functools.partial(checkpoint, policy=policy, offload_argnums=offload_argnums,
-                                 min_bytes=min_bytes, **options)
+        return functools.partial(
+            checkpoint, prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums,
+            offload_argnums=offload_argnums, min_bytes=min_bytes, **options)
     if not callable(fun):
         raise TypeError(f"checkpoint wants a function, not {fun!r}")
     _check_options(policy, min_bytes)
     if offload_argnums != ():
-        fun = _with_named_arguments(fun, offload_argnums, options.get("static_argnums", ()))
-    return _private.checkpoint(fun, policy=_Policy(policy, min_bytes), **options)
+        fun = _with_named_arguments(fun, offload_argnums, static_argnums)
+    return _private.checkpoint(fun, prevent_cse=prevent_cse, static_argnums=static_argnums,
+                               policy=_Policy(policy, min_bytes), **options)
+
+
+remat = checkpoint
 
 
 def _with_named_arguments(fun: Callable[..., Any], offload_argnums: int | Sequence[int],
@@ -186,26 +205,35 @@ def _with_named_arguments(fun: Callable[..., Any], offload_argnums: int | Sequen
 
 
 @contextmanager
-def _undone() -> Iterator[None]:
+def _until_left(patch: list[int]) -> Iterator[None]:
     try:
         yield
     finally:
-        _remat.give_back("pinned_host")
-        jax.clear_caches()
+        if _remat.end_patch(patch):
+            jax.clear_caches()
 
 
-def patch() -> AbstractContextManager[None]:
+def patch(*, min_bytes: int = MIN_BYTES) -> AbstractContextManager[None]:
     """Has jax.checkpoint and jax.remat, as libraries call them, keep in actmem what their
-    policy offloads to pinned_host (save_and_offload_only_these_names,
-    offload_dot_with_no_batch_dims, or one that returns Offloadable). All else stays as it
-    was. It does not matter which functions were wrapped, or libraries imported, before.
+    policy offloads to pinned_host. Such policies are save_and_offload_only_these_names,
+    offload_dot_with_no_batch_dims, and any that returns Offloadable. All other values are
+    treated as without patch(). Functions may have been wrapped, and libraries imported,
+    before the call.
+
+    Args:
+      min_bytes: Smaller values stay on the device, as with checkpoint.
 
     Returns:
-      A context manager, which undoes it at the end of its block; without `with` it holds
-      from now on.
+      A context manager, which undoes the patch at the end of its block. Without `with`, the
+      patch lasts as long as the process. Patches nest: each ends by itself, and the latest
+      one that has not ended is in force, in all threads.
 
-    When it begins and ends JAX forgets what it has compiled, for all of the process, as that
-    would not change else. A policy whose offload_dst is "actmem" needs no patch.
+    Raises:
+      ValueError: `min_bytes` is no number of bytes.
+
+    When what is in force changes, JAX forgets all programs that the process has compiled,
+    because they would not change otherwise. A policy whose offload_dst is "actmem" needs no
+    patch; its values go to actmem whatever their size.
 
     Example:
       >>> import jax, actmem.jax
@@ -219,6 +247,8 @@ def patch() -> AbstractContextManager[None]:
       >>> actmem.jax.stats()["last_run_put_bytes"] == x.nbytes
       True
     """
-    _remat.take_over("pinned_host")
-    jax.clear_caches()
-    return _undone()
+    _check_options(None, min_bytes)
+    begun, is_other = _remat.begin_patch(min_bytes)
+    if is_other:
+        jax.clear_caches()
+    return _until_left(begun)

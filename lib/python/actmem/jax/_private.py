@@ -1,51 +1,48 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The names of JAX that JAX does not promise to keep: the package uses them here alone.
-Each is here once, with the versions where it is called otherwise.
+"""The names of JAX that JAX does not promise to keep. The package uses them only here.
+jax.extend, jax.interpreters and jax.core are JAX's own doors for libraries: a name that one of
+them has is taken from there.
 
-A test goes through NAMES, so that a version without one of them is known at once.
+A test goes through NAMES, which finds a version of JAX that lacks one of them.
 """
 import inspect
 import math
 import re
+import sys
+from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import jax
 import numpy as np
+from jax import ad_checkpoint as public_checkpoint
+from jax.extend import core as extension
+from jax.extend.core import Literal, Primitive as new_primitive, Var as Var
+from jax.extend.core.primitives import (conv_general_dilated_p, dot_general_p,
+                                        name_p as name_p, remat_p)
+from jax.extend.mlir.dialects import sdy
+from jax.extend.source_info_util import current, summarize
+from jax.interpreters import ad, mlir
+from jax.interpreters.partial_eval import dce_jaxpr, dce_rules
 from jax.sharding import Sharding
-from jax._src import ad_checkpoint, core, dispatch, dtypes, sharding_impls, source_info_util
-from jax._src.interpreters import ad, batching, mlir, pxla, remat
-from jax._src.interpreters import partial_eval as pe
-from jax._src.lax import lax as lax_internal
+from jax._src import ad_checkpoint, core, dispatch, dtypes, sharding_impls
+from jax._src.interpreters import partial_eval as pe, pxla, remat
 from jax._src.lib import xla_client  # type: ignore[attr-defined]
-from jax._src.lib.mlir import ir  # type: ignore[attr-defined]
-from jax._src.lib.mlir.dialects import sdy  # type: ignore[attr-defined]
 
 NAMES: tuple[tuple[Any, str], ...] = tuple((owner, name) for owner, names in (
-    (core,
-     "ShapedArray Var Primitive eval_jaxpr typeof NamedAxisEffect "
-     "InternalMutableArrayEffect new_jaxpr_eqn physical_aval jaxprs_in_params "
-     "Literal pytype_aval_mappings primal_dtype_to_tangent_dtype mem_kind_to_space is_concrete"),
+    (ad_checkpoint, "checkpoint"),
+    (core, "InternalMutableArrayEffect NamedAxisEffect is_concrete physical_aval"),
     (dispatch, "prim_requires_devices_during_lowering"),
-    (dtypes, "ExtendedDType float0"),
-    (ad, "Zero primitive_jvps"),
-    (batching, "primitive_batchers"),
-    (mlir,
-     "lower_jaxpr_to_module register_lowering lower_fun "
-     "register_constant_handler"),
-    (pxla, "global_result_handlers shard_arg_handlers shard_args"),
-    (pe,
-     "partial_eval_jaxpr_custom_rules dce_rules dce_jaxpr Offloadable Saveable "
-     "Recompute ensure_enum"),
-    (ad_checkpoint, "name_p remat_p"),
-    (sharding_impls, "physical_sharding logical_sharding GSPMDSharding"),
+    (dtypes, "ExtendedDType"),
+    (pe, "partial_eval_jaxpr_custom_rules"),
+    (pxla, "_discharge_refs_jaxpr global_result_handlers shard_arg_handlers shard_args"),
+    (sharding_impls, "GSPMDSharding logical_sharding physical_sharding"),
     (xla_client, "HloSharding OpSharding"),
-    (ir, "BoolAttr IntegerAttr IntegerType"),
-    (sdy, "ShardingGroupOp"),
-    (lax_internal, "optimization_barrier_p"),
-    (source_info_util, "summarize current"),
 ) for name in names.split())
+# Names that only some versions have: each is used where JAX has it.
+SOME = {"register_canonicalize_value_handler", "canonicalize_value_handlers", "rules"}
 
 # JAX promises no types for these.
 Aval: TypeAlias = Any           # a shape and a dtype, as jax.typeof() returns
@@ -59,28 +56,24 @@ Verdict: TypeAlias = Any        # what a policy says of a value
 Rule: TypeAlias = Callable[..., Any]
 
 ExtendedDType = dtypes.ExtendedDType
-ShapedArray = core.ShapedArray
-Var = core.Var
-new_eqn = core.new_jaxpr_eqn
+ShapedArray = jax.core.ShapedArray
+new_eqn = extension.new_jaxpr_eqn
+tangent_dtype: Rule = extension.primal_dtype_to_tangent_dtype
+current_source = current
 physical_aval = core.physical_aval
 is_concrete: Rule = core.is_concrete
-tangent_dtype: Rule = core.primal_dtype_to_tangent_dtype
 physical_sharding = sharding_impls.physical_sharding
 logical_sharding = sharding_impls.logical_sharding
-name_p = ad_checkpoint.name_p
 checkpoint = ad_checkpoint.checkpoint        # JAX's own, whatever jax.checkpoint is
-Offloadable = pe.Offloadable
-Saveable, Recompute = pe.Saveable, pe.Recompute
-ensure_enum = pe.ensure_enum
-current_source = source_info_util.current
+Offloadable = public_checkpoint.Offloadable
+Saveable = public_checkpoint.Saveable
 
-# jax_remat3, where JAX has it.
-has_remat3 = hasattr(jax.config, "jax_remat3")
+# Whether rules of jax_remat3 return what they save apart from how to use it.
+has_remat3 = jax.__version_info__ >= (0, 12)
 
 
 def zero_tangent(value: Any) -> Any:
-    return ad.Zero(  # type: ignore[attr-defined]
-        core.typeof(value).to_tangent_aval())
+    return ad.Zero(jax.typeof(value).to_tangent_aval())
 
 
 def wants_devices(primitive: Primitive) -> None:
@@ -89,16 +82,19 @@ def wants_devices(primitive: Primitive) -> None:
 
 
 def set_dce_rule(primitive: Primitive, rule: Rule) -> None:
-    pe.dce_rules[primitive] = rule
+    dce_rules[primitive] = rule
 
 
 def before_lowering(change: Callable[[str, Jaxpr], Jaxpr]) -> None:
-    """Has `change` of a whole program's jaxpr lowered in its place."""
-    lower = mlir.lower_jaxpr_to_module
+    """Has `change` of a whole program's jaxpr lowered in its place. JAX calls it before it
+    lowers, so that an error of the lowering has no frame of this package in its traceback."""
+    discharge = pxla._discharge_refs_jaxpr
 
-    def lower_changed(name: str, jaxpr: Jaxpr, *rest: Any, **named: Any) -> Any:
-        return lower(name, change(name, jaxpr), *rest, **named)
-    mlir.lower_jaxpr_to_module = lower_changed  # type: ignore[assignment]
+    def discharge_and_change(jaxpr: Jaxpr, *rest: Any) -> tuple[Any, ...]:
+        jaxpr, *others = discharge(jaxpr, *rest)  # type: ignore[no-untyped-call]
+        name = open_jaxpr(jaxpr).debug_info.func_name
+        return change(f"jit({name})", jaxpr), *others
+    pxla._discharge_refs_jaxpr = discharge_and_change
 
 
 def leading_sharding(sharding: Sharding, keep: int, rank: int) -> Sharding:
@@ -124,7 +120,8 @@ def leading_sharding(sharding: Sharding, keep: int, rank: int) -> Sharding:
 def group_shardings(value: Any, group: int) -> None:
     """Has XLA's partitioner give all values of `group` in a module one sharding."""
     if getattr(jax.config, "jax_use_shardy_partitioner"):
-        sdy.ShardingGroupOp(value, ir.IntegerAttr.get(ir.IntegerType.get_signless(64), group))
+        group_type = mlir.ir.IntegerType.get_signless(64)
+        sdy.ShardingGroupOp(value, mlir.ir.IntegerAttr.get(group_type, group))
 
 
 def set_side_effect(result: Any) -> None:
@@ -132,11 +129,11 @@ def set_side_effect(result: Any) -> None:
     of: it drops and merges those without a side effect, and JAX gives them none."""
     operation = result.owner
     if operation.name == "stablehlo.custom_call":
-        operation.attributes["has_side_effect"] = ir.BoolAttr.get(True)
+        operation.attributes["has_side_effect"] = mlir.ir.BoolAttr.get(True)
 
 
 def inner_jaxprs(params: Mapping[str, Any]) -> Iterable[Jaxpr]:
-    return core.jaxprs_in_params(params)
+    return extension.jaxprs_in_params(params)
 
 
 def scan_consts(params: Mapping[str, Any]) -> int:
@@ -155,13 +152,13 @@ def scan_carries(params: Mapping[str, Any]) -> int:
 
 def is_literal(atom: Atom) -> bool:
     """Whether an operand is a number written into the jaxpr."""
-    return isinstance(atom, core.Literal)
+    return isinstance(atom, Literal)
 
 
 def dce(jaxpr: Jaxpr) -> Jaxpr:
     """A closed jaxpr without what none of its outputs needs, in bodies of loops too."""
     inner = open_jaxpr(jaxpr)
-    less, _ = pe.dce_jaxpr(inner, [True] * len(inner.outvars), instantiate=True)
+    less, _ = dce_jaxpr(inner, [True] * len(inner.outvars), instantiate=True)
     return less if inner is jaxpr else jaxpr.replace(jaxpr=less)
 
 
@@ -178,7 +175,7 @@ def name_of(eqn: Eqn) -> str | None:
 
 def name_eqn(value: Atom, name: str, out: Atom) -> Eqn:
     """An equation that gives the variable `value` a name, as `out`."""
-    jaxpr = open_jaxpr(jax.make_jaxpr(lambda x: ad_checkpoint.checkpoint_name(x, name))(
+    jaxpr = open_jaxpr(jax.make_jaxpr(lambda x: public_checkpoint.checkpoint_name(x, name))(
         jax.ShapeDtypeStruct(value.aval.shape, value.aval.dtype)))
     eqn, = jaxpr.eqns
     return eqn.replace(invars=[value], outvars=[out])
@@ -214,7 +211,7 @@ def bits_of(dtype: DType) -> int:
 def is_packed(dtype: DType) -> bool:
     """Whether elements are shorter than a byte."""
     return not is_extended(dtype) and dtype != jax.numpy.bool_ and \
-        dtype != dtypes.float0 and jax.numpy.issubdtype(dtype, jax.numpy.number) and \
+        dtype != jax.dtypes.float0 and jax.numpy.issubdtype(dtype, jax.numpy.number) and \
         bits_of(dtype) < 8
 
 
@@ -222,13 +219,19 @@ def is_extended(dtype: DType) -> bool:
     return isinstance(dtype, dtypes.ExtendedDType)
 
 
-_PLACE = re.compile(r"([^/\\:]+:\d+)(?::\d+)?(?: \(|$)")
+_PLACE = re.compile(r"([^/\\:]+:\d+)(?::\d+)? \((.*)\)$")
 
 
 def place_of(source_info: Any) -> str:
     """The line of the program that an equation is of, as file.py:12, or "?"."""
-    found = _PLACE.search(source_info_util.summarize(source_info))
+    found = _PLACE.search(summarize(source_info))
     return found[1] if found else "?"
+
+
+def function_of(source_info: Any) -> str:
+    """The function that an equation is of, as Attention.__call__, or "?"."""
+    found = _PLACE.search(summarize(source_info))
+    return found[2] if found else "?"
 
 
 def explicit_shard_shape(aval: Aval) -> tuple[int, ...] | None:
@@ -249,19 +252,18 @@ def canonical_as_is(kind: type) -> None:
 
 
 def register_array_class(kind: type, shard: Rule) -> None:
-    core.pytype_aval_mappings[kind] = lambda value: value.aval
+    jax.core.pytype_aval_mappings[kind] = lambda value: value.aval
     canonical_as_is(kind)
     pxla.shard_arg_handlers[kind] = shard
     mlir.register_constant_handler(
-        kind, lambda value, aval: mlir.get_constant_handler(type(value.base))(
-            value.base, core.physical_aval(aval)))
+        kind, lambda value, aval: mlir.ir_constant(value.base, aval=core.physical_aval(aval)))
 
 
 shard_args = pxla.shard_args
 
 
 def result_handler(aval: Aval, sharding: Sharding, committed: bool) -> Any:
-    return pxla.global_result_handlers[core.ShapedArray](aval, sharding, committed)
+    return pxla.global_result_handlers[ShapedArray](aval, sharding, committed)
 
 
 def open_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
@@ -280,31 +282,20 @@ def is_jaxpr(value: Any) -> bool:
     return hasattr(open_jaxpr(value), "eqns")
 
 
-
 def has_effects(eqn: Eqn) -> bool:
     """Whether JAX takes `eqn` for one to run in the forward pass alone."""
     unreal = (core.NamedAxisEffect, core.InternalMutableArrayEffect)
     return any(not isinstance(effect, unreal) for effect in eqn.effects)
 
 
-def transfer_eqn(value: Atom, memory_kind: str, out: Atom | None = None) -> Eqn:
-    """An equation that copies the variable `value` to a memory of JAX's."""
-    space = core.mem_kind_to_space(memory_kind)
-    jaxpr = open_jaxpr(jax.make_jaxpr(lambda x: jax.device_put(x, space, may_alias=False))(
-        jax.ShapeDtypeStruct(value.aval.shape, value.aval.dtype)))
-    eqn, = jaxpr.eqns
-    out = out or core.Var(value.aval.update(memory_space=space))
-    return eqn.replace(invars=[value], outvars=[out])
-
-
 # Several equations as one, which is theirs again wherever it is interpreted.
 
-together_p = core.Primitive("actmem_together")
+together_p = new_primitive("actmem_together")
 together_p.multiple_results = True
 
 
 def _run_together(*args: Any, jaxpr: Jaxpr) -> Any:
-    return core.eval_jaxpr(jaxpr, (), *args)
+    return jax.core.eval_jaxpr(jaxpr, (), *args)
 
 
 together_p.bind = _run_together  # type: ignore[method-assign]
@@ -316,26 +307,26 @@ def _dce_together(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Eqn | N
     eqn = rest[-1]
     if not any(used):
         return [False] * len(eqn.invars), None
-    jaxpr, used_in = pe.dce_jaxpr(eqn.params["jaxpr"], list(used))
+    jaxpr, used_in = dce_jaxpr(eqn.params["jaxpr"], list(used))
     return used_in, eqn.replace(
         invars=[var for var, is_used in zip(eqn.invars, used_in) if is_used],
         outvars=[var for var, is_used in zip(eqn.outvars, used) if is_used],
         params=dict(jaxpr=jaxpr))
 
 
-pe.dce_rules[together_p] = _dce_together
+dce_rules[together_p] = _dce_together
 
 
 def operation(name: str, function: Rule) -> Primitive:
     """An operation of its own in a jaxpr that computes what `function` does of its operands,
     in a tuple; its parameters are the function's by name."""
-    primitive = core.Primitive(name)
+    primitive = new_primitive(name)
     primitive.multiple_results = True
 
     def shapes(*avals: Aval, **params: Any) -> list[Aval]:
         found = jax.eval_shape(lambda *args: function(*args, **params), *(
             jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals))
-        return [core.ShapedArray(each.shape, each.dtype) for each in found]
+        return [ShapedArray(each.shape, each.dtype) for each in found]
     primitive.def_abstract_eval(shapes)
     primitive.def_impl(lambda *args, **params: jax.jit(
         lambda *args: function(*args, **params))(*args))
@@ -346,87 +337,88 @@ def operation(name: str, function: Rule) -> Primitive:
 def together(eqns: Sequence[Eqn], invars: Sequence[Atom], outvars: Sequence[Atom]) -> Eqn:
     if len(eqns) == 1:
         return eqns[0].replace(invars=invars, outvars=outvars)
-    inputs = list(dict.fromkeys(atom for atom in invars if isinstance(atom, core.Var)))
+    inputs = list(dict.fromkeys(atom for atom in invars if isinstance(atom, Var)))
     empty = open_jaxpr(jax.make_jaxpr(lambda: ())())
     jaxpr = empty.replace(invars=inputs, outvars=outvars, eqns=eqns,
                           debug_info=empty.debug_info.with_unknown_names())
-    return core.new_jaxpr_eqn(inputs, outvars, together_p, dict(jaxpr=jaxpr), set(),
+    return new_eqn(inputs, outvars, together_p, dict(jaxpr=jaxpr), set(),
                               eqns[0].source_info, eqns[0].ctx)
 
 
-class _Rules(dict[Primitive, Rule]):
-    """JAX's rules by primitive, and one for all that have none."""
+# JAX looks up how to split an equation by its primitive alone. These tables find the policy
+# among the variables of the function that looks, and return JAX's own rule unless the policy
+# sends the value to actmem. So JAX runs its own rules without a frame of this package.
 
-    rule: Rule | None = None
+class _Rules(UserDict[Primitive, Rule]):
+    def __init__(self, stock: dict[Primitive, Rule],
+                 choose: Callable[..., Rule | None]) -> None:
+        self.data = stock           # not a copy: libraries register rules there later
+        self.choose = choose
 
     def get(self, primitive: Primitive, default: Any = None) -> Any:
-        return super().get(primitive, self.rule)
+        stock = self.data.get(primitive, default)
+        found = sys._getframe(1).f_locals
+        if stock is not None or "saveable" not in found or any(found["unks_in"]):
+            return stock
+        return self.choose(found["saveable"], found["eqn"])
 
 
-def replace_partial_eval_rules(rule: Rule) -> None:
-    pe.partial_eval_jaxpr_custom_rules = rules = _Rules(pe.partial_eval_jaxpr_custom_rules)
-    rules.rule = rule
+class _Rules3(_Rules):
+    """The same for jax_remat3."""
+
+    def __getitem__(self, primitive: Primitive) -> Rule:
+        stock = self.data[primitive]
+        found = sys._getframe(1).f_locals
+        policy = getattr(found.get("self"), "policy", None)
+        asked = policy and _asked3(primitive, found["in_vals"], found["params"])
+        return asked and self.choose(policy, stock, found["in_vals"][0], *asked) or stock
 
 
-def remat3_result(value: Any, kept: Any, back: Rule) -> tuple[Any, ...]:
-    """The result of a rule of jax_remat3."""
-    if jax.__version_info__ < (0, 12):
-        return value, lambda *args: back(kept, *args)
-    return value, kept, back
+def replace_partial_eval_rules(choose: Callable[..., Rule | None]) -> None:
+    """Has `choose(policy, equation)` return the rule that splits an equation, or None for
+    JAX's own."""
+    pe.partial_eval_jaxpr_custom_rules = _Rules(  # type: ignore[assignment]
+        pe.partial_eval_jaxpr_custom_rules, choose)
 
 
-def replace_remat3_rules(make_rule: Callable[..., Rule]) -> None:
-    if not has_remat3:
-        return
-    # Tokens are tied where they come through a barrier.
-    dispatch.prim_requires_devices_during_lowering.add(
-        lax_internal.optimization_barrier_p)
-    new = jax.__version_info__ >= (0, 12)
+def replace_remat3_rules(choose: Callable[..., Rule | None]) -> None:
+    """Has `choose(policy, stock, value, primitive, avals, parameters)` return the rule that
+    splits a call of a primitive, or None for JAX's own, which is `stock`. The policy is asked
+    about the last three; `value` is the first argument of the call."""
+    if has_remat3:
+        remat.rules = _Rules3(remat.rules, choose)  # type: ignore[assignment]
 
-    for kind_name, combine in (
-            ("CheckpointName", ad_checkpoint.primal_left_tangent_right),
-            ("CheckpointNameFwd", lambda taken, computed: taken)):
-        kind = getattr(ad_checkpoint, kind_name)
 
-        def named(self: Any, trace: Any, value: Any, *, stock: Rule = kind.remat,
-                  kind: Any = kind, combine: Rule = combine) -> Any:
-            rule = make_rule(stock, name_p,
-                             lambda value: kind(self.name, self.in_avals[0])(value), combine)
-            return rule(trace, value, params={"name": self.name},
-                        policy_args=self.in_avals if new else ()) or \
-                stock(self, trace, value)
-        kind.remat = named
-    for primitive in (jax.lax.dot_general_p, jax.lax.conv_general_dilated_p):
-        stock = remat.rules.get(primitive)
-        if stock is None:
-            continue
+def _asked3(primitive: Primitive, args: Sequence[Any],
+            params: Mapping[str, Any]) -> tuple[Primitive, Sequence[Aval], Any] | None:
+    """What JAX asks a policy about this call, or None."""
+    if primitive in (dot_general_p, conv_general_dilated_p):
+        return primitive, [jax.typeof(arg) for arg in args], params
+    named: Any = params.get("_prim")
+    if type(named).__name__ in ("CheckpointName", "CheckpointNameFwd"):
+        return name_p, named.in_avals, {"name": named.name}
+    return None
 
-        def computed(trace: Any, *args: Any, stock: Rule = stock,
-                     primitive: Primitive = primitive, **params: Any) -> Any:
-            rule = make_rule(stock, primitive,
-                             lambda *args: primitive.bind(*args, **params),
-                             ad_checkpoint.primal_left_tangent_right)
-            return rule(trace, *args, params=params,
-                        policy_args=[core.typeof(arg) for arg in args]) or \
-                stock(trace, *args, **params)
-        remat.rules[primitive] = computed
+
+# In place of a trace, it has a rule of jax_remat3 save the value.
+SAVING = SimpleNamespace(policy=lambda *args, **params: Saveable)
 
 
 def is_remat(eqn: Eqn) -> bool:
-    return eqn.primitive is ad_checkpoint.remat_p
+    return eqn.primitive is remat_p
 
 
 @contextmanager
 def every_policy_is(policy: Rule) -> Iterator[None]:
     """While it holds, functions that are traced are rematerialised by `policy`, whatever
     theirs is."""
-    bind: Rule = ad_checkpoint.remat_p.bind
+    bind: Rule = remat_p.bind
 
     def with_policy(*args: Any, **params: Any) -> Any:
         return bind(*args, **params | ({} if params["differentiated"] else
                                        {"policy": policy}))
-    ad_checkpoint.remat_p.bind = with_policy  # type: ignore[method-assign]
+    remat_p.bind = with_policy  # type: ignore[method-assign]
     try:
         yield
     finally:
-        del ad_checkpoint.remat_p.bind
+        remat_p.bind = bind  # type: ignore[method-assign]

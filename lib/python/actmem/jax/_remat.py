@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The rules by which JAX splits a rematerialised function into its passes, where the policy
-of jax.checkpoint offloads a value to actmem: with a put in the forward and a take in the
-backward pass. All else of such a function is JAX's own business.
+"""The rules by which JAX splits a rematerialised function into its passes, for values that the
+policy of jax.checkpoint offloads to actmem: with a put in the forward and a take in the
+backward pass. JAX's own rules split all other values.
 
-Without jax_remat3 JAX splits a jaxpr, equation by equation, and asks the policy of each;
-the rule is looked up by primitive. With it, names and a few other primitives have rules of
-their own, which are wrapped here.
+Without jax_remat3, JAX splits a jaxpr equation by equation and asks the policy about each.
+With it, names and a few other primitives have rules of their own.
 """
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,14 +19,15 @@ from actmem.jax._private import Atom, Aval, Eqn, Primitive, Rule, Verdict
 from actmem.jax._primitives import (PUT, TAKE, ghost_of, label_of, put, put_p, take,
                                     take_p, token_of)
 
-ACTMEM = "actmem"
+ACTMEM, PATCHED = "actmem", "pinned_host"
 
-# The destination that patch() has taken over, or none.
-_taken_over: set[str] = set()
+# The min_bytes of each patch() that has not ended. The latest one is in force.
+_patches: list[list[int]] = []
+_lock = threading.Lock()
 
 
 class Kept(_private.Offloadable):
-    """The word of a policy of actmem.jax.checkpoint on a value that goes to actmem. Values
+    """The verdict of a policy of actmem.jax.checkpoint on a value that goes to actmem. Values
     of fewer bytes stay on the device."""
 
     min_bytes: int
@@ -37,18 +38,38 @@ class Kept(_private.Offloadable):
         self.min_bytes, self.label = min_bytes, label
         return self
 
+    @property
+    def dst(self) -> str:
+        """Only JAX's own rules read it. They would save the value on the device."""
+        raise RuntimeError(f"JAX {jax.__version__} splits a function that actmem.jax.checkpoint "
+                           "wraps without asking actmem: use a version that it was tested with")
 
-def take_over(destination: str) -> None:
-    _taken_over.add(destination)
+
+def _in_force() -> int | None:
+    """The min_bytes of the patch() in force, or None."""
+    return next((patch[0] for patch in _patches[-1:]), None)
 
 
-def give_back(destination: str) -> None:
-    _taken_over.discard(destination)
+def begin_patch(min_bytes: int) -> tuple[list[int], bool]:
+    """Returns the patch, and whether it changes what new programs do."""
+    patch = [min_bytes]
+    with _lock:
+        before = _in_force()
+        _patches.append(patch)
+        return patch, before != min_bytes
+
+
+def end_patch(patch: list[int]) -> bool:
+    """Returns whether that changes what new programs do."""
+    with _lock:
+        before = _in_force()
+        _patches[:] = [each for each in _patches if each is not patch]
+        return before != _in_force()
 
 
 def _is_ours(verdict: Verdict) -> bool:
-    return isinstance(verdict, _private.Offloadable) and \
-        (verdict.dst == ACTMEM or verdict.dst in _taken_over)
+    return isinstance(verdict, Kept) or isinstance(verdict, _private.Offloadable) and (
+        verdict.dst == ACTMEM or verdict.dst == PATCHED and _in_force() is not None)
 
 
 def _inner(policy: Rule) -> Rule:
@@ -62,7 +83,8 @@ def kept_names(policy: Rule) -> frozenset[str]:
     saved, offloaded, destination = _private.names_of(_inner(policy))
     if _inner(policy) is not policy:
         return offloaded or saved
-    return offloaded if destination == ACTMEM or destination in _taken_over else frozenset()
+    is_ours = _is_ours(_private.Offloadable("device", destination or ""))
+    return offloaded if is_ours else frozenset()
 
 
 def bytes_of(aval: Aval) -> int:
@@ -73,7 +95,8 @@ def bytes_of(aval: Aval) -> int:
 def _fits(aval: Aval, verdict: Verdict) -> bool:
     """Whether to put a value of this type. A token or ghost stands for a value that was put,
     and a symbolic shape has no number of bytes."""
-    min_bytes = getattr(verdict, "min_bytes", 0)
+    is_patched = not isinstance(verdict, Kept) and verdict.dst == PATCHED
+    min_bytes = _in_force() if is_patched else getattr(verdict, "min_bytes", 0)
     return isinstance(aval, _private.ShapedArray) and aval.dtype != jax.dtypes.float0 and \
         not is_kept(aval) and \
         (not min_bytes or bytes_of(aval) >= min_bytes)
@@ -86,14 +109,18 @@ def _label(primitive: Primitive, params: Mapping[str, Any], source: Any,
         return label
     name = params.get("name")
     name = name if isinstance(name, str) else primitive.name
-    return label_of(name, _private.place_of(source))
+    return label_of(f"{name} in {_private.function_of(source)}", _private.place_of(source))
 
 
 def _ask(policy: Rule, primitive: Primitive, args: Sequence[Any], params: Mapping[str, Any],
          source: Any, aval: Aval, is_running: bool = False) -> Verdict:
-    """Asks `policy` of the result of a primitive, which is of type `aval`, and notes the
-    verdict. Where the function is running, programs are whole before it is."""
-    verdict = _private.ensure_enum(policy(primitive, *args, **params))
+    """Asks `policy` about the result of a primitive, which has the type `aval`, and notes the
+    verdict. If the function is running, its program was complete before. Returns None if the
+    policy fails: JAX then asks it again, and raises the error without frames of this package."""
+    try:
+        verdict = policy(primitive, *args, **params)
+    except Exception:       # pylint: disable=broad-exception-caught
+        return None
     name = params["name"] if primitive is _private.name_p else None
     if not is_running:
         _verdicts.ask(policy, name)
@@ -106,28 +133,14 @@ def _ask(policy: Rule, primitive: Primitive, args: Sequence[Any], params: Mappin
 
 def _where(aval: Aval, verdict: Verdict) -> str:
     if not isinstance(verdict, _private.Offloadable):
-        return _verdicts.DEVICE if verdict is _private.Saveable else _verdicts.RECOMPUTED
+        is_saved = verdict is True or verdict is _private.Saveable
+        return _verdicts.DEVICE if is_saved else _verdicts.RECOMPUTED
     if not _is_ours(verdict):
         return str(verdict.dst)
     return _verdicts.ACTMEM if _fits(aval, verdict) else _verdicts.DEVICE
 
 
 # Without jax_remat3.
-
-def _residuals(inst: Sequence[bool], eqn: Eqn) -> list[Atom]:
-    return [atom for atom, is_there in zip(eqn.invars, inst)
-            if not is_there and not isinstance(atom, Literal)]
-
-
-def _recomputed(eqn: Eqn, inst: Sequence[bool]) -> tuple[Any, ...]:
-    count = len(eqn.outvars)
-    return eqn, eqn, [False] * count, [True] * count, _residuals(inst, eqn)
-
-
-def _saved(eqn: Eqn) -> tuple[Any, ...]:
-    count = len(eqn.outvars)
-    return eqn, None, [False] * count, [False] * count, []
-
 
 def _put_eqns(eqn: Eqn, labels: Mapping[int, str]) -> tuple[list[Eqn], list[Eqn], list[Atom]]:
     """Equations that compute what `eqn` does and put those results that have a label,
@@ -156,78 +169,50 @@ def _put_eqns(eqn: Eqn, labels: Mapping[int, str]) -> tuple[list[Eqn], list[Eqn]
     return puts if is_name else [eqn.replace(outvars=outvars), *puts], takes, between
 
 
-def _moved_eqns(eqn: Eqn, verdict: Verdict) -> tuple[list[Eqn], list[Eqn], list[Atom]]:
-    """The same for another memory of JAX's, which `verdict` names."""
-    outvars = [_private.Var(out.aval) for out in eqn.outvars]
-    known: list[Eqn] = [eqn.replace(outvars=outvars)]
-    staged: list[Eqn] = []
-    between: list[Atom] = []
-    for value, out in zip(outvars, eqn.outvars):
-        there = _private.transfer_eqn(value, verdict.dst)
-        between += there.outvars
-        known += [there, _private.transfer_eqn(value, verdict.src, out)]
-        staged.append(_private.transfer_eqn(there.outvars[0], verdict.src, out))
-    return known, staged, between
-
-
-def _offloaded(eqn: Eqn, verdict: Verdict) -> tuple[Any, ...]:
-    if _is_ours(verdict):
-        labels = {i: _label(eqn.primitive, eqn.params, eqn.source_info, verdict)
-                  for i, var in enumerate(eqn.outvars) if _fits(var.aval, verdict)}
-        if not labels:
-            return _saved(eqn)
-        known, staged, between = _put_eqns(eqn, labels)
-        back = [eqn.outvars[i] for i in labels]
-        is_back = [i in labels for i in range(len(eqn.outvars))]
-    else:
-        known, staged, between = _moved_eqns(eqn, verdict)
-        back, is_back = list(eqn.outvars), [True] * len(eqn.outvars)
-    return (_private.together(known, list(eqn.invars), [*eqn.outvars, *between]),
-            _private.together(staged, between, back),
-            [False] * len(eqn.outvars), is_back, between)
-
-
-def _rule(saveable: Rule, unknown: Sequence[bool], inst: Sequence[bool],
-          eqn: Eqn) -> tuple[Any, ...]:
+def _split(eqn: Eqn, verdict: Verdict) -> tuple[Any, ...]:
+    """What JAX wants of a rule: the equations of the forward and of the backward pass, which
+    results are unknown before the latter, which of them it computes, and what it needs."""
     count = len(eqn.outvars)
-    if any(unknown):
-        return None, eqn, [True] * count, [True] * count, _residuals(inst, eqn)
-    verdict = _ask(saveable, eqn.primitive, [atom.aval for atom in eqn.invars], eqn.params,
+    labels = {i: _label(eqn.primitive, eqn.params, eqn.source_info, verdict)
+              for i, var in enumerate(eqn.outvars) if _fits(var.aval, verdict)}
+    if not labels:          # all are saved on the device
+        return eqn, None, [False] * count, [False] * count, []
+    known, staged, between = _put_eqns(eqn, labels)
+    return (_private.together(known, list(eqn.invars), [*eqn.outvars, *between]),
+            _private.together(staged, between, [eqn.outvars[i] for i in labels]),
+            [False] * count, [i in labels for i in range(count)], between)
+
+
+def _rule(policy: Rule, eqn: Eqn) -> Rule | None:
+    if not eqn.outvars:
+        return None
+    verdict = _ask(policy, eqn.primitive, [atom.aval for atom in eqn.invars], eqn.params,
                    eqn.source_info, eqn.outvars[0].aval)
-    if _private.has_effects(eqn) or verdict is _private.Saveable:
-        return _saved(eqn)
-    if not isinstance(verdict, _private.Offloadable):
-        return _recomputed(eqn, inst)
-    return _offloaded(eqn, verdict)
+    if not _is_ours(verdict) or _private.has_effects(eqn):
+        return None
+    return lambda policy, unknown, inst, eqn: _split(eqn, verdict)
 
 
 # With jax_remat3.
 
-def _rule3(stock: Rule, primitive: Primitive, compute: Rule, combine: Rule) -> Rule:
-    """The rule of `primitive`, which `compute`s, where its value goes to actmem, and
-    JAX's else. `combine` is what becomes of the value that was taken and of the one that
-    was computed again, which has the tangent."""
+def _rule3(policy: Rule, stock: Rule, value: Any, primitive: Primitive,
+           avals: Sequence[Aval], params: Mapping[str, Any]) -> Rule | None:
+    source = _private.current_source()
+    verdict = _ask(policy, primitive, avals, params, source, jax.typeof(value),
+                   _private.is_concrete(value))
+    if not _is_ours(verdict):
+        return None
 
-    def rule(trace: Any, *args: Any, params: Mapping[str, Any],
-             policy_args: Sequence[Any]) -> tuple[Any, ...] | None:
-        if trace.policy is None:
-            return None
-        source = _private.current_source()
-        verdict = _ask(trace.policy, primitive, policy_args, params, source,
-                       jax.typeof(args[0]), _private.is_concrete(args[0]))
-        if not _is_ours(verdict):
-            return None
-        value = compute(*args)
-        aval = jax.typeof(value)
+    def rule(trace: Any, *args: Any, **own: Any) -> tuple[Any, Any, Rule]:
+        """JAX's own rule for a value that it saves, with a put and a take of that."""
+        result, saved, back = stock(_private.SAVING, *args, **own)
+        aval = jax.typeof(saved)
         if not _fits(aval, verdict):
-            return _private.remat3_result(
-                value, value, lambda value, *args: combine(value, compute(*args)))
+            return result, saved, back
         label = _label(primitive, params, source, verdict)
-        value, token, ghost = put(value, label)
-
-        def back(kept: tuple[Any, Any], *args: Any) -> Any:
-            return combine(take(*kept, label, aval.weak_type), compute(*args))
-        return _private.remat3_result(value, (token, ghost), back)
+        value, token, ghost = put(saved, label)
+        return ([value] if isinstance(result, list) else value, (token, ghost),
+                lambda kept, *args: back(take(kept[0], kept[1], label, aval.weak_type), *args))
     return rule
 
 
