@@ -7,7 +7,8 @@
         layer, offload_argnums=(0,),
         policy=jax.checkpoint_policies.save_only_these_names("q", "k", "v"))
 
-checkpoint   is jax.checkpoint whose saved values live in actmem regions; also `remat`
+checkpoint   is jax.checkpoint whose saved values live in actmem regions
+remat        is another name of checkpoint
 patch        makes jax.checkpoint do so where a policy offloads
 empty        an array of NumPy's in such a region, for a program to fill
 asarray      an array of JAX's in such a region, without a copy of the former

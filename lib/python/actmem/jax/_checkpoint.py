@@ -36,7 +36,7 @@ def _label(f: Any) -> str:
 
 
 def _argnums(kind: str, argnums: int | Sequence[int], count: int) -> set[int]:
-    """As a set of positions, whatever way the caller counted."""
+    """Returns the positions, counted from the front."""
     try:
         numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     except TypeError:
@@ -123,7 +123,7 @@ def checkpoint(fun: Callable[..., Any] | None = None, *,
                static_argnums: int | tuple[int, ...] = (),
                offload_argnums: int | Sequence[int] = (), min_bytes: int = MIN_BYTES,
                **options: Any) -> Callable[..., Any]:
-    """jax.checkpoint, but what is saved lives in actmem memory between the forward and the
+    """jax.checkpoint, but saved values live in actmem memory between the forward and the
     backward pass. `remat` is another name for it.
 
     Args:
@@ -133,9 +133,9 @@ def checkpoint(fun: Callable[..., Any] | None = None, *,
       prevent_cse: As for jax.checkpoint.
       policy: As for jax.checkpoint. All values that it saves (True) go to actmem. A policy
         that distinguishes jax.ad_checkpoint.Saveable from Offloadable, such as
-        save_and_offload_only_these_names, is taken literally: what it offloads goes to
-        actmem, and what it saves stays on the device. None saves nothing, and all is
-        recomputed.
+        save_and_offload_only_these_names, is taken literally: values that it offloads go
+        to actmem, and values that it saves stay on the device. With None, the backward
+        pass recomputes all values.
       static_argnums: As for jax.checkpoint.
       offload_argnums: A position, or several, of arguments that are activations, such as a
         layer's input. The backward pass gets them from actmem. All other arguments, and
@@ -148,14 +148,14 @@ def checkpoint(fun: Callable[..., Any] | None = None, *,
 
     Returns:
       A function of the same arguments and results, with the gradients of jax.checkpoint.
-      What that differentiates, this does: forward modes, second derivatives, a vjp function
-      that is called again.
+      It supports the same derivatives: forward modes, second derivatives, and a vjp function
+      that is called several times.
 
     Raises:
       TypeError, ValueError: An option is wrong, now or when the function is traced.
       NotImplementedError: A program with it is compiled for another platform than CPUs and
         NVIDIA GPUs.
-      jax.errors.JaxRuntimeError: A step found no memory; the words name the knob.
+      jax.errors.JaxRuntimeError: A step found no memory; the error message names the knob.
 
     On several devices each keeps its own shard, on meshes of any kind.
 
@@ -231,8 +231,8 @@ def patch(*, min_bytes: int = MIN_BYTES) -> AbstractContextManager[None]:
     Raises:
       ValueError: `min_bytes` is no number of bytes.
 
-    When what is in force changes, JAX forgets all programs that the process has compiled,
-    because they would not change otherwise. A policy whose offload_dst is "actmem" needs no
+    If a patch changes the treatment of values, JAX forgets all programs that the process has
+    compiled, because they would not change otherwise. A policy whose offload_dst is "actmem" needs no
     patch; its values go to actmem whatever their size.
 
     Example:

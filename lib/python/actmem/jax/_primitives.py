@@ -58,7 +58,7 @@ def label_of(name: str, line: str) -> str:
 
 
 def name_and_line(label: str) -> tuple[str, str]:
-    """Of a label such as "q in Attention.__call__ (model.py:31)"."""
+    """Splits a label such as "q in Attention.__call__ (model.py:31)"."""
     name, line = label[:-1].rsplit(" (", 1)
     return name.rsplit(" in ", 1)[0], line
 

@@ -68,7 +68,7 @@ checkpoint = ad_checkpoint.checkpoint        # JAX's own, whatever jax.checkpoin
 Offloadable = public_checkpoint.Offloadable
 Saveable = public_checkpoint.Saveable
 
-# Whether rules of jax_remat3 return what they save apart from how to use it.
+# Since JAX 0.12, a rule of jax_remat3 returns saved values apart from the function of them.
 has_remat3 = jax.__version_info__ >= (0, 12)
 
 
@@ -391,7 +391,7 @@ def replace_remat3_rules(choose: Callable[..., Rule | None]) -> None:
 
 def _asked3(primitive: Primitive, args: Sequence[Any],
             params: Mapping[str, Any]) -> tuple[Primitive, Sequence[Aval], Any] | None:
-    """What JAX asks a policy about this call, or None."""
+    """Returns the arguments with which JAX asks a policy about this call, or None."""
     if primitive in (dot_general_p, conv_general_dilated_p):
         return primitive, [jax.typeof(arg) for arg in args], params
     named: Any = params.get("_prim")

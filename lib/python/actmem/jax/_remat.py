@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The rules by which JAX splits a rematerialised function into its passes, for values that the
-policy of jax.checkpoint offloads to actmem: with a put in the forward and a take in the
-backward pass. JAX's own rules split all other values.
+"""Rules that split a rematerialised function into its passes. They are for values that the
+policy of jax.checkpoint offloads to actmem: the forward pass puts them, the backward pass takes
+them. JAX's own rules handle all other values.
 
 Without jax_remat3, JAX splits a jaxpr equation by equation and asks the policy about each.
 With it, names and a few other primitives have rules of their own.
@@ -170,8 +170,8 @@ def _put_eqns(eqn: Eqn, labels: Mapping[int, str]) -> tuple[list[Eqn], list[Eqn]
 
 
 def _split(eqn: Eqn, verdict: Verdict) -> tuple[Any, ...]:
-    """What JAX wants of a rule: the equations of the forward and of the backward pass, which
-    results are unknown before the latter, which of them it computes, and what it needs."""
+    """Returns what JAX expects of a rule: equations for the forward and for the backward pass,
+    whether each result is unknown before the latter, whether it computes each, and its inputs."""
     count = len(eqn.outvars)
     labels = {i: _label(eqn.primitive, eqn.params, eqn.source_info, verdict)
               for i, var in enumerate(eqn.outvars) if _fits(var.aval, verdict)}
