@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import collections
+import ctypes
 import dataclasses
 import math
 import os
@@ -19,7 +20,8 @@ from typing import Any
 
 import jax
 
-from actmem.jax import _calls, _finish, _private, _verdicts
+from actmem import _native
+from actmem.jax import _calls, _finish, _handlers, _private, _verdicts
 from actmem.jax._handlers import stats
 from actmem.jax._private import Aval, Eqn, Jaxpr
 from actmem.jax._primitives import label_of, name_and_line, put_p
@@ -294,7 +296,9 @@ class _Programs:
         # A program that was compiled several times alike is told of once.
         texts = dict.fromkeys(f"actmem: {name}{which}\n{report}"
                               for name, report in told if report.rows)
-        print(*texts or ["actmem: no program put anything"], sep="\n", file=sys.stderr)
+        if texts:
+            print(*texts, sep="\n", file=sys.stderr)
+        tell_nothing()
 
     def others(self) -> list[Row]:
         """Values that policies were asked of, and programs do not show any more."""
@@ -304,6 +308,77 @@ class _Programs:
                 if key[:2] not in found and goes != _verdicts.ACTMEM]
 
 
+# Whether this process kept anything. `actmem run` has _start/sitecustomize.py ask when the
+# process ends.
+
+class _Kept:
+    """Whether any program of this process puts values; and whether its line is said."""
+    puts = is_said = False
+
+    @classmethod
+    def see(cls, name: str, jaxpr: Jaxpr) -> None:
+        cls.puts = cls.puts or _puts(jaxpr, set())
+
+    @classmethod
+    def anything(cls) -> bool:
+        """Also true of a program that jax.export made elsewhere, and of arrays."""
+        counts = _native.initialized(_handlers.Stats)
+        arrays = _native.initialized(_handlers.ArrayStats)
+        _handlers.library.actmem_xla_stats(ctypes.byref(counts))
+        _handlers.library.actmem_xla_array_stats(ctypes.byref(arrays))
+        return cls.puts or bool(_native.as_dict(counts)["puts_total"] or
+                                _native.as_dict(arrays)["blocks_total"])
+
+
+def _puts(jaxpr: Jaxpr, seen: set[int]) -> bool:
+    """Whether `jaxpr`, or one inside of it, puts a value that something takes."""
+    inner = _private.open_jaxpr(jaxpr)
+    if id(inner) in seen:
+        return False
+    seen.add(id(inner))
+    return any(eqn.params["wanted"] if eqn.primitive is put_p else
+               any(_puts(each, seen) for each in _private.inner_jaxprs(eqn.params))
+               for eqn in inner.eqns)
+
+
+def tell_nothing() -> None:
+    """Prints a line on stderr, once, if this process kept nothing in actmem."""
+    if _Kept.is_said or _Kept.anything():
+        return
+    _Kept.is_said = True
+    print(f"actmem: this program kept no activation in actmem: {_why_nothing()} "
+          "(ACTMEM_QUIET=1 leaves this unsaid)", file=sys.stderr)
+
+
+def _why_nothing() -> str:
+    values: dict[str, dict[str, None]] = {}
+    for (name, line, _, _), goes in _verdicts.all_said():
+        values.setdefault(goes, {})[label_of(name, line)] = None
+    if values.get(_verdicts.ACTMEM):
+        return (f"policies of jax.checkpoint offload {_some(values[_verdicts.ACTMEM])}, but no "
+                "backward pass needs that; offload a value that it computes with")
+    by_jax = {goes: labels for goes, labels in values.items()
+              if goes not in (_verdicts.DEVICE, _verdicts.RECOMPUTED)}
+    if by_jax:
+        count = sum(map(len, by_jax.values()))
+        return (f"JAX itself offloads {count} named value{'s' * (count > 1)} to "
+                f"{', '.join(sorted(by_jax))}; `actmem run --offload` or actmem.jax.patch() keeps "
+                "in actmem what goes to pinned_host")
+    named = _some(dict.fromkeys(label for labels in values.values() for label in labels))
+    return ("no policy of jax.checkpoint offloads a value" +
+            (f", though values have names: {named}" if named else "") +
+            "; use one that does, such as "
+            "jax.checkpoint_policies.save_and_offload_only_these_names")
+
+
+def _some(labels: Iterable[str], most: int = 4) -> str:
+    """The first few of them."""
+    every = list(labels)
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more
+
+
+_finish.when_whole(_Kept.see)
 if os.environ.get("ACTMEM_JAX_REPORT", "0") not in ("", "0"):
     _programs = _Programs()
     _finish.when_whole(_programs.add)
