@@ -8,39 +8,11 @@ import sys
 
 import pytest
 
-from conftest import HERE, TREE
 from models import REMAT3
+from running import BEGINS, COUNTED, ENDS, HERE, of_python, run, starts
 from unchanged import PUTS
 
-ACTMEM = os.path.join(TREE, "build", "bin", "actmem")
 UNCHANGED = os.path.join(HERE, "unchanged.py")
-BEGINS = "actmem: jax.checkpoint keeps in actmem what its policies offload to pinned_host"
-ENDS = "actmem: this program kept no activation in actmem"
-
-# Prints how many values are put at the end of a program, whose code goes on from here.
-COUNTED = """
-import atexit, sys
-atexit.register(lambda: print("puts", "actmem.jax" in sys.modules and
-                              sys.modules["actmem.jax"].stats()["puts_total"]))
-"""
-
-
-def run(*program, options=("--offload",), prefix=(), **environment):
-    """Its output and the lines on stderr that are of actmem, but for that on memory."""
-    kept = {name: value for name, value in os.environ.items()
-            if not name.startswith(("ACTMEM_", "PYTHON", "XLA_FLAGS"))}
-    ended = subprocess.run(
-        [*prefix, ACTMEM, "run", "--allow", "any", *options, "--", *program],
-        env={**kept, "JAX_PLATFORMS": "cpu", "PYTHONDONTWRITEBYTECODE": "1", **environment},
-        capture_output=True, text=True, timeout=300)
-    return ended.returncode, ended.stdout, [
-        line for line in ended.stderr.splitlines() if line.startswith("actmem")]
-
-
-def of_python(code, *arguments, **named):
-    status, output, lines = run(sys.executable, "-c", code, *arguments, **named)
-    assert status == 0, (output, lines)
-    return output.split(), lines
 
 
 def trained(kind, *rest, **named):
@@ -54,12 +26,6 @@ def trained(kind, *rest, **named):
 @functools.cache
 def plainly(kind):
     return trained(kind, options=())
-
-
-def starts(lines, *wanted):
-    assert len(lines) == len(wanted), lines
-    for line, start in zip(lines, wanted):
-        assert line.startswith(start), line
 
 
 @pytest.mark.parametrize("kind", ["plain", "linen", "nnx"])
