@@ -63,12 +63,14 @@ def test_what_keeps_nothing_and_why():
 
 # Compiles a function of its own.
 COMPILES = "import jax, os, sys; x = jax.jit(lambda x: x + 1)(3); "
+# Offloads by JAX itself.
+PINNED = "x = jax.device_put(x, x.sharding.with_memory_kind('pinned_host'))"
 
 
 def test_what_ends_without_a_line():
     for code in ("import json", "import jax",
                  "import jax; jax.numpy.linspace(0, 1, 3) @ jax.random.normal(jax.random.key(0), 3)",
-                 COMPILES + "1 / 0"):
+                 COMPILES + "1 / 0", COMPILES + PINNED):
         status, _, lines = run(sys.executable, "-c", code, options=())
         assert (status, lines) == ("/" in code, [])
     starts(of_python(COMPILES, options=())[1], ENDS)
@@ -118,6 +120,27 @@ def test_children(tmp_path, method):
     status, output, lines = run(sys.executable, program, method, PYTHONPATH=HERE)
     assert (status, output.split()) == (0, [str(PUTS)])
     starts(lines, BEGINS)
+
+
+POOLS = """
+import multiprocessing, jax
+
+def work(x):
+    return int(jax.jit(lambda x: x + 1)(x))
+
+if __name__ == "__main__":
+    pool = multiprocessing.get_context("spawn").Pool(1)
+    print(pool.map(work, [1])[0])
+    pool.close()
+    pool.join()
+"""
+
+
+def test_a_pool(tmp_path):
+    """Its workers are daemons, whose parent speaks for them."""
+    program = tmp_path / "pools.py"
+    program.write_text(POOLS)
+    assert run(sys.executable, program, options=()) == (0, "2\n", [])
 
 
 def test_where_it_cannot_work(tmp_path):
