@@ -3,12 +3,12 @@
 they keep, and the lines that they print when they begin and end."""
 import functools
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 
-from models import REMAT3
 from running import BEGINS, COUNTED, ENDS, HERE, of_python, run, starts
 from unchanged import PUTS
 
@@ -48,17 +48,21 @@ def test_the_variables():
     assert trained("plain", options=("--quiet",)) == (*wanted[:2], [])
 
 
-def test_what_keeps_nothing_and_why():
+def test_what_keeps_nothing_and_why(tmp_path):
     digest, puts, lines = trained("plain", "out")
     assert puts == "0"
-    if not REMAT3:
-        starts(lines, BEGINS, ENDS)
-        assert "offload out (unchanged.py:" in lines[1] and "no backward pass" in lines[1]
+    starts(lines, BEGINS, ENDS)
+    assert "offload out (unchanged.py:" in lines[1] and "no backward pass" in lines[1]
     lines = trained("plain", "nobody")[2]
     starts(lines, BEGINS, ENDS)
     assert "no policy" in lines[1] and "hidden (unchanged.py:" in lines[1]
-    # With the report too, and after it.
+    # With the report, too, which has a row.
     starts(trained("plain", "nobody", options=("--report",))[2], ENDS)
+    _, _, lines, words = run(
+        sys.executable, UNCHANGED, "plain", "out", with_words=True,
+        options=("--offload", "--report", "--budget", "8M", "--spill", str(tmp_path)))
+    starts(sorted(lines), BEGINS, "actmem: others", ENDS)
+    assert re.search(r"\nout .* unneeded +unneeded\n", words)
 
 
 # Compiles a function of its own.

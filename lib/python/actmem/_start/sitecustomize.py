@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Python imports this module at its start under `actmem run`, which puts this folder in front
 of PYTHONPATH. It lets the program's own sitecustomize run, and waits until the program imports
-jax; with_jax.py has what it does then. A program that does not import jax loads nothing but this
+jax. Then with_jax.py goes on. A program that does not import jax loads nothing but this
 file. It runs in any Python 3, as the program may have another one than JAX needs.
 """
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""What `actmem run` does in a program that has just imported jax. It calls actmem.jax.patch() if
-ACTMEM_OFFLOAD is set. If the process compiles functions of its own and keeps nothing in actmem,
+"""`actmem run` has this module begin in a program that has just imported jax. It calls
+actmem.jax.patch() if ACTMEM_OFFLOAD is set. If the process compiles functions of its own and keeps nothing in actmem,
 it says so when the process ends.
 
 A program without ACTMEM_OFFLOAD may have any version of JAX: no private name of JAX's is used.
@@ -92,8 +92,8 @@ def _is_operation(jax: Any, program: str) -> bool:
 
 
 def _end(jax: Any, compiled: list[str], process: int) -> None:
-    """Says that the process kept nothing in actmem, if that is so. Says nothing in forked
-    children, nor if an exception ended the program, which may not have come to its steps."""
+    """Prints a line if the process kept nothing in actmem. Prints none in forked children, nor
+    after an exception, because the program may have ended before its first step."""
     if not compiled or os.getpid() != process or hasattr(sys, "last_value"):
         return
     if _is_daemon() or not _is_first() or jax.process_index() != 0:

@@ -112,7 +112,8 @@ def _ask(policy: Rule, primitive: Primitive, args: Sequence[Any], params: Mappin
 
 def _stock(policy: Rule, primitive: Primitive, args: Sequence[Any], params: Mapping[str, Any],
            verdict: Verdict) -> str | None:
-    """Where JAX has the value by `policy` without actmem, or None if it refuses the policy."""
+    """Returns the memory that JAX without actmem keeps the value in, by `policy`; None if JAX
+    refuses that."""
     if getattr(verdict, "label", None):     # an argument, which JAX keeps
         return _verdicts.DEVICE
     inner = _inner(policy)

@@ -47,8 +47,8 @@ class Row:
                 "pinned_host". "unneeded": the policy offloads it, and it is not put, because
                 no backward pass needs it. "carried": the policy does not save it, and JAX
                 keeps it on the device as the input of a layer, or the carry of a scan
-    stock       where JAX has it without actmem, by the same policy, in the same terms. None:
-                unknown, or JAX refuses the policy
+    stock       as `goes`, of JAX without actmem and by the same policy. None: unknown, or JAX
+                refuses the policy
     """
     name: str
     line: str
@@ -158,8 +158,8 @@ class _Value:
         return _private.explicit_shard_shape(self.aval)
 
 
-# What stays on the device between the passes, although a policy says that it is recomputed: an
-# input of a checkpointed function, and what a scan stacks for its backward pass.
+# JAX keeps some values on the device although their policy says that they are recomputed: inputs
+# of checkpointed functions, and values that a scan stacks for its backward pass.
 
 def _variables(atoms: Iterable[Atom]) -> list[Atom]:
     return [atom for atom in atoms if not _private.is_literal(atom)]

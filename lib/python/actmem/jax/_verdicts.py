@@ -26,7 +26,8 @@ _Key: TypeAlias = tuple[str, str, tuple[int, ...], str]
 _lock = threading.Lock()
 # Where each value goes, and the names of its policy.
 _said: dict[_Key, tuple[str, frozenset[str]]] = {}
-# Where JAX has each value without actmem, by the same policy. None: it refuses the policy.
+# The memory that JAX without actmem keeps each value in, by the same policy. None: it refuses
+# the policy.
 _stock: dict[_Key, str | None] = {}
 # The names that each policy was asked of since a program was whole.
 _asked: dict[Rule, set[str]] = {}
@@ -58,7 +59,8 @@ def note_stock(name: str, line: str, aval: Aval, where: str | None) -> None:
 
 
 def stock(name: str, line: str, aval: Aval) -> str | None:
-    """Where JAX has the value without actmem. None: unknown, or it refuses the policy."""
+    """Returns the memory that JAX without actmem keeps the value in. None: unknown, or JAX
+    refuses the policy."""
     with _lock:
         return _stock.get(_key(name, line, aval))
 
