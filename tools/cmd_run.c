@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "actmem.h"
+#include "base/base.h"
 #include "become.h"
 #include "best_memory.h"
 #include "malloc_mode.h"
@@ -101,10 +102,17 @@ static void print_help(void)
 	     "                                    malloc;\n"
 	     "                                    default: 64M,shared,populate,hugetlb\n"
 	     "\n"
+	     "Python:\n"
+	     "  -o, --offload                     a program under JAX keeps in actmem what the\n"
+	     "                                    policies of its jax.checkpoint offload to\n"
+	     "                                    pinned_host, without a change to the program;\n"
+	     "                                    ACTMEM_OFFLOAD=0 disables this option\n"
+	     "\n"
 	     "Messages:\n"
 	     "  -q, --quiet                       do not say that there could be better memory,\n"
 	     "                                    that a folder of --spill is in memory or full,\n"
-	     "                                    or what --share gives\n"
+	     "                                    what --share gives, what --offload does, or that\n"
+	     "                                    a program under JAX kept nothing in actmem\n"
 	     "  -r, --report                      at its end a program under JAX tells on stderr\n"
 	     "                                    what became of each named value of its steps\n"
 	     "  -v, --verbose                     tell on stderr which backend and why, and\n"
@@ -115,9 +123,10 @@ static void print_help(void)
 	     "Variables of the environment with the same meaning: ACTMEM_BACKEND, _PAGES,\n"
 	     "_NODES, _POLICY, _ALLOW, _HEAP_GROW, _HEAP_LIMIT, _BUDGET, _SPILL,\n"
 	     "_SPILL_LIMIT, _SPILL_ALLOW, _DEVICE_RING, _NAME, _CUDA_MIN,\n"
-	     "_PRELOAD_MAPS, _STRICT, _QUIET, _JAX_REPORT;\n"
+	     "_PRELOAD_MAPS, _OFFLOAD, _STRICT, _QUIET, _JAX_REPORT;\n"
 	     "ACTMEM_CUDA=0 is --no-cuda; besides, ACTMEM_CUDA_KEEP; of --malloc:\n"
-	     "ACTMEM_MALLOC_MIN, _MALLOC_KEEP, _MALLOC_DECAY. Options win.\n"
+	     "ACTMEM_MALLOC_MIN, _MALLOC_KEEP, _MALLOC_DECAY. Options win, except over\n"
+	     "ACTMEM_OFFLOAD=0.\n"
 	     "Exit status: 127 if the program is not there, 126 if it cannot be run, 1 if its\n"
 	     "memory cannot be had, 2 for bad usage, else its own.");
 }
@@ -217,6 +226,14 @@ static int add_directory(const char *variable, const char *path)
 	return err;
 }
 
+/* Sets a variable that is not set, or is empty. */
+static int use_unless_set(const char *variable, const char *value)
+{
+	const char *set = getenv(variable);
+
+	return setenv(variable, value, !set || !*set);
+}
+
 static const char *variable_of(int option)
 {
 	switch (option) {
@@ -280,6 +297,7 @@ int cmd_run(int argc, char **argv)
 		{ "no-cuda", no_argument, NULL, 'C' },
 		{ "cuda-min", required_argument, NULL, 'c' },
 		{ "preload-maps", optional_argument, NULL, 'M' },
+		{ "offload", no_argument, NULL, 'o' },
 		{ "strict", no_argument, NULL, 's' },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "report", no_argument, NULL, 'r' },
@@ -287,7 +305,7 @@ int cmd_run(int argc, char **argv)
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
-	bool is_shared = false, is_malloc;
+	bool is_shared = false, is_malloc, is_offload;
 	const char *said_rank = NULL;
 	struct trial trial = { 0 };
 	unsigned int spills = 0;
@@ -296,7 +314,7 @@ int cmd_run(int argc, char **argv)
 	int option, status, err;
 
 	/* "+": what follows the program's name is the program's. */
-	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:A:D:N:R::mCc:M::sqrvh",
+	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:A:D:N:R::mCc:M::osqrvh",
 				     options, NULL)) != -1) {
 		switch (option) {
 		case 'v':
@@ -312,6 +330,12 @@ int cmd_run(int argc, char **argv)
 			return STATUS_OK;
 		case '?':
 			return usage_hint();
+		case 'o':
+			if (use_unless_set("ACTMEM_OFFLOAD", "1")) {
+				warn("cannot set the environment");
+				return STATUS_FAILED;
+			}
+			break;
 		default:
 			if (strchr("NS", option) && !*optarg) {
 				warnx(option == 'N' ? "the name is empty" :
@@ -342,6 +366,7 @@ int cmd_run(int argc, char **argv)
 	}
 
 	is_malloc = malloc_mode_is_all();
+	is_offload = variable_is_on("ACTMEM_OFFLOAD");
 	trial.is_any = !is_malloc && best_memory_allow();
 	status = is_shared ? rank_find(said_rank, &rank) : STATUS_OK;
 	/* Nodes would bind the blocks of malloc, too, which are by the CPU that asks. */
@@ -361,5 +386,7 @@ int cmd_run(int argc, char **argv)
 		return usage_hint();
 	if (!status)
 		status = python_path_set(library_folder);
+	if (!status && (is_offload || !is_malloc))
+		status = python_start_set(library_folder, argv + optind, is_offload);
 	return status ? status : become_program(argv[optind], argv + optind, NULL);
 }

@@ -11,6 +11,8 @@
 #include "python_path.h"
 #include "tool.h"
 
+#define START_FOLDER	"/actmem/_start"
+
 bool find_library_folder(char folder[PATH_MAX])
 {
 	Dl_info info;
@@ -67,6 +69,59 @@ int python_path_set(const char *library_folder)
 		err = setenv("ACTMEM_LIBDIR", library_folder, 1) ||
 		      prepend_python_path(python_folder);
 	if (err) {
+		warn("cannot set the environment");
+		return STATUS_FAILED;
+	}
+	return STATUS_OK;
+}
+
+/* Returns the option, out of those of @argv's Python, that keeps it from our file; else 0. */
+static char ignoring_option(char *const *argv)
+{
+	const char *program = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
+	const char *letter;
+
+	if (strncmp(program, "python", 6) || strspn(program + 6, "0123456789.") < strlen(program + 6))
+		return 0;
+	for (argv++; *argv && **argv == '-'; argv++) {
+		if (!(*argv)[1] || !strcmp(*argv, "--"))
+			return 0;
+		if (!strcmp(*argv, "--check-hash-based-pycs") && argv[1])
+			argv++;
+		else if ((*argv)[1] == '-')
+			continue;
+		for (letter = *argv + 1; *letter; letter++) {
+			if (strchr("IES", *letter))
+				return *letter;
+			if (strchr("cm", *letter))
+				return 0;
+			if (strchr("WX", *letter)) {
+				if (!letter[1] && argv[1])
+					argv++;
+				break;
+			}
+		}
+	}
+	return 0;
+}
+
+int python_start_set(const char *library_folder, char *const *argv, bool offloads)
+{
+	char option = ignoring_option(argv), folder[PATH_MAX + sizeof(START_FOLDER)];
+	bool is_found = find_python_folder(folder, library_folder, "actmem/python") ||
+			find_python_folder(folder, library_folder, "../../lib/python");
+
+	if (offloads && !is_found) {
+		warnx("there is no Python module for --offload beside '%s': install it (python3-actmem), or set ACTMEM_OFFLOAD=0",
+		      library_folder);
+		return STATUS_FAILED;
+	}
+	if (offloads && option) {
+		warnx("--offload does not reach '%s -%c', which ignores PYTHONPATH or sitecustomize: run it without -%c, or call actmem.jax.patch() in the program",
+		      argv[0], option, option);
+		return STATUS_FAILED;
+	}
+	if (is_found && prepend_python_path(strcat(folder, START_FOLDER))) {
 		warn("cannot set the environment");
 		return STATUS_FAILED;
 	}

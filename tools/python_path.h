@@ -12,4 +12,11 @@ bool find_library_folder(char folder[PATH_MAX]);
 /* Sets PYTHONPATH and ACTMEM_LIBDIR for it. Returns an enum exit_status, told. */
 int python_path_set(const char *library_folder);
 
+/*
+ * Adds to PYTHONPATH the folder of the sitecustomize.py that waits for `import jax`. If
+ * @offloads, fails if there is none, or if the Python that @argv names ignores it. Returns
+ * an enum exit_status, told.
+ */
+int python_start_set(const char *library_folder, char *const *argv, bool offloads);
+
 #endif

@@ -10,9 +10,10 @@ PYTHON_MODULE = $(DESTDIR)$(PYTHONDIR)/actmem
 # `make install` and a wheel have this in common; lib/xla adds its library.
 .PHONY: python-module
 python-module::
-	install -d $(PYTHON_MODULE)/jax $(PYTHON_MODULE)/plan
+	install -d $(PYTHON_MODULE)/jax $(PYTHON_MODULE)/plan $(PYTHON_MODULE)/_start
 	install -m 644 lib/python/actmem/*.py lib/python/actmem/py.typed $(PYTHON_MODULE)/
 	install -m 644 lib/python/actmem/jax/*.py $(PYTHON_MODULE)/jax/
+	install -m 644 lib/python/actmem/_start/*.py $(PYTHON_MODULE)/_start/
 	install -m 644 $(wildcard $(addprefix lib/python/actmem/plan/*.,py json csv)) \
 		$(PYTHON_MODULE)/plan/
 

@@ -8,7 +8,7 @@ CHECKS += jax jax-newest jax-newest-remat3 jax-programs jax-threads
 
 JAX_TESTS = -m pytest -p no:terminal -p no:cacheprovider --basetemp $(B)/tests/$(@:check-%=%) \
 	--standin $(dir $(CUDA_STANDIN)) --tap tests/jax
-JAX_TESTS_NEED := $(XLA_LIBRARY) $(CUDA_STANDIN) | $(B)/tests
+JAX_TESTS_NEED := $(XLA_LIBRARY) $(CUDA_STANDIN) $(B)/bin/actmem $(PRELOAD_LIBRARY) | $(B)/tests
 
 $(B)/tests:
 	@mkdir -p $@

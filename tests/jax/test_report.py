@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """report() and the warnings tell what the policies of a step do, and stats() what the
 memory is."""
+import contextlib
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -102,6 +104,69 @@ def test_bytes_are_of_a_device(kind):
     assert told["b"] == ("device", known, TURNS)
 
 
+def offload(*names, to):
+    return jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=["b"], names_which_can_be_offloaded=names,
+        offload_src="device", offload_dst=to)
+
+
+def carrying(w, x):
+    x = checkpoint_name(x, "input")
+    a = checkpoint_name(x @ w, "a")
+    b = checkpoint_name(jnp.sin(a) @ w, "b")
+    c = checkpoint_name(jnp.sin(b) @ w, "c")
+    return checkpoint_name(x + checkpoint_name(jnp.sin(c) + 1, "sum"), "carry")
+
+
+@pytest.mark.parametrize("is_patched", [False, True])
+def test_what_is_not_put_and_what_stock_jax_does(is_patched):
+    """A value that is offloaded and not needed has a row, and what a scan keeps is not
+    recomputed."""
+    policy = offload("a", "sum", to="pinned_host")
+    step = step_of(jax.checkpoint(carrying, policy=policy) if is_patched else
+                   actmem.jax.checkpoint(carrying, policy=policy, min_bytes=0))
+    with actmem.jax.patch() if is_patched else contextlib.nullcontext():
+        told = quietly(step, *data())
+    goes = {row.name: (row.goes, row.stock, row.times) for row in told.rows}
+    assert goes == {"a": ("actmem", "pinned_host", TURNS), "b": ("device", "device", TURNS),
+                    "c": ("recomputed", "recomputed", TURNS),
+                    "sum": ("unneeded", "unneeded", TURNS),
+                    "input": ("carried", "carried", TURNS),
+                    "carry": ("carried", "carried", TURNS)}
+    words = str(told)
+    assert re.search("actmem +pinned_host\n", words) and "unneeded: " not in words
+    assert not told.unknown
+
+
+def test_what_stock_jax_does_with_other_values():
+    names = jax.checkpoint_policies.save_only_these_names("a", "b")
+    wrapped = actmem.jax.checkpoint(layer, policy=names, offload_argnums=1)
+    stock = {row.name: row.stock for row in quietly(step_of(wrapped), *data()).rows}
+    assert {stock.pop(name) for name in list(stock) if name.startswith("argument")} == {"device"}
+    assert stock == {"a": "device", "b": "device", "c": "recomputed"}
+    # No memory of JAX's is called actmem.
+    wrapped = jax.checkpoint(layer, policy=POLICY)
+    told = quietly(step_of(wrapped), *data())
+    assert {row.name: row.stock for row in told.rows} == {
+        "a": None, "b": "device", "c": "recomputed"}
+    dots = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+    told = quietly(step_of(actmem.jax.checkpoint(layer, policy=dots)), *data())
+    assert {row.stock for row in told.rows if row.name == "dot_general"} == {"device"}
+
+
+@pytest.mark.without_remat3     # whose recomputations do not show their inputs
+def test_an_input_of_layers_in_a_loop():
+    wrapped = jax.checkpoint(carrying, policy=POLICY)
+
+    def loss(weights, x):
+        for w in weights:
+            x = wrapped(w, x)
+        return jnp.sum(x)
+    told = quietly(jax.grad(loss), *data())
+    carried = {(row.name, row.times) for row in told.rows if row.goes == "carried"}
+    assert carried == {("input", TURNS), ("carry", TURNS - 1)}
+
+
 def test_a_loop_of_unknown_turns():
     wrapped = jax.checkpoint(layer, policy=POLICY)
 
@@ -177,7 +242,7 @@ def test_when_the_process_ends(is_wanted):
     assert ended.stderr.count("actmem: jit(loss)") == is_wanted
     if is_wanted:
         rows = [line.split() for line in ended.stderr.splitlines()]
-        goes = {row[0]: row[-1] for row in rows if row and row[0] in ("a", "b", "c")}
+        goes = {row[0]: row[-2] for row in rows if row and row[0] in ("a", "b", "c")}
         assert goes == {name: row[0] for name, row in EXPECTED.items()}
 
 

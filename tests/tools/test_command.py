@@ -278,6 +278,27 @@ def run_sets_the_environment():
 
 
 @case
+def run_has_python_wait_for_jax():
+    folder = os.path.join(os.path.dirname(BUILD), "lib", "python")
+    seen = "echo $PYTHONPATH ${ACTMEM_OFFLOAD-none}"
+    path = f"{folder}/actmem/_start:{folder}"
+    for options, variables, offload in (
+            ([], {}, "none"), (["--offload"], {}, "1"), (["-o"], {"ACTMEM_OFFLOAD": ""}, "1"),
+            (["--offload"], {"ACTMEM_OFFLOAD": "0"}, "0")):
+        expect(run(*options, "sh", "-c", seen, environment=clean_environment(**variables)), 0,
+               f"{path} {offload}\n")
+    expect(actmem("run", "--malloc", "sh", "-c", seen), 0, f"{folder} none\n")
+    for word, option in (("python3", "-I"), ("/usr/bin/python3", "-bE"), ("python3", "-S")):
+        for more in ([], ["-X", "dev"], ["-Wi"], ["--check-hash-based-pycs", "never"]):
+            expect(run("--offload", word, *more, option, "-c", "print()"), 1, "",
+                   [f"'{word} -{option[-1]}'", "patch()"])
+    for words in (["-c", "print()", "-I"], ["-mthis", "-I"], ["-X", "-I", "-c", ""],
+                  ["-", "-I"], ["--", "/dev/null", "-I"]):
+        assert run("--offload", "python3", *words).returncode == 0, words
+    expect(run("--offload", "echo", "-I"), 0, "-I\n")
+
+
+@case
 def run_leaves_what_no_option_names():
     environment = clean_environment(ACTMEM_PAGES="4K", ACTMEM_ALLOW="unlocked")
     result = actmem("run", "env", environment=environment)

@@ -16,8 +16,8 @@ from jax.extend.core import Literal
 from actmem.jax import _finish, _private, _verdicts
 from actmem.jax._kept import is_kept
 from actmem.jax._private import Atom, Aval, Eqn, Primitive, Rule, Verdict
-from actmem.jax._primitives import (PUT, TAKE, ghost_of, label_of, put, put_p, take,
-                                    take_p, token_of)
+from actmem.jax._primitives import (PUT, TAKE, ghost_of, label_of, name_and_line, put, put_p,
+                                    take, take_p, token_of)
 
 ACTMEM, PATCHED = "actmem", "pinned_host"
 
@@ -124,11 +124,32 @@ def _ask(policy: Rule, primitive: Primitive, args: Sequence[Any], params: Mappin
     name = params["name"] if primitive is _private.name_p else None
     if not is_running:
         _verdicts.ask(policy, name)
+    if name is not None or _is_ours(verdict):
+        where = _stock(policy, primitive, args, params, verdict)
+        label = _label(primitive, params, source, verdict)
+        for known, line in ((name or primitive.name, _private.place_of(source)),
+                            name_and_line(label)):
+            _verdicts.note_stock(known, line, aval, where)
     if name is not None:
         saved, offloaded, _ = _private.names_of(_inner(policy))
         _verdicts.note(name, _private.place_of(source), aval, _where(aval, verdict),
                        saved | offloaded)
     return verdict
+
+
+def _stock(policy: Rule, primitive: Primitive, args: Sequence[Any], params: Mapping[str, Any],
+           verdict: Verdict) -> str | None:
+    """Returns the memory that JAX without actmem keeps the value in, by `policy`; None if JAX
+    refuses that."""
+    if getattr(verdict, "label", None):     # an argument, which JAX keeps
+        return _verdicts.DEVICE
+    inner = _inner(policy)
+    if inner is not policy:
+        verdict = bool(inner) and inner(primitive, *args, **params)
+    if isinstance(verdict, _private.Offloadable):
+        return None if verdict.dst == ACTMEM else str(verdict.dst)
+    is_saved = verdict is True or verdict is _private.Saveable
+    return _verdicts.DEVICE if is_saved else _verdicts.RECOMPUTED
 
 
 def _where(aval: Aval, verdict: Verdict) -> str:

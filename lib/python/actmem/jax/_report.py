@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import collections
+import ctypes
 import dataclasses
 import math
 import os
@@ -19,12 +20,16 @@ from typing import Any
 
 import jax
 
-from actmem.jax import _calls, _finish, _private, _verdicts
+from actmem import _native
+from actmem.jax import _calls, _finish, _handlers, _private, _verdicts
 from actmem.jax._handlers import stats
-from actmem.jax._private import Aval, Eqn, Jaxpr
+from actmem.jax._private import Atom, Aval, Eqn, Jaxpr
 from actmem.jax._primitives import name_and_line, put_p
 
 _UNKNOWN = "?"
+# Values that a policy has no memory for. A layer's input is often its predecessor's result, and
+# would count twice.
+_NOWHERE = (_verdicts.RECOMPUTED, _verdicts.UNNEEDED, _verdicts.CARRIED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +44,11 @@ class Row:
     times       how many there are in a step: of a scan one in each turn; None in a loop
                 whose turns nobody knows
     goes        "actmem", "device", "recomputed", or another memory of JAX's, as
-                "pinned_host"
+                "pinned_host". "unneeded": the policy offloads it, and it is not put, because
+                no backward pass needs it. "carried": the policy does not save it, and JAX
+                keeps it on the device as the input of a layer, or the carry of a scan
+    stock       as `goes`, of JAX without actmem and by the same policy. None: unknown, or JAX
+                refuses the policy
     """
     name: str
     line: str
@@ -48,6 +57,7 @@ class Row:
     device_bytes: int | None
     times: int | None
     goes: str
+    stock: str | None
 
     @property
     def total(self) -> int | None:
@@ -80,7 +90,7 @@ class Report:
         lines = _table(self.rows)
         for goes in dict.fromkeys(row.goes for row in self.rows):
             total = self.device_bytes(goes)
-            if total and goes != _verdicts.RECOMPUTED:
+            if total and goes not in _NOWHERE:
                 lines.append(f"{goes}: {_words(total)} of each device's in a step")
         kept = self.device_bytes(_verdicts.ACTMEM) * jax.local_device_count()
         if 0 < self.budget_bytes < kept:
@@ -105,7 +115,7 @@ def _words(count: int | None) -> str:
     return f"{count / (1 << 30):.1f} GiB"
 
 
-_HEAD = ("name", "line", "value", "per device", "times", "in all", "goes to")
+_HEAD = ("name", "line", "value", "per device", "times", "in all", "goes to", "stock JAX")
 _RIGHT = (3, 4, 5)
 
 
@@ -115,7 +125,7 @@ def _table(rows: Sequence[Row]) -> list[str]:
     cells = [_HEAD] + [
         (row.name, row.line, f"{row.dtype}{list(row.shape)}".replace(" ", ""),
          _words(row.device_bytes), _UNKNOWN if row.times is None else str(row.times),
-         _words(row.total), row.goes) for row in rows]
+         _words(row.total), row.goes, row.stock or _UNKNOWN) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells)]
     return ["  ".join(text.rjust(width) if i in _RIGHT else text.ljust(width)
                       for i, (text, width) in enumerate(zip(line, widths))).rstrip()
@@ -132,6 +142,13 @@ class _Value:
     label: str = ""                 # of the put, if it is put
     number: int | None = None       # of the program that puts it
 
+    @property
+    def stock(self) -> str | None:
+        if self.goes == _verdicts.UNNEEDED:
+            return self.goes
+        where = _verdicts.stock(self.name, self.line, self.aval)
+        return self.goes if self.goes == _verdicts.CARRIED else where
+
     def device_shape(self, is_alone: bool) -> tuple[int, ...] | None:
         """The shape that each device has of it, or None."""
         if self.goes == _verdicts.ACTMEM:
@@ -139,6 +156,45 @@ class _Value:
         if is_alone or self.is_local:
             return tuple(self.aval.shape)
         return _private.explicit_shard_shape(self.aval)
+
+
+# JAX keeps some values on the device although their policy says that they are recomputed: inputs
+# of checkpointed functions, and values that a scan stacks for its backward pass.
+
+def _variables(atoms: Iterable[Atom]) -> list[Atom]:
+    return [atom for atom in atoms if not _private.is_literal(atom)]
+
+
+def _kept_in(jaxpr: Jaxpr, kept: Iterable[Atom]) -> set[Atom]:
+    """`kept`, inputs of recomputations in `jaxpr`, and other names of either."""
+    eqns = _private.open_jaxpr(jaxpr).eqns
+    found = set(kept)
+    for eqn in eqns:
+        if _private.is_remat(eqn) and eqn.params["differentiated"]:
+            found.update(_variables(eqn.invars))
+    names = [_variables([*eqn.invars, *eqn.outvars]) for eqn in eqns
+             if _private.name_of(eqn) is not None]
+    for same in [*names, *reversed(names)]:
+        if not found.isdisjoint(same):
+            found.update(same)
+    return found
+
+
+def _kept_inside(eqn: Eqn, jaxpr: Jaxpr, kept: set[Atom]) -> list[Atom]:
+    """Which variables of a jaxpr inside of `eqn` are kept."""
+    inner = _private.open_jaxpr(jaxpr)
+    if eqn.primitive.name == "scan":
+        consts, carries = _private.scan_consts(eqn.params), _private.scan_carries(eqn.params)
+        stacked = _kept_in(jaxpr, _variables(inner.outvars[carries:]))
+        return [*stacked, *_variables(
+            after for before, after in zip(inner.invars[consts:consts + carries], inner.outvars)
+            if before in stacked)]
+    if (len(inner.invars), len(inner.outvars)) != (len(eqn.invars), len(eqn.outvars)):
+        return []
+    return [within for within, outside in zip([*inner.invars, *inner.outvars],
+                                              [*eqn.invars, *eqn.outvars])
+            if not _private.is_literal(within) and not _private.is_literal(outside)
+            and outside in kept]
 
 
 class _Found:
@@ -153,27 +209,33 @@ class _Found:
             self.walk(jaxpr, 1)
 
     def walk(self, jaxpr: Jaxpr, times: int, is_again: bool = False,
-             is_unbounded: bool = False, is_local: bool = False) -> None:
+             is_unbounded: bool = False, is_local: bool = False,
+             kept: Iterable[Atom] = ()) -> None:
+        """Adds the values of `jaxpr`, in which the variables `kept` stay on the device
+        whatever a policy says."""
+        found = _kept_in(jaxpr, kept)
         for eqn in _private.open_jaxpr(jaxpr).eqns:
             kind, params = eqn.primitive.name, eqn.params
-            value = self.value(eqn, is_again, is_local)
+            value = self.value(eqn, is_again, is_local, found)
             if value:
                 self.values[value] += times
                 self.unbounded.update([value] if is_unbounded else [])
             for inner in _private.inner_jaxprs(params):
                 self.walk(inner, times * (params["length"] if kind == "scan" else 1),
                           is_again or params.get("differentiated", False),
-                          is_unbounded or kind == "while", is_local or kind == "shard_map")
+                          is_unbounded or kind == "while", is_local or kind == "shard_map",
+                          _kept_inside(eqn, inner, found))
 
-    def value(self, eqn: Eqn, is_again: bool, is_local: bool) -> _Value | None:
+    def value(self, eqn: Eqn, is_again: bool, is_local: bool,
+              kept: set[Atom]) -> _Value | None:
         """The value that `eqn` puts or gives a name to, unless it is computed again."""
         aval = eqn.outvars[0].aval if eqn.outvars else None
         if eqn.primitive is put_p:
             name, line = name_and_line(eqn.params["label"])
             self.heard(name, line, aval)
-            if eqn.params["wanted"]:
-                return _Value(name, line, aval, _verdicts.ACTMEM, is_local,
-                              eqn.params["label"], eqn.params["number"])
+            return _Value(name, line, aval, _verdicts.ACTMEM if eqn.params["wanted"] else
+                          _verdicts.UNNEEDED, is_local, eqn.params["label"],
+                          eqn.params["number"])
         given = _private.name_of(eqn)
         if given is None:
             return None
@@ -181,6 +243,9 @@ class _Found:
         goes = self.heard(given, line, aval)
         if is_again or goes in (None, _verdicts.ACTMEM):
             return None
+        if goes == _verdicts.RECOMPUTED and not kept.isdisjoint(_variables(
+                [*eqn.invars, *eqn.outvars])):
+            goes = _verdicts.CARRIED
         return _Value(given, line, aval, goes, is_local)
 
     def heard(self, name: str, line: str, aval: Aval) -> str | None:
@@ -191,12 +256,16 @@ class _Found:
 
     def rows(self, is_alone: bool) -> tuple[Row, ...]:
         rows = []
+        put = {dataclasses.replace(value, goes=_verdicts.UNNEEDED) for value in self.values
+               if value.goes == _verdicts.ACTMEM}
         for value, times in self.values.items():
+            if value in put:        # another pass needs it
+                continue
             shape = value.device_shape(is_alone)
             rows.append(Row(
                 value.name, value.line, tuple(value.aval.shape), str(value.aval.dtype),
                 None if shape is None else math.prod(shape) * value.aval.dtype.itemsize,
-                None if value in self.unbounded else times, value.goes))
+                None if value in self.unbounded else times, value.goes, value.stock))
         return tuple(sorted(rows, key=lambda row: -(row.total or 0)))
 
     def report(self, is_alone: bool, temp_bytes: int | None) -> Report:
@@ -294,16 +363,96 @@ class _Programs:
         # A program that was compiled several times alike is told of once.
         texts = dict.fromkeys(f"actmem: {name}{which}\n{report}"
                               for name, report in told if report.rows)
-        print(*texts or ["actmem: no program put anything"], sep="\n", file=sys.stderr)
+        if texts:
+            print(*texts, sep="\n", file=sys.stderr)
+        tell_nothing()
 
     def others(self) -> list[Row]:
         """Values that policies were asked of, and programs do not show any more."""
         found = {(value.name, value.line) for _, found in self.found
                  for value in found.values}
-        return [Row(*key, None, None, goes) for key, goes in _verdicts.all_said()
-                if key[:2] not in found and goes != _verdicts.ACTMEM]
+        rows = []
+        for (name, line, shape, dtype), goes in _verdicts.all_said():
+            if (name, line) in found:
+                continue
+            goes = _verdicts.UNNEEDED if goes == _verdicts.ACTMEM else goes
+            stock = _verdicts.stock(name, line, jax.ShapeDtypeStruct(shape, dtype))
+            rows.append(Row(name, line, shape, dtype, None, None, goes,
+                            goes if goes == _verdicts.UNNEEDED else stock))
+        return rows
 
 
+# Whether this process kept anything. `actmem run` has _start/sitecustomize.py ask when the
+# process ends.
+
+class _Kept:
+    """Whether any program of this process puts values; and whether its line is said."""
+    puts = is_said = False
+
+    @classmethod
+    def see(cls, name: str, jaxpr: Jaxpr) -> None:
+        cls.puts = cls.puts or _puts(jaxpr, set())
+
+    @classmethod
+    def anything(cls) -> bool:
+        """Also true of a program that jax.export made elsewhere, and of arrays."""
+        counts = _native.initialized(_handlers.Stats)
+        arrays = _native.initialized(_handlers.ArrayStats)
+        _handlers.library.actmem_xla_stats(ctypes.byref(counts))
+        _handlers.library.actmem_xla_array_stats(ctypes.byref(arrays))
+        return cls.puts or bool(_native.as_dict(counts)["puts_total"] or
+                                _native.as_dict(arrays)["blocks_total"])
+
+
+def _puts(jaxpr: Jaxpr, seen: set[int]) -> bool:
+    """Whether `jaxpr`, or one inside of it, puts a value that something takes."""
+    inner = _private.open_jaxpr(jaxpr)
+    if id(inner) in seen:
+        return False
+    seen.add(id(inner))
+    return any(eqn.params["wanted"] if eqn.primitive is put_p else
+               any(_puts(each, seen) for each in _private.inner_jaxprs(eqn.params))
+               for eqn in inner.eqns)
+
+
+def tell_nothing() -> None:
+    """Prints a line on stderr, once, if this process kept nothing in actmem."""
+    if _Kept.is_said or _Kept.anything():
+        return
+    _Kept.is_said = True
+    print(f"actmem: this program kept no activation in actmem: {_why_nothing()} "
+          "(ACTMEM_QUIET=1 leaves this unsaid)", file=sys.stderr)
+
+
+def _why_nothing() -> str:
+    values: dict[str, dict[str, None]] = {}
+    for (name, line, _, _), goes in _verdicts.all_said():
+        values.setdefault(goes, {})[label_of(name, line)] = None
+    if values.get(_verdicts.ACTMEM):
+        return (f"policies of jax.checkpoint offload {_some(values[_verdicts.ACTMEM])}, but no "
+                "backward pass needs that; offload a value that it computes with")
+    by_jax = {goes: labels for goes, labels in values.items()
+              if goes not in (_verdicts.DEVICE, _verdicts.RECOMPUTED)}
+    if by_jax:
+        count = sum(map(len, by_jax.values()))
+        return (f"JAX itself offloads {count} named value{'s' * (count > 1)} to "
+                f"{', '.join(sorted(by_jax))}; `actmem run --offload` or actmem.jax.patch() keeps "
+                "in actmem what goes to pinned_host")
+    named = _some(dict.fromkeys(label for labels in values.values() for label in labels))
+    return ("no policy of jax.checkpoint offloads a value" +
+            (f", though values have names: {named}" if named else "") +
+            "; use one that does, such as "
+            "jax.checkpoint_policies.save_and_offload_only_these_names")
+
+
+def _some(labels: Iterable[str], most: int = 4) -> str:
+    """The first few of them."""
+    every = list(labels)
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more
+
+
+_finish.when_whole(_Kept.see)
 if os.environ.get("ACTMEM_JAX_REPORT", "0") not in ("", "0"):
     _programs = _Programs()
     _finish.when_whole(_programs.add)

@@ -15,6 +15,10 @@ import actmem
 from actmem.jax._private import Aval, Rule
 
 ACTMEM, DEVICE, RECOMPUTED = "actmem", "device", "recomputed"
+UNNEEDED = "unneeded"       # the policy offloads it, and no backward pass needs it
+# The input of a checkpointed function, or the carry of a scan: JAX keeps it, whatever a policy
+# says.
+CARRIED = "carried"
 
 # name, line, shape, dtype
 _Key: TypeAlias = tuple[str, str, tuple[int, ...], str]
@@ -22,6 +26,9 @@ _Key: TypeAlias = tuple[str, str, tuple[int, ...], str]
 _lock = threading.Lock()
 # Where each value goes, and the names of its policy.
 _said: dict[_Key, tuple[str, frozenset[str]]] = {}
+# The memory that JAX without actmem keeps each value in, by the same policy. None: it refuses
+# the policy.
+_stock: dict[_Key, str | None] = {}
 # The names that each policy was asked of since a program was whole.
 _asked: dict[Rule, set[str]] = {}
 # Policies that kept something: JAX knows functions that it has traced before.
@@ -44,6 +51,18 @@ def said(name: str, line: str, aval: Aval) -> tuple[str | None, frozenset[str]]:
     """Where the value goes, and all names that the policy has."""
     with _lock:
         return _said.get(_key(name, line, aval), (None, frozenset()))
+
+
+def note_stock(name: str, line: str, aval: Aval, where: str | None) -> None:
+    with _lock:
+        _stock[_key(name, line, aval)] = where
+
+
+def stock(name: str, line: str, aval: Aval) -> str | None:
+    """Returns the memory that JAX without actmem keeps the value in. None: unknown, or JAX
+    refuses the policy."""
+    with _lock:
+        return _stock.get(_key(name, line, aval))
 
 
 def all_said() -> list[tuple[_Key, str]]:

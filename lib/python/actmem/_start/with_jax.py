@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""`actmem run` has this module begin in a program that has just imported jax. It calls
+actmem.jax.patch() if ACTMEM_OFFLOAD is set. If the process compiles functions of its own and keeps nothing in actmem,
+it says so when the process ends.
+
+A program without ACTMEM_OFFLOAD may have any version of JAX: no private name of JAX's is used.
+"""
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from typing import Any
+
+_OLDEST = (3, 11)       # that actmem.jax supports
+
+# Each of these tells the rank of a process in its job, if it is set.
+_RANKS = ("RANK", "JAX_PROCESS_ID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+
+
+def _is_on(variable: str) -> bool:
+    return os.environ.get(variable, "0") not in ("", "0")
+
+
+def _is_first() -> bool:
+    """Whether this process speaks for its job: the others of the job would repeat it."""
+    ranks = [os.environ[variable] for variable in _RANKS if variable in os.environ]
+    return not ranks or ranks[0] == "0"
+
+
+def _is_worker() -> bool:
+    """Whether multiprocessing started this process, whose parent has said the line."""
+    return any("from multiprocessing." in word for word in getattr(sys, "orig_argv", ()))
+
+
+def _is_daemon() -> bool:
+    """Whether this process is a daemon of multiprocessing, such as a loader of data."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and process.current_process().daemon
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"actmem: {line}\n")
+    sys.stderr.flush()
+
+
+def _offload(version: str) -> None:
+    try:
+        if sys.version_info < _OLDEST:
+            raise ImportError("actmem.jax needs Python {}.{}, and this is {}.{}".format(
+                *_OLDEST, *sys.version_info[:2]))
+        import actmem.jax
+        actmem.jax.patch()
+    except Exception as error:
+        _say(f"--offload failed in {sys.executable} with JAX {version}: {error}; use a JAX that "
+             "actmem supports, or set ACTMEM_OFFLOAD=0 to run without it")
+        raise SystemExit(1)
+    if not _is_on("ACTMEM_QUIET") and _is_first() and not _is_worker():
+        _say("jax.checkpoint keeps in actmem what its policies offload to pinned_host "
+             "(ACTMEM_OFFLOAD=0 disables this)")
+
+
+def begin(jax: Any) -> None:
+    version = getattr(jax, "__version__", None)
+    if version is None:         # another module of that name
+        return
+    if _is_on("ACTMEM_OFFLOAD"):
+        _offload(version)
+    if _is_on("ACTMEM_QUIET") and not _is_on("ACTMEM_JAX_REPORT"):
+        return
+    try:
+        from jax.monitoring import register_event_duration_secs_listener as listen
+    except ImportError:         # a JAX of years ago
+        return
+    compiled: list[str] = []
+
+    def note(event: str, duration_secs: float, **named: Any) -> None:
+        name = str(named.get("fun_name", ""))
+        if not compiled and event.endswith("backend_compile_duration") and \
+                not _is_operation(jax, name):
+            compiled.append(name)
+    listen(note)
+    atexit.register(_end, jax, compiled, os.getpid())
+
+
+def _is_operation(jax: Any, program: str) -> bool:
+    """Whether a compiled program is one operation of JAX's, called outside of jit: processes
+    that only prepare data, or start others, compile such ones."""
+    name = program.replace("jit(", "").strip("_)")
+    return name not in ("scan", "cond", "gradient") and ("threefry" in name or any(
+        hasattr(module, name) for module in (jax.numpy, jax.lax, jax.random, jax.nn)))
+
+
+def _end(jax: Any, compiled: list[str], process: int) -> None:
+    """Prints a line if the process kept nothing in actmem. Prints none in forked children, nor
+    after an exception, because the program may have ended before its first step."""
+    if not compiled or os.getpid() != process or hasattr(sys, "last_value"):
+        return
+    if _is_daemon() or not _is_first() or jax.process_index() != 0:
+        return
+    if not _is_on("ACTMEM_OFFLOAD") and _offloads_itself(jax):
+        return
+    report = sys.modules.get("actmem.jax._report")
+    if report is not None:
+        report.tell_nothing()
+    else:
+        _say("this program kept no activation in actmem: `actmem run --offload` keeps there what "
+             "a policy of jax.checkpoint offloads to pinned_host (ACTMEM_QUIET=1 leaves this "
+             "unsaid)")
+
+
+def _offloads_itself(jax: Any) -> bool:
+    """Whether stock JAX keeps something in pinned_host, as far as XLA tells it: in a compiled
+    program, or in an array."""
+    if any(array.sharding.memory_kind == "pinned_host" for array in jax.live_arrays()):
+        return True
+    try:
+        return any(program.get_compiled_memory_stats().host_temp_size_in_bytes
+                   for program in jax.local_devices()[0].client.live_executables())
+    except Exception:           # it is no promised interface
+        return False
