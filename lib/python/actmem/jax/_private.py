@@ -33,7 +33,8 @@ from jax._src.lib import xla_client  # type: ignore[attr-defined]
 
 NAMES: tuple[tuple[Any, str], ...] = tuple((owner, name) for owner, names in (
     (ad_checkpoint, "checkpoint"),
-    (core, "InternalMutableArrayEffect NamedAxisEffect is_concrete physical_aval"),
+    (core, "InternalMutableArrayEffect NamedAxisEffect is_concrete physical_aval "
+           "pytype_aval_mappings"),
     (dispatch, "prim_requires_devices_during_lowering"),
     (dtypes, "ExtendedDType"),
     (pe, "partial_eval_jaxpr_custom_rules"),
@@ -252,7 +253,7 @@ def canonical_as_is(kind: type) -> None:
 
 
 def register_array_class(kind: type, shard: Rule) -> None:
-    jax.core.pytype_aval_mappings[kind] = lambda value: value.aval
+    core.pytype_aval_mappings[kind] = lambda value: value.aval
     canonical_as_is(kind)
     pxla.shard_arg_handlers[kind] = shard
     mlir.register_constant_handler(

@@ -24,7 +24,7 @@ from actmem import _native
 from actmem.jax import _calls, _finish, _handlers, _private, _verdicts
 from actmem.jax._handlers import stats
 from actmem.jax._private import Atom, Aval, Eqn, Jaxpr
-from actmem.jax._primitives import name_and_line, put_p
+from actmem.jax._primitives import label_of, name_and_line, put_p
 
 _UNKNOWN = "?"
 # Values that a policy has no memory for. A layer's input is often its predecessor's result, and
