@@ -17,7 +17,7 @@
 struct generation;
 
 /*
- * What a program holds of a block: one of its examples. Under vmap a put makes one block of
+ * A token names one example of a block, and a program holds it. Under vmap a put makes one block of
  * all examples, and a token for each. In a program a token is uint32[4].
  */
 struct token {

@@ -17,9 +17,9 @@
  * dimensions differ from those of the put. A put is fixed if its program always puts and
  * takes the same; the default is false.
  *
- * A tie returns its tokens only once its ignored operand exists, and announces their takes:
- * a take of a single token whose number is not -1 has this number and the site of its put.
- * A take without a number is not announced. A hold adds a reference for each of its tokens;
+ * A tie returns its tokens only once its ignored operand exists, and announces their takes.
+ * The take of a single token, if its number is not -1, has this number and the site of its
+ * put. A take without a number is not announced. A hold adds a reference for each of its tokens;
  * a take that ends, and a drop, end one for each. A drop comes after the takes whose results
  * it ignores. Its own result means nothing.
  */

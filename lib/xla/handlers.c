@@ -60,7 +60,7 @@ static XLA_FFI_Error *take_done(const XLA_FFI_Api *api, void *data)
 	XLA_FFI_Error *error = NULL;
 
 	if (block->has_checksum) {
-		/* A take of all examples that nobody else reads compares its own copy. */
+		/* The only reader of a whole block compares its own copy. */
 		if (checksum(block->destination ? block->destination : block->held,
 			     block->bytes) != block->checksum)
 			error = call_damaged(api, block);

@@ -35,8 +35,8 @@ void saved_undo(struct saved *block);
  * saved_announce() notes that the execution of @taker will take the block @token, as @number
  * of the site that it was put at. It fails as that take would, with @words[SAVED_WORDS], if
  * there is no such block. saved_announced() returns the block that the take of that site and
- * number wants, or 0 if only the take's operand tells; and whether the device has the block
- * already. Only blocks of one example are announced.
+ * number wants, or 0 if only the take's operand names it. *@is_staged is whether the device
+ * has the block already. Only blocks of one example are announced.
  */
 int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, char *words);
 uint64_t saved_announced(const struct origin *taker, uint32_t number, int *is_staged);
@@ -68,7 +68,7 @@ void saved_unlearn(const struct saved *block);
  */
 int saved_claim(const struct rows *rows, uint64_t bytes, const struct origin *taker,
 		struct saved **block, char *words);
-/* Where the first of @rows is in the memory of a claimed block. */
+/* Returns the offset of the first of @rows in the memory of a claimed block. */
 uint64_t saved_offset(const struct saved *block, const struct rows *rows);
 void saved_release(struct saved *block);
 

@@ -115,7 +115,7 @@ void lane_put_ended(struct lane *lane, uint64_t bytes)
 	pthread_mutex_unlock(&lane->lock);
 }
 
-/* The device writes the words itself: it reads no memory of the host's. */
+/* The device writes the token itself, without a copy from the host. */
 int lane_write_token(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t id,
 		     char *words)
 {
@@ -469,8 +469,8 @@ int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct 
 }
 
 /*
- * The device has the block in slots, or the host in memory. Slots stay until the block ends;
- * what comes to them next waits for this copy.
+ * Copies from the slots of the device that have the block, or from the host's memory. The
+ * slots stay until the block ends, and the next copy into them waits for this one.
  */
 static cuda_result copy_part(struct lane *lane, cuda_stream stream, cuda_pointer value,
 			     const struct saved *block, uint64_t offset, uint64_t bytes)

@@ -5,7 +5,7 @@ On several devices each device puts its own shard, under tokens of its own. For 
 is one value that is equal on all devices, so that XLA never moves it. An array of tokens has
 the sharding of the batch's dimensions. XLA's partitioner chooses the sharding of a value,
 even where JAX does not know it. The takes of a program get the sharding of its puts of
-that label, so that a device takes what it put, and XLA gathers nothing.
+that label, so that a device takes its own shard, and XLA gathers nothing.
 """
 import itertools
 import math
@@ -143,7 +143,8 @@ def _devices_left_to_xla(context: Any) -> int:
     return getattr(context, "num_devices", 1)
 
 
-# What puts and takes of a label, shape and type in a program have in common.
+# The sharding group, and the sharding, of all puts and takes of a label, shape and type in a
+# program.
 _lock = threading.Lock()
 _groups: dict[Hashable, int] = {}
 _shardings: dict[Hashable, Any] = {}
@@ -155,13 +156,13 @@ def _group_of(key: Hashable) -> int:
 
 
 def _sharding_of(key: Hashable, sharding: Any) -> Any:
-    """That of the put or take that XLA's partitioner came to first."""
+    """Returns the sharding of `key`, which the first call chooses."""
     with _lock:
         return _shardings.setdefault(key, sharding)
 
 
-# A value that is sharded as the others of its group. As a ghost has no bytes, XLA drops it
-# before it chooses shardings, and nothing else leads from a put to its takes.
+# A value with the sharding of its group. XLA drops ghosts, which have no bytes, before it
+# chooses shardings, and nothing else connects a put with its takes.
 
 alike_p = Primitive("actmem_alike")
 alike_p.def_abstract_eval(lambda value, *, group: value)
@@ -201,7 +202,7 @@ def _fingerprint(sharding: Any, shape: Sequence[int]) -> int:
     return zlib.crc32(repr((sharding, tuple(shape))).encode()) or 1
 
 
-_WORDS = "words"        # of tokens: each device has all, and its own
+_WORDS = "words"        # the four integers of a token: each device has its own
 _VALUE, _NONE, _TIE = "value", "none", "tie"
 
 
@@ -251,7 +252,7 @@ def _spread_lowered(ctx: Context, *operands: Any, function: Rule,
         out = own[len(arg_shapes):]
 
         def on_each(*operands: Any) -> Any:
-            # Else JAX annotates what is computed here with shardings of the program's mesh.
+            # Without it, JAX annotates these operations with shardings of the program's mesh.
             with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), ())):
                 return tuple(function(own, *operands))
         return mesh, on_each, tuple(out), tuple(own[:len(arg_shapes)])
@@ -273,13 +274,13 @@ _private.wants_devices(spread_p)
 def _spread(function: Rule, operands: Sequence[Any], dimensions: Sequence[Sequence[str]],
             results: Sequence[tuple[Sequence[str], Sequence[int], DType]],
             shardings: Rule | None = None) -> Any:
-    """`function` on each device, of its shards. XLA neither drops nor merges it.
+    """Calls `function` on each device, with its shards. XLA neither drops nor merges the call.
 
-    function    of the shardings of operands and results (None: there is one device) and the
-                operands, to a sequence of results
-    dimensions  of each operand: the names of its dimensions, for _rule()
-    results     of each result: the same, its shape and its dtype
-    shardings   changes the shardings of operands and results
+    function    It gets the shardings of operands and results, or None if there is one device,
+                and the operands. It returns a sequence of results.
+    dimensions  The names of each operand's dimensions, for _rule().
+    results     The same names, the shape and the dtype of each result.
+    shardings   It changes the shardings of operands and results.
     """
     return spread_p.bind(
         *operands, function=function, shardings=shardings,
@@ -302,7 +303,7 @@ def _ghost(rank: int) -> list[str]:
 
 
 def _tokens(rank: int) -> list[str]:
-    """The dimensions of tokens: those of a value's batch, and their words."""
+    """The dimensions of tokens: those of the batch, and one for the four integers."""
     return [*_value(rank), _WORDS]
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Work left until a program is whole, before it becomes XLA's.
 
-JAX differentiates, batches and splits puts and takes without asking what they are. Here
-each token is followed through the program that came of it. A token is one reference to its
+JAX differentiates, batches and splits puts and takes like other primitives. Here each
+token is followed through the program that came of it. A token is one reference to its
 block, which ends with the last one (lib/xla). So each reference has one owner, which
 ends it once:
 
@@ -20,8 +20,8 @@ And three more things are settled here:
 * A take whose token comes through the barrier of a rematerialisation is tied to a value
   of the backward pass that goes through it, too: XLA's for CPUs drops barriers, and what
   is not tied would be taken as soon as it was put.
-* The puts of a program are numbered by it, so that unfinished executions of it are told
-  from those of others.
+* The puts of a program get numbers of its own. So the handlers can count its unfinished
+  executions apart from those of other programs.
 * A program that always puts and takes the same says so: on a GPU its steps are foreseen.
 """
 import itertools
@@ -96,9 +96,9 @@ class _Program:
         """`jaxpr` finished: it ends the tokens that it owns, and its caller owns those that
         it returns.
 
-        owned_in  which inputs are tokens that the caller gives away
-        tie       the index of the input to tie all tokens among the inputs to
-        numbers   as what takes of tokens among the inputs were announced
+        owned_in  Whether each input is an array of tokens that the caller gives away.
+        tie       The index of the input to tie all tokens among the inputs to.
+        numbers   The numbers under which the takes of the inputs were announced.
         """
         inner = _private.open_jaxpr(jaxpr)
         if not _mentions(inner, self.seen):

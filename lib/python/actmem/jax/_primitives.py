@@ -19,8 +19,10 @@ still gets the value of each one.
 
 These primitives carry no JAX effect, so that JAX may drop them, batch them and split them
 among passes. The custom calls that they become have a side effect for XLA, which
-neither merges two puts nor moves a put out of a loop. _finish.py counts the takes of a token
-when a program is whole, and sets the parameters that have defaults here.
+neither merges two puts nor moves a put out of a loop.
+
+When a program is whole, _finish.py counts the takes of each token, and sets the parameters
+that have defaults here.
 """
 from collections.abc import Sequence
 from functools import partial
@@ -152,7 +154,7 @@ def _take_impl(token: Any, ghost: Any, *, label: str, weak_type: bool, **params:
 
 @partial(jax.jit, donate_argnums=0)
 def drop_now(words: jax.Array) -> jax.Array:
-    """Drops tokens by their words in memory, whose place the result takes."""
+    """Drops the tokens in `words`, whose memory the result takes."""
     dropped: jax.Array = drop_p.bind(wrap_p.bind(words, dtype=ANY_TOKEN))
     return words + dropped
 
