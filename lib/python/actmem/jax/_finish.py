@@ -18,8 +18,8 @@ ends it once:
 And three more things are settled here:
 
 * A take whose token comes through the barrier of a rematerialisation is tied to a value
-  of the backward pass that goes through it, too: XLA's for CPUs drops barriers, and what
-  is not tied would be taken as soon as it was put.
+  of the backward pass that goes through it, too. XLA:CPU drops barriers, and would run a
+  take that is not tied right after its put.
 * The puts of a program get numbers of its own. So the handlers can count its unfinished
   executions apart from those of other programs.
 * A program that always puts and takes the same says so: on a GPU its steps are foreseen.
