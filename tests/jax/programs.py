@@ -47,7 +47,6 @@ sys.dont_write_bytecode = True
 from generator import draw, shrink, text, workers  # noqa: E402
 
 PASSED = ("same", "close")
-SHRINK_SECONDS = 60
 SHRUNK_MOST = 4         # kinds of failures of a version of JAX
 PROGRESS_SECONDS = 15
 COMPARED_LEAST = 0.5    # of the programs
@@ -131,8 +130,9 @@ class Run:
         self.kinds.add(kind)
         lines = [f"seed {self.seed}, {self.version}, {title(case)}: {verdict['result']}: "
                  f"{verdict['detail']}", f"repeat: {command(self.seed, self.python)}"]
-        if self.options.shrink and is_new and len(self.kinds) <= SHRUNK_MOST:
-            case, verdict = shrink.shrink(case, verdict, self.workers.run, SHRINK_SECONDS)
+        if self.options.shrink_seconds and is_new and len(self.kinds) <= SHRUNK_MOST:
+            case, verdict = shrink.shrink(case, verdict, self.workers.run,
+                                          self.options.shrink_seconds)
             lines.append(f"smaller, {title(case)}: {verdict['result']}: {verdict['detail']}")
             lines += describe(case)
         self.failures.append((self.seed, case, verdict, lines))
@@ -175,7 +175,8 @@ def main():
                         help="of an environment with JAX; several run at the same time")
     parser.add_argument("--form", choices=draw.FORMS, help="instead of the seed's")
     parser.add_argument("--timeout", type=float, default=120, help="seconds for a program")
-    parser.add_argument("--no-shrink", dest="shrink", action="store_false")
+    parser.add_argument("--shrink-seconds", type=float, default=60,
+                        help="spend that long on making a failing program smaller")
     parser.add_argument("--tap", action="store_true")
     options = parser.parse_args()
     is_one = not options.count and not options.seconds

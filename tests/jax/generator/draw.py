@@ -23,7 +23,7 @@ class _Draw:
         self.is_on_mesh = False
         self.is_local = False       # in shard_map, where x is a part
         # Statements that are still to be drawn: what a program costs is the time to compile it.
-        self.left = self.random.choice((2, 3, 3, 4, 4, 5, 6, 8))
+        self.left = self.random.choice((2, 2, 3, 3, 3, 4, 4, 5, 6))
 
     def chance(self, probability):
         return self.random.random() < probability
@@ -56,7 +56,7 @@ class _Draw:
                                 "softmax": 4, "select": 6, "select rows": 3, "gather": 4,
                                 "scatter": 2, "slice": 4, "roll": 3, "center": 3,
                                 "product": 4, "transpose": 3, "integers": 3, "signs": 3,
-                                "half": 3, "stop": 2, "sort": 1, "sum": 2, "scalar": 3,
+                                "half": 3, "stop": 2, "sort": 1, "flip": 2, "scalar": 3,
                                 "dropout": 1, "constraint": 8 if self.is_on_mesh else 0})
             if not (op == "constraint" and self.is_local):
                 yield {"op": op}
@@ -177,8 +177,10 @@ class _Draw:
             "vmapped vjp": 8, "mapped vjp": 3, "jvp": 2, "linearize": 3,
             "hvp, forward over reverse": 7, "hvp, reverse over reverse": 4,
             "hvp, reverse over forward": 1, "jacrev": 3, "hessian": 1})
-        outside = self.weighted({"jit": 72, "jit, donated": 6, "eager": 8,
-                                 "eager, jitted model": 7, "two programs": 7})
+        is_called = "vjp" in derivation     # a vjp function, more than once
+        outside = self.weighted({
+            "jit": 45 if is_called else 78, "jit, donated": 7, "eager": 15 if is_called else 6,
+            "eager, jitted model": 12 if is_called else 5, "two programs": 20 if is_called else 3})
         rows = self.pick((8, 8, 4, 6, 30)) if self.is_on_mesh else SMALL["rows"]
         return {**SMALL, "rows": rows, "dtype": self.weighted(DTYPES), "mesh": mesh,
                 "body": body, "derivation": derivation, "one": self.pick((0, 1)),

@@ -104,22 +104,18 @@ def candidates(case):
             yield smaller
 
 
-def _same_failure(one, other):
-    return one["result"] == other["result"] and \
-        (one["result"] != "error" or one["reason"] == other["reason"])
-
-
 def shrink(case, verdict, run, seconds):
     """The smallest case found within that time, and its verdict; run(case) gives verdicts."""
     deadline = time.monotonic() + seconds
-    is_smaller = True
-    while is_smaller:
-        is_smaller = False
-        for smaller in candidates(case):
-            if time.monotonic() > deadline:
-                return case, verdict
-            seen = run(smaller)
-            if _same_failure(seen, verdict):
-                case, verdict, is_smaller = smaller, seen, True
-                break
+    smaller = list(candidates(case))
+    at = failed = 0
+    while failed < len(smaller) and time.monotonic() < deadline:
+        at %= len(smaller)
+        seen = run(smaller[at])
+        if (seen["result"], seen["reason"]) == (verdict["result"], verdict["reason"]):
+            case, verdict, failed = smaller[at], seen, 0
+            # Those before `at` are tried again when the end has been reached.
+            smaller = list(candidates(case))
+        else:
+            at, failed = at + 1, failed + 1
     return case, verdict

@@ -30,7 +30,7 @@ LEAVES = {
     "half": "x = jnp.sin(name(x.astype(HALF), 'b')).astype(DTYPE) * x",
     "stop": "x = jnp.sin(x) + lax.stop_gradient(jnp.cos(x))",
     "sort": "x = jnp.sin(jnp.sort(x, 0))",
-    "sum": "x = x + jnp.cumsum(jnp.cos(x), 1)",
+    "flip": "x = jnp.cos(x) + jnp.flip(x, 1)",
     "scalar": "x = x * name(jnp.sin(jnp.sum(x)), 'c')",
     "dropout": "x = jnp.where(jax.random.bernoulli(jax.random.key(n[0]), 0.7, x.shape), "
                "jnp.sin(x), 0)",

@@ -5,6 +5,7 @@ process."""
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -54,10 +55,12 @@ class Worker:
             ready, _, _ = select.select([self.process.stdout], [], [],
                                         max(0, deadline - time.monotonic()))
             if not ready:
+                self.process.send_signal(signal.SIGABRT)    # Python prints where it is.
+                time.sleep(1)
                 self.process.kill()
                 self.process.wait()
-                return {"result": "hang", "reason": "hang",
-                        "detail": f"no result after {self.timeout} s"}
+                return {"result": "hang", "reason": "hang", "detail":
+                        f"no result after {self.timeout} s: {self._last_words()}"}
             data = self.process.stdout.read(1 << 16)
             if not data:
                 status = self.process.wait()
