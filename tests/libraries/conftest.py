@@ -13,3 +13,4 @@ _spec.loader.exec_module(_jax)
 nothing_left = _jax.nothing_left
 pytest_addoption = _jax.pytest_addoption
 pytest_configure = _jax.pytest_configure
+TREE = _jax.TREE

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The README and the pages of docs/, and the fenced blocks in them."""
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TEXTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+         for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
+LANGUAGES = {"python", "sh", "console", "text"}
+
+
+def lines_by_language(text):
+    """Each line with the language of its block: None outside of blocks, "fence" for a
+    fence."""
+    language, before = None, ""
+    for line in text.splitlines():
+        assert language or before or not line.startswith("    "), \
+            f"an indented block, which has no language: {line}"
+        before = line
+        fence = re.fullmatch(r"```(.*)", line)
+        if fence:
+            assert (language is None) != (fence[1] == ""), f"a fence without a language: {line}"
+            assert language or fence[1] in LANGUAGES, f"{line} is none of {sorted(LANGUAGES)}"
+            language = fence[1] or None
+        yield "fence" if fence else language, line
+
+
+def program(page):
+    """The page's Python, each line where it is in the page; empty if there is none."""
+    lines = [line if language == "python" else ""
+             for language, line in lines_by_language(TEXTS[page])]
+    return "\n".join(lines) + "\n" if any(lines) else ""

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The README and docs/: commands, options, targets of make, files, variables and links that
+they name exist. tests/libraries/test_pages.py runs their Python."""
+import functools
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+
+from harness import SUBCOMMANDS
+from options import LONG, helped
+from pages import ROOT, TEXTS, lines_by_language
+from tap import case, main
+
+# Programs of others.
+KNOWN = set("""
+    apt bpftrace cat cd cp docker echo gdb grep kubectl ldconfig ls mkdir modinfo modprobe mokutil
+    mount perf pip ps py-spy reboot rm rpmbuild systemctl systemd-sysusers time trace-cmd udevadm
+    uname usermod
+    """.split())
+# Programs of others that start a program.
+LAUNCHERS = {"srun", "watch"}
+PYTHON = re.compile(r"(?:.*/)?python3?")
+# Options of container runtimes and of Slurm.
+OF_OTHERS = {"--device", "--group-add", "--ulimit", "--shm-size", "--cap-add", "--gres", "--mem"}
+# Files that use make's variables.
+MADE = r"(.*/)?(Makefile|Kbuild|[^/]*\.mk)|(scripts|packaging|lib|tests/(vm|bench))/(.*/)?[^./]*(\.(c|py))?"
+# A name that stands for others, such as NAME.
+PLACEHOLDER = re.compile(r"[A-Z]{3,}")
+
+
+def files_here():
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, text=True, check=False,
+                            stdout=subprocess.PIPE).stdout.split()
+    # The tarball has no repository.
+    return set(listed) or {str(path.relative_to(ROOT)) for path in ROOT.rglob("*")}
+
+
+FILES = files_here()
+FOLDERS = {str(folder) for file in FILES for folder in pathlib.PurePath(file).parents}
+TOP = {file.partition("/")[0] for file in FILES if "/" in file} - {"build"}
+
+
+@functools.cache
+def text_of(pattern):
+    """Of all files whose path matches."""
+    return "\n".join((ROOT / file).read_text(encoding="utf-8") for file in sorted(FILES)
+                     if re.fullmatch(pattern, file) and (ROOT / file).is_file())
+
+
+@functools.cache
+def targets():
+    rules = subprocess.run(["make", "-pRrq", ":"], cwd=ROOT, text=True, check=False,
+                           env={"PATH": os.environ["PATH"]},
+                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+    return set(re.findall(r"^([\w./-]+):(?!=)", rules, re.MULTILINE))
+
+
+def options_of(words):
+    return {re.match(r"(--[\w-]+|-\w|-?).*", word)[1] for word in words
+            if word.startswith("-")} - {"-"}
+
+
+def check_actmem(words):
+    if not words or words[0] in ("--help", "--version", "..."):
+        return
+    assert words[0] in SUBCOMMANDS, f"actmem {words[0]}"
+    end = words.index("--") if "--" in words else len(words)
+    unknown = options_of(words[1:end]) - helped(words[0])
+    assert not unknown, f"actmem {words[0]} {' '.join(unknown)}"
+    if words[end + 1:] and words[0] == "run":
+        check(words[end + 1:])
+
+
+def check_make(words):
+    for word in words:
+        name, is_variable, _ = word.partition("=")
+        if is_variable:
+            assert re.search(rf"(?<!\w){name}(?!\w)", text_of(MADE)), f"make {word}"
+        elif PLACEHOLDER.search(name):
+            pattern = PLACEHOLDER.sub(".+", name)
+            assert any(re.fullmatch(pattern, target) for target in targets()), f"make {word}"
+        elif name.startswith("bench-") and name not in targets():
+            part = f"tests/bench/{name.removeprefix('bench-')}."
+            assert any(file.startswith(part) for file in FILES), f"make {word}"
+        elif not name.startswith("-") and name != "...":
+            assert name in targets(), f"make {word}"
+
+
+def check_own(program, words):
+    """A program of this repository takes its options, if it has any, from its folder."""
+    assert program in FILES, program
+    folder = re.escape(program.rpartition("/")[0])
+    unknown = options_of(words) - set(re.findall(LONG, text_of(rf"{folder}/.*")))
+    assert not unknown, f"{program} {' '.join(unknown)}"
+
+
+def check(words):
+    """Asserts that a command and its options exist, as far as they are of this repository."""
+    while words and re.match(r"[A-Z][A-Z_0-9]*=", words[0]):
+        words = words[1:]
+    if not words:
+        return
+    name, *rest = words
+    for before, word in zip(words, rest):
+        if not before.startswith("-"):  # what an option names may be written
+            check_path(word)
+    if name == "actmem":
+        check_actmem(rest)
+    elif name == "make":
+        check_make(rest)
+    elif name in LAUNCHERS:
+        for at, word in enumerate(rest):
+            if " " in word:
+                for command in commands(word):
+                    check(command)
+            elif word == "actmem":
+                check_actmem(rest[at + 1:])
+    elif PYTHON.fullmatch(name):
+        if rest and "/" in rest[0]:     # else a program of the reader's
+            check_own(rest[0], rest[1:])
+    elif name.partition("/")[0] in TOP:
+        check_own(name, rest)
+    else:
+        assert name in KNOWN, f"{name}: a program that {__file__} does not know"
+
+
+def check_path(word):
+    """Asserts that a file or folder of the repository exists."""
+    path = word.removeprefix("./").rstrip("/.,")
+    if path.partition("/")[0] in TOP and "/" in path and \
+            re.fullmatch(r"[\w./-]+", path):
+        assert path in FILES or path in FOLDERS or PLACEHOLDER.search(path), f"no file {word}"
+
+
+def commands(text):
+    """The words of each command in lines for a shell."""
+    text = re.sub(r"\\\n", " ", text)
+    for line in text.splitlines():
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()<>")
+        lexer.whitespace_split = True
+        words = []
+        for word in [*lexer, ";"]:
+            if re.fullmatch(r"[;&|()<>]+", word):
+                yield words
+                # What follows is a file.
+                words = ["echo"] if word in (">", ">>", "<") else []
+            else:
+                words.append(word)
+
+
+class Wrong:
+    """What is wrong on which page, all of it in one error."""
+
+    def __enter__(self):
+        self.found = []
+        return self
+
+    def check(self, page, function, *args):
+        try:
+            function(*args)
+        except AssertionError as error:
+            self.found.append(f"{page}: {error}")
+
+    def __exit__(self, kind, *_):
+        assert kind or not self.found, "\n".join(self.found)
+
+
+@case
+def commands_in_blocks_exist():
+    count = 0
+    with Wrong() as wrong:
+        for page, text in TEXTS.items():
+            block = []
+            for language, line in lines_by_language(text):
+                if language == "console" and line.startswith("$ "):
+                    block.append(line[2:])
+                elif language == "sh":
+                    block.append(line)
+            for command in commands("\n".join(block)):
+                count += 1
+                wrong.check(page, check, command)
+    assert count > 100, count
+
+
+def spans(text):
+    """What is `code` outside of blocks."""
+    outside = "\n".join(line for language, line in lines_by_language(text) if language is None)
+    return [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", outside)]
+
+
+@case
+def commands_in_sentences_exist():
+    count = 0
+    with Wrong() as wrong:
+        for page, text in TEXTS.items():
+            for span in spans(text):
+                name = span.partition(" ")[0]
+                wrong.check(page, check_path, span)
+                if name in ("actmem", "make") or "/" in name and name in FILES:
+                    for command in commands(span):
+                        count += 1
+                        wrong.check(page, check, command)
+    assert count > 100, count
+
+
+@case
+def options_in_sentences_exist():
+    known = {option for subcommand in SUBCOMMANDS for option in helped(subcommand)}
+    known |= OF_OTHERS | set(re.findall(LONG, text_of(
+        r"(tests/(gpu|bench|vm)|examples|packaging)/[^.]*(\.py)?")))
+    seen = {}
+    for page, text in TEXTS.items():
+        for span in spans(text):
+            option = re.match(r"--[a-z][\w-]*", span)
+            if option and "xla" not in span:
+                seen[option[0]] = page
+    assert not set(seen) - known, [(seen[option], option) for option in set(seen) - known]
+    assert len(seen) > 20 and OF_OTHERS <= set(seen), OF_OTHERS - set(seen)
+
+
+@case
+def variables_exist():
+    code = text_of(r"(lib|tools|uapi|driver|packaging)/.*\.(c|h|py)|" + MADE)
+    for page, text in TEXTS.items():
+        for name in set(re.findall(r"\bACTMEM_[A-Z_]*[A-Z]\b", text)):
+            assert re.search(rf"\b{name}\b", code), f"{page}: {name}"
+
+
+def anchors(text):
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@case
+def links_lead_to_files_and_headings():
+    count = 0
+    for page, text in TEXTS.items():
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"https?:", link):
+                continue
+            path, _, heading = link.partition("#")
+            target = str((ROOT / page).parent.joinpath(path).resolve().relative_to(ROOT)) \
+                if path else page
+            assert target in FILES or target in FOLDERS, f"{page}: {link}"
+            assert not heading or heading in anchors(TEXTS[target]), f"{page}: {link}"
+            count += 1
+    assert count > 40, count
+
+
+if __name__ == "__main__":
+    main()
