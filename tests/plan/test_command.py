@@ -129,6 +129,10 @@ def test_a_policy_that_is_given(capsys, config):
         "query_proj", "key_proj"]
     assert actions["context"] == "keep" and actions["mlpwi_0"] == "recompute"
     assert found["host_bytes"] == 4 * 256 * (128 + 64) * 2
+    found = planned(capsys, "--config", config, "--tokens", "256", "--attention",
+                    "dot_product", "--keep", "attention_out")
+    actions = {row["name"]: row["action"] for row in found["names"]}
+    assert actions["attention_out"] == "keep" and "context" not in actions
     assert "nothing is named 'q'" in refused(capsys, "--config", config, "--machine", "h200",
                                              "--offload", "q")
     assert "q is in --keep and in --offload" in misused(

@@ -146,6 +146,20 @@ def test_a_plan_is_of_a_mesh():
     assert len(set(keys)) == len(keys)
 
 
+def test_a_mesh_is_set_outside_of_the_function():
+    w, x = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((64, 64), (32, 64)))
+    mesh = mesh_of(data=4)
+
+    def loss(w, x):
+        with jax.set_mesh(mesh):
+            return product(w, x)
+    with pytest.raises(ValueError, match="loss calls jax.set_mesh, .* before actmem.jax.plan"):
+        plan(loss, w, x, machine=HERE)
+    with jax.set_mesh(mesh):
+        row, = plan(product, w, x, machine=HERE).names
+    assert row.bytes == 32 * 64 * 4
+
+
 def test_the_devices_of_a_mesh_share_the_host():
     mesh = mesh_of(data=4)
     options = {"mesh": mesh, "specs": {"y": P("data")}}

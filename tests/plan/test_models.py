@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from actmem.plan import _attention, _layer, decoder, models
+from actmem.plan import _attention, _layer, _trace, decoder, models
 from actmem.plan.models import Attention, Experts, Layer, ModelError
 
 SIZES = {"vocab_size": 48, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
@@ -223,12 +223,14 @@ def test_attention(kind, prefix):
                    for heads, dim in ((kind.q_heads, 8), (kind.kv_heads, 8),
                                       (kind.kv_heads, kind.values)))
         attend = functools.partial(_attention.attend, kind, prefix, 1, "context")
-        values, pull = jax.vjp(attend, q, k, v)
-        np.testing.assert_allclose(values, attended(kind, prefix, np, q, k, v), atol=1e-5)
+        by_products = functools.partial(_attention.attend_by_products, kind, prefix, 1)
         _, wanted = jax.vjp(functools.partial(attended, kind, prefix, jnp), q, k, v)
-        along = random.normal(size=values.shape).astype(np.float32)
-        for derivative, right in zip(pull(along), wanted(along)):
-            np.testing.assert_allclose(derivative, right, atol=2e-5)
+        along = random.normal(size=(2, tokens, kind.q_heads, kind.values)).astype(np.float32)
+        for computes in (attend, by_products):
+            values, pull = jax.vjp(computes, q, k, v)
+            np.testing.assert_allclose(values, attended(kind, prefix, np, q, k, v), atol=1e-5)
+            for derivative, right in zip(pull(along), wanted(along)):
+                np.testing.assert_allclose(derivative, right, atol=2e-5)
 
 
 def test_experts():
@@ -278,11 +280,27 @@ def test_a_policy_keeps_what_it_names():
 def test_the_names_are_maxtexts():
     for kind, more in (("llama", set()), ("mixtral", set()),
                        ("deepseek_v3", {"query_wa_proj", "kv_wa_proj"})):
-        step = decoder.step(tiny(kind), batch=1, tokens=8)
-        text = str(jax.make_jaxpr(step.loss)(step.trained, step.frozen, step.batch))
-        found = {name for name in decoder.NAMES if f"name={name}\n" in text or
-                 f"name={name}]" in text}
-        assert found == set(decoder.NAMES) - {"query_wa_proj", "kv_wa_proj"} | more
+        names = set(decoder.NAMES) - {"query_wa_proj", "kv_wa_proj"} | more
+        for attention, lacks in (("kernel", "attention_out"), ("dot_product", "context")):
+            step = decoder.step(tiny(kind), batch=1, tokens=8, attention=attention)
+            text = str(jax.make_jaxpr(step.loss)(step.trained, step.frozen, step.batch))
+            found = {name for name in decoder.NAMES if f"name={name}\n" in text or
+                     f"name={name}]" in text}
+            assert found == names - {lacks}
+    with pytest.raises(ValueError, match="attention='flash' is none of kernel, dot_product"):
+        decoder.step(tiny("llama"), batch=1, tokens=8, attention="flash")
+
+
+def test_products_of_attention_write_all_scores():
+    model, tokens = tiny("llama", num_hidden_layers=4), 1024
+    most = {}
+    for attention in decoder.ATTENTIONS:
+        step = decoder.step(model, batch=1, tokens=tokens, attention=attention)
+        jaxpr = jax.make_jaxpr(step.loss)(step.trained, step.frozen, step.batch)
+        most[attention] = max(math.prod(var.aval.shape) for eqn in _trace._eqns(jaxpr)
+                              for var in eqn.outvars)
+    heads = model.groups[0].layers[0].attention.q_heads
+    assert most["dot_product"] >= heads * tokens ** 2 > most["kernel"]
 
 
 @pytest.mark.parametrize("kind", ["llama", "gemma2", "mixtral", "deepseek_v3"])

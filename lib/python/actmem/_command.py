@@ -112,6 +112,8 @@ def plan_parser() -> argparse.ArgumentParser:
     add("--train", choices=("all", "attention"), metavar="all|attention",
         help="which weights of a model are trained; default: all")
     add("--lora", metavar="RANK", type=_count, help="train factors of that rank instead")
+    add("--attention", choices=("kernel", "dot_product"), metavar="kernel|dot_product",
+        help="how a model computes it, as MaxText's setting; default: kernel")
     add = parser.add_argument_group("Machine").add_argument
     add("--machine", metavar="here|NAME|FILE", default="here",
         help="of the table, as h200; a file; or here, the default, as actmem probe has "

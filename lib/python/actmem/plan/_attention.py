@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Attention as a fused kernel does it, in jax.numpy: see decoder.py."""
+"""Attention in jax.numpy, as a fused kernel and as products do it: see decoder.py."""
 from __future__ import annotations
 
 import functools
@@ -223,3 +223,25 @@ def attend(kind: Attention, prefix: int, sequence: int, name: str, q: jax.Array,
     out = _fused(kind, prefix, name, q, k, v)
     out = out.reshape(batch, kv_heads, tokens, heads // kv_heads, -1)
     return out.transpose(0, 2, 1, 3, 4).reshape(batch, tokens, heads, -1)
+
+
+def attend_by_products(kind: Attention, prefix: int, sequence: int, q: jax.Array, k: jax.Array,
+                       v: jax.Array) -> jax.Array:
+    """Computes what attend() does, with all scores in memory."""
+    batch, tokens, heads, dim = q.shape
+    if sequence > 1:
+        k, v = (jnp.tile(x, (1, sequence, 1, 1)) for x in (k, v))
+    keys, kv_heads = k.shape[1:3]
+    q = q.reshape(batch, tokens, kv_heads, heads // kv_heads, dim)
+    scores = jnp.einsum("btkgd,bskd->bkgts", q, k, preferred_element_type=jnp.float32)
+    scores = scores * dim ** -0.5
+    if kind.softcap:
+        scores = kind.softcap * jnp.tanh(scores / kind.softcap)
+    if kind.causal:
+        behind = jnp.arange(tokens)[:, None] * (keys // tokens) - jnp.arange(keys)
+        allowed = (behind >= 0) | (jnp.arange(keys) < prefix)
+        if kind.window:
+            allowed = allowed & (behind < kind.window)
+        scores = jnp.where(allowed, scores, -1e30)
+    weights = jax.nn.softmax(scores, -1).astype(v.dtype)
+    return jnp.einsum("bkgts,bskd->btkgd", weights, v).reshape(batch, tokens, heads, -1)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from actmem.plan._attention import attend
+from actmem.plan._attention import attend, attend_by_products
 from actmem.plan.models import Attention, Layer
 
 Weights = dict[str, Any]
@@ -121,9 +121,10 @@ def experts_of(layer: Layer, w: Weights, x: jax.Array, name: Callable[..., jax.A
 
 
 def layer_function(layer: Layer, prefix: int = 0, sequence: int = 1, named: str = "",
-                   ) -> Callable[[Weights, jax.Array], jax.Array]:
+                   attention: str = "kernel") -> Callable[[Weights, jax.Array], jax.Array]:
     """What one layer makes of its weights and its input (batch, tokens, hidden). The first
-    `prefix` tokens see each other, as an image's do. `named` goes in front of all names."""
+    `prefix` tokens see each other, as an image's do. `named` goes in front of all names.
+    `attention` is that of decoder.step()."""
     def name(x: jax.Array, what: str) -> jax.Array:
         y: jax.Array = checkpoint_name(x, named + what)
         return y
@@ -134,7 +135,10 @@ def layer_function(layer: Layer, prefix: int = 0, sequence: int = 1, named: str 
         y = normed(w, "attention_norm", x, layer.norm)
         q, k, v = _qkv(kind, w, y, name)
         q, k, v = name(q, "query_proj"), name(k, "key_proj"), name(v, "value_proj")
-        y = attend(kind, prefix, sequence, named + "context", q, k, v)
+        if attention == "kernel":
+            y = attend(kind, prefix, sequence, named + "context", q, k, v)
+        else:
+            y = name(attend_by_products(kind, prefix, sequence, q, k, v), "attention_out")
         y = name(projected(w, "out", y, 2), "out_proj")
         if layer.has_post_norms:
             y = normed(w, "post_attention_norm", y)

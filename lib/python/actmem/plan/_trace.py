@@ -65,7 +65,15 @@ class Program:
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], mesh: Any = None,
                  specs: Mapping[str, PartitionSpec] | None = None, frozen: int = 0) -> None:
         self.function, self.args = function, args
-        self.jaxpr = jax.make_jaxpr(function)(*args)
+        try:
+            self.jaxpr = jax.make_jaxpr(function)(*args)
+        except ValueError as error:
+            if "set_mesh" not in str(error):
+                raise
+            raise ValueError(
+                f"{name_of(function)} calls jax.set_mesh, which JAX refuses while it traces: call "
+                "it before actmem.jax.plan(), or in the function that returns it to actmem plan"
+                ) from error
         self.layout = Layout(args, self.jaxpr, mesh, specs)
         remats = [eqn for eqn in _eqns(self.jaxpr) if _private.is_remat(eqn)]
         self.is_step = any(eqn.params["differentiated"] for eqn in remats)

@@ -19,7 +19,7 @@ from actmem.plan import Choice, Plan, decoder, defaults, memory, of_model, plan
 from actmem.plan import machine as machines
 from actmem.plan import models
 
-OF_MODELS = ("devices", "mesh", "batch", "tokens", "images", "train", "lora")
+OF_MODELS = ("devices", "mesh", "batch", "tokens", "images", "train", "lora", "attention")
 
 
 class FunctionError(ValueError):
@@ -116,6 +116,7 @@ def _of_model(options: argparse.Namespace, machine: machines.Machine,
             model, machine, batch=options.batch or shard.data * shard.fsdp * shard.expert,
             tokens=tokens, images=options.images, shard=shard, train=options.train or "all",
             lora=decoder.Lora(rank=options.lora) if options.lora else None,
+            attention=options.attention or "kernel",
             device_memory=options.device_memory, host_memory=options.host_memory,
             choice=_choice(options))
     first, *others = options.tokens or [4096]

@@ -15,7 +15,9 @@ Attention is what a fused kernel does: a call of fused_attention, backward of
 fused_attention_backward, that leaves nothing in memory but its results and that makes all
 scores again backward. It goes by blocks of queries, which leave out the keys behind the
 diagonal but for a block's. Its results, the values and the logarithm of each query's sum, have
-one name ("context"): the backward pass needs both.
+one name ("context"): the backward pass needs both. With attention="dot_product" it is
+products and a softmax, which write all scores to memory, and only its result has a name
+("attention_out"). These are MaxText's names for its settings of `attention`.
 """
 from __future__ import annotations
 
@@ -35,12 +37,13 @@ from actmem.plan._sizes import (Lora, Shard, ShardError, count, divided, groups_
                                 kv_heads_of, layer_shapes, shapes, stored)
 from actmem.plan.models import Group, Model
 
-__all__ = ["NAMES", "Collective", "Lora", "Shard", "ShardError", "Step", "count",
+__all__ = ["ATTENTIONS", "NAMES", "Collective", "Lora", "Shard", "ShardError", "Step", "count",
            "layer_function", "layer_shapes", "shapes", "step"]
 
 LOGITS_BYTES = 1 << 30          # of one chunk of the loss, unless told otherwise
 NAMES = ("decoder_layer_input", "query_wa_proj", "kv_wa_proj", "query_proj", "key_proj",
-         "value_proj", "context", "out_proj", "mlpwi_0", "mlpwi_1", "mlpwo")
+         "value_proj", "context", "attention_out", "out_proj", "mlpwi_0", "mlpwi_1", "mlpwo")
+ATTENTIONS = ("kernel", "dot_product")
 
 Remat = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -195,7 +198,7 @@ def step(model: Model, *, batch: int, tokens: int, images: int | None = None,
          shard: Shard = Shard(), scan: bool = True, remat: Remat | None = None,
          train: str | Callable[[str], bool] = "all", lora: Lora | None = None,
          dtype: Any = jnp.bfloat16, weight_dtype: Any = jnp.float32, loss_chunks: int = 0,
-         optimizer_bytes: int = 8) -> Step:
+         optimizer_bytes: int = 8, attention: str = "kernel") -> Step:
     """One device's part of a training step.
 
     Args:
@@ -214,6 +217,7 @@ def step(model: Model, *, batch: int, tokens: int, images: int | None = None,
       loss_chunks: In how many parts the logits are made; as many as keep each within
         LOGITS_BYTES if 0.
       optimizer_bytes: Of state for each trained weight; 8 is Adam's.
+      attention: "kernel", or "dot_product": how the text's layers compute it.
 
     Raises:
       ShardError: The mesh does not divide a size; the error names both.
@@ -222,6 +226,8 @@ def step(model: Model, *, batch: int, tokens: int, images: int | None = None,
     for what, value in (("batch", batch), ("tokens", tokens)):
         if not isinstance(value, int) or value < 1:
             raise ValueError(f"{what}={value!r} is no number from 1")
+    if attention not in ATTENTIONS:
+        raise ValueError(f"attention={attention!r} is none of {', '.join(ATTENTIONS)}")
     images = model.images if images is None else images
     if images and not model.vision:
         raise ValueError(f"images={images}, but {model.name or 'the model'} has no vision "
@@ -254,7 +260,8 @@ def step(model: Model, *, batch: int, tokens: int, images: int | None = None,
     chunk = _chunk(rows * text, step_shapes["embed"][0], loss_chunks)
     wrap = remat or (lambda function: function)
     learns = ("embed" if model.is_tied else "head") in trained
-    functions = tuple(tuple(wrap(layer_function(layer, seen, shard.sequence))
+    functions = tuple(tuple(wrap(layer_function(layer, seen, shard.sequence,
+                                                attention=attention))
                             for layer in group.layers) for group in groups)
 
     def loss(trained: Weights, frozen: Weights, batch: Weights) -> jax.Array:

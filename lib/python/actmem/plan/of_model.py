@@ -32,17 +32,17 @@ def _bytes(tree: dict[str, Any]) -> int:
 
 def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
             shard: decoder.Shard = decoder.Shard(), images: int | None = None,
-            train: str = "all", lora: decoder.Lora | None = None,
+            train: str = "all", lora: decoder.Lora | None = None, attention: str = "kernel",
             device_memory: float | None = None, host_memory: float | None = None,
             choice: Choice | None = None, **options: Any) -> Plan:
     """The plan of one device of the mesh, in a step of all of them.
 
     Args:
-      model, batch, tokens, shard, images, train, lora: As decoder.step() takes them.
+      model, batch, tokens, shard, images, train, lora, attention: As decoder.step() takes them.
       device_memory, host_memory, choice, options: As plan() takes them.
     """
     step = decoder.step(model, batch=batch, tokens=tokens, images=images, shard=shard,
-                        train=train, lora=lora)
+                        train=train, lora=lora, attention=attention)
     has = step.bytes["weights"] + step.bytes["gathered"] + step.bytes["gradients"] + \
         step.bytes["optimizer"]
     # The gradients are results, and as large as the weights that are trained.
