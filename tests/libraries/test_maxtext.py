@@ -33,10 +33,9 @@ POLICIES = {
                 "out_proj": "device"}, PROJECTION + MLP)}
 
 
-def trained(directory, policy, scan):
+def trained(directory, policy, scan=True, **chosen):
     """Weights, the optimizer's state and all else of the last step."""
     jax.clear_caches()
-    chosen, _ = POLICIES[policy]
     options = {**CONFIG, **chosen, "remat_policy": policy, "scan_layers": scan,
                "base_output_directory": directory}
     config, recorder = train.initialize(
@@ -49,12 +48,12 @@ def trained(directory, policy, scan):
     ("qkv_proj_offloaded", True), ("minimal_offloaded", True),
     ("custom", True), ("minimal_offloaded", False)])
 def test_training_loop(policy, scan, tmp_path):
-    wanted = trained(tmp_path, policy, scan)
+    chosen, per_token = POLICIES[policy]
+    wanted = trained(tmp_path, policy, scan, **chosen)
     with actmem.jax.patch():
         count = Count()
-        got = trained(tmp_path, policy, scan)
+        got = trained(tmp_path, policy, scan, **chosen)
     same_bits(got, wanted)
-    _, per_token = POLICIES[policy]
     assert count("put_bytes_total") == count("take_bytes_total") == \
         STEPS * LAYERS * BATCH * TOKENS * per_token * 2
     assert actmem.jax.stats()["live_blocks"] == 0
