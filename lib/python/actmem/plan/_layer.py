@@ -122,8 +122,8 @@ def experts_of(layer: Layer, w: Weights, x: jax.Array, name: Callable[..., jax.A
 
 def layer_function(layer: Layer, prefix: int = 0, sequence: int = 1, named: str = "",
                    attention: str = "kernel") -> Callable[[Weights, jax.Array], jax.Array]:
-    """What one layer makes of its weights and its input (batch, tokens, hidden). The first
-    `prefix` tokens see each other, as an image's do. `named` goes in front of all names.
+    """Returns the function of one layer: of its weights and its input (batch, tokens, hidden).
+    The first `prefix` tokens see each other, as an image's do. All names begin with `named`.
     `attention` is that of decoder.step()."""
     def name(x: jax.Array, what: str) -> jax.Array:
         y: jax.Array = checkpoint_name(x, named + what)
