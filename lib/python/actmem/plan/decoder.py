@@ -14,10 +14,11 @@ Without sharding it is the model, and runs, on random weights (`initial()`).
 Attention is what a fused kernel does: a call of fused_attention, backward of
 fused_attention_backward, that leaves nothing in memory but its results and that makes all
 scores again backward. It computes in blocks of queries. A block leaves out the keys behind the
-diagonal, except those of its own block. Its results, the values and the logarithm of each query's sum, have
-one name ("context"): the backward pass needs both. With attention="dot_product" it is
-products and a softmax, which write all scores to memory, and only its result has a name
-("attention_out"). These are MaxText's names for its settings of `attention`.
+diagonal, except those of its own block. Its results, the values and the logarithm of each
+query's sum, have one name ("context"): the backward pass needs both. With
+attention="dot_product" it is products and a softmax, which write all scores to memory, and only
+its result has a name ("attention_out"). These are MaxText's names for its settings of
+`attention`.
 """
 from __future__ import annotations
 
