@@ -22,8 +22,6 @@ class _Draw:
         self.random = random.Random(seed)
         self.is_on_mesh = False
         self.is_local = False       # in shard_map, where x is a part
-        # Statements that are still to be drawn: what a program costs is the time to compile it.
-        self.left = self.random.choice((2, 2, 3, 3, 3, 4, 4, 5, 6))
 
     def chance(self, probability):
         return self.random.random() < probability
@@ -67,19 +65,22 @@ class _Draw:
         return "x" + "".join(arg for arg in ARGS[1:] if self.chance(0.6))
 
     def body(self, depth, inside):
-        """Statements; `inside` of a checkpoint those with names are more."""
+        """Statements around a block, which has one in its turn, `depth` times: many things in
+        each other are compiled faster than many beside each other."""
         statements = []
-        while not statements or self.left > 0 and self.chance(0.35):
-            self.left -= 1
-            if depth > 0 and self.left > 0 and self.chance(0.45 if inside else 0.9):
-                statements.append(self.block(depth, inside))
-            else:
-                statements += self.leaves(self.pick((1, 1, 2)))
+        if depth == 0 or self.chance(0.2):
+            statements += self.leaves(self.pick((1, 1, 1, 2)))
+        if depth > 0:
+            statements.append(self.block(depth - 1, inside))
+        if self.chance(0.05):
+            statements.append(self.block(0, inside))
+        elif self.chance(0.12):
+            statements += self.leaves(1)
         return statements
 
     def block(self, depth, inside):
         op = self.weighted({
-            "checkpoint": 16 if inside else 40, "scan": 18, "fori": 3, "while": 4,
+            "checkpoint": 25 if inside else 40, "scan": 18, "fori": 3, "while": 4,
             "cond": 12, "switch": 4, "vmap": 14, "jit": 4, "inner": 8, "custom_vjp": 9,
             "custom_jvp": 3,
             "shard_map": 6 if self.is_on_mesh and not self.is_local else 0})
@@ -88,8 +89,8 @@ class _Draw:
         was_local = self.is_local
         self.is_local |= op == "shard_map"
         count = {"cond": 2, "switch": 3}.get(op, 1)
-        it["bodies"] = [self.body(depth - 1, inside or op == "checkpoint")
-                        for _ in range(count)]
+        it["bodies"] = [self.body(depth if i == 0 or self.chance(0.4) else 0,
+                                  inside or op == "checkpoint") for i in range(count)]
         self.is_local = was_local
         getattr(self, "_" + op, lambda it: None)(it)
         return it
@@ -164,7 +165,7 @@ class _Draw:
     def program(self):
         self.is_on_mesh = self.chance(0.3)
         mesh = self.mesh() if self.is_on_mesh else None
-        body = self.body(3, False)
+        body = self.body(self.weighted({1: 22, 2: 38, 3: 30, 4: 10}), False)
         if not any(has_subject(statement) for statement in body):
             it = {"op": "checkpoint", "args": self.args(), "bodies": [body]}
             self._checkpoint(it)
