@@ -57,3 +57,15 @@ def test_training_loop(policy, scan, tmp_path):
     assert count("put_bytes_total") == count("take_bytes_total") == \
         STEPS * LAYERS * BATCH * TOKENS * per_token * 2
     assert actmem.jax.stats()["live_blocks"] == 0
+
+
+def test_context_parallelism(tmp_path):
+    """Sequences are sharded, too. Puts and takes change no sharding of another value, which
+    would change the order of sums."""
+    mesh = {"ici_context_parallelism": 2, "ici_fsdp_parallelism": 2, "dtype": "float32"}
+    wanted = trained(tmp_path, "qkv_proj_offloaded", **mesh)
+    with actmem.jax.patch():
+        count = Count()
+        got = trained(tmp_path, "qkv_proj_offloaded", **mesh)
+    same_bits(got, wanted)
+    assert count("put_bytes_total") == STEPS * LAYERS * BATCH * TOKENS * 3 * PROJECTION * 4
