@@ -12,6 +12,13 @@ FORMS = {"ours": 45, "patch": 25, "destination": 12, "stock": 4, "plain": 3}
 FLAGS = {(): 55, ("remat3",): 20, ("custom_vjp3",): 10, ("remat3", "custom_vjp3"): 15}
 DTYPES = {"float32": 70, "bfloat16": 18, "float16": 12}
 NAMES = "abc"
+# Blocks in each other that were once wrong together; some programs begin with such a chain.
+CHAINS = (
+    *2 * (("checkpoint", "custom_vjp", "checkpoint"),), ("custom_vjp", "checkpoint", "cond"),
+    ("checkpoint", "scan", "checkpoint"), ("checkpoint", "cond", "checkpoint"),
+    ("scan", "checkpoint", "checkpoint"), ("scan", "cond", "checkpoint"),
+    ("checkpoint", "scan", "cond"), ("checkpoint", "switch", "checkpoint"),
+    ("vmap", "checkpoint", "vmap", "checkpoint"), ("checkpoint", "inner", "checkpoint"))
 SMALL = {"rows": 3, "columns": 4}
 # A few values of which are more than workers.BUDGET.
 LARGE = {"rows": 2048, "columns": 64}
@@ -22,6 +29,7 @@ class _Draw:
         self.random = random.Random(seed)
         self.is_on_mesh = False
         self.is_local = False       # in shard_map, where x is a part
+        self.chain = list(self.pick(CHAINS)) if self.chance(0.25) else []
 
     def chance(self, probability):
         return self.random.random() < probability
@@ -79,7 +87,7 @@ class _Draw:
         return statements
 
     def block(self, depth, inside):
-        op = self.weighted({
+        op = self.chain.pop(0) if self.chain else self.weighted({
             "checkpoint": 25 if inside else 40, "scan": 18, "fori": 3, "while": 4,
             "cond": 12, "switch": 4, "vmap": 14, "jit": 4, "inner": 8, "custom_vjp": 9,
             "custom_jvp": 3,
@@ -98,6 +106,8 @@ class _Draw:
     def _checkpoint(self, it):
         it["kind"] = "subject" if self.chance(0.75) else "stock"
         it["policy"] = self.policy()
+        if self.chance(0.4) and any(inner["op"] == "custom_vjp" for inner in it["bodies"][0]):
+            it["policy"] = ["everything"]       # what the rule keeps, too
         it["prevent_cse"] = self.chance(0.8)
         is_subject = it["kind"] == "subject"
         it["offload"] = "".join(arg for arg in it["args"] if is_subject and self.chance(
@@ -165,7 +175,7 @@ class _Draw:
     def program(self):
         self.is_on_mesh = self.chance(0.3)
         mesh = self.mesh() if self.is_on_mesh else None
-        body = self.body(self.weighted({1: 22, 2: 38, 3: 30, 4: 10}), False)
+        body = self.body(len(self.chain) or self.weighted({1: 22, 2: 38, 3: 30, 4: 10}), False)
         if not any(has_subject(statement) for statement in body):
             it = {"op": "checkpoint", "args": self.args(), "bodies": [body]}
             self._checkpoint(it)
