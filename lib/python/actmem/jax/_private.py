@@ -92,12 +92,18 @@ def set_dce_rule(primitive: Primitive, rule: Rule) -> None:
     pe.dce_rules[primitive] = rule
 
 
-def before_lowering(change: Callable[[str, Jaxpr], Jaxpr]) -> None:
-    """Has `change` of a whole program's jaxpr lowered in its place."""
+def before_lowering(change: Callable[[str, Jaxpr], Jaxpr],
+                    is_donated: Callable[[Aval], bool]) -> None:
+    """Has `change` of a whole program's jaxpr lowered in its place. Inputs that are not
+    `is_donated` by their type keep their memory, if the program is given it or not."""
     lower = mlir.lower_jaxpr_to_module
 
-    def lower_changed(name: str, jaxpr: Jaxpr, *rest: Any, **named: Any) -> Any:
-        return lower(name, change(name, jaxpr), *rest, **named)
+    def lower_changed(name: str, jaxpr: Jaxpr, *rest: Any, in_avals: Sequence[Aval],
+                      donated_args: Sequence[bool], **named: Any) -> Any:
+        donated = [is_given and is_donated(aval)
+                   for aval, is_given in zip(in_avals, donated_args, strict=True)]
+        return lower(name, change(name, jaxpr), *rest, in_avals=in_avals,
+                     donated_args=donated, **named)
     mlir.lower_jaxpr_to_module = lower_changed  # type: ignore[assignment]
 
 
@@ -277,7 +283,7 @@ def with_eqns(jaxpr: Jaxpr, eqns: Sequence[Eqn], **changed: Sequence[Atom]) -> J
 
 
 def is_jaxpr(value: Any) -> bool:
-    return hasattr(open_jaxpr(value), "eqns")
+    return hasattr(open_jaxpr(value), "eqns") and hasattr(value, "replace")
 
 
 
