@@ -43,23 +43,17 @@ int saved_explain_missing(uint64_t token, char *words)
 	return -ENOENT;
 }
 
-/* Whether another thread keeps a take from @block that ends so many of its references. */
-static int is_in_the_way(const struct saved *block, uint64_t ended)
-{
-	return block->busy || (ended >= block->references && block->readers);
-}
-
 /*
- * Finds the block of that id, and waits until no thread is in the way of such a take. The
- * wait drops the lock. NULL: there is no such block.
+ * Finds the block of that id, and waits until no thread is busy with it. The wait drops the
+ * lock. NULL: there is no such block.
  */
-static struct saved *find_idle(uint64_t id, uint64_t ended)
+static struct saved *find_idle(uint64_t id)
 {
 	struct saved *block = table_find(id);
 	struct device_wait wait;
 	int is_told;
 
-	if (!block || !is_in_the_way(block, ended))
+	if (!block || !block->busy)
 		return block;
 	/* A CPU's thread is at it for as long as it copies. */
 	is_told = block->is_gpu;
@@ -71,7 +65,7 @@ static struct saved *find_idle(uint64_t id, uint64_t ended)
 	do {
 		pthread_cond_wait(&saved_idle, &saved_lock);
 		block = table_find(id);
-	} while (block && is_in_the_way(block, ended));
+	} while (block && block->busy);
 	if (is_told)
 		device_wait_end(&wait);
 	return block;
@@ -125,7 +119,7 @@ static int claim_block(const struct rows *rows, uint64_t bytes, const struct ori
 	int ret;
 
 	pthread_mutex_lock(&saved_lock);
-	block = find_idle(rows->id, ended);
+	block = find_idle(rows->id);
 	ret = block ? check_claim(block, rows, bytes, taker, words) :
 		      saved_explain_missing(rows->id, words);
 	if (!ret) {
@@ -133,6 +127,14 @@ static int claim_block(const struct rows *rows, uint64_t bytes, const struct ori
 			foresee_learn(block, taker);
 		if (ended >= block->references) {
 			saved_unlink(block);
+			/*
+			 * The last that reads it frees it. None waits for others: what they
+			 * have yet to copy may be for this thread to do.
+			 */
+			if (block->readers) {
+				block->readers++;
+				block->abandoned = 1;
+			}
 		} else {
 			block->references -= ended;
 			if (!block->readers++)

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """vmap, and all else that selects, reorders or copies what a put returned: gradients are
 those of stock JAX with the same policy, and no block is left."""
+import gc
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -203,3 +207,75 @@ def test_memory_stays_that_of_a_step():
         peaks.append(actmem.jax.stats()["live_bytes_peak"])
         assert not actmem.jax.stats()["live_blocks"]
     assert peaks[1:] == peaks[:-1]
+
+
+def test_a_vjp_in_a_linear_solve():
+    def solved(wrap):
+        f = wrap(layer)
+
+        def solve(w, x):
+            vjp = jax.vjp(f, w, x)[1]
+            return jax.scipy.sparse.linalg.cg(lambda v: 5 * v + vjp(v)[1], x, maxiter=3)[0]
+        return jax.jit(solve)(WEIGHTS[0], X)
+    equal(solved(ours), solved(lambda f: jax.checkpoint(f, policy=STOCK)))
+
+
+def test_a_vjp_that_a_program_closes_over():
+    y, vjp = jax.vjp(ours(layer), WEIGHTS[0], X)
+    equal(jax.jit(lambda g: vjp(g))(y), vjp(y))
+
+
+def test_takes_that_no_result_needs():
+    """Only a callback does; the value is dropped after them all the same."""
+    seen = []
+
+    def step(w, x):
+        y, vjp = jax.vjp(ours(layer), w, x)
+
+        @jax.jit
+        def watched(vjp, g):
+            jax.debug.callback(lambda value: seen.append(value), vjp(g)[0])
+            return g.sum()
+        return watched(vjp, y), watched(vjp, 2 * y)
+    for _ in range(4):
+        jax.block_until_ready(jax.jit(step)(WEIGHTS[0], X))
+    jax.effects_barrier()
+    assert len(seen) == 8
+
+
+def test_values_without_bytes():
+    def both(wrap):
+        def f(w, x):
+            y, vjp = jax.vjp(jax.vmap(wrap(layer)), w, x)
+            return vjp(y), vjp(2 * y)
+        return jax.jit(f)(WEIGHTS, jnp.zeros((N, 0, N)))
+    jax.tree.map(np.testing.assert_array_equal, both(ours),
+                 both(lambda f: jax.checkpoint(f, policy=STOCK)))
+
+
+@pytest.mark.skipif(models.REMAT3, reason="stock JAX keeps what it saves outside of jit")
+def test_donated_tokens_are_dropped():
+    y, vjps = jax.vmap(lambda w: jax.vjp(ours(layer), w, jnp.array(X)))(jnp.array(WEIGHTS))
+    reverse = jax.jit(lambda vjps: jax.tree.map(lambda r: r[::-1], vjps), donate_argnums=0)
+    reversed_vjps = reverse(vjps)
+    jax.vmap(lambda vjp, g: vjp(g))(reversed_vjps, y)
+    del vjps, reversed_vjps
+    gc.collect()
+    assert not actmem.jax.stats()["live_blocks"]
+
+
+def test_tokens_are_collected_at_any_time():
+    """Also while others are counted, on the same thread."""
+    program = """
+import gc
+import jax, jax.numpy as jnp
+import actmem.jax
+f = actmem.jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)), min_bytes=0, offload_argnums=0)
+token = next(leaf for leaf in jax.tree.leaves(jax.vjp(f, jnp.ones(4))[1])
+             if getattr(leaf, "dtype", None) != jnp.float32 and leaf.dtype.itemsize)
+gc.set_threshold(1, 1, 1)
+for _ in range(2000):
+    cycle = [type(token)(token.dtype, token.base)]
+    cycle.append(cycle)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

@@ -202,3 +202,21 @@ def test_devices_that_tracing_does_not_see():
         for name, wrap in wraps().items()}
     close(gradients["actmem"], gradients["stock"], 16)
     assert list(puts() - before) == [LAYERS * 4 * x.nbytes // DEVICES] * DEVICES
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_shard_map_of_one_axis_of_two(times):
+    """XLA spreads values over the other one."""
+    mesh = mesh_of(AxisType.Auto, (2, 2), ("data", "model"))
+    x = jax.device_put(jnp.arange(64.).reshape(8, 8), NamedSharding(mesh, P("data", "model")))
+    results = {}
+    for name, wrap in wraps().items():
+        f = jax.shard_map(wrap(lambda x: jnp.sin(jnp.sin(x))), mesh=mesh, in_specs=P("data"),
+                          out_specs=P("data"), axis_names={"data"})
+
+        def pulled(x):
+            y, vjp = jax.vjp(f, x)
+            return [vjp(y * i) for i in range(1, times + 1)]
+        results[name], put = run(pulled, x, context=jax.set_mesh(mesh))
+    assert put == [x.nbytes // 4] * 4
+    close(results["actmem"], results["stock"], 16)

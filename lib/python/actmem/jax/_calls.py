@@ -169,7 +169,9 @@ alike_p.def_abstract_eval(lambda value, *, group: value)
 
 
 def _alike_lowered(ctx: Context, value: Any, *, group: int) -> list[Any]:
-    _private.group_shardings(value, group)
+    # A put and its take are in two shard_maps, and no group has values of both.
+    if not getattr(ctx.module_context.axis_context, "manual_axes", ()):
+        _private.group_shardings(value, group)
     return [value]
 
 

@@ -142,7 +142,8 @@ class _Body:
         return not isinstance(atom, Literal) and is_token(atom.aval)
 
     def follow(self) -> None:
-        self.flows.update((var, _Flow(var)) for var in self.source.invars)
+        self.flows.update((var, _Flow(var)) for var in (*self.source.constvars,
+                                                        *self.source.invars))
         for eqn in self.source.eqns:
             self.flows.update((var, _Flow(var)) for var in eqn.outvars)
             tokens = [(i, self.flows[atom]) for i, atom in enumerate(eqn.invars)
@@ -286,10 +287,11 @@ class _Body:
             return (self.loop if name == "while" else self.cond)(eqn, invars, moved), moved
         inside = _CALLS.get(name)
         if inside in params:
+            self.given(eqn, invars)
             is_remat = name in ("remat2", "checkpoint") and params.get("differentiated")
             jaxpr = _private.open_jaxpr(params[inside])
             tie = _tie_index(jaxpr.invars) if is_remat else None
-            new = program.jaxpr(params[inside], moved, tie,
+            new = program.jaxpr(params[inside], list(map(self.is_owned, eqn.invars)), tie,
                                 [self.number(atom) for atom in invars])
             return eqn.replace(invars=invars, params={**params, inside: new}), moved
         inner = {key: self.all_of(value) for key, value in params.items()}
@@ -302,7 +304,8 @@ class _Body:
             jaxpr = _private.open_jaxpr(value)
             return self.program.jaxpr(value, [False] * len(jaxpr.invars))
         if isinstance(value, tuple) and any(map(_private.is_jaxpr, value)):
-            return tuple(map(self.all_of, value))
+            items = list(map(self.all_of, value))
+            return value._make(items) if hasattr(value, "_make") else tuple(items)
         return value
 
     def carried(self, eqn: Eqn, invars: list[Atom], moved: list[bool], first: int,
@@ -312,6 +315,16 @@ class _Body:
         for i in range(first, first + count):
             if self.is_token(eqn.invars[i]) and not moved[i]:
                 invars[i] = self.hold(eqn.invars[i])
+
+    def given(self, eqn: Eqn, invars: list[Atom]) -> None:
+        """Gives a call references of its own to the tokens that are owned here. XLA puts what
+        is inside in the call's place: what the call returns need not come after its takes."""
+        for i, atom in enumerate(eqn.invars):
+            if self.is_owned(atom) and not self.moved(atom):
+                number = self.number(invars[i])
+                invars[i] = self.hold(atom)
+                self.numbers[invars[i]] = number
+                self.ties.setdefault(self.flows[atom], []).append(invars[i])
 
     def scan(self, eqn: Eqn, invars: list[Atom], moved: list[bool]) -> Eqn:
         consts, carries = (count(eqn.params) for count in (_private.scan_consts,
@@ -410,4 +423,5 @@ def _finish_and_tell(name: str, jaxpr: Jaxpr) -> Jaxpr:
     return jaxpr
 
 
-_private.before_lowering(_finish_and_tell)
+# Tokens whose memory a program got could not be dropped any more.
+_private.before_lowering(_finish_and_tell, lambda aval: not is_token(aval))

@@ -86,15 +86,21 @@ def set_dce_rule(primitive: Primitive, rule: Rule) -> None:
     dce_rules[primitive] = rule
 
 
-def before_lowering(change: Callable[[str, Jaxpr], Jaxpr]) -> None:
+def before_lowering(change: Callable[[str, Jaxpr], Jaxpr],
+                    is_donated: Callable[[Aval], bool]) -> None:
     """Has `change` of a whole program's jaxpr lowered in its place. JAX calls it before it
-    lowers, so that an error of the lowering has no frame of this package in its traceback."""
+    lowers, so that an error of the lowering has no frame of this package in its traceback. An
+    input that is not `is_donated`, by its type, keeps its memory even if the caller donates it."""
     discharge = pxla._discharge_refs_jaxpr
 
     def discharge_and_change(jaxpr: Jaxpr, *rest: Any) -> tuple[Any, ...]:
-        jaxpr, *others = discharge(jaxpr, *rest)  # type: ignore[no-untyped-call]
+        jaxpr, aliases, refs, shardings, layouts, donated, *others = \
+            discharge(jaxpr, *rest)  # type: ignore[no-untyped-call]
+        donated = tuple(is_given and is_donated(aval)
+                        for aval, is_given in zip(jaxpr.in_avals, donated, strict=True))
         name = open_jaxpr(jaxpr).debug_info.func_name
-        return change(f"jit({name})", jaxpr), *others
+        return (change(f"jit({name})", jaxpr), aliases, refs, shardings, layouts, donated,
+                *others)
     pxla._discharge_refs_jaxpr = discharge_and_change
 
 
@@ -280,7 +286,7 @@ def with_eqns(jaxpr: Jaxpr, eqns: Sequence[Eqn], **changed: Sequence[Atom]) -> J
 
 
 def is_jaxpr(value: Any) -> bool:
-    return hasattr(open_jaxpr(value), "eqns")
+    return hasattr(open_jaxpr(value), "eqns") and hasattr(value, "replace")
 
 
 def has_effects(eqn: Eqn) -> bool:

@@ -94,11 +94,11 @@ def bytes_of(aval: Aval) -> int:
 
 def _fits(aval: Aval, verdict: Verdict) -> bool:
     """Whether to put a value of this type. A token or ghost stands for a value that was put,
-    and a symbolic shape has no number of bytes."""
+    a symbolic shape has no number of bytes, and a drop cannot wait for a value without bytes."""
     is_patched = not isinstance(verdict, Kept) and verdict.dst == PATCHED
     min_bytes = _in_force() if is_patched else getattr(verdict, "min_bytes", 0)
     return isinstance(aval, _private.ShapedArray) and aval.dtype != jax.dtypes.float0 and \
-        not is_kept(aval) and \
+        not is_kept(aval) and 0 not in aval.shape and \
         (not min_bytes or bytes_of(aval) >= min_bytes)
 
 

@@ -16,18 +16,23 @@ import jax
 if TYPE_CHECKING:
     from actmem.jax._kept import Kept
 
+# The words of arrays of tokens that are gone. Python may collect such an array at any time,
+# also while a thread has the lock: so what is called then only adds its words here.
+_ended: collections.deque[jax.Array] = collections.deque()
 _gone: collections.deque[jax.Array] = collections.deque()
 # How many arrays of tokens share the words of one in memory.
 _counts: collections.Counter[int] = collections.Counter()
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 
-def _one_less(words: jax.Array) -> None:
+def _count_ended() -> None:
     with _lock:
-        _counts[id(words)] -= 1
-        if not _counts[id(words)]:
-            del _counts[id(words)]
-            _gone.append(words)
+        while _ended:
+            words = _ended.popleft()
+            _counts[id(words)] -= 1
+            if not _counts[id(words)]:
+                del _counts[id(words)]
+                _gone.append(words)
 
 
 def watch(kept: "Kept") -> None:
@@ -35,12 +40,13 @@ def watch(kept: "Kept") -> None:
     others that are the same in memory, as where a program returns what it was given."""
     with _lock:
         _counts[id(kept.base)] += 1
-    weakref.finalize(kept, _one_less, kept.base).atexit = False
+    weakref.finalize(kept, _ended.append, kept.base).atexit = False
 
 
 def drain(wait: bool = False) -> None:
     """Drops what tokens were for that are gone; waits until that is done, or not."""
     from actmem.jax._primitives import drop_now
+    _count_ended()
     while _gone:
         try:
             words = _gone.popleft()
