@@ -2,6 +2,7 @@
 """vmap, and all else that selects, reorders or copies what a put returned: gradients are
 those of stock JAX with the same policy, and no block is left."""
 import gc
+import os
 import subprocess
 import sys
 
@@ -278,4 +279,6 @@ for _ in range(2000):
     cycle = [type(token)(token.dtype, token.base)]
     cycle.append(cycle)
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    folder = os.path.dirname(os.path.dirname(actmem.__file__))
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120,
+                   env={**os.environ, "PYTHONPATH": folder})
