@@ -52,10 +52,6 @@ PROGRESS_SECONDS = 15
 COMPARED_LEAST = 0.5    # of the programs
 
 
-def command(seed, python):
-    return f"{python} tests/jax/programs.py {seed}"
-
-
 def title(case):
     """The case without its program."""
     parts = [case["form"], *("jax_" + flag for flag in case["flags"])]
@@ -67,6 +63,17 @@ def title(case):
     return ", ".join([*parts, case["program"]["dtype"]])
 
 
+def describe(case):
+    """The program as Python, and how its inputs are made."""
+    known = {key: case["program"][key] for key in ("rows", "columns", "mesh", "layers")}
+    return [f"    {line}" for line in [f"# {json.dumps(known)}",
+                                       *text.source(case["program"]).splitlines()]]
+
+
+def counted(counts):
+    return ", ".join(f"{number} {result}" for result, number in counts.most_common())
+
+
 class Run:
     """Seeds with one version of JAX."""
 
@@ -74,148 +81,140 @@ class Run:
         self.options = options
         self.python = python
         self.workers = workers.Workers(python, options.timeout)
+        self.version = f"JAX {self.workers.version()}"
         self.say = say
-        self.counts = collections.Counter()     # by result
+        self.counts = collections.Counter()             # by result
         self.by = collections.defaultdict(collections.Counter)
-        self.skipped = collections.Counter()
-        self.failures = []                      # (seed, case, verdict, lines)
-        self.kinds = set()
+        self.skipped = collections.defaultdict(list)    # seeds by reason
+        self.failures = []
+        self.kinds = set()                              # of failures
         self.seed = options.seed
-        self.began = time.monotonic()
+        self.seconds = 0
+        self.error = None
 
-    def case(self, seed):
-        case = draw.case(seed)
-        if self.options.form:
-            case["form"] = self.options.form
-        return case
+    def run(self):
+        try:
+            self._run()
+        except Exception as error:      # of a thread: main() raises it
+            self.error = error
+        finally:
+            self.workers.close()
 
-    def is_over(self):
+    def _is_over(self):
         if self.options.seconds:
-            return time.monotonic() - self.began >= self.options.seconds
+            return self.seconds >= self.options.seconds
         return self.seed >= self.options.seed + self.options.count
 
-    def take(self):
-        self.version = f"JAX {self.workers.version()}"
-        told = time.monotonic()
-        shrunk = 0.0
-        while not self.is_over():
-            case = self.case(self.seed)
+    def _run(self):
+        said = 0
+        while not self._is_over():
+            began = time.monotonic()
+            case = draw.case(self.seed)
+            if self.options.form:
+                case["form"] = self.options.form
             verdict = self.workers.run(case)
-            self.count(case, verdict)
+            self._count(case, verdict)
+            self.seconds += time.monotonic() - began
             if verdict["result"] not in (*PASSED, "skipped"):
-                began = time.monotonic()
-                self.fail(case, verdict)
-                self.began += time.monotonic() - began
+                self._fail(case, verdict)
             self.seed += 1
-            if time.monotonic() - told > PROGRESS_SECONDS:
-                told = time.monotonic()
-                self.say(f"{self.version}: {self.summary()}, next seed {self.seed}")
-        self.workers.close()
+            if self.seconds - said > PROGRESS_SECONDS:
+                said = self.seconds
+                self.say([f"{self.version}: {self.summary()}"])
 
-    def count(self, case, verdict):
+    def _count(self, case, verdict):
         result = verdict["result"]
-        self.counts[result] += 1
+        mesh = case["program"]["mesh"]
         flags = verdict.get("flags", case["flags"])     # that this version of JAX has
-        for key in [case["form"], " + ".join(flags) or "no flags",
+        self.counts[result] += 1
+        for key in (case["form"], " + ".join(flags) or "no flags",
                     "spilled" if case["spills"] else "in memory",
-                    "mesh " + "x".join(map(str, case["program"]["mesh"]["shape"]))
-                    if case["program"]["mesh"] else "no mesh"]:
+                    f"mesh {'x'.join(map(str, mesh['shape']))}" if mesh else "no mesh"):
             self.by[key][result] += 1
         if result == "skipped":
-            self.skipped[verdict["reason"]] += 1
+            self.skipped[verdict["reason"]].append(self.seed)
 
-    def fail(self, case, verdict):
+    def _fail(self, case, verdict):
         kind = verdict["result"], verdict["reason"]
         is_new = kind not in self.kinds
         self.kinds.add(kind)
-        lines = [f"seed {self.seed}, {self.version}, {title(case)}: {verdict['result']}: "
-                 f"{verdict['detail']}", f"repeat: {command(self.seed, self.python)}"]
+        what = f"seed {self.seed} of {self.version}, {title(case)}: {verdict['result']}"
+        self.failures.append(what)
+        self.say([what, *verdict["detail"].splitlines(),
+                  f"repeat: {self.python} tests/jax/programs.py {self.seed}"])
         if self.options.shrink_seconds and is_new and len(self.kinds) <= SHRUNK_MOST:
             case, verdict = shrink.shrink(case, verdict, self.workers.run,
                                           self.options.shrink_seconds)
-            lines.append(f"smaller, {title(case)}: {verdict['result']}: {verdict['detail']}")
-            lines += describe(case)
-        self.failures.append((self.seed, case, verdict, lines))
-        for line in lines:
-            for part in line.splitlines():
-                self.say(part)
+            self.say([f"seed {self.seed}, made smaller: {title(case)}: {verdict['detail']}",
+                      *describe(case)])
+
+    def compared(self):
+        return sum(self.counts.values()) - self.counts["skipped"]
 
     def summary(self):
-        return f"{sum(self.counts.values())} programs: " + counted(self.counts)
+        return (f"{sum(self.counts.values())} programs: {counted(self.counts)}; "
+                f"next seed {self.seed}")
+
+    def report(self):
+        """Lines about all that became of the seeds."""
+        rate = sum(self.counts.values()) / max(self.seconds, 0.001)
+        return [f"{self.version}: {self.summary()}; {rate:.2f} a second",
+                *(f"{self.version}, {key}: {counted(counts)}"
+                  for key, counts in sorted(self.by.items())),
+                *(f"{self.version}: {len(seeds)} skipped, such as seed {seeds[0]}: {reason}"
+                  for reason, seeds in sorted(self.skipped.items(),
+                                              key=lambda item: -len(item[1])))]
 
 
-def counted(counts):
-    return ", ".join(f"{number} {result}" for result, number in counts.most_common())
-
-
-def describe(case):
-    program = case["program"]
-    known = {key: program[key] for key in ("rows", "columns", "mesh", "layers")}
-    return ["    " + line for line in [f"# {json.dumps(known)}",
-                                       *text.source(program).splitlines()]]
-
-
-def tell(run, tap):
-    """What came of a version of JAX; returns the number of results."""
-    rate = sum(run.counts.values()) / max(time.monotonic() - run.began, 0.1)
-    run.say(f"{run.version}: {run.summary()}; {rate:.2f} a second; next seed {run.seed}")
-    for key, counts in sorted(run.by.items()):
-        run.say(f"{run.version}, {key}: {counted(counts)}")
-    for reason, number in run.skipped.most_common(12 if tap else None):
-        run.say(f"{run.version}: {number} skipped: {reason}")
-
-
-def main():
+def options_of(arguments):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("seed", type=int)
-    parser.add_argument("--count", type=int, default=0, help="run so many seeds")
+    parser.add_argument("--count", type=int, default=0, help="run that many seeds")
     parser.add_argument("--seconds", type=float, default=0, help="run seeds for that long")
     parser.add_argument("--python", action="append",
                         help="of an environment with JAX; several run at the same time")
-    parser.add_argument("--form", choices=draw.FORMS, help="instead of the seed's")
+    parser.add_argument("--form", choices=draw.FORMS, help="use this form for every seed")
     parser.add_argument("--timeout", type=float, default=120, help="seconds for a program")
     parser.add_argument("--shrink-seconds", type=float, default=60,
                         help="spend that long on making a failing program smaller")
-    parser.add_argument("--tap", action="store_true")
-    options = parser.parse_args()
+    parser.add_argument("--tap", action="store_true", help="print the Test Anything Protocol")
+    return parser.parse_args(arguments)
+
+
+def main():
+    options = options_of(sys.argv[1:])
     is_one = not options.count and not options.seconds
     options.count = options.count or 1
-
     lock = threading.Lock()
 
-    def say(line):
+    def say(lines):
         with lock:
-            print(f"# {line}" if options.tap else line, flush=True)
+            for line in lines:
+                print(f"# {line}" if options.tap else line, flush=True)
     if is_one:
         case = draw.case(options.seed)
-        say(title(case))
-        for line in describe(case):
-            say(line)
+        say([title(case), *describe(case)])
     runs = [Run(options, python, say) for python in options.python or [sys.executable]]
-    threads = [threading.Thread(target=run.take) for run in runs]
+    threads = [threading.Thread(target=run.run) for run in runs]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    number = 0
-    has_failed = False
+    results = []
     for run in runs:
-        tell(run, options.tap)
-        compared = sum(run.counts[result] for result in PASSED) + len(run.failures)
-        few = compared < COMPARED_LEAST * sum(run.counts.values())
-        results = [(False, f"seed {seed} of {run.version}, {title(case)}: {verdict['result']}")
-                   for seed, case, verdict, _ in run.failures]
-        results.append((not few or is_one, f"{compared} of {sum(run.counts.values())} programs "
-                        f"were compared by {run.version}"))
-        for good, what in results:
-            number += 1
-            has_failed |= not good
-            if options.tap:
-                print(f"{'ok' if good else 'not ok'} {number} - {what}", flush=True)
+        if run.error:
+            raise run.error
+        say(run.report())
+        count = sum(run.counts.values())
+        results += [(False, what) for what in run.failures]
+        results.append((is_one or run.compared() >= COMPARED_LEAST * count,
+                        f"{run.version}: {run.compared()} of {count} programs were compared"))
     if options.tap:
-        print(f"1..{number}")
-    return has_failed
+        for number, (good, what) in enumerate(results, 1):
+            print(f"{'ok' if good else 'not ok'} {number} - {what}")
+        print(f"1..{len(results)}")
+    return not all(good for good, _ in results)
 
 
 if __name__ == "__main__":

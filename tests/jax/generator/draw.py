@@ -27,7 +27,7 @@ LARGE = {"rows": 2048, "columns": 64}
 class _Draw:
     def __init__(self, seed):
         self.random = random.Random(seed)
-        self.is_on_mesh = False
+        self.is_on_mesh = False     # of type Auto: the others constrain by types
         self.is_local = False       # in shard_map, where x is a part
         self.chain = list(self.pick(CHAINS)) if self.chance(0.25) else []
 
@@ -173,15 +173,15 @@ class _Draw:
         return layers
 
     def program(self):
-        self.is_on_mesh = self.chance(0.3)
-        mesh = self.mesh() if self.is_on_mesh else None
+        mesh = self.mesh() if self.chance(0.3) else None
+        self.is_on_mesh = mesh is not None and mesh["kind"] == "Auto"
         body = self.body(len(self.chain) or self.weighted({1: 22, 2: 38, 3: 30, 4: 10}), False)
         if not any(has_subject(statement) for statement in body):
             it = {"op": "checkpoint", "args": self.args(), "bodies": [body]}
             self._checkpoint(it)
             it["kind"] = "subject"
             body = [it]
-        if self.is_on_mesh and mesh["kind"] == "Auto" and self.chance(0.6):
+        if self.is_on_mesh and self.chance(0.6):
             body.insert(0, {"op": "constraint"})
         derivation = self.weighted({
             "grad": 40, "grad of one": 10, "value and grad": 8, "vjp twice": 12,
@@ -192,7 +192,7 @@ class _Draw:
         outside = self.weighted({
             "jit": 45 if is_called else 78, "jit, donated": 7, "eager": 15 if is_called else 6,
             "eager, jitted model": 12 if is_called else 5, "two programs": 20 if is_called else 3})
-        rows = self.pick((8, 8, 4, 6, 30)) if self.is_on_mesh else SMALL["rows"]
+        rows = self.pick((8, 8, 4, 6, 30)) if mesh else SMALL["rows"]
         return {**SMALL, "rows": rows, "dtype": self.weighted(DTYPES), "mesh": mesh,
                 "body": body, "derivation": derivation, "one": self.pick((0, 1)),
                 "axis": self.pick((0, 1, 2)), "outside": outside,

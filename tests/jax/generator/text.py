@@ -19,8 +19,8 @@ LEAVES = {
     "select rows": "x = jnp.where((n > 0)[:, None], jnp.sin(x), x)",
     "gather": "x = jnp.sin(x)[n]",
     "scatter": "x = x.at[n].add(jnp.sin(x) * s)",
-    "slice": "x = lax.dynamic_update_slice(x, jnp.sin(lax.dynamic_slice("
-             "x, (n[0], 0), (2, COLUMNS))), (n[1], 1))",
+    "slice": "x = lax.dynamic_update_slice_in_dim(x, jnp.sin("
+             "lax.dynamic_slice_in_dim(x, n[0], 2)), n[1], 0)",
     "roll": "x = jnp.concatenate([jnp.cos(x[1:]), x[:1]])",
     "center": "x = x - jnp.mean(x * x, 0)",
     "product": "x = x @ jnp.tanh(s.T @ x) / ROWS",
