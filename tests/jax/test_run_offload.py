@@ -65,6 +65,21 @@ def test_what_keeps_nothing_and_why(tmp_path):
     assert re.search(r"\nout .* unneeded +unneeded\n", words)
 
 
+def test_values_that_are_small(tmp_path):
+    program = tmp_path / "small.py"
+    program.write_text(
+        "import jax, jax.numpy as jnp\n"
+        "from jax.ad_checkpoint import checkpoint_name\n"
+        "policy = jax.checkpoint_policies.save_and_offload_only_these_names(\n"
+        "    names_which_can_be_saved=[], names_which_can_be_offloaded=['h'],\n"
+        "    offload_src='device', offload_dst='pinned_host')\n"
+        "f = jax.checkpoint(lambda x: jnp.sin(checkpoint_name(jnp.sin(x), 'h')), policy=policy)\n"
+        "jax.jit(jax.grad(lambda x: f(x).sum()))(jnp.ones(4))\n")
+    lines = run(sys.executable, str(program))[2]
+    starts(lines, BEGINS, ENDS)
+    assert "h (small.py:6)" in lines[1] and "patch(min_bytes=0)" in lines[1]
+
+
 # Compiles a function of its own.
 COMPILES = "import jax, os, sys; x = jax.jit(lambda x: x + 1)(3); "
 # Offloads by JAX itself.

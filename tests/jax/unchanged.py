@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 
-LAYERS, BATCH, WIDTH, HIDDEN = 3, 8, 16, 64
+LAYERS, BATCH, WIDTH, HIDDEN = 3, 32, 16, 64
 PUTS = 2 * LAYERS       # of two steps
 X = jnp.linspace(-1, 1, BATCH * WIDTH).reshape(BATCH, WIDTH)
 

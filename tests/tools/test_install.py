@@ -133,7 +133,8 @@ def check_command(top):
     assert f"libactmem.so.0 => {os.path.join(top, 'bin')}/../lib/libactmem.so.0" in needed, needed
     assert sh(actmem, "--version", env=clean_environment()).startswith("actmem ")
     environment = sh(actmem, "run", "--allow", "any", "env", env=clean_environment())
-    assert f"PYTHONPATH={os.path.join(top, 'lib', 'actmem', 'python')}\n" in environment
+    module = os.path.join(top, "lib", "actmem", "python")
+    assert f"PYTHONPATH={module}/actmem/_start:{module}\n" in environment, environment
     assert "ACTMEM_LIBDIR" not in environment, environment
     told = sh(actmem, "replay", "--allow", "any", "--scale", "1/512", "--steps", "1",
               "--compute-ms-per-layer", "0", env=clean_environment())

@@ -426,11 +426,18 @@ def tell_nothing() -> None:
 
 def _why_nothing() -> str:
     values: dict[str, dict[str, None]] = {}
-    for (name, line, _, _), goes in _verdicts.all_said():
-        values.setdefault(goes, {})[label_of(name, line)] = None
+    small: dict[str, None] = {}
+    for key, goes in _verdicts.all_said():
+        label = label_of(*key[:2])
+        values.setdefault(goes, {})[label] = None
+        if goes == _verdicts.DEVICE and _verdicts.stock_of(key) == "pinned_host":
+            small[label] = None
     if values.get(_verdicts.ACTMEM):
         return (f"policies of jax.checkpoint offload {_some(values[_verdicts.ACTMEM])}, but no "
                 "backward pass needs that; offload a value that it computes with")
+    if small:
+        return (f"policies of jax.checkpoint offload {_some(small)}, which has fewer bytes than "
+                "patch() keeps in actmem; patch(min_bytes=0) keeps all")
     by_jax = {goes: labels for goes, labels in values.items()
               if goes not in (_verdicts.DEVICE, _verdicts.RECOMPUTED)}
     if by_jax:

@@ -61,8 +61,13 @@ def note_stock(name: str, line: str, aval: Aval, where: str | None) -> None:
 def stock(name: str, line: str, aval: Aval) -> str | None:
     """Returns the memory that JAX without actmem keeps the value in. None: unknown, or JAX
     refuses the policy."""
+    return stock_of(_key(name, line, aval))
+
+
+def stock_of(key: _Key) -> str | None:
+    """The same by the key of all_said()."""
     with _lock:
-        return _stock.get(_key(name, line, aval))
+        return _stock.get(key)
 
 
 def all_said() -> list[tuple[_Key, str]]:
