@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """The generator of random programs (programs.py) notices what it has to notice."""
+import signal
+
 import pytest
 
 import actmem.jax
@@ -64,14 +66,26 @@ def test_a_refusal(monkeypatch):
     assert compare.run(small())["result"] == "skipped"
 
 
-def test_the_end_of_a_process():
-    """Python's, by a case that is none; the next case runs."""
+@pytest.mark.parametrize("signal, result", [
+    (signal.SIGSEGV, "crash"), (signal.SIGSTOP, "hang")])
+def test_the_end_of_a_process(signal, result):
+    """Of the one that runs a case, after stock JAX and before; the next case runs."""
     processes = workers.Workers(timeout=100)
     try:
-        assert processes.run({"spills": False})["result"] == "crash"
+        worker = processes.worker(False)
+        read = worker._read
+
+        def interrupted():
+            line = read()
+            if line is None:
+                worker.timeout = 2
+                worker.process.send_signal(signal)
+            return line
+        worker._read = interrupted
+        assert processes.run(small())["result"] == result
         assert processes.run(small())["result"] in ("same", "close")
-        processes.started[False].timeout = 0
-        assert processes.run(small())["result"] == "hang"
+        verdict = processes.run({"spills": False})
+        assert (verdict["result"], verdict["reason"]) == ("skipped", "stock JAX: status 1")
     finally:
         processes.close()
 

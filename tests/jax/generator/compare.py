@@ -289,13 +289,14 @@ def _check_ours(case, wanted):
     return result, f"{kept} puts", got
 
 
-def _run(case):
+def _run(case, begin_ours):
     program = case["program"]
     try:
         wanted = Program(program, "plain" if case["form"] == "plain" else "stock").run()
     except Refused as refusal:
         return {"result": "skipped", "detail": str(refusal),
                 "reason": _shape_of_reason(str(refusal))}
+    begin_ours()
     patched = case["form"] in ("patch", "stock", "plain")
     with actmem.jax.patch() if patched else contextlib.nullcontext():
         result, detail, got = _check_ours(case, wanted)
@@ -317,14 +318,15 @@ def _run(case):
     return {"result": result, "detail": detail, "reason": result}
 
 
-def run(case):
-    """A dictionary: `result` is same, close, skipped, or a failure: wrong, left, grew or
-    error; `reason` is the same for the same kind of skip or failure."""
+def run(case, begin_ours=lambda: None):
+    """Calls begin_ours() when stock JAX has run. Returns a dictionary: `result` is same, close,
+    skipped, or a failure: wrong, left, grew or error; `reason` is the same for the same kind of
+    skip or failure."""
     flags = [f"jax_{flag}" for flag in case["flags"] if hasattr(jax.config, f"jax_{flag}")]
     for flag in flags:
         jax.config.update(flag, True)
     try:
-        verdict = _run(case)
+        verdict = _run(case, begin_ours)
     finally:
         for flag in flags:
             jax.config.update(flag, False)

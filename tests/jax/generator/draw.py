@@ -88,8 +88,9 @@ class _Draw:
 
     def block(self, depth, inside):
         op = self.chain.pop(0) if self.chain else self.weighted({
-            "checkpoint": 25 if inside else 40, "scan": 18, "fori": 3, "while": 4,
-            "cond": 12, "switch": 4, "vmap": 14, "jit": 4, "inner": 8, "custom_vjp": 9,
+            "checkpoint": 25 if inside else 40, "scan": 18, "fori": 3,
+            "while": 0 if self.is_local else 4, "cond": 12,
+            "switch": 0 if self.is_local else 4, "vmap": 14, "jit": 4, "inner": 8, "custom_vjp": 9,
             "custom_jvp": 3,
             "shard_map": 6 if self.is_on_mesh and not self.is_local else 0})
         whole = op in ("custom_vjp", "custom_jvp", "shard_map")
@@ -97,6 +98,8 @@ class _Draw:
         was_local = self.is_local
         self.is_local |= op == "shard_map"
         count = {"cond": 2, "switch": 3}.get(op, 1)
+        # Devices that take other branches wait for each other's collectives forever.
+        it |= {"on": "w"} if op == "cond" and self.is_local else {}
         it["bodies"] = [self.body(depth if i == 0 or self.chance(0.4) else 0,
                                   inside or op == "checkpoint") for i in range(count)]
         self.is_local = was_local
@@ -126,7 +129,7 @@ class _Draw:
         it["descends"] = self.chance(0.7)
 
     def _cond(self, it):
-        it["on"] = self.weighted({"n": 45, "s": 35, "x": 20})
+        it.setdefault("on", self.weighted({"n": 45, "s": 35, "x": 20}))
         if self.chance(0.3):    # values of the same names in both branches
             it["bodies"][1] = [*it["bodies"][0], {"op": "double sin"}]
 

@@ -46,7 +46,7 @@ def _replaced(case, number, at, by):
 
 def _set(case, number, field, value):
     it = list(statements(case["program"]["body"]))[number]
-    if it[field] == value:
+    if it[field] == value or (field, it[field]) == ("on", "w"):
         return False
     it[field] = value
     return None

@@ -141,7 +141,8 @@ class _Writer:
         self.say("x = x * lax.stop_gradient(jnp.cos(y))")
 
     def _cond(self, it, args, f, g):
-        on = {"n": "n[0] > 1", "s": "s[0, 0] > 0", "x": "jnp.sum(x) > 0"}[it["on"]]
+        on = {"n": "n[0] > 1", "s": "s[0, 0] > 0", "x": "jnp.sum(x) > 0",
+              "w": "w[0, 0] > 0"}[it["on"]]
         self.say(f"x = lax.cond({on}, {f}, {g}, {', '.join(args)})")
 
     def _switch(self, it, args, *functions):

