@@ -199,9 +199,15 @@ def _replicated(sharding: Any) -> Any:
     return type(sharding).get_replicated(sharding._device_assignment)
 
 
-def _fingerprint(sharding: Any, shape: Sequence[int]) -> int:
-    """Tells shardings of values of one shape apart; 0 is left for a value on one device."""
-    return zlib.crc32(repr((sharding, tuple(shape))).encode()) or 1
+def _fingerprint(sharding: Any, shape: Sequence[int], batch: int) -> int:
+    """Identifies the sharding of a value, for its put and its takes, which may be in other
+    programs; 0 is left for a value on one device. XLA has several forms of one sharding. The
+    batch's dimensions count only if they are sharded: a take may have fewer examples."""
+    tiles, devices = _private.tiles_of(sharding, len(shape))
+    if max(tiles[:batch], default=1) == 1:
+        tiles = tiles[batch:]
+    where = (tiles, devices) if max(tiles, default=1) > 1 else None
+    return zlib.crc32(repr((where, tuple(shape[batch:]))).encode()) or 1
 
 
 _WORDS = "words"        # the four integers of a token: each device has its own
@@ -345,7 +351,7 @@ def put(ctx: Context, value: Any, label: str, batch: int, number: int | None, bo
         layout = 0
         if own:
             _note_device_shape(key, number, value.shape)
-            layout = _fingerprint(own[0]._hlo_sharding, shape[batch:])
+            layout = _fingerprint(own[0], shape, batch)
         return (put_here(value, site, batch, bounded, many, fixed, layout),
                 _empty(value.shape))
 
@@ -364,7 +370,7 @@ def take(ctx: Context, token: Any, ghost: Any, aval: Aval, label: str, number: i
     shared = _key(label, number, aval.shape, aval.dtype)
 
     def on_each(own: list[Any] | None, token: Any, ghost: Any) -> tuple[Any]:
-        layout = _fingerprint(own[2]._hlo_sharding, aval.shape[batch:]) if own else 0
+        layout = _fingerprint(own[2], aval.shape, batch) if own else 0
         return take_here(token, ghost.shape[:-1], aval.dtype, site, ends, announced, layout),
 
     value, = _spread(on_each, [token, ghost], [_tokens(batch), _ghost(rank)],

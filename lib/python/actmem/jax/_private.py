@@ -104,6 +104,16 @@ def before_lowering(change: Callable[[str, Jaxpr], Jaxpr],
     pxla._discharge_refs_jaxpr = discharge_and_change
 
 
+def tiles_of(sharding: Sharding, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Over how many devices each dimension of a value of that rank is sharded, and the devices
+    in that order. For shardings that XLA's partitioner tells."""
+    hlo = sharding._hlo_sharding    # type: ignore[attr-defined]
+    if not hlo.is_tiled():
+        return (1,) * rank, ()
+    return (tuple(hlo.tile_assignment_dimensions()[:rank]),
+            tuple(hlo.tile_assignment_devices()))
+
+
 def leading_sharding(sharding: Sharding, keep: int, rank: int) -> Sharding:
     """The sharding of a value of that rank whose first `keep` dimensions are sharded as
     those of a value of `sharding`, and whose others are replicated. For shardings that XLA's
