@@ -148,6 +148,8 @@ def _devices_left_to_xla(context: Any) -> int:
 _lock = threading.Lock()
 _groups: dict[Hashable, int] = {}
 _shardings: dict[Hashable, Any] = {}
+# The same of the latest put in any program.
+_latest: dict[Hashable, Any] = {}
 
 
 def _group_of(key: Hashable) -> int:
@@ -159,6 +161,15 @@ def _sharding_of(key: Hashable, sharding: Any) -> Any:
     """Returns the sharding of `key`, which the first call chooses."""
     with _lock:
         return _shardings.setdefault(key, sharding)
+
+
+def _sharding_elsewhere(key: Hashable, sharding: Any) -> Any:
+    """Returns the sharding that a put in another program has most likely: that of the latest
+    put on these devices. If it had another one, the take fails."""
+    with _lock:
+        latest = _latest.get(key, sharding)
+    is_here = latest._device_assignment == sharding._device_assignment
+    return latest if is_here else sharding
 
 
 # A value with the sharding of its group. XLA drops ghosts, which have no bytes, before it
@@ -319,15 +330,24 @@ def _empty(shape: Sequence[int]) -> jax.Array:
     return jnp.zeros((*shape, 0), jnp.uint8)
 
 
-def _key(label: str, number: int | None, shape: Sequence[int], dtype: DType) -> Hashable:
+def _key(label: str, number: int | None, shape: Sequence[int],
+         dtype: DType) -> tuple[Hashable, ...]:
     return label, number, tuple(shape), str(dtype)
 
 
-def _sharded_alike(key: Hashable, rank: int, batch: int, value: int) -> Rule:
+def _sharded_alike(key: tuple[Hashable, ...], rank: int, batch: int, value: int) -> Rule:
     """Gives tokens and ghost of a put or take the sharding of its value, which is operand or
     result `value`: all of `key` have one."""
+    label, number, *kind = key
+
     def alike(own: list[Any]) -> list[Any]:
-        sharding = _sharding_of(key, own[value])
+        if number is None:
+            sharding = _sharding_elsewhere((label, *kind), own[value])
+        else:
+            sharding = _sharding_of(key, own[value])
+        if value == 0:
+            with _lock:
+                _latest[label, *kind] = sharding
         tokens = _private.leading_sharding(sharding, batch, batch + 1)
         ghost = _private.leading_sharding(sharding, rank, rank + 1)
         # A put has value, tokens and ghost; a take has tokens, ghost and value.
@@ -376,7 +396,7 @@ def take(ctx: Context, token: Any, ghost: Any, aval: Aval, label: str, number: i
     value, = _spread(on_each, [token, ghost], [_tokens(batch), _ghost(rank)],
                      [(_value(rank), aval.shape, aval.dtype)],
                      _sharded_alike(shared, rank, batch, 2))
-    return alike_p.bind(value, group=_group_of(shared))
+    return value if number is None else alike_p.bind(value, group=_group_of(shared))
 
 
 def _alone(token: Any, number: int = 0) -> list[str]:

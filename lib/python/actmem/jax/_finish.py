@@ -73,8 +73,17 @@ def _mentions(jaxpr: Jaxpr, seen: dict[int, bool]) -> bool:
     return seen[id(jaxpr)]
 
 
+def _labels_of_puts(jaxpr: Jaxpr) -> Iterator[str]:
+    for eqn in _private.open_jaxpr(jaxpr).eqns:
+        if eqn.primitive is put_p:
+            yield eqn.params["label"]
+        for inner in _private.inner_jaxprs(eqn.params):
+            yield from _labels_of_puts(inner)
+
+
 class _Program:
-    def __init__(self, many: bool, gives_away: bool, fixed: bool) -> None:
+    def __init__(self, puts: set[str], many: bool, gives_away: bool, fixed: bool) -> None:
+        self.puts = puts            # their labels; other takes are of other programs' puts
         self.many = many            # some token is taken more than once
         self.gives_away = gives_away
         self.fixed = fixed          # no condition has a put or a take, nothing selects tokens
@@ -274,8 +283,10 @@ class _Body:
                       "fixed": program.fixed}
             return eqn.replace(params=params), moved
         if eqn.primitive is take_p:
-            params = {**params, "number": program.number(params["label"]),
-                      "ends": moved[0], "announced": self.number(invars[0])}
+            label = params["label"]
+            params = {**params, "ends": moved[0],
+                      "number": program.number(label) if label in program.puts else None,
+                      "announced": self.number(invars[0])}
             return eqn.replace(invars=invars, params=params), moved
         if eqn.primitive is drop_p:
             return eqn.replace(invars=invars), moved
@@ -407,10 +418,11 @@ def finish(jaxpr: Jaxpr) -> Jaxpr:
         return jaxpr
     gives_away = any(is_token(atom.aval) for atom in inner.outvars)
     owned = [False] * len(inner.invars)
-    program = _Program(False, gives_away, True)
+    puts = set(_labels_of_puts(jaxpr))
+    program = _Program(puts, False, gives_away, True)
     finished = program.jaxpr(jaxpr, owned)
     if program.found_many or program.found_choice:
-        again = _Program(program.found_many, gives_away, not program.found_choice)
+        again = _Program(puts, program.found_many, gives_away, not program.found_choice)
         again.numbers = program.numbers
         finished = again.jaxpr(jaxpr, owned)
     return finished
