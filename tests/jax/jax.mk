@@ -36,10 +36,13 @@ check-jax-newest-remat3: $(NEWEST)/.ready $(JAX_TESTS_NEED)
 	@JAX_REMAT3=1 $(NEWEST_PYTHON) -c 'import jax; assert jax.config.jax_remat3'
 	@JAX_REMAT3=1 $(NEWEST_PYTHON) $(JAX_TESTS) $(REMAT3_LEFT_OUT)
 
-# Random programs, beside stock JAX: `make check-jax-programs SEED=1000 SECONDS=600`.
+# Random programs, beside stock JAX: `make check-jax-programs SEED=1000 SECONDS=600`. Without
+# SEED or SECONDS they are always the same ones.
+PROGRAMS_COUNT := $(if $(SEED)$(SECONDS),0,58)
 .PHONY: check-jax-programs
 check-jax-programs: $(VENV)/.ready $(NEWEST)/.ready $(XLA_LIBRARY)
-	@$(PYTHON3) tests/jax/programs.py $(or $(SEED),0) --seconds $(or $(SECONDS),120) --tap \
+	@$(PYTHON3) tests/jax/programs.py $(or $(SEED),0) --seconds $(or $(SECONDS),120) \
+		--count $(PROGRAMS_COUNT) --tap \
 		--python $(VENV_PYTHON) --python $(NEWEST_PYTHON)
 
 SAVED_SOURCES := tests/jax/saved_threads.c $(LIB_SOURCES) \

@@ -101,9 +101,9 @@ class Run:
             self.workers.close()
 
     def _is_over(self):
-        if self.options.seconds:
-            return self.seconds >= self.options.seconds
-        return self.seed >= self.options.seed + self.options.count
+        if self.options.seconds and self.seconds >= self.options.seconds:
+            return True
+        return bool(self.options.count) and self.seed >= self.options.seed + self.options.count
 
     def _run(self):
         said = 0
@@ -185,7 +185,7 @@ def options_of(arguments):
 def main():
     options = options_of(sys.argv[1:])
     is_one = not options.count and not options.seconds
-    options.count = options.count or 1
+    options.count = options.count or int(is_one)
     lock = threading.Lock()
 
     def say(lines):
