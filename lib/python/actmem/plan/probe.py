@@ -174,7 +174,7 @@ def measure_transfers(limit: float, count: int = 64) -> float:
     x = jnp.ones(64, jnp.float32)
 
     def body(x: Any, _: None) -> tuple[Any, None]:
-        token = put_here(x, "probe", batch=0, bounded=True, many=False)
+        token = put_here(x, "probe", bounded=True, many=False)
         token, = tie_here(token, x, numbers=(0,))
         return take_here(token, x.shape, x.dtype, "probe", ends=True), None
     moved = jax.jit(lambda x: jax.lax.scan(body, x, None, length=count)[0])
