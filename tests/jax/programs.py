@@ -10,8 +10,9 @@
 Each seed is a program (what model(x, w, s, n) computes and which derivatives of it), a
 form in which it is compared with stock JAX, and flags. The results have to be those of
 stock JAX under the same policy, bit by bit. Where bits differ, both are compared with the
-same program in float64: actmem's error may be stock's plus one rounding. After each of
-three runs no block may remain, and no run may have more bytes at a time than it puts.
+same program in float64: actmem's error may be stock's plus four times what a rounding of the
+inputs does to the result. After each of three runs no block may remain, and no run may have
+more bytes at a time than it puts.
 
 A program that stock JAX refuses is skipped. One that only actmem refuses has failed, unless
 the refusal is documented (DOCUMENTED in generator/compare.py). A failing program is made

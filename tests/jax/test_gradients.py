@@ -305,6 +305,18 @@ def test_evaluation_touches_no_actmem():
     assert "actmem" in jax.jit(jax.grad(scanned(f))).lower(weights, x).as_text()
 
 
+def test_a_name_that_no_gradient_needs():
+    """Nothing of actmem is in the program, as a call in a loop keeps XLA from unrolling it."""
+    weights, x = data()
+
+    def layer(x, w):
+        return checkpoint_name(x + jnp.tanh(w["q"]).sum(), "sum")
+    f = actmem.jax.checkpoint(layer, policy=policies.save_only_these_names("sum"), min_bytes=0)
+    step = jax.jit(jax.grad(lambda w: square(jax.lax.scan(
+        lambda x, w: (f(x, w), None), x, w)[0])))
+    assert "actmem_" not in step.lower(weights).as_text()
+
+
 def test_without_jit():
     x, w = inputs()
     with jax.disable_jit():

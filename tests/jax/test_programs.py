@@ -119,10 +119,11 @@ def test_what_seeds_draw():
 
 
 @pytest.mark.parametrize("got, wanted, reason", [
-    ([1.0], [1.0], None), ([1.0 + 1e-7], [1.0], None), ([1.0 + 4e-7], [1.0], "near"),
+    ([1.0], [1.0], None), ([1.0 + 1e-7], [1.0], None), ([1.0 + 4e-7], [1.0], None),
+    ([1.0 + 1e-6], [1.0], "near"),
     ([1.1], [1.0], "far"), ([1.1], [1.1], None), ([float("nan")], [1.0], "not a number")])
 def test_how_errors_compare(got, wanted, reason):
-    got, wanted, exact = (compare.np.array(values, "float32")
-                          for values in (got, wanted, [1.0]))
-    more = compare.excess([got], [wanted], [exact.astype("float64")], 1.2e-7)
+    got, wanted = (compare.np.array(values, "float32") for values in (got, wanted))
+    exact, disturbed = compare.np.array([1.0]), compare.np.array([1.0 + 1e-7])
+    more = compare.excess([got], [wanted], [exact], [disturbed], 1.2e-7)
     assert (more and more[0]) == reason

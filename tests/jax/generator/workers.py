@@ -15,7 +15,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # With a value of up to 512 KiB (see draw.py), most programs that spill are over it.
 BUDGET = "4M"
 # What compiles fastest; both sides of a comparison are compiled so.
-FLAGS = ("--xla_backend_optimization_level=0 --xla_force_host_platform_device_count=4 --xla_allow_excess_precision=false "
+FLAGS = ("--xla_backend_optimization_level=0 --xla_allow_excess_precision=false "
+         # AVX has no fused multiply and add, which rounds otherwise where XLA fuses both.
+         "--xla_cpu_max_isa=AVX --xla_force_host_platform_device_count=4 "
          # XLA ends the process when devices wait for each other for 40 s.
          "--xla_cpu_collective_call_terminate_timeout_seconds=300")
 

@@ -61,6 +61,11 @@ def _hands_on(eqn: Eqn) -> bool:
         name in _ALIKE and eqn.invars[0].aval.size == eqn.outvars[0].aval.size
 
 
+def _is_unwanted(eqn: Eqn) -> bool:
+    """Whether `eqn` is a put that puts nothing, because nothing takes it."""
+    return eqn.primitive is put_p and not eqn.params["wanted"]
+
+
 def _mentions(jaxpr: Jaxpr, seen: dict[int, bool]) -> bool:
     """Whether `jaxpr` puts or takes, inside of anything, or hands tokens on."""
     jaxpr = _private.open_jaxpr(jaxpr)
@@ -245,7 +250,8 @@ class _Body:
         if _hands_on(eqn):
             self.barrier(eqn)
             return
-        made = [var for var in eqn.outvars if is_token(var.aval)]
+        made = [] if _is_unwanted(eqn) else \
+            [var for var in eqn.outvars if is_token(var.aval)]
         is_choice = made and any(map(self.is_token, eqn.invars)) and \
             not any(_private.inner_jaxprs(eqn.params))
         if is_choice:       # by an operation of JAX's on arrays
