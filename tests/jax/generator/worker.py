@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """A process that runs cases: reads one on each line of its standard input, as JSON, and
-writes the verdict, before it null as soon as stock JAX has run. What JAX prints goes to standard error."""
+writes the verdict, before it null as soon as stock JAX has run. What JAX prints goes to
+standard error."""
 import faulthandler
 import gc
+import importlib.metadata
 import json
 import os
 import sys
@@ -12,12 +14,16 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(HERE)
 TREE = os.path.dirname(os.path.dirname(TESTS))
 CLEAR_AFTER = 40        # cases, so that memory stays bounded
+# XLA's emitters for fusions, which take more than half of the time, have a flag before 0.11.
+VERSION = tuple(map(int, importlib.metadata.version("jaxlib").split(".")[:2]))
+FLAGS = " --xla_cpu_use_fusion_emitters=false" if VERSION < (0, 11) else ""
 
 
 def main():
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     faulthandler.enable()
+    os.environ["XLA_FLAGS"] += FLAGS
     sys.path[:0] = [os.path.join(TREE, "lib", "python"), TESTS]
     sys.dont_write_bytecode = True
     import warnings
