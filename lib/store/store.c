@@ -362,9 +362,10 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 	pthread_cond_init(&store->all_ended, NULL);
 	pthread_cond_init(&store->background, NULL);
 	atomic_init(&store->description, "memory alone: there are no spill paths");
-	error = check_paths(taken.spill_paths, taken.spill_path_count, taken.flags, store->note);
+	error = copy_paths(store, &taken);
 	if (!error)
-		error = copy_paths(store, &taken);
+		error = check_paths((const char *const *)store->paths, store->path_count,
+				    taken.flags, store->note);
 	if (!error)
 		error = start(store, &taken);
 	if (error)
