@@ -3,9 +3,18 @@
  * The calls of XLA's C interface that the handlers need; see ffi.h.
  */
 #include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "xla/ffi.h"
+
+#define TOLD_MOST	8
+
+/* Whether calls came from several devices, and how many errors were told since. */
+static atomic_bool several_devices;
+static atomic_uint told;
 
 /*
  * That of JAX 0.10.1, the oldest that is supported: nothing of a later one is used here, and
@@ -41,6 +50,10 @@ XLA_FFI_Error *ffi_error(const XLA_FFI_Api *api, XLA_FFI_Error_Code code,
 		.errc = code,
 	};
 
+	/* The devices of a program wait for each other, and XLA may raise nothing in the end. */
+	if (atomic_load(&several_devices) && atomic_fetch_add(&told, 1) < TOLD_MOST)
+		fprintf(stderr, "%s (one of several devices fails so; the others may wait for it, until XLA ends the process)\n",
+			message);
 	return api->XLA_FFI_Error_Create(&args);
 }
 
@@ -142,6 +155,8 @@ XLA_FFI_Error *ffi_run(XLA_FFI_CallFrame *frame, int64_t *run, uint32_t *device)
 		return error;
 	*run = run_args.run_id;
 	*device = (uint32_t)device_args.device_ordinal % CPU_DEVICES_OF_A_PROCESS;
+	if (*device)
+		atomic_store(&several_devices, true);
 	return NULL;
 }
 

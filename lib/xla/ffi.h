@@ -17,6 +17,7 @@
  */
 int ffi_metadata(XLA_FFI_CallFrame *frame);
 
+/* Returns an error of XLA's. If the process uses several devices, it also writes it to stderr. */
 XLA_FFI_Error *ffi_error(const XLA_FFI_Api *api, XLA_FFI_Error_Code code,
 			 const char *message);
 void ffi_error_drop(const XLA_FFI_Api *api, XLA_FFI_Error *error);

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """On several devices each keeps its own shard, and nothing is gathered."""
 import contextlib
+import os
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -220,3 +223,31 @@ def test_shard_map_of_one_axis_of_two(times):
         results[name], put = run(pulled, x, context=jax.set_mesh(mesh))
     assert put == [x.nbytes // 4] * 4
     close(results["actmem"], results["stock"], 16)
+
+
+AN_ERROR_ON_ONE = """
+import jax, jax.numpy as jnp
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+import actmem.jax
+mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
+f = actmem.jax.checkpoint(jnp.sin, offload_argnums=0, min_bytes=0)
+
+@jax.jit
+def step(x):
+    x = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P("d")))
+    y, pull = jax.vmap(lambda row: jax.vjp(f, row))(x)
+    return jax.vmap(lambda pull, y: pull(y))(jax.tree.map(lambda kept: kept[::-1], pull), y)
+step(jnp.ones((6, 8)))
+"""
+
+
+@pytest.mark.without_remat3("its vjp functions have no tokens")
+def test_an_error_on_one_device_is_told():
+    """XLA lets the other devices wait for it, and ends the process."""
+    flags = "--xla_force_host_platform_device_count=4 " \
+        "--xla_cpu_collective_call_warn_stuck_timeout_seconds=1 " \
+        "--xla_cpu_collective_call_terminate_timeout_seconds=2"
+    ended = subprocess.run([sys.executable, "-c", AN_ERROR_ON_ONE], capture_output=True,
+                           text=True, timeout=300, env={**os.environ, "XLA_FLAGS": flags})
+    assert ended.returncode
+    assert "wanted on CPU device" in ended.stderr and "one of several devices" in ended.stderr
