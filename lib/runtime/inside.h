@@ -18,7 +18,8 @@
 #define RUNTIME_TEXT_MAX	(ACTMEM_DEVICE_TEXT_MAX + 512)
 
 #define PIECE_LEAST	(64ULL << 20)
-#define PIECE_MOST	(1ULL << 30)
+/* NVIDIA's driver compacts memory under a lock of the machine from 512 MiB on. */
+#define PIECE_MOST	(256ULL << 20)
 
 /* A function of a kind returns it instead of 0: the runtime had forgotten the memory. */
 #define RUNTIME_LOST	1

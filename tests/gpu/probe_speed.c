@@ -15,7 +15,7 @@
 
 #define THREADS_MAX	16
 #define PEER		"cuMemHostAlloc"
-#define PIECE_BYTES	(256 * MIB)	/* as regions are registered: 64 MiB to 1 GiB */
+#define PIECE_BYTES	(256 * MIB)	/* as regions are registered: 64 to 256 MiB */
 
 struct piece {
 	char *start;
