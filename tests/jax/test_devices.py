@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """On several devices each keeps its own shard, and nothing is gathered."""
 import contextlib
+import functools
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import actmem.jax
@@ -101,6 +103,23 @@ def test_mesh_of_two_axes(kind, spec):
                                  context=jax.set_mesh(mesh))
     own = x.sharding.shard_shape(x.shape)
     assert put == [4 * own[0] * own[1] * own[2]] * 4
+    close(results["actmem"], results["stock"], 16)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_a_scalar(kind):
+    """A value without dimensions is on all devices."""
+    mesh = mesh_of(kind)
+    x = jax.device_put(jnp.arange(32.).reshape(8, 4) / 8, NamedSharding(mesh, P("data")))
+    results = {}
+    for name, wrap in (("stock", jax.checkpoint), ("actmem", functools.partial(
+            actmem.jax.checkpoint, min_bytes=0))):
+        f = wrap(lambda x: x * checkpoint_name(jnp.sin(jnp.sum(x)), "sum"),
+                 policy=jax.checkpoint_policies.save_only_these_names("sum"))
+        with jax.set_mesh(mesh):
+            results[name] = jax.block_until_ready(
+                jax.jit(jax.grad(lambda x: jnp.sum(f(x) ** 2)))(x))
+    assert (puts() > 0).all()
     close(results["actmem"], results["stock"], 16)
 
 

@@ -265,7 +265,7 @@ def _spread_lowered(ctx: Context, *operands: Any, function: Rule,
     def partition(mesh: Any, arg_shapes: Any, result_shape: Any) -> tuple[Any, ...]:
         own = [shape.sharding for shape in (*arg_shapes, *result_shape)]
         own = [_private.leading_sharding(sharding, len(name) - 1, len(name))
-               if name[-1] == _WORDS else sharding
+               if name[-1:] == (_WORDS,) else sharding
                for sharding, name in zip(own, (*dimensions, *names))]
         own = shardings(own) if shardings else own
         out = own[len(arg_shapes):]
