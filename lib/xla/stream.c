@@ -134,7 +134,7 @@ static int allocate_ring(struct lane *lane, uint64_t bytes, char *words)
 		cuda.cuMemGetInfo_v2(&left, &total);
 		snprintf(words, SAVED_WORDS,
 			 "actmem: device %" PRIu32 " has %zu bytes left, and the ring of device memory needs %" PRIu64
-			 ": have XLA allocate less (XLA_PYTHON_CLIENT_MEM_FRACTION, 0.75 unless set), or make the ring smaller (%s)",
+			 ": have XLA allocate less (XLA_CLIENT_MEM_FRACTION, 0.75 unless set), or make the ring smaller (%s)",
 			 lane->device, left, bytes,
 			 knob_name(KNOB_DEVICE_RING, ACTMEM_NAMES_PYTHON));
 		return -ENOMEM;

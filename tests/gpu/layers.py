@@ -153,9 +153,14 @@ class Runs:
     def environment(self, flags):
         given = os.environ.get("XLA_FLAGS", "")
         return {"XLA_FLAGS": f"{given} {self.autotuned} {FLAGS[flags]}".strip(),
-                "XLA_PYTHON_CLIENT_MEM_FRACTION":
-                    os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{self.share:.2f}"),
-                "LAYERS_BEGAN": repr(time.time())}
+                **self.share_of_memory(), "LAYERS_BEGAN": repr(time.time())}
+
+    def share_of_memory(self):
+        """XLA's variable, unless the user sets it or its old name: XLA refuses both at once."""
+        name = "XLA_CLIENT_MEM_FRACTION"
+        if name in os.environ or "XLA_PYTHON_CLIENT_MEM_FRACTION" in os.environ:
+            return {}
+        return {name: f"{self.share:.2f}"}
 
     def sizes_of(self, model):
         import stack                    # loads JAX: not before the link is measured
