@@ -12,6 +12,7 @@
 #include "machine/machine.h"
 #include "parse.h"
 #include "progress.h"
+#include "../tools/best_memory.h"
 #include "../tools/memory_options.h"
 #include "../tools/table.h"
 #include "../tools/tool.h"
@@ -161,6 +162,7 @@ static int open_bench(struct bench *bench)
 {
 	struct actmem_options options;
 	int status = memory_options(&options);
+	bool is_any = !status && actmem_options_allow_best(&options) > 0;
 
 	if (!status)
 		status = find_nodes(bench, &options);
@@ -172,6 +174,8 @@ static int open_bench(struct bench *bench)
 		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 		return STATUS_FAILED;
 	}
+	if (is_any)
+		best_memory_try(bench->am, bench->page_bytes);
 	options.allow &= ACTMEM_ALLOW_UNLOCKED;
 	if (!actmem_open(&bench->strict, &options))
 		return STATUS_OK;

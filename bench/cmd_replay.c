@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include "../tools/best_memory.h"
 #include "../tools/memory_options.h"
 #include "../tools/table.h"
 #include "../tools/tool.h"
@@ -205,6 +206,7 @@ static int open_all(struct replay *replay)
 {
 	struct actmem_options options;
 	int status = memory_options(&options);
+	bool is_any = !status && actmem_options_allow_best(&options) > 0;
 
 	if (status)
 		return status;
@@ -213,6 +215,8 @@ static int open_all(struct replay *replay)
 		replay_tell_error(NULL);
 		return STATUS_FAILED;
 	}
+	if (is_any)
+		best_memory_try(replay->am, replay->page_bytes);
 	status = open_store(replay);
 	if (!status)
 		status = replay_probe_open(replay);

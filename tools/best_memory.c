@@ -16,6 +16,20 @@ bool best_memory_allow(void)
 	       actmem_options_allow_best(&options) > 0 && !setenv("ACTMEM_ALLOW", "any", 1);
 }
 
+void best_memory_try(struct actmem *am, uint64_t length)
+{
+	struct actmem_region_options options;
+	struct actmem_region *region;
+
+	ACTMEM_INIT(&options);
+	options.length = length;
+	/* If there is none, the first real region fails, and the caller tells why. */
+	if (actmem_region_create(am, &options, &region))
+		return;
+	best_memory_tell(am, region);
+	actmem_region_close(region);
+}
+
 void best_memory_tell(const struct actmem *am, struct actmem_region *region)
 {
 	bool is_driver = actmem_get_backend(am) == ACTMEM_BACKEND_DRIVER;
@@ -28,7 +42,7 @@ void best_memory_tell(const struct actmem *am, struct actmem_region *region)
 	is_huge = info.pages == ACTMEM_PAGES_2M;
 	if (is_driver && is_huge)
 		return;
-	warnx("memory is %s pages of %s%s; 'actmem doctor' says how to have better, --strict makes this an error, --quiet leaves it unsaid",
+	warnx("memory is %s pages of %s%s; 'actmem doctor' says how to have better, ACTMEM_STRICT=1 makes this an error, ACTMEM_QUIET=1 omits this line",
 	      pages_text(info.pages), backend_text(actmem_get_backend(am)),
 	      is_driver || is_huge || info.pinned_bytes >= info.length ? "" : ", not locked");
 }

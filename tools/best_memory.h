@@ -4,6 +4,7 @@
 #define ACTMEM_BEST_MEMORY_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include "actmem.h"
 
 /*
@@ -14,5 +15,8 @@ bool best_memory_allow(void);
 
 /* Says in a line what a region of that memory got, if there could be better. */
 void best_memory_tell(const struct actmem *am, struct actmem_region *region);
+
+/* The same of a region of @length bytes, which it creates and closes. */
+void best_memory_try(struct actmem *am, uint64_t length);
 
 #endif

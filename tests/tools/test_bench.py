@@ -47,6 +47,17 @@ def it_measures_memory_without_a_disk():
 
 
 @case
+def without_options_it_takes_the_best_memory():
+    """It tells which, where no huge pages are reserved."""
+    small = ("--memory", "4M", "--seconds", "0", "--only", "copying", "--json")
+    result = actmem("bench", *small)
+    expect(result, 0, None, ["memory is ", "actmem doctor", "ACTMEM_STRICT"])
+    assert all(row["bandwidth"] > 0 for row in json.loads(result.stdout)["copying"]), result
+    expect(actmem("bench", *small, environment=clean_environment(ACTMEM_STRICT="1")), 1, None,
+           ["nr_hugepages"])
+
+
+@case
 def it_measures_each_disk_and_all_together():
     with scratch() as one, scratch() as other:
         rows = told("--spill", one, "--spill", other, "--block", "64K,1M",

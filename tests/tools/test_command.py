@@ -382,7 +382,7 @@ def run_takes_the_best_there_is_where_nobody_chose():
                                  ([], {"ACTMEM_STRICT": "0", "ACTMEM_ALLOW": ""})):
         expect(actmem("run", *options, "sh", "-c", seen, prefix=limited,
                       environment=clean_environment(**environment)), 0, "any\n",
-               ["memory is ", "of memfd", "actmem doctor", "--strict"])
+               ["memory is ", "of memfd", "actmem doctor", "ACTMEM_STRICT"])
     expect(actmem("run", "--quiet", "sh", "-c", seen, prefix=limited), 0, "any\n")
     expect(actmem("run", "sh", "-c", seen, prefix=limited,
                   environment=clean_environment(ACTMEM_QUIET="1")), 0, "any\n")

@@ -42,6 +42,12 @@ def started(*arguments):
 
 
 @case
+def without_options_it_takes_the_best_memory():
+    result = actmem("replay", *SMALL[2:], "--steps", "1", "--budget", "32M")
+    expect(result, 0, None, ["memory is ", "actmem doctor", "ACTMEM_STRICT"])
+
+
+@case
 def without_a_budget_nothing_is_spilled():
     seen = told("--steps", "2")
     assert seen["model"] == "llama-2-13b" and seen["layers"] == LAYERS, seen
