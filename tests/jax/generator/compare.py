@@ -28,7 +28,7 @@ DOCUMENTED = {
     "a value on several devices along a batch, in a scan on an explicit mesh":
         "has duplicate entries",
     "a vjp function of two programs that spread a value otherwise":
-        "spread over devices otherwise",
+        "wanted with another sharding than it was saved with",
     "a value that is larger than the budget": "larger than the budget",
 }
 
