@@ -19,6 +19,7 @@
 
 #define PCI_DEVICES	"/sys/bus/pci/devices"
 #define NVIDIA		0x10de
+#define PIPELINED	"--xla_gpu_enable_pipelined_host_offloading"
 
 int check_io_uring(json_t *findings)
 {
@@ -207,6 +208,18 @@ static bool begins_a_variable(const char *prefix)
 	return false;
 }
 
+/* A flag of XLA's that is off unless it is there. As XLA does, the last one counts. */
+static bool has_xla_flag(const char *flag)
+{
+	const char *flags = getenv("XLA_FLAGS"), *value = NULL;
+
+	while (flags && (flags = strstr(flags, flag))) {
+		flags += strlen(flag);
+		value = flags;
+	}
+	return value && strncmp(value, "=false", strlen("=false")) && strncmp(value, "=0", 2);
+}
+
 /* Of runtimes whose variables are set here. */
 int check_environment(json_t *findings)
 {
@@ -221,6 +234,10 @@ int check_environment(json_t *findings)
 		err = add_finding(findings, "XLA", CHECK_FIX,
 				  "export XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB=N, or offload by actmem.jax, which has no such limit",
 				  "XLA takes at most 64 GiB of pinned host memory for a device");
+	if (!err && has_xla_flag(PIPELINED))
+		err = add_finding(findings, "XLA", CHECK_FIX,
+				  "take " PIPELINED " out of XLA_FLAGS, or do not use JAX 0.11.2",
+				  "JAX 0.11.2 computes wrong gradients on GPUs with " PIPELINED);
 	if (!err && torch && !strstr(torch, "pinned_max_round_threshold_mb"))
 		err = add_finding(findings, "PyTorch", CHECK_FIX,
 				  "add pinned_max_round_threshold_mb:1024,pinned_max_cached_size_mb:1024 to PYTORCH_ALLOC_CONF, as actmem run does where it says nothing",

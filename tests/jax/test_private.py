@@ -6,12 +6,14 @@ import glob
 import importlib.util
 import os
 import re
+import types
 import warnings
 
 import jax
 import pytest
 
 import actmem
+from actmem._start import with_jax
 from actmem.jax import _private, _versions
 
 PACKAGE = os.path.dirname(actmem.__file__)
@@ -61,6 +63,31 @@ def test_too_old(monkeypatch, version):
     monkeypatch.setattr(jax, "__version__", version)
     with pytest.raises(ImportError, match=f"JAX {version}: .*0.10.1 to 0.12.0.1; pip install"):
         _versions.check()
+
+
+@pytest.mark.parametrize("version, flags, is_wrong", [
+    ("0.11.2", "--a=1 --xla_gpu_enable_pipelined_host_offloading=true", True),
+    ("0.11.2", "--xla_gpu_enable_pipelined_host_offloading", True),
+    ("0.12.0.1", "--xla_gpu_enable_pipelined_host_offloading=true", False),
+    ("0.11.2", "--xla_gpu_enable_pipelined_host_offloading=true "
+               "--xla_gpu_enable_pipelined_host_offloading=false", False),
+    ("0.11.2", "--xla_gpu_enable_pipelined_host_offloading_more=true", False)])
+def test_a_flag_that_computes_wrong_gradients(monkeypatch, version, flags, is_wrong):
+    monkeypatch.setattr(jax, "__version__", version)
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        _versions.check()
+    assert ["pipelined" in str(warning.message) for warning in told] == [True] * is_wrong
+
+
+def test_run_tells_that_flag(monkeypatch, capsys):
+    monkeypatch.setenv("ACTMEM_QUIET", "1")     # begin() ends after the warning
+    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_enable_pipelined_host_offloading=true")
+    with_jax.begin(types.SimpleNamespace(__version__="0.12.0.1"))
+    assert capsys.readouterr().err == ""
+    with_jax.begin(types.SimpleNamespace(__version__="0.11.2"))
+    assert "actmem: JAX 0.11.2 computes wrong gradients" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("major, minor, refused", [

@@ -127,6 +127,11 @@ def variables_of_runtimes_are_seen():
     (found,) = of("XLA", environment=environment | {
         "XLA_FLAGS": "--x", "XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB": "256"})
     assert found["state"] == "ok" and "256 GB" in found["finding"], found
+    flag = "--xla_gpu_enable_pipelined_host_offloading"
+    for flags, is_wrong in ((f"--x {flag}=true", True), (flag, True), (f"{flag}=false", False),
+                            (f"{flag}=true {flag}=0", False)):
+        told = of("XLA", environment=environment | {"XLA_FLAGS": flags})
+        assert any("wrong gradients" in found["finding"] for found in told) == is_wrong, told
     (found,) = of("PyTorch", environment=environment | {"PYTORCH_CUDA_ALLOC_CONF": "a:b"})
     assert found["state"] == "fix" and "pinned_max_round_threshold_mb" in found["fix"], found
     (found,) = of("PyTorch", environment=environment | {"PYTORCH_CUDA_ALLOC_CONF": "a:b",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""`actmem run` has this module begin in a program that has just imported jax. It calls
-actmem.jax.patch() if ACTMEM_OFFLOAD is set. If the process compiles functions of its own and keeps nothing in actmem,
-it says so when the process ends.
+"""`actmem run` has this module begin in a program that has just imported jax. It warns of a
+flag with which JAX computes wrong values, and calls actmem.jax.patch() if ACTMEM_OFFLOAD is set.
+If the process compiles functions of its own and keeps nothing in actmem, it says so at the end.
 
 A program without ACTMEM_OFFLOAD may have any version of JAX: no private name of JAX's is used.
 """
@@ -13,6 +13,8 @@ import sys
 from typing import Any
 
 _OLDEST = (3, 11)       # that actmem.jax supports
+
+_PIPELINED = "--xla_gpu_enable_pipelined_host_offloading"
 
 # Each of these tells the rank of a process in its job, if it is set.
 _RANKS = ("RANK", "JAX_PROCESS_ID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -44,6 +46,16 @@ def _say(line: str) -> None:
     sys.stderr.flush()
 
 
+def wrong_flag(version: str) -> str | None:
+    """The words of a warning if that version of JAX computes wrong values with XLA_FLAGS."""
+    values = [word.partition("=")[2] for word in os.environ.get("XLA_FLAGS", "").split()
+              if word.partition("=")[0] == _PIPELINED]
+    if version != "0.11.2" or not values or values[-1] in ("false", "0"):
+        return None
+    return (f"JAX {version} computes wrong gradients on GPUs with {_PIPELINED}: take it out of "
+            "XLA_FLAGS, or use another version of JAX")
+
+
 def _offload(version: str) -> None:
     try:
         if sys.version_info < _OLDEST:
@@ -64,6 +76,9 @@ def begin(jax: Any) -> None:
     version = getattr(jax, "__version__", None)
     if version is None:         # another module of that name
         return
+    warning = wrong_flag(version)
+    if warning and _is_first() and not _is_worker():
+        _say(warning)
     if _is_on("ACTMEM_OFFLOAD"):
         _offload(version)
     if _is_on("ACTMEM_QUIET") and not _is_on("ACTMEM_JAX_REPORT"):
