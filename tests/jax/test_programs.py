@@ -62,7 +62,7 @@ def test_a_refusal(monkeypatch):
     verdict = compare.run(small())
     assert verdict["result"] == "error", verdict
     assert verdict["reason"] == "NotImplementedError: of this test, N times"
-    monkeypatch.setitem(compare.DOCUMENTED, "a test", "of this test")
+    monkeypatch.setitem(compare.DOCUMENTED, "a test", (None, "of this test"))
     assert compare.run(small())["result"] == "skipped"
 
 
