@@ -40,6 +40,7 @@ $(CUDA_STANDIN): $(CUDA_STANDIN_OBJECTS)
 CUDA_SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
 	-fno-omit-frame-pointer
 CUDA_PROGRAMS := $(CUDA_TESTS:%=$(B)/tests/cuda/%)
+CUDA_QUEUED := $(CUDA_PLAYS:%=$(B)/tests/cuda/%)
 
 $(B)/obj/cuda-sanitized/%.o: %.c | $(CUDA_READY)
 	@mkdir -p $(@D)
@@ -85,7 +86,8 @@ $(CUDA_PLAY_RACES): $(addprefix $(B)/obj/cuda-thread/,tests/cuda/stream_random.o
 CHECKS += cuda
 CHECK_NEEDS += $(CUDA_PROGRAMS) $(CUDA_RACES) $(CUDA_STANDIN)
 check-cuda: $(CUDA_PROGRAMS) $(CUDA_RACES) $(CUDA_STANDIN) $(B)/obj/cuda/tests/cuda/types.o
-	@tests/cuda/run $(dir $(CUDA_STANDIN)) $(CUDA_PROGRAMS) $(CUDA_RACES)
+	@tests/cuda/run $(dir $(CUDA_STANDIN)) $(filter-out $(CUDA_QUEUED),$(CUDA_PROGRAMS)) \
+		$(CUDA_RACES) --queues $(CUDA_QUEUED)
 
 # With the machine's own libcuda.so.1; no part of `make check`.
 # Without jaxlib's header (XLA_INCLUDE) those that play XLA are left out.
