@@ -13,18 +13,18 @@
  * once XLA's stream has come to the take, and XLA's stream wait for that.
  *
  * Events alone give the order, and a stream waits for an event only once it was recorded.
- * So the device never waits for the host, and the host may wait for the device anywhere: for
- * memory, for a disk, or inside calls of CUDA that wait for the whole device. This is why
- * the host waits in a take whose block is on a disk.
+ * So the device never waits for the host. The host may wait anywhere: for the device, for
+ * memory or a disk, or inside a call of CUDA that waits for the whole device. This is why the
+ * host waits in a take whose block is on a disk.
  *
  * No stream may wait for a word that the host writes (cuStreamWaitValue32). Streams share a
  * card's hardware queues, so the copy that the host queues before it writes that word can be
  * behind the wait. And a CUDA call that waits for the device, such as the one that registers
  * a new region, would wait for that word too.
  *
- * If a block is in memory, the host waits for one thing only: to read the take's token, which
- * the device has once the stream has come to it. The host reads the tokens of a layer in one
- * wait, if the program announces its takes (announce.c). Other takes wait one by one.
+ * If a block is in memory, the host waits only until it can read the take's token, which the
+ * device has once the stream has come to the take. The host reads the tokens of a layer in one
+ * wait if the program announces its takes (announce.c). Other takes wait one by one.
  *
  * A take holds its block in memory until the stream has come to it. Another device may
  * wait for that memory, while the stream waits for that device's part of a collective. So

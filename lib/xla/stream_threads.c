@@ -128,8 +128,8 @@ static unsigned int find_run(uint32_t slots, unsigned int count)
 }
 
 /*
- * Those that are free. Where a budget is shared, one that the device has yet to empty does
- * not count (stream.h).
+ * Returns the slots that are free. If devices share a budget, a slot that the device has yet
+ * to empty does not count (stream.h).
  */
 static uint32_t slots_to_fill(const struct lane *lane)
 {
@@ -178,7 +178,7 @@ static unsigned int find_slots(const struct lane *lane, uint64_t bytes)
 	return count <= TAKE_SLOTS ? find_run(slots_to_fill(lane), count) : TAKE_SLOTS;
 }
 
-/* Copies a block that is held into slots. NULL: not begun, or what was begun has ended. */
+/* Copies a held block into slots. If this returns NULL, no copy reads the block any more. */
 static struct staged *stage(struct lane *lane, const struct saved *block)
 {
 	unsigned int count = lane_slots_for(lane, block->bytes);
