@@ -77,8 +77,6 @@ struct actmem_xla_transfer_stats {
 	uint64_t staged_bytes;		/* on the device, not yet taken */
 	uint64_t token_waits_total;	/* how often: once for takes that are announced together */
 	uint64_t host_waits_total;	/* of handlers for the device, whatever for */
-	uint64_t foreseen_total;	/* takes that did not wait for their tokens */
-	uint64_t mended_total;		/* of these, the device waited: they wanted other blocks */
 };
 
 /* Options of the store. A field of 0: as the environment says, by @ACTMEM_*. */

@@ -44,8 +44,7 @@ struct saved {
 	uint64_t references;		/* one for each token that was not ended yet */
 	struct shape shape;		/* of each example */
 	struct actmem_key key;		/* in the store */
-	int64_t run;			/* that put it... */
-	uint64_t ordinal;		/* ...in its generation after so many */
+	int64_t run;			/* that put it */
 	void *fill;			/* while it is being filled; NULL if bytes is 0 */
 	const void *held;		/* while it is being taken; NULL if bytes is 0 */
 	uint64_t bytes;
@@ -78,7 +77,6 @@ struct origin {
 	size_t site_length;
 	int bounded;			/* put: 0: its generations are not limited */
 	int many;			/* put: there may be several takes */
-	int fixed;			/* put: its program puts and takes the same each time */
 	int ends;			/* take: the last one of its tokens */
 	uint64_t examples;		/* put */
 	struct shape shape;		/* of each example */

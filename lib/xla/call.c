@@ -124,7 +124,6 @@ XLA_FFI_Error *call_put(XLA_FFI_CallFrame *frame, struct call *call)
 	    !read_number(frame, "layout", XLA_FFI_DataType_U32, &origin->layout))
 		return wrong_call(frame,
 				  "actmem_put wants a value of whole bytes, a site, batch, bounded, many and a layout, and returns uint32[4]");
-	read_flag(frame, "fixed", &origin->fixed);
 	read_shape(value, batch, &origin->shape);
 	call->value = value->data;
 	call->token = token->data;

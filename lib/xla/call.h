@@ -2,8 +2,8 @@
 /*
  * The operands, attributes and results of the handlers, on each platform:
  *
- *   put  (value) {site: string, batch: int32, bounded: bool, many: bool, layout: uint32,
- *                 fixed: bool} -> token
+ *   put  (value) {site: string, batch: int32, bounded: bool, many: bool,
+ *                 layout: uint32} -> token
  *   take (tokens) {site: string, ends: bool, layout: uint32, number: int32} -> value
  *   tie  (tokens, tokens..., ignored) {numbers: int32[]} -> tokens, tokens...
  *   hold (tokens) -> tokens
@@ -14,8 +14,7 @@
  * the token of example 0; the program numbers those of the others itself. A take returns one
  * example for each of its tokens, in their order, and its value has the dimensions of the
  * tokens before those of an example. A take fails if its layout or an example's type or
- * dimensions differ from those of the put. A put is fixed if its program always puts and
- * takes the same; the default is false.
+ * dimensions differ from those of the put.
  *
  * A tie returns its tokens only once its ignored operand exists, and announces their takes.
  * The take of a single token, if its number is not -1, has this number and the site of its

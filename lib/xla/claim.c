@@ -123,8 +123,6 @@ static int claim_block(const struct rows *rows, uint64_t bytes, const struct ori
 	ret = block ? check_claim(block, rows, bytes, taker, words) :
 		      saved_explain_missing(rows->id, words);
 	if (!ret) {
-		if (taker->site && block->examples == 1)
-			foresee_learn(block, taker);
 		if (ended >= block->references) {
 			saved_unlink(block);
 			/*

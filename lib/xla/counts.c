@@ -79,15 +79,6 @@ void counts_take_failed(uint32_t device, uint64_t bytes, int64_t run)
 	counts.lost_blocks_total++;
 }
 
-void counts_return(uint32_t device, uint64_t bytes, int64_t run)
-{
-	counts_take_failed(device, bytes, run);
-	counts.lost_blocks_total--;
-	counts.live_blocks++;
-	counts.live_bytes += bytes;
-	device_counts[device].live_bytes += bytes;
-}
-
 int counts_copy(void *to, size_t to_size, const void *from, size_t size)
 {
 	if (to_size <= sizeof(size_t))

@@ -27,8 +27,6 @@ void counts_end(uint32_t device, uint64_t bytes);
 
 void counts_take(uint32_t device, uint64_t bytes, int64_t run);
 void counts_take_failed(uint32_t device, uint64_t bytes, int64_t run);
-/* It was not taken, and is live as before. */
-void counts_return(uint32_t device, uint64_t bytes, int64_t run);
 
 /* Writes no more than the caller was compiled with; -EINVAL: @to_size was not set. */
 int counts_copy(void *to, size_t to_size, const void *from, size_t size);

@@ -23,7 +23,6 @@ enum {
 	CUDA_HOST_PORTABLE = 1,
 	CUDA_NOT_READY = 600,
 	CUDA_CAPTURE_NONE = 0,
-	CUDA_WAIT_VALUE_EQ = 1,
 };
 
 /* name and parameters, as of machine/cuda_api.h */
@@ -44,8 +43,6 @@ enum {
 	f(cuStreamDestroy_v2, (cuda_stream stream))			\
 	f(cuStreamSynchronize, (cuda_stream stream))			\
 	f(cuStreamWaitEvent, (cuda_stream stream, cuda_event event, unsigned int flags))	\
-	f(cuStreamWaitValue32_v2,					\
-	  (cuda_stream stream, cuda_pointer address, uint32_t value, unsigned int flags))	\
 	f(cuStreamIsCapturing, (cuda_stream stream, unsigned int *status))	\
 	f(cuStreamGetCtx, (cuda_stream stream, cuda_context *context))	\
 	f(cuEventCreate, (cuda_event *event, unsigned int flags))	\

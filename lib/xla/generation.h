@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The inside of the table of live blocks: saved.c puts, claim.c takes, announce.c knows
- * of takes to come, and foresee.c of those to come later. One lock guards all of it: it is
- * held for tens of nanoseconds per put or take, never while memory is copied or the store
- * is called, which can wait.
+ * of takes to come. One lock guards all of it: it is held for tens of nanoseconds per put or
+ * take, never while memory is copied or the store is called, which can wait.
  */
 #ifndef ACTMEM_XLA_GENERATION_H
 #define ACTMEM_XLA_GENERATION_H
@@ -42,18 +41,6 @@ int saved_check(char *words);
 
 /* Takes a block out of the table. Its generation ends with its last block. */
 void saved_unlink(struct saved *block);
-
-/*
- * The generation that @origin puts to at @site; NULL: there is no memory for it. Blocks that
- * it pushes out are added to *@freed. And puts a block there, and into the table.
- */
-struct generation *saved_generation(struct site *site, const struct origin *origin,
-				    struct saved **freed);
-void saved_link(struct saved *block, struct generation *generation);
-
-/* An execution puts the first block of a generation at @site; @taker takes @block. */
-void foresee_begin(struct site *site, const struct origin *origin);
-void foresee_learn(const struct saved *block, const struct origin *taker);
 
 /* Says why @token is in no table; with the lock held. */
 int saved_explain_missing(uint64_t token, char *words);

@@ -30,7 +30,6 @@ static pthread_mutex_t pinning = PTHREAD_MUTEX_INITIALIZER;	/* taken before both
 static atomic_int has_devices;	/* there is a GPU that copies to and from it... */
 static uint32_t first_device;	/* ...the first one that did */
 static atomic_int waits;	/* for what is spilled, or in use by a GPU */
-static atomic_int spills;
 static void (*block_namer)(struct actmem_key key, char *name, size_t size);
 static struct actmem_store_stats ended;	/* totals and peaks of stores that were ended */
 
@@ -109,7 +108,6 @@ static int open_store(struct actmem *am)
 		return ret;
 	is_registered = has_devices;
 	waits = chosen.spill_path_count || has_devices;
-	spills = !!chosen.spill_path_count;
 	return 0;
 }
 
@@ -248,11 +246,6 @@ void memory_name_blocks(void (*name_block)(struct actmem_key key, char *name, si
 int memory_waits(void)
 {
 	return waits;
-}
-
-int memory_spills(void)
-{
-	return spills;
 }
 
 int actmem_xla_store_stats(struct actmem_store_stats *stats)

@@ -46,7 +46,4 @@ void memory_name_blocks(void (*name_block)(struct actmem_key key, char *name, si
 /* Whether memory_reserve() and memory_hold() may wait for others. */
 int memory_waits(void);
 
-/* Whether blocks may be in files. If not, memory_hold() waits for nothing. */
-int memory_spills(void);
-
 #endif /* ACTMEM_XLA_MEMORY_H */

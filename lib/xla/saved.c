@@ -163,8 +163,12 @@ static void site_make_room(struct site *site, const struct origin *origin,
 	}
 }
 
-struct generation *saved_generation(struct site *site, const struct origin *origin,
-				    struct saved **freed)
+/*
+ * Returns the generation that @origin puts to at @site, or NULL if there is no memory for it.
+ * Adds the blocks that it pushes out to *@freed.
+ */
+static struct generation *site_generation(struct site *site, const struct origin *origin,
+					  struct saved **freed)
 {
 	struct generation **link, *generation;
 
@@ -185,7 +189,6 @@ struct generation *saved_generation(struct site *site, const struct origin *orig
 		link = &(*link)->next;
 	*link = generation;
 	counts.generations++;
-	foresee_begin(site, origin);
 	return generation;
 }
 
@@ -202,8 +205,12 @@ static struct actmem_key key_of(const struct saved *block,
 	return key;
 }
 
-void saved_link(struct saved *block, struct generation *generation)
+static void block_link(struct saved *block, struct generation *generation)
 {
+	generation->last = ++saved_serial;
+	block->token = generation->site->number << SERIAL_BITS | saved_serial;
+	block->key = key_of(block, generation);
+	generation->puts++;
 	block->generation = generation;
 	table_add(block);
 	block->next = generation->list;
@@ -212,15 +219,6 @@ void saved_link(struct saved *block, struct generation *generation)
 		block->next->link = &block->next;
 	generation->list = block;
 	generation->blocks++;
-}
-
-static void block_link(struct saved *block, struct generation *generation)
-{
-	generation->last = ++saved_serial;
-	block->token = generation->site->number << SERIAL_BITS | saved_serial;
-	block->key = key_of(block, generation);
-	block->ordinal = generation->puts++;
-	saved_link(block, generation);
 	counts_put(block->device, block->bytes, generation->run);
 }
 
@@ -305,7 +303,7 @@ int saved_begin(const struct origin *origin, uint64_t bytes,
 	site = table_reserve() ? NULL :
 	       site_named(origin->site, origin->site_length);
 	if (site)
-		generation = saved_generation(site, origin, &freed);
+		generation = site_generation(site, origin, &freed);
 	if (generation)
 		block_link(block, generation);
 	pthread_mutex_unlock(&saved_lock);

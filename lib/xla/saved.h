@@ -42,25 +42,6 @@ int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, 
 uint64_t saved_announced(const struct origin *taker, uint32_t number, int *is_staged);
 
 /*
- * Whether takes of that execution are foreseen, so that none is announced; and that they
- * are no more.
- */
-int saved_foresees(uint32_t device, int64_t run);
-void saved_foresees_no_more(uint32_t device, int64_t run);
-
-/*
- * The block that this take of a site of @taker's will want, as far as that is known, and no
- * token of it: NULL, if not. It leaves the table, and is at *@memory, or will be, where it
- * is still being filled. It ends by saved_foreseen(), if the take wanted it, else by
- * saved_return(), as if nobody had asked. saved_unlearn(): it was foreseen wrongly.
- */
-struct saved *saved_foresee(const struct origin *taker, uint64_t bytes, const void **memory,
-			    int *is_filling);
-void saved_foreseen(struct saved *block);
-void saved_return(struct saved *block);
-void saved_unlearn(const struct saved *block);
-
-/*
  * For a take of @rows, which are @bytes, on the device of the put. A taker that ends its
  * tokens ends a reference for each. The block leaves the table with its last reference;
  * before, it stays there, and others may read it, too. Fails if the block's examples are of

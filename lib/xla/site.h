@@ -13,14 +13,12 @@
 #define SITES_REMEMBER	8	/* reclaimed generations of each */
 
 struct generation;
-struct order;
 
 struct site {
 	char *name;
 	size_t name_length;
 	uint64_t number;
 	struct generation *oldest;
-	struct order *orders;		/* of foresee.c */
 	struct { uint64_t first, last; } reclaimed[SITES_REMEMBER];
 	unsigned int reclaimed_next;
 };

@@ -59,19 +59,6 @@ static int no_memory(char *words)
 	return -ENOMEM;
 }
 
-/* A stream may still have to look at words of it, whatever is in them. */
-static void free_words(struct lane *lane)
-{
-	unsigned int i;
-
-	for (i = 0; i < CHECKS; i++)
-		if (lane->checks[i].passed)
-			cuda.cuEventSynchronize(lane->checks[i].passed);
-	if (lane->mend)
-		cuda.cuStreamSynchronize(lane->mend);
-	cuda.cuMemFreeHost(lane->tokens);
-}
-
 /* With its context current. Frees what is left; fails for what has gone with the context. */
 static void free_device_side(struct lane *lane)
 {
@@ -79,7 +66,7 @@ static void free_device_side(struct lane *lane)
 	unsigned int i;
 
 	if (lane->tokens)
-		free_words(lane);
+		cuda.cuMemFreeHost(lane->tokens);
 	for (i = 0; i < SLOTS; i++) {
 		if (lane->slots[i].filled)
 			cuda.cuEventDestroy_v2(lane->slots[i].filled);
@@ -89,9 +76,6 @@ static void free_device_side(struct lane *lane)
 	for (i = 0; i < MAILBOXES; i++)
 		if (lane->mailboxes[i].event)
 			cuda.cuEventDestroy_v2(lane->mailboxes[i].event);
-	for (i = 0; i < CHECKS; i++)
-		if (lane->checks[i].passed)
-			cuda.cuEventDestroy_v2(lane->checks[i].passed);
 	for (mark = lane->free_marks; mark; mark = mark->next)
 		cuda.cuEventDestroy_v2(mark->event);
 	if (lane->out)
@@ -100,8 +84,6 @@ static void free_device_side(struct lane *lane)
 		cuda.cuStreamDestroy_v2(lane->ahead);
 	if (lane->late)
 		cuda.cuStreamDestroy_v2(lane->late);
-	if (lane->mend)
-		cuda.cuStreamDestroy_v2(lane->mend);
 	if (lane->ring)
 		cuda.cuMemFree_v2(lane->ring);
 }
@@ -120,7 +102,6 @@ static void free_lane(struct lane *lane)
 	pthread_cond_destroy(&lane->takes_come);
 	pthread_cond_destroy(&lane->mailboxes_come);
 	pthread_cond_destroy(&lane->is_finished);
-	free(lane->failure);
 	free(lane);
 }
 
@@ -158,35 +139,16 @@ static cuda_result make_device_side(struct lane *lane)
 		lane->slots[i].emptied = lane->slots[i].empty;
 	}
 	lane->free_slots = (UINT32_C(1) << TAKE_SLOTS) - 1;
-	CUDA_TRY(&result, cuStreamCreate(&lane->mend, CUDA_STREAM_NON_BLOCKING));
 	CUDA_TRY(&result, cuMemHostAlloc((void **)&lane->tokens,
-					 (MAILBOXES * MAILBOX_TOKENS + CHECKS) *
-					 sizeof(*lane->tokens), CUDA_HOST_PORTABLE));
+					 MAILBOXES * MAILBOX_TOKENS * sizeof(*lane->tokens),
+					 CUDA_HOST_PORTABLE));
 	for (i = 0; i < MAILBOXES; i++) {
 		CUDA_TRY(&result, cuEventCreate(&lane->mailboxes[i].event, flags));
 		lane->mailboxes[i].tokens = &lane->tokens[i * MAILBOX_TOKENS];
 		lane->mailboxes[i].next = lane->free_mailboxes;
 		lane->free_mailboxes = &lane->mailboxes[i];
 	}
-	for (i = 0; i < CHECKS; i++) {
-		CUDA_TRY(&result, cuEventCreate(&lane->checks[i].passed, flags));
-		lane->checks[i].word = &lane->tokens[MAILBOXES * MAILBOX_TOKENS + i].id;
-		lane->checks[i].next = lane->free_checks;
-		lane->free_checks = &lane->checks[i];
-	}
 	return result;
-}
-
-/* A device that cannot does without, and one that is told to. */
-static int can_wait_for_words(const struct lane *lane)
-{
-	const cuda_pointer word = (cuda_pointer)(uintptr_t)lane->checks[0].word;
-	const char *foresees = getenv("ACTMEM_DEVICE_FORESEE");
-
-	if (foresees && !strcmp(foresees, "0"))
-		return 0;
-	*lane->checks[0].word = 0;
-	return !cuda.cuStreamWaitValue32_v2(lane->mend, word, 0, CUDA_WAIT_VALUE_EQ);
 }
 
 /* With its context current. */
@@ -203,7 +165,6 @@ static int fill_lane(struct lane *lane, uint64_t ring_bytes, char *words)
 	if (result)
 		return cuda_failed(result, "make streams and events", lane->device, words,
 				   SAVED_WORDS);
-	lane->can_check = can_wait_for_words(lane);
 	ret = lane_start_threads(lane);
 	if (!ret)
 		return 0;

@@ -2,8 +2,7 @@
 /*
  * Copies between a GPU and blocks of the store, on streams of its own. A lane is what
  * one CUDA context of a device has for that: stream.c makes and ends it, stream_copy.c
- * has what handlers do, stream_foresee.c what they do with takes whose blocks are known
- * before their tokens are, stream_threads.c what its two threads do.
+ * has what handlers do, stream_threads.c what its two threads do.
  *
  * XLA uses an operand again, and a result for the first time, in the order of its own
  * stream. So a put copies its operand into a run of slots of a ring there, one behind the
@@ -13,16 +12,19 @@
  * on XLA's stream; or, if not, it has the stream `late` copy straight into the result
  * once XLA's stream has come to the take, and XLA's stream wait for that.
  *
- * Events give the order, and a stream waits for one only once it was recorded: the device
- * does not wait for the host (but see stream_foresee.c), so that whatever the host waits for (memory, a disk, or CUDA
- * itself, which waits for the whole device in some of its calls) is no deadlock. This
- * is why the host waits in a take whose block is on a disk. A stream that waited for
- * a word that the host writes (cuStreamWaitValue32) would hold up each CUDA call that
- * waits for the device: also the one that registers a new region, of which that block
- * would get its memory. Where a block is in memory the host waits for one thing: to read
- * tokens, which are on the device, and there once the stream has come to them. It does so
- * once for the takes of a layer, which are announced (announce.c); a take that is not
- * waits by itself. It does not in a step that goes as the last ones did (foresee.c).
+ * Events alone give the order, and a stream waits for an event only once it was recorded.
+ * So the device never waits for the host. The host may wait anywhere: for the device, for
+ * memory or a disk, or inside a call of CUDA that waits for the whole device. This is why the
+ * host waits in a take whose block is on a disk.
+ *
+ * No stream may wait for a word that the host writes (cuStreamWaitValue32). Streams share a
+ * card's hardware queues, so the copy that the host queues before it writes that word can be
+ * behind the wait. And a CUDA call that waits for the device, such as the one that registers
+ * a new region, would wait for that word too.
+ *
+ * If a block is in memory, the host waits only until it can read the take's token, which the
+ * device has once the stream has come to the take. The host reads the tokens of a layer in one
+ * wait if the program announces its takes (announce.c). Other takes wait one by one.
  *
  * A take holds its block in memory until the stream has come to it. Another device may
  * wait for that memory, while the stream waits for that device's part of a collective. So
@@ -46,7 +48,6 @@
 #define PUT_RUN_MAX	(PUT_SLOTS / 2)
 #define MAILBOXES	16
 #define MAILBOX_TOKENS	256
-#define CHECKS		64
 #define SLOT_ALIGN	UINT64_C(4096)
 
 /* A part of the ring. The events of a run are those of its last slot. */
@@ -71,26 +72,6 @@ struct mailbox {
 	cuda_event event;
 };
 
-/* Where the device compares the token of a foreseen take. */
-struct check {
-	struct check *next;
-	uint64_t *word;			/* pinned */
-	cuda_event passed;		/* recorded behind that */
-};
-
-/* A take that is begun, of a block that it may not want. */
-struct foreseen {
-	struct saved *block;
-	const void *memory;		/* of it */
-	struct staged *staged;		/* NULL: it went without slots */
-	struct check *check;
-	struct mark *mark;		/* reached once it was copied */
-	cuda_pointer value;		/* to where */
-	uint64_t token;
-	uint32_t layout;
-	int is_stolen;			/* another take wanted the block, and has it */
-};
-
 /* A block that the device has, in slots. */
 struct staged {
 	struct lane *lane;
@@ -103,8 +84,7 @@ struct staged {
 struct finish {
 	struct finish *next;
 	struct mark *mark;
-	struct saved *filled;		/* committed... */
-	struct foreseen *foreseen;	/* ...or compared; both NULL: @read is released instead */
+	struct saved *filled;		/* is committed; NULL: @read is released instead */
 	struct actmem_key read;
 	uint64_t token, bytes;		/* of either */
 };
@@ -115,13 +95,11 @@ struct lane {
 	cuda_context context;
 	unsigned long long context_id;
 	uint64_t slot_bytes;
-	cuda_stream out, ahead, late, mend;
+	cuda_stream out, ahead, late;
 	cuda_pointer ring;
 	struct slot slots[SLOTS];
-	struct token *tokens;		/* of the mailboxes, and the checks' words */
+	struct token *tokens;		/* of the mailboxes */
 	struct mailbox mailboxes[MAILBOXES];
-	struct check checks[CHECKS];
-	int can_check;			/* streams can wait for a word */
 
 	/* Under the list's lock. */
 	unsigned int users;		/* handlers */
@@ -134,9 +112,6 @@ struct lane {
 	uint32_t free_slots;		/* bits: of those for takes, which follow those for puts */
 	struct mark *free_marks;
 	struct mailbox *free_mailboxes;
-	struct check *free_checks;
-	unsigned int checking;		/* of them, the finisher has yet to look at */
-	char *failure;			/* that the next handler tells; NULL: none */
 	struct finish *finishes, **last_finish;
 	uint64_t put_bytes;		/* of blocks being reserved and filled... */
 	uint64_t put_bytes_most;	/* ...and their limit; 0: no budget is shared */
@@ -193,43 +168,12 @@ int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct 
 int lane_take_part(struct lane *lane, cuda_stream stream, cuda_pointer value,
 		   struct saved *block, uint64_t offset, uint64_t bytes, char *words);
 
-/*
- * A take as it is foreseen, without a wait for its token, at @from. 1; 0: it is not; or a
- * negative errno. Waits for slots, where earlier ones have them all.
- */
-int lane_take_foreseen(struct lane *lane, cuda_stream stream, cuda_pointer from,
-		       cuda_pointer value, uint64_t bytes, const struct origin *taker,
-		       char *words);
-/* Whether those of an execution are. */
-int lane_foresees(const struct lane *lane, int64_t run);
-/* Waits until the device has done what was foreseen; whether there was any. */
-int lane_settle(struct lane *lane);
-/* Whether one had no value, and nobody was told; why in @words. */
-int lane_failed(struct lane *lane, char *words);
-/* The finisher's: the device has come to the take. Frees it. */
-void lane_check(struct lane *lane, struct foreseen *foreseen, cuda_result result);
-
 /* The stream has come further since the last take: the device may have emptied slots. */
 void lane_look_again(struct lane *lane);
 
 /* How many slots so many bytes need, and where the first of a run is. */
 unsigned int lane_slots_for(const struct lane *lane, uint64_t bytes);
 cuda_pointer lane_slot_memory(const struct lane *lane, unsigned int slot);
-
-/*
- * With the lane's lock held: whether there are slots for a block, in a row; copies one into
- * such, from memory that `out` may still be filling (NULL: not begun, or what was begun has
- * ended); and from there.
- */
-int lane_has_slots(const struct lane *lane, uint64_t bytes);
-struct staged *lane_stage(struct lane *lane, const void *memory, uint64_t bytes, int is_filling);
-cuda_result lane_copy_staged(struct lane *lane, cuda_stream stream, cuda_pointer value,
-			     const struct staged *staged, uint64_t offset, uint64_t bytes);
-
-/* Likewise, without slots; @done is recorded behind it. */
-cuda_result lane_copy_late(struct lane *lane, cuda_stream stream, cuda_pointer value,
-			   const void *memory, uint64_t bytes, struct mark *done,
-			   int is_filling);
 
 /* With the lane's lock held: what is staged is needed no more, and was copied or not. */
 void lane_unstage(struct lane *lane, struct staged *staged);
@@ -241,7 +185,6 @@ void lane_unmark(struct lane *lane, struct mark *mark);
 /* Likewise: finishes one of the blocks once @mark is reached. 0 or -ENOMEM. */
 int lane_finish(struct lane *lane, struct mark *mark, struct saved *filled,
 		const struct saved *read);
-int lane_finish_foreseen(struct lane *lane, struct foreseen *foreseen);
 
 /* Waits until the device has done all that is on a stream, the lane's or XLA's. */
 void lane_wait_for_stream(const struct lane *lane, cuda_stream stream);

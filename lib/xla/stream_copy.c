@@ -36,14 +36,16 @@ void lane_unmark(struct lane *lane, struct mark *mark)
 	lane->free_marks = mark;
 }
 
-/* NULL: there is no memory. */
-static struct finish *add_finish(struct lane *lane, struct mark *mark, const struct saved *block)
+int lane_finish(struct lane *lane, struct mark *mark, struct saved *filled,
+		const struct saved *read)
 {
+	const struct saved *block = filled ? filled : read;
 	struct finish *finish = calloc(1, sizeof(*finish));
 
 	if (!finish)
-		return NULL;
+		return -ENOMEM;
 	finish->mark = mark;
+	finish->filled = filled;
 	finish->read = block->key;
 	finish->token = block->token;
 	finish->bytes = block->bytes;
@@ -51,27 +53,6 @@ static struct finish *add_finish(struct lane *lane, struct mark *mark, const str
 	lane->last_finish = &finish->next;
 	__atomic_add_fetch(&lane->unfinished, 1, __ATOMIC_RELAXED);
 	pthread_cond_signal(&lane->finishes_come);
-	return finish;
-}
-
-int lane_finish(struct lane *lane, struct mark *mark, struct saved *filled,
-		const struct saved *read)
-{
-	struct finish *finish = add_finish(lane, mark, filled ? filled : read);
-
-	if (!finish)
-		return -ENOMEM;
-	finish->filled = filled;
-	return 0;
-}
-
-int lane_finish_foreseen(struct lane *lane, struct foreseen *foreseen)
-{
-	struct finish *finish = add_finish(lane, foreseen->mark, foreseen->block);
-
-	if (!finish)
-		return -ENOMEM;
-	finish->foreseen = foreseen;
 	return 0;
 }
 
@@ -329,8 +310,8 @@ void lane_unstage(struct lane *lane, struct staged *staged)
 	free(staged);
 }
 
-cuda_result lane_copy_staged(struct lane *lane, cuda_stream stream, cuda_pointer value,
-			     const struct staged *staged, uint64_t offset, uint64_t bytes)
+static cuda_result copy_staged(struct lane *lane, cuda_stream stream, cuda_pointer value,
+			       const struct staged *staged, uint64_t offset, uint64_t bytes)
 {
 	struct slot *slot = &lane->slots[staged->first], *behind = slot + staged->count;
 	cuda_pointer from = lane_slot_memory(lane, staged->first) + offset;
@@ -352,7 +333,7 @@ static cuda_result take_staged(struct lane *lane, cuda_stream stream, cuda_point
 	cuda_result result;
 
 	pthread_mutex_lock(&lane->lock);
-	result = lane_copy_staged(lane, stream, value, staged, 0, staged->bytes);
+	result = copy_staged(lane, stream, value, staged, 0, staged->bytes);
 	lane_unstage(lane, staged);
 	pthread_mutex_unlock(&lane->lock);
 	TRANSFER_COUNT(lane->device, ahead_total, 1);
@@ -366,16 +347,11 @@ static cuda_result take_staged(struct lane *lane, cuda_stream stream, cuda_point
  * follows waits for the copy. One event serves all: a wait for an event is for its last
  * record before the wait began.
  */
-cuda_result lane_copy_late(struct lane *lane, cuda_stream stream, cuda_pointer value,
-			   const void *memory, uint64_t bytes, struct mark *done,
-			   int is_filling)
+static cuda_result copy_late(struct lane *lane, cuda_stream stream, cuda_pointer value,
+			     const void *memory, uint64_t bytes, struct mark *done)
 {
 	cuda_result result = CUDA_OK;
 
-	if (is_filling) {
-		CUDA_TRY(&result, cuEventRecord(done->event, lane->out));
-		CUDA_TRY(&result, cuStreamWaitEvent(lane->late, done->event, 0));
-	}
 	CUDA_TRY(&result, cuEventRecord(done->event, stream));
 	CUDA_TRY(&result, cuStreamWaitEvent(lane->late, done->event, 0));
 	CUDA_TRY(&result, cuMemcpyHtoDAsync_v2(value, memory, bytes, lane->late));
@@ -394,7 +370,7 @@ static cuda_result take_late(struct lane *lane, cuda_stream stream, cuda_pointer
 	pthread_mutex_lock(&lane->lock);
 	done = lane_mark(lane);
 	if (done)
-		result = lane_copy_late(lane, stream, value, block->held, block->bytes, done, 0);
+		result = copy_late(lane, stream, value, block->held, block->bytes, done);
 	/* A block that others may take, too, is waited for: it is not this one's to release. */
 	if (!result && !block->readers)
 		is_begun = !lane_finish(lane, done, NULL, block);
@@ -480,12 +456,11 @@ static cuda_result copy_part(struct lane *lane, cuda_stream stream, cuda_pointer
 	struct mark *done;
 
 	if (staged)
-		return lane_copy_staged(lane, stream, value, staged, offset, bytes);
+		return copy_staged(lane, stream, value, staged, offset, bytes);
 	done = lane_mark(lane);
 	if (!done)
 		return result;
-	result = lane_copy_late(lane, stream, value, (const char *)block->held + offset, bytes,
-				done, 0);
+	result = copy_late(lane, stream, value, (const char *)block->held + offset, bytes, done);
 	lane_unmark(lane, done);
 	return result;
 }

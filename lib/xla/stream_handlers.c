@@ -39,9 +39,6 @@ static XLA_FFI_Error *put_value(struct lane *lane, cuda_stream stream, XLA_FFI_C
 	}
 	lane_admit(lane, call->bytes);
 	ret = saved_begin(&call->origin, call->bytes, &block, words);
-	/* The step before may have what it has taken until the device has it. */
-	if (ret && lane_settle(lane))
-		ret = saved_begin(&call->origin, call->bytes, &block, words);
 	if (ret) {
 		lane_put_ended(lane, call->bytes);
 		return ffi_error(api, ffi_code(ret), words);
@@ -154,17 +151,12 @@ static XLA_FFI_Error *take_value(struct lane *lane, cuda_stream stream, XLA_FFI_
 
 	if (!call->count)
 		return NULL;
-	ret = lane_take_foreseen(lane, stream, on_device(call->token), to, call->bytes,
-				 &call->origin, words);
-	if (ret > 0)
-		return NULL;
-	if (!ret && call->count > 1)
+	if (call->count > 1)
 		tokens = malloc(call->count * sizeof(*tokens));
 	if (!tokens)
 		return ffi_error(api, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED,
 				 "actmem: no memory for bookkeeping");
-	if (!ret)
-		ret = read_take_tokens(lane, stream, call, tokens, words);
+	ret = read_take_tokens(lane, stream, call, tokens, words);
 	if (ret)
 		error = ffi_error(api, ffi_code(ret), words);
 	row_bytes = call->bytes / call->count;
@@ -232,10 +224,8 @@ static XLA_FFI_Error *tie_tokens(struct lane *lane, cuda_stream stream, XLA_FFI_
 	char words[SAVED_WORDS];
 	void *from, *to;
 	uint64_t count, i;
-	int ret = 0;
+	int ret = announce_takes(lane, stream, frame, call, words);
 
-	if (!lane_foresees(lane, call->origin.run))
-		ret = announce_takes(lane, stream, frame, call, words);
 	for (i = 0; i < call->count && !ret; i++) {
 		count = call_tokens(frame, i, &from, &to);
 		ret = lane_copy_tokens(lane, stream, on_device(to), on_device(from), count, words);
@@ -291,10 +281,7 @@ static XLA_FFI_Error *run_in_lane(XLA_FFI_CallFrame *frame, read_call *read, do_
 	lane = lane_enter(call.origin.device, stream, words, &ret);
 	if (!lane)
 		return ffi_error(frame->api, ffi_code(ret), words);
-	if (lane_failed(lane, words))
-		error = ffi_error(frame->api, XLA_FFI_Error_Code_DATA_LOSS, words);
-	else
-		error = body(lane, stream, frame, &call);
+	error = body(lane, stream, frame, &call);
 	lane_leave(lane);
 	return error;
 }

@@ -88,8 +88,6 @@ static void *finisher_thread(void *data)
 			let_streams_end(lane);
 		if (finish->filled)
 			fill_is_done(lane, finish->filled, result);
-		else if (finish->foreseen)
-			lane_check(lane, finish->foreseen, result);
 		else
 			memory_release(finish->read);
 		pthread_mutex_lock(&lane->lock);
@@ -130,15 +128,15 @@ static unsigned int find_run(uint32_t slots, unsigned int count)
 }
 
 /*
- * Those that are free. Where a budget is shared, and while tokens are compared, one that the
- * device has yet to empty does not count (stream.h, stream_foresee.c).
+ * Returns the slots that are free. If devices share a budget, a slot that the device has yet
+ * to empty does not count (stream.h).
  */
 static uint32_t slots_to_fill(const struct lane *lane)
 {
 	uint32_t slots = lane->free_slots;
 	unsigned int i;
 
-	if (!lane->put_bytes_most && !lane->checking)
+	if (!lane->put_bytes_most)
 		return slots;
 	for (i = 0; i < TAKE_SLOTS; i++)
 		if (slots >> i & 1 && cuda.cuEventQuery(lane->slots[PUT_SLOTS + i].emptied))
@@ -180,16 +178,13 @@ static unsigned int find_slots(const struct lane *lane, uint64_t bytes)
 	return count <= TAKE_SLOTS ? find_run(slots_to_fill(lane), count) : TAKE_SLOTS;
 }
 
-int lane_has_slots(const struct lane *lane, uint64_t bytes)
+/* Copies a held block into slots. If this returns NULL, no copy reads the block any more. */
+static struct staged *stage(struct lane *lane, const struct saved *block)
 {
-	return find_slots(lane, bytes) < TAKE_SLOTS;
-}
-
-struct staged *lane_stage(struct lane *lane, const void *memory, uint64_t bytes, int is_filling)
-{
-	unsigned int count = lane_slots_for(lane, bytes), first = find_slots(lane, bytes);
+	unsigned int count = lane_slots_for(lane, block->bytes);
+	unsigned int first = find_slots(lane, block->bytes);
 	struct staged *staged = first < TAKE_SLOTS ? calloc(1, sizeof(*staged)) : NULL;
-	cuda_result result = CUDA_OK;
+	cuda_result result;
 
 	if (staged)
 		staged->ready = lane_mark(lane);
@@ -198,17 +193,12 @@ struct staged *lane_stage(struct lane *lane, const void *memory, uint64_t bytes,
 		return NULL;
 	}
 	staged->lane = lane;
-	staged->bytes = bytes;
+	staged->bytes = block->bytes;
 	staged->first = PUT_SLOTS + first;
 	staged->count = count;
 	lane->free_slots &= ~(((UINT32_C(1) << count) - 1) << first);
-	__atomic_add_fetch(&lane->staged_bytes, bytes, __ATOMIC_RELAXED);
-	if (is_filling) {
-		CUDA_TRY(&result, cuEventRecord(staged->ready->event, lane->out));
-		CUDA_TRY(&result, cuStreamWaitEvent(lane->ahead, staged->ready->event, 0));
-	}
-	if (!result)
-		result = fill_slots(lane, memory, staged);
+	__atomic_add_fetch(&lane->staged_bytes, staged->bytes, __ATOMIC_RELAXED);
+	result = fill_slots(lane, block->held, staged);
 	CUDA_TRY(&result, cuEventRecord(staged->ready->event, lane->ahead));
 	if (!result)
 		return staged;
@@ -221,7 +211,7 @@ struct staged *lane_stage(struct lane *lane, const void *memory, uint64_t bytes,
 static struct staged *stage_block(struct lane *lane, const struct saved *block)
 {
 	struct mark *done = lane_mark(lane);
-	struct staged *staged = done ? lane_stage(lane, block->held, block->bytes, 0) : NULL;
+	struct staged *staged = done ? stage(lane, block) : NULL;
 	cuda_result result = CUDA_OK;
 
 	if (staged) {
@@ -251,9 +241,7 @@ static int fetch_block(struct lane *lane)
 	int is_good;
 
 	pthread_mutex_unlock(&lane->lock);
-	/* Foreseen takes fetch their blocks themselves, in their order. */
-	block = bytes_max && !lane_foresees(lane, run) ?
-		saved_next(lane->device, run, bytes_max) : NULL;
+	block = bytes_max ? saved_next(lane->device, run, bytes_max) : NULL;
 	is_good = block && is_as_it_was(block);
 	pthread_mutex_lock(&lane->lock);
 	if (!block)

@@ -4,8 +4,7 @@
  *
  * Read actmem_xla.h first, what Python sees; then knobs.h, attached.h and memory.h, how
  * memory is to be, the handle that makes it, and the store; block.h, saved.h, table.h,
- * generation.h, site.h, claim.c, announce.c and foresee.c, which keep what a step saves
- * and know what it will take; handlers.c with
+ * generation.h, site.h, claim.c and announce.c, which keep what a step saves; handlers.c with
  * call.h, ffi.h and copy.h, the handlers for the host; stream.h with the files of its
  * name, those for devices with streams; arrays.h and tensor.c, JAX's arrays in regions.
  *
@@ -14,8 +13,8 @@
  * Locks, outermost first: memory.c's pinning and its in_use (of the store), arrays.c's
  * in_use, attached.c's lock; stream.c's one of each device, under which lanes are made, and that
  * of the list of lanes, under which one of a lane is only tried. That of generation.h is
- * held for a few instructions. That of a lane is held for calls of foresee.c and of the
- * store, and those of the other files for no call of another file.
+ * held for a few instructions. That of a lane is held for calls of CUDA, and those of the
+ * other files for no call of another file.
  */
 #ifndef LIB_XLA_H
 #define LIB_XLA_H

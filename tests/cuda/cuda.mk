@@ -11,8 +11,7 @@ CUDA_TESTS := $(patsubst tests/cuda/%.c,%,$(filter-out $(addprefix tests/cuda/,c
 CUDA_SHARED := tests/cuda/cuda_test tests/common/tap tests/common/common
 # Those that play XLA have the handlers in them, and XLA's header.
 CUDA_PLAYS := stream stream_announce stream_batch stream_budget stream_capture stream_failures \
-	stream_foresee stream_grow stream_meanwhile stream_own stream_random \
-	stream_waits
+	stream_grow stream_meanwhile stream_own stream_random stream_waits
 CUDA_PLAYED := tests/cuda/xla_play $(XLA_SOURCES:%.c=%)
 CUDA_COMPILE = $(CC) $(ALL_CFLAGS) -Itests/common -isystem $(CUDA_INCLUDE) \
 	$(addprefix -isystem ,$(XLA_INCLUDE)) -MMD -MP -c $< -o $@
@@ -41,6 +40,7 @@ $(CUDA_STANDIN): $(CUDA_STANDIN_OBJECTS)
 CUDA_SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
 	-fno-omit-frame-pointer
 CUDA_PROGRAMS := $(CUDA_TESTS:%=$(B)/tests/cuda/%)
+CUDA_QUEUED := $(CUDA_PLAYS:%=$(B)/tests/cuda/%)
 
 $(B)/obj/cuda-sanitized/%.o: %.c | $(CUDA_READY)
 	@mkdir -p $(@D)
@@ -86,7 +86,8 @@ $(CUDA_PLAY_RACES): $(addprefix $(B)/obj/cuda-thread/,tests/cuda/stream_random.o
 CHECKS += cuda
 CHECK_NEEDS += $(CUDA_PROGRAMS) $(CUDA_RACES) $(CUDA_STANDIN)
 check-cuda: $(CUDA_PROGRAMS) $(CUDA_RACES) $(CUDA_STANDIN) $(B)/obj/cuda/tests/cuda/types.o
-	@tests/cuda/run $(dir $(CUDA_STANDIN)) $(CUDA_PROGRAMS) $(CUDA_RACES)
+	@tests/cuda/run $(dir $(CUDA_STANDIN)) $(filter-out $(CUDA_QUEUED),$(CUDA_PROGRAMS)) \
+		$(CUDA_RACES) --queues $(CUDA_QUEUED)
 
 # With the machine's own libcuda.so.1; no part of `make check`.
 # Without jaxlib's header (XLA_INCLUDE) those that play XLA are left out.

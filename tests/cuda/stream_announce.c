@@ -15,6 +15,7 @@
 #define OF_LAYER	5
 #define VALUES	(LAYERS * OF_LAYER)
 #define SLOW	1000		/* microseconds */
+#define FULL	16		/* values that need 2 MiB */
 #define MANY	300		/* more than go into one mailbox */
 
 static struct cuda cuda;
@@ -194,6 +195,35 @@ static void test_many(void)
 	xla_close(am, &cuda);
 }
 
+/* The memory holds one step's values: the next step's puts wait until the takes free them. */
+static void test_full(void)
+{
+	struct memory memory = {
+		.ring_bytes = 64 * BLOCK,
+		.limit_bytes = FULL * BLOCK,
+		.grow_bytes = FULL * BLOCK,
+	};
+	struct actmem *am = xla_open(&memory);
+	unsigned int n, i, good;
+	bool done = true;
+
+	slow(&cuda, "cuMemcpyHtoDAsync_v2", 5 * SLOW);
+	for (n = 0; n < 4; n++) {
+		its.xla.run++;
+		done = done && xla_put_step(&its, "full", FULL, BLOCK, content_of(0)) &&
+		       xla_tie(&its.xla, its.tokens, FULL);
+		for (i = FULL; i-- > 0; )
+			done = done && xla_take_announced(&its.xla, "full", (int32_t)i,
+							  its.tokens + XLA_TOKEN_BYTES * i,
+							  its.results + i * BLOCK, BLOCK);
+	}
+	slow(&cuda, "cuMemcpyHtoDAsync_v2", 0);
+	good = xla_good(&its, FULL, BLOCK, content_of(0));
+	ok(done && good == FULL, "steps that fill all memory, one behind the other: %s",
+	   done ? "good" : its.xla.words);
+	xla_close(am, &cuda);
+}
+
 int main(void)
 {
 	cuda = xla_devices_or_skip(1);
@@ -206,6 +236,7 @@ int main(void)
 	test_overlap();
 	test_errors();
 	test_many();
+	test_full();
 	if (cuda.standin_counts)
 		ok(!counts_of(&cuda).unpinned_copies, "all copies were of memory that CUDA knows");
 	xla_end(&its);

@@ -25,13 +25,6 @@ static const char *const functions[] = {
 	"cuMemcpyHtoDAsync_v2", "cuMemsetD32Async", "cuMemHostRegister_v2",
 };
 
-/* Those of steps that are foreseen. */
-static const char *const foreseen_functions[] = {
-	"cuEventCreate", "cuEventRecord", "cuEventSynchronize", "cuStreamWaitEvent",
-	"cuStreamWaitValue32_v2", "cuMemcpyDtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
-	"cuMemcpyHtoDAsync_v2",
-};
-
 /* Without computing, so that what fails is the handlers'. The number of errors. */
 static unsigned int step(unsigned int *answered)
 {
@@ -64,29 +57,15 @@ static unsigned int step(unsigned int *answered)
 	return errors;
 }
 
-/* So that the next one is foreseen. */
-static unsigned int learn(void)
-{
-	unsigned int answered, errors = step(&answered);
-
-	return errors + step(&answered);
-}
-
-/*
- * Once for each call of it in a step that begins without a ring and a store, or, if it is
- * foreseen, with those of two before.
- */
-static void test_function(const char *function, bool is_foreseen)
+/* Once for each call of it in a step that begins without a ring and a store. */
+static void test_function(const char *function)
 {
 	unsigned int n, errors, answered, unanswered = 0, failures = 0, wrong = 0, after = 0;
 	unsigned int in_vain = 0;
-	uint64_t foreseen = xla_transfers().foreseen_total;
 	struct actmem_xla_stats stats;
 
-	its.xla.fixed = is_foreseen;
 	/* Some are for what can be done without. */
 	for (n = 1; in_vain < IN_VAIN; n++) {
-		after += is_foreseen && learn();
 		cuda.standin_fail(function, n, 1, CUDA_ERROR_UNKNOWN);
 		errors = step(&answered);
 		cuda.standin_fail("", 0, 0, 0);
@@ -104,11 +83,9 @@ static void test_function(const char *function, bool is_foreseen)
 			after++;
 		in_vain = errors ? 0 : in_vain + 1;
 	}
-	foreseen = xla_transfers().foreseen_total - foreseen;
-	ok((failures || is_foreseen) && !unanswered && !wrong && !after && !left_by_puts &&
-	   is_foreseen == !!foreseen,
-	   "%s%s: %u errors, %u without words, %u steps wrong, %u afterwards, %u after puts",
-	   is_foreseen ? "foreseen, " : "", function, failures, unanswered, wrong, after, left_by_puts);
+	ok(failures && !unanswered && !wrong && !after && !left_by_puts,
+	   "%s: %u errors, %u without words, %u steps wrong, %u afterwards, %u after puts",
+	   function, failures, unanswered, wrong, after, left_by_puts);
 	left_by_puts = 0;
 }
 
@@ -132,9 +109,7 @@ int main(void)
 		xla_compute(&its.xla, values + i * BLOCK, BLOCK, i + 1);
 	am = xla_open(&memory);
 	for (i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
-		test_function(functions[i], false);
-	for (i = 0; i < sizeof(foreseen_functions) / sizeof(foreseen_functions[0]); i++)
-		test_function(foreseen_functions[i], true);
+		test_function(functions[i]);
 	xla_close(am, &cuda);
 	cuda_returns(cuda.cuMemFree_v2(values), CUDA_SUCCESS);
 	xla_end(&its);

@@ -20,7 +20,6 @@
 #define FORKS	40
 #define STEPS	150
 #define HUNG	20		/* seconds */
-#define SLOW	20000		/* microseconds */
 
 static struct cuda cuda;
 static int is_over, is_child;
@@ -39,7 +38,7 @@ struct worker {
 	unsigned int failed, steps;
 };
 
-static void step(struct worker *worker, int trims_early)
+static void step(struct worker *worker)
 {
 	struct xla_device *its = &worker->its;
 	uint32_t content = (uint32_t)++its->xla.run * VALUES;
@@ -52,8 +51,6 @@ static void step(struct worker *worker, int trims_early)
 		worker->failed += !xla_take_announced(&its->xla, "fork", (int32_t)i,
 						      its->tokens + XLA_TOKEN_BYTES * i,
 						      its->results + i * BLOCK, BLOCK);
-	if (trims_early)
-		actmem_xla_trim_devices();
 	worker->failed += xla_good(its, VALUES, BLOCK, content) != VALUES;
 }
 
@@ -64,7 +61,7 @@ static void *run_steps(void *data)
 	if (cuda.cuCtxPushCurrent_v2(worker->its.context))
 		tap_bail("cuCtxPushCurrent_v2");
 	do {
-		step(worker, 0);
+		step(worker);
 		__atomic_add_fetch(&worker->steps, 1, __ATOMIC_RELEASE);
 		actmem_xla_trim_devices();
 	} while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE));
@@ -155,32 +152,6 @@ static void test_trims(struct worker *worker)
 	xla_close(am, &cuda);
 }
 
-/*
- * A device that is slow to look at words, of takes that were foreseen and of the first check
- * whether it can, finds them there.
- */
-static void test_slow_words(struct worker *worker)
-{
-	struct memory memory = { .ring_bytes = 32 * BLOCK };
-	struct actmem *am = xla_open(&memory);
-	uint64_t foreseen;
-	unsigned int i;
-
-	worker->its.xla.fixed = true;
-	for (i = 0; i < 4; i++)
-		step(worker, 0);
-	foreseen = xla_transfers().foreseen_total;
-	slow(&cuda, "cuStreamWaitValue32_v2", SLOW);
-	for (i = 0; i < 4; i++)
-		step(worker, 1);
-	slow(&cuda, "cuStreamWaitValue32_v2", 0);
-	ok(!worker->failed, "a slow device has the words that it waits for: %s",
-	   worker->its.xla.words);
-	foreseen = xla_transfers().foreseen_total - foreseen;
-	ok(foreseen, "%llu takes were foreseen", (unsigned long long)foreseen);
-	xla_close(am, &cuda);
-}
-
 static void *fork_once(void *data)
 {
 	static bool told;
@@ -211,7 +182,6 @@ int main(void)
 	test_lock(&worker);
 	test_often(&worker);
 	test_trims(&worker);
-	test_slow_words(&worker);
 	xla_end(&worker.its);
 	nothing_is_registered(&cuda);
 	return xla_finish(&cuda, 1, 1);

@@ -2,8 +2,7 @@
 /*
  * Threads that put, announce and take by the handlers for CUDA in any order, each on a
  * stream of its own, with a small ring and a store that spills most, while copies are slow now
- * and then. One alone, whose order is mostly that of the last time, so that it is foreseen. And
- * threads of that kind that are killed.
+ * and then. And threads of that kind that are killed.
  */
 #include <limits.h>
 #include <pthread.h>
@@ -29,7 +28,7 @@ static unsigned int wrong, failed;
 /* What a thread works on. */
 struct worker {
 	struct xla_device its;
-	uint64_t seed, order;
+	uint64_t seed;
 	uint64_t bytes[VALUES];
 	unsigned int live[VALUES], count;
 	char site[32];
@@ -53,9 +52,6 @@ static void put(struct worker *worker, unsigned int value)
 	worker->bytes[value] = 4 * (1 + random_below(&worker->seed, BYTES / 4));
 	if (!random_below(&worker->seed, 16))
 		worker->bytes[value] = 0;
-	/* Any of them may be taken for another. */
-	if (worker->its.xla.fixed)
-		worker->bytes[value] = BYTES;
 	xla_compute(xla, worker->its.work, worker->bytes[value], content_of(worker, value));
 	if (!xla_put(xla, worker->site, worker->its.work, worker->bytes[value],
 		     worker->its.tokens + XLA_TOKEN_BYTES * value))
@@ -83,13 +79,6 @@ static void take(struct worker *worker)
 	cuda.cuMemcpyDtoDAsync_v2(worker->its.results + value * BYTES, worker->its.work,
 				  worker->bytes[value], xla->stream);
 	xla_compute(xla, worker->its.work, worker->bytes[value], 0);
-}
-
-/* Every fourth one goes another way than the three before. */
-static void choose_order(struct worker *worker, unsigned int round)
-{
-	if (worker->its.xla.fixed && round % 4 != 3)
-		worker->seed = worker->order + round / 4;
 }
 
 static void round_of(struct worker *worker)
@@ -123,9 +112,7 @@ static void *work(void *data)
 	unsigned int i;
 
 	xla_begin(&worker->its, &cuda, 0, VALUES, BYTES);
-	worker->its.xla.fixed = worker->order;
-	for (i = 0; i < (worker->order ? 3 : 1) * ROUNDS; i++) {
-		choose_order(worker, i);
+	for (i = 0; i < ROUNDS; i++) {
 		function = functions[random_below(&worker->seed, 3)];
 		slow(&cuda, function, (unsigned int)random_below(&worker->seed, 400));
 		round_of(worker);
@@ -147,23 +134,6 @@ static void run_workers(struct worker *workers)
 	}
 	for (i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
-}
-
-/* Of one, with all in memory. */
-static void test_foreseen(void)
-{
-	static struct worker worker = { .order = 100 };
-	struct memory memory = { .ring_bytes = 4 * MIB };
-	struct actmem *am = xla_open(&memory);
-
-	snprintf(worker.site, sizeof(worker.site), "foreseen");
-	work(&worker);
-	ok(!failed && !wrong, "%u calls failed, %u values came back as others", failed, wrong);
-	ok(xla_transfers().foreseen_total && xla_transfers().mended_total,
-	   "%llu were foreseen, and %llu mended",
-	   (unsigned long long)xla_transfers().foreseen_total,
-	   (unsigned long long)xla_transfers().mended_total);
-	xla_close(am, &cuda);
 }
 
 static struct actmem *open_memory(void)
@@ -237,8 +207,7 @@ int main(void)
 	ok(xla_stats().checksums_total, "checksums were compared");
 	xla_close(am, &cuda);
 	actmem_xla_set_checksum(0);
-	test_foreseen();
 	ok(!count_files(folder), "no file is left");
 	rmdir(folder);
-	return xla_finish(&cuda, 1, THREADS + 1);
+	return xla_finish(&cuda, 1, THREADS);
 }

@@ -168,7 +168,6 @@ static bool put(struct xla *xla, const char *site, XLA_FFI_Buffer value, CUdevic
 	add(&its, "batch", XLA_FFI_DataType_S32, (uint32_t)value.rank - 1);
 	add(&its, "bounded", XLA_FFI_DataType_PRED, !many);
 	add(&its, "many", XLA_FFI_DataType_PRED, many);
-	add(&its, "fixed", XLA_FFI_DataType_PRED, xla->fixed);
 	add(&its, "layout", XLA_FFI_DataType_U32, 0);
 	return call_with(xla, actmem_xla_put_cuda, value,
 			 buffer(token, XLA_FFI_DataType_U32, &words), &its);
@@ -427,7 +426,6 @@ void xla_begin(struct xla_device *its, const struct cuda *cuda, int ordinal, uns
 
 	its->xla.cuda = cuda;
 	its->xla.device = ordinal;
-	its->xla.fixed = false;
 	if (cuda->cuDevicePrimaryCtxRetain(&its->context, ordinal) ||
 	    cuda->cuCtxPushCurrent_v2(its->context) ||
 	    cuda->cuMemAlloc_v2(&its->tokens, values * XLA_TOKEN_BYTES) ||

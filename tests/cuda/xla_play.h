@@ -27,7 +27,6 @@ struct xla {
 	CUstream stream;
 	int32_t device;
 	int64_t run;
-	bool fixed;			/* nothing in its program chooses what is put and taken */
 	char words[1024];		/* of the last error */
 };
 

@@ -80,9 +80,6 @@ def results(name, spill):
     def waits():
         return actmem.jax.stats()["transfers"][0]["token_waits_total"] if on_gpu else 0
 
-    # What may be in a file is not foreseen; else the first two steps of a program are not.
-    steps_waited = 3 * STEPS if "budget" in options else 2
-
     for form in scanned, unrolled:
         waited = waits()
         offloaded = actmem.jax.checkpoint(layer, policy=policy, offload_argnums=(0,),
@@ -105,7 +102,7 @@ def results(name, spill):
         yield saved == 4 * LAYERS * BLOCK, f"{form.__name__}: {saved} bytes a step went out"
         if on_gpu:
             waited = waits() - waited
-            yield (waited == steps_waited * LAYERS, f"{form.__name__}: waited {waited} times "
+            yield (waited == 3 * STEPS * LAYERS, f"{form.__name__}: waited {waited} times "
                    f"for tokens, in {3 * STEPS} steps of {LAYERS} layers")
     stats = actmem.jax.stats()
     yield stats["live_blocks"] == 0, f"{stats['live_blocks']} blocks are left"

@@ -171,7 +171,7 @@ def _cuda_programs(context, programs):
 
 
 # Of streams: what is asked of the driver, then the order of copies.
-STREAMS = ("stream_api", "stream", "stream_foresee", "stream_announce", "stream_random")
+STREAMS = ("stream_api", "stream", "stream_announce", "stream_random")
 
 
 def _streams(context, seconds):

@@ -10,8 +10,9 @@ Compute: FLOP by the rate that the un-offloaded case reached; for that case itse
                     its layer does; pipelined or unrolled: both are hidden
     actmem          both are hidden, but for two things that XLA's stream waits for: the
                     copies on the device, into the ring and out of it again; and the first
-                    layer's copies in, before which there is nothing to do. What each layer
-                    takes is foreseen from the third step on: the host is not waited for
+                    layer's copies in, before which there is nothing to do. The host also
+                    waits once in each layer to read its tokens: this adds about 0.3% on an
+                    H200, and is not part of the prediction
 Hidden: what is longer counts, of copies out and the forward pass, of copies in and the
 rest. Pinned: XLA's pool doubles from 2 MiB on until a request fits, and `actmem run` gives
 it what it asks for; the handlers ask for the values, in regions of grow_bytes(), and for

@@ -47,7 +47,7 @@ check-jax-programs: $(VENV)/.ready $(NEWEST)/.ready $(XLA_LIBRARY)
 
 SAVED_SOURCES := tests/jax/saved_threads.c $(LIB_SOURCES) \
 	$(addprefix lib/xla/,announce.c arrays.c attached.c block_name.c claim.c counts.c \
-	device_wait.c foresee.c forked.c grow.c knobs.c memory.c own_memory.c saved.c \
+	device_wait.c forked.c grow.c knobs.c memory.c own_memory.c saved.c \
 	site.c table.c)
 SAVED_TESTS := $(B)/tests/saved_threads-thread $(B)/tests/saved_threads-address
 

@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 
 import actmem.jax
-from actmem.jax import _private
-from actmem.jax._finish import finish
-from actmem.jax._primitives import put_p
 from models import LAYERS, POLICY, Count, compare, data, layer, scanned, unrolled
 
 
@@ -29,26 +26,6 @@ def halves(wrap):
 
 def saving(f):
     return actmem.jax.checkpoint(f, policy=POLICY, offload_argnums=0)
-
-
-def puts_of(jaxpr):
-    for eqn in jaxpr.eqns:
-        if eqn.primitive is put_p:
-            yield eqn
-        for inner in _private.inner_jaxprs(eqn.params):
-            yield from puts_of(_private.open_jaxpr(inner))
-
-
-@pytest.mark.parametrize("form, fixed", [
-    (scanned, True), (unrolled, True),
-    (lambda f: lambda *args: jax.lax.cond(args[1].sum() > 0, scanned(f), unrolled(f), *args),
-     False)], ids=["scanned", "unrolled", "chosen"])
-def test_whether_a_program_chooses(form, fixed):
-    """If it does not, the puts and takes of each of its steps can be foreseen."""
-    weights, x = data()
-    jaxpr = jax.make_jaxpr(jax.grad(form(saving(layer))))(weights, x)
-    puts = list(puts_of(finish(jaxpr).jaxpr))
-    assert puts and all(eqn.params["fixed"] == fixed for eqn in puts)
 
 
 def test_forward_and_backward_in_two_programs():

@@ -35,13 +35,13 @@ def backward(tokens, blocks):
     return taken[::-1]
 
 
-def by_layers(blocks, fixed=False):
+def by_layers(blocks):
     """A step whose backward pass takes all values of a layer at a time; each layer is a
     site, as each call of a checkpointed function is."""
     kept = []
     for first in range(0, BLOCKS, OF_LAYER):
         site = f"layer #{2 + first}"
-        kept.append((site, [put_here(block, site, bounded=True, many=False, fixed=fixed)
+        kept.append((site, [put_here(block, site, bounded=True, many=False)
                             for block in blocks[first:first + OF_LAYER]]))
     taken = []
     for site, tokens in reversed(kept):

@@ -12,6 +12,9 @@
  *   STANDIN_CUDA_FAIL=FUNCTION:N:CODE   the N-th call of it from now on fails so, and with
  *                                       :COUNT as many
  *   STANDIN_CUDA_MEMORY=1073741824      bytes of each device, the default
+ *   STANDIN_CUDA_QUEUES=8               hardware queues that the streams of a context share in
+ *                                       turn; default: each stream has its own. Read by each
+ *                                       cuStreamCreate(), not by cuInit()
  *   STANDIN_CUDA_PIN_RATE=1000          bytes a microsecond that are registered, while all
  *                                       other calls wait. Read by each call, not by
  *                                       cuInit(); no page is faulted in

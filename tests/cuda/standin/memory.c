@@ -318,9 +318,6 @@ CUresult cuMemFreeHost(void *p)
 	link = find(p);
 	if (!*link || (*link)->base != p || !(*link)->allocated)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* CUDA would have the device look at memory that is gone. */
-	if (streams_wait_for_word((*link)->base, (*link)->bytes))
-		return CUDA_ERROR_ILLEGAL_ADDRESS;
 	streams_wait_executing();
 	link = find(p);
 	if (*link)

@@ -36,6 +36,7 @@ struct CUctx_st {
 	bool primary;
 	bool alive;
 	unsigned int retained;
+	unsigned int streams;		/* created in it: the next one's queue follows */
 	CUresult poison;		/* what an operation failed by: all that follows does */
 };
 
@@ -53,6 +54,7 @@ struct operation {
 		OPERATION_HOST_FUNCTION,
 	} kind;
 	const char *name;		/* of the call */
+	unsigned long long number;	/* in the order in which all operations are submitted */
 	unsigned int delay;		/* microseconds */
 	char *to;
 	const char *from;
@@ -150,8 +152,6 @@ CUresult stream_do(CUstream stream, const struct operation *operation);
 CUresult stream_wait_idle(CUstream stream);
 void streams_wait_idle(CUcontext context, bool blocking_only);
 void streams_wait_executing(void);
-/* Whether one is still to look at a word of that memory. */
-bool streams_wait_for_word(const char *base, size_t bytes);
 void streams_end_context(CUcontext context);
 bool stream_is_in_host_function(void);
 

@@ -4,6 +4,13 @@
  * caller goes on. Whatever two streams do is ordered by events alone, so that a missing
  * one is seen as wrong bytes, above all where a test makes some operations slow.
  *
+ * On a card, streams share a few hardware queues. A queue begins its operations in the order in
+ * which they were submitted, whatever their streams, and several may run at once. But an
+ * operation that has to wait, for an event, for a word, or for the operation before it in
+ * its stream, holds up all that is behind it in the queue. A host function does, too.
+ * With STANDIN_CUDA_QUEUES it is so here, and a program hangs if what ends a wait is queued
+ * behind that wait.
+ *
  * What a handle was of is remembered after its end, as with contexts.
  */
 #include <pthread.h>
@@ -18,6 +25,7 @@ struct CUstream_st {
 	struct CUstream_st *next;
 	CUcontext context;
 	unsigned int flags;
+	unsigned int queue;		/* of its context */
 	bool alive;			/* for its user */
 	bool working;			/* its thread is there */
 	const struct operation *executing;	/* without the lock */
@@ -25,6 +33,7 @@ struct CUstream_st {
 };
 
 static struct CUstream_st *streams;
+static unsigned long long submitted;		/* operations */
 static __thread bool in_host_function;
 
 void stream_count(struct standin_counts *counts)
@@ -63,27 +72,6 @@ void streams_wait_idle(CUcontext context, bool blocking_only)
 			stream = streams;
 		}
 	}
-}
-
-static bool waits_for_word(const struct operation *operation, const char *base, size_t bytes)
-{
-	return operation->kind == OPERATION_WAIT_VALUE && operation->from >= base &&
-	       operation->from < base + bytes;
-}
-
-bool streams_wait_for_word(const char *base, size_t bytes)
-{
-	const struct CUstream_st *stream;
-	const struct operation *operation;
-
-	for (stream = streams; stream; stream = stream->next) {
-		if (stream->executing && waits_for_word(stream->executing, base, bytes))
-			return true;
-		for (operation = stream->first; operation; operation = operation->next)
-			if (waits_for_word(operation, base, bytes))
-				return true;
-	}
-	return false;
 }
 
 void streams_wait_executing(void)
@@ -175,12 +163,40 @@ static void execute(const struct CUstream_st *stream, const struct operation *op
 	}
 }
 
+/* Returns the oldest operation of a stream that still holds up its queue, or NULL. */
+static const struct operation *oldest_of(const struct CUstream_st *stream)
+{
+	const struct operation *executing = stream->executing;
+
+	if (executing && (executing->kind == OPERATION_WAIT_VALUE ||
+			  executing->kind == OPERATION_HOST_FUNCTION))
+		return executing;
+	return stream->first;
+}
+
+/* Returns whether an operation of another stream is ahead of the next one in its queue. */
+static bool is_held_up(const struct CUstream_st *stream)
+{
+	const struct CUstream_st *other;
+	const struct operation *oldest;
+
+	for (other = streams; other; other = other->next) {
+		if (other == stream || other->context != stream->context ||
+		    other->queue != stream->queue)
+			continue;
+		oldest = oldest_of(other);
+		if (oldest && oldest->number < stream->first->number)
+			return true;
+	}
+	return false;
+}
+
 /* Under the lock. What is not NULL is to be done, and is in no queue any more. */
 static struct operation *next_operation(struct CUstream_st *stream)
 {
 	struct operation *operation = stream->first;
 
-	if (!operation ||
+	if (!operation || is_held_up(stream) ||
 	    (operation->kind == OPERATION_WAIT && !record_is_reached(operation->record) &&
 	     !stream->context->poison))
 		return NULL;
@@ -281,6 +297,7 @@ CUresult stream_do(CUstream stream, const struct operation *wanted)
 	if (!operation)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*operation = *wanted;
+	operation->number = submitted++;
 	operation->delay = wanted_delay(wanted->name);
 	*stream->last = operation;
 	stream->last = &operation->next;
@@ -300,6 +317,15 @@ CUresult stream_wait_idle(CUstream stream)
 	}
 }
 
+/* Returns the queue of the next stream of a context. */
+static unsigned int next_queue(CUcontext context)
+{
+	const char *text = getenv("STANDIN_CUDA_QUEUES");
+	unsigned int queues = text ? (unsigned int)atoi(text) : 0, number = context->streams++;
+
+	return queues ? number % queues : number;
+}
+
 CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
 {
 	CUresult result;
@@ -314,6 +340,7 @@ CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int 
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	stream->context = context;
 	stream->flags = flags;
+	stream->queue = next_queue(context);
 	stream->last = &stream->first;
 	stream->alive = true;
 	stream->working = true;

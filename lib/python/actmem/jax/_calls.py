@@ -92,13 +92,12 @@ def _call(target: str, operands: Sequence[Any], results: Sequence[tuple[Sequence
 TOKEN = ((TOKEN_WORDS,), np.uint32)
 
 
-def put_here(value: Any, site: str, bounded: bool, many: bool, fixed: bool = False,
-             layout: int = 0, batch: int = 0) -> Any:
+def put_here(value: Any, site: str, bounded: bool, many: bool, layout: int = 0,
+             batch: int = 0) -> Any:
     if _private.is_packed(value.dtype):
         value = _unpack(value)
     token = _call("actmem_put", [value], [TOKEN], site=site, batch=np.int32(batch),
-                  bounded=np.bool_(bounded), many=np.bool_(many), fixed=np.bool_(fixed),
-                  layout=np.uint32(layout))[0]
+                  bounded=np.bool_(bounded), many=np.bool_(many), layout=np.uint32(layout))[0]
     if not batch:
         return token
     # The third word of a token is the number of its example.
@@ -356,13 +355,13 @@ def _sharded_alike(key: tuple[Hashable, ...], rank: int, batch: int, value: int)
 
 
 def put(ctx: Context, value: Any, label: str, batch: int, number: int | None, bounded: bool,
-        many: bool, fixed: bool) -> Any:
+        many: bool) -> Any:
     """The tokens and the ghost."""
     site = _site(label, number)
     shape, key = value.shape, (label, value.shape, str(value.dtype))
     if not _is_spread(ctx):
         _note_device_shape(key, number, shape)
-        return put_here(value, site, bounded, many, fixed, batch=batch), _empty(shape)
+        return put_here(value, site, bounded, many, batch=batch), _empty(shape)
     _note_device_shape(key, number, None)
     shared = _key(label, number, shape, value.dtype)
     value = alike_p.bind(value, group=_group_of(shared))
@@ -372,7 +371,7 @@ def put(ctx: Context, value: Any, label: str, batch: int, number: int | None, bo
         if own:
             _note_device_shape(key, number, value.shape)
             layout = _fingerprint(own[0], shape, batch)
-        return (put_here(value, site, bounded, many, fixed, layout, batch),
+        return (put_here(value, site, bounded, many, layout, batch),
                 _empty(value.shape))
 
     return _spread(on_each, [value], [_value(value.ndim)],

@@ -15,14 +15,13 @@ ends it once:
 * Python owns the tokens that a program is given or returns, and drops them when their array
   is gone (_tokens.py).
 
-And three more things are settled here:
+And two more things are settled here:
 
 * A take whose token comes through the barrier of a rematerialisation is tied to a value
   of the backward pass that goes through it, too. XLA:CPU drops barriers, and would run a
   take that is not tied right after its put.
 * The puts of a program get numbers of its own. So the handlers can count its unfinished
   executions apart from those of other programs.
-* A program that always puts and takes the same says so: on a GPU its steps are foreseen.
 """
 import itertools
 import threading
@@ -87,13 +86,11 @@ def _labels_of_puts(jaxpr: Jaxpr) -> Iterator[str]:
 
 
 class _Program:
-    def __init__(self, puts: set[str], many: bool, gives_away: bool, fixed: bool) -> None:
+    def __init__(self, puts: set[str], many: bool, gives_away: bool) -> None:
         self.puts = puts            # their labels; other takes are of other programs' puts
         self.many = many            # some token is taken more than once
         self.gives_away = gives_away
-        self.fixed = fixed          # no condition has a put or a take, nothing selects tokens
         self.found_many = False
-        self.found_choice = False
         self.numbers: dict[str, int] = {}
         self.announced = itertools.count()
         self.seen: dict[int, bool] = {}
@@ -255,7 +252,7 @@ class _Body:
         is_choice = made and any(map(self.is_token, eqn.invars)) and \
             not any(_private.inner_jaxprs(eqn.params))
         if is_choice:       # by an operation of JAX's on arrays
-            self.program.found_choice = self.program.found_many = True
+            self.program.found_many = True
             self.renamed.update([(var, self.hold(var)) for var in made])
         self.owned.update(made)
         self.drop_unused(made)
@@ -285,8 +282,7 @@ class _Body:
         if eqn.primitive is put_p:
             params = {**params, "number": program.number(params["label"]),
                       "bounded": not program.gives_away,
-                      "many": program.many or program.gives_away,
-                      "fixed": program.fixed}
+                      "many": program.many or program.gives_away}
             return eqn.replace(params=params), moved
         if eqn.primitive is take_p:
             label = params["label"]
@@ -299,8 +295,6 @@ class _Body:
         if name == "scan":
             return self.scan(eqn, invars, moved), moved
         if name in ("while", "cond"):
-            program.found_choice |= any(_mentions(inner, program.seen)
-                                        for inner in _private.inner_jaxprs(params))
             return (self.loop if name == "while" else self.cond)(eqn, invars, moved), moved
         inside = _CALLS.get(name)
         if inside in params:
@@ -425,10 +419,10 @@ def finish(jaxpr: Jaxpr) -> Jaxpr:
     gives_away = any(is_token(atom.aval) for atom in inner.outvars)
     owned = [False] * len(inner.invars)
     puts = set(_labels_of_puts(jaxpr))
-    program = _Program(puts, False, gives_away, True)
+    program = _Program(puts, False, gives_away)
     finished = program.jaxpr(jaxpr, owned)
-    if program.found_many or program.found_choice:
-        again = _Program(puts, program.found_many, gives_away, not program.found_choice)
+    if program.found_many:
+        again = _Program(puts, True, gives_away)
         again.numbers = program.numbers
         finished = again.jaxpr(jaxpr, owned)
     return finished

@@ -96,8 +96,7 @@ class TransferStats(_native.Sized):
         "ring_bytes", "to_host_bytes_total", "to_device_bytes_total",
         "ahead_bytes_total", "ahead_total", "late_total", "wasted_bytes_total",
         "token_wait_ns_total", "block_wait_ns_total", "unfinished",
-        "staged_bytes", "token_waits_total", "host_waits_total", "foreseen_total",
-        "mended_total")]
+        "staged_bytes", "token_waits_total", "host_waits_total")]
 
 
 def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
@@ -299,9 +298,6 @@ def stats() -> dict[str, Any]:
                                in memory
       host_waits_total         how often the host waited for the device, for tokens
                                and else
-      foreseen_total, mended_total
-                               takes whose block was known before their token,
-                               and those of them that wanted another one
       unfinished, staged_bytes copies under way, and what the device has
                                that is not yet taken
     """

@@ -49,8 +49,7 @@ hold_p = Primitive("actmem_hold")
 ghost_p = Primitive("actmem_ghost")     # of a whole program: one made anew
 drop_p = Primitive("actmem_drop")
 
-PUT: dict[str, Any] = dict(batch=0, number=None, bounded=False, many=True, fixed=False,
-                           wanted=True)
+PUT: dict[str, Any] = dict(batch=0, number=None, bounded=False, many=True, wanted=True)
 TAKE: dict[str, Any] = dict(number=None, ends=False, announced=None)
 
 
@@ -244,15 +243,14 @@ def _rounded(value: Any) -> Any:
 
 
 def _put_lowered(ctx: Context, value: Any, *, label: str, batch: int, number: int | None,
-                 bounded: bool, many: bool, fixed: bool,
-                 wanted: bool) -> tuple[Any, Any, Any]:
+                 bounded: bool, many: bool, wanted: bool) -> tuple[Any, Any, Any]:
     shape = ctx.avals_in[0].shape
     if not wanted:
         return (value, jnp.zeros((*shape[:batch], TOKEN_WORDS), jnp.uint32),
                 jnp.zeros((*shape, 0), jnp.uint8))
     value = _rounded(value)
     token, ghost = _calls.put(ctx, value, label=label, batch=batch, number=number,
-                              bounded=bounded, many=many, fixed=fixed)
+                              bounded=bounded, many=many)
     if "cuda" in ctx.module_context.platforms:
         # Else an unrolled forward pass has nothing that waits for its puts: XLA may leave
         # them for later, with what they put on the device meanwhile.
