@@ -5,11 +5,15 @@
 # all of XLA.
 
 PLUGIN_WHEELS := $(B)/plugin
+PLUGIN_NEWEST := $(B)/plugin-newest
 PLUGIN_STANDIN := $(B)/tests/plugin
 PLUGIN_STANDINS := $(addprefix $(PLUGIN_STANDIN)/,libcudart.so.13 libcudnn.so.9 libnvidia-ml.so.1)
 
 $(PLUGIN_WHEELS)/.ready: tests/plugin/requirements.txt $(VENV)/.ready
 	@scripts/setup wheels $(PLUGIN_WHEELS) $< $(VENV_PYTHON)
+
+$(PLUGIN_NEWEST)/.ready: tests/plugin/requirements-newest.txt $(NEWEST)/.ready
+	@scripts/setup wheels $(PLUGIN_NEWEST) $< $(NEWEST_PYTHON)
 
 $(PLUGIN_STANDIN)/libcudart.so.13: $(B)/obj/cuda/tests/plugin/standin/cudart.o
 $(PLUGIN_STANDIN)/libcudnn.so.9: $(B)/obj/cuda/tests/plugin/standin/cudnn.o
@@ -18,8 +22,11 @@ $(PLUGIN_STANDINS):
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,-z,defs $^ -o $@
 
-.PHONY: check-plugin
-CHECKS += plugin
-CHECK_NEEDS += $(PLUGIN_STANDINS) $(PLUGIN_WHEELS)/.ready
+.PHONY: check-plugin check-plugin-newest
+CHECKS += plugin plugin-newest
+CHECK_NEEDS += $(PLUGIN_STANDINS) $(PLUGIN_WHEELS)/.ready $(PLUGIN_NEWEST)/.ready
 check-plugin: all $(PLUGIN_STANDINS) $(PLUGIN_WHEELS)/.ready $(CUDA_STANDIN)
-	@tests/plugin/run $(B) $(VENV_PYTHON)
+	@tests/plugin/run $(B) $(VENV_PYTHON) $(PLUGIN_WHEELS)
+
+check-plugin-newest: all $(PLUGIN_STANDINS) $(PLUGIN_NEWEST)/.ready $(CUDA_STANDIN)
+	@tests/plugin/run $(B) $(NEWEST_PYTHON) $(PLUGIN_NEWEST)
