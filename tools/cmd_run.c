@@ -95,12 +95,6 @@ static void print_help(void)
 	     "                                    those for memory of the host come here first\n"
 	     "  -c, --cuda-min SIZE               requests to CUDA from this size on get memory\n"
 	     "                                    of regions; default: 1M\n"
-	     "  -M, --preload-maps[=SIZE[,KIND]...]\n"
-	     "                                    mappings of this size and more get memory of\n"
-	     "                                    regions as they are made, if they are of these\n"
-	     "                                    kinds: shared,populate,hugetlb,private,\n"
-	     "                                    malloc;\n"
-	     "                                    default: 64M,shared,populate,hugetlb\n"
 	     "\n"
 	     "Python:\n"
 	     "  -o, --offload                     a program under JAX keeps in actmem what the\n"
@@ -122,8 +116,8 @@ static void print_help(void)
 	     "\n"
 	     "Variables of the environment with the same meaning: ACTMEM_BACKEND, _PAGES,\n"
 	     "_NODES, _POLICY, _ALLOW, _HEAP_GROW, _HEAP_LIMIT, _BUDGET, _SPILL,\n"
-	     "_SPILL_LIMIT, _SPILL_ALLOW, _DEVICE_RING, _NAME, _CUDA_MIN,\n"
-	     "_PRELOAD_MAPS, _OFFLOAD, _STRICT, _QUIET, _JAX_REPORT;\n"
+	     "_SPILL_LIMIT, _SPILL_ALLOW, _DEVICE_RING, _NAME, _CUDA_MIN, _OFFLOAD,\n"
+	     "_STRICT, _QUIET, _JAX_REPORT;\n"
 	     "ACTMEM_CUDA=0 is --no-cuda; besides, ACTMEM_CUDA_KEEP; of --malloc:\n"
 	     "ACTMEM_MALLOC_MIN, _MALLOC_KEEP, _MALLOC_DECAY. Options win, except over\n"
 	     "ACTMEM_OFFLOAD=0.\n"
@@ -261,8 +255,6 @@ static const char *variable_of(int option)
 		return "ACTMEM_CUDA";
 	case 'c':
 		return "ACTMEM_CUDA_MIN";
-	case 'M':
-		return "ACTMEM_PRELOAD_MAPS";
 	case 's':
 		return "ACTMEM_STRICT";
 	case 'q':
@@ -276,7 +268,7 @@ static const char *variable_of(int option)
 
 static const char *value_of(int option)
 {
-	return optarg ? optarg : option == 'C' ? "0" : option == 'M' ? "64M" : "1";
+	return optarg ? optarg : option == 'C' ? "0" : "1";
 }
 
 int cmd_run(int argc, char **argv)
@@ -296,7 +288,6 @@ int cmd_run(int argc, char **argv)
 		{ "malloc", no_argument, NULL, 'm' },
 		{ "no-cuda", no_argument, NULL, 'C' },
 		{ "cuda-min", required_argument, NULL, 'c' },
-		{ "preload-maps", optional_argument, NULL, 'M' },
 		{ "offload", no_argument, NULL, 'o' },
 		{ "strict", no_argument, NULL, 's' },
 		{ "quiet", no_argument, NULL, 'q' },
@@ -314,7 +305,7 @@ int cmd_run(int argc, char **argv)
 	int option, status, err;
 
 	/* "+": what follows the program's name is the program's. */
-	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:A:D:N:R::mCc:M::osqrvh",
+	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:A:D:N:R::mCc:osqrvh",
 				     options, NULL)) != -1) {
 		switch (option) {
 		case 'v':

@@ -65,8 +65,6 @@ static const char *const knob_names[KNOBS][NAMES_COUNT] = {
 		"device_ring= (ACTMEM_DEVICE_RING)" },
 	[KNOB_BLOCK] = { "block_bytes", "block_bytes", NULL, NULL, "--block" },
 	[KNOB_CUDA_MIN] = { NULL, "ACTMEM_CUDA_MIN", "--cuda-min (ACTMEM_CUDA_MIN)" },
-	[KNOB_PRELOAD_MAPS] = { NULL, "ACTMEM_PRELOAD_MAPS",
-		"--preload-maps (ACTMEM_PRELOAD_MAPS)" },
 };
 
 const char *knob_name(enum knob knob, unsigned int names)

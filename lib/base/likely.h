@@ -4,7 +4,6 @@
 #define LIB_BASE_LIKELY_H
 
 #define LIKELY(x)	__builtin_expect(!!(x), 1)
-#define UNLIKELY(x)	__builtin_expect(!!(x), 0)
 
 /*
  * Marks a function that each transfer goes through. These lie next to each other, on few

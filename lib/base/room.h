@@ -7,8 +7,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
-
-#include "base/kernel_memory.h"
+#include <sys/mman.h>
 
 /*
  * Maps @length bytes, whole pages, at a multiple of @align, a power of two of at least a
@@ -17,16 +16,16 @@
  */
 static inline void *room_map(size_t length, size_t align, int protection, int flags)
 {
-	char *room = kernel_mmap(NULL, length + align, protection,
-				 MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+	char *room = mmap(NULL, length + align, protection,
+			  MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
 	size_t front;
 
 	if (room == MAP_FAILED)
 		return MAP_FAILED;
 	front = -(uintptr_t)room & (align - 1);
 	if (front)
-		kernel_munmap(room, front);
-	kernel_munmap(room + front + length, align - front);
+		munmap(room, front);
+	munmap(room + front + length, align - front);
 	return room + front;
 }
 

@@ -7,16 +7,14 @@
  * which tells on stderr, and symbols.h with dlsym.S, through which lookups of symbols go;
  * both modes have these in common. In malloc/, malloc.c takes large blocks from large.h
  * (which has range.h, place.h, own.h and blocks.c below it) and others from next.h; tell.h
- * publishes what told.h has; regional.h has blocks with pages of regions. In cuda/, hooks.c
- * takes CUDA's calls and memory.c answers them, from pool.h (blocks of regions) and under.h
- * (regions under memory that is registered); mapping.c takes mmap and what belongs to it,
- * which maps.h and mapped.h answer (regions under memory that is mapped).
+ * publishes what told.h has. In cuda/, hooks.c takes CUDA's calls and memory.c answers
+ * them, from pool.h (blocks of regions) and under.h (regions under memory that is
+ * registered).
  *
  * It knows of the library what its public headers and the two lowest rooms have.
  *
- * Locks: malloc/large.c has one, of all its pools, and regional.c one of its list. In cuda/
- * each file has its own, of its lists; pool.c's open_lock goes before its lock, and
- * mapped.c's before that of malloc's pools.
+ * Locks: malloc/large.c has one, of all its pools. In cuda/ each file has its own, of its
+ * lists; pool.c's open_lock goes before its lock.
  */
 #ifndef LIB_PRELOAD_H
 #define LIB_PRELOAD_H

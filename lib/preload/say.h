@@ -19,9 +19,6 @@ enum tale {
 	TALE_REGION,			/* pages for a range that is registered cannot be had */
 	TALE_REFUSED,			/* CUDA does not register them */
 	TALE_SHORT,			/* a range has no whole huge page */
-	TALE_MAP,			/* a mapping gets none as it is made */
-	TALE_MOVE,			/* one with a region's pages cannot be moved */
-	TALE_CHILD,			/* a child has no copy of one */
 	TALE_UNSEEN,			/* it cannot be told what holds data */
 	TALE_FAR,			/* a range's pages are on other nodes than it asked for */
 	TALE_NAMESPACE,			/* a libcuda.so.1 is in a namespace of its own */

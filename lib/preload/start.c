@@ -9,13 +9,10 @@
  */
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
 #include "preload/cuda/kept.h"
-#include "preload/cuda/mapping.h"
-#include "preload/cuda/maps.h"
 #include "preload/malloc/large.h"
 #include "preload/say.h"
 #include "preload/settings.h"
@@ -41,24 +38,19 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
 {
 	struct malloc_settings settings;
 	struct setting_wrong wrong;
-	const char *cuda;
 
 	if (!environ)
 		environ = environment;
 	symbols_find_next();
-	mapping_begin();
 	if (getauxval(AT_SECURE))
 		return;
 	if (getenv("ACTMEM_CUDA") && !cuda_keep_variables(environ))
 		say("no memory to keep the variables ACTMEM_*: if this program clears its environment, its calls of CUDA are left alone.");
 	if (!cuda_settings_read(&wrong))
 		tell_wrong(&wrong, "The CUDA mode");
-	if (getenv("ACTMEM_MALLOC") &&
-	    (!malloc_settings_read(&settings, &wrong) ||
-	     (settings.wanted && others_call_ours() && !large_start(&settings, &wrong))))
+	if (!getenv("ACTMEM_MALLOC"))
+		return;
+	if (!malloc_settings_read(&settings, &wrong) ||
+	    (settings.wanted && others_call_ours() && !large_start(&settings, &wrong)))
 		tell_wrong(&wrong, "Malloc mode");
-	/* After malloc's, as it may want shorter blocks to be looked at than that does. */
-	cuda = getenv("ACTMEM_CUDA");
-	if (cuda && !strcmp(cuda, "1") && getenv("ACTMEM_PRELOAD_MAPS"))
-		cuda_maps_begin(others_call_ours());
 }

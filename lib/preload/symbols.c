@@ -234,17 +234,6 @@ bool symbols_come_first(const char *name)
 	return library;
 }
 
-bool object_defines(const struct dl_phdr_info *object, const char *name)
-{
-	const ElfW(Dyn) *dynamic = dynamic_of(object);
-	struct table table;
-
-	if (!dynamic)
-		return false;
-	read_table(&table, object->dlpi_addr, dynamic);
-	return find_function(&table, object->dlpi_addr, name);
-}
-
 #ifndef __x86_64__
 
 /* Programs have their own dlsym() here, and CUDA's lookups are not seen. */

@@ -31,11 +31,7 @@ bool symbols_come_first(const char *name);
 /* Whether the program's C library is glibc. With others nothing is done but go on. */
 bool is_glibc(void);
 
-struct dl_phdr_info;
 struct link_map;
-
-/* Whether a library, as dl_iterate_phdr() has it, has a function of that name itself. */
-bool object_defines(const struct dl_phdr_info *object, const char *name);
 
 /* The name that a library gives itself (DT_SONAME), or "". */
 const char *library_soname(const struct link_map *library);

@@ -21,7 +21,7 @@ $(B)/tests/malloc/forks: $(B)/tests/malloc/libforks.so
 $(B)/tests/malloc/forks: EXTRA_LDFLAGS = -Wl,-rpath,'$$ORIGIN'
 
 # The allocator under its own names, as the sanitizers interpose malloc themselves.
-LARGE_SOURCES := $(filter-out %/malloc.c %/next.c %/regional.c %/start.c %/symbols.c, \
+LARGE_SOURCES := $(filter-out %/malloc.c %/next.c %/start.c %/symbols.c, \
 	$(filter-out lib/preload/cuda/%,$(PRELOAD_SOURCES))) \
 	lib/base/extents_find.c lib/base/size.c lib/machine/nodes.c lib/machine/sysfile.c
 LARGE_TESTS := $(B)/tests/malloc/large-thread $(B)/tests/malloc/large-address

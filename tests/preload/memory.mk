@@ -7,7 +7,7 @@ MEMORY_TESTS := $(patsubst tests/preload/%.c,%,$(filter-out %_test.c,$(wildcard 
 	tests/preload/memory_*.c)))
 MEMORY_PARTS := tests/preload/memory_test tests/common/tap tests/common/common \
 	lib/preload/say \
-	$(patsubst %.c,%,$(filter-out %/hooks.c %/linked.c %/mapping.c,$(wildcard \
+	$(patsubst %.c,%,$(filter-out %/hooks.c %/linked.c,$(wildcard \
 	lib/preload/cuda/*.c)))
 MEMORY_PROGRAMS := $(MEMORY_TESTS:%=$(B)/tests/preload/%-address) \
 	$(B)/tests/preload/memory_threads-thread
@@ -39,19 +39,16 @@ $(B)/tests/preload/memory_threads-thread: $(B)/obj/memory-thread/tests/preload/m
 # machine's files. Names of that kind are of memfd, and failures are tested there.
 MEMORY_ON_DRIVER := $(addprefix $(B)/tests/preload/memory_,alloc copy under contexts \
 	threads)
-MAPS_ON_DRIVER := $(addprefix $(B)/tests/preload/memory_,maps mapped)
 
 CHECKS_IN_VM += memory-driver
-CHECK_NEEDS += $(MEMORY_ON_DRIVER) $(MAPS_ON_DRIVER)
+CHECK_NEEDS += $(MEMORY_ON_DRIVER)
 .PHONY: check-memory-driver
-check-memory-driver: all $(MEMORY_ON_DRIVER) $(MAPS_ON_DRIVER) $(CUDA_STANDIN) $(B)/vm/init
+check-memory-driver: all $(MEMORY_ON_DRIVER) $(CUDA_STANDIN) $(B)/vm/init
 	@tests/vm/run --kernel 6.12 --tap --host --numa 2 --memory 3G --timeout 600 \
 		--env ACTMEM_BACKEND=driver --env ACTMEM_CUDA=1 \
 		--env LD_LIBRARY_PATH=$(abspath $(dir $(CUDA_STANDIN))) \
 		$(foreach test,$(MEMORY_ON_DRIVER),$(if $(filter %alloc,$(test)),--,--and) \
-		$(B)/bin/actmem run -- $(abspath $(test))) \
-		$(foreach test,$(MAPS_ON_DRIVER),--and $(B)/bin/actmem run \
-		--preload-maps=4M,shared,populate,hugetlb,private,malloc -- $(abspath $(test)))
+		$(B)/bin/actmem run -- $(abspath $(test)))
 
 CHECKS += memory
 CHECK_NEEDS += $(MEMORY_PROGRAMS)

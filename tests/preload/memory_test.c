@@ -13,29 +13,11 @@
 #ifdef MEMORY_DIRECT
 #include "preload/cuda/cuda.h"
 #include "preload/malloc/large.h"
-#include "preload/malloc/regional.h"
-#include "preload/symbols.h"
 
 struct cuda_host_calls cuda_driver;
 __thread unsigned int cuda_inside;
 /* Malloc mode is off: it has nothing. */
 struct large_gate large_gate = { .min_bytes = SIZE_MAX, .low = UINTPTR_MAX };
-
-/* So is malloc, and no code is one's that has one of its own. */
-bool regional_begin(size_t min_bytes, void *(*map)(size_t bytes))
-{
-	return false;
-}
-
-bool is_glibc(void)
-{
-	return true;
-}
-
-bool object_defines(const struct dl_phdr_info *object, const char *function)
-{
-	return false;
-}
 #endif
 
 #define CASE_SECONDS	250

@@ -114,6 +114,30 @@ static bool race_and_end(void)
 	return true;
 }
 
+#ifndef MEMORY_DIRECT
+
+static void *alloc_cancelled(void *memory)
+{
+	cuda.cuCtxSetCurrent(primary);
+	pthread_cancel(pthread_self());
+	cuda.cuMemHostAlloc(memory, 8 * MIB, 0);
+	pthread_testcancel();
+	return NULL;
+}
+
+/* A thread that ended there would leave the preload's locks taken. */
+static bool not_cancelled(void)
+{
+	char *memory = NULL;
+	void *result;
+
+	CHECK(!pthread_join(start_thread(alloc_cancelled, &memory), &result));
+	CHECK(result == PTHREAD_CANCELED && memory && is_shared(memory));
+	return !cuda.cuMemFreeHost(memory);
+}
+
+#endif
+
 int main(void)
 {
 	skip_without_cuda();
@@ -121,5 +145,10 @@ int main(void)
 		  "ACTMEM_CUDA_KEEP", NULL);
 	run_quiet("and of one that gives all back", race_and_end, "ACTMEM_CUDA_KEEP=0",
 		  "ACTMEM_HEAP_GROW=2M", NULL);
+#ifndef MEMORY_DIRECT
+	/* The sanitizers cannot end such a thread. */
+	run_quiet("a thread that is cancelled does not end in cuMemHostAlloc", not_cancelled,
+		  NULL);
+#endif
 	return tap_end();
 }

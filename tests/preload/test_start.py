@@ -55,9 +55,8 @@ def it_exports_what_it_is_in_front_of_and_no_more():
         "cuMemHostAlloc", "cuMemAllocHost_v2", "cuMemFreeHost", "cuMemHostRegister_v2",
         "cuMemHostUnregister", "cuMemHostGetDevicePointer_v2", "cuMemHostGetFlags",
         "cuGetProcAddress", "cuGetProcAddress_v2")}
-    maps = {"madvise", "mmap", "mmap64", "mprotect", "mremap", "munmap"}
     lookups = {"dlsym", "dlvsym", "ACTMEM_CUDA"}
-    expected = blocks | cuda | maps | lookups
+    expected = blocks | cuda | lookups
     assert exported == expected, exported ^ expected
 
 
@@ -74,50 +73,6 @@ def wrong_values_are_refused():
     result = start("echo", "runs", LD_PRELOAD=PRELOAD, ACTMEM_CUDA="yes")
     assert result.stdout == "runs\n" and result.returncode == 0, result
     assert "ACTMEM_CUDA is 'yes'" in result.stderr, result
-
-
-@case
-def mappings_are_taken_as_the_option_says():
-    show = ("sh", "-c", 'echo "$ACTMEM_PRELOAD_MAPS"')
-    expect(run("--", *show), 0, "\n")
-    expect(run("--preload-maps", "--", *show), 0, "64M\n")
-    expect(run("-M8M,private", "--", *show, ACTMEM_PRELOAD_MAPS="2M"), 0, "8M,private\n")
-    expect(run("--", *show, ACTMEM_PRELOAD_MAPS="0"), 0, "0\n")
-    for wrong in ("1M", "8M,", "8M,stack", ",shared", "x"):
-        expect(run(f"--preload-maps={wrong}", "--", *show), 2, "",
-               ["--preload-maps (ACTMEM_PRELOAD_MAPS)", f"'{wrong}'", "64M,shared,populate"])
-    result = start("echo", "runs", LD_PRELOAD=PRELOAD, ACTMEM_CUDA="1", ACTMEM_PRELOAD_MAPS="x")
-    assert result.stdout == "runs\n" and result.returncode == 0, result
-    assert "ACTMEM_PRELOAD_MAPS is 'x'" in result.stderr, result
-
-
-def has_region(*options):
-    """Whether a program's shared mapping of 8 MiB is a region's, until it is closed."""
-    code = """
-import mmap
-def has_region():
-    with open("/proc/self/maps") as file:
-        return any("rw-s" in line and "/memfd:actmem:cuda" in line for line in file)
-memory = mmap.mmap(-1, 8 << 20, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
-memory[5 << 20] = 7
-print(memory[5 << 20], has_region())
-memory.close()
-print(has_region())
-"""
-    result = run("--backend", "memfd", *options, "--", sys.executable, "-c", code)
-    assert result.returncode == 0 and not result.stderr, result
-    value, has, still_has = result.stdout.split()
-    assert value == "7" and still_has == "False", result
-    return has == "True"
-
-
-@case
-def a_program_without_cuda_has_its_mappings_taken_too():
-    assert not has_region()
-    assert has_region("-M4M")
-    assert not has_region("-M16M")
-    assert not has_region("-M4M,hugetlb")
-    assert not has_region("-M4M", "--no-cuda")
 
 
 @contextlib.contextmanager

@@ -18,17 +18,15 @@
 #include "preload/cuda/cuda.h"
 #include "preload/cuda/library.h"
 
-/* Calls of CUDA come behind those of libactmem. */
-#define CUDA_PART	offsetof(struct cuda_library, cuGetErrorName)
-
 struct cuda_library cuda_library;
 
 static pthread_mutex_t publish_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool is_loaded;
 
 /* What the outermost cuda_library_enter() found. */
 static __thread int cancellation;
 
-/* Neither mmap() nor malloc() is where a program expects one of its threads to end. */
+/* CUDA's calls are not cancellation points: a thread must not end inside of one. */
 void cuda_library_enter(void)
 {
 	if (!cuda_inside++)
@@ -90,23 +88,15 @@ static void *open_library(char words[CUDA_WORDS_MAX])
 	return library;
 }
 
-static bool load_regions(struct cuda_library *found, char words[CUDA_WORDS_MAX])
+static bool load_both(struct cuda_library *found, char words[CUDA_WORDS_MAX])
 {
 #define LIBRARY_WANTED(name)		{ #name, offsetof(struct cuda_library, name) },
-	static const struct wanted_call wanted[] = { LIBRARY_CALLS(LIBRARY_WANTED) };
-	void *library = open_library(words);
-
-	return library && find_functions(found, library, LIB_SONAME, wanted,
-					 sizeof(wanted) / sizeof(wanted[0]), words);
-}
-
-static bool load_cuda(struct cuda_library *found, char words[CUDA_WORDS_MAX])
-{
 #define CONTEXT_WANTED(name, parameters)	LIBRARY_WANTED(name)
-	static const struct wanted_call wanted[] = { CONTEXT_CALLS(CONTEXT_WANTED) };
+	static const struct wanted_call of_library[] = { LIBRARY_CALLS(LIBRARY_WANTED) };
+	static const struct wanted_call of_cuda[] = { CONTEXT_CALLS(CONTEXT_WANTED) };
 #undef LIBRARY_WANTED
 #undef CONTEXT_WANTED
-	void *cuda;
+	void *cuda, *library;
 
 	/* The program has called it already: it is there, and is not to go. */
 	cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -114,43 +104,29 @@ static bool load_cuda(struct cuda_library *found, char words[CUDA_WORDS_MAX])
 		snprintf(words, CUDA_WORDS_MAX, "libcuda.so.1 cannot be loaded (%s)", dlerror());
 		return false;
 	}
-	return find_functions(found, cuda, "libcuda.so.1", wanted,
-			      sizeof(wanted) / sizeof(wanted[0]), words);
-}
-
-/* Loads what is at the bytes from @first to @end of cuda_library, if it is not there yet. */
-static bool load_part(bool *is_loaded, bool (*load)(struct cuda_library *found, char *words),
-		      size_t first, size_t end, char words[CUDA_WORDS_MAX])
-{
-	struct cuda_library found;
-	bool loaded;
-
-	if (__atomic_load_n(is_loaded, __ATOMIC_ACQUIRE))
-		return true;
-	cuda_library_enter();
-	loaded = load(&found, words);
-	cuda_library_leave();
-	if (!loaded)
-		return false;
-	pthread_mutex_lock(&publish_lock);
-	if (!*is_loaded)
-		memcpy((char *)&cuda_library + first, (char *)&found + first, end - first);
-	__atomic_store_n(is_loaded, true, __ATOMIC_RELEASE);
-	pthread_mutex_unlock(&publish_lock);
-	return true;
-}
-
-bool cuda_library_load_regions(char words[CUDA_WORDS_MAX])
-{
-	static bool is_loaded;
-
-	return load_part(&is_loaded, load_regions, 0, CUDA_PART, words);
+	library = open_library(words);
+	return library && find_functions(found, cuda, "libcuda.so.1", of_cuda,
+					 sizeof(of_cuda) / sizeof(of_cuda[0]), words) &&
+	       find_functions(found, library, LIB_SONAME, of_library,
+			      sizeof(of_library) / sizeof(of_library[0]), words);
 }
 
 bool cuda_library_load(char words[CUDA_WORDS_MAX])
 {
-	static bool is_loaded;
+	struct cuda_library found;
+	bool loaded;
 
-	return load_part(&is_loaded, load_cuda, CUDA_PART, sizeof(cuda_library), words) &&
-	       cuda_library_load_regions(words);
+	if (__atomic_load_n(&is_loaded, __ATOMIC_ACQUIRE))
+		return true;
+	cuda_library_enter();
+	loaded = load_both(&found, words);
+	cuda_library_leave();
+	if (!loaded)
+		return false;
+	pthread_mutex_lock(&publish_lock);
+	if (!is_loaded)
+		cuda_library = found;
+	__atomic_store_n(&is_loaded, true, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&publish_lock);
+	return true;
 }

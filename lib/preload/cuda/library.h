@@ -55,9 +55,6 @@ extern struct cuda_library cuda_library;
 /* Any number of times, by any thread. False: @words tells why not. */
 bool cuda_library_load(char words[CUDA_WORDS_MAX]);
 
-/* The same of libactmem alone, for programs that may have no CUDA. */
-bool cuda_library_load_regions(char words[CUDA_WORDS_MAX]);
-
 /* While libactmem is at work, nothing that it calls is put in place of anything. */
 void cuda_library_enter(void);
 void cuda_library_leave(void);

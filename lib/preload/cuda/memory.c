@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * A program that asks CUDA for memory of the host gets blocks of pool.h, and pages of
- * regions under the ranges that it registers (under.h), unless these have them since they
- * were mapped (mapped.h). CUDA's driver gives small memory,
+ * regions under the ranges that it registers (under.h). CUDA's driver gives small memory,
  * memory with flags that regions cannot have, and all that a forked child asks for. A
  * failure here is told, and the driver is asked instead, or it is an error of the call
  * (ACTMEM_STRICT).
@@ -12,7 +11,6 @@
 #include <unistd.h>
 
 #include "preload/cuda/cuda.h"
-#include "preload/cuda/mapped.h"
 #include "preload/cuda/pool.h"
 #include "preload/cuda/settings.h"
 #include "preload/say.h"
@@ -120,26 +118,11 @@ cuda_result cuda_mem_free_host(void *memory)
 	return cuda_driver.cuMemFreeHost(memory);
 }
 
-/* It has the pages of a region since the program mapped it. */
-static cuda_result register_mapped(void *memory, size_t bytes, unsigned int flags)
-{
-	cuda_result result = cuda_driver.cuMemHostRegister_v2(memory, bytes, flags);
-
-	if (!result)
-		mapped_registered(memory, true);
-	else if (result != CUDA_ALREADY_REGISTERED && result != CUDA_INVALID_VALUE)
-		say_once(TALE_REFUSED, "CUDA does not register %s at %p (error %d), which have a region's pages since they were mapped; actmem run without --preload-maps leaves them to the kernel",
-			 SAY_BYTES(bytes), memory, result);
-	return result;
-}
-
 cuda_result cuda_mem_host_register(void *memory, size_t bytes, unsigned int flags)
 {
 	struct cuda_failure failure;
 	cuda_result result = CUDA_OUT_OF_MEMORY;
 
-	if (mapped_kind(memory, 1) != MAPPED_NOT)
-		return register_mapped(memory, bytes, flags);
 	if (!is_served(bytes, flags))
 		return cuda_driver.cuMemHostRegister_v2(memory, bytes, flags);
 	if (!settings_are_good)
@@ -170,10 +153,7 @@ cuda_result cuda_mem_host_unregister(void *memory)
 		if (cuda_under_unregister(memory, &result) == OUTCOME_OURS)
 			return result;
 	}
-	result = cuda_driver.cuMemHostUnregister(memory);
-	if (!result)
-		mapped_registered(memory, false);
-	return result;
+	return cuda_driver.cuMemHostUnregister(memory);
 }
 
 /* The driver knows the region that the address is in. */

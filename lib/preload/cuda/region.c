@@ -12,7 +12,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "machine/machine.h"
 #include "preload/cuda/kept.h"
@@ -34,7 +33,6 @@ struct cuda_name {
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct actmem *am;		/* once open, it stays so */
-static pid_t opener;			/* its children open their own */
 static struct actmem_options defaults;
 static char name[PATH_MAX];
 
@@ -55,11 +53,9 @@ static int open_handle(void)
 		snprintf(name, sizeof(name), "%s", options.heap_name);
 	options.heap_name = NULL;
 	error = cuda_library.actmem_open(&am, &options);
-	if (error)
-		return error;
-	defaults = options;
-	opener = getpid();
-	return 0;
+	if (!error)
+		defaults = options;
+	return error;
 }
 
 static uint64_t unit_of(const struct actmem_options *options)
@@ -75,8 +71,7 @@ bool cuda_region_prepare(const struct cuda_settings *settings, uint64_t *unit,
 
 	cuda_library_enter();
 	pthread_mutex_lock(&open_lock);
-	if (!am || opener != getpid()) {
-		am = NULL;
+	if (!am) {
 		failed = open_handle();
 		least = settings->min_bytes > unit_of(&defaults) ? settings->min_bytes :
 			unit_of(&defaults);
@@ -220,9 +215,8 @@ static void tell_far(const struct actmem_region_info *info, const struct cuda_po
 }
 
 /* With memfd only this process knows what it maps, and so it has the library map it too. */
-static int look_at_region(struct cuda_region *its, const struct cuda_policy *policy)
+static int look_at_region(struct actmem_region *region, const struct cuda_policy *policy)
 {
-	struct actmem_region *region = its->region;
 	uint64_t node_bytes[ACTMEM_NODES_MAX];
 	struct actmem_region_info info;
 	void *address;
@@ -232,8 +226,6 @@ static int look_at_region(struct cuda_region *its, const struct cuda_policy *pol
 	info.node_bytes = node_bytes;
 	info.node_count = ACTMEM_NODES_MAX;
 	error = cuda_library.actmem_region_get_info(region, &info);
-	its->page_bytes = info.pages == ACTMEM_PAGES_1G ? GIANT_PAGE_BYTES :
-			  info.pages == ACTMEM_PAGES_2M ? HUGE_PAGE_BYTES : BASE_PAGE_BYTES;
 	if (!error)
 		tell_far(&info, policy, cuda_library.actmem_region_found(region) > 0);
 	if (!error && info.backend == ACTMEM_BACKEND_MEMFD)
@@ -241,7 +233,7 @@ static int look_at_region(struct cuda_region *its, const struct cuda_policy *pol
 	return error;
 }
 
-bool cuda_region_open(struct cuda_region *region, uint64_t length, bool inherit,
+bool cuda_region_open(struct cuda_region *region, uint64_t length,
 		      const struct cuda_policy *policy, char words[CUDA_WORDS_MAX])
 {
 	struct actmem_region_options options;
@@ -251,7 +243,6 @@ bool cuda_region_open(struct cuda_region *region, uint64_t length, bool inherit,
 	*region = (struct cuda_region){ .name = NULL };
 	ACTMEM_INIT(&options);
 	options.length = length;
-	options.flags = inherit ? ACTMEM_REGION_INHERIT : 0;
 	take_policy(&options, policy);
 	cuda_library_enter();
 	if (*name) {
@@ -262,7 +253,7 @@ bool cuda_region_open(struct cuda_region *region, uint64_t length, bool inherit,
 	}
 	opened = !error;
 	if (opened)
-		error = look_at_region(region, policy);
+		error = look_at_region(region->region, policy);
 	if (error)
 		snprintf(words, CUDA_WORDS_MAX, "%s", error == -ENOBUFS ?
 			 "no memory to remember a name" :

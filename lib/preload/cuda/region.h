@@ -18,7 +18,6 @@ struct cuda_name;
 struct cuda_region {
 	struct actmem_region *region;
 	struct cuda_name *name;		/* NULL: it has none */
-	uint64_t page_bytes;		/* by which it can be unmapped */
 };
 
 /*
@@ -28,8 +27,8 @@ struct cuda_region {
 bool cuda_region_prepare(const struct cuda_settings *settings, uint64_t *unit,
 			 char words[CUDA_WORDS_MAX]);
 
-/* On the nodes of the policy, unless the environment names others. @inherit: for children too. */
-bool cuda_region_open(struct cuda_region *region, uint64_t length, bool inherit,
+/* On the nodes of the policy, unless the environment names others. */
+bool cuda_region_open(struct cuda_region *region, uint64_t length,
 		      const struct cuda_policy *policy, char words[CUDA_WORDS_MAX]);
 
 /* Mappings of it stay. */

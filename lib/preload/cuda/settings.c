@@ -16,8 +16,6 @@
  * and each later request is a region by itself.
  */
 #define GROW_BYTES	(16ULL << 20)
-/* What allocators map for blocks of theirs is private, and they touch it bit by bit. */
-#define MAPS_DEFAULT	(MAPS_SHARED | MAPS_POPULATE | MAPS_HUGETLB)
 
 static const char *variable(struct setting_wrong *wrong, const char *name, const char *choice)
 {
@@ -33,54 +31,6 @@ static bool read_switch(bool *on, struct setting_wrong *wrong, const char *name)
 		return false;
 	*on = text && *text == '1';
 	return true;
-}
-
-static unsigned int kind_of(const char *text, size_t length)
-{
-	static const struct {
-		const char *word;
-		unsigned int kinds;
-	} kinds[] = {
-		{ "shared", MAPS_SHARED },
-		{ "populate", MAPS_POPULATE },
-		{ "hugetlb", MAPS_HUGETLB },
-		{ "private", MAPS_PRIVATE },
-		{ "malloc", MAPS_MALLOC },
-	};
-	size_t i;
-
-	for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		if (strlen(kinds[i].word) == length && !strncmp(kinds[i].word, text, length))
-			return kinds[i].kinds;
-	return 0;
-}
-
-/* A size, and kinds behind it, each with a ',' before it. */
-static bool parse_maps(const char *text, struct cuda_settings *settings)
-{
-	size_t length = strcspn(text, ",");
-	unsigned int kind;
-	char size[32];
-
-	if (length >= sizeof(size))
-		return false;
-	memcpy(size, text, length);
-	size[length] = '\0';
-	if (!size_from_text(size, &settings->maps_bytes))
-		return false;
-	for (text += length; *text; text += length) {
-		text++;
-		length = strcspn(text, ",");
-		kind = kind_of(text, length);
-		if (!kind)
-			return false;
-		settings->maps_kinds |= kind;
-	}
-	if (!settings->maps_kinds)
-		settings->maps_kinds = MAPS_DEFAULT;
-	if (!settings->maps_bytes)
-		settings->maps_kinds = 0;
-	return !settings->maps_bytes || settings->maps_bytes >= HUGE_PAGE_BYTES;
 }
 
 bool cuda_memory_settings_read(struct cuda_settings *settings, struct setting_wrong *wrong)
@@ -111,10 +61,6 @@ bool cuda_memory_settings_read(struct cuda_settings *settings, struct setting_wr
 			       HUGE_PAGE_BYTES;
 	text = variable(wrong, "ACTMEM_HEAP_LIMIT", "a size, as 64G");
 	if (text && !size_from_text(text, &settings->limit_bytes))
-		return false;
-	text = variable(wrong, "ACTMEM_PRELOAD_MAPS",
-			"a size from 2M on, as 64M, with kinds behind it, as 64M,shared,populate,hugetlb,private,malloc, or 0");
-	if (text && !parse_maps(text, settings))
 		return false;
 	return read_switch(&settings->verbose, wrong, "ACTMEM_VERBOSE");
 }

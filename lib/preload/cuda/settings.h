@@ -10,20 +10,11 @@
 
 #include "preload/settings.h"
 
-/* Kinds of mappings, by what is asked for besides anonymous memory. */
-#define MAPS_SHARED	(1U << 0)	/* MAP_SHARED */
-#define MAPS_POPULATE	(1U << 1)	/* MAP_POPULATE */
-#define MAPS_HUGETLB	(1U << 2)	/* MAP_HUGETLB */
-#define MAPS_PRIVATE	(1U << 3)	/* none of these */
-#define MAPS_MALLOC	(1U << 4)	/* blocks of malloc, which are mappings of their own */
-
 struct cuda_settings {
 	uint64_t min_bytes;		/* ACTMEM_CUDA_MIN: requests that are served */
 	uint64_t keep_bytes;		/* ACTMEM_CUDA_KEEP: freed, and not given back */
 	uint64_t grow_bytes;		/* ACTMEM_HEAP_GROW: by which each heap grows */
 	uint64_t limit_bytes;		/* ACTMEM_HEAP_LIMIT: of each heap; 0: none */
-	uint64_t maps_bytes;		/* ACTMEM_PRELOAD_MAPS: mappings that are taken, */
-	unsigned int maps_kinds;	/* MAPS_*; 0: none */
 	bool strict;			/* ACTMEM_STRICT: what fails is an error */
 	bool verbose;			/* ACTMEM_VERBOSE: successes are told too */
 };

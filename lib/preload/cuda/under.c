@@ -200,7 +200,7 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 		return OUTCOME_FAILED;
 	}
 	forget_under(look.first, look.length);
-	if (!cuda_region_open(&look.its, look.length, false, &look.policy, failure->words))
+	if (!cuda_region_open(&look.its, look.length, &look.policy, failure->words))
 		return OUTCOME_FAILED;
 	/* To make a region takes a while, in which another thread may have written there. */
 	if (!cuda_is_untouched(address, whole, &look.policy)) {

@@ -324,7 +324,7 @@ void *large_alloc(size_t bytes, size_t align, enum large_use use)
 	struct pool *pool;
 	void *memory;
 
-	if (!large_gate.owners || bytes > EXTENT_BYTES_MAX / 4 || align > EXTENT_ALIGN_MAX)
+	if (bytes > EXTENT_BYTES_MAX / 4 || align > EXTENT_ALIGN_MAX)
 		return NULL;
 	if (align < EXTENT_UNIT)
 		align = EXTENT_UNIT;

@@ -20,7 +20,7 @@
  * thread that reads one of them late still finds the blocks that it was given earlier.
  */
 struct large_gate {
-	size_t min_bytes;		/* SIZE_MAX until large_start() or regional_begin() */
+	size_t min_bytes;		/* SIZE_MAX until large_start() */
 	_Atomic uintptr_t low, high;	/* of all chunks there ever were */
 	uint8_t *owners;		/* of each chunk: 0, or 1 + its pool */
 } __attribute__((aligned(64)));

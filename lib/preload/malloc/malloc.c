@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * malloc and what belongs to it, in front of the program's own: large blocks come
- * from large.h or regional.h if the environment has asked for that, everything else goes
- * on.
+ * from large.h if the environment has asked for that, everything else goes on.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -15,7 +14,6 @@
 #include "base/base.h"
 #include "preload/malloc/large.h"
 #include "preload/malloc/next.h"
-#include "preload/malloc/regional.h"
 
 #define EXPORT		__attribute__((visibility("default")))
 #define SMALL_PAGE	4096UL
@@ -35,16 +33,9 @@ static bool is_plain(size_t align)
 	return align >= sizeof(void *) && !(align & (align - 1));
 }
 
-static void *take_block(size_t size, size_t align, enum large_use use)
-{
-	void *memory = regional_alloc(size, align);
-
-	return memory ? memory : large_alloc(size, align, use);
-}
-
 static __attribute__((noinline)) void *malloc_large(size_t size)
 {
-	void *memory = take_block(size, 1, LARGE_ANY);
+	void *memory = large_alloc(size, 1, LARGE_ANY);
 
 	return memory ? memory : next.malloc(size);
 }
@@ -56,8 +47,6 @@ EXPORT void *malloc(size_t size)
 
 EXPORT void free(void *memory)
 {
-	if (UNLIKELY(regional_may_be(memory)) && regional_free(memory))
-		return;
 	if (LIKELY(!large_is(memory)))
 		next.free(memory);
 	else
@@ -81,14 +70,14 @@ EXPORT void *calloc(size_t count, size_t size)
 
 	if (__builtin_mul_overflow(count, size, &bytes) || is_small(bytes))
 		return next.calloc(count, size);
-	memory = take_block(bytes, 1, LARGE_ZERO);
+	memory = large_alloc(bytes, 1, LARGE_ZERO);
 	return memory ? memory : next.calloc(count, size);
 }
 
 /* Copies into a block of the other kind, or of the same elsewhere. */
 static void *move_block(void *memory, size_t was, size_t size)
 {
-	void *moved = is_small(size) ? NULL : take_block(size, 1, LARGE_GROWS);
+	void *moved = is_small(size) ? NULL : large_alloc(size, 1, LARGE_GROWS);
 
 	if (!moved)
 		moved = next.malloc(size);
@@ -114,23 +103,10 @@ static __attribute__((noinline)) void *realloc_large(void *memory, size_t size)
 	return !moved && size <= large_usable_size(memory) ? memory : moved;
 }
 
-static void *realloc_regional(void *memory, size_t was, size_t size)
-{
-	if (!size) {
-		regional_free(memory);
-		return NULL;
-	}
-	return size <= was && !is_small(size) ? memory : move_block(memory, was, size);
-}
-
 EXPORT void *realloc(void *memory, size_t size)
 {
-	size_t was = regional_may_be(memory) ? regional_size(memory) : 0;
-
 	if (!memory)
 		return malloc(size);
-	if (was)
-		return realloc_regional(memory, was, size);
 	if (large_is(memory))
 		return realloc_large(memory, size);
 	if (is_small(size) || !next.knows_sizes)
@@ -155,7 +131,7 @@ EXPORT int posix_memalign(void **memory, size_t align, size_t size)
 
 	if (is_small(size) || !is_plain(align))
 		return next.posix_memalign(memory, align, size);
-	block = take_block(size, align, LARGE_ANY);
+	block = large_alloc(size, align, LARGE_ANY);
 	if (!block)
 		return next.posix_memalign(memory, align, size);
 	*memory = block;
@@ -165,7 +141,7 @@ EXPORT int posix_memalign(void **memory, size_t align, size_t size)
 EXPORT void *aligned_alloc(size_t align, size_t size)
 {
 	void *memory = is_small(size) || !is_plain(align) ? NULL :
-		       take_block(size, align, LARGE_ANY);
+		       large_alloc(size, align, LARGE_ANY);
 
 	return memory ? memory : next.aligned_alloc(align, size);
 }
@@ -173,14 +149,14 @@ EXPORT void *aligned_alloc(size_t align, size_t size)
 EXPORT void *memalign(size_t align, size_t size)
 {
 	void *memory = is_small(size) || !is_plain(align) ? NULL :
-		       take_block(size, align, LARGE_ANY);
+		       large_alloc(size, align, LARGE_ANY);
 
 	return memory ? memory : next.memalign(align, size);
 }
 
 EXPORT void *valloc(size_t size)
 {
-	void *memory = is_small(size) ? NULL : take_block(size, SMALL_PAGE, LARGE_ANY);
+	void *memory = is_small(size) ? NULL : large_alloc(size, SMALL_PAGE, LARGE_ANY);
 
 	return memory ? memory : next.valloc(size);
 }
@@ -190,17 +166,13 @@ EXPORT void *pvalloc(size_t size)
 {
 	size_t whole = (size + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1);
 	void *memory = is_small(whole) || whole < size ? NULL :
-		       take_block(whole, SMALL_PAGE, LARGE_ANY);
+		       large_alloc(whole, SMALL_PAGE, LARGE_ANY);
 
 	return memory ? memory : next.pvalloc(size);
 }
 
 EXPORT size_t malloc_usable_size(void *memory)
 {
-	size_t regional = regional_may_be(memory) ? regional_size(memory) : 0;
-
-	if (regional)
-		return regional;
 	return LIKELY(!large_is(memory)) ? next.malloc_usable_size(memory) :
 	       large_usable_size(memory);
 }

@@ -64,7 +64,7 @@ struct range *range_make(const struct place *place, unsigned int node, size_t le
 	/* Where that is forbidden, pages come from the node of the CPU that touches them. */
 	if (address != MAP_FAILED && place_range(place, node, address, length) &&
 	    !place->by_caller) {
-		kernel_munmap(address, length);
+		munmap(address, length);
 		address = MAP_FAILED;
 	}
 	if (address == MAP_FAILED) {
@@ -73,7 +73,7 @@ struct range *range_make(const struct place *place, unsigned int node, size_t le
 		return NULL;
 	}
 	/* A kernel that knows neither has small pages, which `actmem run` tells. */
-	kernel_madvise(address, length, MADV_HUGEPAGE);
+	madvise(address, length, MADV_HUGEPAGE);
 	prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, address, length, "actmem-malloc");
 	range->base = (uintptr_t)address;
 	range->length = length;
@@ -83,7 +83,7 @@ struct range *range_make(const struct place *place, unsigned int node, size_t le
 
 void range_unmake(struct range *range)
 {
-	kernel_munmap((void *)range->base, range->length);
+	munmap((void *)range->base, range->length);
 	give_unused(range);
 }
 
@@ -164,8 +164,8 @@ size_t range_release(struct range *range, uintptr_t from, uintptr_t to, uint64_t
 		     released + (run - page) * PAGE_BYTES < most;)
 			run++;
 		/* Locked memory stays: it is tried again later. */
-		if (run > page && !kernel_madvise((void *)address_of_page(range, page),
-						  (run - page) * PAGE_BYTES, MADV_DONTNEED)) {
+		if (run > page && !madvise((void *)address_of_page(range, page),
+					   (run - page) * PAGE_BYTES, MADV_DONTNEED)) {
 			memset(&range->pages[page], EMPTY, run - page);
 			range->filled -= run - page;
 			released += (run - page) * PAGE_BYTES;

@@ -17,7 +17,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/base.h"
 #include "preload/malloc/tell.h"
 
 #define HIGH_DESCRIPTOR	500
@@ -55,7 +54,7 @@ static void publish_told(int fd)
 	if (ftruncate(fd, TOLD_BYTES) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) ||
 	    fstat(fd, &file))
 		goto close;
-	memory = kernel_mmap(NULL, TOLD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	memory = mmap(NULL, TOLD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (memory == MAP_FAILED)
 		goto close;
 	device = file.st_dev;
@@ -88,7 +87,7 @@ void tell_anew(void)
 	struct stat file;
 
 	if (published != &unseen)
-		kernel_munmap(published, TOLD_BYTES);
+		munmap(published, TOLD_BYTES);
 	if (descriptor >= 0 && !fstat(descriptor, &file) && file.st_dev == device &&
 	    file.st_ino == inode)
 		close_fd(descriptor);
