@@ -115,10 +115,10 @@ def results(name, spill):
         yield transfers().get("ring_bytes", 0) == 0, "the ring is given back"
 
 
-def child(name, spill, beside):
+def child(name, spill):
     sys.path.insert(0, os.path.join(TREE, "lib", "python"))
     for passed, what in results(name, spill):
-        check(passed, f"{beside}{name}: {what}")
+        check(passed, f"{name}: {what}")
     return end()
 
 
@@ -128,10 +128,9 @@ def main():
                         help="on a file system with direct I/O")
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--case", choices=MEMORIES)
-    parser.add_argument("--beside", default="", help="text before the name of each result")
     given = parser.parse_args()
     if given.case:
-        return child(given.case, given.spill, given.beside)
+        return child(given.case, given.spill)
     # XLA's search for the fastest kernels takes longer than this test may. Two processes
     # share the card's memory.
     environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_FLAGS":
@@ -143,10 +142,9 @@ def main():
     failed = 0
     with tempfile.TemporaryDirectory(dir=given.spill) as folder:
         for names in (*([name] for name in MEMORIES), ["memory", "files"]):
-            beside = "two at once: " if len(names) > 1 else ""
+            print(f"# {', '.join(names)}", flush=True)
             running = [subprocess.Popen([sys.executable, __file__, "--case", name, "--spill",
-                                         folder, "--beside", beside], env=environment)
-                       for name in names]
+                                         folder], env=environment) for name in names]
             failed += any([process.wait() for process in running])
     return 1 if failed else 0
 

@@ -5,7 +5,6 @@ import mmap
 import os
 
 PORTABLE = 1                        # CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE
-NON_BLOCKING = 1                    # CU_STREAM_NON_BLOCKING
 MADV_HUGEPAGE, MADV_NOHUGEPAGE, MAP_HUGETLB, MAP_FIXED_NOREPLACE = 14, 15, 0x40000, 0x100000
 HUGE_BYTES = 2 << 20
 KINDS = ("private 4K", "private THP", "private hugetlb 2M",
@@ -18,10 +17,6 @@ libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_i
 libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-
-
-class CudaError(OSError):
-    """The driver refused a call, or does not have it."""
 
 
 class Cuda:
@@ -39,7 +34,7 @@ class Cuda:
         """Return the name of the call's CUresult: "CUDA_SUCCESS", or that of an error."""
         function = getattr(self.library, name, None)
         if function is None:
-            raise CudaError(f"libcuda.so.1 has no {name}")
+            raise OSError(f"libcuda.so.1 has no {name}")
         text, result = ctypes.c_char_p(), function(*arguments)
         if self.library.cuGetErrorName(result, ctypes.byref(text)) or not text.value:
             return f"CUDA error {result}"
@@ -48,7 +43,7 @@ class Cuda:
     def call(self, name, *arguments):
         result = self.result(name, *arguments)
         if result != "CUDA_SUCCESS":
-            raise CudaError(f"{name}: {result}")
+            raise OSError(f"{name}: {result}")
 
     def allocate_host(self, size, flags=PORTABLE):
         pointer = ctypes.c_void_p()
@@ -62,7 +57,7 @@ class Cuda:
 
     def stream(self):
         stream = ctypes.c_void_p()
-        self.call("cuStreamCreate", ctypes.byref(stream), NON_BLOCKING)
+        self.call("cuStreamCreate", ctypes.byref(stream), 1)      # NON_BLOCKING
         return stream
 
 

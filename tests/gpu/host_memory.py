@@ -2,6 +2,7 @@
 """Measure the host memory of a process by kind, from /proc/PID/smaps, and ask CUDA whether
 an address is pinned."""
 import ctypes
+import pathlib
 import re
 
 import driver
@@ -19,8 +20,7 @@ def kind_of(name):
 
 
 def _lines():
-    with open("/proc/self/smaps", encoding="utf-8", errors="replace") as file:
-        yield from file
+    return pathlib.Path("/proc/self/smaps").read_text(errors="replace").splitlines()
 
 
 def mapped():

@@ -37,7 +37,6 @@ SHARE = 0.88                # of the card's memory, for XLA's pool
 LEAST_SECONDS, CASE_SECONDS = 20, 180
 FEW_LAYERS = 4              # a method that keeps more layers on the card does not offload
 LATE_SHARE = 0.5            # of the puts, in the last quarter of a forward pass
-CACHE = "--xla_gpu_per_fusion_autotune_cache_dir"
 
 
 class Case(NamedTuple):
@@ -69,7 +68,7 @@ class Runs:
         self.share = max(0.1, min(SHARE, machine.free_share() - 0.08))
         # XLA searches the fastest kernels once for all cases; another search may end
         # differently. This search is part of what is measured, so it is not disabled here.
-        self.cache = f"{CACHE}={folder}" if machine.xla_knows(CACHE.lstrip("-")) else ""
+        self.cache = f"--xla_gpu_per_fusion_autotune_cache_dir={folder}"
         size = 64 << 20 if options.toy else 1 << 30
         self.link = self.tell_link([f"--product={256 if options.toy else 8192}"], size)
         self.link_under = self.tell_link([], size, [options.actmem, "run", "--"])
@@ -131,15 +130,10 @@ class Runs:
         print(json.dumps({"predicted": case.name, "layers": sizes.layers, **predicted}),
               flush=True)
         method, prefix = METHODS[case.method]
-        reference = os.path.join(self.folder, f"{case.model}-{case.form}.npz")
         arguments = [*self.arguments(case, sizes), f"--method={method}",
-                     f"--steps={3 if self.options.toy else 10}"]
-        if case.method == "recomputed":
-            arguments.append(f"--save={reference}")
-        elif os.path.exists(reference):
-            arguments.append(f"--compare={reference}")
-        if self.options.trace and case.method in predict.OURS:
-            arguments.append("--trace")
+                     f"--steps={3 if self.options.toy else 10}",
+                     f"--gradients={self.folder}/{case.model}-{case.form}.npz",
+                     *(["--trace"] if self.options.trace and case.method in predict.OURS else [])]
         found, why = self.python(
             "training.py", arguments, CASE_SECONDS,
             [self.options.actmem, *prefix] if prefix else [], case.flags,

@@ -9,8 +9,9 @@ import json
 import sys
 import time
 
-from driver import Cuda
 from telling import rate
+
+from driver import Cuda
 
 
 def allocation_rate(cuda, size):

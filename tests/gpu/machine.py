@@ -3,7 +3,6 @@
 import contextlib
 import glob
 import importlib.metadata
-import mmap
 import os
 import platform
 import resource
@@ -109,17 +108,6 @@ def versions():
             first_line(os.path.join(PACKED, "commit"))}
 
 
-def xla_knows(flag):
-    """Return whether XLA's libraries know a flag. An unknown flag would end the process."""
-    known = []
-    for pattern in ("jaxlib/libjax_common.so", "jax_plugins/xla_cuda*/xla_cuda_plugin.so"):
-        for path in (each for place in sys.path for each in glob.glob(f"{place}/{pattern}")):
-            with open(path, "rb") as file, \
-                    mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
-                known.append(data.find(flag.encode()) >= 0)
-    return bool(known) and all(known)
-
-
 def make_arguments():
     """Return make's arguments for this machine's Python and CUDA, and for what
     tests/gpu/pack brought."""
@@ -141,4 +129,4 @@ def make_arguments():
 
 
 def make():
-    return shutil.which("make") or os.path.join(PACKED, "bin/make")
+    return shutil.which("make") or f"{PACKED}/bin/make"

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import machine
 from machine import TREE
 
-LOGS = "build/check/gpu"
 # XLA's search for the fastest kernels takes longer than a test may.
 NO_SEARCH = {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_autotune_level=0"}
 

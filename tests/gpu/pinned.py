@@ -12,11 +12,10 @@ import os
 import sys
 import time
 
-import driver
 from host_memory import in_region, is_pinned
 from telling import check, end, figure, rate
 
-MIB = 1 << 20
+import driver
 
 
 class Driver:
@@ -40,8 +39,8 @@ class Driver:
         self.cuda.call("cuStreamSynchronize", self.stream)
 
 
-class Cudart:
-    """libcudart.so.13 alone, of a toolkit or of a wheel."""
+class Cudart(Driver):
+    """libcudart.so.13, of a toolkit or of a wheel. It has the same context as the driver."""
 
     def __init__(self):
         homes = [os.environ.get("CUDA_HOME", "/usr/local/cuda"),
@@ -49,36 +48,26 @@ class Cudart:
         found = [path for home in homes for path in
                  glob.glob(os.path.join(home, "lib*", "libcudart.so.13"))]
         self.library = ctypes.CDLL(found[0] if found else "libcudart.so.13")
-        self.call("cudaSetDevice", 0)
-        self.call("cudaFree", None)
+        super().__init__()
+        self.runtime("cudaSetDevice", 0)
 
-    def call(self, name, *arguments):
+    def runtime(self, name, *arguments):
         error = getattr(self.library, name)(*arguments)
         if error:
             raise RuntimeError(f"{name}: error {error}")
 
     def pinned(self, size):
         pointer = ctypes.c_void_p()
-        self.call("cudaHostAlloc", ctypes.byref(pointer), ctypes.c_size_t(size), driver.PORTABLE)
+        self.runtime("cudaHostAlloc", ctypes.byref(pointer), ctypes.c_size_t(size),
+                     driver.PORTABLE)
         return pointer.value, pointer.value
 
-    def on_device(self, size):
-        pointer = ctypes.c_void_p()
-        self.call("cudaMalloc", ctypes.byref(pointer), ctypes.c_size_t(size))
-        return pointer.value
-
-    def copy(self, device, host, size, out):
-        ends = (host, device) if out else (device, host)
-        self.call("cudaMemcpyAsync", *map(ctypes.c_void_p, ends), ctypes.c_size_t(size),
-                  2 if out else 1, None)
-        self.call("cudaDeviceSynchronize")
-
-    def register(self, size=8 * MIB):
+    def register(self, size=8 << 20):
         """Test memory that a program registers itself, which has data."""
         own = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         own.write(b"\5" * size)
         address = ctypes.addressof(ctypes.c_char.from_buffer(own))
-        self.call("cudaHostRegister", ctypes.c_void_p(address), ctypes.c_size_t(size),
+        self.runtime("cudaHostRegister", ctypes.c_void_p(address), ctypes.c_size_t(size),
                   driver.PORTABLE)
         check(is_pinned(address) and not in_region(address)[0],
               "cudart: cudaHostRegister() of memory with data leaves it where it is")
@@ -86,7 +75,7 @@ class Cudart:
         self.copy(device, address, size, out=False)
         ctypes.memset(address, 0, size)
         self.copy(device, address, size, out=True)
-        self.call("cudaHostUnregister", ctypes.c_void_p(address))
+        self.runtime("cudaHostUnregister", ctypes.c_void_p(address))
         check(own[:size] == b"\5" * size, "cudart: copies of registered memory keep its bytes")
 
 
@@ -115,7 +104,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split(":", maxsplit=1)[0])
     parser.add_argument("module", choices=LIBRARIES)
     parser.add_argument("--in-region", action="store_true")
-    parser.add_argument("--bytes", type=int, default=256 * MIB)
+    parser.add_argument("--bytes", type=int, default=256 << 20)
     options = parser.parse_args()
     size, name = options.bytes, options.module
     try:

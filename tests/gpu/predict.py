@@ -11,25 +11,23 @@ XLA's pool doubles from 2 MiB until a request fits. The handlers pin regions of 
 and what their thread makes ahead.
 """
 EFFICIENCY = 0.9
-MIB = 1 << 20
 OURS = ("actmem", "actmem run --offload", "planned")
 
 
 def pool_bytes(requests):
     """Return what XLA's pool allocates for these requests, none of which is freed."""
-    free, total, following = [], 0, 2 * MIB
+    free, total, following = [], 0, 2 << 20
     for request in requests:
-        fitting = [size for size in free if size >= request]
-        if fitting:
-            free.remove(min(fitting))
-            free.append(min(fitting) - request)
-            continue
-        doubled = following < request
-        while following < request:
-            following *= 2
-        free.append(following - request)
-        total += following
-        following *= 1 if doubled else 2
+        region = min((size for size in free if size >= request), default=None)
+        if region is None:
+            doubled = following < request
+            while following < request:
+                following *= 2
+            region, total = following, total + following
+            following *= 1 if doubled else 2
+        else:
+            free.remove(region)
+        free.append(region - request)
     return total
 
 
@@ -40,7 +38,7 @@ def _rounded(size, unit):
 def grow_bytes(sizes):
     """Return the length of each region: one of the longest values, so that little is left
     over of the last region."""
-    return _rounded(max(sizes.offloaded_bytes), 2 * MIB)
+    return _rounded(max(sizes.offloaded_bytes), 2 << 20)
 
 
 def pinned_bytes(case, sizes):

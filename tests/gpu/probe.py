@@ -16,8 +16,9 @@ import sys
 import threading
 import time
 
-from driver import KINDS, PORTABLE, Cuda, CudaError, Memory, libc
 from telling import fact, figure
+
+from driver import KINDS, PORTABLE, Cuda, Memory, libc
 
 BYTES = 64 << 20         # a small piece, as regions are registered
 REGISTER_READ_ONLY = 8
@@ -229,7 +230,7 @@ def main():
     cuda, status = Cuda(), 0
     try:
         GROUPS[options.group]()
-    except CudaError as error:
+    except OSError as error:
         tell(f"the rest of {options.group}", str(error))
         status = 1
     for question, answer in answers.items():

@@ -8,6 +8,7 @@ A program prints TAP, or lines of JSON, or both:
     {"predicted": case, ...}       printed before the case runs
 Any other line of JSON is kept as data.
 """
+import contextlib
 import glob
 import itertools
 import json
@@ -32,12 +33,9 @@ def marked(mark):
     """Return the processes whose environment has the mark: a program and all its children."""
     found = set()
     for path in glob.glob("/proc/[0-9]*/environ"):
-        try:
-            with open(path, "rb") as file:
-                if mark.encode() in file.read().split(b"\0"):
-                    found.add(int(path.split("/")[2]))
-        except OSError:             # it has ended
-            pass
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            if mark.encode() in file.read().split(b"\0"):
+                found.add(int(path.split("/")[2]))
     return found - {os.getpid()}
 
 
@@ -47,11 +45,9 @@ def end(mark, seconds=3):
         deadline = time.monotonic() + seconds
         while (pids := marked(mark)) and time.monotonic() < deadline:
             for pid in pids:
-                try:
+                with contextlib.suppress(OSError):
                     os.kill(pid, number)
                     os.waitpid(pid, os.WNOHANG)
-                except OSError:
-                    pass
             time.sleep(0.05)
     return marked(mark)
 
@@ -74,9 +70,8 @@ def execute(argv, seconds, environment, take, errors, good=(0,)):
     reader.start()
     status = still = None
     try:
-        status = process.wait(max(seconds, 0.1))
-    except subprocess.TimeoutExpired:
-        pass
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            status = process.wait(max(seconds, 0.1))
     finally:
         still = end(mark)
     reader.join(5)
@@ -130,13 +125,10 @@ class Output:
         elif result:
             self.found["failed"].append(result[2])
         elif line[:1] == "{":
-            self.take_json(line)
+            with contextlib.suppress(ValueError):
+                self.take_json(json.loads(line))
 
-    def take_json(self, line):
-        try:
-            value = json.loads(line)
-        except ValueError:
-            return
+    def take_json(self, value):
         if "fact" in value:
             self.found["facts"][value["fact"]] = value["answer"]
         else:

@@ -3,8 +3,6 @@
 import json
 import time
 
-REPEATS = 5
-
 _results = _failed = 0
 
 
@@ -41,7 +39,7 @@ def figure(name, value, unit="GB/s", peer=None, peer_value=None):
 def rate(call, amount):
     """Return the best of some rates, if each call does this amount of work."""
     best = 0.0
-    for _ in range(REPEATS):
+    for _ in range(5):
         began = time.perf_counter()
         call()
         best = max(best, amount / (time.perf_counter() - began))

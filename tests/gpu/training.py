@@ -11,10 +11,9 @@ import time
 
 BEGAN = float(os.environ.get("LAYERS_BEGAN", time.time()))
 
+import host_memory  # noqa: E402
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
-
-import host_memory  # noqa: E402
 import overlap  # noqa: E402
 import stack  # noqa: E402
 
@@ -67,12 +66,6 @@ def planned(sizes, options):
     return plan.policy, str(plan)
 
 
-def peak_bytes(compiled):
-    memory = compiled.memory_analysis()
-    return (memory.argument_size_in_bytes + memory.output_size_in_bytes +
-            memory.temp_size_in_bytes - memory.alias_size_in_bytes)
-
-
 def fit(options):
     """Find how many layers the stock program can have on this card, or on the card that
     --target describes, such that XLA neither runs out of memory nor rematerialises."""
@@ -92,7 +85,9 @@ def fit(options):
         step = jax.jit(make_step(sizes, options)).trace(*shapes(sizes, options, sharding))
         try:
             compiled = step.lower(lowering_platforms=platforms).compile()
-            peak = peak_bytes(compiled)
+            memory = compiled.memory_analysis()
+            peak = memory.argument_size_in_bytes + memory.output_size_in_bytes + \
+                memory.temp_size_in_bytes - memory.alias_size_in_bytes
             again = len(REMATERIALISED.findall(compiled.as_text()))
         except jax.errors.JaxRuntimeError as error:
             if "RESOURCE_EXHAUSTED" not in str(error):
@@ -148,22 +143,20 @@ def run(options):
     del gradients
     hidden = overlap.of_step(lambda: compiled(weights, batch)) if options.trace else {}
     text, memory = compiled.as_text(), compiled.memory_analysis()
-    found = {"loss": float(loss), "step_s": statistics.median(times), "step_min_s": min(times),
-             "step_max_s": max(times), "steps": len(times), "first_step_s": first_step_s,
-             "compile_s": compile_s, "first_run_s": first_run_s,
+    found = {"loss": float(loss), "plan": plan, "compile_s": compile_s, "steps": len(times),
+             "step_s": statistics.median(times), "step_min_s": min(times),
+             "step_max_s": max(times), "first_step_s": first_step_s, "first_run_s": first_run_s,
              "grown": {kind: after[kind] - before[kind] for kind in after},
              "rematerialised": len(REMATERIALISED.findall(text)),
              "memory": {name: getattr(memory, name) for name in (
                  "temp_size_in_bytes", "argument_size_in_bytes", "output_size_in_bytes",
                  "host_temp_size_in_bytes")}, **hidden}
-    if plan:
-        found["plan"] = plan
     if unrolled and "actmem_put" in text:
         found["late_puts"] = late_share(text)
-    if options.compare:
-        found["difference"] = stack.difference(samples, dict(np.load(options.compare)))
-    if options.save:
-        np.savez(options.save, **samples)
+    if options.method == "recomputed":
+        np.savez(options.gradients, **samples)
+    elif os.path.exists(options.gradients):
+        found["difference"] = stack.difference(samples, dict(np.load(options.gradients)))
     if "actmem.jax" in sys.modules:
         found["actmem"] = {name: value for name, value in
                            sys.modules["actmem.jax"].stats().items() if isinstance(value, int)}
@@ -179,8 +172,8 @@ def main():
     parser.add_argument("--form", choices=("scanned", "unrolled"), required=True)
     parser.add_argument("--attention", choices=("xla", "cudnn"), default="xla")
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--save", metavar="FILE", help="write the gradients there")
-    parser.add_argument("--compare", metavar="FILE", help="with these gradients")
+    parser.add_argument("--gradients", metavar="FILE", default="gradients.npz",
+                        help="written by recomputed; others are compared with them")
     parser.add_argument("--trace", action="store_true", help="profile one more step")
     parser.add_argument("--fit", action="store_true", help="find how many layers fit")
     parser.add_argument("--target", metavar="FILE",

@@ -10,10 +10,9 @@ import jax
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../gpu"))
 
-from stock import check, finish  # noqa: E402
-
 import stack  # noqa: E402
 import training  # noqa: E402
+from stock import check, finish  # noqa: E402
 
 LAYERS = 6
 
