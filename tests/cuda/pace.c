@@ -15,7 +15,6 @@
 #define PIECES		24
 #define PINNED		(PIECES * CHUNK)
 #define RATE		"100"		/* bytes a microsecond: 21 ms for a chunk */
-#define FAST_RATE	"1000000"
 
 static struct cuda cuda;
 
@@ -151,32 +150,6 @@ static void test_pieces(struct actmem *am)
 	returns(actmem_runtime_close(runtime), 0);
 }
 
-/* However fast the driver is, as NVIDIA's has its lock for longer from 512 MiB on. */
-static void test_longest_piece(struct actmem *am)
-{
-	struct actmem_runtime *runtime = whole_runtime_or_bail(am);
-	struct actmem_heap *heap = heap_or_bail(am, runtime, PIECE_LEAST, 0);
-	void *blocks[8], *block;
-	uint64_t before;
-	unsigned int i;
-
-	setenv("STANDIN_CUDA_PIN_RATE", FAST_RATE, 1);
-	for (i = 0; i < 8; i++)
-		if (actmem_heap_alloc(heap, PIECE_LEAST, 0, &blocks[i]))
-			tap_bail("actmem_heap_alloc");
-	for (i = 0; i < 8; i++)
-		actmem_heap_free(heap, blocks[i]);
-	end_heap(heap);
-	before = runtime_info(runtime).chunks;
-	heap = heap_or_bail(am, runtime, 512 * MIB, 0);
-	returns(actmem_heap_alloc(heap, BLOCK, 0, &block), 0);
-	unsetenv("STANDIN_CUDA_PIN_RATE");
-	ok(runtime_info(runtime).chunks - before > 1, "512 MiB are never one piece");
-	returns(actmem_heap_free(heap, block), 0);
-	end_heap(heap);
-	returns(actmem_runtime_close(runtime), 0);
-}
-
 /* All that the limit permits is in one region: a longer block can be in no other. */
 static void test_limit(struct actmem *am)
 {
@@ -206,7 +179,6 @@ int main(void)
 	am = open_or_bail();
 	test_neighbour(am);
 	test_pieces(am);
-	test_longest_piece(am);
 	test_limit(am);
 	counters_are_zero(am);
 	returns(actmem_close(am), 0);

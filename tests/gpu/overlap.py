@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""What of a step's copies between host and device is hidden behind its kernels, by JAX's
-profiler: the proof that they overlap, which no time of a whole step is."""
+"""Measure which share of a step's copies is hidden behind its kernels, by JAX's profiler.
+The time of a whole step does not prove that they overlap."""
 import glob
 import gzip
 import json
 import os
-import shutil
 import tempfile
 
 COPIES = {"hidden_out": "MemcpyD2H", "hidden_in": "MemcpyH2D"}
 
 
 def _united(spans):
-    """Without overlaps, in order."""
+    """Merge overlapping spans, in order."""
     united = []
     for start, end in sorted(spans):
         if united and start <= united[-1][1]:
@@ -27,17 +26,13 @@ def _length(spans):
 
 
 def _common(ones, others):
-    common, i = 0, 0
-    for start, end in ones:
-        while i < len(others) and others[i][1] <= start:
-            i += 1
-        common += sum(max(0, min(end, b) - max(start, a)) for a, b in others[i:] if a < end)
-    return common
+    """Return the length of what both have, each of which is united."""
+    return _length(ones) + _length(others) - _length(_united([*ones, *others]))
 
 
 def hidden(events):
-    """Of copies out and in, the share of their time in which a kernel ran; of those there are.
-    `events` are a trace's, as Chrome's viewer takes them."""
+    """Return the share of the time of copies out, and of copies in, in which a kernel ran.
+    `events` are those of a trace for Chrome's viewer."""
     devices = {event["pid"] for event in events if event.get("name") == "process_name" and
                "/device:GPU" in event["args"]["name"]}
     streams = {(event["pid"], event["tid"]) for event in events
@@ -55,19 +50,15 @@ def hidden(events):
             for kind in COPIES if kind in spans and _length(spans[kind])}
 
 
-def of_step(step, path):
-    """Of one call of `step`, whose profile goes to `path`; or why it is not known."""
+def of_step(step):
+    """Return that of one call of `step`, or why it is not known."""
     import jax
     try:
         with tempfile.TemporaryDirectory() as folder:
             with jax.profiler.trace(folder):
                 jax.block_until_ready(step())
             found = glob.glob(os.path.join(folder, "**", "*.trace.json.gz"), recursive=True)
-            if not found:
-                return {"overlap_missing": "JAX's profiler wrote no trace.json.gz"}
-            shutil.copy(found[0], path)
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            return hidden(json.load(file)["traceEvents"]) or \
-                {"overlap_missing": "the profile has no copies of a GPU"}
+            with gzip.open(found[0], "rt", encoding="utf-8") as file:
+                return hidden(json.load(file)["traceEvents"])
     except Exception as error:      # of the profiler: the times stay
         return {"overlap_missing": f"{type(error).__name__}: {str(error)[:200]}"}

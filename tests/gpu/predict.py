@@ -1,45 +1,33 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""What a case of layers.py is expected to take, before it is run.
+"""Predict what a case of layers.py takes, before it runs.
 
-Compute: FLOP by the rate that the un-offloaded case reached; for that case itself, by
-0.7 of the rate of a large product of matrices. Copies: bytes by the driver's own rates.
-    remat           4 forward passes: forward, again, and backward, which counts twice
-    stock           one after the other, as nothing overlaps them without the
-                    latency-hiding scheduler
-    with it         scanned: the way out is hidden, the way in is not, as it begins when
-                    its layer does; pipelined or unrolled: both are hidden
-    actmem          both are hidden, but for two things that XLA's stream waits for: the
-                    copies on the device, into the ring and out of it again; and the first
-                    layer's copies in, before which there is nothing to do. The host also
-                    waits once in each layer to read its tokens: this adds about 0.3% on an
-                    H200, and is not part of the prediction
-Hidden: what is longer counts, of copies out and the forward pass, of copies in and the
-rest. Pinned: XLA's pool doubles from 2 MiB on until a request fits, and `actmem run` gives
-it what it asks for; the handlers ask for the values, in regions of grow_bytes(), and for
-what their thread makes ahead: two values, half a region or 1/64, whichever is most.
+The constants come from an H200 with JAX 0.11.2 on 26 November 2026 (docs/results): layers
+reach 0.9 of the rate of a large product of matrices. Stock's copies out are hidden behind
+the forward pass; its copies in are not. If the layers are unrolled, stock keeps Q, K and V
+on the card until the backward pass, so it needs pinned memory for one layer. actmem's copies
+are hidden both ways, except two: the copies on the device, into the ring and out of it, and
+the first layer's copies in, which nothing computes beside.
+XLA's pool doubles from 2 MiB until a request fits. The handlers pin regions of grow_bytes()
+and what their thread makes ahead.
 """
-EFFICIENCY = 0.7
-MIB = 1 << 20
+EFFICIENCY = 0.9
+OURS = ("actmem", "actmem run --offload", "planned")
 
 
 def pool_bytes(requests):
-    """What XLA's pool has once it gave all of these, none freed."""
-    regions, total, next_bytes = [], 0, 2 * MIB
+    """Return what XLA's pool allocates for these requests, none of which is freed."""
+    free, total, following = [], 0, 2 << 20
     for request in requests:
-        request = -(-request // 256) * 256
-        fitting = [i for i, free in enumerate(regions) if free >= request]
-        if fitting:
-            best = min(fitting, key=lambda i: regions[i])
-            regions[best] -= request
-            continue
-        doubled = False
-        while next_bytes < request:
-            next_bytes *= 2
-            doubled = True
-        regions.append(next_bytes - request)
-        total += next_bytes
-        if not doubled:
-            next_bytes *= 2
+        region = min((size for size in free if size >= request), default=None)
+        if region is None:
+            doubled = following < request
+            while following < request:
+                following *= 2
+            region, total = following, total + following
+            following *= 1 if doubled else 2
+        else:
+            free.remove(region)
+        free.append(region - request)
     return total
 
 
@@ -47,54 +35,41 @@ def _rounded(size, unit):
     return -(-size // unit) * unit
 
 
-def offloaded_requests(sizes, form):
-    """As XLA asks its pool for them: one for each of Q, K and V, or for each layer."""
-    if form == "scanned":
-        return [size * sizes.layers for size in sizes.offloaded_bytes]
-    return [size for _ in range(sizes.layers) for size in sizes.offloaded_bytes]
-
-
 def grow_bytes(sizes):
-    """Of each region that blocks are taken from: one of the longest values, so that little
-    is made ahead of the last one and left over."""
-    return _rounded(max(sizes.offloaded_bytes), 2 * MIB)
+    """Return the length of each region: one of the longest values, so that little is left
+    over of the last region."""
+    return _rounded(max(sizes.offloaded_bytes), 2 << 20)
 
 
-def pinned_bytes(case, sizes, grow):
-    if case.method == "remat":
+def pinned_bytes(case, sizes):
+    if case.method == "recomputed":
         return 0
-    if case.method == "actmem":
-        live = sizes.layers * sum(sizes.offloaded_bytes)
+    if case.method in OURS:
+        grow, live = grow_bytes(sizes), sizes.layers * sum(sizes.offloaded_bytes)
         ahead = max(2 * max(sizes.offloaded_bytes), live // 64)
         return _rounded(live, grow) + _rounded(ahead, grow)
-    return pool_bytes(offloaded_requests(sizes, case.form))
+    if case.form == "unrolled":
+        return pool_bytes(sizes.offloaded_bytes)
+    return pool_bytes([size * sizes.layers for size in sizes.offloaded_bytes])
 
 
 def step_seconds(case, sizes, rate, link):
-    """None where a rate is not known."""
-    if not rate:
+    """Return None if a rate is not known; `rate` is FLOP per second of the layers."""
+    if not rate or not link.get("out"):
         return None
     forward = sizes.layers * sizes.forward_flop / rate
-    rest = 3 * forward
-    if case.method == "remat":
-        return forward + rest
-    rest -= sizes.layers * sizes.projection_flop / rate
-    if not link.get("out") or not link.get("in"):
-        return forward + rest
+    if case.method == "recomputed":     # forward, again, and backward, which counts twice
+        return 4 * forward
+    rest = 3 * forward - sizes.layers * sizes.projection_flop / rate
     live = sizes.layers * sum(sizes.offloaded_bytes)
     out, back = live / link["out"], live / link["in"]
-    if case.method == "stock" and not case.flags:
-        return forward + out + rest + back
-    if case.method == "stock" and case.flags == "lhs" and case.form == "scanned":
-        return max(forward, out) + rest + back
-    step = max(forward, out) + max(rest, back)
-    if case.method == "actmem":
-        step += back / sizes.layers
-        step += 2 * live / link["device"] if link.get("device") else 0
-    return step
+    if case.method in OURS:
+        return max(forward, out) + max(rest, back) + back / sizes.layers + \
+            2 * live / link["device"]
+    return forward + rest if case.form == "unrolled" else max(forward, out) + rest + back
 
 
 def first_run_seconds(step, pinned, allocation_rate):
-    if step is None:
+    if step is None or pinned and not allocation_rate:
         return None
-    return step + (pinned / allocation_rate if allocation_rate else 0)
+    return step + (pinned / allocation_rate if pinned else 0)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""A stack of transformer layers with the sizes of known models: its weights, its loss,
-what it computes and what of it can be offloaded, in FLOP and bytes."""
+"""Define the program that layers.py measures: a stack of transformer layers with the sizes
+of known models, its weights, its loss, and its work in FLOP and bytes."""
 from typing import NamedTuple
 
 import jax
@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 
-OFFLOADED = ("q", "k", "v")
+OFFLOADED = ("q", "k", "v")     # by all methods; the planner may choose any of these:
+NAMES = (*OFFLOADED, "context", "out", "gate", "up", "down")
 SAMPLES = 8192          # elements of a gradient, of each layer and weight
 
 
@@ -28,7 +29,7 @@ class Sizes(NamedTuple):
 
     @property
     def widths(self):
-        """Of Q, K and V."""
+        """The widths of Q, K and V."""
         return [heads * self.head_dim for heads in (self.heads, self.kv_heads, self.kv_heads)]
 
     @property
@@ -37,42 +38,27 @@ class Sizes(NamedTuple):
 
     @property
     def offloaded_bytes(self):
-        """Of Q, K and V of one layer, each."""
+        """The bytes of Q, of K and of V of one layer."""
         return [self.tokens * width * 2 for width in self.widths]
 
     @property
     def forward_flop(self):
-        """Of one layer; half of attention is masked."""
+        """The FLOP of one layer's forward pass. Half of attention is masked."""
         attention = 2 * self.tokens * self.sequence * self.heads * self.head_dim
         return 2 * self.tokens * self.layer_parameters + attention
 
     @property
     def projection_flop(self):
-        """What is not recomputed in one layer where Q, K and V are kept."""
+        """The FLOP that one layer saves if Q, K and V are not recomputed."""
         return 2 * self.tokens * self.hidden * sum(self.widths)
 
-    def needs_bytes(self, layers):
-        """On the device, roughly: weights, gradients, inputs of layers, work."""
-        work = self.tokens * (6 * self.mlp + 8 * self.hidden) * 2 + (4 << 30)
-        return layers * (4 * self.layer_parameters + self.tokens * self.hidden * 2 +
-                         sum(self.offloaded_bytes) // 8) + work
 
-
-# After the published dimensions; small sizes let the programs be tested.
+# Published dimensions. "small" is for a CPU.
 MODELS = {
     "llama-2-13b": Sizes(40, 5120, 40, 40, 128, 13824),
     "gemma-2-27b": Sizes(46, 4608, 32, 16, 128, 36864),
     "small": Sizes(3, 64, 4, 2, 16, 128, 2, 32),
 }
-
-
-def fitting(sizes, device_bytes):
-    """As many layers as there is room for, up to the model's; some room is left, as what a
-    program needs is known roughly, and one that fails costs more than a layer."""
-    layers = sizes.layers
-    while layers > 1 and sizes.needs_bytes(layers) > 0.9 * device_bytes:
-        layers -= 1
-    return sizes._replace(layers=layers)
 
 
 def _layer_weights(sizes, key):
@@ -88,7 +74,7 @@ def _layer_weights(sizes, key):
 
 
 def make_weights(sizes, unrolled):
-    """Stacked, or of each layer apart; the same numbers."""
+    """Return the weights stacked, or as a list of layers. The numbers are the same."""
     keys = jax.random.split(jax.random.key(1), sizes.layers)
     if unrolled:
         one = jax.jit(lambda key: _layer_weights(sizes, key))
@@ -123,10 +109,12 @@ def make_layer(sizes, attention):
                    for name in OFFLOADED)
         q, k, v = (checkpoint_name(value, name) for name, value in
                    zip(OFFLOADED, (_rotate(q), _rotate(k), v)))
-        mixed = jax.nn.dot_product_attention(q, k, v, is_causal=True, implementation=attention)
-        x = x + jnp.reshape(mixed, (*x.shape[:2], -1)) @ w["out"]
+        mixed = checkpoint_name(jax.nn.dot_product_attention(
+            q, k, v, is_causal=True, implementation=attention), "context")
+        x = x + checkpoint_name(jnp.reshape(mixed, (*x.shape[:2], -1)) @ w["out"], "out")
         normed = _norm(x, w["norms"][1])
-        return x + (jax.nn.silu(normed @ w["gate"]) * (normed @ w["up"])) @ w["down"]
+        gate, up = (checkpoint_name(normed @ w[name], name) for name in ("gate", "up"))
+        return x + checkpoint_name((jax.nn.silu(gate) * up) @ w["down"], "down")
     return layer
 
 
@@ -144,7 +132,7 @@ def make_loss(layer, unrolled):
 
 
 def sample(gradients, unrolled):
-    """Some elements of each weight's gradient, [layer, element], as float32."""
+    """Return some elements of each weight's gradient as float32, [layer, element]."""
     @jax.jit
     def of(value):
         flat = value.reshape(len(value), -1)
@@ -157,7 +145,7 @@ def sample(gradients, unrolled):
 
 
 def difference(got, wanted):
-    """The largest, over layers and weights, of ‖got − wanted‖ / ‖wanted‖."""
+    """Return the largest ‖got − wanted‖ / ‖wanted‖ over layers and weights."""
     worst = 0.0
     for name, b in wanted.items():
         a = got[name]

@@ -1,36 +1,45 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""How programs here tell tests/gpu/run what they found: results in TAP, and rates."""
+"""Print results for tests/gpu/run: TAP, and lines of JSON for figures and facts."""
+import json
 import time
-
-REPEATS = 5
 
 _results = _failed = 0
 
 
 def check(passed, name, *details, skip=None):
-    """One result; the details' last lines are told if it is bad."""
+    """Print one result, and the last lines of the details if it failed."""
     global _results, _failed
     _results += 1
     _failed += not passed
     print(f"{'ok' if passed else 'not ok'} {_results} - {name}{f' # SKIP {skip}' if skip else ''}",
           flush=True)
-    if not passed:
-        for detail in details:
-            for line in str(detail).splitlines()[-15:]:
-                print(f"# {line}", flush=True)
+    for detail in () if passed else details:
+        for line in str(detail).splitlines()[-15:]:
+            print(f"# {line}", flush=True)
     return passed
 
 
 def end():
-    """The exit status of what has told all."""
+    """Print the plan and return the exit status."""
     print(f"1..{_results}", flush=True)
     return 1 if _failed else 0
 
 
+def fact(question, answer):
+    print(json.dumps({"fact": question, "answer": str(answer)}), flush=True)
+
+
+def figure(name, value, unit="GB/s", peer=None, peer_value=None):
+    """Print a figure; that of a peer in the same run stands beside it."""
+    beside = {"peer": peer, "peer_value": peer_value, "ratio": value / peer_value} \
+        if peer_value else {}
+    print(json.dumps({"figure": name, "value": value, "unit": unit, **beside}), flush=True)
+
+
 def rate(call, amount):
-    """How much a second, if each call does so much: the best of some."""
+    """Return the best of some rates, if each call does this amount of work."""
     best = 0.0
-    for _ in range(REPEATS):
+    for _ in range(5):
         began = time.perf_counter()
         call()
         best = max(best, amount / (time.perf_counter() - began))
