@@ -35,7 +35,8 @@ CHECK_NEEDS += $(UNIT_PROGRAMS)
 check-unit: $(UNIT_PROGRAMS)
 	@tests/faults/headers
 	@status=0; for program in $(UNIT_PROGRAMS); do \
-		CMOCKA_MESSAGE_OUTPUT=TAP timeout 600 $$program || status=1; \
+		CMOCKA_MESSAGE_OUTPUT=TAP timeout 200 $$program || \
+			{ status=1; echo "not ok - $$program ended with status $$?"; }; \
 	done; exit $$status
 
 # Beside a model, where the library checks itself: with sanitizers, and a heap

@@ -61,7 +61,8 @@ static atomic_bool is_stalled;
 static void *grow_as(struct actmem_store *store, const char *name)
 {
 	pthread_setname_np(pthread_self(), name);
-	return actmem_store_grow(store, MIB, BUDGET) ? store : NULL;
+	/* A block of a whole region: there is no shorter region to try after a failure. */
+	return actmem_store_grow(store, BUDGET / 2, BUDGET) ? store : NULL;
 }
 
 static void *grow_first(void *store)
