@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The store that blocks live in, made at the first use (attached.h).
+ * The stores that blocks live in, made at the first use (attached.h): one for each node that
+ * GPUs in use are at (places.h). They share one budget and one spill limit (shares.h).
+ * Programs on CPUs use the first store.
  *
  * A block goes from memory_reserve() (for the caller to fill) by memory_commit() to
  * memory_hold() (for the caller to read) and memory_release(); a block that nobody
@@ -13,6 +15,22 @@
 #include <stdint.h>
 
 #include "actmem_store.h"
+
+/*
+ * The name of a block in its store. It recurs in every step: the site, the device, and the
+ * number of the put within its generation. The functions below find the store by it.
+ */
+#define MEMORY_SITE_SHIFT	40
+#define MEMORY_GPU		(UINT64_C(1) << 39)
+#define MEMORY_DEVICE_SHIFT	31
+#define MEMORY_DEVICE_MASK	UINT64_C(0xff)
+#define MEMORY_ORDINAL_MASK	((UINT64_C(1) << MEMORY_DEVICE_SHIFT) - 1)
+
+static inline uint64_t memory_name(uint64_t site, uint32_t device, int is_gpu, uint64_t ordinal)
+{
+	return site << MEMORY_SITE_SHIFT | (is_gpu ? MEMORY_GPU : 0) |
+	       (uint64_t)device << MEMORY_DEVICE_SHIFT | (ordinal & MEMORY_ORDINAL_MASK);
+}
 
 /*
  * @bytes, not 0, at *@block. Waits for room where blocks are spilled. On failure
@@ -34,9 +52,9 @@ void memory_put_back(struct actmem_key key);
 void memory_drop(struct actmem_key key);
 
 /*
- * Has the store's memory registered with CUDA, for all devices, which needs a new
- * store if the one that is there has none so; and makes one. @ring_bytes: of each
- * device, to stage in. On failure @words say why.
+ * Makes the store of a GPU, whose memory is registered with CUDA for all devices. If programs
+ * on CPUs have made a store that is not registered, that one ends first. *@ring_bytes is how
+ * much memory of the device to stage in. On failure @words say why.
  */
 int memory_pin(uint32_t device, uint64_t *ring_bytes, char *words, size_t words_size);
 
