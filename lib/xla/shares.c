@@ -6,7 +6,8 @@
 
 #include "xla/shares.h"
 
-#define LEAST	(UINT64_C(2) << 20)
+/* The least budget of a store is a page, of one of these lengths. */
+static const uint64_t page_bytes[] = { UINT64_C(4) << 10, UINT64_C(2) << 20, UINT64_C(1) << 30 };
 
 static uint64_t held_by(const struct share *share, enum share_of kind)
 {
@@ -116,7 +117,7 @@ int shares_divide(struct shares *shares)
 			ret = divide(shares, (enum share_of)kind);
 		all &= ret;
 	}
-	return ret < 0 ? ret : all;
+	return ret < 0 ? -ERANGE : all;
 }
 
 int shares_could_have(const struct shares *shares, unsigned int index, uint64_t bytes)
@@ -133,13 +134,15 @@ int shares_has_all(const struct shares *shares, unsigned int index)
 static void take_unused(struct share *share)
 {
 	struct actmem_store_stats stats;
-	uint64_t held;
+	uint64_t held, bytes;
+	unsigned int i = 0;
 
 	ACTMEM_INIT(&stats);
 	if (actmem_store_get_stats(share->store, &stats))
 		return;
-	if (give(share, SHARE_MEMORY, stats.block_bytes > LEAST ? stats.block_bytes : LEAST))
-		return;
+	do
+		bytes = stats.block_bytes > page_bytes[i] ? stats.block_bytes : page_bytes[i];
+	while (give(share, SHARE_MEMORY, bytes) && ++i < sizeof(page_bytes) / sizeof(page_bytes[0]));
 	held = held_by(share, SHARE_MEMORY);
 	if (held > share->given[SHARE_MEMORY])
 		give(share, SHARE_MEMORY, held);

@@ -36,7 +36,7 @@ struct shares {
 
 /*
  * Gives each store its part, as far as others have left it. Returns 1 if all have theirs, 0 if
- * some are still waiting for it, or -EINVAL if a part is too small for a store.
+ * some are still waiting for it, or -ERANGE if a part is too small for a store.
  */
 int shares_divide(struct shares *shares);
 

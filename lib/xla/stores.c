@@ -40,8 +40,8 @@ int stores_explain(const struct stores *stores, int ret, char *words, size_t wor
 	if (ret == -ENOMEM && stores->shares.count > 1 && stores->shares.total[SHARE_MEMORY] &&
 	    used < words_size)
 		snprintf(words + used, words_size - used,
-			 "; GPUs on %u nodes share %" PRIu64 " MiB of it", stores->shares.count,
-			 stores->shares.total[SHARE_MEMORY] >> 20);
+			 "; that is one node's part of %" PRIu64 " MiB, which GPUs on %u nodes share",
+			 stores->shares.total[SHARE_MEMORY] >> 20, stores->shares.count);
 	return ret;
 }
 
@@ -76,7 +76,7 @@ static void count_devices(struct stores *stores)
 		shares->list[i].devices = stores->places.list[i].devices;
 }
 
-/* What the store of a place may have now. -EAGAIN: nothing; -EINVAL: too little, for good. */
+/* What the store of a place may have now. -EAGAIN: nothing; -ERANGE: too little, for good. */
 static int take_share(struct stores *stores, unsigned int place,
 		      struct actmem_store_options *options)
 {
@@ -175,12 +175,12 @@ static int make_store(struct stores *stores, unsigned int place, uint32_t device
 	unsigned int other;
 	int ret = create_store(stores, place);
 
-	if (ret == -EINVAL && place < stores->places.count && any_store(stores, &other)) {
-		if (is_share_final(stores, place)) {
-			join(stores, device, other);
-			return 0;
-		}
-		ret = -EAGAIN;
+	/* The store says that its budget is too small, which others have more of. */
+	if (ret == -EINVAL && any_store(stores, &other))
+		ret = is_share_final(stores, place) ? -ERANGE : -EAGAIN;
+	if (ret == -ERANGE && any_store(stores, &other)) {
+		join(stores, device, other);
+		return 0;
 	}
 	if (ret == -EAGAIN) {
 		snprintf(words, words_size,
