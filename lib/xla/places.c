@@ -2,6 +2,7 @@
 /*
  * Places of memory; see places.h.
  */
+#include <errno.h>
 #include <string.h>
 
 #include "xla/attached.h"
@@ -9,7 +10,7 @@
 
 unsigned int places_of(const struct places *places, uint32_t device)
 {
-	uint16_t its = places->of_device[device];
+	uint16_t its = device < ACTMEM_XLA_DEVICES_MAX ? places->of_device[device] : 0;
 
 	return its ? its - 1U : PLACES_MAX;
 }
@@ -70,6 +71,8 @@ int places_add(struct places *places, struct actmem *am, const struct knobs *kno
 	int is_one = places->count && (knobs->placed || knobs->named), ret = 0;
 	struct place *place;
 
+	if (device >= ACTMEM_XLA_DEVICES_MAX)
+		return -ERANGE;
 	if (!places->of_device[device] && is_one)
 		set_place(places, device, 0);
 	else if (!places->of_device[device])

@@ -157,6 +157,38 @@ static void test_homes(void)
 	   "nothing is left on either node");
 }
 
+static uint64_t array_bytes(void)
+{
+	struct actmem_xla_array_stats stats = { .size = sizeof(stats) };
+
+	returns(actmem_xla_array_stats(&stats), 0);
+	return stats.region_bytes;
+}
+
+static void test_arrays(void)
+{
+	struct memory memory = { .grow_bytes = GROW };
+	struct actmem *am = xla_open(&memory);
+	struct actmem_xla_array *arrays[DEVICES];
+	char words[1024] = "";
+	void *address;
+	int i;
+
+	for (i = 0; i < DEVICES; i++) {
+		returns(actmem_xla_array_new(BLOCK, ACTMEM_XLA_ARRAY_CUDA, (uint32_t)i, &arrays[i],
+					     &address, words, sizeof(words)), 0);
+		memset(address, 1, BLOCK);
+		ok(home_of[i] == ACTMEM_NODES_MAX || node_of(address) == (int)home_of[i],
+		   "an array of GPU %d is on its node %s", i, words);
+	}
+	ok(array_bytes() == DEVICES * GROW, "each has a heap");
+	for (i = 0; i < DEVICES; i++)
+		actmem_xla_array_drop(arrays[i]);
+	returns(actmem_xla_trim(), 0);
+	ok(!array_bytes(), "which go with the arrays");
+	xla_close(am, &cuda);
+}
+
 /* The first GPU has nearly all of the budget when the second one comes. */
 static void test_budget(void)
 {
@@ -236,6 +268,7 @@ int main(void)
 	for (i = 0; i < DEVICES; i++)
 		xla_begin(&devices[i], &cuda, i, VALUES, BLOCK);
 	test_homes();
+	test_arrays();
 	test_budget();
 	test_limit();
 	test_small_budget();
