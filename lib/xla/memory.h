@@ -15,22 +15,7 @@
 #include <stdint.h>
 
 #include "actmem_store.h"
-
-/*
- * The name of a block in its store. It recurs in every step: the site, the device, and the
- * number of the put within its generation. The functions below find the store by it.
- */
-#define MEMORY_SITE_SHIFT	40
-#define MEMORY_GPU		(UINT64_C(1) << 39)
-#define MEMORY_DEVICE_SHIFT	31
-#define MEMORY_DEVICE_MASK	UINT64_C(0xff)
-#define MEMORY_ORDINAL_MASK	((UINT64_C(1) << MEMORY_DEVICE_SHIFT) - 1)
-
-static inline uint64_t memory_name(uint64_t site, uint32_t device, int is_gpu, uint64_t ordinal)
-{
-	return site << MEMORY_SITE_SHIFT | (is_gpu ? MEMORY_GPU : 0) |
-	       (uint64_t)device << MEMORY_DEVICE_SHIFT | (ordinal & MEMORY_ORDINAL_MASK);
-}
+#include "xla/key.h"
 
 /*
  * @bytes, not 0, at *@block. Waits for room where blocks are spilled. On failure

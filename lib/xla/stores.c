@@ -11,7 +11,7 @@
 #include "base/base.h"
 #include "xla/attached.h"
 #include "xla/counts.h"
-#include "xla/memory.h"
+#include "xla/key.h"
 #include "xla/own_memory.h"
 #include "xla/stores.h"
 
