@@ -157,6 +157,35 @@ static void test_homes(void)
 	   "nothing is left on either node");
 }
 
+/* Bound to both nodes, as to those of a socket, a heap takes that of its GPU first. */
+static void test_nearest_first(int device)
+{
+	struct actmem_region_options region = { .size = sizeof(region),
+						.policy = ACTMEM_PLACE_BIND };
+	struct actmem_heap_options options = { .size = sizeof(options), .region = &region };
+	struct actmem_runtime_options its = { .size = sizeof(its), .kind = ACTMEM_RUNTIME_CUDA,
+					      .device = device };
+	struct actmem *am = open_or_bail();
+	struct actmem_runtime *runtime;
+	struct actmem_heap *heap;
+	void *block;
+	int i;
+
+	for (i = 0; i < DEVICES; i++)
+		if (home_of[i] < ACTMEM_NODES_MAX)
+			region.nodes.word[home_of[i] / 64] |= 1ULL << home_of[i] % 64;
+	returns(actmem_runtime_open(am, &its, &runtime), 0);
+	returns(actmem_heap_create(am, &options, &heap), 0);
+	returns(actmem_heap_register(heap, runtime, 0), 0);
+	returns(actmem_heap_alloc(heap, BLOCK, 0, &block), 0);
+	ok(home_of[device] == ACTMEM_NODES_MAX || node_of(block) == (int)home_of[device],
+	   "a heap of GPU %d takes its node first", device);
+	returns(actmem_heap_free(heap, block), 0);
+	returns(actmem_heap_destroy(heap), 0);
+	returns(actmem_runtime_close(runtime), 0);
+	returns(actmem_close(am), 0);
+}
+
 static uint64_t array_bytes(void)
 {
 	struct actmem_xla_array_stats stats = { .size = sizeof(stats) };
@@ -269,6 +298,8 @@ int main(void)
 	for (i = 0; i < DEVICES; i++)
 		xla_begin(&devices[i], &cuda, i, VALUES, BLOCK);
 	test_homes();
+	for (i = 0; i < DEVICES; i++)
+		test_nearest_first(i);
 	test_arrays();
 	test_budget();
 	test_limit();
