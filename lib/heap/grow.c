@@ -460,16 +460,22 @@ uint64_t heap_stop_growing(struct actmem_heap *heap)
 
 uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit)
 {
+	uint64_t held, used;
+
 	/* Under grow_lock, as a thread that makes the heap longer may close free regions too. */
 	heap_lock_growth(heap);
-	heap_shrink(heap, false);
 	pthread_mutex_lock(&heap->lock);
-	if (limit < heap->region_bytes)
-		limit = heap->region_bytes;
 	heap->limit = limit;
+	held = heap->region_bytes;
+	used = held - free_bytes_now(heap);
+	pthread_mutex_unlock(&heap->lock);
+	if (held > limit)
+		heap_shrink_to(heap, limit > used ? limit - used : 0);
+	pthread_mutex_lock(&heap->lock);
+	held = heap->region_bytes;
 	pthread_mutex_unlock(&heap->lock);
 	heap_unlock_growth(heap);
-	return limit;
+	return held;
 }
 
 void heap_watch_closing(struct actmem_heap *heap,

@@ -57,8 +57,9 @@ void heap_lift_limit(struct actmem_heap *heap, uint64_t limit);
 uint64_t heap_stop_growing(struct actmem_heap *heap);
 
 /*
- * Closes free regions, makes the limit @limit, or what the other regions have if that is
- * more, and returns it. Takes grow_lock.
+ * Sets the limit to @limit, closes as many free regions as the heap has beyond it, and
+ * returns what its regions still have. Takes grow_lock, so no region is being made
+ * meanwhile.
  */
 uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit);
 

@@ -9,6 +9,18 @@
 #include "region/region.h"
 #include "runtime/runtime.h"
 
+/* Of the nodes that the heap is bound to, those nearest to the device come first. */
+static void set_home(struct actmem_heap *heap, int node)
+{
+	struct region_request *request = &heap->request;
+
+	if (request->policy != ACTMEM_PLACE_BIND || node < 0 ||
+	    !node_is_set(&request->nodes, (unsigned int)node))
+		return;
+	request->has_home = true;
+	request->home = (unsigned int)node;
+}
+
 int actmem_heap_register(struct actmem_heap *heap, struct actmem_runtime *runtime, uint32_t flags)
 {
 	int error = runtime_check(runtime, "actmem_heap_register");
@@ -32,6 +44,7 @@ int actmem_heap_register(struct actmem_heap *heap, struct actmem_runtime *runtim
 		heap->runtime = runtime;
 		heap->chunk_bytes = runtime_chunk_bytes(runtime);
 		heap->register_flags = flags;
+		set_home(heap, runtime_node(runtime));
 	}
 	pthread_mutex_unlock(&heap->lock);
 	heap_unlock_growth(heap);

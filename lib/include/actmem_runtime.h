@@ -92,7 +92,7 @@ struct actmem_runtime_info {
 	uint64_t regions;		/* that are registered now */
 	uint64_t chunks;		/* that these are in */
 	uint64_t bytes;
-	uint64_t far_bytes;		/* of these, on other nodes than the device's */
+	uint64_t far_bytes;		/* of these, on other sockets than the device's */
 	uint64_t regions_total;
 	uint64_t far_total;		/* regions that had far_bytes */
 	uint64_t failures_total;	/* actmem_region_register() that the runtime refused */
@@ -105,9 +105,11 @@ struct actmem_runtime_info {
 int actmem_runtime_get_info(struct actmem_runtime *runtime, struct actmem_runtime_info *info);
 
 /*
- * The node that the device is at, for actmem_options.nodes or those of a region;
- * none if it is not known, which is their default. sysfs says it: @nodes is empty
- * too on a machine of one node that has no word of it, and in many virtual machines.
+ * Stores in @nodes the nodes of the socket that the device is at, as far as the task may use
+ * them, for actmem_options.nodes or those of a region. With sub-NUMA clustering a socket has
+ * several nodes; the device's own is in the info. Heaps that are registered with the runtime
+ * take the nearest of them first. @nodes is empty, which is the default of these options, if
+ * sysfs does not say where the device is, as in many virtual machines.
  */
 int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *nodes);
 
@@ -130,7 +132,7 @@ int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *no
  * the caller's current one if that is the device's, else the device's primary one,
  * which is kept for as long as the region is registered.
  *
- * If pages are on other nodes than the device's, it returns 0 and counts them, and
+ * If pages are on other sockets than the device's, it returns 0 and counts them, and
  * actmem_error() tells how much is where; it is "" if none are.
  *
  * -EEXIST  it is registered, or a part of it is, by somebody else in this process

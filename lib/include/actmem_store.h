@@ -150,6 +150,26 @@ int actmem_store_destroy(struct actmem_store *store);
 const char *actmem_store_describe(const struct actmem_store *store);
 
 /*
+ * Changes the budget of a store, which may be in use. A waiting call has a raised budget at
+ * once. If the store has more memory than a lowered budget, the call closes the regions that
+ * are free. The store drops and spills blocks in the background until the rest keeps to the
+ * budget, and closes each further region as soon as no block is in it. No call fails because
+ * of that. A store without spill paths keeps its blocks, and refuses new ones until enough of
+ * the others have ended. memory_bytes of the statistics is what the store still has: a
+ * caller that gives the difference to another store has to wait for it.
+ *
+ * May sleep while a thread makes a region. -EINVAL: too few pages, as for a new store.
+ */
+int actmem_store_set_budget(struct actmem_store *store, uint64_t bytes);
+
+/*
+ * Changes spill_limit_bytes of a store; 0: no limit. Files that are longer than a lowered
+ * limit grow no more, and the disks get their free space back in the background.
+ * -EINVAL: the store has no spill paths.
+ */
+int actmem_store_set_spill_limit(struct actmem_store *store, uint64_t bytes);
+
+/*
  * Memory for a block of @length bytes, for the caller alone to fill, aligned to 4096.
  * Where the budget is used up, waits until other blocks have been spilled, for
  * @timeout_ns at most: to make a region, which the caller does itself, is not cut short.

@@ -79,6 +79,15 @@ void nodes_of_cpuset(struct actmem_nodes *nodes);
 /* Nodes with memory, of those that the task's cpuset allows. */
 void nodes_allowed(struct actmem_nodes *nodes);
 
+/*
+ * Stores @node in @nodes, and the other nodes of its socket that the task may use: with
+ * sub-NUMA clustering, a socket has several. Nodes without CPUs belong to no socket.
+ */
+void nodes_of_socket(unsigned int node, struct actmem_nodes *nodes);
+
+/* Moves the nodes of @from that are nearest to @node to @to. False: @from is empty. */
+bool nodes_take_nearest(unsigned int node, struct actmem_nodes *from, struct actmem_nodes *to);
+
 /* 0; -ENODEV or -EPERM with words if a node of the set cannot be used. */
 int nodes_check(const struct actmem_nodes *nodes);
 

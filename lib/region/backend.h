@@ -19,6 +19,8 @@ struct region_request {
 	enum actmem_pages pages;
 	enum actmem_policy policy;
 	struct actmem_nodes nodes;	/* BIND: not empty; PREFERRED: at most one */
+	bool has_home;			/* BIND: pages come from the nodes nearest to @home first... */
+	unsigned int home;		/* ...else from those nearest to the caller's CPU */
 	uint32_t allow;
 	bool inherit;
 	bool lazy;

@@ -53,6 +53,7 @@ struct actmem_runtime {
 	struct actmem_runtime_info info;
 	unsigned int heaps;		/* whose regions are registered; under the lock */
 	uint64_t piece_bytes;		/* that a heap's next region is registered in; likewise */
+	struct actmem_nodes nodes;	/* of the device's socket; empty: not known */
 	int device;			/* CUDA: its handle */
 	char description[RUNTIME_TEXT_MAX];
 };

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "machine/machine.h"
 #include "region/region.h"
 #include "runtime/inside.h"
 
@@ -75,7 +76,7 @@ static void disclaim_region(struct registration *registration)
 static int place_pages(struct registration *registration)
 {
 	struct actmem_region *region = registration->region;
-	int node = registration->runtime->info.node;
+	const struct actmem_runtime *runtime = registration->runtime;
 	bool writable = !region_check_writable(region);
 	uint64_t node_bytes[ACTMEM_NODES_MAX];
 	struct actmem_region_info info;
@@ -86,13 +87,13 @@ static int place_pages(struct registration *registration)
 	error = actmem_region_get_info(region, &info);
 	if (!error && writable && info.allocated_bytes < registration->length)
 		error = actmem_region_populate(region, 0, registration->length);
-	if (error || node < 0)
+	if (error || runtime->info.node < 0)
 		return error;
 	info.node_bytes = node_bytes;
 	info.node_count = ACTMEM_NODES_MAX;
 	error = actmem_region_get_info(region, &info);
 	for (other = 0; !error && other < info.node_count; other++)
-		if (other != (unsigned int)node)
+		if (!node_is_set(&runtime->nodes, other))
 			registration->far_bytes += node_bytes[other];
 	return error;
 }
@@ -197,9 +198,9 @@ static int tell_place(const struct registration *registration)
 		fail_clear();
 		return 0;
 	}
-	return fail(0, "%s of %s are on other nodes than node %d, which %s is at; have the region made there (actmem_runtime_nodes)",
+	return fail(0, "%s of %s are on other nodes than %s, which %s is at; have the region made there (actmem_runtime_nodes)",
 		    BYTES_TEXT(registration->far_bytes), BYTES_TEXT(registration->length),
-		    info->node, info->text);
+		    NODES_TEXT(&registration->runtime->nodes), info->text);
 }
 
 static int registration_make(struct registration *registration)

@@ -24,6 +24,11 @@ bool runtime_is_of(const struct actmem_runtime *runtime, const struct actmem *am
 	return runtime->am == am;
 }
 
+int runtime_node(const struct actmem_runtime *runtime)
+{
+	return runtime->info.node;
+}
+
 uint64_t runtime_chunk_bytes(const struct actmem_runtime *runtime)
 {
 	return runtime->options.chunk_bytes;
@@ -130,6 +135,8 @@ int actmem_runtime_open(struct actmem *am, const struct actmem_runtime_options *
 		return error;
 	}
 	runtime->am = am;
+	if (runtime->info.node >= 0)
+		nodes_of_socket((unsigned int)runtime->info.node, &runtime->nodes);
 	runtime->info.kind = runtime->kind->kind;
 	runtime->info.chunk_bytes = runtime->options.chunk_bytes;
 	runtime->piece_bytes = PIECE_LEAST;
@@ -193,8 +200,6 @@ int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *no
 		return error;
 	if (!nodes)
 		return fail(EINVAL, "actmem_runtime_nodes: nowhere to put them");
-	memset(nodes, 0, sizeof(*nodes));
-	if (runtime->info.node >= 0)
-		node_set(nodes, (unsigned int)runtime->info.node);
+	*nodes = runtime->nodes;
 	return 0;
 }

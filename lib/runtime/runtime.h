@@ -28,6 +28,9 @@ int runtime_check(const struct actmem_runtime *runtime, const char *call);
 /* Whether it was opened with this handle. */
 bool runtime_is_of(const struct actmem_runtime *runtime, const struct actmem *am);
 
+/* The node that the device is at; -1: not known. */
+int runtime_node(const struct actmem_runtime *runtime);
+
 uint64_t runtime_chunk_bytes(const struct actmem_runtime *runtime);
 
 /* How long pieces are to be, by the time that others took: a multiple of 2 MiB. */

@@ -7,10 +7,34 @@
  * Others may give memory back. It is tried again for each round of the blocks that has use
  * for more, in the background, and before anybody is told that there is none.
  */
+#include <errno.h>
 #include <stdio.h>
 
 #include "base/base.h"
+#include "machine/machine.h"
 #include "store/store.h"
+
+static int fail_small_budget(uint64_t bytes, unsigned int least, uint64_t page_bytes)
+{
+	int error = fail(EINVAL, "%s of %s is too small: the least is %s of %s; raise it",
+			 KNOB(BUDGET), BYTES_TEXT(bytes), least > 1 ? "two pages" : "one page",
+			 BYTES_TEXT(page_bytes));
+
+	if (page_bytes > BASE_PAGE_BYTES)
+		fail_more(", or ask for smaller pages with %s", KNOB(PAGES));
+	return error;
+}
+
+int store_check_budget(const struct actmem_store *store, bool spills, uint64_t *bytes)
+{
+	/* One block is in use while another is on its way. */
+	unsigned int least = spills ? 2 : 1;
+
+	if (*bytes < least * store->page_bytes)
+		return fail_small_budget(*bytes, least, store->page_bytes);
+	*bytes = *bytes / store->page_bytes * store->page_bytes;
+	return 0;
+}
 
 bool store_lift_budget(struct actmem_store *store)
 {
@@ -42,20 +66,78 @@ bool store_make_do(struct actmem_store *store, int error)
 	return true;
 }
 
-/* Another thread may raise the limit meanwhile. */
+/* Another thread may change the limit meanwhile. */
 void store_keep_to_budget(struct actmem_store *store)
 {
-	uint64_t raises = store->limit_raises, budget = store->budget;
+	uint64_t raises = store->limit_raises, budget;
 	bool is_beyond;
 
 	store->is_to_shorten = false;
 	if (!store->is_beyond)
 		return;
-	pthread_mutex_unlock(&store->lock);
-	is_beyond = heap_lower_limit(store->heap, budget) > budget;
-	pthread_mutex_lock(&store->lock);
-	if (raises == store->limit_raises && link_is_alone(&store->waiters))
+	do {
+		budget = store->budget;
+		pthread_mutex_unlock(&store->lock);
+		is_beyond = heap_lower_limit(store->heap, budget) > budget;
+		pthread_mutex_lock(&store->lock);
+	} while (budget != store->budget);
+	if (raises != store->limit_raises)
+		return;
+	if (link_is_alone(&store->waiters))
 		store->is_beyond = is_beyond;
+	store->is_lowered &= is_beyond;
+}
+
+/* What the heap has beyond a lower budget goes as it becomes free (store_keep_to_budget()). */
+static void set_budget(struct actmem_store *store, uint64_t bytes)
+{
+	bool is_refused = store->budget < store->asked && store->budget < bytes;
+
+	store->asked = bytes;
+	if (!is_refused)
+		store->budget = bytes;
+	store->is_beyond = true;
+	store->is_lowered = true;
+	store_keep_to_budget(store);
+}
+
+int actmem_store_set_budget(struct actmem_store *store, uint64_t bytes)
+{
+	int error = store_check(store, "actmem_store_set_budget");
+
+	if (!error)
+		error = store_check_budget(store, store->queue, &bytes);
+	if (error)
+		return error;
+	thread_hold_cancellation();
+	pthread_mutex_lock(&store->lock);
+	set_budget(store, bytes);
+	store_advance(store);
+	/* What was dropped just now may have left regions free. */
+	store_keep_to_budget(store);
+	store_kick(store);
+	pthread_mutex_unlock(&store->lock);
+	thread_let_cancellation();
+	return 0;
+}
+
+int actmem_store_set_spill_limit(struct actmem_store *store, uint64_t bytes)
+{
+	int error = store_check(store, "actmem_store_set_spill_limit");
+
+	if (error)
+		return error;
+	if (!store->queue)
+		return fail(EINVAL, "%s without %s: nothing is ever spilled", KNOB(SPILL_LIMIT),
+			    KNOB(SPILL));
+	thread_hold_cancellation();
+	pthread_mutex_lock(&store->lock);
+	spillfile_set_limit(&store->files, bytes);
+	pthread_cond_signal(&store->background);
+	store_kick(store);
+	pthread_mutex_unlock(&store->lock);
+	thread_let_cancellation();
+	return 0;
 }
 
 void store_want_budget(struct actmem_store *store)

@@ -314,7 +314,7 @@ static bool read_ahead(struct actmem_store *store)
 	if (!is_to_be_read(store, block))
 		return false;
 	is_guess = store->follow.doubt && block->place.want.at;
-	while ((error = heap_take(store->heap, block->length, store->memory_align, &memory)))
+	while ((error = store_take_room(store, block->length, &memory)))
 		if (error != -ENOSPC || is_guess || !store_drop_clean(store, block))
 			return false;
 	block->is_ahead = true;
@@ -322,10 +322,33 @@ static bool read_ahead(struct actmem_store *store)
 	return true;
 }
 
+bool store_is_over(const struct actmem_store *store, uint64_t length)
+{
+	return store->is_lowered && store->sums[SUM_MEMORY].length + length > store->budget;
+}
+
+/* Drops and spills what blocks have beyond a budget that was lowered. */
+static void give_memory_back(struct actmem_store *store)
+{
+	bool any = false;
+
+	while (store_is_over(store, 0) && store_drop_clean(store, NULL))
+		any = true;
+	while (store_is_over(store, 0) && store->dirty.first && !store->spills_fail &&
+	       !is_busy(store, SUM_SPILLING, &store->write) &&
+	       store->sums[SUM_MEMORY].length - store->sums[SUM_SPILLING].length > store->budget)
+		store_spill(store, link_item(store->dirty.first, struct store_block, place));
+	if (!any)
+		return;
+	store->is_to_shorten = true;
+	pthread_cond_signal(&store->background);
+}
+
 void store_advance(struct actmem_store *store)
 {
 	store_check_sums(store);
 	if (store->queue && !store->is_ending) {
+		give_memory_back(store);
 		while (wants_spill(store))
 			store_spill(store, link_item(store->dirty.first, struct store_block,
 						     place));

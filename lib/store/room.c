@@ -138,6 +138,7 @@ static int do_without_spill(struct actmem_store *store, struct waiter *waiter, u
 	if (!(store->flags & ACTMEM_STORE_ALLOW_MEMORY))
 		return fail(-waiter->spill_error, "%s", waiter->words);
 	store->is_beyond = true;
+	store->is_lowered = false;
 	store->limit_raises++;
 	heap_raise_limit(store->heap, length);
 	return LOOK_AGAIN;
@@ -187,16 +188,22 @@ static int make_room(struct actmem_store *store, struct waiter *waiter, uint64_t
 	return fail_used_up(store, waiter, length);
 }
 
+int store_take_room(struct actmem_store *store, uint64_t length, void **memory)
+{
+	return store_is_over(store, length) ? -ENOSPC :
+	       heap_take(store->heap, length, store->memory_align, memory);
+}
+
 static int look_for(struct actmem_store *store, struct waiter *waiter, uint64_t length,
 		    void **memory)
 {
 	int error;
 
 	do {
-		error = heap_take(store->heap, length, store->memory_align, memory);
+		error = store_take_room(store, length, memory);
 		if (error != -ENOSPC)
 			break;
-		if (heap_may_grow(store->heap, length))
+		if (!store_is_over(store, length) && heap_may_grow(store->heap, length))
 			error = grow(store, waiter, length, memory);
 		else if (store_drop_clean(store, NULL))
 			error = LOOK_AGAIN;

@@ -4,6 +4,7 @@
  * set has a range of addresses that nobody touches.
  */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -68,12 +69,21 @@ static uint64_t used_bytes(const struct spillfile *spillfile)
 	return spillfile->extents.taken_bytes - spillfile->withheld_bytes;
 }
 
+static void shrink_to_limit(struct spillfile *spillfile)
+{
+	uint64_t limit = atomic_load(&spillfile->limit);
+
+	if (limit && spillfile->bytes > limit && spillfile->shrink_to > limit)
+		spillfile->shrink_to = limit;
+}
+
 static void count_added(struct spillfile *spillfile, uint64_t length)
 {
 	spillfile->bytes += length;
 	if (spillfile->bytes > spillfile->bytes_peak)
 		spillfile->bytes_peak = spillfile->bytes;
 	spillfile->shrink_to = UINT64_MAX;
+	shrink_to_limit(spillfile);
 }
 
 /* Gives back the allocated part after a failure with @error. */
@@ -311,14 +321,16 @@ int spillfile_grow(struct spillfile *spillfile, uint64_t length, struct spill_gr
 {
 	uint64_t unit = unit_of(spillfile), least = round_up(length, unit);
 	uint64_t want = round_up(step(spillfile, least), unit);
-	uint64_t left = spillfile->limit ? spillfile->limit - spillfile->bytes : UINT64_MAX;
+	uint64_t limit = atomic_load(&spillfile->limit), left = UINT64_MAX;
 	struct extent *piece = spillfile->withheld;
 	int error;
 
+	if (limit)
+		left = limit > spillfile->bytes ? limit - spillfile->bytes : 0;
 	if (least > left)
 		return fail(ENOSPC, "the spill files have %s, and %s more are wanted, over %s of %s; raise that or free blocks",
 			    BYTES_TEXT(spillfile->bytes), BYTES_TEXT(least), KNOB(SPILL_LIMIT),
-			    BYTES_TEXT(spillfile->limit));
+			    BYTES_TEXT(limit));
 	if (spillfile->is_full)
 		want = least;
 	if (want > left)
@@ -355,6 +367,12 @@ void spillfile_end_round(struct spillfile *spillfile)
 		need = spillfile->options.length;
 	if (spillfile->bytes >= need + SHRINK_LEAST)
 		spillfile->shrink_to = need;
+}
+
+void spillfile_set_limit(struct spillfile *spillfile, uint64_t limit)
+{
+	atomic_store(&spillfile->limit, limit);
+	shrink_to_limit(spillfile);
 }
 
 void spillfile_empty(struct spillfile *spillfile)

@@ -22,7 +22,7 @@ struct spillfile {
 	struct actmem_queue *queue;
 	struct actmem_file_options options;
 	struct actmem_file_info info;	/* as the first was opened */
-	uint64_t limit;			/* of bytes; 0: none */
+	_Atomic uint64_t limit;		/* of bytes; 0: none */
 	uint64_t bytes;			/* of all sets, that are allocated */
 	uint64_t bytes_peak;
 	uint64_t given_back_total;
@@ -73,6 +73,12 @@ bool spillfile_has_no_space(int error);
 
 /* Nothing is under way in it. */
 void spillfile_destroy(struct spillfile *spillfile);
+
+/*
+ * Sets the limit of all sets. Free room beyond a lower limit goes back to the disks, and no
+ * more is allocated until the sets have less than the limit.
+ */
+void spillfile_set_limit(struct spillfile *spillfile, uint64_t limit);
 
 /* Room for @length bytes. -ENOSPC: no set has it; -ENOMEM. Without words. */
 int spillfile_take(struct spillfile *spillfile, uint64_t length, struct spill_room *room);

@@ -67,24 +67,11 @@ static int check_options(const struct actmem_store_options *options)
 	return 0;
 }
 
-static int fail_small_budget(uint64_t bytes, unsigned int least, uint64_t page_bytes)
-{
-	int error = fail(EINVAL, "%s of %s is too small: the least is %s of %s; raise it",
-			 KNOB(BUDGET), BYTES_TEXT(bytes), least > 1 ? "two pages" : "one page",
-			 BYTES_TEXT(page_bytes));
-
-	if (page_bytes > BASE_PAGE_BYTES)
-		fail_more(", or ask for smaller pages with %s", KNOB(PAGES));
-	return error;
-}
-
 static int make_heap(struct actmem_store *store, const struct actmem_store_options *options)
 {
 	struct actmem_region_options region;
 	struct actmem_heap_options heap;
-	/* One block is in use while another is on its way. */
-	unsigned int least = options->spill_path_count ? 2 : 1;
-	uint64_t page_bytes, grow_bytes;
+	uint64_t grow_bytes;
 	int error = 0;
 
 	ACTMEM_INIT(&region);
@@ -92,11 +79,13 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 		error = take_struct(&region, sizeof(region), options->region, "region options");
 	if (error)
 		return error;
-	page_bytes = pages_bytes(options_pages(&store->am->options, region.pages));
-	store->asked = options->budget_bytes / page_bytes * page_bytes;
-	store->budget = store->asked;
-	if (options->budget_bytes && options->budget_bytes < least * page_bytes)
-		return fail_small_budget(options->budget_bytes, least, page_bytes);
+	store->page_bytes = pages_bytes(options_pages(&store->am->options, region.pages));
+	store->budget = options->budget_bytes;
+	if (store->budget)
+		error = store_check_budget(store, options->spill_path_count, &store->budget);
+	if (error)
+		return error;
+	store->asked = store->budget;
 	ACTMEM_INIT(&heap);
 	heap.region = &region;
 	heap.limit_bytes = store->budget;

@@ -124,7 +124,8 @@ struct actmem_store {
 	struct actmem_heap *heap;
 	struct actmem_queue *queue;	/* NULL: nothing is spilled */
 	const char *queue_description;	/* as it was when it was made */
-	uint64_t asked;			/* budget_bytes, in whole pages; 0: no limit */
+	_Atomic uint64_t asked;			/* budget_bytes, in whole pages; 0: no limit */
+	uint64_t page_bytes;		/* of these pages */
 	uint64_t budget;		/* the same, or what can be had of it */
 	char refusal[STORE_WORDS];	/* why that is less, or was */
 	uint64_t refused_at;		/* what there was at the first; 0: there was none */
@@ -158,6 +159,7 @@ struct actmem_store {
 	struct order dirty, clean, filed;
 	struct sum sums[SUMS];
 	bool is_beyond;			/* the heap may have more than the budget */
+	bool is_lowered;		/* ...as the budget was lowered: blocks have to keep to it */
 	bool is_to_shorten;		/* in the background */
 	uint64_t limit_raises;		/* so many times it was given more */
 	struct link waiters;
@@ -184,6 +186,9 @@ const char *store_key_text(const struct actmem_store *store, char text[KEY_WORDS
 			   struct actmem_key key);
 
 int store_check(const struct actmem_store *store, const char *call);
+
+/* Rounds a budget to whole pages; -EINVAL: they are too few. */
+int store_check_budget(const struct actmem_store *store, bool spills, uint64_t *bytes);
 void store_tell(struct actmem_store *store, enum actmem_store_event_kind kind,
 		const struct store_block *block, int result);
 
@@ -228,6 +233,9 @@ void store_end_guesses(struct actmem_store *store);
 
 /* move.c: what goes where, and how it came back. */
 
+/* Whether @length more would be beyond a budget that was lowered. */
+bool store_is_over(const struct actmem_store *store, uint64_t length);
+
 /* Begins to spill a block of store->dirty. If it fails, the first waiter is told. */
 void store_spill(struct actmem_store *store, struct store_block *block);
 
@@ -270,6 +278,9 @@ void store_region_closes(void *store, struct actmem_region *region);
 void waiter_init(struct waiter *waiter, uint64_t timeout_ns);
 void waiter_destroy(struct waiter *waiter);
 bool waiter_is_late(const struct waiter *waiter);
+
+/* Memory of regions that are there. -ENOSPC, without words: there is none within the budget. */
+int store_take_room(struct actmem_store *store, uint64_t length, void **memory);
 
 /* Memory for the block, when it is the waiter's turn. 0 or -errno with words. */
 int store_room(struct actmem_store *store, struct waiter *waiter, struct store_block *block,

@@ -168,8 +168,9 @@ struct actmem_xla_array;
 /*
  * @bytes, not 0, at *@address, of unspecified contents, aligned to 4 KiB if it is as
  * long, else to 256. The caller has a hold on *@array. With ACTMEM_XLA_ARRAY_CUDA,
- * @device is the first GPU's that it is for, as CUDA counts them: memory is near the
- * one that was asked for first. Without, it may be registered all the same.
+ * @device is the first GPU's that it is for, as CUDA counts them, and memory is on the node
+ * of that GPU. With a heap limit it is near the GPU that was the first of all. Without the
+ * flag, memory may be registered all the same.
  *
  * -EBUSY  arrays that are not registered with CUDA are there, and this one was to be
  * -EOWNERDEAD  a forked child, as for all of the library

@@ -4,7 +4,7 @@
  *
  * Any thread of XLA's may end a hold, and so may Python's collector in a forked child,
  * where a lock may never be free again. So the end of a hold takes no lock of this file:
- * the heap is there as long as @now.blocks is not 0, and a thread that makes a block
+ * heaps are there as long as @now.blocks is not 0, and a thread that makes a block
  * counts it with @in_use held.
  */
 #include <errno.h>
@@ -19,6 +19,7 @@
 #include "xla/counts.h"
 #include "xla/forked.h"
 #include "xla/own_memory.h"
+#include "xla/places.h"
 
 #define ALIGNMENT	256	/* XLA wants 64 on a CPU, and 256 on a GPU */
 #define HUGE_PAGE	(UINT64_C(2) << 20)	/* what regions are multiples of */
@@ -28,16 +29,17 @@ struct actmem_xla_array {
 	atomic_uint holds;
 	void *address;
 	uint64_t bytes;
-	struct actmem_region *region;	/* with a name, of its own; NULL: a block of the heap */
+	struct actmem_heap *heap;	/* that it is a block of; NULL: it is @region */
+	struct actmem_region *region;	/* with a name, of its own */
 	struct actmem_xla_array *next;	/* in @kept */
 };
 
 static pthread_rwlock_t in_use = PTHREAD_RWLOCK_INITIALIZER;
 static struct actmem *opened;
 static struct knobs knobs;
-static struct actmem_heap *heap;
-static int on_cuda;			/* the heap is registered with @runtime */
-static struct actmem_runtime *runtime;
+static struct actmem_heap *heaps[PLACES_MAX];	/* by place; one that is not registered is the first */
+static int on_cuda;			/* heaps are registered with the runtimes of their places */
+static struct places places;
 static struct actmem_xla_array *_Atomic kept;	/* ended, but CUDA did not let go of them */
 
 static struct {
@@ -52,9 +54,18 @@ static int explain_error(int ret, char *words, size_t words_size)
 	return ret;
 }
 
+/* Heaps cannot share a limit: with one, arrays of all GPUs are near the first of them. */
+static int find_place(uint32_t device, unsigned int *place)
+{
+	return places_add(&places, opened, &knobs, 0, knobs.limit_bytes && places.count ?
+			  places.list[0].device : device, place);
+}
+
 /* With CUDA: near the device, unless it was said where, and registered with it. */
 static int make_heap(int cuda, uint32_t device)
 {
+	struct actmem_runtime *runtime;
+	unsigned int place = 0;
 	struct actmem_region_options region;
 	struct actmem_heap_options options;
 	int ret = 0;
@@ -65,33 +76,40 @@ static int make_heap(int cuda, uint32_t device)
 	options.grow_bytes = knobs.grow_bytes;
 	options.limit_bytes = knobs.limit_bytes;
 	region.name = "arrays";
-	if (cuda && !runtime)
-		ret = attached_open_runtime(opened, device, 0, &runtime);
-	if (!ret && cuda)
+	if (cuda)
+		ret = find_place(device, &place);
+	if (ret || heaps[place])
+		return ret;
+	runtime = places.list[place].runtime;
+	if (cuda)
 		ret = attached_place(runtime, &knobs, &region);
 	if (!ret)
-		ret = actmem_heap_create(opened, &options, &heap);
+		ret = actmem_heap_create(opened, &options, &heaps[place]);
 	if (!ret && cuda)
-		ret = actmem_heap_register(heap, runtime, 0);
+		ret = actmem_heap_register(heaps[place], runtime, 0);
+	if (ret && heaps[place]) {
+		actmem_heap_destroy(heaps[place]);
+		heaps[place] = NULL;
+	}
 	return ret;
 }
 
 /* As far as it can; the rest stays for the next try. With @in_use held for writing. */
-static int end_heap(void)
+static int end_heaps(void)
 {
-	int ret = 0;
+	unsigned int i;
+	int ret;
 
-	if (heap)
-		ret = actmem_heap_destroy(heap);
+	for (i = 0; i < PLACES_MAX; i++) {
+		ret = heaps[i] ? actmem_heap_destroy(heaps[i]) : 0;
+		if (ret)
+			return ret;
+		heaps[i] = NULL;
+	}
+	/* A runtime still has regions if CUDA would not let go of them. */
+	ret = places_close(&places);
 	if (ret)
 		return ret;
-	heap = NULL;
-	/* The runtime still has regions if CUDA would not let go of them. */
-	if (runtime)
-		ret = actmem_runtime_close(runtime);
-	if (ret)
-		return ret;
-	runtime = NULL;
 	knobs_forget(&knobs);
 	attached_close();
 	opened = NULL;
@@ -110,17 +128,25 @@ static int open_heap(int cuda, uint32_t device, char *words, size_t words_size)
 	ret = make_heap(cuda, device);
 	if (ret) {
 		explain_error(ret, words, words_size);
-		end_heap();
+		if (!atomic_load(&now.blocks))
+			end_heaps();
 	} else {
 		on_cuda = cuda;
 	}
 	return ret;
 }
 
-/* Memory that is registered with CUDA does for CPUs too. */
-static int is_fit(int cuda)
+/* NULL: there is none that is fit. Memory that is registered with CUDA does for CPUs too. */
+static struct actmem_heap *find_heap(int cuda, uint32_t device)
 {
-	return heap && (on_cuda || !cuda);
+	unsigned int place;
+
+	if (!cuda)
+		return heaps[0];
+	if (!on_cuda)
+		return NULL;
+	place = places_of(&places, knobs.limit_bytes ? places.list[0].device : device);
+	return place < PLACES_MAX ? heaps[place] : NULL;
 }
 
 /* With @in_use held for writing. The holder of an array counts it. */
@@ -128,21 +154,24 @@ static int renew_heap(int cuda, uint32_t device, char *words, size_t words_size)
 {
 	int ret = 0;
 
-	if (heap && atomic_load(&now.blocks)) {
+	if (on_cuda && heaps[0])
+		return open_heap(cuda, device, words, words_size);
+	if (heaps[0] && atomic_load(&now.blocks)) {
 		snprintf(words, words_size,
 			 "the memory of the arrays that are there is not registered with CUDA, and was to be, for device %u: drop them all first, or make them within jax.default_device() of that GPU",
 			 device);
 		return -EBUSY;
 	}
-	if (heap)
-		ret = end_heap();
+	if (heaps[0])
+		ret = end_heaps();
 	if (ret)
 		return explain_error(ret, words, words_size);
 	return open_heap(cuda, device, words, words_size);
 }
 
-/* With @in_use held for reading and the heap made, or failed. */
-static int enter_heap(uint32_t flags, uint32_t device, char *words, size_t words_size)
+/* With @in_use held for reading and *@heap made, or failed. */
+static int enter_heap(uint32_t flags, uint32_t device, struct actmem_heap **heap, char *words,
+		      size_t words_size)
 {
 	int cuda = !!(flags & ACTMEM_XLA_ARRAY_CUDA);
 	int ret = forked_check(words, words_size);
@@ -150,10 +179,10 @@ static int enter_heap(uint32_t flags, uint32_t device, char *words, size_t words
 	if (ret)
 		return ret;
 	pthread_rwlock_rdlock(&in_use);
-	while (!is_fit(cuda)) {
+	while (!(*heap = find_heap(cuda, device))) {
 		pthread_rwlock_unlock(&in_use);
 		pthread_rwlock_wrlock(&in_use);
-		if (!is_fit(cuda))
+		if (!find_heap(cuda, device))
 			ret = renew_heap(cuda, device, words, words_size);
 		pthread_rwlock_unlock(&in_use);
 		if (ret)
@@ -187,12 +216,12 @@ int actmem_xla_array_new(uint64_t bytes, uint32_t flags, uint32_t device,
 		snprintf(words, words_size, "no memory for bookkeeping");
 		return -ENOMEM;
 	}
-	ret = enter_heap(flags, device, words, words_size);
+	ret = enter_heap(flags, device, &array->heap, words, words_size);
 	if (ret) {
 		free(array);
 		return ret;
 	}
-	ret = actmem_heap_alloc(heap, bytes, bytes < PAGE ? ALIGNMENT : PAGE, &array->address);
+	ret = actmem_heap_alloc(array->heap, bytes, bytes < PAGE ? ALIGNMENT : PAGE, &array->address);
 	if (ret)
 		explain_error(ret, words, words_size);
 	else
@@ -261,13 +290,21 @@ static int close_kept(void)
 	return ret;
 }
 
+/* With a heap for the device there. */
+static struct actmem_runtime *runtime_of(uint32_t device)
+{
+	return places.list[places_of(&places, knobs.limit_bytes ? places.list[0].device :
+				     device)].runtime;
+}
+
 /* A reader may have a GPU read it; a filler is done before. */
-static int map_region(struct actmem_xla_array *array, uint32_t flags)
+static int map_region(struct actmem_xla_array *array, uint32_t flags, uint32_t device)
 {
 	int ret = actmem_region_map(array->region, &array->address);
 
 	if (!ret && flags & ACTMEM_XLA_ARRAY_CUDA && !(flags & ACTMEM_XLA_ARRAY_CREATE))
-		ret = actmem_region_register(array->region, runtime, ACTMEM_REGISTER_READ_ONLY);
+		ret = actmem_region_register(array->region, runtime_of(device),
+					     ACTMEM_REGISTER_READ_ONLY);
 	return ret;
 }
 
@@ -276,20 +313,21 @@ int actmem_xla_array_open(const char *path, uint64_t *bytes, uint32_t flags, uin
 			  size_t words_size)
 {
 	struct actmem_xla_array *array = calloc(1, sizeof(*array));
+	struct actmem_heap *heap;
 	int create = !!(flags & ACTMEM_XLA_ARRAY_CREATE), ret;
 
 	if (!array) {
 		snprintf(words, words_size, "no memory for bookkeeping");
 		return -ENOMEM;
 	}
-	ret = enter_heap(flags, device, words, words_size);
+	ret = enter_heap(flags, device, &heap, words, words_size);
 	if (ret) {
 		free(array);
 		return ret;
 	}
 	ret = open_region(path, *bytes, create, &array->region);
 	if (!ret)
-		ret = map_region(array, flags);
+		ret = map_region(array, flags, device);
 	if (ret) {
 		explain_error(ret, words, words_size);
 		if (array->region)
@@ -315,7 +353,7 @@ void actmem_xla_array_drop(struct actmem_xla_array *array)
 	atomic_fetch_sub(&now.bytes, array->bytes);
 	/* Both fail in a forked child, whose memory is the parent's. */
 	if (!array->region) {
-		actmem_heap_free(heap, array->address);
+		actmem_heap_free(array->heap, array->address);
 		free(array);
 	} else if (close_region(array)) {
 		keep_array(array);
@@ -351,16 +389,18 @@ static void __attribute__((constructor)) watch_forks(void)
 
 int arrays_trim(void)
 {
+	unsigned int i;
 	int ret;
 
 	/* A thread that is at it makes an array. */
 	if (pthread_rwlock_trywrlock(&in_use))
 		return 0;
 	ret = close_kept();
-	if (heap && !ret)
-		ret = actmem_heap_trim(heap);
+	for (i = 0; i < PLACES_MAX && !ret; i++)
+		if (heaps[i])
+			ret = actmem_heap_trim(heaps[i]);
 	if (opened && !ret && !knobs.named && !atomic_load(&now.blocks))
-		ret = end_heap();
+		ret = end_heaps();
 	pthread_rwlock_unlock(&in_use);
 	return ret;
 }
@@ -369,6 +409,7 @@ int actmem_xla_array_stats(struct actmem_xla_array_stats *stats)
 {
 	struct actmem_xla_array_stats all;
 	struct actmem_heap_stats its;
+	unsigned int i;
 	int ret = 0;
 
 	if (is_forked())
@@ -384,12 +425,15 @@ int actmem_xla_array_stats(struct actmem_xla_array_stats *stats)
 	all.blocks_total = atomic_load(&now.blocks_total);
 	all.views_total = atomic_load(&now.views_total);
 	all.copied_bytes_total = atomic_load(&now.copied_bytes_total);
-	ACTMEM_INIT(&its);
+	all.region_bytes = atomic_load(&now.named_bytes);
 	pthread_rwlock_rdlock(&in_use);
-	if (heap)
-		ret = actmem_heap_get_stats(heap, &its);
-	all.region_bytes = its.region_bytes + atomic_load(&now.named_bytes);
-	all.cuda = heap && on_cuda;
+	for (i = 0; i < PLACES_MAX && !ret; i++) {
+		ACTMEM_INIT(&its);
+		if (heaps[i])
+			ret = actmem_heap_get_stats(heaps[i], &its);
+		all.region_bytes += its.region_bytes;
+	}
+	all.cuda = heaps[0] && on_cuda;
 	pthread_rwlock_unlock(&in_use);
 	return ret ? ret : counts_copy(stats, stats->size, &all, sizeof(all));
 }

@@ -144,7 +144,7 @@ int attached_place(struct actmem_runtime *runtime, const struct knobs *knobs,
 	ret = actmem_runtime_get_info(runtime, &info);
 	if (ret || info.node < 0)
 		return ret;
-	region->policy = ACTMEM_PLACE_PREFERRED;
+	region->policy = ACTMEM_PLACE_BIND;
 	return actmem_runtime_nodes(runtime, &region->nodes);
 }
 

@@ -26,7 +26,10 @@ void attached_close(void);
 int attached_open_runtime(struct actmem *am, uint32_t device, int spills,
 			  struct actmem_runtime **runtime);
 
-/* Prefers the device's node, if it is known and neither program nor user said where. */
+/*
+ * Binds regions to the device's socket, if it is known and neither program nor user chose
+ * nodes. A heap that is registered with @runtime takes the device's own node first.
+ */
 int attached_place(struct actmem_runtime *runtime, const struct knobs *knobs,
 		   struct actmem_region_options *region);
 

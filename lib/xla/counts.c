@@ -112,3 +112,14 @@ void counts_add_store(struct actmem_store_stats *sum, const struct actmem_store_
 	raise_to(&sum->spilled_bytes_peak, other->spilled_bytes_peak);
 	raise_to(&sum->file_bytes_peak, other->file_bytes_peak);
 }
+
+/* All fields behind the size are numbers of 64 bits. */
+void counts_sum_store(struct actmem_store_stats *sum, const struct actmem_store_stats *other)
+{
+	const uint64_t *from = &other->budget_bytes;
+	uint64_t *to = &sum->budget_bytes;
+	size_t i;
+
+	for (i = 0; i < sizeof(*sum) / sizeof(*to) - 1; i++)
+		to[i] += from[i];
+}

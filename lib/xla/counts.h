@@ -34,4 +34,7 @@ int counts_copy(void *to, size_t to_size, const void *from, size_t size);
 /* Adds the totals of a store that was ended to those of another one. */
 void counts_add_store(struct actmem_store_stats *sum, const struct actmem_store_stats *other);
 
+/* Adds all of a store that is there at the same time, its peaks included. */
+void counts_sum_store(struct actmem_store_stats *sum, const struct actmem_store_stats *other);
+
 #endif /* ACTMEM_XLA_COUNTS_H */

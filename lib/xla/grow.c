@@ -2,7 +2,9 @@
 /*
  * Memory that is made ahead; see grow.h.
  */
+#include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "base/base.h"
 #include "xla/grow.h"
@@ -11,15 +13,17 @@
 /* Free are two blocks, half of what the store grows by, or this part of it. */
 #define HELD_PART	64
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER;
-static pthread_t thread;
-static struct actmem_store *store;	/* NULL: there is no thread */
-static uint64_t least_bytes;
-static uint64_t block_bytes;		/* of the block that wants it; 0: none does */
-static int is_ending;
+struct grow {
+	pthread_mutex_t lock;
+	pthread_cond_t wanted;
+	pthread_t thread;
+	struct actmem_store *store;
+	uint64_t least_bytes;
+	uint64_t block_bytes;		/* of the block that wants it; 0: none does */
+	int is_ending;
+};
 
-static uint64_t memory_bytes(void)
+static uint64_t memory_bytes(struct actmem_store *store)
 {
 	struct actmem_store_stats stats;
 
@@ -27,69 +31,82 @@ static uint64_t memory_bytes(void)
 	return actmem_store_get_stats(store, &stats) ? 0 : stats.memory_bytes;
 }
 
-static uint64_t bytes_to_have(uint64_t bytes, uint64_t held)
+static uint64_t bytes_to_have(const struct grow *grow, uint64_t bytes, uint64_t held)
 {
-	uint64_t most = 2 * bytes > least_bytes ? 2 * bytes : least_bytes;
+	uint64_t most = 2 * bytes > grow->least_bytes ? 2 * bytes : grow->least_bytes;
 
 	return most > held / HELD_PART ? most : held / HELD_PART;
 }
 
-static void *grow_store(void *unused)
+static void *grow_store(void *data)
 {
 	uint64_t bytes, held, failed_at = 0;
+	struct grow *grow = data;
 
-	pthread_mutex_lock(&lock);
-	while (!is_ending) {
-		bytes = block_bytes;
-		block_bytes = 0;
+	pthread_mutex_lock(&grow->lock);
+	while (!grow->is_ending) {
+		bytes = grow->block_bytes;
+		grow->block_bytes = 0;
 		if (!bytes) {
-			pthread_cond_wait(&wanted, &lock);
+			pthread_cond_wait(&grow->wanted, &grow->lock);
 			continue;
 		}
-		pthread_mutex_unlock(&lock);
-		held = memory_bytes();
+		pthread_mutex_unlock(&grow->lock);
+		held = memory_bytes(grow->store);
 		/* Not for each put anew, unless one has had more luck since this began. */
 		if (held > failed_at &&
-		    actmem_store_grow(store, bytes, bytes_to_have(bytes, held)))
+		    actmem_store_grow(grow->store, bytes, bytes_to_have(grow, bytes, held)))
 			failed_at = held;
-		pthread_mutex_lock(&lock);
+		pthread_mutex_lock(&grow->lock);
 	}
-	pthread_mutex_unlock(&lock);
-	return unused;
+	pthread_mutex_unlock(&grow->lock);
+	return NULL;
 }
 
-int grow_begin(struct actmem_store *its, uint64_t grow_bytes)
+static void free_grow(struct grow *grow)
 {
+	pthread_cond_destroy(&grow->wanted);
+	pthread_mutex_destroy(&grow->lock);
+	free(grow);
+}
+
+int grow_begin(struct actmem_store *store, uint64_t grow_bytes, struct grow **result)
+{
+	struct grow *grow = calloc(1, sizeof(*grow));
 	int ret;
 
-	least_bytes = (grow_bytes ? grow_bytes : GROW_DEFAULT) / 2;
-	is_ending = 0;
-	block_bytes = 0;
-	store = its;
-	ret = thread_create(&thread, "actmem-grow", grow_store, NULL);
+	if (!grow)
+		return -ENOMEM;
+	pthread_mutex_init(&grow->lock, NULL);
+	pthread_cond_init(&grow->wanted, NULL);
+	grow->store = store;
+	grow->least_bytes = (grow_bytes ? grow_bytes : GROW_DEFAULT) / 2;
+	ret = thread_create(&grow->thread, "actmem-grow", grow_store, grow);
 	if (ret)
-		store = NULL;
+		free_grow(grow);
+	else
+		*result = grow;
 	return -ret;
 }
 
-void grow_end(void)
+void grow_end(struct grow *grow)
 {
-	if (!store)
+	if (!grow)
 		return;
-	pthread_mutex_lock(&lock);
-	is_ending = 1;
-	pthread_cond_signal(&wanted);
-	pthread_mutex_unlock(&lock);
-	pthread_join(thread, NULL);
-	store = NULL;
+	pthread_mutex_lock(&grow->lock);
+	grow->is_ending = 1;
+	pthread_cond_signal(&grow->wanted);
+	pthread_mutex_unlock(&grow->lock);
+	pthread_join(grow->thread, NULL);
+	free_grow(grow);
 }
 
-void grow_want(uint64_t bytes)
+void grow_want(struct grow *grow, uint64_t bytes)
 {
-	if (!store)
+	if (!grow)
 		return;
-	pthread_mutex_lock(&lock);
-	block_bytes = bytes;
-	pthread_cond_signal(&wanted);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&grow->lock);
+	grow->block_bytes = bytes;
+	pthread_cond_signal(&grow->wanted);
+	pthread_mutex_unlock(&grow->lock);
 }

@@ -1,48 +1,45 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The store that blocks live in; see memory.h.
+ * The stores that blocks live in; see memory.h.
  *
- * The store ends when it holds nothing and its memory is to go back; the next use makes
- * a new one. A thread that calls it holds @in_use for reading, so that it is there.
+ * A store ends when it holds nothing and its memory is to go back; the next use makes
+ * a new one. A thread that calls a store holds @in_use for reading, so that the store stays.
  */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <string.h>
+#include <unistd.h>
 
-#include "actmem_runtime.h"
 #include "xla/actmem_xla.h"
 #include "xla/arrays.h"
-#include "xla/attached.h"
 #include "xla/counts.h"
 #include "xla/forked.h"
 #include "xla/grow.h"
 #include "xla/memory.h"
-#include "xla/own_memory.h"
+#include "xla/stores.h"
+
+/* How long a put waits for its share of the budget, which stores on other nodes still have. */
+#define SHARE_WAIT_US	1000
+#define SHARE_WAITS	60000
 
 static pthread_rwlock_t in_use = PTHREAD_RWLOCK_INITIALIZER;
-static struct actmem_store *store;
-static struct knobs chosen;	/* of the store */
-static struct actmem_runtime *runtime;	/* open, or CUDA did not let it be closed; else NULL */
-static int is_registered;	/* the store's memory is, with @runtime */
-static pthread_mutex_t pinning = PTHREAD_MUTEX_INITIALIZER;	/* taken before both */
-static atomic_int has_devices;	/* there is a GPU that copies to and from it... */
-static uint32_t first_device;	/* ...the first one that did */
+static struct share share_list[PLACES_MAX];
+static struct stores stores = { .shares.list = share_list };
+static pthread_mutex_t dividing = PTHREAD_MUTEX_INITIALIZER;	/* under @in_use */
 static atomic_int waits;	/* for what is spilled, or in use by a GPU */
-static void (*block_namer)(struct actmem_key key, char *name, size_t size);
-static struct actmem_store_stats ended;	/* totals and peaks of stores that were ended */
+static atomic_int spills;
 
 static int is_free(void)
 {
 	int is;
 
-	if (pthread_mutex_trylock(&pinning))
+	if (pthread_mutex_trylock(&dividing))
 		return 0;
 	is = !pthread_rwlock_trywrlock(&in_use);
 	if (is)
 		pthread_rwlock_unlock(&in_use);
-	pthread_mutex_unlock(&pinning);
+	pthread_mutex_unlock(&dividing);
 	return is;
 }
 
@@ -51,116 +48,46 @@ static void __attribute__((constructor)) watch_forks(void)
 	forked_watch(is_free);
 }
 
-/* Tells the error of the library with the knobs that help. */
-static int explain_error(int ret, char *words, size_t words_size)
+/* With @in_use held. NULL: it is not there. */
+static struct actmem_store *store_of(struct actmem_key key)
 {
-	knobs_error(&chosen, words, words_size);
-	own_memory_explain(!!chosen.spill_path_count, words, words_size);
-	return ret;
+	unsigned int place = stores_place(&stores, key);
+
+	return place < PLACES_MAX ? share_list[place].store : NULL;
 }
 
-/* Memory that it would not let go of keeps it open, for the next try. */
-static int close_runtime(void)
+static int make_store(struct actmem_key key, char *words, size_t words_size)
 {
-	int ret = runtime ? actmem_runtime_close(runtime) : 0;
-
-	if (!ret)
-		runtime = NULL;
-	return ret;
-}
-
-static void set_options(struct actmem_store_options *options, const struct knobs *knobs)
-{
-	ACTMEM_INIT(options);
-	/* A budget without files refuses whatever is over the limit. */
-	options->budget_bytes = knobs->budget_bytes ? knobs->budget_bytes :
-				knobs->limit_bytes;
-	options->spill_paths = (const char *const *)knobs->spill_paths;
-	options->spill_path_count = knobs->spill_path_count;
-	options->spill_limit_bytes = knobs->spill_limit_bytes;
-	options->flags = knobs->spill_allow;
-	options->grow_bytes = knobs->grow_bytes;
-	options->name_block = block_namer;
-	/* A thread of ours ends the work that a GPU's handler begins. */
-	if (has_devices)
-		options->flags |= ACTMEM_STORE_HANDED_ON;
-}
-
-static int open_store(struct actmem *am)
-{
-	struct actmem_region_options region;
-	struct actmem_store_options options;
 	int ret = 0;
 
-	set_options(&options, &chosen);
-	ACTMEM_INIT(&region);
-	region.name = "activations";
-	options.region = &region;
-	if (has_devices && !runtime)
-		ret = attached_open_runtime(am, first_device, !!chosen.spill_path_count,
-					    &runtime);
-	if (!ret && has_devices)
-		ret = attached_place(runtime, &chosen, &region);
-	options.runtime = has_devices ? runtime : NULL;
-	if (!ret)
-		ret = actmem_store_create(am, &options, &store);
-	if (ret)
-		return ret;
-	is_registered = has_devices;
-	waits = chosen.spill_path_count || has_devices;
-	return 0;
-}
-
-/* Starts the thread that makes memory ahead, if the store is registered with CUDA. */
-static int start_growing(char *words, size_t words_size)
-{
-	int ret = is_registered ? grow_begin(store, chosen.grow_bytes) : 0;
-
-	if (!ret)
-		return 0;
-	snprintf(words, words_size,
-		 "cannot start the thread that makes memory (pthread_create: %s)", strerror(-ret));
-	actmem_store_destroy(store);
-	store = NULL;
-	return ret;
-}
-
-/* With @in_use held for writing. */
-static int make_store(char *words, size_t words_size)
-{
-	struct actmem *am;
-	int ret = attached_open(&am, &chosen, words, words_size);
-
-	if (ret)
-		return ret;
-	ret = open_store(am);
-	if (ret)
-		explain_error(ret, words, words_size);
-	else
-		ret = start_growing(words, words_size);
-	if (ret) {
-		close_runtime();
-		attached_close();
+	pthread_rwlock_wrlock(&in_use);
+	if (!store_of(key))
+		ret = stores_make(&stores, key, words, words_size);
+	if (!ret) {
+		spills = !!stores.chosen.spill_path_count;
+		waits = spills || stores.has_devices;
 	}
+	pthread_rwlock_unlock(&in_use);
 	return ret;
 }
 
-/* With @in_use held for reading and the store made, or failed. */
-static int enter_store(char *words, size_t words_size)
+/* Gets @in_use for reading, with the store of the block there; or fails. */
+static int enter_store(struct actmem_key key, struct actmem_store **store, char *words,
+		       size_t words_size)
 {
+	unsigned int waited = 0;
 	int ret = forked_check(words, words_size);
 
 	if (ret)
 		return ret;
 	pthread_rwlock_rdlock(&in_use);
-	while (!store) {
+	while (!(*store = store_of(key))) {
 		pthread_rwlock_unlock(&in_use);
-		pthread_rwlock_wrlock(&in_use);
-		if (!store)
-			ret = make_store(words, words_size);
-		pthread_rwlock_unlock(&in_use);
-		if (ret)
-			return ret;
+		ret = make_store(key, words, words_size);
+		if (ret == -EAGAIN && spills && waited++ < SHARE_WAITS)
+			usleep(SHARE_WAIT_US);
+		else if (ret)
+			return ret == -EAGAIN ? -ENOMEM : ret;
 		pthread_rwlock_rdlock(&in_use);
 	}
 	return 0;
@@ -169,7 +96,54 @@ static int enter_store(char *words, size_t words_size)
 static int leave_store(int ret, char *words, size_t words_size)
 {
 	if (ret)
-		explain_error(ret, words, words_size);
+		stores_explain(&stores, ret, words, words_size);
+	pthread_rwlock_unlock(&in_use);
+	return ret;
+}
+
+/* With @in_use held. Whether a store may have more memory now, or soon. */
+static int has_more(unsigned int place)
+{
+	int more;
+
+	if (stores.shares.count < 2 || !stores.shares.total[SHARE_MEMORY])
+		return 0;
+	pthread_mutex_lock(&dividing);
+	if (spills)
+		more = shares_divide(&stores.shares) >= 0 && !shares_has_all(&stores.shares, place);
+	else
+		more = shares_borrow(&stores.shares, place);
+	pthread_mutex_unlock(&dividing);
+	return more;
+}
+
+/* With @in_use held. Passes on what a store on another node has given back. */
+static void divide(unsigned int place)
+{
+	if (!spills || stores.shares.count < 2 || !stores.shares.total[SHARE_MEMORY] ||
+	    pthread_mutex_trylock(&dividing))
+		return;
+	if (!shares_has_all(&stores.shares, place))
+		shares_divide(&stores.shares);
+	pthread_mutex_unlock(&dividing);
+}
+
+/* *@may_try: it failed, and more memory comes. */
+static int reserve(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
+		   void **block, int *may_try, char *words, size_t words_size)
+{
+	unsigned int place = stores_place(&stores, key);
+	int ret;
+
+	divide(place);
+	ret = actmem_store_reserve(store, key, bytes, block, ACTMEM_WAIT_FOREVER);
+	if (ret) {
+		stores_explain(&stores, ret, words, words_size);
+		*may_try = ret == -ENOMEM && has_more(place);
+	} else {
+		grow_want(stores.there[place].grow, bytes);
+		stores_tell_far(&stores, place);
+	}
 	pthread_rwlock_unlock(&in_use);
 	return ret;
 }
@@ -177,22 +151,28 @@ static int leave_store(int ret, char *words, size_t words_size)
 int memory_reserve(struct actmem_key key, uint64_t bytes, void **block, int *has_store,
 		   char *words, size_t words_size)
 {
-	int ret = enter_store(words, words_size);
+	struct actmem_store *store;
+	unsigned int waited = 0;
+	int may_try = 0, ret;
 
-	*has_store = !ret;
-	if (ret)
-		return ret;
-	ret = actmem_store_reserve(store, key, bytes, block, ACTMEM_WAIT_FOREVER);
-	if (!ret)
-		grow_want(bytes);
-	return leave_store(ret, words, words_size);
+	do {
+		if (may_try && spills)
+			usleep(SHARE_WAIT_US);
+		may_try = 0;
+		ret = enter_store(key, &store, words, words_size);
+		*has_store = !ret;
+		if (!ret)
+			ret = reserve(store, key, bytes, block, &may_try, words, words_size);
+	} while (may_try && waited++ < SHARE_WAITS);
+	return ret;
 }
 
 int memory_hold(struct actmem_key key, const void **block, char *words,
 		size_t words_size)
 {
+	struct actmem_store *store;
 	uint64_t bytes;
-	int ret = enter_store(words, words_size);
+	int ret = enter_store(key, &store, words, words_size);
 
 	if (ret)
 		return ret;
@@ -200,47 +180,40 @@ int memory_hold(struct actmem_key key, const void **block, char *words,
 	return leave_store(ret, words, words_size);
 }
 
-/* Calls below do nothing in a forked child, whose blocks are the parent's. */
-
-void memory_commit(struct actmem_key key)
+/* Does nothing in a forked child, whose blocks are the parent's. */
+static void end_step(struct actmem_key key,
+		     int (*end)(struct actmem_store *store, struct actmem_key key))
 {
 	if (is_forked())
 		return;
 	pthread_rwlock_rdlock(&in_use);
-	actmem_store_commit(store, key);
+	end(store_of(key), key);
 	pthread_rwlock_unlock(&in_use);
+}
+
+void memory_commit(struct actmem_key key)
+{
+	end_step(key, actmem_store_commit);
 }
 
 void memory_release(struct actmem_key key)
 {
-	if (is_forked())
-		return;
-	pthread_rwlock_rdlock(&in_use);
-	actmem_store_release(store, key);
-	pthread_rwlock_unlock(&in_use);
+	end_step(key, actmem_store_release);
 }
 
 void memory_put_back(struct actmem_key key)
 {
-	if (is_forked())
-		return;
-	pthread_rwlock_rdlock(&in_use);
-	actmem_store_put_back(store, key);
-	pthread_rwlock_unlock(&in_use);
+	end_step(key, actmem_store_put_back);
 }
 
 void memory_drop(struct actmem_key key)
 {
-	if (is_forked())
-		return;
-	pthread_rwlock_rdlock(&in_use);
-	actmem_store_drop(store, key);
-	pthread_rwlock_unlock(&in_use);
+	end_step(key, actmem_store_drop);
 }
 
 void memory_name_blocks(void (*name_block)(struct actmem_key key, char *name, size_t size))
 {
-	block_namer = name_block;
+	stores.name_block = name_block;
 }
 
 int memory_waits(void)
@@ -248,42 +221,35 @@ int memory_waits(void)
 	return waits;
 }
 
+/* With @in_use held. */
+static int sum_stores(struct actmem_store_stats *sum)
+{
+	struct actmem_store_stats its;
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < PLACES_MAX && !ret; i++) {
+		ACTMEM_INIT(&its);
+		if (share_list[i].store)
+			ret = actmem_store_get_stats(share_list[i].store, &its);
+		counts_add_store(&its, &stores.there[i].ended);
+		counts_sum_store(sum, &its);
+	}
+	return ret;
+}
+
 int actmem_xla_store_stats(struct actmem_store_stats *stats)
 {
 	struct actmem_store_stats now;
-	int ret = 0;
+	int ret;
 
 	if (is_forked())
 		return -EOWNERDEAD;
 	ACTMEM_INIT(&now);
 	pthread_rwlock_rdlock(&in_use);
-	if (store)
-		ret = actmem_store_get_stats(store, &now);
-	counts_add_store(&now, &ended);
+	ret = sum_stores(&now);
 	pthread_rwlock_unlock(&in_use);
 	return ret ? ret : counts_copy(stats, stats->size, &now, sizeof(now));
-}
-
-/* With @in_use held for writing: unless it has blocks. */
-static int end_store(void)
-{
-	struct actmem_store_stats last;
-	int ret;
-
-	ACTMEM_INIT(&last);
-	ret = actmem_store_get_stats(store, &last);
-	if (!ret && last.blocks)
-		ret = -EBUSY;
-	if (ret)
-		return ret;
-	grow_end();
-	ret = actmem_store_destroy(store);
-	if (ret)
-		return ret;
-	counts_add_store(&ended, &last);
-	store = NULL;
-	attached_close();
-	return 0;
 }
 
 int actmem_xla_trim(void)
@@ -293,73 +259,34 @@ int actmem_xla_trim(void)
 	/* A thread that holds the lock has blocks. */
 	if (ret || pthread_rwlock_trywrlock(&in_use))
 		return ret;
-	if (store && !chosen.named)
-		ret = end_store();
-	if (ret == -EBUSY)
-		ret = 0;
-	if (!ret && !store)
-		ret = close_runtime();
+	if (!stores.am || !stores.chosen.named)
+		ret = stores_end(&stores);
 	pthread_rwlock_unlock(&in_use);
 	return ret;
 }
 
-/* A CPU's put may have made the store: devices know nothing of its memory. */
-static int renew_for_devices(char *words, size_t words_size)
-{
-	int ret = 0;
-
-	pthread_rwlock_wrlock(&in_use);
-	if (store && !is_registered)
-		ret = end_store();
-	if (ret == -EBUSY)
-		snprintf(words, words_size,
-			 "actmem: values of a program on a CPU are in memory that was made without CUDA; take them, or call actmem.jax.reset(), before a program on a GPU saves any");
-	else if (ret)
-		explain_error(ret, words, words_size);
-	pthread_rwlock_unlock(&in_use);
-	return ret;
-}
-
-static int is_pinned(uint64_t *ring_bytes)
+static int is_pinned(struct actmem_key key, uint64_t *ring_bytes)
 {
 	int is;
 
 	pthread_rwlock_rdlock(&in_use);
-	is = store && is_registered;
-	*ring_bytes = chosen.ring_bytes;
+	is = !!store_of(key);
+	*ring_bytes = stores.chosen.ring_bytes;
 	pthread_rwlock_unlock(&in_use);
 	return is;
 }
 
-/* With @pinning held. A failure leaves it to CPUs as it was. */
-static int pin_store(uint32_t device, char *words, size_t words_size)
-{
-	int had = has_devices, ret;
-
-	if (!had)
-		first_device = device;
-	has_devices = 1;
-	ret = renew_for_devices(words, words_size);
-	if (!ret)
-		ret = enter_store(words, words_size);
-	if (ret)
-		has_devices = had;
-	else
-		leave_store(0, words, words_size);
-	return ret;
-}
-
 int memory_pin(uint32_t device, uint64_t *ring_bytes, char *words, size_t words_size)
 {
+	struct actmem_key key = { .name = memory_name(0, device, 1, 0) };
+	struct actmem_store *store;
 	int ret = forked_check(words, words_size);
 
-	if (ret || is_pinned(ring_bytes))
+	if (ret || is_pinned(key, ring_bytes))
 		return ret;
-	pthread_mutex_lock(&pinning);
-	if (!is_pinned(ring_bytes))
-		ret = pin_store(device, words, words_size);
-	if (!ret)
-		is_pinned(ring_bytes);
-	pthread_mutex_unlock(&pinning);
-	return ret;
+	ret = enter_store(key, &store, words, words_size);
+	if (ret)
+		return ret;
+	*ring_bytes = stores.chosen.ring_bytes;
+	return leave_store(0, words, words_size);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The store that blocks live in, made at the first use (attached.h).
+ * The stores that blocks live in, made at the first use (attached.h): one for each node that
+ * GPUs in use are at (places.h). They share one budget and one spill limit (shares.h).
+ * Programs on CPUs use the first store.
  *
  * A block goes from memory_reserve() (for the caller to fill) by memory_commit() to
  * memory_hold() (for the caller to read) and memory_release(); a block that nobody
@@ -13,6 +15,7 @@
 #include <stdint.h>
 
 #include "actmem_store.h"
+#include "xla/key.h"
 
 /*
  * @bytes, not 0, at *@block. Waits for room where blocks are spilled. On failure
@@ -34,9 +37,9 @@ void memory_put_back(struct actmem_key key);
 void memory_drop(struct actmem_key key);
 
 /*
- * Has the store's memory registered with CUDA, for all devices, which needs a new
- * store if the one that is there has none so; and makes one. @ring_bytes: of each
- * device, to stage in. On failure @words say why.
+ * Makes the store of a GPU, whose memory is registered with CUDA for all devices. If programs
+ * on CPUs have made a store that is not registered, that one ends first. *@ring_bytes is how
+ * much memory of the device to stage in. On failure @words say why.
  */
 int memory_pin(uint32_t device, uint64_t *ring_bytes, char *words, size_t words_size);
 

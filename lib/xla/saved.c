@@ -20,14 +20,8 @@
 #include "xla/site.h"
 #include "xla/table.h"
 
-/*
- * A block's name in the store recurs in every step: the site, the device, and the number of
- * the put within its generation.
- */
-#define NAME_DEVICE_BITS	8
-#define NAME_ORDINAL_BITS	(SERIAL_BITS - NAME_DEVICE_BITS)
-#define NAME_ORDINAL_MASK	((UINT64_C(1) << NAME_ORDINAL_BITS) - 1)
-_Static_assert(ACTMEM_XLA_DEVICES_MAX <= 1 << NAME_DEVICE_BITS, "devices in a name");
+_Static_assert(SERIAL_BITS == MEMORY_SITE_SHIFT, "sites in tokens and in names");
+_Static_assert(ACTMEM_XLA_DEVICES_MAX <= MEMORY_DEVICE_MASK + 1, "devices in a name");
 
 pthread_mutex_t saved_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t saved_idle = PTHREAD_COND_INITIALIZER;
@@ -196,9 +190,8 @@ static struct actmem_key key_of(const struct saved *block,
 				const struct generation *generation)
 {
 	struct actmem_key key = {
-		.name = generation->site->number << SERIAL_BITS |
-			(uint64_t)block->device << NAME_ORDINAL_BITS |
-			(generation->puts & NAME_ORDINAL_MASK),
+		.name = memory_name(generation->site->number, block->device, block->is_gpu,
+				    generation->puts),
 		.instance = block->token | ACTMEM_INSTANCE_ONCE,
 	};
 

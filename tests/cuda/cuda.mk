@@ -11,7 +11,7 @@ CUDA_TESTS := $(patsubst tests/cuda/%.c,%,$(filter-out $(addprefix tests/cuda/,c
 CUDA_SHARED := tests/cuda/cuda_test tests/common/tap tests/common/common
 # Those that play XLA have the handlers in them, and XLA's header.
 CUDA_PLAYS := stream stream_announce stream_batch stream_budget stream_capture stream_failures \
-	stream_grow stream_meanwhile stream_own stream_random stream_waits
+	stream_grow stream_meanwhile stream_nodes stream_own stream_random stream_waits
 CUDA_PLAYED := tests/cuda/xla_play $(XLA_SOURCES:%.c=%)
 CUDA_COMPILE = $(CC) $(ALL_CFLAGS) -Itests/common -isystem $(CUDA_INCLUDE) \
 	$(addprefix -isystem ,$(XLA_INCLUDE)) -MMD -MP -c $< -o $@
@@ -56,7 +56,7 @@ $(CUDA_PLAYS:%=$(B)/tests/cuda/%): $(CUDA_PLAYED:%=$(B)/obj/cuda-sanitized/%.o)
 
 # What JAX's arrays are made of needs no header of XLA's.
 CUDA_ARRAYS := $(addprefix lib/xla/,arrays attached counts device_wait forked grow knobs \
-	memory own_memory tensor)
+	memory own_memory places shares stores tensor)
 
 $(addprefix $(B)/tests/cuda/,arrays attached): $(CUDA_ARRAYS:%=$(B)/obj/sanitized/%.o)
 $(addprefix $(B)/tests/gpu/,arrays attached): $(CUDA_ARRAYS:%=$(B)/obj/cuda/%.o)

@@ -18,6 +18,7 @@
 #define BUDGET		(4 * MIB)
 #define BLOCK		MIB
 #define FOLDER		"build/tests"
+#define NO_FILES	UINT32_MAX
 
 struct rig {
 	struct actmem *am;
@@ -26,7 +27,7 @@ struct rig {
 	uint64_t spill_limit, spill_bytes;
 	uint32_t flags;
 	const char *heap_name;
-	uint32_t stripes;		/* 2, or one file */
+	uint32_t stripes;		/* 2, NO_FILES, or one file */
 	uint64_t grow;
 	enum actmem_engine engine;
 	atomic_uint under_way;
@@ -65,7 +66,7 @@ static inline int set_up(struct rig *rig)
 	if (error)
 		return error;
 	options.spill_paths = paths;
-	options.spill_path_count = rig->stripes ? rig->stripes : 1;
+	options.spill_path_count = rig->stripes == NO_FILES ? 0 : rig->stripes ? rig->stripes : 1;
 	options.spill_limit_bytes = rig->spill_limit;
 	options.spill_bytes = rig->spill_bytes;
 	options.grow_bytes = rig->grow;

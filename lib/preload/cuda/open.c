@@ -76,7 +76,7 @@ static int open_runtime(struct cuda_pool *pool)
 	return cuda_library.actmem_runtime_open(pool->am, &options, &pool->runtime);
 }
 
-/* On the device's node, unless the environment names others. */
+/* On the device's socket, the nearest node first, unless the environment names nodes. */
 static int open_heap(struct cuda_pool *pool, const struct cuda_settings *settings)
 {
 	struct actmem_region_options region;

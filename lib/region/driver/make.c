@@ -127,16 +127,33 @@ void driver_tell_pages(const struct region_request *request, unsigned int *fallb
 	++*fallbacks;
 }
 
+/* The driver takes the nodes nearest to the caller's CPU first; so it gets the near ones alone. */
+static int try_near(int fd, const struct region_request *request,
+		    struct actmem_ioctl_create *create)
+{
+	struct actmem_nodes far = request->nodes, near = { { 0 } };
+	int error = 0;
+
+	while (nodes_take_nearest(request->home, &far, &near)) {
+		error = try_create(fd, request, ACTMEM_PLACE_BIND, &near, create);
+		if (!error || !node_is_full(create))
+			break;
+	}
+	return error;
+}
+
 int driver_make(int fd, const struct region_request *request, struct backing *backing)
 {
-	unsigned int node = nodes_next(&request->nodes, 0), fallbacks = 0;
+	unsigned int node = request->has_home ? request->home : nodes_next(&request->nodes, 0);
 	struct actmem_nodes one = { { 0 } };
+	unsigned int fallbacks = 0;
 	struct actmem_ioctl_create create;
 	int error = driver_check_pages(request);
 
 	if (error)
 		return error;
-	error = try_create(fd, request, request->policy, &request->nodes, &create);
+	error = request->has_home ? try_near(fd, request, &create) :
+		try_create(fd, request, request->policy, &request->nodes, &create);
 	if (error && node_is_full(&create) && request->policy != ACTMEM_PLACE_PREFERRED &&
 	    request->allow & ACTMEM_ALLOW_NODE) {
 		if (node < ACTMEM_NODES_MAX)

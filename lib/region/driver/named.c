@@ -228,6 +228,17 @@ static int complete(const struct region_request *request, int fd, bool created,
 	return 0;
 }
 
+/* One that was made near a device may be bound to fewer nodes. */
+static bool nodes_are_in(const struct actmem_nodes *nodes, const struct actmem_nodes *all)
+{
+	unsigned int i;
+
+	for (i = 0; i < ACTMEM_NODES_MAX / 64; i++)
+		if (nodes->word[i] & ~all->word[i])
+			return false;
+	return true;
+}
+
 static int check_policy(const struct region_request *request, struct actmem_ioctl_info *info,
 			unsigned int *fallbacks)
 {
@@ -238,7 +249,8 @@ static int check_policy(const struct region_request *request, struct actmem_ioct
 		return 0;
 	memcpy(nodes.word, info->nodes, sizeof(nodes.word));
 	if (info->policy == request->policy - 1U &&
-	    !memcmp(&nodes, &request->nodes, sizeof(nodes)))
+	    (!memcmp(&nodes, &request->nodes, sizeof(nodes)) ||
+	     (request->has_home && nodes_are_in(&nodes, &request->nodes))))
 		return 0;
 	fail(EEXIST, "%s is there with the policy %s on %s, not %s on %s as asked", request->path,
 	     info->policy < 3 ? policies[info->policy] : "?", NODES_TEXT(&nodes),

@@ -31,6 +31,10 @@ const char *const page_names[] = {
 	[ACTMEM_PAGES_1G] = "1 GiB hugetlb pages",
 };
 
+#ifndef SYS_set_mempolicy_home_node
+#define SYS_set_mempolicy_home_node	450
+#endif
+
 /* The nodes that the pages may come from under this policy. */
 static struct actmem_nodes source_nodes(const struct region_request *request)
 {
@@ -183,10 +187,18 @@ static int populate(const struct region_request *request, const struct backing *
 		    BYTES_TEXT(length), page_names[request->pages], strerror(error));
 }
 
+/* Without the call, of Linux 5.17, pages come from the nodes nearest to the caller's CPU first. */
+static void prefer_home(const struct region_request *request, const struct backing *backing)
+{
+	if (request->policy == ACTMEM_PLACE_BIND && request->has_home)
+		syscall(SYS_set_mempolicy_home_node, (unsigned long)backing->address,
+			(unsigned long)backing->length, (unsigned long)request->home, 0UL);
+}
+
 int pages_bind(const struct region_request *request, const struct backing *backing)
 {
 	struct actmem_nodes nodes = request->nodes;
-	int mode = MPOL_PREFERRED;
+	int mode = MPOL_PREFERRED, error;
 
 	if (request->policy == ACTMEM_PLACE_INTERLEAVE) {
 		nodes = source_nodes(request);
@@ -196,7 +208,10 @@ int pages_bind(const struct region_request *request, const struct backing *backi
 	} else if (nodes_empty(&nodes)) {
 		node_set(&nodes, node_of_caller());
 	}
-	return bind_range(backing, 0, backing->length, mode, &nodes);
+	error = bind_range(backing, 0, backing->length, mode, &nodes);
+	if (!error)
+		prefer_home(request, backing);
+	return error;
 }
 
 /*

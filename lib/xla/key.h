@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/* Keys of blocks in stores. */
+#ifndef ACTMEM_XLA_KEY_H
+#define ACTMEM_XLA_KEY_H
+
+#include <stdint.h>
+
+/*
+ * The name of a block in its store. It recurs in every step: the site, the device, and the
+ * number of the put within its generation. Its store is found by it.
+ */
+#define MEMORY_SITE_SHIFT	40
+#define MEMORY_GPU		(UINT64_C(1) << 39)
+#define MEMORY_DEVICE_SHIFT	31
+#define MEMORY_DEVICE_MASK	UINT64_C(0xff)
+#define MEMORY_ORDINAL_MASK	((UINT64_C(1) << MEMORY_DEVICE_SHIFT) - 1)
+
+static inline uint64_t memory_name(uint64_t site, uint32_t device, int is_gpu, uint64_t ordinal)
+{
+	return site << MEMORY_SITE_SHIFT | (is_gpu ? MEMORY_GPU : 0) |
+	       (uint64_t)device << MEMORY_DEVICE_SHIFT | (ordinal & MEMORY_ORDINAL_MASK);
+}
+
+#endif /* ACTMEM_XLA_KEY_H */

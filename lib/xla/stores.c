@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/*
+ * Stores are made and ended; see stores.h.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "actmem_runtime.h"
+#include "base/base.h"
+#include "xla/attached.h"
+#include "xla/counts.h"
+#include "xla/key.h"
+#include "xla/own_memory.h"
+#include "xla/stores.h"
+
+static uint32_t device_of(struct actmem_key key)
+{
+	return (uint32_t)(key.name >> MEMORY_DEVICE_SHIFT & MEMORY_DEVICE_MASK);
+}
+
+unsigned int stores_place(const struct stores *stores, struct actmem_key key)
+{
+	return key.name & MEMORY_GPU ? places_of(&stores->places, device_of(key)) : 0;
+}
+
+static int spills(const struct stores *stores)
+{
+	return !!stores->chosen.spill_path_count;
+}
+
+int stores_explain(const struct stores *stores, int ret, char *words, size_t words_size)
+{
+	size_t used;
+
+	knobs_error(&stores->chosen, words, words_size);
+	own_memory_explain(spills(stores), words, words_size);
+	used = strlen(words);
+	if (ret == -ENOMEM && stores->shares.count > 1 && stores->shares.total[SHARE_MEMORY] &&
+	    used < words_size)
+		snprintf(words + used, words_size - used,
+			 "; that is one node's part of %" PRIu64 " MiB, which GPUs on %u nodes share",
+			 stores->shares.total[SHARE_MEMORY] >> 20, stores->shares.count);
+	return ret;
+}
+
+/* A budget without files refuses whatever is over the limit. */
+static uint64_t budget_of(const struct knobs *knobs)
+{
+	return knobs->budget_bytes ? knobs->budget_bytes : knobs->limit_bytes;
+}
+
+static void set_options(const struct stores *stores, struct actmem_store_options *options)
+{
+	const struct knobs *knobs = &stores->chosen;
+
+	ACTMEM_INIT(options);
+	options->spill_paths = (const char *const *)knobs->spill_paths;
+	options->spill_path_count = knobs->spill_path_count;
+	options->flags = knobs->spill_allow;
+	options->grow_bytes = knobs->grow_bytes;
+	options->name_block = stores->name_block;
+	/* A thread of ours ends the work that a GPU's handler begins. */
+	if (stores->places.count)
+		options->flags |= ACTMEM_STORE_HANDED_ON;
+}
+
+static void count_devices(struct stores *stores)
+{
+	struct shares *shares = &stores->shares;
+	unsigned int i;
+
+	shares->count = stores->places.count ? stores->places.count : 1;
+	for (i = 0; i < shares->count; i++)
+		shares->list[i].devices = stores->places.list[i].devices;
+}
+
+/* What the store of a place may have now. -EAGAIN: nothing; -ERANGE: too little, for good. */
+static int take_share(struct stores *stores, unsigned int place,
+		      struct actmem_store_options *options)
+{
+	struct shares *shares = &stores->shares;
+	int ret = shares_divide(shares);
+
+	if (ret < 0)
+		return ret;
+	options->budget_bytes = shares_left(shares, place, SHARE_MEMORY);
+	options->spill_limit_bytes = shares_left(shares, place, SHARE_FILES);
+	return (shares->total[SHARE_MEMORY] && !options->budget_bytes) ||
+	       (shares->total[SHARE_FILES] && !options->spill_limit_bytes) ? -EAGAIN : 0;
+}
+
+static int create_store(struct stores *stores, unsigned int place)
+{
+	struct share *share = &stores->shares.list[place];
+	struct actmem_runtime *runtime = stores->places.list[place].runtime;
+	struct actmem_region_options region;
+	struct actmem_store_options options;
+	int ret;
+
+	set_options(stores, &options);
+	ret = take_share(stores, place, &options);
+	if (ret)
+		return ret;
+	ACTMEM_INIT(&region);
+	region.name = "activations";
+	options.region = &region;
+	options.runtime = runtime;
+	if (runtime)
+		ret = attached_place(runtime, &stores->chosen, &region);
+	if (!ret)
+		ret = actmem_store_create(stores->am, &options, &share->store);
+	if (ret)
+		return ret;
+	share->given[SHARE_MEMORY] = options.budget_bytes;
+	share->given[SHARE_FILES] = options.spill_limit_bytes;
+	stores->there[place].is_registered = !!runtime;
+	return 0;
+}
+
+/* Starts the thread that makes memory ahead, if the store is registered with CUDA. */
+static int start_growing(struct stores *stores, unsigned int place, char *words,
+			 size_t words_size)
+{
+	struct store_there *there = &stores->there[place];
+	int ret = there->is_registered ? grow_begin(stores->shares.list[place].store,
+						    stores->chosen.grow_bytes, &there->grow) : 0;
+
+	if (!ret)
+		return 0;
+	snprintf(words, words_size,
+		 "cannot start the thread that makes memory (pthread_create: %s)", strerror(-ret));
+	actmem_store_destroy(stores->shares.list[place].store);
+	stores->shares.list[place].store = NULL;
+	return ret;
+}
+
+static int any_store(const struct stores *stores, unsigned int *place)
+{
+	unsigned int i;
+
+	for (i = 0; i < PLACES_MAX; i++) {
+		if (!stores->shares.list[i].store)
+			continue;
+		*place = i;
+		return 1;
+	}
+	return 0;
+}
+
+/* The parts of a small budget would be too short for stores: the device uses another's. */
+static void join(struct stores *stores, uint32_t device, unsigned int place)
+{
+	if (!variable_is_on("ACTMEM_QUIET"))
+		fprintf(stderr, "actmem: the budget of %" PRIu64 " KiB is too small to be divided between nodes: values of GPU %" PRIu32 " are in the memory of GPU %" PRIu32 "'s node; ACTMEM_QUIET=1 omits this line\n",
+			stores->shares.total[SHARE_MEMORY] >> 10, device,
+			stores->places.list[place].device);
+	places_join(&stores->places, device, place);
+	count_devices(stores);
+	shares_divide(&stores->shares);
+}
+
+/* Whether a share that is too small gets no larger. */
+static int is_share_final(const struct stores *stores, unsigned int place)
+{
+	const struct shares *shares = &stores->shares;
+
+	return shares_could_have(shares, place, shares_left(shares, place, SHARE_MEMORY));
+}
+
+static int make_store(struct stores *stores, unsigned int place, uint32_t device, char *words,
+		      size_t words_size)
+{
+	unsigned int other;
+	int ret = create_store(stores, place);
+
+	/* The store says that its budget is too small, which others have more of. */
+	if (ret == -EINVAL && any_store(stores, &other))
+		ret = is_share_final(stores, place) ? -ERANGE : -EAGAIN;
+	if (ret == -ERANGE && any_store(stores, &other)) {
+		join(stores, device, other);
+		return 0;
+	}
+	if (ret == -EAGAIN) {
+		snprintf(words, words_size,
+			 "GPUs on other nodes use up the budget of %" PRIu64 " MiB; raise %s",
+			 stores->shares.total[SHARE_MEMORY] >> 20,
+			 knob_name(stores->chosen.limit_bytes ? KNOB_HEAP_LIMIT : KNOB_BUDGET,
+				   ACTMEM_NAMES_PYTHON));
+		return ret;
+	}
+	return ret ? stores_explain(stores, ret, words, words_size) :
+	       start_growing(stores, place, words, words_size);
+}
+
+/* Unless it has blocks. */
+static int end_store(struct stores *stores, unsigned int place)
+{
+	struct store_there *there = &stores->there[place];
+	struct share *share = &stores->shares.list[place];
+	struct actmem_store_stats last;
+	int ret;
+
+	ACTMEM_INIT(&last);
+	ret = actmem_store_get_stats(share->store, &last);
+	if (!ret && last.blocks)
+		ret = -EBUSY;
+	if (ret)
+		return ret;
+	grow_end(there->grow);
+	there->grow = NULL;
+	ret = actmem_store_destroy(share->store);
+	if (ret)
+		return ret;
+	counts_add_store(&there->ended, &last);
+	share->store = NULL;
+	there->is_registered = 0;
+	there->is_far_told = 0;
+	return 0;
+}
+
+/* Closes what stores are made with, if there is none. */
+static int close_memory(struct stores *stores)
+{
+	unsigned int place;
+
+	if (any_store(stores, &place))
+		return 0;
+	if (stores->am)
+		attached_close();
+	stores->am = NULL;
+	return places_close(&stores->places);
+}
+
+int stores_end(struct stores *stores)
+{
+	int ret = 0, failed;
+	unsigned int i;
+
+	for (i = 0; i < PLACES_MAX; i++) {
+		failed = stores->shares.list[i].store ? end_store(stores, i) : 0;
+		if (failed && failed != -EBUSY)
+			ret = failed;
+	}
+	return ret ? ret : close_memory(stores);
+}
+
+/* A CPU's put may have made a store: devices know nothing of its memory. */
+static int end_of_cpus(struct stores *stores, char *words, size_t words_size)
+{
+	int ret = 0;
+
+	if (stores->shares.list[0].store && !stores->there[0].is_registered)
+		ret = end_store(stores, 0);
+	if (ret == -EBUSY)
+		snprintf(words, words_size,
+			 "actmem: values of a program on a CPU are in memory that was made without CUDA; take them, or call actmem.jax.reset(), before a program on a GPU saves any");
+	else if (ret)
+		stores_explain(stores, ret, words, words_size);
+	return ret;
+}
+
+static int open_memory(struct stores *stores, char *words, size_t words_size)
+{
+	int ret;
+
+	if (stores->am)
+		return 0;
+	ret = attached_open(&stores->am, &stores->chosen, words, words_size);
+	if (ret)
+		return ret;
+	stores->shares.total[SHARE_MEMORY] = budget_of(&stores->chosen);
+	stores->shares.total[SHARE_FILES] = stores->chosen.spill_limit_bytes;
+	return 0;
+}
+
+static int make_for_device(struct stores *stores, uint32_t device, char *words,
+			   size_t words_size)
+{
+	unsigned int place;
+	int ret = end_of_cpus(stores, words, words_size);
+
+	if (!ret)
+		ret = open_memory(stores, words, words_size);
+	if (ret)
+		return ret;
+	ret = places_add(&stores->places, stores->am, &stores->chosen, spills(stores), device,
+			 &place);
+	if (ret)
+		return stores_explain(stores, ret, words, words_size);
+	count_devices(stores);
+	if (!stores->shares.list[place].store)
+		ret = make_store(stores, place, device, words, words_size);
+	else
+		shares_divide(&stores->shares);
+	if (!ret && !stores->has_devices)
+		stores->first_device = device;
+	stores->has_devices |= !ret;
+	return ret;
+}
+
+static int make_for_cpus(struct stores *stores, char *words, size_t words_size)
+{
+	int ret = open_memory(stores, words, words_size);
+
+	if (ret)
+		return ret;
+	count_devices(stores);
+	return make_store(stores, 0, 0, words, words_size);
+}
+
+int stores_make(struct stores *stores, struct actmem_key key, char *words, size_t words_size)
+{
+	int ret;
+
+	if (key.name & MEMORY_GPU)
+		ret = make_for_device(stores, device_of(key), words, words_size);
+	else if (stores->has_devices)
+		ret = make_for_device(stores, stores->places.count ?
+				      stores->places.list[0].device : stores->first_device,
+				      words, words_size);
+	else
+		ret = make_for_cpus(stores, words, words_size);
+	/* A failure leaves nothing open that no store needs. */
+	if (ret)
+		close_memory(stores);
+	return ret;
+}
+
+void stores_tell_far(struct stores *stores, unsigned int place)
+{
+	struct actmem_runtime *runtime = stores->places.list[place].runtime;
+	struct actmem_runtime_info info;
+
+	ACTMEM_INIT(&info);
+	if (!runtime || __atomic_load_n(&stores->there[place].is_far_told, __ATOMIC_RELAXED) ||
+	    actmem_runtime_get_info(runtime, &info) || !info.far_bytes ||
+	    __atomic_exchange_n(&stores->there[place].is_far_told, 1, __ATOMIC_RELAXED) ||
+	    stores->chosen.placed || variable_is_on("ACTMEM_QUIET"))
+		return;
+	fprintf(stderr, "actmem: %" PRIu64 " MiB for GPU %" PRIu32 " are on another socket than the GPU, as that of node %d has too little memory; ACTMEM_STRICT=1 makes it an error, ACTMEM_QUIET=1 omits this line\n",
+		info.far_bytes >> 20, stores->places.list[place].device, info.node);
+}
