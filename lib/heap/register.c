@@ -9,7 +9,7 @@
 #include "region/region.h"
 #include "runtime/runtime.h"
 
-/* Of the nodes that the heap is bound to, those nearest to the device come first. */
+/* The nodes nearest to the device come first of those that the heap is bound to. */
 static void set_home(struct actmem_heap *heap, int node)
 {
 	struct region_request *request = &heap->request;

@@ -155,8 +155,8 @@ const char *actmem_store_describe(const struct actmem_store *store);
  * are free. The store drops and spills blocks in the background until the rest keeps to the
  * budget, and closes each further region as soon as no block is in it. No call fails because
  * of that. A store without spill paths keeps its blocks, and refuses new ones until enough of
- * the others have ended. memory_bytes of the statistics is what the store still has: a
- * caller that gives the difference to another store has to wait for it.
+ * the others have ended. memory_bytes of the statistics has the store's memory. A caller that
+ * gives the difference to another store waits until memory_bytes shows it.
  *
  * May sleep while a thread makes a region. -EINVAL: too few pages, as for a new store.
  */

@@ -52,7 +52,7 @@ struct actmem_runtime {
 	struct link registrations;	/* under the lock, as the counters of info */
 	struct actmem_runtime_info info;
 	unsigned int heaps;		/* whose regions are registered; under the lock */
-	uint64_t piece_bytes;		/* that a heap's next region is registered in; likewise */
+	uint64_t piece_bytes;		/* the piece that a heap's next region is registered in; under the lock */
 	struct actmem_nodes nodes;	/* of the device's socket; empty: not known */
 	int device;			/* CUDA: its handle */
 	char description[RUNTIME_TEXT_MAX];

@@ -88,7 +88,7 @@ void store_keep_to_budget(struct actmem_store *store)
 	store->is_lowered &= is_beyond;
 }
 
-/* What the heap has beyond a lower budget goes as it becomes free (store_keep_to_budget()). */
+/* store_keep_to_budget() closes regions beyond a lower budget as they become free. */
 static void set_budget(struct actmem_store *store, uint64_t bytes)
 {
 	bool is_refused = store->budget < store->asked && store->budget < bytes;
@@ -113,7 +113,7 @@ int actmem_store_set_budget(struct actmem_store *store, uint64_t bytes)
 	pthread_mutex_lock(&store->lock);
 	set_budget(store, bytes);
 	store_advance(store);
-	/* What was dropped just now may have left regions free. */
+	/* Blocks that were dropped just now may have left regions free. */
 	store_keep_to_budget(store);
 	store_kick(store);
 	pthread_mutex_unlock(&store->lock);

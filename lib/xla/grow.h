@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A thread for each store that has its memory made and registered with CUDA before puts want
- * it: that takes long, and the thread of a put is the one that XLA starts the device's
- * work by. It works in the first forward pass, as puts go on; from then on the memory is
- * there. It tells no failure: the put that needs the memory fails, in words.
+ * Each store has a thread that makes memory and registers it with CUDA before puts need it.
+ * Both take long, and a put runs in the thread by which XLA starts the device's work. The thread
+ * works during the first forward pass. From then on the memory is there. The thread reports no
+ * failure: the put that needs the memory fails with an error message.
  */
 #ifndef ACTMEM_XLA_GROW_H
 #define ACTMEM_XLA_GROW_H

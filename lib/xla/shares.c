@@ -19,7 +19,7 @@ static uint64_t held_by(const struct share *share, enum share_of kind)
 	return kind == SHARE_MEMORY ? stats.memory_bytes : stats.file_bytes;
 }
 
-/* What others cannot have: a store may always grow up to what it was given. */
+/* The bytes that no other store can have: a store may always grow up to its part. */
 static uint64_t taken_by(const struct share *share, enum share_of kind)
 {
 	uint64_t held = held_by(share, kind);
@@ -70,7 +70,7 @@ uint64_t shares_left(const struct shares *shares, unsigned int index, enum share
 	return part < left ? part : left;
 }
 
-/* Closes what became free of a store that has more than its part. */
+/* Has a store with more than its part close the regions that are free. */
 static int lower(struct shares *shares, unsigned int index, enum share_of kind)
 {
 	struct share *share = &shares->list[index];

@@ -5,7 +5,7 @@
  * Stores that spill divide them in proportion to the GPUs that they serve. A store that has
  * more than its part when another one is made spills and closes regions, and the other one
  * gets these parts as they come free. So all stores together never have more than the budget.
- * Stores that do not spill lend what they do not use to the one that would have to fail.
+ * Stores that do not spill lend unused memory to a store that would fail without it.
  *
  * The caller sees to it that stores are not made or ended meanwhile.
  */

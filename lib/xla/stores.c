@@ -76,7 +76,10 @@ static void count_devices(struct stores *stores)
 		shares->list[i].devices = stores->places.list[i].devices;
 }
 
-/* What the store of a place may have now. -EAGAIN: nothing; -ERANGE: too little, for good. */
+/*
+ * Sets the budget and the spill limit that the store of a place may have now. Returns -EAGAIN if
+ * other stores have all of it, and -ERANGE if the part of the place will always be too small.
+ */
 static int take_share(struct stores *stores, unsigned int place,
 		      struct actmem_store_options *options)
 {

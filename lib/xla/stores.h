@@ -43,7 +43,7 @@ unsigned int stores_place(const struct stores *stores, struct actmem_key key);
 int stores_make(struct stores *stores, struct actmem_key key, char *words, size_t words_size);
 
 /*
- * Ends all stores without blocks, and closes what they were made with once none is left.
+ * Ends all stores without blocks. After the last one it closes the runtimes and the memory.
  * @error is that of a store or runtime that could not be ended.
  */
 int stores_end(struct stores *stores);
