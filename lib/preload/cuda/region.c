@@ -214,7 +214,7 @@ static void tell_far(const struct actmem_region_info *info, const struct cuda_po
 		 "it has no more room, or its limit_bytes in /sys/class/misc/actmem is reached");
 }
 
-/* A memfd's pages are known only through a mapping, so the library maps the region, too. */
+/* Only libactmem tells others which memfd a process maps, so it maps the region, too. */
 static int look_at_region(struct actmem_region *region, const struct cuda_policy *policy)
 {
 	uint64_t node_bytes[ACTMEM_NODES_MAX];
