@@ -8,8 +8,6 @@ from importlib.util import find_spec
 
 import jax
 
-from actmem._start.with_jax import wrong_flag
-
 OLDEST, NEWEST = "0.10.1", "0.12.0.1"
 # That of XLA's interface for handlers that lib/xla/ffi.c states: XLA refuses handlers of a
 # later one than its own, when a program first computes, and takes those of earlier ones.
@@ -57,6 +55,7 @@ def check() -> None:
                "something fails, use one of them")
     if why:
         warnings.warn(f"JAX {version} {why}", stacklevel=3)
+    from actmem._start.with_jax import wrong_flag
     wrong = wrong_flag(version)
     if wrong:
         warnings.warn(wrong, stacklevel=3)
