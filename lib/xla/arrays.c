@@ -55,10 +55,9 @@ static int explain_error(int ret, char *words, size_t words_size)
 }
 
 /* Heaps cannot share a limit: with one, arrays of all GPUs are near the first of them. */
-static int find_place(uint32_t device, unsigned int *place)
+static uint32_t near_device(uint32_t device)
 {
-	return places_add(&places, opened, &knobs, 0, knobs.limit_bytes && places.count ?
-			  places.list[0].device : device, place);
+	return knobs.limit_bytes && places.count ? places.list[0].device : device;
 }
 
 /* With CUDA: near the device, unless it was said where, and registered with it. */
@@ -77,7 +76,7 @@ static int make_heap(int cuda, uint32_t device)
 	options.limit_bytes = knobs.limit_bytes;
 	region.name = "arrays";
 	if (cuda)
-		ret = find_place(device, &place);
+		ret = places_add(&places, opened, &knobs, 0, near_device(device), &place);
 	if (ret || heaps[place])
 		return ret;
 	runtime = places.list[place].runtime;
@@ -145,7 +144,7 @@ static struct actmem_heap *find_heap(int cuda, uint32_t device)
 		return heaps[0];
 	if (!on_cuda)
 		return NULL;
-	place = places_of(&places, knobs.limit_bytes ? places.list[0].device : device);
+	place = places_of(&places, near_device(device));
 	return place < PLACES_MAX ? heaps[place] : NULL;
 }
 
@@ -293,8 +292,7 @@ static int close_kept(void)
 /* With a heap for the device there. */
 static struct actmem_runtime *runtime_of(uint32_t device)
 {
-	return places.list[places_of(&places, knobs.limit_bytes ? places.list[0].device :
-				     device)].runtime;
+	return places.list[places_of(&places, near_device(device))].runtime;
 }
 
 /* A reader may have a GPU read it; a filler is done before. */

@@ -101,12 +101,18 @@ static int leave_store(int ret, char *words, size_t words_size)
 	return ret;
 }
 
+/* With @in_use held. Whether several stores divide a budget. */
+static int is_divided(void)
+{
+	return stores.shares.count > 1 && stores.shares.total[SHARE_MEMORY];
+}
+
 /* With @in_use held. Whether a store may have more memory now, or soon. */
 static int has_more(unsigned int place)
 {
 	int more;
 
-	if (stores.shares.count < 2 || !stores.shares.total[SHARE_MEMORY])
+	if (!is_divided())
 		return 0;
 	pthread_mutex_lock(&dividing);
 	if (spills)
@@ -120,8 +126,7 @@ static int has_more(unsigned int place)
 /* With @in_use held. Passes on what a store on another node has given back. */
 static void divide(unsigned int place)
 {
-	if (!spills || stores.shares.count < 2 || !stores.shares.total[SHARE_MEMORY] ||
-	    pthread_mutex_trylock(&dividing))
+	if (!spills || !is_divided() || pthread_mutex_trylock(&dividing))
 		return;
 	if (!shares_has_all(&stores.shares, place))
 		shares_divide(&stores.shares);
@@ -265,26 +270,12 @@ int actmem_xla_trim(void)
 	return ret;
 }
 
-static int is_pinned(struct actmem_key key, uint64_t *ring_bytes)
-{
-	int is;
-
-	pthread_rwlock_rdlock(&in_use);
-	is = !!store_of(key);
-	*ring_bytes = stores.chosen.ring_bytes;
-	pthread_rwlock_unlock(&in_use);
-	return is;
-}
-
 int memory_pin(uint32_t device, uint64_t *ring_bytes, char *words, size_t words_size)
 {
 	struct actmem_key key = { .name = memory_name(0, device, 1, 0) };
 	struct actmem_store *store;
-	int ret = forked_check(words, words_size);
+	int ret = enter_store(key, &store, words, words_size);
 
-	if (ret || is_pinned(key, ring_bytes))
-		return ret;
-	ret = enter_store(key, &store, words, words_size);
 	if (ret)
 		return ret;
 	*ring_bytes = stores.chosen.ring_bytes;

@@ -36,7 +36,7 @@ check-unit: $(UNIT_PROGRAMS)
 	@tests/faults/headers
 	@status=0; for program in $(UNIT_PROGRAMS); do \
 		CMOCKA_MESSAGE_OUTPUT=TAP timeout 200 $$program || \
-			{ status=1; echo "not ok - $$program ended with status $$?"; }; \
+			{ echo "not ok - $$program ended with status $$?"; status=1; }; \
 	done; exit $$status
 
 # Beside a model, where the library checks itself: with sanitizers, and a heap
