@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "actmem.h"
+#include "machine/machine.h"
 
 struct region_list;
 
@@ -29,6 +30,12 @@ struct region_request {
 	uint32_t open;			/* ACTMEM_OPEN_*, if it is named */
 	bool any_place;			/* neither policy nor nodes were named by anybody */
 };
+
+/* The node that pages come from first; ACTMEM_NODES_MAX: no node was named. */
+static inline unsigned int request_node(const struct region_request *request)
+{
+	return request->has_home ? request->home : nodes_next(&request->nodes, 0);
+}
 
 /* The region as the backend made it. */
 struct backing {

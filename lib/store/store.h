@@ -279,7 +279,10 @@ void waiter_init(struct waiter *waiter, uint64_t timeout_ns);
 void waiter_destroy(struct waiter *waiter);
 bool waiter_is_late(const struct waiter *waiter);
 
-/* Memory of regions that are there. -ENOSPC, without words: there is none within the budget. */
+/*
+ * Takes memory of the regions that are there. Returns -ENOSPC without an error message if there is
+ * none within the budget.
+ */
 int store_take_room(struct actmem_store *store, uint64_t length, void **memory);
 
 /* Memory for the block, when it is the waiter's turn. 0 or -errno with words. */

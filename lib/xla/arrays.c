@@ -4,7 +4,7 @@
  *
  * Any thread of XLA's may end a hold, and so may Python's collector in a forked child,
  * where a lock may never be free again. So the end of a hold takes no lock of this file:
- * heaps are there as long as @now.blocks is not 0, and a thread that makes a block
+ * heaps stay as long as @now.blocks is not 0. A thread that makes a block
  * counts it with @in_use held.
  */
 #include <errno.h>

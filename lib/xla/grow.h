@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Each store has a thread that makes memory and registers it with CUDA before puts need it.
- * Both take long, and a put runs in the thread by which XLA starts the device's work. The thread
+ * Both take long, and the thread of a put must not wait, because it starts the device's work. The thread
  * works during the first forward pass. From then on the memory is there. The thread reports no
  * failure: the put that needs the memory fails with an error message.
  */

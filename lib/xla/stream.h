@@ -22,8 +22,8 @@
  * behind the wait. And a CUDA call that waits for the device, such as the one that registers
  * a new region, would wait for that word too.
  *
- * If a block is in memory, the host waits only until it can read the take's token, which the
- * device has once the stream has come to the take. The host reads the tokens of a layer in one
+ * If a block is in memory, the host waits only until it can read the take's token. The token is
+ * there when the stream reaches the take. The host reads the tokens of a layer in one
  * wait if the program announces its takes (announce.c). Other takes wait one by one.
  *
  * A take holds its block in memory until the stream has come to it. Another device may

@@ -144,7 +144,7 @@ static int try_near(int fd, const struct region_request *request,
 
 int driver_make(int fd, const struct region_request *request, struct backing *backing)
 {
-	unsigned int node = request->has_home ? request->home : nodes_next(&request->nodes, 0);
+	unsigned int node = request_node(request);
 	struct actmem_nodes one = { { 0 } };
 	unsigned int fallbacks = 0;
 	struct actmem_ioctl_create create;

@@ -15,7 +15,7 @@
 /* Changes @attempt to what @request allows next; false: nothing more. */
 static bool step_down(const struct region_request *request, struct region_request *attempt)
 {
-	unsigned int node = request->has_home ? request->home : nodes_next(&request->nodes, 0);
+	unsigned int node = request_node(request);
 
 	if (attempt->pages == ACTMEM_PAGES_1G && request->allow & ACTMEM_ALLOW_2M) {
 		attempt->pages = ACTMEM_PAGES_2M;
