@@ -8,8 +8,8 @@ or stack tokens: each one still names its example.
 
 A ghost has the shape, the dtype, the sharding and the tangents of the value, and no bytes
 in memory. So a loop can stack ghosts, a batch can have them along any axis, and a gradient
-of a gradient flows through them. The batch's dimensions of a ghost come first when a take
-uses it, as those of its tokens do.
+of a gradient flows through them. A take says which dimensions of its ghost are those of its
+tokens.
 
 JAX passes arrays of tokens and ghosts between compiled programs, as it does random keys.
 When the last array that has a token is gone, nothing can take its value any more: see
@@ -127,6 +127,9 @@ def is_kept(aval: _private.Aval) -> bool:
     return isinstance(getattr(aval, "dtype", None), (TokenType, GhostType))
 
 
+_transpose = jax.jit(jax.lax.transpose, static_argnums=1)
+
+
 class Kept:
     """An array of tokens or ghosts, with the array of JAX's that has their words."""
 
@@ -167,6 +170,10 @@ class Kept:
 
     def __getitem__(self, index: Any) -> Any:
         return jax.jit(lambda kept: kept[index])(self)
+
+    def transpose(self, order: Sequence[int]) -> Any:
+        """vmap calls it outside of jit."""
+        return _transpose(self, tuple(order))
 
     def __repr__(self) -> str:
         return f"Kept({self.dtype}{list(self.shape)})"

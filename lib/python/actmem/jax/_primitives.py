@@ -12,10 +12,12 @@ A put returns its value, so that the forward pass uses it after the put. A put w
 and ghost are not used puts nothing. A take has the ghost's shape, and its tangent is the
 ghost's tangent: when JAX differentiates once more, put and take together are the identity.
 
-vmap moves the batch's axis of a put to the front, and adds it to `batch`, the count of
-leading dimensions that its tokens have, too. It does the same to the tokens and ghosts of
-a take. So a take that gets other tokens than its put made, selected or in another order,
-still gets the value of each one.
+vmap adds a dimension to the tokens, always the first one. `batch` says which dimensions of
+the value or ghost the tokens' dimensions are. vmap moves no axis of a value, as it moves
+none where nothing is put: with jax_remat3, JAX compares the axes of a value that it kept
+and of the same value computed again. Only the calls have the batch's dimensions first. So
+a take that gets other tokens than its put made, selected or in another order, still gets
+the value of each one.
 
 These primitives carry no JAX effect, so that JAX may drop them, batch them and split them
 among passes. The custom calls that they become have a side effect for XLA, which
@@ -49,8 +51,8 @@ hold_p = Primitive("actmem_hold")
 ghost_p = Primitive("actmem_ghost")     # of a whole program: one made anew
 drop_p = Primitive("actmem_drop")
 
-PUT: dict[str, Any] = dict(batch=0, number=None, bounded=False, many=True, wanted=True)
-TAKE: dict[str, Any] = dict(number=None, ends=False, announced=None)
+PUT: dict[str, Any] = dict(batch=(), number=None, bounded=False, many=True, wanted=True)
+TAKE: dict[str, Any] = dict(batch=(), number=None, ends=False, announced=None)
 
 
 def label_of(name: str, line: str) -> str:
@@ -72,11 +74,25 @@ def take(token: Any, ghost: Any, label: str, weak_type: bool) -> Any:
     return take_p.bind(token, ghost, label=label, weak_type=weak_type, **TAKE)
 
 
-def token_of(aval: Aval, label: str, batch: int = 0) -> Aval:
-    """The type of the tokens of a value whose first `batch` dimensions are a batch's."""
-    spec = jax.sharding.PartitionSpec(*aval.sharding.spec[:batch])
-    return aval.update(shape=aval.shape[:batch],
-                       dtype=TokenType(aval.shape[batch:], aval.dtype, label),
+def _order(batch: Sequence[int], rank: int) -> list[int]:
+    """The dimensions of a value as a call has them: those of the batch first."""
+    return [*batch, *(i for i in range(rank) if i not in batch)]
+
+
+def batch_first(aval: Aval, batch: Sequence[int]) -> Aval:
+    """The type of a value as a call has it."""
+    order = _order(batch, aval.ndim)
+    spec = jax.sharding.PartitionSpec(*(aval.sharding.spec[i] for i in order))
+    return aval.update(shape=tuple(aval.shape[i] for i in order),
+                       sharding=aval.sharding.update(spec=spec))
+
+
+def token_of(aval: Aval, label: str, batch: Sequence[int] = ()) -> Aval:
+    """The type of the tokens of a value whose dimensions `batch` are a batch's."""
+    aval, rank = batch_first(aval, batch), len(batch)
+    spec = jax.sharding.PartitionSpec(*aval.sharding.spec[:rank])
+    return aval.update(shape=aval.shape[:rank],
+                       dtype=TokenType(aval.shape[rank:], aval.dtype, label),
                        weak_type=False, sharding=aval.sharding.update(spec=spec))
 
 
@@ -85,20 +101,20 @@ def ghost_of(aval: Aval) -> Aval:
 
 
 @put_p.def_abstract_eval
-def _put_abstract(value: Aval, *, label: str, batch: int,
+def _put_abstract(value: Aval, *, label: str, batch: Sequence[int],
                   **params: Any) -> tuple[Aval, Aval, Aval]:
     return value, token_of(value, label, batch), ghost_of(value)
 
 
 @take_p.def_abstract_eval
 def _take_abstract(token: Aval, ghost: Aval, *, label: str, weak_type: bool,
-                   **params: Any) -> Aval:
-    put = token.dtype.of
-    if (*token.shape, *put[0]) != ghost.shape or put[1:] != (ghost.dtype.of, label):
+                   batch: Sequence[int], **params: Any) -> Aval:
+    put, shape = token.dtype.of, batch_first(ghost, batch).shape
+    if (*token.shape, *put[0]) != shape or put[1:] != (ghost.dtype.of, label):
         raise TypeError(
             f"a value that was put at {put[2]}, for each of {token.shape} tokens "
             f"{put[1]}{list(put[0])}, cannot be taken at {label} as "
-            f"{ghost.dtype.of}{list(ghost.shape)}")
+            f"{ghost.dtype.of}{list(shape)}")
     return ghost.update(dtype=ghost.dtype.of, weak_type=weak_type)
 
 
@@ -121,19 +137,21 @@ def dropped_of(token: Aval, *ties: Aval) -> Aval:
 # Outside of jit each is an execution of its own.
 
 @partial(jax.jit, static_argnames=("label", "batch"))
-def _put_now(value: Any, *, label: str, batch: int) -> Any:
+def _put_now(value: Any, *, label: str, batch: Sequence[int]) -> Any:
     return put_p.bind(value, label=label, **PUT | {"batch": batch})[1:]
 
 
-@partial(jax.jit, static_argnames=("label", "weak_type", "spread"))
-def _take_now(token: Any, ghost: Any, *, label: str, weak_type: bool,
+@partial(jax.jit, static_argnames=("label", "weak_type", "batch", "spread"))
+def _take_now(token: Any, ghost: Any, *, label: str, weak_type: bool, batch: Sequence[int],
               spread: Sharding | None) -> Any:
-    value = take(token, ghost, label, weak_type)
+    value = take_p.bind(token, ghost, label=label, weak_type=weak_type,
+                        **TAKE | {"batch": batch})
     return value if spread is None else jax.lax.with_sharding_constraint(value, spread)
 
 
 @put_p.def_impl
-def _put_impl(value: Any, *, label: str, batch: int, **params: Any) -> tuple[Any, Any, Any]:
+def _put_impl(value: Any, *, label: str, batch: Sequence[int],
+              **params: Any) -> tuple[Any, Any, Any]:
     drain()
     with jax.disable_jit(False):
         token, ghost = _put_now(value, label=label, batch=batch)
@@ -144,10 +162,11 @@ def _put_impl(value: Any, *, label: str, batch: int, **params: Any) -> tuple[Any
 
 
 @take_p.def_impl
-def _take_impl(token: Any, ghost: Any, *, label: str, weak_type: bool, **params: Any) -> Any:
+def _take_impl(token: Any, ghost: Any, *, label: str, weak_type: bool, batch: Sequence[int],
+               **params: Any) -> Any:
     drain()
     with jax.disable_jit(False):
-        return _take_now(token, ghost, label=label, weak_type=weak_type,
+        return _take_now(token, ghost, label=label, weak_type=weak_type, batch=batch,
                          spread=ghost.spread)
 
 
@@ -183,23 +202,26 @@ def _without_tangent(primitive: Primitive) -> None:
 
 # vmap.
 
-def _batch_first(value: Any, dim: int) -> Any:
-    others = [i for i in range(value.ndim) if i != dim]
-    return jax.lax.transpose(value, (dim, *others)) if dim else value
+def _with_dim(batch: Sequence[int], dim: int) -> tuple[int, ...]:
+    """`batch` of a value after the batch's next axis became its dimension `dim`."""
+    return dim, *(i + (i >= dim) for i in batch)
 
 
-def _put_batched(values: Sequence[Any], dims: Sequence[int], *, batch: int,
+def _put_batched(values: Sequence[Any], dims: Sequence[int], *, batch: Sequence[int],
                  **params: Any) -> Any:
-    value = _batch_first(values[0], dims[0])
-    return put_p.bind(value, batch=batch + 1, **params), (0, 0, 0)
+    results = put_p.bind(values[0], batch=_with_dim(batch, dims[0]), **params)
+    return results, (dims[0], 0, dims[0])
 
 
-def _take_batched(values: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+def _take_batched(values: Sequence[Any], dims: Sequence[int | None], *, batch: Sequence[int],
+                  **params: Any) -> Any:
     size, = {value.shape[dim] for value, dim in zip(values, dims) if dim is not None}
-    token, ghost = (
-        jax.lax.broadcast(value, (size,)) if dim is None else _batch_first(value, dim)
-        for value, dim in zip(values, dims))
-    return take_p.bind(token, ghost, **params), 0
+    token, ghost = (jax.lax.broadcast(value, (size,)) if dim is None else value
+                    for value, dim in zip(values, dims))
+    if dims[0]:
+        token = jax.lax.transpose(token, _order(dims[:1], token.ndim))
+    dim = dims[1] or 0
+    return take_p.bind(token, ghost, batch=_with_dim(batch, dim), **params), dim
 
 
 batching.primitive_batchers[put_p] = _put_batched
@@ -242,26 +264,35 @@ def _rounded(value: Any) -> Any:
     return jax.lax.reduce_precision(value, info.nexp, info.nmant)
 
 
-def _put_lowered(ctx: Context, value: Any, *, label: str, batch: int, number: int | None,
-                 bounded: bool, many: bool, wanted: bool) -> tuple[Any, Any, Any]:
-    shape = ctx.avals_in[0].shape
+def _put_lowered(ctx: Context, value: Any, *, label: str, batch: Sequence[int],
+                 number: int | None, bounded: bool, many: bool,
+                 wanted: bool) -> tuple[Any, Any, Any]:
+    shape = ctx.avals_in[0].shape       # of a key, without its words
     if not wanted:
-        return (value, jnp.zeros((*shape[:batch], TOKEN_WORDS), jnp.uint32),
+        return (value, jnp.zeros((*(shape[i] for i in batch), TOKEN_WORDS), jnp.uint32),
                 jnp.zeros((*shape, 0), jnp.uint8))
     value = _rounded(value)
-    token, ghost = _calls.put(ctx, value, label=label, batch=batch, number=number,
-                              bounded=bounded, many=many)
+    token, ghost = _calls.put(ctx, jnp.transpose(value, _order(batch, value.ndim)),
+                              label=label, batch=len(batch), number=number, bounded=bounded,
+                              many=many)
+    order = _order(batch, len(shape))
+    ghost = jnp.transpose(ghost.reshape(*(shape[i] for i in order), 0),
+                          (*np.argsort(order), len(order)))
     if "cuda" in ctx.module_context.platforms:
         # Else an unrolled forward pass has nothing that waits for its puts: XLA may leave
         # them for later, with what they put on the device meanwhile.
         value, token = jax.lax.optimization_barrier((value, token))
-    return value, token, ghost.reshape(*shape, 0)
+    return value, token, ghost
 
 
 def _take_lowered(ctx: Context, token: Any, ghost: Any, *, label: str, weak_type: bool,
-                  number: int | None, ends: bool, announced: int | None) -> list[Any]:
-    return [_calls.take(ctx, token, ghost, _private.physical_aval(ctx.avals_out[0]),
-                        label=label, number=number, ends=ends, announced=announced)]
+                  batch: Sequence[int], number: int | None, ends: bool,
+                  announced: int | None) -> list[Any]:
+    ghost = jnp.transpose(ghost, (*_order(batch, ghost.ndim - 1), ghost.ndim - 1))
+    aval = _private.physical_aval(batch_first(ctx.avals_out[0], batch))
+    value = _calls.take(ctx, token, ghost, aval, label=label, number=number, ends=ends,
+                        announced=announced)
+    return [jnp.transpose(value, np.argsort(_order(batch, value.ndim)))]
 
 
 def _tie_lowered(ctx: Context, *operands: Any, numbers: Sequence[int]) -> Any:

@@ -24,7 +24,7 @@ from actmem import _native
 from actmem.jax import _calls, _finish, _handlers, _private, _verdicts
 from actmem.jax._handlers import stats
 from actmem.jax._private import Atom, Aval, Eqn, Jaxpr
-from actmem.jax._primitives import label_of, name_and_line, put_p
+from actmem.jax._primitives import batch_first, label_of, name_and_line, put_p
 
 _UNKNOWN = "?"
 # Values that a policy has no memory for. A layer's input is often its predecessor's result, and
@@ -232,6 +232,7 @@ class _Found:
         aval = eqn.outvars[0].aval if eqn.outvars else None
         if eqn.primitive is put_p:
             name, line = name_and_line(eqn.params["label"])
+            aval = batch_first(aval, eqn.params["batch"])
             self.heard(name, line, aval)
             return _Value(name, line, aval, _verdicts.ACTMEM if eqn.params["wanted"] else
                           _verdicts.UNNEEDED, is_local, eqn.params["label"],
