@@ -6,6 +6,7 @@ import glob
 import importlib.util
 import os
 import re
+import sys
 import types
 import warnings
 
@@ -77,6 +78,8 @@ def test_a_flag_that_computes_wrong_gradients(monkeypatch, version, flags, is_wr
     monkeypatch.setenv("XLA_FLAGS", flags)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
+        _versions.check()
+        monkeypatch.setitem(sys.modules, "actmem_with_jax", with_jax)   # under `actmem run`
         _versions.check()
     assert ["pipelined" in str(warning.message) for warning in told] == [True] * is_wrong
 

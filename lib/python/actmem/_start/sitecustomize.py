@@ -50,7 +50,7 @@ def _begin(jax: "Any") -> None:
     from importlib.util import module_from_spec, spec_from_file_location
     spec = spec_from_file_location("actmem_with_jax", os.path.join(_FOLDER, "with_jax.py"))
     assert spec and spec.loader
-    module = module_from_spec(spec)
+    module = sys.modules[spec.name] = module_from_spec(spec)
     spec.loader.exec_module(module)
     module.begin(jax)
 

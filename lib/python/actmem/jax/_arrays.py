@@ -394,8 +394,8 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *,
 
     Returns:
       An array of the shape of `a`. It holds its memory until it is gone and all that runs
-      with it has ended. It is immutable, and not reused where it is donated: it is for
-      inputs and data that are read. An updated weight is a new array, elsewhere.
+      with it has ended. It is immutable: use it for inputs and data that are only read. If
+      it is donated, a CPU leaves it as it is, and a GPU may write a result into it.
 
     Raises:
       TypeError: `a` is traced, or JAX and NumPy do not have its type alike.

@@ -3,6 +3,7 @@
 it warns of what is newer than the one or is the other, and refuses what cannot work."""
 import os
 import re
+import sys
 import warnings
 from importlib.util import find_spec
 
@@ -57,5 +58,5 @@ def check() -> None:
         warnings.warn(f"JAX {version} {why}", stacklevel=3)
     from actmem._start.with_jax import wrong_flag
     wrong = wrong_flag(version)
-    if wrong:
+    if wrong and "actmem_with_jax" not in sys.modules:      # `actmem run` has said it
         warnings.warn(wrong, stacklevel=3)
