@@ -163,6 +163,31 @@ def test_vmap_over_what_is_spread(form, order, kind):
     close(results["actmem"], results["plain"], 1024)
 
 
+@pytest.mark.parametrize("shape", [(DEVICES,), (2, 2)])
+@pytest.mark.parametrize("chosen", [(0, 0, 0, 0), (1, 0, 1, 0), (1, 1, 1, 1)])
+def test_a_batch_and_rows_over_the_same_devices(shape, chosen):
+    """XLA may divide a value by its rows, and its tokens by the batch."""
+    mesh = mesh_of(AxisType.Auto, shape, ("data", "model")[:len(shape)])
+    x = jnp.arange(32.).reshape(8, 4) / 32
+    w = jax.device_put(jax.random.normal(jax.random.key(0), (4, DEVICES, 4)),
+                       NamedSharding(mesh, P(None, "data")))
+    n = jnp.array(chosen)
+
+    def gradients_of(wrap):
+        def constrained(x, w):
+            return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P("data"))) * w[0]
+
+        def loss(x, w, n):
+            f = wrap(lambda x: jnp.sin(jnp.sin(x)))
+            return jnp.sum(jax.lax.switch(
+                n, [constrained, lambda x, w: f(jnp.sin(x @ w))], x, w) ** 2)
+        return jax.jit(jax.vmap(jax.grad(loss, (0, 1)), (None, 1, 0), 1))(x, w, n)
+    with jax.set_mesh(mesh):
+        close(gradients_of(lambda f: actmem.jax.checkpoint(
+            f, policy=POLICY, offload_argnums=0, min_bytes=0)),
+              gradients_of(lambda f: jax.checkpoint(f, policy=POLICY)), 16)
+
+
 @pytest.mark.parametrize("batched", [False, True])
 def test_eager_steps_compile_once(batched):
     _, x = spread(mesh_of(AxisType.Auto))

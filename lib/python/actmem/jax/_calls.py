@@ -334,16 +334,30 @@ def _key(label: str, number: int | None, shape: Sequence[int],
     return label, number, tuple(shape), str(dtype)
 
 
+def _for_tokens(sharding: Any, tokens: Any, rank: int, batch: int) -> Any:
+    """The sharding of a value whose tokens XLA's partitioner shards as `tokens`: `sharding`,
+    which the partitioner chose for the value, unless that divides the batch otherwise. A
+    device would then get the tokens of a part of the batch that it did not put."""
+    def parts(sharding: Any) -> Any:
+        tiles, devices = _private.tiles_of(sharding, batch)
+        return tiles, np.sort(np.reshape(devices, (*tiles, -1))).tolist()
+    if max(_private.tiles_of(tokens, batch)[0], default=1) == 1 or \
+            parts(tokens) == parts(sharding):
+        return sharding
+    return _private.leading_sharding(tokens, batch, rank)
+
+
 def _sharded_alike(key: tuple[Hashable, ...], rank: int, batch: int, value: int) -> Rule:
     """Gives tokens and ghost of a put or take the sharding of its value, which is operand or
     result `value`: all of `key` have one."""
     label, number, *kind = key
 
     def alike(own: list[Any]) -> list[Any]:
+        sharding = _for_tokens(own[value], own[1 if value == 0 else 0], rank, batch)
         if number is None:
-            sharding = _sharding_elsewhere((label, *kind), own[value])
+            sharding = _sharding_elsewhere((label, *kind), sharding)
         else:
-            sharding = _sharding_of(key, own[value])
+            sharding = _sharding_of(key, sharding)
         if value == 0:
             with _lock:
                 _latest[label, *kind] = sharding
