@@ -27,9 +27,8 @@ struct actmem_runtime;		/* an accelerator's way to register memory */
 struct actmem_device_wait;	/* what a thread waits for */
 
 enum actmem_runtime_kind {
-	ACTMEM_RUNTIME_AUTO,	/* PJRT if a client is given, else CUDA if it is there, else NULL */
+	ACTMEM_RUNTIME_AUTO,	/* CUDA if it is there, else NULL */
 	ACTMEM_RUNTIME_CUDA,	/* the driver API of libcuda.so.1 */
-	ACTMEM_RUNTIME_PJRT,	/* DmaMap of a PJRT client */
 	ACTMEM_RUNTIME_NULL,	/* no accelerator: registers nothing, and counts */
 };
 
@@ -40,8 +39,6 @@ struct actmem_runtime_options {
 	enum actmem_runtime_kind kind;
 	int32_t device;			/* CUDA: its ordinal, as CUDA_VISIBLE_DEVICES leaves it */
 	uint64_t chunk_bytes;		/* that are registered at once; 0: 64 GiB */
-	const void *pjrt_api;		/* PJRT_Api *, of a client that is given */
-	void *pjrt_client;		/* PJRT_Client *, outlives the runtime */
 	/*
 	 * Not NULL: memory of the runtime's own may take the place of a heap's region that
 	 * it does not register. Called as it is given, with @why, and as it goes, with NULL;
@@ -67,7 +64,7 @@ struct actmem_runtime_options {
  * -ENODEV  CUDA has no device, or not this one
  * -EOWNERDEAD  the process was forked from one that had used CUDA: CUDA is of no
  *	use in it
- * -EOPNOTSUPP  a libcuda.so.1 or a PJRT that is too old
+ * -EOPNOTSUPP  a libcuda.so.1 that is too old
  * -EINVAL  options;  -EIO  anything else that the runtime reports
  */
 int actmem_runtime_open(struct actmem *am, const struct actmem_runtime_options *options,
@@ -128,16 +125,16 @@ int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *no
  * actmem_region_unregister(). Nobody may discard pages of it meanwhile.
  *
  * One runtime has a region at a time: with CUDA it is registered for all devices
- * and contexts (PORTABLE), and PJRT's DmaMap of a GPU does the same. The context is
- * the caller's current one if that is the device's, else the device's primary one,
- * which is kept for as long as the region is registered.
+ * and contexts (PORTABLE). The context is the caller's current one if that is the
+ * device's, else the device's primary one, which is kept for as long as the region
+ * is registered.
  *
  * If pages are on other sockets than the device's, it returns 0 and counts them, and
  * actmem_error() tells how much is where; it is "" if none are.
  *
- * -EEXIST  it is registered, or a part of it is, by somebody else in this process
+ * -EEXIST  it is registered, or other code in this process registered a part of it
  * -EPERM  it can only be read, and ACTMEM_REGISTER_READ_ONLY was not given
- * -EOPNOTSUPP  the runtime has no such call or flag, as PJRT's of a CPU
+ * -EOPNOTSUPP  the runtime has no such flag
  * -ENOMEM, -EINVAL, -ESTALE (the context is gone), -EIO  as the runtime reports;
  *	actmem_error() has its own name for it
  *
@@ -191,8 +188,8 @@ int actmem_region_get_registration(struct actmem_region *region,
  * Where devices have an address of a region that is registered with @runtime, and
  * how many bytes from there on are in one piece. @length may be NULL.
  *
- * -ENOENT  no region registered with @runtime has it;  -EOPNOTSUPP  PJRT and NULL,
- *	which have no such addresses;  -ESTALE  the registration is lost
+ * -ENOENT  no region registered with @runtime has it;  -EOPNOTSUPP  NULL, which
+ *	has no such addresses;  -ESTALE  the registration is lost
  */
 int actmem_runtime_pointer(struct actmem_runtime *runtime, const void *address, uint64_t *pointer,
 			   uint64_t *length);

@@ -102,7 +102,6 @@ void own_place(struct actmem_region *region, void *address);
 void registration_end_abandoned(struct actmem_runtime *runtime);
 
 extern const struct runtime_kind runtime_cuda;
-extern const struct runtime_kind runtime_pjrt;
 extern const struct runtime_kind runtime_null;
 
 #endif /* LIB_RUNTIME_INSIDE_H */

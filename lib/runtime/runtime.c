@@ -50,9 +50,6 @@ void runtime_drop_heap(struct actmem_runtime *runtime)
 
 static int check_options(struct actmem_runtime_options *options)
 {
-	bool has_client = options->pjrt_api && options->pjrt_client;
-	bool wants_client = options->kind == ACTMEM_RUNTIME_PJRT;
-
 	if (options->kind > ACTMEM_RUNTIME_NULL)
 		return fail(EINVAL, "runtime %u is not known", options->kind);
 	if (options->device < 0)
@@ -62,10 +59,6 @@ static int check_options(struct actmem_runtime_options *options)
 	if (options->chunk_bytes % HUGE_PAGE_BYTES || options->chunk_bytes > CHUNK_BYTES_MAX)
 		return fail(EINVAL, "chunk_bytes is %llu; it is a multiple of 2 MiB, of 64 GiB at most",
 			    (unsigned long long)options->chunk_bytes);
-	if (!has_client && (wants_client || options->pjrt_api || options->pjrt_client))
-		return fail(EINVAL, "a PJRT runtime needs both pjrt_api and pjrt_client");
-	if (has_client && !wants_client && options->kind != ACTMEM_RUNTIME_AUTO)
-		return fail(EINVAL, "a PJRT client was given for another runtime; a region is registered with one of them");
 	return 0;
 }
 
@@ -90,14 +83,12 @@ static int open_kind(struct actmem_runtime *runtime)
 {
 	static const struct runtime_kind *const kinds[] = {
 		[ACTMEM_RUNTIME_CUDA] = &runtime_cuda,
-		[ACTMEM_RUNTIME_PJRT] = &runtime_pjrt,
 		[ACTMEM_RUNTIME_NULL] = &runtime_null,
 	};
 	enum actmem_runtime_kind wanted = runtime->options.kind;
 	int error;
 
-	runtime->kind = wanted ? kinds[wanted] :
-			runtime->options.pjrt_client ? &runtime_pjrt : &runtime_cuda;
+	runtime->kind = wanted ? kinds[wanted] : &runtime_cuda;
 	error = runtime->kind->open(runtime);
 	if (!error)
 		describe_runtime(runtime, wanted ? "as asked for" : "as it is there");

@@ -5,7 +5,7 @@
  * Read inside.h first, which has the table of functions of each kind; then runtime.c,
  * which opens one, and registration.c, which registers regions, with pace.c, which says in
  * what pieces, and own.c, for memory of a runtime's own in their place; then the kinds:
- * null.c, cuda.c, pjrt.c with pjrt.h. device_wait.c publishes what a thread waits for of an
+ * null.c, cuda.c. device_wait.c publishes what a thread waits for of an
  * accelerator.
  *
  * Locks: a runtime's, for its list of registrations and its counters, is taken with a

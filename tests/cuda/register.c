@@ -237,12 +237,6 @@ static void test_refusals(struct actmem *am, struct actmem_runtime *runtime)
 	try_options(am, &options, -EINVAL, "chunk_bytes is 4096");
 	options.chunk_bytes = 65ULL << 30;
 	try_options(am, &options, -EINVAL, "64 GiB");
-	ACTMEM_INIT(&options);
-	options.pjrt_client = am;
-	try_options(am, &options, -EINVAL, "both pjrt_api and pjrt_client");
-	options.pjrt_api = am;
-	options.kind = ACTMEM_RUNTIME_CUDA;
-	try_options(am, &options, -EINVAL, "another runtime");
 	options.size = 4;
 	try_options(am, &options, -EINVAL, "ACTMEM_INIT");
 	returns(actmem_runtime_open(NULL, NULL, &runtime), -EINVAL);

@@ -13,6 +13,7 @@ from tap import case, main
 MIB = 1 << 20
 HEADINGS = "PID USER COMMAND THREAD WAITS FOR SECONDS REQUESTS BYTES WHAT".split()
 WAITER = os.path.join(BUILD, "tests", "tools", "waiter")
+CUDA = os.path.join(BUILD, "tests", "cuda", "standin")
 
 
 def waits(process, **options):
@@ -29,7 +30,7 @@ def threads(process):
 def waiter(what, folder):
     """A process that waits for it, and goes on when its input is closed."""
     environment = clean_environment(ACTMEM_BACKEND="memfd", ACTMEM_PAGES="4K",
-                                    ACTMEM_ALLOW="unlocked")
+                                    ACTMEM_ALLOW="unlocked", LD_LIBRARY_PATH=CUDA)
     with subprocess.Popen([WAITER, what, folder], text=True, stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, env=environment) as process:
         try:
@@ -93,8 +94,8 @@ def memory_that_another_thread_has():
 
 @case
 def whatever_else_does_not_end():
-    """Pages of a region, an accelerator's registering it and letting go of it, what the
-    program itself waits for, and a file that is allocated."""
+    """CUDA's calls that register a region and let go of it, pages, what the program itself waits
+    for, and a file that is allocated."""
     for mode, wanted, what in (("region", "region", "store"), ("register", "register", "store"),
                                ("unregister", "register", "store"),
                                ("device", "device", "GPU 7"), ("file", "file", None)):

@@ -17,6 +17,7 @@ $(TOOLS_TESTS)/holder $(TOOLS_TESTS)/waiter: $(TOOLS_TESTS)/%: \
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -Wl,-rpath,'$$ORIGIN/../../lib'
 
 $(B)/obj/tests/tools/cgroup_test.o: ALL_CFLAGS += -Itests/common
+$(B)/obj/tests/tools/waiter.o: ALL_CFLAGS += -Itests/cuda/standin
 $(B)/obj/tests/tools/share_test.o: ALL_CFLAGS += -I.
 $(TOOLS_TESTS)/cgroup_test: $(B)/obj/tests/tools/cgroup_test.o \
 		$(B)/obj/tests/common/tap.o $(LIB_OBJECTS)
@@ -29,7 +30,8 @@ $(TOOLS_TESTS)/share_test: $(B)/obj/tests/tools/share_test.o \
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -lcmocka $(TOOLS_LIBS) $(LIB_NEEDS)
 
 .PHONY: check-tools check-tools-driver
-check-tools: all $(addprefix $(TOOLS_TESTS)/,holder waiter cgroup_test share_test)
+check-tools: all $(addprefix $(TOOLS_TESTS)/,holder waiter cgroup_test share_test) \
+		$(CUDA_STANDIN)
 	@tests/tools/run $(B) $(TOOLS_TESTS)
 
 TOOLS_ON_DRIVER := all $(TOOLS_TESTS)/holder $(B)/vm/init

@@ -2,14 +2,15 @@
 /*
  * Waits as a job does: waiter WHAT FOLDER has a store with files in the folder. WHAT
  * says which system call does not return, as with a disk that answers no more: `read`,
- * `write`, `file` (fallocate) or `region` (mlock); or `register` or `unregister`, the
- * client of an accelerator that is to map a region, or to let go of it. `device`: the
- * program itself waits for an accelerator, and tells so. With `memory` all return, and one thread waits
- * for room that another one has.
+ * `write`, `file` (fallocate) or `region` (mlock); or `register` or `unregister`, CUDA's
+ * call that registers a region or lets go of it. `device`: the program itself waits for an
+ * accelerator, and publishes that. With `memory` all return, and one thread waits for memory
+ * that another one has.
  *
  * It prints "ready" before, and at the end of its input all goes on. When it has put and
  * taken all it prints "done" and waits for a signal.
  */
+#include <dlfcn.h>
 #include <err.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -21,10 +22,11 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 #include "actmem_runtime.h"
 #include "actmem_store.h"
-#include "runtime/pjrt.h"
+#include "control.h"
 
 #define BLOCK_BYTES	(1ULL << 20)
 #define BUDGET_BLOCKS	4
@@ -64,6 +66,13 @@ SEEN int fallocate(int fd, int mode, off_t offset, off_t length)
 	return (int)syscall(SYS_fallocate, fd, mode, offset, length);
 }
 
+SEEN int nanosleep(const struct timespec *time, struct timespec *rest)
+{
+	stop_at("register");
+	stop_at("unregister");
+	return clock_nanosleep(CLOCK_MONOTONIC, 0, time, rest) ? -1 : 0;
+}
+
 SEEN int mlock2(const void *address, size_t length, unsigned int flags)
 {
 	stop_at("region");
@@ -76,42 +85,25 @@ static void check(int error)
 		errx(1, "%s", actmem_error());
 }
 
-static struct pjrt_error *platform_name(struct pjrt_platform_name *arguments)
-{
-	arguments->name = "none";
-	arguments->name_size = strlen(arguments->name);
-	return NULL;
-}
-
-static struct pjrt_error *dma_map(struct pjrt_dma_map *arguments)
-{
-	stop_at("register");
-	return NULL;
-}
-
-static struct pjrt_error *dma_unmap(struct pjrt_dma_unmap *arguments)
-{
-	stop_at("unregister");
-	return NULL;
-}
-
+/* The stand-in for CUDA sleeps before it registers a region or lets go of it. */
 static struct actmem_runtime *make_runtime(struct actmem *am)
 {
-	static const struct pjrt_api api = {
-		.struct_size = sizeof(api),
-		.version = { .struct_size = PJRT_SIZE(pjrt_version, minor_version) },
-		.platform_name = platform_name,
-		.dma_map = dma_map,
-		.dma_unmap = dma_unmap,
-	};
+	bool is_register = !strcmp(stopped, "register");
 	struct actmem_runtime_options options;
 	struct actmem_runtime *runtime;
-	static int client;
+	standin_slow_function *slow;
+	void *library;
 
 	ACTMEM_INIT(&options);
-	options.pjrt_api = &api;
-	options.pjrt_client = &client;
+	options.kind = ACTMEM_RUNTIME_CUDA;
 	check(actmem_runtime_open(am, &options, &runtime));
+	library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	if (!library)
+		errx(1, "%s", dlerror());
+	*(void **)&slow = dlsym(library, "standin_slow");
+	if (!slow)
+		errx(1, "%s", dlerror());
+	slow(is_register ? "cuMemHostRegister_v2" : "cuMemHostUnregister", 1);
 	return runtime;
 }
 

@@ -141,19 +141,24 @@ static CUresult pin(const char *base, size_t bytes, bool read_only)
 	return CUDA_SUCCESS;
 }
 
-/* What a test wants to be slow is so before it takes effect, and in nobody's way. */
+/* A call that a test makes slow sleeps before it does anything. Other calls go on meanwhile. */
+static void delay(const char *function)
+{
+	unsigned int microseconds = wanted_delay(function);
+
+	if (!microseconds)
+		return;
+	leave();
+	sleep_for(microseconds);
+	enter_quietly();
+}
+
 CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
 	CUcontext context = NULL;
-	unsigned int delay;
 
 	ENTER();
-	delay = wanted_delay("cuMemHostRegister_v2");
-	if (delay) {
-		leave();
-		sleep_for(delay);
-		enter_quietly();
-	}
+	delay("cuMemHostRegister_v2");
 	TRY(usable_context(&context));
 	TRY(check_register(p, bytesize, Flags));
 	TRY(pin(p, bytesize, Flags & CU_MEMHOSTREGISTER_READ_ONLY));
@@ -170,6 +175,7 @@ CUresult cuMemHostUnregister(void *p)
 	struct range **link;
 
 	ENTER();
+	delay("cuMemHostUnregister");
 	TRY(p ? usable_context(NULL) : CUDA_ERROR_INVALID_VALUE);
 	link = find(p);
 	if (!*link || (*link)->base != p || (*link)->allocated)
