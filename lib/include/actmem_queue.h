@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Transfers of libactmem: a queue fills regions from files, spills them to
- * files, and populates and discards their pages, all while the caller does
- * something else.
+ * Asynchronous transfers of libactmem: a queue reads files into regions (fill), writes regions to
+ * files (spill), and populates and discards pages of regions.
  *
- * Every call may be made by any thread at any time, but for those that end a
- * thing: the caller sees to it that nobody uses a queue while it is destroyed,
- * a file while it is closed, or a region while it is detached. A queue has
- * threads of its own, in which no signal is delivered.
+ * All calls are thread-safe, except those that destroy a queue, close a file or detach a region:
+ * the caller makes sure that no other thread uses that object meanwhile. A queue has threads of
+ * its own, which block all signals.
  */
 #ifndef ACTMEM_QUEUE_H
 #define ACTMEM_QUEUE_H
@@ -22,13 +20,13 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-struct actmem_queue;		/* takes requests, gives completions */
-struct actmem_file;		/* one file, or several as stripes of one */
+struct actmem_queue;		/* accepts requests, returns completions */
+struct actmem_file;		/* one file, or a set of striped files */
 
 enum actmem_engine {
-	ACTMEM_ENGINE_AUTO,	/* io_uring, or threads where that is refused */
+	ACTMEM_ENGINE_AUTO,	/* io_uring, or threads if the kernel refuses it */
 	ACTMEM_ENGINE_URING,	/* io_uring or an error */
-	ACTMEM_ENGINE_WORKERS,	/* threads that read and write */
+	ACTMEM_ENGINE_WORKERS,	/* threads that call preadv2() and pwritev2() */
 };
 
 #define ACTMEM_QUEUE_DEPTH_MAX	256
@@ -37,168 +35,171 @@ enum actmem_engine {
 
 struct actmem_queue_options {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t block_bytes;		/* of the longest transfer; 0: as a file's devices like */
+	uint64_t block_bytes;		/* of the longest transfer; 0: by a file's devices */
 	enum actmem_engine engine;
-	uint32_t depth;			/* transfers of a file at a time; 0: likewise */
-	uint32_t workers;		/* threads, where threads do it; 0: 8 */
+	uint32_t depth;			/* concurrent transfers of a file; 0: by its devices */
+	uint32_t workers;		/* threads of WORKERS; 0: 8 */
 	uint32_t reserved;		/* 0 */
 };
 
 /*
- * Makes a queue. @options NULL: defaults.
+ * Creates a queue. @options NULL: defaults.
  *
- * -EINVAL  block_bytes no multiple of 4096 or over 1 GiB, depth over 256,
- *	workers over 64, unknown engine, reserved not 0
- * -ENOSYS, -EPERM, -EACCES  URING asked for, and the kernel has none, or refuses it:
+ * -EINVAL  block_bytes is no multiple of 4096 or above 1 GiB, depth above 256, workers above 64,
+ *	the engine is unknown, or reserved is not 0
+ * -ENOSYS, -EPERM, -EACCES  the caller wants URING, and the kernel lacks io_uring or refuses it:
  *	kernel.io_uring_disabled, seccomp, a security module
- * -ENOMEM, -EMFILE, -EAGAIN  no memory, descriptors, threads
+ * -ENOMEM, -EMFILE, -EAGAIN  no memory, descriptor or thread is available
  */
 int actmem_queue_create(struct actmem *am, const struct actmem_queue_options *options,
 			struct actmem_queue **queue);
 
 /*
- * -EBUSY while it has files, attached regions, or requests whose completion has
- * not been taken by actmem_queue_wait(); nothing is ended then.
+ * Destroys a queue. Returns -EBUSY and changes nothing if the queue has files, attached regions,
+ * or requests whose completion actmem_queue_wait() has not returned.
  */
 int actmem_queue_destroy(struct actmem_queue *queue);
 
 /*
- * Which engine works and why, and whether it does without registered buffers,
- * in words: "workers: io_uring is refused (...)". Valid until the queue is
- * destroyed; what it says of buffers may be another text later.
+ * Returns the engine and why it was chosen, such as "workers: io_uring is refused (...)", and
+ * whether the queue works without registered buffers. The string is valid until the queue is
+ * destroyed. A later call may return another one.
  */
 const char *actmem_queue_describe(const struct actmem_queue *queue);
 
 struct actmem_queue_stats {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t requests;		/* under way */
-	uint64_t completions;		/* that wait to be taken */
+	uint64_t requests;		/* not completed yet */
+	uint64_t completions;		/* not returned by actmem_queue_wait() yet */
 	uint64_t files;
 	uint64_t regions;		/* attached */
-	uint64_t registered_bytes;	/* of them, in registered buffers */
+	uint64_t registered_bytes;	/* of attached regions, in registered buffers */
 	uint64_t requests_total;
-	uint64_t failures_total;	/* that ended with an error */
+	uint64_t failures_total;	/* requests that ended with an error */
 	uint64_t filled_bytes_total;
 	uint64_t spilled_bytes_total;
-	uint64_t resumed_total;		/* transfers that were short, and what had to be repeated */
-	enum actmem_engine engine;	/* the one that works */
+	uint64_t resumed_total;		/* transfers that were resumed after a short one */
+	enum actmem_engine engine;	/* in use */
 	uint32_t reserved;
 };
 
-/* Totals since the queue was made, and its current state. */
+/* Returns totals since the queue was created, and its current state. */
 int actmem_queue_get_stats(struct actmem_queue *queue, struct actmem_queue_stats *stats);
 
 /*
- * Leaves the region's memory unregistered, so that its pages may come and go:
- * each transfer looks them up.
+ * Do not register the region's memory with io_uring. Its pages can then be discarded, and the
+ * kernel pins them for each transfer.
  */
 #define ACTMEM_ATTACH_PLAIN	(1u << 0)
 
 /*
- * Makes a region known to the queue, as actmem_queue_fill() and actmem_queue_spill() need it,
- * maps it, and registers its memory with io_uring, in pieces of 1 GiB at most.
- * Registered memory counts against RLIMIT_MEMLOCK once more: pages that were missing
- * are allocated, and none can be discarded.
+ * Attaches a region to the queue, which fills and spills of it need. The call maps the region and
+ * registers its memory with io_uring, in pieces of at most 1 GiB. That allocates missing pages.
+ * Registered pages count against RLIMIT_MEMLOCK a second time, and cannot be discarded.
  *
- * Until the region is detached it stays open: actmem_region_close() is -EBUSY. Some
- * kernels register no memory of the driver's (6.1); then it is left plain, and
- * actmem_queue_describe() says so. Workers register nothing.
+ * actmem_region_close() returns -EBUSY until the region is detached. Linux 6.1 cannot register
+ * memory of the driver. The region then stays plain, and actmem_queue_describe() says so.
+ * WORKERS registers nothing.
  *
- * -EEXIST  it is attached;  -ENOMEM  RLIMIT_MEMLOCK;  -EMFILE  over 4096 pieces;
+ * -EEXIST  the region is attached;  -ENOMEM  RLIMIT_MEMLOCK;  -EMFILE  more than 4096 pieces;
  *	-EPERM  it was opened with ACTMEM_OPEN_READ;  -EOPNOTSUPP  it is a runtime's own memory
  */
 int actmem_queue_attach(struct actmem_queue *queue, struct actmem_region *region, uint32_t flags);
 
 /*
- * Returns when the kernel holds the region's memory no longer on behalf of this
- * queue. -EBUSY while requests of it are under way; -ENOENT if it is not attached.
+ * Detaches a region. When the call returns 0, the kernel has released the memory that it held for
+ * this queue. -EBUSY: requests of the region have not completed. -ENOENT: it is not attached.
  */
 int actmem_queue_detach(struct actmem_queue *queue, struct actmem_region *region);
 
-/* Makes the files, readable for their owner alone; -EEXIST if one is there. */
+/* Create the files with mode 0600; -EEXIST if one exists. */
 #define ACTMEM_FILE_CREATE		(1u << 0)
 /*
- * The paths are directories: in each a file without a name is made, which goes
- * with its last descriptor, whatever ends the process.
+ * The paths are directories. Create a file without a name in each (O_TMPFILE). The kernel removes
+ * it with its last descriptor, even if the process is killed.
  */
 #define ACTMEM_FILE_TEMPORARY		(1u << 1)
 #define ACTMEM_FILE_READ_ONLY		(1u << 2)
-/* Through the page cache where a file has no direct I/O; an error otherwise. */
+/*
+ * Use the page cache for files that do not support direct I/O. Without this flag, opening such a
+ * file fails.
+ */
 #define ACTMEM_FILE_ALLOW_BUFFERED	(1u << 3)
 /*
- * Reading leaves the files' times of last access as they are (O_NOATIME), which spares
- * each block some microseconds; -EPERM where somebody else owns them. TEMPORARY ones
- * have it in any case.
+ * Do not update the access time of the files when they are read (O_NOATIME). That saves some
+ * microseconds for each block. -EPERM: another user owns a file. TEMPORARY implies this flag.
  */
 #define ACTMEM_FILE_NO_ATIME		(1u << 4)
 
 #define ACTMEM_FILE_PATHS_MAX	64
 
 /*
- * Byte n of the set lies in file (n / stripe_bytes) mod path_count. Block devices
- * are files too.
+ * Byte n of a set is in file (n / stripe_bytes) mod path_count. A file may be a block device.
  */
 struct actmem_file_options {
 	size_t size;			/* set by ACTMEM_INIT */
 	const char *const *paths;
 	uint32_t path_count;		/* 1 to 64 */
 	uint32_t flags;			/* ACTMEM_FILE_* */
-	uint64_t stripe_bytes;		/* a multiple of the alignment; 0: its block_bytes */
-	uint64_t length;		/* bytes of the set to allocate on the disks; 0: none */
+	uint64_t stripe_bytes;		/* a multiple of the alignment; 0: block_bytes of the set */
+	uint64_t length;		/* allocated on the disks at once; 0: nothing */
 };
 
-/* A set of files as it was opened. */
+/* How the library opened a set of files. */
 struct actmem_file_info {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t alignment;		/* of offsets in the set and of lengths */
+	uint64_t alignment;		/* of offsets in the set, and of lengths */
 	uint64_t memory_alignment;	/* of offsets in a region */
-	uint64_t block_bytes;		/* longer requests are done in blocks of this size */
+	uint64_t block_bytes;		/* the queue splits longer requests into these */
 	uint64_t stripe_bytes;
-	uint64_t length;		/* bytes that the set holds now, without a gap */
-	uint32_t depth;			/* blocks at a time */
-	uint32_t direct;		/* 1: past the page cache; 0: buffered, as allowed */
-	uint32_t rotational;		/* 1: some device of it */
+	uint64_t length;		/* bytes that the set has now, from its start */
+	uint32_t depth;			/* concurrent blocks */
+	uint32_t direct;		/* 1: direct I/O; 0: through the page cache */
+	uint32_t rotational;		/* 1: some device of the set is */
 	uint32_t reserved;
 };
 
 /*
- * Opens files for transfers by this queue, for direct I/O. Nothing is left of
- * those that were made if it fails.
+ * Opens files for transfers by this queue, with direct I/O. If the call fails, it removes the
+ * files that it created.
  *
- * -EINVAL  options, or a file without direct I/O;  -ENOSPC  too little room for
- *	length;  -EFBIG  RLIMIT_FSIZE;  -EMFILE  over 256 files in a queue with
- *	io_uring;  else as open(2)
+ * -EINVAL  a wrong option, or a file without direct I/O;  -ENOSPC  too little space for length;
+ *	-EFBIG  RLIMIT_FSIZE;  -EMFILE  more than 256 files in a queue with io_uring;
+ *	and the errors of open(2)
  */
 int actmem_file_open(struct actmem_queue *queue, const struct actmem_file_options *options,
 		     struct actmem_file **file);
 
 /*
- * -EBUSY while requests of it are under way. Linux 6.1 holds the files for up to a
- * second more, or until the queue is destroyed: their file system is busy until then.
+ * Closes a set of files. -EBUSY: requests of it have not completed. Linux 6.1 holds the files
+ * for up to a second longer, or until the queue is destroyed. Their file system cannot be
+ * unmounted before.
  */
 int actmem_file_close(struct actmem_file *file);
 
-/* How a set was opened, and how long it is now. */
+/* Returns how the set was opened, and its current length. */
 int actmem_file_get_info(struct actmem_file *file, struct actmem_file_info *info);
 
-/* Options of a request; NULL in place of one: none. */
+/* Options of a request. A call without options passes NULL. */
 struct actmem_request {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t cookie;		/* comes back with the completion */
-	uint64_t deadline_ns;		/* of CLOCK_MONOTONIC; 0: none */
+	uint64_t cookie;		/* copied to the completion */
+	uint64_t deadline_ns;		/* CLOCK_MONOTONIC; 0: none */
 	uint64_t id;			/* out: for actmem_queue_cancel() */
 };
 
 /*
- * From a file into a region, and from a region to a file. Offsets and lengths are
- * multiples of what actmem_file_get_info() says; the region is attached.
+ * Submits a transfer from a file into a region (fill), or from a region to a file (spill). The
+ * region must be attached. Offsets and lengths must be multiples of the alignments that
+ * actmem_file_get_info() returns.
  *
- * These return when the request is taken; how it ended is told by actmem_queue_wait().
- * The memory must be left alone until then. Requests of a file are begun in order, and may
- * end in any. Where ranges of two meet, the caller waits for the first.
+ * The call does not wait for the transfer: actmem_queue_wait() returns its result. The caller must
+ * not touch the memory before. The queue starts the requests of a file in order, and they may
+ * complete in any order. If the ranges of two requests overlap, the caller must wait for the first
+ * before it submits the second.
  *
- * -EINVAL  range, alignment, a region that is not attached, or a file of another
- *	queue;  -EBADF  a spill to a file that is READ_ONLY;  -ENOMEM
+ * -EINVAL  a wrong range or alignment, a region that is not attached, or a file of another queue;
+ *	-EBADF  a spill to a READ_ONLY file;  -ENOMEM
  */
 int actmem_queue_fill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
 		      struct actmem_region *region, uint64_t offset, uint64_t length,
@@ -208,10 +209,11 @@ int actmem_queue_spill(struct actmem_queue *queue, struct actmem_file *file, uin
 		       struct actmem_request *request);
 
 /*
- * As actmem_region_populate() and _discard(), with their ranges and errors. The
- * region need not be attached, and cannot be closed (-EBUSY) until the request has ended.
- * -EBUSY: pages of a region whose memory a queue has registered cannot be discarded.
- * -EAGAIN: no thread can be started that would do it.
+ * Submits what actmem_region_populate() and actmem_region_discard() do, with their ranges and
+ * errors. The region need not be attached. It cannot be closed (-EBUSY) until the request has
+ * ended.
+ * -EBUSY: a queue has registered the region's memory, so that its pages cannot be discarded.
+ * -EAGAIN: the queue cannot start the thread that would do it.
  */
 int actmem_queue_populate(struct actmem_queue *queue, struct actmem_region *region,
 			  uint64_t offset, uint64_t length, struct actmem_request *request);
@@ -219,31 +221,30 @@ int actmem_queue_discard(struct actmem_queue *queue, struct actmem_region *regio
 			 uint64_t offset, uint64_t length, struct actmem_request *request);
 
 /*
- * How a request ended. Nothing touches its memory any more.
+ * The result of a request. Neither the kernel nor the queue accesses its memory any more.
  *
- * result 0: every byte of it is there. -ECANCELED: actmem_queue_cancel(). -ETIME: its
- * deadline passed. -ENODATA: the file ends before the range does. -ENOSPC and
- * others: as of the system call. Of a request that did not end well any part may
- * have been transferred.
+ * result 0: all bytes were transferred. -ECANCELED: actmem_queue_cancel(). -ETIME: the deadline
+ * passed. -ENODATA: the file ends before the range. -ENOSPC and others: the error of the
+ * system call. If a request failed, any part of it may have been transferred.
  */
 struct actmem_completion {
 	uint64_t cookie;		/* of the request */
 	uint64_t id;
-	uint64_t bytes;			/* that were transferred, in whole blocks */
+	uint64_t bytes;			/* transferred, in whole blocks */
 	int32_t result;			/* 0 or a negative errno */
 	uint32_t reserved;
 };
 
 /*
- * Takes completions, up to @max, as soon as there is one; several threads may
- * wait, and each completion goes to one of them. Returns how many; 0 if no request
- * is under way. actmem_error() then tells of the last of them that ended badly, "" if
- * none did: take one at a time to have the words of each.
+ * Waits for a completion, and returns up to @max of them and their number; 0: no request is
+ * outstanding. Several threads may wait; each completion goes to one of them. actmem_error() has
+ * the error message of the last returned request that failed, or "". A caller that needs all
+ * messages passes a @max of 1.
  *
- * -ETIMEDOUT  none within @timeout_ns from now (0: does not wait)
+ * -ETIMEDOUT  no completion within @timeout_ns (0: does not wait)
  * -EINVAL  max is 0
  *
- * @size: bytes of a completion as the caller was compiled.
+ * @size: sizeof(struct actmem_completion) of the caller.
  */
 int actmem_queue_wait_sized(struct actmem_queue *queue, struct actmem_completion *completions,
 			    unsigned int max, uint64_t timeout_ns, size_t size);
@@ -256,21 +257,21 @@ static inline int actmem_queue_wait(struct actmem_queue *queue,
 }
 
 /*
- * An eventfd (eventfd(2)) that can be read once completions have come since it was last
- * read, for a program that waits for other things as well, by poll(2). It reads the
- * eventfd first, and then takes completions by actmem_queue_wait() with a timeout of 0
- * until there are none; there may be none to begin with. It is made at the first call,
- * close-on-exec and nonblocking, and is the queue's, which closes it when it is destroyed.
+ * Returns an eventfd(2) that becomes readable when a request completes, for programs that wait
+ * with poll(2). The program reads the eventfd first, and then calls actmem_queue_wait() with a
+ * timeout of 0 until that returns no more completions. The first such call may return none. The
+ * descriptor is close-on-exec and nonblocking. It belongs to the queue, which closes it when the
+ * queue is destroyed.
  *
- * A descriptor or a negative errno. -EMFILE, -ENFILE, -ENOMEM  no descriptor;  -EAGAIN  no
- * thread can be started, which workers need beside those that may hang in transfers
+ * -EMFILE, -ENFILE, -ENOMEM  no descriptor is available;  -EAGAIN  WORKERS cannot start the thread
+ *	that signals the eventfd
  */
 int actmem_queue_eventfd(struct actmem_queue *queue);
 
 /*
- * Has a request end early. Its completion comes in any case, with -ECANCELED, or
- * with what it came to if that was sooner. A transfer that the device has begun is
- * waited for. -ENOENT: it has ended.
+ * Cancels a request. The request always completes: with -ECANCELED, or with its own result if it
+ * finished first. A transfer that the device has started is not interrupted; the request completes
+ * after it. -ENOENT: the request has completed.
  */
 int actmem_queue_cancel(struct actmem_queue *queue, uint64_t id);
 

@@ -94,10 +94,10 @@ struct actmem_store_options {
 	uint32_t flags;			/* ACTMEM_STORE_* */
 	uint64_t spill_bytes;		/* allocated on the disks at creation; 0: on demand */
 	uint64_t spill_limit_bytes;	/* on the length of the files; 0: no limit */
-	uint64_t window_bytes;		/* to read ahead, at most half the budget; 0: from measurements */
+	uint64_t window_bytes;		/* to read ahead, at most half the budget; 0: measured */
 	uint64_t grow_bytes;		/* see struct actmem_heap_options */
 	const struct actmem_region_options *region;	/* see struct actmem_heap_options */
-	const struct actmem_queue_options *queue;	/* of the store's transfers; NULL: defaults */
+	const struct actmem_queue_options *queue;	/* for transfers; NULL: defaults */
 	struct actmem_runtime *runtime;	/* registers the regions; NULL: none */
 	uint32_t register_flags;	/* ACTMEM_REGISTER_* */
 	uint32_t reserved;		/* 0 */
