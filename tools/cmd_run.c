@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include "actmem.h"
 #include "base/base.h"
+#include "config/config.h"
 #include "become.h"
 #include "best_memory.h"
 #include "malloc_mode.h"
@@ -357,7 +358,7 @@ int cmd_run(int argc, char **argv)
 	}
 
 	is_malloc = malloc_mode_is_all();
-	is_offload = variable_is_on("ACTMEM_OFFLOAD");
+	is_offload = knob_is_on(KNOB_OFFLOAD);
 	trial.is_any = !is_malloc && best_memory_allow();
 	status = is_shared ? rank_find(said_rank, &rank) : STATUS_OK;
 	/* Nodes would bind the blocks of malloc, too, which are by the CPU that asks. */

@@ -11,6 +11,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 #include "base/base.h"
+#include "config/config.h"
 #include "machine/machine.h"
 #include "malloc_mode.h"
 #include "preload/preload.h"

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/base.h"
+#include "config/config.h"
 #include "malloc_mode.h"
 #include "preload/preload.h"
 #include "preload_mode.h"

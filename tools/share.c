@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/base.h"
+#include "config/config.h"
 #include "share.h"
 #include "table.h"
 #include "tool.h"
@@ -187,7 +188,7 @@ int share_set(const struct rank *rank, bool places)
 		status = set_name(rank, told);
 	if (fclose(told))
 		err(STATUS_FAILED, "no memory for bookkeeping");
-	if (!status && !variable_is_on("ACTMEM_QUIET"))
+	if (!status && !knob_is_on(KNOB_QUIET))
 		warnx("rank %u of %u on this machine (%s)%s%s", rank->number, rank->of, rank->by,
 		      length ? ":" : "", length ? words + 1 : "");
 	free(words);

@@ -4,11 +4,9 @@
  * region.
  *
  * Read error.h first: functions that can fail return -errno, and have set this thread's
- * words; knob.h has the options that these name. Small helps are links.h, likely.h,
- * clock.h, round.h, room.h, variables.h, size.h, structs.h and thread.h. extents.h says
- * which parts of ranges of memory are taken, for heaps, for spill files and for the
- * preload; below it is extents_find.h. checksum.h; and spill_allow.h, which reads one of
- * the options.
+ * words. Small helps are links.h, likely.h, clock.h, round.h, room.h, size.h, structs.h and
+ * thread.h. extents.h says which parts of ranges of memory are taken, for heaps, for spill
+ * files and for the preload; below it is extents_find.h. checksum.h.
  *
  * Locks: none. Extents are under their user's.
  */
@@ -19,7 +17,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/extents.h"
-#include "base/knob.h"
 #include "base/likely.h"
 #include "base/links.h"
 #include "base/room.h"

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "config/config.h"
 #include "machine/machine.h"
 #include "region/options.h"
 
@@ -165,7 +166,7 @@ int actmem_options_allow_best(struct actmem_options *options)
 	error = take_struct(&found, sizeof(found), options, "options");
 	if (error)
 		return error;
-	if (variable_is_on("ACTMEM_STRICT") || found.backend || found.pages || found.policy ||
+	if (knob_is_on(KNOB_STRICT) || found.backend || found.pages || found.policy ||
 	    found.allow || !nodes_empty(&found.nodes) || found.heap_name)
 		return 0;
 	options->allow = ALLOW_ALL;

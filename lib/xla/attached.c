@@ -9,6 +9,7 @@
 
 #include "actmem_store.h"
 #include "base/base.h"
+#include "config/config.h"
 #include "xla/attached.h"
 #include "xla/device_wait.h"
 #include "xla/forked.h"
@@ -43,7 +44,7 @@ static int is_set(const char *name)
 static void tell_best(void)
 {
 	if (actmem_get_backend(attached) == ACTMEM_BACKEND_DRIVER ||
-	    variable_is_on("ACTMEM_QUIET"))
+	    knob_is_on(KNOB_QUIET))
 		return;
 	fprintf(stderr, "actmem: %s; memory is the best that there is: `actmem doctor` says how to have better, ACTMEM_STRICT=1 makes it an error, ACTMEM_QUIET=1 leaves this unsaid\n",
 		actmem_describe(attached));
@@ -55,7 +56,7 @@ static int check_directories(const struct knobs *knobs)
 	int ret = actmem_store_check_paths((const char *const *)knobs->spill_paths,
 					   knobs->spill_path_count, knobs->spill_allow);
 
-	if (!ret && *actmem_error() && !variable_is_on("ACTMEM_QUIET"))
+	if (!ret && *actmem_error() && !knob_is_on(KNOB_QUIET))
 		fprintf(stderr, "actmem: %s; ACTMEM_QUIET=1 omits this line\n",
 			actmem_error_in(knobs->names));
 	return ret;

@@ -10,12 +10,18 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "config/config.h"
 #include "xla/knobs.h"
 
 #define SPILL_LIMIT_LEAST	(UINT64_C(2) << 20)
 #define RING_BYTES		(UINT64_C(512) << 20)
 #define RING_LEAST		(UINT64_C(128) << 10)
 #define NAME(knob)		knob_name(KNOB_##knob, knobs->names)
+
+static const char *knob_value(enum knob knob)
+{
+	return getenv(knob_name(knob, ACTMEM_NAMES_VARIABLES));
+}
 
 /* "64M" and the like; false if the variable holds no such thing. */
 static int bytes_from_environment(enum knob knob, uint64_t *bytes)
@@ -137,7 +143,7 @@ static int take_allowed(struct knobs *knobs, char *words, size_t words_size)
 {
 	if (knobs->spill_allow || spill_allow_from_environment(&knobs->spill_allow)) {
 		knobs->spill_allow &= SPILL_ALLOW_FLAGS;
-		if (variable_is_on("ACTMEM_STRICT"))
+		if (knob_is_on(KNOB_STRICT))
 			knobs->spill_allow |= ACTMEM_STORE_STRICT;
 		return 0;
 	}

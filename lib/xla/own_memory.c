@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "config/config.h"
 #include "xla/own_memory.h"
 
 #define LINE_BYTES	2048
@@ -47,7 +48,7 @@ static void take(uint64_t bytes, const char *why)
 
 static int is_strict(void)
 {
-	return variable_is_on("ACTMEM_STRICT");
+	return knob_is_on(KNOB_STRICT);
 }
 
 void own_memory_allow(struct actmem_runtime_options *options, int spills)

@@ -99,7 +99,8 @@ def variables_that_are_read_are_in_the_manual():
                 read |= set(re.findall(r'(?:getenv|is_set|variables?_find|cuda_variable'
                                        r'|environ\.get)\((?:\w+, )?"(ACTMEM_\w+)"',
                                        text))
-    read |= set(re.findall(r"\((ACTMEM_\w+)\)", source("lib/base/knob.c")))
+    read |= {f"ACTMEM_{name}" for name in
+             re.findall(r'^\tf\((\w+), "', source("lib/config/table.h"), re.MULTILINE)}
     assert len(read) >= 15, read
     told = set(re.findall(r"\*(ACTMEM_\w+)\*", manual()["ENVIRONMENT"]))
     assert read <= told, read - told

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "config/config.h"
 
 #include <cmocka.h>
 #undef fail
@@ -24,6 +25,10 @@ static void test_every_name(void **state)
 			assert_non_null(knob_name(knob, names));
 	assert_string_equal(knob_name(KNOB_DEVICE_RING, ACTMEM_NAMES_C), "ACTMEM_DEVICE_RING");
 	assert_string_equal(knob_name(KNOB_PAGES, NAMES_LAST + 1), "pages");
+	assert_string_equal(knob_name(KNOB_STRICT_ON, ACTMEM_NAMES_PYTHON), "ACTMEM_STRICT=1");
+	assert_string_equal(knob_name(KNOB_POLICY, ACTMEM_NAMES_REPLAY), "ACTMEM_POLICY");
+	assert_string_equal(knob_name(KNOB_PAGES, ACTMEM_NAMES_REPLAY), "--pages (ACTMEM_PAGES)");
+	assert_string_equal(knob_name(KNOB_BLOCK, ACTMEM_NAMES_C), "block_bytes");
 	assert_string_equal(knob_name_of("ACTMEM_PAGES", ACTMEM_NAMES_PYTHON),
 			    "pages= (ACTMEM_PAGES)");
 	assert_string_equal(knob_name_of("ACTMEM_OTHER", ACTMEM_NAMES_RUN), "ACTMEM_OTHER");
@@ -84,7 +89,7 @@ static void test_too_long(void **state)
 {
 	char words[16];
 
-	knob_spell(words, sizeof(words), "raise \x01" "O, and so on", ACTMEM_NAMES_C);
+	knob_spell(words, sizeof(words), "raise \x01" "A, and so on and on", ACTMEM_NAMES_C);
 	assert_int_equal(strlen(words), sizeof(words) - 1);
 	knob_spell(words, sizeof(words), "0123456789abcdef", ACTMEM_NAMES_C);
 	assert_string_equal(words, "0123456789abcde");
