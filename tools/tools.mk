@@ -5,8 +5,8 @@
 # environment, as they are no part of the library's interface.
 
 TOOLS_OBJECTS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/*.c))
-TOOLS_LIB_OBJECTS := $(patsubst %,$(B)/obj/lib/%.o,$(addprefix base/,size spill_allow) \
-	$(addprefix config/,knob read) xla/knobs \
+TOOLS_LIB_OBJECTS := $(patsubst %,$(B)/obj/lib/%.o,base/size config/knob config/read \
+	xla/knobs \
 	$(addprefix machine/,cgroup mounts nodes procfs sysfile) watch/published \
 	$(addprefix preload/,cuda/kept cuda/settings malloc/place settings))
 

@@ -22,7 +22,6 @@
 #include "base/room.h"
 #include "base/round.h"
 #include "base/size.h"
-#include "base/spill_allow.h"
 #include "base/structs.h"
 #include "base/thread.h"
 #include "base/variables.h"

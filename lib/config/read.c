@@ -86,6 +86,7 @@ const char *knob_choice(char text[KNOB_CHOICE_MAX], enum knob knob)
 {
 	const struct knob_info *info = &knob_table[knob];
 	bool is_size = info->kind == KNOB_SIZE;
+	unsigned int shift = info->least % (1 << 20) ? info->least % (1 << 10) ? 0 : 10 : 20;
 	char least[32] = "", most[32] = "";
 
 	if (info->kind == KNOB_TEXT)
@@ -93,7 +94,8 @@ const char *knob_choice(char text[KNOB_CHOICE_MAX], enum knob knob)
 	if (info->kind == KNOB_SWITCH)
 		return "1 or 0";
 	if (info->least)
-		snprintf(least, sizeof(least), " from %" PRIu64 " on", info->least);
+		snprintf(least, sizeof(least), " from %" PRIu64 "%s on", info->least >> shift,
+			 shift == 20 ? "M" : shift == 10 ? "K" : "");
 	if (info->most && info->most < INT64_MAX)
 		snprintf(most, sizeof(most), " up to %" PRIu64, info->most);
 	if (info->kind == KNOB_SIZE || info->kind == KNOB_NUMBER)

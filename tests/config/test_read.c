@@ -136,7 +136,11 @@ static void test_choices(void **state)
 	assert_refused("ACTMEM_BUDGET=x", KNOB_BUDGET,
 		       "a number of bytes, such as 268435456 or 256M");
 	assert_refused("ACTMEM_SPILL_LIMIT=x", KNOB_SPILL_LIMIT,
-		       "0 or a number of bytes from 2097152 on, such as 268435456 or 256M");
+		       "0 or a number of bytes from 2M on, such as 268435456 or 256M");
+	assert_refused("ACTMEM_MALLOC_MIN=x", KNOB_MALLOC_MIN,
+		       "a number of bytes from 4K on, such as 268435456 or 256M");
+	assert_refused("ACTMEM_HEAP_GROW=x", KNOB_HEAP_GROW,
+		       "a number of bytes from 1 on, such as 268435456 or 256M");
 	assert_refused("ACTMEM_MALLOC_KEEP=x", KNOB_MALLOC_KEEP,
 		       "a number of bytes, such as 268435456 or 256M, or half");
 	assert_refused("ACTMEM_MALLOC_DECAY=x", KNOB_MALLOC_DECAY,

@@ -144,7 +144,7 @@ def run_tells_what_cannot_be_meant_together():
             (["-B", "8M", "-l", "8M"], ["--budget", "--heap-limit", "leave the other out"]),
             (["-S", "/tmp"], ["--spill", "no budget", "--budget"]),
             (["-B", "8M", "-L", "1G"], ["--spill-limit", "no directory", "--spill"]),
-            (["-B", "8M", "-S", "/tmp", "-L", "1K"], ["1024", "--spill-limit", "under 2 MiB"]),
+            (["-B", "8M", "-S", "/tmp", "-L", "1K"], ["'1K'", "--spill-limit", "from 2M on"]),
             (["-B", "8M", "-S", ":".join(["/tmp"] * 65)], ["ACTMEM_SPILL", "1 to 64"])):
         expect(run(*arguments, "true"), 2, "", words)
     expect(run("-B", "8M", "-S", "", "true"), 2, "", "directory's name is empty")
