@@ -8,7 +8,7 @@ TOOLS_OBJECTS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/*.c))
 TOOLS_LIB_OBJECTS := $(patsubst %,$(B)/obj/lib/%.o,base/size config/knob config/read \
 	xla/knobs \
 	$(addprefix machine/,cgroup mounts nodes procfs sysfile) watch/published \
-	$(addprefix preload/,cuda/kept cuda/settings malloc/place settings))
+	$(addprefix preload/,malloc/place settings))
 
 ifneq ($(TOOLS_FOUND),)
 INSTALLED_COMMAND := $(B)/bin/actmem

@@ -24,6 +24,5 @@
 #include "base/size.h"
 #include "base/structs.h"
 #include "base/thread.h"
-#include "base/variables.h"
 
 #endif /* LIB_BASE_H */

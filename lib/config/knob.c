@@ -43,16 +43,6 @@ const char *knob_name(enum knob knob, unsigned int names)
 	return knob_table[knob].names[by <= ACTMEM_NAMES_REPLAY ? by : ACTMEM_NAMES_C];
 }
 
-const char *knob_name_of(const char *variable, unsigned int names)
-{
-	unsigned int knob;
-
-	for (knob = 0; knob < KNOBS; knob++)
-		if (!strcmp(knob_table[knob].names[ACTMEM_NAMES_VARIABLES], variable))
-			return knob_name(knob, names);
-	return variable;
-}
-
 static atomic_bool are_variables;
 
 void knobs_are_variables(void)

@@ -52,6 +52,7 @@ struct knob_info {
 	unsigned int parts;		/* enum knob_part */
 	const char *words;		/* TEXT: what it may be; SIZE, NUMBER: for UINT64_MAX */
 	unsigned int first;
+	const char *unit;		/* of a NUMBER */
 	uint64_t least, most;		/* most 0: any */
 	bool or_zero;			/* 0 is allowed though it is less than @least */
 	const char *initial;		/* the value if the variable is not set; NULL: 0 */
@@ -62,9 +63,6 @@ extern const struct knob_info knob_table[KNOBS];
 
 /* Returns the name of a knob; @names: enum actmem_names, with ACTMEM_NAMES_AS_* or without. */
 const char *knob_name(enum knob knob, unsigned int names);
-
-/* Returns the name of the knob that has this variable; the variable itself if none has. */
-const char *knob_name_of(const char *variable, unsigned int names);
 
 #define KNOB_MARK		'\x01'
 #define KNOB_MARK_VARIABLE	'\x02'

@@ -86,6 +86,7 @@ const char *knob_choice(char text[KNOB_CHOICE_MAX], enum knob knob)
 {
 	const struct knob_info *info = &knob_table[knob];
 	bool is_size = info->kind == KNOB_SIZE;
+	const char *unit = is_size ? "bytes" : info->unit;
 	unsigned int shift = info->least % (1 << 20) ? info->least % (1 << 10) ? 0 : 10 : 20;
 	char least[32] = "", most[32] = "";
 
@@ -99,8 +100,8 @@ const char *knob_choice(char text[KNOB_CHOICE_MAX], enum knob knob)
 	if (info->most && info->most < INT64_MAX)
 		snprintf(most, sizeof(most), " up to %" PRIu64, info->most);
 	if (info->kind == KNOB_SIZE || info->kind == KNOB_NUMBER)
-		snprintf(text, KNOB_CHOICE_MAX, "%sa number%s%s%s%s%s%s",
-			 info->or_zero ? "0 or " : "", is_size ? " of bytes" : "", least, most,
+		snprintf(text, KNOB_CHOICE_MAX, "%sa number of %s%s%s%s%s%s",
+			 info->or_zero ? "0 or " : "", unit, least, most,
 			 is_size ? ", such as 268435456 or 256M" : "",
 			 info->words ? ", or " : "", info->words ?: "");
 	else
@@ -128,9 +129,12 @@ void reader_fail(struct reader *reader, const char *format, ...)
 static void refuse_text(struct reader *reader, enum knob knob, const char *text,
 			const char *choice)
 {
+	const struct knob_info *info = &knob_table[knob];
 	char buffer[KNOB_CHOICE_MAX];
 
-	reader_fail(reader, "%s is '%.500s'; it may be %s", KNOB_VARIABLE(knob), text,
+	/* The option of a switch has no value that could be wrong. */
+	reader_fail(reader, "%s is '%.500s'; it may be %s", info->kind == KNOB_SWITCH ?
+		    info->names[ACTMEM_NAMES_VARIABLES] : KNOB_VARIABLE(knob), text,
 		    choice ?: knob_choice(buffer, knob));
 }
 

@@ -60,12 +60,13 @@
 	  .about = "How many freed bytes the pool may keep; *half* of the machine's memory. If the memory cgroup has less memory, *run* sets it to half of that.", \
 	  .parts = PART_MALLOC)								\
 	f(MALLOC_DECAY, "", "", "", "", .kind = KNOB_NUMBER, .words = "never",		\
-	  .most = 365 * 24 * 3600, .initial = "10",					\
+	  .unit = "seconds", .most = 365 * 24 * 3600, .initial = "10",					\
 	  .about = "For how many seconds the pool may keep freed bytes.", .parts = PART_MALLOC) \
 	f(OFFLOAD, "", "--offload", "", "", .kind = KNOB_SWITCH,			\
 	  .about = "0: the option has no effect.", .parts = PART_START)			\
 	f(JAX_REPORT, "", "--report", "", "", .kind = KNOB_SWITCH, .parts = PART_START)	\
-	f(JAX_GENERATIONS, "", "", "", "", .kind = KNOB_NUMBER, .initial = "2",		\
+	f(JAX_GENERATIONS, "", "", "", "", .kind = KNOB_NUMBER, .unit = "passes",	\
+	  .initial = "2",								\
 	  .about = "How many forward passes of a checkpointed function may be unfinished before the oldest one's blocks are reclaimed; 0: any number.", \
 	  .parts = PART_START)								\
 	f(QUIET, "", "--quiet", "", "", .kind = KNOB_SWITCH, .parts = PART_START)	\

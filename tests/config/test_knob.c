@@ -29,9 +29,6 @@ static void test_every_name(void **state)
 	assert_string_equal(knob_name(KNOB_POLICY, ACTMEM_NAMES_REPLAY), "ACTMEM_POLICY");
 	assert_string_equal(knob_name(KNOB_PAGES, ACTMEM_NAMES_REPLAY), "--pages (ACTMEM_PAGES)");
 	assert_string_equal(knob_name(KNOB_BLOCK, ACTMEM_NAMES_C), "block_bytes");
-	assert_string_equal(knob_name_of("ACTMEM_PAGES", ACTMEM_NAMES_PYTHON),
-			    "pages= (ACTMEM_PAGES)");
-	assert_string_equal(knob_name_of("ACTMEM_OTHER", ACTMEM_NAMES_RUN), "ACTMEM_OTHER");
 }
 
 static void test_each_reader(void **state)

@@ -144,7 +144,7 @@ static void test_choices(void **state)
 	assert_refused("ACTMEM_MALLOC_KEEP=x", KNOB_MALLOC_KEEP,
 		       "a number of bytes, such as 268435456 or 256M, or half");
 	assert_refused("ACTMEM_MALLOC_DECAY=x", KNOB_MALLOC_DECAY,
-		       "a number up to 31536000, or never");
+		       "a number of seconds up to 31536000, or never");
 }
 
 static void test_messages(void **state)
@@ -161,6 +161,11 @@ static void test_messages(void **state)
 	reader.names = ACTMEM_NAMES_RUN;
 	reader_refuse(&reader, KNOB_NODES, "6");
 	assert_string_equal(reader.error, "--nodes (ACTMEM_NODES) is '7'; it may be 6");
+	/* An option without a value cannot be wrong. */
+	reader = reader_of("ACTMEM_STRICT=yes");
+	reader.names = ACTMEM_NAMES_RUN;
+	reader_value(&reader, KNOB_STRICT);
+	assert_string_equal(reader.error, "ACTMEM_STRICT is 'yes'; it may be 1 or 0");
 	/* With marks it is for fail(). */
 	reader = reader_of("ACTMEM_PAGES=3M");
 	reader.names = NAMES_AS_MARKS;

@@ -169,7 +169,7 @@ def test_errors_name_the_knob(tmp_path):
         attempt("small", ACTMEM_BUDGET="4K", ACTMEM_SPILL=spill)
         attempt("both", ACTMEM_BUDGET="4M", ACTMEM_HEAP_LIMIT="4M")
         attempt("no budget", ACTMEM_SPILL=spill)
-        attempt("no directory", ACTMEM_BUDGET="4M", ACTMEM_SPILL_LIMIT="1M")
+        attempt("no directory", ACTMEM_BUDGET="4M", ACTMEM_SPILL_LIMIT="2M")
         attempt("little", ACTMEM_BUDGET="4M", ACTMEM_SPILL=spill,
                 ACTMEM_SPILL_LIMIT="1K")
         attempt("missing", ACTMEM_BUDGET="4M", ACTMEM_SPILL=spill + "/none")
