@@ -42,39 +42,39 @@
 	f(DEVICE_RING, "", "--device-ring", "device_ring=", "", .kind = KNOB_SIZE,	\
 	  .least = 128 << 10, .initial = "512M", .parts = PART_PYTHON)			\
 	f(STRICT, "", "--strict", "", "", .kind = KNOB_SWITCH,		\
-	  .about = "1: worse memory than what was asked for is an error.",		\
+	  .about = "1: worse memory than the program asked for is an error.",		\
 	  .parts = PART_PYTHON | PART_CUDA)						\
 	f(CUDA, "", "", "", "", .kind = KNOB_SWITCH,					\
-	  .about = "0: as *--no-cuda*. Otherwise *run* sets it to 1. The preload leaves CUDA alone without it.", \
+	  .about = "*actmem run* sets it: to 0 with *--no-cuda*, or if it is 0, and otherwise to 1. Without it, the preload leaves CUDA alone.", \
 	  .parts = PART_PRELOAD)							\
 	f(CUDA_MIN, "", "--cuda-min", "", "", .kind = KNOB_SIZE, .least = 4096,		\
 	  .initial = "1M", .parts = PART_CUDA)						\
 	f(CUDA_KEEP, "", "", "", "", .kind = KNOB_SIZE, .initial = "4G",		\
-	  .about = "How much of what a program has freed by *cuMemFreeHost* the heap of each device may keep, registered, for the next request. If there is more, unnamed regions of which nothing is in use go back.", \
+	  .about = "How many bytes that the program freed with *cuMemFreeHost* each device's heap keeps registered for later requests. Beyond that, unnamed regions without a block in use are given back.", \
 	  .parts = PART_CUDA)								\
 	f(MALLOC, "", "--malloc", "", "", .kind = KNOB_SWITCH,				\
-	  .about = "The preload leaves blocks of malloc alone without it.", .parts = PART_PRELOAD) \
+	  .about = "Without it, the preload leaves malloc alone.", .parts = PART_PRELOAD) \
 	f(MALLOC_MIN, "", "", "", "", .kind = KNOB_SIZE, .least = 4096, .initial = "256K", \
-	  .about = "Blocks from this length on come from the pool.", .parts = PART_MALLOC) \
+	  .about = "Blocks of at least this length come from the pool.", .parts = PART_MALLOC) \
 	f(MALLOC_KEEP, "", "", "", "", .kind = KNOB_SIZE, .words = "half", .initial = "half", \
-	  .about = "How many freed bytes the pool may keep; *half* of the machine's memory. If the memory cgroup has less memory, *run* sets it to half of that.", \
+	  .about = "How many freed bytes the pool keeps; half: half of the machine's memory. *actmem run* sets it to half of the memory cgroup's limit if that is lower than the machine's memory.", \
 	  .parts = PART_MALLOC)								\
 	f(MALLOC_DECAY, "", "", "", "", .kind = KNOB_NUMBER, .words = "never",		\
 	  .unit = "seconds", .most = 365 * 24 * 3600, .initial = "10",					\
-	  .about = "For how many seconds the pool may keep freed bytes.", .parts = PART_MALLOC) \
+	  .about = "How long the pool keeps freed bytes.", .parts = PART_MALLOC) \
 	f(OFFLOAD, "", "--offload", "", "", .kind = KNOB_SWITCH,			\
 	  .about = "0: the option has no effect.", .parts = PART_START)			\
 	f(JAX_REPORT, "", "--report", "", "", .kind = KNOB_SWITCH, .parts = PART_START)	\
 	f(JAX_GENERATIONS, "", "", "", "", .kind = KNOB_NUMBER, .unit = "passes",	\
 	  .initial = "2",								\
-	  .about = "How many forward passes of a checkpointed function may be unfinished before the oldest one's blocks are reclaimed; 0: any number.", \
+	  .about = "How many forward passes of a checkpointed function may be unfinished. If there is one more, the blocks of the oldest are reclaimed. 0: no limit.", \
 	  .parts = PART_START)								\
 	f(QUIET, "", "--quiet", "", "", .kind = KNOB_SWITCH, .parts = PART_START)	\
 	f(VERBOSE, "", "--verbose", "", "", .kind = KNOB_SWITCH,			\
 	  .about = "The program reports on stderr when its first memory for CUDA comes from regions.", \
 	  .parts = PART_PRELOAD)							\
 	f(LIBDIR, "", "", "", "", .kind = KNOB_TEXT, .words = "a folder",		\
-	  .about = "The folder in which the Python module finds libactmem, if that does not lie beside it. *run* sets it in the source tree.", \
+	  .about = "Where the Python module finds libactmem, if that does not lie beside it. *actmem run* sets it in the source tree.", \
 	  .parts = PART_START)
 
 /* Values that errors name: (ID, variable, value in it, names as above). */

@@ -184,6 +184,20 @@ def run(page, program):
 
 
 @case
+def variables_are_in_the_manual():
+    """Those of the table; and the table has those that the Python module reads."""
+    program = os.path.join(BUILD, "docs", "variables")
+    printed = subprocess.run([program], text=True, check=True, stdout=subprocess.PIPE).stdout
+    names = set(re.findall(r"^\*(ACTMEM_\w+)\*$", printed, re.MULTILINE))
+    manual = read(os.path.join(BUILD, "man", "actmem.1"))
+    heads = set(re.findall(r"^\\fB(ACTMEM_\w+)\\fR$", manual, re.MULTILINE))
+    assert len(names) > 20 and heads == names, heads ^ names
+    modules = glob.glob(os.path.join(ROOT, "lib", "python", "**", "*.py"), recursive=True)
+    taken = set(re.findall(r'(?:environ\.get|_is_on)\("(ACTMEM_\w+)"', "".join(map(read, modules))))
+    assert len(taken) > 8 and taken <= names, taken - names
+
+
+@case
 def programs_compile_and_run():
     """EXAMPLE of a page without one leads to a page that has one."""
     for page in [*PAGES, OVERVIEW]:
