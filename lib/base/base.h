@@ -4,9 +4,9 @@
  * region.
  *
  * Read error.h first: functions that can fail return -errno, and have set this thread's
- * words. Small helps are links.h, likely.h, clock.h, round.h, room.h, size.h, structs.h and
- * thread.h. extents.h says which parts of ranges of memory are taken, for heaps, for spill
- * files and for the preload; below it is extents_find.h. checksum.h.
+ * error message. links.h, likely.h, clock.h, round.h, room.h, size.h, structs.h, thread.h and
+ * checksum.h are small helpers. extents.h records which parts of a range are in use, for
+ * heaps, for spill files and for the preload; it uses extents_find.h.
  *
  * Locks: none. Extents are under their user's.
  */

@@ -2,9 +2,9 @@
 /*
  * The room of the options that users set.
  *
- * Read table.h first, the only list of them; knob.h has their names, and the marks by which
- * error messages name them; read.h reads the variables of an environment. error.c gives
- * error messages to the program with the names that its user knows.
+ * Read table.h first, the only list of them. knob.h has their names, and marks for error
+ * messages. read.h reads the variables of an environment. error.c gives error messages to the
+ * program, with the names that its user knows.
  *
  * Locks: none.
  */

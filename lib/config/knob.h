@@ -50,7 +50,7 @@ struct knob_info {
 	enum knob variable;		/* of a value; else the knob itself */
 	enum knob_kind kind;
 	unsigned int parts;		/* enum knob_part */
-	const char *words;		/* TEXT: what it may be; SIZE, NUMBER: for UINT64_MAX */
+	const char *words;		/* TEXT: for the error; SIZE, NUMBER: means UINT64_MAX */
 	unsigned int first;
 	const char *unit;		/* of a NUMBER */
 	uint64_t least, most;		/* most 0: any */

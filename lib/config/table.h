@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The table of knobs: the only list of the variables ACTMEM_*, and of what they may be. Error
+ * The table of knobs: the only list of the variables ACTMEM_* and of their values. Error
  * messages, ENVIRONMENT of actmem(1), and `actmem run --help` are made from it.
  *
  * A row is (ID, name in C, option of `actmem run`, argument of Python, option of
@@ -11,7 +11,7 @@
 
 #define KNOB_TABLE(f)									\
 	f(BACKEND, "backend", "--backend", "backend=", "", .kind = KNOB_WORD,		\
-	  .words = "auto, driver, memfd", .initial = "auto", .parts = PART_OPEN)		\
+	  .words = "auto, driver, memfd", .initial = "auto", .parts = PART_OPEN)	\
 	f(PAGES, "pages", "--pages", "pages=", "", .kind = KNOB_WORD,			\
 	  .words = "2M, thp, 4K, 1G", .first = 1, .parts = PART_OPEN)			\
 	f(NODES, "nodes", "--nodes", "nodes=", "", .kind = KNOB_TEXT,			\
@@ -21,7 +21,7 @@
 	  .words = "bind, preferred, interleave", .first = 1,				\
 	  .parts = PART_OPEN | PART_MALLOC)						\
 	f(ALLOW, "allow", "--allow", "allow=", "", .kind = KNOB_WORDS,			\
-	  .words = "thp, 4k, node, unlocked, 2m, any", .parts = PART_OPEN)			\
+	  .words = "thp, 4k, node, unlocked, 2m, any", .parts = PART_OPEN)		\
 	f(NAME, "heap_name", "--name", "name=", "ACTMEM_NAME", .kind = KNOB_TEXT,	\
 	  .words = "a name or a path", .parts = PART_OPEN)				\
 	f(HEAP_GROW, "grow_bytes", "--heap-grow", "heap_grow=", "--budget",		\
@@ -41,7 +41,7 @@
 	  .parts = PART_PYTHON)								\
 	f(DEVICE_RING, "", "--device-ring", "device_ring=", "", .kind = KNOB_SIZE,	\
 	  .least = 128 << 10, .initial = "512M", .parts = PART_PYTHON)			\
-	f(STRICT, "", "--strict", "", "", .kind = KNOB_SWITCH,		\
+	f(STRICT, "", "--strict", "", "", .kind = KNOB_SWITCH,				\
 	  .about = "1: worse memory than the program asked for is an error.",		\
 	  .parts = PART_PYTHON | PART_CUDA)						\
 	f(CUDA, "", "", "", "", .kind = KNOB_SWITCH,					\
@@ -60,8 +60,8 @@
 	  .about = "How many freed bytes the pool keeps; half: half of the machine's memory. *actmem run* sets it to half of the memory cgroup's limit if that is lower than the machine's memory.", \
 	  .parts = PART_MALLOC)								\
 	f(MALLOC_DECAY, "", "", "", "", .kind = KNOB_NUMBER, .words = "never",		\
-	  .unit = "seconds", .most = 365 * 24 * 3600, .initial = "10",					\
-	  .about = "How long the pool keeps freed bytes.", .parts = PART_MALLOC) \
+	  .unit = "seconds", .most = 365 * 24 * 3600, .initial = "10",			\
+	  .about = "How long the pool keeps freed bytes.", .parts = PART_MALLOC)	\
 	f(OFFLOAD, "", "--offload", "", "", .kind = KNOB_SWITCH,			\
 	  .about = "0: the option has no effect.", .parts = PART_START)			\
 	f(JAX_REPORT, "", "--report", "", "", .kind = KNOB_SWITCH, .parts = PART_START)	\

@@ -26,7 +26,7 @@ struct malloc_settings {
 struct cuda_settings {
 	uint64_t min_bytes;		/* ACTMEM_CUDA_MIN: requests that are served */
 	uint64_t keep_bytes;		/* ACTMEM_CUDA_KEEP: freed, and not given back */
-	uint64_t grow_bytes;		/* ACTMEM_HEAP_GROW: by which each heap grows */
+	uint64_t grow_bytes;		/* ACTMEM_HEAP_GROW: length of each region */
 	uint64_t limit_bytes;		/* ACTMEM_HEAP_LIMIT: of each heap; 0: none */
 	bool strict;			/* ACTMEM_STRICT: failures are errors */
 	bool verbose;			/* ACTMEM_VERBOSE: successes are reported too */

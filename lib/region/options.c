@@ -15,14 +15,11 @@
 #define ALLOW_ALL	(ACTMEM_ALLOW_2M | ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K | \
 			 ACTMEM_ALLOW_NODE | ACTMEM_ALLOW_UNLOCKED)
 
-int actmem_options_from_variables(const char *const *variables, struct actmem_options *options)
+static int read_variables(const char *const *variables, struct actmem_options *options)
 {
 	struct reader reader = { variables, .names = NAMES_AS_MARKS };
 	struct actmem_options found;
 
-	if (!variables || !options)
-		return fail(EINVAL, "actmem_options_from_variables: %s",
-			    variables ? "nowhere to put them" : "no variables");
 	ACTMEM_INIT(&found);
 	found.backend = reader_value(&reader, KNOB_BACKEND);
 	found.pages = reader_value(&reader, KNOB_PAGES);
@@ -35,14 +32,19 @@ int actmem_options_from_variables(const char *const *variables, struct actmem_op
 	return give_struct(options, &found, sizeof(found), "options");
 }
 
+int actmem_options_from_variables(const char *const *variables, struct actmem_options *options)
+{
+	if (!variables || !options)
+		return fail(EINVAL, "actmem_options_from_variables: %s",
+			    variables ? "nowhere to put them" : "no variables");
+	return read_variables(variables, options);
+}
+
 int actmem_options_from_environment(struct actmem_options *options)
 {
-	static const char *const none[] = { NULL };
-
 	if (!options)
 		return fail(EINVAL, "actmem_options_from_environment: nowhere to put them");
-	return actmem_options_from_variables(environ ? (const char *const *)environ : none,
-					     options);
+	return read_variables((const char *const *)environ, options);
 }
 
 int actmem_options_allow_best(struct actmem_options *options)

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "actmem_store.h"
 #include "base/base.h"
@@ -31,13 +30,6 @@ static int is_free(void)
 static void __attribute__((constructor)) watch_forks(void)
 {
 	forked_watch(is_free);
-}
-
-static int is_set(const char *name)
-{
-	const char *text = getenv(name);
-
-	return text && *text;
 }
 
 /* The line of a process whose memory nobody chose, in the words of _tell_best() in Python. */
@@ -73,8 +65,8 @@ static int open_attached(const struct knobs *knobs)
 	ret = check_directories(knobs);
 	if (ret)
 		return ret;
-	given.named = is_set("ACTMEM_NAME");
-	given.placed = is_set("ACTMEM_NODES") || is_set("ACTMEM_POLICY");
+	given.named = knob_is_set(KNOB_NAME);
+	given.placed = knob_is_set(KNOB_NODES) || knob_is_set(KNOB_POLICY);
 	ACTMEM_INIT(&options);
 	ret = actmem_options_from_environment(&options);
 	best = ret ? 0 : actmem_options_allow_best(&options);

@@ -92,6 +92,16 @@ static void test_too_long(void **state)
 	assert_string_equal(words, "0123456789abcde");
 }
 
+/* The last test, as it cannot be undone. */
+static void test_program_of_variables(void **state)
+{
+	fail(EINVAL, "allow %s or %s, or raise %s", KNOB(PAGES), KNOB(ALLOW_4K), KNOB(BUDGET));
+	assert_string_equal(actmem_error(), "allow pages or ACTMEM_ALLOW_4K, or raise budget_bytes");
+	knobs_are_variables();
+	assert_string_equal(actmem_error(),
+			    "allow ACTMEM_PAGES or ACTMEM_ALLOW=4k, or raise budget_bytes");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -101,6 +111,7 @@ int main(void)
 		cmocka_unit_test(test_budget_and_limit),
 		cmocka_unit_test(test_no_marks),
 		cmocka_unit_test(test_too_long),
+		cmocka_unit_test(test_program_of_variables),
 	};
 
 	return cmocka_run_group_tests_name("knob", tests, NULL, NULL);

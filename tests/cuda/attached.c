@@ -156,6 +156,8 @@ static void test_together(void)
 	} wrong[] = {
 		{ "ACTMEM_HEAP_GROW", "1X", NULL, NULL, "heap_grow= (ACTMEM_HEAP_GROW) is '1X'" },
 		{ "ACTMEM_BUDGET", "-1", NULL, NULL, "budget= (ACTMEM_BUDGET) is '-1'" },
+		{ "ACTMEM_HEAP_LIMIT", "-1", NULL, NULL, "heap_limit= (ACTMEM_HEAP_LIMIT) is '-1'" },
+		{ "ACTMEM_SPILL_LIMIT", "1e9", NULL, NULL, "spill_limit= (ACTMEM_SPILL_LIMIT) is '1e9'" },
 		{ "ACTMEM_SPILL_ALLOW", "memory,", NULL, NULL, "spill_allow= (ACTMEM_SPILL_ALLOW) is 'memory,'" },
 		{ "ACTMEM_SPILL", "/tmp:", "ACTMEM_BUDGET", "64M", "spill= (ACTMEM_SPILL) is '/tmp:'" },
 		{ "ACTMEM_BUDGET", "64M", "ACTMEM_HEAP_LIMIT", "64M", "are both set" },

@@ -98,13 +98,10 @@ def run_names_the_value_that_is_wrong():
                                     ("--policy", "ACTMEM_POLICY", "best"),
                                     ("--allow", "ACTMEM_ALLOW", "thp,swap"),
                                     ("--heap-grow", "ACTMEM_HEAP_GROW", "64MB"),
-                                    ("--heap-grow", "ACTMEM_HEAP_GROW", "-1"),
                                     ("--heap-limit", "ACTMEM_HEAP_LIMIT", "16777216T"),
                                     ("--budget", "ACTMEM_BUDGET", "much"),
                                     ("--spill-limit", "ACTMEM_SPILL_LIMIT", "-4K"),
                                     ("--spill-allow", "ACTMEM_SPILL_ALLOW", "memory,disk"),
-                                    ("--spill-allow", "ACTMEM_SPILL_ALLOW", "memory,"),
-                                    ("--device-ring", "ACTMEM_DEVICE_RING", "half"),
                                     ("--device-ring", "ACTMEM_DEVICE_RING", "65536"),
                                     ("--spill", "ACTMEM_SPILL", "/tmp::/var/tmp")):
         expect(actmem("run", option, value, "true"), 2, "", [value, f"{option} ({variable})"])
