@@ -12,7 +12,7 @@
 #include "../tools/memory_options.h"
 #include "../tools/table.h"
 #include "../tools/tool.h"
-#include "base/knob.h"
+#include "config/config.h"
 #include "parse.h"
 #include "progress.h"
 #include "replay.h"
@@ -185,7 +185,7 @@ static int open_store(struct replay *replay)
 	store.spill_paths = options->spill_paths;
 	store.spill_path_count = options->spill_path_count;
 	store.flags = options->flags;
-	if (variable_is_on("ACTMEM_STRICT"))
+	if (knob_is_on(KNOB_STRICT))
 		store.flags |= ACTMEM_STORE_STRICT;
 	store.window_bytes = options->window_bytes;
 	store.queue = &queue;
@@ -195,7 +195,7 @@ static int open_store(struct replay *replay)
 		return error == -EINVAL && !is_of_a_directory(options) ? STATUS_USAGE :
 		       STATUS_FAILED;
 	}
-	if (*actmem_error() && !variable_is_on("ACTMEM_QUIET"))
+	if (*actmem_error() && !knob_is_on(KNOB_QUIET))
 		replay_tell_error(NULL);
 	snprintf(replay->store_words, sizeof(replay->store_words), "%s",
 		 actmem_store_describe(replay->store));

@@ -20,10 +20,20 @@ else
 LEFT_OUT += 'the man pages: scdoc is not installed'
 endif
 
-# .TH has groff hyphenate again, which breaks names.
-$(B)/man/%: %.scd docs/docs.mk
+# The variables of some pages come from the table of knobs.
+MAN_VARIABLES := $(B)/docs/variables
+
+$(MAN_VARIABLES): $(addprefix $(B)/obj/,docs/variables.o lib/base/size.o lib/config/knob.o \
+		lib/config/read.o)
 	@mkdir -p $(@D)
-	scdoc <$< >$@
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@
+
+# .TH has groff hyphenate again, which breaks names.
+$(B)/man/%: %.scd docs/docs.mk $(MAN_VARIABLES)
+	@mkdir -p $(@D)
+	sed 's|^@VARIABLES *\(.*\)@$$|$(MAN_VARIABLES) \1|e' $< >$@.scd
+	scdoc <$@.scd >$@
+	rm $@.scd
 	sed -i '/^\.TH /a .nh' $@
 
 define MAN_ALIAS

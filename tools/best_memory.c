@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include "actmem_region.h"
 #include "base/base.h"
+#include "config/config.h"
 #include "best_memory.h"
 #include "table.h"
 
@@ -37,7 +38,7 @@ void best_memory_tell(const struct actmem *am, struct actmem_region *region)
 	bool is_huge;
 
 	ACTMEM_INIT(&info);
-	if (variable_is_on("ACTMEM_QUIET") || actmem_region_get_info(region, &info))
+	if (knob_is_on(KNOB_QUIET) || actmem_region_get_info(region, &info))
 		return;
 	is_huge = info.pages == ACTMEM_PAGES_2M;
 	if (is_driver && is_huge)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include "actmem.h"
 #include "base/base.h"
+#include "config/config.h"
 #include "become.h"
 #include "best_memory.h"
 #include "malloc_mode.h"
@@ -24,6 +25,35 @@
 #include "tool.h"
 #include "torch_mode.h"
 #include "trial.h"
+#include "wrap.h"
+
+#define HELP_COLUMNS	78
+
+static bool has_option(enum knob knob)
+{
+	return knob_name(knob, ACTMEM_NAMES_RUN)[0] == '-';
+}
+
+/* Prints the variables that have an option, or those that have none. */
+static void print_variables(const char *label, bool have_option)
+{
+	char *text = NULL, *lines;
+	unsigned int knob;
+	size_t length;
+	FILE *file = open_memstream(&text, &length);
+
+	if (!file)
+		return;
+	fputs(label, file);
+	for (knob = 0; knob < KNOB_VARIABLES; knob++)
+		if (has_option(knob) == have_option)
+			fprintf(file, " %s", knob_name(knob, ACTMEM_NAMES_VARIABLES));
+	if (!fclose(file) && (lines = wrap_text(text, HELP_COLUMNS))) {
+		puts(lines);
+		free(lines);
+	}
+	free(text);
+}
 
 static void print_help(void)
 {
@@ -112,15 +142,10 @@ static void print_help(void)
 	     "  -v, --verbose                     tell on stderr which backend and why, and\n"
 	     "                                    which pages; and have the program tell when\n"
 	     "                                    CUDA's memory first comes from regions\n"
-	     "  -h, --help                        print this\n"
-	     "\n"
-	     "Variables of the environment with the same meaning: ACTMEM_BACKEND, _PAGES,\n"
-	     "_NODES, _POLICY, _ALLOW, _HEAP_GROW, _HEAP_LIMIT, _BUDGET, _SPILL,\n"
-	     "_SPILL_LIMIT, _SPILL_ALLOW, _DEVICE_RING, _NAME, _CUDA_MIN, _OFFLOAD,\n"
-	     "_STRICT, _QUIET, _JAX_REPORT;\n"
-	     "ACTMEM_CUDA=0 is --no-cuda; besides, ACTMEM_CUDA_KEEP; of --malloc:\n"
-	     "ACTMEM_MALLOC_MIN, _MALLOC_KEEP, _MALLOC_DECAY. Options win, except over\n"
-	     "ACTMEM_OFFLOAD=0.\n"
+	     "  -h, --help                        print this\n");
+	print_variables("Variables of the environment with the same meaning:", true);
+	print_variables("Other variables, as actmem(1) has them:", false);
+	puts("Options win, except over ACTMEM_OFFLOAD=0.\n"
 	     "Exit status: 127 if the program is not there, 126 if it cannot be run, 1 if its\n"
 	     "memory cannot be had, 2 for bad usage, else its own.");
 }
@@ -228,42 +253,49 @@ static int use_unless_set(const char *variable, const char *value)
 	return setenv(variable, value, !set || !*set);
 }
 
+static const struct option options[] = {
+	MEMORY_OPTIONS,
+	{ "policy", required_argument, NULL, 'P' },
+	{ "heap-grow", required_argument, NULL, 'g' },
+	{ "heap-limit", required_argument, NULL, 'l' },
+	{ "budget", required_argument, NULL, 'B' },
+	{ "spill", required_argument, NULL, 'S' },
+	{ "spill-limit", required_argument, NULL, 'L' },
+	{ "spill-allow", required_argument, NULL, 'A' },
+	{ "device-ring", required_argument, NULL, 'D' },
+	{ "name", required_argument, NULL, 'N' },
+	{ "share", optional_argument, NULL, 'R' },
+	{ "malloc", no_argument, NULL, 'm' },
+	{ "no-cuda", no_argument, NULL, 'C' },
+	{ "cuda-min", required_argument, NULL, 'c' },
+	{ "offload", no_argument, NULL, 'o' },
+	{ "strict", no_argument, NULL, 's' },
+	{ "quiet", no_argument, NULL, 'q' },
+	{ "report", no_argument, NULL, 'r' },
+	{ "verbose", no_argument, NULL, 'v' },
+	{ "help", no_argument, NULL, 'h' },
+	{ NULL, 0, NULL, 0 },
+};
+
+/* Returns the variable that an option sets: that of the knob with the option's name. */
 static const char *variable_of(int option)
 {
-	switch (option) {
-	case 'P':
-		return "ACTMEM_POLICY";
-	case 'g':
-		return "ACTMEM_HEAP_GROW";
-	case 'l':
-		return "ACTMEM_HEAP_LIMIT";
-	case 'B':
-		return "ACTMEM_BUDGET";
-	case 'S':
-		return "ACTMEM_SPILL";
-	case 'L':
-		return "ACTMEM_SPILL_LIMIT";
-	case 'A':
-		return "ACTMEM_SPILL_ALLOW";
-	case 'D':
-		return "ACTMEM_DEVICE_RING";
-	case 'N':
-		return "ACTMEM_NAME";
-	case 'm':
-		return "ACTMEM_MALLOC";
-	case 'C':
-		return "ACTMEM_CUDA";
-	case 'c':
-		return "ACTMEM_CUDA_MIN";
-	case 's':
-		return "ACTMEM_STRICT";
-	case 'q':
-		return "ACTMEM_QUIET";
-	case 'r':
-		return "ACTMEM_JAX_REPORT";
-	default:
-		return memory_variable(option);
+	const struct option *known = options;
+	unsigned int knob;
+	const char *name;
+	size_t length;
+
+	if (option == 'C')
+		return knob_name(KNOB_CUDA, ACTMEM_NAMES_VARIABLES);
+	while (known->val != option)
+		known++;
+	length = strlen(known->name);
+	for (knob = 0; knob < KNOB_VARIABLES; knob++) {
+		name = knob_name(knob, ACTMEM_NAMES_RUN) + strlen("--");
+		if (!strncmp(name, known->name, length) && name[length] == ' ')
+			return knob_name(knob, ACTMEM_NAMES_VARIABLES);
 	}
+	return NULL;
 }
 
 static const char *value_of(int option)
@@ -273,29 +305,6 @@ static const char *value_of(int option)
 
 int cmd_run(int argc, char **argv)
 {
-	static const struct option options[] = {
-		MEMORY_OPTIONS,
-		{ "policy", required_argument, NULL, 'P' },
-		{ "heap-grow", required_argument, NULL, 'g' },
-		{ "heap-limit", required_argument, NULL, 'l' },
-		{ "budget", required_argument, NULL, 'B' },
-		{ "spill", required_argument, NULL, 'S' },
-		{ "spill-limit", required_argument, NULL, 'L' },
-		{ "spill-allow", required_argument, NULL, 'A' },
-		{ "device-ring", required_argument, NULL, 'D' },
-		{ "name", required_argument, NULL, 'N' },
-		{ "share", optional_argument, NULL, 'R' },
-		{ "malloc", no_argument, NULL, 'm' },
-		{ "no-cuda", no_argument, NULL, 'C' },
-		{ "cuda-min", required_argument, NULL, 'c' },
-		{ "offload", no_argument, NULL, 'o' },
-		{ "strict", no_argument, NULL, 's' },
-		{ "quiet", no_argument, NULL, 'q' },
-		{ "report", no_argument, NULL, 'r' },
-		{ "verbose", no_argument, NULL, 'v' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
-	};
 	bool is_shared = false, is_malloc, is_offload;
 	const char *said_rank = NULL;
 	struct trial trial = { 0 };
@@ -345,7 +354,7 @@ int cmd_run(int argc, char **argv)
 			}
 		}
 	}
-	if (getenv("ACTMEM_SPILL") && !can_be_told_apart(getenv("ACTMEM_SPILL")))
+	if (knob_is_set(KNOB_SPILL) && !can_be_told_apart(reader_text(&READER(0), KNOB_SPILL)))
 		return usage_hint();
 	if (set_again("ACTMEM_NAME") || set_again("ACTMEM_SPILL")) {
 		warn("cannot set the environment");
@@ -357,7 +366,7 @@ int cmd_run(int argc, char **argv)
 	}
 
 	is_malloc = malloc_mode_is_all();
-	is_offload = variable_is_on("ACTMEM_OFFLOAD");
+	is_offload = knob_is_on(KNOB_OFFLOAD);
 	trial.is_any = !is_malloc && best_memory_allow();
 	status = is_shared ? rank_find(said_rank, &rank) : STATUS_OK;
 	/* Nodes would bind the blocks of malloc, too, which are by the CPU that asks. */

@@ -11,6 +11,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 #include "base/base.h"
+#include "config/config.h"
 #include "machine/machine.h"
 #include "malloc_mode.h"
 #include "preload/preload.h"
@@ -19,31 +20,19 @@
 #define THP_ENABLED	"/sys/kernel/mm/transparent_hugepage/enabled"
 #define TRIAL_BYTES	(2UL << 20)
 
-static bool is_set(const char *variable)
-{
-	const char *text = getenv(variable);
-
-	return text && *text;
-}
-
 bool malloc_mode_is_wanted(void)
 {
-	return is_set("ACTMEM_MALLOC") && strcmp(getenv("ACTMEM_MALLOC"), "0") != 0;
+	return knob_is_on(KNOB_MALLOC);
 }
 
 /* Nodes and policy serve both. */
 bool malloc_mode_is_all(void)
 {
-	static const char * const of_regions[] = {
-		"ACTMEM_BACKEND", "ACTMEM_PAGES", "ACTMEM_ALLOW", "ACTMEM_HEAP_GROW",
-		"ACTMEM_HEAP_LIMIT", "ACTMEM_BUDGET", "ACTMEM_SPILL", "ACTMEM_SPILL_LIMIT",
-		"ACTMEM_SPILL_ALLOW", "ACTMEM_DEVICE_RING", "ACTMEM_NAME", "ACTMEM_STRICT",
-		"ACTMEM_CUDA_MIN", "ACTMEM_CUDA_KEEP",
-	};
-	size_t i;
+	unsigned int knob;
 
-	for (i = 0; i < sizeof(of_regions) / sizeof(of_regions[0]); i++)
-		if (is_set(of_regions[i]))
+	for (knob = 0; knob < KNOB_VARIABLES; knob++)
+		if (knob_table[knob].parts & (PART_OPEN | PART_PYTHON | PART_CUDA) &&
+		    !(knob_table[knob].parts & PART_MALLOC) && knob_is_set(knob))
 			return false;
 	return malloc_mode_is_wanted();
 }
@@ -55,7 +44,7 @@ static int set_keep(void)
 	struct sysinfo machine;
 	char text[32];
 
-	if (is_set("ACTMEM_MALLOC_KEEP") || sysinfo(&machine) ||
+	if (knob_is_set(KNOB_MALLOC_KEEP) || sysinfo(&machine) ||
 	    memory_cgroup_read(&cgroup, "/proc/self/cgroup", "/proc/self/mounts") ||
 	    cgroup.limit_bytes >= (uint64_t)machine.totalram * machine.mem_unit)
 		return STATUS_OK;
@@ -124,15 +113,16 @@ static void tell_mode(const struct malloc_settings *settings, const struct place
 int malloc_mode_set(bool verbose)
 {
 	struct malloc_settings settings;
-	struct setting_wrong wrong;
+	struct reader reader = READER(ACTMEM_NAMES_RUN);
 	struct place place;
 	int status;
 
 	if (!malloc_mode_is_wanted())
 		return STATUS_OK;
-	if (!malloc_settings_read(&settings, &wrong) || !place_choose(&place, &settings, &wrong)) {
-		warnx("%s is '%s'; it may be %s", knob_name_of(wrong.variable, ACTMEM_NAMES_RUN),
-		      wrong.text, wrong.choice);
+	malloc_settings_read(&settings, &reader);
+	place_choose(&place, &settings, &reader);
+	if (*reader.error) {
+		warnx("%s", reader.error);
 		return STATUS_USAGE;
 	}
 	status = try_place(&place);

@@ -5,7 +5,8 @@
 #include "memory_options.h"
 #include "tool.h"
 
-const char *memory_variable(int option)
+/* The variable of one of these options; NULL: it is none of them. */
+static const char *memory_variable(int option)
 {
 	switch (option) {
 	case 'b':

@@ -30,9 +30,6 @@
 	"                              asked for\n"				\
 	"\n"
 
-/* The variable of one of these options; NULL: it is none of them. */
-const char *memory_variable(int option);
-
 /* Takes one of these, and any other option not. */
 bool memory_option(int option, const char *value);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/base.h"
+#include "config/config.h"
 #include "malloc_mode.h"
 #include "preload/preload.h"
 #include "preload_mode.h"
@@ -53,25 +54,19 @@ static int set_preload(const char *folder)
 	return status;
 }
 
-static int refuse_value(const struct setting_wrong *wrong)
-{
-	warnx("%s is '%s'; it may be %s", knob_name_of(wrong->variable, ACTMEM_NAMES_RUN),
-	      wrong->text, wrong->choice);
-	return STATUS_USAGE;
-}
-
 /* Sets ACTMEM_CUDA to what it is to be. */
 static int choose_cuda(bool *wanted)
 {
-	const char *text = getenv("ACTMEM_CUDA");
+	struct reader reader = READER(ACTMEM_NAMES_RUN);
 	struct cuda_settings settings;
-	struct setting_wrong wrong;
 
-	if (!cuda_settings_read(&wrong))
-		return refuse_value(&wrong);
-	*wanted = !text || strcmp(text, "0") != 0;
-	if (*wanted && !cuda_memory_settings_read(&settings, &wrong))
-		return refuse_value(&wrong);
+	*wanted = reader_value(&reader, KNOB_CUDA) || !knob_is_set(KNOB_CUDA);
+	if (*wanted)
+		cuda_settings_read(&settings, &reader);
+	if (*reader.error) {
+		warnx("%s", reader.error);
+		return STATUS_USAGE;
+	}
 #ifndef __x86_64__
 	if (*wanted)
 		warnx("the program's calls of CUDA are left alone, as only on x86-64 they can come here first; --no-cuda leaves this warning out");
@@ -85,9 +80,7 @@ static int choose_cuda(bool *wanted)
 
 bool preload_mode_has_cuda(void)
 {
-	const char *text = getenv("ACTMEM_CUDA");
-
-	return text && !strcmp(text, "1");
+	return knob_is_on(KNOB_CUDA);
 }
 
 int preload_mode_set(const char *library_folder, bool verbose)

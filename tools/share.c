@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/base.h"
+#include "config/config.h"
 #include "share.h"
 #include "table.h"
 #include "tool.h"
@@ -30,26 +32,19 @@ uint64_t share_bytes(uint64_t bytes, const struct rank *rank)
 	return bytes / rank->of / PART_BYTES * PART_BYTES;
 }
 
-static int set(const char *variable, const char *value)
+static int set(enum knob knob, const char *value)
 {
-	if (!setenv(variable, value, 1))
+	if (!setenv(knob_name(knob, ACTMEM_NAMES_VARIABLES), value, 1))
 		return STATUS_OK;
 	warn("cannot set the environment");
 	return STATUS_FAILED;
 }
 
-static const char *value_of(const char *variable)
-{
-	const char *text = getenv(variable);
-
-	return text && *text ? text : NULL;
-}
-
 /* A value that is none stays as it is: what reads it later tells. */
-static int divide_size(const char *variable, const char *label, const struct rank *rank,
+static int divide_size(enum knob knob, const char *label, const struct rank *rank,
 		       FILE *told)
 {
-	const char *text = value_of(variable);
+	const char *text = reader_text(&READER(0), knob);
 	char number[32], *part;
 	uint64_t whole, bytes;
 
@@ -58,14 +53,14 @@ static int divide_size(const char *variable, const char *label, const struct ran
 	bytes = share_bytes(whole, rank);
 	if (!bytes) {
 		warnx("%s is '%s', which is too little for %u processes; raise it",
-		      knob_name_of(variable, ACTMEM_NAMES_RUN), text, rank->of);
+		      knob_name(knob, ACTMEM_NAMES_RUN), text, rank->of);
 		return STATUS_USAGE;
 	}
 	snprintf(number, sizeof(number), "%llu", (unsigned long long)bytes);
 	part = bytes_to_text(bytes, 0);
 	fprintf(told, ", %s %s", label, part ? part : number);
 	free(part);
-	return set(variable, number);
+	return set(knob, number);
 }
 
 static int by_node(const void *left, const void *right)
@@ -106,7 +101,7 @@ static int keep_folders(char *paths, const struct rank *rank, FILE *told)
 	if (fclose(text))
 		err(STATUS_FAILED, "no memory for bookkeeping");
 	fprintf(told, ", spills to %s", kept);
-	status = set("ACTMEM_SPILL", kept);
+	status = set(KNOB_SPILL, kept);
 	free(kept);
 	free(folders);
 	return status;
@@ -114,7 +109,7 @@ static int keep_folders(char *paths, const struct rank *rank, FILE *told)
 
 static int divide_folders(const struct rank *rank, FILE *told)
 {
-	const char *paths = value_of("ACTMEM_SPILL");
+	const char *paths = reader_text(&READER(0), KNOB_SPILL);
 	char *copy;
 	int status;
 
@@ -146,12 +141,12 @@ static int set_nodes(const struct rank *rank, FILE *told)
 		separator = ",";
 	}
 	fprintf(told, ", node%s %s %s", strchr(list, ',') ? "s" : "", list, why);
-	return set("ACTMEM_NODES", list);
+	return set(KNOB_NODES, list);
 }
 
 static int set_name(const struct rank *rank, FILE *told)
 {
-	const char *name = value_of("ACTMEM_NAME");
+	const char *name = reader_text(&READER(0), KNOB_NAME);
 	char *own;
 	int status;
 
@@ -160,7 +155,7 @@ static int set_name(const struct rank *rank, FILE *told)
 	if (asprintf(&own, "%s.%u", name, rank->number) < 0)
 		err(STATUS_FAILED, "no memory for bookkeeping");
 	fprintf(told, ", name %s", own);
-	status = set("ACTMEM_NAME", own);
+	status = set(KNOB_NAME, own);
 	free(own);
 	return status;
 }
@@ -174,20 +169,20 @@ int share_set(const struct rank *rank, bool places)
 
 	if (!told)
 		err(STATUS_FAILED, "no memory for bookkeeping");
-	status = divide_size("ACTMEM_BUDGET", "budget", rank, told);
+	status = divide_size(KNOB_BUDGET, "budget", rank, told);
 	if (!status)
-		status = divide_size("ACTMEM_HEAP_LIMIT", "heap limit", rank, told);
+		status = divide_size(KNOB_HEAP_LIMIT, "heap limit", rank, told);
 	if (!status)
 		status = divide_folders(rank, told);
 	if (!status)
-		status = divide_size("ACTMEM_SPILL_LIMIT", "at most", rank, told);
+		status = divide_size(KNOB_SPILL_LIMIT, "at most", rank, told);
 	if (!status && places)
 		status = set_nodes(rank, told);
 	if (!status)
 		status = set_name(rank, told);
 	if (fclose(told))
 		err(STATUS_FAILED, "no memory for bookkeeping");
-	if (!status && !variable_is_on("ACTMEM_QUIET"))
+	if (!status && !knob_is_on(KNOB_QUIET))
 		warnx("rank %u of %u on this machine (%s)%s%s", rank->number, rank->of, rank->by,
 		      length ? ":" : "", length ? words + 1 : "");
 	free(words);

@@ -8,10 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 #include "actmem_runtime.h"
+#include "config/config.h"
 #include "machine/machine.h"
 #include "share.h"
 
@@ -150,19 +151,20 @@ static void nodes_of_rank(const struct rank *rank, const struct actmem_nodes *so
 
 bool share_nodes(const struct rank *rank, struct actmem_nodes *nodes, char why[SHARE_WHY_MAX])
 {
-	const char *policy = getenv("ACTMEM_POLICY"), *named = getenv("ACTMEM_NODES");
-	bool are_named = named && *named, has_gpu;
+	uint64_t policy = reader_value(&READER(0), KNOB_POLICY);
+	const char *named = reader_text(&READER(0), KNOB_NODES);
+	bool has_gpu;
 	struct actmem_nodes some;
 	unsigned int first;
 
 	memset(nodes, 0, sizeof(*nodes));
 	nodes_allowed(&some);
-	if ((are_named && !nodes_parse(named, &some)) || nodes_count(&some) < 2 ||
-	    (policy && !strcasecmp(policy, "interleave")))
+	if ((named && !nodes_parse(named, &some)) || nodes_count(&some) < 2 ||
+	    policy == ACTMEM_PLACE_INTERLEAVE)
 		return false;
 	has_gpu = nodes_of_gpu(rank, nodes, why);
 	intersect(nodes, &some);
-	find_candidates(&some, are_named);
+	find_candidates(&some, named);
 	if (nodes_empty(nodes)) {
 		nodes_of_cpus(&some, nodes);
 		snprintf(why, SHARE_WHY_MAX, "of its CPUs");
@@ -178,7 +180,7 @@ bool share_nodes(const struct rank *rank, struct actmem_nodes *nodes, char why[S
 	}
 	/* This policy takes one alone. */
 	first = nodes_next(nodes, 0);
-	if (policy && !strcasecmp(policy, "preferred") && first < ACTMEM_NODES_MAX) {
+	if (policy == ACTMEM_PLACE_PREFERRED && first < ACTMEM_NODES_MAX) {
 		memset(nodes, 0, sizeof(*nodes));
 		node_set(nodes, first);
 	}

@@ -5,10 +5,10 @@
 # environment, as they are no part of the library's interface.
 
 TOOLS_OBJECTS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/*.c))
-TOOLS_LIB_OBJECTS := $(patsubst %,$(B)/obj/lib/%.o,$(addprefix base/,knob size spill_allow) \
+TOOLS_LIB_OBJECTS := $(patsubst %,$(B)/obj/lib/%.o,base/size config/knob config/read \
 	xla/knobs \
 	$(addprefix machine/,cgroup mounts nodes procfs sysfile) watch/published \
-	$(addprefix preload/,cuda/kept cuda/settings malloc/place settings))
+	$(addprefix preload/,malloc/place settings))
 
 ifneq ($(TOOLS_FOUND),)
 INSTALLED_COMMAND := $(B)/bin/actmem

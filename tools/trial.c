@@ -9,6 +9,7 @@
 #include <string.h>
 #include "actmem_store.h"
 #include "base/base.h"
+#include "config/config.h"
 #include "best_memory.h"
 #include "memory_options.h"
 #include "table.h"
@@ -227,7 +228,7 @@ static int try_store(struct actmem *am, const struct knobs *knobs, bool verbose)
 		return error == -EINVAL && !knobs_are_of_directory(knobs, actmem_error()) ?
 		       STATUS_USAGE : STATUS_FAILED;
 	}
-	if (*actmem_error() && !variable_is_on("ACTMEM_QUIET"))
+	if (*actmem_error() && !knob_is_on(KNOB_QUIET))
 		tell_error(knobs);
 	if (verbose && knobs->spill_path_count)
 		warnx("%s", actmem_store_describe(store));

@@ -4,11 +4,9 @@
  * region.
  *
  * Read error.h first: functions that can fail return -errno, and have set this thread's
- * words; knob.h has the options that these name. Small helps are links.h, likely.h,
- * clock.h, round.h, room.h, variables.h, size.h, structs.h and thread.h. extents.h says
- * which parts of ranges of memory are taken, for heaps, for spill files and for the
- * preload; below it is extents_find.h. checksum.h; and spill_allow.h, which reads one of
- * the options.
+ * error message. links.h, likely.h, clock.h, round.h, room.h, size.h, structs.h, thread.h and
+ * checksum.h are small helpers. extents.h records which parts of a range are in use, for
+ * heaps, for spill files and for the preload; it uses extents_find.h.
  *
  * Locks: none. Extents are under their user's.
  */
@@ -19,15 +17,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/extents.h"
-#include "base/knob.h"
 #include "base/likely.h"
 #include "base/links.h"
 #include "base/room.h"
 #include "base/round.h"
 #include "base/size.h"
-#include "base/spill_allow.h"
 #include "base/structs.h"
 #include "base/thread.h"
-#include "base/variables.h"
 
 #endif /* LIB_BASE_H */

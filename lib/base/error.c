@@ -13,7 +13,6 @@
 
 #include "actmem.h"
 #include "base/error.h"
-#include "base/knob.h"
 #include "base/likely.h"
 
 #define STRING_(x)	#x
@@ -117,17 +116,9 @@ const char *fail_words(void)
 	return room ? room->words : "";
 }
 
-const char *actmem_error_in(unsigned int names)
+char *fail_text(void)
 {
-	if (no_room || !room)
-		return fail_words();
-	knob_spell(room->text, sizeof(room->text), room->words, names);
-	return room->text;
-}
-
-const char *actmem_error(void)
-{
-	return actmem_error_in(ACTMEM_NAMES_C);
+	return no_room || !room ? NULL : room->text;
 }
 
 const char *actmem_version(void)

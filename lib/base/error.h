@@ -24,6 +24,9 @@ void fail_clear(void);
 /* This thread's words as fail() had them, with marks for knobs: to be put into others. */
 const char *fail_words(void);
 
+/* Returns this thread's buffer for fail_words() with names for the marks; NULL: it has none. */
+char *fail_text(void);
+
 /*
  * Sets again the words that fail_words() had before a call with failures of its own; returns
  * @error, which is negative.

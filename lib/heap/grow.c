@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
+#include "config/config.h"
 #include "heap/inside.h"
 #include "region/region.h"
 #include "runtime/runtime.h"

@@ -24,6 +24,7 @@
 #endif
 
 #include "base/base.h"
+#include "config/config.h"
 #include "heap/inside.h"
 #include "region/region.h"
 

@@ -147,11 +147,8 @@ const char *actmem_error_in(unsigned int names);
 const char *actmem_version(void);
 
 /*
- * Fills @options from the environment that `actmem run` sets up:
- *   ACTMEM_BACKEND=auto|driver|memfd  ACTMEM_PAGES=1G|2M|thp|4K
- *   ACTMEM_POLICY=bind|preferred|interleave  ACTMEM_NODES=0,2-3
- *   ACTMEM_ALLOW=2m,thp,4k,node,unlocked (or "any")  ACTMEM_NAME=/mnt/act1/job
- * DEFAULT or nothing for variables that are not set. -EINVAL for a value not listed.
+ * Fills @options from the environment that `actmem run` sets up: actmem(1) has the variables.
+ * DEFAULT or nothing for variables that are not set. -EINVAL for a value that is not allowed.
  * heap_name points into the environment, which no other thread may change meanwhile
  * (setenv(3)).
  */

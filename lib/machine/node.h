@@ -65,6 +65,10 @@ unsigned int nodes_next(const struct actmem_nodes *nodes, unsigned int from);
 /* "0,2-3", as in sysfs; an empty string is an empty set. False: not that. */
 bool nodes_parse(const char *text, struct actmem_nodes *nodes);
 
+/* Reads the variable for nodes. */
+struct reader;
+void nodes_read(struct actmem_nodes *nodes, struct reader *reader);
+
 /* "node 1", "nodes 0,2-3": cut off with "..." if there are too many. */
 const char *nodes_text(char text[NODES_TEXT_MAX], const struct actmem_nodes *nodes);
 

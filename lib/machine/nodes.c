@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "config/config.h"
 #include "machine/node.h"
 #include "machine/sysfile.h"
 
@@ -78,6 +79,12 @@ bool nodes_parse(const char *text, struct actmem_nodes *nodes)
 		if (*text++ != ',')
 			return false;
 	}
+}
+
+void nodes_read(struct actmem_nodes *nodes, struct reader *reader)
+{
+	if (!nodes_parse(reader_text(reader, KNOB_NODES) ?: "", nodes))
+		reader_refuse(reader, KNOB_NODES, NULL);
 }
 
 const char *nodes_text(char text[NODES_TEXT_MAX], const struct actmem_nodes *nodes)

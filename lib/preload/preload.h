@@ -19,7 +19,6 @@
 #ifndef LIB_PRELOAD_H
 #define LIB_PRELOAD_H
 
-#include "preload/cuda/settings.h"
 #include "preload/malloc/place.h"
 #include "preload/malloc/told.h"
 #include "preload/settings.h"

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "actmem.h"
+#include "config/config.h"
 
 #define KEEP_HALF	UINT64_MAX	/* half of the machine's memory */
 #define DECAY_NEVER	UINT64_MAX
@@ -22,17 +23,18 @@ struct malloc_settings {
 	struct actmem_nodes nodes;	/* ACTMEM_NODES; none: that of the calling CPU */
 };
 
-#define MALLOC_MIN_LEAST	4096ULL
-
-/* The variable that is wrong, what it says, and what it may say. */
-struct setting_wrong {
-	const char *variable, *text, *choice;
+struct cuda_settings {
+	uint64_t min_bytes;		/* ACTMEM_CUDA_MIN: requests that are served */
+	uint64_t keep_bytes;		/* ACTMEM_CUDA_KEEP: freed, and not given back */
+	uint64_t grow_bytes;		/* ACTMEM_HEAP_GROW: length of each region */
+	uint64_t limit_bytes;		/* ACTMEM_HEAP_LIMIT: of each heap; 0: none */
+	bool strict;			/* ACTMEM_STRICT: failures are errors */
+	bool verbose;			/* ACTMEM_VERBOSE: successes are reported too */
 };
 
-/* Without the mode, the others are not read. False: @wrong tells why. */
-bool malloc_settings_read(struct malloc_settings *settings, struct setting_wrong *wrong);
+/* Without the mode, the others are not read. */
+void malloc_settings_read(struct malloc_settings *settings, struct reader *reader);
 
-/* Whether ACTMEM_CUDA says what it may. */
-bool cuda_settings_read(struct setting_wrong *wrong);
+void cuda_settings_read(struct cuda_settings *settings, struct reader *reader);
 
 #endif /* LIB_PRELOAD_SETTINGS_H */

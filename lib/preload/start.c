@@ -8,7 +8,6 @@
  * library has not set environ by then.
  */
 #include <stdbool.h>
-#include <stdlib.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
@@ -28,29 +27,30 @@ static bool others_call_ours(void)
 	       symbols_come_first("free");
 }
 
-static void tell_wrong(const struct setting_wrong *wrong, const char *what)
+static void tell_wrong(const struct reader *reader, const char *what)
 {
-	say("%s is '%.200s'; it may be %s. %s is off.", wrong->variable, wrong->text,
-	    wrong->choice, what);
+	if (*reader->error)
+		say("%s. %s is off.", reader->error, what);
 }
 
 __attribute__((constructor)) static void start(int argc, char **argv, char **environment)
 {
+	struct reader cuda = { .names = ACTMEM_NAMES_VARIABLES }, large = cuda;
 	struct malloc_settings settings;
-	struct setting_wrong wrong;
 
 	if (!environ)
 		environ = environment;
 	symbols_find_next();
 	if (getauxval(AT_SECURE))
 		return;
-	if (getenv("ACTMEM_CUDA") && !cuda_keep_variables(environ))
+	if (knob_is_set(KNOB_CUDA) && !cuda_keep_variables(environ))
 		say("no memory to keep the variables ACTMEM_*: if this program clears its environment, its calls of CUDA are left alone.");
-	if (!cuda_settings_read(&wrong))
-		tell_wrong(&wrong, "The CUDA mode");
-	if (!getenv("ACTMEM_MALLOC"))
-		return;
-	if (!malloc_settings_read(&settings, &wrong) ||
-	    (settings.wanted && others_call_ours() && !large_start(&settings, &wrong)))
-		tell_wrong(&wrong, "Malloc mode");
+	cuda.variables = (const char *const *)environ;
+	reader_value(&cuda, KNOB_CUDA);
+	tell_wrong(&cuda, "The CUDA mode");
+	large.variables = cuda.variables;
+	malloc_settings_read(&settings, &large);
+	if (!*large.error && settings.wanted && others_call_ours())
+		large_start(&settings, &large);
+	tell_wrong(&large, "Malloc mode");
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "config/config.h"
 #include "queue/inside.h"
 #include "region/region.h"
 

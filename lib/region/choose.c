@@ -10,6 +10,7 @@
 #include <sys/vfs.h>
 
 #include "base/base.h"
+#include "config/config.h"
 #include "machine/machine.h"
 #include "region/choose.h"
 #include "region/names.h"

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "config/config.h"
 #include "region/choose.h"
 #include "region/context.h"
 #include "region/names.h"

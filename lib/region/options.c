@@ -5,154 +5,46 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "config/config.h"
 #include "machine/machine.h"
 #include "region/options.h"
 
 #define ALLOW_ALL	(ACTMEM_ALLOW_2M | ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K | \
 			 ACTMEM_ALLOW_NODE | ACTMEM_ALLOW_UNLOCKED)
 
-struct word {
-	const char *text;
-	unsigned int value;
-};
-
-static const struct word backend_words[] = {
-	{ "auto", ACTMEM_BACKEND_AUTO },
-	{ "driver", ACTMEM_BACKEND_DRIVER },
-	{ "memfd", ACTMEM_BACKEND_MEMFD },
-	{ NULL, 0 }
-};
-
-static const struct word pages_words[] = {
-	{ "1G", ACTMEM_PAGES_1G },
-	{ "2M", ACTMEM_PAGES_2M },
-	{ "thp", ACTMEM_PAGES_THP },
-	{ "4K", ACTMEM_PAGES_4K },
-	{ NULL, 0 }
-};
-
-static const struct word policy_words[] = {
-	{ "bind", ACTMEM_PLACE_BIND },
-	{ "preferred", ACTMEM_PLACE_PREFERRED },
-	{ "interleave", ACTMEM_PLACE_INTERLEAVE },
-	{ NULL, 0 }
-};
-
-static const struct word allow_words[] = {
-	{ "2m", ACTMEM_ALLOW_2M },
-	{ "thp", ACTMEM_ALLOW_THP },
-	{ "4k", ACTMEM_ALLOW_4K },
-	{ "node", ACTMEM_ALLOW_NODE },
-	{ "unlocked", ACTMEM_ALLOW_UNLOCKED },
-	{ "any", ALLOW_ALL },
-	{ NULL, 0 }
-};
-
-/* The value of the word of @length letters at @text. */
-static bool find_word(const struct word *words, const char *text, size_t length,
-		      unsigned int *value)
+static int read_variables(const char *const *variables, struct actmem_options *options)
 {
-	for (; words->text; words++) {
-		if (strlen(words->text) == length && !strncasecmp(words->text, text, length)) {
-			*value = words->value;
-			return true;
-		}
-	}
-	return false;
-}
+	struct reader reader = { variables, .names = NAMES_AS_MARKS };
+	struct actmem_options found;
 
-static int fail_variable(enum knob knob, const char *value, const char *choice)
-{
-	return fail(EINVAL, "%s is '%s'; it may be %s", KNOB_VARIABLE(knob), value, choice);
-}
-
-static const char *value_in(const char *const *variables, enum knob knob)
-{
-	return variables_find(variables, knob_name(knob, ACTMEM_NAMES_VARIABLES));
-}
-
-static int one_of(const char *const *variables, enum knob knob, const struct word *words,
-		  const char *choice, unsigned int *value)
-{
-	const char *text = value_in(variables, knob);
-
-	*value = 0;
-	if (!text || !*text || find_word(words, text, strlen(text), value))
-		return 0;
-	return fail_variable(knob, text, choice);
-}
-
-static int some_of(const char *const *variables, enum knob knob, const struct word *words,
-		   const char *choice, unsigned int *values)
-{
-	const char *text = value_in(variables, knob);
-	const char *at = text;
-	unsigned int value;
-	size_t length;
-
-	*values = 0;
-	if (!text || !*text)
-		return 0;
-	for (;; at += length + 1) {
-		length = strcspn(at, ",");
-		if (!find_word(words, at, length, &value))
-			return fail_variable(knob, text, choice);
-		*values |= value;
-		if (!at[length])
-			return 0;
-	}
+	ACTMEM_INIT(&found);
+	found.backend = reader_value(&reader, KNOB_BACKEND);
+	found.pages = reader_value(&reader, KNOB_PAGES);
+	found.policy = reader_value(&reader, KNOB_POLICY);
+	found.allow = reader_value(&reader, KNOB_ALLOW);
+	found.heap_name = reader_text(&reader, KNOB_NAME);
+	nodes_read(&found.nodes, &reader);
+	if (*reader.error)
+		return fail(EINVAL, "%s", reader.error);
+	return give_struct(options, &found, sizeof(found), "options");
 }
 
 int actmem_options_from_variables(const char *const *variables, struct actmem_options *options)
 {
-	unsigned int backend, pages, policy, allow;
-	struct actmem_options found;
-	const char *nodes, *name;
-	int error;
-
 	if (!variables || !options)
 		return fail(EINVAL, "actmem_options_from_variables: %s",
 			    variables ? "nowhere to put them" : "no variables");
-	nodes = value_in(variables, KNOB_NODES);
-	name = value_in(variables, KNOB_NAME);
-	ACTMEM_INIT(&found);
-	error = one_of(variables, KNOB_BACKEND, backend_words, "auto, driver or memfd",
-		       &backend);
-	if (!error)
-		error = one_of(variables, KNOB_PAGES, pages_words, "1G, 2M, thp or 4K",
-			       &pages);
-	if (!error)
-		error = one_of(variables, KNOB_POLICY, policy_words,
-			       "bind, preferred or interleave", &policy);
-	if (!error)
-		error = some_of(variables, KNOB_ALLOW, allow_words,
-				"2m, thp, 4k, node, unlocked, several of them with commas, or any",
-				&allow);
-	if (!error && nodes && !nodes_parse(nodes, &found.nodes))
-		error = fail_variable(KNOB_NODES, nodes,
-				      "a list such as 0,2-3 of nodes below 1024");
-	if (error)
-		return error;
-	found.backend = backend;
-	found.pages = pages;
-	found.policy = policy;
-	found.allow = allow;
-	found.heap_name = name && *name ? name : NULL;
-	return give_struct(options, &found, sizeof(found), "options");
+	return read_variables(variables, options);
 }
 
 int actmem_options_from_environment(struct actmem_options *options)
 {
-	static const char *const none[] = { NULL };
-
 	if (!options)
 		return fail(EINVAL, "actmem_options_from_environment: nowhere to put them");
-	return actmem_options_from_variables(environ ? (const char *const *)environ : none,
-					     options);
+	return read_variables((const char *const *)environ, options);
 }
 
 int actmem_options_allow_best(struct actmem_options *options)
@@ -165,7 +57,7 @@ int actmem_options_allow_best(struct actmem_options *options)
 	error = take_struct(&found, sizeof(found), options, "options");
 	if (error)
 		return error;
-	if (variable_is_on("ACTMEM_STRICT") || found.backend || found.pages || found.policy ||
+	if (knob_is_on(KNOB_STRICT) || found.backend || found.pages || found.policy ||
 	    found.allow || !nodes_empty(&found.nodes) || found.heap_name)
 		return 0;
 	options->allow = ALLOW_ALL;

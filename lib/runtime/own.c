@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "config/config.h"
 #include "runtime/inside.h"
 
 #define PAGE_BYTES	4096

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "base/base.h"
+#include "config/config.h"
 #include "machine/machine.h"
 #include "store/store.h"
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "config/config.h"
 #include "queue/queue.h"
 #include "store/store.h"
 

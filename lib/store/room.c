@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "config/config.h"
 #include "store/store.h"
 
 /* Nothing can be done but to wait. */

@@ -11,6 +11,7 @@
 
 #include "actmem_runtime.h"
 #include "base/base.h"
+#include "config/config.h"
 #include "machine/machine.h"
 #include "queue/queue.h"
 #include "region/region.h"
@@ -132,7 +133,7 @@ static int check_paths(const char *const *paths, uint32_t count, uint32_t flags,
 	if (!(flags & ACTMEM_STORE_STRICT) || flags & ACTMEM_STORE_ALLOW_MEMORY)
 		return 0;
 	return fail(EINVAL, "%s, or allow it with %s; it is an error with %s", note,
-		    KNOB(SPILL_ALLOW_MEMORY), KNOB(STRICT));
+		    KNOB(SPILL_ALLOW_MEMORY), KNOB(STRICT_ON));
 }
 
 int actmem_store_check_paths(const char *const *paths, uint32_t count, uint32_t flags)

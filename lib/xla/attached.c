@@ -5,10 +5,10 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "actmem_store.h"
 #include "base/base.h"
+#include "config/config.h"
 #include "xla/attached.h"
 #include "xla/device_wait.h"
 #include "xla/forked.h"
@@ -32,18 +32,11 @@ static void __attribute__((constructor)) watch_forks(void)
 	forked_watch(is_free);
 }
 
-static int is_set(const char *name)
-{
-	const char *text = getenv(name);
-
-	return text && *text;
-}
-
 /* The line of a process whose memory nobody chose, in the words of _tell_best() in Python. */
 static void tell_best(void)
 {
 	if (actmem_get_backend(attached) == ACTMEM_BACKEND_DRIVER ||
-	    variable_is_on("ACTMEM_QUIET"))
+	    knob_is_on(KNOB_QUIET))
 		return;
 	fprintf(stderr, "actmem: %s; memory is the best that there is: `actmem doctor` says how to have better, ACTMEM_STRICT=1 makes it an error, ACTMEM_QUIET=1 leaves this unsaid\n",
 		actmem_describe(attached));
@@ -55,7 +48,7 @@ static int check_directories(const struct knobs *knobs)
 	int ret = actmem_store_check_paths((const char *const *)knobs->spill_paths,
 					   knobs->spill_path_count, knobs->spill_allow);
 
-	if (!ret && *actmem_error() && !variable_is_on("ACTMEM_QUIET"))
+	if (!ret && *actmem_error() && !knob_is_on(KNOB_QUIET))
 		fprintf(stderr, "actmem: %s; ACTMEM_QUIET=1 omits this line\n",
 			actmem_error_in(knobs->names));
 	return ret;
@@ -72,8 +65,8 @@ static int open_attached(const struct knobs *knobs)
 	ret = check_directories(knobs);
 	if (ret)
 		return ret;
-	given.named = is_set("ACTMEM_NAME");
-	given.placed = is_set("ACTMEM_NODES") || is_set("ACTMEM_POLICY");
+	given.named = knob_is_set(KNOB_NAME);
+	given.placed = knob_is_set(KNOB_NODES) || knob_is_set(KNOB_POLICY);
 	ACTMEM_INIT(&options);
 	ret = actmem_options_from_environment(&options);
 	best = ret ? 0 : actmem_options_allow_best(&options);

@@ -3,29 +3,19 @@
  * Reads, checks and names the options of the store of blocks; see knobs.h.
  */
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/base.h"
+#include "config/config.h"
 #include "xla/knobs.h"
 
-#define SPILL_LIMIT_LEAST	(UINT64_C(2) << 20)
-#define RING_BYTES		(UINT64_C(512) << 20)
-#define RING_LEAST		(UINT64_C(128) << 10)
-#define NAME(knob)		knob_name(KNOB_##knob, knobs->names)
+#define SPILL_ALLOW_FLAGS	(ACTMEM_STORE_ALLOW_MEMORY | ACTMEM_STORE_ALLOW_BUFFERED)
 
-/* "64M" and the like; false if the variable holds no such thing. */
-static int bytes_from_environment(enum knob knob, uint64_t *bytes)
-{
-	const char *text = knob_value(knob);
-
-	return !text || !*text || size_from_text(text, bytes);
-}
-
-/* One more directory, of @length bytes. */
+/* Adds a directory whose path has @length bytes. */
 static int add_directory(struct knobs *knobs, const char *path, size_t length)
 {
 	char *copy;
@@ -39,30 +29,18 @@ static int add_directory(struct knobs *knobs, const char *path, size_t length)
 	return 0;
 }
 
-static void forget_directories(struct knobs *knobs)
+/* Adds the directories of a list with a ':' between two, as PATH has them. */
+static int add_list(struct knobs *knobs, const char *list)
 {
-	while (knobs->spill_path_count)
-		free(knobs->spill_paths[--knobs->spill_path_count]);
-}
-
-/* Separated as those of PATH are. */
-static int directories_from_environment(struct knobs *knobs)
-{
-	const char *at = knob_value(KNOB_SPILL);
 	size_t length;
-	int ret = 0;
+	int ret;
 
-	if (!at || !*at)
-		return 0;
-	for (; !ret; at += length + 1) {
-		length = strcspn(at, ":");
-		ret = add_directory(knobs, at, length);
-		if (!at[length])
-			break;
+	for (;; list += length + 1) {
+		length = strcspn(list, ":");
+		ret = add_directory(knobs, list, length);
+		if (ret || !list[length])
+			return ret;
 	}
-	if (ret)
-		forget_directories(knobs);
-	return ret;
 }
 
 static int add_directories(struct knobs *knobs, const char *const *paths, uint32_t count)
@@ -72,8 +50,6 @@ static int add_directories(struct knobs *knobs, const char *const *paths, uint32
 
 	for (i = 0; !ret && i < count; i++)
 		ret = add_directory(knobs, paths[i], strlen(paths[i]));
-	if (ret)
-		forget_directories(knobs);
 	return ret;
 }
 
@@ -88,8 +64,10 @@ int knobs_take(struct knobs *knobs, const struct actmem_xla_options *options)
 	    options->spill_allow != ACTMEM_XLA_SPILL_ALLOW_NOTHING)
 		return -EINVAL;
 	ret = add_directories(knobs, options->spill_paths, options->spill_path_count);
-	if (ret)
+	if (ret) {
+		knobs_forget(knobs);
 		return ret;
+	}
 	knobs->grow_bytes = options->grow_bytes;
 	knobs->limit_bytes = options->limit_bytes;
 	knobs->budget_bytes = options->budget_bytes;
@@ -103,116 +81,69 @@ int knobs_take(struct knobs *knobs, const struct actmem_xla_options *options)
 
 void knobs_forget(struct knobs *knobs)
 {
-	forget_directories(knobs);
+	while (knobs->spill_path_count)
+		free(knobs->spill_paths[--knobs->spill_path_count]);
 	memset(knobs, 0, sizeof(*knobs));
 }
 
-static int take_sizes(struct knobs *knobs, char *words, size_t words_size)
+static int read_directories(struct knobs *knobs, const struct knobs *given,
+			    struct reader *reader)
 {
-	const struct {
-		enum knob knob;
-		uint64_t *bytes;
-	} sizes[] = {
-		{ KNOB_HEAP_GROW, &knobs->grow_bytes },
-		{ KNOB_HEAP_LIMIT, &knobs->limit_bytes },
-		{ KNOB_BUDGET, &knobs->budget_bytes },
-		{ KNOB_SPILL_LIMIT, &knobs->spill_limit_bytes },
-		{ KNOB_DEVICE_RING, &knobs->ring_bytes },
-	};
-	size_t i;
-
-	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		if (*sizes[i].bytes ||
-		    bytes_from_environment(sizes[i].knob, sizes[i].bytes))
-			continue;
-		snprintf(words, words_size,
-			 "%s is '%s'; it may be a number of bytes, such as 268435456 or 256M",
-			 knob_name(sizes[i].knob, knobs->names), knob_value(sizes[i].knob));
-		return -EINVAL;
-	}
-	return 0;
-}
-
-static int take_allowed(struct knobs *knobs, char *words, size_t words_size)
-{
-	if (knobs->spill_allow || spill_allow_from_environment(&knobs->spill_allow)) {
-		knobs->spill_allow &= SPILL_ALLOW_FLAGS;
-		if (variable_is_on("ACTMEM_STRICT"))
-			knobs->spill_allow |= ACTMEM_STORE_STRICT;
-		return 0;
-	}
-	snprintf(words, words_size, "%s is '%s'; it may be " SPILL_ALLOW_CHOICE, NAME(SPILL_ALLOW),
-		 knob_value(KNOB_SPILL_ALLOW));
-	return -EINVAL;
-}
-
-static int check_together(const struct knobs *knobs, char *words, size_t words_size)
-{
-	int length = 0;
-
-	if (knobs->budget_bytes && knobs->limit_bytes)
-		length = snprintf(words, words_size,
-				  "%s and %s are both set; the budget is a limit by itself: leave the other out",
-				  NAME(BUDGET), NAME(HEAP_LIMIT));
-	else if (!knobs->budget_bytes && knobs->spill_path_count)
-		length = snprintf(words, words_size,
-				  "there is no budget beyond which to spill; set %s, or leave %s out",
-				  NAME(BUDGET), NAME(SPILL));
-	else if (knobs->spill_limit_bytes && !knobs->spill_path_count)
-		length = snprintf(words, words_size,
-				  "there is no directory to spill to; set %s, or leave %s out",
-				  NAME(SPILL), NAME(SPILL_LIMIT));
-	else if (knobs->spill_limit_bytes && knobs->spill_limit_bytes < SPILL_LIMIT_LEAST)
-		length = snprintf(words, words_size, "%s is %" PRIu64
-				  " bytes, under 2 MiB, which is the least; raise it",
-				  NAME(SPILL_LIMIT), knobs->spill_limit_bytes);
-	else if (knobs->ring_bytes < RING_LEAST)
-		length = snprintf(words, words_size, "%s is %" PRIu64
-				  " bytes, under 128 KiB, which is the least; raise it",
-				  NAME(DEVICE_RING), knobs->ring_bytes);
-	return length ? -EINVAL : 0;
-}
-
-static int take_directories(struct knobs *knobs, const struct knobs *given, char *words,
-			    size_t words_size)
-{
-	int ret;
+	const char *list = reader_text(reader, KNOB_SPILL);
+	int ret = 0;
 
 	if (given->spill_path_count)
 		ret = add_directories(knobs, (const char *const *)given->spill_paths,
 				      given->spill_path_count);
-	else
-		ret = directories_from_environment(knobs);
+	else if (list)
+		ret = add_list(knobs, list);
 	if (ret == -EINVAL)
-		snprintf(words, words_size,
-			 "%s is '%s'; it may be 1 to %d directories with a ':' between them",
-			 NAME(SPILL), knob_value(KNOB_SPILL), KNOBS_SPILL_MAX);
+		reader_refuse(reader, KNOB_SPILL, NULL);
 	else if (ret)
-		snprintf(words, words_size, "no memory for bookkeeping");
+		reader_fail(reader, "no memory for bookkeeping");
 	return ret;
+}
+
+static void check_together(const struct knobs *knobs, struct reader *reader)
+{
+	if (knobs->budget_bytes && knobs->limit_bytes)
+		reader_fail(reader, "%s and %s are both set; the budget is a limit by itself: leave the other out",
+			    KNOB(BUDGET), KNOB(HEAP_LIMIT));
+	if (!knobs->budget_bytes && knobs->spill_path_count)
+		reader_fail(reader, "there is no budget beyond which to spill; set %s, or leave %s out",
+			    KNOB(BUDGET), KNOB(SPILL));
+	if (knobs->spill_limit_bytes && !knobs->spill_path_count)
+		reader_fail(reader, "there is no directory to spill to; set %s, or leave %s out",
+			    KNOB(SPILL), KNOB(SPILL_LIMIT));
 }
 
 int knobs_complete(struct knobs *knobs, const struct knobs *given, unsigned int names,
 		   char *words, size_t words_size)
 {
+	struct reader reader = READER(names);
 	int ret;
 
 	knobs_forget(knobs);
 	*knobs = *given;
 	knobs->names = names;
 	knobs->spill_path_count = 0;		/* the paths are copied below */
-	ret = take_sizes(knobs, words, words_size);
-	if (!ret && !knobs->ring_bytes)
-		knobs->ring_bytes = RING_BYTES;
-	if (!ret)
-		ret = take_directories(knobs, given, words, words_size);
-	if (!ret)
-		ret = take_allowed(knobs, words, words_size);
-	if (!ret)
-		ret = check_together(knobs, words, words_size);
-	if (ret)
-		knobs_forget(knobs);
-	return ret;
+	knobs->grow_bytes = reader_value_or(&reader, KNOB_HEAP_GROW, given->grow_bytes);
+	knobs->limit_bytes = reader_value_or(&reader, KNOB_HEAP_LIMIT, given->limit_bytes);
+	knobs->budget_bytes = reader_value_or(&reader, KNOB_BUDGET, given->budget_bytes);
+	knobs->spill_limit_bytes = reader_value_or(&reader, KNOB_SPILL_LIMIT,
+						   given->spill_limit_bytes);
+	knobs->ring_bytes = reader_value_or(&reader, KNOB_DEVICE_RING, given->ring_bytes);
+	knobs->spill_allow = given->spill_allow ?: reader_value(&reader, KNOB_SPILL_ALLOW);
+	knobs->spill_allow &= SPILL_ALLOW_FLAGS;
+	if (knob_is_on(KNOB_STRICT))
+		knobs->spill_allow |= ACTMEM_STORE_STRICT;
+	ret = read_directories(knobs, given, &reader);
+	check_together(knobs, &reader);
+	if (!*reader.error)
+		return 0;
+	snprintf(words, words_size, "%s", reader.error);
+	knobs_forget(knobs);
+	return ret ? ret : -EINVAL;
 }
 
 int knobs_are_of_directory(const struct knobs *knobs, const char *why)

@@ -11,7 +11,7 @@
 
 #include "xla/actmem_xla.h"
 
-#define KNOBS_SPILL_MAX		64	/* directories */
+#define KNOBS_SPILL_MAX		64	/* directories, as the table of knobs says */
 
 struct knobs {
 	uint64_t grow_bytes;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "config/config.h"
 #include "xla/own_memory.h"
 
 #define LINE_BYTES	2048
@@ -45,14 +46,9 @@ static void take(uint64_t bytes, const char *why)
 		tell(bytes, why);
 }
 
-static int is_strict(void)
-{
-	return variable_is_on("ACTMEM_STRICT");
-}
-
 void own_memory_allow(struct actmem_runtime_options *options, int spills)
 {
-	options->own_memory = spills || is_strict() ? NULL : take;
+	options->own_memory = spills || knob_is_on(KNOB_STRICT) ? NULL : take;
 }
 
 void own_memory_explain(int spills, char *words, size_t words_size)
@@ -61,7 +57,7 @@ void own_memory_explain(int spills, char *words, size_t words_size)
 
 	if (!strstr(words, "cannot register ") || used >= words_size)
 		return;
-	if (is_strict())
+	if (knob_is_on(KNOB_STRICT))
 		snprintf(words + used, words_size - used,
 			 "; ACTMEM_STRICT=1 (actmem run --strict) does not let the driver's own memory take its place");
 	else if (spills)

@@ -9,6 +9,7 @@
 
 #include "actmem_runtime.h"
 #include "base/base.h"
+#include "config/config.h"
 #include "xla/attached.h"
 #include "xla/counts.h"
 #include "xla/key.h"
@@ -155,7 +156,7 @@ static int any_store(const struct stores *stores, unsigned int *place)
 /* The parts of a small budget would be too short for stores: the device uses another's. */
 static void join(struct stores *stores, uint32_t device, unsigned int place)
 {
-	if (!variable_is_on("ACTMEM_QUIET"))
+	if (!knob_is_on(KNOB_QUIET))
 		fprintf(stderr, "actmem: the budget of %" PRIu64 " KiB is too small to be divided between nodes: values of GPU %" PRIu32 " are in the memory of GPU %" PRIu32 "'s node; ACTMEM_QUIET=1 omits this line\n",
 			stores->shares.total[SHARE_MEMORY] >> 10, device,
 			stores->places.list[place].device);
@@ -340,7 +341,7 @@ void stores_tell_far(struct stores *stores, unsigned int place)
 	if (!runtime || __atomic_load_n(&stores->there[place].is_far_told, __ATOMIC_RELAXED) ||
 	    actmem_runtime_get_info(runtime, &info) || !info.far_bytes ||
 	    __atomic_exchange_n(&stores->there[place].is_far_told, 1, __ATOMIC_RELAXED) ||
-	    stores->chosen.placed || variable_is_on("ACTMEM_QUIET"))
+	    stores->chosen.placed || knob_is_on(KNOB_QUIET))
 		return;
 	fprintf(stderr, "actmem: %" PRIu64 " MiB for GPU %" PRIu32 " are on another socket than the GPU, as that of node %d has too little memory; ACTMEM_STRICT=1 makes it an error, ACTMEM_QUIET=1 omits this line\n",
 		info.far_bytes >> 20, stores->places.list[place].device, info.node);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "config/config.h"
 #include "xla/counts.h"
 #include "xla/device_wait.h"
 #include "xla/forked.h"

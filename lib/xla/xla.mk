@@ -8,8 +8,8 @@
 XLA_SOURCES := $(wildcard lib/xla/*.c)
 XLA_OBJECTS := $(XLA_SOURCES:%.c=$(B)/obj/%.o)
 # Of the library, which shows its own calls alone.
-XLA_SHARED_OBJECTS := $(addprefix $(B)/obj/lib/base/,checksum.o knob.o size.o \
-	spill_allow.o thread.o)
+XLA_SHARED_OBJECTS := $(addprefix $(B)/obj/lib/,base/checksum.o base/size.o base/thread.o \
+	config/knob.o config/read.o)
 XLA_LIBRARY := $(B)/lib/libactmem_xla.so
 
 ifeq ($(origin XLA_INCLUDE),undefined)

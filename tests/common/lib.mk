@@ -4,7 +4,7 @@
 # test (tests/faults/unit.mk); each other one is a program that uses the public calls,
 # static, so that it runs in any kernel's initramfs as well as here.
 
-TEST_ROOMS := base machine watch region heap queue store runtime
+TEST_ROOMS := base config machine watch region heap queue store runtime
 ROOM_TESTS := $(patsubst %.c,%,$(wildcard $(TEST_ROOMS:%=tests/%/*.c)))
 LIB_TEST_PROGRAMS := $(addprefix $(B)/,$(foreach test,$(ROOM_TESTS), \
 	$(if $(filter test_%,$(notdir $(test))),,$(test))))

@@ -156,12 +156,14 @@ static void test_together(void)
 	} wrong[] = {
 		{ "ACTMEM_HEAP_GROW", "1X", NULL, NULL, "heap_grow= (ACTMEM_HEAP_GROW) is '1X'" },
 		{ "ACTMEM_BUDGET", "-1", NULL, NULL, "budget= (ACTMEM_BUDGET) is '-1'" },
+		{ "ACTMEM_HEAP_LIMIT", "-1", NULL, NULL, "heap_limit= (ACTMEM_HEAP_LIMIT) is '-1'" },
+		{ "ACTMEM_SPILL_LIMIT", "1e9", NULL, NULL, "spill_limit= (ACTMEM_SPILL_LIMIT) is '1e9'" },
 		{ "ACTMEM_SPILL_ALLOW", "memory,", NULL, NULL, "spill_allow= (ACTMEM_SPILL_ALLOW) is 'memory,'" },
 		{ "ACTMEM_SPILL", "/tmp:", "ACTMEM_BUDGET", "64M", "spill= (ACTMEM_SPILL) is '/tmp:'" },
 		{ "ACTMEM_BUDGET", "64M", "ACTMEM_HEAP_LIMIT", "64M", "are both set" },
 		{ "ACTMEM_SPILL", "/tmp", NULL, NULL, "no budget beyond which" },
 		{ "ACTMEM_SPILL_LIMIT", "64M", "ACTMEM_BUDGET", "64M", "no directory to spill to" },
-		{ "ACTMEM_DEVICE_RING", "127K", NULL, NULL, "under 128 KiB" },
+		{ "ACTMEM_DEVICE_RING", "127K", NULL, NULL, "device_ring= (ACTMEM_DEVICE_RING) is '127K'; it may be a number of bytes from 128K on" },
 	};
 	static const struct knobs given = { 0 };
 	struct knobs knobs = { 0 };

@@ -162,11 +162,8 @@ def test_a_failed_put_leaves_nothing():
 
 
 @pytest.mark.parametrize("name,value", [
-    ("ACTMEM_BACKEND", "disk"), ("ACTMEM_PAGES", "3M"), ("ACTMEM_ALLOW", "all"),
-    ("ACTMEM_HEAP_GROW", "much"), ("ACTMEM_HEAP_LIMIT", "-1"),
-    ("ACTMEM_BUDGET", "24MB"), ("ACTMEM_SPILL_LIMIT", "1e9"),
-    ("ACTMEM_SPILL", "/tmp::/var"), ("ACTMEM_SPILL", ":".join(["/tmp"] * 65)),
-    ("ACTMEM_JAX_GENERATIONS", "two")])
+    ("ACTMEM_ALLOW", "all"), ("ACTMEM_BUDGET", "24MB"),
+    ("ACTMEM_SPILL", ":".join(["/tmp"] * 65)), ("ACTMEM_JAX_GENERATIONS", "two")])
 def test_wrong_environment(name, value):
     error = python("train()", **{"ACTMEM_ALLOW": "any", name: value})
     assert name in error and value in error

@@ -123,9 +123,10 @@ static bool start(void)
 	struct malloc_settings settings = {
 		.wanted = true, .min_bytes = 64 * KIB, .keep_bytes = 24 << 20, .decay_ms = 200,
 	};
-	struct setting_wrong why;
+	struct reader reader = { NULL };
 
-	return large_start(&settings, &why);
+	large_start(&settings, &reader);
+	return !*reader.error;
 }
 
 int main(void)

@@ -113,8 +113,7 @@ def a_process_without_huge_pages_is_told():
 
 @case
 def wrong_values_are_refused():
-    for variable, value in (("MIN", "0"), ("MIN", "1X"), ("KEEP", "much"), ("DECAY", "-1"),
-                            ("DECAY", "1s")):
+    for variable, value in (("MIN", "0"), ("KEEP", "much"), ("DECAY", "1s")):
         name = f"ACTMEM_MALLOC_{variable}"
         expect(run("--malloc", "--", "true", **{name: value}), 2, "", [name, f"'{value}'"])
     expect(run("--malloc", "--", "true", ACTMEM_MALLOC="yes"), 0, "")

@@ -184,6 +184,23 @@ def run(page, program):
 
 
 @case
+def variables_are_in_the_manual():
+    """Those of the table; and the table has those that the Python module reads."""
+    for part, page, least in (("open", "actmem_options_from_environment.3", 6),
+                              ("all", "actmem.1", 20)):
+        printed = subprocess.run([os.path.join(BUILD, "docs", "variables"), part], text=True,
+                                 check=True, stdout=subprocess.PIPE).stdout
+        names = set(re.findall(r"^\*(ACTMEM_\w+)\*$", printed, re.MULTILINE))
+        heads = set(re.findall(r"^\\fB(ACTMEM_\w+)\\fR$", read(os.path.join(BUILD, "man", page)),
+                               re.MULTILINE))
+        assert len(names) >= least and heads == names, (page, heads ^ names)
+    modules = glob.glob(os.path.join(ROOT, "lib", "python", "**", "*.py"), recursive=True)
+    taken = set(re.findall(r'(?:environ\.get|_is_on)\("(ACTMEM_\w+)"',
+                           "".join(map(read, modules))))
+    assert len(taken) > 8 and taken <= names, taken - names
+
+
+@case
 def programs_compile_and_run():
     """EXAMPLE of a page without one leads to a page that has one."""
     for page in [*PAGES, OVERVIEW]:

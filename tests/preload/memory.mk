@@ -6,7 +6,7 @@
 MEMORY_TESTS := $(patsubst tests/preload/%.c,%,$(filter-out %_test.c,$(wildcard \
 	tests/preload/memory_*.c)))
 MEMORY_PARTS := tests/preload/memory_test tests/common/tap tests/common/common \
-	lib/preload/say \
+	lib/preload/say lib/preload/settings \
 	$(patsubst %.c,%,$(filter-out %/hooks.c %/linked.c,$(wildcard \
 	lib/preload/cuda/*.c)))
 MEMORY_PROGRAMS := $(MEMORY_TESTS:%=$(B)/tests/preload/%-address) \

@@ -172,7 +172,7 @@ def a_static_program_runs():
 def a_program_of_another_c_library_runs():
     expect(start(MUSL), 0, "musl\n")
     expect(run("--", MUSL), 0, "musl\n")
-    expect(run("--malloc", "--", MUSL), 0, "musl\n", ["1 with glibc alone", "Malloc mode is off"])
+    expect(run("--malloc", "--", MUSL), 0, "musl\n", ["malloc mode needs glibc", "Malloc mode is off"])
 
 
 @case

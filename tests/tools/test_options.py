@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """What --help and actmem(1) say of options, kinds and variables is what the command has."""
-import os
 import re
 
 import messages
 from harness import PLANNING, SUBCOMMANDS, actmem
-from options import COMMON, LONG, ROOT, helped, manual, manuals, source, sources, taken
+from options import COMMON, LONG, helped, manual, manuals, source, sources, taken
 from tap import case, main
 
 
@@ -83,26 +82,6 @@ def messages_are_in_the_manual_and_those_there_in_the_commands():
         assert any(messages.is_told(parts, message) for parts in of_commands), message
     for parts in of_commands + of_library:
         assert any(messages.is_told(parts, line) for line in everything), parts
-
-
-@case
-def variables_that_are_read_are_in_the_manual():
-    """Those of the library, the preload, the Python module and the command."""
-    read = set()
-    for folder, _, names in os.walk(ROOT):
-        parts = os.path.relpath(folder, ROOT).split(os.sep)
-        if parts[0] not in ("lib", "tools", "bench"):
-            continue
-        for name in names:
-            if name.endswith((".c", ".py")):
-                text = source(os.path.join(folder, name))
-                read |= set(re.findall(r'(?:getenv|is_set|variables?_find|cuda_variable'
-                                       r'|environ\.get)\((?:\w+, )?"(ACTMEM_\w+)"',
-                                       text))
-    read |= set(re.findall(r"\((ACTMEM_\w+)\)", source("lib/base/knob.c")))
-    assert len(read) >= 15, read
-    told = set(re.findall(r"\*(ACTMEM_\w+)\*", manual()["ENVIRONMENT"]))
-    assert read <= told, read - told
 
 
 if __name__ == "__main__":

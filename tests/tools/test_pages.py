@@ -223,6 +223,7 @@ def options_in_sentences_exist():
 @case
 def variables_exist():
     code = text_of(r"(lib|tools|uapi|driver|packaging)/.*\.(c|h|py)|" + MADE)
+    code += re.sub(r"\tf\((\w+),", r"ACTMEM_\1", text_of("lib/config/table.h"))
     for page, text in TEXTS.items():
         for name in set(re.findall(r"\bACTMEM_[A-Z_]*[A-Z]\b", text)):
             assert re.search(rf"\b{name}\b", code), f"{page}: {name}"

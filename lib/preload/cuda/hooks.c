@@ -17,6 +17,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "config/config.h"
 #include "preload/cuda/cuda.h"
 #include "preload/cuda/hooks.h"
 #include "preload/cuda/kept.h"
@@ -93,21 +94,26 @@ static void *ours_for(const struct hook *hook)
 	return hook->driver && !atomic_load(hook->driver) ? NULL : hook->ours;
 }
 
+/* -1: the C library has not set environ, and so nothing is known. */
+static int read_wanted(void)
+{
+	struct reader reader = { cuda_variables(), .names = ACTMEM_NAMES_VARIABLES };
+
+	if (!reader_text(&reader, KNOB_CUDA) && !environ)
+		return -1;
+	return reader_value(&reader, KNOB_CUDA) && !getauxval(AT_SECURE) && is_glibc();
+}
+
 bool cuda_is_wanted(void)
 {
 	static atomic_int wanted = -1;
-	const char *text;
 	int known = atomic_load_explicit(&wanted, memory_order_relaxed);
 
-	if (known >= 0)
-		return known;
-	text = cuda_variable("ACTMEM_CUDA");
-	/* The C library has not set it up. */
-	if (!text && !environ)
-		return false;
-	known = text && *text == '1' && !text[1] && !getauxval(AT_SECURE) && is_glibc();
-	atomic_store_explicit(&wanted, known, memory_order_relaxed);
-	return known;
+	if (known < 0) {
+		known = read_wanted();
+		atomic_store_explicit(&wanted, known, memory_order_relaxed);
+	}
+	return known > 0;
 }
 
 bool is_libcuda(const struct link_map *library)

@@ -3,12 +3,11 @@
  * Keeps the variables that `actmem run` set: they are read when CUDA is first used, and a
  * program may have cleared its environment by then.
  */
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/base.h"
+#include "config/config.h"
 #include "preload/cuda/kept.h"
 
 #define PREFIX		"ACTMEM_"
@@ -62,12 +61,7 @@ bool cuda_keep_variables(char *const *environment)
 
 const char *const *cuda_variables(void)
 {
-	if (*kept && !getenv("ACTMEM_CUDA"))
+	if (*kept && !knob_is_set(KNOB_CUDA))
 		return kept;
 	return environ ? (const char *const *)environ : none;
-}
-
-const char *cuda_variable(const char *name)
-{
-	return variables_find(cuda_variables(), name);
 }

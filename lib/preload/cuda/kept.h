@@ -16,7 +16,4 @@ bool cuda_keep_variables(char *const *environment);
  */
 const char *const *cuda_variables(void);
 
-/* The value of one of these, or NULL. */
-const char *cuda_variable(const char *name);
-
 #endif /* LIB_PRELOAD_CUDA_KEPT_H */

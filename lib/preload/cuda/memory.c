@@ -11,8 +11,9 @@
 #include <unistd.h>
 
 #include "preload/cuda/cuda.h"
+#include "preload/cuda/kept.h"
 #include "preload/cuda/pool.h"
-#include "preload/cuda/settings.h"
+#include "preload/settings.h"
 #include "preload/say.h"
 #include "preload/cuda/under.h"
 
@@ -26,16 +27,16 @@ static pid_t owner;
 
 static void read_settings(void)
 {
-	struct setting_wrong wrong;
+	struct reader reader = { cuda_variables(), .names = ACTMEM_NAMES_VARIABLES };
 
 	owner = getpid();
-	settings_are_good = cuda_memory_settings_read(&settings, &wrong);
+	cuda_settings_read(&settings, &reader);
+	settings_are_good = !*reader.error;
 	if (settings_are_good)
 		return;
 	say_once(TALE_SETTINGS, settings.strict ?
-		 "%s is '%.200s'; it may be %s. Requests to CUDA for host memory fail, as ACTMEM_STRICT=1 wants (actmem run --strict)." :
-		 "%s is '%.200s'; it may be %s. Host memory for CUDA is the driver's own.",
-		 wrong.variable, wrong.text, wrong.choice);
+		 "%s. Requests to CUDA for host memory fail, as ACTMEM_STRICT=1 wants (actmem run --strict)." :
+		 "%s. Host memory for CUDA is the driver's own.", reader.error);
 }
 
 /* Not inside our own calls, and not in a child, in which CUDA is of no use. */

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "preload/cuda/library.h"
-#include "preload/cuda/settings.h"
+#include "preload/settings.h"
 
 struct cuda_pool {
 	struct cuda_pool *next;		/* these three under the lock of pool.c */

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "preload/cuda/library.h"
-#include "preload/cuda/settings.h"
+#include "preload/settings.h"
 #include "preload/say.h"
 
 enum cuda_outcome {

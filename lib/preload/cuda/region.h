@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "preload/cuda/library.h"
-#include "preload/cuda/settings.h"
+#include "preload/settings.h"
 #include "preload/cuda/untouched.h"
 
 struct cuda_name;

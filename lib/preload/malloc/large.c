@@ -456,17 +456,16 @@ bool large_trim(void)
 	return any;
 }
 
-bool large_start(const struct malloc_settings *settings, struct setting_wrong *wrong)
+void large_start(const struct malloc_settings *settings, struct reader *reader)
 {
 	struct sysinfo machine;
 	void *owners;
 
-	if (!__register_atfork) {
-		*wrong = (struct setting_wrong){ "ACTMEM_MALLOC", "1", "1 with glibc alone" };
-		return false;
-	}
-	if (!place_choose(&place, settings, wrong))
-		return false;
+	if (!__register_atfork)
+		reader_fail(reader, "%s is '1', but malloc mode needs glibc", KNOB(MALLOC));
+	place_choose(&place, settings, reader);
+	if (*reader->error)
+		return;
 	keep_bytes = settings->keep_bytes;
 	if (keep_bytes == KEEP_HALF && !sysinfo(&machine))
 		keep_bytes = (uint64_t)machine.totalram * machine.mem_unit / 2;
@@ -476,13 +475,13 @@ bool large_start(const struct malloc_settings *settings, struct setting_wrong *w
 		tick_ms = (settings->decay_ms + DECAY_TICKS - 1) / DECAY_TICKS;
 	owners = mmap(NULL, 1UL << (ADDRESS_BITS - LARGE_CHUNK_SHIFT), PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	*wrong = (struct setting_wrong){ "ACTMEM_MALLOC", "1",
-					"where there is memory for its table" };
 	if (owners == MAP_FAILED ||
-	    __register_atfork(before_fork, after_fork_in_parent, after_fork_in_child, NULL))
-		return false;
+	    __register_atfork(before_fork, after_fork_in_parent, after_fork_in_child, NULL)) {
+		reader_fail(reader, "%s is '1', but there is no memory for its table",
+			    KNOB(MALLOC));
+		return;
+	}
 	large_gate.owners = owners;
 	age_blocks();
 	large_gate.min_bytes = settings->min_bytes;
-	return true;
 }

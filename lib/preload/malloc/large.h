@@ -27,8 +27,8 @@ struct large_gate {
 
 extern struct large_gate large_gate;
 
-/* Sets large_gate.min_bytes as @settings say. False: @wrong tells why not. */
-bool large_start(const struct malloc_settings *settings, struct setting_wrong *wrong);
+/* Sets large_gate.min_bytes as @settings say, unless @reader has the error that it cannot. */
+void large_start(const struct malloc_settings *settings, struct reader *reader);
 
 /* Whether a large block, or none at all, begins there. */
 static inline bool large_is(const void *memory)

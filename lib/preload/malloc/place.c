@@ -7,7 +7,6 @@
 #include <linux/mempolicy.h>
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,17 +16,8 @@
 /* Not of every C library. */
 #pragma weak getcpu
 
-/* The words for the last refusal, of which there is one: nothing starts then. */
-static char nodes_choice[NODES_TEXT_MAX + 64];
-
-static bool refuse_setting(struct setting_wrong *wrong, const char *variable, const char *choice)
-{
-	*wrong = (struct setting_wrong){ variable, getenv(variable), choice };
-	return false;
-}
-
-bool place_choose(struct place *place, const struct malloc_settings *settings,
-		  struct setting_wrong *wrong)
+void place_choose(struct place *place, const struct malloc_settings *settings,
+		  struct reader *reader)
 {
 	unsigned int count = nodes_count(&settings->nodes), node;
 	struct actmem_nodes allowed;
@@ -36,27 +26,23 @@ bool place_choose(struct place *place, const struct malloc_settings *settings,
 	if (!place->policy && count)
 		place->policy = ACTMEM_PLACE_BIND;
 	if (place->policy == ACTMEM_PLACE_BIND && !count)
-		return refuse_setting(wrong, "ACTMEM_POLICY",
-				      "bind where ACTMEM_NODES tells to what");
+		reader_refuse(reader, KNOB_POLICY, "bind if ACTMEM_NODES names nodes");
 	if (place->policy == ACTMEM_PLACE_PREFERRED && count > 1)
-		return refuse_setting(wrong, "ACTMEM_POLICY", "preferred with one node alone");
+		reader_refuse(reader, KNOB_POLICY, "preferred with one node alone");
 	nodes_allowed(&allowed);
-	for_each_node(node, &place->nodes) {
-		if (node_is_set(&allowed, node))
-			continue;
-		snprintf(nodes_choice, sizeof(nodes_choice),
-			 "some of what this task can have memory on, %s", NODES_TEXT(&allowed));
-		return refuse_setting(wrong, "ACTMEM_NODES", nodes_choice);
-	}
+	for_each_node(node, &place->nodes)
+		if (!node_is_set(&allowed, node))
+			reader_fail(reader, "%s is '%.200s'; it may be some of the nodes that this task can have memory on, %s",
+				    KNOB(NODES), reader_text(reader, KNOB_NODES),
+				    NODES_TEXT(&allowed));
 	if (count)
-		return true;
+		return;
 	if (nodes_count(&allowed) == 1)
 		place->policy = ACTMEM_PLACE_DEFAULT;
 	else if (place->policy == ACTMEM_PLACE_INTERLEAVE)
 		place->nodes = allowed;
 	else
 		place->by_caller = true;
-	return true;
 }
 
 unsigned int place_of_caller(const struct place *place)

@@ -16,9 +16,9 @@ struct place {
 	struct actmem_nodes nodes;
 };
 
-/* False: @wrong tells which of the settings cannot be. */
-bool place_choose(struct place *place, const struct malloc_settings *settings,
-		  struct setting_wrong *wrong);
+/* @reader has the error if the settings do not go together. */
+void place_choose(struct place *place, const struct malloc_settings *settings,
+		  struct reader *reader);
 
 /* The node whose pool the caller is to use; 0 where there is one pool. */
 unsigned int place_of_caller(const struct place *place);

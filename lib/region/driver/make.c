@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "config/config.h"
 #include "machine/machine.h"
 #include "region/driver/command.h"
 #include "region/driver/driver.h"

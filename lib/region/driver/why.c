@@ -12,6 +12,7 @@
 #include <sys/vfs.h>
 
 #include "base/base.h"
+#include "config/config.h"
 #include "machine/machine.h"
 #include "region/driver/driver.h"
 #include "region/driver/why.h"

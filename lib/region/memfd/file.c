@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "config/config.h"
 #include "machine/machine.h"
 #include "region/memfd/memfd.h"
 

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "config/config.h"
 #include "machine/machine.h"
 #include "region/map.h"
 #include "region/memfd/memfd.h"

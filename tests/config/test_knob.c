@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "config/config.h"
 
 #include <cmocka.h>
 #undef fail
@@ -24,9 +25,10 @@ static void test_every_name(void **state)
 			assert_non_null(knob_name(knob, names));
 	assert_string_equal(knob_name(KNOB_DEVICE_RING, ACTMEM_NAMES_C), "ACTMEM_DEVICE_RING");
 	assert_string_equal(knob_name(KNOB_PAGES, NAMES_LAST + 1), "pages");
-	assert_string_equal(knob_name_of("ACTMEM_PAGES", ACTMEM_NAMES_PYTHON),
-			    "pages= (ACTMEM_PAGES)");
-	assert_string_equal(knob_name_of("ACTMEM_OTHER", ACTMEM_NAMES_RUN), "ACTMEM_OTHER");
+	assert_string_equal(knob_name(KNOB_STRICT_ON, ACTMEM_NAMES_PYTHON), "ACTMEM_STRICT=1");
+	assert_string_equal(knob_name(KNOB_POLICY, ACTMEM_NAMES_REPLAY), "ACTMEM_POLICY");
+	assert_string_equal(knob_name(KNOB_PAGES, ACTMEM_NAMES_REPLAY), "--pages (ACTMEM_PAGES)");
+	assert_string_equal(knob_name(KNOB_BLOCK, ACTMEM_NAMES_C), "block_bytes");
 }
 
 static void test_each_reader(void **state)
@@ -84,10 +86,20 @@ static void test_too_long(void **state)
 {
 	char words[16];
 
-	knob_spell(words, sizeof(words), "raise \x01" "O, and so on", ACTMEM_NAMES_C);
+	knob_spell(words, sizeof(words), "raise \x01" "A, and so on and on", ACTMEM_NAMES_C);
 	assert_int_equal(strlen(words), sizeof(words) - 1);
 	knob_spell(words, sizeof(words), "0123456789abcdef", ACTMEM_NAMES_C);
 	assert_string_equal(words, "0123456789abcde");
+}
+
+/* The last test, as it cannot be undone. */
+static void test_program_of_variables(void **state)
+{
+	fail(EINVAL, "allow %s or %s, or raise %s", KNOB(PAGES), KNOB(ALLOW_4K), KNOB(BUDGET));
+	assert_string_equal(actmem_error(), "allow pages or ACTMEM_ALLOW_4K, or raise budget_bytes");
+	knobs_are_variables();
+	assert_string_equal(actmem_error(),
+			    "allow ACTMEM_PAGES or ACTMEM_ALLOW=4k, or raise budget_bytes");
 }
 
 int main(void)
@@ -99,6 +111,7 @@ int main(void)
 		cmocka_unit_test(test_budget_and_limit),
 		cmocka_unit_test(test_no_marks),
 		cmocka_unit_test(test_too_long),
+		cmocka_unit_test(test_program_of_variables),
 	};
 
 	return cmocka_run_group_tests_name("knob", tests, NULL, NULL);

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/* Gives the last error message of this thread, with names for its knobs. */
+#include "base/base.h"
+#include "config/knob.h"
+
+const char *actmem_error_in(unsigned int names)
+{
+	char *text = fail_text();
+
+	if (!text)
+		return fail_words();
+	knob_spell(text, ERROR_TEXT_MAX, fail_words(), names);
+	return text;
+}
+
+const char *actmem_error(void)
+{
+	return actmem_error_in(ACTMEM_NAMES_C);
+}

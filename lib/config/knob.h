@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Knobs: the options that users set and that errors name. An error message has a mark for
+ * each, which becomes a name when the message is read: a C program knows a field, a shell a
+ * variable, Python a keyword. The handlers for XLA, the preload and the commands link this
+ * file too.
+ */
+#ifndef LIB_CONFIG_KNOB_H
+#define LIB_CONFIG_KNOB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "actmem.h"
+#include "config/table.h"
+
+#define KNOB_ID(id, ...)	KNOB_##id,
+
+enum knob {
+	KNOB_TABLE(KNOB_ID)
+	KNOB_VARIABLES,			/* the knobs above are variables, those below are not */
+	KNOB_BEFORE_VALUES = KNOB_VARIABLES - 1,
+	KNOB_VALUES(KNOB_ID)
+	KNOB_BLOCK,
+	KNOBS
+};
+
+/* Which part reads a variable. */
+enum knob_part {
+	PART_OPEN = 1 << 0,		/* actmem_open() without options */
+	PART_PYTHON = 1 << 1,		/* memory of the Python module */
+	PART_CUDA = 1 << 2,		/* the preload's CUDA mode */
+	PART_MALLOC = 1 << 3,		/* the preload's malloc mode */
+	PART_PRELOAD = 1 << 4,		/* the preload, to choose a mode */
+	PART_START = 1 << 5,		/* the Python module, for other things than memory */
+};
+
+enum knob_kind {
+	KNOB_TEXT,			/* the part that reads it checks it */
+	KNOB_SIZE,			/* bytes, as 64M */
+	KNOB_NUMBER,
+	KNOB_SWITCH,			/* 1 or 0 */
+	KNOB_WORD,			/* one of @words; its value is @first and its place */
+	KNOB_WORDS,			/* bits: several of @words; "any", the last, is all others */
+};
+
+struct knob_info {
+	const char *names[ACTMEM_NAMES_REPLAY + 1];	/* by enum actmem_names */
+	enum knob variable;		/* of a value; else the knob itself */
+	enum knob_kind kind;
+	unsigned int parts;		/* enum knob_part */
+	const char *words;		/* TEXT: for the error; SIZE, NUMBER: means UINT64_MAX */
+	unsigned int first;
+	const char *unit;		/* of a NUMBER */
+	uint64_t least, most;		/* most 0: any */
+	bool or_zero;			/* 0 is allowed though it is less than @least */
+	const char *initial;		/* the value if the variable is not set; NULL: 0 */
+	const char *about;		/* sentences for actmem(1), or NULL */
+};
+
+extern const struct knob_info knob_table[KNOBS];
+
+/* Returns the name of a knob; @names: enum actmem_names, with ACTMEM_NAMES_AS_* or without. */
+const char *knob_name(enum knob knob, unsigned int names);
+
+#define KNOB_MARK		'\x01'
+#define KNOB_MARK_VARIABLE	'\x02'
+#define KNOB_FIRST		'A'
+#define KNOB_MARKED(mark, knob)	((const char[]){ mark, (char)(KNOB_FIRST + (knob)), '\0' })
+
+/* The mark of a knob in an error message; and of one that the environment has set. */
+#define KNOB(knob)		KNOB_MARKED(KNOB_MARK, KNOB_##knob)
+#define KNOB_VARIABLE(knob)	KNOB_MARKED(KNOB_MARK_VARIABLE, knob)
+
+/*
+ * A program that takes these options from the environment, as it has none of its own, has
+ * variables to turn, and no fields: from now on ACTMEM_NAMES_C names those.
+ */
+void knobs_are_variables(void);
+
+/* Writes @message with names for its marks, as far as they fit. */
+void knob_spell(char *text, size_t size, const char *message, unsigned int names);
+
+#endif /* LIB_CONFIG_KNOB_H */

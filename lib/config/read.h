@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Reads the variables of the table, without allocating: the preload reads its own before the
+ * C library is ready.
+ */
+#ifndef LIB_CONFIG_READ_H
+#define LIB_CONFIG_READ_H
+
+#include "config/knob.h"
+
+#define READER_ERROR_MAX	1024
+#define KNOB_CHOICE_MAX		256
+#define NAMES_AS_MARKS		UINT32_MAX	/* keeps the marks, for fail() */
+
+struct reader {
+	const char *const *variables;	/* "NAME=value" up to a NULL; or NULL */
+	unsigned int names;		/* enum actmem_names, or NAMES_AS_MARKS */
+	char error[READER_ERROR_MAX];	/* the first error message; "" if all values are right */
+};
+
+/* Reads the environment of this process. */
+#define READER(by)	((struct reader){ (const char *const *)environ, .names = (by) })
+
+/* Returns what a variable says; NULL if it is empty or not set. */
+const char *reader_text(const struct reader *reader, enum knob knob);
+
+/* Returns the value of a variable; that of knob_info.initial if it has none, or a wrong one. */
+uint64_t reader_value(struct reader *reader, enum knob knob);
+
+/* Returns @given, which the caller's program has set, or if it is 0 the value of the variable. */
+uint64_t reader_value_or(struct reader *reader, enum knob knob, uint64_t given);
+
+/* Sets the error message, unless there is one. */
+void reader_fail(struct reader *reader, const char *format, ...)
+	__attribute__((cold, format(printf, 2, 3)));
+
+/* Fails with the value of a variable, and @choice, which it may be; NULL: of the table. */
+void reader_refuse(struct reader *reader, enum knob knob, const char *choice);
+
+/* Writes what a variable may be, as in "it may be ...". */
+const char *knob_choice(char text[KNOB_CHOICE_MAX], enum knob knob);
+
+/* Whether the environment sets a variable: to something; to other than "" and 0. */
+bool knob_is_set(enum knob knob);
+bool knob_is_on(enum knob knob);
+
+#endif /* LIB_CONFIG_READ_H */
