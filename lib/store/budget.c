@@ -87,6 +87,7 @@ void store_keep_to_budget(struct actmem_store *store)
 	if (link_is_alone(&store->waiters))
 		store->is_beyond = is_beyond;
 	store->is_lowered &= is_beyond;
+	store->is_scattered = store->is_lowered && !store_is_over(store, 0);
 }
 
 /* store_keep_to_budget() closes regions beyond a lower budget as they become free. */
@@ -179,6 +180,13 @@ static void regain(struct actmem_store *store)
 	store_advance(store);
 }
 
+static void keep_to_budget_further(struct actmem_store *store)
+{
+	store_keep_to_budget(store);
+	if (store->is_scattered)
+		store_advance(store);
+}
+
 bool store_see_to_budget(struct actmem_store *store)
 {
 	if (store->refused_at && !store->is_refusal_told)
@@ -186,7 +194,7 @@ bool store_see_to_budget(struct actmem_store *store)
 	else if (store->is_to_regain)
 		regain(store);
 	else if (store->is_to_shorten)
-		store_keep_to_budget(store);
+		keep_to_budget_further(store);
 	else
 		return false;
 	return true;

@@ -307,7 +307,8 @@ static bool read_ahead(struct actmem_store *store)
 	void *memory;
 	int error;
 
-	if (!first || !link_is_alone(&store->waiters) ||
+	/* A block that was dropped to free a region stays in its file until regions are free. */
+	if (!first || store->is_lowered || !link_is_alone(&store->waiters) ||
 	    is_busy(store, SUM_FILLING, &store->read))
 		return false;
 	block = link_item(first, struct store_block, place);
@@ -327,6 +328,23 @@ bool store_is_over(const struct actmem_store *store, uint64_t length)
 	return store->is_lowered && store->sums[SUM_MEMORY].length + length > store->budget;
 }
 
+/*
+ * Drops or spills one more block, so that a region may become free. store_keep_to_budget() then
+ * checks whether one did.
+ */
+static bool gather_blocks(struct actmem_store *store)
+{
+	if (!store->is_scattered || store->sums[SUM_SPILLING].blocks)
+		return false;
+	if (store_drop_clean(store, NULL)) {
+		store->is_scattered = false;
+		return true;
+	}
+	if (store->dirty.first && !store->spills_fail)
+		store_spill(store, link_item(store->dirty.first, struct store_block, place));
+	return false;
+}
+
 /* Drops and spills what blocks have beyond a budget that was lowered. */
 static void give_memory_back(struct actmem_store *store)
 {
@@ -338,6 +356,7 @@ static void give_memory_back(struct actmem_store *store)
 	       !is_busy(store, SUM_SPILLING, &store->write) &&
 	       store->sums[SUM_MEMORY].length - store->sums[SUM_SPILLING].length > store->budget)
 		store_spill(store, link_item(store->dirty.first, struct store_block, place));
+	any |= gather_blocks(store);
 	if (!any)
 		return;
 	store->is_to_shorten = true;

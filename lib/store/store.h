@@ -160,6 +160,7 @@ struct actmem_store {
 	struct sum sums[SUMS];
 	bool is_beyond;			/* the heap may have more than the budget */
 	bool is_lowered;		/* ...as the budget was lowered: blocks have to keep to it */
+	bool is_scattered;		/* ...and they do, but they lie in too many regions */
 	bool is_to_shorten;		/* in the background */
 	uint64_t limit_raises;		/* so many times it was given more */
 	struct link waiters;

@@ -42,7 +42,30 @@ static void test_lowered(void **state)
 	take_all(&rig, COUNT);
 }
 
-/* What is held stays until it is released; what is put meanwhile makes do with the rest. */
+/* Two blocks fit the budget, but they may lie in two regions that have twice that. */
+static void test_scattered(void **state)
+{
+	RIG(rig, .grow = GROW);
+	unsigned int pair, i;
+
+	for (pair = 0; pair < 16; pair++) {
+		if (__builtin_popcount(pair) != 2)
+			continue;
+		for (i = 0; i < 4; i++)
+			assert_int_equal(put(&rig, i), 0);
+		for (i = 0; i < 4; i++)
+			if (!(pair & 1U << i))
+				assert_int_equal(take(&rig, i), 0);
+		assert_int_equal(actmem_store_set_budget(rig.store, LESS), 0);
+		await_memory(&rig, LESS);
+		for (i = 0; i < 4; i++)
+			if (pair & 1U << i)
+				assert_int_equal(take(&rig, i), 0);
+		assert_int_equal(actmem_store_set_budget(rig.store, BUDGET), 0);
+	}
+}
+
+/* A block that is held stays until its release. Blocks that are put meanwhile get the rest. */
 static void test_held(void **state)
 {
 	RIG(rig, .grow = GROW);
@@ -159,6 +182,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lowered),
+		cmocka_unit_test(test_scattered),
 		cmocka_unit_test(test_held),
 		cmocka_unit_test(test_raised),
 		cmocka_unit_test(test_no_files),
