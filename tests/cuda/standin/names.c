@@ -100,7 +100,8 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cu
 				 CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
 	size_t i;
 
-	if (!symbol || !pfn || flags & ~known || cudaVersion > DRIVER_VERSION)
+	/* A symbol of NULL is a fault in NVIDIA's driver, too. */
+	if (!pfn || flags & ~known || cudaVersion > DRIVER_VERSION)
 		return CUDA_ERROR_INVALID_VALUE;
 	*pfn = NULL;
 	for (i = 0; !*pfn && i < sizeof(entries) / sizeof(entries[0]); i++) {
