@@ -12,7 +12,7 @@ HEADER = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \S+ *(.*)$")
 
 
 def kind_of(name):
-    if name.startswith("/memfd:actmem") or "/dev/actmem" in name:
+    if name.startswith(("/memfd:actmem:", "/actmem:")):
         return "actmem"
     if name.startswith(("/dev/nvidia", "/dev/zero")):
         return "driver"                 # memory of cuMemHostAlloc()

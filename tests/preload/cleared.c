@@ -20,8 +20,8 @@ static bool blocks_from_regions(void)
 	void *large, *small;
 
 	CHECK(!getenv("ACTMEM_CUDA") && !getenv("ACTMEM_BACKEND"));
-	CHECK(!cuda.cuMemHostAlloc(&large, 2 * MIB, 0) && is_shared(large));
-	CHECK(!cuda.cuMemHostAlloc(&small, MIB, 0) && !is_shared(small));
+	CHECK(!cuda.cuMemHostAlloc(&large, 2 * MIB, 0) && is_in_region(large));
+	CHECK(!cuda.cuMemHostAlloc(&small, MIB, 0) && !is_in_region(small));
 	CHECK(!cuda.cuMemFreeHost(large) && !cuda.cuMemFreeHost(small));
 	return true;
 }
@@ -30,7 +30,7 @@ static bool blocks_of_the_driver(void)
 {
 	void *memory;
 
-	CHECK(!cuda.cuMemHostAlloc(&memory, 2 * MIB, 0) && !is_shared(memory));
+	CHECK(!cuda.cuMemHostAlloc(&memory, 2 * MIB, 0) && !is_in_region(memory));
 	CHECK(!cuda.cuMemFreeHost(memory));
 	return true;
 }

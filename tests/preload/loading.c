@@ -27,7 +27,7 @@ static bool takes_a_block(void)
 {
 	void *memory;
 
-	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_shared(memory));
+	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_in_region(memory));
 	fill(memory, 4 * MIB, 1);
 	return is_filled(memory, 4 * MIB, 1) && !cuda.cuMemFreeHost(memory);
 }
@@ -109,7 +109,7 @@ static bool after_a_range(void)
 	CHECK(memory != MAP_FAILED && !mprotect(memory, 4096, PROT_READ) &&
 	      !mprotect(memory + 16 * MIB - 4096, 4096, PROT_READ));
 	CHECK(!cuda.cuMemHostRegister_v2(memory + 4096, 16 * MIB - 8192, 0));
-	CHECK(is_shared(memory + 8 * MIB));
+	CHECK(is_in_region(memory + 8 * MIB));
 	return load();
 }
 

@@ -26,12 +26,12 @@ static bool stays_with_malloc(void)
 
 	CHECK(!posix_memalign((void **)&block, 2 * MIB, block_bytes));
 	CHECK(!cuda.cuMemHostRegister_v2(block, block_bytes, CU_MEMHOSTREGISTER_PORTABLE));
-	CHECK(!is_shared(block) && !is_shared(block + block_bytes - 1));
+	CHECK(!is_in_region(block) && !is_in_region(block + block_bytes - 1));
 	fill(block, block_bytes, 1);
 	CHECK(!cuda.cuMemHostUnregister(block));
 	free(block);
 	again = malloc(block_bytes);
-	CHECK(again && !is_shared(again));
+	CHECK(again && !is_in_region(again));
 	fill(again, block_bytes, 2);
 	CHECK(in_child(is_readable_in_a_child, again));
 	free(again);
@@ -52,9 +52,9 @@ static bool of_mmap(void)
 	CHECK(memory != MAP_FAILED && !mprotect(memory, 4096, PROT_READ) &&
 	      !mprotect(memory + 8 * MIB - 4096, 4096, PROT_READ));
 	CHECK(!cuda.cuMemHostRegister_v2(memory + 4096, 8 * MIB - 8192, 0));
-	CHECK(is_shared(memory + 4 * MIB) && !cuda.cuMemHostUnregister(memory + 4096));
+	CHECK(is_in_region(memory + 4 * MIB) && !cuda.cuMemHostUnregister(memory + 4096));
 	CHECK(!munmap(memory, 8 * MIB));
-	CHECK(!cuda.cuMemHostAlloc(&block, 4 * MIB, 0) && is_shared(block));
+	CHECK(!cuda.cuMemHostAlloc(&block, 4 * MIB, 0) && is_in_region(block));
 	CHECK(!cuda.cuMemFreeHost(block));
 	return true;
 }

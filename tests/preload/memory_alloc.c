@@ -34,7 +34,7 @@ static bool doubling(void)
 
 	for (i = 0; i < POOLS; i++) {
 		CHECK(!cuda.cuMemHostAlloc(&pools[i], 2 * MIB << i, CU_MEMHOSTALLOC_PORTABLE));
-		CHECK(!((uintptr_t)pools[i] % 4096) && is_shared(pools[i]));
+		CHECK(!((uintptr_t)pools[i] % 4096) && is_in_region(pools[i]));
 		CHECK(is_on_device(pools[i]) && is_on_device((char *)pools[i] + (MIB << i)));
 		CHECK(!cuda.cuMemHostGetFlags(&flags, pools[i]) &&
 		      flags == CU_MEMHOSTALLOC_PORTABLE);
@@ -45,7 +45,7 @@ static bool doubling(void)
 	counts = counts_now();
 	CHECK(!cuda.standin_counts ||
 	      (!counts.allocated && counts.registered_bytes == listed));
-	CHECK(!cuda.cuMemHostAlloc(&tiny, 8, CU_MEMHOSTALLOC_PORTABLE) && !is_shared(tiny));
+	CHECK(!cuda.cuMemHostAlloc(&tiny, 8, CU_MEMHOSTALLOC_PORTABLE) && !is_in_region(tiny));
 	CHECK(!cuda.cuMemFreeHost(tiny));
 	for (i = 0; i < POOLS; i++)
 		CHECK(is_filled(pools[i], 2 * MIB << i, i) && !cuda.cuMemFreeHost(pools[i]));
@@ -64,7 +64,8 @@ static bool powers_of_two(void)
 	for (round = 0; round < 4; round++) {
 		for (i = 0; i < MANY; i++) {
 			bytes = MIB << i % 3;
-			CHECK(!cuda.cuMemAllocHost_v2(&blocks[i], bytes) && is_shared(blocks[i]));
+			CHECK(!cuda.cuMemAllocHost_v2(&blocks[i], bytes));
+			CHECK(is_in_region(blocks[i]));
 			CHECK(!cuda.cuMemHostGetFlags(&flags, blocks[i]) && !flags);
 			fill(blocks[i], bytes, i + round);
 		}
@@ -108,13 +109,13 @@ static bool flags(void)
 	void *memory;
 
 	for (i = 0; i < 4; i++) {
-		CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, served[i]) && is_shared(memory));
+		CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, served[i]) && is_in_region(memory));
 		CHECK(!cuda.cuMemHostGetFlags(&now, memory) && now == served[i]);
 		CHECK(!cuda.cuMemHostGetFlags(&now, (char *)memory + MIB) && now == served[i]);
 		CHECK(!cuda.cuMemFreeHost(memory));
 	}
 	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, CU_MEMHOSTALLOC_WRITECOMBINED));
-	CHECK(!is_shared(memory) && !cuda.cuMemFreeHost(memory));
+	CHECK(!is_in_region(memory) && !cuda.cuMemFreeHost(memory));
 	CHECK(cuda.cuMemHostAlloc(&memory, 4 * MIB, 0x80) == CUDA_ERROR_INVALID_VALUE);
 	CHECK(cuda.cuMemHostAlloc(NULL, 4 * MIB, 0) == CUDA_ERROR_INVALID_VALUE);
 	CHECK(cuda.cuMemHostAlloc(&memory, SIZE_MAX, 0));
@@ -127,7 +128,7 @@ static bool foreign(void)
 	static char own[4096];
 	void *memory;
 
-	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_shared(memory));
+	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_in_region(memory));
 	CHECK(cuda.cuMemFreeHost(own) == CUDA_ERROR_INVALID_VALUE);
 	CHECK(cuda.cuMemFreeHost((char *)memory + 4096) == CUDA_ERROR_INVALID_VALUE);
 	CHECK(cuda.cuMemHostUnregister(memory) == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED ||
@@ -150,7 +151,7 @@ static bool by_proc_address(void)
 	CHECK(!cuda.cuGetProcAddress_v2("cuMemHostAlloc", (void **)&alloc, 12000, 0, NULL));
 	CHECK(!cuda.cuGetProcAddress_v2("cuMemFreeHost", (void **)&release, 12000, 0, NULL));
 	CHECK(alloc && release && !alloc(&memory, 4 * MIB, 0));
-	CHECK(is_shared(memory) && is_on_device(memory) && !release(memory));
+	CHECK(is_in_region(memory) && is_on_device(memory) && !release(memory));
 	return true;
 }
 #endif

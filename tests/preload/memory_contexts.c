@@ -15,15 +15,15 @@ static bool own_context(void)
 	CUcontext own;
 	void *before, *within;
 
-	CHECK(!cuda.cuMemHostAlloc(&before, 4 * MIB, 0) && is_shared(before));
+	CHECK(!cuda.cuMemHostAlloc(&before, 4 * MIB, 0) && is_in_region(before));
 	CHECK(!cuda.cuCtxCreate_v4(&own, NULL, 0, 0));
 	CHECK(!cuda.cuMemHostAlloc(&within, 4 * MIB, CU_MEMHOSTALLOC_PORTABLE));
-	CHECK(!is_shared(within));
+	CHECK(!is_in_region(within));
 	/* Blocks of the one go back while the other is current. */
 	CHECK(!cuda.cuMemFreeHost(before));
 	CHECK(!cuda.cuCtxDestroy_v2(own));
 	CHECK(!cuda.standin_counts || !counts_now().allocated);
-	CHECK(!cuda.cuMemHostAlloc(&before, 4 * MIB, 0) && is_shared(before));
+	CHECK(!cuda.cuMemHostAlloc(&before, 4 * MIB, 0) && is_in_region(before));
 	CHECK(!cuda.cuCtxSetCurrent(NULL));
 	CHECK(cuda.cuMemHostAlloc(&within, 4 * MIB, 0) == CUDA_ERROR_INVALID_CONTEXT);
 	CHECK(!cuda.cuMemFreeHost(before));
@@ -44,7 +44,7 @@ static bool reset(void)
 	CHECK(!cuda.cuDevicePrimaryCtxRetain(&primary, 0) && !cuda.cuCtxSetCurrent(primary));
 	CHECK(cuda.cuMemHostGetFlags(&flags, old[0]) == CUDA_ERROR_INVALID_VALUE);
 	CHECK(cuda.cuMemHostUnregister(old[0]) == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-	CHECK(!cuda.cuMemHostAlloc(&memory, 16 * MIB, 0) && is_shared(memory));
+	CHECK(!cuda.cuMemHostAlloc(&memory, 16 * MIB, 0) && is_in_region(memory));
 	/* It is really registered, and the old ones are as gone as the driver's would be. */
 	CHECK(!cuda.cuMemHostGetDevicePointer_v2(&pointer, memory, 0));
 	CHECK(own_regions(&listed) == 1 && listed == 16 * MIB);
@@ -71,9 +71,9 @@ static bool two_devices(void)
 	/* Of real ones there may be one alone. */
 	if (cuda.cuDeviceGet(&device, 1))
 		return !cuda.standin_counts;
-	CHECK(!cuda.cuMemHostAlloc(&memory[0], 16 * MIB, 0) && is_shared(memory[0]));
+	CHECK(!cuda.cuMemHostAlloc(&memory[0], 16 * MIB, 0) && is_in_region(memory[0]));
 	CHECK(!cuda.cuDevicePrimaryCtxRetain(&other, device) && !cuda.cuCtxSetCurrent(other));
-	CHECK(!cuda.cuMemHostAlloc(&memory[1], 16 * MIB, 0) && is_shared(memory[1]));
+	CHECK(!cuda.cuMemHostAlloc(&memory[1], 16 * MIB, 0) && is_in_region(memory[1]));
 	CHECK(own_regions(&listed) == 2);
 	fill(memory[0], 16 * MIB, 1);
 	fill(memory[1], 16 * MIB, 2);
@@ -97,11 +97,11 @@ static bool after_fork(void)
 {
 	void *memory;
 
-	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_shared(memory));
+	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_in_region(memory));
 	fill(memory, 4 * MIB, 1);
 	CHECK(!cuda.standin_counts || in_child(in_forked_child, memory));
 	CHECK(is_filled(memory, 4 * MIB, 1) && !cuda.cuMemFreeHost(memory));
-	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_shared(memory));
+	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_in_region(memory));
 	CHECK(!cuda.cuMemFreeHost(memory));
 	return true;
 }
@@ -116,7 +116,7 @@ static void free_at_exit(void)
 
 static bool freed_by_a_destructor(void)
 {
-	CHECK(!cuda.cuMemHostAlloc(&at_exit, 4 * MIB, 0) && is_shared(at_exit));
+	CHECK(!cuda.cuMemHostAlloc(&at_exit, 4 * MIB, 0) && is_in_region(at_exit));
 	CHECK(!atexit(free_at_exit));
 	return true;
 }
@@ -125,7 +125,7 @@ static bool never_freed(void)
 {
 	void *memory;
 
-	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_shared(memory));
+	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_in_region(memory));
 	return true;
 }
 

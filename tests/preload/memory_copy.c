@@ -42,8 +42,8 @@ static bool of_blocks(void)
 	void *from, *to;
 
 	CHECK(begin());
-	CHECK(!cuda.cuMemHostAlloc(&from, BYTES, 0) && is_shared(from));
-	CHECK(!cuda.cuMemAllocHost_v2(&to, BYTES) && is_shared(to));
+	CHECK(!cuda.cuMemHostAlloc(&from, BYTES, 0) && is_in_region(from));
+	CHECK(!cuda.cuMemAllocHost_v2(&to, BYTES) && is_in_region(to));
 	CHECK(copies(from, to));
 	CHECK(!cuda.cuMemFreeHost(from) && !cuda.cuMemFreeHost(to));
 	return end();
@@ -55,7 +55,7 @@ static bool of_a_range(void)
 			    -1, 0);
 
 	CHECK(begin());
-	CHECK(!cuda.cuMemHostRegister_v2(memory, 2 * BYTES, 0) && is_shared(memory + BYTES));
+	CHECK(!cuda.cuMemHostRegister_v2(memory, 2 * BYTES, 0) && is_in_region(memory + BYTES));
 	CHECK(copies(memory, memory + BYTES));
 	CHECK(!cuda.cuMemHostUnregister(memory) && is_filled(memory + BYTES, BYTES, 1));
 	CHECK(!munmap(memory, 2 * BYTES));
@@ -68,7 +68,7 @@ static bool freed_under_way(void)
 	void *memory, *next;
 
 	CHECK(begin());
-	CHECK(!cuda.cuMemHostAlloc(&memory, BYTES, 0) && is_shared(memory));
+	CHECK(!cuda.cuMemHostAlloc(&memory, BYTES, 0) && is_in_region(memory));
 	if (cuda.standin_slow)
 		cuda.standin_slow("cuMemcpyDtoHAsync_v2", 300000);
 	CHECK(!cuda.cuMemcpyDtoHAsync_v2(memory, on_device, BYTES, stream));
@@ -90,7 +90,8 @@ static bool freed_under_way_elsewhere(void)
 	/* Of real ones there may be one alone. */
 	if (cuda.cuDeviceGet(&device, 1))
 		return !cuda.standin_counts;
-	CHECK(!cuda.cuMemHostAlloc(&memory, BYTES, CU_MEMHOSTALLOC_PORTABLE) && is_shared(memory));
+	CHECK(!cuda.cuMemHostAlloc(&memory, BYTES, CU_MEMHOSTALLOC_PORTABLE));
+	CHECK(is_in_region(memory));
 	CHECK(!cuda.cuDevicePrimaryCtxRetain(&other, device) && !cuda.cuCtxSetCurrent(other));
 	CHECK(begin());
 	if (cuda.standin_slow)

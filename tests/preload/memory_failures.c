@@ -18,7 +18,7 @@ static bool gets_the_drivers(void)
 	unsigned int i;
 
 	for (i = 0; i < 2; i++) {
-		CHECK(!cuda.cuMemHostAlloc(&memory[i], 32 * MIB, 0) && !is_shared(memory[i]));
+		CHECK(!cuda.cuMemHostAlloc(&memory[i], 32 * MIB, 0) && !is_in_region(memory[i]));
 		fill(memory[i], 32 * MIB, i);
 	}
 	CHECK(!own_regions(&listed));
@@ -56,10 +56,10 @@ static bool up_to_the_limit(void)
 {
 	void *first, *second, *third;
 
-	CHECK(!cuda.cuMemHostAlloc(&first, 16 * MIB, 0) && is_shared(first));
-	CHECK(!cuda.cuMemHostAlloc(&second, 16 * MIB, 0) && !is_shared(second));
+	CHECK(!cuda.cuMemHostAlloc(&first, 16 * MIB, 0) && is_in_region(first));
+	CHECK(!cuda.cuMemHostAlloc(&second, 16 * MIB, 0) && !is_in_region(second));
 	CHECK(!cuda.cuMemFreeHost(first) && !cuda.cuMemFreeHost(second));
-	CHECK(!cuda.cuMemHostAlloc(&third, 16 * MIB, 0) && is_shared(third));
+	CHECK(!cuda.cuMemHostAlloc(&third, 16 * MIB, 0) && is_in_region(third));
 	CHECK(!cuda.cuMemFreeHost(third));
 	return true;
 }
@@ -71,7 +71,7 @@ static bool more_than_is_registered(void)
 
 	CHECK(cuda.cuMemHostAlloc(&memory, 64ULL * 1024 * MIB + 1, 0) == CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK(!counts_now().registered && !counts_now().allocated);
-	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_shared(memory));
+	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_in_region(memory));
 	return !cuda.cuMemFreeHost(memory);
 }
 
@@ -81,10 +81,10 @@ static bool registration_fails(void)
 	uint64_t listed;
 
 	cuda.standin_fail("cuMemHostRegister_v2", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK(!cuda.cuMemHostAlloc(&memory, 8 * MIB, 0) && !is_shared(memory));
+	CHECK(!cuda.cuMemHostAlloc(&memory, 8 * MIB, 0) && !is_in_region(memory));
 	CHECK(!own_regions(&listed) && !cuda.cuMemFreeHost(memory));
 	/* The next one is tried anew. */
-	CHECK(!cuda.cuMemHostAlloc(&memory, 8 * MIB, 0) && is_shared(memory));
+	CHECK(!cuda.cuMemHostAlloc(&memory, 8 * MIB, 0) && is_in_region(memory));
 	CHECK(!cuda.cuMemFreeHost(memory));
 	return true;
 }
@@ -94,9 +94,9 @@ static bool unregistered_behind(void)
 {
 	void *memory, *again;
 
-	CHECK(!cuda.cuMemHostAlloc(&memory, 16 * MIB, 0) && is_shared(memory));
+	CHECK(!cuda.cuMemHostAlloc(&memory, 16 * MIB, 0) && is_in_region(memory));
 	CHECK(!cuda.cuMemFreeHost(memory) && !cuda.cuMemHostUnregister(memory));
-	CHECK(!cuda.cuMemHostAlloc(&again, 16 * MIB, 0) && !is_shared(again));
+	CHECK(!cuda.cuMemHostAlloc(&again, 16 * MIB, 0) && !is_in_region(again));
 	return !cuda.cuMemFreeHost(again);
 }
 
@@ -130,7 +130,8 @@ static bool capture_is_in_the_way(void)
 	CHECK(!cuda.cuMemHostAlloc(&memory, 8 * MIB, CU_MEMHOSTALLOC_PORTABLE));
 	CHECK(!cuda.cuThreadExchangeStreamCaptureMode(&mode));
 	CHECK(!cuda.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-	CHECK(!cuda.cuMemHostAlloc(&other, 64 * MIB, CU_MEMHOSTALLOC_PORTABLE) && is_shared(other));
+	CHECK(!cuda.cuMemHostAlloc(&other, 64 * MIB, CU_MEMHOSTALLOC_PORTABLE));
+	CHECK(is_in_region(other));
 	CHECK(!cuda.cuStreamEndCapture(stream, &graph) && !cuda.cuGraphDestroy(graph));
 	CHECK(!cuda.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
 	CHECK(cuda.cuMemFreeHost(memory) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -147,9 +148,9 @@ static bool device_fails(void)
 	void *memory;
 
 	cuda.standin_fail("cuDeviceGetPCIBusId", 1, 1, CUDA_ERROR_INVALID_DEVICE);
-	CHECK(!cuda.cuMemHostAlloc(&memory, 8 * MIB, 0) && !is_shared(memory));
+	CHECK(!cuda.cuMemHostAlloc(&memory, 8 * MIB, 0) && !is_in_region(memory));
 	CHECK(!cuda.cuMemFreeHost(memory));
-	CHECK(!cuda.cuMemHostAlloc(&memory, 8 * MIB, 0) && is_shared(memory));
+	CHECK(!cuda.cuMemHostAlloc(&memory, 8 * MIB, 0) && is_in_region(memory));
 	CHECK(!cuda.cuMemFreeHost(memory));
 	return true;
 }
@@ -158,9 +159,9 @@ static bool limit_of_settings(void)
 {
 	void *memory;
 
-	CHECK(!cuda.cuMemHostAlloc(&memory, 2 * MIB, 0) && !is_shared(memory));
+	CHECK(!cuda.cuMemHostAlloc(&memory, 2 * MIB, 0) && !is_in_region(memory));
 	CHECK(!cuda.cuMemFreeHost(memory));
-	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_shared(memory));
+	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_in_region(memory));
 	CHECK(!cuda.cuMemFreeHost(memory));
 	return true;
 }

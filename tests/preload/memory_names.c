@@ -67,20 +67,20 @@ static bool start(bool again)
 	unsigned int i;
 
 	for (i = 0; i < POOLS; i++) {
-		CHECK(!cuda.cuMemHostAlloc(&pools[i], 2 * MIB << i, 0) && is_shared(pools[i]));
+		CHECK(!cuda.cuMemHostAlloc(&pools[i], 2 * MIB << i, 0) && is_in_region(pools[i]));
 		CHECK(!again || is_filled(pools[i], 2 * MIB << i, i));
 		fill(pools[i], 2 * MIB << i, i);
 	}
 	for (i = 0; i < 2; i++) {
 		mapped[i] = map_untouched(4 * MIB);
-		CHECK(!cuda.cuMemHostRegister_v2(mapped[i], 4 * MIB, 0) && is_shared(mapped[i]));
+		CHECK(!cuda.cuMemHostRegister_v2(mapped[i], 4 * MIB, 0) && is_in_region(mapped[i]));
 		CHECK(all_bytes(mapped[i], 4 * MIB, 0));
 		fill(mapped[i], 4 * MIB, i);
 	}
 	/* Unregistered and still mapped, its file is not anybody's yet. */
 	CHECK(!cuda.cuMemHostUnregister(mapped[0]));
 	another = map_untouched(4 * MIB);
-	CHECK(!cuda.cuMemHostRegister_v2(another, 4 * MIB, 0) && is_shared(another));
+	CHECK(!cuda.cuMemHostRegister_v2(another, 4 * MIB, 0) && is_in_region(another));
 	CHECK(all_bytes(another, 4 * MIB, 0));
 	fill(another, 4 * MIB, 9);
 	CHECK(is_filled(mapped[0], 4 * MIB, 0));
@@ -111,7 +111,7 @@ static bool beside_the_library(void)
 
 	CHECK(!actmem_open(&am, NULL) && !actmem_heap_create(am, NULL, &heap));
 	CHECK(!actmem_heap_alloc(heap, MIB, 0, &block));
-	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_shared(memory));
+	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_in_region(memory));
 	CHECK(!cuda.cuMemFreeHost(memory));
 	actmem_heap_free(heap, block);
 	actmem_heap_destroy(heap);
@@ -124,12 +124,12 @@ static bool while_another_has_them(void)
 	unsigned int i;
 	void *memory;
 
-	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && !is_shared(memory));
+	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && !is_in_region(memory));
 	CHECK(!cuda.cuMemFreeHost(memory));
 	/* Nor does it take other numbers in time. */
 	for (i = 0; i < 4; i++) {
 		memory = map_untouched(4 * MIB);
-		CHECK(!cuda.cuMemHostRegister_v2(memory, 4 * MIB, 0) && !is_shared(memory));
+		CHECK(!cuda.cuMemHostRegister_v2(memory, 4 * MIB, 0) && !is_in_region(memory));
 		CHECK(!cuda.cuMemHostUnregister(memory));
 	}
 	return true;
@@ -168,7 +168,7 @@ static bool with_a_link(void)
 {
 	void *memory = map_untouched(4 * MIB);
 
-	CHECK(!cuda.cuMemHostRegister_v2(memory, 4 * MIB, 0) && !is_shared(memory));
+	CHECK(!cuda.cuMemHostRegister_v2(memory, 4 * MIB, 0) && !is_in_region(memory));
 	return !cuda.cuMemHostUnregister(memory);
 }
 

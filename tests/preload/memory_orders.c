@@ -77,7 +77,7 @@ static void alloc(struct slot *slot)
 	if (result)
 		return;
 	*slot = (struct slot){ memory, bytes, slot->flags, false, true, in_own };
-	of_regions += is_shared(memory);
+	of_regions += is_in_region(memory);
 	memset(memory, (int)draw(256), bytes);
 }
 

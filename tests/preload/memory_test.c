@@ -208,21 +208,22 @@ char *map_untouched(size_t bytes)
 	return map_at(bytes, 0);
 }
 
-bool is_shared(const void *address)
+bool is_in_region(const void *address)
 {
 	uintptr_t wanted = (uintptr_t)address;
 	FILE *file = fopen("/proc/self/maps", "re");
-	unsigned long first, end;
-	bool shared = false;
-	char line[4096], access[5];
+	unsigned long first, end, inode;
+	bool in_region = false;
+	char line[4096];
 
+	/* Only a file has an inode; malloc mode names anonymous memory after actmem, too. */
 	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "%lx-%lx %4s", &first, &end, access) == 3 && wanted >= first &&
-		    wanted < end)
-			shared = access[3] == 's';
+		if (sscanf(line, "%lx-%lx %*s %*s %*s %lu", &first, &end, &inode) == 3 &&
+		    wanted >= first && wanted < end)
+			in_region = inode && strstr(line, "actmem");
 	if (file)
 		fclose(file);
-	return shared;
+	return in_region;
 }
 
 /* Each word is its own place, and whose it is. */

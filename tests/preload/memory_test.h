@@ -81,8 +81,11 @@ struct standin_counts counts_now(void);
 char *map_at(size_t bytes, size_t off);
 char *map_untouched(size_t bytes);
 
-/* Whether the address is in a shared mapping, as those of regions are. */
-bool is_shared(const void *address);
+/*
+ * Returns true if the file that is mapped at the address is a region's. That the mapping is
+ * shared proves nothing: so is memory of cuMemHostAlloc().
+ */
+bool is_in_region(const void *address);
 
 /* Fills, or compares, with a pattern of @seed. */
 void fill(void *memory, size_t bytes, unsigned int seed);

@@ -132,7 +132,7 @@ static bool not_cancelled(void)
 	void *result;
 
 	CHECK(!pthread_join(start_thread(alloc_cancelled, &memory), &result));
-	CHECK(result == PTHREAD_CANCELED && memory && is_shared(memory));
+	CHECK(result == PTHREAD_CANCELED && memory && is_in_region(memory));
 	return !cuda.cuMemFreeHost(memory);
 }
 

@@ -37,7 +37,7 @@ static bool one_touched(void)
 		memory[pages[i] * PAGE + 7] = 'x';
 		CHECK(!cuda.cuMemHostRegister_v2(memory, BYTES, 0));
 		CHECK(memory[pages[i] * PAGE + 7] == 'x');
-		CHECK(!is_shared(memory) && !is_shared(memory + BYTES - 1));
+		CHECK(!is_in_region(memory) && !is_in_region(memory + BYTES - 1));
 		CHECK(!cuda.cuMemHostUnregister(memory));
 		CHECK(!munmap(memory, BYTES));
 	}
@@ -52,7 +52,7 @@ static bool none_touched(void)
 	uint64_t listed;
 
 	CHECK(!cuda.cuMemHostRegister_v2(memory, BYTES, 0));
-	CHECK(is_shared(memory) && is_shared(memory + BYTES - 1));
+	CHECK(is_in_region(memory) && is_in_region(memory + BYTES - 1));
 	CHECK(own_regions(&listed) == 1 && listed == BYTES);
 	CHECK(!cuda.cuMemHostUnregister(memory));
 	CHECK(!munmap(memory, BYTES));

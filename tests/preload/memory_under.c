@@ -62,7 +62,7 @@ static bool as_xla(void)
 		CHECK(prefer_node(pools[i], 2 * MIB << i, node));
 		CHECK(!cuda.cuMemHostRegister_v2(pools[i], 2 * MIB << i,
 						 CU_MEMHOSTREGISTER_PORTABLE));
-		CHECK(is_shared(pools[i]) && is_shared(pools[i] + (2 * MIB << i) - 1));
+		CHECK(is_in_region(pools[i]) && is_in_region(pools[i] + (2 * MIB << i) - 1));
 		CHECK(!cuda.cuPointerGetAttribute(&pointer, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
 						  (CUdeviceptr)(uintptr_t)pools[i] + MIB) && pointer);
 		/* The manual knows flags of what CUDA allocated alone. */
@@ -98,8 +98,8 @@ static bool at_odd_addresses(void)
 	CHECK(prefer_node(memory, 8 * MIB, 0));
 	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, CU_MEMHOSTREGISTER_PORTABLE));
 	CHECK(own_regions(&listed) == 1 && listed == 6 * MIB);
-	CHECK(!is_shared(first - 1) && is_shared(first));
-	CHECK(is_shared(first + 6 * MIB - 1) && !is_shared(first + 6 * MIB));
+	CHECK(!is_in_region(first - 1) && is_in_region(first));
+	CHECK(is_in_region(first + 6 * MIB - 1) && !is_in_region(first + 6 * MIB));
 	fill(memory, 8 * MIB, 3);
 	CHECK(is_filled(memory, 8 * MIB, 3) && !cuda.cuMemHostUnregister(memory));
 	CHECK(is_filled(memory, 8 * MIB, 3) && !munmap(memory, 8 * MIB));
@@ -116,7 +116,7 @@ static bool of_any_length(void)
 	CHECK(bytes % 4096 && prefer_node(memory, 8 * MIB, 0));
 	CHECK(!cuda.cuMemHostRegister_v2(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE));
 	CHECK(own_regions(&listed) == 1 && listed == 6 * MIB);
-	CHECK(is_shared(memory + 6 * MIB - 1) && !is_shared(memory + 6 * MIB));
+	CHECK(is_in_region(memory + 6 * MIB - 1) && !is_in_region(memory + 6 * MIB));
 	fill(memory, 8 * MIB, 5);
 	CHECK(is_filled(memory, 8 * MIB, 5) && !cuda.cuMemHostUnregister(memory));
 	CHECK(is_filled(memory, 8 * MIB, 5) && !munmap(memory, 8 * MIB));
@@ -130,7 +130,7 @@ static bool too_short(void)
 	uint64_t listed;
 
 	CHECK(!cuda.cuMemHostRegister_v2(memory, 2 * MIB, CU_MEMHOSTREGISTER_PORTABLE));
-	CHECK(!is_shared(memory + MIB) && !own_regions(&listed));
+	CHECK(!is_in_region(memory + MIB) && !own_regions(&listed));
 	return !cuda.cuMemHostUnregister(memory) && !munmap(memory, 2 * MIB);
 }
 
@@ -138,7 +138,7 @@ static bool too_short_for_giants(void)
 {
 	char *memory = map_untouched(64 * MIB);
 
-	CHECK(!cuda.cuMemHostRegister_v2(memory, 64 * MIB, 0) && !is_shared(memory));
+	CHECK(!cuda.cuMemHostRegister_v2(memory, 64 * MIB, 0) && !is_in_region(memory));
 	return !cuda.cuMemHostUnregister(memory);
 }
 
@@ -147,7 +147,7 @@ static bool too_short_strictly(void)
 	char *memory = map_untouched(64 * MIB);
 
 	CHECK(cuda.cuMemHostRegister_v2(memory, 64 * MIB, 0) == CUDA_ERROR_OUT_OF_MEMORY);
-	return !is_shared(memory) && !counts_now().registered;
+	return !is_in_region(memory) && !counts_now().registered;
 }
 
 /* Registered, and just as it was; with @seed in it. */
@@ -167,12 +167,12 @@ static bool left_alone(void)
 	int file = memfd_create("plain", MFD_CLOEXEC);
 
 	fill(memory, 8 * MIB, 5);
-	CHECK(is_left_alone(memory, 8 * MIB, 5) && !is_shared(memory));
+	CHECK(is_left_alone(memory, 8 * MIB, 5) && !is_in_region(memory));
 	munmap(memory, 8 * MIB);
 	/* One byte in the middle is data. */
 	memory = map_untouched(8 * MIB);
 	memory[5 * MIB] = 7;
-	CHECK(is_left_alone(memory, 8 * MIB, 0) && !is_shared(memory) && memory[5 * MIB] == 7);
+	CHECK(is_left_alone(memory, 8 * MIB, 0) && !is_in_region(memory) && memory[5 * MIB] == 7);
 	munmap(memory, 8 * MIB);
 	/* So is what was read as zeros: nobody can tell what it was read for. */
 	memory = map_untouched(8 * MIB);
@@ -183,18 +183,18 @@ static bool left_alone(void)
 	munmap(memory, 8 * MIB);
 	CHECK(file >= 0 && !ftruncate(file, 8 * MIB));
 	memory = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
-	CHECK(is_left_alone(memory, 8 * MIB, 0) && !is_shared(memory));
+	CHECK(is_left_alone(memory, 8 * MIB, 0) && !is_in_region(memory));
 	munmap(memory, 8 * MIB);
 	close(file);
 	/* A part of a larger mapping, without a policy of its own, may be malloc's. */
 	memory = map_untouched(16 * MIB);
-	CHECK(is_left_alone(memory + 4 * MIB, 8 * MIB, 0) && !is_shared(memory + 4 * MIB));
+	CHECK(is_left_alone(memory + 4 * MIB, 8 * MIB, 0) && !is_in_region(memory + 4 * MIB));
 	munmap(memory, 16 * MIB);
 	memory = malloc(32 * MIB);
-	CHECK(is_left_alone(memory, 32 * MIB, 0) && !is_shared(memory));
+	CHECK(is_left_alone(memory, 32 * MIB, 0) && !is_in_region(memory));
 	free(memory);
 	CHECK(!posix_memalign((void **)&memory, 2 * MIB, 32 * MIB));
-	CHECK(is_left_alone(memory, 32 * MIB, 0) && !is_shared(memory));
+	CHECK(is_left_alone(memory, 32 * MIB, 0) && !is_in_region(memory));
 	free(memory);
 	/* Nothing is there at all. */
 	memory = mmap(NULL, 8 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -208,7 +208,7 @@ static bool whole_mapping(void)
 {
 	char *memory = map_untouched(8 * MIB);
 
-	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) && is_shared(memory));
+	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) && is_in_region(memory));
 	CHECK(cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) ==
 	      CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
 	fill(memory, 8 * MIB, 1);
@@ -233,7 +233,7 @@ static bool never_unregistered(void)
 	CHECK(!cuda.cuDevicePrimaryCtxRetain(&primary, 0) && !cuda.cuCtxSetCurrent(primary));
 	CHECK(mmap(memory, 8 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
 		   -1, 0) == memory);
-	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) && is_shared(memory));
+	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) && is_in_region(memory));
 	CHECK(own_regions(&listed) == 1 && listed == 8 * MIB);
 	CHECK(!cuda.cuMemHostUnregister(memory) && !munmap(memory, 8 * MIB));
 	CHECK(!own_regions(&listed));
@@ -275,7 +275,7 @@ static bool pages_refused(void)
 	CHECK(prefer_node(memory, 8 * MIB, 0));
 	cuda.standin_fail("cuMemHostRegister_v2", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0));
-	CHECK(!is_shared(memory) && !own_regions(&listed));
+	CHECK(!is_in_region(memory) && !own_regions(&listed));
 	CHECK(!syscall(SYS_get_mempolicy, &mode, NULL, 0UL, memory, (unsigned long)MPOL_F_ADDR) &&
 	      mode == MPOL_PREFERRED);
 	CHECK(counts_now().registered == 1 && !cuda.cuMemHostUnregister(memory));
@@ -288,7 +288,7 @@ static bool refused_strictly(void)
 
 	cuda.standin_fail("cuMemHostRegister_v2", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK(cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) == CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK(!is_shared(memory) && !counts_now().registered);
+	CHECK(!is_in_region(memory) && !counts_now().registered);
 	return true;
 }
 
@@ -299,7 +299,7 @@ static bool refused_both(void)
 
 	cuda.standin_fail("cuMemHostRegister_v2", 1, 2, CUDA_ERROR_NOT_PERMITTED);
 	CHECK(cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) == CUDA_ERROR_NOT_PERMITTED);
-	CHECK(!is_shared(memory) && is_untouched_here(memory));
+	CHECK(!is_in_region(memory) && is_untouched_here(memory));
 	return true;
 }
 
@@ -322,7 +322,7 @@ static bool unseen(void)
 	char *memory = map_untouched(8 * MIB);
 
 	CHECK(hide_pagemap());
-	CHECK(is_left_alone(memory, 8 * MIB, 0) && !is_shared(memory));
+	CHECK(is_left_alone(memory, 8 * MIB, 0) && !is_in_region(memory));
 	return is_left_alone(memory, 8 * MIB, 0);
 }
 
@@ -330,7 +330,7 @@ static bool without_pages(void)
 {
 	char *memory = map_untouched(8 * MIB);
 
-	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) && !is_shared(memory));
+	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) && !is_in_region(memory));
 	fill(memory, 8 * MIB, 1);
 	CHECK(is_filled(memory, 8 * MIB, 1) && !cuda.cuMemHostUnregister(memory));
 	CHECK(!cuda.cuMemHostRegister_v2(map_untouched(8 * MIB), 8 * MIB, 0));
@@ -342,7 +342,7 @@ static bool without_pages_strictly(void)
 	char *memory = map_untouched(8 * MIB);
 
 	CHECK(cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) == CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK(!is_shared(memory) && is_untouched_here(memory) && !counts_now().registered);
+	CHECK(!is_in_region(memory) && is_untouched_here(memory) && !counts_now().registered);
 	return true;
 }
 
@@ -363,7 +363,7 @@ static bool written_meanwhile(void)
 
 	written_to = memory + 3 * MIB;
 	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0));
-	CHECK(*written_to == 'x' && !is_shared(memory) && !own_regions(&listed));
+	CHECK(*written_to == 'x' && !is_in_region(memory) && !own_regions(&listed));
 	return !cuda.cuMemHostUnregister(memory) && !munmap(memory, 8 * MIB);
 }
 

@@ -88,7 +88,7 @@ static bool waits_for_streams(void)
 
 	sem_init(&is_held, 0, 0);
 	sem_init(&goes_on, 0, 0);
-	CHECK(!cuda.cuMemHostAlloc(&freer.memory, BYTES, 0) && is_shared(freer.memory));
+	CHECK(!cuda.cuMemHostAlloc(&freer.memory, BYTES, 0) && is_in_region(freer.memory));
 	CHECK(!cuda.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	CHECK(!cuda.cuLaunchHostFunc(stream, hold, NULL));
 	sem_wait(&is_held);

@@ -280,8 +280,9 @@ static CUresult allocate(void **pp, size_t bytes, unsigned int flags, CUcontext 
 
 	if (!pp || !bytes || length < bytes || flags & ~FLAGS_ALLOCATE)
 		return CUDA_ERROR_INVALID_VALUE;
+	/* NVIDIA's is a shared mapping, too: "/dev/zero (deleted)" in /proc/PID/maps. */
 	memory = mmap(NULL, length, PROT_READ | PROT_WRITE,
-		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+		      MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (memory == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	result = add(memory, length, flags, context, true);
