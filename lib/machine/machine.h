@@ -4,8 +4,8 @@
  *
  * Read sysfile.h first, which reads small files of /proc and /sys; then node.h (NUMA
  * nodes, and where pages are), cgroup.h, mounts.h, procfs.h (processes and their
- * descriptors), smaps.h, device.h (disks below files). helpers.h has threads that help
- * to zero pages. cuda_api.h has the types of CUDA's driver API, for all that call it.
+ * descriptors), smaps.h, device.h (disks below files). kernel_log.h reads the kernel's log.
+ * helpers.h has threads that help to zero pages. cuda_api.h has the types of CUDA's driver API.
  *
  * Locks: none.
  */
@@ -16,6 +16,7 @@
 #include "machine/cuda_api.h"
 #include "machine/device.h"
 #include "machine/helpers.h"
+#include "machine/kernel_log.h"
 #include "machine/mounts.h"
 #include "machine/node.h"
 #include "machine/procfs.h"

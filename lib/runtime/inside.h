@@ -88,6 +88,15 @@ struct runtime_kind {
 	int (*pointer)(struct registration *registration, void *address, uint64_t *pointer);
 };
 
+/* Registers all chunks, or none; after a failure, @registered is what could not be undone. */
+int chunks_add(struct registration *registration);
+
+/*
+ * Unregisters the last chunk first, and stops at one that stays. Returns RUNTIME_LOST if the
+ * runtime had forgotten some.
+ */
+int chunks_drop(struct registration *registration);
+
 /* Waits after a call that took so long, if that was long. */
 void pace_pause(uint64_t took_ns);
 

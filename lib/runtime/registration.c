@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Regions that are registered with runtimes: chunk by chunk, all or none, with pauses in
- * which others come to what the runtime locks.
+ * Regions that are registered with runtimes.
  *
  * A region has one registration, from the moment that a thread begins with it. It
  * is busy while a thread registers or unregisters it, and no other thread looks into it
  * then.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,77 +96,6 @@ static int place_pages(struct registration *registration)
 	return error;
 }
 
-/* The runtime may wait here for all that its device has to do. */
-static int change_chunk(struct registration *registration,
-			int (*change)(struct registration *registration, void *address,
-				      uint64_t length),
-			uint64_t at, uint64_t length)
-{
-	struct actmem_region *region = registration->region;
-	struct published_wait *wait = wait_begin(region->am->waits, WAIT_REGISTER, 0, length,
-						 region->backing.name);
-	uint64_t began = clock_ns(), took;
-	int error = change(registration, registration->address + at, length);
-
-	took = clock_ns() - began;
-	wait_end(region->am->waits, wait);
-	if (!error && change == registration->runtime->kind->add && !registration->own)
-		pace_learn(registration->runtime, length, took);
-	pace_pause(took);
-	return error;
-}
-
-static int add_chunks(struct registration *registration)
-{
-	struct actmem_runtime *runtime = registration->runtime;
-	int error = 0;
-
-	while (!error && registration->registered < registration->length) {
-		uint64_t at = registration->registered, left = registration->length - at;
-		uint64_t length = left < registration->chunk_bytes ? left :
-				  registration->chunk_bytes;
-
-		error = change_chunk(registration, runtime->kind->add, at, length);
-		if (!error)
-			registration->registered += length;
-	}
-	return error;
-}
-
-/* The last first, and no further than one that stays; RUNTIME_LOST: some had gone. */
-static int drop_chunks(struct registration *registration)
-{
-	struct actmem_runtime *runtime = registration->runtime;
-	int result = 0;
-
-	while (registration->registered) {
-		uint64_t at = (registration->registered - 1) / registration->chunk_bytes *
-			      registration->chunk_bytes;
-		int error = change_chunk(registration, runtime->kind->drop, at,
-					 registration->registered - at);
-
-		if (error < 0)
-			return error;
-		if (error)
-			result = error;
-		registration->registered = at;
-	}
-	return result;
-}
-
-/* Undoes the chunks that were registered; keeps the words of the first failure. */
-static int undo_chunks(struct registration *registration, int error)
-{
-	char words[ERROR_TEXT_MAX], again[ERROR_TEXT_MAX];
-
-	snprintf(words, sizeof(words), "%s", fail_words());
-	if (drop_chunks(registration) >= 0)
-		return fail_as_before(error, words);
-	snprintf(again, sizeof(again), "%s", fail_words());
-	return fail(-error, "%s; %s of it stay registered until actmem_region_unregister(), as %s",
-		    words, BYTES_TEXT(registration->registered), again);
-}
-
 static void settle_registration(struct registration *registration, bool failed)
 {
 	struct actmem_runtime *runtime = registration->runtime;
@@ -217,9 +144,7 @@ static int registration_make(struct registration *registration)
 		goto unmap;
 	error = runtime->kind->begin(registration);
 	if (!error) {
-		error = add_chunks(registration);
-		if (error)
-			error = undo_chunks(registration, error);
+		error = chunks_add(registration);
 		if (error && !registration->registered)
 			runtime->kind->end(registration);
 	}
@@ -336,7 +261,7 @@ int actmem_region_unregister(struct actmem_region *region)
 	if (error)
 		return error;
 	runtime = registration->runtime;
-	error = drop_chunks(registration);
+	error = chunks_drop(registration);
 	if (error < 0) {
 		settle_registration(registration, true);
 		return error;

@@ -3,10 +3,9 @@
  * The room of accelerators' runtimes, with which regions are registered.
  *
  * Read inside.h first, which has the table of functions of each kind; then runtime.c,
- * which opens one, and registration.c, which registers regions, with pace.c, which says in
- * what pieces, and own.c, for memory of a runtime's own in their place; then the kinds:
- * null.c, cuda.c. device_wait.c publishes what a thread waits for of an
- * accelerator.
+ * which opens one, and registration.c, which registers regions. chunks.c does so piece by piece,
+ * pace.c says how long a piece is, and own.c provides a runtime's own memory in place of regions.
+ * The kinds are null.c and cuda.c. device_wait.c publishes that a thread waits for an accelerator.
  *
  * Locks: a runtime's, for its list of registrations and its counters, is taken with a
  * region's at most. The functions of a kind are called with no lock held.

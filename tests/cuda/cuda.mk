@@ -16,8 +16,9 @@ CUDA_PLAYED := tests/cuda/xla_play $(XLA_SOURCES:%.c=%)
 CUDA_COMPILE = $(CC) $(ALL_CFLAGS) -Itests/common -isystem $(CUDA_INCLUDE) \
 	$(addprefix -isystem ,$(XLA_INCLUDE)) -MMD -MP -c $< -o $@
 
-# Of the library's own calls one is wrapped: sysfs can be another folder.
-CUDA_LINK = $(CC) $(ALL_CFLAGS) $(LDFLAGS) -Wl,--wrap=sysfile_value $^ $(LIB_NEEDS) -o $@
+# Two of the library's own calls are wrapped: sysfs and the kernel's log can be others.
+CUDA_LINK = $(CC) $(ALL_CFLAGS) $(LDFLAGS) -Wl,--wrap=sysfile_value,--wrap=kernel_log_open \
+	$^ $(LIB_NEEDS) -o $@
 
 # The folder of cuda.h is there only once the environment is.
 ifeq ($(origin CUDA_INCLUDE),file)

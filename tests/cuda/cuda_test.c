@@ -11,7 +11,7 @@
 #include "machine/sysfile.h"
 
 static const struct cuda *loaded;
-static const char *sysfs;
+static const char *sysfs, *log_path, *log_line;
 
 int __real_sysfile_value(uint64_t *value, const char *format, ...);
 int __wrap_sysfile_value(uint64_t *value, const char *format, ...);
@@ -30,6 +30,28 @@ int __wrap_sysfile_value(uint64_t *value, const char *format, ...)
 void sysfs_is_in(const char *folder)
 {
 	sysfs = folder;
+}
+
+int __real_kernel_log_open(const char *path);
+int __wrap_kernel_log_open(const char *path);
+
+/* The driver writes the line after that, and before its call returns. */
+int __wrap_kernel_log_open(const char *path)
+{
+	int log = __real_kernel_log_open(log_path ? log_path : path);
+	FILE *file = log_path && log >= 0 ? fopen(log_path, "ae") : NULL;
+
+	if (file)
+		ok(!counts_of(loaded).registered, "the log is opened before any chunk is registered");
+	if (file && (fprintf(file, "4,1,2,-;%s\n", log_line) < 0 || fclose(file)))
+		tap_bail("%s", log_path);
+	return log;
+}
+
+void kernel_log_is(const char *path, const char *line)
+{
+	log_path = path;
+	log_line = line;
 }
 
 struct cuda cuda_or_skip(void)

@@ -89,4 +89,9 @@ struct actmem_runtime_info runtime_info(struct actmem_runtime *runtime);
 /* From now on /sys is in this folder; NULL: the truth. */
 void sysfs_is_in(const char *folder);
 
+/*
+ * From now on this file is the kernel's log, to which each registration adds @line. NULL: the truth.
+ */
+void kernel_log_is(const char *path, const char *line);
+
 #endif /* CUDA_TEST_H */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cuda_test.h"
 
@@ -66,6 +67,52 @@ static void test_register(struct actmem_region *region, struct actmem_runtime *r
 	}
 	ok(runtime_info(runtime).failures_total == failures, "each failure is counted");
 	returns(actmem_region_unmap(region), -EINVAL);
+}
+
+/* The third chunk is refused. */
+static void refuse(struct actmem_region *region, struct actmem_runtime *runtime, CUresult code,
+		   int error)
+{
+	cuda.standin_fail("cuMemHostRegister_v2", 3, 1, code);
+	returns(actmem_region_register(region, runtime, 0), error);
+	nothing_is_left(runtime);
+}
+
+/* If the kernel pins no memory, its log says so, and the error quotes it. */
+static void test_kernel_log(struct actmem_region *region, struct actmem_runtime *runtime)
+{
+	static const char format[] = "Cannot map memory with base addr %p and size of 0x200 pages";
+	char path[] = "/tmp/actmem-log-XXXXXX", line[128];
+	char *memory = memory_or_bail(region);
+	int fd = mkstemp(path);
+
+	snprintf(line, sizeof(line), format, memory + 2 * CHUNK);
+	kernel_log_is(path, line);
+	refuse(region, runtime, CUDA_ERROR_INVALID_VALUE, -EINVAL);
+	says("CUDA_ERROR_INVALID_VALUE");
+	says(line);
+	ok(!strstr(actmem_error(), "dmesg"), "and names no other place: %s", actmem_error());
+	cuda.standin_fail("cuMemHostUnregister", 1, 1, CUDA_ERROR_ILLEGAL_ADDRESS);
+	cuda.standin_fail("cuMemHostRegister_v2", 3, 1, CUDA_ERROR_OUT_OF_MEMORY);
+	returns(actmem_region_register(region, runtime, 0), -ENOMEM);
+	says(line);
+	says("4.0 MiB of it stay registered");
+	returns(actmem_region_unregister(region), 0);
+	/* That chunk was registered, so the line is about something else. */
+	snprintf(line, sizeof(line), format, memory);
+	refuse(region, runtime, CUDA_ERROR_INVALID_VALUE, -EINVAL);
+	ok(!strstr(actmem_error(), "Cannot map"), "lines about other memory are not quoted: %s",
+	   actmem_error());
+	unlink(path);
+	close(fd);
+	refuse(region, runtime, CUDA_ERROR_OUT_OF_MEMORY, -ENOMEM);
+	says("dmesg");
+	refuse(region, runtime, CUDA_ERROR_INVALID_VALUE, -EINVAL);
+	says("dmesg");
+	refuse(region, runtime, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, -EEXIST);
+	ok(!strstr(actmem_error(), "dmesg"), "the kernel's log is not named for other failures");
+	kernel_log_is(NULL, NULL);
+	returns(actmem_region_unmap(region), 0);
 }
 
 /* What cannot be undone stays known, and can be undone later. */
@@ -202,6 +249,7 @@ int main(void)
 	region = region_or_bail(am, "failing");
 	runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
 	test_register(region, runtime);
+	test_kernel_log(region, runtime);
 	test_undo(region, runtime);
 	test_unregister(region, runtime);
 	test_unanswered(region, runtime);
