@@ -11,14 +11,14 @@ CUDA_TESTS := $(patsubst tests/cuda/%.c,%,$(filter-out $(addprefix tests/cuda/,c
 CUDA_SHARED := tests/cuda/cuda_test tests/common/tap tests/common/common
 # Those that play XLA have the handlers in them, and XLA's header.
 CUDA_PLAYS := stream stream_announce stream_batch stream_budget stream_capture stream_failures \
-	stream_grow stream_meanwhile stream_nodes stream_own stream_random stream_waits
+	stream_far stream_grow stream_meanwhile stream_nodes stream_own stream_random stream_waits
 CUDA_PLAYED := tests/cuda/xla_play $(XLA_SOURCES:%.c=%)
 CUDA_COMPILE = $(CC) $(ALL_CFLAGS) -Itests/common -isystem $(CUDA_INCLUDE) \
 	$(addprefix -isystem ,$(XLA_INCLUDE)) -MMD -MP -c $< -o $@
 
-# Two of the library's own calls are wrapped: sysfs and the kernel's log can be others.
-CUDA_LINK = $(CC) $(ALL_CFLAGS) $(LDFLAGS) -Wl,--wrap=sysfile_value,--wrap=kernel_log_open \
-	$^ $(LIB_NEEDS) -o $@
+# Some of the library's own calls are wrapped: sysfs and the kernel's log can be others.
+CUDA_WRAPPED := sysfile_read sysfile_value kernel_log_open
+CUDA_LINK = $(CC) $(ALL_CFLAGS) $(LDFLAGS) $(CUDA_WRAPPED:%=-Wl,--wrap=%) $^ $(LIB_NEEDS) -o $@
 
 # The folder of cuda.h is there only once the environment is.
 ifeq ($(origin CUDA_INCLUDE),file)

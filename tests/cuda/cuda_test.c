@@ -27,9 +27,49 @@ int __wrap_sysfile_value(uint64_t *value, const char *format, ...)
 	return __real_sysfile_value(value, "%s%s", sysfs ? sysfs : "", path);
 }
 
+int __real_sysfile_read(const char *path, char *text, size_t size);
+int __wrap_sysfile_read(const char *path, char *text, size_t size);
+
+int __wrap_sysfile_read(const char *path, char *text, size_t size)
+{
+	char other[PATH_MAX];
+
+	snprintf(other, sizeof(other), "%s%s", sysfs ? sysfs : "", path);
+	return sysfs && !__real_sysfile_read(other, text, size) ? 0 :
+	       __real_sysfile_read(path, text, size);
+}
+
 void sysfs_is_in(const char *folder)
 {
 	sysfs = folder;
+}
+
+static FILE *kept;
+static int real_stderr;
+
+void stderr_keep(void)
+{
+	kept = tmpfile();
+	real_stderr = dup(STDERR_FILENO);
+	if (!kept || real_stderr < 0 || dup2(fileno(kept), STDERR_FILENO) < 0)
+		tap_bail("stderr");
+}
+
+unsigned int stderr_lines(const char *part)
+{
+	unsigned int count = 0;
+	char line[4096];
+
+	if (dup2(real_stderr, STDERR_FILENO) < 0)
+		tap_bail("stderr");
+	close(real_stderr);
+	rewind(kept);
+	while (fgets(line, sizeof(line), kept)) {
+		printf("# on stderr: %s", line);
+		count += !!strstr(line, part);
+	}
+	fclose(kept);
+	return count;
 }
 
 int __real_kernel_log_open(const char *path);

@@ -86,8 +86,15 @@ void nothing_is_on_devices(const struct cuda *cuda);
 struct actmem_runtime *runtime_or_bail(struct actmem *am, enum actmem_runtime_kind kind);
 struct actmem_runtime_info runtime_info(struct actmem_runtime *runtime);
 
-/* From now on /sys is in this folder; NULL: the truth. */
+/*
+ * Files of /sys are read from this folder from now on; a file of text that is not there, from /sys
+ * itself. NULL: the truth.
+ */
 void sysfs_is_in(const char *folder);
+
+/* Keeps what is written to stderr, until stderr_lines() counts the lines with @part in it. */
+void stderr_keep(void);
+unsigned int stderr_lines(const char *part);
 
 /*
  * From now on this file is the kernel's log, to which each registration adds @line. NULL: the truth.

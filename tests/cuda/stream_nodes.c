@@ -3,6 +3,7 @@
  * Two GPUs at two nodes: each has its blocks on its own, and both share one budget. On a
  * machine of one node the second GPU's is not known, so that there are two stores as well.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -284,6 +285,43 @@ static void test_small_budget(void)
 	xla_close(am, &cuda);
 }
 
+/* The child has no part of either store; the parent's blocks are as they were. */
+static bool use_in_child(void *unused)
+{
+	struct actmem_store_stats stats = { .size = sizeof(stats) };
+	int i;
+
+	for (i = 0; i < DEVICES; i++) {
+		struct xla *xla = &devices[i].xla;
+
+		if (xla_put(xla, "nodes", devices[i].work, BLOCK, devices[i].tokens) ||
+		    !strstr(xla->words, "forked") ||
+		    xla_take(xla, devices[i].tokens, devices[i].results, BLOCK) ||
+		    !strstr(xla->words, "forked"))
+			return false;
+	}
+	actmem_xla_trim_devices();
+	return actmem_xla_store_stats(&stats) == -EOWNERDEAD && actmem_xla_trim() == -EOWNERDEAD;
+}
+
+static void test_fork(void)
+{
+	struct memory memory = { .ring_bytes = MIB, .grow_bytes = GROW, .budget_bytes = BUDGET,
+				 .spill = folder };
+	struct actmem *am = xla_open(&memory);
+
+	begin_runs();
+	ok(put(0, 0, VALUES) == VALUES && put(1, 0, VALUES) == VALUES,
+	   "two stores have values in memory and in files");
+	ok(in_child(use_in_child, NULL), "a forked child is refused by both");
+	ok(take(0, VALUES) && take(1, VALUES), "the parent has all its values");
+	begin_runs();
+	ok(put(1, 0, VALUES) == VALUES && put(0, 0, VALUES) == VALUES, "and puts others");
+	ok(take(0, VALUES) && take(1, VALUES), "and takes them");
+	xla_close(am, &cuda);
+	ok(!store_stats().memory_bytes && !store_stats().file_bytes, "nothing is left");
+}
+
 int main(void)
 {
 	char command[1024];
@@ -306,6 +344,7 @@ int main(void)
 	test_arrays();
 	test_budget();
 	test_limit();
+	test_fork();
 	test_small_budget();
 	for (i = 0; i < DEVICES; i++)
 		xla_end(use(i));

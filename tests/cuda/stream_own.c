@@ -33,35 +33,6 @@ static void refuse_nothing(void)
 		cuda.standin_fail("", 0, 0, 0);
 }
 
-/* From now on stderr is this file, until told() has the number of lines that have @part. */
-static FILE *listener;
-static int real_stderr;
-
-static void listen(void)
-{
-	listener = tmpfile();
-	real_stderr = dup(STDERR_FILENO);
-	if (!listener || real_stderr < 0 || dup2(fileno(listener), STDERR_FILENO) < 0)
-		tap_bail("stderr");
-}
-
-static unsigned int told(const char *part)
-{
-	unsigned int count = 0;
-	char line[4096];
-
-	if (dup2(real_stderr, STDERR_FILENO) < 0)
-		tap_bail("stderr");
-	close(real_stderr);
-	rewind(listener);
-	while (fgets(line, sizeof(line), listener)) {
-		printf("# told: %s", line);
-		count += !!strstr(line, part);
-	}
-	fclose(listener);
-	return count;
-}
-
 static bool put(unsigned int value, uint32_t content)
 {
 	return xla_put_value(&its, "own", value, BLOCK, content + value);
@@ -111,10 +82,10 @@ static void test_all_refused(void)
 	struct actmem_counters counters = { .size = sizeof(counters) };
 
 	refuse("cuMemHostRegister_v2", 1, CUDA_ERROR_OPERATING_SYSTEM);
-	listen();
+	stderr_keep();
 	ok(step(1) == VALUES, "all values come back as they were");
 	ok(step(2) == VALUES, "and once more");
-	ok(told("CUDA_ERROR_OPERATING_SYSTEM") == 1, "one line tells the error");
+	ok(stderr_lines("CUDA_ERROR_OPERATING_SYSTEM") == 1, "one line tells the error");
 	ok(!counts_of(&cuda).registered, "nothing is registered");
 	ok(xla_stats().own_bytes >= VALUES * BLOCK &&
 	   counts_of(&cuda).allocated_bytes - allocated >= xla_stats().own_bytes &&
@@ -137,9 +108,9 @@ static void test_one_refused(void)
 	struct actmem *am = xla_open(&memory);
 
 	cuda.standin_fail("cuMemHostRegister_v2", 2, 1, CUDA_ERROR_OUT_OF_MEMORY);
-	listen();
+	stderr_keep();
 	ok(step(3) == VALUES, "all values come back from both kinds of memory");
-	ok(!told("actmem"), "nothing is told again");
+	ok(!stderr_lines("actmem"), "nothing is told again");
 	ok(xla_stats().own_bytes && counts_of(&cuda).registered,
 	   "%llu bytes are the driver's own, %llu registered",
 	   (unsigned long long)xla_stats().own_bytes,
