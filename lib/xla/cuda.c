@@ -16,6 +16,7 @@ struct cuda_stream_functions cuda;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int is_loaded;
+static cuda_stream_contexts *stream_contexts;	/* NULL: too old for it */
 
 static int find_functions(void *library, char *words, size_t words_size)
 {
@@ -54,6 +55,8 @@ static int load_library(char *words, size_t words_size)
 	ret = find_functions(library, words, words_size);
 	if (ret)
 		dlclose(library);
+	else
+		*(void **)&stream_contexts = dlsym(library, "cuStreamGetCtx_v2");
 	return ret;
 }
 
@@ -76,6 +79,14 @@ int cuda_is_free(void)
 		return 0;
 	pthread_mutex_unlock(&lock);
 	return 1;
+}
+
+cuda_result cuda_context_of(cuda_stream stream, cuda_context *context)
+{
+	struct CUgreenCtx_st *green;
+
+	return stream_contexts ? stream_contexts(stream, context, &green) :
+	       cuda.cuStreamGetCtx(stream, context);
 }
 
 static int errno_of(cuda_result result)

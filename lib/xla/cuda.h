@@ -11,6 +11,7 @@
 
 #include "machine/machine.h"
 
+struct CUgreenCtx_st;
 struct CUstream_st;
 struct CUevent_st;
 typedef struct CUstream_st *cuda_stream;
@@ -67,6 +68,10 @@ struct cuda_stream_functions {
 
 #undef CUDA_STREAM_DECLARE
 
+/* cuStreamGetCtx_v2(), of CUDA 12.5. */
+typedef cuda_result cuda_stream_contexts(cuda_stream stream, cuda_context *context,
+					 struct CUgreenCtx_st **green);
+
 /* Complete once cuda_load() has returned 0. */
 extern struct cuda_stream_functions cuda;
 
@@ -74,6 +79,12 @@ extern struct cuda_stream_functions cuda;
 int cuda_load(char *words, size_t words_size);
 /* Tells a forked child whether nobody was loading it. */
 int cuda_is_free(void);
+
+/*
+ * Finds the context that owns the memory and events of a stream. For a green context's stream it
+ * is the primary context, or, before CUDA 12.5, the green one.
+ */
+cuda_result cuda_context_of(cuda_stream stream, cuda_context *context);
 
 /* A negative errno for @result, and in @words what could not be done and why. */
 int cuda_failed(cuda_result result, const char *what, uint32_t device, char *words,

@@ -288,7 +288,7 @@ struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *r
 {
 	unsigned long long id = 0;
 	cuda_context context;
-	cuda_result result = CUDA_OK;
+	cuda_result result;
 	struct lane *lane;
 
 	if (device >= ACTMEM_XLA_DEVICES_MAX) {
@@ -305,7 +305,7 @@ struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *r
 		*ret = check_not_captured(device, stream, words);
 	if (*ret)
 		return NULL;
-	CUDA_TRY(&result, cuStreamGetCtx(stream, &context));
+	result = cuda_context_of(stream, &context);
 	CUDA_TRY(&result, cuCtxGetId(context, &id));
 	CUDA_TRY(&result, cuCtxPushCurrent_v2(context));
 	if (result) {

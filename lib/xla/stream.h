@@ -2,7 +2,9 @@
 /*
  * Copies between a GPU and blocks of the store, on streams of its own. A lane is what
  * one CUDA context of a device has for that: stream.c makes and ends it, stream_copy.c
- * has what handlers do, stream_threads.c what its two threads do.
+ * has what handlers do, stream_threads.c what its two threads do. Green contexts use the lane of
+ * the primary context, which owns their memory. They could not have one each: only one thread at a
+ * time may have a green context current.
  *
  * XLA uses an operand again, and a result for the first time, in the order of its own
  * stream. So a put copies its operand into a run of slots of a ring there, one behind the

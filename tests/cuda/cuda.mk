@@ -11,7 +11,8 @@ CUDA_TESTS := $(patsubst tests/cuda/%.c,%,$(filter-out $(addprefix tests/cuda/,c
 CUDA_SHARED := tests/cuda/cuda_test tests/common/tap tests/common/common
 # Those that play XLA have the handlers in them, and XLA's header.
 CUDA_PLAYS := stream stream_announce stream_batch stream_budget stream_capture stream_failures \
-	stream_far stream_grow stream_meanwhile stream_nodes stream_own stream_random stream_waits
+	stream_far stream_green stream_grow stream_meanwhile stream_nodes stream_own stream_random \
+	stream_waits
 CUDA_PLAYED := tests/cuda/xla_play $(XLA_SOURCES:%.c=%)
 CUDA_COMPILE = $(CC) $(ALL_CFLAGS) -Itests/common -isystem $(CUDA_INCLUDE) \
 	$(addprefix -isystem ,$(XLA_INCLUDE)) -MMD -MP -c $< -o $@
@@ -36,6 +37,14 @@ CUDA_STANDIN_OBJECTS := $(patsubst %.c,$(B)/obj/cuda/%.o,$(wildcard tests/cuda/s
 $(CUDA_STANDIN): $(CUDA_STANDIN_OBJECTS)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,-z,defs,-Bsymbolic $^ -o $@
+
+# One of CUDA 12.4.
+CUDA_OLD := $(B)/tests/cuda/old/libcuda.so.1
+
+$(CUDA_OLD): tests/cuda/old.map $(CUDA_STANDIN_OBJECTS)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,-z,defs,-Bsymbolic \
+		-Wl,--version-script=$< $(CUDA_STANDIN_OBJECTS) -o $@
 
 # Here ASan and UBSan watch; the library's objects are those of the unit tests.
 CUDA_SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
@@ -85,10 +94,14 @@ $(CUDA_PLAY_RACES): $(addprefix $(B)/obj/cuda-thread/,tests/cuda/stream_random.o
 # types.o is not linked: that it compiles is the test.
 .PHONY: check-cuda
 CHECKS += cuda
-CHECK_NEEDS += $(CUDA_PROGRAMS) $(CUDA_RACES) $(CUDA_STANDIN)
-check-cuda: $(CUDA_PROGRAMS) $(CUDA_RACES) $(CUDA_STANDIN) $(B)/obj/cuda/tests/cuda/types.o
-	@tests/cuda/run $(dir $(CUDA_STANDIN)) $(filter-out $(CUDA_QUEUED),$(CUDA_PROGRAMS)) \
-		$(CUDA_RACES) --queues $(CUDA_QUEUED)
+CHECK_NEEDS += $(CUDA_PROGRAMS) $(CUDA_RACES) $(CUDA_STANDIN) $(CUDA_OLD)
+check-cuda: $(CUDA_PROGRAMS) $(CUDA_RACES) $(CUDA_STANDIN) $(CUDA_OLD) \
+		$(B)/obj/cuda/tests/cuda/types.o
+	@status=0; \
+	tests/cuda/run $(dir $(CUDA_STANDIN)) $(filter-out $(CUDA_QUEUED),$(CUDA_PROGRAMS)) \
+		$(CUDA_RACES) --queues $(CUDA_QUEUED) || status=1; \
+	tests/cuda/run $(dir $(CUDA_OLD)) $(B)/tests/cuda/stream_green || status=1; \
+	exit $$status
 
 # With the machine's own libcuda.so.1; no part of `make check`.
 # Without jaxlib's header (XLA_INCLUDE) those that play XLA are left out.

@@ -33,6 +33,8 @@
 	f(cuStreamSynchronize) f(cuStreamQuery) f(cuStreamWaitEvent) f(cuStreamGetCtx)	\
 	f(cuStreamWaitValue32_v2) f(cuStreamBeginCapture_v2) f(cuStreamEndCapture) f(cuGraphDestroy)	\
 	f(cuThreadExchangeStreamCaptureMode)				\
+	f(cuDeviceGetDevResource) f(cuDevResourceGenerateDesc) f(cuGreenCtxCreate)	\
+	f(cuGreenCtxDestroy) f(cuGreenCtxStreamCreate) f(cuCtxFromGreenCtx)	\
 	f(cuLaunchHostFunc) f(cuEventCreate) f(cuEventDestroy_v2) f(cuEventRecord)	\
 	f(cuEventQuery) f(cuEventSynchronize) f(cuMemcpyHtoD_v2) f(cuMemcpyDtoH_v2)	\
 	f(cuMemcpyHtoDAsync_v2) f(cuMemcpyDtoHAsync_v2) f(cuMemcpyDtoDAsync_v2)	\

@@ -19,7 +19,8 @@ static CUdeviceptr values;
 static unsigned int left_by_puts;	/* steps in which puts left more, or less, than they should */
 
 static const char *const functions[] = {
-	"cuStreamIsCapturing", "cuStreamGetCtx", "cuCtxGetId", "cuCtxPushCurrent_v2", "cuMemAlloc_v2", "cuMemHostAlloc",
+	"cuStreamIsCapturing", "cuStreamGetCtx_v2", "cuCtxGetId", "cuCtxPushCurrent_v2",
+	"cuMemAlloc_v2", "cuMemHostAlloc",
 	"cuStreamCreateWithPriority", "cuEventCreate", "cuEventRecord",
 	"cuEventSynchronize", "cuStreamWaitEvent", "cuMemcpyDtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
 	"cuMemcpyHtoDAsync_v2", "cuMemsetD32Async", "cuMemHostRegister_v2",

@@ -27,6 +27,9 @@ CUDA_STREAM_FUNCTIONS(SAME_FOR_STREAMS)
 CUDA_HOST_CALLS(SAME_FOR_HOST)
 CONTEXT_CALLS(SAME_FOR_CONTEXTS)
 
+_Static_assert(__builtin_types_compatible_p(cuda_stream_contexts, __typeof__(cuStreamGetCtx_v2)),
+	       "cuStreamGetCtx_v2() is declared as in cuda.h");
+
 #define SAME_VALUE(ours, theirs)	\
 	_Static_assert((unsigned int)(ours) == (unsigned int)(theirs), #theirs);
 

@@ -3,6 +3,8 @@
  * Devices and contexts: those that a program creates, the primary one of each
  * device, and the stack of each thread. What a handle was of is remembered after
  * its end, so that using it is an error and no more.
+ *
+ * Memory, events and streams that are made in a green context are the primary context's.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,25 +79,35 @@ static bool is_known(CUcontext wanted)
 	return context || (wanted >= primaries && wanted < primaries + device_count);
 }
 
+static bool is_alive(CUcontext context)
+{
+	return context->alive && (!context->green_of || context->green_of->alive);
+}
+
 /* Of a handle that is given. */
 static CUresult check_handle(CUcontext context)
 {
 	if (!context || !is_known(context))
 		return CUDA_ERROR_INVALID_CONTEXT;
-	if (context->alive)
+	if (is_alive(context))
 		return CUDA_SUCCESS;
 	return context->primary ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult usable_context(CUcontext *context)
 {
+	CUcontext current;
+
 	if (!depth || !stack[depth - 1])
 		return CUDA_ERROR_INVALID_CONTEXT;
-	if (!stack[depth - 1]->alive)
+	current = stack[depth - 1];
+	if (!is_alive(current))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	if (current->green_of)
+		current = current->green_of;
 	if (context)
-		*context = stack[depth - 1];
-	return stack[depth - 1]->poison;
+		*context = current;
+	return current->poison;
 }
 
 static void end_context(CUcontext context)
@@ -149,15 +161,29 @@ CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+static CUcontext retain_primary(CUdevice dev)
 {
-	ENTER();
-	TRY(check_device(dev, pctx));
 	if (!primaries[dev].alive)
 		primaries[dev].id = ++next_id;
 	primaries[dev].alive = true;
 	primaries[dev].retained++;
-	*pctx = &primaries[dev];
+	return &primaries[dev];
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+	ENTER();
+	TRY(check_device(dev, pctx));
+	*pctx = retain_primary(dev);
+	return CUDA_SUCCESS;
+}
+
+static CUresult release_primary(CUdevice dev)
+{
+	if (!primaries[dev].retained)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!--primaries[dev].retained)
+		end_context(&primaries[dev]);
 	return CUDA_SUCCESS;
 }
 
@@ -165,11 +191,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
 	ENTER();
 	TRY(check_device(dev, true));
-	if (!primaries[dev].retained)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	if (!--primaries[dev].retained)
-		end_context(&primaries[dev]);
-	return CUDA_SUCCESS;
+	return release_primary(dev);
 }
 
 /* It stays retained as often as it was. */
@@ -198,22 +220,31 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
-			CUdevice dev)
+static CUcontext new_context(CUdevice dev, unsigned int flags)
 {
-	struct CUctx_st *context;
+	struct CUctx_st *context = calloc(1, sizeof(*context));
 
-	ENTER();
-	TRY(check_device(dev, pctx));
-	context = depth < STACK_MAX ? calloc(1, sizeof(*context)) : NULL;
 	if (!context)
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return NULL;
 	context->id = ++next_id;
 	context->device = dev;
 	context->flags = flags;
 	context->alive = true;
 	context->next = contexts;
 	contexts = context;
+	return context;
+}
+
+CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
+			CUdevice dev)
+{
+	CUcontext context;
+
+	ENTER();
+	TRY(check_device(dev, pctx));
+	context = depth < STACK_MAX ? new_context(dev, flags) : NULL;
+	if (!context)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	stack[depth++] = context;
 	*pctx = context;
 	return CUDA_SUCCESS;
@@ -224,7 +255,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
 	ENTER();
 	TRY(check_handle(ctx));
-	if (ctx->primary)
+	if (ctx->primary || ctx->green_of)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	end_context(ctx);
 	if (depth && stack[depth - 1] == ctx)
@@ -304,4 +335,66 @@ CUresult cuCtxSynchronize(void)
 	TRY(capture_forbids_waiting(context, NULL));
 	streams_wait_idle(context, false);
 	return context->poison;
+}
+
+/* All of a device is one resource: nothing runs here that could be given a part of it. */
+CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
+{
+	ENTER();
+	TRY(check_device(device, resource && type == CU_DEV_RESOURCE_TYPE_SM));
+	memset(resource, 0, sizeof(*resource));
+	resource->type = type;
+	resource->sm.smCount = 8;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources,
+				   unsigned int nbResources)
+{
+	static char described;
+
+	ENTER();
+	if (!phDesc || !resources || nbResources != 1)
+		return CUDA_ERROR_INVALID_VALUE;
+	*phDesc = (CUdevResourceDesc)&described;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev,
+			  unsigned int flags)
+{
+	CUcontext context;
+
+	ENTER();
+	TRY(check_device(dev, phCtx && desc && flags == CU_GREEN_CTX_DEFAULT_STREAM));
+	context = new_context(dev, flags);
+	if (!context)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	context->green_of = retain_primary(dev);
+	*phCtx = (CUgreenCtx)context;
+	return CUDA_SUCCESS;
+}
+
+CUresult green_check(CUgreenCtx green)
+{
+	CUresult result = check_handle((CUcontext)green);
+
+	return result || ((CUcontext)green)->green_of ? result : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+/* Its streams are of no use any more, and stay. */
+CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
+{
+	ENTER();
+	TRY(green_check(hCtx));
+	((CUcontext)hCtx)->alive = false;
+	return release_primary(((CUcontext)hCtx)->device);
+}
+
+CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
+{
+	ENTER();
+	TRY(pContext ? green_check(hCtx) : CUDA_ERROR_INVALID_VALUE);
+	*pContext = (CUcontext)hCtx;
+	return CUDA_SUCCESS;
 }

@@ -35,6 +35,7 @@ struct CUctx_st {
 	unsigned int flags;
 	bool primary;
 	bool alive;
+	struct CUctx_st *green_of;	/* of a green one: the primary context; else NULL */
 	unsigned int retained;
 	unsigned int streams;		/* created in it: the next one's queue follows */
 	CUresult poison;		/* what an operation failed by: all that follows does */
@@ -110,6 +111,9 @@ void announce_change(void);
 
 /* Under the lock. The context that is current to this thread, or why none can be used. */
 CUresult usable_context(CUcontext *context);
+
+/* Why it cannot be used as a green context. */
+CUresult green_check(CUgreenCtx green);
 
 /* Lets go of all host memory of a context, as its end does. */
 void memory_end_context(CUcontext context);

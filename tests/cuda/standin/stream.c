@@ -24,6 +24,7 @@
 struct CUstream_st {
 	struct CUstream_st *next;
 	CUcontext context;
+	CUcontext green;		/* of that one, or NULL */
 	unsigned int flags;
 	unsigned int queue;		/* of its context */
 	bool alive;			/* for its user */
@@ -267,7 +268,7 @@ CUresult stream_check(CUstream handle)
 		stream = stream->next;
 	if (!stream)
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (!stream->context->alive)
+	if (!stream->context->alive || (stream->green && !stream->green->alive))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	return stream->alive ? stream->context->poison : CUDA_ERROR_INVALID_HANDLE;
 }
@@ -326,19 +327,16 @@ static unsigned int next_queue(CUcontext context)
 	return queues ? number % queues : number;
 }
 
-CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
+static CUresult create_stream(CUstream *phStream, unsigned int flags, CUcontext context,
+			      CUcontext green)
 {
+	struct CUstream_st *stream = calloc(1, sizeof(*stream));
 	CUresult result;
-	struct CUstream_st *stream;
-	CUcontext context = NULL;
 
-	ENTER();
-	TRY(phStream && !(flags & ~CU_STREAM_NON_BLOCKING) ? usable_context(&context) :
-		 CUDA_ERROR_INVALID_VALUE);
-	stream = calloc(1, sizeof(*stream));
 	if (!stream)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	stream->context = context;
+	stream->green = green;
 	stream->flags = flags;
 	stream->queue = next_queue(context);
 	stream->last = &stream->first;
@@ -353,6 +351,27 @@ CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int 
 	streams = stream;
 	*phStream = stream;
 	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
+{
+	CUcontext context = NULL;
+
+	ENTER();
+	TRY(phStream && !(flags & ~CU_STREAM_NON_BLOCKING) ? usable_context(&context) :
+		 CUDA_ERROR_INVALID_VALUE);
+	return create_stream(phStream, flags, context, NULL);
+}
+
+CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags,
+				int priority)
+{
+	CUcontext green = (CUcontext)greenCtx;
+
+	ENTER();
+	TRY(phStream && flags == CU_STREAM_NON_BLOCKING ? green_check(greenCtx) :
+		 CUDA_ERROR_INVALID_VALUE);
+	return create_stream(phStream, flags, green->green_of, green);
 }
 
 CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
@@ -402,7 +421,16 @@ CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
 {
 	ENTER();
 	TRY(pctx ? stream_check(hStream) : CUDA_ERROR_INVALID_VALUE);
-	*pctx = hStream->context;
+	*pctx = hStream->green ? hStream->green : hStream->context;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
+{
+	ENTER();
+	TRY(pCtx && pGreenCtx ? stream_check(hStream) : CUDA_ERROR_INVALID_VALUE);
+	*pCtx = hStream->context;
+	*pGreenCtx = (CUgreenCtx)hStream->green;
 	return CUDA_SUCCESS;
 }
 
