@@ -227,6 +227,8 @@ static void *work(void *data)
 			stream->context->poison = failure;
 		if (!failure) {
 			stream->executing = operation;
+			/* It holds up its queue no longer, unless it is a wait. */
+			announce_change();
 			leave();
 			execute(stream, operation);
 			enter_quietly();
