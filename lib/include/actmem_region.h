@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Regions of libactmem: lengths of pages, each with a descriptor; made, found by
- * name, or received; mapped, filled and emptied, passed on and listed.
- * actmem.h includes it, and so comes first, whichever of the two a program includes.
+ * Regions of libactmem: ranges of huge or small pages, each with a file descriptor. A program
+ * creates a region, opens it by name or receives its descriptor from another process. It can
+ * map, populate, discard, export and list regions.
+ *
+ * A program may include this header or actmem.h: each includes the other.
  */
 #include "actmem.h"
 
@@ -17,20 +19,19 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-struct actmem_region;		/* a length of pages, with a descriptor */
+struct actmem_region;		/* a range of pages with a descriptor */
 
-/* Mappings stay in forked children. Without it they have none. */
+/* Forked children inherit mappings of the region. Without this flag they have none. */
 #define ACTMEM_REGION_INHERIT	(1u << 0)
 /*
- * No page is there yet. Each comes by the policy when it is first touched, or
- * by actmem_region_populate(). A page that is touched and cannot be had is
- * SIGBUS, and -EFAULT to system calls.
+ * Allocate no page yet. A page is allocated by the policy when a thread first touches it, or by
+ * actmem_region_populate(). If the kernel cannot allocate a touched page, the thread gets SIGBUS,
+ * and a system call -EFAULT.
  *
- * memfd: RLIMIT_MEMLOCK is asked for the whole length at once. 2M pages are
- * reserved, though not taken, until they are discarded; not on a certain node.
- * Where 4K and thp pages run out, the kernel kills a process instead of raising
- * SIGBUS: populate them. Where a touched page came from is not verified, and
- * interleaving goes round the nodes, but need not begin with the first.
+ * memfd: The whole length counts against RLIMIT_MEMLOCK at once. The kernel reserves 2M pages
+ * until they are discarded, but not on a particular node. If 4K or thp pages run out, the kernel
+ * kills a process instead of sending SIGBUS; populate them to avoid that. The library does not
+ * verify the node of touched pages. Interleaving may start at any of the nodes.
  */
 #define ACTMEM_REGION_LAZY	(1u << 1)
 
@@ -42,258 +43,253 @@ struct actmem_region_options {
 	struct actmem_nodes nodes;
 	uint32_t flags;			/* ACTMEM_REGION_* */
 	uint32_t allow;			/* ACTMEM_ALLOW_*, besides those of actmem_open() */
-	const char *name;		/* a label for people, may be NULL: printable, no '/' */
+	const char *name;		/* a label, printable and without '/'; may be NULL */
 };
 
-/* One region as it is at the moment of the call. */
+/* The state of a region at the time of the call. */
 struct actmem_region_info {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t id;			/* driver: machine-wide; memfd: inode number */
 	uint64_t length;
 	uint64_t page_bytes;		/* of the smallest page in it */
 	enum actmem_backend backend;
-	enum actmem_pages pages;	/* what it really got */
+	enum actmem_pages pages;	/* that the region got */
 	uint64_t mapped_bytes;
-	uint64_t pinned_bytes;		/* held by others (driver), or locked (memfd) */
-	uint64_t allocated_bytes;	/* of the pages that are there */
-	uint64_t demand_faults;		/* pages that came when touched (driver) */
-	uint64_t poisoned_bytes;	/* of pages out of use by hardware errors (driver) */
-	uint64_t exported_bytes;	/* of its dma-bufs, what is in two counts twice (driver) */
-	uint64_t *node_bytes;		/* on node i in element i; see the calls */
+	uint64_t pinned_bytes;		/* pinned for DMA or I/O (driver), or locked (memfd) */
+	uint64_t allocated_bytes;	/* of pages that are allocated */
+	uint64_t demand_faults;		/* pages that page faults allocated (driver) */
+	uint64_t poisoned_bytes;	/* of pages that hardware errors made unusable (driver) */
+	uint64_t exported_bytes;	/* sum over its dma-bufs, which may overlap (driver) */
+	uint64_t *node_bytes;		/* element i: bytes on node i; see the calls */
 	uint32_t node_count;
 	uint32_t uid;
-	/* Maker, or, if that cannot be seen, a holder; 0: none; -1: in another pid namespace. */
+	/* Of the creator, or of a holder if that is not visible; 0: none; -1: other pid namespace. */
 	int32_t pid;
-	uint32_t lingering;		/* 1: closed and unmapped, kept by pins alone */
-	uint32_t named;			/* 1: a file, which outlives its processes and names it */
+	uint32_t lingering;		/* 1: closed and unmapped, and only pins keep it */
+	uint32_t named;			/* 1: a file, which has the name and outlives processes */
 	uint32_t reserved;
-	/* By actmem_region_list(), of a named one: where a process has it open; else NULL. */
+	/* Set by actmem_region_list() for a named region that a process has open; else NULL. */
 	const char *path;
 	char name[ACTMEM_NAME_MAX];
-	char command[16];		/* of that process, "": nobody */
+	char command[16];		/* of the process pid; "": none */
 };
 
 /*
- * Makes a region: all its pages are allocated, zeroed, on their nodes
- * (verified page by page) and pinned when the call returns, unless it is
- * ACTMEM_REGION_LAZY. Of 64 MiB and more they are made by threads beside the caller's:
- * one for every second CPU that he may run on, 15 at most, with his cgroups, which end
- * before the call does (memfd: by none if they are interleaved).
+ * Creates a region. Unless it is ACTMEM_REGION_LAZY, all pages are allocated, zeroed and pinned
+ * when the call returns, and the library has verified the node of each page. For 64 MiB and more
+ * the call starts helper threads: one for every second CPU in the caller's affinity mask, at
+ * most 15, in the caller's cgroups. They end before the call returns. (memfd uses none to
+ * interleave.)
  *
- * Pages of 1G are those that the administrator reserved, by
- * /sys/devices/system/node/nodeN/hugepages/hugepages-1048576kB/nr_hugepages or,
- * while memory is in one piece, by the kernel's hugepagesz=1G hugepages=N. The backend
- * memfd has them, and makes such a region whichever is in use, unless the driver was
- * asked for: that is -EOPNOTSUPP, or, with ACTMEM_ALLOW_2M, a region of 2M.
+ * The administrator must reserve 1G pages, with
+ * /sys/devices/system/node/nodeN/hugepages/hugepages-1048576kB/nr_hugepages or, before memory is
+ * fragmented, with the kernel parameters hugepagesz=1G hugepages=N. Regions of 1G pages always use
+ * the memfd backend. If the caller asked for the driver, the call returns -EOPNOTSUPP or, with
+ * ACTMEM_ALLOW_2M, a region of 2M pages.
  *
- * -EINVAL  length, pages, policy, nodes, flags, name
- * -ENOMEM  too few pages of the wanted size on the wanted nodes, or
- *	RLIMIT_MEMLOCK, or memory cgroup: actmem_error() tells which
- * -EDQUOT  the administrator's limit of the user or of a wanted node (driver):
- *	actmem_error() tells which, and the file that it is in
- * -ENODEV  a node has no memory;  -EPERM  a node outside the task's cpuset
- * -EOPNOTSUPP  a page size this backend does not have, or not lazily;  -EIO  a page
- *	came from another node;  -EFBIG  RLIMIT_FSIZE (memfd);  -EMFILE  too many
- *	descriptors, or 4096 regions (memfd)
+ * -EINVAL  wrong length, pages, policy, nodes, flags or name
+ * -ENOMEM  too few pages of the wanted size on the wanted nodes, RLIMIT_MEMLOCK, or the limit of a
+ *	memory cgroup: actmem_error() says which
+ * -EDQUOT  the administrator's limit of the user or of a wanted node (driver): actmem_error()
+ *	says which, and names its file
+ * -ENODEV  a node has no memory;  -EPERM  a node is outside the task's cpuset
+ * -EOPNOTSUPP  the backend lacks this page size, or lazy regions of it;  -EIO  a page is on
+ *	another node;  -EFBIG  RLIMIT_FSIZE (memfd);  -EMFILE  too many descriptors, or 4096
+ *	regions (memfd)
  *
- * If an allowed step down was taken, it returns 0 and counts it, and
- * actmem_error() tells which and why; it is "" if none was. Smaller pages on
- * the wanted nodes are tried before other nodes.
+ * If the library used a fallback that the caller allowed, the call returns 0 and counts it, and
+ * actmem_error() says which and why; otherwise that is "". The library tries smaller pages on
+ * the wanted nodes before other nodes.
  */
 int actmem_region_create(struct actmem *am,
 			 const struct actmem_region_options *options,
 			 struct actmem_region **region);
 
 /*
- * A region from a descriptor received from another process (SCM_RIGHTS) or
- * made by actmem_region_fd(). @fd stays the caller's. -EINVAL: not a region
- * of the backend asked for, or not open for reading and writing (for reading will do for
- * a memfd region with a name, which is then as by ACTMEM_OPEN_READ); -EBADF: not open;
- * -ENOMEM: RLIMIT_MEMLOCK, since a memfd's lock is each process's own (a step
- * down that actmem_open() allowed is told as by actmem_region_create()). Pages
- * that are missing stay so, as in a lazy region; memfd: if they were to be thp,
- * they come as 4K for who received the region.
+ * Makes a region of a descriptor that another process sent (SCM_RIGHTS) or that
+ * actmem_region_fd() returned. The caller keeps @fd and closes it. Missing pages stay missing, as
+ * in a lazy region. memfd: the receiver gets 4K pages where the creator would have got thp.
+ * The receiver may get a fallback that actmem_open() allowed, reported as by
+ * actmem_region_create().
+ *
+ * -EINVAL  @fd is no region of the backend that the caller asked for, or not open for reading and
+ *	writing. For a memfd region with a name, reading is enough: it is then opened as by
+ *	ACTMEM_OPEN_READ
+ * -EBADF  @fd is not open
+ * -ENOMEM  RLIMIT_MEMLOCK: each process that has a memfd region locks it for itself
  */
 int actmem_region_from_fd(struct actmem *am, int fd,
 			  struct actmem_region **region);
 
-/* It is made if it is not there. */
+/* Create the region if it does not exist. */
 #define ACTMEM_OPEN_CREATE	(1u << 0)
-/* With CREATE: -EEXIST if it is there. */
+/* With CREATE: return -EEXIST if it exists. */
 #define ACTMEM_OPEN_EXCLUSIVE	(1u << 1)
 /*
- * For one user at a time: -EBUSY, naming the process, while somebody else has
- * opened it so. Ends with the last descriptor and mapping that came of this
- * call, also by kill -9 (flock(2)). A process that does not ask for it is not kept out.
+ * Lock the region. While another process has opened it with this flag, return -EBUSY with an error
+ * message that names the process. The lock ends with the last descriptor and mapping from this
+ * call, even after kill -9 (flock(2)). It does not stop processes that open without the flag.
  */
 #define ACTMEM_OPEN_LOCK	(1u << 2)
-/* Only to read: mapped so, and permission to read will do. Not with CREATE. */
+/* Open and map the region only for reading, which needs no write permission. Not with CREATE. */
 #define ACTMEM_OPEN_READ	(1u << 3)
-/* One that is there may have another length than that of the options. */
+/* Accept an existing region whose length differs from that of the options. */
 #define ACTMEM_OPEN_ANY_LENGTH	(1u << 4)
 /*
- * The user's own, and no symbolic link: -EACCES, -ELOOP. For names in folders where
- * others may write, too.
+ * Accept only a file of the calling user (else -EACCES) that is no symbolic link (else -ELOOP).
+ * For directories that other users may write to.
  */
 #define ACTMEM_OPEN_OWN		(1u << 5)
 
 /*
- * Opens a region that is a file, and so outlives its processes: who opens it
- * next finds its contents, and nothing is zeroed or allocated anew. rm or
- * unlink(2) removes it; its memory goes back when its last user has closed it.
- * File permissions decide who may open it, 0600 to begin with.
+ * Opens a region that is a file and so outlives its processes. The next process that opens it
+ * finds its contents; the kernel neither zeroes nor allocates pages again. rm or unlink(2)
+ * removes the region, and its memory is freed when the last user closes it. File permissions,
+ * initially 0600, say which users may open it.
  *
- * @path: a path; without a '/', a name in the actmem file system that is mounted
- * first. The file system says which backend it is: actmem the driver, hugetlbfs
- * and tmpfs memfd. If actmem_open() was told a backend, it must be that one.
- * @options: as for actmem_region_create(), but for the name (NULL), which is the
- * file's. Length 0: whatever it has (without CREATE). NULL: all defaults.
+ * @path: a path, or a name without '/' in the first mounted actmem file system. The file system
+ * determines the backend: actmem is the driver, hugetlbfs and tmpfs are memfd. If the caller
+ * passed a backend to actmem_open(), the file system must belong to it.
+ * @options: as for actmem_region_create(). The name must be NULL, because the file has one.
+ * Length 0 accepts any length (without CREATE). NULL: all defaults.
  *
- * Many may try to make it at once: one does, and the others find it, complete. The
- * maker needs permission to write to the directory; driver: for the pages, too, of what
- * was an empty file there, whose owner and permissions the region has then, unless it is
- * lazy.
- * actmem_region_found() tells which. One that was found must have the wanted
- * length; its pages must be of the wanted kind and on the wanted nodes (memfd),
- * or its policy the wanted one if nodes or a policy were named (driver), unless
- * ACTMEM_ALLOW_* permits otherwise. They are not moved. Pages that are missing
- * in it stay so, as in a lazy region.
+ * If several processes create the region at once, one creates it and the others open it when
+ * it is complete; actmem_region_found() says which. The creator needs write permission for the
+ * directory. driver: it needs write permission for an empty file that exists, too, unless the
+ * region is lazy. The region then has the owner and the permissions of that file.
  *
- * What differs:
- * driver  RLIMIT_MEMLOCK and the limits of who made it are charged until it is
- *	removed. size= of the mount limits it. Its length never changes. It has 2M
+ * An existing region must have the wanted length, and pages of the wanted size on the wanted nodes
+ * (memfd), or the wanted policy if the options name nodes or a policy (driver). ACTMEM_ALLOW_*
+ * permits other pages and nodes. The library does not move pages. Missing pages stay missing,
+ * as in a lazy region.
+ *
+ * The backends differ:
+ * driver  The region counts against RLIMIT_MEMLOCK and the limits of its creator until it is
+ *	removed. size= of the mount limits it. Its length never changes. It has 2M pages.
+ * memfd  The region counts against no limit of a user while no process has it open. 4K and thp
+ *	pages then count against RLIMIT_MEMLOCK of each process that has. size= of the mount
+ *	limits it. hugetlbfs has 2M or 1G pages (pagesize=2M or 1G); tmpfs has 4K pages, and thp
+ *	if it is mounted with huge=advise. Other page sizes than these are fallbacks. A process
+ *	that may write to the file may also shorten it; a thread that touches memory beyond its
+ *	end gets SIGBUS. The library does not check the nodes of a region on hugetlbfs that lacks
  *	pages.
- * memfd  nobody is charged while nobody has it open; then mlock counts for each
- *	process that has (4K, thp). size= of the mount limits it. hugetlbfs has 2M
- *	or 1G pages, mounted with pagesize=2M or 1G; tmpfs has 4K, and thp if mounted
- *	with huge=advise. A process that may write to it may also shorten it, and a touch
- *	behind its end is SIGBUS. Other kinds of pages than the file system has
- *	count as steps down. Pages of a region on hugetlbfs of which some are
- *	missing are not looked at.
  *
- * -ENOENT  not there, or no directory of that name, or no actmem file system for
- *	a name without '/'; actmem_error() lists what is mounted
- * -EEXIST  there already (EXCLUSIVE), or not as wanted
- * -EOPNOTSUPP  a file system that cannot have regions: actmem_error() has the
- *	command that mounts one; or pages that this one does not have
+ * -ENOENT  no such file or directory, or no actmem file system for a name without '/';
+ *	actmem_error() lists the mounted ones
+ * -EEXIST  it exists (EXCLUSIVE), or differs from the options
+ * -EOPNOTSUPP  the file system cannot have regions, and actmem_error() has the command that mounts
+ *	one that can; or it lacks this page size
  * -ENOSPC  size= of the mount
- * -EINVAL  the other backend's file system, or no region; flags;  -ENAMETOOLONG
- * -EACCES  its permissions;  -EBUSY  see ACTMEM_OPEN_LOCK
- * else as actmem_region_create()
+ * -EINVAL  a file system of the other backend, no region, or wrong flags;  -ENAMETOOLONG
+ * -EACCES  the permissions of the file;  -EBUSY  see ACTMEM_OPEN_LOCK
+ * and the errors of actmem_region_create()
  */
 int actmem_region_open(struct actmem *am, const char *path,
 		       const struct actmem_region_options *options, uint32_t flags,
 		       struct actmem_region **region);
 
-/* 1 if actmem_region_open() found it, 0 if this process made it. */
+/* Returns 1 if the region existed before actmem_region_open(), and 0 if the call created it. */
 int actmem_region_found(const struct actmem_region *region);
 
 /*
- * Its descriptor, close-on-exec, or a negative errno. Owned by the region: dup() it to
- * keep it.
+ * Returns the region's descriptor, which is close-on-exec, or a negative errno. The region owns
+ * the descriptor: dup() it to keep it longer.
  */
 int actmem_region_fd(const struct actmem_region *region);
 
-/* 0 for NULL, and as it was for a region that fork() brought along. */
+/* Returns the length; 0 for NULL. Also works in a forked child. */
 uint64_t actmem_region_length(const struct actmem_region *region);
 
 /*
- * Maps the whole region shared, readable and, unless it was opened with
- * ACTMEM_OPEN_READ, writable, at a 2 MiB-aligned address. Later calls return the
- * same address; each needs its unmap, which is -EINVAL if there is none left.
- * -ENOMEM and others: as mmap(2).
+ * Maps the whole region at an address that is a multiple of 2 MiB. The mapping is shared, readable
+ * and, unless the region was opened with ACTMEM_OPEN_READ, writable. Later calls return the same
+ * address. Each needs an actmem_region_unmap(), which returns -EINVAL if none is left.
+ * -ENOMEM and others: errors of mmap(2).
  *
- * If the hardware reports an uncorrected error in the memory, it is the page of
- * 2 MiB around it that is lost, not the region: whoever touches it gets SIGBUS
- * with si_code BUS_MCEERR_AR and the address in si_addr, a system call -EFAULT.
- * All of the page is gone, though si_addr_lsb tells of less (driver: 4 KiB).
- * Discard it, and what is touched or populated next in its place is a fresh page
- * of zeros. driver: a device that had it registered has it still; unregister it
- * before, or the discard is -EBUSY.
+ * If the hardware reports an uncorrected memory error, the 2 MiB page around it is lost, but not
+ * the region. A thread that touches the page gets SIGBUS with si_code BUS_MCEERR_AR and the
+ * address in si_addr; a system call returns -EFAULT. The whole page is lost, even if si_addr_lsb
+ * says less (driver: 4 KiB). Discard it; the next touch or populate allocates a zeroed page.
+ * driver: a device that registered the page still has it. Unregister it first, or the discard
+ * returns -EBUSY.
  */
 int actmem_region_map(struct actmem_region *region, void **address);
 int actmem_region_unmap(struct actmem_region *region);
 
 /*
- * The state of one region. @node_bytes is an array of the caller's, and @node_count how
- * many elements it has; both are set before each call. Then @node_count says how many
- * nodes, from 0, have figures, which may be more than the array has room for; its other
- * elements are 0. NULL: the pages of no node are counted, which is quicker.
+ * Returns the state of a region. Before each call, the caller sets node_bytes to an array and
+ * node_count to its number of elements. The call sets node_count to the number of nodes, which
+ * may be larger than the array; it sets unused elements to 0. With node_bytes NULL it does not
+ * count pages by node, which is faster.
  *
- * -EIO  the kernel does not tell where its pages are;  -EINVAL  no @node_bytes of that
- *	count
+ * -EIO  the kernel does not report the nodes of the pages;  -EINVAL  node_count without node_bytes
  */
 int actmem_region_get_info(struct actmem_region *region,
 			   struct actmem_region_info *info);
 
 /*
- * Allocates the pages that are missing in a range, zeroed, placed, verified and
- * pinned as by actmem_region_create(), and with its errors; those that are there
- * stay as they are. A long range is made by several threads, too. @offset and @length:
- * multiples of the region's page size, @length not 0 (-EINVAL). Pages made before an
- * error are kept. Several threads may populate at once, and it is best done before the
- * pages are wanted.
+ * Allocates the missing pages of a range as actmem_region_create() does, with its helper threads
+ * and errors. Existing pages stay as they are. @offset and @length must be multiples of the
+ * region's page size, and @length must not be 0 (-EINVAL). After an error, the pages that were
+ * allocated stay. Several threads may populate a region at once.
  *
- * -EIO  a page from another node, or one in the range is lost to a hardware error:
- * discard it.  -EPERM, here and below: the region was opened with ACTMEM_OPEN_READ.
+ * -EIO  a page is on another node, or a hardware error destroyed one: discard it
+ * -EPERM  here and below: the region was opened with ACTMEM_OPEN_READ
  */
 int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64_t length);
 
 /*
- * Gives the pages of a range back, of every process that has the region: what
- * is touched next is zeros. @offset and @length as above.
+ * Frees the pages of a range, for all processes that have the region. The next touch allocates a
+ * zeroed page. @offset and @length as above.
  *
- * -EBUSY  the region is registered with a runtime (actmem_runtime.h), or with io_uring
- *	by a queue that it is attached to (unless ACTMEM_ATTACH_PLAIN). driver: a page
- *	that a device or I/O in flight holds stays, contents and all; the others have
- *	gone. Transient: it may take a moment for a holder that has ended to be gone, too.
+ * -EBUSY  the region is registered with a runtime (actmem_runtime.h), or a queue registered it with
+ *	io_uring (see ACTMEM_ATTACH_PLAIN). driver: a page that a device or I/O in flight pins
+ *	stays with its contents, and the others are freed. This may be transient: the kernel
+ *	may release a pin shortly after its holder has ended
  *
- * A memfd cannot tell who holds a page: one that a device still holds leaves
- * the region all the same, and what the device does to it is lost. Unregister
- * it, and wait for I/O to end, before.
+ * A memfd does not know who pins a page. A page that a device still pins leaves the region, and
+ * what the device writes to it is lost. Unregister the region, and wait for I/O, before.
  */
 int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_t length);
 
 /*
- * A range of the region as a dma-buf, which is how drivers of devices share
- * memory: importers are those of GPUs and other accelerators (DRM's PRIME), RDMA
- * (ibv_reg_dmabuf_mr) and video. *@fd is its descriptor, close-on-exec and the
- * caller's to close. @offset and @length: multiples of 2 MiB, @length not 0.
+ * Exports a range as a dma-buf, by which device drivers share memory. Importers are drivers of
+ * GPUs and other accelerators (DRM's PRIME), RDMA (ibv_reg_dmabuf_mr) and video. The call stores
+ * a close-on-exec descriptor in *@fd, which the caller closes. @offset and @length must be
+ * multiples of 2 MiB, and @length must not be 0.
  *
- * Pages that are missing are allocated first, as by actmem_region_populate() and
- * with its errors. The pages stay, and actmem_region_discard() of them is -EBUSY, as
- * long as the dma-buf or what has been imported of it is there; so does the region,
- * also when it is closed. The dma-buf cannot be mapped: the CPU reaches the memory by
- * the region's own mapping.
+ * The call first allocates missing pages, as actmem_region_populate() does and with its errors.
+ * The pages stay as long as the dma-buf or an import of it exists, even if the region is closed.
+ * actmem_region_discard() of them returns -EBUSY. The dma-buf cannot be mapped: the CPU accesses
+ * the memory through the region's mapping.
  *
- * A device whose DMA may be copied (its DMA mask is short of memory, or swiotlb=force)
- * is refused by the driver when the importer maps the dma-buf: -EOPNOTSUPP, or what the
- * importer makes of it. An IOMMU helps.
+ * When an importer maps the dma-buf, the driver refuses a device whose DMA would go through bounce
+ * buffers (its DMA mask is too small, or swiotlb=force). The importer gets -EOPNOTSUPP and may
+ * return another error. An IOMMU avoids that.
  *
  * -EINVAL  not a range of whole pages of the region
  * -EOPNOTSUPP  memfd: actmem_error() says what to use; or a kernel without dma-buf
  * -EPERM  the region was opened with ACTMEM_OPEN_READ
- * -ENODATA  a page is missing, as it was discarded meanwhile
+ * -ENODATA  another thread discarded a page meanwhile
  * -EMFILE  too many descriptors
  */
 int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t length, int *fd);
 
 /*
- * Closes the descriptor, frees @region, and unmaps what is still mapped. The
- * memory goes back when no other process has the region either. No other thread
- * may be in a call on @region, or make one later. -EBUSY, and nothing is closed,
- * while the region is attached to a queue (actmem_queue_detach()), a queue's command
- * works on it, or it is registered with a runtime (actmem_runtime.h).
+ * Unmaps and closes a region, and frees @region. The memory is freed when no other process has the
+ * region. No other thread may use @region during the call or later. Returns -EBUSY and closes
+ * nothing while the region is attached to a queue (actmem_queue_detach()), a request of a queue
+ * uses it, or it is registered with a runtime (actmem_runtime.h).
  */
 int actmem_region_close(struct actmem_region *region);
 
 /*
- * Every region on this machine that the caller may see, of both backends, in
- * an array of *@count to be released with free(), in which node_bytes (of node_count
- * elements) and path lie, too. Works without actmem_open(). A region that several
- * processes hold is listed once, with its maker if that lives.
- * After a success actmem_error() is "", or says why the driver did not answer.
- * @size: bytes of an item as the caller was compiled; actmem_region_list() sets it.
+ * Lists all regions on this machine that the caller may see, of both backends, in an array of
+ * *@count elements. The caller frees it with one free(), which also frees node_bytes (node_count
+ * elements) and path of each. Works without actmem_open(). A region that several processes have
+ * is listed once, with its creator if that still runs. After a success, actmem_error() is "" or
+ * says why the driver did not answer. @size: sizeof(struct actmem_region_info) of the caller,
+ * which actmem_region_list() passes.
  */
 int actmem_region_list_sized(struct actmem_region_info **regions, size_t *count,
 			     size_t size);
