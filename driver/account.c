@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What regions have and may have: on a node, of a user, and of a mount. A page counts
- * from before it is made until it is gone, and against all of them or none, so that
- * no limit is ever exceeded.
+ * Usage and limits of regions: by node, by user and by mount. A page counts from before
+ * it is allocated until after it is freed. It counts against all limits or none, so
+ * that no limit is ever exceeded.
  *
- * The memory cgroup is charged by the page allocator, with __GFP_ACCOUNT; the dmem
- * cgroup, which may limit a pool's pages, too, in dmem.c.
+ * The page allocator charges the memory cgroup (__GFP_ACCOUNT). dmem.c charges the dmem
+ * cgroup, which can also limit pages from a pool.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
@@ -21,9 +21,10 @@
 /**
  * struct actmem_user - a user that has regions
  * @entry: in the table of users
- * @uid: what the user is known by
- * @regions: that count for it; with the last one it goes
- * @pages: that these have or are about to get
+ * @uid: identifies the user
+ * @regions: number of regions that count for the user; the last one to end frees the
+ *	struct
+ * @pages: pages that these regions have or are about to get
  */
 struct actmem_user {
 	struct hlist_node entry;
@@ -32,14 +33,11 @@ struct actmem_user {
 	unsigned long pages;
 };
 
-/*
- * Protects every quota, the users and their table, and actmem_region.charged; held for
- * an instant only.
- */
+/* Protects all quotas, the users and their table, and actmem_region.charged. */
 static DEFINE_SPINLOCK(account_lock);
 static DEFINE_HASHTABLE(users, 6);
 
-/* Of each user, but for regions whose maker had CAP_IPC_LOCK. */
+/* The limit of each user; it does not bind regions whose creator had CAP_IPC_LOCK. */
 unsigned long actmem_user_limit = ACTMEM_NO_LIMIT;
 
 struct actmem_node *actmem_nodes;
@@ -68,9 +66,10 @@ void actmem_account_exit(void)
 }
 
 /*
- * A user namespace has as many uids as /etc/subuid gives its owner. A limit of each uid
- * would not hold him: so regions made in one count for the owner of the outermost
- * below the initial one.
+ * Returns the uid whose limit applies to the current task. A user namespace has as many
+ * uids as /etc/subuid gives its owner, so a limit for each uid would not limit the
+ * owner. Regions that a task in a namespace creates therefore count for the owner of
+ * the outermost namespace below the initial one.
  */
 static kuid_t user_accountable_uid(void)
 {
@@ -94,9 +93,9 @@ static struct actmem_user *user_find(kuid_t uid)
 }
 
 /*
- * Counts the region to its user, and settles by what it is bound. RLIMIT_MEMLOCK may
- * turn out not to be asked, so that nobody is to be told that the right to pass over
- * it was missing.
+ * Counts the region for its user, and records the RLIMIT_MEMLOCK that applies to it.
+ * The check of CAP_IPC_LOCK is not audited: if the administrator sets a limit of users,
+ * RLIMIT_MEMLOCK does not apply, and a missing capability denies nothing.
  */
 int actmem_user_attach(struct actmem_region *region)
 {
@@ -121,7 +120,7 @@ int actmem_user_attach(struct actmem_region *region)
 	return 0;
 }
 
-/* The region has no page any more. */
+/* Removes the region from the count of its user. The region has no pages left. */
 void actmem_user_detach(struct actmem_region *region)
 {
 	struct actmem_user *user = region->user;
@@ -139,7 +138,7 @@ void actmem_user_detach(struct actmem_region *region)
 	kfree(user);
 }
 
-/* For one thing more; false if the limit does not let it be. */
+/* Counts one more object. Returns false if that would exceed the limit. */
 bool actmem_quota_charge(struct actmem_quota *quota)
 {
 	bool fits;
@@ -158,7 +157,7 @@ void actmem_quota_uncharge(struct actmem_quota *quota)
 	spin_unlock(&account_lock);
 }
 
-/* Both of one moment. */
+/* Reads limit and usage together. */
 struct actmem_quota actmem_quota_read(const struct actmem_quota *quota)
 {
 	struct actmem_quota read;
@@ -169,7 +168,10 @@ struct actmem_quota actmem_quota_read(const struct actmem_quota *quota)
 	return read;
 }
 
-/* Below what is used, nothing more is granted until enough has gone. */
+/*
+ * Sets the limit. If it is below the usage, charges fail until the usage has fallen
+ * below it.
+ */
 void actmem_quota_set_limit(struct actmem_quota *quota, unsigned long limit)
 {
 	spin_lock(&account_lock);
@@ -177,7 +179,7 @@ void actmem_quota_set_limit(struct actmem_quota *quota, unsigned long limit)
 	spin_unlock(&account_lock);
 }
 
-/* EBUSY if more is used; @used tells how much in any case. */
+/* Sets the limit, or returns EBUSY if the usage is higher. Always stores the usage in @used. */
 int actmem_quota_try_limit(struct actmem_quota *quota, unsigned long limit, unsigned long *used)
 {
 	int err = 0;
@@ -207,8 +209,8 @@ static int quota_check(struct actmem_quota quota, unsigned long pages, int err, 
 }
 
 /*
- * The administrator's limit holds if there is one, and stands in for RLIMIT_MEMLOCK of
- * the process that made the region.
+ * Checks the administrator's limit of users if there is one. It replaces the
+ * RLIMIT_MEMLOCK of the process that created the region.
  */
 static int region_check_user(const struct actmem_region *region, unsigned long pages,
 			     struct actmem_why *why)
@@ -236,8 +238,8 @@ static int region_check_room(const struct actmem_region *region, unsigned long p
 }
 
 /*
- * Whether the user and the mount could have so many pages, but for those that the region
- * has or is about to get: EDQUOT, ENOMEM or ENOSPC.
+ * Checks that the limits of the user and the mount allow @pages pages, minus those that
+ * the region has or is about to get. Returns EDQUOT, ENOMEM or ENOSPC if not.
  */
 int actmem_check_room(const struct actmem_region *region, unsigned long pages,
 		      struct actmem_why *why)
@@ -259,7 +261,7 @@ static void region_charge(struct actmem_region *region, long pages)
 		region->mount->pages.used += pages;
 }
 
-/* For a page that the region is about to get; the errors of actmem_check_room(). */
+/* Charges a page that the region is about to get. Errors are those of actmem_check_room(). */
 int actmem_charge_page(struct actmem_region *region, struct actmem_why *why)
 {
 	int err;
@@ -272,7 +274,7 @@ int actmem_charge_page(struct actmem_region *region, struct actmem_why *why)
 	return err;
 }
 
-/* A page that the region has no more, or has not got after all. */
+/* Uncharges a page that the region gave back or failed to get. */
 void actmem_uncharge_page(struct actmem_region *region)
 {
 	spin_lock(&account_lock);
@@ -280,7 +282,7 @@ void actmem_uncharge_page(struct actmem_region *region)
 	spin_unlock(&account_lock);
 }
 
-/* A page of the region has come to be on a node, or has gone from there. */
+/* Counts a page that was added to or removed from @node. */
 void actmem_count_page(struct actmem_region *region, int node, int change)
 {
 	lockdep_assert_held(&region->lock);
@@ -290,7 +292,7 @@ void actmem_count_page(struct actmem_region *region, int node, int change)
 		atomic_long_add(change, &actmem_nodes[node].lingering);
 }
 
-/* From now on its pages are lingering ones. */
+/* Counts the pages of the region as lingering from now on. */
 void actmem_count_as_lingering(struct actmem_region *region)
 {
 	int node;

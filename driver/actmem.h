@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the files of the driver know of each other. The layers, from the top:
- * main; ioctl, create and uring; mount, inode and file; dmabuf, map and sysfs;
- * populate; poison; slots; region; place; dmem; pool and account; the tracepoints.
+ * Declarations that the driver's files share. The layers, from the top: main; ioctl,
+ * create and uring; mount, inode and file; dmabuf, map and sysfs; populate; poison;
+ * slots; region; place; dmem; pool and account; the tracepoints.
  *
- * The order of locks, each of which may be taken with those before it held:
+ * The lock order, outermost first:
  *
- *	inode->i_rwsem				a file is given its region, or a name
- *	mmap_lock				the kernel's, of a fault
- *	actmem_pool.settings			the target of a pool is changed
- *	makers[] (populate.c)			the page of a slot is made
- *	lingering_lock (region.c)		lingering regions are looked after
- *	actmem_region.unmap_lock		@inode stays
- *	actmem_region.lock			slots, and what is counted of them
+ *	inode->i_rwsem				creating a file's region, setting its name
+ *	mmap_lock				page faults (taken by the kernel)
+ *	actmem_pool.settings			changing the target of a pool
+ *	makers[] (populate.c)			allocating the page of a slot
+ *	lingering_lock (region.c)		checking lingering regions
+ *	actmem_region.unmap_lock		keeping @inode alive
+ *	actmem_region.lock			slots and their counters
  *	account_lock (account.c)		all quotas, and the table of users
  *	actmem_pool.lock			the lists of a pool
  *
- * From actmem_region.lock on they are spinlocks, held for an instant. The page
- * allocator is called with makers[] or settings held at most.
+ * actmem_region.lock and the locks below it are spinlocks with short critical sections.
+ * A caller of the page allocator may hold makers[] or settings, but no lock below them.
  */
 #ifndef _ACTMEM_H
 #define _ACTMEM_H
@@ -45,24 +45,24 @@ struct miscdevice;
 #define ACTMEM_PAGE_ORDER	HPAGE_PMD_ORDER
 #define ACTMEM_MAX_PAGES	BIT(23)
 
-/* Small pages, the unit of vm_pgoff and of RLIMIT_MEMLOCK, of huge ones. */
+/* Converts huge pages to small pages, the unit of vm_pgoff. */
 #define ACTMEM_SMALL_PAGES(pages)	((pages) << ACTMEM_PAGE_ORDER)
 
 /**
- * struct actmem_quota - what is had, and how much may be
- * @limit: ACTMEM_NO_LIMIT if there is none; what is used may be more, if it was
- *	lowered since
- * @used: things that are there, and that are about to be
+ * struct actmem_quota - usage and limit of a resource
+ * @limit: ACTMEM_NO_LIMIT if there is none. The usage may exceed a limit that was
+ *	lowered.
+ * @used: existing objects, and those that are about to be created
  */
 struct actmem_quota {
 	unsigned long limit;
 	unsigned long used;
 };
 
-/* Pages that may be had if there is no limit. */
+/* The value of a limit that does not limit anything. */
 #define ACTMEM_NO_LIMIT		ULONG_MAX
 
-/* What may be had yet, by what actmem_quota_read() has read. */
+/* Returns how many objects the limit still allows in this snapshot of actmem_quota_read(). */
 static inline unsigned long actmem_quota_left(struct actmem_quota quota)
 {
 	return quota.limit - min(quota.limit, quota.used);
@@ -70,9 +70,9 @@ static inline unsigned long actmem_quota_left(struct actmem_quota quota)
 
 /**
  * struct actmem_node - pages on one node
- * @pages: of all regions
- * @lingering: those of them that belong to lingering regions
- * @poisoned: in which the hardware has erred; it never falls
+ * @pages: quota of the pages of all regions
+ * @lingering: pages of lingering regions, which also count in @pages
+ * @poisoned: pages in which the hardware reported an error; this number never falls
  */
 struct actmem_node {
 	struct actmem_quota pages;
@@ -81,36 +81,37 @@ struct actmem_node {
 };
 
 /**
- * struct actmem_region - a length of huge pages
- * @ref: held by the inode, or by the list of lingering regions after it; and
- *	by whoever looked the region up by its id
+ * struct actmem_region - a range of huge pages
+ * @ref: held by the inode, then by the list of lingering regions; and by each caller
+ *	that looked the region up by its id
  * @id: index in the table of regions
  * @flags: ACTMEM_CREATE_*
  * @policy: ACTMEM_POLICY_*
  * @nodes: mask of the policy
- * @page_count: pages, there or not
- * @owner: user who created it
- * @pid: process that created it
- * @mount: of its file, NULL of an unnamed one
- * @user: it counts for, as long as the region is counted
- * @memlock_pages: RLIMIT_MEMLOCK of its maker, ACTMEM_NO_LIMIT with CAP_IPC_LOCK
- * @charged: pages that it has or is about to get; protected by the lock of account.c
- * @unmap_lock: taken before @lock to unmap pages without a reference to @inode,
- *	which stays as long as it is held
- * @inode: NULL before it has one and once it lingers
- * @lock: see there; held for an instant only
- * @pages_held: slots of @folios that are not NULL
+ * @page_count: length in pages, whether present or missing
+ * @owner: user that created the region
+ * @pid: process that created the region
+ * @mount: mount of the region's file, NULL for an unnamed region
+ * @user: user for which the region counts, until actmem_user_detach()
+ * @memlock_pages: RLIMIT_MEMLOCK of the creator, ACTMEM_NO_LIMIT with CAP_IPC_LOCK
+ * @charged: pages that the region has or is about to get; protected by account_lock
+ * @unmap_lock: held to unmap pages without a reference to @inode, which it keeps alive;
+ *	taken before @lock
+ * @inode: NULL before the region has an inode, and when it lingers
+ * @lock: protects the pages of the region, see below
+ * @pages_held: number of slots in @folios that are not NULL
  * @node_pages_held: the same for each node
- * @demand_faults: pages allocated when first touched
- * @exported_pages: pages of the dma-bufs that there are of it
- * @poisoned_pages: pages in @folios in which the hardware has erred
- * @lingering: the inode is gone, what is held is pinned from outside
- * @lingering_pages: list of what is held then
+ * @demand_faults: pages that page faults allocated
+ * @exported_pages: pages of the existing dma-bufs of the region
+ * @poisoned_pages: pages in @folios in which the hardware reported an error
+ * @lingering: true if the inode is gone and the remaining pages are pinned from outside
+ * @lingering_pages: list of these remaining pages
  * @folios: page i of the region, NULL if it is missing
- * @charges: the dmem cgroup's that page i is charged to, where there are such
+ * @charges: the dmem cgroup to which page i is charged, if the kernel has dmem cgroups
  * @linger: entry in the list of lingering regions
- * @rcu: readers of the table look at regions without a reference
- * @name: label for people, or that of its file; protected by @lock
+ * @rcu: frees the region after a grace period, because readers of the table access it
+ *	under RCU without a reference
+ * @name: label of the region, or the name of its file; protected by @lock
  */
 struct actmem_region {
 	struct kref ref;
@@ -125,10 +126,13 @@ struct actmem_region {
 	struct actmem_user *user;
 	unsigned long memlock_pages;
 	unsigned long charged;
-	/* Protects that @inode stays. */
+	/* Keeps @inode alive. */
 	struct mutex unmap_lock;
 	struct inode *inode;
-	/* Protects what follows, and the gate of slots.c. */
+	/*
+	 * Protects the fields below, except @charges, @linger and @rcu, and the gate of
+	 * slots.c.
+	 */
 	spinlock_t lock;
 	unsigned long pages_held;
 	unsigned long *node_pages_held;
@@ -145,9 +149,12 @@ struct actmem_region {
 };
 
 /*
- * Why to stop before the work is done, or 0. io_uring notifies a worker that is to
- * stop, as others do (live patching, the freezer): it is left to who issued the
- * command whether to issue the rest again.
+ * Returns EINTR if the current task must stop before its work is complete, and 0
+ * otherwise.
+ *
+ * A worker of io_uring gets a notification when its command is cancelled. Other parts
+ * of the kernel (live patching, the freezer) notify it in the same way. The program
+ * that issued the command decides whether it issues the rest again.
  */
 static inline int actmem_stopped(void)
 {
@@ -155,16 +162,17 @@ static inline int actmem_stopped(void)
 		return -EINTR;
 	if (!(current->flags & PF_IO_WORKER))
 		return 0;
-	/* A worker that begins with what is left to do has taken a fatal signal already. */
+	/* A worker that starts a pending command may already have handled the fatal signal. */
 	return signal_pending(current) || current->signal->flags & SIGNAL_GROUP_EXIT ? -EINTR : 0;
 }
 
 /*
- * What the driver notes on a page of its own, in folio->private, which nobody else uses
- * for a page like this, and nobody looks at without the flag PG_private. LENT: a pool
- * has lent it; changed by who takes it from the pool or gives it back. POISONED: it is
- * in a region and the hardware has erred in it; protected by the region's lock. Above
- * these bits, the id of the region that has it.
+ * The driver keeps notes on a page in folio->private. The kernel does not use this
+ * field for a page of this kind, and does not read it unless PG_private is set. LENT:
+ * the page belongs to a pool that has lent it; the task that takes the page from the
+ * pool or gives it back changes this bit. POISONED: the page is in a region and the
+ * hardware reported an error in it; protected by the region's lock. The higher bits
+ * hold the id of the region that has the page.
  */
 #define ACTMEM_PAGE_LENT	BIT(0)
 #define ACTMEM_PAGE_POISONED	BIT(1)
@@ -181,13 +189,13 @@ static inline void actmem_page_note(struct folio *folio, unsigned long notes)
 }
 
 /**
- * struct actmem_choice - the nodes that the current task takes pages from
+ * struct actmem_choice - the nodes from which the current task takes pages
  * @wanted: pages still to be placed
  * @placed: pages placed
- * @placed_here: those of them on the node that is nearest by now
- * @charged: those of them that are charged to a memory cgroup
- * @nodes: those of the policy; without those found full, if others may do instead
- * @from: the nearest node to this one comes first
+ * @placed_here: those placed on the node that is now the nearest one
+ * @charged: pages placed that are charged to a memory cgroup
+ * @nodes: nodes of the policy; without the full ones if the policy allows other nodes
+ * @from: nodes are tried in order of their distance from this node
  */
 struct actmem_choice {
 	unsigned long wanted;
@@ -199,9 +207,10 @@ struct actmem_choice {
 };
 
 /**
- * struct actmem_usage - who uses the pages of a region at this moment
- * @mapped_bytes: mapped by some process
- * @pinned_bytes: referenced by somebody who has not mapped them
+ * struct actmem_usage - how the pages of a region are used at this moment
+ * @mapped_bytes: bytes of pages that at least one process maps
+ * @pinned_bytes: bytes of pages with references other than the driver's and those of
+ *	mappings
  */
 struct actmem_usage {
 	u64 mapped_bytes;
@@ -248,7 +257,7 @@ void actmem_fs_exit(void);
 
 /* file.c */
 struct file *actmem_file_make(struct actmem_region *region);
-/* NULL of an empty file of a mount; otherwise it stays the same. */
+/* Returns NULL for an empty file of a mount. A region that was returned never changes. */
 static inline struct actmem_region *actmem_file_region(const struct file *file)
 {
 	/* Pairs with actmem_inode_attach(). */
@@ -286,7 +295,10 @@ struct folio *actmem_slot_demand(struct actmem_region *region, unsigned long ind
 
 /* slots.c */
 struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index);
-/* To system calls: what the processor's exception is to those who have it mapped. */
+/*
+ * Translates the error of a slot for system calls. A thread that touches a mapping of a
+ * poisoned page gets a signal instead.
+ */
 static inline int actmem_slot_error(const struct folio *folio)
 {
 	return PTR_ERR(folio) == -EHWPOISON ? -EIO : PTR_ERR(folio);

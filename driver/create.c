@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Making regions, without pages: unnamed ones for /dev/actmem, and those of a mount for
- * files that have none yet.
+ * Creation of regions without pages: unnamed regions for /dev/actmem, and named regions
+ * for empty files of a mount.
  */
 #include <linux/dcache.h>
 #include <linux/fs.h>
@@ -10,7 +10,7 @@
 #include "actmem.h"
 #include "mount.h"
 
-/* Printable, and not a path. */
+/* Returns true if the name is printable, contains no '/' and is not too long. */
 bool actmem_name_is_valid(const char *name, size_t length)
 {
 	size_t i;
@@ -45,7 +45,7 @@ static int create_fetch(struct actmem_ioctl_create *arg, void __user *user)
 	return 0;
 }
 
-/* The reasons for a failure are told in @arg. */
+/* Creates a region. On failure, stores the reason in @arg. */
 static struct actmem_region *create_region(struct actmem_ioctl_create *arg,
 					   struct actmem_mount *mount)
 {
@@ -67,7 +67,7 @@ static struct file *create_file(void *context)
 	return IS_ERR(region) ? ERR_CAST(region) : actmem_file_make(region);
 }
 
-/* ACTMEM_IOC_CREATE on the device. */
+/* Executes ACTMEM_IOC_CREATE on the device. */
 int actmem_create_unnamed(void __user *user)
 {
 	struct actmem_ioctl_create arg;
@@ -79,15 +79,15 @@ int actmem_create_unnamed(void __user *user)
 	err = actmem_answer_with_file(user, &arg, sizeof(arg), &arg.fd, create_file, &arg);
 	if (!err)
 		return 0;
-	/* The first error is the one that matters. */
+	/* Ignore an error of this call: the caller needs the first error. */
 	arg.id = 0;
 	(void)actmem_answer(user, &arg, sizeof(arg));
 	return err;
 }
 
 /*
- * A region for a file of a mount, whose inode is locked, so that its name stays. A file
- * without a name is given one when it is linked.
+ * Creates a region for a file of a mount. The caller has locked the inode, so that its
+ * name does not change. A file without a name gets one when it is linked.
  */
 static struct actmem_region *create_for_file(struct inode *inode, const struct dentry *dentry,
 					     struct actmem_ioctl_create *arg)
@@ -109,7 +109,7 @@ static struct actmem_region *create_for_file(struct inode *inode, const struct d
 	return create_region(arg, mount);
 }
 
-/* ACTMEM_IOC_CREATE on a file's own descriptor. */
+/* Executes ACTMEM_IOC_CREATE on the descriptor of a file. */
 int actmem_create_named(struct file *file, void __user *user)
 {
 	struct inode *inode = file_inode(file);
@@ -117,7 +117,7 @@ int actmem_create_named(struct file *file, void __user *user)
 	struct actmem_region *region;
 	int err;
 
-	/* An unnamed region never was without one. */
+	/* The file of an unnamed region always has a region. */
 	if (!actmem_super_mount(inode->i_sb))
 		return -ENOTTY;
 	err = create_fetch(&arg, user);
@@ -133,7 +133,10 @@ int actmem_create_named(struct file *file, void __user *user)
 	region = create_for_file(inode, file_dentry(file), &made);
 	arg.id = made.id;
 	arg.why = made.why;
-	/* The answer comes first, as a region that a file has stays with it. */
+	/*
+	 * Copy the result to user space first, because a region cannot be detached from
+	 * its file.
+	 */
 	err = actmem_answer(user, &arg, sizeof(arg));
 	if (IS_ERR(region))
 		err = PTR_ERR(region);
@@ -146,8 +149,9 @@ int actmem_create_named(struct file *file, void __user *user)
 }
 
 /*
- * Gives an empty file of a mount, whose inode is locked, a region of this length, by the
- * mount's policy. The first length is for good (EPERM), as others may have it mapped.
+ * Creates a region of this length for an empty file of a mount, with the mount's
+ * policy. The caller has locked the inode. Returns EPERM if the file already has a
+ * region, because other processes may have mapped it.
  */
 int actmem_create_of_length(struct inode *inode, const struct dentry *dentry, loff_t length)
 {

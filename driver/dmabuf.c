@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A range of a region as a dma-buf: of pages that are there, each held by a reference as
- * long as it lives. So none is discarded, and importers need not be told of moves.
+ * Export of a range of a region as a dma-buf. Every page must be present. The dma-buf
+ * holds a reference to each page, so that the page cannot be discarded. Pages therefore
+ * never move, and importers need no notification of moves.
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
@@ -11,10 +12,10 @@
 #include "actmem.h"
 #include "compat/compat.h"
 
-/* MODULE_IMPORT_NS() takes a word in some kernels, a string in others. */
+/* MODULE_IMPORT_NS() takes an identifier in some kernels, and a string in others. */
 MODULE_INFO(import_ns, "DMA_BUF");
 
-/* Behind a dma-buf: @count pages of the region that @file is, from page @first. */
+/* The private data of a dma-buf: @count pages of the region of @file, from page @first. */
 struct export {
 	struct file *file;
 	unsigned long first;
@@ -22,7 +23,10 @@ struct export {
 	struct folio *folios[];
 };
 
-/* Parts of pages, of one power of two and aligned to it, so that none crosses the boundary. */
+/*
+ * Cuts the pages into parts for the table. All parts have the same power-of-two length
+ * and are aligned to it, so that none crosses the device's segment boundary.
+ */
 static int export_cut(const struct export *export, struct device *dev, struct sg_table *table)
 {
 	u64 last = min_t(u64, dma_get_max_seg_size(dev) - 1, dma_get_seg_boundary(dev));
@@ -46,9 +50,10 @@ static int export_cut(const struct export *export, struct device *dev, struct sg
 }
 
 /*
- * In both directions at once, as other exporters do. There is nothing to synchronize
- * before or after the CPU's accesses: DMA of x86 is coherent, and bounce buffers are
- * refused. These (swiotlb) take no whole page, and neither side would see the other write.
+ * Maps the pages for DMA in both directions, as other exporters do. CPU accesses need
+ * no synchronization: DMA is coherent on x86, and the call refuses devices that would
+ * use bounce buffers (swiotlb). A bounce buffer cannot hold a whole page, and neither
+ * side would see the other's writes.
  */
 static struct sg_table *dmabuf_map(struct dma_buf_attachment *attachment,
 				   enum dma_data_direction direction)
@@ -110,7 +115,10 @@ static const struct dma_buf_ops dmabuf_ops = {
 	.release = dmabuf_release,
 };
 
-/* None is made, or a reader could have the owner pay for pages by way of a dma-buf. */
+/*
+ * Takes a reference to each page. Allocates none: only POPULATE and page faults charge
+ * pages.
+ */
 static int export_take_pages(struct export *export, unsigned long count)
 {
 	struct actmem_region *region = actmem_file_region(export->file);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Limits by cgroup, where the kernel has the dmem controller: each node is a region of
- * its, "actmem/nodeN". A page of the node, a pool's too, is charged to the dmem cgroup of
- * the task that has it made, from before it is there until it is gone: whatever becomes
- * of the task, and of the cgroup.
+ * Limits by cgroup, if the kernel has the dmem controller. Each node is a region of
+ * that controller, "actmem/nodeN". The driver charges each page, including those from a
+ * pool, to the dmem cgroup of the task that allocates it. The charge lasts from before
+ * the allocation until the page is freed, even if the task or the cgroup ends earlier.
  */
 #include <linux/cgroup_dmem.h>
 #include <linux/slab.h>
 
 #include "actmem.h"
 
-/* By node; NULL of one that cannot be. */
+/* Indexed by node; NULL for a node that is not possible. */
 static struct dmem_cgroup_region **nodes;
 
-/* Of every possible node, as memory may be brought online later. */
+/* Registers every possible node, because memory may be brought online later. */
 int actmem_dmem_init(void)
 {
 	int node;
@@ -58,8 +58,8 @@ void actmem_dmem_region_exit(struct actmem_region *region)
 }
 
 /*
- * For the page of the slot, which only the caller makes, on this node. EAGAIN if the limit
- * of the task's cgroup, or of one above it, does not let it be.
+ * Charges the page of the slot on @node. The caller holds the slot's lock in makers[].
+ * Returns EAGAIN if that would exceed a limit of the task's cgroup or of its ancestors.
  */
 int actmem_dmem_charge(struct actmem_region *region, unsigned long index, int node)
 {
@@ -67,7 +67,7 @@ int actmem_dmem_charge(struct actmem_region *region, unsigned long index, int no
 				      NULL);
 }
 
-/* A page that the slot has no more, or has not got after all. */
+/* Uncharges a page that the slot gave back or failed to get. */
 void actmem_dmem_uncharge(struct actmem_region *region, unsigned long index)
 {
 	dmem_cgroup_uncharge(region->charges[index], ACTMEM_PAGE_BYTES);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What can be done with the descriptor of a region as with that of any file: opened
- * and read; its fdinfo; and the files of unnamed regions. Requests are ioctl.c's and
- * mappings map.c's, by which alone a region is written, as hugetlbfs has it.
+ * The file operations of a region: open and read, fdinfo, and the files of unnamed
+ * regions. ioctl.c handles requests, and map.c mappings. As on hugetlbfs, programs
+ * write to a region only through mappings.
  *
- * An empty file of a mount has no region: its length is 0, so that there is
- * nothing to read.
+ * An empty file of a mount has no region and its length is 0, so a read returns
+ * nothing.
  */
 #include <linux/file.h>
 #include <linux/fs.h>
@@ -22,9 +22,9 @@ static struct vfsmount *unnamed_mount;
 static int unnamed_mount_users;
 
 /*
- * Open files of unnamed regions keep the mount where the next region finds it. It is the
- * file that does so, not the inode: whoever watches an inode may be the last to let go of
- * it, and the superblock's end waits for the watchers.
+ * Keeps the internal mount, on which the next unnamed region is created. Open files of
+ * unnamed regions hold it, and not their inodes: a watcher (inotify) may drop an inode
+ * last, and the shutdown of the superblock waits for watchers.
  */
 static int unnamed_mount_hold(void)
 {
@@ -51,8 +51,8 @@ static int actmem_release(struct inode *inode, struct file *file)
 }
 
 /*
- * Missing pages are zeros. An error counts only if nothing was read before it, as
- * bytes that were read are not to be lost.
+ * Reads missing pages as zeros. Returns an error only if it read nothing before the
+ * error, so that bytes that were read are not lost.
  */
 static ssize_t actmem_read_iter(struct kiocb *call, struct iov_iter *to)
 {
@@ -90,7 +90,10 @@ static ssize_t actmem_read_iter(struct kiocb *call, struct iov_iter *to)
 	return done ?: err;
 }
 
-/* For /proc/PID/fdinfo: lines of key and value, sizes in bytes. The id leads to the rest. */
+/*
+ * Prints lines for /proc/PID/fdinfo: key and value, sizes in bytes. ACTMEM_IOC_INFO of
+ * the id returns the rest.
+ */
 static void actmem_show_fdinfo(struct seq_file *seq, struct file *file)
 {
 	struct actmem_region *region = actmem_file_region(file);
@@ -120,8 +123,8 @@ const struct file_operations actmem_file_operations = {
 };
 
 /*
- * Makes the file of an unnamed region and hands the region over to it, also when
- * that fails.
+ * Makes the file of an unnamed region. The file takes over the caller's reference. On
+ * failure the region ends, so the caller must not use it in either case.
  */
 struct file *actmem_file_make(struct actmem_region *region)
 {
@@ -131,7 +134,7 @@ struct file *actmem_file_make(struct actmem_region *region)
 	int err;
 
 	snprintf(name, sizeof(name), "actmem:%s", region->name);
-	/* The file's own, as it does not come by way of open(). */
+	/* Hold the mount for the file here, because the file does not pass through open(). */
 	err = unnamed_mount_hold();
 	if (err)
 		goto retire;
@@ -140,7 +143,7 @@ struct file *actmem_file_make(struct actmem_region *region)
 		err = PTR_ERR(inode);
 		goto release_mount;
 	}
-	/* As open() has it for every file of a 64-bit task: read(2) passes 2 GiB, too. */
+	/* O_LARGEFILE lets read(2) pass 2 GiB; open() sets it for every 64-bit task. */
 	file = alloc_file_pseudo(inode, unnamed_mount, name, O_RDWR | O_LARGEFILE,
 				 &actmem_file_operations);
 	if (IS_ERR(file)) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Inodes and names. A file of a mount begins empty, without a region, and is
- * given one, and with it its length, once. The names are the kernel's: a dentry
- * that is there until it is removed.
+ * Inodes and names. A file of a mount is created empty, without a region. It gets a
+ * region, and with it a length, once. The kernel keeps the names: each is a dentry that
+ * stays in memory until the name is removed.
  *
- * A file is given its region, and other names, under the inode's lock.
+ * The inode's lock is held when a file gets its region or another name.
  */
 #include <linux/security.h>
 #include <linux/string.h>
@@ -16,7 +16,10 @@
 static const struct inode_operations actmem_file_inode_operations;
 static const struct inode_operations actmem_directory_operations;
 
-/* To those of the clock, by the one way that is the same in all kernels. */
+/*
+ * Sets the times in @which to the current time. Only setattr_copy() is the same in all
+ * kernels.
+ */
 static void inode_set_times(struct inode *inode, unsigned int which)
 {
 	struct timespec64 now = current_time(inode);
@@ -27,11 +30,14 @@ static void inode_set_times(struct inode *inode, unsigned int which)
 		.ia_ctime = now,
 	};
 
-	/* No owner is set, which alone would need to be mapped. */
+	/* No idmap: only the owner would be mapped, and it is not set. */
 	setattr_copy(NULL, inode, &attributes);
 }
 
-/* Counts for the mount, if it has one, until it is evicted. */
+/*
+ * Allocates an inode, which counts against the limit of the mount, if it has one, until
+ * it is evicted.
+ */
 static struct inode *inode_alloc(struct super_block *super, umode_t mode)
 {
 	struct actmem_mount *mount = actmem_super_mount(super);
@@ -51,7 +57,7 @@ static struct inode *inode_alloc(struct super_block *super, umode_t mode)
 	if (S_ISDIR(mode)) {
 		inode->i_op = &actmem_directory_operations;
 		inode->i_fop = &simple_dir_operations;
-		/* Its own name for itself. */
+		/* The link "." of a directory. */
 		inc_nlink(inode);
 	} else {
 		inode->i_op = &actmem_file_inode_operations;
@@ -80,20 +86,20 @@ struct inode *actmem_unnamed_inode(struct super_block *super)
 
 	if (IS_ERR(inode))
 		return inode;
-	/* It has no name: its watchers lose it with the last descriptor. */
+	/* The file has no name: watches of it end when its last descriptor is closed. */
 	clear_nlink(inode);
 	inode->i_uid = current_fsuid();
 	inode->i_gid = current_fsgid();
 	/*
-	 * Private: a file without a name has no label, so that security modules
-	 * have nothing to judge it by. As with anonymous inodes, having the
-	 * descriptor is the permission.
+	 * Private: a file without a name has no label, so security modules cannot check
+	 * it. As with anonymous inodes, a process that has the descriptor has the
+	 * permission.
 	 */
 	inode->i_flags |= S_PRIVATE | S_NOATIME | S_NOCMTIME;
 	return inode;
 }
 
-/* The region is the file's from here on, and goes with it. */
+/* Hands the region over to the inode, which ends the region when it is evicted. */
 void actmem_inode_attach(struct inode *inode, struct actmem_region *region)
 {
 	spin_lock(&region->lock);
@@ -113,7 +119,7 @@ void actmem_evict_inode(struct inode *inode)
 	clear_inode(inode);
 	if (mount)
 		actmem_quota_uncharge(&mount->inodes);
-	if (!region)	/* a directory, or a file that was given none */
+	if (!region)	/* a directory, or a file that never got a region */
 		return;
 	mutex_lock(&region->unmap_lock);
 	spin_lock(&region->lock);
@@ -133,7 +139,7 @@ static struct inode *inode_make(ACTMEM_IDMAP *idmap, struct inode *directory,
 		return inode;
 	inode_init_owner(idmap, inode, directory, mode);
 	err = security_inode_init_security(inode, directory, &dentry->d_name, NULL, NULL);
-	/* Linux 6.1 says that where no security module has labels. */
+	/* Linux 6.1 returns EOPNOTSUPP if no security module has labels. */
 	if (!err || err == -EOPNOTSUPP)
 		return inode;
 	iput(inode);
@@ -166,7 +172,7 @@ static ACTMEM_MKDIR_RESULT actmem_mkdir(ACTMEM_IDMAP *idmap, struct inode *direc
 	return ACTMEM_MKDIR_RETURN(directory_add(idmap, directory, dentry, mode | S_IFDIR));
 }
 
-/* A file without a name, until it is linked. */
+/* Creates a file without a name. link(2) can give it one later. */
 static int actmem_tmpfile(ACTMEM_IDMAP *idmap, struct inode *directory, struct file *file,
 			  umode_t mode)
 {
@@ -177,7 +183,7 @@ static int actmem_tmpfile(ACTMEM_IDMAP *idmap, struct inode *directory, struct f
 	return finish_open_simple(file, PTR_ERR_OR_ZERO(inode));
 }
 
-/* Lists of regions show the name to people. */
+/* Looks a name up. Rejects names that lists of regions cannot show. */
 static struct dentry *actmem_lookup(struct inode *directory, struct dentry *dentry,
 				    unsigned int flags)
 {
@@ -188,19 +194,19 @@ static struct dentry *actmem_lookup(struct inode *directory, struct dentry *dent
 	return simple_lookup(directory, dentry, flags);
 }
 
-/* The region, if there is one, is known by the name that its file was given last. */
+/* Gives the region of a file, if it has one, the file's latest name. */
 static void inode_name_region(struct inode *inode, const struct dentry *dentry)
 {
 	struct actmem_region *region = inode->i_private;
 
-	if (!region)	/* of a directory, too */
+	if (!region)	/* an empty file, or a directory */
 		return;
 	spin_lock(&region->lock);
 	strscpy_pad(region->name, dentry->d_name.name, sizeof(region->name));
 	spin_unlock(&region->lock);
 }
 
-/* For a file that was made without a name: each has one at most. */
+/* Links a file that was created without a name. A file has at most one name. */
 static int actmem_link(struct dentry *old, struct inode *directory, struct dentry *dentry)
 {
 	int err = d_inode(old)->i_nlink ? -EPERM : simple_link(old, directory, dentry);
@@ -210,7 +216,7 @@ static int actmem_link(struct dentry *old, struct inode *directory, struct dentr
 	return err;
 }
 
-/* Where it is to go is still a dentry of its own here, with the new name. */
+/* Renames a file. @new is still a separate dentry here, and it has the new name. */
 static int actmem_rename(ACTMEM_IDMAP *idmap, struct inode *from, struct dentry *old,
 			 struct inode *to, struct dentry *new, unsigned int flags)
 {
@@ -240,7 +246,10 @@ static int actmem_setattr(ACTMEM_IDMAP *idmap, struct dentry *dentry, struct iat
 	struct inode *inode = d_inode(dentry);
 	int err;
 
-	/* An unnamed region stays as it is for all who have its descriptor. */
+	/*
+	 * An unnamed region keeps its attributes, because several processes may have
+	 * its descriptor.
+	 */
 	if (!actmem_super_mount(inode->i_sb))
 		return -EPERM;
 	err = setattr_prepare(idmap, dentry, attributes);

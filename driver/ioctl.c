@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The ioctls of the device and of a region's descriptor: arguments in, permission,
- * results out. Those that change the pages of a region, POPULATE and DISCARD, come
- * as commands of io_uring, too (uring.c).
+ * The ioctls of the device and of a region's descriptor: copy arguments, check
+ * permission, copy results. The requests that change the pages of a region, POPULATE
+ * and DISCARD, can also be commands of io_uring (uring.c).
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
@@ -17,8 +17,9 @@
 #include "actmem.h"
 
 /*
- * Every struct begins with a __u32, its size in user space, which is no less
- * than @oldest, its size when it was first defined.
+ * Copies a struct from user space. Every struct begins with a __u32: its size in user
+ * space, which must be at least @oldest, its size in the first version of the
+ * interface.
  */
 int actmem_fetch(void *arg, size_t size, size_t oldest, void __user *user)
 {
@@ -34,12 +35,12 @@ int actmem_fetch(void *arg, size_t size, size_t oldest, void __user *user)
 	err = copy_struct_from_user(arg, size, user, user_size);
 	if (err)
 		return err;
-	/* Another thread may have changed it since it was read. */
+	/* Another thread may have changed the size after get_user(). */
 	*(u32 *)arg = user_size;
 	return 0;
 }
 
-/* As much of the struct as user space knows. */
+/* Copies to user space the part of the struct that user space knows. */
 int actmem_answer(void __user *user, const void *arg, size_t size)
 {
 	size = min_t(size_t, size, *(u32 *)arg);
@@ -47,16 +48,16 @@ int actmem_answer(void __user *user, const void *arg, size_t size)
 }
 
 /**
- * actmem_answer_with_file() - answers with the descriptor of a new file
- * @user: what is answered to
- * @arg: the answer, which @make may add to
- * @size: of it, in bytes
- * @fd: where the descriptor is in @arg; -1 after an error
+ * actmem_answer_with_file() - return a struct and the descriptor of a new file
+ * @user: address in user space to which the struct is copied
+ * @arg: the struct; @make may change it
+ * @size: of the struct, in bytes
+ * @fd: the field of @arg that receives the descriptor; -1 after an error
  * @make: makes the file
- * @context: for @make
+ * @context: argument of @make
  *
- * Returns 0, or an error that may have been answered or not; there is neither a file
- * nor a descriptor then.
+ * Returns 0 or an error. After an error, no file or descriptor is left, and the struct
+ * may or may not have been copied.
  */
 int actmem_answer_with_file(void __user *user, void *arg, size_t size, s32 *fd,
 			    struct file *(*make)(void *context), void *context)
@@ -112,8 +113,10 @@ static int device_query(void __user *user)
 }
 
 /*
- * Its maker's user, and in a container only what was made there: others may have the
- * same uid. Nothing is refused to those who may not see all.
+ * Returns true if the caller may see the region. The user that created the region may
+ * see it, but in a container only if it was created there, because others may have the
+ * same uid. The check of CAP_SYS_ADMIN is not audited, because a task without it still
+ * sees its own regions.
  */
 static bool region_is_visible(const struct actmem_region *region)
 {
@@ -265,7 +268,7 @@ static int device_list(void __user *user)
 	return actmem_answer(user, &arg, sizeof(arg));
 }
 
-/* Of whole pages, and not empty. */
+/* Returns true if the range consists of whole pages of the region and is not empty. */
 bool actmem_is_range(const struct actmem_region *region, u64 offset, u64 length)
 {
 	u64 bytes = region->page_count * ACTMEM_PAGE_BYTES;
@@ -283,7 +286,7 @@ static int range_check(const struct file *file, const struct actmem_ioctl_range 
 	return file->f_mode & FMODE_WRITE ? 0 : -EBADF;
 }
 
-/* POPULATE and DISCARD: carries out what the struct at @user asks for. */
+/* Executes POPULATE or DISCARD with the struct at @user. */
 int actmem_change_range(struct file *file, unsigned int request, void __user *user)
 {
 	struct actmem_region *region = actmem_file_region(file);

@@ -25,7 +25,7 @@ static int __init actmem_init(void)
 	int err;
 
 	BUILD_BUG_ON(ACTMEM_PAGE_BYTES != HPAGE_PMD_SIZE);
-	/* The ids of regions are indices, and their lengths fit a size_t. */
+	/* The ids of regions are xarray indices, and region lengths must fit a size_t. */
 	BUILD_BUG_ON(!IS_ENABLED(CONFIG_64BIT));
 
 	actmem_populate_init();
@@ -44,7 +44,7 @@ static int __init actmem_init(void)
 	err = misc_register(&actmem_device);
 	if (err)
 		goto sysfs_exit;
-	/* From here on there may be regions, so that there is no way back. */
+	/* User space can create regions from here on, so init must not fail any more. */
 	actmem_poison_init();
 	if (actmem_fs_init())
 		pr_warn("actmem: there is another file system of this name; it cannot be mounted\n");

@@ -2,11 +2,11 @@
 /*
  * Mapping a region into a process.
  *
- * The fault handler returns a small page of a compound page, and the kernel
- * then maps the whole of it by one entry, provided that addresses, offsets
- * and i_size are aligned to it. Everything here keeps that so. The mapping
- * has none of VM_IO, VM_PFNMAP and VM_MIXEDMAP, and no page_mkwrite, each of
- * which would keep others from pinning it.
+ * The fault handler returns a small page of a compound page. The kernel then maps the
+ * whole compound page with one entry, if addresses, offsets and i_size are aligned to
+ * it. All code here keeps them aligned. The mapping has no flag VM_IO, VM_PFNMAP or
+ * VM_MIXEDMAP, and no page_mkwrite: each of them would prevent drivers and I/O from
+ * pinning it.
  */
 #include <linux/mm.h>
 #include <linux/mman.h>
@@ -17,7 +17,7 @@
 #include "compat/compat.h"
 #include "trace.h"
 
-/* Each names the thing that is short, and the knob that helps. */
+/* Each message names the exhausted resource, and the setting that helps. */
 static const char *const refusals[] = {
 	[ACTMEM_WHY_NODE_FULL] =
 		"the node has no huge page left; free memory there, or raise its pool_bytes",
@@ -33,11 +33,11 @@ static const char *const refusals[] = {
 	[ACTMEM_WHY_DMEM] = "the cgroup's limit; raise the node's in its dmem.max",
 };
 
-/* The task gets a signal, which does not say why. If it has been killed, nobody asks. */
+/* Logs why a page fault fails, because SIGBUS does not say. Logs nothing for a killed task. */
 static void fault_tell_refusal(const struct actmem_region *region, unsigned long index, int err,
 			       const struct actmem_why *why)
 {
-	/* One line for all that fail together, as a job's processes do. */
+	/* Log one line when several processes, such as those of a job, fail together. */
 	static DEFINE_RATELIMIT_STATE(limit, DEFAULT_RATELIMIT_INTERVAL, 1);
 	const char *words = NULL;
 
@@ -63,16 +63,16 @@ static struct folio *fault_demand(struct actmem_region *region, unsigned long in
 	err = PTR_ERR_OR_ZERO(folio);
 	node = err ? why.node : folio_nid(folio);
 	trace_actmem_fault(region, index, node, err, began_ns);
-	/* The kernel tells of those itself. */
+	/* The kernel logs hardware errors itself. */
 	if (err && err != -EHWPOISON)
 		fault_tell_refusal(region, index, err, &why);
 	return folio;
 }
 
 /*
- * A page that cannot be had is SIGBUS, as with hugetlb, and so is one in which the
- * hardware has erred. VM_FAULT_HWPOISON_LARGE would tell the size that is lost by an
- * index into a table of hugetlb's, which is not exported.
+ * Returns SIGBUS if the page cannot be allocated, as hugetlb does, or if the hardware
+ * reported an error in it. VM_FAULT_HWPOISON_LARGE would report the lost size as an
+ * index into a table of hugetlb, which is not exported.
  */
 static vm_fault_t actmem_fault(struct vm_fault *vmf)
 {
@@ -89,7 +89,10 @@ static vm_fault_t actmem_fault(struct vm_fault *vmf)
 	return 0;
 }
 
-/* A split elsewhere would map the rest by small pages for good. */
+/*
+ * Refuses to split a mapping inside a page, because the kernel would then always map
+ * the rest of that page with small entries.
+ */
 static int actmem_may_split(struct vm_area_struct *vma, unsigned long address)
 {
 	return IS_ALIGNED(address, ACTMEM_PAGE_BYTES) ? 0 : -EINVAL;
@@ -111,8 +114,8 @@ static bool map_is_valid(const struct actmem_region *region, unsigned long lengt
 }
 
 /*
- * Also the place to refuse what must not be mapped: with MAP_FIXED, what lay
- * at the address before is gone by the time that actmem_mmap() is called.
+ * Chooses an aligned address. Also refuses invalid mappings: with MAP_FIXED, the kernel
+ * has already removed the old mapping when it calls actmem_mmap().
  */
 unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 				       unsigned long length, unsigned long pgoff,
@@ -130,7 +133,7 @@ unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 		if (!IS_ALIGNED(address, ACTMEM_PAGE_BYTES))
 			return -EINVAL;
 	} else {
-		/* A mere hint; the kernel would take it as it is. */
+		/* Align a hint, because the kernel would otherwise use it unaligned. */
 		address = ALIGN(address, ACTMEM_PAGE_BYTES);
 	}
 	return thp_get_unmapped_area(file, address, length, pgoff, flags);
@@ -139,12 +142,15 @@ unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 int actmem_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	struct actmem_region *region = actmem_file_region(file);
-	/* VM_DONTEXPAND also keeps khugepaged away, which takes such pages for page cache. */
+	/*
+	 * VM_DONTEXPAND also keeps khugepaged away, which would treat the pages as page
+	 * cache.
+	 */
 	unsigned long flags = VM_DONTEXPAND | VM_DONTDUMP;
 
 	if (!region)
 		return -ENODATA;
-	/* VM_MAYSHARE, as a read-only descriptor's shared mapping lacks VM_SHARED. */
+	/* Check VM_MAYSHARE: a shared mapping of a read-only descriptor lacks VM_SHARED. */
 	if (!(vma->vm_flags & VM_MAYSHARE) || !IS_ALIGNED(vma->vm_start, ACTMEM_PAGE_BYTES) ||
 	    !map_is_valid(region, vma->vm_end - vma->vm_start, vma->vm_pgoff))
 		return -EINVAL;

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The file system that regions live on: superblocks and the options of mounts. Each
- * region is a file with an inode and a size of its own: without i_size the kernel maps
- * no huge page.
+ * The file system of regions: superblocks and mount options. Each region is a file with
+ * its own inode and size, because the kernel maps huge pages only below i_size.
  *
- * Unnamed regions are on a superblock of the driver's own, which is there for as
- * long as any of them is open (file.c). Each mount of the file system is one with names
- * (inode.c) and limits.
+ * Unnamed regions are on an internal superblock, which exists while any of them is open
+ * (file.c). Each mount of the file system has its own superblock, with names (inode.c)
+ * and limits.
  *
- * A superblock holds the reference to the module (fs_type.owner); each open file
- * holds its mount, and with it the superblock. So the module can go as soon as
- * nothing is mounted and the last region is gone, and the file operations need no
- * owner.
+ * A superblock holds a reference to the module (fs_type.owner). Each open file holds
+ * its mount, and so the superblock. The module can therefore be unloaded when nothing
+ * is mounted and the last region has ended, and the file operations need no owner.
  */
 #include <linux/cred.h>
 #include <linux/fs_context.h>
@@ -35,7 +33,7 @@ enum option {
 	OPTION_POLICY,
 };
 
-/* The policy as long as no option has said which. */
+/* The policy until an option sets it. */
 #define POLICY_BY_NODES	U32_MAX
 
 static const struct constant_table policies[] = {
@@ -74,7 +72,7 @@ static int mount_parse_size(struct fs_context *context, struct actmem_mount *mou
 	return 0;
 }
 
-/* A colon stands for the comma of other lists of nodes, as options end at commas. */
+/* Parses a list of nodes with colons instead of commas, because commas separate options. */
 static int mount_parse_nodes(struct fs_context *context, struct actmem_mount *mount, char *text)
 {
 	strreplace(text, ':', ',');
@@ -105,7 +103,7 @@ static int mount_parse(struct fs_context *context, struct fs_parameter *paramete
 		number = memparse(parameter->string, &rest);
 		if (*rest || rest == parameter->string)
 			goto bad_value;
-		/* As in tmpfs 0 is no limit. */
+		/* 0 means no limit, as in tmpfs. */
 		mount->inodes.limit = number ?: ACTMEM_NO_LIMIT;
 		break;
 	case OPTION_MODE:
@@ -149,7 +147,7 @@ static int mount_settle_policy(struct fs_context *context, struct actmem_mount *
 	return 0;
 }
 
-/* In /proc/mounts, in the form in which they are given. */
+/* Prints the options for /proc/mounts, in the syntax of mount(8). */
 static int mount_show(struct seq_file *seq, struct dentry *root)
 {
 	struct actmem_mount *mount = actmem_super_mount(root->d_sb);
@@ -175,7 +173,7 @@ static int mount_show(struct seq_file *seq, struct dentry *root)
 	return 0;
 }
 
-/* All of it or nothing. mount(8) repeats the options that stay as they were. */
+/* Changes both limits or none. mount(8) repeats the options that do not change. */
 static int mount_reconfigure(struct fs_context *context)
 {
 	struct actmem_mount *mount = actmem_super_mount(context->root->d_sb);
@@ -201,7 +199,10 @@ static int mount_reconfigure(struct fs_context *context)
 	return err;
 }
 
-/* Pages of the mount's regions and their limit; without one, those of the machine. */
+/*
+ * Reports the pages of the mount's regions and their limit; without a limit, the
+ * machine's memory.
+ */
 static int mount_statfs(struct dentry *dentry, struct kstatfs *stat)
 {
 	struct actmem_mount *mount = actmem_super_mount(dentry->d_sb);
@@ -262,7 +263,7 @@ void actmem_mount_put(struct actmem_mount *mount)
 	kref_put(&mount->ref, mount_release);
 }
 
-/* The superblock has the struct by now, unless there is none or it was there before. */
+/* Frees the struct unless a new superblock has taken it over (and cleared s_fs_info). */
 static void mount_free(struct fs_context *context)
 {
 	kfree(context->s_fs_info);
@@ -294,13 +295,16 @@ static struct actmem_mount *mount_alloc(void)
 static int mount_init_context(struct fs_context *context)
 {
 	context->ops = &mount_context_operations;
-	/* Nobody but the kernel, here for unnamed regions, has that flag. */
+	/*
+	 * Only the kernel's own mounts have this flag; here, that is the mount of
+	 * unnamed regions.
+	 */
 	if (context->sb_flags & SB_KERNMOUNT) {
 		context->sb_flags |= SB_NOUSER;
 		context->global = true;
 		return 0;
 	}
-	/* A remount begins with what there is, so that options that are left out stay. */
+	/* A remount starts with the current options, so that omitted options do not change. */
 	if (context->purpose == FS_CONTEXT_FOR_RECONFIGURE)
 		context->s_fs_info = kmemdup(actmem_super_mount(context->root->d_sb),
 					     sizeof(struct actmem_mount), GFP_KERNEL_ACCOUNT);
@@ -319,8 +323,9 @@ static void mount_kill_super(struct super_block *super)
 }
 
 /*
- * A user namespace's root may not mount it: a mount has pages of the machine for
- * as long as it is there, whether or not anybody whom they count for is.
+ * Lacks FS_USERNS_MOUNT: root of a user namespace may not mount it. The regions of a
+ * mount use memory as long as the mount exists, even if the user that they count for
+ * has no process left.
  */
 struct file_system_type actmem_fs_type = {
 	.owner = THIS_MODULE,

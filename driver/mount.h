@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The file system, as far as its own files know it: superblocks, their options
+ * Declarations that only the files of the file system share: superblocks, their options
  * and limits, and inodes.
  */
 #ifndef _ACTMEM_MOUNT_H
@@ -13,16 +13,16 @@
 #include "actmem.h"
 
 /**
- * struct actmem_mount - what a superblock with names was mounted with
- * @ref: held by the superblock and by each of its regions, which may linger
- *	when that has gone
- * @policy: ACTMEM_POLICY_*, of regions that are made without one of their own
+ * struct actmem_mount - options and limits of a superblock with names
+ * @ref: held by the superblock and by each of its regions, because a lingering region
+ *	may outlive the superblock
+ * @policy: ACTMEM_POLICY_*, for regions that are created without their own policy
  * @nodes: mask of the policy
- * @uid: owner of the root directory at first
- * @gid: its group
- * @mode: its permissions
- * @pages: of its regions, those that they are about to get included
- * @inodes: and further names of them
+ * @uid: initial owner of the root directory
+ * @gid: initial group of the root directory
+ * @mode: initial permissions of the root directory
+ * @pages: quota of pages, including those that regions are about to get
+ * @inodes: quota of files and directories
  */
 struct actmem_mount {
 	struct kref ref;
@@ -35,10 +35,10 @@ struct actmem_mount {
 	struct actmem_quota inodes;
 };
 
-/* Without the option nr_inodes=: some 64 MiB of the kernel's memory. */
+/* The default of the option nr_inodes=: about 64 MiB of kernel memory. */
 #define ACTMEM_INODES_DEFAULT	65536UL
 
-/* NULL of the superblock of unnamed regions. */
+/* Returns NULL for the superblock of unnamed regions. */
 static inline struct actmem_mount *actmem_super_mount(const struct super_block *super)
 {
 	return super->s_fs_info;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Which node a page comes from. A mask is never narrowed: a node that the
- * task may not use, or that has no memory, fails the call. So does, before anything is
- * allocated, a length that the nodes could not hold if all of their memory were free,
- * or for which the administrator's limits have no room beside what the region has.
+ * Choice of the node for each page. The driver never narrows a mask: a call fails if
+ * the task may not use a node of the mask, or if the node has no memory.
+ *
+ * A call also fails, before it allocates anything, in two cases. First, the nodes could
+ * not hold the length even if all of their memory were free. Second, the length, minus
+ * the pages that the region has, exceeds the administrator's limits.
  */
 #include <linux/bitmap.h>
 #include <linux/cpuset.h>
@@ -15,13 +17,16 @@
 
 #include "actmem.h"
 
-/* Of that node alone, and zeroed; never movable, as these pages get pinned. */
+/* Allocate zeroed pages on this node only; never movable, because these pages get pinned. */
 #define ACTMEM_GFP	(GFP_USER | __GFP_COMP | __GFP_ZERO | __GFP_THISNODE | \
 			 __GFP_RETRY_MAYFAIL | __GFP_NOWARN | __GFP_ACCOUNT)
 
-/* How often a node has to have had a page, and the caller none, to say why. */
+/*
+ * After this many accounted allocations failed on a node with free pages, the memory
+ * cgroup is full.
+ */
 #define FULL_TRIES	4
-/* How often a node that has none is asked again, and after how long. */
+/* How often to retry on a full node, and how long to wait before each retry. */
 #define FULL_WAITS	8
 #define FULL_REST	msecs_to_jiffies(10)
 
@@ -29,7 +34,7 @@ static nodemask_t place_allowed_nodes(void)
 {
 	nodemask_t allowed;
 
-	/* The cpuset changes it under this lock. */
+	/* The cpuset changes mems_allowed under this lock. */
 	task_lock(current);
 	nodes_and(allowed, cpuset_current_mems_allowed, node_states[N_MEMORY]);
 	task_unlock(current);
@@ -47,7 +52,11 @@ static int place_nearest_node(const nodemask_t *mask, int from)
 	return nearest;
 }
 
-/* Pages that can move get those for CMA, and regions none. Counters run behind each other. */
+/*
+ * Returns the free small pages of a zone, except those reserved for CMA, which only
+ * movable pages can use. The two counters are not updated together, so the difference
+ * is clamped.
+ */
 static unsigned long zone_free_pages(struct zone *zone)
 {
 	unsigned long all = zone_page_state(zone, NR_FREE_PAGES);
@@ -55,7 +64,10 @@ static unsigned long zone_free_pages(struct zone *zone)
 	return all - min(all, zone_page_state(zone, NR_FREE_CMA_PAGES));
 }
 
-/* Pages of a node but for its movable zone; @free ones are in pieces of any size. */
+/*
+ * Counts huge pages' worth of memory outside the node's movable zone. @free: counts
+ * only free memory, which may be fragmented.
+ */
 static unsigned long node_pages(int node, bool free)
 {
 	struct zone *zone = NODE_DATA(node)->node_zones;
@@ -67,7 +79,7 @@ static unsigned long node_pages(int node, bool free)
 	return small_pages >> ACTMEM_PAGE_ORDER;
 }
 
-/* Bytes that are free on a node, but not for regions. */
+/* Returns the free bytes on a node that regions cannot use. */
 static u64 node_movable_bytes(int node)
 {
 	struct zone *zone = NODE_DATA(node)->node_zones;
@@ -79,13 +91,13 @@ static u64 node_movable_bytes(int node)
 	return (u64)small_pages << PAGE_SHIFT;
 }
 
-/* Pages that a node could have in all, used or not. */
+/* Returns how many pages the node could provide if all of its memory were free. */
 unsigned long actmem_node_capacity(int node)
 {
 	return node_state(node, N_MEMORY) ? node_pages(node, false) : 0;
 }
 
-/* @wanted pages, of which @available could be had. */
+/* Fills in @why: @available of @wanted pages are available. */
 static int place_fail(struct actmem_why *why, int err, u32 reason, int node,
 		      unsigned long wanted, unsigned long available)
 {
@@ -97,7 +109,10 @@ static int place_fail(struct actmem_why *why, int err, u32 reason, int node,
 	return err;
 }
 
-/* The node's memory does not let it be, or a limit of it, as @reason tells. */
+/*
+ * Fills in @why if the node is full, or if a limit of the node is reached; @reason says
+ * which.
+ */
 static int place_fail_node(struct actmem_why *why, u32 reason, int node,
 			   unsigned long wanted, unsigned long available)
 {
@@ -110,18 +125,18 @@ static int place_fail_node(struct actmem_why *why, u32 reason, int node,
 	return err;
 }
 
-/* Whether the task may have pages of the node, and there are any. */
+/* Checks that the node has memory and that the task's cpuset allows the node. */
 static int node_check(int node, struct actmem_why *why)
 {
 	if (node >= MAX_NUMNODES || !node_state(node, N_MEMORY))
 		return place_fail(why, -ENODEV, ACTMEM_WHY_NO_MEMORY_NODE, node, 0, 0);
-	/* Of one node it may be asked without the lock. */
+	/* Testing a single bit needs no lock. */
 	if (!node_isset(node, cpuset_current_mems_allowed))
 		return place_fail(why, -EPERM, ACTMEM_WHY_CPUSET, node, 0, 0);
 	return 0;
 }
 
-/* For @wanted pages of the region, by the current task. */
+/* Chooses nodes for @wanted pages of the region, which the current task allocates. */
 void actmem_choose(const struct actmem_region *region, unsigned long wanted,
 		   struct actmem_choice *choice)
 {
@@ -130,7 +145,7 @@ void actmem_choose(const struct actmem_region *region, unsigned long wanted,
 		.nodes = region->nodes,
 		.from = numa_node_id(),
 	};
-	/* One that the region names but the caller may not use is not passed over. */
+	/* Keep a node of the mask that the task may not use: node_check() then fails. */
 	if (region->policy == ACTMEM_POLICY_PREFERRED) {
 		nodemask_t allowed = place_allowed_nodes();
 
@@ -138,12 +153,12 @@ void actmem_choose(const struct actmem_region *region, unsigned long wanted,
 			choice->from = first_node(region->nodes);
 		nodes_or(choice->nodes, choice->nodes, allowed);
 	}
-	/* A task that may use no node is refused the nearest one, by its name. */
+	/* If the task may use no node, fail with the nearest node in @why. */
 	if (nodes_empty(choice->nodes))
 		node_set(numa_mem_id(), choice->nodes);
 }
 
-/* How many of the pages interleaving puts on the i-th node of the choice. */
+/* Returns how many of @pages pages interleaving places on the i-th node of the choice. */
 static unsigned long choice_share(const struct actmem_choice *choice, unsigned long pages,
 				  unsigned int i)
 {
@@ -153,10 +168,11 @@ static unsigned long choice_share(const struct actmem_choice *choice, unsigned l
 }
 
 /*
- * Fails at once what would otherwise fail after having reclaimed everything: a range
- * of more pages than the nodes have, or, @by_limit, than the administrator's limits
- * leave of them. Of an interleaving only the whole has its shares of them; a part shows
- * itself page by page.
+ * Fails early if the call could only fail after it has reclaimed all memory: if the
+ * range has more pages than the nodes or, with @by_limit, than the administrator's
+ * limits leave. For an interleaved region, it checks only the whole region, because the
+ * share of each node in a part of the region is not known. A part fails at the first
+ * page that cannot be allocated.
  */
 static int choice_check_room(const struct actmem_choice *choice,
 			     const struct actmem_region *region, unsigned long pages,
@@ -172,7 +188,10 @@ static int choice_check_room(const struct actmem_choice *choice,
 		struct actmem_quota quota = actmem_quota_read(&actmem_nodes[node].pages);
 		unsigned long room = by_limit ? actmem_quota_left(quota) :
 						actmem_node_capacity(node);
-		/* What counts there already counts here, as it is read last. */
+		/*
+		 * Read @charged last: a page counts there before it counts in the
+		 * node's quota.
+		 */
 		unsigned long had = by_limit ? READ_ONCE(region->charged) : 0;
 		unsigned long wanted = interleave ? choice_share(choice, pages, i) : pages;
 
@@ -184,20 +203,20 @@ static int choice_check_room(const struct actmem_choice *choice,
 					       node, wanted,
 					       by_limit ? room : node_pages(node, true) +
 								 actmem_pool_held(node));
-		/* The others are for the rest. */
+		/* The next nodes take the rest. */
 		if (!interleave)
 			pages -= min(pages, room);
 	}
 	return 0;
 }
 
-/* The limits of nodes, for a range of so many pages, be they there or missing. */
+/* Checks the limits of nodes for a range of @pages pages, whether present or missing. */
 int actmem_place_check_limits(struct actmem_region *region, const struct actmem_choice *choice,
 			      unsigned long pages, struct actmem_why *why)
 {
 	int err;
 
-	/* No page leaves the region meanwhile. */
+	/* The lock prevents pages from leaving the region. */
 	spin_lock(&region->lock);
 	err = choice_check_room(choice, region, pages, true, why);
 	spin_unlock(&region->lock);
@@ -216,7 +235,7 @@ static bool policy_fits(u32 policy, unsigned int nodes)
 	}
 }
 
-/* Checks policy, mask and length, and takes the mask over into the region. */
+/* Checks policy, mask and length, and copies the mask to the region. */
 int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create *arg)
 {
 	DECLARE_BITMAP(nodes, ACTMEM_NODE_MAX);
@@ -233,7 +252,10 @@ int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create 
 			return err;
 		node_set(node, region->nodes);
 	}
-	/* For good, as page i must not depend on who touches it first. */
+	/*
+	 * Fix the mask now: the node of page i must not depend on which task touches it
+	 * first.
+	 */
 	if (region->policy == ACTMEM_POLICY_INTERLEAVE && nodes_empty(region->nodes))
 		region->nodes = place_allowed_nodes();
 	actmem_choose(region, region->page_count, &choice);
@@ -241,9 +263,10 @@ int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create 
 }
 
 /*
- * Waits before a node is asked once more that had no page, unless it was asked often:
- * @waits, from 0. Where much of what is free is for CMA, the kernel gives up with page
- * cache left that it then reclaims in the background.
+ * Waits before the caller retries on a full node. Returns false after FULL_WAITS calls,
+ * which @waits counts from 0. If much of the free memory is reserved for CMA, the page
+ * allocator fails although page cache is left, which the kernel then reclaims in the
+ * background.
  */
 bool actmem_wait_for_page(unsigned int *waits)
 {
@@ -255,9 +278,10 @@ bool actmem_wait_for_page(unsigned int *waits)
 }
 
 /*
- * ENOSPC if the node has none. If it has one, but not for the caller, that has become
- * free just now, or it is the memory cgroup that is full, where pages from the pools do
- * not count. Where pages come and go, one answer is not enough.
+ * Allocates a page on the node. Returns ENOSPC if the node is full. If the accounted
+ * allocation fails and an unaccounted one succeeds, either a page has just become free,
+ * or the memory cgroup is full. Several attempts distinguish the two if other tasks
+ * free and allocate pages. Pages from pools do not count against the memory cgroup.
  */
 static struct folio *choice_alloc_page(int node, const struct actmem_choice *choice,
 				       struct actmem_why *why)
@@ -271,7 +295,7 @@ static struct folio *choice_alloc_page(int node, const struct actmem_choice *cho
 		if (page)
 			return page_folio(page);
 		page = alloc_pages_node(node, unpaid, ACTMEM_PAGE_ORDER);
-		/* As a task that is killed, or reclaims in vain because it was, gets no page. */
+		/* A killed task may get no page only because it was killed. */
 		err = actmem_stopped();
 		if (!page)
 			return ERR_PTR(err ?: -ENOSPC);
@@ -284,8 +308,8 @@ static struct folio *choice_alloc_page(int node, const struct actmem_choice *cho
 }
 
 /*
- * A page of this node for the slot. ENOSPC if it has none, EDQUOT if it may have no more,
- * EAGAIN if the task's cgroup may have no more of it.
+ * Gets a page on this node for the slot. Returns ENOSPC if the node is full, EDQUOT if
+ * the node has reached its limit, or EAGAIN if the task's dmem cgroup has.
  */
 static struct folio *choice_place_on(int node, struct actmem_region *region, unsigned long index,
 				     struct actmem_choice *choice, struct actmem_why *why)
@@ -293,7 +317,7 @@ static struct folio *choice_place_on(int node, struct actmem_region *region, uns
 	struct folio *folio;
 	int err;
 
-	/* The region may be another task's, and the nodes may have changed. */
+	/* The task may not have created the region, and the nodes may have changed since. */
 	err = node_check(node, why);
 	if (err)
 		return ERR_PTR(err);
@@ -321,7 +345,7 @@ uncharge:
 	return folio;
 }
 
-/* The i-th, or the nearest that has not been found full. */
+/* Returns the i-th node if @interleave is set, else the nearest node that was not full. */
 static int choice_node(const struct actmem_choice *choice, bool interleave, unsigned int i)
 {
 	int node;
@@ -334,7 +358,7 @@ static int choice_node(const struct actmem_choice *choice, bool interleave, unsi
 	return node;
 }
 
-/* Why another node may do instead; NONE if that is not the question. */
+/* Returns why the node has no page, or NONE if another node would not help. */
 static u32 place_reason(const struct folio *folio)
 {
 	switch (PTR_ERR_OR_ZERO(folio)) {
@@ -350,8 +374,9 @@ static u32 place_reason(const struct folio *folio)
 }
 
 /*
- * A page of zeros for the @index-th slot: from a pool or, charged and zeroed
- * here, from the page allocator. Its only reference is the caller's.
+ * Returns a zeroed page for slot @index, from a pool or from the page allocator. Only a
+ * page from the page allocator is charged to the memory cgroup. The caller owns the
+ * only reference.
  */
 struct folio *actmem_place_page(struct actmem_region *region, unsigned long index,
 				struct actmem_choice *choice, struct actmem_why *why)

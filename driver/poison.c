@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Pages in which the hardware has erred, as the decode chain of machine checks tells:
- * of what processors report, and of what firmware does, which the kernel logs as a
- * machine check (apei_mce_report_mem_error()).
+ * Pages with hardware errors, as the decode chain of machine checks reports them. The
+ * chain also gets errors that the firmware reports, which the kernel logs as machine
+ * checks (apei_mce_report_mem_error()).
  *
- * The unit is the huge page: it is unmapped everywhere, nobody is given it any more, and
- * when it leaves its region it is kept for good, so that the page allocator cannot hand
- * it out.
+ * The unit is the huge page. The driver unmaps a failed page everywhere and returns it
+ * to no caller any more. When the page leaves its region, the driver keeps it until the
+ * next boot, so that the page allocator cannot reuse it.
  *
- * The kernel takes such pages to belong to a driver, and only marks the small page
- * (PG_hwpoison). It also marks pages of which no machine check tells: when the
- * administrator takes one offline, as some do after corrected errors, and in tests
- * (MADV_HWPOISON, hwpoison-inject). So each page is looked at before it goes to another
- * owner: when it is zeroed, when it goes back to the page allocator, which goes through
- * its structs as well, and, once there has been a machine check, when a pool lends it.
+ * The kernel treats pages of a driver as opaque and only marks the small page
+ * (PG_hwpoison). It also marks pages without a machine check: when the administrator
+ * takes a page offline, as some do after corrected errors, and in tests (MADV_HWPOISON,
+ * hwpoison-inject). The driver therefore checks each page for the mark before the page
+ * gets another owner. It checks when it zeroes a page, and before it returns a page to
+ * the page allocator, which accesses the page's structs, too. After the first machine
+ * check, it also checks when a pool lends a page.
  *
- * A page that is in a pool, or on its way into its slot, is not found here. In the pool
- * the kernel's mark is found; in the slot the next touch reports the error again.
+ * The report does not find a page that is in a pool, or on its way into its slot. For a
+ * page in a pool, the driver finds the kernel's mark later. For a page in a slot, the
+ * next touch reports the error again.
  */
 #include <linux/memory_hotplug.h>
 #include <linux/mm.h>
@@ -29,21 +31,21 @@
 #include "actmem.h"
 #include "compat/compat.h"
 
-/* The bank in what is logged for the firmware, which has none. */
+/* The bank that the kernel logs for errors reported by firmware, which have no bank. */
 #define FIRMWARE_BANK	0xff
 
 static bool suspected;
 
 /*
- * Whether there has been a machine check of any kind. Before, looking at the 512 structs
- * of a page that is ready would cost more than all else of lending it, for nothing.
+ * Returns true if there has been a machine check of any kind. Before the first one,
+ * checking the 512 structs of a ready page would cost more than the rest of lending it.
  */
 bool actmem_poison_is_suspected(void)
 {
 	return READ_ONCE(suspected);
 }
 
-/* Whether the kernel has marked any of its small pages. */
+/* Returns true if the kernel has marked any small page of @folio. */
 bool actmem_page_has_failed(struct folio *folio)
 {
 	long i;
@@ -54,7 +56,7 @@ bool actmem_page_has_failed(struct folio *folio)
 	return false;
 }
 
-/* @region is NULL if it is in none. */
+/* Logs and counts the error. @region is NULL if the page is in no region. */
 static void poison_tell(const struct actmem_region *region, unsigned long index,
 			struct folio *folio)
 {
@@ -65,19 +67,19 @@ static void poison_tell(const struct actmem_region *region, unsigned long index,
 	else
 		pr_err("actmem: hardware error in a page of no region: %llu bytes of node %d at pfn %#lx are out of use\n",
 		       ACTMEM_PAGE_BYTES, folio_nid(folio), folio_pfn(folio));
-	/* Last: whoever sees the number finds the rest done. */
+	/* Increment last: when a reader sees the new number, the rest is done. */
 	atomic_long_inc(&actmem_nodes[folio_nid(folio)].poisoned);
 }
 
 /*
- * Takes over a page with its reference, which stays, so that nobody is ever given it; a
- * second one keeps unpoison-pfn away, as slots.c says. The charge stays, too, if the
- * page is not a pool's: no function is exported by which a memory cgroup would have it
- * back before the page is free.
+ * Takes over a page and its reference, and never drops the reference, so that the page
+ * is never reused. A second reference keeps unpoison-pfn from freeing the page, see
+ * OWN_REFERENCES. The memory cgroup stays charged, unless the page is from a pool: the
+ * kernel exports no function that uncharges a page before it is free.
  */
 void actmem_quarantine(struct folio *folio)
 {
-	/* Otherwise it has been told of, and counted, in its region. */
+	/* A page that was poisoned in its region has already been logged and counted. */
 	if (!(actmem_page_notes(folio) & ACTMEM_PAGE_POISONED))
 		poison_tell(NULL, 0, folio);
 	actmem_page_note(folio, 0);
@@ -85,8 +87,9 @@ void actmem_quarantine(struct folio *folio)
 }
 
 /*
- * The kernel marks and counts only some of the errors that the chain tells of: not one
- * that a copy of ours has survived.
+ * Makes the kernel mark and count the error. The kernel does so itself only for some of
+ * the errors on the chain. It does not if the driver's own copy hit the error and
+ * recovered.
  */
 static void poison_mark(unsigned long pfn)
 {
@@ -95,8 +98,9 @@ static void poison_mark(unsigned long pfn)
 }
 
 /*
- * There is an error in this small page, whoever's it is. Its notes and index may change
- * at any time: the slot decides whether the page is the region's.
+ * Handles an error in this small page, which may belong to any part of the kernel. Its
+ * notes and index may change at any time: actmem_slot_poison() verifies that the slot
+ * has it.
  */
 static void poison_report(unsigned long pfn)
 {
@@ -118,7 +122,7 @@ static void poison_report(unsigned long pfn)
 	actmem_region_put(region);
 }
 
-/* EIO, in detail. */
+/* Fills in @why for a poisoned page. */
 void actmem_poison_explain(struct actmem_region *region, unsigned long index,
 			   struct actmem_why *why)
 {
@@ -131,7 +135,7 @@ void actmem_poison_explain(struct actmem_region *region, unsigned long index,
 	spin_unlock(&region->lock);
 }
 
-/* Whether the address is one of the machine's memory. */
+/* Returns true if the logged address is a physical address of memory. */
 static bool mce_names_memory(struct mce *mce)
 {
 	if (mce->bank == FIRMWARE_BANK)
@@ -141,11 +145,11 @@ static bool mce_names_memory(struct mce *mce)
 	if (boot_cpu_data.x86_vendor != X86_VENDOR_AMD &&
 	    boot_cpu_data.x86_vendor != X86_VENDOR_HYGON)
 		return true;
-	/* Others of theirs are not the machine's, but Linux 6.1 takes them for usable. */
+	/* AMD also logs addresses that are not physical; Linux 6.1 treats them as usable. */
 	return mce->status & (MCI_STATUS_POISON | MCI_STATUS_PADDRV);
 }
 
-/* In a worker of the kernel's, which may sleep. */
+/* The kernel calls this function in a worker, so it may sleep. */
 static int poison_machine_check(struct notifier_block *block, unsigned long value, void *data)
 {
 	struct mce *mce = data;
@@ -155,14 +159,14 @@ static int poison_machine_check(struct notifier_block *block, unsigned long valu
 	if (!mce || mce_is_correctable(mce) || !mce_names_memory(mce))
 		return NOTIFY_DONE;
 	pfn = (mce->addr & GENMASK_ULL(boot_cpu_data.x86_phys_bits - 1, 0)) >> PAGE_SHIFT;
-	/* Memory that is not online has structs that nobody has initialized. */
+	/* The structs of memory that is not online are not initialized. */
 	if (!pfn_to_online_page(pfn))
 		return NOTIFY_DONE;
 	poison_report(pfn);
 	return NOTIFY_OK;
 }
 
-/* After those of the kernel, which may have marked the page by then. */
+/* Lowest priority: run after the kernel's notifiers, which may mark the page. */
 static struct notifier_block machine_check_block = {
 	.notifier_call = poison_machine_check,
 	.priority = MCE_PRIO_LOWEST,
@@ -174,7 +178,7 @@ void actmem_poison_init(void)
 		mce_register_decode_chain(&machine_check_block);
 }
 
-/* Waits for a report that is being dealt with. */
+/* Waits until no report is in progress. */
 void actmem_poison_exit(void)
 {
 	if (IS_ENABLED(CONFIG_X86_MCE))

@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Pools: for each node, huge pages that are zero already, so that making a region
- * zeroes nothing.
+ * Pools: each node has a pool of pages that are already zero, so that creating a region
+ * need not zero them.
  *
- * A pool is the administrator's reservation, as hugetlb's is: no more pages than its
- * target belong to it, held or lent, and nothing but another target takes them away.
- * One that it holds is ready, or dirty, or being zeroed by the worker, and the pool
- * has the only reference to it. One that it has lent bears a mark and is a region's;
- * it comes back when that gives it up, unless the pool is too large by then. Pages
- * that are not the pool's go back to the page allocator.
+ * A pool is the administrator's reservation, like that of hugetlb. It owns at most as
+ * many pages as its target, whether it holds them or has lent them. Only a change of
+ * the target takes pages away. Each page in the pool is ready (zeroed), dirty, or being
+ * zeroed by the worker, and the pool has the only reference to it. A lent page has the
+ * mark LENT and belongs to a region. It returns when the region gives it up, unless the
+ * pool is too large by then. Pages without the mark go back to the page allocator.
  *
- * Nothing returns that anyone may still reach: who gives a page back has frozen its
- * count at one reference, his own, after nobody could find it any more.
+ * A page returns only when no other code can reach it. The caller has made sure that no
+ * other code can find the page, and then has frozen its reference count at one, the
+ * caller's own.
  *
- * A write of the target fills the pool, and reclaims and compacts for it, as one to
- * nr_hugepages does: the target becomes what could be had. All that remains to be
- * done in the background is the worker's: it zeroes pages that are dirty, and brings
- * another, of what is free, for one that the hardware has failed.
+ * A write of the target fills the pool, and reclaims and compacts memory for it, as a
+ * write to nr_hugepages does. If memory is short, the target becomes the number of
+ * pages that the pool got. The worker does the rest in the background: it zeroes dirty
+ * pages, and replaces a page that the hardware has failed by a free one.
  *
- * The worker is a work item of each pool, on an unbound workqueue: the kernel runs it
- * near the node, on CPUs that are not isolated, and the administrator may choose
- * others, and a nice level, in sysfs. Before each batch of pages it rests for ten
- * milliseconds if anybody else wants its CPU.
+ * The worker is a work item of each pool on an unbound workqueue. The kernel runs it
+ * near the node, on CPUs that are not isolated. The administrator can choose other
+ * CPUs, and a nice level, in sysfs. Before each batch of pages, the worker sleeps for
+ * ten milliseconds if other tasks want its CPU.
  *
- * Pages of a pool are not charged to memory cgroups, neither in it nor in a region; in
- * a region they are to dmem cgroups (dmem.c).
+ * Pages of a pool are not charged to memory cgroups, whether in the pool or in a
+ * region. In a region they are charged to dmem cgroups (dmem.c).
  */
 #include <linux/gfp.h>
 #include <linux/highmem.h>
@@ -35,10 +36,10 @@
 
 #include "actmem.h"
 
-/* As hugetlb takes its pages; but no task is killed for them, and none is movable. */
+/* As hugetlb allocates its pages, but without the OOM killer, and never movable. */
 #define RESERVE_GFP	(GFP_KERNEL | __GFP_COMP | __GFP_THISNODE | __GFP_RETRY_MAYFAIL | \
 			 __GFP_NOWARN)
-/* Takes free pages alone, and reclaims nothing. */
+/* Take only free pages, and reclaim nothing. */
 #define REPLACE_GFP	((GFP_KERNEL & ~__GFP_RECLAIM) | __GFP_COMP | __GFP_THISNODE | \
 			 __GFP_NOMEMALLOC | __GFP_NOWARN)
 
@@ -53,31 +54,31 @@ struct pool_list {
 
 /**
  * struct actmem_pool - the pages of one node
- * @lock: see there; held for an instant only
- * @ready: pages that are zero
- * @dirty: pages still to be zeroed; the worker is at it as long as there are any
- * @zeroing: the worker has a page in hand
- * @lent: pages that regions have taken and are to give back
- * @target: pages to hold and to have lent, in all
- * @settings: held by who changes the target, as long as it takes
- * @work: the worker; delayed as long as it waits for memory
- * @node: whose pages these are
+ * @lock: protects the fields up to @target
+ * @ready: zeroed pages
+ * @dirty: pages to be zeroed; the worker runs as long as there are any
+ * @zeroing: true while the worker zeroes a page
+ * @lent: pages that regions have taken and will give back
+ * @target: number of pages that the pool may hold and have lent, in total
+ * @settings: serializes changes of the target
+ * @work: the worker; delayed while it waits for memory
+ * @node: the node of these pages
  */
 struct actmem_pool {
-	/* Protects what follows, up to @target. */
+	/* Protects the fields below, up to @target. */
 	spinlock_t lock;
 	struct pool_list ready;
 	struct pool_list dirty;
 	bool zeroing;
 	unsigned long lent;
 	unsigned long target;
-	/* Outside of @lock. */
+	/* Not protected by @lock. */
 	struct mutex settings;
 	struct delayed_work work;
 	int node;
 };
 
-/* By node. */
+/* Indexed by node. */
 static struct actmem_pool *pools;
 static struct workqueue_struct *workers;
 
@@ -98,7 +99,7 @@ static struct folio *pool_pop(struct pool_list *list)
 	return folio;
 }
 
-/* False if the pool is large enough without the page. */
+/* Returns false if the pool has reached its target. */
 static bool pool_add(struct actmem_pool *pool, struct pool_list *list, struct folio *folio)
 {
 	if (pool_size(pool) >= pool->target)
@@ -110,14 +111,15 @@ static bool pool_add(struct actmem_pool *pool, struct pool_list *list, struct fo
 
 static void pool_kick(struct actmem_pool *pool)
 {
-	/* It may be waiting for memory. */
+	/* The work may be delayed because it waits for memory. */
 	cancel_delayed_work(&pool->work);
 	queue_work_node(pool->node, workers, &pool->work.work);
 }
 
 /*
- * Takes over a page that is to be zeroed; false if the pool does not want it. One that
- * @was_lent has come back, or has been lost, if @folio is NULL.
+ * Takes over a page as a dirty page. Returns false if the pool does not want it. If
+ * @was_lent is true, the page has returned from a region or, if @folio is NULL, is
+ * lost.
  */
 static bool pool_put(struct actmem_pool *pool, struct folio *folio, bool was_lent)
 {
@@ -133,7 +135,10 @@ static bool pool_put(struct actmem_pool *pool, struct folio *folio, bool was_len
 	return is_kept;
 }
 
-/* False if the hardware has failed it: that is looked at where its struct is at hand. */
+/*
+ * Zeroes the page. Returns false if the hardware has failed it; zeroing reads the
+ * structs anyway.
+ */
 static bool page_zero(struct folio *folio)
 {
 	long i;
@@ -146,7 +151,7 @@ static bool page_zero(struct folio *folio)
 	return true;
 }
 
-/* The page allocator might hand a page out again in which the hardware has erred. */
+/* Frees a page, or keeps it out of use if the hardware reported an error in it. */
 static void page_release(struct folio *folio)
 {
 	if (actmem_page_notes(folio) & ACTMEM_PAGE_POISONED || actmem_page_has_failed(folio))
@@ -155,7 +160,10 @@ static void page_release(struct folio *folio)
 		folio_put(folio);
 }
 
-/* A page of zeros that nobody pays for, zeroed here if none is ready; NULL if there is none. */
+/*
+ * Takes a zeroed page, which is not charged to a memory cgroup. If no page is ready,
+ * zeroes a dirty one here. Returns NULL if the pool is empty.
+ */
 struct folio *actmem_pool_take(int node)
 {
 	struct actmem_pool *pool = &pools[node];
@@ -182,8 +190,8 @@ struct folio *actmem_pool_take(int node)
 }
 
 /*
- * Takes over a page that nobody else can reach, to where it came from: the pool
- * of its node or the page allocator.
+ * Takes over a page that no other code can reach, and returns it to its origin: the
+ * pool of its node, or the page allocator.
  */
 void actmem_pool_give(struct folio *folio)
 {
@@ -195,7 +203,7 @@ void actmem_pool_give(struct folio *folio)
 	if (notes & ACTMEM_PAGE_LENT) {
 		folio_clear_referenced(folio);
 		folio_clear_dirty(folio);
-		/* The page allocator knows what to do with a page that is still locked. */
+		/* Only the page allocator can clear the state of an mlocked page. */
 		is_usable = !(notes & ACTMEM_PAGE_POISONED) && !folio_test_mlocked(folio);
 		if (pool_put(pool, is_usable ? folio : NULL, true))
 			return;
@@ -204,8 +212,8 @@ void actmem_pool_give(struct folio *folio)
 }
 
 /*
- * Gives the pool one page more, still to be zeroed, if it wants one: 1; else 0;
- * -ENOMEM if there is none.
+ * Allocates a page for the pool, still to be zeroed. Returns 1, 0 if the pool has
+ * reached its target, or -ENOMEM.
  */
 static int pool_grow(struct actmem_pool *pool, gfp_t gfp)
 {
@@ -226,9 +234,9 @@ static int pool_grow(struct actmem_pool *pool, gfp_t gfp)
 	return 0;
 }
 
-/* The worker's. */
+/* Functions of the worker. */
 
-/* Zeroes one page, or gets one that is missing: 1; 0 if there is none, or -ENOMEM. */
+/* Zeroes a page or allocates a missing one. Returns 1, 0 if there is none, or -ENOMEM. */
 static int pool_work_on_page(struct actmem_pool *pool)
 {
 	struct folio *folio;
@@ -259,7 +267,7 @@ static void pool_work(struct work_struct *work)
 	unsigned int count = 0;
 	int err;
 
-	/* Before the first page, too: who kicks is in need of the CPU. */
+	/* Sleep before the first page, too: the task that kicked the worker needs the CPU. */
 	if (!single_task_running())
 		schedule_timeout_idle(REST);
 	do {
@@ -270,14 +278,17 @@ static void pool_work(struct work_struct *work)
 		pool_kick(pool);
 	else if (err)
 		queue_delayed_work(workers, &pool->work, RETRY);
-	/* A page that has come before this was queued found no timer to cancel. */
+	/*
+	 * A concurrent pool_kick() may have come before the delayed work and found no
+	 * timer to cancel.
+	 */
 	if (err < 0 && READ_ONCE(pool->dirty.count))
 		pool_kick(pool);
 }
 
-/* The administrator's. */
+/* Functions for the administrator's settings. */
 
-/* Gives to the page allocator what the pool holds beyond the target. */
+/* Sets the target, and frees the pages that the pool holds beyond it. */
 static void pool_aim(struct actmem_pool *pool, unsigned long target)
 {
 	struct folio *folio;
@@ -296,7 +307,7 @@ static void pool_aim(struct actmem_pool *pool, unsigned long target)
 	spin_unlock(&pool->lock);
 }
 
-/* As far as there is memory, and no signal. */
+/* Fills the pool until memory is short or a signal arrives. */
 static int pool_fill(struct actmem_pool *pool)
 {
 	unsigned long size, target = pool->target;
@@ -323,8 +334,9 @@ static int pool_fill(struct actmem_pool *pool)
 }
 
 /*
- * How many pages belong to the pool from now on, or as many of them as can be had.
- * ERANGE if the node has less memory, EINTR with what there was when the signal came.
+ * Sets the number of pages that belong to the pool, or as many as it can get. Returns
+ * ERANGE if the node has less memory. Returns EINTR if a signal arrived; the target is
+ * then the number of pages that the pool got.
  */
 int actmem_pool_set_target(int node, unsigned long target)
 {
@@ -357,7 +369,7 @@ unsigned long actmem_pool_lent(int node)
 	return READ_ONCE(pools[node].lent);
 }
 
-/* Ready or not. */
+/* Returns the ready and dirty pages. */
 unsigned long actmem_pool_held(int node)
 {
 	return READ_ONCE(pools[node].ready.count) + READ_ONCE(pools[node].dirty.count);
@@ -388,7 +400,7 @@ int actmem_pool_init(void)
 	return 0;
 }
 
-/* No region is left that could give pages back. */
+/* Frees the pools. No region is left that could give pages back. */
 void actmem_pool_exit(void)
 {
 	int node;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Filling slots of a region with pages, in the task that asks for them or touches
- * one: a range page by page, or the page that is missing.
+ * Filling the slots of a region with pages. The task that calls POPULATE fills a range
+ * page by page. A task that touches a missing page fills its slot.
  */
 #include <linux/hash.h>
 #include <linux/mm.h>
@@ -13,8 +13,9 @@
 #define MAKER_BITS	8
 
 /*
- * Held to make the page of a slot: what only one can have, such as the last page
- * under a limit, is not refused to others who want the same.
+ * Serializes tasks that allocate the page of the same slot. Otherwise the second task
+ * could fail for lack of a page (such as the last one under a limit) that the first
+ * task is just getting for both.
  */
 static struct mutex makers[BIT(MAKER_BITS)];
 
@@ -49,7 +50,7 @@ static int slot_make_missing(struct actmem_region *region, unsigned long index,
 	return 1;
 }
 
-/* Makes a page for the slot: 1, or 0 if it has one by now. */
+/* Allocates the page of the slot. Returns 1, or 0 if the slot has a page meanwhile. */
 static int slot_make(struct actmem_region *region, unsigned long index,
 		     struct actmem_choice *choice, struct actmem_why *why)
 {
@@ -95,9 +96,9 @@ static bool slot_is_present(struct actmem_region *region, unsigned long index)
 }
 
 /*
- * Fails at once what the limits do not let be. Pages that the region has, or somebody
- * makes for it at this moment, are taken to be in the range: where they are not, it
- * shows itself page by page.
+ * Fails early if a limit is too low. The check assumes that all pages that the region
+ * has, or is about to get, are in the range. If they are not, the call fails later, at
+ * the first page that exceeds a limit.
  */
 static int range_populate(struct actmem_region *region, unsigned long first, unsigned long count,
 			  unsigned long *done, struct actmem_why *why)
@@ -116,7 +117,10 @@ static int range_populate(struct actmem_region *region, unsigned long first, uns
 	return err ?: range_fill(region, first, count, &choice, done, why);
 }
 
-/* Whether what has failed is worth another try, as lingering regions were looked after. */
+/*
+ * Returns true if the failed call is worth another try, because lingering regions were
+ * checked.
+ */
 static bool sweep_for(int err, struct actmem_why *why)
 {
 	if (err != -ENOMEM && err != -EDQUOT && err != -ENOSPC)
@@ -127,7 +131,7 @@ static bool sweep_for(int err, struct actmem_why *why)
 	return true;
 }
 
-/* Allocates, zeroes and places what is missing; the first @done pages are there. */
+/* Allocates, zeroes and places the missing pages. The first @done pages are present. */
 int actmem_populate(struct actmem_region *region, unsigned long first, unsigned long count,
 		    unsigned long *done, struct actmem_why *why)
 {
@@ -151,8 +155,8 @@ static int slot_demand(struct actmem_region *region, unsigned long index, struct
 }
 
 /*
- * The page with a reference for the caller; it is allocated if it is missing. EHWPOISON
- * if the hardware has erred in it.
+ * Returns the page with a reference for the caller, and allocates it if it is missing.
+ * Returns EHWPOISON if the hardware reported an error in it.
  */
 struct folio *actmem_slot_demand(struct actmem_region *region, unsigned long index,
 				 struct actmem_why *why)

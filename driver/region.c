@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The life of a region: live (it has an inode), then lingering for as long as
- * somebody outside still pins pages of it, then freed.
+ * The life of a region: live (it has an inode), then lingering while its pages are
+ * still pinned from outside, then freed.
  *
- * Nobody tells the driver when a pin goes, so a worker looks after lingering regions
- * once a second, and whoever is short of memory does once. Readers are told what
- * the worker has seen.
+ * The driver gets no notification when a pin ends. A worker therefore checks lingering
+ * regions once a second, and a task that is short of memory checks them once. Readers
+ * see the state of the last check.
  */
 #include <linux/cred.h>
 #include <linux/module.h>
@@ -27,7 +27,7 @@ static atomic64_t last_id;
 static atomic_long_t region_total;
 static atomic_long_t lingering_total;
 
-/* Protects the list; taken before the lock of a region. */
+/* Protects the list of lingering regions. Taken before region->lock. */
 static DEFINE_MUTEX(lingering_lock);
 static LIST_HEAD(lingering_regions);
 
@@ -68,7 +68,7 @@ struct actmem_region *actmem_region_find(u64 id)
 	return region;
 }
 
-/* The region with the smallest id greater than @id, which is set to it. */
+/* Returns the region with the smallest id greater than @id, and stores its id in @id. */
 struct actmem_region *actmem_region_next(u64 *id)
 {
 	struct actmem_region *region;
@@ -88,7 +88,7 @@ unsigned long actmem_regions_total(void)
 	return atomic_long_read(&region_total);
 }
 
-/* Pairs with actmem_regions_sweep(): whoever reads 0 finds all else done. */
+/* Pairs with actmem_regions_sweep(): a caller that reads 0 sees all effects of the sweep. */
 unsigned long actmem_lingering_regions_total(void)
 {
 	return atomic_long_read_acquire(&lingering_total);
@@ -99,7 +99,10 @@ static void region_linger(struct actmem_region *region)
 	mutex_lock(&lingering_lock);
 	actmem_slots_linger(region);
 	atomic_long_inc(&lingering_total);
-	/* The caller has one, of the device's file or of the superblock. */
+	/*
+	 * __module_get() is safe: the caller already holds a reference through the open
+	 * device file or the superblock.
+	 */
 	__module_get(THIS_MODULE);
 	list_add_tail(&region->linger, &lingering_regions);
 	schedule_delayed_work(&sweeper, SWEEP_INTERVAL);
@@ -114,17 +117,20 @@ static void region_end(struct actmem_region *region)
 	actmem_region_put(region);
 }
 
-/* Ends a region that has no inode any more, and takes over its reference. */
+/* Ends a region that has no inode, and takes over the caller's reference. */
 void actmem_region_retire(struct actmem_region *region)
 {
-	/* Twice, as GUP-fast takes references that last for an instant. */
+	/* Try twice, because GUP-fast takes references for a short time. */
 	if (actmem_slots_give_back(region) || actmem_slots_give_back(region))
 		region_end(region);
 	else
 		region_linger(region);
 }
 
-/* Whether there was any to look at, and the task has not been killed. */
+/*
+ * Gives back the pages of lingering regions that are no longer pinned. Returns true if
+ * there was a lingering region and the task was not killed.
+ */
 bool actmem_regions_sweep(void)
 {
 	struct actmem_region *region, *next;
@@ -149,7 +155,7 @@ bool actmem_regions_sweep(void)
 	return !fatal_signal_pending(current);
 }
 
-/* The module goes: no region is left, but the sweeper may still be returning. */
+/* No region is left when the module is unloaded, but the sweeper may still be running. */
 void actmem_regions_exit(void)
 {
 	cancel_delayed_work_sync(&sweeper);
@@ -187,8 +193,8 @@ static struct actmem_region *region_alloc(const struct actmem_ioctl_create *arg,
 }
 
 /*
- * A region without pages and without an inode, that everybody can find; of a
- * mount, or of none. The reasons for a failure are told in @arg.
+ * Creates a region without pages and without an inode, and adds it to the table. @mount
+ * is NULL for an unnamed region. On failure, stores the reason in @arg.
  */
 struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg,
 					   struct actmem_mount *mount)
@@ -199,7 +205,10 @@ struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg,
 	region = region_alloc(arg, mount);
 	if (!region)
 		return ERR_PTR(-ENOMEM);
-	/* Fails at once what could never be populated, and an absurdly long table with it. */
+	/*
+	 * Reject a region that could never be populated before its table of folios is
+	 * allocated.
+	 */
 	err = actmem_place_check(region, arg);
 	if (err)
 		goto put;

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The pages of a region: looked up, entered, given back.
+ * The pages of a region: look up, enter, give back.
  *
- * A slot is empty or holds a page with two references of ours. The gate through which
- * every page leaves: its slot is looked up and its reference taken under the region's
- * lock, and under the same lock the count is frozen at what is ours. Frozen, nobody else
- * has it or can come to have it. Not frozen, somebody does, and the page stays. That
- * holds while the kernel still has the page mapped in some translation buffer, too, as
- * it lets go of it only after having flushed.
+ * A slot is empty or has a page with two references of the driver. Every page leaves
+ * its slot through one gate. Lookups read the slot and take a reference under the
+ * region's lock. Under the same lock, the gate freezes the reference count at the
+ * driver's own references. If the freeze succeeds, no other code has the page or can
+ * get it. If it fails, other code has a reference, and the page stays. This also covers
+ * stale TLB entries, because the kernel drops a mapping's reference only after the
+ * flush.
  *
- * There is one who has no reference: having mapped the page, a fault has handed
- * its own over to the mapping, which may be gone by the time that it unlocks the
- * page. So a page that is locked stays, too.
+ * One user of a page may have no reference. A fault hands its reference over to the
+ * mapping, which may be gone before the fault unlocks the page. The gate therefore
+ * leaves a locked page in its slot, too.
  *
- * A page in which the hardware has erred stays in its slot until it leaves by the
- * gate as any other does, but nobody is given it any more.
+ * A page in which the hardware reported an error stays in its slot until it leaves
+ * through the gate, as any other page does. Lookups do not return it any more.
  */
 #include <linux/delay.h>
 #include <linux/mm.h>
@@ -24,21 +25,21 @@
 #include "actmem.h"
 #include "compat/compat.h"
 
-/* How many pages to look at under one lock. */
+/* The number of pages to process under one lock. */
 #define BATCH_PAGES	16
 
 /*
- * References of GUP-fast, of faults and of unmappings not yet flushed last for an
- * instant, which is waited for: by a discard, once for so many pages.
+ * GUP-fast, faults and unmappings that are not yet flushed hold references for a short
+ * time. A discard waits for them once for each batch of pages.
  */
 #define DISCARD_PAGES	512UL
 #define UNMAP_TRIES	5
 #define UNMAP_PAUSE	1000	/* microseconds */
 
 /*
- * The references that a slot has of its page. The kernel would take a page with but one
- * for its own to free when it is told that an error was none (hwpoison-inject's
- * unpoison-pfn).
+ * The number of references that a slot has to its page. With one reference, the kernel
+ * would free the page when an error is revoked (unpoison-pfn of hwpoison-inject),
+ * because it would take that reference for its own.
  */
 #define OWN_REFERENCES	2
 
@@ -48,8 +49,8 @@ static bool page_is_poisoned(const struct folio *folio)
 }
 
 /*
- * The page with a reference for the caller, NULL if it is missing, EHWPOISON if the
- * hardware has erred in it.
+ * Returns the page with a reference for the caller, NULL if it is missing, or EHWPOISON
+ * if the hardware reported an error in it.
  */
 struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index)
 {
@@ -65,7 +66,7 @@ struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index)
 	return folio;
 }
 
-/* Takes over the page, for which the slot is empty. */
+/* Enters the page into the slot, which must be empty, and takes over its reference. */
 void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct folio *folio)
 {
 	folio->index = ACTMEM_SMALL_PAGES(index);
@@ -82,8 +83,9 @@ void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct 
 }
 
 /*
- * Leaves the page one reference, if nobody else has it. Nobody can come to have it, as
- * long as the lock of its region is held.
+ * Reduces the page's references to one, if only the slot has references. Returns false
+ * otherwise. The caller holds the region's lock, so that no other code can get the
+ * page.
  */
 static bool page_leave_one_reference(struct folio *folio)
 {
@@ -99,8 +101,9 @@ static bool page_leave_one_reference(struct folio *folio)
 }
 
 /*
- * The page with one reference, if nobody else has it: the slot is empty then, and who
- * finds it so finds that the page does not count any more. NULL otherwise.
+ * Empties the slot and returns its page with one reference, or NULL if other code has a
+ * reference. The slot becomes NULL last: a reader that finds it empty knows that the
+ * page does not count any more.
  */
 static struct folio *slot_empty(struct actmem_region *region, unsigned long index)
 {
@@ -134,7 +137,10 @@ static void slot_give_back(struct actmem_region *region, unsigned long index)
 		actmem_pool_give(folio);
 }
 
-/* Gives back every page that nobody else holds; true if that was all of them. */
+/*
+ * Gives back every page to which only its slot has references. Returns true if no page
+ * is left.
+ */
 bool actmem_slots_give_back(struct actmem_region *region)
 {
 	unsigned long i;
@@ -150,7 +156,7 @@ bool actmem_slots_give_back(struct actmem_region *region)
 	return !READ_ONCE(region->pages_held);
 }
 
-/* The inode is gone: what somebody still holds is on a list of its own from now on. */
+/* Moves the remaining pages to the region's list of lingering pages. The inode is gone. */
 void actmem_slots_linger(struct actmem_region *region)
 {
 	unsigned long i;
@@ -166,8 +172,9 @@ void actmem_slots_linger(struct actmem_region *region)
 }
 
 /*
- * Of a lingering region, which gains no page any more: gives back what nobody holds by
- * now; true if that was all. One task at a time.
+ * Gives back the pages of a lingering region that are no longer pinned. Returns true if
+ * no page is left. A lingering region gets no new pages. The caller holds
+ * lingering_lock.
  */
 bool actmem_slots_give_back_lingering(struct actmem_region *region)
 {
@@ -209,8 +216,9 @@ bool actmem_slot_is_poisoned(struct actmem_region *region, unsigned long index)
 }
 
 /*
- * Nobody is given the page any more, and it will never be free. ENOENT if the slot has
- * another, as @folio may be any page of the machine; EALREADY if it was so before.
+ * Marks the page as poisoned: lookups do not return it any more, and the driver never
+ * frees it. Returns ENOENT if the slot has another page, because @folio may be any page of
+ * the machine, or EALREADY if the page was already marked.
  */
 int actmem_slot_poison(struct actmem_region *region, unsigned long index, struct folio *folio)
 {
@@ -232,9 +240,10 @@ int actmem_slot_poison(struct actmem_region *region, unsigned long index, struct
 }
 
 /*
- * Unmaps a page that has been poisoned. A fault may have been given it before and map it
- * yet, so that it is tried again for an instant while somebody has it. A fault that is
- * later still maps what the next touch finds to fail: that is reported, and unmapped.
+ * Unmaps a poisoned page. A fault that got the page before it was marked may still map
+ * it, so the function retries for a short time while other code has a reference. If a
+ * fault maps the page even later, the next touch reports the error again, and the
+ * driver unmaps the page then.
  */
 void actmem_slot_unmap_poisoned(struct actmem_region *region, unsigned long index,
 				struct folio *folio)
@@ -265,7 +274,7 @@ unsigned long actmem_slots_missing(const struct actmem_region *region, unsigned 
 	return missing;
 }
 
-/* How many of the pages stay, as somebody else holds them. */
+/* Discards pages. Returns how many stay because other code has a reference. */
 static unsigned long slots_discard(struct actmem_region *region, unsigned long first,
 				   unsigned long count)
 {
@@ -287,7 +296,7 @@ static unsigned long slots_discard(struct actmem_region *region, unsigned long f
 	return busy;
 }
 
-/* Gives back what nobody else holds; EBUSY if that was not all. */
+/* Gives back the pages of a range. Returns EBUSY if other code has a reference to one. */
 int actmem_discard(struct actmem_region *region, unsigned long first, unsigned long count,
 		   unsigned long *done)
 {
@@ -307,8 +316,9 @@ int actmem_discard(struct actmem_region *region, unsigned long first, unsigned l
 }
 
 /*
- * Others map and unmap meanwhile. A mapping has a reference, which comes before its count
- * and goes after it: a page that is about to be mapped may count as pinned.
+ * Adds the page to @usage. Other tasks map and unmap it meanwhile. A mapping takes its
+ * reference before it is counted and drops it later, so a page that is about to be
+ * mapped may count as pinned.
  */
 static void page_usage(struct folio *folio, struct actmem_usage *usage)
 {
@@ -320,7 +330,10 @@ static void page_usage(struct folio *folio, struct actmem_usage *usage)
 		usage->pinned_bytes += ACTMEM_PAGE_BYTES;
 }
 
-/* EINTR if the task is killed meanwhile: there may be millions of pages. */
+/*
+ * Returns EINTR if the task is killed during the call, because a region may have
+ * millions of pages.
+ */
 int actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage)
 {
 	unsigned long i, end;

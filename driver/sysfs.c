@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The machine's totals, and the settings of limits and pools, in files under
- * /sys/class/misc/actmem/ and its directories nodeN/, one of each possible node.
- * docs/abi/sysfs-class-misc-actmem describes each.
+ * The totals of the machine, and the settings of limits and pools: files under
+ * /sys/class/misc/actmem/, with a directory nodeN/ for each possible node.
+ * docs/abi/sysfs-class-misc-actmem describes each file.
  */
 #include <linux/ctype.h>
 #include <linux/device.h>
@@ -14,7 +14,7 @@
 
 #include "actmem.h"
 
-/* "max" is no limit. */
+/* Prints "max" if there is no limit. */
 static ssize_t show_pages(char *buffer, unsigned long pages)
 {
 	if (pages == ACTMEM_NO_LIMIT)
@@ -88,7 +88,7 @@ static int node_of(struct device_attribute *attribute)
 	return (long)container_of(attribute, struct dev_ext_attribute, attr)->var;
 }
 
-/* Defines what shows a file of a node; @pages may use @node. */
+/* Defines the show function of a file of a node; @pages is an expression that may use @node. */
 #define NODE_SHOW(name, pages)								\
 static ssize_t name##_show(struct device *device, struct device_attribute *attribute,	\
 			   char *buffer)						\
@@ -138,7 +138,7 @@ static const struct device_attribute node_files[] = {
 	__ATTR_RO(pool_lent_bytes),
 };
 
-/* nodeN/, whose files are @node_files. */
+/* The directory nodeN/ with a copy of @node_files. */
 struct node_directory {
 	struct dev_ext_attribute files[ARRAY_SIZE(node_files)];
 	struct attribute *attributes[ARRAY_SIZE(node_files) + 1];
@@ -166,7 +166,7 @@ static void node_directory_init(struct node_directory *directory, int node)
 	directory->group.attrs = directory->attributes;
 }
 
-/* Before the device is registered, which tells of itself when it has these groups. */
+/* Called before the device is registered, so that its uevent comes when the files exist. */
 int actmem_sysfs_init(struct miscdevice *device)
 {
 	const struct attribute_group **group = groups;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The tracepoints, for what no system call shows: how long a page fault took, and why
- * there was no page. Their names, and those of their fields, are documented in
- * docs/tracing.md and stay. Amounts and offsets are bytes.
+ * The tracepoints show what system calls do not return: how long a page fault took, and
+ * why an allocation failed. Their names and their fields are a stable interface, which
+ * docs/tracing.md describes. Amounts and offsets are in bytes.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM actmem
@@ -70,7 +70,7 @@ TRACE_EVENT(actmem_alloc_fail,
 
 #endif /* _ACTMEM_TRACE_H */
 
-/* Found by way of -I, as the header that includes it lies in the kernel's tree. */
+/* Relative to -I, because define_trace.h, which includes this file, is in the kernel's tree. */
 #undef TRACE_INCLUDE_PATH
 #define TRACE_INCLUDE_PATH .
 #undef TRACE_INCLUDE_FILE

@@ -2,18 +2,17 @@
 /*
  * POPULATE and DISCARD as commands of io_uring.
  *
- * Both may take long, so that neither is carried out where it is issued: it goes by
- * EAGAIN to a worker of io_uring, as fallocate(2) and fsync(2) do. That is a thread of
- * the task which issued it: its memory, cgroups, cpuset, credentials and signals are
- * that task's.
+ * Both may take long, so the driver does not execute them in the submitting task. It
+ * returns EAGAIN, and io_uring passes the command to a worker, as it does for
+ * fallocate(2) and fsync(2). The worker is a thread of the task that issued the
+ * command, and has its memory, cgroups, cpuset, credentials and signals.
  *
- * The command is over when the function returns. So, as with an ioctl, the
- * request's reference to the file keeps region and module for as long as any
- * code of theirs runs, and there is nothing to tell io_uring but the result.
+ * The command is complete when the function returns. As with an ioctl, the request's
+ * reference to the file therefore keeps the region and the module until the driver's
+ * code has returned. The driver reports only the result to io_uring.
  *
- * To cancel a command, be it for IORING_OP_ASYNC_CANCEL, for a ring that is
- * closed or for a task that exits, io_uring notifies its worker, which
- * actmem_stopped() sees.
+ * To cancel a command (IORING_OP_ASYNC_CANCEL, a ring that is closed, a task that
+ * exits), io_uring notifies the worker, and actmem_stopped() returns EINTR there.
  */
 #include "actmem.h"
 #include "compat/uring.h"

@@ -1,64 +1,68 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
- * The whole contract between the actmem driver and user space.
+ * The complete interface between the actmem driver and user space. This file names
+ * errors without the minus sign.
  *
- * /dev/actmem answers ACTMEM_IOC_QUERY, _CREATE, _LIST and _INFO (by id); the
- * descriptor of a region answers ACTMEM_IOC_INFO, _POPULATE, _DISCARD and _EXPORT,
- * and takes POPULATE and DISCARD through io_uring too (struct actmem_uring).
- * Everything else that can be done with a region is done to its descriptor as to any
- * file: mmap(MAP_SHARED), SCM_RIGHTS, close, reopen through /proc/PID/fd, and what the
- * file system below says.
+ * /dev/actmem accepts ACTMEM_IOC_QUERY, _CREATE, _LIST and _INFO (by id). The
+ * descriptor of a region accepts ACTMEM_IOC_INFO, _POPULATE, _DISCARD and _EXPORT. It
+ * also accepts POPULATE and DISCARD as commands of io_uring (struct actmem_uring).
+ * Everything else works on the descriptor as on that of any file: mmap(MAP_SHARED),
+ * SCM_RIGHTS, close(2), reopening through /proc/PID/fd, and the calls listed below.
  *
- * Every struct begins with its own size as user space was compiled with it.
- * A driver that knows more fields takes the missing ones as 0 and returns no
- * more than @size bytes; a driver that knows fewer accepts the surplus only
- * if it is all 0 (E2BIG otherwise). Input flags and reserved fields that the
- * driver does not know must be 0 (EINVAL otherwise). An unknown request is
- * ENOTTY. A bad user pointer is EFAULT.
+ * Every struct begins with its own size, as user space was compiled with it. A driver
+ * that knows more fields treats the missing ones as 0 and writes at most @size bytes. A
+ * driver that knows fewer fields requires the surplus bytes to be 0 (E2BIG otherwise).
+ * Flags and reserved fields that the driver does not know must be 0 on input (EINVAL
+ * otherwise). An unknown request returns ENOTTY. A bad user pointer returns EFAULT.
  *
- * Names are files. The file system "actmem" is mounted as
- * often as there is use for it, each time with files and a limit of its own:
+ * A region with a name is a file in the file system "actmem". The file system can be
+ * mounted several times. Each mount has its own files and its own limit:
  *
  *	mount -t actmem -o size=64G,mode=0770,gid=NUMBER,node=1 none /mnt/act1
  *
- * size=	bytes (suffix K, M, G, T or P) that the regions of the mount may have,
- *	a multiple of ACTMEM_PAGE_BYTES, or a share of the machine's memory, as
- *	50%, rounded down to one; not 0. Without it only the limits of users and
- *	nodes hold.
- * nr_inodes=	files and directories (suffix K, M or G) that there may be, the root
- *	included; 64K by default, 0 for no limit.
- * mode=, uid=, gid=	of the root directory; 0755 and who mounts by default.
- * node=	nodes for regions that are made without a policy of their own, as
- *	0-1:3, with a colon where other lists have a comma.
- * policy=	bind, preferred or interleave, for the same regions; bind by default
- *	if there are nodes, otherwise preferred.
+ * size=	limits the bytes (suffix K, M, G, T or P) of the mount's regions. It
+ *	must be a multiple of ACTMEM_PAGE_BYTES, or a percentage of the machine's
+ *	memory, such as 50%, which the driver rounds down to a multiple. 0 is not
+ *	allowed. Without size=, only the limits of users and nodes apply.
+ * nr_inodes=	limits the number of files and directories (suffix K, M or G), including
+ *	the root directory. The default is 64K; 0 means no limit.
+ * mode=, uid=, gid=	set the permissions and the owner of the root directory. The
+ *	default is 0755 and the user and group of the mounting process.
+ * node=	sets the nodes of regions that are created without their own policy,
+ *	such as 0-1:3. A colon replaces the comma of other node lists.
+ * policy=	is bind, preferred or interleave, for the same regions. The default is
+ *	bind if node= is given, and preferred otherwise.
  *
- * A remount changes size= and nr_inodes=, not to less than there is (EBUSY), and
- * nothing else (EINVAL).
+ * A remount can change size= and nr_inodes=, but not below the current usage (EBUSY).
+ * It cannot change other options (EINVAL).
  *
- * A file is a region with a name, made in two steps. open(O_CREAT) makes an
- * empty file, without a region: it cannot be mapped and answers no request but
- * ACTMEM_IOC_CREATE (ENODATA). It is given a region, once, with a length for good:
- * by ftruncate(2), by the mount's policy; or by ACTMEM_IOC_CREATE on its
- * descriptor. The region belongs to and counts for the user who does that, whoever owns the file. A
- * length that is there cannot be changed (EPERM), not by O_TRUNC either:
- * programs that have it mapped count on it. Remove the file and make another.
+ * A program creates a region with a name in two steps. First, open(O_CREAT) creates an
+ * empty file, which has no region. The file cannot be mapped, and only
+ * ACTMEM_IOC_CREATE works on it (ENODATA otherwise). Second, ftruncate(2) or
+ * ACTMEM_IOC_CREATE on the file's descriptor creates the region and sets its length;
+ * ftruncate(2) uses the mount's policy. The region belongs to the user that makes this
+ * second call, and counts against the limits of that user, even if another user owns
+ * the file. The length of a region never changes (EPERM, even for O_TRUNC), because
+ * programs that map the region rely on it. To get another length, remove the file and
+ * create a new one.
  *
- * The region is there until the file has been removed and the last descriptor,
- * mapping and command of it has gone, whatever becomes of the process that made
- * it. A name is up to ACTMEM_NAME_BYTES - 1 printable ASCII characters
- * (ENAMETOOLONG, EINVAL), and a file has one at most (EPERM). There are
- * directories and O_TMPFILE; nothing can be executed. Permission is checked by
- * open(2) alone.
+ * The region exists until the file is removed and its last descriptor, mapping and
+ * io_uring command has ended. It does not depend on the process that created it. A name
+ * has at most ACTMEM_NAME_BYTES - 1 characters (ENAMETOOLONG), which must be printable
+ * ASCII (EINVAL). A file has at most one name (EPERM). The file system supports
+ * directories and O_TMPFILE. Its files cannot be executed. Only open(2) checks
+ * permissions.
  *
- * On the descriptor of any region, named or not:
+ * On the descriptor of any region, with or without a name:
  *
- * read(2)	as of any file of this length. Missing pages are read as zeros and
- *	stay missing. EIO if the hardware has reported an error in a page.
- * write(2)	EINVAL, as on hugetlbfs: a region is written by its mappings.
- * fallocate(2)	EOPNOTSUPP, as is MADV_REMOVE: pages come by POPULATE or when they
- *	are touched, and are given back by DISCARD.
- * ftruncate(2)	EPERM for an unnamed region, and for any other length than it has.
+ * read(2)	reads as from any file of this length. A missing page reads as zeros and
+ *	stays missing. EIO if the hardware has reported an error in a page.
+ * write(2)	returns EINVAL, as on hugetlbfs. Programs write to a region through its
+ *	mappings.
+ * fallocate(2)	and MADV_REMOVE return EOPNOTSUPP. POPULATE or the first touch allocates
+ *	pages, and DISCARD frees them.
+ * ftruncate(2)	returns EPERM for an unnamed region, and for any length other than the
+ *	region's.
  */
 #ifndef _UAPI_LINUX_ACTMEM_H
 #define _UAPI_LINUX_ACTMEM_H
@@ -67,38 +71,37 @@
 #include <linux/types.h>
 
 /*
- * The version of this contract. It grows when a field, flag or request is
- * added or removed; ACTMEM_ABI_OLDEST is the oldest peer that this side still
- * accepts.
+ * The version of this interface. It increases when a field, flag or request is added or
+ * removed. ACTMEM_ABI_OLDEST is the oldest version of the peer that this side accepts.
  */
 #define ACTMEM_ABI_VERSION	4
 #define ACTMEM_ABI_OLDEST	4
 
-/* A region is made of pages of this size, in bytes. */
+/* The size of each page of a region, in bytes. */
 #define ACTMEM_PAGE_BYTES	(2ULL << 20)
 
-/* Nodes are named by bit: node n is bit n % 64 of word n / 64. */
+/* A node mask has one bit for each node: node n is bit n % 64 of word n / 64. */
 #define ACTMEM_NODE_WORDS	16
 #define ACTMEM_NODE_MAX		(ACTMEM_NODE_WORDS * 64)
 
-/* Bytes of a region's name, the terminating NUL included. */
+/* The size of a region's name in bytes, including the terminating NUL. */
 #define ACTMEM_NAME_BYTES	64
 
 /**
- * struct actmem_ioctl_query - ACTMEM_IOC_QUERY: who is there, what can it do
+ * struct actmem_ioctl_query - ACTMEM_IOC_QUERY: versions and features
  * @size: sizeof(struct actmem_ioctl_query)
  * @flags: in: 0
  * @abi: in: the caller's ACTMEM_ABI_VERSION; out: the driver's
- * @abi_oldest: in: the oldest driver the caller accepts; out: the oldest
- *	caller the driver accepts
+ * @abi_oldest: in: the oldest driver version that the caller accepts; out: the oldest
+ *	caller version that the driver accepts
  * @features: out: ACTMEM_FEATURE_* bits
  * @page_bytes: out: bytes of a page, the unit of lengths and offsets
- * @max_region_bytes: out: the longest region that can be created, in bytes
- * @node_count: out: highest possible node number + 1
+ * @max_region_bytes: out: the greatest length of a region, in bytes
+ * @node_count: out: the highest possible node number + 1
  * @reserved: in: 0
  *
- * Fails with EPROTONOSUPPORT if either side is too old for the other; the
- * struct is filled in all the same, so that both versions can be told.
+ * Fails with EPROTONOSUPPORT if either side is too old for the other. The driver fills
+ * in the struct even then, so that the caller can print both versions.
  */
 struct actmem_ioctl_query {
 	__u32 size;
@@ -112,67 +115,70 @@ struct actmem_ioctl_query {
 	__u32 reserved;
 };
 
-/* The kernel hands io_uring's commands to drivers. */
+/* The kernel supports commands of io_uring. */
 #define ACTMEM_FEATURE_URING		(1ULL << 0)
 /*
- * Pages are charged to the dmem cgroup of the task that has them made, a pool's too, by
- * node: as "actmem/nodeN" in dmem.max and dmem.current.
+ * The driver charges each page, including those from pools, to the dmem cgroup of the
+ * task that allocates it. dmem.max and dmem.current list each node as "actmem/nodeN".
  */
 #define ACTMEM_FEATURE_DMEM		(1ULL << 1)
 
-/* f_type of that file system, as statfs(2) tells. */
+/* f_type of the file system "actmem", as statfs(2) returns it. */
 #define ACTMEM_SUPER_MAGIC		0x6163746d
 
 /*
- * Where the pages of a region come from. No page comes from a node that the policy
- * does not allow.
+ * The policy says which nodes the pages of a region come from. No page comes from a
+ * node that the policy does not allow.
  *
- * BIND	only the nodes of the mask, nearest to the calling CPU first.
- *	The mask must not be empty.
- * PREFERRED	the one node of the mask (the calling CPU's if the mask is
- *	empty), then the other nodes the task may use, nearest first.
- * INTERLEAVE	page i on the (i modulo n)-th of the n nodes of the mask; if it
- *	is empty, of all nodes that the task may use when it creates the region.
- *	A full node is an error.
+ * BIND	uses only the nodes of the mask, in order of their distance from the calling
+ *	CPU. The mask must not be empty.
+ * PREFERRED	uses the one node of the mask, or the calling CPU's node if the mask is
+ *	empty. If that node is full, it uses the other nodes that the task may use,
+ *	nearest first.
+ * INTERLEAVE	places page i on the (i modulo n)-th of the n nodes of the mask. If the
+ *	mask is empty, it uses all nodes that the task may use when it creates the
+ *	region. A full node is an error.
  *
- * A node of the mask that has no memory is ENODEV, one that the task's cpuset
- * forbids is EPERM: a mask is never narrowed silently. Both hold for whoever
- * creates the region, and again for whoever has a page allocated later.
+ * If a node of the mask has no memory, the call fails with ENODEV. If the task's cpuset
+ * forbids a node of the mask, the call fails with EPERM. The driver never narrows a
+ * mask silently. It checks both for the task that creates the region, and again for
+ * each task that allocates a page.
  */
 #define ACTMEM_POLICY_BIND		0
 #define ACTMEM_POLICY_PREFERRED		1
 #define ACTMEM_POLICY_INTERLEAVE	2
 
 /*
- * Mappings are inherited by a forked child. Without it the child has none
- * (as after madvise(MADV_DONTFORK)).
+ * A forked child inherits mappings of the region. Without this flag, the child has no
+ * mapping (as after madvise(MADV_DONTFORK)).
  */
 #define ACTMEM_CREATE_INHERIT		(1U << 0)
 
-/* Why pages could not be had, where the errno alone does not tell. */
+/* Why the driver could not allocate pages, if the errno alone does not say. */
 #define ACTMEM_WHY_NONE			0
 #define ACTMEM_WHY_NODE_FULL		1	/* ENOMEM: @node lacks free huge pages */
 #define ACTMEM_WHY_MEMLOCK		2	/* ENOMEM: RLIMIT_MEMLOCK */
 #define ACTMEM_WHY_CPUSET		3	/* EPERM: cpuset forbids @node */
 #define ACTMEM_WHY_NO_MEMORY_NODE	4	/* ENODEV: @node has no memory */
 #define ACTMEM_WHY_MEMCG		5	/* ENOMEM: the memory cgroup's limit */
-#define ACTMEM_WHY_USER_LIMIT		6	/* EDQUOT: the administrator's, of the user */
-#define ACTMEM_WHY_NODE_LIMIT		7	/* EDQUOT: the administrator's, of @node */
+#define ACTMEM_WHY_USER_LIMIT		6	/* EDQUOT: the limit of the user */
+#define ACTMEM_WHY_NODE_LIMIT		7	/* EDQUOT: the limit of @node */
 #define ACTMEM_WHY_MOUNT_LIMIT		8	/* ENOSPC: the mount's size= */
-#define ACTMEM_WHY_POISON		9	/* EIO: hardware error in a page of @node */
-#define ACTMEM_WHY_DMEM			10	/* EDQUOT: dmem.max of the cgroup, of @node */
+#define ACTMEM_WHY_POISON		9	/* EIO: hardware error in a page on @node */
+#define ACTMEM_WHY_DMEM			10	/* EDQUOT: the cgroup's dmem.max of @node */
 
 /**
- * struct actmem_why - why pages could not be had
+ * struct actmem_why - why the driver could not allocate pages
  * @reason: ACTMEM_WHY_*
- * @node: the node that @reason speaks of, or -1
- * @wanted: bytes wanted from that node, or under that limit; of POISON, where the
- *	page is: its offset in the region it belongs to
- * @available: bytes that this node had to give (in pages of this size, without
- *	those for pages that can move), that were left under the limit, or that the memory
- *	or dmem cgroup let the call have
- * @movable: bytes free on that node that cannot be pinned, as they are for
- *	pages that can move: in its movable zone, or for CMA
+ * @node: the node that @reason refers to, or -1
+ * @wanted: bytes that the call wanted from that node or under that limit. With POISON,
+ *	the offset of the failed page in its region, in bytes.
+ * @available: with NODE_FULL, the bytes that the node could provide in pages of this
+ *	size, not counting memory that only movable pages can use. With a limit, the
+ *	bytes that were left under it. With MEMCG and DMEM, the bytes that the cgroup
+ *	granted to the call.
+ * @movable: free bytes on that node that only movable pages can use, so that they
+ *	cannot be pinned: those in its movable zone and those reserved for CMA
  */
 struct actmem_why {
 	__u32 reason;
@@ -183,35 +189,39 @@ struct actmem_why {
 };
 
 /**
- * struct actmem_ioctl_create - ACTMEM_IOC_CREATE: a new region
+ * struct actmem_ioctl_create - ACTMEM_IOC_CREATE: create a region
  * @size: sizeof(struct actmem_ioctl_create)
  * @flags: in: ACTMEM_CREATE_* bits
- * @length: in: bytes; a multiple of @page_bytes, not 0, at most
- *	max_region_bytes of the query (EINVAL otherwise)
+ * @length: in: bytes; a multiple of @page_bytes, not 0, at most max_region_bytes of the
+ *	query (EINVAL otherwise)
  * @page_bytes: in: ACTMEM_PAGE_BYTES (EINVAL otherwise)
- * @policy: in: ACTMEM_POLICY_* (EINVAL if unknown, or if the mask does not fit)
- * @fd: out: descriptor of the region, O_RDWR and O_CLOEXEC
+ * @policy: in: ACTMEM_POLICY_* (EINVAL if it is unknown or does not match the mask)
+ * @fd: out: descriptor of the region, O_RDWR and O_CLOEXEC; the caller owns it and
+ *	closes it
  * @nodes: in: node mask of the policy
- * @id: out: identifies the region on this machine until the module is
- *	unloaded; never reused
- * @why: out: also when the call fails
- * @name: in: a label for people, NUL-terminated, printable, without '/'
- *	(EINVAL otherwise); may be empty; need not be unique
+ * @id: out: identifies the region on this machine; the driver uses each id only once
+ *	until the module is unloaded
+ * @why: out: why the call failed; the driver also writes it on failure
+ * @name: in: a label for the administrator, NUL-terminated, printable and without '/'
+ *	(EINVAL otherwise). It may be empty and need not be unique.
  *
- * The region has no page yet. Each is allocated, zeroed and placed by
- * ACTMEM_IOC_POPULATE, of which several threads can each do a part, or when it is
- * first touched. EMFILE, ENFILE as for open(2).
+ * A new region has no pages. ACTMEM_IOC_POPULATE, or a page fault, allocates and zeroes
+ * each page on a node of the policy. Several threads can populate parts of a region at
+ * once. Returns EMFILE and ENFILE as open(2) does.
  *
- * It counts for the caller's effective user, or, in a user namespace, for the owner of
- * the outermost one below the initial. RLIMIT_MEMLOCK is the caller's of now, unless it
- * has CAP_IPC_LOCK; all regions of the user count against it.
+ * The region counts against the limits of the caller's effective user. In a user
+ * namespace, it counts against those of the owner of the outermost namespace below the
+ * initial one. Unless the caller has CAP_IPC_LOCK, the driver records the caller's
+ * RLIMIT_MEMLOCK during this call. All regions of the user together count against that
+ * limit.
  *
- * On the descriptor of an empty file of a mount, which must be open for writing
- * (EBADF otherwise), the region is the file's, and @fd is -1. @name must be empty,
- * as the name is the file's. ACTMEM_POLICY_PREFERRED and no node is the mount's
- * policy. When the call fails, the file is as empty as it was. EEXIST if it has a
- * region already; of several that try, exactly one gives it its region. ENOTTY on
- * the descriptor of an unnamed region.
+ * ACTMEM_IOC_CREATE on the descriptor of an empty file of a mount creates the region of
+ * that file, and @fd is -1. The descriptor must be open for writing (EBADF otherwise).
+ * @name must be empty, because the region has the name of the file.
+ * ACTMEM_POLICY_PREFERRED with an empty mask selects the mount's policy. If the call
+ * fails, the file stays empty. EEXIST if the file already has a region; if several
+ * callers try at once, exactly one succeeds. ENOTTY on the descriptor of an unnamed
+ * region.
  */
 struct actmem_ioctl_create {
 	__u32 size;
@@ -226,54 +236,57 @@ struct actmem_ioctl_create {
 	char name[ACTMEM_NAME_BYTES];
 };
 
-/* Every descriptor and mapping is gone; pages remain only for outside pins. */
+/*
+ * No descriptor or mapping is left, and the remaining pages exist only because they are
+ * pinned.
+ */
 #define ACTMEM_INFO_LINGERING		(1U << 0)
-/* Mappings are inherited by a forked child. */
+/* A forked child inherits mappings of the region. */
 #define ACTMEM_INFO_INHERIT		(1U << 1)
-/* It was made as a file of a mount; @name is the file's. */
+/* The region is a file of a mount, and @name is the name of that file. */
 #define ACTMEM_INFO_NAMED		(1U << 2)
-/* The hardware has erred in pages of it, see @poisoned_bytes. */
+/* The hardware has reported errors in pages of the region; see @poisoned_bytes. */
 #define ACTMEM_INFO_POISONED		(1U << 5)
 
-/* A process of another pid namespace. */
+/* The process belongs to another pid namespace. */
 #define ACTMEM_PID_ELSEWHERE		(-1)
 
 /**
- * struct actmem_ioctl_info - ACTMEM_IOC_INFO: one region as it is now
+ * struct actmem_ioctl_info - ACTMEM_IOC_INFO: the current state of a region
  * @size: sizeof(struct actmem_ioctl_info)
  * @flags: in: 0
- * @id: in: on /dev/actmem the region asked for, on a region's descriptor 0;
- *	out: the region's id
+ * @id: in: the id of the region on /dev/actmem, or 0 on a region's descriptor; out: the
+ *	region's id
  * @length: out: bytes, as created
  * @page_bytes: out: bytes of a page, the unit of ranges
- * @allocated_bytes: out: bytes of the pages it holds
- * @mapped_bytes: out: bytes of the pages that some process has mapped
- * @pinned_bytes: out: bytes of the pages that somebody outside the driver
- *	holds a reference to (DMA registration, I/O in flight)
+ * @allocated_bytes: out: bytes of the allocated pages
+ * @mapped_bytes: out: bytes of the pages that at least one process maps
+ * @pinned_bytes: out: bytes of the pages to which code outside the driver holds a
+ *	reference, such as for DMA or I/O in flight
  * @policy: out: ACTMEM_POLICY_*
  * @state: out: ACTMEM_INFO_* bits
  * @nodes: out: node mask of the policy
- * @uid: out: user who created it, in the caller's user namespace
- * @pid: out: process that created it, in the caller's pid namespace; 0 if it
- *	has ended, ACTMEM_PID_ELSEWHERE if it cannot be seen from there
- * @node_bytes: in: pointer to an array of __u64, or 0; out: bytes on node i in
- *	element i
- * @node_count: in: elements of that array; out: highest possible node + 1.
- *	Elements beyond the caller's count are not written.
+ * @uid: out: the user that created the region, in the caller's user namespace
+ * @pid: out: the process that created the region, in the caller's pid namespace. 0 if
+ *	the process has ended, ACTMEM_PID_ELSEWHERE if that namespace does not contain
+ *	it.
+ * @node_bytes: in: pointer to an array of __u64, or 0; out: element i is the number of
+ *	bytes on node i
+ * @node_count: in: the number of elements of that array; out: the highest possible node
+ *	number + 1. The driver does not write beyond the caller's count.
  * @reserved: in: 0
- * @name: out: its label; of a named region the name that its file was given last,
- *	by creating, linking or renaming it, without the path
- * @demand_faults: out: pages that were allocated one at a time, when they were
- *	first touched or written to
- * @poisoned_bytes: out: bytes of the pages it holds in which the hardware has
- *	erred
- * @exported_bytes: out: bytes of the dma-bufs that there are of it; what is in
- *	two of them counts twice.
+ * @name: out: the region's label. For a named region, the last name that its file got
+ *	by creation, link or rename, without the directory.
+ * @demand_faults: out: the number of pages that page faults allocated
+ * @poisoned_bytes: out: bytes of the allocated pages in which the hardware has reported
+ *	an error
+ * @exported_bytes: out: total bytes of the existing dma-bufs of the region. A page in
+ *	two dma-bufs counts twice.
  *
- * On /dev/actmem: ENOENT if there is no such region, EPERM if it is another
- * user's, or was made outside the caller's pid namespace, and the caller lacks
- * CAP_SYS_ADMIN. On a region's descriptor EINVAL
- * if @id is not 0, ENODATA if it is that of an empty file.
+ * On /dev/actmem, the call returns ENOENT if the region does not exist. A caller
+ * without CAP_SYS_ADMIN gets EPERM if another user owns the region, or if it was
+ * created outside the caller's pid namespace. On a region's descriptor, it returns
+ * EINVAL if @id is not 0, and ENODATA if the file is empty.
  */
 struct actmem_ioctl_info {
 	__u32 size;
@@ -302,16 +315,17 @@ struct actmem_ioctl_info {
  * struct actmem_ioctl_list - ACTMEM_IOC_LIST: the ids of regions
  * @size: sizeof(struct actmem_ioctl_list)
  * @flags: in: 0
- * @after: in: ids greater than this one are returned, in rising order; 0 to
- *	begin with
+ * @after: in: the call returns ids greater than this one, in ascending order; 0 for the
+ *	first call
  * @ids: in: pointer to an array of __u64
- * @count: in: elements of that array (EINVAL if 0); out: elements written,
- *	fewer than asked for only at the end
+ * @count: in: the number of elements of that array (EINVAL if 0); out: the number of
+ *	elements written, which is smaller only if no further region exists
  * @reserved: in: 0
  *
- * The caller's own regions, as far as they were made in its pid namespace; with
- * CAP_SYS_ADMIN everybody's. Lingering regions are looked at once a second, and told
- * of as they were then.
+ * The call lists the regions that the caller's effective user created inside the
+ * caller's pid namespace. With CAP_SYS_ADMIN, it lists the regions of all users. A
+ * lingering region stays in the list until the driver's next check, at most a second
+ * after the last pin of its pages is gone.
  */
 struct actmem_ioctl_list {
 	__u32 size;
@@ -327,46 +341,49 @@ struct actmem_ioctl_list {
  * @size: sizeof(struct actmem_ioctl_range)
  * @flags: in: 0
  * @offset: in: bytes from the start of the region, a multiple of @page_bytes
- * @length: in: bytes, not 0, a multiple of @page_bytes; the range ends within
- *	the region (EINVAL otherwise)
- * @done: out: of POPULATE, bytes from @offset that are there, at least; of
- *	DISCARD, bytes of the range that hold no page. Also when the call fails
- * @why: out: why a page could not be had
+ * @length: in: bytes, not 0, a multiple of @page_bytes; the range must end within the
+ *	region (EINVAL otherwise)
+ * @done: out: the driver also writes it on failure. POPULATE: at least this many bytes
+ *	from @offset are allocated. DISCARD: bytes of the range that have no page; after
+ *	EINTR, in the part that the call processed.
+ * @why: out: why the driver could not allocate a page
  *
- * POPULATE allocates, zeroes and places the pages that are missing in the
- * range, by the region's policy, one after the other in the calling thread;
- * those that are there stay as they are. If one cannot be had, @done bytes from
- * @offset are there. A limit that has no room for @length, less the pages that the
- * region has or is about to get, fails the call before any is allocated (a node's, of
- * an interleaved region, only if that is all of it and has no page); any other fails it
- * at the first page that it does not let be. It is EIO for a page that is there but in
- * which the hardware has erred.
+ * POPULATE allocates and zeroes the missing pages of the range, one after the other in
+ * the calling thread, on nodes of the region's policy. Existing pages stay as they are.
+ * Before it allocates a page, the call compares @length, minus the pages that the
+ * region has or is about to get, with the limits of the user, the mount and the nodes.
+ * If a limit is too low, the call fails and allocates nothing. For an interleaved
+ * region, it checks the limits of nodes in advance only if the range is the whole
+ * region. Any other limit fails the call at the first page that exceeds it. EIO if the
+ * hardware has reported an error in an existing page.
  *
- * DISCARD gives the pages of the range back and unmaps them from every process.
- * The next touch finds a fresh page of zeros. A page that somebody else
- * holds (registered with a device, I/O in flight) is left in place, contents
- * and all, and the call fails with EBUSY when it has tried the others; @done
- * counts the bytes of the range that hold no page now. EBUSY is transient: even
- * without such a holder the kernel may hold on to a page for an instant.
+ * DISCARD frees the pages of the range and unmaps them from every process. The next
+ * touch allocates a zeroed page. A page that is in use outside the driver (registered
+ * with a device, I/O in flight) stays with its contents. The call then processes the
+ * other pages, returns EBUSY, and reports in @done how many bytes have no page. EBUSY
+ * may be transient: the kernel may hold a reference for a moment even if the page has
+ * no such user.
  *
- * A page that is touched while it cannot be had is SIGBUS, as with hugetlb, and
- * EFAULT to system calls.
+ * If the driver cannot allocate a page that a thread touches, the thread gets SIGBUS,
+ * as with hugetlb. A system call returns EFAULT.
  *
- * A page in which the hardware has reported an uncorrected error, anywhere in its
- * @page_bytes, by a machine check or by the firmware, is lost, and the rest of the
- * region is not. It is unmapped from every process. A process that touches any byte
- * of it gets SIGBUS with si_code BUS_MCEERR_AR (of si_addr_lsb 12, the smallest page
- * that the kernel can name), a system call EFAULT; POPULATE and read(2) are EIO. It
- * belongs to the region, and counts against its limits, until it is discarded or the
- * region ends; then it is kept out of use for good, and a fresh page can take its
- * place. A holder of a reference to it (registered with a device) has it still, and
- * keeps it from being discarded.
+ * If a machine check or the firmware reports an uncorrected error anywhere in the
+ * @page_bytes of a page, that page is lost, but not the rest of the region. The driver
+ * unmaps the page from every process. A thread that touches any byte of the page gets
+ * SIGBUS with si_code BUS_MCEERR_AR. (si_addr_lsb is 12, the smallest page size that
+ * the kernel can report.) A system call returns EFAULT; POPULATE and read(2) return
+ * EIO. The page belongs to the region and counts against its limits until a program
+ * discards it or the region ends. Then the driver keeps it out of use until the next
+ * boot, and a new page can take its place. A device that registered the page still has
+ * access to it, and DISCARD returns EBUSY until the device releases it.
  *
- * A page that the kernel has marked as failed without a machine check (MADV_HWPOISON,
- * hard_offline_page) stays in use until then, and is kept out of use as well.
+ * The kernel can mark a page as failed without a machine check (MADV_HWPOISON,
+ * hard_offline_page). That page stays in use until a program discards it or the region
+ * ends. Then the driver keeps it out of use, too.
  *
- * Both need a descriptor open for writing (EBADF otherwise). EINTR if the task
- * was killed meanwhile, and as for struct actmem_uring.
+ * Both requests need a descriptor that is open for writing (EBADF otherwise). They
+ * return ENODATA if the file is empty. They return EINTR if the task was killed during
+ * the call, and in the cases listed at struct actmem_uring.
  */
 struct actmem_ioctl_range {
 	__u32 size;
@@ -378,28 +395,31 @@ struct actmem_ioctl_range {
 };
 
 /**
- * struct actmem_ioctl_export - ACTMEM_IOC_EXPORT: a range of a region as a dma-buf
+ * struct actmem_ioctl_export - ACTMEM_IOC_EXPORT: export a range as a dma-buf
  * @size: sizeof(struct actmem_ioctl_export)
  * @flags: in: 0
  * @offset: in: bytes from the start of the region, a multiple of @page_bytes
- * @length: in: bytes, not 0, a multiple of @page_bytes; the range ends within
- *	the region (EINVAL otherwise)
- * @fd: out: descriptor of the dma-buf, O_RDWR and O_CLOEXEC
+ * @length: in: bytes, not 0, a multiple of @page_bytes; the range must end within the
+ *	region (EINVAL otherwise)
+ * @fd: out: descriptor of the dma-buf, O_RDWR and O_CLOEXEC; the caller owns it and
+ *	closes it
  * @reserved: in: 0
  *
- * The pages of the range must be there, as none is allocated: ENODATA if one is
- * missing, EIO if the hardware has erred in one; POPULATE first. As long as the
- * dma-buf lives, so does the region, its pages in the range stay where they are,
- * count as pinned, and are EBUSY to DISCARD. It lives as long as a descriptor or an
- * importer holds it.
+ * The call allocates no page, so POPULATE the range first. ENODATA if a page is missing
+ * or the file is empty; EIO if the hardware has reported an error in a page. While the
+ * dma-buf exists, the region exists and its pages in the range stay in place. They
+ * count as pinned, and DISCARD of them returns EBUSY. The dma-buf exists as long as a
+ * descriptor or an importer holds it.
  *
- * It is for devices. It has no mmap and no vmap: a process maps the region itself.
+ * The dma-buf is for devices. It supports neither mmap() nor vmap(): a process maps the
+ * region instead.
  *
- * A device whose DMA may go by way of bounce buffers (swiotlb) cannot map it, as those
- * are copies: EOPNOTSUPP to the importer.
+ * The importer gets EOPNOTSUPP if the DMA of its device may use bounce buffers
+ * (swiotlb), because a bounce buffer is a copy.
  *
- * This descriptor must be open for reading and writing (EBADF otherwise). EOPNOTSUPP
- * on a kernel without dma-bufs. EMFILE and ENFILE as for open(2).
+ * The region's descriptor must be open for reading and writing (EBADF otherwise).
+ * EOPNOTSUPP if the kernel was built without dma-buf support. EMFILE and ENFILE as for
+ * open(2).
  */
 struct actmem_ioctl_export {
 	__u32 size;
@@ -411,32 +431,32 @@ struct actmem_ioctl_export {
 };
 
 /**
- * struct actmem_uring - what IORING_OP_URING_CMD carries in sqe->cmd
+ * struct actmem_uring - the command of IORING_OP_URING_CMD, in sqe->cmd
  * @argument: pointer to the struct of the request
  * @reserved: 0
  *
- * sqe->fd is the region's descriptor and sqe->cmd_op ACTMEM_IOC_POPULATE or
- * _DISCARD (EOPNOTSUPP otherwise, and in a ring with IORING_SETUP_IOPOLL where the
- * kernel has no such commands in it). sqe->uring_cmd_flags must be 0 (EINVAL
- * otherwise). The result of the completion is what the ioctl would have returned,
- * 0 or a negative errno. The struct must stay valid until then: it is read when
- * the command is issued and again when it is carried out, and what it says of the
- * outcome is written before the completion is posted.
+ * sqe->fd is the region's descriptor. sqe->cmd_op is ACTMEM_IOC_POPULATE or _DISCARD
+ * (EOPNOTSUPP otherwise). A ring with IORING_SETUP_IOPOLL also returns EOPNOTSUPP if
+ * the kernel does not support these commands in it. sqe->uring_cmd_flags must be 0
+ * (EINVAL otherwise). The completion's result is that of the ioctl: 0 or a negative
+ * errno. The struct must stay valid until the completion: the driver may read it at any
+ * time before, and writes its output fields before io_uring posts the completion.
  *
- * A worker of io_uring carries it out, on behalf of the task that issued it;
- * where a policy speaks of the calling CPU, that is the worker's. There are as
- * many workers as IORING_REGISTER_IOWQ_MAX_WORKERS says (bounded ones; by default
- * no more than the task's first ring has entries, nor than four per CPU); further
- * commands wait.
+ * A worker of io_uring executes the command on behalf of the task that issued it. The
+ * "calling CPU" of a policy is the worker's CPU. IORING_REGISTER_IOWQ_MAX_WORKERS sets
+ * the number of (bounded) workers. The default is the number of entries of the task's
+ * first ring, but at most four per CPU. Further commands wait.
  *
- * It is cancelled by IORING_OP_ASYNC_CANCEL, and when its ring is closed or the
- * task that issued it ends: it stops at the next page with EINTR, and the struct
- * says how far it came; ECANCELED if it had not begun. EINTR may come of other
- * things, too, such as live patching or the freezer: issue the rest again.
+ * IORING_OP_ASYNC_CANCEL, closing the ring, and the end of the issuing task cancel a
+ * command. A running command stops at the next page with EINTR, and @done of its struct
+ * says how much it completed. A command that has not begun completes with ECANCELED.
+ * EINTR can have other causes, such as live patching or the freezer; issue the rest of
+ * the range again.
  *
- * Linux 6.12 reads a command that is linked behind another request only when its
- * turn has come, maybe after its place in the submission queue was used again:
- * give it IOSQE_ASYNC, with which it is copied when it is submitted.
+ * If a command is linked behind another request, Linux 6.12 reads its submission queue
+ * entry only when the previous request has completed. By then, another entry may have
+ * replaced it. Set IOSQE_ASYNC on the command, so that io_uring copies the entry when
+ * it is submitted.
  */
 struct actmem_uring {
 	__u64 argument;
@@ -444,9 +464,9 @@ struct actmem_uring {
 };
 
 /*
- * A request encodes the size of the leading size field alone, so that its
- * number stays the same when its struct grows. 0x07 and 0x0A were requests until
- * version 3, and are not used again.
+ * Each request number encodes only the size of the leading size field, so that the
+ * number stays the same when the struct grows. Do not reuse 0x07 and 0x0A, which were
+ * requests until version 3.
  */
 #define ACTMEM_IOC_MAGIC	0xAC
 #define ACTMEM_IOC_QUERY	_IOWR(ACTMEM_IOC_MAGIC, 0x01, __u32)

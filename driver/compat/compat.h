@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Where kernels differ, and nowhere else. The ACTMEM_HAVE_* come from ./probe,
- * by which the build asks the kernel that it is given.
+ * All differences between kernels, except those of io_uring, which uring.h has. The
+ * build runs ./probe on the given kernel to define the ACTMEM_HAVE_* macros.
  */
 #ifndef _ACTMEM_COMPAT_H
 #define _ACTMEM_COMPAT_H
@@ -14,14 +14,14 @@
 
 #include "compat/probed.h"
 
-/* The type that the first argument of inode operations points to. */
+/* The type to which the first argument of inode operations points. */
 #if ACTMEM_HAVE_MNT_IDMAP
 #define ACTMEM_IDMAP	struct mnt_idmap
 #else
 #define ACTMEM_IDMAP	struct user_namespace
 #endif
 
-/* The last arguments of inode_operations.create; exclusive or not, a file is made. */
+/* The last arguments of inode_operations.create. The driver ignores @exclusive. */
 #if ACTMEM_HAVE_CREATE_EXCLUSIVE
 #define ACTMEM_CREATE_MODE	umode_t mode, bool exclusive
 #else
@@ -37,7 +37,7 @@
 #define ACTMEM_MKDIR_RETURN(err)	(err)
 #endif
 
-/* A name that is there until it is removed, although nothing but memory knows it. */
+/* Adds a name that exists only in memory and stays until it is removed. */
 static inline void actmem_d_make_persistent(struct dentry *dentry, struct inode *inode)
 {
 #if ACTMEM_HAVE_D_MAKE_PERSISTENT
@@ -48,7 +48,7 @@ static inline void actmem_d_make_persistent(struct dentry *dentry, struct inode 
 #endif
 }
 
-/* Of a file system that has such names. */
+/* Kills the superblock of a file system whose names exist only in memory. */
 static inline void actmem_kill_anon_super(struct super_block *super)
 {
 #if ACTMEM_HAVE_D_MAKE_PERSISTENT
@@ -58,7 +58,7 @@ static inline void actmem_kill_anon_super(struct super_block *super)
 #endif
 }
 
-/* An address that AMD's processors say is the machine's; older kernels do not ask. */
+/* AMD: the address is a physical one. Older kernels do not define this bit. */
 #ifndef MCI_STATUS_PADDRV
 #define MCI_STATUS_PADDRV	0
 #endif
@@ -72,22 +72,26 @@ static inline void actmem_vm_flags_set(struct vm_area_struct *vma, vm_flags_t fl
 #endif
 }
 
-/* How many page table entries map the folio, or a part of it. */
+/* Returns how many page table entries map the folio or a part of it. */
 static inline int actmem_folio_mapcount(struct folio *folio)
 {
 #if ACTMEM_HAVE_LARGE_MAPCOUNT
 	return folio_mapcount(folio);
 #else
 	/*
-	 * folio_mapcount() or what it calls is not exported. Up to 6.1 a mapping of
-	 * the whole folio is counted there and once more in each of its pages, as
-	 * these are neither anonymous nor hugetlb.
+	 * These kernels do not export folio_mapcount(), or a function that it calls. Up
+	 * to 6.1, the kernel counts a mapping of the whole folio in the folio and once
+	 * more in each of its pages, because they are neither anonymous nor hugetlb
+	 * pages.
 	 */
 	int whole = folio_entire_mapcount(folio);
 	int count = whole;
 	long i;
 
-	/* Each mapping has a reference, and the region has two: there are no others. */
+	/*
+	 * Every mapping has a reference, and the slot has two. If there are no others,
+	 * all mappings are of the whole folio.
+	 */
 	if (folio_ref_count(folio) <= 2 + whole)
 		return whole;
 

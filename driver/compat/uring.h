@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Where kernels differ in the commands of io_uring. */
+/* Differences between kernels in the commands of io_uring. */
 #ifndef _ACTMEM_COMPAT_URING_H
 #define _ACTMEM_COMPAT_URING_H
 
@@ -11,7 +11,7 @@
 #include <linux/io_uring.h>
 #endif
 
-/* The bytes of a command that are the driver's. */
+/* Returns the driver's bytes of a command. */
 static inline const void *actmem_uring_payload(const struct io_uring_cmd *command)
 {
 #if ACTMEM_HAVE_URING_CMD_SQE
@@ -22,11 +22,11 @@ static inline const void *actmem_uring_payload(const struct io_uring_cmd *comman
 }
 
 /*
- * The address of the argument. Linux before 6.17 may have the worker look for the
- * submission in the queue again, where user space has put another by then: so it is
- * read when the command is issued, and kept in the driver's part of the command. A flag
- * tells so, which the kernel clears when it prepares a command, lets nobody set from
- * user space, and has no use for.
+ * Stores the address of the argument in @argument. Before Linux 6.17, the worker may
+ * read the submission queue entry again after user space has overwritten it. The driver
+ * therefore reads the address when the command is issued, and keeps it in its part of
+ * the command (pdu). Bit 23 of the flags says that it is there. The kernel clears this
+ * bit when it prepares a command, does not let user space set it, and does not use it.
  */
 static inline int actmem_uring_argument(struct io_uring_cmd *command, u64 *argument)
 {
@@ -38,7 +38,10 @@ static inline int actmem_uring_argument(struct io_uring_cmd *command, u64 *argum
 		return 0;
 	}
 #endif
-	/* Those that user space can set, such as MULTISHOT, whose requests end otherwise. */
+	/*
+	 * Refuse all flags of user space: with some, such as MULTISHOT, requests
+	 * complete differently.
+	 */
 	if (command->flags & GENMASK(22, 0) || READ_ONCE(payload->reserved))
 		return -EINVAL;
 	*argument = READ_ONCE(payload->argument);
