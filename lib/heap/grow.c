@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The regions of a heap: how long the next one is, where blocks may lie in it, and
- * which regions go back.
+ * Regions of a heap: how long the next one is, where blocks may be in it, and which regions to
+ * close.
  *
- * Regions are registered with devices in chunks, so each chunk of a region is a
- * range of extents of its own, and no block lies across two.
+ * Regions are registered with devices in chunks. Each chunk of a region is a range of extents of
+ * its own, so no block crosses two chunks.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,19 +16,19 @@
 #include "region/region.h"
 #include "runtime/runtime.h"
 
-/* A region whose last 1/128 holds no block is as good as filled. */
+/* Blocks fill a region if they leave at most this part of it unused. */
 #define WASTE_ACCEPTED	128
-/* A large heap grows by this part of it, so that it does not have too many regions. */
+/* A large heap grows by this part of its length, so that it does not get too many regions. */
 #define HELD_PART	128
 #define HELD_PART_MOST	16
 /*
- * Where this part of the heap is free and a block still does not fit, lengths are
- * mixed: long regions then leave less memory in pieces that are too short.
+ * If more than this part of the heap is free and a block still does not fit, blocks have mixed
+ * lengths. Longer regions then leave less memory in pieces that are too short.
  */
 #define UNUSED_PART	16
 #define HELD_PART_MIXED	8
 
-/* The length of the shortest region for @count blocks of @stride, and what they leave unused. */
+/* Returns the shortest length for @count blocks of @stride. *@waste: its bytes without a block. */
 static uint64_t filled_length(uint64_t count, uint64_t stride, uint64_t *waste)
 {
 	uint64_t whole = round_up(count * stride, HUGE_PAGE_BYTES);
@@ -38,9 +38,10 @@ static uint64_t filled_length(uint64_t count, uint64_t stride, uint64_t *waste)
 }
 
 /*
- * More blocks of the same length are likely to follow. This is the longest region up to
- * @most that such blocks fill, else the shortest one from @most to @at_most that they
- * fill, else the one up to @most that they fill best. 0: @most is too short for one.
+ * Returns the best length of a region for blocks of @stride: more of them are likely to follow. It
+ * is the longest length up to @most that such blocks fill. Otherwise it is the shortest one from
+ * @most to @at_most that they fill, or else the one up to @most that they fill best. 0: @most is
+ * too short.
  */
 static uint64_t best_region_length(uint64_t stride, uint64_t most, uint64_t at_most)
 {
@@ -72,7 +73,7 @@ static uint64_t region_unit(const struct actmem_heap *heap)
 	return pages_bytes(heap->request.pages);
 }
 
-/* Under lock. */
+/* Caller holds heap->lock. */
 static uint64_t free_bytes_now(struct actmem_heap *heap)
 {
 	heap_give_freed(heap);
@@ -80,9 +81,9 @@ static uint64_t free_bytes_now(struct actmem_heap *heap)
 }
 
 /*
- * How much of a region of @length is registered at once for blocks of @home: a piece that
- * such blocks fill; or as much as can be, if the region holds most of what is @left to the
- * heap, as a longer block could then be had nowhere else.
+ * Returns how much of a region of @length is registered at once: a piece that blocks of length
+ * @home fill. If the region takes more than half of the @left bytes of the limit, returns the
+ * maximum: longer blocks might then fit nowhere else.
  */
 static uint64_t choose_chunk_bytes(const struct actmem_heap *heap, uint64_t length, uint64_t left,
 				   uint64_t home)
@@ -97,7 +98,7 @@ static uint64_t choose_chunk_bytes(const struct actmem_heap *heap, uint64_t leng
 	return piece < heap->chunk_bytes ? piece : heap->chunk_bytes;
 }
 
-/* The length of the next region, and what is left to the heap of its limit. */
+/* Returns the length of the next region, and how many bytes of the limit are left for it. */
 static int choose_region_length(struct actmem_heap *heap, uint64_t length, uint64_t align,
 				uint64_t *result, uint64_t *still_left)
 {
@@ -130,7 +131,7 @@ static int choose_region_length(struct actmem_heap *heap, uint64_t length, uint6
 	return 0;
 }
 
-/* Under lock. All its chunks or none. */
+/* Adds all chunks of a region, or none. Caller holds heap->lock. */
 static bool add_chunks(struct actmem_heap *heap, struct heap_region *its, char *address,
 		       uint64_t length, uint64_t home)
 {
@@ -151,7 +152,7 @@ static bool add_chunks(struct actmem_heap *heap, struct heap_region *its, char *
 	return false;
 }
 
-/* Under lock. */
+/* Caller holds heap->lock. */
 static void count_region(struct actmem_heap *heap, uint64_t length, bool more)
 {
 	heap->region_count += more ? 1 : -1ULL;
@@ -182,10 +183,7 @@ static bool list_region(struct actmem_heap *heap, struct heap_region *its, char 
 	return added;
 }
 
-/*
- * The region is meant for blocks of the length @home. A region found under a name may
- * have another length than the one asked for.
- */
+/* Adds a region for blocks of length @home. An existing named region may have another length. */
 static int add_region(struct actmem_heap *heap, uint64_t length, uint64_t left, uint64_t home)
 {
 	char words[ERROR_TEXT_MAX];
@@ -207,9 +205,9 @@ static int add_region(struct actmem_heap *heap, uint64_t length, uint64_t left, 
 }
 
 /*
- * Where the kernel refuses a long region, one that just holds the block may still be
- * had, as others share the limit. But the first region is as long as the options ask
- * for, or there is none.
+ * Adds a region for a block. If the kernel refuses a long region, it may still grant one that just
+ * holds the block, because others share the limit. The first region must have the length that the
+ * options ask for.
  */
 static int add_region_for(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *is_full)
 {
@@ -247,7 +245,7 @@ int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *i
 	if (error)
 		return error;
 	error = add_region_for(heap, length, align, is_full);
-	/* Regions that are free, but too short for this block, may use up the limit. */
+	/* Free regions that are too short for this block may use up the limit. */
 	if (is_out_of_memory(error) && heap_shrink(heap, false))
 		error = add_region_for(heap, length, align, is_full);
 	return error;
@@ -262,7 +260,7 @@ int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 
 	do {
 		heap_lock_growth(heap);
-		/* Without waiting, this thread could get the mutex again ahead of the others. */
+		/* Without this wait, this thread could lock the mutex again before the others. */
 		while (atomic_load(&heap->growers))
 			pthread_cond_wait(&heap->none_grows, &heap->grow_lock);
 		pthread_mutex_lock(&heap->lock);
@@ -270,7 +268,7 @@ int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 			   heap->limit >= heap->region_bytes &&
 			   heap->limit - heap->region_bytes >= needed;
 		pthread_mutex_unlock(&heap->lock);
-		/* Free regions stay, whether this succeeds or not. */
+		/* Close no free regions, whether this succeeds or not. */
 		if (is_short)
 			error = heap_check_length(heap, length);
 		if (is_short && !error)
@@ -290,7 +288,10 @@ static bool is_region_free(const struct heap_region *its)
 	return true;
 }
 
-/* Where the heap's owner is told of regions that go, it detaches them. */
+/*
+ * Returns true if the region must stay because it is attached to a queue. A heap with a closing
+ * callback may close it: the callback detaches it.
+ */
 static bool is_region_attached(const struct actmem_heap *heap, const struct heap_region *its)
 {
 	return !heap->closing && region_attachments(its->region);
@@ -313,7 +314,7 @@ static bool may_close_region(const struct actmem_heap *heap, const struct heap_r
 	       is_region_free(its);
 }
 
-/* Takes a region out of the heap, to the others in @detached. Under lock. */
+/* Moves a region from the heap to the list @detached. Caller holds heap->lock. */
 static void detach_region(struct actmem_heap *heap, struct heap_region **link,
 			  struct heap_region **detached)
 {
@@ -328,7 +329,7 @@ static void detach_region(struct actmem_heap *heap, struct heap_region **link,
 	count_region(heap, actmem_region_length(its->region), false);
 }
 
-/* All regions of which nothing is taken. */
+/* Removes all free regions from the heap, and returns them as a list. */
 static struct heap_region *detach_free_regions(struct actmem_heap *heap, bool named_too)
 {
 	struct heap_region **link = &heap->regions, *its, *detached = NULL;
@@ -345,7 +346,10 @@ static struct heap_region *detach_free_regions(struct actmem_heap *heap, bool na
 	return detached;
 }
 
-/* The shortest that is as long as @excess, or else the longest; NULL: none may go. */
+/*
+ * Returns the shortest region of at least @excess that may be closed, or else the longest; NULL:
+ * none.
+ */
 static struct heap_region **choose_free_region(struct actmem_heap *heap, uint64_t excess)
 {
 	struct heap_region **link, **chosen = NULL;
@@ -363,7 +367,7 @@ static struct heap_region **choose_free_region(struct actmem_heap *heap, uint64_
 	return chosen;
 }
 
-/* As few regions as will do for the heap to have no more than @keep_bytes free. */
+/* Removes as few regions as possible until the heap has at most @keep_bytes free. */
 static struct heap_region *detach_excess(struct actmem_heap *heap, uint64_t keep_bytes)
 {
 	struct heap_region *detached = NULL, **link = NULL;
@@ -380,7 +384,10 @@ static struct heap_region *detach_excess(struct actmem_heap *heap, uint64_t keep
 	return detached;
 }
 
-/* The heap has them no more: a thread that is cancelled before their end would leak them. */
+/*
+ * Closes regions that are not in the heap any more. A cancelled thread would leak them, so the
+ * caller defers cancellation.
+ */
 static void close_regions(struct actmem_heap *heap, struct heap_region *its)
 {
 	struct heap_region *next;
@@ -463,7 +470,7 @@ uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit)
 {
 	uint64_t held, used;
 
-	/* Under grow_lock, as a thread that makes the heap longer may close free regions too. */
+	/* Hold grow_lock, because a thread that grows the heap may close free regions too. */
 	heap_lock_growth(heap);
 	pthread_mutex_lock(&heap->lock);
 	heap->limit = limit;

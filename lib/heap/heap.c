@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Heaps: blocks of regions, for any number of threads. base/extents.c knows which
- * parts are taken; here are the calls, and what they count.
+ * The calls on heaps, for any number of threads. base/extents.c keeps track of the parts of regions
+ * that are taken.
  *
- * Taking a block or freeing it holds the heap's lock for some ten nanoseconds, while
- * filling a block of 1 MiB takes ten thousand at least. Making a region takes far
- * longer, so it happens under grow_lock alone: other threads go on with the blocks
- * that are there.
+ * Taking or freeing a block holds the heap's lock for some ten nanoseconds. Filling a block of 1
+ * MiB takes ten thousand at least. Creating a region takes far longer, so it happens under
+ * grow_lock alone. Other threads can take and free blocks meanwhile.
  *
- * A training step takes blocks of the same lengths as the last one, in the opposite
- * order to that in which they were freed. So freed blocks stay whole on a stack, where
- * the next step finds each at its top, and takes it where it lay: placed anew, each
- * block by itself, the same blocks may need more regions than in the first step. All
- * of the stack is given back, and merges with the free memory around, as soon as a
- * block is wanted that is not among its top ones, or free memory is counted.
+ * A training step takes blocks of the same lengths as the last step, in the reverse order of their
+ * frees. So freed blocks stay whole on a stack. The next step finds each one at the top, and takes
+ * it at its old place. If the heap placed each block anew, the same blocks could need more regions
+ * than in the first step. When a block is wanted that is not among the top ones, or when free
+ * memory is counted, the whole stack merges with the free memory around its blocks.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -30,7 +28,7 @@
 
 #define GROW_DEFAULT	(64ULL << 20)
 #define CHUNK_DEFAULT	(64ULL << 30)
-/* So many of the blocks that were freed last are looked at for one of the same length. */
+/* How many of the latest freed blocks are checked for one of the same length. */
 #define FREED_TRIES	8
 
 static int read_heap_options(struct actmem_heap *heap, const struct actmem_heap_options *options)
@@ -190,7 +188,7 @@ int actmem_heap_destroy(struct actmem_heap *heap)
 	return 0;
 }
 
-/* Under lock. */
+/* Caller holds heap->lock. */
 static void count_block(struct actmem_heap *heap, uint64_t bytes)
 {
 	struct counters *counters = heap->am->counters;
@@ -202,7 +200,7 @@ static void count_block(struct actmem_heap *heap, uint64_t bytes)
 	counter_raise(&counters->block_bytes_peak, counter_add(&counters->block_bytes, bytes));
 }
 
-/* Under lock. */
+/* Caller holds heap->lock. */
 static void discount_block(struct actmem_heap *heap, uint64_t bytes)
 {
 	heap->block_bytes -= bytes;
@@ -220,7 +218,10 @@ void heap_give_freed(struct actmem_heap *heap)
 	}
 }
 
-/* Under lock. NULL: none of those freed last has exactly this length, so aligned. */
+/*
+ * Takes one of the latest freed blocks, with exactly this length and so aligned; NULL: none. Caller
+ * holds heap->lock.
+ */
 static struct extent *take_freed(struct actmem_heap *heap, uint64_t length, uint64_t align)
 {
 	struct extent **link = &heap->freed, *block;
@@ -235,7 +236,10 @@ static struct extent *take_freed(struct actmem_heap *heap, uint64_t length, uint
 	return NULL;
 }
 
-/* From the regions that there are. -ENOSPC, without words: none has room. */
+/*
+ * Takes a block from the existing regions. Returns -ENOSPC without an error message if it fits in
+ * none.
+ */
 static int take_block(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address)
 {
 	struct extent *block;
@@ -266,7 +270,10 @@ static int take_block_or_grow(struct actmem_heap *heap, uint64_t bytes, uint64_t
 		return error;
 	atomic_fetch_add(&heap->growers, 1);
 	heap_lock_growth(heap);
-	/* Another thread may have grown it meanwhile, or take what this one made. */
+	/*
+	 * Another thread may have grown the heap meanwhile, or may take the memory that this one
+	 * adds.
+	 */
 	while ((error = take_block(heap, bytes, align, address)) == -ENOSPC) {
 		error = heap_grow(heap, extent_length(bytes), align, is_full);
 		if (error)
@@ -278,7 +285,7 @@ static int take_block_or_grow(struct actmem_heap *heap, uint64_t bytes, uint64_t
 	return error;
 }
 
-/* @is_full NULL: it is not to grow. */
+/* @is_full NULL: do not grow the heap. */
 static int alloc_block(struct actmem_heap *heap, uint64_t bytes, uint64_t align,
 		       void **address, bool *is_full)
 {
@@ -317,7 +324,7 @@ int heap_take(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **a
 	return alloc_block(heap, bytes, align, address, NULL);
 }
 
-/* Under lock. NULL: no live block begins there. */
+/* Returns the live block that begins at @address; NULL: none. Caller holds heap->lock. */
 static struct extent *find_live(const struct actmem_heap *heap, const void *address)
 {
 	struct extent *block = extents_at(&heap->extents, address);

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/*
- * Where a heap's regions come from: made for it, or files of its name, which may
- * be there already.
- */
+/* Opens the regions of a heap: new ones, or files of the heap's name, which may exist already. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -13,7 +10,7 @@
 #include "heap/inside.h"
 #include "region/region.h"
 
-/* The lowest number that is free; -EMFILE: none. */
+/* Takes the lowest free number. -EMFILE: no number is free. */
 static int take_file_number(struct heap_names *names, unsigned int *number)
 {
 	unsigned int word = 0;
@@ -40,7 +37,7 @@ static void give_file_number(struct heap_names *names, unsigned int number)
 	handles_unlock();
 }
 
-/* Checks the length of a file that was found, and populates pages that are missing. */
+/* Checks the length of an existing file, and populates its missing pages. */
 static int check_found_file(const struct region_request *request, struct actmem_region *region,
 			    uint64_t left)
 {
@@ -58,7 +55,7 @@ static int check_found_file(const struct region_request *request, struct actmem_
 	return error;
 }
 
-/* Opens the next file of the heap's name, as it is there or newly made. */
+/* Opens the next file of the heap's name, or creates it. */
 static int open_next_file(struct actmem_heap *heap, struct region_request *request, uint64_t left,
 			  struct heap_region *result)
 {
@@ -86,7 +83,10 @@ static int open_next_file(struct actmem_heap *heap, struct region_request *reque
 	return error;
 }
 
-/* @made was not registered, and ends; it comes back as one of the runtime's own, if it may. */
+/*
+ * Closes a region that could not be registered with @error, and replaces it by one of the runtime's
+ * own, if that is allowed. Otherwise returns @error and restores its error message.
+ */
 static int replace_region(struct actmem_heap *heap, uint64_t length, int error,
 			  struct heap_region **made)
 {

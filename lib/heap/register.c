@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/*
- * Heaps whose regions are registered with a runtime as they are made.
- */
+/* Registers a heap's regions with a runtime when they are created. */
 #include <errno.h>
 
 #include "base/base.h"
@@ -9,7 +7,7 @@
 #include "region/region.h"
 #include "runtime/runtime.h"
 
-/* The nodes nearest to the device come first of those that the heap is bound to. */
+/* Prefers the nodes nearest to the device, among those that the heap is bound to. */
 static void set_home(struct actmem_heap *heap, int node)
 {
 	struct region_request *request = &heap->request;

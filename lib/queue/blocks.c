@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The life of a request between its lane and its completion: cut into blocks,
- * begun, resumed, failed, cancelled, ended.
+ * Handles requests between lane and completion: cuts them into blocks, and starts, resumes, fails,
+ * cancels and ends them.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,19 +12,18 @@
 #include "watch/watch.h"
 
 /*
- * Commands are done in parts of this length, one after the other, so that they end
- * soon when they are to.
+ * Engines do commands in parts of this length, one after another, so that a cancel ends them soon.
  */
 #define COMMAND_BYTES	(64ULL << 20)
 
 /*
- * A transfer that the kernel could not begin, or was interrupted in, is repeated
- * so often before that is an error: it is about memory for the request, or about
- * a task that ended.
+ * How often to repeat a transfer that the kernel could not start, or that was interrupted. The
+ * usual causes are a lack of memory for the request, and a task that ended. After that it is an
+ * error.
  */
 #define REPEATS_MAX	1000
 
-/* Of a long path the end. */
+/* Error messages show this many bytes at the end of a long path. */
 #define PATH_SHOWN	100
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -74,7 +73,7 @@ bool queue_has_command(const struct actmem_queue *queue)
 	return has_room(&queue->commands);
 }
 
-/* The next block of a lane. */
+/* Starts the next block of a lane. Returns false if there is none. */
 static HOT bool begin(struct request_lane *lane, struct transfer *block)
 {
 	struct request *request;
@@ -82,7 +81,7 @@ static HOT bool begin(struct request_lane *lane, struct transfer *block)
 	if (!has_room(lane))
 		return false;
 	request = link_item(lane->pending.next, struct request, pending);
-	/* The rest is set where a command is sent. */
+	/* The code that sends a command sets the rest. */
 	memset(block, 0, offsetof(struct transfer, command));
 	block->request = request;
 	block->number = request->blocks;
@@ -96,7 +95,7 @@ static HOT bool begin(struct request_lane *lane, struct transfer *block)
 	request->begun += block->length;
 	request->under_way++;
 	lane->under_way++;
-	/* The rest of a command follows when this part of it has ended. */
+	/* The next part of a command starts when this part has ended. */
 	if (request->begun == request->length || !request->file)
 		link_remove(&request->pending);
 	return true;
@@ -109,7 +108,7 @@ HOT bool queue_begin_transfer(struct actmem_queue *queue, struct transfer *block
 	for (left = queue->file_count; left; left--) {
 		struct link *link = queue->files.next;
 
-		/* Each in turn, so that a slow disk does not hold up the others. */
+		/* Serve the files in turn, so that a slow disk does not delay the others. */
 		link_remove(link);
 		link_append(&queue->files, link);
 		if (begin(&link_item(link, struct actmem_file, link)->lane, block))
@@ -143,7 +142,10 @@ static size_t append(char words[WAIT_WORDS], size_t at, const char *more)
 	return at + length;
 }
 
-/* For each request under the queue's lock: without snprintf(), which takes its time. */
+/*
+ * Writes the name of a request's file or region. Runs for each request under the queue's lock, so
+ * it avoids snprintf(), which is slow.
+ */
 static void name_request(char words[WAIT_WORDS], const struct request *request)
 {
 	const struct actmem_file *file = request->file;
@@ -155,7 +157,7 @@ static void name_request(char words[WAIT_WORDS], const struct request *request)
 	words[length] = '\0';
 }
 
-/* After a sleep nothing is cached: what need not be written is left alone. */
+/* After a sleep the caches are cold, so this writes only the fields that have changed. */
 HOT void queue_publish(struct actmem_queue *queue)
 {
 	const struct request *oldest = link_item(queue->under_way.next, struct request, link);
@@ -205,7 +207,7 @@ static HOT void complete(struct actmem_queue *queue, struct request *request)
 	queue_has_ended(queue);
 }
 
-/* It begins no more blocks, and ends once none is under way. */
+/* Lets a request start no more blocks. It completes with @error when none is under way. */
 static void stop(struct actmem_queue *queue, struct request *request, int error)
 {
 	request->error = error;
@@ -264,12 +266,12 @@ int actmem_queue_cancel(struct actmem_queue *queue, uint64_t id)
 	return error;
 }
 
-/* The bookkeeping after a block has come back. */
+/* Updates the counts when a block has come back. */
 static HOT void update_counts(struct actmem_queue *queue, struct request *request)
 {
 	request->under_way--;
 	request->lane->under_way--;
-	/* The next part of a command. */
+	/* Put the next part of a command on the lane. */
 	if (!request->file && !request->error && request->begun < request->length)
 		link_append(&request->lane->pending, &request->pending);
 	if (!request->under_way && (request->error || request->done == request->length))
@@ -289,8 +291,8 @@ HOT void queue_end_transfer(struct actmem_queue *queue, struct transfer *block)
 }
 
 /*
- * Blocks are begun in order and come back in any: told of is the first of those
- * that failed, so that the same failure is always told in the same words.
+ * Blocks start in order and end in any order. The request reports the first block that failed, so
+ * that the same failure always has the same error message.
  */
 void queue_fail_transfer(struct actmem_queue *queue, struct transfer *block, int error)
 {
@@ -332,7 +334,7 @@ static const char *advice(int error)
 	}
 }
 
-/* Names file, offset and block; -@error. */
+/* Sets an error message with file, offset and block. Returns -@error. */
 static int fail_block(const struct transfer *block, int error, const char *what)
 {
 	const struct request *request = block->request;
@@ -349,12 +351,12 @@ static int fail_block(const struct transfer *block, int error, const char *what)
 		    what, advice(error));
 }
 
-/* Takes what was transferred; whether that was all. */
+/* Adds the bytes that were transferred. Returns true if the block is complete. */
 static bool advance(struct transfer *block, uint64_t bytes)
 {
 	uint64_t left = block->length - block->done;
 
-	/* Direct I/O goes on where it can: at a multiple of what it needs. */
+	/* Direct I/O can only continue at a multiple of the alignment. */
 	if (bytes < left)
 		bytes -= bytes % block->request->file->alignment;
 	block->done += bytes < left ? bytes : left;
@@ -364,8 +366,8 @@ static bool advance(struct transfer *block, uint64_t bytes)
 }
 
 /*
- * A notice to the kernel's thread that is at it interrupts it, whatever it is about: as
- * little as live patching, or as much as the end of a task.
+ * Returns true if the kernel's thread was interrupted. Any notification does that, whether it is
+ * for live patching or for the end of a task.
  */
 static bool is_interruption(int64_t error)
 {
@@ -387,7 +389,7 @@ bool queue_repeat_command(struct actmem_queue *queue, struct transfer *block, in
 	return true;
 }
 
-/* An error if there is no going on from where the block is; @moved: it has moved. */
+/* Returns an error if the block cannot continue. @moved: the last call made progress. */
 static int judge(struct transfer *block, int64_t result, bool moved)
 {
 	bool is_passing = is_interruption(result) || result == -EAGAIN;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/*
- * A part of a set of files: where it lies, and its room on the disks.
- */
+/* Finds parts of a set of files, allocates them on the disks, and returns them to the disks. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -13,9 +11,9 @@
 #include "machine/machine.h"
 #include "queue/inside.h"
 
-/* Of st_blocks, whatever those of the file system are. */
+/* Unit of st_blocks, whatever the block size of the file system is. */
 #define STAT_BLOCK	512
-/* A file system notes what has been written in less than this part of a file. */
+/* The file system's metadata about written blocks take less than this part of a file. */
 #define NOTES_PART	1024
 
 HOT uint64_t file_locate(const struct actmem_file *file, uint64_t offset, unsigned int *stripe,
@@ -41,7 +39,7 @@ const char *file_place(const struct actmem_file *file, uint64_t offset, uint64_t
 	return file->stripes[stripe].path;
 }
 
-/* Bytes of the first @length of the set that lie in one of its files. */
+/* Returns how many of the first @length bytes of the set are in one of its files. */
 static uint64_t share_of(const struct actmem_file *file, unsigned int stripe, uint64_t length)
 {
 	uint64_t whole = length / file->stripe_bytes, rest = length % file->stripe_bytes;
@@ -61,10 +59,10 @@ static int fail_no_room(const struct stripe *stripe, uint64_t length, const stru
 }
 
 /*
- * Where there is no room fallocate() fills the file system before it says so, and for
- * that while nobody else finds any, the file system itself among them: Linux 7's ext4
- * then writes zeros over what it cannot note to have been written. Some is left for such
- * notes. Only what is surely missing counts, as parts of the file may be there.
+ * Checks for enough space. Without it, fallocate() fills the file system before it fails. Meanwhile
+ * no other writer finds space, not even the file system itself: Linux 7's ext4 then writes zeros
+ * over data that it cannot mark as written. The check leaves some space for such metadata. It
+ * counts only bytes that are surely missing, because parts of the file may be allocated.
  */
 static int check_room(const struct stripe *stripe, uint64_t offset, uint64_t length)
 {
@@ -96,7 +94,7 @@ static int allocate_one(const struct stripe *stripe, uint64_t offset, uint64_t l
 		return offset + length <= device.length ? 0 :
 		       fail(ENOSPC, "%s are wanted on '%s', which has %s",
 			    BYTES_TEXT(offset + length), stripe->path, BYTES_TEXT(device.length));
-	/* fallocate() beyond it would raise SIGXFSZ. */
+	/* Beyond this limit fallocate() would raise SIGXFSZ. */
 	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < offset + length)
 		return fail(EFBIG, "RLIMIT_FSIZE is %s, %s wanted for '%s'; raise it with `ulimit -f`",
 			    BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(offset + length), stripe->path);
@@ -125,7 +123,7 @@ static int punch_one(const struct stripe *stripe, uint64_t offset, uint64_t leng
 	return 0;
 }
 
-/* A part of the set lies in each of its files without a gap. */
+/* Calls @call for each file of a part of the set. In each file the part has no gap. */
 static int call_per_stripe(const struct actmem_file *file, uint64_t offset, uint64_t length,
 			   int (*call)(const struct stripe *stripe, uint64_t offset,
 				       uint64_t length))

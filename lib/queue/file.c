@@ -20,8 +20,8 @@
 #define OWNER_ALONE	0600
 
 /*
- * The offset in the set of the first byte that one of its files lacks; of long stripes, as
- * far as there are offsets.
+ * Returns the offset in the set of the first byte that one of its files, of @length bytes, lacks.
+ * If long stripes put it beyond the largest offset, returns that.
  */
 static uint64_t gap_behind(const struct actmem_file *file, unsigned int stripe, uint64_t length)
 {
@@ -81,8 +81,8 @@ static int fail_open(const char *path, uint32_t flags, int error)
 }
 
 /*
- * One file of the set. Whether direct I/O is there shows when it is asked for: a
- * file system without it refuses the flag, when a file is opened and afterwards.
+ * Opens one file of the set. Only a try shows whether the file system supports direct I/O: without
+ * support, it refuses the flag, in open() and in fcntl().
  */
 static int open_one(struct actmem_file *file, const char *path, uint32_t flags, int *result)
 {
@@ -93,7 +93,7 @@ static int open_one(struct actmem_file *file, const char *path, uint32_t flags, 
 	int fd = open_again(path, how);
 	int error;
 
-	/* A file system may give a new file to another user, as one shared with a host does. */
+	/* Some file systems, such as one shared with a host, give a new file to another user. */
 	if (fd < 0 && errno == EPERM && flags & ACTMEM_FILE_TEMPORARY) {
 		how &= ~O_NOATIME;
 		fd = open_again(path, how);
@@ -115,7 +115,7 @@ static int open_one(struct actmem_file *file, const char *path, uint32_t flags, 
 	return 0;
 }
 
-/* Either all files of a set are direct, or none. */
+/* Leaves direct I/O in all files of the set: all files of a set use it, or none. */
 static int make_buffered(struct actmem_file *file)
 {
 	unsigned int i;
@@ -140,7 +140,7 @@ static bool is_among(const uint64_t *numbers, unsigned int count, uint64_t numbe
 	return false;
 }
 
-/* The limits that all devices of the set accept. */
+/* Finds limits that all devices of the set accept. */
 static int take_devices(struct actmem_file *file)
 {
 	const struct actmem_queue_options *options = &file->queue->options;
@@ -190,7 +190,7 @@ static int check_alignment(const struct actmem_file *file)
 	return 0;
 }
 
-/* Up to the first byte that one of the files lacks. */
+/* Returns the length of the set, up to the first byte that a file lacks. */
 static int file_length(const struct actmem_file *file, uint64_t *length)
 {
 	struct device device;
@@ -242,7 +242,7 @@ static int open_files(struct actmem_file *file, const struct actmem_file_options
 		file->descriptors[i] = stripe->fd;
 		file->count++;
 	}
-	/* From now on forked children close them; to allocate them may take long. */
+	/* From now on forked children close the files. The allocation below may take long. */
 	file->held.descriptors = file->descriptors;
 	file->held.count = file->count;
 	held_add(file->queue->am, &file->held);
@@ -327,7 +327,7 @@ int actmem_file_close(struct actmem_file *file)
 	if (!requests) {
 		link_remove(&file->link);
 		queue->file_count--;
-		/* Another may lie in the same place, with another name. */
+		/* The next file may get the same address, with another name. */
 		if (queue->published_file == file)
 			queue->published_file = NULL;
 	}

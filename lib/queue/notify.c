@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * How others learn of completions that do not wait for them in actmem_queue_wait(): the
- * store by a call in a thread of the queue, a program by an eventfd.
+ * Reports completions to callers that do not wait in actmem_queue_wait(): to the store by a call in
+ * a thread of the queue, to a program by an eventfd.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "base/base.h"
 #include "queue/inside.h"
 
-/* More of them than are ever written fit into one. */
+/* The counter of an eventfd never gets full, so write() does not block. */
 void queue_raise(int event)
 {
 	const uint64_t one = 1;
@@ -46,7 +46,7 @@ HOT void queue_notify(struct actmem_queue *queue)
 	queue->notifying = false;
 }
 
-/* The lock is held. */
+/* Caller holds the lock. */
 static int listen_to(struct actmem_queue *queue)
 {
 	int error = queue->listens ? 0 : queue->engine->listen(queue);
@@ -69,7 +69,9 @@ int queue_notify_by(struct actmem_queue *queue, void (*notify)(void *data), void
 	return error;
 }
 
-/* Of completions that are there already it tells at once. The lock is held. */
+/*
+ * Creates the eventfd, which is readable at once if there are completions. Caller holds the lock.
+ */
 static int make_event(struct actmem_queue *queue)
 {
 	int error = listen_to(queue), event;

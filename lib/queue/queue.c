@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/*
- * Queues: made, described and destroyed, and the regions attached to them.
- */
+/* Creates, describes and destroys queues, and attaches regions to them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,7 +82,9 @@ static int init_condition(pthread_cond_t *condition)
 	return error ? fail(error, "cannot make a queue's condition (%s)", strerror(error)) : 0;
 }
 
-/* The errors by which AUTO concludes that io_uring cannot be used here. */
+/*
+ * Returns true for errors that mean that this process cannot use io_uring. AUTO then uses threads.
+ */
 static bool is_refused(int error)
 {
 	return error == -ENOSYS || error == -EPERM || error == -EACCES;
@@ -256,7 +256,7 @@ int actmem_queue_get_stats(struct actmem_queue *queue, struct actmem_queue_stats
 	return give_struct(stats, &now, sizeof(now), "queue stats");
 }
 
-/* Mapped, and not to be closed. */
+/* Maps a region and keeps it from being closed. */
 static int hold_region(struct actmem_region *region, void **address)
 {
 	int error = actmem_region_map(region, address);
@@ -270,7 +270,7 @@ static int let_go_of_region(struct actmem_region *region)
 {
 	int error = actmem_region_unmap(region);
 
-	/* From then on it may be closed. */
+	/* From now on the region may be closed. */
 	atomic_fetch_sub_explicit(&region->attachments, 1, memory_order_release);
 	return error;
 }
@@ -299,7 +299,10 @@ static int make_attachment(struct actmem_queue *queue, struct actmem_region *reg
 	if (!attachment->plain) {
 		region_hold_pages(region);
 		error = queue->engine->attach(queue, attachment);
-		/* The engine may have found that there are no such buffers. */
+		/*
+		 * The engine may have left the region plain, because it cannot register this
+		 * memory.
+		 */
 		if (error || attachment->plain)
 			region_let_go_of_pages(region);
 	}
@@ -324,7 +327,7 @@ static int detach(struct actmem_queue *queue, struct attachment *attachment)
 	return let_go_of_region(region);
 }
 
-/* Registered memory must be writable. */
+/* Checks that a queue can use the region. Registered memory must be writable. */
 static int check_attachable(const struct actmem_region *region)
 {
 	int error = region_check_writable(region);
@@ -352,9 +355,9 @@ bool queue_is_attached(struct actmem_queue *queue, const struct actmem_region *r
 }
 
 /*
- * To register a region may take long, and more of RLIMIT_MEMLOCK than there is: one that
- * is attached is refused before. Of two threads that attach it, one is too late and undoes
- * it.
+ * Registering a region may take long, and may need more of RLIMIT_MEMLOCK than is left. So the call
+ * refuses an attached region first. If two threads attach a region at once, the later one undoes
+ * its registration and fails.
  */
 int actmem_queue_attach(struct actmem_queue *queue, struct actmem_region *region, uint32_t flags)
 {

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The room of queues, which transfer between files and regions, and have pages made and
- * given back.
+ * Internal interface of queues, which transfer data between files and regions, and populate and
+ * discard pages.
  *
- * A request lies on a lane, in order of arrival: each set of files has one, which bounds
- * how many blocks of it are under way, and so have the commands (populate, discard). An
- * engine cuts the next block off the first request of a lane, does it, and hands it
- * back; a request whose last block has come back is complete.
+ * Each set of files has a lane, which limits how many blocks of the set are under way. Commands
+ * (populate, discard) have lanes too. A request waits on its lane, in order of arrival. An engine
+ * takes the next block of the first request of a lane, transfers it, and hands it back. When a
+ * request's last block has come back, the request is complete.
  *
- * Read inside.h first, which has the structs; then queue.c, which opens a queue; file.c
- * and extent.c, its files; request.c, which takes requests, and blocks.c, which cuts
- * them; workers.c, the engine of threads; uring.h with uring.c, the one of io_uring,
- * with ring.c, which makes the ring, and register.c, which registers regions with it;
- * notify.c, which tells of completions without being asked.
+ * First read inside.h, which has the structs, and queue.c, which creates queues. file.c and
+ * extent.c open and allocate files. request.c accepts requests, and blocks.c cuts them into blocks.
+ * workers.c is the engine of threads. uring.h and uring.c are the engine of io_uring: ring.c sets
+ * up the ring, and register.c registers regions with it. notify.c reports completions to callers
+ * that do not wait for them.
  *
- * Locks: all of a queue is under its lock, except the doing of blocks. It is held with a
- * store's at most, and itself around the handles lock. An engine's wake, listen, attend and
- * cancel are called under it.
+ * Locks: the queue's lock protects everything in a queue, except the blocks that an engine
+ * transfers. A thread that takes the queue's lock may hold a store's lock, and no other. Under the
+ * queue's lock it may take the handles lock. Callers of an engine's wake, listen, attend and cancel
+ * hold the queue's lock.
  */
 #ifndef LIB_QUEUE_H
 #define LIB_QUEUE_H
@@ -27,32 +28,35 @@
 #include "actmem_queue.h"
 
 /*
- * Has @notify called in a thread of the queue when requests have ended, to take their
- * completions there, by actmem_queue_wait() with a timeout of 0. To wake another thread
- * for each would take as much of the processor again: the kernel completes what a thread
- * has begun in that thread, so the queue's is awake in any case.
+ * Sets a function that a thread of the queue calls when requests have ended. @notify takes their
+ * completions, with actmem_queue_wait() and a timeout of 0. Waking another thread for each
+ * completion would double the CPU time. The kernel completes a transfer in the thread that started
+ * it, so the queue's thread is awake anyway.
  *
- * It is called again if more have ended meanwhile, by one thread at a time, with no lock
- * held and no signal delivered but of its own faults; also at once for a request that
- * ends without a transfer, as by its deadline, though all transfers hang. It may begin and
- * cancel requests, and makes no call that waits for the queue: to attach, detach, open,
- * close, destroy, or wait. With io_uring the queue begins and ends nothing until it is
- * back. actmem_queue_destroy() returns when it is.
+ * If more requests end meanwhile, the queue calls @notify again, in one thread at a time. The
+ * thread holds no lock, and signals are blocked except those of its own faults. The queue calls
+ * @notify at once for a request that ends without a transfer, such as by its deadline, even if all
+ * transfers hang. @notify may submit and cancel requests. It must not make a call that waits for
+ * the queue: attach, detach, open, close, destroy, or a wait with a timeout. With io_uring the
+ * queue starts and completes nothing until @notify returns. actmem_queue_destroy() waits for that.
  *
- * Once, before the first request. 0, or -EAGAIN with words: no thread can be started.
+ * Call it once, before the first request. Returns 0, or -EAGAIN with an error message if no thread
+ * can be started.
  */
 int queue_notify_by(struct actmem_queue *queue, void (*notify)(void *data), void *data);
 
-/* Whether the region is attached. Takes the queue's lock. */
+/* Returns true if the region is attached. Takes the queue's lock. */
 bool queue_is_attached(struct actmem_queue *queue, const struct actmem_region *region);
 
-/* The path of the file that has byte @offset of the set, and the offset in it. */
+/*
+ * Returns the path of the file that contains byte @offset of the set, and the offset in that file.
+ */
 const char *file_place(const struct actmem_file *file, uint64_t offset, uint64_t *file_offset);
 
 /*
- * Has a part of the set allocated on the disks, and has them take it back: what is in it is
- * lost then, and the files are as long as before. Both may take long. 0 or -errno with
- * words; -EOPNOTSUPP: a file system takes nothing back.
+ * file_allocate() allocates a part of the set on the disks. file_punch() returns a part to the
+ * disks: its data is lost, and the files keep their length. Both may take long. They return 0, or a
+ * negative errno with an error message. -EOPNOTSUPP: a file system cannot take space back.
  */
 int file_allocate(const struct actmem_file *file, uint64_t offset, uint64_t length);
 int file_punch(const struct actmem_file *file, uint64_t offset, uint64_t length);

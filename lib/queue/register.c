@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Regions and files in the tables of a queue's ring. A buffer is registered with a
- * tag: the kernel posts it as a completion when it has let go of the memory.
+ * Registers regions and files in the tables of a queue's ring. Each buffer has a tag: the kernel
+ * posts it as a completion when it has released the memory.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,13 +13,15 @@
 #include "region/region.h"
 
 /*
- * Bytes that are pinned in less than a millisecond, of pages that may be small, and in
- * some, of huge ones: a block that lies in two pieces is two transfers, which long ones
- * should seldom be.
+ * Lengths of pieces. The kernel pins one of small pages in less than a millisecond, and one of huge
+ * pages in some milliseconds. Pieces of huge pages are longer because a block that crosses the
+ * boundary of two pieces needs two transfers. That should be rare for long blocks.
  */
 #define PIECE_OF_SMALL	(16ULL << 20)
 #define PIECE_OF_HUGE	(512ULL << 20)
-/* Slots for pieces as long as can be, and which part of the others one region may have. */
+/*
+ * Slots that are kept for pieces of PIECE_MOST, and the part of the others that one region may use.
+ */
 #define RING_BUFFERS_KEPT	(RING_BUFFERS / 2)
 #define RING_SHARE	16
 
@@ -33,9 +35,9 @@ static int fail_register(int error, uint64_t length)
 }
 
 /*
- * How long the pieces of a region are. Nothing else is begun or comes back while one is
- * pinned, which takes the longer the more pages it has: of small ones a few. As long as
- * there are slots, that is, or else as few as will do.
+ * Returns the length of a region's pieces. While the kernel pins a piece, the ring's thread starts
+ * and completes nothing. That takes longer if a piece has more pages, so pieces of small pages are
+ * short. If there are too few slots for that, pieces are longer.
  */
 static uint64_t piece_length(const struct uring *uring, const struct attachment *attachment)
 {
@@ -49,7 +51,10 @@ static uint64_t piece_length(const struct uring *uring, const struct attachment 
 	return bytes;
 }
 
-/* Takes the last piece below *@count out of the table again; or asks anew for the memory. */
+/*
+ * Removes the last piece below *@count from the table. If the kernel has no memory for that, the
+ * caller tries again.
+ */
 static void drop_piece(struct uring *uring, struct attachment *attachment, unsigned int *count)
 {
 	uint16_t slot = attachment->slots[*count - 1];
@@ -86,7 +91,7 @@ static int register_piece(struct uring *uring, struct attachment *attachment, un
 	return 0;
 }
 
-/* Until the kernel has let go of all pieces. */
+/* Removes one piece in each step, then waits until the kernel has released all pieces. */
 static enum ring_step drop_step(struct uring *uring, struct ring_job *job)
 {
 	if (job->next) {
@@ -96,7 +101,9 @@ static enum ring_step drop_step(struct uring *uring, struct ring_job *job)
 	return job->attachment->held ? RING_STEP_WAIT : RING_STEP_ENDED;
 }
 
-/* Once it is known how many slots there are. */
+/*
+ * Cuts a region into pieces. The ring's thread does this, because it knows how many slots are free.
+ */
 static int cut_pieces(struct uring *uring, struct attachment *attachment)
 {
 	uint64_t bytes = piece_length(uring, attachment);
@@ -164,7 +171,7 @@ void ring_detach(struct actmem_queue *queue, struct attachment *attachment)
 	free(attachment->slots);
 }
 
-/* As drop_step(), of the files below job->next. */
+/* As drop_step(), for the files below job->next. */
 static enum ring_step drop_file_step(struct uring *uring, struct ring_job *job)
 {
 	int none = -1;

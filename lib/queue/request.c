@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/*
- * Requests to a queue are checked and put on their lanes, and the caller learns
- * what has become of each.
- */
+/* Checks requests, puts them on their lanes, and returns their completions. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +18,9 @@ HOT struct attachment *queue_attachment(struct actmem_queue *queue,
 
 		if (attachment->region != region)
 			continue;
-		/* Regions are used in runs: the next search ends here at once. */
+		/*
+		 * Several requests in a row often use one region: the next search finds it first.
+		 */
 		link_remove(link);
 		link_prepend(&queue->attachments, link);
 		return attachment;
@@ -88,7 +87,7 @@ static int check_request(const struct actmem_queue *queue, const struct request 
 	}
 }
 
-/* The lock is held. */
+/* Caller holds the lock. */
 static int check_attached(struct actmem_queue *queue, struct request *request)
 {
 	struct attachment *attachment = queue_attachment(queue, request->region);
@@ -100,7 +99,7 @@ static int check_attached(struct actmem_queue *queue, struct request *request)
 	       fail(EINVAL, "the region is not attached to the queue; see actmem_queue_attach()");
 }
 
-/* Sooner deadlines first; most come in that order. */
+/* Inserts a request before those with later deadlines. Most requests come in that order. */
 static void insert_timed(struct actmem_queue *queue, struct request *request)
 {
 	struct link *link = queue->timed.previous;
@@ -132,8 +131,8 @@ void queue_free_requests(struct actmem_queue *queue)
 }
 
 /*
- * Where next to all is under way that may be, something comes back soon, and what
- * waits is begun then: this spares the engine every other wakening.
+ * Returns true if almost as many blocks are under way as the lane permits. One of them completes
+ * soon, and the engine then starts a waiting block. This saves every other wakeup of the engine.
  */
 static bool is_served_soon(const struct request *request)
 {
@@ -143,7 +142,10 @@ static bool is_served_soon(const struct request *request)
 	       lane->under_way >= lane->depth - lane->depth / 8;
 }
 
-/* A region with a name may be of another backend, of which the ring knows nothing. */
+/*
+ * Returns the lane of a request. A named region may have another backend, whose commands the ring
+ * does not know.
+ */
 static struct request_lane *lane_of(struct actmem_queue *queue, const struct request *request)
 {
 	if (request->file)
@@ -172,14 +174,14 @@ static HOT void enlist(struct actmem_queue *queue, struct request *request)
 		workers_wake(queue);
 	else if (!is_served_soon(request))
 		queue->engine->wake(queue);
-	/* Those who wait know of no deadline before this one, and all workers may hang. */
+	/* Waiting threads must see this deadline, which is now the first: all workers may hang. */
 	if (queue->timed.next == &request->timed)
 		queue->to_tell += queue->waiting;
 	if (queue->listens && queue->timed.next == &request->timed)
 		queue->engine->attend(queue);
 }
 
-/* Most callers know the same struct as the library. */
+/* Copies the caller's struct. Most callers know the same version of it as the library. */
 static int take_request(struct actmem_request *taken, const struct actmem_request *caller)
 {
 	if (caller->size != sizeof(*taken))
@@ -305,7 +307,7 @@ static void describe(const struct request *request, struct actmem_completion *co
 		fail(request->error, "%s", request->words);
 }
 
-/* Into the @size bytes that the caller knows. */
+/* Writes a completion to the @size bytes that the caller knows. */
 static void hand_over(const struct request *request, char *caller, size_t size)
 {
 	struct actmem_completion completion;
@@ -321,7 +323,7 @@ static void hand_over(const struct request *request, char *caller, size_t size)
 	memcpy(caller, &completion, size);
 }
 
-/* Hands over what has ended; the lock is held. */
+/* Returns completions of ended requests. Caller holds the lock. */
 static HOT int take_ended(struct actmem_queue *queue, char *completions, unsigned int max,
 			  size_t size)
 {
@@ -342,7 +344,7 @@ static HOT int take_ended(struct actmem_queue *queue, char *completions, unsigne
 	return (int)count;
 }
 
-/* Until something ends, or the time given comes; 0: no time. False: it came. */
+/* Waits until a request ends or @until passes; 0: no limit. Returns false if @until has passed. */
 static bool wait_until(struct actmem_queue *queue, uint64_t until)
 {
 	uint64_t expiry = queue_expire(queue);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/*
- * A queue's ring with its tables: how it is made, why it may be refused, how it ends.
- */
+/* Creates and closes a queue's ring with its tables, and explains why the kernel refuses a ring. */
 #include <errno.h>
 #include <string.h>
 
@@ -28,8 +26,8 @@ static int fail_setup(int error)
 }
 
 /*
- * Of this thread alone, which takes its completions when it asks for them: the
- * cheapest way, since Linux 6.1.
+ * Creates a ring for this thread alone, which processes its completions when it asks for them. That
+ * is the cheapest way, and needs Linux 6.1.
  */
 static int setup(struct io_uring *ring)
 {
@@ -51,7 +49,7 @@ int ring_open(struct uring *uring)
 
 	if (error)
 		return error;
-	/* Spares each call that this thread makes a look-up; without it they do the same. */
+	/* Saves a look-up in each system call of this thread. If it fails, the calls still work. */
 	io_uring_register_ring_fd(&uring->ring);
 	error = io_uring_ring_dontfork(&uring->ring);
 	if (!error)
@@ -68,8 +66,9 @@ int ring_open(struct uring *uring)
 }
 
 /*
- * A ring ends in the background; what it has registered is let go of at once. Files
- * first: Linux 6.1 would have the buffers wait a second for files that were closed.
+ * Closes the ring. The kernel ends a ring in the background, but releases files and buffers at once
+ * if they are unregistered first. Files go first: otherwise Linux 6.1 lets the buffers wait a
+ * second for closed files.
  */
 void ring_close(struct uring *uring)
 {

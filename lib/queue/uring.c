@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Transfers by io_uring. One thread has the ring to itself: it begins blocks, takes
- * what has come back, and registers buffers and files, so that no thread of the
- * program is interrupted by completions, and none that ends takes its I/O with it.
+ * The engine of io_uring. One thread owns the ring. It starts blocks, takes completions, and
+ * registers buffers and files. So completions interrupt no thread of the program, and a thread that
+ * ends does not cancel its I/O.
  *
- * It sleeps in the kernel until something comes back, a deadline passes, or another
- * thread writes to the eventfd that it polls. How a ring is made is in ring.c;
- * what it registers, in register.c; how it tells others of what has ended,
- * in notify.c.
+ * The ring's thread sleeps in the kernel until a completion arrives, a deadline passes, or another
+ * thread writes to the eventfd that it polls. ring.c creates the ring, register.c registers buffers
+ * and files, and notify.c reports completions.
  */
 #include <errno.h>
 #include <liburing.h>
@@ -23,19 +22,19 @@
 #include "queue/uring.h"
 #include "../uapi/actmem.h"
 
-/* Before the kernel is asked again for what it had no memory for. */
+/* Time before a retry, if the kernel had no memory to start a transfer. */
 #define BREATH_US	1000
 
 /*
- * The kernel holds back what is begun by a call with more than two transfers, and merges
- * neighbours into requests as long as the device takes: of long ones, fewer than are meant
- * to be would be under way. Short ones gain by that. Those that fill such requests are not
- * merged, and one call will do for them.
+ * If one call submits more than two transfers, the kernel holds them back and merges neighbours
+ * into requests as long as the device accepts. Fewer long transfers than intended would then be
+ * under way. Short ones gain by that. The kernel does not merge transfers that fill such requests,
+ * so one call can submit many of those.
  */
 #define BEGUN_AT_ONCE	2
 #define LONG_BYTES	(512U << 10)
 
-/* The first of a round, when the ring has room. */
+/* Polls the eventfd. Called first in each round, when the ring has a free entry. */
 static void listen_for_event(struct uring *uring)
 {
 	struct io_uring_sqe *sqe = uring->listens ? NULL : io_uring_get_sqe(&uring->ring);
@@ -47,7 +46,7 @@ static void listen_for_event(struct uring *uring)
 	io_uring_sqe_set_data(sqe, uring);
 }
 
-/* False: the ring is full for now. So it is of the next. */
+/* Returns false if the ring is full for now, as does send_transfer(). */
 static bool send_command(const struct actmem_queue *queue, struct uring *uring,
 			 struct transfer *block)
 {
@@ -94,13 +93,15 @@ static bool send_transfer(struct uring *uring, struct transfer *block)
 	else
 		io_uring_prep_write_fixed(sqe, file, memory, length, offset,
 					  attachment->slots[block->piece]);
-	/* Transfers that could not begin without waiting are left to a thread of the kernel's. */
+	/* A kernel thread does transfers that could not start without waiting. */
 	io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE | (block->repeats ? IOSQE_ASYNC : 0));
 	io_uring_sqe_set_data(sqe, block);
 	return true;
 }
 
-/* Of requests that are to end. The answer is not used: each block comes back. */
+/*
+ * Cancels the blocks of requests that will end. Ignores the answers: each block comes back anyway.
+ */
 static void send_cancels(struct uring *uring)
 {
 	struct link *link;
@@ -137,7 +138,7 @@ static bool is_of_whole_requests(const struct transfer *block)
 	return file && file->request_bytes && block->length % file->request_bytes == 0;
 }
 
-/* Blocks that were cut off, or are to be resumed. Blocks begun meanwhile wait. */
+/* Sends new blocks and blocks to resume. If the ring is full, the others stay in to_send. */
 static HOT void send_blocks(struct actmem_queue *queue, struct uring *uring)
 {
 	while (!link_is_alone(&uring->to_send)) {
@@ -235,7 +236,7 @@ static void take_completions(struct actmem_queue *queue, struct uring *uring)
 	io_uring_cq_advance(&uring->ring, count);
 }
 
-/* One step of the first job, without the lock: pinning a piece takes its time. */
+/* Does one step of the first job, without the lock, because pinning a piece takes long. */
 static enum ring_step do_job(struct actmem_queue *queue, struct uring *uring)
 {
 	enum ring_step step = RING_STEP_WAIT;
@@ -256,10 +257,10 @@ static enum ring_step do_job(struct actmem_queue *queue, struct uring *uring)
 }
 
 /*
- * Completions have made room for other blocks. Where little else is under way the
- * disks go on with those while the store is told; else one system call will do for
- * them and for the store's own. Blocks that cannot begin now stay in the ring, for
- * enter().
+ * Starts blocks in place of the completed ones, then calls the notify function. If few others are
+ * under way, it submits the blocks first, so that the disks work on them during the call. Otherwise
+ * one later system call submits them together with those of the store. Blocks that cannot start now
+ * stay in the ring, and enter() submits them.
  */
 static HOT void notify(struct actmem_queue *queue, struct uring *uring)
 {
@@ -271,7 +272,7 @@ static HOT void notify(struct actmem_queue *queue, struct uring *uring)
 	queue_notify(queue);
 }
 
-/* Begins what was put into the ring, and sleeps until something is to be done. */
+/* Submits the entries of the ring, and sleeps until there is work. */
 static HOT void enter(struct uring *uring, enum ring_step step, uint64_t expiry)
 {
 	struct __kernel_timespec timeout = { 0 };
@@ -286,7 +287,10 @@ static HOT void enter(struct uring *uring, enum ring_step step, uint64_t expiry)
 	}
 	error = io_uring_submit_and_wait_timeout(&uring->ring, &cqe, 1,
 						 is_short ? &timeout : NULL, NULL);
-	/* No memory to begin something with: it stays in the ring, to be begun later. */
+	/*
+	 * The kernel had no memory to start a transfer. It stays in the ring, and a later call
+	 * submits it.
+	 */
 	if (error < 0 && error != -ETIME && error != -EINTR)
 		usleep(BREATH_US);
 }
@@ -313,7 +317,10 @@ static HOT void *serve(void *argument)
 		uring->woken = false;
 		expiry = queue_expire(queue);
 		begin_blocks(queue, uring);
-		/* Without the lock, some of it came when nobody thought that this sleeps. */
+		/*
+		 * Work may have come while the lock was released. This thread was not marked asleep
+		 * then.
+		 */
 		if (queue_is_to_notify(queue) || uring->woken || uring->ending)
 			step = RING_STEP_AGAIN;
 		uring->asleep = true;
@@ -329,7 +336,7 @@ static HOT void *serve(void *argument)
 	return NULL;
 }
 
-/* The lock is held. */
+/* Caller holds the lock. */
 static HOT void wake(struct actmem_queue *queue)
 {
 	if (queue->uring->asleep)
@@ -338,13 +345,13 @@ static HOT void wake(struct actmem_queue *queue)
 	queue->uring->woken = true;
 }
 
-/* The ring's thread is in no call that lasts, and ends what is past its deadline. */
+/* Does nothing: the ring's thread makes no long call, and it ends requests past their deadline. */
 static int listen_to(struct actmem_queue *queue)
 {
 	return 0;
 }
 
-/* Nobody reads it. */
+/* Wakes the ring's thread. No thread reads the eventfd. */
 static void rouse(struct actmem_queue *queue)
 {
 	queue_raise(queue->uring->descriptors[1]);
@@ -384,7 +391,7 @@ static void free_uring(struct actmem_queue *queue)
 	queue->uring = NULL;
 }
 
-/* The ring is its thread's own from the beginning. */
+/* Starts the ring's thread. That thread creates the ring, because no other may use it. */
 static int start_thread(struct actmem_queue *queue, struct uring *uring)
 {
 	int error = thread_start(&uring->thread, "actmem-queue", serve, queue);

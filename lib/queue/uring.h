@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/*
- * A queue's ring, and what only the thread that has it may do to it.
- */
+/* A queue's ring, and the jobs that its thread does for other threads. */
 #ifndef LIB_QUEUE_URING_H
 #define LIB_QUEUE_URING_H
 
@@ -15,8 +13,8 @@
 #define RING_FILES	256
 
 /*
- * Completions are told apart by their user_data: 0, nobody cares; the ring, the
- * eventfd; a block; an attachment with this bit, one of its buffers is released.
+ * The user_data identifies the source of a completion. 0: ignored. The struct uring: the eventfd. A
+ * block: its transfer. An attachment with this bit: the kernel has released one of its buffers.
  */
 #define RING_RELEASE	1ULL
 
@@ -31,7 +29,7 @@ struct ring_job {
 	enum ring_step (*step)(struct uring *uring, struct ring_job *job);
 	struct attachment *attachment;
 	struct actmem_file *file;
-	unsigned int next;		/* piece or stripe */
+	unsigned int next;		/* next piece or stripe */
 	int error;			/* negative */
 	char words[ERROR_TEXT_MAX];
 	bool ended;
@@ -40,28 +38,31 @@ struct ring_job {
 struct uring {
 	struct io_uring ring;
 	pthread_t thread;
-	pthread_cond_t ready;		/* the ring is there, or a job has ended */
+	pthread_cond_t ready;		/* the ring's thread has started, or a job has ended */
 	struct held held;
 	int descriptors[2];		/* ring, eventfd */
-	bool listens;			/* to the eventfd */
+	bool listens;			/* polls the eventfd */
 	bool asleep, ending, started, cancelling;
-	bool woken;			/* since deadlines, jobs and cancels were looked at */
+	bool woken;			/* by wake(), since the thread last checked for work */
 	int error;			/* of the start */
 	struct link jobs;
 	struct link unused, to_send, under_way;	/* blocks */
-	unsigned int sent;		/* under way, or in the ring to be begun */
+	unsigned int sent;		/* blocks under way, or in the ring */
 	struct transfer blocks[RING_ENTRIES];
-	/* Slots of the tables that are not used; the ring's thread takes and gives. */
+	/* Free slots of the tables. Only the ring's thread uses these fields. */
 	uint16_t buffers[RING_BUFFERS], files[RING_FILES];
 	unsigned int buffer_count, file_count;
-	char words[ERROR_TEXT_MAX];	/* of the error */
+	char words[ERROR_TEXT_MAX];	/* message of the error */
 };
 
-/* Both in the ring's thread, whose own it is. 0 or -errno with words. */
+/*
+ * Create and close the ring. Only the ring's thread calls them. ring_open() returns 0, or a
+ * negative errno with an error message.
+ */
 int ring_open(struct uring *uring);
 void ring_close(struct uring *uring);
 
-/* Has the ring's thread do it, and waits. Returns its error. */
+/* Makes the ring's thread do the job, and waits for it. Returns the job's error. */
 int ring_do(struct actmem_queue *queue, struct ring_job *job);
 
 int ring_attach(struct actmem_queue *queue, struct attachment *attachment);

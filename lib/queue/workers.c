@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Threads that do one block after the other by system calls that block: all of
- * them where there is no ring, else the commands. One more does none: who is to be
- * notified of a deadline learns of it though all others are in such calls.
+ * Threads that do one block after another with system calls that block. Without a ring they do all
+ * blocks, otherwise only commands. One more thread, the watcher, does no blocks. It reports passed
+ * deadlines even if all other threads are in such calls.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "base/base.h"
 #include "queue/inside.h"
 
-/* Of the worker that this thread is, if it does transfers. */
+/* The queue of this thread, if the thread is a worker that does transfers. */
 static __thread const struct actmem_queue *own_queue;
 
 static int64_t transfer(const struct transfer *block)
@@ -37,7 +37,7 @@ static int command(const struct transfer *block)
 	return actmem_region_discard(request->region, offset, block->length);
 }
 
-/* The lock is held, but for the doing. */
+/* Does a block. Caller holds the lock, which is released during the system call. */
 static void do_block(struct actmem_queue *queue, struct transfer *block)
 {
 	bool is_command = !block->request->file;
@@ -86,7 +86,7 @@ static void *work(void *argument)
 			continue;
 		}
 		if (begin(queue, &block)) {
-			/* Each wakes the next, so that long requests get them all. */
+			/* Each thread wakes the next one, so that long requests use all threads. */
 			if (has_more(queue))
 				workers_wake(queue);
 			do_block(queue, &block);
@@ -131,7 +131,7 @@ static void *watch(void *argument)
 	return NULL;
 }
 
-/* One thread more, if there may be one. 0 or a positive errno. */
+/* Starts one more thread, up to the limit. Returns 0 or a positive errno. */
 static int add_thread(struct actmem_queue *queue)
 {
 	struct workers *workers = &queue->workers;
@@ -158,7 +158,7 @@ int workers_provide(struct actmem_queue *queue)
 	return error ? fail_thread(error) : 0;
 }
 
-/* Where no thread can be had, those that are there get everything done. */
+/* Wakes or starts a thread. If no thread can be started, the existing ones do all the work. */
 void workers_wake(struct actmem_queue *queue)
 {
 	if (queue->workers.idle)
@@ -193,7 +193,7 @@ static int workers_start(struct actmem_queue *queue)
 	return error;
 }
 
-/* They are woken as they are needed. */
+/* Does nothing: workers_wake() wakes threads as they are needed. */
 static void workers_rouse(struct actmem_queue *queue)
 {
 }
@@ -217,7 +217,7 @@ static void workers_attend(struct actmem_queue *queue)
 	pthread_cond_signal(&queue->workers.watch);
 }
 
-/* A system call that a thread is in runs to its end, which is awaited. */
+/* Does nothing: the request waits until the threads return from their system calls. */
 static void workers_cancel(struct actmem_queue *queue, struct request *request)
 {
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The work of a store that may take long, in a thread of its own, so that neither callers
- * nor completions wait for it: files are allocated, regions are attached, disks get back
- * what is not needed any more, and memory is asked for that was refused before. Transfers
- * that need one of these wait in two lists: fills go first, as somebody may wait for them.
+ * The background thread of a store. It does slow work, so that neither callers nor completions wait
+ * for that work. It allocates files, attaches regions, returns disk space that is not needed any
+ * more, and asks for memory that was refused before. Transfers that need a file or a region wait in
+ * two lists. Fills go first, because a thread may wait for them.
  */
 #include <errno.h>
 
@@ -20,7 +20,7 @@ void store_add_background_work(struct actmem_store *store, struct store_block *b
 	pthread_cond_signal(&store->background);
 }
 
-/* The lock is given back meanwhile, by all that follow. */
+/* This function, and all below that do slow work, release the lock meanwhile. */
 static int grow_files(struct actmem_store *store, uint64_t length)
 {
 	struct published_wait *wait;
@@ -57,12 +57,12 @@ static void describe_plain(struct actmem_store *store, const char *why)
 	pthread_mutex_unlock(&store->lock);
 }
 
-/* Without the lock. */
+/* The caller does not hold the lock. */
 static int attach_region(struct actmem_store *store, struct actmem_region *region)
 {
 	int error = actmem_queue_attach(store->queue, region, 0);
 
-	/* The queue has left it plain, and says why. */
+	/* The queue did not register the region. The queue's description says why. */
 	if (!error && actmem_queue_describe(store->queue) != store->queue_description)
 		describe_plain(store, "");
 	if (error != -ENOMEM && error != -EMFILE)
@@ -71,7 +71,7 @@ static int attach_region(struct actmem_store *store, struct actmem_region *regio
 	return actmem_queue_attach(store->queue, region, ACTMEM_ATTACH_PLAIN);
 }
 
-/* A region in which a transfer is prepared is not closed. */
+/* The region cannot close meanwhile, because a transfer is being prepared in it. */
 static int attach(struct actmem_store *store, struct actmem_region *region)
 {
 	int error;
@@ -84,7 +84,7 @@ static int attach(struct actmem_store *store, struct actmem_region *region)
 	return error;
 }
 
-/* Those that no transfer has used are not attached. */
+/* A region that no transfer has used is not attached. */
 void store_region_closes(void *data, struct actmem_region *region)
 {
 	struct actmem_store *store = data;
@@ -105,7 +105,10 @@ static int prepare(struct actmem_store *store, struct store_block *block)
 	return error;
 }
 
-/* Where one has found no room in files, the others are not tried, each to fail anew. */
+/*
+ * Ends the other prepared spills that find no space in the files. They would all try to allocate
+ * more, and fail in the same way.
+ */
 static void give_up_spills(struct actmem_store *store, int error)
 {
 	struct link *link, *next;

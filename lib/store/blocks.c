@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The blocks of a store: found by key, in the order in which they are wanted, and
- * counted.
+ * The blocks of a store: finds them by key, sorts them by the time of their takes, and counts them.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -52,7 +51,10 @@ struct store_block *store_find(struct actmem_store *store, struct actmem_key key
 	return block;
 }
 
-/* Without memory for more of them chains only become longer; false: there are none. */
+/*
+ * Grows the hash table if it is too small. Without memory for that, its chains get longer. Returns
+ * false if there is no table at all.
+ */
 static bool have_buckets(struct actmem_store *store)
 {
 	size_t count = store->bucket_count ? 2 * store->bucket_count : BUCKETS_FIRST, i;
@@ -242,7 +244,7 @@ void store_end(struct actmem_store *store, struct store_block *block)
 		link_remove(&block->guessed);
 		link_append(&store->ended, &block->ended);
 	} else if (store->is_beyond) {
-		/* Taken during its spill, it gives its memory back only now. */
+		/* The block was taken during its spill: only now it frees its memory. */
 		store->is_to_shorten = true;
 		pthread_cond_signal(&store->background);
 	}

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * How much memory a store may have: its budget, or what it got of that where a limit that
- * it shares with others has no more, or the machine. It makes do with that, and spills
- * as if it were the budget.
+ * How much memory a store may use: its budget, or less if it cannot get that much. A limit that it
+ * shares with others may be used up, or the machine may have no more memory. The store then treats
+ * the memory that it has as its budget, and spills the rest.
  *
- * Others may give memory back. It is tried again for each round of the blocks that has use
- * for more, in the background, and before anybody is told that there is none.
+ * Others may free memory later. The store tries again in the background, for each round of blocks
+ * that can use more. It also tries again before a call fails because there is no memory.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static int fail_small_budget(uint64_t bytes, unsigned int least, uint64_t page_b
 
 int store_check_budget(const struct actmem_store *store, bool spills, uint64_t *bytes)
 {
-	/* One block is in use while another is on its way. */
+	/* One block is in use while the other one is transferred. */
 	unsigned int least = spills ? 2 : 1;
 
 	if (*bytes < least * store->page_bytes)
@@ -46,7 +46,7 @@ bool store_lift_budget(struct actmem_store *store)
 	return was_less;
 }
 
-/* Of the first time it is to be said why it is so. */
+/* The background thread describes the reason for the first refusal. */
 bool store_make_do(struct actmem_store *store, int error)
 {
 	uint64_t held;
@@ -67,7 +67,7 @@ bool store_make_do(struct actmem_store *store, int error)
 	return true;
 }
 
-/* Another thread may change the limit meanwhile. */
+/* Another thread may change the budget or the heap's limit meanwhile. */
 void store_keep_to_budget(struct actmem_store *store)
 {
 	uint64_t raises = store->limit_raises, budget;
@@ -90,7 +90,7 @@ void store_keep_to_budget(struct actmem_store *store)
 	store->is_scattered = store->is_lowered && !store_is_over(store, 0);
 }
 
-/* store_keep_to_budget() closes regions beyond a lower budget as they become free. */
+/* If the budget was lowered, store_keep_to_budget() closes regions as they become free. */
 static void set_budget(struct actmem_store *store, uint64_t bytes)
 {
 	bool is_refused = store->budget < store->asked && store->budget < bytes;
@@ -115,7 +115,7 @@ int actmem_store_set_budget(struct actmem_store *store, uint64_t bytes)
 	pthread_mutex_lock(&store->lock);
 	set_budget(store, bytes);
 	store_advance(store);
-	/* Blocks that were dropped just now may have left regions free. */
+	/* Blocks that were dropped just now may have freed regions. */
 	store_keep_to_budget(store);
 	store_kick(store);
 	pthread_mutex_unlock(&store->lock);
@@ -160,7 +160,9 @@ static void tell_refusal(struct actmem_store *store)
 	store_describe_more(store, what, store->refusal);
 }
 
-/* As much as the blocks of the last rounds had use for. The lock is given back meanwhile. */
+/*
+ * Grows the heap by as much as the blocks of the last rounds needed. Releases the lock meanwhile.
+ */
 static void regain(struct actmem_store *store)
 {
 	uint64_t peak = schedule_peak(&store->schedule), used = store->sums[SUM_MEMORY].length;

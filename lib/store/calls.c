@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/*
- * The calls on blocks of a store: put, take, and the steps that these are made of.
- */
+/* The calls on blocks of a store: put, take, and the steps of each. */
 #include <errno.h>
 #include <string.h>
 
@@ -10,7 +8,7 @@
 #include "queue/queue.h"
 #include "store/store.h"
 
-/* A thread that is cancelled is so when its call has ended. */
+/* Locks the store, and defers cancellation of the thread until leave(). */
 static void enter(struct actmem_store *store)
 {
 	thread_hold_cancellation();
@@ -42,7 +40,7 @@ static int check_bytes(const struct actmem_store *store, struct actmem_key key, 
 	return heap_check_length(store->heap, bytes);
 }
 
-/* A block of this user's, with memory. */
+/* Adds a block with @user and gets memory for it. */
 static int reserve(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
 		   enum store_user user, void **memory, uint64_t timeout_ns)
 {
@@ -95,7 +93,7 @@ int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint
 	return reserve(store, key, length, USER_FILLS, memory, timeout_ns);
 }
 
-/* A block that this user has; NULL with words. */
+/* Returns a block with this user. Otherwise returns NULL and sets an error message. */
 static struct store_block *find_used(struct actmem_store *store, struct actmem_key key,
 				     enum store_user user)
 {
@@ -119,7 +117,7 @@ static void want(struct actmem_store *store, struct store_block *block)
 	store_update_counts(store, block);
 }
 
-/* Commits a block that this user has filled. */
+/* Commits a block with this user. */
 static int commit(struct actmem_store *store, struct actmem_key key, enum store_user user)
 {
 	struct store_block *block;
@@ -127,7 +125,9 @@ static int commit(struct actmem_store *store, struct actmem_key key, enum store_
 	enter(store);
 	block = find_used(store, key, user);
 	if (block && store->flags & ACTMEM_STORE_CHECKSUM) {
-		/* Nobody else ends it or commits it meanwhile. */
+		/*
+		 * USER_COMMITS keeps other threads from dropping or committing the block meanwhile.
+		 */
 		block->user = USER_COMMITS;
 		pthread_mutex_unlock(&store->lock);
 		block->checksum = checksum(block->memory, block->bytes);
@@ -168,7 +168,7 @@ static int find_to_hold(struct actmem_store *store, struct actmem_key key, uint6
 	return 0;
 }
 
-/* Until it is in memory: reads it, or waits for the thread that does. */
+/* Reads the block into memory, or waits for a fill that has begun. */
 static int await(struct actmem_store *store, struct store_block *block, uint64_t timeout_ns)
 {
 	struct waiter waiter;
@@ -182,7 +182,7 @@ static int await(struct actmem_store *store, struct store_block *block, uint64_t
 		error = store_room(store, &waiter, block, &memory);
 		if (!error) {
 			store_fill(store, block, memory);
-			/* Blocks that seem to be next are read behind it. */
+			/* After it, read the blocks that are expected next. */
 			if (store->follow.is_lost)
 				store_advance(store);
 		}
@@ -218,8 +218,8 @@ static int fail_changed(const struct actmem_store *store, const struct store_blo
 }
 
 /*
- * The block is this thread's meanwhile. A block that differs from what was committed is
- * read from its file again at the next try.
+ * Compares the block's checksum. Releases the lock meanwhile; USER_CLAIMS keeps the block for this
+ * thread. If the checksum differs and the block is in a file, the next try reads the file again.
  */
 static int verify(struct actmem_store *store, struct store_block *block)
 {
@@ -256,19 +256,19 @@ static void taken(struct actmem_store *store, struct store_block *block)
 	wait_note(store->am->waits);
 }
 
-/* As what a take counts that finds the block as it is now. */
+/* Returns the counter (hit, late or miss) that a take would increment now. */
 static uint64_t *kind_of_take(struct actmem_store *store, const struct store_block *block)
 {
 	if (block->memory && block->transfer != TRANSFER_FILL)
 		return &store->stats.hits_total;
-	/* The next to be read was foreseen, too, though the disk is not so far yet. */
+	/* The next block to be read was expected too, but its read has not started. */
 	if (block->transfer || (store->filed.first == &block->place &&
 				block->place.want.at != WANTED_UNKNOWN))
 		return &store->stats.late_total;
 	return &store->stats.misses_total;
 }
 
-/* Under the lock; @bytes 0: whatever it has. */
+/* Caller holds the lock. @bytes 0: accept any length. */
 static int hold(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
 		uint64_t timeout_ns, struct store_block **result)
 {
@@ -301,7 +301,7 @@ static int hold(struct actmem_store *store, struct actmem_key key, uint64_t byte
 	return error;
 }
 
-/* The words of an error stay the last ones: what may fail itself is not begun. */
+/* After an error, begins nothing that could fail and overwrite its error message. */
 static void advance_after(struct actmem_store *store, int error)
 {
 	if (error)
@@ -411,7 +411,7 @@ int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key)
 	return error;
 }
 
-/* Nobody drops it while it is copied. */
+/* USER_COMMITS keeps the block from being dropped during the copy. */
 static int put(struct actmem_store *store, struct actmem_key key, const void *data, uint64_t bytes)
 {
 	void *memory;

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/*
- * Whether takes are in the order that was foreseen, and what they follow else.
- */
+/* Detects whether takes are in the expected order, and measures runs of neighbours. */
 #include "store/follow.h"
 
 #define DOUBT_OF_MISS	2
-/* Three misses in a row, or more among others. */
+/* Three misses in a row, or more misses among other takes. */
 #define DOUBT_LOST	6
 #define DOUBT_MOST	12
 
@@ -18,7 +16,7 @@ static void judge(struct follow *follow, enum take_kind kind)
 	if (follow->doubt > DOUBT_MOST)
 		follow->doubt = DOUBT_MOST;
 	if (follow->doubt >= DOUBT_LOST) {
-		/* How long runs were in another order tells nothing of this one. */
+		/* Runs of the previous order say nothing about the length of these. */
 		if (!follow->is_lost)
 			follow->last_run = 0;
 		follow->is_lost = true;

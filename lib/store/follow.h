@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The blocks that are wanted next where takes are not in the order that was foreseen: neighbours,
- * in the order of their puts, of what was taken last. It takes no lock and does no I/O.
+ * Predicts the next takes if takes are not in the expected order. The prediction is the neighbours
+ * of the last taken block, in the order of their puts. It takes no lock and does no I/O.
  *
- * Takes that go on from neighbour to neighbour, up or down, are a run. It is expected to
- * be as long as the last one; one that is longer, to go on for as long again.
+ * A run is a sequence of takes that goes from neighbour to neighbour, up or down. A run is expected
+ * to be as long as the last one. If it gets longer than that, it is expected to double its length.
  */
 #ifndef LIB_STORE_FOLLOW_H
 #define LIB_STORE_FOLLOW_H
@@ -14,29 +14,29 @@
 
 struct follow {
 	unsigned int doubt;
-	bool is_lost;			/* what was foreseen is not to be relied on */
-	bool is_up;			/* the run, or the last one that had a direction */
-	uint64_t run, last_run;		/* takes */
-	uint64_t below, above;		/* puts: neighbours of the last take; 0: none */
+	bool is_lost;			/* do not rely on the expected order */
+	bool is_up;			/* direction of the run, or of the last run with one */
+	uint64_t run, last_run;		/* lengths in takes */
+	uint64_t below, above;		/* puts of the last take's neighbours; 0: none */
 };
 
 enum take_kind {
-	TAKE_FORESEEN,			/* when it was expected */
-	TAKE_BY_CHANCE,			/* at another time, but it was in memory, or on the way */
-	TAKE_MISSED,			/* and it was not */
+	TAKE_FORESEEN,			/* at the expected time */
+	TAKE_BY_CHANCE,			/* at another time, but in memory, or the next to be read */
+	TAKE_MISSED,			/* not in memory, and not the next to be read */
 };
 
 /*
- * The put of that number is taken; of those that are left, @below and @above are the
- * puts before it and after it, 0 for none.
+ * Records a take of the block with put number @put. @below and @above are the nearest puts before
+ * and after it that are left; 0: none.
  */
 void follow_take(struct follow *follow, enum take_kind kind, uint64_t put, uint64_t below,
 		 uint64_t above);
 
-/* How many neighbours are expected next; in which direction, is_up tells. */
+/* Returns how many neighbours are expected next, in the direction of is_up. */
 uint64_t follow_ahead(const struct follow *follow);
 
-/* Another round: what is foreseen is believed again. */
+/* Relies on the expected order again, for a new round. */
 void follow_reset(struct follow *follow);
 
 #endif /* LIB_STORE_FOLLOW_H */

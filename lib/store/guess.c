@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Takes beside what was foreseen of them: where they are in another order, what seems to
- * be next is wanted at once.
+ * Compares takes with the expected order. If they differ, it expects the predicted next blocks at
+ * once, before all others that are not urgent.
  */
 #include "store/store.h"
 
-/* Threads overtake each other by less. */
+/* Threads overtake each other by fewer takes than this. */
 #define FORESEEN_WITHIN	8
-/* When so much of what was guessed of a run is taken, all of it is wanted anew. */
+/* Guess again after 1/RENEWED_PART of the guessed blocks of a run were taken. */
 #define RENEWED_PART	16
 
 static bool is_when_foreseen(const struct actmem_store *store, const struct store_block *block)
@@ -44,7 +44,7 @@ static bool is_urgent(const struct store_block *block)
 	return !block->place.want.at && link_is_alone(&block->guessed);
 }
 
-/* Those up to this one, of which the ones that were guessed again are not. */
+/* Ends the guesses up to number @last. A block that was guessed again has a later number. */
 static void end_guesses(struct actmem_store *store, uint64_t last)
 {
 	struct store_block *block;
@@ -58,8 +58,9 @@ static void end_guesses(struct actmem_store *store, uint64_t last)
 }
 
 /*
- * From the farthest to the nearest, which is to be read first. A block that is being read
- * is wanted anew as well: else it would be dropped as soon as it comes.
+ * Guesses the neighbours from the farthest to the nearest, because the last guess is read first.
+ * Also guesses a block that is being read: otherwise the store could drop it as soon as its read
+ * ends.
  */
 static void want_neighbours(struct actmem_store *store, const struct store_block *block)
 {
@@ -102,7 +103,7 @@ void store_follow(struct actmem_store *store, struct store_block *block)
 		store_end_guesses(store);
 	if (!store->queue || !store->follow.is_lost)
 		return;
-	/* From the second take of a run on its direction is known. */
+	/* The second take of a run shows its direction. */
 	if (store->follow.run > 2 && store->guess_lasts)
 		store->guess_lasts--;
 	else

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/*
- * Spills and fills: which blocks are written and read, when, and how that ended.
- */
+/* Spills and fills: chooses the blocks and the time, and handles the results. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -9,7 +7,7 @@
 #include "queue/queue.h"
 #include "store/store.h"
 
-/* So many takes in a row mean that no puts are to come for a while. */
+/* After this number of takes in a row, the store expects no puts for a while. */
 #define TAKES_IN_A_ROW	4
 
 static void begin(struct actmem_store *store, struct store_block *block,
@@ -44,7 +42,7 @@ static int submit_transfer(struct actmem_store *store, struct store_block *block
 	return 0;
 }
 
-/* Words for the thread that waits for room. */
+/* Passes the error message to the first waiter for memory. */
 static void tell_waiter(struct actmem_store *store, const struct store_block *block, int error,
 			const char *words)
 {
@@ -70,7 +68,7 @@ static void end_spill(struct actmem_store *store, struct store_block *block, int
 		store_end(store, block);
 }
 
-/* The transfer is over. @bad_room: it is to be used last. */
+/* Handles the end of a spill. @bad_room: a disk failed there, so use that space last. */
 static void spill_ended(struct actmem_store *store, struct store_block *block, int error,
 			const char *words, bool bad_room)
 {
@@ -191,10 +189,9 @@ uint64_t store_window(const struct actmem_store *store)
 }
 
 /*
- * Of the budget, what is left free or is in files too when the peak comes. As long as
- * no peak is known, or where blocks are read ahead while puts come, a window; else
- * room for two blocks, so that puts need not wait, as anything more is written and
- * read for nothing.
+ * Returns how much of the budget should be free at the peak, or hold blocks that are also in files.
+ * It is one window if no peak is known, or if puts go on during takes. Otherwise it is the length
+ * of two blocks, so that puts need not wait: spilling more would write and read for nothing.
  */
 static uint64_t spare_bytes(const struct actmem_store *store)
 {
@@ -204,7 +201,7 @@ static uint64_t spare_bytes(const struct actmem_store *store)
 	       least < window ? least : window;
 }
 
-/* Bytes that are to be in files, or on the way there, when there are @most. */
+/* Returns how many of @most bytes should be in files or being spilled. */
 static uint64_t away_of(const struct actmem_store *store, uint64_t most)
 {
 	uint64_t room = store->budget - spare_bytes(store);
@@ -223,8 +220,8 @@ static uint64_t away_wanted(const struct actmem_store *store)
 }
 
 /*
- * Whether it is wanted so late that it need not stay: blocks for three quarters of
- * the room that they have are wanted sooner.
+ * Returns true if the block will be taken so late that it need not stay in memory: blocks that fill
+ * three quarters of the memory will be taken before it.
  */
 static bool is_late(const struct actmem_store *store, const struct store_block *block)
 {
@@ -234,7 +231,10 @@ static bool is_late(const struct actmem_store *store, const struct store_block *
 	       block->place.want.at > store->schedule.clock + room / length * 3 / 4;
 }
 
-/* Enough to keep the disks busy, and little for what becomes urgent to wait for. */
+/*
+ * Returns true if enough transfers keep the disks busy. More would delay a transfer that gets
+ * urgent.
+ */
 static bool is_busy(const struct actmem_store *store, enum store_sum sum,
 		    const struct bandwidth *bandwidth)
 {
@@ -242,7 +242,7 @@ static bool is_busy(const struct actmem_store *store, enum store_sum sum,
 	       store->sums[sum].length >= bandwidth_busy(bandwidth, store->busy_bytes);
 }
 
-/* A block that is wanted soon is written ahead only when memory gets short. */
+/* Spills a block ahead that will be taken soon only if memory gets short. */
 static bool wants_spill(const struct actmem_store *store)
 {
 	const struct order_place *last = store->dirty.first;
@@ -255,7 +255,10 @@ static bool wants_spill(const struct actmem_store *store)
 	       away < away_of(store, store->sums[SUM_LIVE].length);
 }
 
-/* Puts do not come for a while, or what is free will do for them. */
+/*
+ * Returns true if no puts are expected for a while, and the memory that @length more bytes leave is
+ * enough for the puts that follow.
+ */
 static bool may_use_all(const struct actmem_store *store, uint64_t length)
 {
 	uint64_t used = store->sums[SUM_MEMORY].length + length;
@@ -265,9 +268,9 @@ static bool may_use_all(const struct actmem_store *store, uint64_t length)
 }
 
 /*
- * Where it is not known what is wanted next, any block may be, and is read into memory that
- * the next run does not need: else it would be given up for that. One is read at a time, so
- * that what is wanted at once has little to wait for.
+ * While takes are not in the expected order, any block may be next. The store then reads blocks
+ * only into memory that the next run does not need: otherwise that run would evict them. It reads
+ * one at a time, so that an urgent fill has little to wait for.
  */
 static bool may_guess(const struct actmem_store *store, uint64_t length)
 {
@@ -279,13 +282,13 @@ static bool may_guess(const struct actmem_store *store, uint64_t length)
 	return !store->sums[SUM_FILLING].blocks && may_use_all(store, length + run);
 }
 
-/* While puts come, memory is theirs, but for what is wanted within the window. */
+/* While puts go on, they get all memory except one window of blocks that will be taken soon. */
 static bool is_to_be_read(const struct actmem_store *store, const struct store_block *block)
 {
 	const struct want *want = &block->place.want;
 	uint64_t window, takes;
 
-	/* The program says so, or the run goes on. */
+	/* The program asked for this block, or the run is expected to reach it. */
 	if (!want->at)
 		return true;
 	if (store->follow.doubt)
@@ -345,7 +348,7 @@ static bool gather_blocks(struct actmem_store *store)
 	return false;
 }
 
-/* Drops and spills what blocks have beyond a budget that was lowered. */
+/* Drops and spills blocks until the rest fits in a budget that was lowered. */
 static void give_memory_back(struct actmem_store *store)
 {
 	bool any = false;
@@ -379,7 +382,10 @@ void store_advance(struct actmem_store *store)
 	store_kick(store);
 }
 
-/* Of a completion that was the only one taken, so that this thread's words are its own. */
+/*
+ * Handles a completion. The caller took only this one, so this thread's error message belongs to
+ * it.
+ */
 static void complete(struct actmem_store *store, const struct actmem_completion *completion)
 {
 	struct store_block *block = (struct store_block *)(uintptr_t)completion->cookie;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/*
- * Which of many is wanted first, or last: a pairing heap.
- */
+/* A pairing heap that finds the item that is wanted first, or last. */
 #include "store/order.h"
 
 static bool comes_first(const struct order *order, const struct order_place *place,
@@ -11,7 +9,7 @@ static bool comes_first(const struct order *order, const struct order_place *pla
 	       want_is_sooner(&place->want, &other->want);
 }
 
-/* Of two that have no siblings, the one that comes first, with the other below it. */
+/* Merges two items without siblings: returns the one that comes first, with the other below it. */
 static struct order_place *merge(const struct order *order, struct order_place *a,
 				 struct order_place *b)
 {
@@ -40,7 +38,7 @@ static struct order_place *alone(struct order_place *place)
 	return place;
 }
 
-/* Siblings, merged in pairs, and those from the last to the first. */
+/* Merges a list of siblings: first in pairs, then the pairs from the last to the first. */
 static struct order_place *merge_all(const struct order *order, struct order_place *sibling)
 {
 	struct order_place *merged = NULL, *pairs = NULL, *pair, *next;

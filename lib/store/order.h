@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Which of many is wanted first, or last: a heap whose links lie in its items, so
- * that nothing here can fail.
+ * A heap that finds the item that is wanted first, or last. Its links are in the items, so no
+ * function here can fail.
  */
 #ifndef LIB_STORE_ORDER_H
 #define LIB_STORE_ORDER_H
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* When something is wanted: a time, and among those of one time the later put first. */
+/* The time at which an item is wanted. Of two items with equal times, the later put comes first. */
 struct want {
 	uint64_t at;
 	uint64_t put;
@@ -23,8 +23,8 @@ static inline bool want_is_sooner(const struct want *want, const struct want *ot
 
 struct order_place {
 	struct order_place *child, *next;
-	struct order_place *previous;	/* among its siblings; of the first: the parent */
-	struct want want;		/* the same as long as it is in an order */
+	struct order_place *previous;	/* sibling; the parent, for the first sibling */
+	struct want want;		/* must not change while the item is in an order */
 };
 
 struct order {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Memory for blocks, in the order in which threads asked for it. The first of those
- * that wait looks for it, whenever something has changed: what is free, or the heap
- * may still grow by; then blocks that are in a file too; then spills are waited for.
+ * Gets memory for blocks, in the order in which threads asked for it. After each change, the first
+ * waiter tries again: it takes free memory or grows the heap, then drops blocks that are also in a
+ * file, then waits for spills.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,14 +11,14 @@
 #include "config/config.h"
 #include "store/store.h"
 
-/* Nothing can be done but to wait. */
+/* The caller must wait. */
 #define WAIT		1
-/* Something is otherwise now. */
+/* Something changed: the caller should try again. */
 #define LOOK_AGAIN	2
 
 void waiter_init(struct waiter *waiter, uint64_t timeout_ns)
 {
-	/* Most find memory at once: the words are set when there are some. */
+	/* Do not clear waiter->words: most waiters find memory at once, and an error sets it. */
 	link_init(&waiter->link);
 	waiter->thread = thread_number();
 	waiter->is_stalled = false;
@@ -76,7 +76,10 @@ void store_end_stall(struct actmem_store *store, struct waiter *waiter,
 	store_tell(store, ACTMEM_STORE_STALL_END, block, 0);
 }
 
-/* The lock is given back while the heap grows. 0; LOOK_AGAIN; -errno with words. */
+/*
+ * Grows the heap without the lock. Returns 0, LOOK_AGAIN, or a negative errno with an error
+ * message.
+ */
 static int grow(struct actmem_store *store, struct waiter *waiter, uint64_t length, void **memory)
 {
 	bool is_full = false;
@@ -85,7 +88,7 @@ static int grow(struct actmem_store *store, struct waiter *waiter, uint64_t leng
 	pthread_mutex_unlock(&store->lock);
 	error = heap_alloc(store->heap, length, store->memory_align, memory, &is_full);
 	pthread_mutex_lock(&store->lock);
-	/* Another thread had it; it may have given it back since. */
+	/* Another thread took the memory; it may have freed it since. */
 	if (error && is_full)
 		return LOOK_AGAIN;
 	if (!error || !store_make_do(store, error))
@@ -94,7 +97,10 @@ static int grow(struct actmem_store *store, struct waiter *waiter, uint64_t leng
 	return LOOK_AGAIN;
 }
 
-/* Whether @thread waits until it has memory. With a timeout it may give some back before. */
+/*
+ * Returns true if @thread waits for memory without a timeout. After a timeout, a thread may free
+ * its own blocks.
+ */
 static bool waits_for_ever(const struct actmem_store *store, uint64_t thread)
 {
 	const struct waiter *waiter;
@@ -108,7 +114,10 @@ static bool waits_for_ever(const struct actmem_store *store, uint64_t thread)
 	return false;
 }
 
-/* A committed block gives its memory back only where it can be spilled. */
+/*
+ * Returns true if this block may free its memory. After a commit, only a store that spills frees
+ * it.
+ */
 static bool gives_back(const struct actmem_store *store, const struct store_block *block)
 {
 	if (!store->queue && (block->user == USER_FILLS || block->user == USER_COMMITS))
@@ -117,7 +126,7 @@ static bool gives_back(const struct actmem_store *store, const struct store_bloc
 	       (block->thread != thread_number() && !waits_for_ever(store, block->thread));
 }
 
-/* Whether another thread uses memory that it may give back while this one waits. */
+/* Returns true if another thread uses memory that it may free while this one waits. */
 static bool memory_comes_back(const struct actmem_store *store)
 {
 	const struct store_block *block;
@@ -130,7 +139,7 @@ static bool memory_comes_back(const struct actmem_store *store)
 	return false;
 }
 
-/* No spill that is under way helps, and one failed. */
+/* A spill failed, and no transfer is under way. Fails, or raises the limit (ALLOW_MEMORY). */
 static int do_without_spill(struct actmem_store *store, struct waiter *waiter, uint64_t length)
 {
 	if (waiter->is_refused)
@@ -145,7 +154,7 @@ static int do_without_spill(struct actmem_store *store, struct waiter *waiter, u
 	return LOOK_AGAIN;
 }
 
-/* Nothing that is under way helps. */
+/* Fails: no transfer and no other thread can free memory. */
 static int fail_used_up(const struct actmem_store *store, const struct waiter *waiter,
 			uint64_t length)
 {
@@ -161,12 +170,15 @@ static int fail_used_up(const struct actmem_store *store, const struct waiter *w
 		    store->refusal);
 }
 
-/* Sees to it that room comes. LOOK_AGAIN: it may be there now; WAIT; -errno with words. */
+/*
+ * Starts to make memory free. Returns LOOK_AGAIN if it may be free now, WAIT if it will be later,
+ * or a negative errno with an error message.
+ */
 static int make_room(struct actmem_store *store, struct waiter *waiter, uint64_t length)
 {
 	const char *name = store->am->heap_names.path;
 
-	/* Regions with names stay, though nothing is in them. */
+	/* Named regions stay open even if they are empty. */
 	if (name && !waiter->is_refused && !store->sums[SUM_MEMORY].blocks)
 		return fail(ENOMEM, "%s are wanted, and the regions %s.* of the store, all free, are too short for that and use up %s of %s; remove them and raise %s, or raise %s",
 			    BYTES_TEXT(length), name, KNOB(BUDGET), BYTES_TEXT(store->budget),
@@ -210,7 +222,7 @@ static int look_for(struct actmem_store *store, struct waiter *waiter, uint64_t 
 			error = LOOK_AGAIN;
 		else
 			error = make_room(store, waiter, length);
-		/* Memory that was refused before may be there by now. */
+		/* Memory that was refused before may be available now. */
 		if (error < 0 && !waiter->is_refused && store_lift_budget(store))
 			error = LOOK_AGAIN;
 	} while (error == LOOK_AGAIN);
@@ -230,7 +242,7 @@ int store_room(struct actmem_store *store, struct waiter *waiter, struct store_b
 	int error = WAIT;
 
 	link_append(&store->waiters, &waiter->link);
-	/* The first may have waited for this thread. */
+	/* The first waiter may have waited for this thread. */
 	store_kick(store);
 	for (;;) {
 		if (store->waiters.next == &waiter->link)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * When a block is wanted, how much of all there will be, and how far to read ahead.
+ * Learns when blocks will be taken, how much memory they need at the peak, and how far to read
+ * ahead.
  */
 #include <stdlib.h>
 
@@ -8,17 +9,17 @@
 #include "store/schedule.h"
 
 #define BUCKETS_FIRST	64
-/* A measurement of a device counts when it took so long. */
+/* The shortest measurement of a device that counts. */
 #define MEASURE_NS	5000000ULL
-/* No device takes so long to begin with what it is asked for. */
+/* Longer than any device takes to start a transfer. */
 #define BUSY_NS		50000000ULL
 #define BUSY_LEAST	(32ULL << 20)
-/* Below this part of a peak the amount counts as nothing. */
+/* Bytes below this part of a peak count as none. */
 #define LITTLE_PART	16
-/* Bytes that fell by this part of the round's peak do not rise again. */
+/* A fall by less than this part of the round's peak does not count as a fall. */
 #define FALLEN_PART	8
 
-/* Of a key, or of all keys with a name. */
+/* The distance of a key, or of all keys with a name. */
 struct habit {
 	struct link link;
 	struct habit *chain;
@@ -98,7 +99,10 @@ static void unchain(struct schedule *schedule, struct habit *habit)
 	*link = habit->chain;
 }
 
-/* Without memory for more of them chains become longer; false: there are none. */
+/*
+ * Grows the hash table if it is too small. Without memory for that, its chains get longer. Returns
+ * false if there is no table at all.
+ */
 static bool have_buckets(struct schedule *schedule)
 {
 	size_t count = schedule->bucket_count ? 2 * schedule->bucket_count : BUCKETS_FIRST;
@@ -118,7 +122,7 @@ static bool have_buckets(struct schedule *schedule)
 	return true;
 }
 
-/* Room for one more, or that of the one that was not seen for longest. */
+/* Allocates a habit, or reuses the least recently updated one. */
 static struct habit *new_habit(struct schedule *schedule)
 {
 	struct habit *habit;
@@ -137,7 +141,7 @@ static struct habit *new_habit(struct schedule *schedule)
 	return habit;
 }
 
-/* Without memory it is not learned. */
+/* Records a distance. Without memory for it, does nothing. */
 static void learn(struct schedule *schedule, const struct habit *like, uint64_t distance)
 {
 	struct habit *habit = find_habit(schedule, like);
@@ -222,7 +226,7 @@ static void begin_round(struct schedule *schedule, uint64_t bytes)
 	schedule->refill = 0;
 }
 
-/* Within a round, @dip is the least since the bytes were as high as never before. */
+/* Within a round, dip is the lowest value since the last new high. */
 static void go_on(struct schedule *schedule, uint64_t bytes)
 {
 	if (bytes < schedule->dip)
@@ -283,7 +287,7 @@ void bandwidth_end(struct bandwidth *bandwidth, uint64_t bytes, bool well, uint6
 {
 	uint64_t busy_ns = now - bandwidth->since, measured;
 
-	/* The others' share of the time, where this one brought nothing about. */
+	/* A failed transfer moved no bytes: count only the other transfers' share of the time. */
 	if (!well)
 		busy_ns = (uint64_t)((__uint128_t)busy_ns * (bandwidth->under_way - bytes) /
 				     bandwidth->under_way);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Room in spill files. Which parts of them are taken is kept as for memory: each
- * set has a range of addresses that nobody touches.
+ * Space in spill files. The extents that keep track of memory also keep track of it: each set has a
+ * range of addresses that no code accesses.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -15,18 +15,18 @@
 
 #define STEP_LEAST	(64ULL << 20)
 #define STEP_MOST	(1ULL << 30)
-/* A large spill grows by this part of it: a queue has so many files and no more. */
+/* Large spill files grow by this part of their length: a queue has a limited number of files. */
 #define STEP_PART	4
-/* Bytes that are given back to the disks, and asked for again, at a time. */
+/* Bytes that are returned to the disks, or allocated again, at a time. */
 #define PIECE_MOST	STEP_LEAST
 #define PIECE_LEAST	(64ULL << 10)
-/* Rounds differ by this part of what they need. Less than this is not worth to be given back. */
+/* Slack, because the needs of rounds differ by this part; and the least excess worth returning. */
 #define SPARE_PART	8
 #define SHRINK_LEAST	(16ULL << 20)
-/* Longer than a set can be. */
+/* A set is shorter than 1 << ADDRESS_BITS bytes. */
 #define ADDRESS_BITS	48
 
-/* Of offsets and lengths. */
+/* Returns the unit of offsets and lengths. */
 static uint64_t unit_of(const struct spillfile *spillfile)
 {
 	uint64_t alignment = spillfile->info.alignment;
@@ -54,7 +54,7 @@ static int open_set(const struct spillfile *spillfile, uint64_t length, struct a
 	return fail_elsewhere(actmem_file_open(spillfile->queue, &options, file));
 }
 
-/* Where in which set a block lies. */
+/* Returns the set that contains a block, and its offset there. */
 static struct actmem_file *locate(const struct spillfile *spillfile, const struct extent *block,
 				  uint64_t *offset)
 {
@@ -64,7 +64,7 @@ static struct actmem_file *locate(const struct spillfile *spillfile, const struc
 	return spillfile->sets[(address >> ADDRESS_BITS) - 1];
 }
 
-/* Bytes that blocks have, and bytes that are avoided. */
+/* Returns the bytes of blocks and of avoided space. */
 static uint64_t used_bytes(const struct spillfile *spillfile)
 {
 	return spillfile->extents.taken_bytes - spillfile->withheld_bytes;
@@ -87,7 +87,7 @@ static void count_added(struct spillfile *spillfile, uint64_t length)
 	shrink_to_limit(spillfile);
 }
 
-/* Gives back the allocated part after a failure with @error. */
+/* Returns the allocated part to the disks after a failure with @error. */
 static int undo(const struct actmem_file *file, uint64_t offset, uint64_t length, int error)
 {
 	char words[ERROR_TEXT_MAX];
@@ -212,7 +212,7 @@ void spillfile_give(struct spillfile *spillfile, struct spill_room *room)
 	room->block = NULL;
 }
 
-/* Were it kept for good, the files of a disk that always fails would only grow. */
+/* Makes the oldest avoided space usable: otherwise the files of a failing disk would only grow. */
 void spillfile_avoid(struct spillfile *spillfile, struct spill_room *room)
 {
 	struct extent **oldest = &spillfile->avoided[spillfile->avoided_next];
@@ -239,7 +239,7 @@ bool spillfile_use_avoided(struct spillfile *spillfile)
 	return any;
 }
 
-/* As much again as there is, within bounds. */
+/* Returns how much to allocate: as much as the sets have now, within bounds. */
 static uint64_t step(const struct spillfile *spillfile, uint64_t least)
 {
 	uint64_t length = spillfile->bytes, most = spillfile->bytes / STEP_PART;
@@ -253,7 +253,7 @@ static uint64_t step(const struct spillfile *spillfile, uint64_t least)
 	return length > least ? length : least;
 }
 
-/* Or what this user may have of it. */
+/* Returns true if the disk is full, or the user's quota is used up. */
 static bool is_full_disk(int error)
 {
 	return error == -ENOSPC || error == -EDQUOT;
@@ -264,7 +264,7 @@ bool spillfile_has_no_space(int error)
 	return is_full_disk(error) || error == -EFBIG;
 }
 
-/* A disk that is full may have allocated some of it. */
+/* Allocates space. If that fails, undoes the part that a full disk may have allocated. */
 static int allocate(const struct actmem_file *file, uint64_t offset, uint64_t length)
 {
 	int error = fail_elsewhere(file_allocate(file, offset, length));
@@ -281,8 +281,8 @@ static int allocate_piece(const struct spillfile *spillfile, const struct extent
 }
 
 /*
- * Transfers wait while their file gets longer, so a further one is better where it can be
- * a long one.
+ * Opens a new set, or extends the last one if the disks were full. A new set is better if it can be
+ * long, because transfers wait while their file gets longer.
  */
 static int open_or_extend(struct spillfile *spillfile, uint64_t length,
 			  struct spill_growth *growth)
@@ -381,7 +381,7 @@ void spillfile_empty(struct spillfile *spillfile)
 	spillfile->shrink_to = spillfile->options.length;
 }
 
-/* How long the next piece is that is to go; 0: none is. */
+/* Returns the length of the next piece to return to the disks; 0: none. */
 static uint64_t next_piece(const struct spillfile *spillfile)
 {
 	uint64_t length, free;
@@ -424,7 +424,10 @@ int spillfile_punch(const struct spillfile *spillfile, const struct extent *piec
 	if (!error)
 		return 0;
 	snprintf(words, sizeof(words), "%s", fail_words());
-	/* A disk of several that took its part has to give it back, or else it keeps it. */
+	/*
+	 * Other disks may have taken their part. Allocate it again; if that fails, treat the whole
+	 * piece as returned.
+	 */
 	return file_allocate(file, offset, length) ? 0 : fail_as_before(error, words);
 }
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/*
- * Stores: made, described, counted and ended.
- */
+/* Creates, describes and destroys stores, and returns their statistics. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -24,8 +22,8 @@
 #define GROW_MOST	(1ULL << 30)
 #define GROW_LEAST	(64ULL << 20)
 /*
- * The heap of a store that spills uses up its budget, and so grows in so many steps,
- * within these bounds. Another one grows as other heaps do.
+ * The heap of a store that spills will use its whole budget. It grows in this number of steps,
+ * within these bounds. Other stores use the heap's default.
  */
 #define GROW_STEPS	4
 
@@ -116,7 +114,7 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 	return 0;
 }
 
-/* Fails, or writes a note, if a path is in memory. */
+/* Fails or writes a note if a path is in memory. */
 static int check_paths(const char *const *paths, uint32_t count, uint32_t flags,
 		       char note[STORE_WORDS])
 {
@@ -170,14 +168,16 @@ void store_describe_more(struct actmem_store *store, const char *what, const cha
 	char spelled[STORE_WORDS];
 
 	knob_spell(spelled, sizeof(spelled), why, ACTMEM_NAMES_C);
-	/* The queue's part may be another one now. */
+	/* The queue's part may have changed. */
 	snprintf(words, sizeof(store->more_words[0]), "%s%s%s%s", queue,
 		 before + strlen(store->queue_description), *why ? what : "", spelled);
 	store->queue_description = queue;
 	atomic_store(&store->description, words);
 }
 
-/* Without space on the disks, blocks may stay in memory: then it starts with no file. */
+/*
+ * Opens the spill files. If the disks have no space and ALLOW_MEMORY is set, starts without files.
+ */
 static int open_files(struct actmem_store *store, struct actmem_file_options *files,
 		      const struct actmem_store_options *options)
 {
@@ -257,8 +257,8 @@ static int copy_path(const char *path, char **result)
 }
 
 /*
- * They are the caller's, and used again as the files grow, whatever the working
- * directory is then.
+ * Copies the paths, and makes them absolute: the store uses them again when it needs more files. By
+ * then the caller may have freed them, or changed the working directory.
  */
 static int copy_paths(struct actmem_store *store, const struct actmem_store_options *options)
 {
@@ -403,7 +403,7 @@ static void end_all(struct actmem_store *store)
 			store_end(store, store->buckets[i]);
 }
 
-/* The thread of background work may still begin transfers, which it has prepared. */
+/* Waits for the background thread first, because it may still begin transfers that it prepared. */
 static void await_end(struct actmem_store *store)
 {
 	pthread_join(store->background_thread, NULL);
