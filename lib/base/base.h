@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The lowest room: what all others have use for, and what knows of no machine and no
- * region.
+ * The lowest folder: helpers that all other folders use. They depend on neither the machine nor
+ * regions.
  *
- * Read error.h first: functions that can fail return -errno, and have set this thread's
- * error message. links.h, likely.h, clock.h, round.h, room.h, size.h, structs.h, thread.h and
- * checksum.h are small helpers. extents.h records which parts of a range are in use, for
- * heaps, for spill files and for the preload; it uses extents_find.h.
+ * Read error.h first. Functions that can fail set this thread's error message and return
+ * -errno. The small helpers are links.h, likely.h, clock.h, round.h, room.h, size.h, structs.h,
+ * thread.h and checksum.h. The larger one, extents.h, records which parts of a range are in use,
+ * for heaps, for spill files and for the preload; it uses extents_find.h.
  *
- * Locks: none. Extents are under their user's.
+ * Locks: none. The caller's lock protects its extents.
  */
 #ifndef LIB_BASE_H
 #define LIB_BASE_H

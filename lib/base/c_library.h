@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Included first in every file, by the Makefile. glibc 2.38 and later give strtoul() and
- * sscanf() other names wherever there is _GNU_SOURCE, so that "0b1" is a number to them:
- * with those names the libraries would load neither beside an older glibc nor, as the
- * preload has to, beside musl. Nor has musl the functions that check what they write,
- * which packages are built with, and which Ubuntu's compiler takes by itself.
+ * The Makefile includes this file first in every source file. With _GNU_SOURCE, glibc 2.38 and
+ * later redirect strtoul() and sscanf() to new symbols that accept "0b1" as a number. Libraries
+ * that use those symbols do not load with an older glibc, nor with musl, which the preload must
+ * support. The checking functions of _FORTIFY_SOURCE are missing in musl, too. Packages are built
+ * with _FORTIFY_SOURCE, and Ubuntu's compiler enables it by default.
  */
 #ifdef ACTMEM_PRELOAD
 #undef _FORTIFY_SOURCE

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A fast checksum of memory that should be the same later: XXH3 of xxHash, compiled in, so
- * that its shared library is not needed.
+ * A fast checksum that detects changes of memory: XXH3 of xxHash. It is compiled in, so that the
+ * library does not need xxHash's shared library.
  */
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Time in nanoseconds, of CLOCK_MONOTONIC, as all that the library tells and is told. */
+/* Time in nanoseconds of CLOCK_MONOTONIC, which all of the library's interfaces use. */
 #ifndef LIB_BASE_CLOCK_H
 #define LIB_BASE_CLOCK_H
 
@@ -22,13 +22,13 @@ static inline uint64_t clock_ns(void)
 	return clock_read(CLOCK_MONOTONIC);
 }
 
-/* Returns the time of the last tick: milliseconds late, by the fewest instructions. */
+/* Returns the time of the last tick. It may be milliseconds old, but is cheapest to read. */
 static inline uint64_t clock_tick_ns(void)
 {
 	return clock_read(CLOCK_MONOTONIC_COARSE);
 }
 
-/* When @timeout_ns from now have passed; 0: never, of more than there will be. */
+/* Returns the time @timeout_ns from now; 0, which means never, if that overflows. */
 static inline uint64_t clock_after(uint64_t timeout_ns)
 {
 	uint64_t until = clock_ns() + timeout_ns;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The last failure of each thread, in words. A thread gets room for them at its
- * first failure: memory of its own that is there from the start would come out of
- * the little that the dynamic loader has for libraries loaded later.
+ * The last error message of each thread. A thread allocates its buffers at its first failure.
+ * Static thread-local buffers would use up the small TLS reserve that the dynamic loader keeps
+ * for libraries that are loaded later.
  */
 #include <pthread.h>
 #include <stdarg.h>
@@ -19,11 +19,11 @@
 #define STRING(x)	STRING_(x)
 
 struct room {
-	char words[ERROR_TEXT_MAX];	/* with marks for knobs */
-	char text[ERROR_TEXT_MAX];	/* as they were last read */
+	char words[ERROR_TEXT_MAX];	/* the message, with marks for knobs */
+	char text[ERROR_TEXT_MAX];	/* the message as it was last read, with names of knobs */
 };
 
-static __thread struct room *room;	/* NULL: before the first, or no_room is true */
+static __thread struct room *room;	/* NULL before the first failure, or if no_room */
 static __thread bool no_room;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -59,7 +59,7 @@ static bool ensure_room(void)
 
 int fail(int error, const char *format, ...)
 {
-	/* The arguments may quote the words that they replace. */
+	/* The arguments may point into the message that the new one replaces. */
 	char text[ERROR_TEXT_MAX];
 	va_list arguments;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The last failure of each thread, in words.
+ * The last error message of each thread.
  */
 #ifndef LIB_BASE_ERROR_H
 #define LIB_BASE_ERROR_H
@@ -11,35 +11,38 @@
 
 #define ERROR_TEXT_MAX	1024
 #define BYTES_TEXT_MAX	24
-#define PATH_TEXT_MAX	1024	/* of longer paths, so much is told */
+#define PATH_TEXT_MAX	1024	/* longer paths are cut off */
 
-/* Sets this thread's words, in which KNOB() marks an option, and returns -@error. */
+/* Sets this thread's error message, in which KNOB() marks an option, and returns -@error. */
 int fail(int error, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));
 
-/* Adds to this thread's words what followed from the failure that they tell. */
+/* Appends to this thread's error message a consequence of the failure that it describes. */
 void fail_more(const char *format, ...) __attribute__((cold, format(printf, 1, 2)));
 
 void fail_clear(void);
 
-/* This thread's words as fail() had them, with marks for knobs: to be put into others. */
+/* Returns this thread's error message with marks for knobs, to be quoted in another message. */
 const char *fail_words(void);
 
-/* Returns this thread's buffer for fail_words() with names for the marks; NULL: it has none. */
+/*
+ * Returns this thread's buffer of ERROR_TEXT_MAX bytes, for the message with names in place of
+ * marks; NULL if the thread has none.
+ */
 char *fail_text(void);
 
 /*
- * Sets again the words that fail_words() had before a call with failures of its own; returns
- * @error, which is negative.
+ * Restores an error message: @words is a copy of fail_words() from before a call that may have
+ * failed itself. Returns @error, which is negative.
  */
 int fail_as_before(int error, const char *words) __attribute__((cold));
 
-/* Tells whether a call failed for want of memory, or by the limit of somebody else. */
+/* Returns true if a call failed because memory or disk space was short, or because of a limit. */
 static inline bool is_out_of_memory(int error)
 {
 	return error == -ENOMEM || error == -EDQUOT || error == -ENOSPC;
 }
 
-/* "3.1 GiB", "512 B". */
+/* Writes a number of bytes to @text, such as "3.1 GiB" or "512 B", and returns @text. */
 const char *bytes_text(char text[BYTES_TEXT_MAX], uint64_t bytes);
 
 #define BYTES_TEXT(n)	bytes_text((char[BYTES_TEXT_MAX]){0}, (n))

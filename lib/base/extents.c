@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Which parts of which ranges of memory are taken.
+ * Records which parts of ranges of memory are taken.
  *
- * Free extents are kept in classes by length, 32 to each power of two, as in
- * two-level segregated fit: an extent is found by two bit scans, and split and
- * merged in constant time. Activations come in few lengths and go in reverse
- * order: a freed extent is found again at the head of its class, and neighbours
- * merge back to what they were. extents_find.c says which free extent is taken.
+ * Free extents are in classes by length, 32 for each power of two, as in two-level segregated
+ * fit (TLSF). Two bit scans find an extent, and splitting and merging take constant time.
+ * Activations have few lengths and are freed in reverse order. A freed extent is therefore
+ * found again at the head of its class, and neighbours merge back into the extent that was
+ * split. extents_find.c chooses the free extent to take.
  *
- * Taken extents are found by address in a hash table with chains.
+ * A hash table with chains finds taken extents by address.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 
 #define CHUNK_EXTENTS	128
 #define BUCKETS_FIRST	128
-/* Taking one extent makes two more at most: before and behind it. */
+/* Taking an extent splits off at most two more: one before and one after it. */
 #define SPARE_FOR_TAKE	2
 
 struct extent_chunk {
@@ -121,7 +121,7 @@ static void link_into_bucket(struct extent **buckets, size_t count, struct exten
 	*bucket = extent;
 }
 
-/* Without memory for more buckets the chains only become longer. */
+/* Doubles the number of buckets. If memory is short, the chains just become longer. */
 static void add_buckets(struct extents *extents)
 {
 	size_t count = 2 * extents->bucket_count, i;
@@ -207,7 +207,7 @@ void extents_remove_range(struct extents *extents, struct extent *first)
 	give_descriptor(extents, first);
 }
 
-/* Makes the part of a free, unlinked extent behind @length a free extent. */
+/* Shortens an extent to @length. The rest becomes a new extent, which is not linked yet. */
 static void cut_extent(struct extents *extents, struct extent *extent, uint64_t length)
 {
 	struct extent *rest = take_descriptor(extents, extent->address + length,
@@ -249,7 +249,7 @@ int extents_take(struct extents *extents, uint64_t length, uint64_t align, struc
 	return 0;
 }
 
-/* Joins an extent with the one behind it, which is linked nowhere else. */
+/* Merges the next extent of the range into @extent. Neither may be in a class. */
 static void join_extents(struct extents *extents, struct extent *extent)
 {
 	struct extent *after = extent->after;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Extents: the parts of ranges of memory that are taken, and those that are free.
- * Never touches the memory itself and takes no lock: the caller keeps two calls on the
- * same ranges apart.
+ * Extents: the taken and the free parts of ranges of memory. These functions never touch the
+ * memory itself and take no lock: the caller serializes calls on the same struct extents.
  */
 #ifndef LIB_BASE_EXTENTS_H
 #define LIB_BASE_EXTENTS_H
@@ -21,19 +20,19 @@
 struct extent {
 	char *address;
 	uint64_t length : 48;		/* a multiple of EXTENT_UNIT */
-	uint64_t home : 15;		/* class of the extents that its range was made for */
+	uint64_t home : 15;		/* class of the length that its range was added for */
 	uint64_t is_free : 1;
 	struct extent *before, *after;	/* neighbours in the same range */
-	struct extent *next;		/* free: in its class; taken: the caller's */
+	struct extent *next;		/* free: in its class; taken: for the caller's use */
 	struct extent *previous;		/* free: in its class */
 	struct extent *chain;		/* taken: next in its bucket */
-	uint64_t bytes;			/* taken: the caller's */
+	uint64_t bytes;			/* taken: for the caller's use */
 };
 
 struct extent_chunk;
 
 struct extents {
-	uint64_t rows;			/* bit: a class of the row is not empty */
+	uint64_t rows;			/* bit n: a class of row n is not empty */
 	uint32_t columns[CLASS_ROWS];
 	struct extent *classes[CLASS_ROWS][CLASS_COLUMNS];
 	struct extent **buckets;	/* of taken extents, by address */
@@ -48,55 +47,54 @@ struct extents {
 	struct extent_chunk *chunks;
 };
 
-/* 0 or -ENOMEM, without words. */
+/* Returns 0, or -ENOMEM without an error message. */
 int extents_init(struct extents *extents);
 void extents_destroy(struct extents *extents);
 
 /*
- * Adds a free range, whose address is a multiple of EXTENT_ALIGN_MAX, for extents of
- * the length @home above all. Returns the descriptor of its first extent, which stays
- * its first; NULL: no memory. Extents of different ranges never join, also where the
- * ranges adjoin.
+ * Adds a free range, mainly for extents of length @home. Its address must be a multiple of
+ * EXTENT_ALIGN_MAX. Returns the descriptor of the range's first extent, which stays the first;
+ * NULL if memory is short. Extents of different ranges never merge, even if the ranges adjoin.
  */
 struct extent *extents_add_range(struct extents *extents, void *address, uint64_t length,
 				 uint64_t home);
 
-/* Whether nothing of the range is taken. */
+/* Returns true if no part of the range is taken. */
 bool extents_range_is_free(const struct extent *first);
 
-/* Takes a range out of which nothing is taken. */
+/* Removes a range. No extent of it may be taken. */
 void extents_remove_range(struct extents *extents, struct extent *first);
 
-/* The length that an extent of @bytes takes. */
+/* Returns the length of an extent for @bytes. */
 static inline uint64_t extent_length(uint64_t bytes)
 {
 	return (bytes + EXTENT_UNIT - 1) / EXTENT_UNIT * EXTENT_UNIT;
 }
 
 /*
- * @length an extent_length() up to EXTENT_BYTES_MAX, @align a power of two in
- * EXTENT_UNIT..EXTENT_ALIGN_MAX. 0; -ENOSPC: no free extent is long enough; -ENOMEM: no
- * memory for the bookkeeping. Without words.
+ * Takes an extent. @length: an extent_length(), at most EXTENT_BYTES_MAX. @align: a power of two
+ * in EXTENT_UNIT..EXTENT_ALIGN_MAX. Returns 0, -ENOSPC if no free extent is long enough, or
+ * -ENOMEM if there is no memory for the bookkeeping. Sets no error message.
  */
 int extents_take(struct extents *extents, uint64_t length, uint64_t align, struct extent **extent);
 
-/* Gives a taken extent back. */
+/* Frees a taken extent. */
 void extents_give(struct extents *extents, struct extent *extent);
 
-/* The taken extent that begins at @address, which may be any; NULL: there is none. */
+/* Returns the taken extent that begins at @address; NULL if none does. */
 struct extent *extents_at(const struct extents *extents, const void *address);
 
 /*
- * Makes a taken extent longer or shorter where it is. @length as for extents_take().
- * False: there is no room behind it, or no memory for the bookkeeping.
+ * Makes a taken extent longer or shorter in place. @length: as for extents_take(). Returns false
+ * if too little is free after it, or if there is no memory for the bookkeeping.
  */
 bool extents_resize(struct extents *extents, struct extent *extent, uint64_t length);
 
 uint64_t extents_largest_free(const struct extents *extents);
 
 /*
- * Tells in words what is wrong with the bookkeeping; NULL: nothing. @firsts:
- * the first extent of each range, @count of them.
+ * Checks the bookkeeping. Returns a description of the first error found, or NULL. @firsts: the
+ * first extent of each of the @count ranges.
  */
 const char *extents_wrong(const struct extents *extents, struct extent *const *firsts,
 			  size_t count);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Which free extent is taken.
+ * Chooses the free extent to take.
  *
- * The class of a length also has shorter extents, so a few of its extents are tried
- * before a longer class is used, and the shortest of those that fit is taken. All of
- * them are tried only before the heap would have to grow, which costs far more.
+ * The class of a length also has shorter extents. The search therefore tries a few extents of
+ * that class, takes the shortest that fits, and otherwise goes on to the next longer class. It
+ * tries all extents only if the heap would grow otherwise, which costs far more.
  *
- * The place of a long extent decides where the next ones fit. Micro-batches differ in
- * length: a short one's block in what a long one's block leaves over keeps the next long
- * one out after the long block has gone. So some extents of each class are looked at, and
- * the one that fits best is taken: its range was made for extents about as long, and
- * extents of this length leave nothing of it unused.
+ * The place of a long extent decides where later ones fit. Micro-batches differ in length. If a
+ * short block goes into the space beside a long block, then after the long block is freed, the
+ * next long one does not fit there. The search therefore compares some extents of each class
+ * and takes the best one. An extent fits well if its range was added for about this length, and
+ * if extents of this length fill it without a rest.
  */
 #include <stdlib.h>
 
@@ -19,17 +19,17 @@
 #define FEW		8
 /* Shorter extents may lie anywhere. */
 #define LONG_BYTES	(64ULL << 10)
-/* How many extents are looked at for a long one, of each class, and of all. */
+/* How many extents the search tries for a long one: in each class, and in total. */
 #define SOME		32
 #define MANY		256
 /*
- * Misfits: of a range for extents twice, or half, as long; and where a length of such an
- * extent is left unused.
+ * Scores of a bad fit: if the range was added for extents twice or half as long, and if nearly a
+ * whole @length would stay unused.
  */
 #define MISFIT_TWICE	CLASS_COLUMNS
 #define MISFIT_UNUSED	(2 * MISFIT_TWICE)
 
-/* The first class that is not empty, from @class on; false: none. */
+/* Advances *@class to the first class that is not empty, from itself on. False: none is left. */
 static bool next_class(const struct extents *extents, struct class *class)
 {
 	uint32_t columns = 0;
@@ -49,8 +49,8 @@ static bool next_class(const struct extents *extents, struct class *class)
 }
 
 /*
- * The shortest extent that fits, of at most @tries in the first class that has
- * one.
+ * Returns the shortest extent that fits, from the first class that has one. Tries at most @tries
+ * extents of each class.
  */
 static struct extent *find_shortest(const struct extents *extents, uint64_t length, uint64_t align,
 				    size_t tries)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The classes of free extents, and which of these is taken. For extents.c.
+ * Classes of free extents, and the search for the extent to take. Only for extents.c.
  */
 #ifndef LIB_BASE_EXTENTS_FIND_H
 #define LIB_BASE_EXTENTS_FIND_H
@@ -27,7 +27,7 @@ static inline struct class extent_class(uint64_t length)
 			       (units >> (top - COLUMN_BITS)) & (CLASS_COLUMNS - 1) };
 }
 
-/* Lengths in the same proportion are as many apart. */
+/* Numbers the classes by length. Equal ratios of lengths are about equal differences. */
 static inline unsigned int extent_class_number(uint64_t length)
 {
 	struct class class = extent_class(length);
@@ -35,13 +35,13 @@ static inline unsigned int extent_class_number(uint64_t length)
 	return class.row * CLASS_COLUMNS + class.column;
 }
 
-/* Bytes before the first aligned address in the extent. */
+/* Returns the number of bytes before the first aligned address in the extent. */
 static inline uint64_t extent_gap(const struct extent *extent, uint64_t align)
 {
 	return -(uintptr_t)extent->address & (align - 1);
 }
 
-/* The free extent to take @length of; NULL: none is long enough. */
+/* Returns the best free extent for @length; NULL if none is long enough. */
 struct extent *extents_find(const struct extents *extents, uint64_t length, uint64_t align);
 
 #endif /* LIB_BASE_EXTENTS_FIND_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Lists whose links lie in their items. A list is a link too, which points to
- * itself while it is empty, as does an item that is on no list.
+ * Doubly linked lists whose links are embedded in the items. A list head is a link, too. An empty
+ * list points to itself, as does an item that is on no list.
  */
 #ifndef LIB_BASE_LINKS_H
 #define LIB_BASE_LINKS_H
@@ -13,7 +13,7 @@ struct link {
 	struct link *next, *previous;
 };
 
-/* The struct of @type whose @field is this link. */
+/* Returns the struct of @type whose @field is this link. */
 #define link_item(link, type, field)	\
 	((type *)(void *)((char *)(link) - offsetof(type, field)))
 
@@ -23,7 +23,7 @@ static inline void link_init(struct link *link)
 	link->previous = link;
 }
 
-/* Tells whether a list is empty, or an item is on no list. */
+/* Returns true if a list is empty, or if an item is on no list. */
 static inline bool link_is_alone(const struct link *link)
 {
 	return link->next == link;

@@ -10,9 +10,9 @@
 #include <sys/mman.h>
 
 /*
- * Maps @length bytes, whole pages, at a multiple of @align, a power of two of at least a
- * page. @flags: besides MAP_PRIVATE and MAP_ANONYMOUS. The caller's to munmap();
- * MAP_FAILED, with errno.
+ * Maps @length bytes, whole pages, at a multiple of @align, which is a power of two and at least
+ * a page. @flags: in addition to MAP_PRIVATE and MAP_ANONYMOUS. Returns the address, which the
+ * caller unmaps with munmap(), or MAP_FAILED with errno set.
  */
 static inline void *room_map(size_t length, size_t align, int protection, int flags)
 {

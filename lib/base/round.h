@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Lengths in whole units. */
+/* Rounds lengths to whole units. */
 #ifndef LIB_BASE_ROUND_H
 #define LIB_BASE_ROUND_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Reads sizes. */
+/* Parses sizes. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>

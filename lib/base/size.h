@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Sizes as people write them. The handlers for XLA, the preload and the command link
- * this file too.
+ * Sizes as users write them. The handlers for XLA, the preload and the command link this file,
+ * too.
  */
 #ifndef LIB_BASE_SIZE_H
 #define LIB_BASE_SIZE_H
@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 /*
- * Digits and at most one of K, M, G, T, in whatever case. False, and *@bytes is as it
- * was: something else, or too much. Does not allocate.
+ * Parses digits and at most one of K, M, G, T, in upper or lower case. Returns false and leaves
+ * *@bytes unchanged if @text is something else or too large. Does not allocate.
  */
 bool size_from_text(const char *text, uint64_t *bytes);
 

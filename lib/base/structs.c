@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Structs of callers, which may be those of an older or a newer library.
+ * Copies structs from and to callers, which may use the headers of an older or newer library.
  */
 #include <errno.h>
 #include <string.h>

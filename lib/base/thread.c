@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The library's own threads, which serve those of the program, and what it needs to know
- * of theirs.
+ * Starts the library's own threads, numbers threads, and defers the cancellation of the
+ * program's threads.
  */
 #include <sched.h>
 #include <signal.h>
@@ -10,12 +10,13 @@
 #include "base/thread.h"
 
 /*
- * A thread that asks for a transfer wakes another to begin it, and goes on computing. Where the
- * kernel takes the other processors for busy, as it does in a virtual machine whose idle
- * ones are not run, it would have that thread begin where it was woken, at once: what a
- * transfer costs the processor would be the caller's stall. One of SCHED_BATCH begins as
- * soon as that thread sleeps or has had its turn, or another processor takes it. A policy
- * that the program has chosen is left alone; and so is the thread, where none may be.
+ * Keeps a library thread from preempting the thread that wakes it. A thread that requests a
+ * transfer wakes a library thread to begin it, and goes on computing. The kernel may consider
+ * all other CPUs busy, as in a virtual machine whose idle CPUs are descheduled. It then runs
+ * the woken thread on the waker's CPU at once, and the caller stalls for the transfer's CPU
+ * time. A SCHED_BATCH thread starts when the waker sleeps or ends its time slice, or when
+ * another CPU pulls it. If the program chose a scheduling policy, or if the kernel refuses
+ * SCHED_BATCH, the thread keeps its policy.
  */
 static void let_others_compute(pthread_t thread)
 {
@@ -27,7 +28,7 @@ static void let_others_compute(pthread_t thread)
 
 int thread_create(pthread_t *thread, const char *name, void *(*body)(void *data), void *data)
 {
-	/* A fault of the program's own function has to reach the program's own handler. */
+	/* A fault in a function of the program must reach the program's handler. */
 	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
 	sigset_t all, before;
 	unsigned int i;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The room of the options that users set.
+ * This folder has the options that users set.
  *
- * Read table.h first, the only list of them. knob.h has their names, and marks for error
- * messages. read.h reads the variables of an environment. error.c gives error messages to the
- * program, with the names that its user knows.
+ * Read table.h first, which lists all of them. Their names, and the marks for error messages, are
+ * in knob.h. Values are read from an environment by read.h. The function actmem_error(), in
+ * error.c, returns error messages with the names that the program's user knows.
  *
  * Locks: none.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Gives the last error message of this thread, with names for its knobs. */
+/* Returns this thread's last error message, with the names of its knobs. */
 #include "base/base.h"
 #include "config/knob.h"
 

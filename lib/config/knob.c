@@ -8,7 +8,10 @@
 
 #define NAMES_MASK	0xffU
 
-/* A knob without a name somewhere goes by its variable; `actmem replay` has most names of run. */
+/*
+ * A knob that has no name in an interface goes by its variable. `actmem replay` uses most names of
+ * `actmem run`.
+ */
 #define NAME_OR(name, more, other)	(sizeof(name) > 1 ? name more : other)
 #define NAMES(variable, value, c, run, python, replay)					\
 	.names = {									\
@@ -28,7 +31,7 @@
 const struct knob_info knob_table[KNOBS] = {
 	KNOB_TABLE(VARIABLE_ROW)
 	KNOB_VALUES(VALUE_ROW)
-	/* Only C and `actmem replay` have it. */
+	/* Only C and `actmem replay` have this knob. */
 	[KNOB_BLOCK] = { NAMES("block_bytes", "", "", "", "", "--block"), .variable = KNOB_BLOCK },
 };
 
@@ -50,7 +53,7 @@ void knobs_are_variables(void)
 	atomic_store_explicit(&are_variables, true, memory_order_relaxed);
 }
 
-/* Which names C has for a knob that is marked in this way. */
+/* Returns which names to show C programs for a knob with this mark. */
 static unsigned int names_in_c(char mark, unsigned int knob)
 {
 	bool is_variable = mark == KNOB_MARK_VARIABLE ||

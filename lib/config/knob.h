@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Knobs: the options that users set and that errors name. An error message has a mark for
- * each, which becomes a name when the message is read: a C program knows a field, a shell a
- * variable, Python a keyword. The handlers for XLA, the preload and the commands link this
- * file too.
+ * Knobs: the options that users set and that error messages name. An error message has a mark for
+ * each knob. The mark becomes a name when the message is read: a field for a C program, a variable
+ * for a shell, a keyword for Python. The handlers for XLA, the preload and the commands link
+ * this file, too.
  */
 #ifndef LIB_CONFIG_KNOB_H
 #define LIB_CONFIG_KNOB_H
@@ -26,7 +26,7 @@ enum knob {
 	KNOBS
 };
 
-/* Which part reads a variable. */
+/* The part that reads a variable. */
 enum knob_part {
 	PART_OPEN = 1 << 0,		/* actmem_open() without options */
 	PART_PYTHON = 1 << 1,		/* memory of the Python module */
@@ -38,10 +38,10 @@ enum knob_part {
 
 enum knob_kind {
 	KNOB_TEXT,			/* the part that reads it checks it */
-	KNOB_SIZE,			/* bytes, as 64M */
+	KNOB_SIZE,			/* bytes, such as 64M */
 	KNOB_NUMBER,
 	KNOB_SWITCH,			/* 1 or 0 */
-	KNOB_WORD,			/* one of @words; its value is @first and its place */
+	KNOB_WORD,			/* one of @words; its value is @first plus its index */
 	KNOB_WORDS,			/* bits: several of @words; "any", the last, is all others */
 };
 
@@ -50,7 +50,7 @@ struct knob_info {
 	enum knob variable;		/* of a value; else the knob itself */
 	enum knob_kind kind;
 	unsigned int parts;		/* enum knob_part */
-	const char *words;		/* TEXT: for the error; SIZE, NUMBER: means UINT64_MAX */
+	const char *words;		/* TEXT: its format; SIZE, NUMBER: means UINT64_MAX */
 	unsigned int first;
 	const char *unit;		/* of a NUMBER */
 	uint64_t least, most;		/* most 0: any */
@@ -61,7 +61,7 @@ struct knob_info {
 
 extern const struct knob_info knob_table[KNOBS];
 
-/* Returns the name of a knob; @names: enum actmem_names, with ACTMEM_NAMES_AS_* or without. */
+/* Returns the name of a knob. @names: an enum actmem_names, with or without ACTMEM_NAMES_AS_*. */
 const char *knob_name(enum knob knob, unsigned int names);
 
 #define KNOB_MARK		'\x01'
@@ -69,17 +69,17 @@ const char *knob_name(enum knob knob, unsigned int names);
 #define KNOB_FIRST		'A'
 #define KNOB_MARKED(mark, knob)	((const char[]){ mark, (char)(KNOB_FIRST + (knob)), '\0' })
 
-/* The mark of a knob in an error message; and of one that the environment has set. */
+/* Marks of knobs in error messages: in general, and if the environment set the knob. */
 #define KNOB(knob)		KNOB_MARKED(KNOB_MARK, KNOB_##knob)
 #define KNOB_VARIABLE(knob)	KNOB_MARKED(KNOB_MARK_VARIABLE, knob)
 
 /*
- * A program that takes these options from the environment, as it has none of its own, has
- * variables to turn, and no fields: from now on ACTMEM_NAMES_C names those.
+ * From now on, ACTMEM_NAMES_C names the variables of the PART_OPEN knobs. A program that passes no
+ * options to actmem_open() sets no fields: its user sets variables.
  */
 void knobs_are_variables(void);
 
-/* Writes @message with names for its marks, as far as they fit. */
+/* Writes @message to @text with names in place of its marks, cut off if it does not fit. */
 void knob_spell(char *text, size_t size, const char *message, unsigned int names);
 
 #endif /* LIB_CONFIG_KNOB_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* One parser for each kind of knob, and the message for a value that is wrong. */
+/* Has a parser for each kind of knob, and writes the error message for a wrong value. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "base/base.h"
 #include "config/read.h"
 
-/* Finds the word of @length letters at @text. */
+/* Finds the word of @length bytes at @text among those that the knob may have. */
 static bool parse_word(const struct knob_info *info, const char *text, size_t length,
 		       uint64_t *value)
 {
@@ -46,7 +46,7 @@ static bool parse_words(const struct knob_info *info, const char *text, uint64_t
 	return true;
 }
 
-/* A number in the range of the knob, or its word for more than any. */
+/* Parses a number in the range of the knob, or the knob's word for UINT64_MAX. */
 static bool parse_number(const struct knob_info *info, const char *text, uint64_t *value)
 {
 	uint64_t number;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reads the variables of the table, without allocating: the preload reads its own before the
- * C library is ready.
+ * Reads the variables of the table, without allocating: the preload reads its variables before
+ * the C library is ready.
  */
 #ifndef LIB_CONFIG_READ_H
 #define LIB_CONFIG_READ_H
@@ -21,26 +21,29 @@ struct reader {
 /* Reads the environment of this process. */
 #define READER(by)	((struct reader){ (const char *const *)environ, .names = (by) })
 
-/* Returns what a variable says; NULL if it is empty or not set. */
+/* Returns the text of a variable; NULL if it is empty or not set. */
 const char *reader_text(const struct reader *reader, enum knob knob);
 
-/* Returns the value of a variable; that of knob_info.initial if it has none, or a wrong one. */
+/* Returns the value of a variable; that of knob_info.initial if it is not set, or wrong. */
 uint64_t reader_value(struct reader *reader, enum knob knob);
 
-/* Returns @given, which the caller's program has set, or if it is 0 the value of the variable. */
+/* Returns @given, which the program set; if @given is 0, the value of the variable. */
 uint64_t reader_value_or(struct reader *reader, enum knob knob, uint64_t given);
 
-/* Sets the error message, unless there is one. */
+/* Sets the error message, unless the reader has one. */
 void reader_fail(struct reader *reader, const char *format, ...)
 	__attribute__((cold, format(printf, 2, 3)));
 
-/* Fails with the value of a variable, and @choice, which it may be; NULL: of the table. */
+/*
+ * Sets an error message with the value of a variable, and with @choice, the values that it may
+ * have. NULL: those of the table.
+ */
 void reader_refuse(struct reader *reader, enum knob knob, const char *choice);
 
-/* Writes what a variable may be, as in "it may be ...". */
+/* Writes the values that a variable may have, for "it may be ...". Returns @text or a literal. */
 const char *knob_choice(char text[KNOB_CHOICE_MAX], enum knob knob);
 
-/* Whether the environment sets a variable: to something; to other than "" and 0. */
+/* Return true if the environment sets a variable: to other than ""; to other than "" and "0". */
 bool knob_is_set(enum knob knob);
 bool knob_is_on(enum knob knob);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The table of knobs: the only list of the variables ACTMEM_* and of their values. Error
- * messages, ENVIRONMENT of actmem(1), and `actmem run --help` are made from it.
+ * messages, the section ENVIRONMENT of actmem(1), and `actmem run --help` come from it.
  *
  * A row is (ID, name in C, option of `actmem run`, argument of Python, option of
- * `actmem replay`, fields of struct knob_info). "" is a name that a knob does not have.
+ * `actmem replay`, fields of struct knob_info). "" means that the knob has no such name.
  */
 #ifndef LIB_CONFIG_TABLE_H
 #define LIB_CONFIG_TABLE_H
@@ -77,7 +77,7 @@
 	  .about = "Where the Python module finds libactmem, if that does not lie beside it. *actmem run* sets it in the source tree.", \
 	  .parts = PART_START)
 
-/* Values that errors name: (ID, variable, value in it, names as above). */
+/* Values that error messages name: (ID, variable, its value, names as above). */
 #define KNOB_VALUES(f)									\
 	f(ALLOW_2M, ALLOW, "2m", "ACTMEM_ALLOW_2M", "--allow 2m", "allow=\"2m\"", "")	\
 	f(ALLOW_THP, ALLOW, "thp", "ACTMEM_ALLOW_THP", "--allow thp", "allow=\"thp\"", "") \

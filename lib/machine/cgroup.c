@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Finds this process's memory cgroup and the limit that leaves least, and the same of
- * the dmem cgroup.
+ * Finds the memory cgroup and the dmem cgroup of this process, and the tightest limit of each.
  */
 #include <errno.h>
 #include <mntent.h>
@@ -29,8 +28,8 @@ static bool list_has(const char *list, const char *word)
 }
 
 /*
- * Lines are "ID:CONTROLLERS:PATH". Where version 1 has the memory controller,
- * version 2's line is there as well and says nothing of memory.
+ * Finds the path of the memory cgroup. Lines are "ID:CONTROLLERS:PATH". If version 1 has the
+ * memory controller, the line of version 2 is also there but does not concern memory.
  */
 static int find_path(struct memory_cgroup *cgroup, const char *cgroup_file)
 {
@@ -89,7 +88,7 @@ static int find_mount(char *mount, size_t size, int version, const char *mounts_
 
 static const struct files {
 	const char *limit, *used;
-	const char *cache[2];		/* lines of memory.stat: cache that can be dropped */
+	const char *cache[2];		/* lines of memory.stat: page cache that can be dropped */
 } files[] = {
 	[1] = { "memory.limit_in_bytes", "memory.usage_in_bytes",
 		{ "\ntotal_inactive_file ", "\ntotal_active_file " } },
@@ -106,13 +105,13 @@ static uint64_t cache_bytes(const char *folder, const struct files *names)
 	return sysfile_number(text, names->cache[0]) + sysfile_number(text, names->cache[1]);
 }
 
-/* Takes the limit of @folder if it leaves less than those seen so far. */
+/* Records the limit of @folder if it leaves less memory than those seen so far. */
 static void take_limit(struct memory_cgroup *cgroup, const char *folder, uint64_t used)
 {
 	const struct files *names = &files[cgroup->version];
 	uint64_t limit, cache, needed;
 
-	/* Version 1 writes "none" as the largest multiple of the page. */
+	/* Version 1 reports "no limit" as the largest multiple of the page size. */
 	if (sysfile_value(&limit, "%s/%s", folder, names->limit) ||
 	    limit >= INT64_MAX / 65536 * 65536)
 		return;
@@ -126,7 +125,7 @@ static void take_limit(struct memory_cgroup *cgroup, const char *folder, uint64_
 	snprintf(cgroup->limit_file, sizeof(cgroup->limit_file), "%s/%s", folder, names->limit);
 }
 
-/* Goes from the cgroup's own folder up to the mount point. */
+/* Walks from the cgroup's own folder up to the mount point. */
 static void find_tightest(struct memory_cgroup *cgroup, char *folder, size_t mount_length)
 {
 	bool own = true;
@@ -147,7 +146,10 @@ static void find_tightest(struct memory_cgroup *cgroup, char *folder, size_t mou
 	}
 }
 
-/* The cgroup's folder, and how much of it leads to the mount point; no version: none. */
+/*
+ * Finds the cgroup's folder. The first *@mount_length bytes of it are the mount point. Sets the
+ * version to 0 if there is no such cgroup.
+ */
 static int find_folder(struct memory_cgroup *cgroup, char folder[CGROUP_PATH_MAX],
 		       size_t *mount_length, const char *cgroup_file, const char *mounts_file)
 {
@@ -168,8 +170,8 @@ static int find_folder(struct memory_cgroup *cgroup, char folder[CGROUP_PATH_MAX
 	*mount_length = strlen(folder);
 
 	/*
-	 * In a container the path may be the host's, or lead out of the
-	 * namespace; the mount is then the container's own cgroup.
+	 * In a container, the path may be valid only on the host, or lead out of the namespace.
+	 * The mount point is then the container's own cgroup.
 	 */
 	if (!strstr(cgroup->path, "/..") && strcmp(cgroup->path, "/")) {
 		room = CGROUP_PATH_MAX - *mount_length;
@@ -194,7 +196,10 @@ int memory_cgroup_read(struct memory_cgroup *cgroup, const char *cgroup_file,
 	return error;
 }
 
-/* Of the line "REGION NUMBER" or "REGION max" of a file; UINT64_MAX also if there is none. */
+/*
+ * Returns the number in the line "REGION NUMBER" of a file; UINT64_MAX for "REGION max", and if
+ * there is no such line.
+ */
 static uint64_t dmem_value(const char *folder, const char *name, const char *region)
 {
 	char path[CGROUP_FILE_MAX], text[8192], *line, *rest = text;

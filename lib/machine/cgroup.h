@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The memory and dmem cgroups that this process is charged to, version 1 or 2. The
- * command links this file too, so it uses nothing but sysfile.h.
+ * The memory and dmem cgroups that this process is charged to, version 1 or 2. The command links
+ * this file, too, so it uses only sysfile.h.
  */
 #ifndef LIB_MACHINE_CGROUP_H
 #define LIB_MACHINE_CGROUP_H
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Longer ones are as if they were not there. */
+/* A longer path of a cgroup counts as missing. */
 #define CGROUP_PATH_MAX	1024
 #define CGROUP_FILE_MAX	(CGROUP_PATH_MAX + 32)
 
@@ -17,26 +17,26 @@ struct memory_cgroup {
 	int version;			/* 0: none */
 	char path[CGROUP_PATH_MAX];		/* of the process, within the hierarchy */
 	/*
-	 * The limit that leaves least, of the cgroup itself or of an ancestor,
-	 * and what is used of it. No limit: UINT64_MAX, and the cgroup's own
-	 * use.
+	 * The tightest limit, of the cgroup itself or of an ancestor, and the usage there. Without
+	 * a limit, limit_bytes is UINT64_MAX and used_bytes is the usage of the cgroup itself.
 	 */
 	char limit_file[CGROUP_FILE_MAX];	/* "" without a limit */
 	uint64_t limit_bytes;
 	uint64_t used_bytes;
-	uint64_t available_bytes;	/* what its page cache can give up included */
+	uint64_t available_bytes;	/* left below the limit; droppable page cache is free */
 };
 
 /*
- * Reads files with the format of /proc/self/cgroup and /proc/self/mounts.
- * 0 or a negative errno, without words; no memory cgroup is not an error.
+ * Reads the memory cgroup, from files in the format of /proc/self/cgroup and /proc/self/mounts.
+ * Returns 0 or a negative errno, without an error message. A process without a memory cgroup is
+ * no error.
  */
 int memory_cgroup_read(struct memory_cgroup *cgroup, const char *cgroup_file,
 		       const char *mounts_file);
 
 /*
- * Returns what the limits leave to this process: UINT64_MAX if there are none, or if
- * they cannot be read. @limit_file: the knob, or "".
+ * Returns the bytes that the limits leave to this process; UINT64_MAX if there are none, or if
+ * they cannot be read. Writes the file of the tightest limit, or "", to @limit_file.
  */
 uint64_t memory_cgroup_available(char limit_file[CGROUP_FILE_MAX]);
 
@@ -47,8 +47,8 @@ struct dmem_limit {
 };
 
 /*
- * Finds the limit that leaves this process least of a region of the dmem controller, as
- * "actmem/node0". False: there is none, or it cannot be read.
+ * Finds the tightest dmem limit on this process for @region, such as "actmem/node0". Returns false
+ * if there is none, or if it cannot be read.
  */
 bool dmem_limit_read(struct dmem_limit *limit, const char *region, const char *cgroup_file,
 		     const char *mounts_file);

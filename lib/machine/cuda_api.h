@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Declares what the library uses of the CUDA driver API, by the names and versions that
+ * Declares the part of the CUDA driver API that the library uses, with the names and versions that
  * libcuda.so.1 exports. A test compares the types with those of cuda.h.
  */
 #ifndef LIB_MACHINE_CUDA_API_H
@@ -8,14 +8,14 @@
 
 #include <stddef.h>
 
-/* enum CUresult has no negative value, so that it is as this. */
+/* enum CUresult has no negative value, so its underlying type is unsigned int. */
 typedef unsigned int cuda_result;
 
 struct CUctx_st;
 typedef struct CUctx_st *cuda_context;
 typedef unsigned long long cuda_pointer;
 
-/* Only those that are dealt with; cuGetErrorName() has a name for every one. */
+/* Only the results that the library handles. cuGetErrorName() returns the name of any result. */
 enum {
 	CUDA_OK = 0,
 	CUDA_INVALID_VALUE = 1,
@@ -48,7 +48,7 @@ enum {
 #define CUDA_NAME_BYTES		256
 #define CUDA_BUS_ID_BYTES	32
 
-/* name, result and parameters; the attribute of cuPointerGetAttribute() is an enum. */
+/* Name and parameters. The attribute of cuPointerGetAttribute() is an enum in cuda.h. */
 #define CUDA_FUNCTIONS(f)						\
 	f(cuGetErrorName, (cuda_result error, const char **name))	\
 	f(cuGetErrorString, (cuda_result error, const char **text))	\
@@ -73,7 +73,10 @@ enum {
 	  (cuda_pointer *pointer, void *address, unsigned int flags))	\
 	f(cuPointerGetAttribute, (void *data, unsigned int attribute, cuda_pointer pointer))
 
-/* Those that others may look up too, to be in front of them: not looked up without need. */
+/*
+ * Functions that other libraries may look up, too, in order to interpose them. This library looks
+ * them up only if it needs them.
+ */
 #define CUDA_OWN_FUNCTIONS(f)						\
 	f(cuMemHostAlloc, (void **memory, size_t bytes, unsigned int flags))	\
 	f(cuMemFreeHost, (void *memory))

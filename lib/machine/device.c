@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Asks what the device below a file needs and likes: alignment by statx(), else the
- * device's logical block; depth and length of transfers by what the block layer
- * says of it under /sys.
+ * Finds the requirements and preferences of the device below a file. The alignment comes from
+ * statx(), or else is the device's logical block. The depth and length of transfers follow from
+ * the limits that the block layer reports under /sys.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,19 +16,19 @@
 #include "machine/device.h"
 #include "machine/sysfile.h"
 
-/* An alignment that every file system and device accepts, where none of them tells. */
+/* An alignment that every file system and device accepts, used if none is reported. */
 #define ALIGNMENT_USUAL	4096ULL
 
 /*
- * Long enough that the cost of a system call, an interrupt and a thread that wakes
- * does not count, and so many that a drive with several queues has work on each. A
- * disk that has to move its head, as many a virtual one says of itself, gets fewer.
+ * Transfers are so long that the cost of a system call, an interrupt and a wakeup is negligible.
+ * They are so many that a drive with several queues has work on each. A rotational disk gets
+ * fewer; many virtual disks claim to be rotational.
  */
 #define BLOCK_USUAL	(4ULL << 20)
 #define DEPTH_USUAL	32
 #define DEPTH_ROTATIONAL	16
 
-/* A partition has the queue of its disk. */
+/* Reads a limit of a device's queue. A partition uses the queue of its disk. */
 static int read_queue_value(dev_t number, const char *name, uint64_t *value)
 {
 	int error = sysfile_value(value, "/sys/dev/block/%u:%u/queue/%s", major(number),
@@ -52,7 +52,7 @@ static void take_queue_limits(dev_t number, struct device *device)
 		device->rotational = true;
 		device->depth = DEPTH_ROTATIONAL;
 	}
-	/* The block layer cuts transfers into parts of this length: into whole ones. */
+	/* The block layer splits transfers at this length. Make them a multiple of it. */
 	if (!read_queue_value(number, "max_sectors_kb", &value))
 		device->request_bytes = value << 10;
 	if (device->request_bytes && device->request_bytes < BLOCK_USUAL)
@@ -84,7 +84,7 @@ int device_of(int fd, const char *path, struct device *device)
 		device->alignment = (uint64_t)sector;
 		device->memory_alignment = device->alignment;
 	}
-	/* Linux 6.1 and later tell it of the file systems that know. */
+	/* Since Linux 6.1, statx() reports the alignment on file systems that support that. */
 	if (!statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &extended) &&
 	    extended.stx_mask & STATX_DIOALIGN && extended.stx_dio_offset_align) {
 		device->alignment = extended.stx_dio_offset_align;

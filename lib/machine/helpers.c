@@ -8,14 +8,14 @@
 #include "machine/node.h"
 #include "machine/sysfile.h"
 
-/* A thread is worth its beginning for so much: a few milliseconds. */
+/* Bytes of work that repay starting a thread: a few milliseconds. */
 #define THREAD_BYTES	(HELPERS_LENGTH / 2)
-/* A part that was begun is ended, though the caller may have failed: a millisecond or two. */
+/* A helper finishes the part that it began even if the caller fails: a millisecond or two. */
 #define PART_BYTES	(8ULL << 20)
 
 #define CPU_LIST	"/sys/devices/system/node/node%u/cpulist"
 
-/* Leaves in the set those that are in a list as "0-3,8". False: it is none. */
+/* Removes all CPUs from the set that are not in @list, such as "0-3,8". False: no such list. */
 static bool keep_listed(cpu_set_t *cpus, size_t size, const char *list)
 {
 	unsigned long cpu = 0, first, last;
@@ -36,7 +36,7 @@ static bool keep_listed(cpu_set_t *cpus, size_t size, const char *list)
 	return true;
 }
 
-/* The CPUs that this thread may run on; of the node that it is on, if that matters. */
+/* Finds the CPUs that this thread may run on; if is_near, only those of its current node. */
 static bool find_cpus(struct helpers *helpers)
 {
 	cpu_set_t *cpus = (cpu_set_t *)helpers->cpus;
@@ -51,7 +51,7 @@ static bool find_cpus(struct helpers *helpers)
 	       keep_listed(cpus, sizeof(helpers->cpus), list);
 }
 
-/* The caller is one who is at it, too. */
+/* Returns how many helpers are worth starting. The caller does the work of one more. */
 static unsigned int count_useful(struct helpers *helpers, uint64_t length)
 {
 	unsigned int half, most = HELPERS_MAX;
@@ -64,7 +64,7 @@ static unsigned int count_useful(struct helpers *helpers, uint64_t length)
 	return half < most ? half : most;
 }
 
-/* The last part of what is left. */
+/* Claims the last part of the rest. Returns its length; 0 if nothing is left. */
 static uint64_t take_part(struct helpers *helpers, uint64_t *offset)
 {
 	uint64_t left = atomic_load(&helpers->left), length;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Threads that help a caller who has pages made in a long range, which takes one
- * thread a second for a few GiB, to zero them.
+ * Threads that help a caller to populate a long range. A single thread needs about a second to
+ * zero a few GiB.
  *
- * The caller has all of the range made, in one call of his own, and beside him each
- * helper has a part of it made, from the range's end towards its beginning. Where the
- * caller comes upon pages that are there he goes on behind them: what has come of it is
- * what his own call says, and the helpers' calls say nothing to anybody.
+ * The caller populates the whole range with one call. Meanwhile the helpers populate parts of it,
+ * from the range's end towards its beginning. When the caller's call reaches pages that exist
+ * already, it skips them. Only the result of that call counts; the results of the helpers' calls
+ * are ignored.
  *
- * They are threads of the caller, and so have his cgroups, credentials, CPUs and policy
- * of scheduling. No signal is delivered in them.
+ * The caller creates the helpers, so they inherit its cgroups, credentials, CPUs and scheduling
+ * policy. They block signals.
  */
 #ifndef LIB_MACHINE_HELPERS_H
 #define LIB_MACHINE_HELPERS_H
@@ -19,37 +19,37 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The caller has made all of a shorter range before a thread has begun. */
+/* The caller populates a shorter range before a helper could start. */
 #define HELPERS_LENGTH	(64ULL << 20)
 
-/* With the caller, so many come close to a node's memory bandwidth. */
+/* Together with the caller, this many threads come close to a node's memory bandwidth. */
 #define HELPERS_MAX	15
 
 #define HELPERS_CPUS	8192
 
 struct helpers {
-	/* Makes what is missing in a part; an error ends the help, and is not told. */
+	/* Populates a part. An error stops all helpers and is not reported. */
 	int (*help)(const void *context, uint64_t offset, uint64_t length);
 	const void *context;
-	bool is_near;			/* to stay on the caller's node, as pages go where the CPU is */
+	bool is_near;			/* stay on the caller's node: pages go to that of the CPU */
 	uint64_t offset;
 	uint64_t part_bytes;
 	_Atomic uint64_t left;		/* bytes from @offset that no helper has begun */
 	atomic_bool ended;
 	unsigned int count;
-	int cancel_state;		/* of the caller, who must not unwind while they work */
+	int cancel_state;		/* the caller's; it must not unwind while helpers work */
 	pthread_t threads[HELPERS_MAX];
 	unsigned long cpus[HELPERS_CPUS / (8 * sizeof(unsigned long))];
 };
 
 /*
- * Begins, of a range of whole pages of @page_bytes: as many as half of the CPUs, since
- * others want some, or fewer, where no more can be had or are of use.
+ * Starts helpers for a range of whole pages of @page_bytes. Starts at most one for every second
+ * CPU, because other threads need CPUs, too, and none that would not repay its start.
  */
 void helpers_begin(struct helpers *helpers, uint64_t offset, uint64_t length,
 		   uint64_t page_bytes);
 
-/* Has them stop after the part that each is at, and waits. Whether there were any. */
+/* Stops each helper after its current part and waits for it. Returns true if there were any. */
 bool helpers_end(struct helpers *helpers);
 
 #endif /* LIB_MACHINE_HELPERS_H */

@@ -10,7 +10,7 @@
 
 #include "machine/kernel_log.h"
 
-/* The kernel returns no longer record. */
+/* The kernel returns no records that are longer. */
 #define RECORD_MAX	8192
 
 int kernel_log_open(const char *path)
@@ -27,7 +27,7 @@ int kernel_log_open(const char *path)
 	return error;
 }
 
-/* NVIDIA's driver logs the address of the program, not a hash of it. */
+/* NVIDIA's driver logs the address in the program, not a hash of it. */
 static bool is_refusal(const char *line, const void *address, uint64_t length)
 {
 	unsigned long long base;

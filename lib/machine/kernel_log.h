@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The kernel's log, in which NVIDIA's driver names memory that it could not pin.
+ * Reads the kernel's log, in which NVIDIA's driver names memory that it could not pin.
  */
 #ifndef LIB_MACHINE_KERNEL_LOG_H
 #define LIB_MACHINE_KERNEL_LOG_H
@@ -11,12 +11,12 @@
 #define KERNEL_LOG		"/dev/kmsg"
 #define KERNEL_LOG_LINE_MAX	256
 
-/* Opens the log behind its last line. Returns -errno if this process may not read it. */
+/* Opens the log at its end. Returns the descriptor, or -errno, such as -EPERM. */
 int kernel_log_open(const char *path);
 
 /*
- * Reads the lines since then. Returns true if one says that the range, or memory that begins
- * in it, cannot be mapped, with that line.
+ * Reads the lines that were added since the last call, or since the log was opened. If one says
+ * that memory which begins in the range cannot be mapped, copies it to @line and returns true.
  */
 bool kernel_log_find_refusal(int log, const void *address, uint64_t length,
 			     char line[KERNEL_LOG_LINE_MAX]);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The room of what the kernel tells of the machine, and of the process on it.
+ * This folder reads the kernel's information about the machine and its processes.
  *
  * Read sysfile.h first, which reads small files of /proc and /sys; then node.h (NUMA
  * nodes, and where pages are), cgroup.h, mounts.h, procfs.h (processes and their
- * descriptors), smaps.h, device.h (disks below files). kernel_log.h reads the kernel's log.
- * helpers.h has threads that help to zero pages. cuda_api.h has the types of CUDA's driver API.
+ * descriptors), smaps.h, device.h (disks below files). The kernel's log is in kernel_log.h, the
+ * threads that help to zero pages in helpers.h, and the types of CUDA's driver API in cuda_api.h.
  *
  * Locks: none.
  */

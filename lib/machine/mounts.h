@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * File systems as they are mounted for this process. The command links this file
- * too.
+ * Reads the file systems that are mounted for this process. The command links this file, too.
  */
 #ifndef LIB_MACHINE_MOUNTS_H
 #define LIB_MACHINE_MOUNTS_H
@@ -10,25 +9,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Valid during the call that hands it over. */
+/* Valid only during the call of mounts_find()'s @see. */
 struct mount {
 	uint64_t device;		/* st_dev of its files */
 	const char *point;
 	const char *type;
-	const char *options;		/* of the file system, as "rw,size=64G" */
-	bool read_only;			/* there, if not everywhere */
+	const char *options;		/* of the file system, such as "rw,size=64G" */
+	bool read_only;			/* this mount; other mounts of it may be writable */
 };
 
 /*
- * Shows each mount to @see, in the order in which they were made, until that
- * returns true. Whether it did; false also if the kernel does not tell.
+ * Calls @see for each mount, in the order in which they were mounted, until it returns true.
+ * Returns true if it did; false if not, or if the mounts cannot be read.
  */
 bool mounts_find(bool (*see)(void *context, const struct mount *mount), void *context);
 
-/* The value of an option, as of "huge="; false if it is not there. */
+/* Copies the value of an option such as "huge=". Returns false if the mount lacks the option. */
 bool mount_option(const struct mount *mount, const char *option, char *value, size_t size);
 
-/* Returns the type of the file system of @path if its files are memory, as "tmpfs"; else NULL. */
+/* Returns "tmpfs" or "ramfs" if @path is on such a file system, whose files are memory; or NULL. */
 const char *memory_file_system(const char *path);
 
 #endif /* LIB_MACHINE_MOUNTS_H */

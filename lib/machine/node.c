@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * NUMA nodes: asks sysfs of them, and the kernel where pages are.
+ * NUMA nodes: reads their sizes from sysfs, and asks the kernel for the nodes of pages.
  */
 #include <errno.h>
 #include <linux/mempolicy.h>
@@ -45,8 +45,8 @@ unsigned int node_of_caller(void)
 }
 
 /*
- * A file of a node's, as node%u/meminfo; where the kernel has no NUMA, or /sys is not to be
- * seen, the machine's own, @whole, which has the same in it.
+ * Reads a file of a node, such as node%u/meminfo. If the kernel lacks NUMA or /sys is not mounted,
+ * reads @whole, the file of the whole machine in the same format.
  */
 static int read_of_node(unsigned int node, const char *file, const char *whole, char *text,
 			size_t size)
@@ -89,8 +89,8 @@ uint64_t nodes_all_hugetlb_bytes(const struct actmem_nodes *nodes, uint64_t page
 }
 
 /*
- * Free memory, the clean part of the page cache and reclaimable slabs, without
- * what the page cache keeps for its working set: half, as in MemAvailable.
+ * Adds up free memory, half of the page cache and half of the reclaimable slabs. The other halves
+ * count as the working set, similar to MemAvailable.
  */
 uint64_t nodes_available_bytes(const struct actmem_nodes *nodes)
 {
@@ -126,7 +126,10 @@ int fail_numa_call(const char *what, const char *call)
 	return fail(errno, "%s (%s: %s)", what, call, strerror(errno));
 }
 
-/* Does as move_pages(2), which need not be permitted on a machine with one node. */
+/*
+ * Asks move_pages(2) for the nodes of pages. On a machine with one node, a container may forbid the
+ * call: all pages are then on that node.
+ */
 static int ask_nodes(unsigned long count, void **pages, int *status)
 {
 	unsigned int node;

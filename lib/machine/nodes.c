@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Sets of NUMA nodes. The command and the preload link this file too.
+ * Sets of NUMA nodes. The command and the preload link this file, too.
  */
 #include <linux/mempolicy.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ unsigned int nodes_next(const struct actmem_nodes *nodes, unsigned int from)
 	return ACTMEM_NODES_MAX;
 }
 
-/* A decimal number below ACTMEM_NODES_MAX at *@text, which moves behind it. */
+/* Parses a decimal number below ACTMEM_NODES_MAX at *@text, and moves *@text past it. */
 static bool parse_node(const char **text, unsigned int *node)
 {
 	unsigned int value = 0;
@@ -98,7 +98,7 @@ const char *nodes_text(char text[NODES_TEXT_MAX], const struct actmem_nodes *nod
 	}
 	used = (size_t)sprintf(text, nodes_count(nodes) == 1 ? "node " : "nodes ");
 	for_each_node(node, nodes) {
-		/* Room for ",1022-1023" and the dots. */
+		/* Leave space for ",1022-1023" and the dots. */
 		if (used + 16 > NODES_TEXT_MAX) {
 			sprintf(text + used, "...");
 			break;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Processes and their descriptors, as /proc has them.
+ * Reads processes and their descriptors from /proc.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Processes and their descriptors, as /proc has them. The command links this file
- * too. Functions that can fail return 0 or -errno without words.
+ * Reads processes and their descriptors from /proc. The command links this file, too. Functions
+ * that can fail return 0, or -errno without an error message.
  */
 #ifndef LIB_MACHINE_PROCFS_H
 #define LIB_MACHINE_PROCFS_H
@@ -15,19 +15,19 @@
 
 #define DESCRIPTOR_PATH_MAX	320
 
-/* Reads the command of a process, of up to 15 letters; "" if it has ended. */
+/* Reads the command of a process, up to 15 bytes; "" if the process has ended. */
 void process_command(int pid, char command[16]);
 
-/* Tells the owner of a process; false: it has ended. */
+/* Reads the owner of a process. Returns false if the process has ended. */
 bool process_owner(int pid, uid_t *uid);
 
-/* Returns the number of a process in its own, innermost namespace; 0 if it has ended. */
+/* Returns the pid of a process in its innermost pid namespace; 0 if the process has ended. */
 int process_own_pid(int pid);
 
-/* Returns the next process of /proc, or thread of a directory of threads; 0: none is left. */
+/* Returns the next process in /proc, or the next thread in a task directory; 0 at the end. */
 int process_next(DIR *directory);
 
-/* Errors that are this process's own, and tell nothing of another one. */
+/* Returns true for errors that concern this process and say nothing about another one. */
 bool is_own_error(int error);
 
 /* A walk through the descriptors of a process. */
@@ -37,10 +37,13 @@ struct process_links {
 	char path[DESCRIPTOR_PATH_MAX], link[PATH_TEXT_MAX];
 };
 
-/* Fails by own errors alone: what has ended, or is not ours to see, has no descriptors. */
+/*
+ * Begins a walk. Fails only with errors of is_own_error(). If the process has ended, or if this
+ * process may not inspect it, the walk finds no descriptors.
+ */
 int process_links_open(struct process_links *links, int pid);
 
-/* The next one with a link that begins so; false: there is none. */
+/* Finds the next descriptor whose link begins with @prefix. Returns false if there is none. */
 bool process_links_next(struct process_links *links, const char *prefix);
 
 void process_links_close(struct process_links *links);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Counts the pages of a range of this process's memory, by /proc/self/smaps.
+ * Counts the pages in a range of this process's memory, with /proc/self/smaps.
  */
 #include <errno.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Counts the pages of a range of this process's memory, by /proc/self/smaps.
+ * Counts the pages in a range of this process's memory, with /proc/self/smaps.
  */
 #ifndef LIB_MACHINE_SMAPS_H
 #define LIB_MACHINE_SMAPS_H
@@ -8,9 +8,8 @@
 #include <stdint.h>
 
 /*
- * Bytes that are mapped in the mappings that begin within the range, and those
- * of them that are shared memory mapped by transparent huge pages. 0 or -errno
- * with words.
+ * Counts the mapped bytes of the mappings that begin in the range, and how many of them are
+ * transparent huge pages of shared memory. Returns 0, or -errno with an error message.
  */
 int smaps_count(const void *address, uint64_t length, uint64_t *mapped, uint64_t *huge);
 

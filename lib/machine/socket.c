@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The nodes of a socket, and how far they are from each other, as sysfs says.
+ * Reads the nodes of a socket, and the distances between nodes, from sysfs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #define SYSFS_PACKAGE	"/sys/devices/system/cpu/cpu%lu/topology/physical_package_id"
 #define TEXT_MAX	4096
 
-/* False: the node has no CPU, or sysfs does not say where that is. */
+/* Finds the socket of a node. False: the node has no CPU, or sysfs does not report its socket. */
 static bool find_socket(unsigned int node, uint64_t *socket)
 {
 	char path[64], text[TEXT_MAX];
@@ -39,7 +39,7 @@ void nodes_of_socket(unsigned int node, struct actmem_nodes *nodes)
 			node_set(nodes, other);
 }
 
-/* The distances of @node from all nodes that are online, which sysfs lists in their order. */
+/* Reads the distances of @node to all online nodes, which sysfs lists in the nodes' order. */
 static void read_distances(unsigned int node, unsigned long distances[ACTMEM_NODES_MAX])
 {
 	char path[64], text[TEXT_MAX], *at = text, *behind;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Small files of /proc and /sys.
+ * Reads small files of /proc and /sys.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The backend of a name or of a descriptor: the file system that it is on says which.
+ * Finds the backend of a name or of a descriptor, by its file system.
  */
 #include <errno.h>
 #include <linux/magic.h>
@@ -34,7 +34,7 @@ static bool see_kind(void *context, const struct mount *mount)
 	return true;
 }
 
-/* Leaves @type alone if it is not told. */
+/* Copies the type of a file system. Leaves @type unchanged if no mount of @device is listed. */
 static void type_of(uint64_t device, char *type, size_t size)
 {
 	struct kind kind = { device, type, size };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Tells by its file which backend a region comes from that is there.
+ * Finds the backend of an existing region by its file.
  */
 #ifndef LIB_REGION_CHOOSE_H
 #define LIB_REGION_CHOOSE_H
@@ -8,10 +8,10 @@
 #include "actmem.h"
 #include "region/backend.h"
 
-/* Finds the backend of the file system that @path is on, if it may be @wanted. */
+/* Finds the backend of the file system of @path. Fails if the caller @wanted another backend. */
 int name_backend(const char *path, enum actmem_backend wanted, const struct backend **backend);
 
-/* Finds the backend of a region that another process has made, by its descriptor. */
+/* Finds the backend of a region that another process created, by its descriptor. */
 int descriptor_backend(int fd, const struct backend **backend);
 
 #endif /* LIB_REGION_CHOOSE_H */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Opens and closes a backend; what fork() does to what is open.
+ * Opens and closes a backend, and closes descriptors in forked children.
  *
- * A child has no use for its parent's handles: their mappings are not
- * inherited, and every call on them is refused. Their descriptors are closed
- * in it, so that it does not keep memory alive that its parent gives back.
+ * A child cannot use its parent's handles: it does not inherit their mappings, and every call on
+ * them fails. The child closes their descriptors, so that it does not keep memory alive that its
+ * parent frees.
  */
 #include <errno.h>
 #include <limits.h>
@@ -36,7 +36,7 @@ void handles_unlock(void)
 	pthread_mutex_unlock(&handles_mutex);
 }
 
-/* Only what is safe in the child of a process with threads. */
+/* Calls only functions that are safe in the child of a multithreaded process. */
 static void after_fork_in_child(void)
 {
 	const struct actmem_region *region;
@@ -89,8 +89,9 @@ int check_owner(const struct actmem *am)
 }
 
 /*
- * The errors by which AUTO concludes that there is no driver. One that is there and may not
- * be used, or is of another age, is the administrator's to mend, and not passed over.
+ * Returns true for errors that mean that the driver is missing, so that AUTO uses memfd. AUTO does
+ * not skip a driver that this process may not use, or whose version does not fit: the administrator
+ * should fix that.
  */
 static bool driver_is_missing(int error)
 {
@@ -187,7 +188,7 @@ int actmem_open(struct actmem **result, const struct actmem_options *options)
 	error = take_heap_name(&am->heap_names, am->options.heap_name, am->options.backend);
 	if (error)
 		goto free_handle;
-	/* The caller's, and not its to keep. */
+	/* The string belongs to the caller, who may free it. */
 	am->options.heap_name = NULL;
 	error = open_backend(am);
 	if (error)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * An open backend with its regions; what fork() does to them.
+ * Handles: each is an open backend with its regions. Forked children close their descriptors.
  */
 #ifndef LIB_REGION_CONTEXT_H
 #define LIB_REGION_CONTEXT_H
@@ -17,13 +17,13 @@
 
 #define HEAP_NAMES_MAX	4096
 
-/* The files PATH.0, PATH.1 ... that heaps of one handle have. */
+/* Names of the files PATH.0, PATH.1 and so on, which are the regions of a handle's heaps. */
 struct heap_names {
 	char *path;			/* absolute; NULL: heaps have no names */
 	uint64_t taken[HEAP_NAMES_MAX / 64];	/* under the handles lock */
 };
 
-/* Descriptors that are closed in a forked child. */
+/* Descriptors that a forked child closes. */
 struct held {
 	struct link link;
 	const int *descriptors;
@@ -31,45 +31,45 @@ struct held {
 };
 
 struct actmem {
-	struct actmem *next, *previous;	/* under the handles lock, as all lists */
+	struct actmem *next, *previous;	/* under the handles lock, like all lists */
 	struct actmem_region *regions;
 	unsigned int heaps, queues, runtimes;	/* under the handles lock */
-	struct link held;		/* besides those of regions */
+	struct link held;		/* in addition to descriptors of regions */
 	unsigned int generation;
 	const struct backend *backend;
 	int device;
 	struct actmem_options options;
 	struct heap_names heap_names;
 	struct stats stats;		/* adding and removing: under the handles lock */
-	struct counters *counters;	/* of stats, as are the waits */
-	struct published_waits *waits;
+	struct counters *counters;	/* in stats */
+	struct published_waits *waits;	/* in stats */
 	char description[DESCRIPTION_MAX];
 };
 
 struct actmem_region {
 	struct actmem_region *next, *previous;
 	struct actmem *am;
-	const struct backend *backend;	/* not always that of am, if that was left to choose */
-	pthread_mutex_t pages_lock;	/* where pages are made or given back in turn */
+	const struct backend *backend;	/* with AUTO, it may differ from that of am */
+	pthread_mutex_t pages_lock;	/* serializes populate and discard, if @in_turn */
 	pthread_mutex_t lock;
 	struct backing backing;
 	struct stats_record *record;	/* memfd only; mapped bytes: under lock */
 	unsigned int maps;		/* under lock */
 	_Atomic unsigned int attachments;	/* to queues */
-	_Atomic unsigned int buffers;	/* of rings of queues, which hold its pages */
-	_Atomic unsigned int commands;	/* of queues, which work on it */
-	/* With a runtime, or NULL; set under lock. */
+	_Atomic unsigned int buffers;	/* registered with io_uring, which pins its pages */
+	_Atomic unsigned int commands;	/* requests of queues that populate or discard it */
+	/* The registration with a runtime, or NULL. Set under lock. */
 	struct registration *_Atomic registration;
 };
 
 void handles_lock(void);
 void handles_unlock(void);
 
-/* Has the descriptors closed in forked children, until it is dropped. */
+/* From held_add() to held_drop(), forked children close the descriptors. */
 void held_add(struct actmem *am, struct held *held);
 void held_drop(struct held *held);
 
-/* How often this process was forked off one that had the library open. */
+/* Incremented in a forked child, if the library was in use. A handle belongs to one generation. */
 extern unsigned int handles_generation;
 
 static inline bool is_owner(const struct actmem *am)
@@ -77,7 +77,7 @@ static inline bool is_owner(const struct actmem *am)
 	return am->generation == handles_generation;
 }
 
-/* 0; -EOWNERDEAD with words in a child of the process that opened @am. */
+/* Returns -EOWNERDEAD with an error message in a forked child of the opener of @am; else 0. */
 int check_owner(const struct actmem *am);
 
 #endif /* LIB_REGION_CONTEXT_H */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The counters of one open backend, as the process publishes them.
+ * Returns the counters of a handle, which the process also publishes.
  */
 #include <errno.h>
 

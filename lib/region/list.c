@@ -11,7 +11,7 @@
 #include "region/backend.h"
 #include "watch/watch.h"
 
-/* Counts nodes, and returns the bytes of what the item points to. */
+/* Sets the item's node count, and returns the bytes of its array and path. */
 static size_t measure(struct region_item *item)
 {
 	item->info.node_count = nodes_told(item->node_bytes);
@@ -19,8 +19,8 @@ static size_t measure(struct region_item *item)
 }
 
 /*
- * The caller's items may be shorter than ours, or longer with zeroes behind. All figures of
- * nodes follow them, and then all paths.
+ * Copies the list to one allocation for the caller. The caller's items may be shorter than ours, or
+ * longer with zeros at the end. After the items come the arrays of nodes, and then the paths.
  */
 static int hand_out(struct region_list *list, size_t size, struct actmem_region_info **regions)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Mappings of regions.
+ * Maps regions.
  */
 #include <errno.h>
 #include <string.h>
@@ -23,10 +23,11 @@ static void *map_at(const struct backing *backing, void *hint, int flags)
 }
 
 /*
- * Hugetlb files and the driver choose an aligned address themselves. The others are
- * mapped in place of address space that is reserved before, as what is only free
- * another thread may take. Where that fails, the kernel may have let go of the place
- * already, and another thread have it: it is left as it is.
+ * Maps a region at an aligned address. Hugetlb files and the driver choose one themselves. For
+ * other files, the function reserves aligned address space and maps the file over it, because
+ * another thread may take an address that is merely free. If that mapping fails, the function
+ * does not unmap the reservation: the kernel may have unmapped it already, and another thread may
+ * use the addresses.
  */
 static void *map_aligned(const struct backing *backing)
 {
@@ -40,7 +41,7 @@ static void *map_aligned(const struct backing *backing)
 	room = room_map(length, HUGE_PAGE_BYTES, PROT_NONE, MAP_NORESERVE);
 	if (room == MAP_FAILED)
 		return MAP_FAILED;
-	/* After mlockall(MCL_FUTURE) it would count beside the file. */
+	/* After mlockall(MCL_FUTURE), it would count against RLIMIT_MEMLOCK beside the file. */
 	munlock(room, length);
 	return map_at(backing, room, MAP_FIXED);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Mappings of regions.
+ * Maps regions.
  */
 #ifndef LIB_REGION_MAP_H
 #define LIB_REGION_MAP_H
@@ -8,9 +8,9 @@
 #include "region/backend.h"
 
 /*
- * Maps all of a backing's file shared at a 2 MiB-aligned address, read-only if it
- * is, out of core dumps and, unless it is to be inherited, out of forked children.
- * Sets @backing->address. 0 or -errno with words.
+ * Maps the whole file of a backing, shared, at a 2 MiB-aligned address; read-only if the backing
+ * is. Excludes the mapping from core dumps and, unless the backing has @inherit, from forked
+ * children. Sets @backing->address. Returns 0, or -errno with an error message.
  */
 int map_region(struct backing *backing);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Regions with names, whatever backend they are of.
+ * Opens regions by name, for all backends.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Names of regions: where they lie, whose they are, and who has a file locked.
+ * Resolves, opens, links and locks the files of named regions.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static bool see_any(void *context, const struct mount *mount)
 	    (strcmp(mount->type, "hugetlbfs") && strcmp(mount->type, "tmpfs")))
 		return false;
 	snprintf(place, sizeof(place), ", %s (%s)", mount->point, mount->type);
-	/* One may be mounted over another. */
+	/* Another file system may be mounted over one of the same type. */
 	if (!strstr(text->at, place))
 		snprintf(text->at + used, text->size - used, "%s", place);
 	return false;
@@ -102,13 +102,13 @@ int name_open(const struct region_request *request, int flags, int *fd, struct s
 	const char *path = request->path;
 	int error;
 
-	/* Opening a device could do harm. */
+	/* Opening a device could do harm, so do not open it. */
 	if (!stat(path, found) && !S_ISREG(found->st_mode))
 		return fail(EINVAL, "%s is no file, so no region", path);
 	flags |= request->open & ACTMEM_OPEN_READ ? O_RDONLY : O_RDWR;
-	/* Somebody may have a heap's name lead to another file, where everybody may write. */
+	/* If all users may write there, another user may have made the name a symbolic link. */
 	flags |= own ? O_NOFOLLOW : 0;
-	/* A file replaced by a FIFO since then must not block. */
+	/* O_NONBLOCK: a FIFO may have replaced the file since then. */
 	*fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
 	if (*fd < 0 && errno == ENOENT)
 		return fail(ENOENT, "%s does not exist", path);
@@ -136,13 +136,13 @@ int name_link(int fd, const char *path)
 	snprintf(own, sizeof(own), "/proc/self/fd/%d", fd);
 	if (!linkat(AT_FDCWD, own, AT_FDCWD, path, AT_SYMLINK_FOLLOW))
 		return 0;
-	/* Without /proc; for this one needs CAP_DAC_READ_SEARCH. */
+	/* /proc may not be mounted. AT_EMPTY_PATH needs CAP_DAC_READ_SEARCH instead. */
 	if (errno == ENOENT && !linkat(fd, "", AT_FDCWD, path, AT_EMPTY_PATH))
 		return 0;
 	return -errno;
 }
 
-/* The process that has the file locked, as /proc/locks tells; 0: it does not. */
+/* Returns the pid of the process that holds the file's lock; 0 if /proc/locks lists none. */
 static int lock_holder(const struct stat *stat)
 {
 	unsigned int major_number, minor_number;

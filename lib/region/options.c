@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reads what callers and the environment ask for.
+ * Reads and checks the options of callers and of the environment.
  */
 #include <errno.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reads what callers and the environment ask for.
+ * Reads and checks the options of callers and of the environment.
  */
 #ifndef LIB_REGION_OPTIONS_H
 #define LIB_REGION_OPTIONS_H
@@ -11,19 +11,22 @@
 #include "actmem.h"
 #include "region/backend.h"
 
-/* 0, or -EINVAL with words for a value that actmem_open() does not take. */
+/* Returns -EINVAL with an error message if actmem_open() does not accept a value; else 0. */
 int options_check(const struct actmem_options *options);
 
-/* Copies a label, "" for NULL; -EINVAL with words: too long, unprintable, '/'. */
+/*
+ * Copies a name of a region; NULL becomes "". Returns -EINVAL with an error message if it is too
+ * long, unprintable, or has a '/'.
+ */
 int take_name(char name[ACTMEM_NAME_MAX], const char *from);
 
-/* The pages of a region whose options say @pages. */
+/* Returns the kind of pages of a region whose options have @pages. */
 enum actmem_pages options_pages(const struct actmem_options *defaults,
 				enum actmem_pages pages);
 
 /*
- * Checks what a region shall be and fills in what it leaves to @defaults.
- * @any_length: a length of 0 will do.
+ * Checks the options of a region, and makes a request of them and of @defaults. @any_length: accept
+ * a length of 0. Returns 0, or -EINVAL with an error message.
  */
 int options_resolve(const struct actmem_options *defaults,
 		    const struct actmem_region_options *options, bool any_length,

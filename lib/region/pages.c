@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The pages of regions: made and given back, and exported to devices.
+ * Populates and discards pages of regions, and exports them to devices.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -44,8 +44,8 @@ static int publish_pages(struct actmem_region *region)
 }
 
 /*
- * Tells others of a memfd's pages as they are now, also if the change failed
- * midway. The first error is the one that the caller learns of.
+ * Publishes the pages of a memfd region after a change, even if that failed midway. Returns the
+ * error of the change if it failed, and keeps its error message.
  */
 static int publish_change(struct actmem_region *region, int error)
 {
@@ -62,7 +62,7 @@ static int publish_change(struct actmem_region *region, int error)
 
 void region_hold_pages(struct actmem_region *region)
 {
-	/* Not in the middle of a change. */
+	/* Wait until a change that is in progress has ended. */
 	pthread_mutex_lock(&region->pages_lock);
 	region->buffers++;
 	pthread_mutex_unlock(&region->pages_lock);
@@ -73,7 +73,7 @@ void region_let_go_of_pages(struct actmem_region *region)
 	region->buffers--;
 }
 
-/* The region's lock is not held, as this may take long. */
+/* Populates or discards a range. Does not hold the region's lock, because it may take long. */
 static int change_range(struct actmem_region *region, uint64_t offset, uint64_t length,
 			int (*check)(const struct actmem_region *region),
 			int (*change)(const struct backing *backing, uint64_t offset,
@@ -91,7 +91,7 @@ static int change_range(struct actmem_region *region, uint64_t offset, uint64_t 
 	wait = wait_begin(region->am->waits, WAIT_REGION, 0, length, region->backing.name);
 	if (in_turn)
 		pthread_mutex_lock(&region->pages_lock);
-	/* Somebody may have come to hold the pages meanwhile. */
+	/* Check again: another thread may have registered the pages meanwhile. */
 	error = check(region);
 	if (!error)
 		error = change(&region->backing, offset, length);

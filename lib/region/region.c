@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Regions, whatever backend they come from: made, received, mapped and closed. Work on
- * their pages is in pages.c.
+ * Creates, receives, maps and closes regions, for all backends. Work on their pages is in
+ * pages.c.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static void free_region(struct actmem_region *region)
 	free(region);
 }
 
-/* The driver itself tells others of its regions; of memfds their owners do. */
+/* Publishes a memfd region. The driver itself reports its regions to other processes. */
 static int publish(struct actmem *am, struct actmem_region *region)
 {
 	uint64_t node_bytes[ACTMEM_NODES_MAX] = { 0 };
@@ -58,7 +58,7 @@ static int publish(struct actmem *am, struct actmem_region *region)
 	return error;
 }
 
-/* Takes a region into its lists and counters, or releases it. */
+/* Adds a region to its lists and counters. On failure, releases and frees it. */
 static int enlist(struct actmem *am, struct actmem_region *region)
 {
 	struct counters *counters = am->counters;
@@ -84,14 +84,13 @@ static int enlist(struct actmem *am, struct actmem_region *region)
 	return 0;
 }
 
-/* Turns the backend's result into a region of the caller's, or leaves nothing. */
 int region_finish(struct actmem_region *region, int error, struct actmem_region **result)
 {
 	if (error) {
 		free_region(region);
 		return error;
 	}
-	/* After a success, the only words left are this region's steps down. */
+	/* After a success, the error message may describe only the fallbacks of this region. */
 	if (!region->backing.fallbacks)
 		fail_clear();
 	error = enlist(region->am, region);
@@ -100,7 +99,10 @@ int region_finish(struct actmem_region *region, int error, struct actmem_region 
 	return error;
 }
 
-/* The driver has pages of 2M alone: where it was not asked for, memfd has those of 1G. */
+/*
+ * Returns the backend for a request. The driver has only 2M pages, so 1G pages come from memfd,
+ * unless the caller asked for the driver.
+ */
 static const struct backend *backend_for(const struct actmem *am,
 					 const struct region_request *request)
 {
@@ -231,7 +233,7 @@ int actmem_region_unmap(struct actmem_region *region)
 	return error;
 }
 
-/* To an array of the caller's: what there is room for. */
+/* Copies the bytes on nodes to the caller's array of @room elements, as many as fit. */
 static void give_nodes(struct actmem_region_info *info, uint64_t *node_bytes, uint32_t room)
 {
 	uint32_t node;

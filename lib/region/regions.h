@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Regions, for the heap that makes its own, and for those that have names.
+ * Functions for regions that other parts of the library use, such as heaps.
  */
 #ifndef LIB_REGION_REGIONS_H
 #define LIB_REGION_REGIONS_H
@@ -13,46 +13,49 @@
 #include "region/backend.h"
 #include "region/context.h"
 
-/* Do as actmem_region_create() and _close(), for arguments that were checked. */
+/* Like actmem_region_create() and actmem_region_close(), with arguments that were checked. */
 int region_create(struct actmem *am, const struct region_request *request,
 		  struct actmem_region **region);
 void region_close(struct actmem_region *region);
 
-/* How many queues have it attached: it is not closed then, nor by its heap. */
+/* Returns the number of queues that have the region attached. If not 0, it must not be closed. */
 static inline unsigned int region_attachments(const struct actmem_region *region)
 {
 	return atomic_load_explicit(&region->attachments, memory_order_acquire);
 }
 
 /*
- * The pages that it has now are held by a ring, or are so no more: they cannot be
- * discarded meanwhile, as the ring would go on with memory that is nobody's.
+ * Between these two calls, an io_uring ring has the region's pages as a registered buffer. They
+ * cannot be discarded: the ring would go on using pages that no longer belong to the region.
  */
 void region_hold_pages(struct actmem_region *region);
 void region_let_go_of_pages(struct actmem_region *region);
 
-/* 0; -EPERM with words for one opened only to read. */
+/* Returns -EPERM with an error message if the region was opened only for reading; else 0. */
 int region_check_writable(const struct actmem_region *region);
 
 /*
- * 0; -EBUSY with words: it is registered, so that devices use the pages that it has, and is
- * not to be @what until that ends.
+ * Returns -EBUSY with an error message if the region is registered; else 0. Devices use the pages
+ * of a registered region, so it must not be @what, such as "closed".
  */
 int region_check_unregistered(const struct actmem_region *region, const char *what);
 
-/* Checks that pages of it may be discarded. 0 or -errno with words. */
+/* Checks that pages of the region may be discarded. Returns 0, or -errno with an error message. */
 int region_check_discard(const struct actmem_region *region);
 
-/* 0; -EINVAL with words: not whole pages of it. */
+/* Returns -EINVAL with an error message if the range is not whole pages of the region; else 0. */
 int region_check_range(const struct actmem_region *region, uint64_t offset, uint64_t length);
 
-/* A region of nothing yet; NULL with words: no memory. */
+/* Allocates a region without a backing. Returns NULL with an error message if memory is short. */
 struct actmem_region *region_new(struct actmem *am, const struct backend *backend);
 
-/* Turns the backend's result into *@region; with @error, leaves nothing. */
+/*
+ * Completes a region after the backend's call, which returned @error, and stores it in *@region.
+ * Frees @made if @error is set or if this fails.
+ */
 int region_finish(struct actmem_region *made, int error, struct actmem_region **region);
 
-/* Does as actmem_region_open(), for a request with a path. */
+/* Like actmem_region_open(), with a request that was checked and has a path. */
 int region_open(struct actmem *am, const struct region_request *request,
 		struct actmem_region **region);
 

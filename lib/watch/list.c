@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A growing array of what is known of regions.
+ * A growing array of information about regions.
  */
 #include <errno.h>
 #include <stdlib.h>

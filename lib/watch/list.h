@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A growing array of what is known of regions.
+ * A growing array of information about regions.
  */
 #ifndef LIB_WATCH_LIST_H
 #define LIB_WATCH_LIST_H
@@ -11,7 +11,7 @@
 #include "base/base.h"
 
 struct region_item {
-	struct actmem_region_info info;	/* has the next two, an empty path as well */
+	struct actmem_region_info info;	/* points to the next two, even to an empty path */
 	uint64_t node_bytes[ACTMEM_NODES_MAX];
 	char path[PATH_TEXT_MAX];
 };
@@ -22,17 +22,17 @@ struct region_list {
 	size_t room;
 };
 
-/* Empties it, and has its info point to what it has. */
+/* Clears an item, and makes its info point to its own arrays. */
 void item_init(struct region_item *item);
 
-/* Makes it the same as another, which has its own. */
+/* Copies an item. The info of the copy points to the copy's own arrays. */
 void item_copy(struct region_item *item, const struct region_item *from);
 
-/* An empty new last item; NULL with words: no memory. */
+/* Appends an empty item and returns it; NULL with an error message if memory is short. */
 struct region_item *list_add(struct region_list *list);
 void list_drop_last(struct region_list *list);
 
-/* The name of a file, as far as it is one that a region can bear. */
+/* Makes a region's name of a file's name: cut off, and with '?' for bytes it may not have. */
 void name_label(char label[ACTMEM_NAME_MAX], const char *path);
 
 #endif /* LIB_WATCH_LIST_H */

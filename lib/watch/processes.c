@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Finds the memfd regions of every process that this one may look into.
+ * Finds the memfd regions of every process that this process may inspect.
  *
- * That a region exists, its name and its length are taken from the descriptors
- * under /proc/PID/fd, which nobody can forge; only placement, pinning and use
- * come from what the process publishes, are read without mapping it, and are
- * left out if they make no sense.
+ * The existence of a region, its name and its length come from the descriptors under
+ * /proc/PID/fd, which no process can forge. Only placement, pinning and mapping come from the data
+ * that the process publishes. The library reads that data without mapping it, and ignores it if
+ * it makes no sense.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,12 +29,12 @@
 
 #define REGION_PREFIX	"/memfd:" REGION_LABEL
 #define DELETED		" (deleted)"
-/* A process has one for each backend it opened. */
+/* A process publishes one file for each handle that it opened. */
 #define PUBLISHED_MAX	64
 
-/* Ranks holders of a region, of which the highest is told. */
+/* Ranks the processes that have a region. The list shows the one of the highest rank. */
 enum rank {
-	RANK_HOLDER,		/* has a descriptor and does not say more */
+	RANK_HOLDER,		/* has a descriptor, but publishes nothing about the region */
 	RANK_RECEIVER,
 	RANK_MAKER,
 };
@@ -53,7 +53,10 @@ struct region_search {
 	unsigned int published_count;
 };
 
-/* Its own figures may be older than the kernel's: pages may have gone since. */
+/*
+ * Copies the placement of pages. The published figures may be older than the kernel's: other
+ * processes may have discarded pages since.
+ */
 static void take_pages(struct actmem_region_info *info, const struct stats_record *record)
 {
 	uint64_t sum = 0;
@@ -82,7 +85,7 @@ static bool makes_sense(const struct stats_record *record, uint64_t length)
 	       record->mapped_bytes <= length && record->pinned_bytes <= length;
 }
 
-/* Fills in what the process itself tells of the region. */
+/* Fills in the data that the process itself publishes about the region. Returns its rank. */
 static enum rank take_published(struct region_search *search, uint64_t device, uint64_t id,
 				struct actmem_region_info *info)
 {
@@ -102,7 +105,7 @@ static enum rank take_published(struct region_search *search, uint64_t device, u
 	return RANK_HOLDER;
 }
 
-/* The name behind "actmem:", if it is one that this library gives. */
+/* Copies the name after "actmem:". Returns false if this library would not give it to a region. */
 static bool take_label(char name[ACTMEM_NAME_MAX], const char *link)
 {
 	const char *from = link + strlen(REGION_PREFIX);
@@ -149,8 +152,8 @@ static struct found *add_found(struct region_search *search)
 }
 
 /*
- * Reads what the kernel knows of a file that is to be a region; false: it cannot be one.
- * Nothing is asked that a server would have to answer: one may be dead.
+ * Reads the kernel's data about a file that may be a region. Returns false if it cannot be one.
+ * Does not ask a file server (AT_STATX_DONT_SYNC), because that might be dead.
  */
 static bool take_file(struct actmem_region_info *info, int pid, const char *path,
 		      uint64_t *device)
@@ -172,7 +175,7 @@ static bool take_file(struct actmem_region_info *info, int pid, const char *path
 	return true;
 }
 
-/* Tells whether the file system can have regions; sets the pages, if its process did not tell. */
+/* Returns true if the file system can have regions. Sets the pages unless they were published. */
 static bool take_file_system(struct actmem_region_info *info, const char *path)
 {
 	struct statfs files;
@@ -221,7 +224,7 @@ static int take_region(struct region_search *search, int pid, const char *path, 
 	return take_file_system(&item.info, path) ? add_region(search, device, &item, rank) : 0;
 }
 
-/* Any file may be a region with a name, if its process tells of it. */
+/* Adds a region with a name. Any file may be one if its process publishes it as a region. */
 static int take_named(struct region_search *search, int pid, const char *path, const char *link)
 {
 	struct region_item item;
@@ -242,7 +245,7 @@ static int take_named(struct region_search *search, int pid, const char *path, c
 	return add_region(search, device, &item, rank);
 }
 
-/* Calls @take for the descriptors of a process whose link begins so. */
+/* Calls @take for each descriptor of a process whose link begins with @prefix. */
 static int walk_links(struct region_search *search, int pid, const char *prefix,
 		      int (*take)(struct region_search *search, int pid, const char *path,
 				  const char *link))
@@ -288,7 +291,7 @@ static int search_process(struct region_search *search, int pid)
 	return error;
 }
 
-/* Finds who has a driver's region with a name open, and by which path. */
+/* Records the path of a driver's named region that the process has open. */
 static int take_path(struct region_search *search, int pid, const char *path, const char *link)
 {
 	char file[DESCRIPTOR_PATH_MAX], text[1024];
@@ -296,7 +299,7 @@ static int take_path(struct region_search *search, int pid, const char *path, co
 	uint64_t id;
 	size_t i;
 
-	/* Only regions have an id. Other files are not asked more: NFS may not answer. */
+	/* Only regions have an id. Do not query other files: an NFS server may not answer. */
 	snprintf(file, sizeof(file), "/proc/%d/fdinfo/%s", pid, strrchr(path, '/') + 1);
 	if (sysfile_read(file, text, sizeof(text)))
 		return 0;
@@ -311,7 +314,7 @@ static int take_path(struct region_search *search, int pid, const char *path, co
 		    *item->path)
 			continue;
 		snprintf(item->path, sizeof(item->path), "%s", link);
-		/* Its maker has ended, or cannot be seen; this process has found it. */
+		/* The creator has ended or is not visible. Show the process that has it open. */
 		if (info->pid <= 0)
 			info->pid = pid;
 	}

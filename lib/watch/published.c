@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reads what another process publishes of itself, which may be nonsense, and may
- * be written meanwhile.
+ * Reads the data that another process publishes about itself. The data may be nonsense, and the
+ * process may write it meanwhile.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -81,7 +81,7 @@ static unsigned int published_records(int fd)
 	return header.records;
 }
 
-/* A record that begins with a sequence number. */
+/* Reads a record that begins with a sequence number. Returns false if it gets only torn ones. */
 static bool read_whole(int fd, uint64_t offset, void *into, size_t size)
 {
 	uint64_t before, behind;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reads what another process publishes of itself (stats.h), without mapping it.
+ * Reads the data that another process publishes about itself (stats.h), without mapping it.
  */
 #ifndef LIB_WATCH_PUBLISHED_H
 #define LIB_WATCH_PUBLISHED_H
@@ -11,8 +11,8 @@
 #include "watch/stats.h"
 
 /*
- * Descriptors and records mostly rise together: the record behind the one that
- * was found last is tried first.
+ * A process's published file. Its descriptors and records are mostly in the same order, so
+ * published_find() first tries the record after the one that it found last.
  */
 struct published {
 	int fd;
@@ -22,27 +22,30 @@ struct published {
 #define PUBLISHED_LINK	"/memfd:" STATS_LABEL " (deleted)"
 
 /*
- * A descriptor of another process's file, -EINVAL if it is none in memory. The name
- * may be that of anything, a device included, and to open a device could do harm:
- * O_PATH gets hold of it without opening it. Its owner may have a lease of it, for
- * which an open would wait 45 seconds: that is -EINVAL, too.
+ * Opens a file of another process. Returns a descriptor, or -EINVAL if it is no tmpfs file. The
+ * path may lead to anything. Opening a device could do harm, so the function checks the file with
+ * O_PATH first, which does not open it. If the owner has a lease on the file, opening it would
+ * block for 45 seconds: the function returns -EINVAL, too.
  */
 int memory_file_open(const char *path);
 
 /*
- * A descriptor of what the process publishes, by that link in /proc/PID/fd. -EINVAL:
- * it is something else; or the errno of who may not, or cannot, open it.
+ * Opens the published file of a process. @path: the link in /proc/PID/fd. Returns a descriptor,
+ * -EINVAL if it is something else, or the errno if this process cannot open it.
  */
 int published_open(const char *path, int pid);
 
-/* Its counters; false: they cannot be read. */
+/* Reads the header, which has the counters. Returns false if it cannot be read. */
 bool published_header(int fd, struct stats_header *header);
 
-/* The record of a region; false: it has none. */
+/* Finds the record of a region. Returns false if the file has none. */
 bool published_find(struct published *published, uint64_t device, uint64_t id,
 		    struct stats_record *record);
 
-/* The wait of a thread; false: its library does not tell. A senseless one is WAIT_NONE. */
+/*
+ * Reads the waits of a process. Returns false if its library does not publish any. A wait that
+ * makes no sense becomes WAIT_NONE.
+ */
 bool published_waits(int fd, struct published_waits *waits);
 
 #endif /* LIB_WATCH_PUBLISHED_H */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A writer counts a record's sequence number before and behind what it writes, so that it
- * is odd meanwhile: a reader that saw another number before than behind, or an odd one,
- * read a torn record and tries again.
+ * Sequence numbers of records. A writer increments the number before and after it writes, so the
+ * number is odd meanwhile. If a reader sees an odd number, or different numbers before and after
+ * it reads, the record is torn and it tries again.
  */
 #ifndef LIB_WATCH_SEQUENCE_H
 #define LIB_WATCH_SEQUENCE_H
@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* Around what is written to a record. */
+/* A writer calls these before and after it writes to a record. */
 static inline void sequence_begin(_Atomic uint64_t *sequence)
 {
 	atomic_store_explicit(sequence, *sequence + 1, memory_order_relaxed);

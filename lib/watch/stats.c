@@ -13,7 +13,7 @@
 #include "watch/sequence.h"
 #include "watch/stats.h"
 
-/* Touching a page that cannot be had would be a SIGBUS; this is an error. */
+/* Allocates pages. A touch raises SIGBUS if memory is short; this returns an error instead. */
 static int populate(void *address, uint64_t length)
 {
 	while (madvise(address, length, MADV_POPULATE_WRITE)) {
@@ -60,7 +60,7 @@ int stats_open(struct stats *stats, enum actmem_backend backend)
 		error = fail(errno, "cannot publish counters (mmap: %s)", strerror(errno));
 		goto close_file;
 	}
-	/* A child never publishes as its parent. */
+	/* A forked child must not publish as its parent. */
 	if (madvise(mapped, STATS_FILE_BYTES, MADV_DONTFORK) ||
 	    madvise(mapped, STATS_FILE_BYTES, MADV_DONTDUMP)) {
 		error = fail(errno, "cannot publish counters (madvise: %s)", strerror(errno));

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Publishes what a process tells of itself: its counters, what it waits for, and what
- * only it knows of its memfd regions. It lies in a memfd named "actmem-stats" of fixed length,
- * which others find under /proc/PID/fd and read with pread(2).
+ * Publishes data about this process: its counters, its waits, and the placement and mapping of its
+ * memfd regions, which only the process itself knows. The data is in a memfd of fixed length,
+ * named "actmem-stats", which other processes find under /proc/PID/fd and read with pread(2).
  *
- * A record is written under its sequence number (sequence.h). Each has one writer at a
- * time.
+ * Each record has a sequence number (sequence.h), and one writer at a time.
  */
 #ifndef LIB_WATCH_STATS_H
 #define LIB_WATCH_STATS_H
@@ -27,7 +26,7 @@
 #define STATS_RECORD_BYTES	12288
 #define STATS_FILE_BYTES	(STATS_HEADER_BYTES + (uint64_t)STATS_RECORDS * STATS_RECORD_BYTES)
 
-/* Written by any thread without a lock. */
+/* Any thread writes them, without a lock. */
 struct counters {
 	_Atomic uint64_t regions;
 	_Atomic uint64_t region_bytes;
@@ -45,15 +44,15 @@ struct counters {
 };
 
 /*
- * What all stores of the backend have done: the totals from puts_total to
- * failed_fills_total of struct actmem_store_stats, in its order, which stays.
+ * Totals of all stores of the handle: those from puts_total to failed_fills_total of struct
+ * actmem_store_stats, in the same order, which never changes.
  */
 #define TRAFFIC_FIRST	offsetof(struct actmem_store_stats, puts_total)
 #define TRAFFIC_TOTALS	((offsetof(struct actmem_store_stats, failed_fills_total) - \
 			  TRAFFIC_FIRST) / sizeof(uint64_t) + 1)
 
 struct published_traffic {
-	uint64_t count;			/* TRAFFIC_TOTALS; 0 of a library that has none */
+	uint64_t count;			/* TRAFFIC_TOTALS; 0 if the library has no totals */
 	_Atomic uint64_t totals[TRAFFIC_TOTALS];
 };
 
@@ -62,7 +61,7 @@ struct stats_header {
 	uint32_t version;
 	int32_t pid;			/* as the process itself sees it */
 	uint32_t backend;
-	_Atomic uint32_t records;	/* the first so many may be in use */
+	_Atomic uint32_t records;	/* records from this number on are unused */
 	struct counters counters;
 	struct published_waits waits;
 	struct published_traffic traffic;
@@ -70,7 +69,7 @@ struct stats_header {
 
 struct stats_record {
 	_Atomic uint64_t sequence;
-	uint64_t device;		/* with @id the file it tells of; 0: unused */
+	uint64_t device;		/* with @id: the region's file; 0: the record is unused */
 	uint64_t id;
 	uint64_t page_bytes;
 	uint64_t mapped_bytes;
@@ -83,27 +82,27 @@ struct stats_record {
 _Static_assert(sizeof(struct stats_header) <= STATS_HEADER_BYTES, "the header fits");
 _Static_assert(sizeof(struct stats_record) <= STATS_RECORD_BYTES, "a record fits");
 
-/* The publishing side of one open backend. */
+/* The writing side of one handle. */
 struct stats {
 	int fd;
 	struct stats_header *header;
 	uint64_t taken[STATS_RECORDS / 64];
 };
 
-/* 0 or -errno with words. */
+/* Returns 0, or -errno with an error message. */
 int stats_open(struct stats *stats, enum actmem_backend backend);
 void stats_close(struct stats *stats);
 
 /*
- * Publishes a region, whose file is @info->id of @device, with the bytes on each of
- * ACTMEM_NODES_MAX nodes. -EMFILE with words if there
- * are too many. Not thread-safe against stats_remove() of the same @stats or itself.
+ * Publishes a region, whose file is @info->id of @device. @info->node_bytes has ACTMEM_NODES_MAX
+ * elements. Returns -EMFILE with an error message if there are too many regions. The caller
+ * serializes stats_add() and stats_remove() of the same @stats.
  */
 int stats_add(struct stats *stats, uint64_t device, bool received,
 	      const struct actmem_region_info *info, struct stats_record **record);
 void stats_remove(struct stats *stats, struct stats_record *record);
 
-/* The caller keeps two writers of one record apart. */
+/* The caller serializes writers of the same record. */
 void stats_set_pages(struct stats_record *record, uint64_t pinned_bytes,
 		     const uint64_t node_bytes[ACTMEM_NODES_MAX]);
 void stats_set_mapped(struct stats_record *record, uint64_t mapped_bytes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Publishes what this process waits for.
+ * Publishes the waits of this process.
  */
 #include <stdio.h>
 #include <string.h>
@@ -57,7 +57,7 @@ struct published_wait *wait_begin(struct published_waits *waits, enum wait_kind 
 
 HOT void wait_note(struct published_waits *waits)
 {
-	/* Blocks may be put and taken every few hundred ns: the exact time is not worth as much. */
+	/* Blocks may be put and taken every few hundred ns. The exact time would cost too much. */
 	atomic_store_explicit(&waits->last, clock_tick_ns(), memory_order_relaxed);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Publishes what a process waits for now (stats.h), for `actmem waits`.
+ * Publishes the current waits of a process (stats.h), for `actmem waits`.
  *
- * Only what waits anyway publishes: a thread that is about to sleep or to have pages
- * made, and a queue of which another request is the oldest. A place is one writer's
- * from wait_begin() to wait_end().
+ * Publishing costs time only where the process waits anyway. A thread publishes when it is about
+ * to sleep or to populate pages, a queue when another request becomes the oldest. A place belongs
+ * to one writer from wait_begin() to wait_end().
  */
 #ifndef LIB_WATCH_WAITS_H
 #define LIB_WATCH_WAITS_H
@@ -17,48 +17,48 @@
 
 enum wait_kind {
 	WAIT_NONE,
-	WAIT_MEMORY,		/* a thread: room within a store's budget */
+	WAIT_MEMORY,		/* a thread: memory within a store's budget */
 	WAIT_BLOCK,		/* a thread: a store's block that is being read */
-	WAIT_REGION,		/* a thread: pages of a region, zeroed and pinned */
-	WAIT_REGISTER,		/* a thread: an accelerator that a region is registered with */
-	WAIT_FILE,		/* a thread: room in a store's files */
-	WAIT_READ,		/* a queue: requests under way, the oldest a fill */
-	WAIT_WRITE,		/* a spill */
-	WAIT_COMMAND,		/* pages made or given back */
-	WAIT_DEVICE,		/* a thread: an accelerator, told by actmem_device_wait_begin() */
+	WAIT_REGION,		/* a thread: pages of a region, to be zeroed and pinned */
+	WAIT_REGISTER,		/* a thread: the registration of memory with an accelerator */
+	WAIT_FILE,		/* a thread: disk space for a store's files */
+	WAIT_READ,		/* a queue: requests in flight, the oldest is a fill */
+	WAIT_WRITE,		/* a queue: requests in flight, the oldest is a spill */
+	WAIT_COMMAND,		/* a queue: the oldest populates or discards pages */
+	WAIT_DEVICE,		/* a thread: an accelerator; see actmem_device_wait_begin() */
 	WAIT_KINDS,
 };
 
-/* The sequence number is odd while the place is written to. */
+/* The sequence number is odd while a thread writes to the place. */
 struct published_wait {
 	_Atomic uint64_t sequence;
 	_Atomic uint32_t taken;
-	uint32_t kind;			/* WAIT_NONE: nothing */
+	uint32_t kind;			/* WAIT_NONE: no wait */
 	uint64_t since;			/* ns of CLOCK_MONOTONIC */
-	uint64_t bytes;			/* what is wanted; of a queue, of the oldest request */
-	_Atomic uint32_t requests;	/* of a queue, under way */
+	uint64_t bytes;			/* that a thread wants, or of a queue's oldest request */
+	_Atomic uint32_t requests;	/* of a queue, in flight */
 	int32_t thread;			/* as the process itself sees it; 0: a queue */
-	char words[WAIT_WORDS];		/* which block, region or file */
+	char words[WAIT_WORDS];		/* names the block, region or file */
 };
 
-/* These are all zeros of a library that does not publish them. */
+/* All zeros if the library of the process does not publish waits. */
 struct published_waits {
 	uint32_t places;
 	uint32_t reserved;
-	_Atomic uint64_t left_out;	/* waits for which there is no place, now */
+	_Atomic uint64_t left_out;	/* current waits that got no place */
 	_Atomic uint64_t last;		/* ns: when the last wait, transfer, put or take ended */
 	struct published_wait waits[WAITS_MAX];
 };
 
 /*
- * This thread begins to wait, or has since @since; 0: now. NULL: there is no place.
- * Takes no lock. The words are cut off where they do not fit.
+ * Publishes that this thread waits since @since; 0: since now. WAIT_NONE reserves a place for a
+ * queue. Returns NULL if no place is free. Takes no lock. @words is cut off if it does not fit.
  */
 struct published_wait *wait_begin(struct published_waits *waits, enum wait_kind kind, uint64_t since,
 				  uint64_t bytes, const char *words);
 void wait_end(struct published_waits *waits, struct published_wait *wait);
 
-/* Something has ended, some milliseconds ago at most. */
+/* Records the time, to a few milliseconds, at which a wait, transfer, put or take ended. */
 void wait_note(struct published_waits *waits);
 
 #endif /* LIB_WATCH_WAITS_H */

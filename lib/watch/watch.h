@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The room of what a process publishes of itself in a file in memory, and of how others
- * read it.
+ * This folder publishes data about a process in a file in memory, and reads the files of other
+ * processes.
  *
- * Read sequence.h first, the protocol between writer and reader; then stats.h, which has
- * the file's layout and what writes records and counters, and waits.h, which writes what
- * is waited for. On the other side published.h reads the file of another process, and
- * processes.h finds regions of all processes, for list.h.
+ * Read sequence.h first, the protocol between writer and reader. Then read stats.h, which has the
+ * file's layout and writes records and counters, and waits.h, which writes waits. On the
+ * reading side, published.h reads the file of another process, and processes.h finds the
+ * regions of all processes and adds them to a list (list.h).
  *
- * Locks: none of its own. Records are added and removed under the handles lock, and
- * written under their region's; counters and waits are written by any thread without
- * one.
+ * Locks: none of its own. The handles lock protects adding and removing records, and the lock of
+ * a region protects writing its record. Any thread writes counters and waits without a lock.
  */
 #ifndef LIB_WATCH_H
 #define LIB_WATCH_H

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Asks the driver, without words.
+ * Sends ioctls to the driver, without error messages.
  */
 #include <errno.h>
 #include <sys/ioctl.h>
 
 #include "region/driver/driver.h"
 
-/* A signal that does not kill interrupts nothing that was done already. */
+/* Repeats an ioctl that a signal interrupted. The driver keeps the progress made so far. */
 int driver_ask(int fd, unsigned long request, void *argument)
 {
 	while (ioctl(fd, request, argument)) {

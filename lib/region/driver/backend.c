@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The backend of /dev/actmem, whose driver makes, places and verifies regions: opens
- * it, receives and maps regions, and lists them.
+ * The backend for /dev/actmem, whose driver creates, places and verifies regions. This file opens
+ * the device, receives and maps regions, and lists them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -88,7 +88,10 @@ static int driver_open(int *device)
 	return 0;
 }
 
-/* Only files are asked, since a device could take the request for its own. */
+/*
+ * Checks a descriptor from another process. Sends the ioctl only to regular files, because a
+ * device might have another ioctl of that number.
+ */
 static int check_foreign(int fd, struct actmem_ioctl_info *info)
 {
 	struct stat stat;
@@ -129,7 +132,7 @@ static int driver_map(struct backing *backing)
 {
 	int error = map_region(backing);
 
-	/* Any policy keeps NUMA balancing from unmapping pages; none is needed. */
+	/* Any policy keeps NUMA balancing from unmapping pages. The result does not matter. */
 	if (!error)
 		syscall(SYS_mbind, backing->address, (unsigned long)backing->length, MPOL_LOCAL,
 			NULL, 0UL, 0);
@@ -162,7 +165,7 @@ static void take_info(struct actmem_region_info *into, const struct actmem_ioctl
 	memcpy(into->name, from->name, sizeof(into->name) - 1);
 }
 
-/* @fd: a region with @id 0, or the device with the region's id. */
+/* Asks the driver about a region. @fd: the region, with @id 0; or the device, with its id. */
 static int ask_info(int fd, uint64_t id, struct actmem_region_info *into)
 {
 	struct actmem_ioctl_info info = {
@@ -207,7 +210,7 @@ static int list_batch(int device, const uint64_t *ids, unsigned int count,
 		error = ask_info(device, ids[i], &item->info);
 		if (error)
 			list_drop_last(list);
-		/* Regions that have gone since, or that are not the caller's. */
+		/* Skip regions that have ended since, or that belong to other users. */
 		if (error && error != -ENOENT && error != -EPERM)
 			return fail(-error, "the driver does not tell of a region (%s)",
 				    strerror(-error));
@@ -215,7 +218,10 @@ static int list_batch(int device, const uint64_t *ids, unsigned int count,
 	return 0;
 }
 
-/* Words that stay after a success tell why the driver's regions are missing. */
+/*
+ * Lists the driver's regions. If the driver does not answer, returns 0, and actmem_error() says why
+ * its regions are missing.
+ */
 static int driver_list(struct region_list *list)
 {
 	uint64_t ids[LIST_BATCH];

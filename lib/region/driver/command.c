@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Changes the pages of a driver's region, by ioctls and by commands of
- * io_uring, and what has come of it in words.
+ * Populates and discards pages of the driver's regions, with ioctls and with commands of io_uring,
+ * and writes the error messages.
  */
 #include <errno.h>
 #include <string.h>
@@ -83,7 +83,7 @@ static int help_populate(const void *context, uint64_t offset, uint64_t length)
 	return change_range(*fd, ACTMEM_IOC_POPULATE, offset, length, &range);
 }
 
-/* The pages of a region, in all and on each node. */
+/* The pages of a region, in total and on each node. */
 struct pages_there {
 	struct actmem_ioctl_info info;
 	uint64_t of_node[ACTMEM_NODES_MAX];
@@ -101,7 +101,7 @@ static int count_pages(int fd, struct pages_there *there)
 	return driver_ask(fd, ACTMEM_IOC_INFO, &there->info);
 }
 
-/* Tells whether pages are to be near to the CPU that has them made, as far as that is open. */
+/* Returns true if the node of a new page depends on the CPU that allocates the page. */
 static bool goes_by_cpu(const struct actmem_ioctl_info *info)
 {
 	struct actmem_nodes nodes;
@@ -111,13 +111,16 @@ static bool goes_by_cpu(const struct actmem_ioctl_info *info)
 	       info->policy == ACTMEM_POLICY_BIND && nodes_count(&nodes) > 1;
 }
 
-/* Others may discard meanwhile. */
+/* Returns the growth; 0 if other threads discarded more meanwhile. */
 static uint64_t more_bytes(uint64_t now, uint64_t before)
 {
 	return now > before ? now - before : 0;
 }
 
-/* Adds what had come by @now to what the driver tells of the rest, which was asked for then. */
+/*
+ * Makes the driver's reason, which concerns only the rest of the range, describe the whole range:
+ * adds the bytes that came between @before and @now to those wanted and available.
+ */
 static void tell_of_whole(struct actmem_why *why, const struct pages_there *before,
 			  const struct pages_there *now)
 {
@@ -137,8 +140,9 @@ static void tell_of_whole(struct actmem_why *why, const struct pages_there *befo
 }
 
 /*
- * One may have alone what several could not have at once. And if not, it is one call that
- * tells what is missing, when nobody makes pages meanwhile.
+ * Populates the rest with a single call after the helpers have ended. A single thread may succeed
+ * where several at once exceeded a limit. If it fails, too, the reason in @range is exact, because
+ * no helper allocates pages meanwhile.
  */
 static int populate_rest(int fd, const struct pages_there *before,
 			 struct actmem_ioctl_range *range)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Changes the pages of a driver's region: populate and discard, as ioctls and
- * as commands of io_uring.
+ * Populates and discards pages of the driver's regions, with ioctls and with commands of io_uring.
  */
 #ifndef LIB_REGION_DRIVER_COMMAND_H
 #define LIB_REGION_DRIVER_COMMAND_H
@@ -10,13 +9,13 @@
 #include "../uapi/actmem.h"
 
 /*
- * ACTMEM_IOC_POPULATE, of a long range by several threads. Without words: in *@range is
- * what the driver would have told of one call.
+ * Populates a range with ACTMEM_IOC_POPULATE; a long range with several threads. Sets no error
+ * message. *@range is as after a single call for the whole range.
  */
 int driver_populate_range(int fd, uint64_t offset, uint64_t length,
 			  struct actmem_ioctl_range *range);
 
-/* These are as struct backend has them. */
+/* See struct backend. */
 int driver_populate(const struct backing *backing, uint64_t offset, uint64_t length);
 int driver_discard(const struct backing *backing, uint64_t offset, uint64_t length);
 void driver_command(const struct page_change *change, struct backend_command *command);

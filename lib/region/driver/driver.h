@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Requests to the driver for anonymous regions and for named ones alike. 0 or
- * -errno, with words where nothing else is said.
+ * Requests to the driver, for regions with and without names. Functions return 0, or -errno with an
+ * error message, unless noted.
  */
 #ifndef LIB_REGION_DRIVER_DRIVER_H
 #define LIB_REGION_DRIVER_DRIVER_H
@@ -9,22 +9,23 @@
 #include "region/backend.h"
 #include "../uapi/actmem.h"
 
-/* An ioctl; without words. A signal that does not kill interrupts nothing. */
+/* Sends an ioctl, and repeats it if a signal interrupts it. Sets no error message. */
 int driver_ask(int fd, unsigned long request, void *argument);
 
-/* Asks the device what the driver is; without words. */
+/* Asks the device for the driver's version and features. Sets no error message. */
 int driver_query(int device, struct actmem_ioctl_query *query);
 
-/* Checks that the pages asked for are the driver's, or its own are allowed instead. */
+/* Checks that the request is for the driver's 2M pages, or allows them as a fallback. */
 int driver_check_pages(const struct region_request *request);
 
-/* Counts and tells that they are its own instead. */
+/* If 2M pages are a fallback for this request, counts it and appends to the error message. */
 void driver_tell_pages(const struct region_request *request, unsigned int *fallbacks);
 
 /*
- * Makes a region of the driver's own pages, with the step to other nodes that the
- * request allows: on the device; or, if it is lazy, as that of an empty file, whose
- * descriptor *@backing does not get; or, if @fd is -1, as that of a file without a name.
+ * Creates a region of 2M pages. Uses other nodes as a fallback, if the request allows that.
+ * If @fd is the device, the region has no name. If @fd is an empty file, that becomes a lazy
+ * region, and *@backing does not get the descriptor. If @fd is -1, the region is a new file
+ * without a name.
  */
 int driver_make(int fd, const struct region_request *request, struct backing *backing);
 

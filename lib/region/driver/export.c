@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A range of a driver's region as a dma-buf.
+ * Exports a range of a driver's region as a dma-buf.
  */
 #include <errno.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static int tell_export(int error, uint64_t length)
 	}
 }
 
-/* Exports pages that are there: the driver makes none for it. */
+/* Populates the range first, because the driver exports only pages that exist. */
 int driver_export(const struct backing *backing, uint64_t offset, uint64_t length, int *fd)
 {
 	struct actmem_ioctl_export export = {

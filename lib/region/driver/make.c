@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Has the driver make a region, anonymous or of a file without a name, and tells in
- * words why it did not.
+ * Creates a driver's region, without a name or from a file without a name, and writes the error
+ * message if the driver refuses.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@ _Static_assert(ACTMEM_PLACE_BIND - 1 == ACTMEM_POLICY_BIND &&
 	       ACTMEM_PLACE_PREFERRED - 1 == ACTMEM_POLICY_PREFERRED &&
 	       ACTMEM_PLACE_INTERLEAVE - 1 == ACTMEM_POLICY_INTERLEAVE, "policies map by -1");
 
-/* An empty file without a name, where the request's path is. */
+/* Creates an empty file without a name in the directory of the request's path. */
 static int make_file(const struct region_request *request, int *fd)
 {
 	char folder[PATH_MAX];
@@ -47,7 +47,7 @@ static int fail_create(int device, int error, const struct actmem_ioctl_create *
 		    BYTES_TEXT(create->length), strerror(error));
 }
 
-/* Makes all pages of a new region, whose descriptor is closed if there are too few. */
+/* Populates a new region. On failure, closes its descriptor. */
 static int populate_new(int fd, struct actmem_ioctl_create *create)
 {
 	struct actmem_ioctl_range range;
@@ -60,7 +60,7 @@ static int populate_new(int fd, struct actmem_ioctl_create *create)
 	return error;
 }
 
-/* @device: or an empty file; -1: a file of its own, without a name yet. */
+/* Tries to create a region once. @device: as @fd of driver_make(). */
 static int try_create(int device, const struct region_request *request,
 		      enum actmem_policy policy, const struct actmem_nodes *nodes,
 		      struct actmem_ioctl_create *create)
@@ -94,7 +94,7 @@ static int try_create(int device, const struct region_request *request,
 	return error ? fail_create(device, -error, create) : 0;
 }
 
-/* Tells whether other nodes could have what those asked for have not. */
+/* Returns true if the request failed because of its nodes, so that others could help. */
 static bool node_is_full(const struct actmem_ioctl_create *create)
 {
 	return create->why.reason == ACTMEM_WHY_NODE_FULL ||
@@ -128,7 +128,10 @@ void driver_tell_pages(const struct region_request *request, unsigned int *fallb
 	++*fallbacks;
 }
 
-/* The driver takes the nodes nearest to the caller's CPU first; so it gets the near ones alone. */
+/*
+ * Tries the nodes nearest to @home first, and adds farther ones while those are full. The driver
+ * itself would prefer the nodes nearest to the caller's CPU.
+ */
 static int try_near(int fd, const struct region_request *request,
 		    struct actmem_ioctl_create *create)
 {

@@ -2,14 +2,14 @@
 /*
  * Regions that are files of the driver's file system.
  *
- * The maker of one has an empty file of its name locked (flock(2)) meanwhile, so that
- * others wait for the outcome; the next one completes an empty file that a killed process
- * has left.
+ * A process that creates one meanwhile locks (flock(2)) an empty file with the region's name, so
+ * that other processes wait for the result. If that process is killed, the next one completes the
+ * empty file that it left.
  *
- * An empty file becomes a region by one ioctl, for good, and without pages: that does for
- * a lazy one. Others are given their pages in a file without a name, which takes the
- * place of the empty one when they are there. So what can be found is complete, and what
- * has failed leaves an empty file that was there as it was.
+ * One ioctl turns an empty file into a region without pages, permanently. That suffices for a lazy
+ * region. For other regions, the process populates a file without a name, which then replaces the
+ * empty one. Any region that can be found is therefore complete. A failure leaves an empty file
+ * that existed before as it was.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,14 +30,14 @@
 #include "region/names.h"
 #include "watch/watch.h"
 
-/* A result of looking at the file, besides 0 and errors with words. */
+/* A result besides 0 and errors: another process changed the file, so open it again. */
 #define TRY_AGAIN	1
 
-/* Nanoseconds between looks at a file that another process completes. */
+/* Nanoseconds between checks of a file that another process completes. */
 #define PAUSE_MIN	1000000
 #define PAUSE_MAX	64000000
 
-/* Waits until the file is a region or this process's to complete. */
+/* Waits until the file is a region, or this process has its lock and must complete it. */
 static int wait_for_turn(const struct region_request *request, int fd, struct stat *stat)
 {
 	struct timespec pause = { .tv_nsec = PAUSE_MIN };
@@ -51,7 +51,7 @@ static int wait_for_turn(const struct region_request *request, int fd, struct st
 		if (fstat(fd, stat))
 			return fail(errno, "cannot look at %s (%s)", request->path,
 				    strerror(errno));
-		/* The process that had locked it may have removed it after a failure. */
+		/* The process that had locked the file may have removed it after a failure. */
 		if (!stat->st_nlink)
 			return TRY_AGAIN;
 		if (stat->st_size && locked)
@@ -76,7 +76,7 @@ static bool is_same(const struct stat *one, const struct stat *other)
 	return one->st_dev == other->st_dev && one->st_ino == other->st_ino;
 }
 
-/* Tells whether the file still has that name. */
+/* Returns true if the file still has that name. */
 static bool is_named(const char *path, int fd)
 {
 	struct stat own, there;
@@ -84,14 +84,17 @@ static bool is_named(const char *path, int fd)
 	return !fstat(fd, &own) && !lstat(path, &there) && is_same(&own, &there);
 }
 
-/* Under the lock: removes what this opening made and its failure would leave. */
+/* Removes the empty file that a failed call created. Caller holds the file's lock. */
 static void remove_empty(const char *path, int fd)
 {
 	if (is_empty(fd) && is_named(path, fd))
 		unlink(path);
 }
 
-/* The empty file, which may be there for that alone, tells by whom it may be opened. */
+/*
+ * Copies owner and permissions from the empty file to the region's file. The empty file may exist
+ * only to set them.
+ */
 static int take_permissions(int from, int to, const char *path)
 {
 	struct stat old, new;
@@ -105,7 +108,7 @@ static int take_permissions(int from, int to, const char *path)
 	return 0;
 }
 
-/* An empty file that was there is there again, though it is another. */
+/* Creates an empty file again, as a new file, in place of one that existed before the call. */
 static void put_back(const char *path, int empty)
 {
 	int fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
@@ -117,8 +120,9 @@ static void put_back(const char *path, int empty)
 }
 
 /*
- * Under the lock of the empty file. If that has been removed or renamed meanwhile, so has
- * the region.
+ * Replaces the empty file by the region's file, @made. Caller holds the lock of the empty file. If
+ * another process removed or renamed that meanwhile, the region stays without a name, as if it
+ * had been removed, too.
  */
 static int take_place(const struct region_request *request, int empty, bool created, int made)
 {
@@ -128,7 +132,7 @@ static int take_place(const struct region_request *request, int empty, bool crea
 		error = name_lock(made, request->path);
 	if (error)
 		return error;
-	/* A program that does not wait has made it a region, such as truncate(1). */
+	/* A program that does not wait, such as truncate(1), has made the file a region. */
 	if (!is_empty(empty))
 		return TRY_AGAIN;
 	if (!is_named(request->path, empty))
@@ -136,7 +140,7 @@ static int take_place(const struct region_request *request, int empty, bool crea
 	if (unlink(request->path))
 		return fail(errno, "cannot put a region in the place of %s (unlink: %s)",
 			    request->path, strerror(errno));
-	/* EEXIST: who came just now begins anew. */
+	/* EEXIST: another process has just created the name, so start again. */
 	error = name_link(made, request->path);
 	if (!error || error == -EEXIST)
 		return error ? TRY_AGAIN : 0;
@@ -147,9 +151,9 @@ static int take_place(const struct region_request *request, int empty, bool crea
 }
 
 /*
- * The kernel shows a descriptor by the name that it was opened with, and that of a file
- * without a name by none for good. So it is opened anew, unless the name is another
- * file's by now.
+ * Replaces the descriptor *@made by one that was opened by name. The kernel shows a descriptor in
+ * /proc with the name that it was opened with, and never with a name if the file lacked one then.
+ * Keeps the old descriptor if the name belongs to another file by now.
  */
 static int open_by_name(const struct region_request *request, int *made)
 {
@@ -167,7 +171,7 @@ static int open_by_name(const struct region_request *request, int *made)
 		flock(*made, LOCK_UN);
 		error = name_lock(fd, request->path);
 	}
-	/* Somebody was faster: it is theirs to use, or this process's by the file that it has. */
+	/* Another process locked it first. Lock the old descriptor, if that has ended by now. */
 	if (error) {
 		close(fd);
 		return name_lock(*made, request->path);
@@ -177,7 +181,7 @@ static int open_by_name(const struct region_request *request, int *made)
 	return 0;
 }
 
-/* Puts a file with all its pages in the place of the empty one. */
+/* Replaces the empty file by a populated one. */
 static int complete_whole(const struct region_request *request, int fd, bool created,
 			  struct backing *backing)
 {
@@ -185,7 +189,7 @@ static int complete_whole(const struct region_request *request, int fd, bool cre
 	char path[PATH_MAX];
 	int error;
 
-	/* Not in the place of a link that leads to it. */
+	/* If the path is a symbolic link, replace its target, not the link. */
 	if (!realpath(request->path, path))
 		return errno == ENOENT ? TRY_AGAIN :
 		       fail(errno, "cannot look at %s (%s)", request->path, strerror(errno));
@@ -203,14 +207,14 @@ static int complete_whole(const struct region_request *request, int fd, bool cre
 	return error;
 }
 
-/* Closes the empty file, unless it fails or that is the region's. */
+/* Makes a region of an empty file. On success, closes @fd unless the backing has it. */
 static int complete(const struct region_request *request, int fd, bool created,
 		    struct backing *backing)
 {
 	int error = request->lazy ? driver_make(fd, request, backing) :
 				    complete_whole(request, fd, created, backing);
 
-	/* As there. */
+	/* As in take_place(): another program has made the file a region. */
 	if (error == -EEXIST)
 		return TRY_AGAIN;
 	if (error == -ENOSPC)
@@ -229,7 +233,10 @@ static int complete(const struct region_request *request, int fd, bool created,
 	return 0;
 }
 
-/* One that was made near a device may be bound to fewer nodes. */
+/*
+ * Returns true if @all includes @nodes. A region that was created near a device may be bound to
+ * fewer nodes than the request has.
+ */
 static bool nodes_are_in(const struct actmem_nodes *nodes, const struct actmem_nodes *all)
 {
 	unsigned int i;
@@ -327,7 +334,10 @@ static int take_file(const struct region_request *request, int fd, bool created,
 	return complete(request, fd, created, backing);
 }
 
-/* An empty file that is there may be meant to be: only one made here is @created. */
+/*
+ * Opens the file, or creates an empty one and sets *@created. A failure must not remove an empty
+ * file that existed before, perhaps on purpose.
+ */
 static int open_or_create(const struct region_request *request, int *fd, bool *created,
 			  struct stat *found)
 {
@@ -359,7 +369,7 @@ int driver_open_name(const struct region_request *request, struct backing *backi
 		if (error)
 			return error;
 		error = take_file(request, fd, created, &stat, backing);
-		/* A child that was forked meanwhile would keep the lock. */
+		/* Unlock the file: a child that was forked meanwhile would keep the lock. */
 		if (error) {
 			flock(fd, LOCK_UN);
 			close(fd);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Why the driver could not have pages, in words: the thing, the number and the
- * knob.
+ * Writes the error message for the driver's reason why it cannot allocate pages: the resource, the
+ * numbers and the knob.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,14 +45,17 @@ static void tell_cgroup(int error, const struct actmem_why *why)
 	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), *knob ? knob : "memory.max");
 }
 
-/* Others may hold what is missing; @others: what `actmem list` does not show, or "". */
+/*
+ * Appends how much of a limit is in use, perhaps by other processes. @others: users of it that
+ * `actmem list` does not show, or "".
+ */
 static void tell_held(uint64_t limit, uint64_t left, const char *others)
 {
 	fail_more("; of the limit's %s, %s are held (`actmem list` shows by whom%s)",
 		  BYTES_TEXT(limit), BYTES_TEXT(limit > left ? limit - left : 0), others);
 }
 
-/* One that is there keeps the limit of its maker, which this process does not know. */
+/* An existing region keeps the limit of its creator, which this process does not know. */
 static void tell_memlock(int error, const struct actmem_why *why, int fd)
 {
 	struct rlimit limit;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Why the driver could not have pages, in words.
+ * Writes the error message for the driver's reason why it cannot allocate pages.
  */
 #ifndef LIB_REGION_DRIVER_WHY_H
 #define LIB_REGION_DRIVER_WHY_H
@@ -11,16 +11,16 @@
 #include "../uapi/actmem.h"
 
 /*
- * Sets this thread's words for a request that failed with this errno. False,
- * and none are set: the driver gives no reason. @fd: of the region that it was
- * about, whose maker is charged; -1: one that would have been this process's.
- * @may_go_elsewhere: other nodes could be allowed.
+ * Sets this thread's error message for a request that failed with errno @error. Returns false and
+ * sets none if the driver gave no reason. @fd: the region of the request, whose creator is
+ * charged; -1: a new region of this process. @may_go_elsewhere: the message may suggest to allow
+ * other nodes.
  */
 bool why_tell(int error, const struct actmem_why *why, int fd, bool may_go_elsewhere);
 
 /*
- * Adds where the file system is mounted whose size= was reached, and what its files
- * have; @fd: of one of them, or -1.
+ * If the size= of a file system was reached, appends to the error message where it is mounted and
+ * how much its files use. @fd: a file of it; -1: append nothing.
  */
 void why_tell_mount(int fd);
 

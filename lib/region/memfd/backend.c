@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The backend that needs no module and no root: regions in shared memory, which is
- * placed by mbind(2), pinned by mlock(2), and sealed so that nobody can shrink it under
- * its users.
+ * The backend that needs neither a module nor root. Its regions are shared memory. mbind(2) places
+ * the memory, mlock(2) pins it, and seals keep other processes from shrinking it.
  *
- * The mapping that makes the pages is kept until the region is closed, since it carries
- * the lock on them.
+ * The mapping that populates the pages stays until the region is closed, because it has the lock
+ * on them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +24,7 @@ static int memfd_open(int *device)
 	return 0;
 }
 
-/* The options that the region was made with, as far as they are known. */
+/* Returns the options that the region was created with, as far as they are known. */
 static struct region_request request_of(const struct backing *backing, uint64_t length)
 {
 	return (struct region_request){
@@ -61,7 +60,7 @@ static int memfd_discard(const struct backing *backing, uint64_t offset, uint64_
 	return 0;
 }
 
-/* A region of this backend is mapped from its beginning to its end. */
+/* Does nothing: a region of this backend stays mapped until it is closed. */
 static int memfd_map(struct backing *backing)
 {
 	return 0;
@@ -87,13 +86,16 @@ static int memfd_info(const struct backing *backing, struct actmem_region_info *
 	if (!info->node_bytes)
 		return 0;
 	error = pages_count_present(backing, info->node_bytes);
-	/* A machine of one node need not tell which pages are missing. */
+	/* On a machine with one node, the count may include missing pages. */
 	if (!error && node_is_only_one(&node) && info->node_bytes[node] > info->allocated_bytes)
 		info->node_bytes[node] = info->allocated_bytes;
 	return error;
 }
 
-/* udmabuf would make one, of pages that neither CUDA nor VFIO can pin by its mapping. */
+/*
+ * Always fails. udmabuf could make a dma-buf of a memfd, but neither CUDA nor VFIO can pin its
+ * pages through a mapping of it.
+ */
 static int memfd_export(const struct backing *backing, uint64_t offset, uint64_t length, int *fd)
 {
 	return fail(EOPNOTSUPP, "regions of the memfd backend are no dma-bufs; use the driver (as root `modprobe actmem`), or give the device the region's memory by address");
@@ -108,7 +110,7 @@ const struct backend backend_memfd = {
 	.adopt = memfd_adopt,
 	.map = memfd_map,
 	.unmap = memfd_unmap,
-	/* The mapping's policy says where a page goes while it is allocated. */
+	/* Populating may change the policy of the mapping meanwhile; see pages_place(). */
 	.in_turn = true,
 	.populate = memfd_populate,
 	.discard = memfd_discard,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The files of regions in shared memory, once they are there: which they are, what pages
- * they have, and their lock.
+ * Existing files of regions in shared memory: identifies them, finds out their pages, and locks
+ * them in memory.
  */
 #include <errno.h>
 #include <linux/magic.h>
@@ -48,7 +48,7 @@ int memfd_allocated(const struct backing *backing, uint64_t *bytes)
 	return 0;
 }
 
-/* Hugetlb pages are never swapped: mlock(2) would only count them. */
+/* Hugetlb pages are never swapped, so mlock(2) would only count them against the limit. */
 int memfd_lock(struct backing *backing, uint32_t allow)
 {
 	struct rlimit limit = { 0 };
@@ -60,7 +60,7 @@ int memfd_lock(struct backing *backing, uint32_t allow)
 		backing->locked_bytes = backing->length;
 		return 0;
 	}
-	/* On fault, so that a limit is known before pages are made. */
+	/* MLOCK_ONFAULT: a limit that is too low is an error before pages are allocated. */
 	if (!mlock2(backing->address, backing->length, MLOCK_ONFAULT)) {
 		backing->locked_bytes = backing->length;
 		return 0;
@@ -87,7 +87,7 @@ int memfd_lock(struct backing *backing, uint32_t allow)
 
 int memfd_advise(const struct region_request *request, const struct backing *backing)
 {
-	/* Fails on kernels without them, which is as good as not wanting them. */
+	/* Fails on kernels without huge pages, where it is not needed. */
 	if (request->pages == ACTMEM_PAGES_4K)
 		madvise(backing->address, backing->length, MADV_NOHUGEPAGE);
 	if (request->pages == ACTMEM_PAGES_THP &&

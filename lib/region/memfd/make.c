@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Makes regions in shared memory: a memfd of hugetlb pages, of transparent huge pages or of
+ * Creates regions in shared memory: a memfd of hugetlb pages, of transparent huge pages or of
  * base pages, or a file without a name.
  */
 #include <errno.h>
@@ -29,7 +29,7 @@
 
 #define SHMEM_ENABLED	"/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 
-/* Makes a memfd of no length yet. */
+/* Creates a memfd, whose length is 0. */
 static int open_memfd(const struct region_request *request, int *fd)
 {
 	bool giant = request->pages == ACTMEM_PAGES_1G;
@@ -61,7 +61,7 @@ static int make_file(const struct region_request *request, int *fd)
 	error = request->path ? nameless_make(request, fd) : open_memfd(request, fd);
 	if (error)
 		return error;
-	/* The kernel seals memfds alone. */
+	/* Only memfds can be sealed. */
 	if (ftruncate(*fd, (off_t)request->length) ||
 	    (!request->path && fcntl(*fd, F_ADD_SEALS, MEMFD_SEALS))) {
 		error = fail(errno, "cannot size a %s to %s (%s)",
@@ -73,7 +73,7 @@ static int make_file(const struct region_request *request, int *fd)
 	return 0;
 }
 
-/* Asked before, so that a mode that cannot give any costs no populating. */
+/* Checks before populating whether the kernel's mode rules out transparent huge pages. */
 static int check_thp_mode(void)
 {
 	char mode[32];
@@ -87,7 +87,7 @@ static int check_thp_mode(void)
 	return 0;
 }
 
-/* Checks that the pages that are there are huge. */
+/* Checks that all mapped pages are huge. */
 static int verify_thp(const struct backing *backing)
 {
 	uint64_t mapped, huge;
@@ -111,7 +111,7 @@ int memfd_make_pages(const struct region_request *request, const struct backing 
 	return error;
 }
 
-/* Tries once, with the pages and the policy of the request alone. */
+/* Tries once, with only the pages and the policy of the request. */
 static int try_create(const struct region_request *request, struct backing *backing)
 {
 	int error;
@@ -135,7 +135,7 @@ static int try_create(const struct region_request *request, struct backing *back
 		return error;
 	error = map_region(backing);
 	if (error) {
-		/* Mapping reserves hugetlb pages. */
+		/* mmap() reserves hugetlb pages, and fails if too few are free. */
 		if (error == -ENOMEM && pages_are_hugetlb(request->pages))
 			error = pages_fail_hugetlb(request);
 		close(backing->fd);
@@ -156,8 +156,9 @@ static int try_create(const struct region_request *request, struct backing *back
 }
 
 /*
- * The kernel takes a moment, after a process has ended, to let go of what io_uring had
- * pinned of it. A process restarted at once would find its pages missing.
+ * Creates a region, and retries while hugetlb pages are about to become free. After a process has
+ * ended, the kernel takes a moment to unpin the pages that the process registered with io_uring. A
+ * process that is restarted at once would otherwise not get them.
  */
 static int create(const struct region_request *request, struct backing *backing)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Things that regions in shared memory have in common, whether they are memfds or files
- * of hugetlbfs and tmpfs. Functions that can fail return 0 or -errno with words.
+ * Functions for regions in shared memory, which are memfds or files of hugetlbfs and tmpfs.
+ * Functions that can fail return 0, or -errno with an error message.
  */
 #ifndef LIB_REGION_MEMFD_MEMFD_H
 #define LIB_REGION_MEMFD_MEMFD_H
@@ -12,44 +12,47 @@
 
 #include "region/backend.h"
 
-/* Attributes that a region's memfd bears; files with names can bear none. */
+/* The seals of a region's memfd. Files with names cannot be sealed. */
 #define MEMFD_SEALS	(F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
 
-/* file.c: files that are there. */
+/* file.c: existing files. */
 
-/* Sets @id and @device. */
+/* Sets @id and @device of the backing. */
 int memfd_identify(struct backing *backing);
 
 /*
- * Takes the pages that the file system has; false if they are not of a known size, or the
- * length of @backing is no multiple of theirs.
+ * Sets the pages of @backing to those of the file system. Returns false if their size is unknown,
+ * or if the length of @backing is 0 or no multiple of it.
  */
 bool memfd_take_pages(struct backing *backing, const struct statfs *files);
 
 int memfd_allocated(const struct backing *backing, uint64_t *bytes);
 
-/* Pins the pages of the mapping, those to come included, as far as @allow wants. */
+/*
+ * Locks the pages of the mapping, also those that are allocated later. If the limit is too low and
+ * @allow permits unlocked memory, counts a fallback instead.
+ */
 int memfd_lock(struct backing *backing, uint32_t allow);
 
-/* Tells the kernel whether pages that are made become huge ones. */
+/* Advises the kernel whether to allocate huge pages for the mapping. */
 int memfd_advise(const struct region_request *request, const struct backing *backing);
 
 void memfd_release(struct backing *backing);
 
-/* nameless.c: files that are to have a name. */
+/* nameless.c: files that will get a name. */
 
-/* A file without a name in the directory of the request's path, of no length yet. */
+/* Creates a file without a name, of length 0, in the directory of the request's path. */
 int nameless_make(const struct region_request *request, int *fd);
 
-/* Checks that a hugetlbfs with pages of @page_bytes has those that are wanted. */
+/* Checks that a hugetlbfs with pages of @page_bytes has the pages of the request. */
 int nameless_check_hugetlbfs(const struct region_request *request, uint64_t page_bytes);
 
 /* make.c: new regions. */
 
-/* struct backend's create(): of a request with a path, a file that has no name yet. */
+/* Is create() of struct backend. If the request has a path, creates a file without a name. */
 int memfd_make(int device, const struct region_request *request, struct backing *backing);
 
-/* Makes all pages, or those of a range of a region that has been made already. */
+/* Populates a range and verifies its pages. @exact: see pages_verify(). */
 int memfd_make_pages(const struct region_request *request, const struct backing *backing,
 		     uint64_t offset, uint64_t length, bool exact);
 
@@ -58,7 +61,7 @@ int memfd_make_pages(const struct region_request *request, const struct backing 
 /* See struct backend. */
 int memfd_open_name(const struct region_request *request, struct backing *backing);
 
-/* Reads the state of a named region's descriptor that came from elsewhere, or closes it. */
+/* Completes @backing, which has a received descriptor of a named region. Closes it on failure. */
 int named_receive(uint32_t allow, struct backing *backing);
 
 /* receive.c: see struct backend. */

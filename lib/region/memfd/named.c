@@ -2,9 +2,10 @@
 /*
  * Regions that are files of hugetlbfs or tmpfs, for the memfd backend.
  *
- * One is made as a file without a name, which ends with its process, and linked
- * to its path once its pages are there: of several makers one can do that, and
- * who finds it finds it complete. Its maker then opens it as anybody does.
+ * A process creates one as a file without a name, which the kernel removes if the process ends.
+ * When the pages are allocated, the process links the file to its path. Only one of several
+ * creators can link its file, and other processes find only complete regions. The creator then
+ * opens the file by its path, as other processes do.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +29,7 @@
 
 #define REMOVE_OR	"; remove it to have it made anew, or "
 
-/* Maps the pages that are there into this process, where its lock holds them. */
+/* Maps existing pages into this process, so that its mlock() keeps them in memory. */
 static int touch(const struct backing *backing, uint64_t offset, uint64_t length)
 {
 	while (madvise((char *)backing->address + offset, length, MADV_POPULATE_READ)) {
@@ -41,8 +42,8 @@ static int touch(const struct backing *backing, uint64_t offset, uint64_t length
 }
 
 /*
- * Calls @see for each stretch of pages that are there. Which they are hugetlbfs
- * does not tell: of a region of which some are missing, none are seen.
+ * Calls @see for each run of allocated pages. hugetlbfs does not report which pages are allocated.
+ * If some pages of a region on hugetlbfs are missing, @see is not called at all.
  */
 static int for_present(const struct region_request *request, const struct backing *backing,
 		       int (*see)(const struct region_request *request,
@@ -83,7 +84,7 @@ static int verify_present(const struct region_request *request, const struct bac
 	return pages_verify(request, backing, offset, length, false);
 }
 
-/* The kind of the file's pages, by those that are there, else the kind wanted. */
+/* Finds out if the file has huge pages: by its mapped pages or, if none, by the request. */
 static int look_at_pages(const struct region_request *request, struct backing *backing)
 {
 	uint64_t mapped, huge;
@@ -101,7 +102,10 @@ static int look_at_pages(const struct region_request *request, struct backing *b
 	return 0;
 }
 
-/* Adds a step down that is told, if it is @allowed, else -EEXIST. */
+/*
+ * Counts a fallback, and appends it to the error message, if it is @allowed. Otherwise returns
+ * -EEXIST.
+ */
 static int step(struct backing *backing, bool allowed, const char *what, const char *knob)
 {
 	if (!allowed) {
@@ -155,7 +159,7 @@ static int check_places(const struct region_request *request, struct backing *ba
 	return error;
 }
 
-/* Sets all that the file alone decides. */
+/* Sets the length and the pages of the backing from the file. */
 static int look_at_file(const char *name, struct backing *backing)
 {
 	struct statfs files;
@@ -173,7 +177,7 @@ static int look_at_file(const char *name, struct backing *backing)
 	return 0;
 }
 
-/* Maps, pins and looks through what is there. */
+/* Maps and locks the file, and finds out its pages. */
 static int map_found(const struct region_request *request, struct backing *backing)
 {
 	struct region_request kind = *request;
@@ -196,7 +200,7 @@ static int map_found(const struct region_request *request, struct backing *backi
 	return error;
 }
 
-/* Closes the descriptor after an error. */
+/* Checks an existing file against the request, and maps it. Closes the descriptor on failure. */
 static int take_found(const struct region_request *request, struct backing *backing)
 {
 	int error = look_at_file(request->path, backing);
@@ -252,7 +256,7 @@ static int find(const struct region_request *request, struct backing *backing)
 	return take_found(request, backing);
 }
 
-/* Gives the file its name; 0 also if another one has that: *@made tells. */
+/* Links the file to its path and sets *@made. Also returns 0 if another file has the path. */
 static int link_file(const struct region_request *request, const struct backing *backing,
 		     bool *made)
 {
@@ -271,7 +275,7 @@ static int link_file(const struct region_request *request, const struct backing 
 		    strerror(-error), error == -ENOENT ? " (is /proc mounted?)" : "");
 }
 
-/* Opens the file that this process made and linked, as others do; keeps its steps down. */
+/* Opens, by its path, the file that this process created and linked. Keeps its fallbacks. */
 static int find_made(const struct region_request *request, const struct backing *made,
 		     const char *words, struct backing *backing)
 {
@@ -279,7 +283,7 @@ static int find_made(const struct region_request *request, const struct backing 
 	struct stat there;
 	int error;
 
-	/* The steps down taken when it was made have been told. */
+	/* The fallbacks of its creation are counted already, so allow all of them. */
 	again.allow |= ACTMEM_ALLOW_2M | ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K | ACTMEM_ALLOW_NODE;
 	error = find(&again, backing);
 	if (error) {
@@ -323,10 +327,11 @@ static int make(const struct region_request *request, struct backing *backing, b
 }
 
 /*
- * Makers of the same name may each take memory that does not suffice for two. So
- * each has the directory locked, shared, and one that gets too little waits until it
- * has it alone: by then one of them is through, or this one can. Everybody who may open
- * a directory may lock it: where that is everybody (/dev/shm) nobody waits for the lock.
+ * Locks the directory of a path. Several processes that create the same region at once may each
+ * get a part of memory that does not suffice for two regions. Each therefore locks the directory
+ * shared. A process that gets too little memory then waits for the exclusive lock. When it has
+ * it, another process has completed the region, or this process can. Any user who can open a
+ * directory can lock it, so the library does not lock one that all users can open (/dev/shm).
  */
 static int lock_folder(const char *folder, int how, int *lock)
 {
@@ -343,7 +348,7 @@ static int lock_folder(const char *folder, int how, int *lock)
 	return 0;
 }
 
-/* A child that was forked meanwhile has the descriptor too, and would keep the lock. */
+/* Unlocks explicitly: a child that was forked meanwhile would keep the descriptor and the lock. */
 static void unlock_folder(int lock)
 {
 	flock(lock, LOCK_UN);
@@ -361,7 +366,7 @@ int memfd_open_name(const struct region_request *request, struct backing *backin
 	for (;;) {
 		if (exclusive && !access(request->path, F_OK))
 			return fail(EEXIST, "%s is there already", request->path);
-		/* A file that has come there since is not opened: the next round tells. */
+		/* EXCLUSIVE does not open a file that appeared since; the next round fails. */
 		error = exclusive ? -ENOENT : find(request, backing);
 		if (error != -ENOENT || !(request->open & ACTMEM_OPEN_CREATE))
 			return error;
@@ -369,7 +374,7 @@ int memfd_open_name(const struct region_request *request, struct backing *backin
 		if (error)
 			return error;
 		linked = false;
-		/* It may have been made while this one waited. */
+		/* Another process may have created the region while this one waited. */
 		if (access(request->path, F_OK))
 			error = make(request, backing, &linked);
 		unlock_folder(lock);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Makes the file of a region that is to have a name, before it has one; and looks whether
- * the file system can have the pages that are wanted.
+ * Creates the file of a named region, before it gets its name, and checks that the file system has
+ * the requested pages.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,7 @@ static bool see_huge(void *context, const struct mount *mount)
 	return true;
 }
 
-/* Checks that a tmpfs can have the pages that are wanted. */
+/* Checks that a tmpfs has the requested pages. */
 static int check_tmpfs(const struct region_request *request, uint64_t device)
 {
 	struct huge huge = { .device = device };
@@ -62,7 +62,7 @@ int nameless_check_hugetlbfs(const struct region_request *request, uint64_t page
 	return 0;
 }
 
-/* The limit of the mount; without one it says 0. */
+/* Checks the limit of the mount. Without a limit, f_blocks is 0. */
 static int check_space(const struct region_request *request, const struct statfs *files,
 		       uint64_t device)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Puts the pages of a memfd on their nodes and looks where they are; tells in
- * words why there are too few.
+ * Allocates the pages of a memfd on their nodes and verifies where they are. Writes the error
+ * message if there are too few.
  */
 #include <errno.h>
 #include <linux/mempolicy.h>
@@ -19,8 +19,8 @@
 #include "region/memfd/pages.h"
 
 /*
- * How long a process waits, in all, for pages that others are to let go of. Each nap is
- * one of many, so that one which is not run meanwhile has as many as another.
+ * Limit how long a process waits, over all calls, for pages that other processes free. The limit
+ * is a number of naps, not a time. A process that the scheduler delays gets as many as any other.
  */
 #define NAP_NS		10000000
 #define NAPS_MAX	200
@@ -36,7 +36,7 @@ const char *const page_names[] = {
 #define SYS_set_mempolicy_home_node	450
 #endif
 
-/* The nodes that the pages may come from under this policy. */
+/* Returns the nodes that the pages may come from under the request's policy. */
 static struct actmem_nodes source_nodes(const struct region_request *request)
 {
 	struct actmem_nodes nodes = request->nodes;
@@ -51,7 +51,6 @@ static const char *has(const struct actmem_nodes *nodes)
 	return nodes_count(nodes) == 1 ? "has" : "have";
 }
 
-/* Why there are too few hugetlb pages, in words. */
 int pages_fail_hugetlb(const struct region_request *request)
 {
 	struct actmem_nodes nodes = source_nodes(request);
@@ -80,7 +79,7 @@ int pages_fail_hugetlb(const struct region_request *request)
 	return -ENOMEM;
 }
 
-/* While another process could let go of what is missing. */
+/* Returns true if free pages are short, but the nodes have enough pages in total. */
 static bool is_short(const struct region_request *request, const struct actmem_nodes *nodes)
 {
 	uint64_t page_bytes = pages_bytes(request->pages);
@@ -141,7 +140,7 @@ int pages_check_room(const struct region_request *request)
 	return 0;
 }
 
-/* Sets the policy for pages that are missing in the range. */
+/* Sets the policy for missing pages of the range. */
 static int bind_range(const struct backing *backing, uint64_t offset, uint64_t length, int mode,
 		      const struct actmem_nodes *nodes)
 {
@@ -151,14 +150,14 @@ static int bind_range(const struct backing *backing, uint64_t offset, uint64_t l
 	if (!syscall(SYS_mbind, (char *)backing->address + offset, (unsigned long)length, mode,
 		     nodes->word, (unsigned long)ACTMEM_NODES_MAX + 1, 0))
 		return 0;
-	/* With one node there is nothing to choose, permitted or not. */
+	/* A machine with one node needs no policy, so mbind() may be forbidden. */
 	if ((errno == EPERM || errno == ENOSYS) && node_is_only_one(&node))
 		return 0;
 	snprintf(what, sizeof(what), "cannot bind memory to %s", NODES_TEXT(nodes));
 	return fail_numa_call(what, "mbind");
 }
 
-/* An errno. */
+/* Allocates the missing pages of a range. Returns 0 or a positive errno. */
 static int allocate(const void *context, uint64_t offset, uint64_t length)
 {
 	const struct backing *backing = context;
@@ -181,14 +180,17 @@ static int populate(const struct region_request *request, const struct backing *
 	helpers_end(&helpers);
 	if (!error)
 		return 0;
-	/* EFAULT is the SIGBUS of a touch that finds no page. */
+	/* EFAULT: a touch would have raised SIGBUS, because no page is available. */
 	if (pages_are_hugetlb(request->pages) && (error == EFAULT || error == ENOMEM))
 		return pages_fail_hugetlb(request);
 	return fail(error == EFAULT ? ENOMEM : error, "cannot populate %s of %s (madvise: %s)",
 		    BYTES_TEXT(length), page_names[request->pages], strerror(error));
 }
 
-/* Without the call, of Linux 5.17, pages come from the nodes nearest to the caller's CPU first. */
+/*
+ * Makes pages come from the nodes nearest to @home first. Before Linux 5.17, which added this
+ * system call, they come from those nearest to the caller's CPU first.
+ */
 static void prefer_home(const struct region_request *request, const struct backing *backing)
 {
 	if (request->policy == ACTMEM_PLACE_BIND && request->has_home)
@@ -216,8 +218,8 @@ int pages_bind(const struct region_request *request, const struct backing *backi
 }
 
 /*
- * Page i on the (i mod n)-th node. Not by MPOL_INTERLEAVE alone, whose first
- * node depends on the inode; it stays behind for pages that are made again.
+ * Allocates page i on the (i mod n)-th node. MPOL_INTERLEAVE alone would start at a node that
+ * depends on the inode. The function sets it at the end, for pages that are allocated later.
  */
 static int interleave(const struct region_request *request, const struct backing *backing,
 		      uint64_t offset, uint64_t length)
@@ -235,7 +237,7 @@ static int interleave(const struct region_request *request, const struct backing
 			break;
 		node_set(&one, node);
 		error = bind_range(backing, offset, length, MPOL_BIND, &one);
-		/* The first page for this node that lies in the range. */
+		/* The first page of the range that belongs on this node. */
 		at = offset - offset % stride + first;
 		if (at < offset)
 			at += stride;
@@ -260,7 +262,7 @@ struct placement {
 	struct actmem_nodes nodes;
 	unsigned int order[ACTMEM_NODES_MAX];
 	unsigned int count;
-	uint64_t first;			/* number of the first page that is looked at */
+	uint64_t first;			/* number of the first page that is checked */
 	bool locked;
 	bool exact;
 };
@@ -306,12 +308,13 @@ int pages_verify(const struct region_request *request, const struct backing *bac
 }
 
 /*
- * The next pages that are there, from *@at on and before @end, on tmpfs: up to @behind, from
- * the new *@at on. False: there are none. Another process may allocate or discard meanwhile.
+ * Finds the next run of allocated pages of a tmpfs file between *@at and @end. Sets *@at to its
+ * start and *@behind to its end. Returns false if there is none. Other processes may allocate or
+ * discard pages meanwhile.
  */
 static bool next_present(const struct backing *backing, off_t end, off_t *at, off_t *behind)
 {
-	/* ENXIO: none up to the end of the file. */
+	/* ENXIO: no page is allocated up to the end of the file. */
 	*at = lseek(backing->fd, *at, SEEK_DATA);
 	if (*at < 0 || *at >= end)
 		return false;
@@ -331,7 +334,7 @@ uint64_t pages_missing(const struct backing *backing, uint64_t offset, uint64_t 
 	return missing;
 }
 
-/* A region may be far longer than what is there of it. */
+/* Checks only allocated pages, because a region may be far longer than those. */
 int pages_count_present(const struct backing *backing, uint64_t node_bytes[ACTMEM_NODES_MAX])
 {
 	off_t page = (off_t)backing->page_bytes, end = (off_t)backing->length, at = 0, behind;

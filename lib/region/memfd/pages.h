@@ -1,56 +1,56 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Puts the pages of a memfd on their nodes and looks where they are. Functions that
- * can fail return 0 or -errno with words.
+ * Allocates the pages of a memfd on their nodes and verifies where they are. Functions that can
+ * fail return 0, or -errno with an error message.
  */
 #ifndef LIB_REGION_MEMFD_PAGES_H
 #define LIB_REGION_MEMFD_PAGES_H
 
 #include "region/backend.h"
 
-/* "4 KiB pages", by enum actmem_pages. */
+/* Names such as "4 KiB pages", by enum actmem_pages. */
 extern const char *const page_names[];
 
-/* -ENOMEM with the words that there are too few hugetlb pages of the request's size. */
+/* Returns -ENOMEM, with an error message that says why there are too few hugetlb pages. */
 int pages_fail_hugetlb(const struct region_request *request);
 
 /*
- * Waits while there are too few hugetlb pages for the request and others have enough, up to
- * two seconds of a process in all. True: there are enough, as pages have come back.
+ * Waits while too few hugetlb pages are free for the request, but enough exist. A process waits at
+ * most two seconds, over all calls. Returns true if it waited and enough are free now.
  */
 bool pages_came_back(const struct region_request *request);
 
 /*
- * Checks that there is room for the request's length in pages that are not hugetlb. A page
- * fault that finds none on the bound nodes or in the memory cgroup does not fail: it
- * wakes the OOM killer. So what is there is asked before.
+ * Checks that enough memory is available for the request's length, without hugetlb. A page fault
+ * that finds no memory on the bound nodes or in the memory cgroup does not fail: it invokes the
+ * OOM killer. The library therefore checks first.
  */
 int pages_check_room(const struct region_request *request);
 
 /*
- * Settles where pages come from, those that a touch allocates too: all of them,
- * but that the kernel's interleaving need not begin with the first node.
+ * Sets the memory policy of the mapping, which also places the pages that a touch allocates. Their
+ * interleaving need not begin with the first node.
  */
 int pages_bind(const struct region_request *request, const struct backing *backing);
 
 /*
- * Allocates the pages of a range that are missing where the policy wants them;
- * an error, never a SIGBUS. Nobody else may do so to the same backing.
+ * Allocates the missing pages of a range as the policy says. Returns an error instead of raising
+ * SIGBUS. The caller serializes calls for the same backing.
  */
 int pages_place(const struct region_request *request, const struct backing *backing,
 		uint64_t offset, uint64_t length);
 
 /*
- * -EIO if a page of the range is not where the request wants it. @exact: also
- * if it is interleaved in another order.
+ * Returns -EIO if a page of the range is not on a node that the request wants. @exact: also if the
+ * pages are interleaved in another order.
  */
 int pages_verify(const struct region_request *request, const struct backing *backing,
 		 uint64_t offset, uint64_t length, bool exact);
 
-/* Bytes of a range for which there is no page; hugetlb's do not tell, and count as there. */
+/* Returns the bytes of a range whose pages are missing; 0 for hugetlb, which does not report it. */
 uint64_t pages_missing(const struct backing *backing, uint64_t offset, uint64_t length);
 
-/* Adds the bytes of its pages on each node to @node_bytes. */
+/* Adds the bytes of the backing's pages on each node to @node_bytes. */
 int pages_count_present(const struct backing *backing, uint64_t node_bytes[ACTMEM_NODES_MAX]);
 
 #endif /* LIB_REGION_MEMFD_PAGES_H */

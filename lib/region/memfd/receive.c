@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Descriptors of the memfd backend's regions that came from another process.
+ * Receives descriptors of the memfd backend's regions from other processes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,9 +21,8 @@
 #include "watch/watch.h"
 
 /*
- * Accepts only what is as this library makes it: our label, the seals. Holes may be
- * there, and its other holders can punch more, as they can discard pages. The
- * lock of the maker ends with the maker, so this process takes its own.
+ * Accepts only files as this library creates them, with its label and its seals. The file may have
+ * holes. Other processes that have it may punch more, because they may discard pages.
  */
 static int check_foreign(int fd, struct backing *backing)
 {
@@ -63,7 +62,7 @@ static int check_foreign(int fd, struct backing *backing)
 	return take_name(backing->name, label + sizeof(prefix) - 1);
 }
 
-/* Looks whether pages of 4K are thp, in a mapped file whose pages are all there. */
+/* If the whole file is mapped with transparent huge pages, sets the kind of pages to that. */
 static int look_for_thp(struct backing *backing)
 {
 	uint64_t mapped, huge;

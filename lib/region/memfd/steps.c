@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Steps down: what the memfd backend may make instead, in turn. Smaller
- * pages on the right node are taken before pages on another node.
+ * Fallbacks of the memfd backend, in turn. It tries smaller pages on the right node before pages on
+ * another node.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "region/memfd/pages.h"
 #include "region/memfd/steps.h"
 
-/* Changes @attempt to what @request allows next; false: nothing more. */
+/* Changes @attempt to the next fallback that @request allows. Returns false if there is none. */
 static bool step_down(const struct region_request *request, struct region_request *attempt)
 {
 	unsigned int node = request_node(request);
@@ -46,7 +46,7 @@ bool steps_are_left(const struct region_request *attempt)
 	return step_down(attempt, &next);
 }
 
-/* Adds this thread's words to those of the steps before, unless the last one's are the same. */
+/* Appends this thread's error message to @history, unless @history already ends with it. */
 static void remember(char history[ERROR_TEXT_MAX])
 {
 	size_t used = strlen(history), length = strlen(fail_words());
@@ -75,7 +75,7 @@ int steps_make(int (*make)(const struct region_request *request, struct backing 
 		if ((error != -ENOMEM && error != -EOPNOTSUPP) || !step_down(request, &attempt))
 			break;
 	}
-	/* Pages that there are none of in this place are not missed where others are too few. */
+	/* If pages were too few in the end, do not report page sizes that are unsupported. */
 	if (error)
 		return fail(-error, "%s", error == -EOPNOTSUPP ? history : shortages);
 	if (backing->fallbacks)
