@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The room of libactmem_preload.so, which LD_PRELOAD puts in front of a program's own
- * calls, and of its settings, which the command reads too.
+ * libactmem_preload.so, which LD_PRELOAD puts in front of a program's own calls, and its settings,
+ * which the command reads too.
  *
- * Read start.c first, then settings.h, by which the environment chooses a mode, say.h,
- * which tells on stderr, and symbols.h with dlsym.S, through which lookups of symbols go;
- * both modes have these in common. In malloc/, malloc.c takes large blocks from large.h
- * (which has range.h, place.h, own.h and blocks.c below it) and others from next.h; tell.h
- * publishes what told.h has. In cuda/, hooks.c takes CUDA's calls and memory.c answers
- * them, from pool.h (blocks of regions) and under.h (regions under memory that is
- * registered).
+ * Read start.c first, and then the files that both modes use. The environment chooses a mode with
+ * settings.h, say.h prints on stderr, and lookups of symbols go through dlsym.S and symbols.h. In
+ * malloc/, malloc.c takes large blocks from large.h, which uses range.h, place.h, own.h and
+ * extents.c. It takes other blocks from next.h. tell.h publishes the counters of told.h. In cuda/,
+ * hooks.c intercepts CUDA's calls. memory.c serves them from pool.h (blocks of regions) and under.h
+ * (regions under memory that is registered).
  *
- * It knows of the library what its public headers and the two lowest rooms have.
+ * This folder uses only the library's public headers and the headers of base, config and machine.
  *
- * Locks: malloc/large.c has one, of all its pools. In cuda/ each file has its own, of its
- * lists; pool.c's open_lock goes before its lock.
+ * Locks: malloc/large.c has one lock for all its pools. In cuda/, each file has a lock for its own
+ * lists. A thread takes pool.c's open_lock before pool.c's lock.
  */
 #ifndef LIB_PRELOAD_H
 #define LIB_PRELOAD_H

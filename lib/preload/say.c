@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Writes each line in one piece, past stdio: the program may hold its locks.
+ * Writes each line with one write(2). It does not use stdio, because the program may hold stdio's
+ * locks.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -21,7 +22,7 @@ static void write_line(const char *format, va_list arguments)
 	size_t used = strlen(line);
 	int saved = errno, cancellation;
 
-	/* A call that tells is not where a program expects one of its threads to end. */
+	/* A program does not expect a thread to be cancelled in a call that prints. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
 	vsnprintf(line + used, sizeof(line) - used - 1, format, arguments);
 	used = strlen(line);

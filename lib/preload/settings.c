@@ -7,8 +7,8 @@
 #include "preload/settings.h"
 
 /*
- * A pool of XLA's begins with 2, 4 and 8 MiB, which go into one region of this length,
- * and each later request is a region by itself.
+ * A pool of XLA first requests 2, 4 and 8 MiB, which fit into one region of this length. Each later
+ * request gets a region of its own.
  */
 #define GROW_BYTES	(16ULL << 20)
 
@@ -31,7 +31,7 @@ void cuda_settings_read(struct cuda_settings *settings, struct reader *reader)
 	settings->strict = reader_value(reader, KNOB_STRICT);
 	settings->min_bytes = reader_value(reader, KNOB_CUDA_MIN);
 	settings->keep_bytes = reader_value(reader, KNOB_CUDA_KEEP);
-	/* A value set for the Python module may be no whole page. */
+	/* A value for the Python module need not be a multiple of a page. */
 	settings->grow_bytes = round_up(reader_value(reader, KNOB_HEAP_GROW) ?: GROW_BYTES,
 					HUGE_PAGE_BYTES);
 	settings->limit_bytes = reader_value(reader, KNOB_HEAP_LIMIT);

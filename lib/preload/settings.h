@@ -16,23 +16,23 @@
 
 struct malloc_settings {
 	bool wanted;			/* ACTMEM_MALLOC=1 */
-	uint64_t min_bytes;		/* ACTMEM_MALLOC_MIN: blocks that are the preload's */
-	uint64_t keep_bytes;		/* ACTMEM_MALLOC_KEEP: freed, and not given back */
-	uint64_t decay_ms;		/* ACTMEM_MALLOC_DECAY: until then */
+	uint64_t min_bytes;		/* ACTMEM_MALLOC_MIN: shortest block that is served */
+	uint64_t keep_bytes;		/* ACTMEM_MALLOC_KEEP: freed memory that is kept */
+	uint64_t decay_ms;		/* ACTMEM_MALLOC_DECAY: for how long it is kept */
 	enum actmem_policy policy;	/* ACTMEM_POLICY; DEFAULT: BIND with nodes */
 	struct actmem_nodes nodes;	/* ACTMEM_NODES; none: that of the calling CPU */
 };
 
 struct cuda_settings {
-	uint64_t min_bytes;		/* ACTMEM_CUDA_MIN: requests that are served */
-	uint64_t keep_bytes;		/* ACTMEM_CUDA_KEEP: freed, and not given back */
+	uint64_t min_bytes;		/* ACTMEM_CUDA_MIN: shortest request that is served */
+	uint64_t keep_bytes;		/* ACTMEM_CUDA_KEEP: freed memory that is kept */
 	uint64_t grow_bytes;		/* ACTMEM_HEAP_GROW: length of each region */
 	uint64_t limit_bytes;		/* ACTMEM_HEAP_LIMIT: of each heap; 0: none */
 	bool strict;			/* ACTMEM_STRICT: failures are errors */
 	bool verbose;			/* ACTMEM_VERBOSE: successes are reported too */
 };
 
-/* Without the mode, the others are not read. */
+/* Reads the settings. If the mode is off, reads only that. */
 void malloc_settings_read(struct malloc_settings *settings, struct reader *reader);
 
 void cuda_settings_read(struct cuda_settings *settings, struct reader *reader);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The constructor of the preload does nothing unless the environment asks for a mode.
- * Blocks that were allocated before are the program's own malloc's, and stay so.
+ * The constructor of the preload starts a mode only if the environment asks for it. Blocks that
+ * were allocated earlier belong to the program's own malloc.
  *
- * It runs before the constructors of other libraries (-z initfirst), so that fork() takes
- * their locks before the preload's: a thread that has one of theirs may allocate. The C
- * library has not set environ by then.
+ * It runs before the constructors of other libraries (-z initfirst), so that fork() takes their
+ * locks before the preload's. A thread that holds one of theirs may allocate memory. The C library
+ * has not set environ yet.
  */
 #include <stdbool.h>
 #include <sys/auxv.h>
@@ -18,8 +18,9 @@
 #include "preload/symbols.h"
 
 /*
- * A program with a malloc of its own calls that one, and would free with it what
- * came from here by a name that it has not.
+ * Returns true if the program calls the preload's functions. A program with its own malloc calls
+ * that one. If it lacks one of the preload's functions, it would call the preload's, and free the
+ * block with its own free().
  */
 static bool others_call_ours(void)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Finds the next dlsym() and dlvsym(), behind those of dlsym.S, and what libraries are.
+ * Finds the next dlsym() and dlvsym(), after those of dlsym.S, and identifies libraries.
  *
- * The next ones are found in what the loader has mapped, by the hash tables that
- * it uses itself, as there is no other dlsym() to ask for them. Sanitizers ask for theirs
- * before they have begun, and have functions of the C library as their own: until they
- * are found, none is called.
+ * There is no other dlsym() that could find them. So this file searches the libraries that the
+ * loader has mapped, with the same hash tables as the loader. Sanitizers look functions up before
+ * they have started, and replace functions of the C library. So this file calls none of these until
+ * it has found the two functions.
  */
 #include <dlfcn.h>
 #include <elf.h>
@@ -16,13 +16,13 @@
 
 #include "preload/symbols.h"
 
-/* Symbols of glibc alone must not keep the preload from loading with another C library. */
+/* Only glibc has these symbols. The preload must load with another C library too. */
 #pragma weak _r_debug
 #pragma weak dladdr1
 #pragma weak gnu_get_libc_version
 const char *gnu_get_libc_version(void);
 
-/* Musl has this; its list of libraries begins as glibc's does. */
+/* Musl has this symbol. Its list of libraries begins like that of glibc. */
 extern const struct r_debug *_dl_debug_addr __attribute__((weak));
 
 #ifdef __x86_64__
@@ -41,10 +41,13 @@ struct symbol_search {
 	void *dlsym, *dlvsym;
 };
 
-/* This library's own. */
+/* The dynamic section of this library. */
 extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden")));
 
-/* Entries are offsets where the loader put no addresses, as in the kernel's own library. */
+/*
+ * Converts an entry to a pointer. Entries are offsets if the loader did not relocate them, as in
+ * the vDSO.
+ */
 static const void *pointer(ElfW(Addr) base, ElfW(Addr) value)
 {
 	return (const void *)(value < base ? base + value : value);
@@ -82,7 +85,10 @@ static bool is_function(const struct table *table, uint32_t i, const char *name)
 	       is_same(table->names + symbol->st_name, name);
 }
 
-/* Buckets, the first symbol in them, words of a filter, its shift; then these tables. */
+/*
+ * The table begins with the number of buckets, the first symbol in them, the number of words of a
+ * filter, and its shift. The filter, the buckets and the chains follow.
+ */
 static uint32_t find_by_gnu_hash(const struct table *table, const char *name)
 {
 	const uint32_t *head = table->gnu_hash, buckets = head[0], first = head[1];
@@ -151,7 +157,7 @@ static void take_first(void **place, void *found)
 		*place = found;
 }
 
-/* Takes what is not there yet. */
+/* Looks for the functions that were not found yet. */
 static void search_library(struct symbol_search *search, const struct link_map *library)
 {
 	struct table table;
@@ -193,11 +199,11 @@ static void tell_none(void)
 }
 
 /*
- * Libraries are in the order in which the loader searches them. One that was loaded
- * late, instead of by LD_PRELOAD, has those that count before it.
+ * The list has the libraries in the order in which the loader searches them. If this library was
+ * loaded late, instead of by LD_PRELOAD, the libraries that count precede it.
  *
- * The list is read without the loader's lock, as it can be when the program begins and
- * has one thread; those of its beginning stay.
+ * The list is read without the loader's lock. That is safe when the program begins and has only one
+ * thread. The libraries at its beginning are never unloaded.
  */
 void symbols_find_next(void)
 {
@@ -236,7 +242,10 @@ bool symbols_come_first(const char *name)
 
 #ifndef __x86_64__
 
-/* Programs have their own dlsym() here, and CUDA's lookups are not seen. */
+/*
+ * On this architecture, programs call the C library's dlsym(), and the preload does not see CUDA's
+ * lookups.
+ */
 static void *first_dlsym(void *handle, const char *name)
 {
 	symbols_find_next();
@@ -303,6 +312,9 @@ struct link_map *library_loaded(const char *soname)
 {
 	struct wanted_symbol wanted = { soname, NULL };
 
-	/* Not from within, under a lock of the loader, which has another before it. */
+	/*
+	 * Do not call library_of() in the callback: the loader holds a lock there, and takes
+	 * another one before it.
+	 */
 	return dl_iterate_phdr(is_wanted_object, &wanted) ? library_of(wanted.dynamic) : NULL;
 }

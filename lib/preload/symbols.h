@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The dlsym() and dlvsym() of programs, of which some names are looked at on the way.
+ * Intercepts the dlsym() and dlvsym() of programs, in order to answer for some names.
  */
 #ifndef LIB_PRELOAD_SYMBOLS_H
 #define LIB_PRELOAD_SYMBOLS_H
@@ -8,38 +8,42 @@
 #include <stdbool.h>
 
 /*
- * A program would have these without the preload: the C library's, or those of another
+ * The functions that a program would call without the preload: the C library's, or those of another
  * preload that comes after this one. They can be called at any time. For RTLD_DEFAULT and
- * RTLD_NEXT their answer depends on the calling library.
+ * RTLD_NEXT, their answer depends on the calling library.
  */
 extern void *(*next_dlsym)(void *handle, const char *name);
 extern void *(*next_dlvsym)(void *handle, const char *name, const char *version);
 
 /*
- * Finds them; done when they are called first at the latest, and to be done while there
- * is one thread.
+ * Finds these functions. Must be called while there is only one thread. Their first call does so at
+ * the latest.
  */
 void symbols_find_next(void);
 
 /*
- * Whether no library before this one, nor the program, has a function of that name. An
- * address does not tell: in a program at a fixed address that takes it, a function of a
- * library has one in the program. For when there is one thread, too.
+ * Returns true if neither the program nor a library before this one has a function of that name.
+ * Its address does not show this: if a program at a fixed address takes the address of a library's
+ * function, the function has an address in the program. This too must be called while there is only
+ * one thread.
  */
 bool symbols_come_first(const char *name);
 
-/* Whether the program's C library is glibc. With others nothing is done but go on. */
+/*
+ * Returns true if the program's C library is glibc. With another one, the preload only calls the
+ * next functions.
+ */
 bool is_glibc(void);
 
 struct link_map;
 
-/* The name that a library gives itself (DT_SONAME), or "". */
+/* Returns the library's own name (DT_SONAME), or "". */
 const char *library_soname(const struct link_map *library);
 
-/* The library that an address is in, or NULL. */
+/* Returns the library that contains the address, or NULL. */
 struct link_map *library_of(const void *address);
 
-/* The first one of that name, or NULL. It may go as soon as it is found. */
+/* Returns the first loaded library of that name, or NULL. It may be unloaded at any time. */
 struct link_map *library_loaded(const char *soname);
 
 #endif /* LIB_PRELOAD_SYMBOLS_H */

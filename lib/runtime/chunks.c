@@ -11,7 +11,10 @@
 #include "region/region.h"
 #include "runtime/inside.h"
 
-/* The runtime may wait here for all that its device has to do. */
+/*
+ * Registers or unregisters a chunk, and then pauses. The runtime may wait here for all work of its
+ * device.
+ */
 static int change_chunk(struct registration *registration,
 			int (*change)(struct registration *registration, void *address,
 				      uint64_t length),
@@ -95,7 +98,7 @@ int chunks_add(struct registration *registration)
 	int log, error;
 
 	thread_hold_cancellation();
-	/* Before the first call: the lines that are there already say nothing about it. */
+	/* Open the log before the first call, in order to ignore earlier lines. */
 	log = kernel_log_open(KERNEL_LOG);
 	error = add_chunks(registration);
 	if (error && !registration->own)

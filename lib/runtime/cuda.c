@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The CUDA driver API, from the libcuda.so.1 that is there when it is asked for.
+ * The CUDA driver API, from the libcuda.so.1 that exists when a runtime is opened.
  *
- * CUDA is of no use in a child of a process that used it: nothing is called there.
- * cuInit() may fork: no lock that fork() takes is held around it. Nor is a lock held over
- * the loader's calls, as a library that is being loaded may come here in its constructor,
- * with the loader's lock.
+ * CUDA does not work in a child of a process that used it, so this file calls nothing there.
+ * cuInit() may fork, so no thread calls it with a lock held that fork() takes. Nor does a thread
+ * hold a lock over calls of the loader: the constructor of a library that is being loaded may call
+ * this file, with the loader's lock held.
  */
 #include <ctype.h>
 #include <dlfcn.h>
@@ -23,12 +23,12 @@
 #define CUDA_LIBRARY	"libcuda.so.1"
 
 static pthread_mutex_t publish_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct cuda_functions cuda;	/* complete once is_loaded is set */
-static struct cuda_own_functions cuda_own;	/* ...once a runtime that may use them is open */
+static struct cuda_functions cuda;	/* complete when is_loaded is set */
+static struct cuda_own_functions cuda_own;	/* complete when a runtime may use it */
 static void *cuda_library;
 static atomic_bool is_loaded;
-static atomic_bool has_begun;		/* CUDA may have been called by this process... */
-static atomic_uint begun_generation;	/* ...or by one that it was forked from */
+static atomic_bool has_begun;		/* this process or an ancestor may have called CUDA */
+static atomic_uint begun_generation;	/* handles_generation when has_begun was set */
 
 static int errno_of(cuda_result result)
 {
@@ -92,7 +92,7 @@ static const char *advice_for(cuda_result result)
 	}
 }
 
-/* -errno; its words tell what failed, and CUDA's name for why. */
+/* Returns a negative errno. The error message says what failed, and why in CUDA's terms. */
 static int cuda_fail(cuda_result result, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
@@ -159,7 +159,7 @@ static int load_library(void)
 	void *library;
 	int error;
 
-	/* By name, as each static program that is linked with it warns of dlopen(). */
+	/* Look dlopen() up by name. Otherwise the linker warns of it for each static program. */
 	*(void **)&open_library = dlsym(RTLD_DEFAULT, "dlopen");
 	if (!open_library)
 		return fail(ENOENT, "a static program cannot load " CUDA_LIBRARY "; link it dynamically");
@@ -181,7 +181,9 @@ static int load_library(void)
 	return 0;
 }
 
-/* Loads and initialises it once; each later call asks for the devices anew. */
+/*
+ * Loads CUDA if necessary, initialises it, and stores the current number of devices in *@devices.
+ */
 static int start_cuda(int *devices)
 {
 	cuda_result result;
@@ -190,7 +192,7 @@ static int start_cuda(int *devices)
 	if (has_begun && begun_generation != handles_generation)
 		return fail(EOWNERDEAD, "this process was forked from one that had used CUDA%s",
 			    advice_for(CUDA_NOT_INITIALIZED));
-	/* Before the lock, which a child could inherit locked. */
+	/* Set these before the lock is taken, because a child could inherit it locked. */
 	begun_generation = handles_generation;
 	has_begun = true;
 	error = is_loaded ? 0 : load_library();
@@ -205,7 +207,10 @@ static int start_cuda(int *devices)
 	return *devices ? 0 : fail(ENODEV, "CUDA has no device%s", advice_for(CUDA_NO_DEVICE));
 }
 
-/* -1 if sysfs does not know: it says -1 itself on machines without NUMA. */
+/*
+ * Returns the node of a device, or -1 if sysfs does not know it. On machines without NUMA, sysfs
+ * itself reports -1.
+ */
 static int node_of_bus_id(const char *bus_id)
 {
 	char id[CUDA_BUS_ID_BYTES] = "";
@@ -250,7 +255,7 @@ static int cuda_open(struct actmem_runtime *runtime)
 	return 0;
 }
 
-/* Errors by which a registration has gone with its context. */
+/* Returns true for errors that mean that a registration has ended with its context. */
 static bool is_gone(cuda_result result)
 {
 	return result == CUDA_NOT_REGISTERED || result == CUDA_CONTEXT_IS_DESTROYED ||
@@ -258,9 +263,9 @@ static bool is_gone(cuda_result result)
 }
 
 /*
- * Whether the context that is current to this thread is one of the device, and alive: it
- * may have been destroyed, or be the primary one, and reset. cuCtxGetDevice() is not
- * documented to notice; the device itself tells of its memory.
+ * Returns true if the thread's current context belongs to the device and is alive. It may have been
+ * destroyed, or it may be the primary context and have been reset. cuCtxGetDevice() is not
+ * documented to detect that, so ask the device for its free memory.
  */
 static bool current_serves(const struct actmem_runtime *runtime, cuda_context current)
 {
@@ -272,9 +277,10 @@ static bool current_serves(const struct actmem_runtime *runtime, cuda_context cu
 }
 
 /*
- * The caller's context, if it is of the device; else, or if it is that one, the
- * primary context, which is kept until the region is unregistered. It is not made
- * just to be compared. Own memory would go with the caller's, and so has the primary one.
+ * Chooses the context in which to register. This is the caller's context, if it belongs to the
+ * device and is not the primary context. Otherwise it is the primary context, which is retained
+ * until the region is unregistered. The primary context is not created just for the comparison. Own
+ * memory would end with the caller's context, so it always uses the primary one.
  */
 static int cuda_begin(struct registration *registration)
 {
@@ -308,7 +314,10 @@ static int cuda_begin(struct registration *registration)
 	return 0;
 }
 
-/* A release fails only while the process ends, and CUDA has let go of all by then. */
+/*
+ * Releases the primary context. That fails only while the process ends, when CUDA has released
+ * everything.
+ */
 static void cuda_end(struct registration *registration)
 {
 	if (registration->has_primary)
@@ -316,7 +325,10 @@ static void cuda_end(struct registration *registration)
 	registration->has_primary = false;
 }
 
-/* Makes the registration's context current; cuda_leave() if it says so in @pushed. */
+/*
+ * Makes the registration's context current. If it sets *@pushed, cuda_leave() restores the previous
+ * context.
+ */
 static cuda_result cuda_enter(const struct registration *registration, bool *pushed)
 {
 	cuda_context current = NULL;
@@ -345,7 +357,7 @@ static int add_own(struct registration *registration, uint64_t length)
 	cuda_result result;
 	bool pushed;
 
-	/* The two calls' flags have the same values. */
+	/* The flags of cuMemHostAlloc() and cuMemHostRegister() have the same values. */
 	if (registration->flags & ACTMEM_REGISTER_DEVICEMAP)
 		flags |= CUDA_REGISTER_DEVICEMAP;
 	result = cuda_enter(registration, &pushed);
@@ -393,10 +405,10 @@ static int tell_lost(const void *address, uint64_t length, cuda_result result)
 }
 
 /*
- * Whether CUDA knows the address. Asked before the registration's context is used,
- * as that may be gone: the caller's own can be destroyed at any time. A driver that does
- * not answer a thread without a context has not said that the memory is not registered;
- * the primary context is there to be used, and the next call will tell.
+ * Returns 0 if CUDA knows the address. This is checked before the registration's context is used,
+ * because a program can destroy its own context at any time. A driver may not answer a thread
+ * without a context, which does not mean that the memory is not registered. The primary context can
+ * be used then, and the next call reports an error.
  */
 static cuda_result cuda_knows(const struct registration *registration, const void *address)
 {
@@ -437,7 +449,7 @@ static int cuda_look(struct registration *registration, void *address, uint32_t 
 	*flags = 0;
 	if (!result)
 		result = cuda_enter(registration, &pushed);
-	/* CUDA does not promise to know the flags of all memory. */
+	/* CUDA need not know the flags of all memory. */
 	if (!result && cuda.cuMemHostGetFlags(flags, address))
 		*flags = 0;
 	cuda_leave(pushed);

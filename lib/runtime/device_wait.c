@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Publishes that a thread waits for an accelerator, as the program tells it.
+ * Publishes that a thread waits for an accelerator, as reported by the program.
  */
 #include "actmem_runtime.h"
 #include "region/region.h"
 
-/* The caller keeps the place in the list, which is opaque to it. */
+/* The caller keeps the pointer to the entry in the list, which is opaque to it. */
 struct actmem_device_wait *actmem_device_wait_begin(struct actmem *am, uint64_t length,
 						    const char *words)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Regions of memory that a runtime allocates itself, for heaps whose regions it does not
- * register. Such a region is registered for as long as it is there: this is what allocates
- * the memory and frees it.
+ * Regions of memory that a runtime allocates itself, for heaps whose regions it does not register.
+ * Registering such a region allocates its memory, and unregistering it frees the memory. So it is
+ * registered as long as it exists.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ static int own_export(const struct backing *backing, uint64_t offset, uint64_t l
 	return fail(EOPNOTSUPP, "the memory is the runtime's own, and has no descriptor");
 }
 
-/* On which nodes it is, only the driver knows. */
+/* Does not report nodes, which only the driver knows. */
 static int own_info(const struct backing *backing, struct actmem_region_info *info)
 {
 	info->allocated_bytes = backing->length;
@@ -53,7 +53,7 @@ static void own_release(struct backing *backing)
 {
 }
 
-/* It makes nothing by itself, and no handle has it. */
+/* This backend does not create regions itself, and no handle uses it. */
 static const struct backend backend_own = {
 	.kind = ACTMEM_BACKEND_AUTO,
 	.name = "the runtime's own",

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * How long the pieces are that regions are registered in, and what lies between two.
+ * Determines the length of the pieces in which regions are registered, and the pause between two
+ * pieces.
  *
- * A driver pins with a lock held that all its calls of the process take, or all of the
- * machine's. So one call is to be short; and as a lock may go to the thread that has just
- * given it back, there is time after each for others that wait.
+ * A driver pins memory while it holds a lock that all its calls in the process take, or all on the
+ * machine. So one call must be short. The thread that released the lock may also get it again at
+ * once, so a pause after each call lets other threads take it.
  */
 #include <errno.h>
 #include <time.h>
@@ -14,11 +15,11 @@
 #include "runtime/inside.h"
 
 #define PIECE_NS	(5 * NS_PER_MS)
-/* A pause is this part of the call before it, within bounds; after a short one there is none. */
+/* A pause is this part of the call before it, within bounds. There is none after a short call. */
 #define PAUSE_PART	32
 #define PAUSE_LEAST_NS	50000ULL
 #define PAUSE_MOST_NS	NS_PER_MS
-/* What a shorter call takes does not depend on its length. */
+/* The time of a call for less memory does not depend on its length. */
 #define LEARN_LEAST	(16ULL << 20)
 
 static uint64_t between(uint64_t least, uint64_t value, uint64_t most)
@@ -48,7 +49,7 @@ void pace_learn(struct actmem_runtime *runtime, uint64_t bytes, uint64_t took_ns
 	fit = (uint64_t)((__uint128_t)bytes * PIECE_NS / (took_ns ? took_ns : 1));
 	fit = between(PIECE_LEAST, fit, PIECE_MOST);
 	pthread_mutex_lock(&runtime->lock);
-	/* Shorter at once, and longer by and by. */
+	/* Shorten pieces at once, and lengthen them gradually. */
 	if (fit > runtime->piece_bytes)
 		fit = runtime->piece_bytes + (fit - runtime->piece_bytes) / 2;
 	runtime->piece_bytes = fit / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;

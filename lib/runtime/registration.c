@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Regions that are registered with runtimes.
+ * Registers regions with runtimes.
  *
- * A region has one registration, from the moment that a thread begins with it. It
- * is busy while a thread registers or unregisters it, and no other thread looks into it
- * then.
+ * A region has one registration, from the moment that a thread begins to register it. The
+ * registration is busy while a thread registers or unregisters the region. Other threads do not use
+ * it meanwhile.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "region/region.h"
 #include "runtime/inside.h"
 
-/* Counts what is registered, or counts it no longer. Under the runtime's lock. */
+/* Adds a registration to the counters, or subtracts it. Caller holds the runtime's lock. */
 static void count_registration(struct registration *registration, bool is_there)
 {
 	struct actmem_runtime_info *info = &registration->runtime->info;
@@ -29,7 +29,7 @@ static void count_registration(struct registration *registration, bool is_there)
 	info->far_bytes += sign * registration->far_bytes;
 }
 
-/* Of several threads, the first one registers the region. */
+/* Sets the region's registration, unless another thread has set one. */
 static int claim_region(struct registration *registration)
 {
 	struct actmem_region *region = registration->region;
@@ -47,7 +47,10 @@ static int claim_region(struct registration *registration)
 	pthread_mutex_unlock(&region->lock);
 	if (error)
 		return error;
-	/* A discard that has not seen the registration is over before pages are pinned. */
+	/*
+	 * Wait for a discard that has not seen the registration. It must end before pages are
+	 * pinned.
+	 */
 	pthread_mutex_lock(&region->pages_lock);
 	pthread_mutex_unlock(&region->pages_lock);
 	pthread_mutex_lock(&runtime->lock);
@@ -70,7 +73,7 @@ static void disclaim_region(struct registration *registration)
 	free(registration);
 }
 
-/* Has all pages there that can be, and sees which are far from the device. */
+/* Populates the region if it is writable, and counts the bytes that are far from the device. */
 static int place_pages(struct registration *registration)
 {
 	struct actmem_region *region = registration->region;
@@ -224,8 +227,9 @@ static int check_region(const struct actmem_region *region, const char *call)
 }
 
 /*
- * The registration of a region, which no thread changes just now. It stays for as long as
- * the region's lock is held; with @ends the caller is to end it.
+ * Finds the registration of a region. Returns -EBUSY if a thread is changing it. Caller holds the
+ * region's lock, which keeps the registration. With @ends, marks it as busy, and the caller must
+ * end it.
  */
 static int find_registration(struct actmem_region *region, struct registration **result, bool ends)
 {
@@ -322,7 +326,7 @@ void registration_end_abandoned(struct actmem_runtime *runtime)
 	}
 }
 
-/* Under the region's lock. */
+/* Caller holds the region's lock. */
 static int look_at_chunks(struct actmem_region *region, struct actmem_registration *now)
 {
 	struct registration *registration;
@@ -367,7 +371,9 @@ int actmem_region_get_registration(struct actmem_region *region, struct actmem_r
 	return error ? error : give_struct(result, &now, sizeof(now), "registration");
 }
 
-/* Under the runtime's lock, for as long as that is held. */
+/*
+ * Finds the registration that contains @address. Caller holds the runtime's lock, which keeps it.
+ */
 static struct registration *registration_with(struct actmem_runtime *runtime, const char *address)
 {
 	struct registration *found = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Runtimes, whatever accelerator they are of: opened, described and closed.
+ * Opens, describes and closes the runtimes of all kinds.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -73,7 +73,7 @@ static void describe_runtime(struct actmem_runtime *runtime, const char *why)
 		 runtime->kind->name, info->text, place, why);
 }
 
-/* The errors by which AUTO concludes that there is nothing to be used. */
+/* Returns true for errors that make AUTO conclude that no accelerator exists. */
 static bool is_absent(int error)
 {
 	return error == -ENOENT || error == -ENODEV;
@@ -92,7 +92,9 @@ static int open_kind(struct actmem_runtime *runtime)
 	error = runtime->kind->open(runtime);
 	if (!error)
 		describe_runtime(runtime, wanted ? "as asked for" : "as it is there");
-	/* The first device is asked for by nobody. */
+	/*
+	 * Fall back only for device 0, which is the default. The caller asked for any other device.
+	 */
 	if (!error || wanted || !is_absent(error) || runtime->options.device)
 		return error;
 	snprintf(runtime->description, sizeof(runtime->description), "null: %s", actmem_error());

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * libactmem_xla: the calls of the Python module beside XLA's handlers, for the memory of
- * values that are put, and of arrays.
+ * libactmem_xla: functions that the Python module calls besides XLA's handlers, for the memory of
+ * values that programs put, and of arrays.
  *
- * actmem_put copies its first operand into a block of a store and returns a
- * token, uint32[2]; actmem_take copies the block that a token names into its
- * result, and ends the block if it is the last. Where it is not, actmem_drop does.
- * There are handlers for CPUs and for CUDA, where actmem_tie tells of takes to come
- * (call.h).
+ * actmem_put copies its first operand into a block of a store and returns a token, uint32[4].
+ * actmem_take copies the block that a token names into its result. The last take ends the block. If
+ * no take is marked as the last one, actmem_drop ends it. There are handlers for CPUs and for CUDA;
+ * on CUDA, actmem_tie announces takes (call.h).
  *
- * XLA tells nobody that an execution failed or was thrown away, so values that such
- * a forward pass put are found by counting: the puts of one site (a call of a
- * checkpointed function in a program) in one XLA run on one device are a
- * generation, unfinished until all of it is taken. A site that begins a
- * generation while it has as many unfinished ones as it may have loses its
- * oldest.
+ * XLA does not report that an execution failed or was discarded, so the library finds the values of
+ * abandoned forward passes by counting. The puts of one site (a call of a checkpointed function in
+ * a program) in one XLA run on one device are a generation. It is unfinished until all of it is
+ * taken. When a site begins a generation and already has the maximum of unfinished ones, it loses
+ * its oldest.
  */
 #ifndef ACTMEM_XLA_H
 #define ACTMEM_XLA_H
@@ -28,7 +26,10 @@
 #define ACTMEM_XLA_DEVICES_MAX	256
 #define ACTMEM_XLA_GENERATIONS	2
 
-/* *_total only rise, the others return to 0. All bytes are as put. */
+/*
+ * Fields *_total are totals of the process. The other counts return to 0. Lengths are those of
+ * values.
+ */
 struct actmem_xla_stats {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t live_blocks;
@@ -47,10 +48,10 @@ struct actmem_xla_stats {
 	uint64_t generations;		/* unfinished ones */
 	uint64_t generations_max;	/* per site and device; 0: no limit */
 	uint64_t checksum;		/* 1: blocks are checksummed */
-	uint64_t lost_blocks_total;	/* that could not be read back from their files */
-	uint64_t dropped_blocks_total;	/* after takes that did not end them, or none */
-	uint64_t own_bytes;		/* of memory, arrays' too, that CUDA's driver allocated */
-	uint64_t own_bytes_total;	/* ...where it did not register a region */
+	uint64_t lost_blocks_total;	/* failed to be copied from a GPU or read from a file */
+	uint64_t dropped_blocks_total;	/* ended by actmem_drop instead of a take */
+	uint64_t own_bytes;		/* allocated by the CUDA driver, as it refused regions */
+	uint64_t own_bytes_total;	/* total of own_bytes; both include arrays */
 };
 
 struct actmem_xla_device_stats {
@@ -64,68 +65,71 @@ struct actmem_xla_device_stats {
 /* Copies between one GPU and the memory of the store. */
 struct actmem_xla_transfer_stats {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t ring_bytes;		/* of its memory, while there is a ring */
+	uint64_t ring_bytes;		/* of device memory in its rings */
 	uint64_t to_host_bytes_total;
 	uint64_t to_device_bytes_total;
-	uint64_t ahead_bytes_total;	/* of these, before their take */
+	uint64_t ahead_bytes_total;	/* of to_device_bytes_total: copied before the take */
 	uint64_t ahead_total;		/* takes that found their block on the device */
-	uint64_t late_total;		/* takes that did not: the device waited for the copy */
-	uint64_t wasted_bytes_total;	/* ahead, and never taken */
-	uint64_t token_wait_ns_total;	/* that takes waited until the device had come to them */
-	uint64_t block_wait_ns_total;	/* then, for a block to be in memory */
-	uint64_t unfinished;		/* copies that are under way */
+	uint64_t late_total;		/* takes that made the device wait for the copy */
+	uint64_t wasted_bytes_total;	/* copied ahead, and never taken */
+	uint64_t token_wait_ns_total;	/* of handlers, until the device had reached them */
+	uint64_t block_wait_ns_total;	/* of takes after that, until a block was in memory */
+	uint64_t unfinished;		/* copies under way */
 	uint64_t staged_bytes;		/* on the device, not yet taken */
-	uint64_t token_waits_total;	/* how often: once for takes that are announced together */
-	uint64_t host_waits_total;	/* of handlers for the device, whatever for */
+	uint64_t token_waits_total;	/* waits for tokens: one for takes announced together */
+	uint64_t host_waits_total;	/* waits of handlers for the device, for any reason */
 };
 
-/* Options of the store. A field of 0: as the environment says, by @ACTMEM_*. */
+/*
+ * Options of the store. If a field is 0, the environment variable ACTMEM_* in its comment applies.
+ */
 struct actmem_xla_options {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t grow_bytes;		/* see struct actmem_heap_options; ACTMEM_HEAP_GROW */
-	uint64_t limit_bytes;		/* of memory, instead of a budget; ACTMEM_HEAP_LIMIT */
+	uint64_t limit_bytes;		/* of memory, if there is no budget; ACTMEM_HEAP_LIMIT */
 	uint64_t budget_bytes;		/* see struct actmem_store_options; ACTMEM_BUDGET */
-	uint64_t spill_limit_bytes;	/* likewise; ACTMEM_SPILL_LIMIT */
-	const char *const *spill_paths;	/* likewise; ACTMEM_SPILL, with a ':' between two */
+	uint64_t spill_limit_bytes;	/* see struct actmem_store_options; ACTMEM_SPILL_LIMIT */
+	const char *const *spill_paths;	/* directories; ACTMEM_SPILL, separated by ':' */
 	uint32_t spill_path_count;
 	uint32_t named;			/* 1: @am has a heap_name */
-	uint64_t ring_bytes;		/* of each GPU, to stage in; ACTMEM_DEVICE_RING, 512 MiB */
-	uint32_t placed;		/* 1: it was said on which nodes memory is to be, or how */
-	uint32_t spill_allow;		/* ACTMEM_STORE_ALLOW_*, or this; ACTMEM_SPILL_ALLOW */
+	uint64_t ring_bytes;		/* staging ring of a GPU; ACTMEM_DEVICE_RING, 512 MiB */
+	uint32_t placed;		/* 1: the user chose nodes or a policy */
+	uint32_t spill_allow;		/* ACTMEM_STORE_ALLOW_*, or as below; ACTMEM_SPILL_ALLOW */
 };
 
-/* Nothing, whatever the environment says. */
+/* Allow nothing, even if ACTMEM_SPILL_ALLOW does. */
 #define ACTMEM_XLA_SPILL_ALLOW_NOTHING	(UINT32_C(1) << 31)
 
 /*
- * Has the store made of @am, which stays the caller's and open. Without this call
- * the first put opens a backend as the environment says.
+ * Attaches @am, from which the store then allocates. The caller keeps @am and does not close it. If
+ * the program does not make this call, the first put opens a backend as the environment variables
+ * say.
  *
  * -EBUSY  memory is attached already;  -EOWNERDEAD  in a forked child
- * -EINVAL  over 64 directories, an empty one, another flag than those;  -ENOMEM
+ * -EINVAL  more than 64 directories, an empty path, or an unknown flag;  -ENOMEM
  */
 ACTMEM_XLA_API int actmem_xla_attach(struct actmem *am,
 				     const struct actmem_xla_options *options);
 
 /*
- * Before @am is closed: it is not used any more, unless blocks come from it
- * already. Then it stays, and the store keeps actmem_close() from succeeding.
+ * Detaches @am before the caller closes it. If blocks come from @am already, it stays attached, and
+ * the store makes actmem_close() fail.
  */
 ACTMEM_XLA_API void actmem_xla_detach(struct actmem *am);
 
-/* The handle that memory comes from, NULL before the first use. */
+/* Returns the handle from which memory is allocated; NULL before the first use. */
 ACTMEM_XLA_API struct actmem *actmem_xla_attached(void);
 
 /*
- * Gives memory and files back to the machine if no block is live. Regions with names
- * stay open: closing them would give nothing back but the names, for others to take.
- * -EOWNERDEAD without words: a forked child.
+ * Frees the memory of arrays that ended, and ends each store without blocks, which frees its memory
+ * and files. Regions with names stay open: closing them would free only their names, for other
+ * processes to use. -EOWNERDEAD without an error message: in a forked child.
  */
 ACTMEM_XLA_API int actmem_xla_trim(void);
 
 /*
- * -EOWNERDEAD, here and below: a forked child, which has none of its parent's memory, and
- * perhaps its locks as other threads of it held them.
+ * -EOWNERDEAD, here and below: in a forked child. A child does not share its parent's memory, and
+ * other threads of the parent may have held its locks at fork().
  */
 ACTMEM_XLA_API int actmem_xla_set_generations(uint64_t most);
 ACTMEM_XLA_API int actmem_xla_set_checksum(int on);
@@ -140,63 +144,69 @@ ACTMEM_XLA_API int actmem_xla_transfer_stats(uint32_t device,
 					     struct actmem_xla_transfer_stats *stats);
 
 /*
- * Gives the rings of GPUs that hold nothing back, and what belongs to them. Waits for
- * copies that are under way.
+ * Frees the rings of GPUs that hold no block, and their streams, events and threads. Waits for
+ * copies under way.
  */
 ACTMEM_XLA_API void actmem_xla_trim_devices(void);
 
-/* As actmem_store_get_stats(); totals and peaks are those of the process. */
+/*
+ * Returns the sum over all stores, as actmem_store_get_stats(). Totals and peaks are those of the
+ * process.
+ */
 ACTMEM_XLA_API int actmem_xla_store_stats(struct actmem_store_stats *stats);
 
-/* Frees every live block and says how many they were; none in a forked child. */
+/* Frees every live block and returns their number; 0 in a forked child. */
 ACTMEM_XLA_API uint64_t actmem_xla_reset(void);
 
 /*
- * Arrays: memory that a program fills and XLA then reads where it is, until nobody has
- * it any more. Its heap is not the store's, and neither is what limits it: the heap
- * limit holds for each, the budget for the store alone.
+ * Arrays: memory that a program fills and XLA then reads in place, until neither uses it any more.
+ * Arrays have a heap of their own. The heap limit applies to this heap and to the store separately;
+ * the budget applies only to the store.
  *
- * After an error, @words (@words_size bytes) tell why and which knob helps.
+ * After an error, @words (@words_size bytes) has the error message, which names the knob to change.
  */
 struct actmem_xla_array;
 
-/* Its memory is registered with CUDA, for all devices, as pinned_host of a GPU is. */
+/* Register the memory with CUDA, for all devices, like pinned_host memory of a GPU. */
 #define ACTMEM_XLA_ARRAY_CUDA	(1u << 0)
-/* Made to hold a copy of what was elsewhere: this is counted. */
+/* The array will hold a copy of other memory. Its bytes are counted as copied. */
 #define ACTMEM_XLA_ARRAY_COPY	(1u << 1)
 
 /*
- * @bytes, not 0, at *@address, of unspecified contents, aligned to 4 KiB if it is as
- * long, else to 256. The caller has a hold on *@array. With ACTMEM_XLA_ARRAY_CUDA,
- * @device is the first GPU's that it is for, as CUDA counts them, and memory is on the node
- * of that GPU. With a heap limit it is near the GPU that was the first of all. Without the
- * flag, memory may be registered all the same.
+ * Allocates @bytes, not 0, with unspecified contents, and stores their address in *@address. The
+ * address is aligned to 4 KiB, or to 256 for a shorter array. The caller gets a hold on *@array.
  *
- * -EBUSY  arrays that are not registered with CUDA are there, and this one was to be
- * -EOWNERDEAD  a forked child, as for all of the library
- * else as actmem_heap_alloc(), actmem_open(), actmem_runtime_open()
+ * With ACTMEM_XLA_ARRAY_CUDA, @device is the CUDA number of the first GPU that uses the array, and
+ * its memory is on the node of that GPU. With a heap limit, the memory of all arrays is near the
+ * GPU of the first one. Without the flag, the memory may be registered too.
+ *
+ * -EBUSY  arrays exist that are not registered with CUDA, and this one must be
+ * -EOWNERDEAD  in a forked child, as all calls of the library
+ * and the errors of actmem_heap_alloc(), actmem_open() and actmem_runtime_open()
  */
 ACTMEM_XLA_API int actmem_xla_array_new(uint64_t bytes, uint32_t flags, uint32_t device,
 					struct actmem_xla_array **array, void **address,
 					char *words, size_t words_size);
 
-/* The call makes the region, which must not be there; else it opens one, to read it. */
+/*
+ * Create the region, which must not exist. Without this flag, open an existing region for reading.
+ */
 #define ACTMEM_XLA_ARRAY_CREATE	(1u << 2)
 
 /*
- * All of a region with a name, @path as of actmem_region_open(), of at least *@bytes
- * where it is made; *@bytes is how many there are. Where it is not made, and
- * ACTMEM_XLA_ARRAY_CUDA is given, it is registered with CUDA, to be read.
+ * Makes an array of a whole named region. @path is that of actmem_region_open(). If the call
+ * creates the region, it has at least *@bytes. The call stores its length in *@bytes. If the call
+ * does not create it, ACTMEM_XLA_ARRAY_CUDA registers the region with CUDA for reading.
  *
- * Errors as of actmem_region_open(), actmem_region_register() and actmem_xla_array_new().
+ * Returns the errors of actmem_region_open(), actmem_region_register() and actmem_xla_array_new().
  */
 ACTMEM_XLA_API int actmem_xla_array_open(const char *path, uint64_t *bytes, uint32_t flags,
 					 uint32_t device, struct actmem_xla_array **array,
 					 void **address, char *words, size_t words_size);
 
 /*
- * Ends the caller's hold. The memory is free, for the next array, when the last hold
- * has ended, XLA's included. In a forked child, which has none of it, nothing happens.
+ * Ends the caller's hold. When the last hold ends, including XLA's, the memory is free for the next
+ * array. In a forked child, the memory belongs to the parent and is not freed.
  */
 ACTMEM_XLA_API void actmem_xla_array_drop(struct actmem_xla_array *array);
 
@@ -205,15 +215,15 @@ struct actmem_xla_tensor_options {
 	void *address;			/* within the array */
 	const int64_t *shape;		/* row by row, without gaps */
 	uint32_t rank;
-	int32_t device_type;		/* these as DLPack has them */
+	int32_t device_type;		/* this and the fields below: as in DLPack */
 	int32_t device;
 	uint8_t code;
 	uint8_t bits;
 };
 
 /*
- * A part of an array as a DLManagedTensor for a capsule named "dltensor". It holds the
- * array until its deleter is called, by whoever takes it out of the capsule, or by
+ * Makes a DLManagedTensor of a part of an array, for a capsule named "dltensor". The tensor holds
+ * the array until the consumer of the capsule calls its deleter, or the caller calls
  * actmem_xla_tensor_drop(). -EINVAL: @options->size was not set; -ENOMEM.
  */
 ACTMEM_XLA_API int actmem_xla_tensor_new(struct actmem_xla_array *array,
@@ -221,17 +231,17 @@ ACTMEM_XLA_API int actmem_xla_tensor_new(struct actmem_xla_array *array,
 					 void **tensor);
 ACTMEM_XLA_API void actmem_xla_tensor_drop(void *tensor);
 
-/* *_total and *_peak only rise, the others return to 0. */
+/* Fields *_total and *_peak never decrease. The other counts return to 0. */
 struct actmem_xla_array_stats {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t blocks;		/* and regions with names */
-	uint64_t bytes;			/* of these, as asked for */
+	uint64_t blocks;		/* arrays, including named regions */
+	uint64_t bytes;			/* of these, as requested */
 	uint64_t bytes_peak;
-	uint64_t views;			/* that XLA has of them */
-	uint64_t region_bytes;		/* of the regions that they are in */
+	uint64_t views;			/* views that XLA has of arrays */
+	uint64_t region_bytes;		/* of the regions that contain arrays */
 	uint64_t blocks_total;
 	uint64_t views_total;
-	uint64_t copied_bytes_total;	/* of blocks that were made to hold a copy */
+	uint64_t copied_bytes_total;	/* of arrays with ACTMEM_XLA_ARRAY_COPY */
 	uint64_t cuda;			/* 1: regions are registered with CUDA */
 };
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Announced blocks: it is known before a take is called which block it takes. So the
- * host waits once for all takes of a layer to read a GPU's tokens, which only the device
- * has; see saved.h.
+ * Announced blocks: the program says which blocks a layer's takes will take before it calls them.
+ * Only the device has a GPU's tokens. With the announcement, the host waits once to read all tokens
+ * of a layer; see saved.h.
  *
- * A program announces all tokens of a layer, and ties the layer's takes to that. So a
- * take is called after its announcement, and its block is among those that were
- * announced under its number, by its execution and on its device, and have not been
- * taken. A take gets that block if there is no other: a loop that was unrolled may have
- * announced the next turn's as well, and only the device can tell these apart. A block
- * that is not there cannot be announced, as its take would get another turn's.
+ * A program announces all tokens of a layer, and ties the layer's takes to the announcement. So a
+ * take is called after its announcement. Its block is one of those that were announced with the
+ * take's number, by its execution and on its device, and have not been taken. If there is exactly
+ * one, the take gets it. In an unrolled loop the next iteration may have announced its blocks as
+ * well, and only the device can distinguish them. A block that is not in the table cannot be
+ * announced, because its take would get the block of another iteration.
  */
 #include <string.h>
 
@@ -32,7 +32,10 @@ int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, 
 	if (!block) {
 		ret = saved_explain_missing(token, words);
 	} else if (block->examples == 1) {
-		/* An execution that announced it before has failed, and takes nothing. */
+		/*
+		 * If an execution announced the block before, that one has failed and takes
+		 * nothing.
+		 */
 		saved_unannounce(block);
 		block->taker_run = taker->run;
 		block->taker_number = number;

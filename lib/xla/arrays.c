@@ -2,10 +2,10 @@
 /*
  * Memory of arrays; see arrays.h.
  *
- * Any thread of XLA's may end a hold, and so may Python's collector in a forked child,
- * where a lock may never be free again. So the end of a hold takes no lock of this file:
- * heaps stay as long as @now.blocks is not 0. A thread that makes a block
- * counts it with @in_use held.
+ * Any thread of XLA may end a hold, and so may Python's garbage collector in a forked child, where
+ * a lock may stay locked forever. So the end of a hold takes no lock of this file. Instead, heaps
+ * stay as long as @now.blocks is not 0. A thread that makes an array increments @now.blocks with
+ * @in_use held.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -21,26 +21,26 @@
 #include "xla/own_memory.h"
 #include "xla/places.h"
 
-#define ALIGNMENT	256	/* XLA wants 64 on a CPU, and 256 on a GPU */
-#define HUGE_PAGE	(UINT64_C(2) << 20)	/* what regions are multiples of */
-#define PAGE		4096	/* direct I/O wants that, of what is as long */
+#define ALIGNMENT	256	/* XLA requires 64 on a CPU, and 256 on a GPU */
+#define HUGE_PAGE	(UINT64_C(2) << 20)	/* lengths of regions are multiples of this */
+#define PAGE		4096	/* for direct I/O; only for arrays that are as long */
 
 struct actmem_xla_array {
 	atomic_uint holds;
 	void *address;
 	uint64_t bytes;
-	struct actmem_heap *heap;	/* that it is a block of; NULL: it is @region */
-	struct actmem_region *region;	/* with a name, of its own */
+	struct actmem_heap *heap;	/* of the block; NULL: the array is @region */
+	struct actmem_region *region;	/* a named region of the array's own */
 	struct actmem_xla_array *next;	/* in @kept */
 };
 
 static pthread_rwlock_t in_use = PTHREAD_RWLOCK_INITIALIZER;
 static struct actmem *opened;
 static struct knobs knobs;
-static struct actmem_heap *heaps[PLACES_MAX];	/* by place; one that is not registered is the first */
+static struct actmem_heap *heaps[PLACES_MAX];	/* by place; [0] if it is not registered */
 static int on_cuda;			/* heaps are registered with the runtimes of their places */
 static struct places places;
-static struct actmem_xla_array *_Atomic kept;	/* ended, but CUDA did not let go of them */
+static struct actmem_xla_array *_Atomic kept;	/* dropped arrays whose region did not close */
 
 static struct {
 	_Atomic uint64_t named_bytes, blocks, bytes, bytes_peak, views, blocks_total, views_total,
@@ -54,13 +54,19 @@ static int explain_error(int ret, char *words, size_t words_size)
 	return ret;
 }
 
-/* Heaps cannot share a limit: with one, arrays of all GPUs are near the first of them. */
+/*
+ * Returns the device near which to allocate. Heaps cannot share a limit, so with a limit all arrays
+ * are near the first GPU.
+ */
 static uint32_t near_device(uint32_t device)
 {
 	return knobs.limit_bytes && places.count ? places.list[0].device : device;
 }
 
-/* With CUDA: near the device, unless it was said where, and registered with it. */
+/*
+ * Makes the heap for a device unless it exists. With @cuda, its memory is registered with CUDA, and
+ * is near the device unless the user chose nodes.
+ */
 static int make_heap(int cuda, uint32_t device)
 {
 	struct actmem_runtime *runtime;
@@ -93,7 +99,7 @@ static int make_heap(int cuda, uint32_t device)
 	return ret;
 }
 
-/* As far as it can; the rest stays for the next try. With @in_use held for writing. */
+/* Ends heaps until one fails; the next call tries again. Caller holds @in_use for writing. */
 static int end_heaps(void)
 {
 	unsigned int i;
@@ -105,7 +111,7 @@ static int end_heaps(void)
 			return ret;
 		heaps[i] = NULL;
 	}
-	/* A runtime still has regions if CUDA would not let go of them. */
+	/* Fails if a runtime still has regions that CUDA did not unregister. */
 	ret = places_close(&places);
 	if (ret)
 		return ret;
@@ -115,7 +121,7 @@ static int end_heaps(void)
 	return 0;
 }
 
-/* With @in_use held for writing. */
+/* Opens the handle and makes the heap for a device. Caller holds @in_use for writing. */
 static int open_heap(int cuda, uint32_t device, char *words, size_t words_size)
 {
 	int ret = 0;
@@ -135,7 +141,7 @@ static int open_heap(int cuda, uint32_t device, char *words, size_t words_size)
 	return ret;
 }
 
-/* NULL: there is none that is fit. Memory that is registered with CUDA does for CPUs too. */
+/* Returns a suitable heap, or NULL. Memory that is registered with CUDA also suits CPUs. */
 static struct actmem_heap *find_heap(int cuda, uint32_t device)
 {
 	unsigned int place;
@@ -148,7 +154,10 @@ static struct actmem_heap *find_heap(int cuda, uint32_t device)
 	return place < PLACES_MAX ? heaps[place] : NULL;
 }
 
-/* With @in_use held for writing. The holder of an array counts it. */
+/*
+ * Makes the heap for a device. First ends a heap that is not registered, if it has no arrays.
+ * Caller holds @in_use for writing, so no thread adds an array.
+ */
 static int renew_heap(int cuda, uint32_t device, char *words, size_t words_size)
 {
 	int ret = 0;
@@ -168,7 +177,10 @@ static int renew_heap(int cuda, uint32_t device, char *words, size_t words_size)
 	return open_heap(cuda, device, words, words_size);
 }
 
-/* With @in_use held for reading and *@heap made, or failed. */
+/*
+ * Locks @in_use for reading and stores a suitable heap in *@heap, which it makes if necessary.
+ * After a failure, the lock is not held.
+ */
 static int enter_heap(uint32_t flags, uint32_t device, struct actmem_heap **heap, char *words,
 		      size_t words_size)
 {
@@ -237,7 +249,7 @@ int actmem_xla_array_new(uint64_t bytes, uint32_t flags, uint32_t device,
 	return 0;
 }
 
-/* The region's name is its own, not one of the heap's. */
+/* Opens or creates the region. @path names it, and the names of the heap's regions do not. */
 static int open_region(const char *path, uint64_t bytes, int create,
 		       struct actmem_region **region)
 {
@@ -272,7 +284,7 @@ static void keep_array(struct actmem_xla_array *array)
 		;
 }
 
-/* Tries anew what is kept. With @in_use held for writing. */
+/* Tries again to close the regions of @kept. Caller holds @in_use for writing. */
 static int close_kept(void)
 {
 	struct actmem_xla_array *array = atomic_exchange(&kept, NULL), *next;
@@ -289,13 +301,16 @@ static int close_kept(void)
 	return ret;
 }
 
-/* With a heap for the device there. */
+/* Returns the runtime of the device's place. The device must have a heap. */
 static struct actmem_runtime *runtime_of(uint32_t device)
 {
 	return places.list[places_of(&places, near_device(device))].runtime;
 }
 
-/* A reader may have a GPU read it; a filler is done before. */
+/*
+ * Maps the region. Registers it with CUDA only for reading: a caller that creates it fills it with
+ * the CPU.
+ */
 static int map_region(struct actmem_xla_array *array, uint32_t flags, uint32_t device)
 {
 	int ret = actmem_region_map(array->region, &array->address);
@@ -349,7 +364,7 @@ void actmem_xla_array_drop(struct actmem_xla_array *array)
 	if (atomic_fetch_sub(&array->holds, 1) != 1)
 		return;
 	atomic_fetch_sub(&now.bytes, array->bytes);
-	/* Both fail in a forked child, whose memory is the parent's. */
+	/* Both calls fail in a forked child, because the memory belongs to the parent. */
 	if (!array->region) {
 		actmem_heap_free(array->heap, array->address);
 		free(array);
@@ -390,7 +405,7 @@ int arrays_trim(void)
 	unsigned int i;
 	int ret;
 
-	/* A thread that is at it makes an array. */
+	/* If another thread holds the lock, memory is in use. */
 	if (pthread_rwlock_trywrlock(&in_use))
 		return 0;
 	ret = close_kept();
@@ -416,7 +431,7 @@ int actmem_xla_array_stats(struct actmem_xla_array_stats *stats)
 	all.blocks = atomic_load(&now.blocks);
 	all.bytes = atomic_load(&now.bytes);
 	all.bytes_peak = atomic_load(&now.bytes_peak);
-	/* The maker of an array counts its bytes before the peak. */
+	/* A thread that makes an array updates bytes before bytes_peak. */
 	if (all.bytes_peak < all.bytes)
 		all.bytes_peak = all.bytes;
 	all.views = atomic_load(&now.views);

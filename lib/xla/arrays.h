@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Memory of arrays, which is apart from the store's: what is in it is neither spilled
- * nor within the budget. actmem_xla.h has the calls.
+ * Memory of arrays, which is separate from the store's: it neither spills nor counts against the
+ * budget. actmem_xla.h has the calls.
  */
 #ifndef ACTMEM_XLA_ARRAYS_H
 #define ACTMEM_XLA_ARRAYS_H
@@ -11,12 +11,12 @@
 #include "xla/actmem_xla.h"
 
 /*
- * Gives memory back that no array is in: all of it, but for regions with names, if
- * there is no array at all. 0 or -errno with actmem_error().
+ * Frees memory that no array uses. If there is no array at all, that is all memory except named
+ * regions. Returns 0, or a negative errno with actmem_error().
  */
 int arrays_trim(void);
 
-/* One more holder, and one more of XLA's views; and their end. */
+/* arrays_hold() adds a hold for a view of XLA. arrays_let_go() ends it. */
 void arrays_hold(struct actmem_xla_array *array);
 void arrays_let_go(struct actmem_xla_array *array);
 

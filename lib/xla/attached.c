@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The handle that the handlers make regions with; see attached.h.
+ * The handle with which the handlers make regions; see attached.h.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct actmem *attached;
-static unsigned int users;	/* that have it open */
+static unsigned int users;	/* attached_open() without attached_close() */
 static struct knobs given;
 
 static int is_free(void)
@@ -32,7 +32,10 @@ static void __attribute__((constructor)) watch_forks(void)
 	forked_watch(is_free);
 }
 
-/* The line of a process whose memory nobody chose, in the words of _tell_best() in Python. */
+/*
+ * Prints which memory the process uses, if the user chose none. _tell_best() in Python prints the
+ * same line.
+ */
 static void tell_best(void)
 {
 	if (actmem_get_backend(attached) == ACTMEM_BACKEND_DRIVER ||
@@ -42,7 +45,7 @@ static void tell_best(void)
 		actmem_describe(attached));
 }
 
-/* Fails, or prints a line, if a directory to spill to is in memory. */
+/* Fails, or prints a line, if a spill directory is in memory. */
 static int check_directories(const struct knobs *knobs)
 {
 	int ret = actmem_store_check_paths((const char *const *)knobs->spill_paths,
@@ -54,7 +57,10 @@ static int check_directories(const struct knobs *knobs)
 	return ret;
 }
 
-/* Opens memory as the environment says, unless a program did. Caller holds the lock. */
+/*
+ * Opens the handle as the environment variables say, unless the program attached one. Caller holds
+ * the lock.
+ */
 static int open_attached(const struct knobs *knobs)
 {
 	struct actmem_options options;
@@ -97,7 +103,7 @@ int attached_open(struct actmem **am, struct knobs *knobs, char *words, size_t w
 	}
 	if (!ret) {
 		*am = attached;
-		/* Known only once it is open. */
+		/* These two are known only after the handle is open. */
 		knobs->named = given.named;
 		knobs->placed = given.placed;
 		users++;

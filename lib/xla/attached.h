@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The handle that the handlers make regions with: attached by the program, else opened at
- * the first use, as the environment says. The store has it open, and so have arrays.
+ * The handle with which the handlers make regions. The program attaches it. Otherwise the first use
+ * opens it, as the environment variables say. The store and the arrays keep it attached.
  */
 #ifndef ACTMEM_XLA_ATTACHED_H
 #define ACTMEM_XLA_ATTACHED_H
@@ -13,21 +13,21 @@
 #include "xla/knobs.h"
 
 /*
- * @knobs, which the caller forgets, say how memory is to be made. The handle stays
- * attached until attached_close().
+ * Returns the handle, and stores in @knobs how to allocate memory. The caller ends @knobs with
+ * knobs_forget(). The handle stays attached until attached_close().
  */
 int attached_open(struct actmem **am, struct knobs *knobs, char *words, size_t words_size);
 void attached_close(void);
 
 /*
- * The runtime CUDA for @am; @device as CUDA counts them. @spills: its memory is to be in
- * regions alone. As actmem_runtime_open().
+ * Opens the CUDA runtime of @am for @device, as CUDA numbers devices. If @spills, memory must be in
+ * regions, because the driver's own memory cannot spill. Returns as actmem_runtime_open().
  */
 int attached_open_runtime(struct actmem *am, uint32_t device, int spills,
 			  struct actmem_runtime **runtime);
 
 /*
- * Binds regions to the device's socket, if it is known and neither program nor user chose
+ * Binds regions to the device's socket, if it is known and neither the program nor the user chose
  * nodes. A heap that is registered with @runtime takes the device's own node first.
  */
 int attached_place(struct actmem_runtime *runtime, const struct knobs *knobs,

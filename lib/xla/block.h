@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A block that was put and not yet taken, and the put or take that asks for one. saved.h
- * has the calls.
+ * A block that was put and not yet taken, and the put or take that uses it. saved.h has the calls.
  */
 #ifndef ACTMEM_XLA_BLOCK_H
 #define ACTMEM_XLA_BLOCK_H
@@ -11,17 +10,17 @@
 
 #include "actmem_store.h"
 
-#define SAVED_WORDS	1024	/* enough for every message */
+#define SAVED_WORDS	1024	/* enough for every error message */
 #define SHAPE_TEXT	48
 
 struct generation;
 
 /*
- * A token names one example of a block, and a program holds it. Under vmap a put makes one block of
- * all examples, and a token for each. In a program a token is uint32[4].
+ * A token names one example of a block. Programs hold tokens, as uint32[4]. Under vmap, a put makes
+ * one block of all examples, and each example has a token.
  */
 struct token {
-	uint64_t id;			/* of the block; 0: no block, its values are 0 */
+	uint64_t id;			/* of the block; 0: no block, and the values are 0 */
 	uint32_t example;
 	uint32_t unused;		/* 0 */
 };
@@ -40,44 +39,44 @@ struct shape {
 
 struct saved {
 	uint64_t token;			/* the id in its tokens */
-	uint64_t examples;		/* it is of so many, one behind the other */
-	uint64_t references;		/* one for each token that was not ended yet */
+	uint64_t examples;		/* their number; they follow each other in memory */
+	uint64_t references;		/* one for each token that has not ended */
 	struct shape shape;		/* of each example */
 	struct actmem_key key;		/* in the store */
-	int64_t run;			/* that put it */
+	int64_t run;			/* execution that put the block */
 	void *fill;			/* while it is being filled; NULL if bytes is 0 */
 	const void *held;		/* while it is being taken; NULL if bytes is 0 */
 	uint64_t bytes;
 	uint64_t checksum;
 	int has_checksum;
-	const void *destination;	/* where it was taken to */
+	const void *destination;	/* result, if the only take copied the whole block */
 	uint32_t device;
 	int is_gpu;			/* devices of CPUs have the same numbers */
-	int failure;			/* a negative errno: it never got here */
-	char *why;			/* in words; NULL: no memory for them */
-	void *staged;			/* a device has it, and nothing else */
+	int failure;			/* negative errno if the copy from the device failed */
+	char *why;			/* error message of the failure; NULL: no memory */
+	void *staged;			/* copy on a device, which is then the only one */
 	void (*unstage)(void *staged);
 	/* The table and the generations use these. */
 	int busy;			/* a thread fills it, reads it ahead or begins to hold it */
-	unsigned int readers;		/* takes under way that do not end it */
-	int many;			/* there may be several takes: it is not read ahead */
-	uint32_t layout;		/* the sharding of the value that it is a part of */
+	unsigned int readers;		/* takes under way; 0: a single take owns the block */
+	int many;			/* several takes may use it, so it is not read ahead */
+	uint32_t layout;		/* identifies the sharding of the value */
 	int abandoned;
 	struct generation *generation;
-	int64_t taker_run;		/* where it is announced: who will take it... */
-	uint32_t taker_number;		/* ...as which of its site's */
-	struct saved *announced_next, **announced_link;	/* NULL: it is not */
+	int64_t taker_run;		/* if announced: the execution that will take it */
+	uint32_t taker_number;		/* if announced: the take's number at its site */
+	struct saved *announced_next, **announced_link;	/* link NULL: not announced */
 	struct saved *table_next;
 	struct saved *next, **link;
 };
 
-/* The caller of a put or take: all that a handler knows of it. */
+/* Properties of a put or take that its handler knows. */
 struct origin {
-	const char *site;		/* of a take NULL, where it is not told */
+	const char *site;		/* NULL for a take without a number */
 	size_t site_length;
-	int bounded;			/* put: 0: its generations are not limited */
-	int many;			/* put: there may be several takes */
-	int ends;			/* take: the last one of its tokens */
+	int bounded;			/* put: 0: no limit on generations */
+	int many;			/* put: several takes may use the block */
+	int ends;			/* take: it is the last one of its tokens */
 	uint64_t examples;		/* put */
 	struct shape shape;		/* of each example */
 	uint32_t layout;		/* identifies the sharding; 0 on one device */

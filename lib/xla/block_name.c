@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Names a block in error messages by the site that put it: its key is numbers alone. */
+/* Names a block in error messages by the site that put it, because its key has only numbers. */
 #include <stdio.h>
 
 #include "xla/memory.h"
 #include "xla/saved.h"
 
-/* The store's lock may be held, as no thread calls the store while it holds saved_lock. */
+/* The caller may hold the store's lock: no thread calls the store while it holds saved_lock. */
 static void name_block(struct actmem_key key, char *name, size_t size)
 {
 	snprintf(name, size, "%s", saved_site_name(key.instance & ~ACTMEM_INSTANCE_ONCE));

@@ -64,7 +64,7 @@ static int read_site(XLA_FFI_CallFrame *frame, struct origin *origin)
 	return 1;
 }
 
-/* Whether the first dimensions of @value are those of an array of tokens. */
+/* Returns true if the first dimensions of @value are those of an array of tokens. */
 static int begins_as(const XLA_FFI_Buffer *value, const XLA_FFI_Buffer *tokens)
 {
 	int64_t i, rank = tokens->rank - 1;
@@ -97,7 +97,7 @@ static void read_shape(const XLA_FFI_Buffer *value, int64_t batch, struct shape 
 		      (uint64_t)value->dtype;
 }
 
-/* Reads how many examples the first dimensions of a put's value count. */
+/* Reads the number of examples, which is the product of the first dimensions of a put's value. */
 static int read_examples(XLA_FFI_CallFrame *frame, const XLA_FFI_Buffer *value, uint32_t *batch,
 			 uint64_t *examples)
 {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The table of live blocks: what is taken from it, and read ahead of that; see
- * saved.h.
+ * Takes blocks from the table of live blocks, and reads blocks before their take; see saved.h.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -44,8 +43,8 @@ int saved_explain_missing(uint64_t token, char *words)
 }
 
 /*
- * Finds the block of that id, and waits until no thread is busy with it. The wait drops the
- * lock. NULL: there is no such block.
+ * Finds block @id, and waits until no thread is busy with it. Drops the lock meanwhile. Returns
+ * NULL if there is no such block.
  */
 static struct saved *find_idle(uint64_t id)
 {
@@ -55,7 +54,7 @@ static struct saved *find_idle(uint64_t id)
 
 	if (!block || !block->busy)
 		return block;
-	/* A CPU's thread is at it for as long as it copies. */
+	/* Do not report the wait on a CPU, where it is as short as a copy. */
 	is_told = block->is_gpu;
 	if (is_told) {
 		TRANSFER_COUNT(block->device, host_waits_total, 1);
@@ -76,7 +75,10 @@ static const char *kind_of_device(int is_gpu)
 	return is_gpu ? "GPU" : "CPU";
 }
 
-/* Whether @rows, of @bytes, are in @block and as @taker wants them. */
+/*
+ * Checks that @block contains @rows, of @bytes, and matches the device, sharding and shape of
+ * @taker.
+ */
 static int check_claim(const struct saved *block, const struct rows *rows, uint64_t bytes,
 		       const struct origin *taker, char *words)
 {
@@ -110,7 +112,9 @@ static int check_claim(const struct saved *block, const struct rows *rows, uint6
 	return 0;
 }
 
-/* Takes a block out of the table, for the caller alone, or adds a reader to it. */
+/*
+ * Claims a block. If its last references end, removes it from the table; otherwise adds a reader.
+ */
 static int claim_block(const struct rows *rows, uint64_t bytes, const struct origin *taker,
 		       struct saved **result, char *words)
 {
@@ -126,8 +130,8 @@ static int claim_block(const struct rows *rows, uint64_t bytes, const struct ori
 		if (ended >= block->references) {
 			saved_unlink(block);
 			/*
-			 * The last that reads it frees it. None waits for others: what they
-			 * have yet to copy may be for this thread to do.
+			 * The last reader frees the block. Readers do not wait for each other,
+			 * because this thread may have to run the copies of the others.
 			 */
 			if (block->readers) {
 				block->readers++;
@@ -145,7 +149,7 @@ static int claim_block(const struct rows *rows, uint64_t bytes, const struct ori
 	return ret;
 }
 
-/* Gives up a claimed block whose @bytes could not be read, as its execution fails. */
+/* Gives up a claimed block that could not be read. The execution that takes it fails. */
 static void lose_block(struct saved *block, uint64_t bytes, int64_t run)
 {
 	int is_used;
@@ -166,7 +170,7 @@ static void lose_block(struct saved *block, uint64_t bytes, int64_t run)
 		saved_drop(block);
 }
 
-/* A block read by the first of several is held: others may read it, too. */
+/* Marks that the first reader has the block in memory, so that others may read it too. */
 static void set_held(struct saved *block)
 {
 	pthread_mutex_lock(&saved_lock);
@@ -177,7 +181,7 @@ static void set_held(struct saved *block)
 	pthread_mutex_unlock(&saved_lock);
 }
 
-/* The last of several readers is done. */
+/* Returns a block to the store after the last of several readers. */
 static void put_block_back(struct saved *block)
 {
 	if (block->held)
@@ -267,7 +271,7 @@ void saved_is_idle(struct saved *block)
 		saved_drop(block);
 }
 
-/* The youngest block of @generation that nobody uses, and that was not read ahead. */
+/* Returns the youngest block of @generation that no thread uses and that can be read ahead. */
 static struct saved *youngest_of(const struct generation *generation)
 {
 	struct saved *block = generation->list;
@@ -311,7 +315,7 @@ struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max)
 	if (block)
 		block->busy = 1;
 	pthread_mutex_unlock(&saved_lock);
-	/* Its take will tell the error. */
+	/* The take of the block will report the error. */
 	if (block && memory_hold(block->key, &block->held, words, sizeof(words))) {
 		block->held = NULL;
 		saved_is_idle(block);

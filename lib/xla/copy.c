@@ -2,9 +2,9 @@
 /*
  * Copies of host memory inside a handler; see copy.h.
  *
- * A handler runs on a thread of the pool that its parts run on, so it never
- * waits for them: it copies the first part itself, and the last part to end
- * completes the future that the runtime waits for.
+ * A handler runs on a thread of the pool that its parts run on, so it never waits for them. It
+ * copies the first part itself. The part that ends last completes the future that the runtime waits
+ * for.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 
 #include "xla/copy.h"
 
-#define SPLIT_BYTES	(UINT64_C(1) << 20)	/* from here on in parts */
-#define PART_BYTES	(UINT64_C(512) << 10)	/* none is shorter */
+#define SPLIT_BYTES	(UINT64_C(1) << 20)	/* longer copies are split into parts */
+#define PART_BYTES	(UINT64_C(512) << 10)	/* minimum of a part */
 
 struct copy {
 	const XLA_FFI_Api *api;
@@ -105,7 +105,7 @@ XLA_FFI_Error *copy_start(XLA_FFI_CallFrame *frame, int alone, void *to,
 	atomic_init(&split->copy.pending, (unsigned int)count);
 	frame->future = future;
 
-	/* Parts meet at cache lines, so that no two threads write the same. */
+	/* Parts are multiples of a cache line, so that no two threads write the same line. */
 	each = (bytes / count + 63) & ~UINT64_C(63);
 	for (i = 0, offset = 0; i < count; i++, offset += each) {
 		struct part *part = &split->parts[i];
@@ -115,7 +115,7 @@ XLA_FFI_Error *copy_start(XLA_FFI_CallFrame *frame, int alone, void *to,
 		part->from = (const char *)from + offset;
 		part->bytes = i + 1 < count ? each : bytes - offset;
 	}
-	/* Part 0, which is run last here, keeps @split until then. */
+	/* Run part 0 last: until it has run, @split is not freed. */
 	for (i = 1; i < count; i++)
 		if (!ffi_schedule(frame, part_run, &split->parts[i]))
 			part_run(&split->parts[i]);

@@ -113,7 +113,7 @@ void counts_add_store(struct actmem_store_stats *sum, const struct actmem_store_
 	raise_to(&sum->file_bytes_peak, other->file_bytes_peak);
 }
 
-/* All fields behind the size are numbers of 64 bits. */
+/* All fields after size are 64-bit numbers. */
 void counts_sum_store(struct actmem_store_stats *sum, const struct actmem_store_stats *other)
 {
 	const uint64_t *from = &other->budget_bytes;

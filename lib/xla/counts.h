@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Counts puts and takes, in all and by device. The lock of saved.c guards all of it but
- * the counts of transfers.
+ * Counts puts and takes, in total and by device. The lock of saved.c guards everything except the
+ * counts of transfers.
  */
 #ifndef ACTMEM_XLA_COUNTS_H
 #define ACTMEM_XLA_COUNTS_H
@@ -14,7 +14,7 @@
 extern struct actmem_xla_stats counts;
 extern struct actmem_xla_device_stats device_counts[ACTMEM_XLA_DEVICES_MAX];
 
-/* Its totals are added to atomically. */
+/* Threads add to its totals atomically. */
 extern struct actmem_xla_transfer_stats transfer_counts[ACTMEM_XLA_DEVICES_MAX];
 
 #define TRANSFER_COUNT(device, name, value)	\
@@ -28,13 +28,16 @@ void counts_end(uint32_t device, uint64_t bytes);
 void counts_take(uint32_t device, uint64_t bytes, int64_t run);
 void counts_take_failed(uint32_t device, uint64_t bytes, int64_t run);
 
-/* Writes no more than the caller was compiled with; -EINVAL: @to_size was not set. */
+/*
+ * Copies a struct, but no more than the size that the caller was compiled with. -EINVAL: @to_size
+ * was not set.
+ */
 int counts_copy(void *to, size_t to_size, const void *from, size_t size);
 
-/* Adds the totals of a store that was ended to those of another one. */
+/* Adds the totals of an ended store to those of another one, and raises the peaks. */
 void counts_add_store(struct actmem_store_stats *sum, const struct actmem_store_stats *other);
 
-/* Adds all of a store that is there at the same time, its peaks included. */
+/* Adds all fields of a store that exists at the same time, including its peaks. */
 void counts_sum_store(struct actmem_store_stats *sum, const struct actmem_store_stats *other);
 
 #endif /* ACTMEM_XLA_COUNTS_H */

@@ -16,7 +16,7 @@ struct cuda_stream_functions cuda;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int is_loaded;
-static cuda_stream_contexts *stream_contexts;	/* NULL: too old for it */
+static cuda_stream_contexts *stream_contexts;	/* NULL: CUDA is older than 12.5 */
 
 static int find_functions(void *library, char *words, size_t words_size)
 {

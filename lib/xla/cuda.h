@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The calls of the CUDA driver API that the handlers make, from the libcuda.so.1 that XLA
- * uses, and its errors in words.
+ * The functions of the CUDA driver API that the handlers call, from the libcuda.so.1 that XLA uses,
+ * and error messages for their results.
  */
 #ifndef ACTMEM_XLA_CUDA_H
 #define ACTMEM_XLA_CUDA_H
@@ -26,7 +26,7 @@ enum {
 	CUDA_CAPTURE_NONE = 0,
 };
 
-/* name and parameters, as of machine/cuda_api.h */
+/* name and parameters, as in machine/cuda_api.h */
 #define CUDA_STREAM_FUNCTIONS(f)					\
 	f(cuGetErrorName, (cuda_result error, const char **name))	\
 	f(cuGetErrorString, (cuda_result error, const char **text))	\
@@ -72,27 +72,27 @@ struct cuda_stream_functions {
 typedef cuda_result cuda_stream_contexts(cuda_stream stream, cuda_context *context,
 					 struct CUgreenCtx_st **green);
 
-/* Complete once cuda_load() has returned 0. */
+/* All functions are set after cuda_load() has returned 0. */
 extern struct cuda_stream_functions cuda;
 
-/* -ENOENT, -EOPNOTSUPP with @words. */
+/* Loads the functions. Returns 0, or -ENOENT or -EOPNOTSUPP with an error message in @words. */
 int cuda_load(char *words, size_t words_size);
-/* Tells a forked child whether nobody was loading it. */
+/* Returns true, in a forked child, if no thread of the parent was loading CUDA at fork(). */
 int cuda_is_free(void);
 
 /*
- * Finds the context that owns the memory and events of a stream. For a green context's stream it
- * is the primary context, or, before CUDA 12.5, the green one.
+ * Finds the context that owns the memory and events of a stream. For a green context's stream it is
+ * the primary context, or the green one before CUDA 12.5.
  */
 cuda_result cuda_context_of(cuda_stream stream, cuda_context *context);
 
-/* A negative errno for @result, and in @words what could not be done and why. */
+/* Returns a negative errno for @result. Writes to @words that @what failed, and why. */
 int cuda_failed(cuda_result result, const char *what, uint32_t device, char *words,
 		size_t words_size);
 
 /*
- * One of several calls: the first that fails sets *@result, and the ones after it are left
- * out. CUDA_TRY(&result, cuEventRecord(event, stream));
+ * Makes one of several calls, unless an earlier one failed. The first failure sets *@result.
+ * Example: CUDA_TRY(&result, cuEventRecord(event, stream));
  */
 #define CUDA_TRY(result, call)			\
 	do {					\

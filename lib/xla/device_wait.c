@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Tells that threads wait for a GPU; see device_wait.h. The lock is taken last of all, and
- * held for no call that waits.
+ * Reports threads that wait for a GPU; see device_wait.h. The lock is the innermost one, and no
+ * thread holds it in a call that waits.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -10,11 +10,11 @@
 #include "actmem_runtime.h"
 #include "xla/device_wait.h"
 
-#define WORDS	256		/* fewer are shown */
+#define WORDS	256		/* longer than the text that is shown */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct actmem *teller;
-static struct device_wait *waits;	/* that it tells of */
+static struct device_wait *waits;	/* that @teller reports */
 
 static void add_wait(struct device_wait *wait)
 {

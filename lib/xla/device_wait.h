@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Tells `actmem waits` that threads wait for a GPU, by the handle that is attached. That
- * may be detached, and closed, while they wait: then nothing tells of them any more.
+ * Reports threads that wait for a GPU to `actmem waits`, with the attached handle. If the program
+ * detaches and closes the handle while they wait, they are not reported any more.
  */
 #ifndef ACTMEM_XLA_DEVICE_WAIT_H
 #define ACTMEM_XLA_DEVICE_WAIT_H
@@ -17,14 +17,17 @@ struct device_wait {
 };
 
 /*
- * This thread waits for device @device: "GPU 0: WHAT", WHERE behind it unless that is
- * NULL. @wait is the caller's until the end. No lock is held for longer than that takes.
+ * Reports that this thread waits for GPU @device, as "GPU 0: WHAT WHERE". @where may be NULL. @wait
+ * must stay valid until device_wait_end(). The lock is held only for the call itself.
  */
 void device_wait_begin(struct device_wait *wait, uint32_t device, uint64_t bytes,
 		       const char *what, const char *where);
 void device_wait_end(struct device_wait *wait);
 
-/* Tells by @am from now on; NULL: by none, before that is closed which told so far. */
+/*
+ * Reports with @am from now on, or not at all if @am is NULL. Call this before the previous handle
+ * is closed.
+ */
 void device_waits_by(struct actmem *am);
 
 #endif /* ACTMEM_XLA_DEVICE_WAIT_H */

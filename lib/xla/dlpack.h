@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The part of DLPack's unversioned interface that is needed: a capsule named "dltensor"
- * holds a struct dlpack_managed, whose taker calls @deleter once, from any thread.
+ * The part of DLPack's unversioned interface that the library needs. A capsule named "dltensor"
+ * contains a struct dlpack_managed. Its consumer calls @deleter once, from any thread.
  */
 #ifndef ACTMEM_XLA_DLPACK_H
 #define ACTMEM_XLA_DLPACK_H

@@ -12,20 +12,20 @@
 
 #define TOLD_MOST	8
 
-/* Whether calls came from several devices, and how many errors were told since. */
+/* Whether a device other than 0 made a call, and the number of errors printed since. */
 static atomic_bool several_devices;
 static atomic_uint told;
 
 /*
- * That of JAX 0.10.1, the oldest that is supported: nothing of a later one is used here, and
- * XLA refuses handlers of a later interface than its own. So it does not matter with which
- * jaxlib's header they were built.
+ * The version of JAX 0.10.1, the oldest that is supported. This file uses nothing later, and XLA
+ * refuses handlers with a later version than its own. So the handlers may be built with the header
+ * of any jaxlib.
  */
 #define FFI_MINOR	3
 
 int ffi_metadata(XLA_FFI_CallFrame *frame)
 {
-	/* JAX 0.11 has another name for this type. */
+	/* JAX 0.11 renamed this type. */
 	__typeof__(frame->extension_start) extension = frame->extension_start;
 	XLA_FFI_Metadata *metadata;
 
@@ -50,7 +50,10 @@ XLA_FFI_Error *ffi_error(const XLA_FFI_Api *api, XLA_FFI_Error_Code code,
 		.errc = code,
 	};
 
-	/* The devices of a program wait for each other, and XLA may raise nothing in the end. */
+	/*
+	 * Print the error: the other devices of the program may wait for this one, and then XLA may
+	 * never report it.
+	 */
 	if (atomic_load(&several_devices) && atomic_fetch_add(&told, 1) < TOLD_MOST)
 		fprintf(stderr, "%s (one of several devices fails so; the others may wait for it, until XLA ends the process)\n",
 			message);
@@ -125,7 +128,7 @@ int ffi_schedule(XLA_FFI_CallFrame *frame, XLA_FFI_Task *task, void *data)
 XLA_FFI_Future *ffi_future(XLA_FFI_CallFrame *frame)
 {
 	XLA_FFI_Future_Create_Args args = {
-		/* The header's own constant stops short of the last field. */
+		/* The header's constant does not include the last field. */
 		.struct_size = sizeof(args),
 	};
 	XLA_FFI_Error *error = frame->api->XLA_FFI_Future_Create(&args);
@@ -134,7 +137,7 @@ XLA_FFI_Future *ffi_future(XLA_FFI_CallFrame *frame)
 	return error ? NULL : args.future;
 }
 
-/* XLA numbers a CPU among the devices of all processes, so many for each process. */
+/* XLA numbers CPU devices across all processes. Each process has a range of this length. */
 #define CPU_DEVICES_OF_A_PROCESS	2048
 
 XLA_FFI_Error *ffi_run(XLA_FFI_CallFrame *frame, int64_t *run, uint32_t *device)
@@ -189,7 +192,7 @@ XLA_FFI_Buffer *ffi_result(XLA_FFI_CallFrame *frame, int64_t index)
 	return frame->rets.rets[index];
 }
 
-/* Those of less than a byte are not here: the module passes such values as uint8. */
+/* Types of less than a byte are missing: the Python module passes their values as uint8. */
 static const struct element_type {
 	XLA_FFI_DataType type;
 	unsigned int bytes;

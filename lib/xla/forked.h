@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Forked children. Each call fails in a child that has its parent's memory, or locks that a
- * thread of the parent held, before it takes any lock of the handlers'.
+ * Detects forked children. If the parent had memory, or one of its threads held a lock at fork(),
+ * each call fails in the child before it takes a lock of the handlers.
  */
 #ifndef ACTMEM_XLA_FORKED_H
 #define ACTMEM_XLA_FORKED_H
 
 #include <stddef.h>
 
-/* Before main(). @is_free tells in a child whether nobody had a file's locks and state. */
+/*
+ * Registers @is_free, before main(). In a child, @is_free returns true if the parent had no state
+ * in that file and no thread held its locks.
+ */
 void forked_watch(int (*is_free)(void));
 
-/* Whether this is such a child. */
+/* Returns true in such a child. */
 int is_forked(void);
 
-/* -EOWNERDEAD with words if it is, or another -errno if that could not be known. */
+/*
+ * Returns -EOWNERDEAD with an error message in such a child, or another negative errno if the
+ * library cannot detect fork(). Else returns 0.
+ */
 int forked_check(char *words, size_t words_size);
 
 #endif /* ACTMEM_XLA_FORKED_H */

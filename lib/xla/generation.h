@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The inside of the table of live blocks: saved.c puts, claim.c takes, announce.c knows
- * of takes to come. One lock guards all of it: it is held for tens of nanoseconds per put or
- * take, never while memory is copied or the store is called, which can wait.
+ * Internals of the table of live blocks: saved.c puts, claim.c takes, and announce.c records future
+ * takes. One lock guards all of it. A thread holds it for tens of nanoseconds per put or take. It
+ * never holds the lock while it copies memory or calls the store, which can wait.
  */
 #ifndef ACTMEM_XLA_GENERATION_H
 #define ACTMEM_XLA_GENERATION_H
@@ -13,9 +13,9 @@
 #include "xla/block.h"
 
 /*
- * The id of a block is the number of its site in the upper bits and a serial number
- * that never recurs in the lower ones. So an error can name the site of a block that
- * is in the table no more.
+ * The id of a block has the number of its site in the upper bits, and a serial number that never
+ * recurs in the lower ones. So an error message can name the site of a block that has left the
+ * table.
  */
 #define SERIAL_BITS	40
 #define SERIAL_MASK	((UINT64_C(1) << SERIAL_BITS) - 1)
@@ -29,35 +29,35 @@ struct generation {
 	uint64_t puts;
 	struct saved *list;
 	struct site *site;
-	struct generation *next;	/* younger */
+	struct generation *next;	/* the next younger one */
 };
 
 extern pthread_mutex_t saved_lock;
-extern pthread_cond_t saved_idle;	/* a block that a thread waits for is idle */
+extern pthread_cond_t saved_idle;	/* signaled when a block becomes idle */
 extern uint64_t saved_serial;		/* of the latest block */
 
-/* As forked_check(), into @words[SAVED_WORDS]; a handler calls it before it locks. */
+/* Calls forked_check() with @words[SAVED_WORDS]. A handler calls this before it takes a lock. */
 int saved_check(char *words);
 
-/* Takes a block out of the table. Its generation ends with its last block. */
+/* Removes a block from the table. Its generation ends with its last block. */
 void saved_unlink(struct saved *block);
 
-/* Says why @token is in no table; with the lock held. */
+/* Writes the error message for a @token that is not in the table. Caller holds the lock. */
 int saved_explain_missing(uint64_t token, char *words);
 
-/* No take finds it by its announcement any more. */
+/* Cancels the announcement of a block. */
 void saved_unannounce(struct saved *block);
 
-/* Frees a block that nobody wants any more, and that nobody has. */
+/* Frees a block that is not in the table and that no thread uses. */
 void saved_drop(struct saved *block);
 
-/* Whether a thread is at it, which will drop it if it is abandoned. */
+/* Returns true if a thread uses the block. That thread drops it if it is abandoned. */
 static inline int saved_is_used(const struct saved *block)
 {
 	return block->busy || block->readers;
 }
 
-/* No thread is at it any more: one that waits for it may have it. */
+/* Marks a block as idle and wakes threads that wait for it. Drops it if it was abandoned. */
 void saved_is_idle(struct saved *block);
 
 #endif /* ACTMEM_XLA_GENERATION_H */

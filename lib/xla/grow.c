@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Memory that is made ahead; see grow.h.
+ * Allocates memory before puts need it; see grow.h.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -10,7 +10,10 @@
 #include "xla/grow.h"
 
 #define GROW_DEFAULT	(UINT64_C(64) << 20)
-/* Free are two blocks, half of what the store grows by, or this part of it. */
+/*
+ * Free memory is two blocks, half of what the store grows by, or this part of all its memory,
+ * whichever is most.
+ */
 #define HELD_PART	64
 
 struct grow {
@@ -19,7 +22,7 @@ struct grow {
 	pthread_t thread;
 	struct actmem_store *store;
 	uint64_t least_bytes;
-	uint64_t block_bytes;		/* of the block that wants it; 0: none does */
+	uint64_t block_bytes;		/* of the last block that was reserved; 0: no request */
 	int is_ending;
 };
 
@@ -53,7 +56,9 @@ static void *grow_store(void *data)
 		}
 		pthread_mutex_unlock(&grow->lock);
 		held = memory_bytes(grow->store);
-		/* Not for each put anew, unless one has had more luck since this began. */
+		/*
+		 * After a failure, try again only when the store has more memory than it had then.
+		 */
 		if (held > failed_at &&
 		    actmem_store_grow(grow->store, bytes, bytes_to_have(grow, bytes, held)))
 			failed_at = held;

@@ -2,9 +2,9 @@
 /*
  * The handlers actmem_put, _take, _tie, _hold and _drop for XLA's CPU platform; see call.h.
  *
- * CPU thunks are ordered by their buffers alone, so both run on any thread and at
- * the same time as others. Those of a GPU, which copy on a stream, are in
- * stream_handlers.c; the table of blocks is shared.
+ * XLA orders CPU thunks only by their buffers, so the handlers run on any thread and concurrently.
+ * The handlers for a GPU, which copy on a stream, are in stream_handlers.c. Both use the same table
+ * of blocks.
  */
 #include <string.h>
 
@@ -60,7 +60,7 @@ static XLA_FFI_Error *take_done(const XLA_FFI_Api *api, void *data)
 	XLA_FFI_Error *error = NULL;
 
 	if (block->has_checksum) {
-		/* The only reader of a whole block compares its own copy. */
+		/* A take that is alone and copied the whole block checks its own copy. */
 		if (checksum(block->destination ? block->destination : block->held,
 			     block->bytes) != block->checksum)
 			error = call_damaged(api, block);
@@ -70,7 +70,7 @@ static XLA_FFI_Error *take_done(const XLA_FFI_Api *api, void *data)
 	return error;
 }
 
-/* Takes one part of a value that has more. */
+/* Copies @rows, which are one of several parts of a take's value. */
 static XLA_FFI_Error *take_part(const XLA_FFI_Api *api, const struct origin *origin,
 				const struct rows *rows, char *to, uint64_t bytes)
 {
@@ -128,7 +128,9 @@ XLA_FFI_Error *actmem_xla_take(XLA_FFI_CallFrame *frame)
 			  take_done, block);
 }
 
-/* A token is there to be read at any time: nothing needs to be announced. */
+/*
+ * Copies the tokens. Handlers on a CPU can read a token at any time, so they need no announcement.
+ */
 XLA_FFI_Error *actmem_xla_tie(XLA_FFI_CallFrame *frame)
 {
 	struct call call = { .origin.is_gpu = 0 };

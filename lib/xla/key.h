@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 /*
- * The name of a block in its store. It recurs in every step: the site, the device, and the
- * number of the put within its generation. Its store is found by it.
+ * The name of a block in its store: the site, the device, and the number of the put within its
+ * generation. It recurs in every step. The name also determines the store.
  */
 #define MEMORY_SITE_SHIFT	40
 #define MEMORY_GPU		(UINT64_C(1) << 39)

@@ -29,7 +29,7 @@ static int add_directory(struct knobs *knobs, const char *path, size_t length)
 	return 0;
 }
 
-/* Adds the directories of a list with a ':' between two, as PATH has them. */
+/* Adds the directories of a list that is separated by ':', like PATH. */
 static int add_list(struct knobs *knobs, const char *list)
 {
 	size_t length;
@@ -151,7 +151,7 @@ int knobs_are_of_directory(const struct knobs *knobs, const char *why)
 	char quoted[PATH_MAX + 1];
 	uint32_t i;
 
-	/* The library's words quote it, made absolute. */
+	/* The library's error message quotes the absolute path. */
 	for (i = 0; i < knobs->spill_path_count; i++) {
 		snprintf(quoted, sizeof(quoted), "%s'", knobs->spill_paths[i]);
 		if (strstr(why, quoted))

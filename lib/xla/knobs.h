@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The options of the store of blocks, from the program or else from the environment. The
- * command `actmem run` links this file too, to check the environment.
+ * The options of the store of blocks, from the program or from the environment. The command `actmem
+ * run` also links this file, to check the environment.
  */
 #ifndef ACTMEM_XLA_KNOBS_H
 #define ACTMEM_XLA_KNOBS_H
@@ -11,7 +11,7 @@
 
 #include "xla/actmem_xla.h"
 
-#define KNOBS_SPILL_MAX		64	/* directories, as the table of knobs says */
+#define KNOBS_SPILL_MAX		64	/* directories, as in the table of knobs */
 
 struct knobs {
 	uint64_t grow_bytes;
@@ -22,26 +22,29 @@ struct knobs {
 	char *spill_paths[KNOBS_SPILL_MAX];
 	uint32_t spill_path_count;
 	uint32_t spill_allow;		/* ACTMEM_STORE_ALLOW_*, and _STRICT once complete */
-	unsigned int names;		/* enum actmem_names, for words */
+	unsigned int names;		/* enum actmem_names, for error messages */
 	int named;			/* regions have names, and outlive the store */
-	int placed;			/* program or user said on which nodes */
+	int placed;			/* the program or the user chose nodes */
 };
 
-/* Copies what the program says; -EINVAL, -ENOMEM with words. */
+/* Copies the program's options. Returns 0, -EINVAL or -ENOMEM. */
 int knobs_take(struct knobs *knobs, const struct actmem_xla_options *options);
 void knobs_forget(struct knobs *knobs);
 
 /*
- * Copies @given, takes options that it leaves out from the environment, and checks that they
- * go together. -EINVAL, -ENOMEM: why in @words, and nothing in @knobs.
+ * Copies @given, reads missing options from the environment, and checks that they fit together. On
+ * -EINVAL or -ENOMEM, @words has the error message, and @knobs is empty.
  */
 int knobs_complete(struct knobs *knobs, const struct knobs *given, unsigned int names,
 		   char *words, size_t words_size);
 
-/* Whether the library's words are about one of the directories to spill to. */
+/* Returns true if the error message @why names one of the spill directories. */
 int knobs_are_of_directory(const struct knobs *knobs, const char *why);
 
-/* Why the last call of the library failed, with the knobs as their user knows them. */
+/*
+ * Writes the error message of the library's last call to @words, with the knobs named as their user
+ * knows them.
+ */
 void knobs_error(const struct knobs *knobs, char *words, size_t words_size);
 
 #endif /* ACTMEM_XLA_KNOBS_H */

@@ -2,8 +2,8 @@
 /*
  * The stores that blocks live in; see memory.h.
  *
- * A store ends when it holds nothing and its memory is to go back; the next use makes
- * a new one. A thread that calls a store holds @in_use for reading, so that the store stays.
+ * actmem_xla_trim() ends a store without blocks, and the next use makes a new one. A thread that
+ * calls a store holds @in_use for reading, which keeps the store.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -19,15 +19,18 @@
 #include "xla/memory.h"
 #include "xla/stores.h"
 
-/* How long a put waits for its share of the budget, which stores on other nodes still have. */
+/*
+ * How often, and at which interval, a put checks whether stores on other nodes have released its
+ * share of the budget.
+ */
 #define SHARE_WAIT_US	1000
 #define SHARE_WAITS	60000
 
 static pthread_rwlock_t in_use = PTHREAD_RWLOCK_INITIALIZER;
 static struct share share_list[PLACES_MAX];
 static struct stores stores = { .shares.list = share_list };
-static pthread_mutex_t dividing = PTHREAD_MUTEX_INITIALIZER;	/* under @in_use */
-static atomic_int waits;	/* for what is spilled, or in use by a GPU */
+static pthread_mutex_t dividing = PTHREAD_MUTEX_INITIALIZER;	/* nested in @in_use */
+static atomic_int waits;	/* 1: calls may wait, for spilled blocks or for a GPU */
 static atomic_int spills;
 
 static int is_free(void)
@@ -48,7 +51,7 @@ static void __attribute__((constructor)) watch_forks(void)
 	forked_watch(is_free);
 }
 
-/* With @in_use held. NULL: it is not there. */
+/* Returns the store of a key, or NULL. Caller holds @in_use. */
 static struct actmem_store *store_of(struct actmem_key key)
 {
 	unsigned int place = stores_place(&stores, key);
@@ -71,7 +74,10 @@ static int make_store(struct actmem_key key, char *words, size_t words_size)
 	return ret;
 }
 
-/* Gets @in_use for reading, with the store of the block there; or fails. */
+/*
+ * Locks @in_use for reading and stores the key's store in *@store, which it makes if necessary.
+ * After a failure, the lock is not held.
+ */
 static int enter_store(struct actmem_key key, struct actmem_store **store, char *words,
 		       size_t words_size)
 {
@@ -101,13 +107,13 @@ static int leave_store(int ret, char *words, size_t words_size)
 	return ret;
 }
 
-/* With @in_use held. Whether several stores divide a budget. */
+/* Returns true if several stores share a budget. Caller holds @in_use. */
 static int is_divided(void)
 {
 	return stores.shares.count > 1 && stores.shares.total[SHARE_MEMORY];
 }
 
-/* With @in_use held. Whether a store may have more memory now, or soon. */
+/* Returns true if a store gets more memory now, or soon. Caller holds @in_use. */
 static int has_more(unsigned int place)
 {
 	int more;
@@ -123,7 +129,7 @@ static int has_more(unsigned int place)
 	return more;
 }
 
-/* With @in_use held. Passes on what a store on another node has given back. */
+/* Passes memory on that stores on other nodes have released. Caller holds @in_use. */
 static void divide(unsigned int place)
 {
 	if (!spills || !is_divided() || pthread_mutex_trylock(&dividing))
@@ -133,7 +139,10 @@ static void divide(unsigned int place)
 	pthread_mutex_unlock(&dividing);
 }
 
-/* *@may_try: it failed, and more memory comes. */
+/*
+ * Reserves a block and unlocks @in_use. Sets *@may_try if that failed, and more memory will be
+ * available.
+ */
 static int reserve(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
 		   void **block, int *may_try, char *words, size_t words_size)
 {
@@ -185,7 +194,9 @@ int memory_hold(struct actmem_key key, const void **block, char *words,
 	return leave_store(ret, words, words_size);
 }
 
-/* Does nothing in a forked child, whose blocks are the parent's. */
+/*
+ * Calls @end for a block. Does nothing in a forked child, because the blocks belong to the parent.
+ */
 static void end_step(struct actmem_key key,
 		     int (*end)(struct actmem_store *store, struct actmem_key key))
 {
@@ -226,7 +237,7 @@ int memory_waits(void)
 	return waits;
 }
 
-/* With @in_use held. */
+/* Sums up all stores, including those that have ended. Caller holds @in_use. */
 static int sum_stores(struct actmem_store_stats *sum)
 {
 	struct actmem_store_stats its;
@@ -261,7 +272,7 @@ int actmem_xla_trim(void)
 {
 	int ret = is_forked() ? -EOWNERDEAD : arrays_trim();
 
-	/* A thread that holds the lock has blocks. */
+	/* A thread that holds the lock uses blocks. */
 	if (ret || pthread_rwlock_trywrlock(&in_use))
 		return ret;
 	if (!stores.am || !stores.chosen.named)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Memory of CUDA's driver in the place of regions; see own_memory.h.
+ * Memory that the CUDA driver allocates, instead of regions; see own_memory.h.
  *
- * It cannot be attached to a queue, so that blocks in it cannot spill.
+ * Such memory cannot be attached to a queue, so blocks in it cannot spill.
  */
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -19,7 +19,10 @@
 static _Atomic uint64_t now_bytes, total_bytes;
 static atomic_flag told = ATOMIC_FLAG_INIT;
 
-/* In one piece, past stdio: another thread may have its locks while it waits for this one. */
+/*
+ * Prints a line with one write(2). It does not use stdio, because another thread may hold stdio's
+ * lock while it waits for this one.
+ */
 static void tell(uint64_t bytes, const char *why)
 {
 	char line[LINE_BYTES];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Memory of CUDA's driver, where it does not register regions: told and counted. It is not
- * taken where that is to be an error (ACTMEM_STRICT), or where blocks may spill.
+ * Memory that the CUDA driver allocates because it does not register regions. The library prints
+ * and counts it. The library does not use it with ACTMEM_STRICT, or if blocks may spill: then the
+ * failure to register is an error.
  */
 #ifndef ACTMEM_XLA_OWN_MEMORY_H
 #define ACTMEM_XLA_OWN_MEMORY_H
@@ -11,13 +12,16 @@
 #include "actmem_runtime.h"
 #include "xla/actmem_xla.h"
 
-/* Allows it to the runtime that is about to be opened, unless it is not to be. */
+/*
+ * Allows the runtime that these options will open to use such memory, except in the two cases
+ * above.
+ */
 void own_memory_allow(struct actmem_runtime_options *options, int spills);
 
-/* Fills in what there is of it. */
+/* Fills in own_bytes and own_bytes_total. */
 void own_memory_count(struct actmem_xla_stats *stats);
 
-/* Adds to the words of a failure to register why it was not taken. */
+/* Appends to the error message of a failed registration why the driver's memory was not used. */
 void own_memory_explain(int spills, char *words, size_t words_size);
 
 #endif /* ACTMEM_XLA_OWN_MEMORY_H */

@@ -44,7 +44,10 @@ static int open_runtime(struct actmem *am, int spills, uint32_t device,
 	return ret;
 }
 
-/* The first device of a place opens its runtime. Another one only asks for its node. */
+/*
+ * Adds a device to the place of its node. The first device of a place keeps its runtime open; for
+ * others, the runtime is only opened to find the node.
+ */
 static int add_device(struct places *places, struct actmem *am, int spills, uint32_t device)
 {
 	struct actmem_runtime *runtime;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Places of memory: one for each NUMA node that GPUs in use are at, so that each GPU's memory
- * is on its own node. GPUs whose node is not known share a place. If program or user chose
- * nodes or a name, there is one place for all. The caller serializes all calls on a table.
+ * Places of memory: one for each NUMA node that has a GPU in use, so that each GPU's memory is on
+ * its own node. GPUs whose node is not known share a place. If the program or the user chose nodes
+ * or a name, there is one place for all GPUs. The caller serializes all calls on a table.
  */
 #ifndef ACTMEM_XLA_PLACES_H
 #define ACTMEM_XLA_PLACES_H
@@ -18,7 +18,7 @@
 struct place {
 	int node;			/* -1: not known */
 	uint32_t device;		/* the first one there */
-	unsigned int devices;		/* how many there are */
+	unsigned int devices;		/* number of devices there */
 	struct actmem_runtime *runtime;	/* of that device; NULL: not open */
 };
 
@@ -28,21 +28,24 @@ struct places {
 	uint16_t of_device[ACTMEM_XLA_DEVICES_MAX];	/* 1 + the place; 0: none yet */
 };
 
-/* The place of a device, PLACES_MAX if it has none yet. */
+/* Returns the place of a device; PLACES_MAX if it has none yet. */
 unsigned int places_of(const struct places *places, uint32_t device);
 
 /*
- * Stores the place of @device in *@index, with its runtime open: a new place, if it is the
- * first device of its node. @knobs is that of @am, once it is open. As actmem_runtime_open().
+ * Stores the place of @device in *@index and opens its runtime. Adds a new place for the first
+ * device of a node. @knobs are those that attached_open() returned with @am. Returns as
+ * actmem_runtime_open(); -ERANGE: the number of the device is too large.
  */
 int places_add(struct places *places, struct actmem *am, const struct knobs *knobs, int spills,
 	       uint32_t device, unsigned int *index);
 
-/* Moves a device to another place, if the two of them cannot be kept apart. */
+/*
+ * Moves a device to another place. The caller does so if the two places cannot have a store each.
+ */
 void places_join(struct places *places, uint32_t device, unsigned int index);
 
 /*
- * Closes all runtimes and forgets the places. -EBUSY and others: CUDA did not let go of some
+ * Closes all runtimes and forgets the places. -EBUSY and others: CUDA did not unregister some
  * memory, so its runtime stays open and all places stay.
  */
 int places_close(struct places *places);

@@ -76,8 +76,8 @@ void saved_unlink(struct saved *block)
 }
 
 /*
- * Moves all blocks of @generation, which ends by it, onto *@freed; those that a
- * thread is at are freed by it instead.
+ * Moves all blocks of @generation to *@freed, which ends the generation. A block that a thread uses
+ * is freed by that thread instead. Returns the number of blocks.
  */
 static uint64_t generation_abandon(struct generation *generation,
 				   struct saved **freed)
@@ -139,7 +139,7 @@ static struct generation *site_oldest(const struct site *site, const struct orig
 	return oldest;
 }
 
-/* Reclaims until one more generation may begin at @site on the device of @origin. */
+/* Reclaims the oldest generations until another one may begin at @site on the device of @origin. */
 static void site_make_room(struct site *site, const struct origin *origin,
 			   struct saved **freed)
 {
@@ -158,8 +158,8 @@ static void site_make_room(struct site *site, const struct origin *origin,
 }
 
 /*
- * Returns the generation that @origin puts to at @site, or NULL if there is no memory for it.
- * Adds the blocks that it pushes out to *@freed.
+ * Returns the generation that @origin puts to at @site, or NULL if there is no memory for it. Adds
+ * the blocks that it reclaims to *@freed.
  */
 static struct generation *site_generation(struct site *site, const struct origin *origin,
 					  struct saved **freed)
@@ -215,7 +215,7 @@ static void block_link(struct saved *block, struct generation *generation)
 	counts_put(block->device, block->bytes, generation->run);
 }
 
-/* Whether another execution has live blocks. */
+/* Returns true if another execution has live blocks. */
 static int others_are_unfinished(int64_t run)
 {
 	struct generation *generation;
@@ -229,7 +229,7 @@ static int others_are_unfinished(int64_t run)
 	return 0;
 }
 
-/* Gives @block up, for which there is no memory, and says why in @words. */
+/* Gives up @block, whose memory could not be reserved, and writes the error message to @words. */
 static int put_failed(struct saved *block, const struct origin *origin, int ret, int has_store,
 		      const char *why, char *words)
 {
@@ -288,10 +288,7 @@ int saved_begin(const struct origin *origin, uint64_t bytes,
 	block->shape = origin->shape;
 	block->layout = origin->layout;
 	block->run = origin->run;
-	/*
-	 * The generation first: the blocks that it pushes out are the memory
-	 * that this one needs.
-	 */
+	/* Find the generation first: that reclaims blocks, and this block may need their memory. */
 	pthread_mutex_lock(&saved_lock);
 	site = table_reserve() ? NULL :
 	       site_named(origin->site, origin->site_length);
@@ -321,7 +318,10 @@ no_memory:
 
 void saved_filled(struct saved *block)
 {
-	/* Before others may drop it, which they leave to this thread until then. */
+	/*
+	 * Commit before the block is idle. Until then, other threads leave it to this one to drop
+	 * the block.
+	 */
 	if (block->bytes)
 		memory_commit(block->key);
 	saved_is_idle(block);

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The table of what was put and not yet taken: token → block, with the
- * generations that abandoned blocks are found by (see actmem_xla.h).
+ * The table of the blocks that were put and not yet taken, by token. Their generations serve to
+ * find abandoned blocks (see actmem_xla.h).
  *
- * A block goes through saved_begin() (in the table, being filled),
- * saved_filled() (its token may be used), saved_claim() (out of the table,
- * the claimer alone has it) and saved_release() (its memory is free again).
- * A block that is reclaimed while a thread is at it is dropped when that ends.
+ * A block goes through four calls. saved_begin() adds it to the table, to be filled. After
+ * saved_filled(), its token may be used. saved_claim() takes it, out of the table if it is the last
+ * take. saved_release() frees its memory. If a block is reclaimed while a thread uses it, that
+ * thread drops it.
  *
- * Where values are on a device, blocks are filled after their put has returned: a thread
- * that claims one waits for that. saved_next() reads one ahead, which is saved_staged()
- * once a device has it, and its memory free again.
- * saved_begin() and saved_claim() may wait for the store where blocks are spilled.
+ * On a GPU, blocks are filled after their put has returned, and saved_claim() waits for that.
+ * saved_next() reads a block before its take. After saved_staged(), a device has the block and its
+ * host memory is free. saved_begin() and saved_claim() may wait for the store if blocks spill.
  */
 #ifndef ACTMEM_XLA_SAVED_H
 #define ACTMEM_XLA_SAVED_H
@@ -20,32 +19,40 @@
 
 #include "xla/block.h"
 
-/* 0 with *@block, or a negative errno and why in @words[SAVED_WORDS]. */
+/*
+ * Adds a block to the table and reserves its memory. Returns 0, or a negative errno with an error
+ * message in @words[SAVED_WORDS].
+ */
 int saved_begin(const struct origin *origin, uint64_t bytes,
 		struct saved **block, char *words);
 void saved_filled(struct saved *block);
 
-/* Instead, if it could not be filled: its take fails with @error and @why. */
+/*
+ * Called instead of saved_filled() if the block could not be filled. Its take fails with @error and
+ * the error message @why.
+ */
 void saved_failed(struct saved *block, int error, const char *why);
 
-/* Instead, if its put fails: it was never there. */
+/*
+ * Called instead of saved_filled() if the put fails. Removes the block as if it had not been put.
+ */
 void saved_undo(struct saved *block);
 
 /*
- * saved_announce() notes that the execution of @taker will take the block @token, as @number
- * of the site that it was put at. It fails as that take would, with @words[SAVED_WORDS], if
- * there is no such block. saved_announced() returns the block that the take of that site and
- * number wants, or 0 if only the take's operand names it. *@is_staged is whether the device
- * has the block already. Only blocks of one example are announced.
+ * saved_announce() records that the execution of @taker will take block @token, as take @number of
+ * the site of its put. If there is no such block, it fails as the take would, with an error message
+ * in @words[SAVED_WORDS]. saved_announced() returns the block for the take with that site and
+ * number, or 0 if only the take's operand identifies it. It stores in *@is_staged whether the
+ * device has the block already. Only blocks of one example are announced.
  */
 int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, char *words);
 uint64_t saved_announced(const struct origin *taker, uint32_t number, int *is_staged);
 
 /*
- * For a take of @rows, which are @bytes, on the device of the put. A taker that ends its
- * tokens ends a reference for each. The block leaves the table with its last reference;
- * before, it stays there, and others may read it, too. Fails if the block's examples are of
- * another shape than the taker's.
+ * Claims a block for a take of @rows, which have @bytes, on the device of the put. A taker that
+ * ends its tokens ends a reference for each. The block leaves the table with its last reference.
+ * Until then, others may read it too. Fails if the shape of the block's examples differs from the
+ * taker's.
  */
 int saved_claim(const struct rows *rows, uint64_t bytes, const struct origin *taker,
 		struct saved **block, char *words);
@@ -54,30 +61,31 @@ uint64_t saved_offset(const struct saved *block, const struct rows *rows);
 void saved_release(struct saved *block);
 
 /*
- * Add @count references to the block of that id, and end as many. The last one ends the
- * block. Neither does anything if the block is gone, or @id is 0.
+ * saved_hold() adds @count references to block @id, and saved_end() ends as many. The last one ends
+ * the block. Both do nothing if the block is gone or @id is 0.
  */
 void saved_hold(uint64_t id, uint64_t count);
 void saved_end(uint64_t id, uint64_t count);
 
 /*
- * The block that is expected to be wanted next, held: the youngest on GPU @device of the
- * execution that @run put, of @bytes_max at most. NULL: none, or it is not to be had.
+ * Finds the block that is expected to be taken next, and holds it. This is the youngest block that
+ * execution @run has put on GPU @device. Returns NULL if there is none, if it is longer than
+ * @bytes_max, or if it cannot be read.
  */
 struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max);
 /*
- * saved_staged(): a device will have it, as @staged, which @unstage ends if nobody claims
- * it; the caller calls memory_release() once the device has it. saved_not_staged() leaves
- * it as it was.
+ * saved_staged() records that a device will have the block as @staged, which @unstage ends if no
+ * take claims the block. The caller calls memory_release() when the device has it.
+ * saved_not_staged() returns the block to the store.
  */
 void saved_staged(struct saved *block, void *staged, void (*unstage)(void *staged));
 void saved_not_staged(struct saved *block);
 
-/* Whether new blocks are to be checksummed. */
+/* Returns true if new blocks get checksums. */
 int saved_checksum(void);
-/* One more block's checksum was compared. */
+/* Counts a block whose checksum was compared. */
 void saved_checksum_compared(void);
-/* The name of the site that a token was made at, "?" if there is none. */
+/* Returns the name of the site where a token was made; "?" if there is none. */
 const char *saved_site_name(uint64_t token);
 
 #endif /* ACTMEM_XLA_SAVED_H */

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Parts of one budget and one spill limit; see shares.h.
+ * Divides one budget and one spill limit; see shares.h.
  */
 #include <errno.h>
 
 #include "xla/shares.h"
 
-/* The least budget of a store is a page, of one of these lengths. */
+/* The smallest budget of a store is one page, of one of these lengths. */
 static const uint64_t page_bytes[] = { UINT64_C(4) << 10, UINT64_C(2) << 20, UINT64_C(1) << 30 };
 
 static uint64_t held_by(const struct share *share, enum share_of kind)
@@ -19,7 +19,7 @@ static uint64_t held_by(const struct share *share, enum share_of kind)
 	return kind == SHARE_MEMORY ? stats.memory_bytes : stats.file_bytes;
 }
 
-/* The bytes that no other store can have: a store may always grow up to its part. */
+/* Returns the bytes that no other store can get: a store may always grow up to its part. */
 static uint64_t taken_by(const struct share *share, enum share_of kind)
 {
 	uint64_t held = held_by(share, kind);
@@ -70,7 +70,7 @@ uint64_t shares_left(const struct shares *shares, unsigned int index, enum share
 	return part < left ? part : left;
 }
 
-/* Has a store with more than its part close the regions that are free. */
+/* Lowers the limit of a store that has more than its part, so that it closes free regions. */
 static int lower(struct shares *shares, unsigned int index, enum share_of kind)
 {
 	struct share *share = &shares->list[index];
@@ -130,7 +130,10 @@ int shares_has_all(const struct shares *shares, unsigned int index)
 	return shares_could_have(shares, index, shares->list[index].given[SHARE_MEMORY]);
 }
 
-/* Takes from a store what no block of it needs; it borrows that again if it does. */
+/*
+ * Takes from a store the memory that none of its blocks needs. The store borrows it again if
+ * necessary.
+ */
 static void take_unused(struct share *share)
 {
 	struct actmem_store_stats stats;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The parts that the stores of a process have of its one budget and its one spill limit.
+ * Divides the one budget and the one spill limit of a process between its stores.
  *
- * Stores that spill divide them in proportion to the GPUs that they serve. A store that has
- * more than its part when another one is made spills and closes regions, and the other one
- * gets these parts as they come free. So all stores together never have more than the budget.
- * Stores that do not spill lend unused memory to a store that would fail without it.
+ * Stores that spill get parts in proportion to the number of GPUs that they serve. When another
+ * store is made, a store that has more than its part spills blocks and closes regions. The new
+ * store gets that memory as it becomes free. So all stores together never exceed the budget. Stores
+ * that do not spill lend unused memory to a store that would fail without it.
  *
- * The caller sees to it that stores are not made or ended meanwhile.
+ * The caller ensures that no store is made or ended during a call.
  */
 #ifndef ACTMEM_XLA_SHARES_H
 #define ACTMEM_XLA_SHARES_H
@@ -35,21 +35,24 @@ struct shares {
 };
 
 /*
- * Gives each store its part, as far as others have left it. Returns 1 if all have theirs, 0 if
- * some are still waiting for it, or -ERANGE if a part is too small for a store.
+ * Gives each store its part, as far as others have released it. Returns 1 if all have theirs, 0 if
+ * some still wait for it, or -ERANGE if a part is too small for a store.
  */
 int shares_divide(struct shares *shares);
 
-/* How much a store without its part yet may be made with, after shares_divide(). */
+/* Returns the limit with which a new store may be made, after shares_divide(). */
 uint64_t shares_left(const struct shares *shares, unsigned int index, enum share_of kind);
 
-/* Whether @bytes are the whole part of the budget of a store. */
+/* Returns true if @bytes is the store's whole part of the budget, or more. */
 int shares_could_have(const struct shares *shares, unsigned int index, uint64_t bytes);
 
-/* Whether a store has its whole part of the budget. */
+/* Returns true if a store has its whole part of the budget. */
 int shares_has_all(const struct shares *shares, unsigned int index);
 
-/* Gives a store what all others do not use of the budget. Returns whether that is more. */
+/*
+ * Gives a store the part of the budget that no other store uses. Returns true if the store got
+ * more.
+ */
 int shares_borrow(struct shares *shares, unsigned int index);
 
 #endif /* ACTMEM_XLA_SHARES_H */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The sites that values are put at; see site.h. There are as many as calls of
- * checkpointed functions in the programs of the process, and they stay.
+ * The sites that values are put at; see site.h. Each call of a checkpointed function in a program
+ * of the process is a site. Sites are never freed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ struct site *site_named(const char *name, size_t length)
 	struct site **more, *site;
 	uint64_t i;
 
-	/* The newest first: a program that runs has those, not one that ran. */
+	/* Search the newest sites first: they belong to the program that runs now. */
 	for (i = sites_count; i-- > 0; ) {
 		site = sites[i];
 		if (site->name_length == length &&

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Stores are made and ended; see stores.h.
+ * Makes and ends stores; see stores.h.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -46,7 +46,10 @@ int stores_explain(const struct stores *stores, int ret, char *words, size_t wor
 	return ret;
 }
 
-/* A budget without files refuses whatever is over the limit. */
+/*
+ * Returns the limit of memory. A budget without spill files is a limit: the store refuses a block
+ * beyond it.
+ */
 static uint64_t budget_of(const struct knobs *knobs)
 {
 	return knobs->budget_bytes ? knobs->budget_bytes : knobs->limit_bytes;
@@ -62,7 +65,7 @@ static void set_options(const struct stores *stores, struct actmem_store_options
 	options->flags = knobs->spill_allow;
 	options->grow_bytes = knobs->grow_bytes;
 	options->name_block = stores->name_block;
-	/* A thread of ours ends the work that a GPU's handler begins. */
+	/* A thread of this library completes the work that a GPU's handler starts. */
 	if (stores->places.count)
 		options->flags |= ACTMEM_STORE_HANDED_ON;
 }
@@ -79,7 +82,7 @@ static void count_devices(struct stores *stores)
 
 /*
  * Sets the budget and the spill limit that the store of a place may have now. Returns -EAGAIN if
- * other stores have all of it, and -ERANGE if the part of the place will always be too small.
+ * other stores hold all of it, and -ERANGE if the part of the place will always be too small.
  */
 static int take_share(struct stores *stores, unsigned int place,
 		      struct actmem_store_options *options)
@@ -153,7 +156,10 @@ static int any_store(const struct stores *stores, unsigned int *place)
 	return 0;
 }
 
-/* The parts of a small budget would be too short for stores: the device uses another's. */
+/*
+ * Has a device use the store of another place. Called if the parts of a small budget would be too
+ * small for stores.
+ */
 static void join(struct stores *stores, uint32_t device, unsigned int place)
 {
 	if (!knob_is_on(KNOB_QUIET))
@@ -165,7 +171,7 @@ static void join(struct stores *stores, uint32_t device, unsigned int place)
 	shares_divide(&stores->shares);
 }
 
-/* Whether a share that is too small gets no larger. */
+/* Returns true if a store's share cannot become larger. */
 static int is_share_final(const struct stores *stores, unsigned int place)
 {
 	const struct shares *shares = &stores->shares;
@@ -179,7 +185,10 @@ static int make_store(struct stores *stores, unsigned int place, uint32_t device
 	unsigned int other;
 	int ret = create_store(stores, place);
 
-	/* The store says that its budget is too small, which others have more of. */
+	/*
+	 * The budget is too small for a store. It may become larger if other stores hold part of
+	 * it.
+	 */
 	if (ret == -EINVAL && any_store(stores, &other))
 		ret = is_share_final(stores, place) ? -ERANGE : -EAGAIN;
 	if (ret == -ERANGE && any_store(stores, &other)) {
@@ -198,7 +207,7 @@ static int make_store(struct stores *stores, unsigned int place, uint32_t device
 	       start_growing(stores, place, words, words_size);
 }
 
-/* Unless it has blocks. */
+/* Ends the store of a place. Returns -EBUSY if it has blocks. */
 static int end_store(struct stores *stores, unsigned int place)
 {
 	struct store_there *there = &stores->there[place];
@@ -224,7 +233,7 @@ static int end_store(struct stores *stores, unsigned int place)
 	return 0;
 }
 
-/* Closes what stores are made with, if there is none. */
+/* Closes the handle and the runtimes if there is no store. */
 static int close_memory(struct stores *stores)
 {
 	unsigned int place;
@@ -250,7 +259,7 @@ int stores_end(struct stores *stores)
 	return ret ? ret : close_memory(stores);
 }
 
-/* A CPU's put may have made a store: devices know nothing of its memory. */
+/* Ends a store that a CPU's put has made, because its memory is not registered with devices. */
 static int end_of_cpus(struct stores *stores, char *words, size_t words_size)
 {
 	int ret = 0;
@@ -326,7 +335,7 @@ int stores_make(struct stores *stores, struct actmem_key key, char *words, size_
 				      words, words_size);
 	else
 		ret = make_for_cpus(stores, words, words_size);
-	/* A failure leaves nothing open that no store needs. */
+	/* After a failure, close the handle and the runtimes if no store needs them. */
 	if (ret)
 		close_memory(stores);
 	return ret;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The inside of memory.h: a table of stores, which are made and ended with it locked.
+ * Internals of memory.c: a table of stores. The caller locks the table to make or end stores.
  */
 #ifndef ACTMEM_XLA_STORES_H
 #define ACTMEM_XLA_STORES_H
@@ -17,8 +17,8 @@
 /* The store of a place. */
 struct store_there {
 	struct grow *grow;
-	int is_registered;		/* with the runtime of the place */
-	int is_far_told;		/* that memory is on another socket */
+	int is_registered;		/* registered with the runtime of the place */
+	int is_far_told;		/* printed that memory is on another socket */
 	struct actmem_store_stats ended;	/* totals and peaks of stores that were ended */
 };
 
@@ -26,32 +26,36 @@ struct stores {
 	struct actmem *am;		/* open while there is a store; else NULL */
 	struct knobs chosen;		/* of all stores */
 	struct places places;
-	struct shares shares;		/* their list has the stores, by place */
+	struct shares shares;		/* the list has the stores, by place */
 	struct store_there there[PLACES_MAX];
-	int has_devices;		/* GPUs have used it... */
-	uint32_t first_device;		/* ...this one first */
+	int has_devices;		/* 1: GPUs have used the table */
+	uint32_t first_device;		/* first GPU that used it */
 	void (*name_block)(struct actmem_key key, char *name, size_t size);
 };
 
-/* The place of the block's store, which may not be there; PLACES_MAX: not known yet. */
+/*
+ * Returns the place of the block's store, which may not exist; PLACES_MAX if the place is not known
+ * yet.
+ */
 unsigned int stores_place(const struct stores *stores, struct actmem_key key);
 
 /*
- * Makes the store of the block, unless it is there. -EAGAIN: others still have all of the
- * budget, and give it back. Else -errno. With @words.
+ * Makes the store of the block unless it exists. Returns -EAGAIN if other stores still hold the
+ * whole budget and will release part of it, or another negative errno. After an error, @words has
+ * the error message.
  */
 int stores_make(struct stores *stores, struct actmem_key key, char *words, size_t words_size);
 
 /*
- * Ends all stores without blocks. After the last one it closes the runtimes and the memory.
- * @error is that of a store or runtime that could not be ended.
+ * Ends all stores without blocks. After the last one, closes the runtimes and the handle. Returns
+ * the error of a store or runtime that could not be ended.
  */
 int stores_end(struct stores *stores);
 
-/* Writes the error of the library with the knobs that help. */
+/* Writes the library's error message, with the knobs that help, to @words. Returns @ret. */
 int stores_explain(const struct stores *stores, int ret, char *words, size_t words_size);
 
-/* Prints a line, once for a store, if it has memory on another socket than its GPU. */
+/* Prints a line, once for each store, if it has memory on another socket than its GPU. */
 void stores_tell_far(struct stores *stores, unsigned int place);
 
 #endif /* ACTMEM_XLA_STORES_H */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Lanes, made and ended; see stream.h.
+ * Makes and ends lanes; see stream.h.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -19,18 +19,18 @@
 #include "xla/stream.h"
 
 /*
- * CUDA may wait for a device where it allocates, and that device for another one, to which
- * a thread of XLA's has yet to give its part of a collective: so each device has a lock of
- * its own. The list's lock is held for no call of CUDA.
+ * Each device has its own lock, because a CUDA call that allocates may wait for the device. That
+ * device may wait for another one, whose part of a collective a thread of XLA has yet to enqueue.
+ * No thread calls CUDA while it holds the list's lock.
  */
 static pthread_mutex_t making[ACTMEM_XLA_DEVICES_MAX] = {
 	[0 ... ACTMEM_XLA_DEVICES_MAX - 1] = PTHREAD_MUTEX_INITIALIZER,
 };
 static pthread_mutex_t lanes_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct lane *lanes;
-static pthread_mutex_t one_trim = PTHREAD_MUTEX_INITIALIZER;	/* at a time */
+static pthread_mutex_t one_trim = PTHREAD_MUTEX_INITIALIZER;	/* allows one trim at a time */
 
-/* Lanes have locks too, but there are none without memory, which attached.c watches. */
+/* The locks of lanes need no check, because a process with lanes is not free. */
 static int is_free(void)
 {
 	unsigned int i;
@@ -60,7 +60,10 @@ static int no_memory(char *words)
 	return -ENOMEM;
 }
 
-/* With its context current. Frees what is left; fails for what has gone with the context. */
+/*
+ * Frees the CUDA objects of a lane. Its context must be current. A call for an object that has
+ * ended with the context fails, which does no harm.
+ */
 static void free_device_side(struct lane *lane)
 {
 	struct mark *mark;
@@ -152,7 +155,7 @@ static cuda_result make_device_side(struct lane *lane)
 	return result;
 }
 
-/* With its context current. */
+/* Gives a lane its ring, streams, events and threads. Its context must be current. */
 static int fill_lane(struct lane *lane, uint64_t ring_bytes, char *words)
 {
 	cuda_result result;
@@ -174,7 +177,10 @@ static int fill_lane(struct lane *lane, uint64_t ring_bytes, char *words)
 	return -ret;
 }
 
-/* Several devices share half of the budget, so that full blocks have room to go. */
+/*
+ * Returns the most bytes that a device may have in unfilled blocks. Several devices share half of
+ * the budget for these; the other half remains for filled blocks.
+ */
 static uint64_t share_of_budget(void)
 {
 	struct actmem_store_stats store;
@@ -213,7 +219,10 @@ static struct lane *make_lane(uint32_t device, cuda_context context, unsigned lo
 	return NULL;
 }
 
-/* A lane of an ended context may have the same handle: it is left behind. */
+/*
+ * Finds the lane of a context, and adds a user to it. A lane of an ended context may have the same
+ * handle, and is marked dead.
+ */
 static struct lane *find_lane(cuda_context context, unsigned long long id)
 {
 	struct lane *lane, *found = NULL;
@@ -233,7 +242,7 @@ static struct lane *find_lane(cuda_context context, unsigned long long id)
 	return found;
 }
 
-/* With the context current. */
+/* Returns the lane of a context, which it makes if necessary. The context must be current. */
 static struct lane *have_lane(uint32_t device, cuda_context context, unsigned long long id,
 			      char *words, int *ret)
 {
@@ -265,9 +274,9 @@ static struct lane *have_lane(uint32_t device, cuda_context context, unsigned lo
 }
 
 /*
- * XLA records no handler that does not claim to be fit for that (stream_handlers.c). If one
- * were, each run of what is recorded would give the first one's values again, and nobody
- * would know.
+ * Fails if XLA records the stream into a CUDA graph. XLA records only handlers that claim to
+ * support it, and these do not (stream_handlers.c). If XLA recorded one, each launch of the graph
+ * would silently return the values of the first one.
  */
 static int check_not_captured(uint32_t device, cuda_stream stream, char *words)
 {
@@ -333,7 +342,7 @@ static int is_at_work(const struct lane *lane)
 	return lane->unfinished || lane->is_fetching;
 }
 
-/* Waits for the copies, which end by themselves. */
+/* Waits for the lane's copies, and for its fetcher to become idle. */
 static void wait_for_work(struct lane *lane)
 {
 	struct device_wait wait;
@@ -365,7 +374,7 @@ static void end_lane(struct lane *lane)
 	free_lane(lane);
 }
 
-/* The next one that no handler uses, which is then the caller's to use. */
+/* Returns the next lane that no handler uses, and adds the caller as a user. */
 static struct lane *next_unused(struct lane *lane)
 {
 	pthread_mutex_lock(&lanes_lock);
@@ -379,9 +388,9 @@ static struct lane *next_unused(struct lane *lane)
 }
 
 /*
- * The caller is done with it. True: it is in the list no more, since nobody else uses it
- * and it holds nothing, nor will. A handler may have come and gone while work was waited
- * for, and its lock is waited for only without the list's.
+ * Ends the caller's use of a lane. If no other thread uses the lane and it holds nothing, removes
+ * it from the list and returns true. A handler may have used the lane during the wait for work, so
+ * this is checked after it. While the list's lock is held, the lane's lock is only tried.
  */
 static int unlink_unused(struct lane *lane)
 {
@@ -438,7 +447,7 @@ int actmem_xla_transfer_stats(uint32_t device, struct actmem_xla_transfer_stats 
 	for (lane = lanes; lane; lane = lane->next) {
 		if (lane->device != device || lane->is_dead)
 			continue;
-		/* A thread that calls CUDA may hold the lock. */
+		/* Do not wait for the lane's lock: its holder may be calling CUDA. */
 		now.ring_bytes += lane->slot_bytes * SLOTS;
 		now.unfinished += __atomic_load_n(&lane->unfinished, __ATOMIC_RELAXED);
 		now.staged_bytes += __atomic_load_n(&lane->staged_bytes, __ATOMIC_RELAXED);

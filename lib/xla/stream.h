@@ -1,37 +1,39 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Copies between a GPU and blocks of the store, on streams of its own. A lane is what
- * one CUDA context of a device has for that: stream.c makes and ends it, stream_copy.c
- * has what handlers do, stream_threads.c what its two threads do. Green contexts use the lane of
- * the primary context, which owns their memory. They could not have one each: only one thread at a
- * time may have a green context current.
+ * Copies between a GPU and blocks of the store, on streams of their own. A lane has the streams,
+ * events and threads that one CUDA context of a device needs for that. stream.c makes and ends
+ * lanes, stream_copy.c does the work of handlers, and stream_threads.c that of a lane's two
+ * threads. Green contexts use the lane of the primary context, which owns their memory. They cannot
+ * have a lane each, because only one thread at a time may have a green context current.
  *
- * XLA uses an operand again, and a result for the first time, in the order of its own
- * stream. So a put copies its operand into a run of slots of a ring there, one behind the
- * other, and the lane's stream `out` from there into the block; XLA's stream waits for the
- * run, on the device, while `out` is still at it. When the copy is done, the finisher commits
- * the block. A take finds its block in a run already, by the fetcher, and copies from there
- * on XLA's stream; or, if not, it has the stream `late` copy straight into the result
- * once XLA's stream has come to the take, and XLA's stream wait for that.
+ * XLA reuses an operand, and first uses a result, in the order of its own stream. So on XLA's
+ * stream, a put copies its operand into a run, which is consecutive slots of a ring in device
+ * memory. From there the lane's stream `out` copies it into the block. If `out` is still copying an
+ * earlier value from the run, XLA's stream first waits for that, on the device. When the copy to
+ * the block is done, the finisher commits the block.
  *
- * Events alone give the order, and a stream waits for an event only once it was recorded.
- * So the device never waits for the host. The host may wait anywhere: for the device, for
- * memory or a disk, or inside a call of CUDA that waits for the whole device. This is why the
- * host waits in a take whose block is on a disk.
+ * If the fetcher has filled a run with the block of a take, the take copies from there on XLA's
+ * stream. Otherwise, after XLA's stream has reached the take, the stream `late` copies directly
+ * into the result. XLA's stream waits for that copy.
  *
- * No stream may wait for a word that the host writes (cuStreamWaitValue32). Streams share a
- * card's hardware queues, so the copy that the host queues before it writes that word can be
- * behind the wait. And a CUDA call that waits for the device, such as the one that registers
- * a new region, would wait for that word too.
+ * Only events order the copies, and a stream waits for an event only after it was recorded. So the
+ * device never waits for the host. The host may wait anywhere: for the device, for memory or a
+ * disk, or inside a call of CUDA that waits for the whole device. This is why the host waits in a
+ * take whose block is on a disk.
+ *
+ * No stream may wait for a memory word that the host writes (cuStreamWaitValue32). Streams share a
+ * card's hardware queues, so the copy that the host queues before it writes that word can be behind
+ * the wait. And a CUDA call that waits for the device, such as the one that registers a new region,
+ * would wait for that word too.
  *
  * If a block is in memory, the host waits only until it can read the take's token. The token is
- * there when the stream reaches the take. The host reads the tokens of a layer in one
- * wait if the program announces its takes (announce.c). Other takes wait one by one.
+ * available when the stream reaches the take. The host reads the tokens of a layer in one wait if
+ * the program announces its takes (announce.c). Other takes wait one by one.
  *
- * A take holds its block in memory until the stream has come to it. Another device may
- * wait for that memory, while the stream waits for that device's part of a collective. So
- * where devices share a budget, a take that is announced still waits unless its block is
- * on the device, and slots are filled anew only once the device has emptied them.
+ * A take holds its block in memory until the stream has reached the take. Another device may wait
+ * for that memory, while the stream waits for that device's part of a collective. So if devices
+ * share a budget, an announced take still waits unless its block is on the device, and slots are
+ * refilled only after the device has emptied them.
  */
 #ifndef ACTMEM_XLA_STREAM_H
 #define ACTMEM_XLA_STREAM_H
@@ -46,7 +48,7 @@
 #define PUT_SLOTS	16
 #define TAKE_SLOTS	16
 #define SLOTS		(PUT_SLOTS + TAKE_SLOTS)
-/* Of one copy of a put, so that the next can begin while the device empties them. */
+/* Most slots of one copy of a put. The next copy can begin while the device empties these slots. */
 #define PUT_RUN_MAX	(PUT_SLOTS / 2)
 #define MAILBOXES	16
 #define MAILBOX_TOKENS	256
@@ -54,27 +56,29 @@
 
 /* A part of the ring. The events of a run are those of its last slot. */
 struct slot {
-	cuda_event filled;		/* recorded once the run has all of a copy */
-	cuda_event empty;		/* recorded once it has been copied from */
-	/* Of the run that it was in last: that one's event, and for puts how many came before. */
+	cuda_event filled;		/* recorded after the copy into the run */
+	cuda_event empty;		/* recorded after the copy from the run */
+	/*
+	 * The event of the last run that contained the slot, and for puts the number of that run.
+	 */
 	cuda_event emptied;
 	uint64_t run;
 };
 
-/* An event of the lane's, free or of a copy. */
+/* An event of the lane: free, or used by a copy. */
 struct mark {
 	struct mark *next;
 	cuda_event event;
 };
 
-/* Memory of the host that tokens are copied to, to be read. */
+/* Host memory to which the device copies tokens, for the host to read. */
 struct mailbox {
 	struct mailbox *next;
 	struct token *tokens;		/* pinned */
 	cuda_event event;
 };
 
-/* A block that the device has, in slots. */
+/* A block that the device has in slots of the ring. */
 struct staged {
 	struct lane *lane;
 	uint64_t bytes;
@@ -82,13 +86,13 @@ struct staged {
 	unsigned int first, count;	/* slots */
 };
 
-/* The finisher's work when an event has been reached. */
+/* The finisher's work after an event. */
 struct finish {
 	struct finish *next;
 	struct mark *mark;
-	struct saved *filled;		/* is committed; NULL: @read is released instead */
+	struct saved *filled;		/* the block to commit; NULL: release @read */
 	struct actmem_key read;
-	uint64_t token, bytes;		/* of either */
+	uint64_t token, bytes;		/* of the block */
 };
 
 struct lane {
@@ -103,95 +107,108 @@ struct lane {
 	struct token *tokens;		/* of the mailboxes */
 	struct mailbox mailboxes[MAILBOXES];
 
-	/* Under the list's lock. */
-	unsigned int users;		/* handlers */
+	/* Protected by the list's lock. */
+	unsigned int users;		/* handlers that use it */
 	int is_dead;			/* its context has ended */
 
-	pthread_mutex_t lock;		/* of all that follows, and the order on streams */
+	pthread_mutex_t lock;		/* protects all fields below, and the order on streams */
 	pthread_cond_t finishes_come, takes_come, mailboxes_come, is_finished;
 	unsigned int next_put;		/* slot */
-	uint64_t put_runs;		/* that were copied through */
-	uint32_t free_slots;		/* bits: of those for takes, which follow those for puts */
+	uint64_t put_runs;		/* runs that puts have used */
+	uint32_t free_slots;		/* bit mask of slots for takes; bit 0 is slot PUT_SLOTS */
 	struct mark *free_marks;
 	struct mailbox *free_mailboxes;
 	struct finish *finishes, **last_finish;
-	uint64_t put_bytes;		/* of blocks being reserved and filled... */
-	uint64_t put_bytes_most;	/* ...and their limit; 0: no budget is shared */
-	uint64_t unfinished;		/* read without the lock too, as staged_bytes */
-	uint64_t takes;			/* and what else has the fetcher look again */
-	int64_t take_run;		/* of the puts of the latest */
+	uint64_t put_bytes;		/* of blocks that are being reserved and filled */
+	uint64_t put_bytes_most;	/* limit of put_bytes; 0: no budget is shared */
+	uint64_t unfinished;		/* also read without the lock, like staged_bytes */
+	uint64_t takes;			/* and other events that wake the fetcher */
+	int64_t take_run;		/* execution that put the block of the last take */
 	uint64_t staged_bytes;
-	int is_fetching;		/* or about to */
+	int is_fetching;		/* 1: the fetcher works, or is about to */
 	int is_ending;
 	pthread_t finisher, fetcher;
 };
 
 /*
- * The lane of the context that @stream is of, made if it is the first; the context is
- * current until lane_leave(). NULL: why in @words and *@ret.
+ * Returns the lane of @stream's context, which it makes if necessary. The context is current until
+ * lane_leave(). Returns NULL on failure, with an error message in @words and a negative errno in
+ * *@ret.
  */
 struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *ret);
 void lane_leave(struct lane *lane);
 
-/* Whether its streams and events are still there: a handle may be another context's. */
+/*
+ * Returns true if the lane's context still exists, and with it the streams and events. Another
+ * context may have the same handle.
+ */
 int lane_has_context(const struct lane *lane);
 
 /*
- * Before a block of @bytes is reserved. A device may have to wait for another one, whose
- * host thread waits for memory: so none has all of the budget in blocks that it has yet
- * to fill. Waits until enough of them are. Ends by lane_put() or lane_put_ended().
+ * Called before a block of @bytes is reserved. A device may have to wait for another one whose host
+ * thread waits for memory. So no device may hold the whole budget in blocks that are not filled
+ * yet. Waits until enough of them are filled. lane_put() or lane_put_ended() ends this.
  */
 void lane_admit(struct lane *lane, uint64_t bytes);
 void lane_put_ended(struct lane *lane, uint64_t bytes);
 
-/* Puts a value, in the order of @stream. A failure ends @block. */
+/* Copies a value into @block, in the order of @stream. A failure ends @block. */
 int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct saved *block,
 	     char *words);
 /* Writes the token of example 0 of the block of that id. */
 int lane_write_token(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t id,
 		     char *words);
 
-/* On the device, as it comes to that. */
+/* Copies tokens on the device. Enqueued on @stream; does not wait. */
 int lane_copy_tokens(struct lane *lane, cuda_stream stream, cuda_pointer to, cuda_pointer from,
 		     uint64_t count, char *words);
-/* Has the device write 0 to all of a buffer of XLA's, whose memory is of whole words. */
+/* Enqueues zeroing of a whole buffer of XLA. Its memory must be a multiple of 4 bytes. */
 int lane_clear(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t bytes,
 	       char *words);
 
-/* Reads up to MAILBOX_TOKENS tokens. Waits until the device has reached this call. */
+/* Reads up to MAILBOX_TOKENS tokens. Waits until the device has reached this point of @stream. */
 int lane_read_tokens(struct lane *lane, cuda_stream stream, const cuda_pointer *from,
 		     unsigned int count, struct token *tokens, char *words);
-/* Whether a take may do without that wait. */
+/* Returns true if an announced take does not need that wait. */
 int lane_may_run_ahead(const struct lane *lane, int is_staged);
-/* Takes a claimed block, which ends in any case. */
+/* Copies a claimed block to @value. Releases the block, even after a failure. */
 int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct saved *block,
 	      char *words);
-/* Takes @bytes of it, from @offset on. Waits until they are copied. */
+/*
+ * Copies @bytes of a claimed block, from @offset on, to @value. If the block is in host memory,
+ * waits for the copy. Releases the block, even after a failure.
+ */
 int lane_take_part(struct lane *lane, cuda_stream stream, cuda_pointer value,
 		   struct saved *block, uint64_t offset, uint64_t bytes, char *words);
 
-/* The stream has come further since the last take: the device may have emptied slots. */
+/* Wakes the fetcher because the stream has advanced: the device may have emptied slots. */
 void lane_look_again(struct lane *lane);
 
-/* How many slots so many bytes need, and where the first of a run is. */
+/* Return the number of slots that @bytes need, and the address of a slot. */
 unsigned int lane_slots_for(const struct lane *lane, uint64_t bytes);
 cuda_pointer lane_slot_memory(const struct lane *lane, unsigned int slot);
 
-/* With the lane's lock held: what is staged is needed no more, and was copied or not. */
+/* Frees the slots of @staged. Caller holds the lane's lock. */
 void lane_unstage(struct lane *lane, struct staged *staged);
 
-/* Likewise: have an event to record, NULL if there can be none, and give it back. */
+/*
+ * lane_mark() allocates an event, or returns NULL. lane_unmark() frees it. Caller holds the lane's
+ * lock.
+ */
 struct mark *lane_mark(struct lane *lane);
 void lane_unmark(struct lane *lane, struct mark *mark);
 
-/* Likewise: finishes one of the blocks once @mark is reached. 0 or -ENOMEM. */
+/*
+ * Has the finisher commit @filled or release @read after @mark. Returns 0 or -ENOMEM. Caller holds
+ * the lane's lock.
+ */
 int lane_finish(struct lane *lane, struct mark *mark, struct saved *filled,
 		const struct saved *read);
 
-/* Waits until the device has done all that is on a stream, the lane's or XLA's. */
+/* Waits until the device has done all work on a stream of the lane or of XLA. */
 void lane_wait_for_stream(const struct lane *lane, cuda_stream stream);
 
-/* 0, or an errno. */
+/* Returns 0 or a positive errno. */
 int lane_start_threads(struct lane *lane);
 void lane_end_threads(struct lane *lane);
 

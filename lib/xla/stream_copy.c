@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Tokens, puts and takes of a lane; see stream.h. The lane's lock is held while the work of
- * one block is put on streams, so that slots' events are recorded in the order of their use.
+ * Tokens, puts and takes of a lane; see stream.h. A thread holds the lane's lock while it enqueues
+ * the work of one block, so that slots' events are recorded in the order of their use.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -171,7 +171,7 @@ int lane_read_tokens(struct lane *lane, cuda_stream stream, const cuda_pointer *
 	}
 	CUDA_TRY(&result, cuEventRecord(mailbox->event, stream));
 	CUDA_TRY(&result, cuEventSynchronize(mailbox->event));
-	/* No copy may write to the mailbox after this. */
+	/* After a failure, make sure that no copy writes to the mailbox any more. */
 	if (result)
 		cuda.cuStreamSynchronize(stream);
 	device_wait_end(&wait);
@@ -198,7 +198,10 @@ cuda_pointer lane_slot_memory(const struct lane *lane, unsigned int slot)
 	return lane->ring + slot * lane->slot_bytes;
 }
 
-/* The first of the next @count slots for puts. They go round; no run lies across the end. */
+/*
+ * Returns the first of the next @count slots for puts. Slots are used in a circle, but a run never
+ * wraps around its end.
+ */
 static unsigned int next_run(struct lane *lane, unsigned int count)
 {
 	unsigned int first = lane->next_put;
@@ -209,7 +212,10 @@ static unsigned int next_run(struct lane *lane, unsigned int count)
 	return first;
 }
 
-/* `out` empties runs in the order of their copies: the event of the latest tells of all. */
+/*
+ * Returns the event after which all slots from @slot to @behind are empty. `out` empties runs in
+ * order, so this is the event of the latest run.
+ */
 static cuda_event emptied_last(const struct slot *slot, const struct slot *behind)
 {
 	const struct slot *last = slot;
@@ -221,8 +227,8 @@ static cuda_event emptied_last(const struct slot *slot, const struct slot *behin
 }
 
 /*
- * One copy by the stream, and one by `out` when that is done. If a copy fails, what has
- * begun is waited for all the same by the next that uses these slots.
+ * Copies from XLA's stream into a run, and then from the run to memory with `out`. If a copy fails,
+ * the next user of these slots still waits for the copies that have begun.
  */
 static cuda_result put_run(struct lane *lane, cuda_stream stream, cuda_pointer from, void *to,
 			   uint64_t bytes)
@@ -251,7 +257,7 @@ static cuda_result put_run(struct lane *lane, cuda_stream stream, cuda_pointer f
 	return copied;
 }
 
-/* In as few runs as will do, all about as long. */
+/* Copies a value in as few runs as possible, of about equal length. */
 static cuda_result put_runs(struct lane *lane, cuda_stream stream, cuda_pointer value,
 			    const struct saved *block)
 {
@@ -294,7 +300,7 @@ int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct s
 	if (mark)
 		lane_unmark(lane, mark);
 	pthread_mutex_unlock(&lane->lock);
-	/* Copies that have begun write to the block until then. */
+	/* Copies that have begun may still write to the block. */
 	lane_wait_for_stream(lane, lane->out);
 	saved_undo(block);
 	lane_put_ended(lane, bytes);
@@ -338,14 +344,14 @@ static cuda_result take_staged(struct lane *lane, cuda_stream stream, cuda_point
 	pthread_mutex_unlock(&lane->lock);
 	TRANSFER_COUNT(lane->device, ahead_total, 1);
 	block->staged = NULL;
-	block->bytes = 0;		/* the store's memory is the finisher's to release */
+	block->bytes = 0;		/* the finisher releases the store's memory */
 	return result;
 }
 
 /*
- * When XLA's stream has come to this take, nothing before uses the result any more; what
- * follows waits for the copy. One event serves all: a wait for an event is for its last
- * record before the wait began.
+ * Copies from host memory with the stream `late`. When XLA's stream reaches this take, earlier work
+ * does not use the result any more, and later work waits for the copy. One event is enough for
+ * both: a wait refers to the last record of the event before the wait was enqueued.
  */
 static cuda_result copy_late(struct lane *lane, cuda_stream stream, cuda_pointer value,
 			     const void *memory, uint64_t bytes, struct mark *done)
@@ -371,7 +377,10 @@ static cuda_result take_late(struct lane *lane, cuda_stream stream, cuda_pointer
 	done = lane_mark(lane);
 	if (done)
 		result = copy_late(lane, stream, value, block->held, block->bytes, done);
-	/* A block that others may take, too, is waited for: it is not this one's to release. */
+	/*
+	 * If other takes may read the block, wait for the copy, because this take must not release
+	 * the block.
+	 */
 	if (!result && !block->readers)
 		is_begun = !lane_finish(lane, done, NULL, block);
 	if (done && !is_begun)
@@ -392,7 +401,7 @@ static cuda_result take_late(struct lane *lane, cuda_stream stream, cuda_pointer
 	return result ? result : CUDA_OUT_OF_MEMORY;
 }
 
-/* Has the fetcher go on. */
+/* Wakes the fetcher after a take. */
 static void tell_fetcher(struct lane *lane, const struct saved *block)
 {
 	pthread_mutex_lock(&lane->lock);
@@ -406,7 +415,7 @@ static void tell_fetcher(struct lane *lane, const struct saved *block)
 void lane_look_again(struct lane *lane)
 {
 	pthread_mutex_lock(&lane->lock);
-	/* Elsewhere a take has it look as far as that helps. */
+	/* Without a shared budget, the call after each take is enough. */
 	if (lane->put_bytes_most && lane->takes) {
 		lane->takes++;
 		lane->is_fetching = 1;
@@ -415,7 +424,7 @@ void lane_look_again(struct lane *lane)
 	pthread_mutex_unlock(&lane->lock);
 }
 
-/* Ends a claimed block that was staged in a context that has ended. */
+/* Releases a claimed block that was staged in a context that has ended. */
 static int other_context(const struct lane *lane, struct saved *block, char *words)
 {
 	snprintf(words, SAVED_WORDS,
@@ -437,7 +446,7 @@ int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct 
 		result = take_staged(lane, stream, value, block);
 	else if (block->bytes)
 		result = take_late(lane, stream, value, block);
-	/* After it, so that nothing goes before what is wanted now. */
+	/* Wake the fetcher after this copy, so that no copy for a later take precedes it. */
 	tell_fetcher(lane, block);
 	saved_release(block);
 	return result ? cuda_failed(result, "copy a value to it", lane->device, words,
@@ -445,8 +454,8 @@ int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct 
 }
 
 /*
- * Copies from the slots of the device that have the block, or from the host's memory. The
- * slots stay until the block ends, and the next copy into them waits for this one.
+ * Copies a part of a block from its slots on the device, or from host memory. The slots stay until
+ * the block ends, and the next copy into them waits for this one.
  */
 static cuda_result copy_part(struct lane *lane, cuda_stream stream, cuda_pointer value,
 			     const struct saved *block, uint64_t offset, uint64_t bytes)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The handlers actmem_put, _take, _tie, _hold and _drop for XLA's CUDA platform; see
- * call.h. Values and tokens are on the device, and all work is done in the order of XLA's
- * stream (stream.h). The handlers claim no trait: what a take does depends on its
- * token, so that its commands cannot be recorded once and run again.
+ * The handlers actmem_put, _take, _tie, _hold and _drop for XLA's CUDA platform; see call.h. Values
+ * and tokens are on the device, and all work is done in the order of XLA's stream (stream.h). The
+ * handlers claim no trait: the commands of a take depend on its token, so XLA cannot record them
+ * once and run them again.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ static XLA_FFI_Error *put_value(struct lane *lane, cuda_stream stream, XLA_FFI_C
 		lane_put_ended(lane, call->bytes);
 		return ffi_error(api, ffi_code(ret), words);
 	}
-	/* First, as nobody can take a block without its token. */
+	/* Write the token first: without it, no program can take the block. */
 	ret = lane_write_token(lane, stream, on_device(call->token), block->token, words);
 	if (ret) {
 		saved_undo(block);
@@ -64,7 +64,10 @@ static int claim_block(const struct call *call, const struct rows *rows, uint64_
 	return ret;
 }
 
-/* A block in memory is compared here; one that a device has was so before it went there. */
+/*
+ * Compares the checksum of a block in memory. The fetcher has compared a staged block before the
+ * copy to the device.
+ */
 static int is_damaged(const struct saved *block)
 {
 	if (block->staged || !block->has_checksum)
@@ -73,7 +76,7 @@ static int is_damaged(const struct saved *block)
 	return checksum(block->held, block->bytes) != block->checksum;
 }
 
-/* Reads the tokens of the call's operand to @tokens. */
+/* Reads the tokens of the call's operand into @tokens. */
 static int read_array(struct lane *lane, cuda_stream stream, const struct call *call,
 		      struct token *tokens, char *words)
 {
@@ -106,7 +109,7 @@ static int read_take_tokens(struct lane *lane, cuda_stream stream, const struct 
 	return read_array(lane, stream, call, tokens, words);
 }
 
-/* Takes @rows, which are @bytes, to @to. */
+/* Copies @rows, which have @bytes, to @to. */
 static XLA_FFI_Error *take_rows(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
 				const struct call *call, const struct rows *rows,
 				cuda_pointer to, uint64_t bytes)
@@ -189,7 +192,10 @@ static int each_rows(struct lane *lane, cuda_stream stream, const struct call *c
 	return ret;
 }
 
-/* Reads the tokens that are announced, in one wait for all. */
+/*
+ * Reads the tokens of all takes that the call announces, MAILBOX_TOKENS in one wait, and announces
+ * them.
+ */
 static int announce_takes(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
 			  const struct call *call, char *words)
 {
@@ -261,7 +267,7 @@ typedef XLA_FFI_Error *read_call(XLA_FFI_CallFrame *frame, struct call *call);
 typedef XLA_FFI_Error *do_call(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
 			       const struct call *call);
 
-/* All handlers read their frame, and work in the lane of its stream. */
+/* Runs a handler: reads its frame, and calls @body with the lane of its stream. */
 static XLA_FFI_Error *run_in_lane(XLA_FFI_CallFrame *frame, read_call *read, do_call *body)
 {
 	struct call call = { .origin.is_gpu = 1 };

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The two threads of a lane; see stream.h. The finisher waits for copies, one after the
- * other, and does what follows from each. The fetcher has blocks copied to the device
- * before they are taken: those of the forward pass that the last take was of, the
- * youngest first, as many as slots are free.
+ * The two threads of a lane; see stream.h. The finisher waits for copies in order, and then commits
+ * or releases their blocks. The fetcher copies blocks to the device before they are taken. It takes
+ * them from the forward pass of the last take, the youngest first, while slots are free.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -34,8 +33,8 @@ static void fill_is_done(struct lane *lane, struct saved *block, cuda_result res
 }
 
 /*
- * Whatever still goes on, none of it is to meet a block that was given up. With their
- * context streams have gone, and what they did has ended.
+ * Waits for all streams of a lane, so that no copy accesses a block that is given up. If the
+ * context has ended, its streams and their work have ended too.
  */
 static void let_streams_end(const struct lane *lane)
 {
@@ -115,7 +114,10 @@ static void unstage_block(void *data)
 	pthread_mutex_unlock(&lane->lock);
 }
 
-/* The first of so many of @slots in a row; TAKE_SLOTS: there are none. */
+/*
+ * Returns the first of @count consecutive slots in the mask @slots, or TAKE_SLOTS if there are
+ * none.
+ */
 static unsigned int find_run(uint32_t slots, unsigned int count)
 {
 	const uint32_t run = (UINT32_C(1) << count) - 1;
@@ -153,7 +155,10 @@ static uint64_t longest_run(uint32_t slots)
 	return count;
 }
 
-/* Copies into the run of @staged. What was in parts of it went by streams of its own. */
+/*
+ * Copies into the run of @staged. Waits, on the device, for each stream that still copies from a
+ * part of the run.
+ */
 static cuda_result fill_slots(struct lane *lane, const void *memory, const struct staged *staged)
 {
 	const struct slot *slot = &lane->slots[staged->first], *behind = slot + staged->count;
@@ -170,7 +175,7 @@ static cuda_result fill_slots(struct lane *lane, const void *memory, const struc
 	return result;
 }
 
-/* Where so many bytes can go; TAKE_SLOTS: nowhere. */
+/* Returns the first of the free slots for @bytes, or TAKE_SLOTS if there are too few. */
 static unsigned int find_slots(const struct lane *lane, uint64_t bytes)
 {
 	unsigned int count = lane_slots_for(lane, bytes);
@@ -207,7 +212,10 @@ static struct staged *stage(struct lane *lane, const struct saved *block)
 	return NULL;
 }
 
-/* With the lock held. NULL: not begun, or what was begun has ended. */
+/*
+ * Copies a block into slots, after which the finisher releases its memory. Returns NULL if the copy
+ * did not begin, or has ended after a failure. Caller holds the lock.
+ */
 static struct staged *stage_block(struct lane *lane, const struct saved *block)
 {
 	struct mark *done = lane_mark(lane);
@@ -231,7 +239,10 @@ static int is_as_it_was(const struct saved *block)
 	return !block->has_checksum || checksum(block->held, block->bytes) == block->checksum;
 }
 
-/* One block; 0: there is none to be had before the next take. With the lock held. */
+/*
+ * Copies one block ahead of its take. Returns 0 if there is none before the next take. Caller holds
+ * the lock, which is dropped meanwhile.
+ */
 static int fetch_block(struct lane *lane)
 {
 	uint64_t bytes_max = longest_run(slots_to_fill(lane)) * lane->slot_bytes;
@@ -280,7 +291,10 @@ static void *fetcher_thread(void *data)
 		}
 		if (no_context)
 			no_context = cuda.cuCtxPushCurrent_v2(lane->context);
-		/* Takes are late without it, and tried again. */
+		/*
+		 * After a failure the block's take copies late, and the next take wakes the fetcher
+		 * again.
+		 */
 		if (no_context || !fetch_block(lane))
 			seen = takes;
 	}
@@ -299,7 +313,6 @@ static void end_finisher(struct lane *lane)
 	pthread_join(lane->finisher, NULL);
 }
 
-/* The device waits for them. */
 int lane_start_threads(struct lane *lane)
 {
 	int ret = thread_create(&lane->finisher, "actmem-finish", finisher_thread, lane);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Token → block, as chains; see table.h. The lower bits of tokens are serial
- * numbers, which spread evenly as they are.
+ * The hash table from token to block, with chains; see table.h. The lower bits of tokens are serial
+ * numbers, which are evenly distributed without a hash function.
  */
 #include <errno.h>
 #include <stdlib.h>

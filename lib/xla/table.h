@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Token → block. The caller's lock guards all of it.
+ * The table from token to block. The caller's lock guards it.
  */
 #ifndef ACTMEM_XLA_TABLE_H
 #define ACTMEM_XLA_TABLE_H
@@ -9,7 +9,7 @@
 
 #include "xla/block.h"
 
-/* Makes sure that one more block can be added, or -ENOMEM. */
+/* Makes sure that one more block can be added. Returns 0 or -ENOMEM. */
 int table_reserve(void);
 
 void table_add(struct saved *block);

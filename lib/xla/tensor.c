@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Arrays as DLPack hands them to XLA. Its views end on whatever thread of XLA's had
- * them last, so that nothing here may need Python.
+ * Passes arrays to XLA with DLPack. A view ends on the XLA thread that used it last, so this file
+ * must not need Python.
  */
 #include <errno.h>
 #include <stdlib.h>

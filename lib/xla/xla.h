@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The room of the handlers that XLA calls, and of the calls that Python makes beside them.
+ * The handlers that XLA calls, and the functions that Python calls besides them.
  *
- * Read actmem_xla.h first, what Python sees; then knobs.h, attached.h and memory.h, how
- * memory is to be, the handle that makes it, and the store; block.h, saved.h, table.h,
- * generation.h, site.h, claim.c and announce.c, which keep what a step saves; handlers.c with
- * call.h, ffi.h and copy.h, the handlers for the host; stream.h with the files of its
- * name, those for devices with streams; arrays.h and tensor.c, JAX's arrays in regions.
+ * Read actmem_xla.h first, which Python uses. Then read knobs.h, attached.h and memory.h: the
+ * options of memory, the handle that allocates it, and the stores. These files keep the values that
+ * a step saves: block.h, saved.h, table.h, generation.h, site.h, claim.c and announce.c. The
+ * handlers for the host are in handlers.c, with call.h, ffi.h and copy.h. Those for devices with
+ * streams are in stream.h and the files of its name. arrays.h and tensor.c have JAX's arrays in
+ * regions.
  *
- * It knows of the library what its public headers and the two lowest rooms have.
+ * This folder uses only the library's public headers and the headers of base, config and machine.
  *
- * Locks, outermost first: memory.c's pinning and its in_use (of the store), arrays.c's
- * in_use, attached.c's lock; stream.c's one of each device, under which lanes are made, and that
- * of the list of lanes, under which one of a lane is only tried. That of generation.h is
- * held for a few instructions. That of a lane is held for calls of CUDA, and those of the
- * other files for no call of another file.
+ * Locks, outermost first: stream.c's lock of each device, under which lanes are made; memory.c's
+ * in_use and then dividing, or arrays.c's in_use; attached.c's lock. A thread that holds the lock
+ * of the list of lanes only tries the lock of a lane. A thread holds saved_lock (generation.h) for
+ * a few instructions. It may call CUDA while it holds the lock of a lane. While it holds any other
+ * lock of a file, it calls no other file.
  */
 #ifndef LIB_XLA_H
 #define LIB_XLA_H

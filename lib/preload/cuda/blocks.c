@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A tree of parts of memory, of which no two have a byte in common: those that do are
- * the same to it.
+ * A tree of ranges of memory that do not overlap. To the tree, ranges that overlap are equal.
  */
 #include <search.h>
 
 #include "preload/cuda/blocks.h"
 
-/* Glibc alone has it; without glibc nothing of this is called. */
+/* Only glibc has this function. Without glibc, nothing of this file is called. */
 #pragma weak twalk_r
 
 static int compare_blocks(const void *one, const void *other)

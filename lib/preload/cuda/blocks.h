@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Finds parts of memory that are ours, by address. Under the caller's lock.
+ * Finds the preload's blocks by address. The caller's lock guards all of it.
  */
 #ifndef LIB_PRELOAD_CUDA_BLOCKS_H
 #define LIB_PRELOAD_CUDA_BLOCKS_H
@@ -17,20 +17,23 @@ struct cuda_block {
 	size_t bytes;
 	unsigned int flags;
 	void *owner;
-	bool ending;			/* somebody is about to give it back */
+	bool ending;			/* a thread is about to free it */
 };
 
-/* False: no memory for it, or a part of it is there. @block then stays the caller's. */
+/*
+ * Adds a block. Returns false if there is no memory, or if it overlaps another one. The caller then
+ * keeps @block.
+ */
 bool cuda_blocks_add(struct cuda_blocks *blocks, struct cuda_block *block);
 
-/* The one that has a byte of the range in it, or NULL. */
+/* Returns the block that overlaps the range, or NULL. */
 struct cuda_block *cuda_blocks_find(const struct cuda_blocks *blocks, const void *address,
 				    size_t bytes);
 
-/* It is the caller's from then on. */
+/* Removes a block, which then belongs to the caller. */
 void cuda_blocks_remove(struct cuda_blocks *blocks, struct cuda_block *block);
 
-/* One of an owner's that is not ending, or NULL. */
+/* Returns a block of @owner that is not ending, or NULL. */
 struct cuda_block *cuda_blocks_of(const struct cuda_blocks *blocks, const void *owner);
 
 #endif /* LIB_PRELOAD_CUDA_BLOCKS_H */

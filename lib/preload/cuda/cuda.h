@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Between the lookups of a program, which find our functions in place of some of
- * CUDA's, and what these functions do.
+ * The interface between hooks.c, where lookups of a program find the preload's functions in place
+ * of some of CUDA's, and memory.c, which has these functions.
  */
 #ifndef LIB_PRELOAD_CUDA_CUDA_H
 #define LIB_PRELOAD_CUDA_CUDA_H
@@ -10,7 +10,7 @@
 
 #include "machine/machine.h"
 
-/* name, ours, parameters and arguments: of CUDA's calls for the host's memory. */
+/* CUDA's functions for host memory: name, the preload's function, parameters and arguments. */
 #define CUDA_HOST_CALLS(f)						\
 	f(cuMemHostAlloc, cuda_mem_host_alloc,				\
 	  (void **memory, size_t bytes, unsigned int flags), (memory, bytes, flags))	\
@@ -33,22 +33,19 @@ struct cuda_host_calls {
 };
 
 /*
- * The driver's own functions, as the program's lookup found them: of libcuda.so.1, or
- * of another preload that stands in front of it. All are there, and that library
- * stays, before the first of ours is given out.
+ * The driver's own functions, as the program's lookup found them: those of libcuda.so.1, or of
+ * another preload in front of it. All are set, and that library stays loaded, before a lookup
+ * returns the first function of this preload.
  */
 extern struct cuda_host_calls cuda_driver;
 
-/*
- * Programs call these in their place, from any thread, also in a forked child
- * (memory.c).
- */
+/* Programs call these functions instead, from any thread, and also in a forked child (memory.c). */
 CUDA_HOST_CALLS(CUDA_HOST_OURS)
 
 #undef CUDA_HOST_FIELD
 #undef CUDA_HOST_OURS
 
-/* Lookups of this thread find the driver's own functions while it is not 0. */
+/* While this is not 0, lookups of the thread find the driver's own functions. */
 extern __thread unsigned int cuda_inside;
 
 #endif /* LIB_PRELOAD_CUDA_CUDA_H */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A program's lookups in libcuda.so.1 find our functions where they would have found
- * CUDA's. No lock is held, so that a child that is forked meanwhile has none to wait for.
+ * A program's lookups in libcuda.so.1 find the preload's functions in place of CUDA's. No lock is
+ * held, so that a child that is forked meanwhile need not wait for one.
  *
- * The first libcuda.so.1 in which a program looks something up is the one. It stays loaded
- * from then on, whether or not the program closes it: it alone knows the memory that it
- * gave.
+ * The preload uses the first libcuda.so.1 in which a program looks something up. From then on it
+ * stays loaded, even if the program closes it, because only it knows the memory that it has
+ * allocated.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -24,29 +24,32 @@
 #include "preload/say.h"
 #include "preload/symbols.h"
 
-#define LIBRARY_INSIDE	"libcuda.so."	/* of WSL, where the one loads another */
+#define LIBRARY_INSIDE	"libcuda.so."	/* on WSL, one libcuda.so.1 loads another */
 #define SUFFIX		"_v2"
 
 struct cuda_host_calls cuda_driver;
 __thread unsigned int cuda_inside;
 
-static struct link_map *_Atomic chosen;		/* cuda_driver is being taken from it... */
-static struct link_map *_Atomic reached;	/* ...and has been */
+static struct link_map *_Atomic chosen;		/* cuda_driver is being filled from it */
+static struct link_map *_Atomic reached;	/* cuda_driver has been filled from it */
 
 static void *_Atomic driver_get_proc_address;
 static void *_Atomic driver_get_proc_address_v2;
 
-/* The result of dlsym(); @since: the version of CUDA, as cuGetProcAddress() has it. */
+/*
+ * A result of dlsym(). @since is the first CUDA version that has the function, as in
+ * cuGetProcAddress().
+ */
 struct hook {
 	const char *name;
 	int since;
 	void *ours;
-	void *_Atomic *driver;		/* where it is kept whether the driver has it */
+	void *_Atomic *driver;		/* where the driver's function is stored, or NULL */
 };
 
 #define HOST(name, ours, since)		{ #name, since, (void *)(ours), NULL }
 
-/* Functions with several names in cuGetProcAddress() come newest first. */
+/* If a function has several versions in cuGetProcAddress(), the newest one comes first. */
 static const struct hook hooks[] = {
 	HOST(cuMemHostAlloc, cuda_mem_host_alloc, 2020),
 	HOST(cuMemAllocHost_v2, cuda_mem_alloc_host, 3020),
@@ -72,7 +75,7 @@ static const struct hook *find_hook(const char *name)
 	return NULL;
 }
 
-/* Finds the hook of a name without its suffix, as that version of CUDA has it. */
+/* Finds the hook for a name without its suffix, as in that version of CUDA. */
 static const struct hook *find_hook_since(const char *name, int version)
 {
 	size_t i, length;
@@ -88,13 +91,13 @@ static const struct hook *find_hook_since(const char *name, int version)
 	return NULL;
 }
 
-/* NULL: there is none of the driver's to go on to. */
+/* Returns the preload's function, or NULL if the driver lacks the function that it would call. */
 static void *ours_for(const struct hook *hook)
 {
 	return hook->driver && !atomic_load(hook->driver) ? NULL : hook->ours;
 }
 
-/* -1: the C library has not set environ, and so nothing is known. */
+/* Returns -1 if the C library has not set environ yet, so that the setting is not known. */
 static int read_wanted(void)
 {
 	struct reader reader = { cuda_variables(), .names = ACTMEM_NAMES_VARIABLES };
@@ -127,7 +130,10 @@ bool cuda_is_reached(void)
 	return atomic_load_explicit(&reached, memory_order_acquire);
 }
 
-/* Once for each reason, as each lookup would tell the same. */
+/*
+ * Prints why a library is not used. Each reason is printed once, because each lookup would repeat
+ * it.
+ */
 static void tell_left_alone(enum tale tale, const char *path, const char *why)
 {
 	if (cuda_is_wanted())
@@ -135,7 +141,10 @@ static void tell_left_alone(enum tale tale, const char *path, const char *why)
 			 path, why);
 }
 
-/* Has the library stay. That also makes a handle of what was loaded as a part of another. */
+/*
+ * Makes the library stay loaded. This also gives a handle to a library that was loaded only as a
+ * dependency.
+ */
 static void *hold_library(struct link_map *library)
 {
 	void *handle = dlopen(library->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
@@ -151,12 +160,12 @@ static void *hold_library(struct link_map *library)
 
 struct driver {
 	struct cuda_host_calls host;
-	void *get_proc_address, *get_proc_address_v2;	/* NULL: it is too old for them */
+	void *get_proc_address, *get_proc_address_v2;	/* NULL: the library is too old */
 };
 
 /*
- * Uses the lookup of the program, as another preload may have a part in it. One that
- * succeeds is the last, so that none is left to dlerror().
+ * Uses the program's dlsym(), because another preload may take part in it. The last lookup is one
+ * that succeeds, so that dlerror() does not report one that failed.
  */
 static bool find_driver(struct driver *found, void *handle, const char **missing)
 {
@@ -172,7 +181,7 @@ static bool find_driver(struct driver *found, void *handle, const char **missing
 	return true;
 }
 
-/* Threads that come here at the same time write the same. */
+/* Fills cuda_driver. Threads that do so at the same time write the same values. */
 static void take_driver(const struct driver *found)
 {
 #define TAKE(name, ours, parameters, arguments)				\
@@ -216,7 +225,7 @@ bool cuda_reach(struct link_map *library)
 	return true;
 }
 
-/* The libcuda.so.1 that a lookup was in, or NULL. */
+/* Returns the libcuda.so.1 in which a lookup took place, or NULL. */
 static struct link_map *library_asked(void *handle, const void *found)
 {
 	struct link_map *library = NULL;
@@ -228,7 +237,10 @@ static struct link_map *library_asked(void *handle, const void *found)
 	return library && !strcmp(library_soname(library), CUDA_LIBRARY) ? library : NULL;
 }
 
-/* The target of our calls: the library itself, or a preload that is between. */
+/*
+ * Returns true if the caller is a target of the preload's own calls: libcuda.so.1, or a preload
+ * between.
+ */
 static bool is_behind_us(const struct link_map *asking)
 {
 	return is_libcuda(asking) || (asking && asking == library_of((void *)next_dlsym));
@@ -240,8 +252,8 @@ static void *find_symbol(void *handle, const char *name, const char *version)
 }
 
 /*
- * A library that was loaded RTLD_LOCAL finds what it has linked itself. A handle that none
- * has opened has nothing to search in.
+ * Looks in the libraries that @asking is linked with, which it finds itself even if it was loaded
+ * with RTLD_LOCAL. A library has no list of these to search until it was opened, so open it.
  */
 static void *find_linked_by(struct link_map *asking, const char *name, const char *version)
 {
@@ -256,8 +268,8 @@ static void *find_linked_by(struct link_map *asking, const char *name, const cha
 }
 
 /*
- * The C library looks again for what is not found here, for the one that asked: so that
- * dlerror() has its words for that.
+ * Returns NULL if the C library must answer. It then repeats the lookup for the caller, so that
+ * dlerror() returns its error message.
  */
 void *cuda_lookup(void *handle, const char *name, const char *version, const void *caller)
 {
@@ -282,8 +294,8 @@ void *cuda_lookup(void *handle, const char *name, const char *version, const voi
 #ifdef __x86_64__
 
 /*
- * Another preload, which comes before this one, takes this for the real dlsym(). It asks
- * for a version, which that of a preload has not.
+ * Answers another preload, in front of this one, that looks up the real dlsym(). It asks for a
+ * version, but the functions of this preload have none, so the C library would skip them.
  */
 static void *lookup_of_next(const char *name, const char *version, const void *caller)
 {
@@ -311,7 +323,7 @@ void *cuda_lookup_versioned(void *handle, const char *name, const char *version,
 
 #endif
 
-/* Ours takes the place of what the driver's cuGetProcAddress() answered. */
+/* Replaces a function that the driver's cuGetProcAddress() returned with the preload's. */
 static void replace_answer(const char *name, void **function, int version)
 {
 	const struct hook *hook;

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The environment of the CUDA mode, for programs that clear theirs.
+ * Keeps the environment of the CUDA mode for programs that clear theirs.
  */
 #ifndef LIB_PRELOAD_CUDA_KEPT_H
 #define LIB_PRELOAD_CUDA_KEPT_H
 
 #include <stdbool.h>
 
-/* Copies the variables ACTMEM_*, without malloc, while there is one thread. False: no memory. */
+/*
+ * Copies the variables ACTMEM_*, without malloc(). Must be called while there is only one thread.
+ * Returns false if there is no memory.
+ */
 bool cuda_keep_variables(char *const *environment);
 
 /*
- * The environment, or what was kept of it if it has no ACTMEM_CUDA any more. As getenv(),
- * not while another thread changes it.
+ * Returns the environment, or the kept copy if the environment has no ACTMEM_CUDA any more. Like
+ * getenv(), it must not be called while another thread changes the environment.
  */
 const char *const *cuda_variables(void);
 

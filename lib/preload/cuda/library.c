@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Loads libactmem from the folder that this library lies in, else by its name, and
- * finds what is needed of it and of libcuda.so.1. Both then stay.
+ * Loads libactmem from the folder of this library, or else by its name. Finds the functions that
+ * the preload needs in libactmem and in libcuda.so.1. Both then stay loaded.
  *
- * No lock is held over the loader's calls: a library that is being loaded may ask for
- * memory in its constructor, with the loader's own lock. Threads that come here at the
- * same time find the same.
+ * No thread holds a lock over calls of the loader: the constructor of a library that is being
+ * loaded may ask for memory, with the loader's lock held. Threads that come here at the same time
+ * find the same functions.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -23,10 +23,10 @@ struct cuda_library cuda_library;
 static pthread_mutex_t publish_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool is_loaded;
 
-/* What the outermost cuda_library_enter() found. */
+/* The thread's cancellation state before the outermost cuda_library_enter(). */
 static __thread int cancellation;
 
-/* CUDA's calls are not cancellation points: a thread must not end inside of one. */
+/* CUDA's functions are not cancellation points, so a thread must not be cancelled inside one. */
 void cuda_library_enter(void)
 {
 	if (!cuda_inside++)
@@ -62,7 +62,7 @@ static bool find_functions(struct cuda_library *found, void *library, const char
 	return true;
 }
 
-/* Finds libactmem in the folder of this library. False: it is not there. */
+/* Finds libactmem in the folder of this library. Returns false if it is not there. */
 static bool find_beside(char path[PATH_MAX])
 {
 	const char *slash;
@@ -98,7 +98,7 @@ static bool load_both(struct cuda_library *found, char words[CUDA_WORDS_MAX])
 #undef CONTEXT_WANTED
 	void *cuda, *library;
 
-	/* The program has called it already: it is there, and is not to go. */
+	/* The program has called libcuda.so.1 already, so it is loaded. This keeps it loaded. */
 	cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 	if (!cuda) {
 		snprintf(words, CUDA_WORDS_MAX, "libcuda.so.1 cannot be loaded (%s)", dlerror());

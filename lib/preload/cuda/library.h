@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * libactmem, and the calls of CUDA that the program's lookups had no part in. Both are
- * loaded when they are first needed: a program that has no large memory has neither.
+ * Functions of libactmem, and those of CUDA that a program's lookups did not provide. They are
+ * found when they are first needed: a program without large memory does not load libactmem.
  */
 #ifndef LIB_PRELOAD_CUDA_LIBRARY_H
 #define LIB_PRELOAD_CUDA_LIBRARY_H
@@ -49,13 +49,19 @@ struct cuda_library {
 #undef LIBRARY_FIELD
 #undef CONTEXT_FIELD
 
-/* Complete once cuda_library_load() has been true. */
+/* All functions are set after cuda_library_load() has returned true. */
 extern struct cuda_library cuda_library;
 
-/* Any number of times, by any thread. False: @words tells why not. */
+/*
+ * Finds the functions, unless an earlier call did. Any thread may call it. Returns false on
+ * failure, with an error message in @words.
+ */
 bool cuda_library_load(char words[CUDA_WORDS_MAX]);
 
-/* While libactmem is at work, nothing that it calls is put in place of anything. */
+/*
+ * Called before and after libactmem's functions. Between the two, lookups of the thread are not
+ * redirected.
+ */
 void cuda_library_enter(void);
 void cuda_library_leave(void);
 

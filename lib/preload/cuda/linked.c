@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Serves programs that are linked with libcuda.so.1, and call it without a lookup.
- * The names are exported as libactmem_preload.map says, so that they alone find them.
+ * libactmem_preload.map exports the names in a way that only these programs find them.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -13,7 +13,7 @@
 
 #define EXPORT	__attribute__((visibility("default"), used))
 
-/* Whether cuda_driver is there. */
+/* Returns true if cuda_driver is filled, after an attempt to fill it. */
 static bool reach_driver(void)
 {
 	struct link_map *library;
@@ -24,13 +24,19 @@ static bool reach_driver(void)
 	return library && cuda_reach(library);
 }
 
-/* A library that calls itself by its own names means its own. */
+/*
+ * Returns true if the preload must serve the call. A libcuda.so.1 that calls its own functions by
+ * name must get its own.
+ */
 static bool is_for_us(const void *caller)
 {
 	return !cuda_inside && cuda_is_wanted() && !is_libcuda(library_of(caller));
 }
 
-/* Without cuda_driver the program gets the function that it would have without the preload. */
+/*
+ * If cuda_driver is not filled, the program gets the function that it would get without the
+ * preload.
+ */
 #define LINKED(name, ours, parameters, arguments)			\
 EXPORT cuda_result linked_##name parameters;				\
 EXPORT cuda_result linked_##name parameters				\
@@ -47,7 +53,7 @@ asm(".symver linked_" #name ", " #name "@ACTMEM_CUDA, remove");
 
 CUDA_HOST_CALLS(LINKED)
 
-/* Ours goes on to the driver's, and leaves its answers as they are where it is to. */
+/* The preload's function calls the driver's, and replaces its answers only if the mode is on. */
 #define LINKED_LOOKUP(name, ours, parameters, arguments)		\
 EXPORT cuda_result linked_##name parameters;				\
 EXPORT cuda_result linked_##name parameters				\

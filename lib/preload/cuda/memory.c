@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A program that asks CUDA for memory of the host gets blocks of pool.h, and pages of
- * regions under the ranges that it registers (under.h). CUDA's driver gives small memory,
- * memory with flags that regions cannot have, and all that a forked child asks for. A
- * failure here is told, and the driver is asked instead, or it is an error of the call
- * (ACTMEM_STRICT).
+ * A program that asks CUDA for host memory gets blocks of pool.h. Ranges that it registers get
+ * pages of regions (under.h). CUDA's driver serves small requests, requests with flags that regions
+ * do not support, and all requests of a forked child. After a failure here, the preload prints a
+ * line and the driver serves the request, or the call fails (ACTMEM_STRICT).
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -17,7 +16,7 @@
 #include "preload/say.h"
 #include "preload/cuda/under.h"
 
-/* Flags of cuMemHostAlloc(), and as well of cuMemHostRegister(). */
+/* Supported flags, both of cuMemHostAlloc() and of cuMemHostRegister(). */
 #define FLAGS_SERVED	(CUDA_REGISTER_PORTABLE | CUDA_REGISTER_DEVICEMAP)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -39,7 +38,7 @@ static void read_settings(void)
 		 "%s. Host memory for CUDA is the driver's own.", reader.error);
 }
 
-/* Not inside our own calls, and not in a child, in which CUDA is of no use. */
+/* Returns false inside the preload's own calls, and in a child, where CUDA does not work. */
 static bool is_wanted(void)
 {
 	if (cuda_inside)
@@ -53,14 +52,17 @@ static bool is_at_work(void)
 	return is_wanted() && settings_are_good;
 }
 
-/* Served though a variable is wrong, if that is an error: so that the call fails. */
+/*
+ * Returns true if the preload serves the request. If a variable is wrong and that is an error, it
+ * serves the request too, so that the call fails.
+ */
 static bool is_served(size_t bytes, unsigned int flags)
 {
 	return !(flags & ~FLAGS_SERVED) && is_wanted() && bytes >= settings.min_bytes &&
 	       (settings_are_good || settings.strict);
 }
 
-/* Tells what failed, and whether the driver is to be asked instead. */
+/* Prints what failed. Returns true if the driver should serve the request instead. */
 static bool tell_failure(const char *call, size_t bytes, const struct cuda_failure *failure)
 {
 	say_once(failure->tale, settings.strict ?
@@ -70,7 +72,7 @@ static bool tell_failure(const char *call, size_t bytes, const struct cuda_failu
 	return !settings.strict;
 }
 
-/* False: it is for the driver. */
+/* Serves a request. Returns false if the driver must serve it. */
 static bool alloc_host(const char *call, void **memory, size_t bytes, unsigned int flags,
 		       cuda_result *result)
 {
@@ -146,8 +148,9 @@ cuda_result cuda_mem_host_unregister(void *memory)
 
 	if (is_at_work()) {
 		/*
-		 * To the driver it would be the region that may begin there; so it would if a
-		 * range that was registered there before is gone with its context, and unmapped.
+		 * The driver would unregister a region that may begin there. The same holds if a
+		 * range was registered there before, and has ended with its context and been
+		 * unmapped.
 		 */
 		if (cuda_pool_flags(memory, &flags))
 			return CUDA_NOT_REGISTERED;
@@ -157,7 +160,7 @@ cuda_result cuda_mem_host_unregister(void *memory)
 	return cuda_driver.cuMemHostUnregister(memory);
 }
 
-/* The driver knows the region that the address is in. */
+/* The driver knows the region that contains the address. */
 cuda_result cuda_mem_host_get_device_pointer(cuda_pointer *pointer, void *memory,
 					     unsigned int flags)
 {
@@ -165,8 +168,8 @@ cuda_result cuda_mem_host_get_device_pointer(cuda_pointer *pointer, void *memory
 }
 
 /*
- * CUDA knows the flags of memory that it allocated, and those of the region differ. It
- * forgets that memory when the device is reset, as blocks are forgotten.
+ * Returns the flags of a block. CUDA only knows those of its region, which differ. When the device
+ * is reset, CUDA forgets the memory, and blocks are forgotten too.
  */
 cuda_result cuda_mem_host_get_flags(unsigned int *flags, void *memory)
 {

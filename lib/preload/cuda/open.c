@@ -2,9 +2,9 @@
 /*
  * Opens and closes the pool of a device.
  *
- * Each has a handle of libactmem of its own: with a name, its files are NAME.cuda0.0
- * and so on for device 0, apart from those of whatever else uses the name in this
- * process, such as the Python module.
+ * Each pool has its own handle of libactmem. If the environment has a name, the pool's files are
+ * NAME.cuda0.0 and so on for device 0. So they differ from the files of other users of the name in
+ * this process, such as the Python module.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "preload/cuda/open.h"
 #include "preload/say.h"
 
-/* The chunks that heaps and runtimes have by themselves; drivers refuse longer ones. */
+/* The default length of chunks of heaps and runtimes. Drivers refuse longer ones. */
 #define BLOCK_BYTES_MOST	(64ULL << 30)
 
 bool cuda_context_is_primary(cuda_context context, int device)
@@ -25,7 +25,7 @@ bool cuda_context_is_primary(cuda_context context, int device)
 	unsigned int flags;
 	int active = 0;
 
-	/* It is not made just to be compared. */
+	/* Do not create the primary context just for the comparison. */
 	if (cuda_library.cuDevicePrimaryCtxGetState(device, &flags, &active) || !active ||
 	    cuda_library.cuDevicePrimaryCtxRetain(&primary, device))
 		return false;
@@ -76,7 +76,10 @@ static int open_runtime(struct cuda_pool *pool)
 	return cuda_library.actmem_runtime_open(pool->am, &options, &pool->runtime);
 }
 
-/* On the device's socket, the nearest node first, unless the environment names nodes. */
+/*
+ * Makes the heap on the device's socket, the nearest node first, unless the environment names
+ * nodes.
+ */
 static int open_heap(struct cuda_pool *pool, const struct cuda_settings *settings)
 {
 	struct actmem_region_options region;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * One device's pool: a heap of libactmem's whose regions are registered with that
- * device. Whether it is still to be used is for pool.c to know.
+ * One device's pool: a heap of libactmem whose regions are registered with that device. pool.c
+ * decides how long the pool is used.
  */
 #ifndef LIB_PRELOAD_CUDA_OPEN_H
 #define LIB_PRELOAD_CUDA_OPEN_H
@@ -14,40 +14,46 @@
 #include "preload/settings.h"
 
 struct cuda_pool {
-	struct cuda_pool *next;		/* these three under the lock of pool.c */
-	unsigned int users;		/* calls that are at work in it */
-	bool lost;			/* nobody takes blocks any more */
+	struct cuda_pool *next;		/* this and the next two: protected by pool.c's lock */
+	unsigned int users;		/* calls that use it now */
+	bool lost;			/* no thread takes blocks any more */
 	int device, ordinal;
 	bool may_be_anywhere;		/* the environment names no nodes */
-	cuda_context context;		/* the device's primary one, */
-	unsigned long long context_id;	/* which has another after a reset */
+	cuda_context context;		/* the device's primary one */
+	unsigned long long context_id;	/* of the context; changes with a reset */
 	struct actmem *am;
 	struct actmem_runtime *runtime;
 	struct actmem_heap *heap;
 };
 
-/* Whether a context is the primary one of the device, which all libraries share. */
+/* Returns true if a context is the primary one of the device, which all libraries share. */
 bool cuda_context_is_primary(cuda_context context, int device);
 
 /*
- * Opens a pool without a heap. It calls the loader, so that no lock may be held. NULL:
- * @words tell why not.
+ * Opens a pool without a heap. Calls the loader, so the caller must hold no lock. Returns NULL on
+ * failure, with an error message in @words.
  */
 struct cuda_pool *cuda_pool_open(int device, char words[CUDA_WORDS_MAX]);
 
-/* Makes its heap. False: @words tell why not, and the pool is only to be closed. */
+/*
+ * Makes the pool's heap. On failure, returns false with an error message in @words, and the caller
+ * can only close the pool.
+ */
 bool cuda_pool_begin(struct cuda_pool *pool, const struct cuda_settings *settings,
 		     char words[CUDA_WORDS_MAX]);
 
-/* Closes a pool that has no blocks out. */
+/* Closes a pool whose blocks are all free. */
 void cuda_pool_close(struct cuda_pool *pool);
 
-/* @bytes: whole pages. False: @words tell why not. */
+/*
+ * Allocates a block of @bytes, which must be whole pages. Returns false on failure, with an error
+ * message in @words.
+ */
 bool cuda_pool_take(struct cuda_pool *pool, size_t bytes, void **block,
 		    char words[CUDA_WORDS_MAX]);
 void cuda_pool_give(struct cuda_pool *pool, void *block);
 
-/* Gives regions that are free back, until no more than @keep_bytes of it are. */
+/* Closes free regions until at most @keep_bytes of the pool are free. */
 void cuda_pool_trim(struct cuda_pool *pool, uint64_t keep_bytes);
 
 #endif /* LIB_PRELOAD_CUDA_OPEN_H */

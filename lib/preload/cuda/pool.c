@@ -2,15 +2,15 @@
 /*
  * The pools of devices, and their blocks.
  *
- * A pool's regions are registered in the device's primary context, for all contexts.
- * Memory that a program asks for while another context is current would go with that
- * context: it is left to the driver. When the primary context is reset, all that is registered is
- * lost with it, as the driver's own memory would be: the pool is given up, with its
- * blocks, at the next request, and another one begins.
+ * A pool's regions are registered in the device's primary context, for all contexts. If another
+ * context is current when a program asks for memory, the driver serves the request: that memory
+ * would end with that context. A reset of the primary context ends all registrations, as it ends
+ * the driver's own memory. The next request then gives up the pool with its blocks, and begins
+ * another one.
  *
- * No lock but open_lock is held while CUDA or libactmem is called; nor is that one held
- * while something is loaded, as a library that is being loaded may come here in its
- * constructor, with the loader's lock.
+ * A thread calls CUDA and libactmem with no lock held except open_lock. While a library is loaded
+ * it does not hold open_lock either: the library's constructor may call this file, with the
+ * loader's lock held.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@
 #include "preload/cuda/pool.h"
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	/* of all below */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	/* protects all below */
 static struct cuda_pool *pools;
 static struct cuda_blocks blocks;
 
@@ -46,7 +46,7 @@ static struct cuda_pool *pool_of(cuda_context context, unsigned long long id)
 	return pool;
 }
 
-/* The last to leave a pool that was given up closes it. */
+/* Ends the use of a pool. The last user of a pool that was given up closes it. */
 static void leave_pool(struct cuda_pool *pool)
 {
 	bool ends;
@@ -58,7 +58,7 @@ static void leave_pool(struct cuda_pool *pool)
 		cuda_pool_close(pool);
 }
 
-/* Nobody takes blocks of it any more; those that it has out are nobody's. */
+/* Removes a pool from the list and forgets its blocks. No thread takes blocks from it any more. */
 static void give_up_pool(struct cuda_pool *pool)
 {
 	struct cuda_pool **link = &pools;
@@ -80,7 +80,10 @@ static void give_up_pool(struct cuda_pool *pool)
 	pthread_mutex_unlock(&lock);
 }
 
-/* A device has one primary context: a pool of an earlier one has lost it. */
+/*
+ * Gives up an earlier pool of the device. A device has one primary context, so that of the earlier
+ * pool has ended.
+ */
 static void give_up_of_device(int device)
 {
 	struct cuda_pool *pool;
@@ -97,7 +100,7 @@ static void give_up_of_device(int device)
 	leave_pool(pool);
 }
 
-/* Under open_lock. Then it is the pool of the context, for which it is entered. */
+/* Makes @pool the pool of its context, with the caller as a user. Caller holds open_lock. */
 static bool begin_pool(struct cuda_pool *pool, const struct cuda_settings *settings,
 		       struct cuda_failure *failure)
 {
@@ -112,7 +115,7 @@ static bool begin_pool(struct cuda_pool *pool, const struct cuda_settings *setti
 	return true;
 }
 
-/* Of several threads that come here at the same time, one has the pool that they all use. */
+/* Opens a pool. If several threads do so at the same time, all use the pool of one of them. */
 static enum cuda_outcome open_for(const struct cuda_settings *settings, cuda_context context,
 				  unsigned long long id, struct cuda_pool **result,
 				  struct cuda_failure *failure)
@@ -142,14 +145,14 @@ static enum cuda_outcome open_for(const struct cuda_settings *settings, cuda_con
 	return *result ? OUTCOME_OURS : OUTCOME_FAILED;
 }
 
-/* The pool for the current context, the caller's to use until leave_pool(). */
+/* Finds or opens the pool for the current context. The caller may use it until leave_pool(). */
 static enum cuda_outcome enter_pool(const struct cuda_settings *settings, struct cuda_pool **pool,
 				    struct cuda_failure *failure)
 {
 	cuda_context context = NULL;
 	unsigned long long id;
 
-	/* The driver has its own words for there being none. */
+	/* If there is no context, the driver returns the error. */
 	if (cuda_library.cuCtxGetCurrent(&context) || !context ||
 	    cuda_library.cuCtxGetId(context, &id))
 		return OUTCOME_DRIVERS;
@@ -158,8 +161,8 @@ static enum cuda_outcome enter_pool(const struct cuda_settings *settings, struct
 }
 
 /*
- * Asks the driver that the program itself calls. Other errors come from elsewhere, such as
- * a kernel that failed.
+ * Asks the driver, which the program itself calls, whether an address is registered. Other errors
+ * have other causes, such as a kernel that failed.
  */
 static bool is_registered(void *address)
 {
@@ -176,7 +179,7 @@ static bool fail_to_remember(struct cuda_failure *failure)
 	return false;
 }
 
-/* The pool may have been given up meanwhile, and the block with it. */
+/* Records the block. Fails if the pool was given up meanwhile, and the block with it. */
 static bool hand_out(struct cuda_pool *pool, struct cuda_block *block,
 		     struct cuda_failure *failure)
 {
@@ -197,7 +200,10 @@ static bool hand_out(struct cuda_pool *pool, struct cuda_block *block,
 	return false;
 }
 
-/* Once it is handed out, the block may be given up with its pool at any time. */
+/*
+ * Takes a block from the pool of the current context. After hand_out(), the block may be given up
+ * with its pool at any time.
+ */
 static enum cuda_outcome take_block(const struct cuda_settings *settings, struct cuda_block *block,
 				    void **result, struct cuda_failure *failure)
 {
@@ -250,7 +256,7 @@ enum cuda_outcome cuda_pool_alloc(const struct cuda_settings *settings, size_t b
 	return outcome;
 }
 
-/* The block that begins there, as its last user's alone, with its pool entered. */
+/* Finds the block that begins at @address, marks it as ending, and adds a user to its pool. */
 static struct cuda_block *claim_block(const void *address)
 {
 	struct cuda_block *block;
@@ -281,7 +287,7 @@ static cuda_result synchronize_in(cuda_context context)
 	return result;
 }
 
-/* The primary context of a device, if it has one. */
+/* Waits for the primary context of a device, if it has one. */
 static cuda_result synchronize_device(int ordinal, cuda_context current)
 {
 	cuda_context primary;
@@ -304,8 +310,8 @@ static cuda_result synchronize_device(int ordinal, cuda_context current)
 }
 
 /*
- * The context that is current to this thread, and those of all devices: each can reach
- * the block. Contexts that the program made itself and that are current to other threads
+ * Waits for the thread's current context, and for the primary contexts of all devices, because each
+ * can access the block. Contexts that the program made itself and that are current to other threads
  * are not known here.
  */
 static cuda_result synchronize_all(void)
@@ -343,7 +349,7 @@ enum cuda_outcome cuda_pool_free(const struct cuda_settings *settings, void *add
 	if (!block)
 		return OUTCOME_DRIVERS;
 	pool = block->owner;
-	/* A copy that is under way would go on in what is the next user's by then. */
+	/* A copy under way would continue in memory that may have another user by then. */
 	*result = tell_and_synchronize(pool, block->bytes);
 	pthread_mutex_lock(&lock);
 	if (pool->lost)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Blocks of host memory for CUDA programs, from one heap of registered regions for
- * each device. Thread-safe; of no use in a forked child.
+ * Blocks of host memory for CUDA programs, from one heap of registered regions for each device.
+ * Thread-safe, but not usable in a forked child.
  */
 #ifndef LIB_PRELOAD_CUDA_POOL_H
 #define LIB_PRELOAD_CUDA_POOL_H
@@ -15,9 +15,9 @@
 #include "preload/say.h"
 
 enum cuda_outcome {
-	OUTCOME_OURS,			/* it is done, with the result that is told */
-	OUTCOME_DRIVERS,		/* it is for the driver */
-	OUTCOME_FAILED,			/* it was ours to do, and words tell why it is not done */
+	OUTCOME_OURS,			/* the preload did it, with the result that it returns */
+	OUTCOME_DRIVERS,		/* the driver must serve it */
+	OUTCOME_FAILED,			/* the preload failed, with an error message */
 };
 
 struct cuda_failure {
@@ -26,24 +26,24 @@ struct cuda_failure {
 };
 
 /*
- * A block of @bytes, at a whole page, for the context that is current to this thread.
- * @flags: what cuda_pool_flags() is to tell.
+ * Allocates a block of @bytes, aligned to a page, for the thread's current context.
+ * cuda_pool_flags() will return @flags.
  */
 enum cuda_outcome cuda_pool_alloc(const struct cuda_settings *settings, size_t bytes,
 				  unsigned int flags, void **block, struct cuda_failure *failure);
 
 /*
- * Waits, as the driver does, for what devices still have to do with the block, and
- * gives it back. DRIVERS: no block begins there. *@result is 0, or CUDA's word for why
- * it could not wait: the block is then as it was.
+ * Waits, as the driver does, until all devices have finished their work with the block, and frees
+ * it. DRIVERS: no block begins there. *@result is 0, or CUDA's error if it could not wait; the
+ * block is then unchanged.
  */
 enum cuda_outcome cuda_pool_free(const struct cuda_settings *settings, void *block,
 				 cuda_result *result);
 
-/* The flags of the block that has the address in it. False: there is none. */
+/* Stores the flags of the block that contains the address. Returns false if there is none. */
 bool cuda_pool_flags(const void *address, unsigned int *flags);
 
-/* Whether the context is gone, and all that was registered in it. */
+/* Returns true if the error means that the context has ended, and with it all its registrations. */
 bool cuda_context_is_gone(cuda_result result);
 
 #endif /* LIB_PRELOAD_CUDA_POOL_H */

@@ -2,9 +2,9 @@
 /*
  * Opens regions for ranges that a program registers.
  *
- * With a name they are files by their lengths, NAME.cuda.64M.0 and so on, as the next
- * process registers the same lengths, in whatever order. A file that was closed may
- * still be mapped, and is locked then: it is passed over.
+ * If the environment has a name, the regions are files that are named by their lengths:
+ * NAME.cuda.64M.0 and so on. The next process registers the same lengths, in any order. A closed
+ * file may still be mapped, and is then locked. Such a file is skipped.
  */
 #include <errno.h>
 #include <limits.h>
@@ -20,7 +20,7 @@
 
 #define MODE_FLAGS	(MPOL_F_STATIC_NODES | MPOL_F_RELATIVE_NODES | MPOL_F_NUMA_BALANCING)
 
-/* Newer kernels have these; the headers here may be older. */
+/* Newer kernels have these modes; the headers here may be older. */
 #define MODE_PREFERRED_MANY		5
 #define MODE_WEIGHTED_INTERLEAVE	6
 
@@ -28,18 +28,18 @@ struct cuda_name {
 	struct cuda_name *next;
 	uint64_t length;
 	unsigned int number;
-	bool closed;			/* was in use by this process, and may be mapped still */
+	bool closed;			/* was in use by this process, and may still be mapped */
 };
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct actmem *am;		/* once open, it stays so */
+static struct actmem *am;		/* stays open */
 static struct actmem_options defaults;
 static char name[PATH_MAX];
 
 static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cuda_name *names;
 
-/* Names of heaps are not for these regions, and the file of one is not that of the other. */
+/* Opens the handle without a heap_name, because files of heaps and of these regions must differ. */
 static int open_handle(void)
 {
 	struct actmem_options options;
@@ -88,7 +88,7 @@ bool cuda_region_prepare(const struct cuda_settings *settings, uint64_t *unit,
 	return !failed;
 }
 
-/* Applies to the region what the program wanted of the kernel. */
+/* Applies the memory policy that the program set to the region. */
 static void take_policy(struct actmem_region_options *options, const struct cuda_policy *policy)
 {
 	if (!nodes_empty(&defaults.nodes) || defaults.policy || nodes_empty(&policy->nodes))
@@ -122,7 +122,9 @@ static bool is_taken(uint64_t length, unsigned int number, struct cuda_name **cl
 	return taken && !taken->closed;
 }
 
-/* The next from @from on that this process does not have open; NULL: no memory. */
+/*
+ * Takes the next name, from number @from on, that this process does not have open. NULL: no memory.
+ */
 static struct cuda_name *take_name(uint64_t length, unsigned int from, bool *was_closed)
 {
 	struct cuda_name *taken;
@@ -153,7 +155,7 @@ static void give_name(struct cuda_name *taken)
 	pthread_mutex_unlock(&names_lock);
 }
 
-/* Forgets a name that was never this process's. */
+/* Forgets a name whose file this process has never opened. */
 static void forget_name(struct cuda_name *taken)
 {
 	struct cuda_name **link = &names;
@@ -191,7 +193,10 @@ static int open_named(struct cuda_region *region, const struct actmem_region_opt
 	return error;
 }
 
-/* The program does not see it: to it, its mbind() has been heard. */
+/*
+ * Prints a line if pages are on other nodes than the program asked for. The program does not notice
+ * it, because its mbind() has succeeded.
+ */
 static void tell_far(const struct actmem_region_info *info, const struct cuda_policy *policy,
 		     bool found)
 {
@@ -214,7 +219,10 @@ static void tell_far(const struct actmem_region_info *info, const struct cuda_po
 		 "it has no more room, or its limit_bytes in /sys/class/misc/actmem is reached");
 }
 
-/* Only libactmem tells others which memfd a process maps, so it maps the region, too. */
+/*
+ * Checks where the region's pages are. Also maps a memfd region with libactmem, because only
+ * libactmem publishes which memfds a process maps.
+ */
 static int look_at_region(struct actmem_region *region, const struct cuda_policy *policy)
 {
 	uint64_t node_bytes[ACTMEM_NODES_MAX];

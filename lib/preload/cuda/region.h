@@ -17,21 +17,21 @@ struct cuda_name;
 
 struct cuda_region {
 	struct actmem_region *region;
-	struct cuda_name *name;		/* NULL: it has none */
+	struct cuda_name *name;		/* NULL: the region has none */
 };
 
 /*
- * Comes before the others. *@unit: regions lie at multiples of this, and are as
- * long. False, here and below: @words tell why not.
+ * Must be called before the other functions. Addresses and lengths of regions are multiples of
+ * *@unit. This and the next function return false on failure, with an error message in @words.
  */
 bool cuda_region_prepare(const struct cuda_settings *settings, uint64_t *unit,
 			 char words[CUDA_WORDS_MAX]);
 
-/* On the nodes of the policy, unless the environment names others. */
+/* Opens a region on the nodes of the policy, unless the environment names others. */
 bool cuda_region_open(struct cuda_region *region, uint64_t length,
 		      const struct cuda_policy *policy, char words[CUDA_WORDS_MAX]);
 
-/* Mappings of it stay. */
+/* Closes a region. Its mappings stay. */
 void cuda_region_close(const struct cuda_region *region);
 
 #endif /* LIB_PRELOAD_CUDA_REGION_H */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Puts regions under what a program registers.
+ * Puts regions under ranges that a program registers.
  *
- * The pages of a region replace those that the range does not have yet, as far as they
- * are whole huge pages of its addresses; what is left at its ends stays as it is. Then
- * the driver registers the program's own addresses with the program's own flags, so
- * that nothing of CUDA's need be answered in its place.
+ * A region replaces the untouched pages of the range, as far as they are whole huge pages of its
+ * addresses. The ends of the range stay as they are. Then the driver registers the program's own
+ * addresses with the program's own flags. So the preload need not answer other calls in place of
+ * CUDA.
  *
- * The region is held while the range is registered. Afterwards the program's mapping
- * alone holds the pages, with what is in them, and its munmap() gives them back, which
- * is not seen here.
+ * The preload holds the region while the range is registered. Afterwards only the program's mapping
+ * holds the pages, with their contents. The program's munmap() frees them, which the preload does
+ * not see.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -30,17 +30,17 @@
 
 struct under {
 	struct under *next;
-	char *address;			/* as it was registered */
-	char *first;			/* where the region lies */
+	char *address;			/* that the program registered */
+	char *first;			/* start of the region's mapping */
 	uint64_t length;		/* of the region */
-	struct cuda_policy policy;	/* that the range had */
+	struct cuda_policy policy;	/* of the range before */
 	struct cuda_region its;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct under *unders;
 
-/* The part of a range that is whole pages of @unit. */
+/* Sets @first and @length to the part of the range that is whole pages of @unit. */
 static void fit_region(struct under *under, size_t bytes, uint64_t unit)
 {
 	uintptr_t first = ((uintptr_t)under->address + unit - 1) / unit * unit;
@@ -50,7 +50,7 @@ static void fit_region(struct under *under, size_t bytes, uint64_t unit)
 	under->length = end > first ? end - first : 0;
 }
 
-/* Untouched pages again. If that cannot be had, the region's stay, which hold nothing either. */
+/* Maps untouched pages again. If that fails, the region's pages stay, which hold no data either. */
 static void put_back(const struct under *under)
 {
 	if (mmap(under->first, under->length, PROT_READ | PROT_WRITE, MAP_PRIVATE |
@@ -59,18 +59,24 @@ static void put_back(const struct under *under)
 			under->policy.nodes.word, (unsigned long)ACTMEM_NODES_MAX + 1, 0UL);
 }
 
-/* Nobody else uses what its owner has not touched yet, so that nothing is lost. */
+/*
+ * Maps the region. No other thread uses memory that its owner has not touched yet, so no data is
+ * lost.
+ */
 static bool put_under(struct under *under, char words[CUDA_WORDS_MAX])
 {
 	int fd = cuda_library.actmem_region_fd(under->its.region);
 
 	if (mmap(under->first, under->length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
 		 0) != MAP_FAILED) {
-		/* Where pages are huge anyway it is refused. */
+		/* The kernel refuses this if pages are huge anyway. */
 		madvise(under->first, under->length, MADV_HUGEPAGE);
 		if (!madvise(under->first, under->length, MADV_DONTDUMP) &&
 		    !madvise(under->first, under->length, MADV_DONTFORK)) {
-			/* The program mapped zeros; a file has what the last process left. */
+			/*
+			 * The program expects zeroes, but a file has the contents that the last
+			 * process left.
+			 */
 			if (cuda_library.actmem_region_found(under->its.region) > 0)
 				memset(under->first, 0, under->length);
 			return true;
@@ -90,7 +96,7 @@ static void add_under(struct under *under)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Under the lock. */
+/* Caller holds the lock. */
 static void unlink_under(struct under *under)
 {
 	struct under **link = &unders;
@@ -106,7 +112,9 @@ static void end_under(struct under *under)
 	free(under);
 }
 
-/* Memory that the program unmapped while registered, if other memory is there now. */
+/*
+ * Ends ranges that the program unmapped without unregistering them, if other memory is there now.
+ */
 static void forget_under(const char *first, uint64_t length)
 {
 	struct under *under;
@@ -133,8 +141,8 @@ static const char *name_of(cuda_result result)
 }
 
 /*
- * Registers the range with the region in it, or without: if the driver refuses that too,
- * it is the driver's word, and nothing of ours has failed.
+ * Registers the range with the region in it. If the driver refuses that, registers it without the
+ * region. If the driver refuses that too, its error is the result, and the preload has not failed.
  */
 static enum cuda_outcome register_range(struct under *under, size_t bytes, unsigned int flags,
 					cuda_result *result, struct cuda_failure *failure)
@@ -164,7 +172,7 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 				      size_t bytes, unsigned int flags, cuda_result *result,
 				      struct cuda_failure *failure)
 {
-	/* XLA asks for any length, and has what is left of the last page as well. */
+	/* XLA registers any length, and owns the rest of the last page as well. */
 	size_t whole = (bytes + BASE_PAGE_BYTES - 1) & ~(BASE_PAGE_BYTES - 1);
 	struct under look = { .address = address }, *under;
 	enum cuda_outcome outcome = OUTCOME_FAILED;
@@ -173,13 +181,16 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 	if ((uintptr_t)address % BASE_PAGE_BYTES || bytes > SIZE_MAX - BASE_PAGE_BYTES ||
 	    (uintptr_t)address + whole < whole)
 		return OUTCOME_DRIVERS;
-	/* Malloc mode hands it out again, to whom shared memory is not what he wants. */
+	/* Malloc mode reuses this memory, and its next owner needs private memory. */
 	if (large_has(address, bytes))
 		return OUTCOME_DRIVERS;
 	cuda_policy_of(&look.policy, address);
 	if (!cuda_is_untouched(address, whole, &look.policy))
 		return OUTCOME_DRIVERS;
-	/* No knob would help it: like what flags rule out, it is told, and is no failure. */
+	/*
+	 * No knob can change this, so it is no failure: print a line, and let the driver serve the
+	 * request.
+	 */
 	fit_region(&look, bytes, HUGE_PAGE_BYTES);
 	if (!look.length) {
 		say_once(TALE_SHORT, "cuMemHostRegister of %s at %p is the CUDA driver's own, not from regions: no whole page of 2 MiB lies in it",
@@ -202,7 +213,7 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 	forget_under(look.first, look.length);
 	if (!cuda_region_open(&look.its, look.length, &look.policy, failure->words))
 		return OUTCOME_FAILED;
-	/* To make a region takes a while, in which another thread may have written there. */
+	/* Another thread may have written there while the region was being made. */
 	if (!cuda_is_untouched(address, whole, &look.policy)) {
 		cuda_region_close(&look.its);
 		return OUTCOME_DRIVERS;
@@ -236,7 +247,7 @@ static struct under *claim_under(const char *address)
 	return under;
 }
 
-/* If the driver refuses, the pages stay with the program as they do otherwise. */
+/* Unregisters a range. The program keeps the pages, even if the driver refuses. */
 enum cuda_outcome cuda_under_unregister(void *address, cuda_result *result)
 {
 	struct under *under = claim_under(address);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Memory that a program maps itself and registers before it touches it, as XLA does
- * where there are several nodes: it gets the pages of a region there. Thread-safe; of
- * no use in a forked child.
+ * Memory that a program maps itself and registers before it touches it gets the pages of a region.
+ * XLA does that on machines with several nodes. Thread-safe, but not usable in a forked child.
  */
 #ifndef LIB_PRELOAD_CUDA_UNDER_H
 #define LIB_PRELOAD_CUDA_UNDER_H
@@ -10,16 +9,16 @@
 #include "preload/cuda/pool.h"
 
 /*
- * OURS: the range is registered, with pages of a region in it. DRIVERS, FAILED: it
- * is as it was.
+ * OURS: *@result is the driver's. If it is 0, the range is registered, with pages of a region in
+ * it. DRIVERS, FAILED: the range is unchanged.
  */
 enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void *address,
 				      size_t bytes, unsigned int flags, cuda_result *result,
 				      struct cuda_failure *failure);
 
 /*
- * DRIVERS: it is no such range. Else it is as the driver says in *@result; the pages
- * are then the program's own, until it unmaps them, with what is in them.
+ * DRIVERS: there is no such range. Otherwise *@result is the driver's. The pages then belong to the
+ * program, with their contents, until it unmaps them.
  */
 enum cuda_outcome cuda_under_unregister(void *address, cuda_result *result);
 

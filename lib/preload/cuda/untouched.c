@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Looks into /proc/self/maps and pagemap. Where these cannot be read, memory is taken
- * to have been touched, also if failures are errors: most programs register memory that
- * they have touched.
+ * Reads /proc/self/maps and pagemap. If these cannot be read, memory counts as touched, even if
+ * failures are errors: most programs register memory that they have touched.
  *
- * mincore(2) will not do: pages that were swapped out are not in core, and hold data.
+ * mincore(2) is not enough: pages that were swapped out are not in core, but hold data.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +19,7 @@
 #include "preload/cuda/untouched.h"
 
 #define ENTRIES		2048U
-/* The page is there, in swap or a file's: see pagemap in the kernel's documentation. */
+/* The page is present, in swap, or of a file: see pagemap in the kernel's documentation. */
 #define ENTRY_TOUCHED	(7ULL << 61)
 
 void cuda_policy_of(struct cuda_policy *policy, const void *address)
@@ -33,10 +32,13 @@ void cuda_policy_of(struct cuda_policy *policy, const void *address)
 
 struct mapping {
 	uintptr_t first, end;
-	bool is_plain;			/* private, anonymous, to be read and written */
+	bool is_plain;			/* private, anonymous, readable and writable */
 };
 
-/* The rest of a line that is longer than it needs to be has no '-' where this looks. */
+/*
+ * Parses a line. The rest of a line that is too long for the buffer has no '-' in this place, and
+ * fails.
+ */
 static bool parse_mapping(const char *line, struct mapping *mapping)
 {
 	unsigned long first, end, offset, inode;
@@ -53,7 +55,10 @@ static bool parse_mapping(const char *line, struct mapping *mapping)
 	return true;
 }
 
-/* Whether plain mappings alone lie there; *@whole: and nothing else does in them. */
+/*
+ * Returns true if the range contains only plain mappings. *@whole: they contain nothing but the
+ * range.
+ */
 static bool is_plain(uintptr_t first, uintptr_t end, bool *whole)
 {
 	FILE *file = fopen("/proc/self/maps", "re");
@@ -76,7 +81,7 @@ static bool is_plain(uintptr_t first, uintptr_t end, bool *whole)
 	return reached >= end;
 }
 
-/* @count entries from @entry on. */
+/* Returns true if none of @count entries from @entry on is touched. */
 static bool are_empty(int fd, uint64_t entry, uint64_t count)
 {
 	uint64_t entries[ENTRIES];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Asks the kernel whether a range of this process's memory is untouched, and its policy.
+ * Asks the kernel whether a range of this process's memory is untouched, and for its policy.
  */
 #ifndef LIB_PRELOAD_CUDA_UNTOUCHED_H
 #define LIB_PRELOAD_CUDA_UNTOUCHED_H
@@ -16,13 +16,13 @@ struct cuda_policy {
 	struct actmem_nodes nodes;
 };
 
-/* The policy of the first page; MPOL_DEFAULT if the kernel does not tell. */
+/* Stores the policy of the first page; MPOL_DEFAULT if the kernel does not report it. */
 void cuda_policy_of(struct cuda_policy *policy, const void *address);
 
 /*
- * Whether the range, of whole pages, is private anonymous memory that can be read and
- * written, none of which has been touched, and memory by itself: all of a mapping,
- * or with a policy of its own. The mapping around a block of malloc's is neither.
+ * Returns true if the range, of whole pages, is private anonymous memory that can be read and
+ * written, and no page of it was touched. The range must also be a whole mapping, or have a policy
+ * of its own. A block of malloc() in a larger mapping is neither.
  */
 bool cuda_is_untouched(const void *address, size_t bytes, const struct cuda_policy *policy);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The bookkeeping of extents once more, in memory of the preload's own. It is never
- * given back: the ranges are there until the process ends.
+ * The bookkeeping of extents, compiled again to use the preload's own memory. That memory is never
+ * freed.
  */
 #include <stdlib.h>
 

@@ -2,17 +2,17 @@
 /*
  * Large blocks for malloc.
  *
- * One lock for all pools: a thread that takes a large block is going to touch all of it,
- * which takes a thousand times as long. The lock is held over fork(), so that the child
- * finds the bookkeeping whole; the thread that forks does not take it meanwhile, as
- * other handlers of fork() may allocate.
+ * One lock for all pools is enough: a thread that takes a large block will touch all of it, which
+ * takes a thousand times as long. The lock is held over fork(), so that the child finds consistent
+ * bookkeeping. The thread that forks does not take the lock meanwhile, because other handlers of
+ * fork() may allocate.
  *
- * Each node has two pools, as short blocks that stay would keep long ones from
- * lying where others were.
+ * Each node has two pools. In one pool, short blocks that stay allocated would fragment the memory
+ * of long ones.
  *
- * No thread gives memory back: a thread that the program does not know of has no place in
- * it. Memory that has been free for a while is given back when the next large block is
- * taken or freed.
+ * No thread of the preload returns free memory, because a program does not expect threads that it
+ * did not start. A call that takes or frees a large block returns memory that has been free for a
+ * while.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -30,8 +30,8 @@
 #include "preload/malloc/tell.h"
 
 /*
- * pthread_atfork() calls it, but is linked into each library that uses it, and would keep
- * this one from loading where the C library is not glibc.
+ * pthread_atfork() calls this function. But pthread_atfork() is linked into each library that uses
+ * it, and this library would then not load if the C library is not glibc.
  */
 int __register_atfork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void),
 		      void *library) __attribute__((weak));
@@ -40,7 +40,10 @@ int __register_atfork(void (*before)(void), void (*in_parent)(void), void (*in_c
 #define NODES_MAX	64
 #define POOLS_MAX	(2 * NODES_MAX)
 #define SHORT_BYTES	(2UL << 20)
-/* Memory goes back between so many and one more such parts of the decay. */
+/*
+ * A tick is this part of the decay time. Free memory is returned after DECAY_TICKS to DECAY_TICKS +
+ * 1 ticks.
+ */
 #define DECAY_TICKS	8
 
 _Static_assert(CHUNK_BYTES == 1UL << LARGE_CHUNK_SHIFT, "chunks are those of ranges");
@@ -54,11 +57,11 @@ struct pool {
 struct large_gate large_gate = { .min_bytes = SIZE_MAX, .low = UINTPTR_MAX };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-/* How many fork()s are under way: one of a signal's handler may come in between. */
+/* Number of fork()s under way: a signal handler may call fork() during another one. */
 static __thread volatile sig_atomic_t forking;
-/* Set before the lock is taken, so that a fork() of a signal's handler leaves it alone. */
+/* Set before the lock is taken, so that a fork() in a signal handler does not take it. */
 static __thread volatile sig_atomic_t inside;
-/* Set until a child of such a fork() takes the lock anew. */
+/* Set in a child of such a fork() until it takes the lock again. */
 static volatile sig_atomic_t tells_as_parent;
 
 static struct pool *pools[POOLS_MAX];
@@ -115,7 +118,7 @@ static void after_fork_in_child(void)
 	forking--;
 }
 
-/* Without the lock, as a handler of the signal may allocate. */
+/* Aborts without the lock, because a handler of SIGABRT may allocate. */
 static __attribute__((noreturn)) void wrong_pointer(void)
 {
 	static const char words[] =
@@ -127,7 +130,10 @@ static __attribute__((noreturn)) void wrong_pointer(void)
 	abort();
 }
 
-/* Free, and not given back: at most so many bytes, as what is taken need not be touched. */
+/*
+ * Returns an upper bound of the bytes that are free and were not returned to the kernel. It is not
+ * exact, because a block's pages may never have been touched.
+ */
 static uint64_t pooled_bytes(void)
 {
 	return filled_bytes > taken_bytes ? filled_bytes - taken_bytes : 0;
@@ -197,7 +203,10 @@ static size_t round_to_chunks(size_t bytes)
 	return (bytes + CHUNK_BYTES - 1) & ~(CHUNK_BYTES - 1);
 }
 
-/* Ranges become longer, so that there are few; where that cannot be, as short as will do. */
+/*
+ * Adds a range. Its length grows with the pool, to keep the number of ranges small. If that fails,
+ * adds one that is just long enough.
+ */
 static bool grow_pool(struct pool *pool, size_t length)
 {
 	size_t least = round_to_chunks(length);
@@ -260,7 +269,10 @@ static size_t release_block(struct range *range, const struct extent *block, uin
 	return released;
 }
 
-/* Gives back pages free for @age, and ranges that have nothing any more. */
+/*
+ * Returns pages that have been free for @age to the kernel, and unmaps empty ranges. Returns true
+ * if there were such pages.
+ */
 static bool release_all(uint64_t age)
 {
 	struct range **link, *range;
@@ -305,7 +317,10 @@ static int take_block(struct pool *pool, size_t length, size_t align, struct ext
 	return error;
 }
 
-/* With as much again behind it, which the next block may still get. */
+/*
+ * Takes a block with as much free memory behind it, so that it can grow. Another block may still
+ * get that memory.
+ */
 static int take_with_room(struct pool *pool, size_t length, size_t align, struct extent **block)
 {
 	if (take_block(pool, 2 * length, align, block))
@@ -334,7 +349,10 @@ void *large_alloc(size_t bytes, size_t align, enum large_use use)
 	if (pool)
 		error = use == LARGE_GROWS ? take_with_room(pool, length, align, &block) :
 			take_block(pool, length, align, &block);
-	/* The free part may be all that there is, here or in another pool. */
+	/*
+	 * Free pages that were kept, here or in another pool, may be all that is left. Return them,
+	 * and try again.
+	 */
 	if (error && pool) {
 		release_all(0);
 		error = take_block(pool, length, align, &block);
@@ -362,7 +380,7 @@ void *large_alloc(size_t bytes, size_t align, enum large_use use)
 	return memory;
 }
 
-/* Under the lock. */
+/* Finds a block, or aborts. Caller holds the lock. */
 static struct extent *find_block(struct pool *pool, const void *memory)
 {
 	struct extent *block = pool ? extents_at(&pool->extents, memory) : NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Large blocks for malloc, from pools of private huge pages: one pool, or one for
- * each node. Thread-safe; a forked child goes on with what it inherited.
+ * Large blocks for malloc, from pools of private huge pages: two pools, or two for each node.
+ * Thread-safe. A forked child continues with the blocks that it inherited.
  */
 #ifndef LIB_PRELOAD_MALLOC_LARGE_H
 #define LIB_PRELOAD_MALLOC_LARGE_H
@@ -16,21 +16,21 @@
 #define LARGE_CHUNK_SHIFT	26
 
 /*
- * Each call to malloc and free looks at it. @low and @high only move apart, so that a
- * thread that reads one of them late still finds the blocks that it was given earlier.
+ * Each call of malloc() and free() reads this struct. @low and @high only move apart. So a thread
+ * that reads an old value still recognizes the blocks that it got earlier.
  */
 struct large_gate {
 	size_t min_bytes;		/* SIZE_MAX until large_start() */
-	_Atomic uintptr_t low, high;	/* of all chunks there ever were */
+	_Atomic uintptr_t low, high;	/* bounds of all chunks that ever existed */
 	uint8_t *owners;		/* of each chunk: 0, or 1 + its pool */
 } __attribute__((aligned(64)));
 
 extern struct large_gate large_gate;
 
-/* Sets large_gate.min_bytes as @settings say, unless @reader has the error that it cannot. */
+/* Starts malloc mode: sets large_gate.min_bytes. On failure, @reader has the error message. */
 void large_start(const struct malloc_settings *settings, struct reader *reader);
 
-/* Whether a large block, or none at all, begins there. */
+/* Returns true if @memory is in a pool. Then a large block begins there, or no block at all. */
 static inline bool large_is(const void *memory)
 {
 	uintptr_t address = (uintptr_t)memory;
@@ -40,14 +40,14 @@ static inline bool large_is(const void *memory)
 	       large_gate.owners[address >> LARGE_CHUNK_SHIFT];
 }
 
-/* What else a block is taken for. */
+/* The intended use of a block. */
 enum large_use {
 	LARGE_ANY,
-	LARGE_ZERO,			/* all of it reads as zero */
-	LARGE_GROWS,			/* better where it can become longer */
+	LARGE_ZERO,			/* it must read as zero */
+	LARGE_GROWS,			/* prefer a place where it can grow */
 };
 
-/* Whether any of it is of a pool, taken or free. */
+/* Returns true if any part of the range is in a pool, taken or free. */
 static inline bool large_has(const void *memory, size_t bytes)
 {
 	uintptr_t address = (uintptr_t)memory, end = address + bytes;
@@ -65,19 +65,22 @@ static inline bool large_has(const void *memory, size_t bytes)
 }
 
 /*
- * @align: a power of two. NULL, with errno as it was: there is none, which is counted,
- * or the alignment is more than a large block can have.
+ * Allocates a block. @align must be a power of two. Returns NULL, with errno unchanged, if there is
+ * no memory, which is counted, or if @bytes or @align is too large for a large block.
  */
 void *large_alloc(size_t bytes, size_t align, enum large_use use);
 
-/* These end the process, as glibc does, if no block begins at @memory. */
+/* These two abort the process, as glibc does, if no block begins at @memory. */
 void large_free(void *memory);
 size_t large_usable_size(void *memory);
 
-/* Resizes it where it is. False: there is no room behind it; it is as it was. */
+/*
+ * Resizes a block in place. Returns false if there is not enough free memory behind it; the block
+ * is then unchanged.
+ */
 bool large_resize(void *memory, size_t bytes);
 
-/* Gives back all that is free. Whether there was any. */
+/* Returns all free pages to the kernel. Returns true if there were any. */
 bool large_trim(void);
 
 #endif /* LIB_PRELOAD_MALLOC_LARGE_H */

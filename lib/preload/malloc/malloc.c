@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * malloc and what belongs to it, in front of the program's own: large blocks come
- * from large.h if the environment has asked for that, everything else goes on.
+ * malloc() and related functions, in front of the program's own. Large blocks come from large.h if
+ * the environment asks for that. All other calls go to the next malloc.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -18,7 +18,7 @@
 #define EXPORT		__attribute__((visibility("default")))
 #define SMALL_PAGE	4096UL
 
-/* C23 has these, and newer C libraries. */
+/* C23 and newer C libraries declare these. */
 void free_sized(void *memory, size_t size);
 void free_aligned_sized(void *memory, size_t align, size_t size);
 
@@ -27,7 +27,7 @@ static bool is_small(size_t size)
 	return LIKELY(size < large_gate.min_bytes);
 }
 
-/* Whether the alignment is one that each of the calls accepts. */
+/* Returns true if all of the functions accept the alignment. */
 static bool is_plain(size_t align)
 {
 	return align >= sizeof(void *) && !(align & (align - 1));
@@ -74,7 +74,7 @@ EXPORT void *calloc(size_t count, size_t size)
 	return memory ? memory : next.calloc(count, size);
 }
 
-/* Copies into a block of the other kind, or of the same elsewhere. */
+/* Moves a block to another place. It may change between large and small. */
 static void *move_block(void *memory, size_t was, size_t size)
 {
 	void *moved = is_small(size) ? NULL : large_alloc(size, 1, LARGE_GROWS);
@@ -99,7 +99,7 @@ static __attribute__((noinline)) void *realloc_large(void *memory, size_t size)
 	if (!is_small(size) && large_resize(memory, size))
 		return memory;
 	moved = move_block(memory, large_usable_size(memory), size);
-	/* A shorter block is had at any time. */
+	/* Shortening a block must not fail. */
 	return !moved && size <= large_usable_size(memory) ? memory : moved;
 }
 
@@ -161,7 +161,7 @@ EXPORT void *valloc(size_t size)
 	return memory ? memory : next.valloc(size);
 }
 
-/* Whole pages. */
+/* Allocates whole pages. */
 EXPORT void *pvalloc(size_t size)
 {
 	size_t whole = (size + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Finds the malloc that the program would have without the preload, at the first call
- * of all. There is one thread then: making another allocates.
+ * Finds the malloc that the program would use without the preload, at the first call of any
+ * function. There is only one thread then, because starting another one allocates.
  *
- * dlsym() of some C libraries allocates memory. It gets that from an array here, which
- * is never given back; a function that is in the way only where this has happened keeps
- * it from free().
+ * In some C libraries, dlsym() allocates memory. It gets that from an array here, which is never
+ * freed. Only if this has happened, free() is replaced with a function that recognizes the array.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -32,7 +31,7 @@ static bool is_early(const void *memory)
 	return (uintptr_t)memory - (uintptr_t)early < EARLY_BYTES;
 }
 
-/* Its length lies before it. */
+/* Allocates a block of the array, with its length stored before it. */
 static void *early_alloc(size_t size)
 {
 	size_t room = (size + EARLY_ALIGN - 1) / EARLY_ALIGN * EARLY_ALIGN + EARLY_ALIGN;
@@ -85,7 +84,7 @@ static void *look_for(const char *name)
 	return found;
 }
 
-/* Functions that other C libraries than glibc lack. */
+/* Replacements for functions that only glibc has. */
 static void *no_pvalloc(size_t size)
 {
 	errno = ENOMEM;
@@ -161,7 +160,7 @@ static void *first_calloc(size_t count, size_t size)
 {
 	size_t bytes;
 
-	/* Entries that were never used are zero. */
+	/* The array is never reused, so the block is zero. */
 	if (looking)
 		return __builtin_mul_overflow(count, size, &bytes) ? NULL : early_alloc(bytes);
 	find_next();

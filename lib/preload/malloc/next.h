@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The malloc that the program would have without the preload: glibc's, or that of
- * a library which it links or preloads besides.
+ * The malloc that the program would use without the preload: glibc's, or that of another library
+ * that it links or preloads.
  */
 #ifndef LIB_PRELOAD_MALLOC_NEXT_H
 #define LIB_PRELOAD_MALLOC_NEXT_H
@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 struct next {
-	/* Whether malloc and malloc_usable_size are of the same library. */
+	/* True if malloc and malloc_usable_size are functions of the same library. */
 	bool knows_sizes;
 	void *(*malloc)(size_t size);
 	void (*free)(void *memory);
@@ -26,8 +26,8 @@ struct next {
 };
 
 /*
- * Can be called at any time: each pointer is to a function that looks for all of
- * them, and goes on, until they have been found.
+ * Can be called at any time. Until all functions have been found, each pointer is to a function
+ * that finds them and then makes the call.
  */
 extern struct next next;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * On which node memory is to be, by system calls alone: libnuma starts up by
- * reading files and allocating.
+ * Chooses the node of memory, with system calls only: libnuma reads files and allocates when it
+ * starts.
  */
 #include <errno.h>
 #include <linux/mempolicy.h>
@@ -13,7 +13,7 @@
 #include "machine/machine.h"
 #include "preload/malloc/place.h"
 
-/* Not of every C library. */
+/* Not every C library has this function. */
 #pragma weak getcpu
 
 void place_choose(struct place *place, const struct malloc_settings *settings,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * On which node memory is to be. The command links this file too.
+ * Chooses the node of memory. The command links this file too.
  */
 #ifndef LIB_PRELOAD_MALLOC_PLACE_H
 #define LIB_PRELOAD_MALLOC_PLACE_H
@@ -11,19 +11,22 @@
 #include "preload/settings.h"
 
 struct place {
-	enum actmem_policy policy;	/* DEFAULT: pages come from where the kernel likes */
-	bool by_caller;			/* the node of the calling CPU, each with its own pool */
+	enum actmem_policy policy;	/* DEFAULT: the kernel chooses the node of a page */
+	bool by_caller;			/* the calling CPU's node; nodes have own pools */
 	struct actmem_nodes nodes;
 };
 
-/* @reader has the error if the settings do not go together. */
+/* Chooses the policy and the nodes. If the settings conflict, @reader has the error message. */
 void place_choose(struct place *place, const struct malloc_settings *settings,
 		  struct reader *reader);
 
-/* The node whose pool the caller is to use; 0 where there is one pool. */
+/* Returns the node whose pools the caller should use; 0 if nodes have no pools of their own. */
 unsigned int place_of_caller(const struct place *place);
 
-/* Before a page is there: the pages of @node, or of all nodes. 0 or -errno without words. */
+/*
+ * Sets the policy of a range before it has pages: pages come from @node, or from all nodes of
+ * @place. Returns 0, or a negative errno without an error message.
+ */
 int place_range(const struct place *place, unsigned int node, void *address, size_t length);
 
 #endif /* LIB_PRELOAD_MALLOC_PLACE_H */

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Lengths of private memory in huge pages.
+ * Ranges of private memory in huge pages.
  *
- * Of each page of 2 MiB one byte tells what it may have: nothing, so that it
- * reads as zero; something of a block that is taken; or of a block that was freed
- * at a time, which is counted in units of the caller's and modulo STAMPS. A page
- * that several blocks share is as the last of them left it, which does no harm: it
- * goes back to the kernel only when all of it is free, and then it tells when the
- * last of it was freed.
+ * One byte for each page of 2 MiB says what the page may contain: nothing, so that it reads as
+ * zero; data of a taken block; or data of a freed block. For a freed block it has the time of the
+ * free, in the caller's units and modulo STAMPS. If several blocks share a page, its byte has the
+ * last change. That does no harm: the page is returned to the kernel only when all of it is free,
+ * and then the byte has the time of the last free.
  */
 #include <errno.h>
 #include <string.h>
@@ -19,7 +18,7 @@
 #include "preload/malloc/range.h"
 
 #define EMPTY		0	/* reads as zero */
-#define TAKEN_EMPTY	1	/* taken, and read as zero then */
+#define TAKEN_EMPTY	1	/* taken when it read as zero */
 #define TAKEN		2
 #define STAMP		3	/* and above: freed at that time */
 #define STAMPS		250
@@ -61,7 +60,7 @@ struct range *range_make(const struct place *place, unsigned int node, size_t le
 
 	if (range)
 		address = room_map(length, CHUNK_BYTES, PROT_READ | PROT_WRITE, 0);
-	/* Where that is forbidden, pages come from the node of the CPU that touches them. */
+	/* If the kernel forbids that, pages come from the node of the CPU that touches them. */
 	if (address != MAP_FAILED && place_range(place, node, address, length) &&
 	    !place->by_caller) {
 		munmap(address, length);
@@ -72,7 +71,7 @@ struct range *range_make(const struct place *place, unsigned int node, size_t le
 			give_unused(range);
 		return NULL;
 	}
-	/* A kernel that knows neither has small pages, which `actmem run` tells. */
+	/* A kernel without these calls uses small pages, which `actmem run` reports. */
 	madvise(address, length, MADV_HUGEPAGE);
 	prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, address, length, "actmem-malloc");
 	range->base = (uintptr_t)address;
@@ -130,7 +129,10 @@ static uintptr_t address_of_page(const struct range *range, size_t page)
 	return range->base + page * PAGE_BYTES;
 }
 
-/* Pages that are the caller's alone tell by themselves; the first and the last need not be. */
+/*
+ * The byte of a page that belongs only to the caller says whether to zero it. The first and the
+ * last page may be shared, so @taken says so for them.
+ */
 void range_zero(const struct range *range, uintptr_t from, uintptr_t to,
 		struct taken_pages taken)
 {
@@ -163,7 +165,7 @@ size_t range_release(struct range *range, uintptr_t from, uintptr_t to, uint64_t
 		for (run = page; run < end && is_old(range->pages[run], now, age) &&
 		     released + (run - page) * PAGE_BYTES < most;)
 			run++;
-		/* Locked memory stays: it is tried again later. */
+		/* This fails for locked memory, and is tried again later. */
 		if (run > page && !madvise((void *)address_of_page(range, page),
 					   (run - page) * PAGE_BYTES, MADV_DONTNEED)) {
 			memset(&range->pages[page], EMPTY, run - page);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Publishes what the malloc mode has.
+ * Publishes the counters of malloc mode.
  *
- * The descriptor has a high number, as a program may count on the low ones. A
- * program may also close it, and open a file of its own under that number: it is
- * closed in a forked child only if it is still what it was.
+ * The descriptor has a high number, because a program may rely on the low ones. A program may also
+ * close it, and open a file of its own with that number. So a forked child closes the descriptor
+ * only if it still is the same file.
  *
- * close(2) by its number: the C library's would let a thread end here, with the lock.
+ * This file calls close(2) with syscall(). The C library's close() is a cancellation point, so a
+ * thread could end in it with the lock held.
  */
 #include <errno.h>
 #include <fcntl.h>
