@@ -2,13 +2,13 @@
 """Pinned, NUMA-local, huge-page host memory for accelerators.
 
     import actmem
-    actmem.open(allow=("thp", "4k"))    # or nothing: the environment decides
+    actmem.open(allow=("thp", "4k"))    # without arguments, the environment decides
     print(actmem.describe())
 
-`actmem.jax` keeps the activations of a JAX training in such memory.
+`actmem.jax` keeps the activations of a JAX training in this memory.
 
-A process has one open memory, made by open() or, at the first use, as the
-environment says (ACTMEM_BACKEND, ACTMEM_PAGES, ...: what `actmem run` sets).
+A process has one open memory. open() makes it, or else the first use does, by the environment
+(ACTMEM_BACKEND, ACTMEM_PAGES, ..., which `actmem run` sets).
 """
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ StrOrBytesPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 
 class Error(OSError):
-    """A call of libactmem failed: `errno`, and in words what was wanted, what
-    was there and which knob helps."""
+    """A call of libactmem failed. It has `errno`, and an error message that says what was
+    requested, what was available and which setting helps."""
 
 
 def _check(status: int) -> None:
@@ -98,7 +98,7 @@ def _check_spill(directories: tuple[bytes, ...], permitted: int) -> None:
 
 
 def _tell_best(memory: Memory) -> None:
-    """Prints the line of a process whose user did not choose the memory, as tell_best() in C."""
+    """Prints a line if the user did not choose the memory, like tell_best() in C."""
     if memory.backend != "driver" and not _is_on("ACTMEM_QUIET"):
         print(f"actmem: {memory.describe()}; memory is the best that there is: `actmem doctor` "
               "says how to have better, ACTMEM_STRICT=1 makes it an error, ACTMEM_QUIET=1 leaves "
@@ -109,8 +109,8 @@ _PAGES_UNLESS_SAID = "2M"
 
 
 class Memory:
-    """An open backend, with the options that its regions get. Its `pages` are those that
-    were asked for; counters()["fallbacks_total"] counts where others were taken."""
+    """An open backend, with the options for its regions. `pages` is the requested page size.
+    counters()["fallbacks_total"] counts how often other pages were used."""
 
     def __init__(self, handle: ctypes.c_void_p, heap_grow: int = 0, heap_limit: int = 0,
                  budget: int = 0, spill: tuple[bytes, ...] = (), spill_limit: int = 0,
@@ -143,19 +143,20 @@ class Memory:
         return _native.BACKENDS[_native.library.actmem_get_backend(self.handle)]
 
     def describe(self) -> str:
-        """The backend in use, and the reason, in words."""
+        """Returns the backend in use and the reason, as text."""
         text: bytes = _native.library.actmem_describe(self.handle)
         return text.decode()
 
     def counters(self) -> dict[str, int]:
-        """Regions, heaps and blocks of this memory, by name: see actmem.counters()."""
+        """Returns counters of regions, heaps and blocks by name: see actmem.counters()."""
         value = _native.initialized(_native.Counters)
         _check(_native.library.actmem_get_counters(self.handle,
                                                ctypes.byref(value)))
         return _native.as_dict(value)
 
     def close(self) -> None:
-        """Closes it. actmem.Error while regions or heaps of it are open."""
+        """Closes this memory. No other thread may use it during the call or later. If any of its
+        regions or heaps is open, it raises actmem.Error, and the memory stays open."""
         global _default
         with _lock:
             if _on_close is not None:
@@ -175,8 +176,8 @@ class Memory:
 
 _lock = threading.RLock()
 _default: Memory | None = None
-# Set by actmem.jax: told of a memory that is opened and of one that is to be
-# closed, and asked for the one that its handlers opened themselves.
+# Set by actmem.jax. It is called when a memory was opened and before one is closed, and returns
+# the memory that its handlers opened themselves.
 _on_open: Callable[[Memory], None] | None = None
 _on_close: Callable[[Memory], None] | None = None
 _adopted: Callable[[], int | None] | None = None
@@ -191,7 +192,7 @@ def _encoded(what: str, path: StrOrBytesPath) -> bytes:
 
 
 def _directories(spill: StrOrBytesPath | Iterable[StrOrBytesPath] | None) -> tuple[bytes, ...]:
-    """As a tuple of bytes, whatever way they were given."""
+    """Returns the directories as a tuple of absolute paths, in bytes."""
     if spill is None:
         return ()
     if isinstance(spill, (str, bytes, os.PathLike)):
@@ -215,48 +216,48 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
          budget: int = 0, spill: StrOrBytesPath | Iterable[StrOrBytesPath] | None = None,
          spill_limit: int = 0, spill_allow: str | Iterable[str] | None = None,
          device_ring: int = 0) -> Memory:
-    """Opens the memory of this process, before its first use.
+    """Opens the memory of this process, before its first use. Thread-safe, unless another thread
+    changes the environment meanwhile.
 
     Args:
       backend: "auto", "driver" or "memfd".
       pages: "1G", "2M", "thp" or "4K".
       policy: "bind", "preferred" or "interleave", on `nodes`.
-      nodes: A node's number or several.
-      allow: Pages, nodes or memory that may be used instead of those asked for: some of
-        "2m", "thp", "4k", "node", "unlocked", or "any". An error says where one would help.
-      heap_grow: Bytes of each region that blocks are taken from (64 MiB; of 1G pages
-        rounded up).
-      heap_limit: Bytes of all of them together (no limit). The arrays of
-        actmem.jax.empty() have regions of their own, and as much again.
-      name: These regions are files name.0, name.1 and so on, which stay and are taken as
-        they are by the next process with that name: a path on a mounted actmem, hugetlbfs
-        or tmpfs, or without a "/" a name in the first mounted actmem. Each process that runs
-        at the same time needs its own.
-      budget: Bytes of memory that blocks may take, instead of heap_limit. The rest
-        is in files until it is wanted, where there is `spill`.
-      spill: A directory to make them in, or several on a disk each. Their file system must
-        have direct I/O. One in memory (tmpfs) frees no memory: a line on stderr says so, and
-        with ACTMEM_STRICT=1 it is an error, unless spill_allow has "memory".
-      spill_limit: Bytes of these files (no limit).
-      spill_allow: Permits a step down where they cannot be written, or not by direct I/O:
-        "memory" keeps blocks in memory for which the disk has no room, beyond the budget if
-        it must;
-        "buffered" takes directories without direct I/O; or both. () permits neither,
-        whatever the environment says. Anything else is an error.
-      device_ring: Bytes of each GPU's memory, to stage in what goes to and fro (512 MiB).
+      nodes: A node's number, or several.
+      allow: Pages, nodes or memory that actmem may use instead of the requested ones: some of
+        "2m", "thp", "4k", "node" and "unlocked", or "any". Errors say which of them would help.
+      heap_grow: Bytes of each region that provides blocks. Default: 64 MiB, rounded up to
+        whole pages.
+      heap_limit: Bytes of all of these regions together. Default: no limit. The arrays of
+        actmem.jax.empty() use separate regions, with a separate limit of the same size.
+      name: Makes these regions the files name.0, name.1 and so on. The files stay, and the
+        next process with that name reuses them with their contents. It is a path on a mounted
+        actmem, hugetlbfs or tmpfs, or without "/" a name in the first mounted actmem.
+        Processes that run at the same time need different names.
+      budget: Bytes of memory that blocks may use, instead of heap_limit. With `spill`, other
+        blocks are kept in files until they are needed.
+      spill: A directory for these files, or several, one on each disk. Their file system must
+        support direct I/O. A directory in memory (tmpfs) frees no memory: a line on stderr
+        says so. With ACTMEM_STRICT=1 it is an error, unless spill_allow has "memory".
+      spill_limit: Bytes of these files. Default: no limit.
+      spill_allow: Permitted fallbacks if the files cannot be written, or not by direct I/O.
+        "memory" keeps blocks in memory if the disk is full, beyond the budget if necessary.
+        "buffered" accepts directories without direct I/O. Both may be given. () permits
+        neither, regardless of the environment. Without a permitted fallback, it is an error.
+      device_ring: Bytes of each GPU's memory in which transfers are staged. Default: 512 MiB.
 
-      What is None, or 0 bytes, is as the environment says. Where neither says anything of
-      backend, pages, policy, nodes, allow or name, the best memory that there is is taken, and
-      a line on stderr says so where that is not the driver's; with ACTMEM_STRICT=1 it is huge
-      pages that are locked, or an error.
+      For options that are None or 0, the environment decides. If neither the caller nor the
+      environment sets backend, pages, policy, nodes, allow or name, actmem uses the best
+      available memory. If that is not the driver's, it prints a line on stderr. With
+      ACTMEM_STRICT=1 it uses locked huge pages, or raises an error.
 
     Returns:
-      The memory, which default() returns from now on.
+      The memory, which default() returns from then on.
 
     Raises:
-      ValueError: An option is wrong, or does not go with another.
-      actmem.Error: It cannot be had, or is open already; it says in words what was wanted,
-        what was there and which knob helps.
+      ValueError: An option is invalid, or conflicts with another.
+      actmem.Error: The memory is not available, or is already open. The error message says
+        what was requested, what was available and which setting helps.
 
     Example:
       memory = actmem.open(nodes=0, pages="2M", allow=("thp", "4k"), heap_limit=8 << 30)
@@ -337,14 +338,14 @@ def _current() -> Memory | None:
 
 
 def default() -> Memory:
-    """The memory of this process; opens it if that was not done yet, with the options of
-    the environment and the errors of open()."""
+    """Returns the memory of this process. If it is not open, opens it with the options of the
+    environment, and raises the errors of open(). Thread-safe, like open()."""
     with _lock:
         return _current() or open()
 
 
 def describe() -> str:
-    """The backend in use, and the reason, in words. Opens the memory as default() does.
+    """Returns the backend in use and the reason, as text. Opens the memory as default() does.
 
     Example:
       >>> import actmem
@@ -355,19 +356,19 @@ def describe() -> str:
 
 
 def counters() -> dict[str, int]:
-    """Regions, heaps and blocks of this process, by name: "regions", "region_bytes",
-    "heaps", "blocks", "block_bytes" and so on, as struct actmem_counters has them. Opens the
-    memory as default() does."""
+    """Returns counters of regions, heaps and blocks of this process, by name: "regions",
+    "region_bytes", "heaps", "blocks", "block_bytes" and so on, as in struct actmem_counters.
+    Opens the memory as default() does."""
     return default().counters()
 
 
 def list() -> builtins.list[dict[str, Any]]:
-    """Every region on this machine that the caller may see.
+    """Returns every region on this machine that the caller may see.
 
     Returns:
-      A dict of each: "id", "length", "pid", "uid", "command", "name", "path", "backend",
-      "pages", "nodes" (bytes by the node's number), "mapped_bytes", "pinned_bytes" and so
-      on, as struct actmem_region_info has them.
+      A list of dicts with "id", "length", "pid", "uid", "command", "name", "path", "backend",
+      "pages", "nodes" (bytes by node number), "mapped_bytes", "pinned_bytes" and so on, as in
+      struct actmem_region_info.
 
     Raises:
       actmem.Error: The regions cannot be listed.
@@ -404,11 +405,11 @@ def _region(info: _native.RegionInfo) -> dict[str, Any]:
 
 
 def regions() -> builtins.list[dict[str, Any]]:
-    """The regions of this process, as dicts: those of list() that have its pid."""
+    """Returns the regions of this process, as dicts: those of list() with its pid."""
     return [region for region in list() if region["pid"] == os.getpid()]
 
 
 def version() -> str:
-    """The version of libactmem, as "0.1.0"."""
+    """Returns the version of libactmem, such as "0.1.0"."""
     text: bytes = _native.library.actmem_version()
     return text.decode()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""actmem plan and actmem probe: their options, help and errors, for which no JAX is needed.
+"""The options, help and errors of actmem plan and actmem probe. This module does not need JAX.
 actmem.plan.command and actmem.plan.probe do the work."""
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
 
 
 class UsageError(ValueError):
-    """An option's value has no sense; the words name it."""
+    """The value of an option is invalid. The error message names the option."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Errors are one line, and a second one that names the help."""
+    """Prints an error on one line, and a second line that names the help."""
 
     def print_help(self, file: Any = None) -> None:
-        (file or sys.stdout).write(self.format_help())      # argparse hides errors of that
+        (file or sys.stdout).write(self.format_help())      # argparse ignores errors of this write
 
     def format_help(self) -> str:
         return super().format_help().replace("usage:", "Usage:", 1)
@@ -187,7 +187,7 @@ def _has_jax(prog: str) -> bool:
 
 
 def _has_device(prog: str) -> bool:
-    """JAX does nothing on a platform of JAX_PLATFORMS that is not there."""
+    """Returns whether JAX has a device. It has none if JAX_PLATFORMS names a missing platform."""
     try:
         importlib.import_module("jax").local_devices()
     except (RuntimeError, AssertionError) as error:
@@ -200,7 +200,7 @@ def _has_device(prog: str) -> bool:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Does what the arguments say; SystemExit for bad usage and for help."""
+    """Runs the command. Raises SystemExit after bad usage and after the help."""
     name, *rest = arguments or [""]
     if name not in COMMANDS:
         print(f"python3 -m actmem: '{name}' is none of {', '.join(COMMANDS)}", file=sys.stderr)
@@ -209,7 +209,7 @@ def run(arguments: Sequence[str]) -> int:
     parser = make()
     options = parser.parse_args(rest)
     runs = name != "plan" or options.machine == "here" or options.measure
-    if not runs:            # no accelerator need be there, or taken from others
+    if not runs:            # needs no accelerator, and must not take one from others
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
     if not _has_jax(parser.prog) or (runs and not _has_device(parser.prog)):
         return FAILED
@@ -224,7 +224,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def main() -> NoReturn:
-    """Ends the process with a status; output that does not arrive is a failure."""
+    """Ends the process with a status. If the output cannot be written, that is a failure."""
     prog = " ".join(["actmem", *sys.argv[1:2]])
     try:
         if sys.stdout is None:
@@ -237,7 +237,7 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         status = INTERRUPTED
     except OSError as error:
-        if error.errno != errno.EPIPE:      # a reader that has seen enough
+        if error.errno != errno.EPIPE:      # EPIPE: the reader has ended
             print(f"{prog}: cannot write to standard output: {error.strerror}", file=sys.stderr)
-        os._exit(FAILED)        # Python would tell of it once more
+        os._exit(FAILED)        # sys.exit() would report the error again
     sys.exit(status)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """libactmem through ctypes: where it is found, its structs and calls.
 
-Mirrors actmem.h, actmem_region.h and the statistics of actmem_store.h, of lib/include;
-nothing else of the package knows a C type of them.
+Mirrors actmem.h, actmem_region.h and the statistics of actmem_store.h, in lib/include. No other
+module of the package knows their C types.
 """
 import ctypes
 import os
@@ -90,14 +90,14 @@ _Struct = TypeVar("_Struct", bound=Sized)
 
 
 def initialized(struct: type[_Struct]) -> _Struct:
-    """As ACTMEM_INIT(): an empty struct that knows its size."""
+    """Returns an empty struct that has its size set, like ACTMEM_INIT()."""
     value = struct()
     value.size = ctypes.sizeof(struct)
     return value
 
 
 def as_dict(value: Sized) -> dict[str, Any]:
-    """The plain fields of a struct, without its size."""
+    """Returns the fields of a struct, without its size."""
     return {name: getattr(value, name) for name, *_ in value._fields_
             if name != "size"}
 
@@ -112,8 +112,7 @@ def _folders() -> list[str]:
 
 
 def load(name: str) -> ctypes.CDLL:
-    """The shared library `name`, or an ImportError that says where it was
-    looked for."""
+    """Loads the shared library `name`. Raises ImportError with the folders that it searched."""
     tried = []
     for folder in _folders():
         for file in (f"{name}.so", f"{name}.so.0"):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Python imports this module at its start under `actmem run`, which puts this folder in front
-of PYTHONPATH. It lets the program's own sitecustomize run, and waits until the program imports
-jax. Then with_jax.py goes on. A program that does not import jax loads nothing but this
-file. It runs in any Python 3, as the program may have another one than JAX needs.
+"""`actmem run` puts this folder in front of PYTHONPATH, so Python imports this module at its
+start. It lets the program's own sitecustomize run, and waits until the program imports jax. Then
+with_jax.py continues. In a program that does not import jax, only this file is loaded. It runs in
+any Python 3, because the program may use an older one than JAX needs.
 """
 import os
 import sys
@@ -17,7 +17,7 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 class _Finder:
     """Finds jax as the other finders of sys.meta_path do, and calls `then` with the module as
-    soon as it is complete. Until then all other modules are none of its business."""
+    soon as it is complete. It ignores all other modules."""
 
     def __init__(self, then: "Callable[[Any], None]") -> None:
         self.then = then
@@ -34,7 +34,7 @@ class _Finder:
         return None
 
     def watch(self, loader: "Any") -> None:
-        """Has `loader` run the module as it would, and then be as it was."""
+        """Makes `loader` run the module, then restores the loader and calls `then`."""
         run = loader.exec_module
 
         def exec_module(module: "Any") -> None:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""`actmem run` has this module begin in a program that has just imported jax. It warns of a
-flag with which JAX computes wrong values, and calls actmem.jax.patch() if ACTMEM_OFFLOAD is set.
-If the process compiles functions of its own and keeps nothing in actmem, it says so at the end.
+"""In `actmem run`, this module begins in a program that has just imported jax. It warns of a flag
+with which JAX computes wrong values, and calls actmem.jax.patch() if ACTMEM_OFFLOAD is set. If
+the process compiles its own functions but keeps nothing in actmem, it prints that at the end.
 
-A program without ACTMEM_OFFLOAD may have any version of JAX: no private name of JAX's is used.
+A program without ACTMEM_OFFLOAD may use any version of JAX, because this module uses no private
+name of JAX.
 """
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ import os
 import sys
 from typing import Any
 
-_OLDEST = (3, 11)       # that actmem.jax supports
+_OLDEST = (3, 11)       # the oldest Python that actmem.jax supports
 
 _PIPELINED = "--xla_gpu_enable_pipelined_host_offloading"
 
-# Each of these tells the rank of a process in its job, if it is set.
+# Each of these variables, if set, has the rank of a process in its job.
 _RANKS = ("RANK", "JAX_PROCESS_ID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
 
@@ -25,18 +26,18 @@ def _is_on(variable: str) -> bool:
 
 
 def _is_first() -> bool:
-    """Whether this process speaks for its job: the others of the job would repeat it."""
+    """Returns whether this process prints for its job. The others would repeat the line."""
     ranks = [os.environ[variable] for variable in _RANKS if variable in os.environ]
     return not ranks or ranks[0] == "0"
 
 
 def _is_worker() -> bool:
-    """Whether multiprocessing started this process, whose parent has said the line."""
+    """Returns whether multiprocessing started this process. Its parent has printed the line."""
     return any("from multiprocessing." in word for word in getattr(sys, "orig_argv", ()))
 
 
 def _is_daemon() -> bool:
-    """Whether this process is a daemon of multiprocessing, such as a loader of data."""
+    """Returns whether this process is a daemon of multiprocessing, such as a data loader."""
     process = sys.modules.get("multiprocessing.process")
     return process is not None and process.current_process().daemon
 
@@ -47,7 +48,7 @@ def _say(line: str) -> None:
 
 
 def wrong_flag(version: str) -> str | None:
-    """The words of a warning if that version of JAX computes wrong values with XLA_FLAGS."""
+    """Returns a warning if this version of JAX computes wrong values with XLA_FLAGS, or None."""
     values = [word.partition("=")[2] for word in os.environ.get("XLA_FLAGS", "").split()
               if word.partition("=")[0] == _PIPELINED]
     if version != "0.11.2" or not values or values[-1] in ("false", "0"):
@@ -74,7 +75,7 @@ def _offload(version: str) -> None:
 
 def begin(jax: Any) -> None:
     version = getattr(jax, "__version__", None)
-    if version is None:         # another module of that name
+    if version is None:         # another module is named jax
         return
     warning = wrong_flag(version)
     if warning and _is_first() and not _is_worker():
@@ -85,7 +86,7 @@ def begin(jax: Any) -> None:
         return
     try:
         from jax.monitoring import register_event_duration_secs_listener as listen
-    except ImportError:         # a JAX of years ago
+    except ImportError:         # JAX is too old
         return
     compiled: list[str] = []
 
@@ -99,16 +100,16 @@ def begin(jax: Any) -> None:
 
 
 def _is_operation(jax: Any, program: str) -> bool:
-    """Whether a compiled program is one operation of JAX's, called outside of jit: processes
-    that only prepare data, or start others, compile such ones."""
+    """Returns whether a compiled program is one operation of JAX, called outside of jit.
+    Processes that only prepare data, or start others, compile such programs."""
     name = program.replace("jit(", "").strip("_)")
     return name not in ("scan", "cond", "gradient") and ("threefry" in name or any(
         hasattr(module, name) for module in (jax.numpy, jax.lax, jax.random, jax.nn)))
 
 
 def _end(jax: Any, compiled: list[str], process: int) -> None:
-    """Prints a line if the process kept nothing in actmem. Prints none in forked children, nor
-    after an exception, because the program may have ended before its first step."""
+    """Prints a line if the process kept nothing in actmem. It prints none in forked children. It
+    prints none after an exception, because the program may have ended before its first step."""
     if not compiled or os.getpid() != process or hasattr(sys, "last_value"):
         return
     if _is_daemon() or not _is_first() or jax.process_index() != 0:
@@ -125,12 +126,12 @@ def _end(jax: Any, compiled: list[str], process: int) -> None:
 
 
 def _offloads_itself(jax: Any) -> bool:
-    """Whether stock JAX keeps something in pinned_host, as far as XLA tells it: in a compiled
-    program, or in an array."""
+    """Returns whether JAX itself keeps something in pinned_host: in a live array or, as far as
+    XLA reports it, in a compiled program."""
     if any(array.sharding.memory_kind == "pinned_host" for array in jax.live_arrays()):
         return True
     try:
         return any(program.get_compiled_memory_stats().host_temp_size_in_bytes
                    for program in jax.local_devices()[0].client.live_executables())
-    except Exception:           # it is no promised interface
+    except Exception:           # JAX does not guarantee this interface
         return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The activations of a JAX training, and arrays, in actmem memory.
+"""Keeps the activations of a JAX training, and arrays, in actmem memory.
 
     import jax, actmem.jax
 
@@ -7,21 +7,21 @@
         layer, offload_argnums=(0,),
         policy=jax.checkpoint_policies.save_only_these_names("q", "k", "v"))
 
-checkpoint   is jax.checkpoint whose saved values live in actmem regions
+checkpoint   is jax.checkpoint with saved values in actmem regions
 remat        is another name of checkpoint
-patch        makes jax.checkpoint do so where a policy offloads
-empty        an array of NumPy's in such a region, for a program to fill
-asarray      an array of JAX's in such a region, without a copy of the former
-save, load   the same in a region with a name, for several processes
-report       a table of what becomes of each named value of a step
-stats        what is there and what went through
-reset        frees what failed or abandoned steps have left
-configure    limits and checks
-plan         what to keep, offload or recompute, foreseen: see actmem.plan
-load_plan    that of a file, for the program of plan_key
+patch        makes jax.checkpoint use actmem where a policy offloads
+empty        makes a NumPy array in a region, for a program to fill
+asarray      makes a JAX array in a region, from an array of empty() without a copy
+save, load   do the same in a named region, for several processes
+report       shows where each named value of a step goes
+stats        returns counters
+reset        frees values that failed or abandoned steps have left
+configure    sets limits and checks
+plan         predicts which values to keep, offload or recompute: see actmem.plan
+load_plan    reads a plan from a file, for the program of plan_key
 
-A program that was made by jax.export (allow it the custom calls actmem_put, _take,
-_tie, _hold and _drop) needs this module imported where it runs. TPUs cannot run it.
+A program that was made by jax.export needs this module imported where it runs. Its export
+must allow the custom calls actmem_put, _take, _tie, _hold and _drop. TPUs cannot run it.
 """
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    # actmem.plan uses this module, and few programs that one.
+    # Imported on first use: actmem.plan imports this module, and few programs use it.
     if name in ("plan", "load_plan", "plan_key"):
         from actmem import plan
         return getattr(plan, name)

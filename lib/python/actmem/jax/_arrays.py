@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""empty and asarray: arrays of JAX's whose memory is a region's; the named
-regions of save and load are _files.py's.
+"""empty and asarray: JAX arrays whose memory is in a region. _files.py has save and load, which
+use named regions.
 
-A block of a region is held by the NumPy arrays that show it, by Python's
-counting, and by each array of JAX's, which hands its hold back in C from
-whatever thread of XLA's is last (lib/xla/tensor.c).
+The NumPy arrays that show a block hold it through Python's reference counts. Each JAX array
+holds the block too, and drops it in C, from the thread of XLA that ends the array
+(lib/xla/tensor.c).
 """
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ import actmem
 from actmem import _native
 from actmem.jax._handlers import TensorOptions, library
 
-ALIGNMENT = 64          # of what XLA takes without a copy
+ALIGNMENT = 64          # XLA copies memory that is aligned less
 ON_CUDA, COPY = 1, 2    # ACTMEM_XLA_ARRAY_*
 DLPACK_CPU, DLPACK_CUDA_HOST = 1, 3
 CAPSULE = b"dltensor"
 WORDS = 1024
 BYTES_MAX = (1 << 64) - 1
 
-# Types that JAX and NumPy have alike in memory, by their code in DLPack.
+# Types that JAX and NumPy store alike, with their DLPack codes.
 _CODES = {name: code for code, names in enumerate((
     ("int8", "int16", "int32", "int64"),
     ("uint8", "uint16", "uint32", "uint64"),
@@ -52,7 +52,7 @@ _is_capsule.argtypes = [py_object, c_char_p]
 
 
 class Block:
-    """A hold on a block: what the NumPy arrays that show it are based on."""
+    """A reference to a block. It is the base of the NumPy arrays that show the block."""
 
     handle: c_void_p | None = None
     __array_interface__: dict[str, Any]
@@ -81,8 +81,8 @@ class Block:
 
 
 class _Exported:
-    """Elements of a block, for jax.dlpack.from_dlpack(): as they are, or as of a device's
-    host memory."""
+    """Exports the elements of a block to jax.dlpack.from_dlpack(), as CPU memory or as host
+    memory of a GPU."""
 
     def __init__(self, array: NDArray[Any], device_type: int, device: int) -> None:
         self.array = array
@@ -114,7 +114,7 @@ class _Exported:
         return self.capsule
 
     def close(self) -> None:
-        """Nobody may have taken it out of its capsule."""
+        """Drops the tensor if no consumer took it out of its capsule."""
         if self.capsule is not None and _is_capsule(self.capsule, CAPSULE):
             library.actmem_xla_tensor_drop(self.managed)
             self.capsule = None
@@ -125,7 +125,7 @@ def address_of(array: NDArray[Any]) -> int:
 
 
 def element(dtype: Any) -> np.dtype[Any]:
-    """`dtype` in the order of this machine's bytes, or TypeError."""
+    """Returns `dtype` in native byte order. Raises TypeError if JAX cannot share it."""
     if jax.numpy.issubdtype(dtype, jax.dtypes.extended):
         raise TypeError(f"dtype {dtype} is JAX's own and has no form in "
                         "memory; of random keys take jax.random.key_data()")
@@ -140,8 +140,8 @@ def element(dtype: Any) -> np.dtype[Any]:
 
 
 def canonical(dtype: Any) -> np.dtype[Any]:
-    """`dtype`, if JAX has it with the present jax_enable_x64; of Python's own
-    types what JAX takes for them."""
+    """Returns `dtype` if JAX supports it with the present jax_enable_x64, or raises TypeError.
+    For Python's own types, returns the type that JAX uses for them."""
     if any(dtype is own for own in (bool, int, float, complex)):
         return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
     wanted = element(dtype)
@@ -153,7 +153,7 @@ def canonical(dtype: Any) -> np.dtype[Any]:
 
 
 def check_order(dtype: np.dtype[Any], what: object) -> None:
-    """An array that is read as it is must be in this machine's order of bytes."""
+    """Raises TypeError if the bytes of `dtype` are not in native order."""
     if not dtype.isnative:
         raise TypeError(
             f"{what} has the type {dtype.str}, whose bytes are in the other "
@@ -173,8 +173,8 @@ def _check_platform(device: jax.Device) -> None:
 
 
 def memory_for(devices: Iterable[jax.Device]) -> tuple[int, int]:
-    """Flags and the GPU of memory for these devices, and for where JAX
-    computes by default: what one of them is registered with, all can use."""
+    """Returns the flags and the GPU index of memory that these devices, and JAX's default
+    device, can use. Memory that is registered for one GPU serves all of them."""
     for device in (*devices, _default_device()):
         _check_platform(device)
         if _is_cuda(device):
@@ -200,28 +200,29 @@ def _shape(shape: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def empty(shape: int | Sequence[int], dtype: DTypeLike | None = None) -> NDArray[Any]:
-    """A NumPy array in a region, for a program to fill and to hand over to JAX by
-    asarray(), which does not copy it then.
+    """Makes a NumPy array in a region. The program fills it and passes it to asarray(), which
+    then does not copy it.
 
     Args:
-      shape: A length or several.
-      dtype: Anything that NumPy or JAX call a type, of a byte or more. Default: JAX's
+      shape: A length, or a sequence of lengths.
+      dtype: Any type of at least a byte per element that NumPy or JAX accepts. Default: JAX's
         float, which is float32 without jax_enable_x64.
 
     Returns:
-      An array of that shape and type. Its contents are unspecified. It begins at a multiple
-      of 4 KiB, if it is as long.
+      An array of that shape and type, with unspecified contents. Arrays of 4 KiB or more begin
+      at a multiple of 4 KiB.
 
     Raises:
-      TypeError: JAX has no such type, or not with the present jax_enable_x64; or `shape` is
-        none.
+      TypeError: JAX does not support the type, or not with the present jax_enable_x64; or
+        `shape` is invalid.
       ValueError: A length is negative.
-      NotImplementedError: JAX computes on something else than CPUs and CUDA by default.
-      actmem.Error: There is no memory; it says in words why, and which knob helps.
+      NotImplementedError: JAX's default device is neither a CPU nor an NVIDIA GPU.
+      actmem.Error: The memory is not available. The error message says why and which setting
+        helps.
 
-    Its memory, and that of every slice of it, goes back to the region, for the next array,
-    when the last array of NumPy's and of JAX's that has it is gone. A forked process does
-    not have it: there it must not be touched.
+    The array and its slices own the memory, together with the JAX arrays made of them. When
+    the last of them is gone, the memory returns to the region for the next array. A forked
+    child does not inherit this memory and must not access it.
 
     Example:
       >>> import actmem.jax
@@ -238,7 +239,7 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike | None = None) -> NDArray
 
 
 def _block_of(array: Any) -> Block | None:
-    """The block that `array` shows, or None."""
+    """Returns the block that `array` shows, or None."""
     while array is not None and not isinstance(array, Block):
         array = getattr(array, "obj" if isinstance(array, memoryview)
                         else "base", None)
@@ -246,7 +247,7 @@ def _block_of(array: Any) -> Block | None:
 
 
 def _why_not_shared(array: NDArray[Any], dtype: np.dtype[Any], flags: int) -> str:
-    """Why XLA cannot have `array` as it is, in words; "" if it can."""
+    """Returns an error message that says why XLA cannot use `array` in place; "" if it can."""
     block = _block_of(array)
     if block is None:
         return "it is not in memory of actmem.jax.empty()"
@@ -268,8 +269,8 @@ def _why_not_shared(array: NDArray[Any], dtype: np.dtype[Any], flags: int) -> st
 
 def _in_block(array: NDArray[Any], dtype: np.dtype[Any], copy: bool | None, whole: bool,
               memory: tuple[int, int]) -> NDArray[Any]:
-    """`array`, if XLA can have it as it is, or a copy in a block of its own,
-    of such `memory`."""
+    """Returns `array` if XLA can use it in place, otherwise a copy in a new block. `memory` has
+    the flags and GPU index of memory_for()."""
     flags, gpu = memory
     why = copy or _why_not_shared(array, dtype, flags)
     if not why:
@@ -298,12 +299,12 @@ def _by_dlpack(array: NDArray[Any], device: jax.Device, device_type: int) -> jax
 
 
 def on_device(array: NDArray[Any], device: jax.Device, memory_kind: str | None) -> jax.Array:
-    """`array`, which is in a block, as an array of JAX's, without a copy."""
+    """Makes a JAX array of `array`, which is in a block, without a copy."""
     if _is_cuda(device):
         return _by_dlpack(array, device, DLPACK_CUDA_HOST)
     if memory_kind in (None, device.default_memory().kind):
         return _by_dlpack(array, device, DLPACK_CPU)
-    # DLPack knows no kinds of a CPU's memory.
+    # DLPack does not distinguish the memory kinds of a CPU.
     result: jax.Array = jax.device_put(array, SingleDeviceSharding(
         device, memory_kind=memory_kind), may_alias=True)
     if array.size and result.unsafe_buffer_pointer() != address_of(array):
@@ -344,7 +345,7 @@ def as_sharding(device: jax.Device | Sharding | None) -> Sharding:
 
 
 def source(a: Any) -> NDArray[Any]:
-    """`a` as an array of NumPy's, which shows the same memory if it can."""
+    """Returns `a` as a NumPy array, which shows the same memory if possible."""
     if isinstance(a, jax.core.Tracer):
         raise TypeError("actmem.jax.asarray() of a value that is being traced: "
                         "call it outside of jax.jit, with an array that is there")
@@ -355,14 +356,14 @@ def source(a: Any) -> NDArray[Any]:
 
 def place(array: NDArray[Any], dtype: np.dtype[Any], sharding: Sharding,
           copy: bool | None) -> tuple[jax.Array, bool]:
-    """An array of JAX's of `array`, and whether any of it is as it was."""
+    """Returns a JAX array of `array`, and whether any part of it uses the memory in place."""
     memory = memory_for(sharding.addressable_devices)
     indices: Mapping[jax.Device, Any] = sharding.addressable_devices_indices_map(array.shape)
     parts: dict[object, NDArray[Any]] = {}
     results = []
     taken = False
     for device, index in indices.items():
-        # Not a scalar, if it has no dimensions.
+        # The ellipsis keeps an array without dimensions from becoming a scalar.
         part = array[(*index, ...)]
         key = address_of(part), part.shape
         if key not in parts:
@@ -379,31 +380,32 @@ def place(array: NDArray[Any], dtype: np.dtype[Any], sharding: Sharding,
 def asarray(a: Any, dtype: DTypeLike | None = None, *,
             device: jax.Device | Sharding | None = None,
             copy: bool | None = None) -> jax.Array:
-    """An array of JAX's whose memory is a region's: of a GPU in its memory kind
-    pinned_host, of a CPU in any.
+    """Makes a JAX array whose memory is in a region. On a GPU, its memory kind is pinned_host;
+    on a CPU, it can be any.
 
     Args:
-      a: Anything that numpy.asarray() takes, of any shape. An array of empty(), or a
-        contiguous slice of it that begins at a multiple of 64 bytes, becomes the array as
-        it is, and is read-only from then on; everything else is copied into a region once.
-      dtype: That of the result. Default: that of `a`, as jnp.asarray() has it.
-      device: A jax.Device or Sharding (see jnp.asarray()). Of a sharding each addressable
-        device gets its own part, and parts that are equal, or lie in one block, are not
-        copied either. On a GPU its memory_kind must be pinned_host.
-      copy: False: ValueError instead of a copy. True: always a copy.
+      a: Anything that numpy.asarray() accepts, of any shape. asarray() uses an array of
+        empty() in place, and makes it read-only. The same applies to a contiguous slice that
+        begins at a multiple of 64 bytes. It copies everything else once, into a region.
+      dtype: The type of the result. Default: the type that jnp.asarray() would choose.
+      device: A jax.Device or Sharding, as for jnp.asarray(). Each addressable device of a
+        sharding gets its own part. Parts of an array of empty() are used in place too, if they
+        qualify as above. Equal parts share one copy. On a GPU, the memory_kind must be
+        pinned_host.
+      copy: False: raise ValueError instead of copying. True: always copy.
 
     Returns:
-      An array of the shape of `a`. It holds its memory until it is gone and all that runs
-      with it has ended. It is immutable: use it for inputs and data that are only read. If
-      it is donated, a CPU leaves it as it is, and a GPU may write a result into it.
+      An array of the shape of `a`. Its memory stays allocated until the array is gone and all
+      programs that use it have ended. The array is immutable: use it for inputs and read-only
+      data. If it is donated, a CPU leaves it unchanged; a GPU may write a result into it.
 
     Raises:
-      TypeError: `a` is traced, or JAX and NumPy do not have its type alike.
-      ValueError: It would have to be copied, and `copy` is False; or `device` is in the
-        memory of a GPU.
-      OverflowError: One of Python's integers is none of that type.
-      NotImplementedError: `device` is neither a CPU nor CUDA's.
-      actmem.Error: There is no memory; it says in words why, and which knob helps.
+      TypeError: `a` is traced, or JAX and NumPy do not store its type alike.
+      ValueError: The array must be copied, and `copy` is False; or `device` denotes GPU memory.
+      OverflowError: A Python integer does not fit the type.
+      NotImplementedError: `device` is neither a CPU nor an NVIDIA GPU.
+      actmem.Error: The memory is not available. The error message says why and which setting
+        helps.
 
     Example:
       >>> import actmem.jax
@@ -417,7 +419,7 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *,
     array = source(a)
     dtype = canonical(dtype) if dtype is not None else \
         jax.dtypes.canonicalize_dtype(element(array.dtype))
-    # A value that has no type yet must not be cut off.
+    # Python integers must raise OverflowError instead of being truncated.
     if array.dtype != dtype and not hasattr(a, "dtype") and \
             array.dtype.kind in "iu" and dtype.kind in "iu":
         array = np.asarray(a, dtype)

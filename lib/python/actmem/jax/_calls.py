@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The custom calls of XLA's that lib/xla handles, on one device and on several.
+"""The XLA custom calls that lib/xla handles, on one device and on several.
 
-On several devices each device puts its own shard, under tokens of its own. For XLA a token
-is one value that is equal on all devices, so that XLA never moves it. An array of tokens has
-the sharding of the batch's dimensions. XLA's partitioner chooses the sharding of a value,
-even where JAX does not know it. The takes of a program get the sharding of its puts of
-that label, so that a device takes its own shard, and XLA gathers nothing.
+On several devices, each device puts its own shard, under its own tokens. XLA sees a token as
+one value that is equal on all devices, so it never moves the token. An array of tokens has the
+sharding of the batch's dimensions. XLA's partitioner chooses the sharding of a value, even if
+JAX does not know it. The takes in a program get the sharding of that program's puts with the
+same label. So each device takes its own shard, and XLA gathers nothing.
 """
 import itertools
 import math
@@ -29,8 +29,8 @@ from actmem.jax._private import Aval, Context, DType, Rule
 
 
 def site_of(label: str) -> str:
-    """The label without the line. JAX finds a compiled program on disk by the program's text,
-    which must not change when lines are added above a function."""
+    """Returns the label without its line number. JAX finds a compiled program on disk by the
+    program's text, which must stay the same when lines are added above a function."""
     return re.sub(r":\d+\)$", ")", label)
 
 
@@ -100,7 +100,7 @@ def put_here(value: Any, site: str, bounded: bool, many: bool, layout: int = 0,
                   bounded=np.bool_(bounded), many=np.bool_(many), layout=np.uint32(layout))[0]
     if not batch:
         return token
-    # The third word of a token is the number of its example.
+    # The third word of a token is its index in the batch.
     shape = (*value.shape[:batch], TOKEN_WORDS)
     number, *_, word = (jax.lax.broadcasted_iota(np.uint32, shape, i)
                         for i in range(len(shape)))
@@ -131,10 +131,10 @@ def drop_here(*operands: Any) -> Any:
     return _call("actmem_drop", operands, [((1,), np.uint32)])[0]
 
 
-# On several.
+# Calls on several devices.
 
 def _devices_left_to_xla(context: Any) -> int:
-    """Over how many devices XLA is to spread this call by itself."""
+    """Returns the number of devices over which XLA itself must partition this call."""
     mesh = getattr(context, "mesh", None)
     if mesh is not None:
         return math.prod(size for axis, size in mesh.shape.items()
@@ -142,12 +142,12 @@ def _devices_left_to_xla(context: Any) -> int:
     return getattr(context, "num_devices", 1)
 
 
-# The sharding group, and the sharding, of all puts and takes of a label, shape and type in a
-# program.
+# The sharding group and the sharding of all puts and takes in a program that share label, shape
+# and type.
 _lock = threading.Lock()
 _groups: dict[Hashable, int] = {}
 _shardings: dict[Hashable, Any] = {}
-# The same of the latest put in any program.
+# The sharding of the latest put in any program, by label, shape and type.
 _latest: dict[Hashable, Any] = {}
 
 
@@ -163,23 +163,23 @@ def _sharding_of(key: Hashable, sharding: Any) -> Any:
 
 
 def _sharding_elsewhere(key: Hashable, sharding: Any) -> Any:
-    """Returns the sharding that a put in another program has most likely: that of the latest
-    put on these devices. If it had another one, the take fails."""
+    """Returns the sharding that a put in another program most likely used: that of the latest
+    put on these devices. If that put used another sharding, the take fails."""
     with _lock:
         latest = _latest.get(key, sharding)
     is_here = latest._device_assignment == sharding._device_assignment
     return latest if is_here else sharding
 
 
-# A value with the sharding of its group. XLA drops ghosts, which have no bytes, before it
-# chooses shardings, and nothing else connects a put with its takes.
+# Marks a value as a member of a sharding group. XLA drops ghosts, which have no bytes, before
+# it chooses shardings. Without the group, nothing would connect a put with its takes.
 
 alike_p = Primitive("actmem_alike")
 alike_p.def_abstract_eval(lambda value, *, group: value)
 
 
 def _alike_lowered(ctx: Context, value: Any, *, group: int) -> list[Any]:
-    # A put and its take are in two shard_maps, and no group has values of both.
+    # Inside shard_map, a put and its take are in different bodies, and a group may not span them.
     if not getattr(ctx.module_context.axis_context, "manual_axes", ()):
         _private.group_shardings(value, group)
     return [value]
@@ -188,8 +188,8 @@ def _alike_lowered(ctx: Context, value: Any, *, group: int) -> list[Any]:
 mlir.register_lowering(alike_p, _alike_lowered)
 
 
-# The part of a put value that each device has, by label, shape and type: for the program
-# of a number, and for the one that was compiled last.
+# The shape of each device's part of a put value, by label, shape and type. There is one entry
+# for each program number, and one for the program that was compiled last.
 _device_shapes: dict[Hashable, tuple[int, ...] | None] = {}
 
 
@@ -199,8 +199,9 @@ def _note_device_shape(key: Hashable, number: int | None,
 
 
 def device_shape(label: str, number: int | None, aval: Aval) -> tuple[int, ...] | None:
-    """The part of `aval` that a device has, in the program of that number or, for None, in
-    the one compiled last. None if that came compiled from JAX's cache on disk."""
+    """Returns the shape of each device's part of `aval`. `number` selects the program; None
+    selects the one compiled last. Returns None if JAX loaded that program from its cache on
+    disk."""
     key = label, aval.shape, str(aval.dtype)
     return _device_shapes.get(key if number is None else (key, number))
 
@@ -210,9 +211,10 @@ def _replicated(sharding: Any) -> Any:
 
 
 def _fingerprint(sharding: Any, shape: Sequence[int], batch: int) -> int:
-    """Identifies the sharding of a value, for its put and its takes, which may be in other
-    programs; 0 is left for a value on one device. XLA has several forms of one sharding. The
-    batch's dimensions count only if they are sharded: a take may have fewer examples."""
+    """Identifies the sharding of a value to its put and its takes, which may be in different
+    programs. It never returns 0, which marks a value on one device. XLA has several forms of
+    one sharding. The batch's dimensions count only if they are sharded, because a take may
+    have fewer examples."""
     tiles, devices = _private.tiles_of(sharding, len(shape))
     if max(tiles[:batch], default=1) == 1:
         tiles = tiles[batch:]
@@ -220,19 +222,19 @@ def _fingerprint(sharding: Any, shape: Sequence[int], batch: int) -> int:
     return zlib.crc32(repr((where, tuple(shape[batch:]))).encode()) or 1
 
 
-_WORDS = "words"        # the four integers of a token: each device has its own
+_WORDS = "words"        # the four words of a token, which differ between devices
 _VALUE, _NONE, _TIE = "value", "none", "tie"
 
 
 def _rule(operands: Sequence[Sequence[str]],
           results: Sequence[Sequence[str]]) -> SdyShardingRule:
-    """Says that dimensions of one name are sharded alike. `operands` and `results` have the
-    names of each one's dimensions."""
+    """Returns a rule that shards dimensions of the same name alike. `operands` and `results`
+    have the names of the dimensions of each operand and result."""
     alone: list[str] = []
     count = itertools.count()
 
     def named(dimensions: Sequence[str]) -> tuple[str, ...]:
-        # Those of different tokens have nothing in common, not even their lengths.
+        # The words of different tokens are unrelated; even their lengths may differ.
         names = tuple(f"{name}{next(count) if name == _WORDS else i}x"
                       for i, name in enumerate(dimensions))
         alone.extend(name for name in names if name.startswith(_WORDS))
@@ -270,7 +272,7 @@ def _spread_lowered(ctx: Context, *operands: Any, function: Rule,
         out = own[len(arg_shapes):]
 
         def on_each(*operands: Any) -> Any:
-            # Without it, JAX annotates these operations with shardings of the program's mesh.
+            # Otherwise JAX annotates these operations with shardings of the program's mesh.
             with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), ())):
                 return tuple(function(own, *operands))
         return mesh, on_each, tuple(out), tuple(own[:len(arg_shapes)])
@@ -292,13 +294,15 @@ _private.wants_devices(spread_p)
 def _spread(function: Rule, operands: Sequence[Any], dimensions: Sequence[Sequence[str]],
             results: Sequence[tuple[Sequence[str], Sequence[int], DType]],
             shardings: Rule | None = None) -> Any:
-    """Calls `function` on each device, with its shards. XLA neither drops nor merges the call.
+    """Calls `function` on each device with that device's shards. XLA neither drops nor merges
+    the call.
 
-    function    It gets the shardings of operands and results, or None if there is one device,
-                and the operands. It returns a sequence of results.
+    function    Called with the shardings of operands and results (None on a single device) and
+                the operands. It returns a sequence of results.
     dimensions  The names of each operand's dimensions, for _rule().
-    results     The same names, the shape and the dtype of each result.
-    shardings   It changes the shardings of operands and results.
+    results     For each result: the names of its dimensions, its shape and its dtype.
+    shardings   Called with the list of shardings of operands and results; returns the list to
+                use instead.
     """
     return spread_p.bind(
         *operands, function=function, shardings=shardings,
@@ -316,12 +320,12 @@ def _value(rank: int) -> list[str]:
 
 
 def _ghost(rank: int) -> list[str]:
-    """The dimensions of a ghost: its value's, and one that has nothing in it."""
+    """Returns the dimension names of a ghost: those of its value, and one of length zero."""
     return [*_value(rank), _NONE]
 
 
 def _tokens(rank: int) -> list[str]:
-    """The dimensions of tokens: those of the batch, and one for the four integers."""
+    """Returns the dimension names of tokens: those of the batch, and one for the four words."""
     return [*_value(rank), _WORDS]
 
 
@@ -335,9 +339,9 @@ def _key(label: str, number: int | None, shape: Sequence[int],
 
 
 def _for_tokens(sharding: Any, tokens: Any, rank: int, batch: int) -> Any:
-    """The sharding of a value whose tokens XLA's partitioner shards as `tokens`: `sharding`,
-    which the partitioner chose for the value, unless that divides the batch otherwise. A
-    device would then get the tokens of a part of the batch that it did not put."""
+    """Returns the sharding of a value whose tokens XLA's partitioner shards as `tokens`. This
+    is `sharding`, which the partitioner chose for the value, unless it divides the batch
+    differently. A device would then get tokens of examples that it did not put."""
     def parts(sharding: Any) -> Any:
         tiles, devices = _private.tiles_of(sharding, batch)
         return tiles, np.sort(np.reshape(devices, (*tiles, -1))).tolist()
@@ -348,8 +352,9 @@ def _for_tokens(sharding: Any, tokens: Any, rank: int, batch: int) -> Any:
 
 
 def _sharded_alike(key: tuple[Hashable, ...], rank: int, batch: int, value: int) -> Rule:
-    """Gives tokens and ghost of a put or take the sharding of its value, which is operand or
-    result `value`: all of `key` have one."""
+    """Returns a function that gives the tokens and the ghost of a put or take the sharding of
+    its value. The value is operand or result number `value`. All calls of one `key` share one
+    sharding."""
     label, number, *kind = key
 
     def alike(own: list[Any]) -> list[Any]:
@@ -363,14 +368,14 @@ def _sharded_alike(key: tuple[Hashable, ...], rank: int, batch: int, value: int)
                 _latest[label, *kind] = sharding
         tokens = _private.leading_sharding(sharding, batch, batch + 1)
         ghost = _private.leading_sharding(sharding, rank, rank + 1)
-        # A put has value, tokens and ghost; a take has tokens, ghost and value.
+        # A put has a value, tokens and a ghost; a take has tokens, a ghost and a value.
         return [sharding, tokens, ghost] if value == 0 else [tokens, ghost, sharding]
     return alike
 
 
 def put(ctx: Context, value: Any, label: str, batch: int, number: int | None, bounded: bool,
         many: bool) -> Any:
-    """The tokens and the ghost."""
+    """Returns the tokens and the ghost."""
     site = _site(label, number)
     shape, key = value.shape, (label, value.shape, str(value.dtype))
     if not _is_spread(ctx):
@@ -413,7 +418,8 @@ def take(ctx: Context, token: Any, ghost: Any, aval: Aval, label: str, number: i
 
 
 def _alone(token: Any, number: int = 0) -> list[str]:
-    """The dimensions of tokens that a call returns or ends, its operand of that number."""
+    """Returns dimension names for tokens that a call returns or ends. Only operand `number` has
+    these names."""
     return [f"tokens{number}d"] * (token.ndim - 1) + [_WORDS]
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""checkpoint: jax.checkpoint whose saved values live in actmem memory. patch: jax.checkpoint
-itself keeps there what a policy offloads to pinned_host.
+"""checkpoint: jax.checkpoint that keeps saved values in actmem memory. patch: makes
+jax.checkpoint itself keep values in actmem that a policy offloads to pinned_host.
 
-Both leave the work to JAX. They only say, by a policy, which values go to actmem; _remat.py
-has the rules that move them.
+JAX still splits the function into passes. Both functions only install a policy that selects the
+values that go to actmem; _remat.py has the rules that move them.
 """
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _label(f: Any) -> str:
 
 
 def _argnums(kind: str, argnums: int | Sequence[int], count: int) -> set[int]:
-    """Returns the positions, counted from the front."""
+    """Returns the positions as non-negative indices."""
     try:
         numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     except TypeError:
@@ -49,7 +49,7 @@ def _argnums(kind: str, argnums: int | Sequence[int], count: int) -> set[int]:
     return {number % count for number in numbers}
 
 
-# Functions of jax.checkpoint_policies that make policies, and are none themselves.
+# Functions of jax.checkpoint_policies that return policies but are not policies themselves.
 _FACTORIES = {getattr(jax.checkpoint_policies, name, None) for name in (
     "save_only_these_names", "save_any_names_but_these", "save_anything_except_these_names",
     "save_and_offload_only_these_names", "save_from_both_policies",
@@ -70,8 +70,8 @@ def _check_options(policy: _private.Rule | None, min_bytes: int) -> None:
 
 
 class _Policy:
-    """Values that are saved go to actmem, if they are not too small; of a policy that tells
-    Saveable from Offloadable, those that it offloads."""
+    """Sends saved values to actmem, unless they are too small. If the inner policy
+    distinguishes Saveable from Offloadable, sends only the values that it offloads."""
 
     def __init__(self, policy: _private.Rule | None, min_bytes: int) -> None:
         self.inner = policy
@@ -98,7 +98,8 @@ class _Policy:
 
 
 class _Argument(str):
-    """The name of an argument of offload_argnums, which no policy means."""
+    """The name of an argument of offload_argnums. Its type keeps it apart from names that a
+    policy selects."""
 
 
 @overload
@@ -123,7 +124,7 @@ def checkpoint(fun: Callable[..., Any] | None = None, *,
                static_argnums: int | tuple[int, ...] = (),
                offload_argnums: int | Sequence[int] = (), min_bytes: int = MIN_BYTES,
                **options: Any) -> Callable[..., Any]:
-    """jax.checkpoint, but saved values live in actmem memory between the forward and the
+    """jax.checkpoint, but saved values stay in actmem memory between the forward and the
     backward pass. `remat` is another name for it.
 
     Args:
@@ -137,27 +138,28 @@ def checkpoint(fun: Callable[..., Any] | None = None, *,
         to actmem, and values that it saves stay on the device. With None, the backward
         pass recomputes all values.
       static_argnums: As for jax.checkpoint.
-      offload_argnums: A position, or several, of arguments that are activations, such as a
-        layer's input. The backward pass gets them from actmem. All other arguments, and
-        the values that `fun` closes over, are treated as weights: they are neither moved
-        nor copied.
+      offload_argnums: The position, or a sequence of positions, of arguments that are
+        activations, such as a layer's input. The backward pass gets them from actmem. All
+        other arguments, and the values that `fun` closes over, are treated as weights: they
+        are neither moved nor copied.
       min_bytes: Smaller values stay on the device. With a vmap around the gradient, this is
         the size of one example: JAX decides what to save before it adds the batch.
       **options: Other options of the installed jax.checkpoint, such as static_argnames,
-        which JAX 0.12 heeds with jax_remat3.
+        which JAX 0.12 supports with jax_remat3.
 
     Returns:
-      A function of the same arguments and results, with the gradients of jax.checkpoint.
-      It supports the same derivatives: forward modes, second derivatives, and a vjp function
-      that is called several times.
+      A function of the same arguments and results, with the gradients of jax.checkpoint. It
+      supports the same derivatives: forward mode, second derivatives, and a vjp function that
+      is called several times.
 
     Raises:
-      TypeError, ValueError: An option is wrong, now or when the function is traced.
-      NotImplementedError: A program with it is compiled for another platform than CPUs and
-        NVIDIA GPUs.
-      jax.errors.JaxRuntimeError: A step found no memory; the error message names the knob.
+      TypeError, ValueError: An option is wrong; raised now, or when the function is traced.
+      NotImplementedError: A program that uses the function is compiled for a platform other
+        than CPUs and NVIDIA GPUs.
+      jax.errors.JaxRuntimeError: A step could not allocate memory. The error message names the
+        setting to raise.
 
-    On several devices each keeps its own shard, on meshes of any kind.
+    On several devices, each device keeps its own shard. Meshes of any kind are supported.
 
     Example:
       >>> import jax, actmem.jax
@@ -214,26 +216,26 @@ def _until_left(patch: list[int]) -> Iterator[None]:
 
 
 def patch(*, min_bytes: int = MIN_BYTES) -> AbstractContextManager[None]:
-    """Has jax.checkpoint and jax.remat, as libraries call them, keep in actmem what their
-    policy offloads to pinned_host. Such policies are save_and_offload_only_these_names,
-    offload_dot_with_no_batch_dims, and any that returns Offloadable. All other values are
-    treated as without patch(). Functions may have been wrapped, and libraries imported,
-    before the call.
+    """Makes jax.checkpoint and jax.remat keep values in actmem that their policy offloads to
+    pinned_host, even if a library calls them. Such policies are
+    save_and_offload_only_these_names, offload_dot_with_no_batch_dims, and any that returns
+    Offloadable. The patch does not change the treatment of other values. It also applies to
+    functions that were wrapped, and libraries that were imported, before the call.
 
     Args:
       min_bytes: Smaller values stay on the device, as with checkpoint.
 
     Returns:
       A context manager, which undoes the patch at the end of its block. Without `with`, the
-      patch lasts as long as the process. Patches nest: each ends by itself, and the latest
-      one that has not ended is in force, in all threads.
+      patch lasts until the process ends. Patches nest: each ends separately, and the latest one
+      that has not ended applies to all threads.
 
     Raises:
-      ValueError: `min_bytes` is no number of bytes.
+      ValueError: `min_bytes` is not a number of bytes.
 
-    If a patch changes the treatment of values, JAX forgets all programs that the process has
-    compiled, because they would not change otherwise. A policy whose offload_dst is "actmem" needs no
-    patch; its values go to actmem whatever their size.
+    If a patch changes the treatment of values, patch() clears JAX's cache of compiled programs,
+    because cached programs would not change. A policy whose offload_dst is "actmem" needs no
+    patch; its values go to actmem regardless of their size.
 
     Example:
       >>> import jax, actmem.jax

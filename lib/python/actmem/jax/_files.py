@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""save and load: an array in a region with a name, for several processes and
-for the next ones.
+"""save and load: an array in a named region, for several processes and for later ones.
 
-The region begins as a .npy file does, so that it says what is in it. These
-first bytes are written last: a region without them is not complete.
+The region begins with the header of a .npy file, which states its type and shape. save() writes
+the first bytes of the header last: a region without them is incomplete.
 """
 from __future__ import annotations
 
@@ -27,11 +26,11 @@ from actmem.jax._handlers import library
 StrPath = str | os.PathLike[str]
 
 CREATE = 4              # ACTMEM_XLA_ARRAY_CREATE
-HEADER_MAX = 1 << 16    # of version 1.0, and the bytes before it
+HEADER_MAX = 1 << 16    # of version 1.0, with the bytes before it
 
 
 class _Region(_arrays.Block):
-    """All of a region with a name, as a hold on it."""
+    """A reference to a whole named region."""
 
     def __init__(self, path: StrPath, size: int, flags: int, gpu: int) -> None:
         length = ctypes.c_uint64(size)
@@ -54,7 +53,7 @@ def _header(array: NDArray[Any]) -> bytes:
 
 def _read_header(path: StrPath,
                  memory: NDArray[Any]) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Shape, type, and where the elements begin."""
+    """Returns the shape, the type, and the offset of the elements."""
     file = io.BytesIO(memory[:HEADER_MAX].tobytes())
     try:
         if npy.read_magic(file) != (1, 0):
@@ -77,7 +76,7 @@ def _read_header(path: StrPath,
 
 
 def _what_is_there(path: StrPath) -> str:
-    """Tells in words about a file that is in the way of save()."""
+    """Describes the existing file at `path` for the error message of save()."""
     try:
         shape, dtype, _ = _read_header(path, np.asarray(_Region(path, 0, 0, 0)))
     except actmem.Error as error:
@@ -117,22 +116,22 @@ def _fill(memory: NDArray[Any], header: bytes, array: NDArray[Any]) -> None:
 
 
 def save(path: StrPath, a: Any) -> None:
-    """Makes a region with a name and copies an array into it, for load().
+    """Creates a named region and copies an array into it, for load().
 
     Args:
-      path: On a mounted actmem, hugetlbfs or tmpfs; without a "/" a name in the first
-        mounted actmem. It must not be there.
-      a: Anything that numpy.asarray() takes, of any shape, and of types that JAX has.
+      path: A file on a mounted actmem, hugetlbfs or tmpfs. A name without "/" is created in
+        the first mounted actmem. The file must not exist.
+      a: Anything that numpy.asarray() accepts, of any shape, and of a type that JAX supports.
 
     Raises:
-      TypeError: JAX and NumPy do not have the type of `a` alike.
-      actmem.Error: It says in words what is in the way.
+      TypeError: JAX and NumPy do not store the type of `a` alike.
+      actmem.Error: The region cannot be created. The error message says why.
 
-    The region stays when the process ends; who removes the file gives its memory back, once
-    nobody has it open any more. Its permissions are 0600 to begin with.
+    The region outlives the process. Its memory is freed when the file has been removed and no
+    process has it open. Its initial permissions are 0600.
 
-    What is interrupted (by ^C) is removed; a process that is killed leaves a file that
-    load() refuses.
+    If save() is interrupted (by ^C), it removes the file. If the process is killed, the file
+    stays, and load() refuses it.
 
     Example:
       >>> import os, numpy, actmem.jax
@@ -156,23 +155,24 @@ def save(path: StrPath, a: Any) -> None:
 
 def load(path: StrPath, dtype: DTypeLike | None = None, *,
          device: jax.Device | Sharding | None = None) -> jax.Array:
-    """The array that save() put into a region, as one of JAX's, whose memory it is: every
-    process that loads it has the same memory, and none can write to it.
+    """Returns the array of a region that save() made, as a JAX array that uses the region in
+    place. All processes that load it share the memory, and none can write to it.
 
     Args:
       path: As for save().
-      dtype: Of types that NumPy has no name of its own for in a file, as bfloat16 and those
-        of 8 bits: which it is.
-      device: As for asarray(); what would have to be copied for it is refused.
+      dtype: The type of the elements. It is required if a NumPy file cannot name the type, as
+        with bfloat16 and the 8-bit floats.
+      device: As for asarray(). load() raises ValueError if a device's part must be copied.
 
     Returns:
-      An array of the shape and type that save() was given. It holds the region until it is
-      gone, whatever becomes of the file.
+      An array of the shape and type that was passed to save(). It keeps the region's memory
+      until it is gone, even if the file is removed.
 
     Raises:
-      TypeError: `dtype` is not what is there, or it is missing.
-      ValueError: A device's part would have to be copied.
-      actmem.Error: There is no such file, or its save() has not ended; it says so in words.
+      TypeError: `dtype` does not match the file, or it is required and missing.
+      ValueError: A device's part must be copied.
+      actmem.Error: The file does not exist, or its save() has not ended. The error message says
+        which.
 
     Example: see save().
     """

@@ -1,27 +1,26 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Work left until a program is whole, before it becomes XLA's.
+"""Completes a program after JAX's transformations, before JAX lowers it for XLA.
 
-JAX differentiates, batches and splits puts and takes like other primitives. Here each
-token is followed through the program that came of it. A token is one reference to its
-block, which ends with the last one (lib/xla). So each reference has one owner, which
-ends it once:
+JAX differentiates, batches and splits puts and takes like other primitives. This module then
+follows each token through the resulting program. A token is one reference to its block, which
+ends with the last reference (lib/xla). So each reference has one owner, which ends it once:
 
 * A put owns its tokens. A jaxpr owns the tokens that its equations return, and those of its
   inputs that its caller gives away. The caller owns all tokens that a jaxpr returns.
-* A take of tokens that go nowhere else ends them. Tokens that are taken several times, or in
-  each turn of a loop, are dropped after the last take.
-* An equation that selects, gathers or copies tokens makes new references (hold), and the
-  tokens that it read are dropped like others.
-* Python owns the tokens that a program is given or returns, and drops them when their array
+* A take ends its tokens if they are used nowhere else. If tokens are taken several times, or in
+  each iteration of a loop, the program drops them after the last take.
+* An equation that selects, gathers or copies tokens makes new references (hold). The program
+  drops the tokens that it read like others.
+* Python owns the tokens that a program receives or returns, and drops them when their array
   is gone (_tokens.py).
 
-And two more things are settled here:
+This module does two more things:
 
-* A take whose token comes through the barrier of a rematerialisation is tied to a value
-  of the backward pass that goes through it, too. XLA:CPU drops barriers, and would run a
-  take that is not tied right after its put.
-* The puts of a program get numbers of its own. So the handlers can count its unfinished
-  executions apart from those of other programs.
+* If the token of a take passes through the barrier of a rematerialisation, it ties the take to
+  a value of the backward pass that passes through that barrier too. XLA:CPU drops barriers, and
+  would run an untied take right after its put.
+* It numbers the puts of each program separately. So the handlers can count the unfinished
+  executions of this program apart from those of others.
 """
 import itertools
 import threading
@@ -37,10 +36,10 @@ from actmem.jax._private import Atom, Aval, Eqn, Jaxpr, Primitive
 from actmem.jax._primitives import (drop_p, dropped_of, ghost_p, hold_p, put_p, take_p,
                                     tie_p)
 
-_numbers: dict[str, Iterator[int]] = {}     # site → numbers of programs
+_numbers: dict[str, Iterator[int]] = {}     # site → next program number
 _numbers_lock = threading.Lock()
 
-# Of these, operands go to the inputs of the one jaxpr inside, one by one.
+# Primitives with one inner jaxpr, whose inputs are the operands one by one; and its parameter.
 _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr",
           "closed_call": "call_jaxpr", "core_call": "call_jaxpr",
           "eval_jaxpr": "call_jaxpr", "custom_jvp_call": "call_jaxpr",
@@ -48,25 +47,25 @@ _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "remat2": "jaxpr", "checkpoint": "jax
           "shard_map": "jaxpr", "run_state": "jaxpr", "actmem_together": "jaxpr"}
 
 
-# These return all of their one operand, in another order or shape.
+# Primitives that return all elements of their operand, in another order or shape.
 _ALIKE = {"reshape", "transpose", "squeeze", "broadcast_in_dim", "rev", "copy", "copy_p",
           "sharding_constraint", "reshard", "mesh_cast", "pvary", "pcast"}
 
 
 def _hands_on(eqn: Eqn) -> bool:
-    """Whether `eqn` only gives its tokens other names."""
+    """Returns whether `eqn` only gives its tokens other names."""
     name = eqn.primitive.name
     return name == "optimization_barrier" or \
         name in _ALIKE and eqn.invars[0].aval.size == eqn.outvars[0].aval.size
 
 
 def _is_unwanted(eqn: Eqn) -> bool:
-    """Whether `eqn` is a put that puts nothing, because nothing takes it."""
+    """Returns whether `eqn` is a put that stores nothing, because no take uses it."""
     return eqn.primitive is put_p and not eqn.params["wanted"]
 
 
 def _mentions(jaxpr: Jaxpr, seen: dict[int, bool]) -> bool:
-    """Whether `jaxpr` puts or takes, inside of anything, or hands tokens on."""
+    """Returns whether `jaxpr`, or a jaxpr inside it, puts, takes or passes on tokens."""
     jaxpr = _private.open_jaxpr(jaxpr)
     if id(jaxpr) not in seen:
         seen[id(jaxpr)] = any(is_token(var.aval) for var in jaxpr.invars) or any(
@@ -87,8 +86,8 @@ def _labels_of_puts(jaxpr: Jaxpr) -> Iterator[str]:
 
 class _Program:
     def __init__(self, puts: set[str], many: bool, gives_away: bool) -> None:
-        self.puts = puts            # their labels; other takes are of other programs' puts
-        self.many = many            # some token is taken more than once
+        self.puts = puts            # their labels; other labels are from other programs
+        self.many = many            # some token may be taken more than once
         self.gives_away = gives_away
         self.found_many = False
         self.numbers: dict[str, int] = {}
@@ -104,11 +103,11 @@ class _Program:
 
     def jaxpr(self, jaxpr: Jaxpr, owned_in: Sequence[bool], tie: int | None = None,
               numbers: Sequence[int | None] | None = None) -> Jaxpr:
-        """`jaxpr` finished: it ends the tokens that it owns, and its caller owns those that
-        it returns.
+        """Returns `jaxpr` completed. It ends the tokens that it owns, and its caller owns the
+        tokens that it returns.
 
         owned_in  Whether each input is an array of tokens that the caller gives away.
-        tie       The index of the input to tie all tokens among the inputs to.
+        tie       The index of the input to which all tokens among the inputs are tied.
         numbers   The numbers under which the takes of the inputs were announced.
         """
         inner = _private.open_jaxpr(jaxpr)
@@ -123,7 +122,7 @@ class _Flow:
     def __init__(self, source: Atom) -> None:
         self.source = source
         self.uses = 0
-        self.last: Eqn = None       # the equation that uses them last; none: they are results
+        self.last: Eqn = None       # the equation that uses them last; None if they are results
 
 
 class _Body:
@@ -135,7 +134,7 @@ class _Body:
         self.source = _private.with_eqns(jaxpr, [_without_ghosts(eqn)
                                                  for eqn in jaxpr.eqns])
         self.eqns: list[Eqn] = []
-        self.renamed: dict[Atom, Atom] = {}     # to the results of ties and holds
+        self.renamed: dict[Atom, Atom] = {}     # variables replaced by results of ties and holds
         self.ties: dict[_Flow, list[Atom]] = {}
         self.numbers: dict[Atom, int | None] = dict(
             zip(jaxpr.invars, numbers or [None] * len(jaxpr.invars)))
@@ -174,7 +173,7 @@ class _Body:
         return self.is_token(atom) and self.flows[atom].source in self.owned
 
     def moved(self, atom: Atom) -> bool:
-        """Whether it goes nowhere else."""
+        """Returns whether these tokens are owned here and used only once."""
         return self.is_owned(atom) and self.flows[atom].uses == 1
 
     def finished(self, jaxpr: Jaxpr) -> Jaxpr:
@@ -196,7 +195,7 @@ class _Body:
         return _private.with_eqns(jaxpr, self.eqns, outvars=outvars)
 
     def after(self, token: Atom, ties: Sequence[Atom]) -> Atom:
-        """The token, once these exist: the caller may end it at once."""
+        """Returns the token, tied to `ties`: the caller may end it as soon as it exists."""
         for tie in ties:
             token, = self.emit(tie_p, [token, tie], [token.aval], numbers=(-1,))
         return token
@@ -227,7 +226,7 @@ class _Body:
         self.numbers.update((var, self.numbers[token]) for token, var in zip(tokens, new))
 
     def hold(self, atom: Atom) -> Atom:
-        """New references to the same examples."""
+        """Makes new references to the same examples."""
         new, = self.emit(hold_p, [atom], [atom.aval])
         return new
 
@@ -251,7 +250,7 @@ class _Body:
             [var for var in eqn.outvars if is_token(var.aval)]
         is_choice = made and any(map(self.is_token, eqn.invars)) and \
             not any(_private.inner_jaxprs(eqn.params))
-        if is_choice:       # by an operation of JAX's on arrays
+        if is_choice:       # one of JAX's array operations selects among tokens
             self.program.found_many = True
             self.renamed.update([(var, self.hold(var)) for var in made])
         self.owned.update(made)
@@ -259,7 +258,7 @@ class _Body:
         self.drop_read(eqn, ended)
 
     def drop_read(self, eqn: Eqn, ended: Sequence[bool]) -> None:
-        """Drops the tokens that `eqn` uses last and does not end."""
+        """Drops the tokens that `eqn` uses last but does not end."""
         for flow in {self.flows[atom] for atom, is_ended in zip(eqn.invars, ended)
                      if self.is_owned(atom) and not is_ended}:
             self.program.found_many = True
@@ -276,7 +275,7 @@ class _Body:
         self.tie(tokens, _tie_among(eqn.outvars))
 
     def of(self, eqn: Eqn, moved: list[bool]) -> tuple[Eqn, Sequence[bool]]:
-        """The equation finished, and which of its operands are tokens that it ends."""
+        """Returns the completed equation, and which of its operands are tokens that it ends."""
         program, name, params = self.program, eqn.primitive.name, eqn.params
         invars = [self.read(atom) for atom in eqn.invars]
         if eqn.primitive is put_p:
@@ -309,8 +308,8 @@ class _Body:
         return eqn.replace(invars=invars, params=inner), [False] * len(invars)
 
     def all_of(self, value: Any) -> Any:
-        """A parameter of an equation that nothing is known of: what is inside keeps its
-        tokens."""
+        """Completes a parameter of an unknown equation. The jaxprs inside it do not end the
+        tokens that they are given."""
         if _private.is_jaxpr(value):
             jaxpr = _private.open_jaxpr(value)
             return self.program.jaxpr(value, [False] * len(jaxpr.invars))
@@ -321,15 +320,15 @@ class _Body:
 
     def carried(self, eqn: Eqn, invars: list[Atom], moved: list[bool], first: int,
                 count: int) -> None:
-        """Has a loop own the tokens among its operands that go from turn to turn, as it
-        owns those that a turn returns."""
+        """Gives a loop references of its own to the tokens that it carries from one iteration
+        to the next. The loop ends them, like the tokens that an iteration returns."""
         for i in range(first, first + count):
             if self.is_token(eqn.invars[i]) and not moved[i]:
                 invars[i] = self.hold(eqn.invars[i])
 
     def given(self, eqn: Eqn, invars: list[Atom]) -> None:
-        """Gives a call references of its own to the tokens that are owned here. XLA puts what
-        is inside in the call's place: what the call returns need not come after its takes."""
+        """Gives a call its own references to tokens that are owned here and used elsewhere too.
+        XLA inlines the call, so its results may be ready before its takes have run."""
         for i, atom in enumerate(eqn.invars):
             if self.is_owned(atom) and not self.moved(atom):
                 number = self.number(invars[i])
@@ -364,8 +363,8 @@ class _Body:
 
 
 def _without_ghosts(eqn: Eqn) -> Eqn:
-    """A shard_map makes its ghosts inside: JAX 0.11's XLA crashes where it is given an
-    array without bytes."""
+    """Makes the ghosts of a shard_map inside it. XLA in JAX 0.11 crashes if a shard_map is given
+    an array without bytes."""
     if eqn.primitive.name != "shard_map":
         return eqn
     jaxpr = eqn.params["jaxpr"]
@@ -381,7 +380,7 @@ def _without_ghosts(eqn: Eqn) -> Eqn:
 
 
 def _is_value(aval: Aval) -> bool:
-    """Whether there is one in memory that a custom call can have as it is."""
+    """Returns whether the value is in memory in a form that a custom call can use."""
     return isinstance(aval, _private.ShapedArray) and bool(aval.size) and \
         not _private.is_extended(aval.dtype) and not _private.is_packed(aval.dtype)
 
@@ -391,7 +390,7 @@ def _can_tie(aval: Aval) -> bool:
 
 
 def _tie_index(variables: Sequence[Atom]) -> int | None:
-    """The last that is a value in memory: of a backward pass it is a cotangent."""
+    """Returns the index of the last value in memory. In a backward pass, it is a cotangent."""
     for i in reversed(range(len(variables))):
         if _is_value(variables[i].aval):
             return i
@@ -407,12 +406,12 @@ _when_whole: list[Callable[[str, Jaxpr], object]] = []
 
 
 def when_whole(tell: Callable[[str, Jaxpr], object]) -> None:
-    """Has `tell` called with the name and the jaxpr of each program that is finished."""
+    """Registers `tell` to be called with the name and the jaxpr of each completed program."""
     _when_whole.append(tell)
 
 
 def finish(jaxpr: Jaxpr) -> Jaxpr:
-    """The jaxpr of a program, as it is to be lowered."""
+    """Returns the jaxpr of a whole program, ready to be lowered."""
     inner = _private.open_jaxpr(jaxpr)
     if not _mentions(inner, {}):
         return jaxpr
@@ -435,5 +434,5 @@ def _finish_and_tell(name: str, jaxpr: Jaxpr) -> Jaxpr:
     return jaxpr
 
 
-# Tokens whose memory a program got could not be dropped any more.
+# Never donate the memory of tokens to a program: they could then no longer be dropped.
 _private.before_lowering(_finish_and_tell, lambda aval: not is_token(aval))

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""libactmem_xla: its handlers made known to XLA, its controls and counts.
+"""Registers the handlers of libactmem_xla with XLA, and has its settings and counters.
 
-Mirrors lib/xla/actmem_xla.h. PLATFORMS is the one place that tells which of
-XLA's platforms have handlers.
+Mirrors lib/xla/actmem_xla.h. Only PLATFORMS states which platforms of XLA have handlers.
 """
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ PLATFORMS = {
              "actmem_tie": "actmem_xla_tie_cuda", "actmem_hold": "actmem_xla_hold_cuda",
              "actmem_drop": "actmem_xla_drop_cuda"},
 }
-# Names of platforms where a target is registered, if they differ.
+# XLA's name for a platform, where it differs from JAX's.
 _REGISTERED_AS = {"cuda": "CUDA"}
 
 
@@ -188,16 +187,19 @@ def _from_environment() -> None:
 
 
 def configure(generations: int | None = None, checksum: bool | None = None) -> None:
-    """Sets what is not None.
+    """Changes the settings that are not None, for the whole process.
 
     Args:
-      generations: How many forward passes of one checkpointed call may be unfinished on a
-        device at a time: one more, and what the oldest saved is taken to be abandoned and
-        its memory reclaimed. 0: no limit. Default: 2, or ACTMEM_JAX_GENERATIONS.
-      checksum: Whether what is put from now on is compared with what is taken; costs time.
+      generations: The number of forward passes of one checkpointed call that may be unfinished
+        on a device at once. If another one begins, the values that the oldest one saved are
+        treated as abandoned, and their memory is reclaimed. 0: no limit. Default: 2, or
+        ACTMEM_JAX_GENERATIONS.
+      checksum: Whether later puts compute a checksum that their takes compare. This costs
+        time.
 
     Raises:
-      ValueError: `generations` is no number of them.
+      ValueError: `generations` is not a valid number.
+      actmem.Error: The process was forked from one that uses actmem.jax.
 
     Example:
       >>> import actmem.jax
@@ -232,74 +234,78 @@ def _memory() -> dict[str, Any]:
 
 
 def stats() -> dict[str, Any]:
-    """Counters: bytes in actmem memory and bytes that went through it.
+    """Returns counters: bytes in actmem memory, and bytes that were put, taken or copied. Waits
+    until tokens that Python no longer holds have been dropped.
 
-    memory                     what it is: `backend` ("driver" or "memfd") and `why`,
-                               in words; the `pages` that are asked for;
-                               `fallbacks_total`, how often other pages, another node
-                               or less pinning were taken, as `allow` permits:
-                               actmem.regions() tells which
-    live_blocks, live_bytes    put and not yet taken
-    live_bytes_peak            the most there ever was
+    memory                     the memory in use: its `backend` ("driver" or "memfd"); `why`,
+                               an explanation; `pages`, the requested page size;
+                               `fallbacks_total`, how often actmem used other pages,
+                               another node or less pinning instead, as `allow` permits
+                               (actmem.regions() shows which)
+    live_blocks, live_bytes    blocks that were put and not yet taken
+    live_bytes_peak            the maximum of live_bytes
     puts_total, put_bytes_total, takes_total, take_bytes_total
     last_run_put_bytes, last_run_take_bytes
-                               of the latest execution that put or took: of
-                               one step, where a step is one jitted call
+                               bytes in the latest execution that put or took. An
+                               execution is one step if a step is one jitted call
     reclaimed_blocks_total, reclaimed_bytes_total
-                               of abandoned forward passes
-    reset_blocks_total         freed by reset()
-    dropped_blocks_total       whose last take was not known to be that, and nobody
-                               could take any more
-    own_bytes, own_bytes_total of memory, arrays' too, that CUDA's driver allocated
-                               itself, as it did not register a region
-    lost_blocks_total          that could not be read back from their files
-    checksums_total            blocks compared
+                               blocks reclaimed from abandoned forward passes
+    reset_blocks_total         blocks freed by reset()
+    dropped_blocks_total       blocks that no take ended, dropped when they could no
+                               longer be taken
+    own_bytes, own_bytes_total bytes, including arrays, that the CUDA driver allocated
+                               itself because it did not register a region
+    lost_blocks_total          blocks that could not be read back from their files
+    checksums_total            blocks whose checksum was compared
     generations, generations_max
-                               unfinished forward passes of calls, and how
-                               many of each there may be
-    devices                    the same by device, of this process's own
-    store                      where blocks are, and what it took to have them
-                               there in time:
+                               unfinished forward passes of calls, and the limit for
+                               each call and device
+    devices                    live_bytes, live_bytes_peak, put_bytes_total and
+                               take_bytes_total of each local device, by index
+    store                      where the blocks are, and how long puts and takes
+                               waited for the store:
       budget_bytes, resident_bytes, spilled_bytes
-                               that memory may hold, that it holds, and that
-                               are in files alone
+                               the limit on memory, bytes in memory, and bytes that
+                               are only in files
       hits_total, late_total, misses_total
-                               takes that found their block in memory, that
-                               waited for its end of being read, and that
-                               nobody had foreseen
+                               takes that found their block in memory, takes that
+                               waited for the end of its read, and takes that the
+                               store did not expect
       put_stall_ns_total, take_stall_ns_total
-                               what puts waited for room, takes for a block
+                               time that puts waited for memory, and takes for a block
       spilled_bytes_total, filled_bytes_total
-                               written to files, and read from them
+                               bytes written to files, and read from them
                                (others: see struct actmem_store_stats)
-    arrays                     of empty(), asarray() and load():
+    arrays                     arrays of empty(), asarray() and load():
       blocks, bytes, bytes_peak
-                               blocks, and whole regions with names, that NumPy
-                               or JAX have, and had at most
-      views                    arrays of JAX's, one for each device, that show
-                               them and got them by DLPack (a CPU's own
-                               pinned_host does not)
-      region_bytes             of the regions that they are in
-      copied_bytes_total       of what asarray() could not take as it was
+                               blocks and whole named regions that NumPy or JAX hold,
+                               their bytes, and the maximum of these
+      views                    JAX arrays, counted per device, that use these blocks
+                               through DLPack (arrays in a CPU's own pinned_host do not)
+      region_bytes             bytes of the regions that contain the blocks
+      copied_bytes_total       bytes that asarray() could not use in place
       blocks_total, views_total
       cuda                     whether the regions are registered with CUDA
-    transfers                  by GPU that anything was copied from, what that
-                               took:
-      ring_bytes               of its memory that copies are staged in
+    transfers                  copies from and to each GPU, by its index, if any bytes
+                               were copied from it:
+      ring_bytes               memory on the GPU in which copies are staged
       to_host_bytes_total, to_device_bytes_total
-                               copied
-      ahead_total, late_total  takes that found their block on the device, and
-                               those that the device had to wait for
-      wasted_bytes_total       copied to the device ahead, and never taken
-      token_waits_total        how often takes waited for the device to come
-                               to them: once for those of a layer
+                               bytes copied
+      ahead_total, late_total  takes that found their block on the device, and takes
+                               for which the device waited
+      wasted_bytes_total       bytes copied to the device ahead and never taken
+      token_waits_total        how often takes waited until the device reached them;
+                               takes that are announced together count once
       token_wait_ns_total, block_wait_ns_total
-                               what they waited so, and then for a block to be
-                               in memory
-      host_waits_total         how often the host waited for the device, for tokens
-                               and else
-      unfinished, staged_bytes copies under way, and what the device has
-                               that is not yet taken
+                               time of these waits, and of later waits for a block to
+                               be in memory
+      host_waits_total         how often the host waited for the device, for tokens or
+                               anything else
+      unfinished, staged_bytes copies in progress, and bytes on the device that are not
+                               yet taken
+
+    Raises:
+      actmem.Error: The process was forked from one that uses actmem.jax.
     """
     drain(wait=True)
     value = _native.initialized(Stats)
@@ -326,22 +332,21 @@ def stats() -> dict[str, Any]:
 
 
 def reset() -> int:
-    """Frees what was put and not taken, and gives empty regions back, those of arrays
-    too, and the rings of GPUs.
+    """Frees all blocks that were put and not taken. It also releases empty regions, including
+    those of arrays, and the staging memory of GPUs.
 
-    For what failed or abandoned steps have left, above all those outside of jit, of which
-    no limit reclaims anything. Call it while no step is running: its backward pass would
-    find nothing.
+    Failed or abandoned steps leave such blocks, mainly outside of jit, where no limit reclaims
+    them. Call it while no step is running: a running backward pass would not find its values.
 
     Returns:
-      How many blocks were freed.
+      The number of blocks freed.
 
     Raises:
       actmem.Error: The process was forked from one that uses actmem.jax.
 
     Example:
       >>> import actmem.jax
-      >>> actmem.jax.reset()      # nothing was left
+      >>> actmem.jax.reset()      # no block was left
       0
     """
     drain(wait=True)

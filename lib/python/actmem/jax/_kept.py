@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The two types that stand in a program for a value in actmem memory: token and ghost.
+"""The two types that represent a value in actmem memory within a program: token and ghost.
 
-A token names one example of a block, in four words of memory. Without vmap a block is one
-example, and its token has no dimensions. Under vmap a put makes one block of all examples,
-and an array of tokens that has the batch's dimensions. So JAX may select, gather, reverse
-or stack tokens: each one still names its example.
+A token identifies one example of a block, in four words of memory. Without vmap, a block is one
+example, and its token has no dimensions. Under vmap, a put makes one block of all examples and
+an array of tokens with the batch's dimensions. So JAX may select, gather, reverse or stack
+tokens: each token still identifies its example.
 
-A ghost has the shape, the dtype, the sharding and the tangents of the value, and no bytes
-in memory. So a loop can stack ghosts, a batch can have them along any axis, and a gradient
-of a gradient flows through them. A take says which dimensions of its ghost are those of its
-tokens.
+A ghost has the shape, the dtype, the sharding and the tangents of the value, and no bytes in
+memory. So a loop can stack ghosts, a batch can have them along any axis, and second derivatives
+propagate through them. A take states which dimensions of its ghost are those of its tokens.
 
-JAX passes arrays of tokens and ghosts between compiled programs, as it does random keys.
-When the last array that has a token is gone, nothing can take its value any more: see
-_tokens.py.
+JAX passes arrays of tokens and ghosts between compiled programs, as it does random keys. When
+the last array that has a token is gone, no program can take its value any more: see _tokens.py.
 """
 import types
 from collections.abc import Sequence
@@ -68,8 +66,8 @@ _rules = types.SimpleNamespace(
 
 
 class TokenType(_private.ExtendedDType):
-    """The dtype of tokens of one label, whose examples have this shape and dtype. As JAX
-    puts only values of one type into one place, it never mixes tokens of others."""
+    """The dtype of tokens of one label, whose examples have this shape and dtype. JAX combines
+    only values of one dtype, so it never mixes tokens of different types."""
 
     type = _scalar
     _rules = _rules
@@ -115,7 +113,7 @@ class GhostType(_private.ExtendedDType):
         return hash((type(self), self.of))
 
 
-# Of tokens that nothing is known of, except that they end.
+# The dtype of tokens of unknown origin. They can only be dropped.
 ANY_TOKEN = TokenType((), None, "")
 
 
@@ -131,9 +129,9 @@ _transpose = jax.jit(jax.lax.transpose, static_argnums=1)
 
 
 class Kept:
-    """An array of tokens or ghosts, with the array of JAX's that has their words."""
+    """An array of tokens or ghosts. `base` is the JAX array that stores them."""
 
-    # How the value of a ghost is spread, if it was put by itself.
+    # The sharding of the value of a ghost that was put outside of jit on several devices.
     spread: Sharding | None = None
 
     def __init__(self, dtype: _private.DType, base: jax.Array) -> None:
@@ -172,7 +170,7 @@ class Kept:
         return jax.jit(lambda kept: kept[index])(self)
 
     def transpose(self, order: Sequence[int]) -> Any:
-        """vmap calls it outside of jit."""
+        """Transposes the array. vmap calls this outside of jit."""
         return _transpose(self, tuple(order))
 
     def __repr__(self) -> str:
@@ -189,7 +187,7 @@ def _shard(values: Sequence[Kept], shardings: Sequence[Sharding], layouts: Any,
 
 _private.register_array_class(Kept, _shard)
 
-# Makes tokens of their words in memory.
+# Makes tokens or ghosts of the integers that represent them in memory.
 wrap_p = Primitive("actmem_wrap")
 wrap_p.def_impl(lambda base, *, dtype: Kept(dtype, base))
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The primitives of JAX that put values into actmem memory and take them out, and what
-JAX's transformations do to them.
+"""The JAX primitives that put values into actmem memory and take them out, and their rules for
+JAX's transformations.
 
     value, token, ghost = put_p.bind(value, label=, batch=, ...)
     value = take_p.bind(token, ghost, label=, weak_type=, ...)
@@ -8,22 +8,21 @@ JAX's transformations do to them.
     token = hold_p.bind(token)
     drop_p.bind(token, *ties)
 
-A put returns its value, so that the forward pass uses it after the put. A put whose token
-and ghost are not used puts nothing. A take has the ghost's shape, and its tangent is the
-ghost's tangent: when JAX differentiates once more, put and take together are the identity.
+A put returns its value, so that the forward pass uses it after the put. A put whose token and
+ghost are not used stores nothing. A take has the ghost's shape, and its tangent is the ghost's
+tangent: when JAX differentiates once more, put and take together are the identity.
 
-vmap adds a dimension to the tokens, always the first one. `batch` says which dimensions of
-the value or ghost the tokens' dimensions are. vmap moves no axis of a value, as it moves
-none where nothing is put: with jax_remat3, JAX compares the axes of a value that it kept
-and of the same value computed again. Only the calls have the batch's dimensions first. So
-a take that gets other tokens than its put made, selected or in another order, still gets
-the value of each one.
+vmap always adds the first dimension to the tokens. `batch` lists the dimensions of the value or
+ghost that correspond to the tokens' dimensions. vmap leaves the axes of a value in place, as it
+does without a put: with jax_remat3, JAX compares the axes of a saved value with those of the
+recomputed value. Only the custom calls move the batch's dimensions to the front. A take may get
+tokens that were selected or reordered after the put; it still gets the value of each token.
 
-These primitives carry no JAX effect, so that JAX may drop them, batch them and split them
-among passes. The custom calls that they become have a side effect for XLA, which
-neither merges two puts nor moves a put out of a loop.
+These primitives carry no JAX effect, so that JAX may drop them, batch them and split them among
+passes. Their custom calls have a side effect for XLA, which then neither merges two puts nor
+moves a put out of a loop.
 
-When a program is whole, _finish.py counts the takes of each token, and sets the parameters
+When a program is complete, _finish.py counts the takes of each token, and sets the parameters
 that have defaults here.
 """
 from collections.abc import Sequence
@@ -48,7 +47,7 @@ take_p = Primitive("actmem_take")
 tie_p = Primitive("actmem_tie")
 tie_p.multiple_results = True
 hold_p = Primitive("actmem_hold")
-ghost_p = Primitive("actmem_ghost")     # of a whole program: one made anew
+ghost_p = Primitive("actmem_ghost")     # only in complete programs: makes a new ghost
 drop_p = Primitive("actmem_drop")
 
 PUT: dict[str, Any] = dict(batch=(), number=None, bounded=False, many=True, wanted=True)
@@ -56,12 +55,12 @@ TAKE: dict[str, Any] = dict(batch=(), number=None, ends=False, announced=None)
 
 
 def label_of(name: str, line: str) -> str:
-    """As puts and takes are told apart, and errors name them."""
+    """Returns the label that identifies puts and takes and appears in error messages."""
     return f"{name} ({line})"
 
 
 def name_and_line(label: str) -> tuple[str, str]:
-    """Splits a label such as "q in Attention.__call__ (model.py:31)"."""
+    """Splits a label such as "q in Attention.__call__ (model.py:31)" into "q" and the line."""
     name, line = label[:-1].rsplit(" (", 1)
     return name.rsplit(" in ", 1)[0], line
 
@@ -75,12 +74,12 @@ def take(token: Any, ghost: Any, label: str, weak_type: bool) -> Any:
 
 
 def _order(batch: Sequence[int], rank: int) -> list[int]:
-    """The dimensions of a value as a call has them: those of the batch first."""
+    """Returns the order of dimensions that a call uses: those of the batch first."""
     return [*batch, *(i for i in range(rank) if i not in batch)]
 
 
 def batch_first(aval: Aval, batch: Sequence[int]) -> Aval:
-    """The type of a value as a call has it."""
+    """Returns the type of a value with the batch's dimensions first, as a call uses it."""
     order = _order(batch, aval.ndim)
     spec = jax.sharding.PartitionSpec(*(aval.sharding.spec[i] for i in order))
     return aval.update(shape=tuple(aval.shape[i] for i in order),
@@ -88,7 +87,7 @@ def batch_first(aval: Aval, batch: Sequence[int]) -> Aval:
 
 
 def token_of(aval: Aval, label: str, batch: Sequence[int] = ()) -> Aval:
-    """The type of the tokens of a value whose dimensions `batch` are a batch's."""
+    """Returns the type of the tokens of a value whose dimensions `batch` are a batch's."""
     aval, rank = batch_first(aval, batch), len(batch)
     spec = jax.sharding.PartitionSpec(*aval.sharding.spec[:rank])
     return aval.update(shape=aval.shape[:rank],
@@ -134,7 +133,7 @@ def dropped_of(token: Aval, *ties: Aval) -> Aval:
                         sharding=token.sharding.update(spec=spec))
 
 
-# Outside of jit each is an execution of its own.
+# Outside of jit, each put and each take is a separate execution.
 
 @partial(jax.jit, static_argnames=("label", "batch"))
 def _put_now(value: Any, *, label: str, batch: Sequence[int]) -> Any:
@@ -172,7 +171,7 @@ def _take_impl(token: Any, ghost: Any, *, label: str, weak_type: bool, batch: Se
 
 @partial(jax.jit, donate_argnums=0)
 def drop_now(words: jax.Array) -> jax.Array:
-    """Drops the tokens in `words`, whose memory the result takes."""
+    """Drops the tokens in `words`. The result reuses their memory."""
     dropped: jax.Array = drop_p.bind(wrap_p.bind(words, dtype=ANY_TOKEN))
     return words + dropped
 
@@ -203,7 +202,7 @@ def _without_tangent(primitive: Primitive) -> None:
 # vmap.
 
 def _with_dim(batch: Sequence[int], dim: int) -> tuple[int, ...]:
-    """`batch` of a value after the batch's next axis became its dimension `dim`."""
+    """Returns `batch` after vmap added dimension `dim` to the value."""
     return dim, *(i + (i >= dim) for i in batch)
 
 
@@ -230,7 +229,7 @@ _without_tangent(wrap_p)
 
 
 def _put_wanted(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Eqn | None]:
-    """A put whose token and ghost nobody has, puts nothing."""
+    """Marks a put whose token and ghost are unused, so that it stores nothing."""
     eqn = rest[-1]
     if not any(used):
         return [False], None
@@ -242,10 +241,10 @@ def _put_wanted(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Eqn | Non
 _private.set_dce_rule(put_p, _put_wanted)
 
 
-# Their lowering for XLA.
+# Lowering for XLA.
 
 def _on_memory(function: Rule) -> Rule:
-    """A lowering by `function` of what the operands are in memory."""
+    """Returns a lowering by `function` that sees the physical types of operands and results."""
     def lower(ctx: Context, *operands: Any, **params: Any) -> Any:
         physical = ctx.replace(
             avals_in=[_private.physical_aval(aval) for aval in ctx.avals_in],
@@ -257,7 +256,7 @@ def _on_memory(function: Rule) -> Rule:
 
 
 def _rounded(value: Any) -> Any:
-    """As XLA keeps it in memory, also where it computes more exactly."""
+    """Rounds `value` to its dtype, because XLA may compute it with more precision."""
     if not jnp.issubdtype(value.dtype, jnp.floating) or _private.is_packed(value.dtype):
         return value
     info = jnp.finfo(value.dtype)
@@ -267,7 +266,7 @@ def _rounded(value: Any) -> Any:
 def _put_lowered(ctx: Context, value: Any, *, label: str, batch: Sequence[int],
                  number: int | None, bounded: bool, many: bool,
                  wanted: bool) -> tuple[Any, Any, Any]:
-    shape = ctx.avals_in[0].shape       # of a key, without its words
+    shape = ctx.avals_in[0].shape       # of random keys, without their data
     if not wanted:
         return (value, jnp.zeros((*(shape[i] for i in batch), TOKEN_WORDS), jnp.uint32),
                 jnp.zeros((*shape, 0), jnp.uint8))
@@ -279,8 +278,8 @@ def _put_lowered(ctx: Context, value: Any, *, label: str, batch: Sequence[int],
     ghost = jnp.transpose(ghost.reshape(*(shape[i] for i in order), 0),
                           (*np.argsort(order), len(order)))
     if "cuda" in ctx.module_context.platforms:
-        # Else an unrolled forward pass has nothing that waits for its puts: XLA may leave
-        # them for later, with what they put on the device meanwhile.
+        # Otherwise nothing in an unrolled forward pass waits for its puts. XLA may then delay
+        # them and keep their values on the device meanwhile.
         value, token = jax.lax.optimization_barrier((value, token))
     return value, token, ghost
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The names of JAX that JAX does not promise to keep. The package uses them only here.
-jax.extend, jax.interpreters and jax.core are JAX's own doors for libraries: a name that one of
-them has is taken from there.
+"""JAX's private names that this package uses, all in one place. Names that jax.extend,
+jax.interpreters or jax.core provide are taken from there, because JAX intends those for
+libraries.
 
-A test goes through NAMES, which finds a version of JAX that lacks one of them.
+A test checks each of NAMES to detect a version of JAX that lacks one of them.
 """
 import inspect
 import math
@@ -42,18 +42,18 @@ NAMES: tuple[tuple[Any, str], ...] = tuple((owner, name) for owner, names in (
     (sharding_impls, "GSPMDSharding logical_sharding physical_sharding"),
     (xla_client, "HloSharding OpSharding"),
 ) for name in names.split())
-# Names that only some versions have: each is used where JAX has it.
+# Names that only some versions of JAX have. Users check for them first.
 SOME = {"register_canonicalize_value_handler", "canonicalize_value_handlers", "rules"}
 
 # JAX promises no types for these.
 Aval: TypeAlias = Any           # a shape and a dtype, as jax.typeof() returns
-DType: TypeAlias = Any          # NumPy's, or one that extends them
+DType: TypeAlias = Any          # of NumPy, or an extended dtype
 Primitive: TypeAlias = Any
 Jaxpr: TypeAlias = Any
 Eqn: TypeAlias = Any
 Atom: TypeAlias = Any           # a variable of a jaxpr, or a literal
-Context: TypeAlias = Any        # of a lowering
-Verdict: TypeAlias = Any        # what a policy says of a value
+Context: TypeAlias = Any        # that JAX passes to a lowering
+Verdict: TypeAlias = Any        # that a policy returns for a value
 Rule: TypeAlias = Callable[..., Any]
 
 ExtendedDType = dtypes.ExtendedDType
@@ -65,11 +65,11 @@ physical_aval = core.physical_aval
 is_concrete: Rule = core.is_concrete
 physical_sharding = sharding_impls.physical_sharding
 logical_sharding = sharding_impls.logical_sharding
-checkpoint = ad_checkpoint.checkpoint        # JAX's own, whatever jax.checkpoint is
+checkpoint = ad_checkpoint.checkpoint        # JAX's own, even if jax.checkpoint is patched
 Offloadable = public_checkpoint.Offloadable
 Saveable = public_checkpoint.Saveable
 
-# Since JAX 0.12, a rule of jax_remat3 returns saved values apart from the function of them.
+# Since JAX 0.12, a rule of jax_remat3 returns the saved values and a function of them.
 has_remat3 = jax.__version_info__ >= (0, 12)
 
 
@@ -78,7 +78,7 @@ def zero_tangent(value: Any) -> Any:
 
 
 def wants_devices(primitive: Primitive) -> None:
-    """JAX tells the lowering of `primitive` which devices it is for."""
+    """Makes JAX pass the devices to the lowering of `primitive`."""
     dispatch.prim_requires_devices_during_lowering.add(primitive)
 
 
@@ -88,9 +88,10 @@ def set_dce_rule(primitive: Primitive, rule: Rule) -> None:
 
 def before_lowering(change: Callable[[str, Jaxpr], Jaxpr],
                     is_donated: Callable[[Aval], bool]) -> None:
-    """Has `change` of a whole program's jaxpr lowered in its place. JAX calls it before it
-    lowers, so that an error of the lowering has no frame of this package in its traceback. An
-    input that is not `is_donated`, by its type, keeps its memory even if the caller donates it."""
+    """Makes JAX lower `change(name, jaxpr)` in place of each whole program's jaxpr. JAX calls
+    `change` before the lowering, so errors of the lowering have no frames of this package in
+    their traceback. If `is_donated` returns False for the type of an input, that input keeps
+    its memory even if the caller donates it."""
     discharge = pxla._discharge_refs_jaxpr
 
     def discharge_and_change(jaxpr: Jaxpr, *rest: Any) -> tuple[Any, ...]:
@@ -105,8 +106,8 @@ def before_lowering(change: Callable[[str, Jaxpr], Jaxpr],
 
 
 def tiles_of(sharding: Sharding, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Over how many devices each dimension of a value of that rank is sharded, and the devices
-    in that order. For shardings that XLA's partitioner tells."""
+    """Returns the number of parts of each dimension of a value of that rank, and the devices in
+    that order. `sharding` must come from XLA's partitioner."""
     hlo = sharding._hlo_sharding    # type: ignore[attr-defined]
     if not hlo.is_tiled():
         return (1,) * rank, ()
@@ -115,9 +116,8 @@ def tiles_of(sharding: Sharding, rank: int) -> tuple[tuple[int, ...], tuple[int,
 
 
 def leading_sharding(sharding: Sharding, keep: int, rank: int) -> Sharding:
-    """The sharding of a value of that rank whose first `keep` dimensions are sharded as
-    those of a value of `sharding`, and whose others are replicated. For shardings that XLA's
-    partitioner tells."""
+    """Returns the sharding of a value of that rank that shards its first `keep` dimensions as
+    `sharding` does, and replicates the others. `sharding` must come from XLA's partitioner."""
     hlo = sharding._hlo_sharding    # type: ignore[attr-defined]
     tiles = hlo.tile_assignment_dimensions()
     if not hlo.is_tiled() or hlo.is_maximal():
@@ -135,15 +135,15 @@ def leading_sharding(sharding: Sharding, keep: int, rank: int) -> Sharding:
 
 
 def group_shardings(value: Any, group: int) -> None:
-    """Has XLA's partitioner give all values of `group` in a module one sharding."""
+    """Makes XLA's partitioner give all values of `group` in a module the same sharding."""
     if getattr(jax.config, "jax_use_shardy_partitioner"):
         group_type = mlir.ir.IntegerType.get_signless(64)
         sdy.ShardingGroupOp(value, mlir.ir.IntegerAttr.get(group_type, group))
 
 
 def set_side_effect(result: Any) -> None:
-    """Has XLA keep the custom call of jax.experimental.custom_partitioning that `result` is
-    of: it drops and merges those without a side effect, and JAX gives them none."""
+    """Gives the custom call of jax.experimental.custom_partitioning that returns `result` a
+    side effect. JAX sets none, and XLA drops or merges calls without a side effect."""
     operation = result.owner
     if operation.name == "stablehlo.custom_call":
         operation.attributes["has_side_effect"] = mlir.ir.BoolAttr.get(True)
@@ -154,33 +154,33 @@ def inner_jaxprs(params: Mapping[str, Any]) -> Iterable[Jaxpr]:
 
 
 def scan_consts(params: Mapping[str, Any]) -> int:
-    """How many of the operands of a scan are the same in all turns."""
+    """Returns the number of operands of a scan that are the same in all iterations."""
     if "num_consts" in params:      # before 0.11
         return int(params["num_consts"])
     return len(list(params["ft_in"].unpack()[0]))
 
 
 def scan_carries(params: Mapping[str, Any]) -> int:
-    """How many of the operands of a scan go from one turn to the next."""
+    """Returns the number of operands of a scan that it carries between iterations."""
     if "num_carry" in params:       # before 0.11
         return int(params["num_carry"])
     return len(list(params["ft_in"].unpack()[1]))
 
 
 def is_literal(atom: Atom) -> bool:
-    """Whether an operand is a number written into the jaxpr."""
+    """Returns whether an operand is a constant in the jaxpr."""
     return isinstance(atom, Literal)
 
 
 def dce(jaxpr: Jaxpr) -> Jaxpr:
-    """A closed jaxpr without what none of its outputs needs, in bodies of loops too."""
+    """Returns the jaxpr without equations that no output needs, including bodies of loops."""
     inner = open_jaxpr(jaxpr)
     less, _ = dce_jaxpr(inner, [True] * len(inner.outvars), instantiate=True)
     return less if inner is jaxpr else jaxpr.replace(jaxpr=less)
 
 
 def name_of(eqn: Eqn) -> str | None:
-    """The name that `eqn` gives to a value, or None."""
+    """Returns the name that `eqn` gives to a value, or None."""
     name: str | None = None
     if eqn.primitive is name_p:
         name = eqn.params["name"]
@@ -191,7 +191,7 @@ def name_of(eqn: Eqn) -> str | None:
 
 
 def name_eqn(value: Atom, name: str, out: Atom) -> Eqn:
-    """An equation that gives the variable `value` a name, as `out`."""
+    """Returns an equation that names the variable `value`; its result is `out`."""
     jaxpr = open_jaxpr(jax.make_jaxpr(lambda x: public_checkpoint.checkpoint_name(x, name))(
         jax.ShapeDtypeStruct(value.aval.shape, value.aval.dtype)))
     eqn, = jaxpr.eqns
@@ -202,8 +202,8 @@ _NO_NAMES: tuple[frozenset[str], frozenset[str], None] = frozenset(), frozenset(
 
 
 def names_of(policy: Any) -> tuple[frozenset[str], frozenset[str], str | None]:
-    """The names that a policy of jax.checkpoint_policies saves, those it offloads, and
-    where to; none of one that is not made of names."""
+    """Returns the names that a policy of jax.checkpoint_policies saves, the names that it
+    offloads, and their destination. For a policy without names, returns empty sets and None."""
     if getattr(policy, "__module__", None) != ad_checkpoint.__name__:
         return _NO_NAMES
     if getattr(policy, "__closure__", None):
@@ -219,14 +219,14 @@ def names_of(policy: Any) -> tuple[frozenset[str], frozenset[str], str | None]:
 
 
 def bits_of(dtype: DType) -> int:
-    """The bits of an element of a type of numbers."""
+    """Returns the bits of an element of a numeric type."""
     if jax.numpy.issubdtype(dtype, jax.numpy.integer):
         return jax.numpy.iinfo(dtype).bits
     return jax.numpy.finfo(dtype).bits
 
 
 def is_packed(dtype: DType) -> bool:
-    """Whether elements are shorter than a byte."""
+    """Returns whether the elements are shorter than a byte."""
     return not is_extended(dtype) and dtype != jax.numpy.bool_ and \
         dtype != jax.dtypes.float0 and jax.numpy.issubdtype(dtype, jax.numpy.number) and \
         bits_of(dtype) < 8
@@ -240,19 +240,19 @@ _PLACE = re.compile(r"([^/\\:]+:\d+)(?::\d+)? \((.*)\)$")
 
 
 def place_of(source_info: Any) -> str:
-    """The line of the program that an equation is of, as file.py:12, or "?"."""
+    """Returns the source line of an equation, such as file.py:12, or "?"."""
     found = _PLACE.search(summarize(source_info))
     return found[1] if found else "?"
 
 
 def function_of(source_info: Any) -> str:
-    """The function that an equation is of, as Attention.__call__, or "?"."""
+    """Returns the function that contains an equation, such as Attention.__call__, or "?"."""
     found = _PLACE.search(summarize(source_info))
     return found[2] if found else "?"
 
 
 def explicit_shard_shape(aval: Aval) -> tuple[int, ...] | None:
-    """The shape that each device has of a value, where its type tells; else None."""
+    """Returns the shape of each device's part of a value if its type states it, else None."""
     sharding = aval.sharding
     if sharding.mesh.empty or not sharding.mesh.are_all_axes_explicit:
         return None
@@ -261,7 +261,7 @@ def explicit_shard_shape(aval: Aval) -> tuple[int, ...] | None:
 
 
 def canonical_as_is(kind: type) -> None:
-    """Values of the class `kind` are what they are."""
+    """Makes JAX use values of the class `kind` without conversion."""
     if hasattr(dtypes, "register_canonicalize_value_handler"):
         dtypes.register_canonicalize_value_handler(kind, None)
     else:                   # before 0.11
@@ -284,12 +284,13 @@ def result_handler(aval: Aval, sharding: Sharding, committed: bool) -> Any:
 
 
 def open_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
-    """The equations of a jaxpr, closed or not: from 0.12 on both are one."""
+    """Returns the open jaxpr of a jaxpr, closed or not. Since 0.12, JAX has only one kind."""
     return getattr(jaxpr, "jaxpr", jaxpr)
 
 
 def with_eqns(jaxpr: Jaxpr, eqns: Sequence[Eqn], **changed: Sequence[Atom]) -> Jaxpr:
-    """`jaxpr`, closed if it was, of these equations, and these `invars` or `outvars`."""
+    """Returns `jaxpr` with other equations, and with the `invars` or `outvars` in `changed`. It
+    stays closed if it was."""
     inner = open_jaxpr(jaxpr)
     new = inner.replace(eqns=eqns, **changed)
     return new if inner is jaxpr else jaxpr.replace(jaxpr=new)
@@ -300,12 +301,12 @@ def is_jaxpr(value: Any) -> bool:
 
 
 def has_effects(eqn: Eqn) -> bool:
-    """Whether JAX takes `eqn` for one to run in the forward pass alone."""
+    """Returns whether `eqn` has an effect. JAX runs such equations in the forward pass only."""
     unreal = (core.NamedAxisEffect, core.InternalMutableArrayEffect)
     return any(not isinstance(effect, unreal) for effect in eqn.effects)
 
 
-# Several equations as one, which is theirs again wherever it is interpreted.
+# A primitive that combines several equations, and expands to them when it is interpreted.
 
 together_p = new_primitive("actmem_together")
 together_p.multiple_results = True
@@ -335,8 +336,8 @@ dce_rules[together_p] = _dce_together
 
 
 def operation(name: str, function: Rule) -> Primitive:
-    """An operation of its own in a jaxpr that computes what `function` does of its operands,
-    in a tuple; its parameters are the function's by name."""
+    """Makes a primitive that computes `function` of its operands. `function` returns a tuple; the
+    parameters of the primitive are its keyword arguments."""
     primitive = new_primitive(name)
     primitive.multiple_results = True
 
@@ -362,14 +363,14 @@ def together(eqns: Sequence[Eqn], invars: Sequence[Atom], outvars: Sequence[Atom
                               eqns[0].source_info, eqns[0].ctx)
 
 
-# JAX looks up how to split an equation by its primitive alone. These tables find the policy
-# among the variables of the function that looks, and return JAX's own rule unless the policy
-# sends the value to actmem. So JAX runs its own rules without a frame of this package.
+# JAX looks up the rule that splits an equation by its primitive alone. These tables find the
+# policy among the local variables of the calling function. They return JAX's own rule unless the
+# policy sends the value to actmem. So JAX runs its own rules without a frame of this package.
 
 class _Rules(UserDict[Primitive, Rule]):
     def __init__(self, stock: dict[Primitive, Rule],
                  choose: Callable[..., Rule | None]) -> None:
-        self.data = stock           # not a copy: libraries register rules there later
+        self.data = stock           # no copy, because libraries may add rules later
         self.choose = choose
 
     def get(self, primitive: Primitive, default: Any = None) -> Any:
@@ -381,7 +382,7 @@ class _Rules(UserDict[Primitive, Rule]):
 
 
 class _Rules3(_Rules):
-    """The same for jax_remat3."""
+    """The table for jax_remat3."""
 
     def __getitem__(self, primitive: Primitive) -> Rule:
         stock = self.data[primitive]
@@ -392,16 +393,16 @@ class _Rules3(_Rules):
 
 
 def replace_partial_eval_rules(choose: Callable[..., Rule | None]) -> None:
-    """Has `choose(policy, equation)` return the rule that splits an equation, or None for
-    JAX's own."""
+    """Makes `choose(policy, equation)` select the rule that splits an equation. It returns None
+    for JAX's own rule."""
     pe.partial_eval_jaxpr_custom_rules = _Rules(  # type: ignore[assignment]
         pe.partial_eval_jaxpr_custom_rules, choose)
 
 
 def replace_remat3_rules(choose: Callable[..., Rule | None]) -> None:
-    """Has `choose(policy, stock, value, primitive, avals, parameters)` return the rule that
-    splits a call of a primitive, or None for JAX's own, which is `stock`. The policy is asked
-    about the last three; `value` is the first argument of the call."""
+    """Makes `choose(policy, stock, value, primitive, avals, parameters)` select the rule that
+    splits a call of a primitive. It returns None for JAX's own rule, `stock`. The last three
+    arguments are those of the policy; `value` is the first argument of the call."""
     if has_remat3:
         remat.rules = _Rules3(remat.rules, choose)  # type: ignore[assignment]
 
@@ -417,7 +418,7 @@ def _asked3(primitive: Primitive, args: Sequence[Any],
     return None
 
 
-# In place of a trace, it has a rule of jax_remat3 save the value.
+# Passed in place of a trace, it makes a rule of jax_remat3 save the value.
 SAVING = SimpleNamespace(policy=lambda *args, **params: Saveable)
 
 
@@ -427,8 +428,8 @@ def is_remat(eqn: Eqn) -> bool:
 
 @contextmanager
 def every_policy_is(policy: Rule) -> Iterator[None]:
-    """While it holds, functions that are traced are rematerialised by `policy`, whatever
-    theirs is."""
+    """Within the context, functions that are traced are rematerialised by `policy` instead of
+    their own policy."""
     bind: Rule = remat_p.bind
 
     def with_policy(*args: Any, **params: Any) -> Any:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Rules that split a rematerialised function into its passes. They are for values that the
-policy of jax.checkpoint offloads to actmem: the forward pass puts them, the backward pass takes
+"""Rules that split a rematerialised function into its passes. They handle values that the policy
+of jax.checkpoint offloads to actmem: the forward pass puts them, and the backward pass takes
 them. JAX's own rules handle all other values.
 
-Without jax_remat3, JAX splits a jaxpr equation by equation and asks the policy about each.
-With it, names and a few other primitives have rules of their own.
+Without jax_remat3, JAX splits a jaxpr equation by equation and asks the policy about each. With
+jax_remat3, names and a few other primitives have rules of their own.
 """
 import threading
 from collections.abc import Mapping, Sequence
@@ -27,8 +27,8 @@ _lock = threading.Lock()
 
 
 class Kept(_private.Offloadable):
-    """The verdict of a policy of actmem.jax.checkpoint on a value that goes to actmem. Values
-    of fewer bytes stay on the device."""
+    """The verdict of an actmem.jax.checkpoint policy on a value that goes to actmem. Values of
+    fewer than min_bytes bytes stay on the device."""
 
     min_bytes: int
     label: str | None
@@ -40,18 +40,19 @@ class Kept(_private.Offloadable):
 
     @property
     def dst(self) -> str:
-        """Only JAX's own rules read it. They would save the value on the device."""
+        """Raises an error. Only JAX's own rules read it, and would save the value on the
+        device."""
         raise RuntimeError(f"JAX {jax.__version__} splits a function that actmem.jax.checkpoint "
                            "wraps without asking actmem: use a version that it was tested with")
 
 
 def _in_force() -> int | None:
-    """The min_bytes of the patch() in force, or None."""
+    """Returns the min_bytes of the patch() in force, or None."""
     return next((patch[0] for patch in _patches[-1:]), None)
 
 
 def begin_patch(min_bytes: int) -> tuple[list[int], bool]:
-    """Returns the patch, and whether it changes what new programs do."""
+    """Returns the patch, and whether it changes how new programs treat values."""
     patch = [min_bytes]
     with _lock:
         before = _in_force()
@@ -60,7 +61,7 @@ def begin_patch(min_bytes: int) -> tuple[list[int], bool]:
 
 
 def end_patch(patch: list[int]) -> bool:
-    """Returns whether that changes what new programs do."""
+    """Ends the patch. Returns whether that changes how new programs treat values."""
     with _lock:
         before = _in_force()
         _patches[:] = [each for each in _patches if each is not patch]
@@ -73,13 +74,13 @@ def _is_ours(verdict: Verdict) -> bool:
 
 
 def _inner(policy: Rule) -> Rule:
-    """A policy of JAX's, also of one of actmem.jax.checkpoint."""
+    """Returns JAX's policy, which a policy of actmem.jax.checkpoint wraps."""
     inner: Rule = getattr(policy, "inner", policy)
     return inner
 
 
 def kept_names(policy: Rule) -> frozenset[str]:
-    """The names that `policy` keeps in actmem, as far as it is made of names."""
+    """Returns the names that `policy` keeps in actmem, if it is made of names."""
     saved, offloaded, destination = _private.names_of(_inner(policy))
     if _inner(policy) is not policy:
         return offloaded or saved
@@ -93,8 +94,9 @@ def bytes_of(aval: Aval) -> int:
 
 
 def _fits(aval: Aval, verdict: Verdict) -> bool:
-    """Whether to put a value of this type. A token or ghost stands for a value that was put,
-    a symbolic shape has no number of bytes, and a drop cannot wait for a value without bytes."""
+    """Returns whether to put a value of this type. Tokens and ghosts represent values that were
+    put already. A symbolic shape has no number of bytes, and a drop cannot wait for a value
+    without bytes."""
     is_patched = not isinstance(verdict, Kept) and verdict.dst == PATCHED
     min_bytes = _in_force() if is_patched else getattr(verdict, "min_bytes", 0)
     return isinstance(aval, _private.ShapedArray) and aval.dtype != jax.dtypes.float0 and \
@@ -114,9 +116,10 @@ def _label(primitive: Primitive, params: Mapping[str, Any], source: Any,
 
 def _ask(policy: Rule, primitive: Primitive, args: Sequence[Any], params: Mapping[str, Any],
          source: Any, aval: Aval, is_running: bool = False) -> Verdict:
-    """Asks `policy` about the result of a primitive, which has the type `aval`, and notes the
-    verdict. If the function is running, its program was complete before. Returns None if the
-    policy fails: JAX then asks it again, and raises the error without frames of this package."""
+    """Asks `policy` about the result of a primitive, which has the type `aval`, and records the
+    verdict. `is_running` says that the function already runs, outside of a trace. Returns None
+    if the policy fails: JAX then asks it again, and raises the error without frames of this
+    package."""
     try:
         verdict = policy(primitive, *args, **params)
     except Exception:       # pylint: disable=broad-exception-caught
@@ -139,8 +142,8 @@ def _ask(policy: Rule, primitive: Primitive, args: Sequence[Any], params: Mappin
 
 def _stock(policy: Rule, primitive: Primitive, args: Sequence[Any], params: Mapping[str, Any],
            verdict: Verdict) -> str | None:
-    """Returns the memory that JAX without actmem keeps the value in, by `policy`; None if JAX
-    refuses that."""
+    """Returns the memory in which JAX without actmem would keep the value by `policy`, or None
+    if JAX would refuse the policy."""
     if getattr(verdict, "label", None):     # an argument, which JAX keeps
         return _verdicts.DEVICE
     inner = _inner(policy)
@@ -164,8 +167,8 @@ def _where(aval: Aval, verdict: Verdict) -> str:
 # Without jax_remat3.
 
 def _put_eqns(eqn: Eqn, labels: Mapping[int, str]) -> tuple[list[Eqn], list[Eqn], list[Atom]]:
-    """Equations that compute what `eqn` does and put those results that have a label,
-    those that take them, and the variables between."""
+    """Returns three lists: equations that compute `eqn` and put its results that have a label,
+    equations that take these results, and the variables that connect both."""
     outvars = list(eqn.outvars)
     is_name = eqn.primitive is _private.name_p
     puts: list[Eqn] = []
@@ -191,8 +194,9 @@ def _put_eqns(eqn: Eqn, labels: Mapping[int, str]) -> tuple[list[Eqn], list[Eqn]
 
 
 def _split(eqn: Eqn, verdict: Verdict) -> tuple[Any, ...]:
-    """Returns what JAX expects of a rule: equations for the forward and for the backward pass,
-    whether each result is unknown before the latter, whether it computes each, and its inputs."""
+    """Returns the tuple that JAX expects of a rule. It has the equations of the forward pass and
+    of the backward pass. For each result, it says whether the forward pass leaves it unknown,
+    and whether the backward pass computes it. Last are the inputs of the backward pass."""
     count = len(eqn.outvars)
     labels = {i: _label(eqn.primitive, eqn.params, eqn.source_info, verdict)
               for i, var in enumerate(eqn.outvars) if _fits(var.aval, verdict)}
@@ -225,7 +229,7 @@ def _rule3(policy: Rule, stock: Rule, value: Any, primitive: Primitive,
         return None
 
     def rule(trace: Any, *args: Any, **own: Any) -> tuple[Any, Any, Rule]:
-        """JAX's own rule for a value that it saves, with a put and a take of that."""
+        """Applies JAX's own rule for a saved value, and puts and takes that value."""
         result, saved, back = stock(_private.SAVING, *args, **own)
         aval = jax.typeof(saved)
         if not _fits(aval, verdict):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""report: a table of each named value of a step and where it goes; with ACTMEM_JAX_REPORT
-set, one of each program, when the process ends.
+"""report: a table of each named value of a step and where it goes. With ACTMEM_JAX_REPORT set,
+the process prints one table for each program when it ends.
 
-Values that go to actmem are read from the program, where each is a put. The policies have
-said where the others go, and the program tells how often there is one.
+Values that go to actmem appear as puts in the program. The recorded verdicts of the policies say
+where other values go, and the program shows how often each value occurs.
 """
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ from actmem.jax._private import Atom, Aval, Eqn, Jaxpr
 from actmem.jax._primitives import batch_first, label_of, name_and_line, put_p
 
 _UNKNOWN = "?"
-# Values that a policy has no memory for. A layer's input is often its predecessor's result, and
-# would count twice.
+# Values without memory of their own. A layer's input is often the result of the previous layer,
+# and would count twice.
 _NOWHERE = (_verdicts.RECOMPUTED, _verdicts.UNNEEDED, _verdicts.CARRIED)
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """The values of one name, made in one line, of one type.
+    """The values of one name, source line and type.
 
-    name, line  as "q" and "model.py:31"
+    name, line  such as "q" and "model.py:31"
     shape, dtype
-                of the whole value, over all devices that it is spread over
+                of the whole value, over all devices
     device_bytes
-                of each device's part; None where only XLA knows how it is spread
-    times       how many there are in a step: of a scan one in each turn; None in a loop
-                whose turns nobody knows
-    goes        "actmem", "device", "recomputed", or another memory of JAX's, as
-                "pinned_host". "unneeded": the policy offloads it, and it is not put, because
-                no backward pass needs it. "carried": the policy does not save it, and JAX
+                bytes of each device's part; None if only XLA knows the sharding
+    times       occurrences in a step: one for each iteration of a scan; None in a loop
+                with an unknown number of iterations
+    goes        "actmem", "device", "recomputed", or another memory of JAX, such as
+                "pinned_host". "unneeded": the policy offloads it, but it is not put, because
+                no backward pass needs it. "carried": the policy does not save it, but JAX
                 keeps it on the device as the input of a layer, or the carry of a scan
-    stock       as `goes`, of JAX without actmem and by the same policy. None: unknown, or JAX
-                refuses the policy
+    stock       like `goes`, for JAX without actmem and the same policy. None: unknown, or
+                JAX refuses the policy
     """
     name: str
     line: str
@@ -61,7 +61,7 @@ class Row:
 
     @property
     def total(self) -> int | None:
-        """Bytes on each device of all of them, or None."""
+        """Bytes on each device of all occurrences, or None."""
         if self.device_bytes is None or self.times is None:
             return None
         return self.device_bytes * self.times
@@ -71,11 +71,11 @@ class Row:
 class Report:
     """The result of report(); print() shows it as a table.
 
-    rows         a Row for each name, line and type, those of the most bytes first
-    unknown      names that a policy has, and no value of the program
-    temp_bytes   what XLA needs on each device for itself, or None
-    budget_bytes of memory on the host, for all devices of this process; what is over it
-                 waits in files. 0: no limit
+    rows         a Row for each name, line and type, the largest first
+    unknown      names in a policy that match no value of the program
+    temp_bytes   temporary memory that XLA needs on each device, or None
+    budget_bytes limit on host memory for all devices of this process; the store spills values
+                 beyond it to files. 0: no limit
     """
     rows: tuple[Row, ...]
     unknown: tuple[str, ...]
@@ -83,7 +83,7 @@ class Report:
     budget_bytes: int
 
     def device_bytes(self, goes: str) -> int:
-        """How much each device has, in a step, of what `goes` there."""
+        """Returns the bytes on each device, in a step, of the values that go to `goes`."""
         return sum(row.total or 0 for row in self.rows if row.goes == goes)
 
     def __str__(self) -> str:
@@ -138,8 +138,8 @@ class _Value:
     line: str
     aval: Aval
     goes: str
-    is_local: bool      # of one device, inside shard_map
-    label: str = ""                 # of the put, if it is put
+    is_local: bool      # inside shard_map: `aval` is one device's part
+    label: str = ""                 # of its put, or ""
     number: int | None = None       # of the program that puts it
 
     @property
@@ -150,7 +150,7 @@ class _Value:
         return self.goes if self.goes == _verdicts.CARRIED else where
 
     def device_shape(self, is_alone: bool) -> tuple[int, ...] | None:
-        """The shape that each device has of it, or None."""
+        """Returns the shape of each device's part, or None if it is unknown."""
         if self.goes == _verdicts.ACTMEM:
             return _calls.device_shape(self.label, self.number, self.aval)
         if is_alone or self.is_local:
@@ -158,15 +158,16 @@ class _Value:
         return _private.explicit_shard_shape(self.aval)
 
 
-# JAX keeps some values on the device although their policy says that they are recomputed: inputs
-# of checkpointed functions, and values that a scan stacks for its backward pass.
+# JAX keeps some values on the device although their policy recomputes them: inputs of
+# checkpointed functions, and values that a scan stacks for its backward pass.
 
 def _variables(atoms: Iterable[Atom]) -> list[Atom]:
     return [atom for atom in atoms if not _private.is_literal(atom)]
 
 
 def _kept_in(jaxpr: Jaxpr, kept: Iterable[Atom]) -> set[Atom]:
-    """`kept`, inputs of recomputations in `jaxpr`, and other names of either."""
+    """Returns `kept`, the inputs of recomputations in `jaxpr`, and variables that are other
+    names of these values."""
     eqns = _private.open_jaxpr(jaxpr).eqns
     found = set(kept)
     for eqn in eqns:
@@ -181,7 +182,7 @@ def _kept_in(jaxpr: Jaxpr, kept: Iterable[Atom]) -> set[Atom]:
 
 
 def _kept_inside(eqn: Eqn, jaxpr: Jaxpr, kept: set[Atom]) -> list[Atom]:
-    """Which variables of a jaxpr inside of `eqn` are kept."""
+    """Returns the variables of `jaxpr`, which is inside `eqn`, that are kept."""
     inner = _private.open_jaxpr(jaxpr)
     if eqn.primitive.name == "scan":
         consts, carries = _private.scan_consts(eqn.params), _private.scan_carries(eqn.params)
@@ -198,11 +199,11 @@ def _kept_inside(eqn: Eqn, jaxpr: Jaxpr, kept: set[Atom]) -> list[Atom]:
 
 
 class _Found:
-    """The values that a program puts or names, and how often."""
+    """The values that a program puts or names, and how often each occurs."""
 
     def __init__(self, *jaxprs: Jaxpr) -> None:
         self.values: collections.Counter[_Value] = collections.Counter()
-        self.unbounded: set[_Value] = set()          # of these, in loops of unknown turns
+        self.unbounded: set[_Value] = set()          # in loops with an unknown number of iterations
         self.names: set[str] = set()
         self.meant: set[str] = set()
         for jaxpr in jaxprs:
@@ -211,8 +212,8 @@ class _Found:
     def walk(self, jaxpr: Jaxpr, times: int, is_again: bool = False,
              is_unbounded: bool = False, is_local: bool = False,
              kept: Iterable[Atom] = ()) -> None:
-        """Adds the values of `jaxpr`, in which the variables `kept` stay on the device
-        whatever a policy says."""
+        """Adds the values of `jaxpr`. The variables `kept` stay on the device regardless of the
+        policy."""
         found = _kept_in(jaxpr, kept)
         for eqn in _private.open_jaxpr(jaxpr).eqns:
             kind, params = eqn.primitive.name, eqn.params
@@ -228,7 +229,7 @@ class _Found:
 
     def value(self, eqn: Eqn, is_again: bool, is_local: bool,
               kept: set[Atom]) -> _Value | None:
-        """The value that `eqn` puts or gives a name to, unless it is computed again."""
+        """Returns the value that `eqn` puts or names, or None if it is only recomputed."""
         aval = eqn.outvars[0].aval if eqn.outvars else None
         if eqn.primitive is put_p:
             name, line = name_and_line(eqn.params["label"])
@@ -260,7 +261,7 @@ class _Found:
         put = {dataclasses.replace(value, goes=_verdicts.UNNEEDED) for value in self.values
                if value.goes == _verdicts.ACTMEM}
         for value, times in self.values.items():
-            if value in put:        # another pass needs it
+            if value in put:        # another put of this value is needed
                 continue
             shape = value.device_shape(is_alone)
             rows.append(Row(
@@ -285,28 +286,27 @@ def _devices_of(compiled: jax.stages.Compiled) -> set[jax.Device]:
 
 
 def report(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
-    """A table of each named value of a step: how many bytes each device has of it, how
-    often there is one, which line of the program names it, and where it goes between
-    forward and backward pass.
+    """Returns a table of each named value of a step. For each value it has the bytes on each
+    device, the number of occurrences, the source line that names the value, and its place
+    between the forward and the backward pass.
 
-    It compiles the step, which may take as long as that does, and does not run it. Listed
-    are values named by jax.ad_checkpoint.checkpoint_name of which a policy was asked, what
-    offload_argnums names, and all else that goes to actmem; values without a name that a
-    policy saves on the device are not.
+    It compiles the step, but does not run it. The table lists all values that go to actmem. It
+    also lists other values that jax.ad_checkpoint.checkpoint_name names, if JAX asked a policy
+    about them. It omits unnamed values that a policy saves on the device.
 
     Args:
       step: A function, jitted or not, that computes gradients.
-      *args: As for a call of it; jax.ShapeDtypeStruct will do for arrays.
-      **kwargs: The same.
+      *args: Arguments as for a call of `step`. jax.ShapeDtypeStruct can replace arrays.
+      **kwargs: Keyword arguments for `step`.
 
     Returns:
-      A Report; print() shows it as a table, and its `rows` are data.
+      A Report. print() shows it as a table, and `rows` has the data.
 
     Raises:
-      TypeError: `step` is no function. Other errors are those of tracing and compiling it.
+      TypeError: `step` is not a function. Errors of tracing and compiling it pass through.
 
     Warns:
-      UserWarning: A policy has names that no value of the program has.
+      UserWarning: A policy has names that match no value of the program.
 
     Example:
       >>> import jax, actmem.jax
@@ -331,14 +331,14 @@ def report(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     return told
 
 
-# When the process ends.
+# Reports at the end of the process.
 
 class _Programs:
-    """The programs that put values, as they become whole."""
+    """Collects the programs that put values, when each is complete."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
-        self.found: list[tuple[str, _Found]] = []       # their names, and what is in them
+        self.found: list[tuple[str, _Found]] = []       # programs by name
         self.outside: list[Jaxpr] = []  # jaxprs of puts outside of jit
 
     def add(self, name: str, jaxpr: Jaxpr) -> None:
@@ -361,7 +361,7 @@ class _Programs:
                                found.meant - found.names - had, None))
                 for name, found in self.found]
         told += [("others", _report(self.others(), (), None))]
-        # A program that was compiled several times alike is told of once.
+        # Print equal reports once: a program may be compiled several times.
         texts = dict.fromkeys(f"actmem: {name}{which}\n{report}"
                               for name, report in told if report.rows)
         if texts:
@@ -369,7 +369,7 @@ class _Programs:
         tell_nothing()
 
     def others(self) -> list[Row]:
-        """Values that policies were asked of, and programs do not show any more."""
+        """Returns rows for values that policies were asked about and no program shows."""
         found = {(value.name, value.line) for _, found in self.found
                  for value in found.values}
         rows = []
@@ -383,11 +383,11 @@ class _Programs:
         return rows
 
 
-# Whether this process kept anything. `actmem run` has _start/sitecustomize.py ask when the
-# process ends.
+# Whether this process kept any value. In `actmem run`, _start/sitecustomize.py calls
+# tell_nothing() when the process ends.
 
 class _Kept:
-    """Whether any program of this process puts values; and whether its line is said."""
+    """Whether any program of this process puts values, and whether the line was printed."""
     puts = is_said = False
 
     @classmethod
@@ -396,7 +396,8 @@ class _Kept:
 
     @classmethod
     def anything(cls) -> bool:
-        """Also true of a program that jax.export made elsewhere, and of arrays."""
+        """Returns whether actmem kept anything. The counters also cover arrays, and programs
+        that jax.export made elsewhere."""
         counts = _native.initialized(_handlers.Stats)
         arrays = _native.initialized(_handlers.ArrayStats)
         _handlers.library.actmem_xla_stats(ctypes.byref(counts))
@@ -406,7 +407,7 @@ class _Kept:
 
 
 def _puts(jaxpr: Jaxpr, seen: set[int]) -> bool:
-    """Whether `jaxpr`, or one inside of it, puts a value that something takes."""
+    """Returns whether `jaxpr`, or a jaxpr inside it, puts a value that is taken."""
     inner = _private.open_jaxpr(jaxpr)
     if id(inner) in seen:
         return False
@@ -417,7 +418,7 @@ def _puts(jaxpr: Jaxpr, seen: set[int]) -> bool:
 
 
 def tell_nothing() -> None:
-    """Prints a line on stderr, once, if this process kept nothing in actmem."""
+    """Prints a line on stderr if this process kept nothing in actmem. It prints at most once."""
     if _Kept.is_said or _Kept.anything():
         return
     _Kept.is_said = True
@@ -454,7 +455,7 @@ def _why_nothing() -> str:
 
 
 def _some(labels: Iterable[str], most: int = 4) -> str:
-    """The first few of them."""
+    """Lists the first `most` labels, and the number of others."""
     every = list(labels)
     more = f" and {len(every) - most} more" if len(every) > most else ""
     return ", ".join(every[:most]) + more

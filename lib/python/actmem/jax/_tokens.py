@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Tokens that Python has, and what becomes of what they are for.
+"""Drops the values of tokens that Python no longer holds.
 
-A token that a compiled program gives to Python, or takes from it, may be taken any number
-of times, as long as there is an array of it. When that is gone its value is dropped, not
-at once, as programs that take it may be under way, but by a program of its own, to which
-the token's memory is donated: that runs when all others that read it have ended.
+Programs may take a token that Python holds any number of times. When the last array of a token
+is gone, its value must be dropped, but programs that take it may still run. So a separate
+program drops it. The memory of the token is donated to that program, so it runs only when all
+programs that read the token have ended.
 """
 import collections
 import threading
@@ -16,11 +16,11 @@ import jax
 if TYPE_CHECKING:
     from actmem.jax._kept import Kept
 
-# The words of arrays of tokens that are gone. Python may collect such an array at any time,
-# also while a thread has the lock: so what is called then only adds its words here.
+# The integers of token arrays that are gone. Python may collect such an array at any time, even
+# while the thread holds the lock. So the finalizer only appends the integers here.
 _ended: collections.deque[jax.Array] = collections.deque()
 _gone: collections.deque[jax.Array] = collections.deque()
-# How many arrays of tokens share the words of one in memory.
+# The number of token arrays that share each array of integers, by its id.
 _counts: collections.Counter[int] = collections.Counter()
 _lock = threading.RLock()
 
@@ -36,15 +36,15 @@ def _count_ended() -> None:
 
 
 def watch(kept: "Kept") -> None:
-    """`kept` is an array of tokens: what they are for is dropped when it is gone, and all
-    others that are the same in memory, as where a program returns what it was given."""
+    """Drops the values of the tokens in `kept` when this array, and all others that share its
+    memory, are gone. A program that returns its input makes such arrays."""
     with _lock:
         _counts[id(kept.base)] += 1
     weakref.finalize(kept, _ended.append, kept.base).atexit = False
 
 
 def drain(wait: bool = False) -> None:
-    """Drops what tokens were for that are gone; waits until that is done, or not."""
+    """Drops the values of tokens that are gone. With `wait`, waits until that is done."""
     from actmem.jax._primitives import drop_now
     _count_ended()
     while _gone:

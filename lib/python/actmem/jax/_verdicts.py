@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The verdicts of jax.checkpoint's policies on named values while programs were traced, for
-_report.py; and a warning of a policy that keeps a name in actmem that no value has."""
+"""Records the verdicts of jax.checkpoint policies on named values during tracing, for
+_report.py. Warns of a policy that keeps a name in actmem which no value has."""
 import os
 import sys
 import threading
@@ -15,23 +15,23 @@ import actmem
 from actmem.jax._private import Aval, Rule
 
 ACTMEM, DEVICE, RECOMPUTED = "actmem", "device", "recomputed"
-UNNEEDED = "unneeded"       # the policy offloads it, and no backward pass needs it
-# The input of a checkpointed function, or the carry of a scan: JAX keeps it, whatever a policy
-# says.
+UNNEEDED = "unneeded"       # the policy offloads it, but no backward pass needs it
+# The input of a checkpointed function, or the carry of a scan: JAX keeps it regardless of the
+# policy.
 CARRIED = "carried"
 
 # name, line, shape, dtype
 _Key: TypeAlias = tuple[str, str, tuple[int, ...], str]
 
 _lock = threading.Lock()
-# Where each value goes, and the names of its policy.
+# The destination of each value, and the names of its policy.
 _said: dict[_Key, tuple[str, frozenset[str]]] = {}
-# The memory that JAX without actmem keeps each value in, by the same policy. None: it refuses
+# The memory in which JAX without actmem keeps each value, by the same policy. None: JAX refuses
 # the policy.
 _stock: dict[_Key, str | None] = {}
-# The names that each policy was asked of since a program was whole.
+# The names that JAX asked each policy about since the last program was complete.
 _asked: dict[Rule, set[str]] = {}
-# Policies that kept something: JAX knows functions that it has traced before.
+# Policies that kept a value before. JAX does not trace a cached function again, or ask again.
 _busy: weakref.WeakSet[Rule] = weakref.WeakSet()
 _warned: set[object] = set()
 
@@ -41,14 +41,14 @@ def _key(name: str, line: str, aval: Aval) -> _Key:
 
 
 def note(name: str, line: str, aval: Aval, where: str, names: frozenset[str]) -> None:
-    """The value of that name, made in the program's `line`, goes `where` by a policy that
-    has these names."""
+    """Records that the value of that name and source line goes to `where`, by a policy that has
+    these names."""
     with _lock:
         _said[_key(name, line, aval)] = where, names
 
 
 def said(name: str, line: str, aval: Aval) -> tuple[str | None, frozenset[str]]:
-    """Where the value goes, and all names that the policy has."""
+    """Returns where the value goes, or None, and all names that its policy has."""
     with _lock:
         return _said.get(_key(name, line, aval), (None, frozenset()))
 
@@ -59,25 +59,25 @@ def note_stock(name: str, line: str, aval: Aval, where: str | None) -> None:
 
 
 def stock(name: str, line: str, aval: Aval) -> str | None:
-    """Returns the memory that JAX without actmem keeps the value in. None: unknown, or JAX
+    """Returns the memory in which JAX without actmem keeps the value. None: unknown, or JAX
     refuses the policy."""
     return stock_of(_key(name, line, aval))
 
 
 def stock_of(key: _Key) -> str | None:
-    """The same by the key of all_said()."""
+    """Does the same with a key of all_said()."""
     with _lock:
         return _stock.get(key)
 
 
 def all_said() -> list[tuple[_Key, str]]:
-    """(name, line, shape, dtype) and where it goes, of all."""
+    """Returns the key (name, line, shape, dtype) of each value, and where the value goes."""
     with _lock:
         return [(key, where) for key, (where, _) in _said.items()]
 
 
 def ask(policy: Rule, name: str | None) -> None:
-    """`policy` is asked of a value, of this name or of None."""
+    """Records that JAX asks `policy` about a value of this name, or about an unnamed one."""
     with _lock:
         _asked.setdefault(policy, set()).update([name] if name else [])
 
@@ -87,8 +87,8 @@ def listed(names: Iterable[str]) -> str:
 
 
 def warn_of_idle(kept_names: Callable[[Rule], frozenset[str]]) -> None:
-    """Warns once of each policy asked since the last call which kept nothing in actmem,
-    although it names values to keep there: kept_names(policy)."""
+    """Warns once about each policy that kept nothing in actmem since the last call, although
+    `kept_names` returns names of values that it keeps there."""
     global _asked
     with _lock:
         asked, _asked = _asked, {}
@@ -111,7 +111,7 @@ _OTHERS = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (ac
 
 
 def _users_frame() -> int:
-    """How far above its caller the first frame is that is neither JAX's nor ours."""
+    """Returns the number of frames from the caller to the first one outside of JAX and actmem."""
     frame, level = sys._getframe(1), 1
     while frame.f_back and frame.f_code.co_filename.startswith(_OTHERS):
         frame, level = frame.f_back, level + 1

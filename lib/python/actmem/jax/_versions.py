@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Versions of JAX that this module was tested with, and those that compute wrong values:
-it warns of what is newer than the one or is the other, and refuses what cannot work."""
+"""The range of JAX versions that this module was tested with, and versions that compute wrong
+values. check() warns of newer and of wrong versions, and refuses versions that cannot work."""
 import os
 import re
 import sys
@@ -10,11 +10,11 @@ from importlib.util import find_spec
 import jax
 
 OLDEST, NEWEST = "0.10.1", "0.12.0.1"
-# That of XLA's interface for handlers that lib/xla/ffi.c states: XLA refuses handlers of a
-# later one than its own, when a program first computes, and takes those of earlier ones.
+# The version of XLA's handler interface that lib/xla/ffi.c states. XLA accepts handlers of its
+# own or an earlier version. It refuses later ones when a program first computes.
 FFI_MAJOR, FFI_MINOR = 0, 3
 
-# version → what is wrong with it, and what is not
+# version → the defect and its remedy
 WRONG = {
     "0.10.2": "computes wrong values on CPUs, without an error (jax-ml/jax#39103): use 0.10.1, "
               "or 0.11.1 and later",
@@ -26,7 +26,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _ffi() -> tuple[int, int] | None:
-    """The version of the interface that jaxlib has, where its header lies beside it."""
+    """Returns the version of the interface in jaxlib, or None if jaxlib has no header."""
     spec = find_spec("jaxlib")
     header = os.path.join(os.path.dirname((spec and spec.origin) or ""),
                           "include", "xla", "ffi", "api", "c_api.h")
@@ -39,8 +39,8 @@ def _ffi() -> tuple[int, int] | None:
 
 
 def check() -> None:
-    """Refuses, or warns of, the version that is loaded. Before anything else of JAX's is
-    used, which may have other names there."""
+    """Refuses the loaded version of JAX, or warns of it. Must run before this package uses
+    other names of JAX, which may differ in that version."""
     version, tested = jax.__version__, f"{OLDEST} to {NEWEST}"
     if _numbers(version) < _numbers(OLDEST):
         raise ImportError(f"actmem.jax does not work with JAX {version}: it was tested with "

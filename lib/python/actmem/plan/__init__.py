@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The choice of activations to keep, offload or recompute, before anything is compiled.
+"""Chooses which activations to keep, offload or recompute, before anything is compiled.
 
     plan = actmem.jax.plan(loss, params, batch, device_memory="70G", machine=machine)
     print(plan)
     layer = jax.checkpoint(layer, policy=plan.policy)
 
-names      what there is to decide         work     what recomputing it costs
-between    what devices send each other    defaults what a plan takes of a machine
-memory     what a program needs            time     queues of a device, its link and files
-layers     a program as layers in time     search   the fastest that fits
-decide     what the plan is, and why       report   a plan, and its file
-measure    the best few, run               _graph, _fusion, _trace    programs from jaxprs
-models     published models                decoder  the function of a step of one
-machine    published figures of machines   probe    those of this one, measured
-of_model   the plan of a published model   command  actmem plan
-check      first steps against a plan
+names      the values to decide about        work     the cost of recomputing them
+between    transfers between devices         defaults the defaults that a machine gives
+memory     the memory that a program needs   time     device, link and files as queues
+layers     a program as a list of layers     search   finds the fastest choice that fits
+decide     the plan and its reasons          report   the plan as a table and a file
+measure    runs the best few choices         _graph, _fusion, _trace    programs from jaxprs
+models     published models                  decoder  a function of a model's step
+machine    published figures of machines     probe    measures this machine
+of_model   the plan of a published model     command  actmem plan
+check      compares first steps with a plan
 """
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def bytes_of(what: str, size: int | float | str | None) -> float:
-    """A number of bytes, as 70e9, "70G" or "70GiB"; without a limit for None."""
+    """Returns a number of bytes, from 70e9, "70G" or "70GiB". None means no limit."""
     if size is None:
         return math.inf
     count = size
     if isinstance(size, str):
-        # GB is a thousand millions to some and 2^30 to others.
+        # "GB" is refused, because it may mean 10^9 or 2^30 bytes.
         found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(iB)?\s*", size, re.IGNORECASE)
         count = float(found[1]) * _UNITS[found[2].upper()] if found else 0
     if isinstance(count, bool) or not isinstance(count, numbers.Real) or not count > 0:
@@ -62,7 +62,7 @@ def bytes_of(what: str, size: int | float | str | None) -> float:
 
 
 def _check_counts(**counts: tuple[int, int]) -> None:
-    """Of each, its value and the least that has a sense."""
+    """Checks numbers. Each argument has a value and the least valid one."""
     for name, (value, least) in counts.items():
         if isinstance(value, bool) or not isinstance(value, numbers.Integral) or \
                 value < least:
@@ -72,8 +72,8 @@ def _check_counts(**counts: tuple[int, int]) -> None:
 def plan_key(function: Callable[..., Any], *args: Any, machine: Machine | str = "here",
              mesh: Any = None, specs: Mapping[str, PartitionSpec] | None = None,
              ) -> dict[str, str]:
-    """The program, machine and JAX that a plan is for: load_plan() refuses one for others.
-    The arguments are those of plan()."""
+    """Returns a key of the program, the machine and the version of JAX. load_plan() refuses a
+    plan with another key. The arguments are those of plan()."""
     return _key(_trace.Program(function, args, mesh, specs), machines.find(machine))
 
 
@@ -96,50 +96,52 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
          measure: int = 0, destination: str = "pinned_host", mesh: Any = None,
          specs: Mapping[str, PartitionSpec] | None = None, between: Between | None = None,
          frozen: int = 0) -> Plan:
-    """Decides for each named value of a training step whether the device keeps it, it goes to
-    the host, or it is computed again. A step, as opposed to a loss, is traced again for each
-    policy, and JAX's caches are cleared for that: what was compiled is compiled again.
+    """Decides for each named value of a training step whether to keep it on the device, offload
+    it to the host, or recompute it. A loss is traced once. A step is traced again for each
+    policy, which clears JAX's caches: functions compiled before are compiled again.
 
     Args:
-      function: A loss, of parameters and a batch, that returns a number; or a step, which
-        takes the gradient of a checkpointed function itself. Layers under jax.checkpoint
-        are planned whatever their policy; where there are none, the bodies of scans are.
-        Where a loss names nothing, names are proposed for what its large products make.
-      *args: Its arguments, or their shapes (jax.ShapeDtypeStruct). What depends on the first
-        alone is weights.
-      machine: What the device, its link and files do: a machine, or its name for
-        machine.find(); "here" is what `actmem probe` has measured.
-      device_memory: Bytes of the device that a step may take, as "70G"; 0.9 of the machine's
-        if None, and math.inf for no limit.
-      host_memory: Bytes of the host that one device may take, and the rest goes to files; its
-        part of 0.8 of the machine's, where that is known, if None.
+      function: A loss of parameters and a batch, which returns a scalar; or a step, which takes
+        the gradient of a checkpointed function itself. plan() replaces the policies of layers
+        under jax.checkpoint. If there are none, it plans the bodies of scans. If a loss names
+        no values, plan() proposes names for the results of its large products.
+      *args: The arguments of `function`, or their shapes (jax.ShapeDtypeStruct). Values that
+        depend only on the first argument are weights.
+      machine: The rates of the device, its link and files: a machine, or its name for
+        machine.find(). "here" is this machine as `actmem probe` measured it.
+      device_memory: Bytes of device memory that a step may use, such as "70G". None: 0.9 of
+        the machine's. math.inf: no limit.
+      host_memory: Bytes of host memory that one device may use; the rest goes to files. None:
+        the device's share of 0.8 of the machine's, or no limit if that is unknown.
       donated: Bytes of the arguments that are donated.
-      compiler: How programs are compiled, as memory.CPU; as for the machine if None.
-      ring: How many layers may be under way to the host.
-      model: What to call it.
-      resident: Bytes that a device has besides, or, if below 0, does not have of what the
-        function takes and returns.
-      devices: How many of the host's do the same at once; all of the mesh, or as many as a
-        host has, if None.
-      choice: What to foresee, instead of looking for the fastest, whether it fits or not.
-      measure: How many steps each of the best few is to run on this machine's devices; the
-        fastest of them is the plan. 0: the plan is foreseen alone.
-      destination: Where JAX offloads to; "actmem" for actmem.jax.
-      mesh: The devices that share the program, where neither its arguments' shardings nor
-        jax.lax.with_sharding_constraint tell them. All bytes are those of one device.
-      specs: Of names, how a mesh divides what they name, where that is not as operands are
-        divided.
-      between: What devices send each other, where the function is one device's part and does
-        not have it: see of_model.py.
-      frozen: How many of the arguments behind the first are weights that are not trained.
+      compiler: How programs are compiled, such as memory.CPU. None: as for the machine.
+      ring: The number of layers whose transfers to the host may be unfinished.
+      model: A name for the plan.
+      resident: Additional bytes on the device. Negative if the device holds less than the
+        function's arguments and results.
+      devices: How many devices of the host run the same at once. None: all of the mesh, at
+        most as many as a host has.
+      choice: A choice to evaluate instead of searching for the fastest, even if it does not
+        fit.
+      measure: The number of steps to run each of the best few choices on this machine's
+        devices. The fastest of them becomes the plan. 0: only predict.
+      destination: The memory to which JAX offloads; "actmem" for actmem.jax.
+      mesh: The devices that share the program, if neither the shardings of its arguments nor
+        jax.lax.with_sharding_constraint state them. All bytes are those of one device.
+      specs: How the mesh shards named values, by name, if they are not sharded like the
+        operands.
+      between: The transfers between devices, if `function` is one device's part and does not
+        contain them: see of_model.py.
+      frozen: How many arguments after the first are weights that are not trained.
 
     Returns:
-      A Plan: print it, or take its policy.
+      A Plan: print it, or use its policy.
 
     Raises:
-      ValueError: Nothing has a name, nothing fits, the mesh does not divide a value, or both
-        choice= and measure= are given; it names what to change.
-      MachineError: There is no such machine, or it lacks a figure.
+      ValueError: The function names no values and plan() cannot name them, no choice fits, the
+        mesh does not divide a value, or both choice= and measure= are given. The error message
+        says what to change.
+      MachineError: The machine is unknown, or lacks a figure.
     """
     _check_counts(ring=(ring, 1), measure=(measure, 0), donated=(donated, 0), frozen=(frozen, 0),
                   devices=(1 if devices is None else devices, 1))
@@ -194,7 +196,7 @@ def _check_names(choice: Choice, candidates: list[Candidate]) -> None:
 
 
 def _proposed(program: _trace.Program, products: list[Candidate]) -> dict[str, str]:
-    """Names that the program gets, of its large products, by name the line that makes each."""
+    """Names the large products of the program. Returns the source line of each name."""
     places = {each.place: each.name for each in products}
     if not products or program.is_step:
         raise ValueError(

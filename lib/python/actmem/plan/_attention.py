@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Attention in jax.numpy, as a fused kernel and as products do it: see decoder.py."""
+"""Attention in jax.numpy, as a fused kernel and as products: see decoder.py."""
 from __future__ import annotations
 
 import functools
@@ -13,17 +13,17 @@ from jax.ad_checkpoint import checkpoint_name
 from actmem.jax import _private
 from actmem.plan._structure import Attention
 
-QUERY_BLOCKS = 8                # of a causal attention: 9/16 of all scores, 1/2 at best
-WINDOW_BLOCKS = 4               # a window's part that one block of queries is
+QUERY_BLOCKS = 8                # causal attention then computes 9/16 of all scores; 1/2 are needed
+WINDOW_BLOCKS = 4               # a block of queries is this part of a window
 
 
-Made = tuple[jax.Array, jax.Array]      # the values of queries, and their weights' sums
+Made = tuple[jax.Array, jax.Array]      # the results of queries, and the logarithms of their sums
 
 
 def _scores(q: jax.Array, k: jax.Array, allowed: jax.Array | None, softcap: float,
             ) -> tuple[jax.Array, jax.Array]:
-    """The scores of queries (tokens, heads of one key, dim) and keys (keys, dim), and the
-    derivative of softcap."""
+    """Returns the scores of queries (tokens, heads of one key, dim) and keys (keys, dim), and
+    the derivative of softcap."""
     scores = jnp.einsum("tgd,sd->gts", q, k, preferred_element_type=jnp.float32)
     scores = scores * q.shape[-1] ** -0.5
     slope = jnp.ones((), jnp.float32)
@@ -37,7 +37,7 @@ def _scores(q: jax.Array, k: jax.Array, allowed: jax.Array | None, softcap: floa
 
 def _block(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array | None,
            softcap: float) -> tuple[jax.Array, jax.Array]:
-    """The values that queries get, and the logarithm of the sum of each query's weights
+    """Returns the results of the queries, and the logarithm of the sum of each query's weights
     (tokens, heads of one key)."""
     scores, _ = _scores(q, k, allowed, softcap)
     total = jax.nn.logsumexp(scores, -1)
@@ -48,8 +48,8 @@ def _block(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array | None,
 def _block_backward(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array | None,
                     softcap: float, out: jax.Array, total: jax.Array, slope_of_out: jax.Array,
                     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The derivatives of q, k and v, from what _block() gave and the derivative of its
-    values."""
+    """Returns the derivatives of q, k and v, from the results of _block() and the derivative of
+    its first result."""
     scores, slope = _scores(q, k, allowed, softcap)
     weights = jnp.exp(scores - total.T[..., None])
     dv = jnp.einsum("gts,tgd->sd", weights.astype(v.dtype), slope_of_out)
@@ -61,8 +61,8 @@ def _block_backward(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array
 
 
 class _Local:
-    """An attention within a window: each block of queries has the keys of its own block and
-    of those before it that the window reaches."""
+    """Attention within a window. Each block of queries uses the keys of its own block and of
+    the preceding blocks within the window."""
 
     def __init__(self, kind: Attention, tokens: int) -> None:
         self.kind, self.tokens = kind, tokens
@@ -76,14 +76,14 @@ class _Local:
             self.blocks, self.size, *q.shape[1:])
 
     def seen(self, x: jax.Array) -> jax.Array:
-        """Of keys or values, those that each block has."""
+        """Returns the keys or values that each block uses."""
         padding = self.blocks * self.size - self.tokens
         x = jnp.pad(x, ((self.before * self.size, padding), (0, 0)))
         parts = x.reshape(self.before + self.blocks, self.size, -1)
         return jnp.concatenate([parts[i:i + self.blocks] for i in range(self.before + 1)], 1)
 
     def unseen(self, x: jax.Array) -> jax.Array:
-        """The sum of what each block has for one key: seen() transposed."""
+        """Sums over all blocks what each has for one key: the transpose of seen()."""
         total = jnp.zeros((self.before + self.blocks, self.size, x.shape[-1]), x.dtype)
         for i in range(self.before + 1):
             total = total.at[i:i + self.blocks].add(x[:, i * self.size:(i + 1) * self.size])
@@ -116,9 +116,9 @@ class _Local:
 
 
 class _Whole:
-    """An attention to all keys before, or to all there are. Blocks of queries have the keys up
-    to their end. The first `prefix` tokens see each other. Of a sequence that is divided, the
-    keys are all, and each query stands for as many as there are devices."""
+    """Attention to all preceding keys, or to all keys. Each block of queries uses the keys up to
+    its end. The first `prefix` tokens see each other. If the sequence is divided over devices,
+    the keys are complete, and each query stands for as many queries as there are devices."""
 
     def __init__(self, kind: Attention, prefix: int, tokens: int, keys: int) -> None:
         self.kind, self.prefix, self.tokens, self.keys = kind, prefix, tokens, keys
@@ -163,8 +163,9 @@ def _attention_of(kind: Attention, prefix: int, tokens: int, keys: int) -> _Loca
 
 
 def _forward(q: jax.Array, k: jax.Array, v: jax.Array, *, kind: Attention, prefix: int) -> Made:
-    """Queries (all heads of keys, tokens, heads of queries for each, dim) of keys and values
-    (all heads of keys, keys, dim); one key's head at a time."""
+    """Computes attention for one head of keys at a time. Queries have the shape (all heads of
+    keys, tokens, heads of queries for each, dim); keys and values have (all heads of keys,
+    keys, dim)."""
     one = _attention_of(kind, prefix, q.shape[1], k.shape[1])
     made: Made = jax.lax.map(lambda part: one.forward(*part), (q, k, v))
     return made
@@ -172,15 +173,15 @@ def _forward(q: jax.Array, k: jax.Array, v: jax.Array, *, kind: Attention, prefi
 
 def _backward(q: jax.Array, k: jax.Array, v: jax.Array, *made: jax.Array, kind: Attention,
               prefix: int) -> tuple[jax.Array, ...]:
-    """From what _forward() gave, and the derivative of its values."""
+    """Returns the derivatives, from the results of _forward() and the derivative of the first."""
     one = _attention_of(kind, prefix, q.shape[1], k.shape[1])
     grads: tuple[jax.Array, ...] = jax.lax.map(lambda part: one.backward(*part),
                                                (q, k, v, *made))
     return grads
 
 
-# Operations of their own, as those of kernels are: of a function JAX would take a part out of
-# loops, and of a kernel nothing but its arguments and results is in memory.
+# These are primitives, like kernels. From a plain function, JAX would move parts out of loops.
+# A kernel has only its arguments and results in memory.
 MADE_OF: dict[str, Callable[..., tuple[jax.Array, ...]]] = {
     "fused_attention": _forward, "fused_attention_backward": _backward}
 _forward_p, _backward_p = (_private.operation(name, function)
@@ -195,7 +196,7 @@ def _fused(kind: Attention, prefix: int, name: str, q: jax.Array, k: jax.Array, 
 
 def _fused_forward(kind: Attention, prefix: int, name: str, *qkv: jax.Array,
                    ) -> tuple[jax.Array, Any]:
-    # The backward pass reads both; without a name for both the kernel would run again.
+    # The backward pass reads both. If only one had the name, the kernel would run again.
     out, total = (checkpoint_name(x, name) for x in _forward_p.bind(
         *qkv, kind=kind, prefix=prefix))
     return out, (*qkv, out, total)
@@ -211,7 +212,8 @@ _fused.defvjp(_fused_forward, _fused_backward)
 
 def attend(kind: Attention, prefix: int, sequence: int, name: str, q: jax.Array, k: jax.Array,
            v: jax.Array) -> jax.Array:
-    """(batch, tokens, heads, dim) each; `name` is that of what is kept of it."""
+    """Computes attention as a kernel does. Arrays are (batch, tokens, heads, dim). `name` names
+    the results that a policy may save."""
     batch, tokens, heads, dim = q.shape
     kv_heads = k.shape[2]
     if sequence > 1:
@@ -227,7 +229,7 @@ def attend(kind: Attention, prefix: int, sequence: int, name: str, q: jax.Array,
 
 def attend_by_products(kind: Attention, prefix: int, sequence: int, q: jax.Array, k: jax.Array,
                        v: jax.Array) -> jax.Array:
-    """Computes what attend() does, with all scores in memory."""
+    """Computes the same as attend(), with all scores in memory."""
     batch, tokens, heads, dim = q.shape
     if sequence > 1:
         k, v = (jnp.tile(x, (1, sequence, 1, 1)) for x in (k, v))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Configurations of Hugging Face, one parser for each architecture: see models.py."""
+"""Parsers of Hugging Face configurations, one for each architecture: see models.py."""
 from __future__ import annotations
 
 import dataclasses
@@ -9,8 +9,8 @@ from typing import Any
 from actmem.plan._structure import (Attention, Experts, Layer, Model, ModelError, Vision,
                                     grouped)
 
-# Fields that change nothing in what is computed, its sizes, or what is saved; those of
-# routing change which experts are taken, not how many.
+# Fields that change neither the computation, its sizes, nor the saved values. Fields of routing
+# change which experts a token uses, not how many.
 NEUTRAL = frozenset("""
     _attn_implementation _name_or_path architectures attention_dropout attn_implementation
     audio_token_id auto_map aux_loss_alpha bos_token_id boi_token_index boi_token_id
@@ -29,7 +29,7 @@ NEUTRAL = frozenset("""
 
 
 class Fields:
-    """The fields of a configuration, and which of them were asked for."""
+    """The fields of a configuration, and which of them a parser has read."""
 
     def __init__(self, values: Any, where: str, ignore: Iterable[str] = ()) -> None:
         if not isinstance(values, Mapping):
@@ -95,7 +95,7 @@ class Fields:
         return "gelu" if name.startswith("gelu") else "silu"
 
     def end(self) -> None:
-        """Every field that was not asked for, is not null and may change something."""
+        """Raises an error if a field that may matter was not read and is not null."""
         left = sorted(name for name, value in self.values.items()
                       if value is not None and name not in self.taken | NEUTRAL | self.ignore)
         if left:
@@ -116,7 +116,7 @@ def _attention(fields: Fields, head_dim: Any = None, **more: Any) -> Attention:
 
 
 def _even(fields: Fields, name: str, dim: int) -> int:
-    """Positions turn pairs of a head's numbers."""
+    """Returns `dim`, which must be even, because positions rotate pairs of numbers."""
     if dim % 2:
         raise fields.error(name, f"is {dim}, not an even number")
     return dim
@@ -157,7 +157,7 @@ def _mistral(fields: Fields) -> Model:
 
 
 def _windowed(fields: Fields, count: int, is_local: Callable[[int], bool]) -> list[bool]:
-    """Which layers see a window alone: as layer_types has it, or by the older rule."""
+    """Returns which layers only see a window: by layer_types, or by the older rule."""
     known = {"sliding_attention": True, "full_attention": False}
     types = fields.items("layer_types", [])
     if not types:
@@ -194,11 +194,11 @@ def _qwen(fields: Fields) -> Model:
 
 
 def _gemma(fields: Fields) -> Model:
-    """All generations: each adds something to the one before."""
+    """Parses all generations of Gemma: each extends the previous one."""
     count = fields.size("num_hidden_layers")
     generation = {"gemma": 1, "gemma2": 2, "gemma3_text": 3, "gemma4_text": 4}[str(fields.kind)]
     if generation in (2, 3):
-        # The defaults of transformers, which the smallest models' files leave out.
+        # Defaults of transformers, which the files of the smallest models omit.
         fields = _with_defaults(fields, num_attention_heads=8, num_key_value_heads=4)
     attention = _attention(fields, head_dim=256, has_norms=generation >= 3,
                            softcap=fields.real("attn_logit_softcapping",
@@ -276,7 +276,7 @@ def _siglip(fields: Fields, tokens: int | None, has_norm: bool) -> Vision:
                           out_bias=True, has_rope=False)
     layer = Layer(attention, fields.size("intermediate_size"), is_gated=False, act="gelu",
                   has_mlp_bias=True, norm="layer")
-    # The first says what the text's hidden_size does, the second that there is none.
+    # projection_dim repeats the text's hidden_size; vision_use_head says that the tower has none.
     fields.taken.update(("projection_dim", "vision_use_head"))
     vision = Vision(layer, fields.size("num_hidden_layers"), hidden,
                     fields.size("image_size", 224), fields.size("patch_size"),
@@ -294,14 +294,14 @@ def _siglip(fields: Fields, tokens: int | None, has_norm: bool) -> Vision:
 
 
 def _with_images(fields: Fields) -> Model:
-    """A decoder with a vision tower in front, whose embedding is always the head, too."""
+    """Parses a decoder behind a vision tower. Its embedding is always also the head."""
     text = fields.inner("text_config")
     inner = parser_of(text)
     if inner is _with_images:
         raise text.error("model_type", f"is {text.kind!r}, which has text_config itself")
     model = inner(Fields({**text.values, "tie_word_embeddings": True}, text.where,
                           text.ignore))
-    # These repeat what text_config and vision_config say.
+    # These fields repeat fields of text_config and vision_config.
     fields.taken.update(("hidden_size", "vocab_size", "projection_dim", "tie_word_embeddings",
                          "vision_soft_tokens_per_image"))
     fields.refuse("audio_config", "audio is not built here", ())

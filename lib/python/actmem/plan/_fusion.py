@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The values of a program that never exist because a compiler computes them where they are
-read, by rules as XLA's own: Steps(graph, compiler) are the operations that remain, each with
-the values that it really reads."""
+"""Finds the values of a program that never exist in memory, because the compiler computes them
+where they are read. The rules follow XLA's. Steps(graph, compiler) lists the remaining
+operations, each with the values that it really reads."""
 from __future__ import annotations
 
 import dataclasses
 
 from actmem.plan._graph import Graph, Node, Value
 
-# Computed element by element where the result is read, at little cost.
+# Operations computed element by element where the result is read, at little cost.
 CHEAP = frozenset("""add add_any sub mul neg abs sign max min select_n and or not xor eq ne lt
     le gt ge convert_element_type broadcast_in_dim iota transpose reshape rev slice
     dynamic_slice pad concatenate floor ceil round is_finite shift_left shift_right_logical
@@ -18,7 +18,7 @@ COSTLY = frozenset("""div exp exp2 expm1 log log1p tanh logistic sin cos tan asi
     atan2 sinh cosh asinh acosh atanh pow sqrt rsqrt cbrt rem erf erfc erf_inv lgamma digamma
     random_bits threefry2x32 random_wrap random_unwrap""".split())
 ELEMENTWISE = CHEAP | COSTLY
-# Where an element of the result is not at the place of the operand's.
+# Operations whose result has elements at other positions than the operand.
 MOVING = frozenset("""broadcast_in_dim transpose rev slice dynamic_slice pad concatenate gather
     split""".split())
 SUMS = frozenset("""reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or
@@ -27,11 +27,11 @@ SUMS = frozenset("""reduce_sum reduce_max reduce_min reduce_prod reduce_and redu
 
 @dataclasses.dataclass(frozen=True)
 class Compiler:
-    """In what compilers for devices differ."""
+    """The differences between compilers for devices."""
 
-    fuses_sums: bool = True     # sums up what it computes element by element
+    fuses_sums: bool = True     # fuses elementwise operations into sums
     arranges: bool = False      # copies operands of products into the order it wants
-    is_wide: bool = False       # runs what can run at the earliest, not as it is written
+    is_wide: bool = False       # runs each operation as early as possible, not in program order
 
 
 CPU = Compiler(fuses_sums=False, arranges=True, is_wide=True)
@@ -45,11 +45,11 @@ class Step:
     node: Node
     reads: dict[int, Value] = dataclasses.field(default_factory=dict)
     made: list[Value] = dataclasses.field(default_factory=list)
-    inner: list[Node] = dataclasses.field(default_factory=list)     # computed with it
+    inner: list[Node] = dataclasses.field(default_factory=list)     # fused into this step
 
 
 class Steps:
-    """Of a graph, in the order in which they run."""
+    """The steps of a graph, in the order in which they run."""
 
     def __init__(self, graph: Graph, compiler: Compiler) -> None:
         self.compiler = compiler
@@ -58,8 +58,8 @@ class Steps:
         self.reach = self._reached()
         self.cheap = {id(node): node.op in CHEAP or _divides_by_a_sum(node)
                       for node in graph.nodes}
-        self.shared: set[int] = set()       # values that exist for all their readers
-        self.hosts: dict[int, frozenset[int]] = {}  # the steps in which a node is computed
+        self.shared: set[int] = set()       # values computed once for all their readers
+        self.hosts: dict[int, frozenset[int]] = {}  # node → steps that compute it
         for node in reversed(graph.nodes):
             if node.op in ELEMENTWISE:
                 self.shared |= {id(value) for value in node.outputs if self._is_shared(value)}
@@ -69,10 +69,10 @@ class Steps:
                  if any(id(value) in self.made for value in node.outputs) or not node.outputs]
         self.steps = self._wide(steps) if compiler.is_wide else self._narrow(steps)
 
-    # The values that exist.
+    # Values that exist in memory.
 
     def _reached(self) -> list[int]:
-        """For each node, as bits, the nodes that its results go into."""
+        """Returns for each node a bit set of the nodes that depend on its results."""
         reach = [0] * len(self.graph.nodes)
         for i in range(len(reach) - 1, -1, -1):
             for value in self.graph.nodes[i].outputs:
@@ -82,7 +82,7 @@ class Steps:
         return reach
 
     def _joins(self, value: Value, user: Node) -> bool:
-        """Whether `user` may compute `value` itself."""
+        """Returns whether `user` may compute `value` itself."""
         maker = value.maker
         if maker is None or maker.op not in ELEMENTWISE or maker.op == "concatenate":
             return False
@@ -134,14 +134,14 @@ class Steps:
         return id(value) not in self.shared and self._joins(value, user)
 
     def _made(self) -> set[int]:
-        """The values that exist: read by a step that does not compute them itself."""
+        """Returns the values in memory: those that some reader does not compute itself."""
         made: set[int] = set()
         for node in reversed(self.graph.nodes):
             for value in node.outputs:
                 if node.op not in ELEMENTWISE or value.is_output or id(value) in self.shared \
                         or any(not self._is_joined(value, user) for user in value.users):
                     made.add(id(value))
-        # Only in another shape, what exists in the one does in the other.
+        # A reshape shares the memory of its operand.
         self.same: dict[int, Value] = {}
         for node in self.graph.nodes:
             if node.op != "reshape" or id(node.outputs[0]) not in made:
@@ -152,7 +152,7 @@ class Steps:
                 made.discard(id(node.outputs[0]))
         return made
 
-    # The steps that run.
+    # Steps that run.
 
     def _step(self, node: Node) -> Step:
         step = Step(node, made=[value for value in node.outputs if id(value) in self.made])
@@ -178,7 +178,7 @@ class Steps:
         return step
 
     def _wide(self, steps: list[Step]) -> list[Step]:
-        """Each as soon as what it reads is there; first those that read nothing."""
+        """Orders each step as soon as its operands exist; steps without operands are first."""
         makers = {id(value): step for step in steps for value in step.made}
         waits, readers = {}, dict[int, list[Step]]()
         for step in steps:
@@ -188,7 +188,7 @@ class Steps:
                 readers.setdefault(key, []).append(step)
         ready = [step for step in steps if not step.reads]
         ready += [step for step in steps if step.reads and not waits[id(step)]]
-        for step in ready:      # grows
+        for step in ready:      # the loop appends to it
             for reader in readers.get(id(step), ()):
                 waits[id(reader)] -= 1
                 if not waits[id(reader)]:
@@ -197,7 +197,7 @@ class Steps:
 
     @staticmethod
     def _narrow(steps: list[Step]) -> list[Step]:
-        """As they are written, but slices of what is stacked when they are first read."""
+        """Keeps the program's order, but delays slices of stacked values to their first use."""
         late = {id(value): step for step in steps for value in step.made
                 if step.node.op == "dynamic_slice"}
         order: list[Step] = []
@@ -216,14 +216,14 @@ def _size(value: Value) -> int:
 
 
 def _operands(node: Node) -> int:
-    """How many values of the result's own size an operation reads."""
+    """Returns how many operands, except broadcasts, are at least as large as the result."""
     return sum(_size(value) >= _size(node.outputs[0]) and
                (value.maker is None or value.maker.op not in ("broadcast_in_dim", "iota"))
                for value in node.inputs)
 
 
 def _divides_by_a_sum(node: Node) -> bool:
-    """A division by a value that is spread out, which becomes a product."""
+    """Returns whether `node` divides by a broadcast value, which becomes a multiplication."""
     if node.op != "div" or len(node.inputs) < 2:
         return False
     by = node.inputs[1]

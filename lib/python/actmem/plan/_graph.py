@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""A program as the planner sees it: the equations of a jaxpr in their order, with calls
-inlined and changes of shape left out, and with the bodies of loops as graphs of their own.
+"""A program as the planner uses it: the equations of a jaxpr in order. Calls are inlined, and
+changes of shape are omitted. Bodies of loops are graphs of their own.
 
 `Graph.of(jaxpr)` makes one; memory.py and work.py read it.
 """
@@ -16,7 +16,7 @@ from actmem.jax._private import Atom, Aval, Eqn, Jaxpr
 from actmem.plan._kernels import is_kernel
 from actmem.plan._shards import Shards
 
-# Operations that give an operand's bytes another shape or name alone.
+# Operations that only give the bytes of an operand another shape or name.
 SAME = frozenset("""reshape squeeze expand_dims name copy copy_p stop_gradient
     optimization_barrier sharding_constraint pvary bitcast_convert_type mesh_cast
     optimization_barrier_p layout_constraint""".split())
@@ -26,17 +26,17 @@ CALLS = frozenset("""jit pjit closed_call core_call remat checkpoint remat2 cust
 
 PRODUCTS = ("dot_general", "conv_general_dilated")
 
-WINDOW = 32         # how many products XLA sums up at once
+WINDOW = 32         # products that XLA adds up at once
 
 
 def local_shape(aval: Aval) -> tuple[int, ...]:
-    """The shape that each device has of a value, as far as its type tells."""
+    """Returns the shape of each device's part of a value, if its type states the sharding."""
     shape = _private.explicit_shard_shape(aval) if hasattr(aval, "sharding") else None
     return tuple(aval.shape if shape is None else shape)
 
 
 def bytes_of(aval: Aval) -> int:
-    """On a device, of a value of this type; 0 of one that has none, as a token."""
+    """Returns the bytes of a value on one device; 0 for types without bytes, such as tokens."""
     if not hasattr(aval, "shape") or not hasattr(aval, "dtype") or \
             aval.dtype.name == "float0":
         return 0
@@ -50,28 +50,28 @@ class Value:
     bytes: int
     aval: Aval
     maker: Node | None = None       # None: an input
-    number: int = -1                # of the input
+    number: int = -1                # index of the input
     users: list[Node] = dataclasses.field(default_factory=list)
     is_output: bool = False
-    names: tuple[str, ...] = ()     # that the program gave it
-    again: tuple[str, ...] = ()     # and those given where it is recomputed
+    names: tuple[str, ...] = ()     # that the program gives it
+    again: tuple[str, ...] = ()     # names given in a recomputation
 
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Node:
-    """An operation on values; `body` if it is a loop, `branches` if a choice."""
+    """An operation on values. `bodies` has the graphs of a loop or of the branches of a cond."""
 
     op: str
     inputs: list[Value]
     outputs: list[Value]
     params: dict[str, Any]
-    where: Any                      # of the program's source
+    where: Any                      # source line
     bodies: list[Graph] = dataclasses.field(default_factory=list)
     length: int = 1
-    consts: int = 0                 # of a loop: how many inputs are the same in all turns,
-    carries: int = 0                # and how many go from turn to turn
-    reads: list[Any] = dataclasses.field(default_factory=list)   # avals of all operands
-    turn: int = 0                   # which recomputation it is of, from 1 on; 0: none
+    consts: int = 0                 # of a loop: inputs that are the same in all iterations
+    carries: int = 0                # of a loop: inputs that it carries between iterations
+    reads: list[Any] = dataclasses.field(default_factory=list)   # types of all operands
+    turn: int = 0                   # number of the recomputation that it is in, from 1; 0: none
     is_kernel: bool = False         # see _kernels.py
     between: dict[str, int] = dataclasses.field(default_factory=dict)   # see _shards.py
 
@@ -84,12 +84,12 @@ class Graph:
 
     @staticmethod
     def of(jaxpr: Jaxpr, shards: Shards | None = None) -> Graph:
-        """Of a jaxpr, closed or not. Equal operations are one."""
+        """Makes the graph of a jaxpr, closed or not. It merges equal operations."""
         return _Maker(shards).graph(jaxpr)
 
     @property
     def is_step(self) -> bool:
-        """Whether it goes forward and backward, as the body of a loop over microbatches."""
+        """Whether it contains a forward and a backward pass, as a body over microbatches does."""
         turns = {node.turn for node in self.nodes if node.turn}
         return len(turns) > 1 or any(
             body.is_step or any(inner.turn for inner in body.nodes)
@@ -102,7 +102,7 @@ class _Maker:
         self.shards = shards
         self.nodes: list[Node] = []
         self.seen: dict[Any, Node] = {}
-        # Values of a recomputation, which barriers keep apart from what it repeats.
+        # Values of a recomputation. Barriers prevent merging them with the original operations.
         self.apart: set[int] = set()
         self.number = 0
         self.turn = 0
@@ -123,7 +123,7 @@ class _Maker:
         return graph
 
     def _aval(self, atom: Atom) -> Aval:
-        """What a device has of it."""
+        """Returns the type of a device's part."""
         return self.shards.local(atom) if self.shards else atom.aval
 
     def _value(self, atom: Atom, number: int = -1) -> Value:
@@ -146,7 +146,7 @@ class _Maker:
             name = _private.name_of(eqn)
             if name is not None and args[0] is not None:
                 if self.turn:
-                    # A value of its own: the derivative may need what was named as well.
+                    # Make a new value, because the derivative may also need the unnamed one.
                     return [self._named(args[0], name)]
                 args[0].names += (name,)
             return args
@@ -170,7 +170,7 @@ class _Maker:
             return bool(eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype)
         if op in ("broadcast_in_dim", "transpose") and args[0] is not None:
             a, b = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
-            # Only dimensions of 1 come or move.
+            # Only dimensions of length 1 are added or moved.
             return [size for size in a if size != 1] == [size for size in b if size != 1] \
                 and (op != "transpose" or _keeps_order(eqn))
         return op == "call_hi_primitive"
@@ -215,7 +215,7 @@ class _Maker:
             node.consts = _private.scan_consts(eqn.params)
             node.carries = _private.scan_carries(eqn.params)
             node.bodies = [_turn(self.graph(eqn.params["jaxpr"]), node)]
-            # One for each operand, constants among them.
+            # One for each operand, including constants.
             node.inputs = [value or self._value(atom)
                            for value, atom in zip(args, eqn.invars)]
         elif not node.is_kernel and (
@@ -232,7 +232,7 @@ class _Maker:
 
     def _arranged(self, value: Value, order: list[int], shape: tuple[int, ...],
                   is_matrix: bool) -> Value:
-        """`value` as a product reads it, a copy if its dimensions are in another order."""
+        """Returns `value` as a product reads it: a copy if the order of dimensions differs."""
         if is_matrix:
             return value
         moved = [i for i in order if shape[i] != 1]
@@ -251,7 +251,7 @@ class _Maker:
         return self.seen[key].outputs[0]
 
     def _gathered(self, value: Value, aval: Aval) -> Value:
-        """What devices have together of `value`."""
+        """Returns `value` gathered from all devices."""
         gathered = Value(bytes_of(aval), aval)
         self._add(Node("gathered", [value], [gathered], {}, None))
         if id(value) in self.apart:
@@ -266,7 +266,7 @@ class _Maker:
         return named
 
     def _summed(self, value: Value, eqn: Eqn) -> Value:
-        """Partial sums of many products, as XLA makes them first."""
+        """Returns the partial sums of many products, which XLA computes first."""
         out = self._aval(eqn.outvars[0])
         taken = eqn.invars[0].aval.size // max(eqn.outvars[0].aval.size, 1)
         if taken <= WINDOW or value.maker is None or \
@@ -289,7 +289,7 @@ class _Maker:
         self.nodes.append(node)
 
     def _key(self, op: str, eqn: Eqn, args: list[Value | None]) -> Any:
-        """By which two operations are equal, or None."""
+        """Returns a key that equal operations share, or None if it must not be merged."""
         if _private.has_effects(eqn) or op in ("scan", "while", "cond") or is_kernel(eqn):
             return None
         atoms = tuple(id(value) if value is not None else
@@ -310,7 +310,7 @@ def _keeps_order(eqn: Eqn) -> bool:
 
 
 def _add_in_place(graph: Graph) -> None:
-    """Scatters into a value what is scattered into zeros and then added to it."""
+    """Replaces a scatter into zeros and an addition by a scatter into the other operand."""
     for node in list(graph.nodes):
         if node.op != "scatter-add" or len(node.inputs[0].users) != 1 or \
                 not _is_constant(node.inputs[0]) or len(node.outputs[0].users) != 1:
@@ -335,8 +335,8 @@ def _is_constant(value: Value) -> bool:
 
 
 def _orders(eqn: Eqn) -> list[tuple[list[int], tuple[int, ...], bool]]:
-    """In which order a product reads the dimensions of its operands, their shapes, and
-    whether they are matrices, which it reads either way."""
+    """Returns for each operand of a product: the order in which the product reads its dimensions,
+    its shape, and whether it is a matrix. Products read matrices in either order."""
     if "window_strides" in eqn.params:
         dims = eqn.params["dimension_numbers"]
         (batch, feature, *spaces), (out, into, *window) = dims.lhs_spec, dims.rhs_spec
@@ -353,8 +353,8 @@ def _orders(eqn: Eqn) -> list[tuple[list[int], tuple[int, ...], bool]]:
 
 
 def _turn(body: Graph, loop: Node) -> Graph:
-    """The body of a scan, which takes its part of what is stacked and puts there what is to
-    be stacked."""
+    """Returns the body of a scan with explicit steps that read its slices of stacked inputs and
+    write its slices of stacked results."""
     slices, updates = [], []
     for i in range(loop.consts + loop.carries, len(body.inputs)):
         part = body.inputs[i]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The kernels of a program: operations that have nothing in the device's memory but their
-arguments and results, and whose work is counted in what they were made of. These are kernels
-of Pallas, attention by cuDNN, and the attention of decoder.py."""
+"""The kernels of a program. Only the arguments and results of a kernel are in device memory. Its
+work is counted in the operations that it replaces. Kernels are those of Pallas, attention by
+cuDNN, and the attention of decoder.py."""
 from __future__ import annotations
 
 import collections
@@ -16,7 +16,7 @@ from actmem.jax._private import Aval, Eqn, Jaxpr
 from actmem.plan._attention import MADE_OF
 
 CUDNN = "dot_product_attention_"
-BACKWARD = 2.5                  # products of a backward pass, for each of the forward pass
+BACKWARD = 2.5                  # products in the backward pass for each one in the forward pass
 
 Flops = collections.Counter[str]
 
@@ -28,7 +28,7 @@ def is_kernel(eqn: Eqn) -> bool:
 
 def flops_of(op: str, params: dict[str, Any], reads: list[Aval],
              count: Callable[[Jaxpr], Flops]) -> Flops:
-    """Floating point operations by dtype; `count` tells those of a jaxpr."""
+    """Returns floating point operations by dtype. `count` returns those of a jaxpr."""
     if op.startswith(CUDNN):
         return _cudnn(op, params, reads)
     if op in MADE_OF:
@@ -42,7 +42,7 @@ def flops_of(op: str, params: dict[str, Any], reads: list[Aval],
 
 
 def _cudnn(op: str, params: dict[str, Any], reads: list[Aval]) -> Flops:
-    """Queries (batch, tokens, heads, dim) of keys and values (batch, keys, heads, dim)."""
+    """Counts queries (batch, tokens, heads, dim) of keys and values (batch, keys, heads, dim)."""
     (batch, tokens, heads, dim), (_, keys, _, _), value = (aval.shape for aval in reads[:3])
     flops = 2 * batch * heads * tokens * keys * (dim + value[-1])
     if "CAUSAL" in str(params.get("mask_type")).upper():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""What one layer computes of its weights and its input: see decoder.py."""
+"""The computation of one layer from its weights and its input: see decoder.py."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def normed(w: Weights, name: str, x: jax.Array, kind: str = "rms") -> jax.Array:
 
 
 def projected(w: Weights, name: str, x: jax.Array, dims: int = 1) -> jax.Array:
-    """x times the weight of that name, over its first `dims` dimensions."""
+    """Multiplies the last `dims` dimensions of x by the first ones of the weight `name`."""
     y: jax.Array = jnp.tensordot(x, w[name].astype(x.dtype), dims)
     if f"{name}.lora_a" in w:
         low = jnp.tensordot(x, w[f"{name}.lora_a"].astype(x.dtype), dims)
@@ -86,8 +86,9 @@ def _mlp(layer: Layer, product: Callable[[str, jax.Array], jax.Array], x: jax.Ar
 
 def experts_of(layer: Layer, w: Weights, x: jax.Array, name: Callable[..., jax.Array],
              ) -> jax.Array:
-    """Every expert gets as many of the tokens as if all were alike, in an order by expert;
-    those of a device's own experts come from all devices that share them, as many as go."""
+    """Applies experts to tokens that are sorted by expert. Each expert gets the same number of
+    tokens, as if the router were balanced. If devices share the experts, each device gets
+    tokens for its own experts from all of them, as many as it sends."""
     experts = layer.experts
     assert experts is not None
     batch, tokens, d = x.shape
@@ -122,9 +123,9 @@ def experts_of(layer: Layer, w: Weights, x: jax.Array, name: Callable[..., jax.A
 
 def layer_function(layer: Layer, prefix: int = 0, sequence: int = 1, named: str = "",
                    attention: str = "kernel") -> Callable[[Weights, jax.Array], jax.Array]:
-    """Returns the function of one layer: of its weights and its input (batch, tokens, hidden).
-    The first `prefix` tokens see each other, as an image's do. All names begin with `named`.
-    `attention` is that of decoder.step()."""
+    """Returns the function of one layer, of its weights and its input (batch, tokens, hidden).
+    The first `prefix` tokens see each other, like those of an image. All names begin with
+    `named`. `attention` is that of decoder.step()."""
     def name(x: jax.Array, what: str) -> jax.Array:
         y: jax.Array = checkpoint_name(x, named + what)
         return y

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The loss of a vocabulary, by chunks of tokens: see decoder.py."""
+"""The loss over a vocabulary, computed in chunks of tokens: see decoder.py."""
 from __future__ import annotations
 
 import functools
@@ -21,8 +21,8 @@ def _part_of_loss(softcap: float, head: jax.Array, x: jax.Array, targets: jax.Ar
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def total_loss(softcap: float, learns: bool, head: jax.Array, x: jax.Array,
                 targets: jax.Array) -> jax.Array:
-    """Of chunks of tokens, (chunks, tokens, ...), one after the other, whose logits are made
-    again in the backward pass; `learns` tells whether the head has a gradient."""
+    """Returns the sum over chunks of tokens, (chunks, tokens, ...), one after the other. The
+    backward pass recomputes the logits. `learns` says whether the head has a gradient."""
     total: jax.Array = jax.lax.scan(
         lambda total, part: (total + _part_of_loss(softcap, head, *part), None),
         jnp.zeros((), jnp.float32), (x, targets))[0]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Which part of each value a device of a mesh has, by the shardings of arguments, by
-with_sharding_constraint and by what is said of names, carried from operands to results as
-XLA's partitioner does it: `Layout(...).of(jaxpr).local(variable)` is the type of that part.
+"""Which part of each value a device of a mesh has. The shardings of arguments, of
+with_sharding_constraint and of names are propagated from operands to results, as XLA's
+partitioner does. `Layout(...).of(jaxpr).local(variable)` is the type of that part.
 
-A dimension is divided by axes of the mesh, which no two dimensions of a value share. An
-operand that is whole is cut where another is divided. What devices send each other for a
-product is counted with it.
+Axes of the mesh divide a dimension, and no two dimensions of a value share an axis. If one
+operand is whole and another is divided, the whole one is cut the same way. A product also
+counts the transfers between devices that it needs.
 """
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _constraints(jaxpr: Jaxpr) -> list[NamedSharding]:
 
 
 class Layout:
-    """The mesh and what is said of arguments and names."""
+    """The mesh, and the shardings given for arguments and names."""
 
     def __init__(self, args: Any, jaxpr: Jaxpr, mesh: Any,
                  specs: Mapping[str, PartitionSpec] | None) -> None:
@@ -52,7 +52,7 @@ class Layout:
         if specs and found is None:
             raise ValueError("specs= are of a mesh, and there is none: give mesh=")
         self.sizes: dict[str, int] = dict(found.shape) if found is not None else {}
-        # In Explicit mode types tell it themselves.
+        # In Explicit mode, the types state their sharding.
         self.is_there = found is not None and not found.are_all_axes_explicit
         self.inputs: list[Spec] = []
         for (path, leaf), each in zip(leaves, shardings):
@@ -63,14 +63,14 @@ class Layout:
         self.names = dict(specs or {})
 
     def text(self) -> str:
-        """By which two are told apart."""
+        """Returns a text that differs between different layouts."""
         if not self.sizes:
             return ""
         return f"{self.sizes} {self.inputs} {sorted(self.names.items())}"
 
     def of(self, jaxpr: Jaxpr, outputs: Sequence[Spec] = ()) -> Shards | None:
-        """Of a program of these arguments; the last of its results are divided as `outputs`
-        say, if these divide them at all."""
+        """Propagates the shardings through a program of these arguments. The last results get
+        the shardings `outputs`, where these divide them."""
         if not self.is_there:
             return None
         shards = Shards(self)
@@ -84,13 +84,13 @@ class Layout:
 
 @dataclasses.dataclass
 class _Product:
-    reads: list[Aval]               # what a device has of the operands when it multiplies
-    gathered: list[bool]            # which of them it gets from others
-    between: dict[str, int]         # bytes that it gets or sends, by axis
+    reads: list[Aval]               # each operand's part that a device multiplies
+    gathered: list[bool]            # whether other devices send parts of it
+    between: dict[str, int]         # bytes that it receives or sends, by axis
 
 
 class Shards:
-    """Of one program's variables."""
+    """The shardings of the variables of one program."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout, self.sizes = layout, layout.sizes
@@ -116,7 +116,7 @@ class Shards:
         for eqn in jaxpr.eqns:
             told = self._told(eqn)
             if told is not None:
-                # So is what it is of, unless that is told of, too.
+                # The operand has the same sharding, unless it has one of its own.
                 self.fixed.setdefault(id(eqn.invars[0]), told)
         for eqn in jaxpr.eqns:
             for var, spec in zip(eqn.outvars, self._eqn(eqn)):
@@ -135,7 +135,7 @@ class Shards:
         inner = [] if op == "shard_map" else list(_private.inner_jaxprs(eqn.params))
         found: list[Spec] = []
         for jaxpr in map(_private.open_jaxpr, inner):
-            extra = len(eqn.invars) - len(jaxpr.invars)     # of a choice, which one
+            extra = len(eqn.invars) - len(jaxpr.invars)     # the index of a cond
             if extra < 0 or op.startswith(("reduce", "scatter", "while")):
                 continue
             outs = self.run(jaxpr, [self.of(atom) for atom in eqn.invars[extra:]])
@@ -146,7 +146,7 @@ class Shards:
                               self.sizes) for var in eqn.outvars]
 
     def _told(self, eqn: Eqn) -> Spec | None:
-        """The spec that was given for a name, or by a constraint."""
+        """Returns the sharding that was given for a name, or by a constraint."""
         name = _private.name_of(eqn)
         if name in self.layout.names:
             spec, what = self.layout.names[name], repr(name)
@@ -197,7 +197,7 @@ class Shards:
         size = eqn.outvars[0].aval.dtype.itemsize * math.prod(
             _specs.local(eqn.outvars[0].aval.shape, spec, self.sizes))
         for axis in (axis for axes in over for axis in axes):
-            # The sums of all devices are added up.
+            # The devices of the axis add up their partial sums.
             count = self.sizes[axis]
             between[axis] = between.get(axis, 0) + 2 * size * (count - 1) // count
         reads, gathered = [], []
@@ -211,7 +211,7 @@ class Shards:
             for k, i in enumerate(sums[side]):
                 used[i] = over[k]
             reads.append(self._part(atom.aval, tuple(used)))
-            # What it has less of than it multiplies comes from the others.
+            # If it has a smaller part than it multiplies, other devices send the rest.
             missing = {axis for axes in spec_of for axis in axes} - {
                 axis for axes in used for axis in axes}
             gathered.append(bool(missing))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""A mesh, and the weights that one device of it computes with: see decoder.py."""
+"""A mesh, and the weights that one of its devices computes with: see decoder.py."""
 from __future__ import annotations
 
 import dataclasses
@@ -17,9 +17,9 @@ class ShardError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """The mesh's axes: how many devices each has. The batch is divided by data, fsdp and
-    expert; a sequence by sequence; heads, widths and the vocabulary by tensor; experts by
-    expert; and what is kept of weights by fsdp, too."""
+    """The number of devices on each axis of the mesh. data, fsdp and expert divide the batch;
+    sequence divides a sequence; tensor divides heads, widths and the vocabulary; expert
+    divides the experts. fsdp also divides the stored weights."""
     data: int = 1
     fsdp: int = 1
     tensor: int = 1
@@ -39,7 +39,7 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True)
 class Lora:
-    """Two factors of `rank` beside each of these weights, which alone are trained."""
+    """Two factors of `rank` for each of these weights. Only the factors are trained."""
     rank: int = 16
     targets: tuple[str, ...] = ("query", "key", "value", "out")
 
@@ -51,7 +51,7 @@ def divided(what: str, size: int, axis: str, devices: int) -> int:
 
 
 def kv_heads_of(kind: Attention, tensor: int) -> int:
-    """Where there are fewer of them than devices, several have the same."""
+    """Returns the heads of keys on one device. If devices outnumber heads, they share them."""
     if kind.kv_heads < tensor and tensor % kind.kv_heads == 0:
         return 1
     return divided("the number of key and value heads", kind.kv_heads, "tensor", tensor)
@@ -100,7 +100,7 @@ def _mlp_shapes(layer: Layer, d: int, d_ff: int, prefix: str = "",
 
 
 def layer_shapes(layer: Layer, d: int, shard: Shard) -> dict[str, tuple[int, ...]]:
-    """The weights of a layer that one device computes with."""
+    """Returns the shapes of a layer's weights that one device computes with."""
     shapes = _attention_shapes(layer.attention, d, shard.tensor)
     norms = ["attention_norm", "mlp_norm"]
     if layer.has_post_norms:
@@ -146,8 +146,8 @@ def groups_of(model: Model, scan: bool) -> tuple[Group, ...]:
 
 def shapes(model: Model, shard: Shard = Shard(), scan: bool = True, images: int = 0,
            lora: Lora | None = None) -> dict[str, tuple[int, ...]]:
-    """Every weight that one device computes with, by name: "group0.1.query" is that of the
-    second layer in the first group, of all its repetitions."""
+    """Returns the shapes of all weights that one device computes with, by name.
+    "group0.1.query" belongs to the second layer in the first group and has all repetitions."""
     d = model.hidden
     vocab = divided("the vocabulary", model.vocab, "tensor", shard.tensor)
     all_shapes: dict[str, tuple[int, ...]] = {"embed": (vocab, d), "final_norm_scale": (d,)}
@@ -180,7 +180,7 @@ def shapes(model: Model, shard: Shard = Shard(), scan: bool = True, images: int 
 
 
 def count(model: Model) -> int:
-    """How many weights the model has, its vision tower's included."""
+    """Returns the number of weights of the model, including its vision tower."""
     return sum(math.prod(shape) for shape in shapes(model, images=1).values())
 
 

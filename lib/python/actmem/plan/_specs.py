@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Of each dimension of a value the axes of a mesh that divide it, and what an operation makes of
-those of its operands: see _shards.py."""
+"""The axes of a mesh that divide each dimension of a value, and the axes of a result from those
+of the operands: see _shards.py."""
 from __future__ import annotations
 
 import math
@@ -19,7 +19,7 @@ def whole(shape: Sequence[int]) -> Spec:
 
 
 def of(spec: Any, shape: Sequence[int], sizes: Sizes, what: str) -> Spec:
-    """Of a PartitionSpec; `what` it is of, for an error."""
+    """Converts a PartitionSpec. `what` names the value in error messages."""
     if len(spec) > len(shape):
         raise ValueError(f"{what} has {len(shape)} dimensions, and its sharding {len(spec)}")
     found: list[Axes] = []
@@ -49,8 +49,8 @@ def local(shape: Sequence[int], spec: Spec, sizes: Sizes) -> tuple[int, ...]:
 
 
 def joined(specs: Sequence[Spec]) -> Spec:
-    """Of values of one shape: a dimension is divided as in the first that divides it, unless
-    another dimension has the axis already."""
+    """Combines specs of one shape. Each dimension is divided as in the first spec that divides
+    it, unless another dimension already uses the axis."""
     found: list[Axes] = []
     taken: set[str] = set()
     for each in zip(*specs):
@@ -61,7 +61,7 @@ def joined(specs: Sequence[Spec]) -> Spec:
 
 
 def _reshaped(spec: Spec, before: Sequence[int], after: Sequence[int], sizes: Sizes) -> Spec:
-    """Of dimensions that are joined or split the first one is divided, if it can be."""
+    """If dimensions are joined or split, divides the first one, if its length allows that."""
     found: list[Axes] = [()] * len(after)
     i = j = 0
     while i < len(before) and j < len(after):
@@ -75,7 +75,7 @@ def _reshaped(spec: Spec, before: Sequence[int], after: Sequence[int], sizes: Si
                 b *= after[j]
             else:
                 return tuple(found)
-        # Dimensions of 1 in front are not divided.
+        # Leading dimensions of length 1 are not divided.
         while first < i and before[first] == 1:
             first += 1
         while at < j and after[at] == 1:
@@ -87,7 +87,7 @@ def _reshaped(spec: Spec, before: Sequence[int], after: Sequence[int], sizes: Si
 
 
 def _gathered(eqn: Eqn, shape: Sequence[int], operand: Spec, index: Spec) -> Spec:
-    """Rows by their numbers: divided as the numbers are, and rows as in the operand."""
+    """Divides the result of a gather like its indices, and whole rows like the operand."""
     dims = eqn.params["dimension_numbers"]
     sizes, source = eqn.params["slice_sizes"], eqn.invars[0].aval.shape
     kept = [i for i in range(len(source)) if i not in dims.collapsed_slice_dims and
@@ -104,7 +104,7 @@ def _gathered(eqn: Eqn, shape: Sequence[int], operand: Spec, index: Spec) -> Spe
 
 
 def _at_their_places(shape: Sequence[int], spec: Spec, before: Sequence[int]) -> Spec:
-    """Dimensions that are as long as before are divided as before."""
+    """Divides each dimension that keeps its length as before."""
     if len(before) != len(shape):
         return whole(shape)
     return tuple(axes if a == b else () for axes, a, b in zip(spec, before, shape))
@@ -112,7 +112,7 @@ def _at_their_places(shape: Sequence[int], spec: Spec, before: Sequence[int]) ->
 
 def result(op: str, eqn: Eqn, shape: Sequence[int], specs: Sequence[Spec], sizes: Sizes,
            ) -> Spec:
-    """Of a result of that shape, from those of the operands."""
+    """Returns the spec of a result of that shape, from the specs of the operands."""
     shapes = [tuple(getattr(atom.aval, "shape", ())) for atom in eqn.invars]
     params = eqn.params
     if not specs:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""What a model computes, as one structure: see models.py."""
+"""The structure of a model's computation: see models.py."""
 from __future__ import annotations
 
 import dataclasses
@@ -9,19 +9,19 @@ PERIOD_MAX = 16
 
 
 class ModelError(ValueError):
-    """No such model, or a configuration that says too little or too much."""
+    """The model is unknown, or its configuration lacks a field or has an unknown one."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Attention:
-    """Of one kind. A value head has as many dimensions as a key's unless `value_dim` says
-    otherwise; with `kv_rank` (multi-head latent attention) `rope_dim` of the `head_dim` are
-    rotated, and the key has those of all heads in common."""
+    """One kind of attention. A value head has as many dimensions as a key head, unless
+    `value_dim` differs. With `kv_rank` (multi-head latent attention), `rope_dim` of the
+    `head_dim` dimensions are rotated, and all heads of the key share those."""
     q_heads: int
     kv_heads: int
     head_dim: int
     value_dim: int = 0
-    window: int = 0                 # keys that a query sees, or 0: all before it
+    window: int = 0                 # keys that a query sees; 0: all preceding ones
     causal: bool = True
     shares_kv: bool = False         # the value is the key's projection
     has_norms: bool = False         # of query and key, per head
@@ -40,8 +40,8 @@ class Attention:
 
 @dataclasses.dataclass(frozen=True)
 class Experts:
-    """A token goes through `top_k` of `count` experts, and through the shared ones, which
-    are one of width `shared_d_ff`."""
+    """A token passes through `top_k` of `count` experts, and through the shared experts, which
+    are combined into one of width `shared_d_ff`."""
     count: int
     top_k: int
     d_ff: int
@@ -64,14 +64,14 @@ class Layer:
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Layers of several kinds, one after the other, `repeat` times: what a scan goes over."""
+    """Layers of several kinds, in order, `repeat` times. A scan iterates over them."""
     layers: tuple[Layer, ...]
     repeat: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Vision:
-    """A tower that makes `tokens` of each image."""
+    """A tower that makes `tokens` tokens from each image."""
     layer: Layer
     depth: int
     hidden: int
@@ -92,11 +92,11 @@ class Model:
     name: str
     hidden: int
     vocab: int
-    is_tied: bool                   # the embedding is the last product's weight too
+    is_tied: bool                   # the embedding is also the weight of the last product
     groups: tuple[Group, ...]
     softcap: float = 0              # of the logits
     vision: Vision | None = None
-    images: int = 0                 # in a sequence, unless told otherwise
+    images: int = 0                 # in a sequence, by default
     source: str = ""
     parameters: int = 0             # as published, 0 if unknown
 
@@ -107,7 +107,7 @@ class Model:
 
 
 def grouped(layers: Sequence[Layer]) -> tuple[Group, ...]:
-    """Layers in order as groups that repeat: at each place the period that covers most."""
+    """Groups layers that repeat, in order. Each group has the period that covers most layers."""
     groups, at = [], 0
     while at < len(layers):
         best, repeat = 1, 1

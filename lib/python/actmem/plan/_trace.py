@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Programs as graphs: traced without computing anything, under one policy after another.
+"""Makes graphs of programs. It traces them under one policy after another and computes nothing.
 
-A loss is traced once, and its jaxpr differentiated with each policy. A step, which takes its
-gradient itself, is traced anew for each, and JAX forgets its traces before, as they do not
-depend on the policy in its eyes.
+A loss is traced once, and its jaxpr is differentiated with each policy. A step takes its gradient
+itself, so it is traced again for each policy. JAX's caches are cleared before, because JAX does
+not distinguish its traces by policy.
 """
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from actmem.plan._specs import Spec
 
 def graph_of(function: Callable[..., Any], *args: Any, layout: Layout | None = None,
              outputs: Sequence[Spec] = ()) -> Graph:
-    """Of a function of arrays, or of their shapes; the last of its results are divided as
-    `outputs` say."""
+    """Makes the graph of a function of arrays, or of their shapes. The last results get the
+    shardings `outputs`."""
     jaxpr = _private.dce(jax.make_jaxpr(function)(*args))
     return Graph.of(jaxpr, layout.of(jaxpr, outputs) if layout else None)
 
@@ -39,7 +39,7 @@ def _eqns(jaxpr: Jaxpr) -> Iterable[Eqn]:
 
 
 def _changed(jaxpr: Jaxpr, change: Callable[[Eqn], Sequence[Eqn] | None]) -> Jaxpr:
-    """`jaxpr` with what `change` makes of its equations, in those of functions too."""
+    """Returns `jaxpr` with equations replaced by `change`, including those of inner jaxprs."""
     eqns: list[Eqn] = []
     for eqn in _private.open_jaxpr(jaxpr).eqns:
         new = change(eqn)
@@ -59,8 +59,8 @@ def _has_names(jaxpr: Jaxpr) -> bool:
 
 
 class Program:
-    """A loss of parameters and a batch, or a step of a training, to be differentiated with
-    any policy."""
+    """A loss of parameters and a batch, or a training step, to be differentiated under any
+    policy."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], mesh: Any = None,
                  specs: Mapping[str, PartitionSpec] | None = None, frozen: int = 0) -> None:
@@ -94,7 +94,7 @@ class Program:
                              "a step that takes the gradient of a checkpointed function")
 
     def give_names(self, names: Mapping[str, str]) -> None:
-        """Gives the results of products that are made in these places (file.py:12) a name."""
+        """Names the results of the products at these source lines (file.py:12)."""
         def name(eqn: Eqn) -> list[Eqn] | None:
             if eqn.primitive.name not in PRODUCTS:
                 return None
@@ -108,12 +108,12 @@ class Program:
 
     @property
     def batch(self) -> range:
-        """The numbers of those inputs that are no weights."""
+        """The indices of the inputs that are not weights."""
         return range(self.weights + self.frozen, self.inputs)
 
     def text(self) -> str:
-        """By which two programs are told apart, whatever their policies are: a plan changes
-        these."""
+        """Returns a text that differs between programs. It ignores their policies, because a
+        plan changes these."""
         jaxpr = self.jaxpr
         if self.is_step:
             with self._traced_with(jax.checkpoint_policies.nothing_saveable):
@@ -133,22 +133,22 @@ class Program:
             jax.clear_caches()
 
     def written(self) -> Graph:
-        """Of the program as it is written."""
+        """Returns the graph of the program as it was given."""
         return Graph.of(self.jaxpr, self.layout.of(self.jaxpr))
 
     def graph(self, policy: Rule) -> Graph:
-        """Of the program with its gradient, rematerialised by `policy`."""
+        """Returns the graph of the program with its gradient, rematerialised by `policy`."""
         if self.is_step:
             with self._traced_with(policy):
                 return graph_of(self.function, *self.args, layout=self.layout)
         jaxpr = self._with(policy)
-        # A gradient is divided as the weights are.
+        # A gradient is sharded like the weights.
         return graph_of(self._gradient(jaxpr), *(
             jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in jaxpr.in_avals),
             layout=self.layout, outputs=self.layout.inputs[:self.weights])
 
     def _gradient(self, jaxpr: Jaxpr) -> Callable[..., Any]:
-        """Of a loss's jaxpr, the loss, what else it returns and the weights' gradient."""
+        """Returns a function of the loss, its other results, and the gradient of the weights."""
         def loss(weights: Sequence[Any], batch: Sequence[Any]) -> Any:
             value, *rest = jaxpr_as_fun(jaxpr)(*weights, *batch)
             return value, rest
@@ -156,8 +156,8 @@ class Program:
         return lambda *leaves: gradient(leaves[:self.weights], leaves[self.weights:])
 
     def compiled(self, policy: Rule, leaves: Sequence[Any]) -> Any:
-        """The program with its gradient, rematerialised by `policy`, for these arguments, as
-        jax.stages.Compiled that takes them one by one."""
+        """Compiles the program with its gradient, rematerialised by `policy`, for these
+        arguments. Returns a jax.stages.Compiled that takes them one by one."""
         if not self.is_step:
             return jax.jit(self._gradient(self._with(policy))).lower(*leaves).compile()
         tree = jax.tree.structure(self.args)
@@ -172,7 +172,7 @@ class Program:
             return _changed(self.jaxpr, lambda eqn: [eqn.replace(
                 params=eqn.params | {"policy": policy})] if _private.is_remat(eqn) else None)
 
-        # The bodies of scans are layers.
+        # Treat the bodies of scans as layers.
         wrapped = []
 
         def wrap(eqn: Eqn) -> list[Eqn] | None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The time in which the devices of a model's mesh send each other what decoder.py tells of, group
-of layers by group. Weights are gathered, and their gradients added up, beside the compute of
-another layer; what goes between parts of one layer is waited for."""
+"""The time of transfers between the devices of a model's mesh, as decoder.py lists them, for each
+group of layers. Weights are gathered, and their gradients added up, while another layer computes.
+Layers wait for transfers between their own parts."""
 from __future__ import annotations
 
 import dataclasses
@@ -11,13 +11,13 @@ from actmem.plan._sizes import groups_of
 from actmem.plan.decoder import Collective, Step
 from actmem.plan.machine import Machine
 
-BESIDE = ("fsdp", "data")       # axes whose transfers need no result of the layer at hand
-GRADIENTS = ("sequence", "expert")      # and those of which sums do not: they are of gradients
+BESIDE = ("fsdp", "data")       # axes whose transfers do not depend on the current layer
+GRADIENTS = ("sequence", "expert")      # axes whose sums do not either: they sum gradients
 
 
 @dataclasses.dataclass
 class Turn:
-    """Of one pass of a layer, in seconds."""
+    """The transfers in one pass of a layer, in seconds: waited for, or beside the compute."""
     waited: float = 0.0
     beside: float = 0.0
 
@@ -26,7 +26,7 @@ class Turn:
 
 
 class Between:
-    """Of the groups of layers of a step."""
+    """The transfers of the groups of layers of a step."""
 
     def __init__(self, step: Step, machine: Machine) -> None:
         self.step, self.machine = step, machine
@@ -37,12 +37,12 @@ class Between:
         return one.bytes * one.count * share / self.machine.need("interconnect")
 
     def _again(self, one: Collective, there: Collection[str]) -> float:
-        """The part of a layer's forward transfers that its recomputation repeats."""
+        """Returns the part of a layer's forward transfers that its recomputation repeats."""
         group, position = (int(word) for word in one.of.split()[1].split("."))
         layer = self.groups[group].layers[position]
         if one.axis == "tensor":
-            # Behind the attention and behind the MLP, whose sum the next layer has alone
-            # unless a norm comes between.
+            # These follow the attention and the MLP. Only the next layer needs the sum after
+            # the MLP, unless a norm follows.
             return 0.5 * ("out_proj" not in there) + \
                 0.5 * (layer.has_post_norms and "mlpwo" not in there)
         if one.axis == "sequence":
@@ -50,7 +50,8 @@ class Between:
         return 1.0
 
     def turns(self, there: Collection[str]) -> list[tuple[Turn, Turn]]:
-        """Forward and backward, of a turn of each group, when these names are kept."""
+        """Returns the forward and backward transfers of one pass of each group, if these names
+        are kept."""
         found = [(Turn(), Turn()) for _ in self.groups]
         for one in self.step.collectives:
             if not one.of.startswith("layer "):
@@ -69,6 +70,6 @@ class Between:
 
     @property
     def rest(self) -> float:
-        """Of what is of no layer."""
+        """Seconds of transfers that belong to no layer."""
         return sum(self._seconds(one) for one in self.step.collectives
                    if not one.of.startswith("layer "))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""What was foreseen against what the first steps of a training did, term by term."""
+"""Compares the prediction of a plan with the first steps of a training, term by term."""
 from __future__ import annotations
 
 import dataclasses
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from actmem.plan.report import Plan
 
-BYTES_ERROR = 0.1               # by which share bytes may be off
+BYTES_ERROR = 0.1               # relative error that bytes may have
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Term:
     foreseen: float
     seen: float
     unit: str                   # "s" or "bytes", of a step
-    off: float                  # how many times its error it is off
+    off: float                  # its deviation divided by its permitted error
 
     def __str__(self) -> str:
         return f"{self.name}: {self.seen:.4g} {self.unit}, and {self.foreseen:.4g} were foreseen"
@@ -26,12 +26,12 @@ class Term:
 
 @dataclasses.dataclass(frozen=True)
 class Checked:
-    """As of Plan.check(): print it."""
+    """The result of Plan.check(): print it."""
     terms: tuple[Term, ...]
 
     @property
     def off(self) -> str:
-        """The name of the term that was off most, or "" if each is within its error."""
+        """The name of the term with the largest deviation, or "" if all are within the error."""
         worst = max(self.terms, key=lambda term: term.off)
         return worst.name if worst.off > 1 else ""
 
@@ -48,8 +48,8 @@ def _of_bytes(name: str, foreseen: float, seen: float) -> Term:
 
 
 def check(plan: Plan, stats: Mapping[str, Any], since: Mapping[str, Any], steps: int) -> Checked:
-    """See Plan.check(). Counts are of all devices together, and so are stalls, each of which
-    is one device's."""
+    """See Plan.check(). Counts are totals over all devices. Stall times are totals too, because
+    each stall affects one device."""
     store, before = stats.get("store", {}), since.get("store", {})
 
     def in_a_step(name: str) -> float:
@@ -60,7 +60,7 @@ def check(plan: Plan, stats: Mapping[str, Any], since: Mapping[str, Any], steps:
         waited = (in_a_step("take_stall_ns_total") + in_a_step("put_stall_ns_total"))
         waited /= 1e9 * plan.devices
     if "step_s" in stats:
-        # Times are off by a share of the step, not of themselves.
+        # The error of a time is relative to the step, not to that time.
         error = max(plan.rate_error, plan.error) * plan.step_s
         compute = plan.step_s - plan.waited_s
         seen = stats["step_s"] - (waited or 0.0)

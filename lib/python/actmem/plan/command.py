@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""actmem plan: the plan of a model, or of a function in a file, on a machine."""
+"""actmem plan: plans a model, or a function in a file, on a machine."""
 from __future__ import annotations
 
 import argparse
@@ -23,12 +23,12 @@ OF_MODELS = ("devices", "mesh", "batch", "tokens", "images", "train", "lora", "a
 
 
 class FunctionError(ValueError):
-    """The file has no such function, or it does not return what it should."""
+    """The file lacks the function, or the function returns something else than it should."""
 
 
 def load(what: str) -> tuple[Any, ...]:
-    """A function and its arguments, as FILE.py:FUNCTION returns them. What it imports is
-    looked for beside it, too."""
+    """Returns the function and the arguments that FILE.py:FUNCTION returns. The file may import
+    modules from its own folder."""
     path, _, name = what.rpartition(":")
     if not path.endswith(".py") or not name.isidentifier():
         raise UsageError(f"'{what}' is no function of a file, as train.py:make_step")
@@ -61,7 +61,7 @@ def load(what: str) -> tuple[Any, ...]:
 
 
 def _place_of(error: BaseException, path: str) -> str:
-    """The line of the user's file where the error arose, or ""."""
+    """Returns the line of the user's file where the error arose, or ""."""
     if isinstance(error, SyntaxError) and error.filename and os.path.samefile(
             error.filename, path):
         return f"{path}:{error.lineno}"
@@ -71,7 +71,7 @@ def _place_of(error: BaseException, path: str) -> str:
 
 
 def _words_of(error: Exception, options: argparse.Namespace) -> str:
-    """One line, or "" for an error that is none of the user's."""
+    """Returns the error message as one line, or "" if the user did not cause the error."""
     words = str(error).partition("\n")[0]
     if options.function and not isinstance(error, FunctionError):
         place = _place_of(error, options.function.rpartition(":")[0])
@@ -131,7 +131,7 @@ def _of_function(options: argparse.Namespace, machine: machines.Machine,
     function, *arguments = load(options.function)
     compiler = defaults.compiler_of(machine)
     return plan(function, *arguments, machine=machine, compiler=compiler,
-                # A CPU has no memory of its own to offload from but actmem's.
+                # On a CPU, only actmem can offload from the memory that programs use.
                 destination="actmem" if compiler is memory.CPU else "pinned_host",
                 device_memory=options.device_memory, host_memory=options.host_memory,
                 model=options.function, choice=_choice(options),
@@ -160,7 +160,7 @@ def _planned(options: argparse.Namespace,
 
 
 def run(options: argparse.Namespace) -> int:
-    """actmem plan, with the options of _command.plan_parser()."""
+    """Runs actmem plan with the options of _command.plan_parser()."""
     if options.plot and not importlib.util.find_spec("matplotlib"):
         return _tell("--plot wants matplotlib: pip install matplotlib")
     try:

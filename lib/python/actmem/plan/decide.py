@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""What the plan is: the fastest choice, or the best one without offloading where what the
-former gains is within the error; and why each name is kept, offloaded or recomputed."""
+"""Decides the plan: the fastest choice, or the best one without offloading if the gain is within
+the error. It also says why each name is kept, offloaded or recomputed."""
 from __future__ import annotations
 
 import dataclasses
@@ -12,13 +12,13 @@ from actmem.plan.names import Candidate
 from actmem.plan.report import Plan, Row, Run, _size
 from actmem.plan.search import (KEEP, OFFLOAD, RECOMPUTE, ROUNDING, Choice, Nothing, Search)
 
-SHORTLIST = 4           # choices that run, beside those that offload nothing
-ATTEMPTS = 3            # at choices of which one fits
+SHORTLIST = 4           # choices that run, besides those that offload nothing
+ATTEMPTS = 3            # at finding a choice that fits
 
 
 def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Mapping[str, str],
             choice: Choice | None = None, destination: str = "pinned_host") -> Plan:
-    """The plan; `choice` is what it is to be, whether it fits or not."""
+    """Returns the plan. `choice`, if given, becomes the plan even if it does not fit."""
     abstains = lacks = ""
     if choice is not None:
         lacks = _lacks(search, choice)
@@ -33,7 +33,7 @@ def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Ma
                 choice = sure or stays
         if choice.saved and search.peak(Choice()) <= search.device_memory and \
                 search.gain(choice, Choice()) <= search.rounding(choice, Choice()):
-            choice = Choice()       # as fast, and nothing is saved
+            choice = Choice()       # it is as fast and saves nothing
     step = search.time(choice)
     return Plan(
         model, search.machine.name, rows(search, choice, candidates), step.seconds,
@@ -45,7 +45,8 @@ def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Ma
 
 
 def _lacks(search: Search, choice: Choice) -> str:
-    """Why it does not fit, or "". What the host has no room for is foreseen as if it had."""
+    """Returns why the choice does not fit, or "". If host memory is short and files' rates are
+    unknown, the prediction assumes enough host memory."""
     lacks = []
     peak, limit = search.peak(choice), search.device_memory
     if peak > limit:
@@ -61,7 +62,7 @@ def _lacks(search: Search, choice: Choice) -> str:
 def tried(search: Search, program: _trace.Program, steps: int, plan: Plan,
           candidates: Sequence[Candidate], donated: int, resident: int = 0,
           shortlist: int = SHORTLIST) -> Plan:
-    """The plan that the best few are when they run, `steps` steps each."""
+    """Runs the best few choices, `steps` steps each, and returns the plan of the fastest."""
     policies = measure.Policies(program, search.device_memory - resident, donated,
                                 plan.destination)
     _compile(search, policies, shortlist)
@@ -72,7 +73,7 @@ def tried(search: Search, program: _trace.Program, steps: int, plan: Plan,
         abstains = abstention(best.choice, gain, error)
         best = kept
     all_again = next((each for each in found if each.choice == Choice()), None)
-    # Where that does not fit, it is as much slower as was foreseen.
+    # If full recomputation does not fit, use the predicted ratio.
     recomputing = all_again.median if all_again else best.median * (
         search.time(Choice()).seconds / search.time(best.choice).seconds)
     step = search.time(best.choice)
@@ -87,8 +88,8 @@ def tried(search: Search, program: _trace.Program, steps: int, plan: Plan,
 
 
 def _compile(search: Search, policies: measure.Policies, shortlist: int) -> None:
-    """Compiles the best few. Where the compiler needs more for each of them than was foreseen,
-    those follow that are foreseen to need as much less."""
+    """Compiles the best few choices. If the compiler needs more memory for each than predicted,
+    it tries choices whose prediction is lower by the same ratio."""
     limit = search.device_memory
     try:
         for _ in range(ATTEMPTS):
@@ -155,7 +156,8 @@ def _why(search: Search, choice: Choice, each: Candidate) -> str:
 
 
 def _what_it_lacks(search: Search, kept: Choice) -> str:
-    """The kept values grow with the batch; the rest of the memory stays."""
+    """Says how much memory `kept` lacks. Assumes that all memory except `search.fixed` grows with
+    the batch."""
     peak, limit = search.peak(kept), search.device_memory
     if peak <= limit:
         return ""
@@ -181,7 +183,7 @@ def _break_even(search: Search, choice: Choice, name: str) -> str:
 
 
 def _curve(search: Search) -> list[tuple[int, float, str]]:
-    """Step times of names kept, or offloaded, one after the other, by what each byte gains."""
+    """Returns step times as names are kept, or offloaded, one by one, the best per byte first."""
     points = []
     for action, kind in ((KEEP, "keep or recompute"), (OFFLOAD, "with offloading")):
         choice = Choice()

@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""A function of JAX that computes what a model does in a training step, to be looked at, not
-trained with: its loss, with MaxText's names on what a policy can keep.
+"""A JAX function that computes a training step of a model, for analysis, not for training. It is
+the model's loss, with MaxText's names for values that a policy can save.
 
     step = decoder.step(models.find("llama-2-13b"), batch=4, tokens=4096,
                         shard=decoder.Shard(fsdp=8))
     jax.make_jaxpr(jax.grad(step.loss))(step.trained, step.frozen, step.batch)
 
-It is one device's part: sizes are divided by the mesh's axes, and what devices send each
-other is not in the function but in `step.collectives`. Weights are those that a device
-computes with, gathered over fsdp; what it has of them between layers is in `step.bytes`.
-Without sharding it is the model, and runs, on random weights (`initial()`).
+The function is one device's part: the mesh's axes divide the sizes. Transfers between devices are
+not in the function but in `step.collectives`. The function's weights are those that a device
+computes with, gathered over fsdp. `step.bytes` has the bytes that a device stores between layers.
+Without sharding, the function is the whole model, and runs on random weights (`initial()`).
 
-Attention is what a fused kernel does: a call of fused_attention, backward of
-fused_attention_backward, that leaves nothing in memory but its results and that makes all
-scores again backward. It computes in blocks of queries. A block leaves out the keys behind the
-diagonal, except those of its own block. Its results, the values and the logarithm of each
-query's sum, have one name ("context"): the backward pass needs both. With
-attention="dot_product" it is products and a softmax, which write all scores to memory, and only
-its result has a name ("attention_out"). These are MaxText's names for its settings of
-`attention`.
+Attention is modelled as a fused kernel: a call of fused_attention, and of
+fused_attention_backward in the backward pass. The kernel leaves only its results in memory, and
+computes all scores again in the backward pass. It computes in blocks of queries. A block omits the
+keys behind the diagonal, except those of its own block. Its results are the values and the
+logarithm of each query's sum. Both have one name ("context"), because the backward pass needs
+both. With attention="dot_product", attention is products and a softmax, which write all scores to
+memory. Then only its result has a name ("attention_out"). These are MaxText's names for its
+settings of `attention`.
 """
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from actmem.plan.models import Group, Model
 __all__ = ["ATTENTIONS", "NAMES", "Collective", "Lora", "Shard", "ShardError", "Step", "count",
            "layer_function", "layer_shapes", "shapes", "step"]
 
-LOGITS_BYTES = 1 << 30          # of one chunk of the loss, unless told otherwise
+LOGITS_BYTES = 1 << 30          # of one chunk of the loss, by default
 NAMES = ("decoder_layer_input", "query_wa_proj", "kv_wa_proj", "query_proj", "key_proj",
          "value_proj", "context", "attention_out", "out_proj", "mlpwi_0", "mlpwi_1", "mlpwo")
 ATTENTIONS = ("kernel", "dot_product")
@@ -51,10 +51,10 @@ Remat = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Collective:
-    """What a device sends or gets in a step, beside computing: `bytes` is the whole value,
-    of which each of the `devices` of the axis has its part, or its addend; `count` is how
-    often. Those of phase "forward" are repeated where the layer is computed again, but for
-    what a policy keeps."""
+    """Data that a device sends or receives in a step, besides computing. `bytes` is the size of
+    the whole value; each of the `devices` of the axis has a part of it, or an addend. `count`
+    is the number of repetitions. When a layer is recomputed, transfers of phase "forward" are
+    repeated, except those whose results a policy keeps."""
     axis: str
     kind: str                       # "all-gather", "reduce-scatter", "all-reduce", "all-to-all"
     devices: int
@@ -66,8 +66,8 @@ class Collective:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What step() makes. `loss(trained, frozen, batch)` is a scalar; the arguments are
-    jax.ShapeDtypeStructs in dicts."""
+    """The result of step(). `loss(trained, frozen, batch)` returns a scalar. The arguments are
+    dicts of jax.ShapeDtypeStruct."""
     model: Model
     shard: Shard
     loss: Callable[[Weights, Weights, Weights], jax.Array]
@@ -75,11 +75,11 @@ class Step:
     frozen: Weights
     batch: Weights
     collectives: tuple[Collective, ...]
-    bytes: dict[str, int]           # of one device: "weights", "gradients", "optimizer" all
+    bytes: dict[str, int]           # on one device: "weights", "gradients" and "optimizer" all
                                     # the time, and "gathered", the most of one layer's weights
 
     def initial(self, seed: int = 0) -> tuple[Weights, Weights, Weights]:
-        """Arrays for the arguments: random weights, tokens and pixels."""
+        """Returns arrays for the arguments: random weights, tokens and pixels."""
         return tuple(_random(tree, self.model.vocab, seed + i) for i, tree in  # type: ignore
                      enumerate((self.trained, self.frozen, self.batch)))
 
@@ -104,7 +104,7 @@ def _inner(weights: Weights, prefix: str) -> Weights:
 
 
 def _see(model: Model, w: Weights, pixels: jax.Array, wrap: Remat) -> jax.Array:
-    """(batch, images × tokens, hidden) of patches (batch, images, patches, their pixels)."""
+    """Returns (batch, images × tokens, hidden) of (batch, images, patches, pixels of a patch)."""
     vision = model.vision
     assert vision is not None
     batch, images = pixels.shape[:2]
@@ -176,7 +176,7 @@ def _collectives(model: Model, step_shapes: Mapping[str, tuple[int, ...]], shard
                 if layer.experts:
                     add("expert", "all-to-all", activation * layer.experts.top_k, 2, phase)
             add("fsdp", "reduce-scatter", trained, 1, "backward")
-            # Of a gradient, what devices with other tokens and the same weights have.
+            # Devices with other tokens and the same weights add up their gradients.
             add("data", "all-reduce", trained // shard.fsdp, 1, "backward")
             add("sequence", "all-reduce", trained // shard.fsdp, 1, "backward")
             add("expert", "all-reduce", (trained - of_experts) // shard.fsdp, 1, "backward")
@@ -200,29 +200,31 @@ def step(model: Model, *, batch: int, tokens: int, images: int | None = None,
          train: str | Callable[[str], bool] = "all", lora: Lora | None = None,
          dtype: Any = jnp.bfloat16, weight_dtype: Any = jnp.float32, loss_chunks: int = 0,
          optimizer_bytes: int = 8, attention: str = "kernel") -> Step:
-    """One device's part of a training step.
+    """Returns one device's part of a training step.
 
     Args:
-      batch: Sequences of a step, on all devices together.
-      tokens: Tokens of text in each.
-      images: Images in front of each sequence's text (as the model is used); each adds the
-        tokens that its vision tower makes. The tower is not trained unless `train` says so.
+      batch: The number of sequences in a step, on all devices together.
+      tokens: The number of text tokens in each sequence.
+      images: The number of images in front of each sequence's text (None: as the model is
+        used). Each adds the tokens that its vision tower makes. The tower is not trained unless
+        `train` says so.
       shard: The mesh.
-      scan: Whether equal layers are one scan, or one after the other.
-      remat: What to make of each layer's function, as
-        functools.partial(jax.checkpoint, policy=...); nothing if None.
-      train: "all" weights but the tower's, "attention" alone, or which of shapes()' names.
+      scan: Whether equal layers form one scan, or run one after the other.
+      remat: A function that wraps each layer's function, such as
+        functools.partial(jax.checkpoint, policy=...). None: no wrapper.
+      train: "all" weights except the tower's, "attention" only, or a function that selects
+        from the names of shapes().
       lora: Train these factors instead.
-      dtype: Of activations, and of weights that are not trained.
-      weight_dtype: Of those that are.
-      loss_chunks: In how many parts the logits are made; as many as keep each within
-        LOGITS_BYTES if 0.
-      optimizer_bytes: Of state for each trained weight; 8 is Adam's.
-      attention: "kernel", or "dot_product": how the text's layers compute it.
+      dtype: The type of activations, and of weights that are not trained.
+      weight_dtype: The type of weights that are trained.
+      loss_chunks: The number of chunks in which the logits are made. 0: as many as needed to
+        keep each within LOGITS_BYTES.
+      optimizer_bytes: Bytes of optimizer state for each trained weight; Adam has 8.
+      attention: How the text's layers compute it: "kernel" or "dot_product".
 
     Raises:
-      ShardError: The mesh does not divide a size; the error names both.
-      ValueError: An argument makes no sense.
+      ShardError: The mesh does not divide a size. The error message names both.
+      ValueError: An argument is invalid.
     """
     for what, value in (("batch", batch), ("tokens", tokens)):
         if not isinstance(value, int) or value < 1:

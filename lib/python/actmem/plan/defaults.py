@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""What a plan takes of a machine if nobody says: so much of its memory, of its host's, so many of
-its devices, and the compiler of its programs."""
+"""The defaults that a plan takes from a machine: device memory, host memory, the number of
+devices, and the compiler of programs."""
 from __future__ import annotations
 
 import math
@@ -12,11 +12,11 @@ from actmem.plan import memory
 from actmem.plan.machine import Machine, MachineError
 
 DEVICE_SHARE = 0.9              # of a device's memory
-HOST_SHARE = 0.8                # of its part of the host's
+HOST_SHARE = 0.8                # of a device's share of host memory
 
 
 def device_memory_of(machine: Machine) -> float:
-    """What a step may take of a device."""
+    """Returns the bytes of device memory that a step may use."""
     if not machine.has("hbm_bytes"):
         raise MachineError(f"machine {machine.name!r} has no figure 'hbm_bytes': give "
                            "device_memory")
@@ -24,7 +24,7 @@ def device_memory_of(machine: Machine) -> float:
 
 
 def host_memory_of(machine: Machine) -> float:
-    """What one device may have of the host's memory; without a limit where that is not known."""
+    """Returns the bytes of host memory that one device may use; no limit if it is unknown."""
     if not machine.has("host_bytes"):
         return math.inf
     devices = machine.need("devices") if machine.has("devices") else 1
@@ -32,13 +32,13 @@ def host_memory_of(machine: Machine) -> float:
 
 
 def devices_of(machine: Machine, mesh: Mapping[str, int]) -> int:
-    """How many devices of a mesh one host has."""
+    """Returns the number of devices of a mesh that one host has."""
     size = math.prod(mesh.values())
     return min(size, int(machine.need("devices"))) if machine.has("devices") else size
 
 
 def compiler_of(machine: Machine) -> memory.Compiler:
-    """How programs are compiled for it."""
+    """Returns how programs are compiled for the machine."""
     platform = machine.platform         # it may have been measured elsewhere
     if not platform and machine.name == "here":
         platform = jax.default_backend()

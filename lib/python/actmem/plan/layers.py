@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""A program's graph as layers in time: what each computes forward and backward under a set of
-kept names, and which named bytes it would send away."""
+"""A program's graph as a sequence of layers. For a set of kept names, each has the time of its
+forward and backward compute, and the bytes of named values that it sends to the host."""
 from __future__ import annotations
 
 import dataclasses
@@ -20,18 +20,18 @@ class Part:
 
     times: int
     layers: list[Layer]
-    rest: float                     # seconds beside the layers
+    rest: float                     # seconds outside of the layers
 
 
 @dataclasses.dataclass
 class _Stack:
-    """Layers that are alike."""
+    """Layers that are equal."""
 
     length: int
     forward: float
     backward: float
     bytes: Mapping[str, int]        # of the named values of one layer
-    stacking: float = 0.0           # seconds of each byte that a scan puts beside others
+    stacking: float = 0.0           # seconds for each byte that a scan stacks
 
     def layer(self, stacked: Collection[str], offloaded: Collection[str]) -> Layer:
         sent = [size for name, size in self.bytes.items() if name in offloaded]
@@ -40,13 +40,13 @@ class _Stack:
 
 
 class Timeline:
-    """Of a program that recomputes everything."""
+    """The layers of a program that recomputes all names."""
 
     def __init__(self, graph: Graph, machine: Machine, compiler: Compiler = GPU,
                  between: Between | None = None) -> None:
         self.machine, self.between = machine, between
-        # What a scan keeps it puts beside that of other layers: it is read and written once
-        # more, and so is what goes to the host. Where processors copy, that is in their rates.
+        # A scan stacks the values that it keeps: it reads and writes them once more. Values
+        # that go to the host are stacked too. If processors copy, their rates include that.
         self.stacking = 2 / machine.memory()
         self.copies = machine.has("transfer_share")
         self.counted = Counted(graph, compiler)
@@ -54,7 +54,7 @@ class Timeline:
         self._known: dict[frozenset[str], list[tuple[int, list[_Stack], float]]] = {}
 
     def parts(self, kept: Collection[str], offloaded: Collection[str]) -> list[Part]:
-        """The layers of a step that keeps or offloads these names."""
+        """Returns the layers of a step that keeps or offloads these names."""
         there = frozenset(kept) | frozenset(offloaded)
         stacked = kept if self.copies else there
         return [Part(times, [layer for stack in stacks
@@ -62,7 +62,7 @@ class Timeline:
                 for times, stacks, rest in self._stacks(there)]
 
     def needed_names(self) -> set[str]:
-        """The names of what the backward pass computes again: to save others spares nothing."""
+        """Returns the names that the backward pass recomputes. Saving others gains nothing."""
         return {name for _, stacks, _ in self._stacks(frozenset()) for stack in stacks
                 for name in stack.bytes}
 
@@ -77,7 +77,7 @@ class Timeline:
     @staticmethod
     def _add(between: Between, there: frozenset[str],
              found: list[tuple[int, list[_Stack], float]]) -> None:
-        """What devices send each other. A group that is no stack has its part in the rest."""
+        """Adds transfers between devices. Those of a group that is not a stack go to the rest."""
         times, stacks, rest = found[-1]
         behind = list(stacks)
         for group, (forward, backward) in reversed(list(zip(between.groups,
@@ -123,7 +123,7 @@ class Timeline:
                     before += seconds
         stacks = []
         for stack in reversed(backward):
-            # The scan of the forward pass that comes first among those as long.
+            # Its forward pass is the first remaining scan of the same length.
             for i, (node, seconds) in enumerate(forward):
                 if node.length == stack.length:
                     stack.forward = seconds
@@ -144,7 +144,7 @@ class Timeline:
 
 
 def _named(nodes: list[Node]) -> dict[str, int]:
-    """Bytes of the values that are computed again under a name."""
+    """Returns the bytes, by name, of the named values that a recomputation makes."""
     sizes: dict[str, int] = {}
     for node in nodes:
         for value in node.outputs:

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""What a machine does: figures from machines.csv, from a file like it, or from the probe.
+"""The rates of a machine: figures from machines.csv, a file of that form, or the probe.
 
     one = machine.find("h200")              # or "here", or a file's name
     one.products("bfloat16", (4096, 8192, 8192))            # FLOP a second
-    machine.of("mine", flops_bf16=1e14, ...)                # of figures that are at hand
+    machine.of("mine", flops_bf16=1e14, ...)                # from given figures
 
-A figure that is wanted and missing is an error that names it. Where it comes from the table,
-products and memory are taken at a share of their peaks, `product_efficiency` and
-`memory_efficiency`: assumptions, as is each figure whose basis is "assumed". Measured
-figures are taken as they are.
+If a required figure is missing, an error names it. Peak rates of products and memory that were
+not measured are multiplied by `product_efficiency` and `memory_efficiency`. In the table these
+are assumptions, like each figure whose basis is "assumed". Measured figures are used unchanged.
 """
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "machines.csv")
 COLUMNS = ("machine", "figure", "value", "basis", "source")
 
-# All that there can be, each with its meaning.
+# All valid figures and their meanings.
 FIGURES = {
     "devices": "devices of one host",
     "flops_bf16": "FLOP a second of dense products of bfloat16, of one device",
@@ -56,14 +55,14 @@ FIGURES = {
     "unsure": "seconds by which each value that a layer saves may be off, whatever its bytes",
 }
 BASES = ("published", "reckoned", "assumed", "measured", "given")
-ERROR = 0.15                    # unless a machine says otherwise
-UNSURE = 10e-6                  # likewise
+ERROR = 0.15                    # default of the figure "error"
+UNSURE = 10e-6                  # default of the figure "unsure"
 DTYPES = {"bfloat16": "bf16", "float16": "bf16", "float32": "f32", "float8_e4m3fn": "fp8",
           "float8_e5m2": "fp8"}
 
 
 class MachineError(ValueError):
-    """No such machine, a figure that it lacks, or a file that has no sense."""
+    """The machine is unknown or lacks a figure, or its file is invalid."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +74,7 @@ class Figure:
 
 @dataclasses.dataclass(frozen=True)
 class Product:
-    """A product (m × k) · (k × n), or `batch` of them at once, that was measured: FLOP a
+    """A measured product (m × k) · (k × n), or `batch` of them at once. `flops` is FLOP a
     second."""
     m: int
     k: int
@@ -87,7 +86,7 @@ class Product:
 
 @dataclasses.dataclass(frozen=True)
 class Requests:
-    """Files' bytes a second, of all of them together, in requests of so many bytes."""
+    """Bytes a second of all files together, in requests of `size` bytes."""
     size: int
     write: float
     read: float
@@ -95,14 +94,14 @@ class Requests:
 
 @dataclasses.dataclass(frozen=True)
 class Rates:
-    """Of transfers of one device, in bytes a second, while so many devices make them."""
+    """Transfer rates of one device, in bytes a second, while `devices` devices transfer."""
     machine: Machine
     link_out: float
     link_in: float
-    link_out_both: float            # while the other direction is busy too
+    link_out_both: float            # while data moves the other way too
     link_in_both: float
     devices: int = 1
-    factor: float = 1.0             # of files' rates
+    factor: float = 1.0             # multiplies the rates of files
 
     @property
     def has_files(self) -> bool:
@@ -110,23 +109,23 @@ class Rates:
 
     @property
     def share(self) -> float:
-        """Of a device's work that a transfer keeps it from: all where processors copy."""
+        """The share of a device's compute that a transfer blocks: 1 if processors copy."""
         return self.machine.need("transfer_share") if self.machine.has("transfer_share") else 0.0
 
     @property
     def call(self) -> float:
-        """Seconds that each value takes beside its bytes."""
+        """Seconds that each value takes in addition to its bytes."""
         return 1 / self.machine.need("transfers") if self.machine.has("transfers") else 0.0
 
     def disk_write(self, size: float) -> float:
-        """Of values of so many bytes."""
+        """Returns the rate for values of `size` bytes."""
         return self.machine.files("write", size) / self.devices * self.factor
 
     def disk_read(self, size: float) -> float:
         return self.machine.files("read", size) / self.devices * self.factor
 
     def scaled(self, link: float, files: float) -> Rates:
-        """The same, with the link and the files so many times as fast."""
+        """Returns these rates with those of the link and of files multiplied by factors."""
         return dataclasses.replace(
             self, link_out=self.link_out * link, link_in=self.link_in * link,
             link_out_both=self.link_out_both * link, link_in_both=self.link_in_both * link,
@@ -139,13 +138,13 @@ class Machine:
     figures: Mapping[str, Figure]
     measured: tuple[Product, ...] = ()
     requests: tuple[Requests, ...] = ()
-    platform: str = ""              # JAX's, of devices that were measured: "cpu", "gpu", "tpu"
+    platform: str = ""              # JAX's name, if devices were measured: "cpu", "gpu", "tpu"
 
     def has(self, name: str) -> bool:
         return name in self.figures
 
     def need(self, name: str) -> float:
-        """The figure of that name."""
+        """Returns the figure of that name, or raises MachineError."""
         if name not in FIGURES:
             raise MachineError(f"there is no figure {name!r}: a machine has "
                                f"{', '.join(FIGURES)}")
@@ -155,20 +154,20 @@ class Machine:
         return self.figures[name].value
 
     def check(self, names: Iterable[str]) -> None:
-        """Tells the first of these figures that is missing."""
+        """Raises MachineError for the first of these figures that is missing."""
         for name in names:
             self.need(name)
 
     def replace(self, **values: float) -> Machine:
-        """The same machine with other figures."""
+        """Returns the same machine with other figures."""
         changed = {name: Figure(_number(name, value, self.name), "given", "")
                    for name, value in values.items()}
         return dataclasses.replace(self, figures={**self.figures, **changed})
 
     def products(self, dtype: str, shape: tuple[int, int, int] | None = None,
                  batch: int = 1) -> float:
-        """FLOP a second of products (m, k, n), `batch` at once: of the measured one that is
-        most like it, or of the peak what `product_efficiency` says."""
+        """Returns FLOP a second of products (m, k, n), `batch` at once. It uses the most similar
+        measured product, or the peak rate times `product_efficiency`."""
         alike = [one for one in self.measured if one.dtype == dtype]
         if alike:
             if shape is None:
@@ -186,7 +185,7 @@ class Machine:
         return self._effective(f"flops_{kind}", "product_efficiency")
 
     def memory(self) -> float:
-        """Bytes a second that elementwise work reads and writes of a device's memory."""
+        """Returns the rate at which elementwise work accesses device memory, in bytes a second."""
         return self._effective("hbm_bandwidth", "memory_efficiency")
 
     def _effective(self, name: str, efficiency: str) -> float:
@@ -196,8 +195,8 @@ class Machine:
         return value * self.need(efficiency)
 
     def files(self, direction: str, size: float) -> float:
-        """Bytes a second that are written to files or read, in requests of so many bytes: of
-        the measured ones that are most like it, or else the figure."""
+        """Returns bytes a second written to or read from files, in requests of `size` bytes. It
+        uses the most similar measured requests, or else the figure."""
         known = self.need(f"disk_{direction}")
         if not self.requests or self.figures[f"disk_{direction}"].basis != "measured":
             return known
@@ -205,8 +204,9 @@ class Machine:
         return alike.write if direction == "write" else alike.read
 
     def link(self, direction: str, *, both: bool = False, devices: int = 1) -> float:
-        """Bytes a second of each of so many devices, "out" to the host or "in" from it, while
-        both directions are busy or one; the least of what either leaves, and the host's memory."""
+        """Returns bytes a second of each of `devices` devices, "out" to the host or "in" from
+        it. With `both`, both directions are busy. The rate is the minimum of the link's limits
+        and, for several devices, of the host memory's limit."""
         if direction not in ("out", "in"):
             raise ValueError(f"direction={direction!r} is neither 'out' nor 'in'")
         alone = self.need(f"link_{direction}")
@@ -218,30 +218,30 @@ class Machine:
         if devices > 1:
             rates.append(self.need(f"link_{direction}_all") * share)
             if self.has("host_nodes") and self.has("host_bandwidth"):
-                # The host's memory is behind all of them, and both directions' as well.
+                # All devices and both directions share the host's memory.
                 memory = self.need("host_nodes") * self.need("host_bandwidth")
                 rates.append(memory / devices / (2 if both else 1))
         return min(rates)
 
     def rates(self, devices: int = 1) -> Rates:
-        """Those of transfers, while so many devices of the host make them."""
+        """Returns transfer rates while `devices` devices of the host transfer."""
         return Rates(self, self.link("out", devices=devices), self.link("in", devices=devices),
                      self.link("out", both=True, devices=devices),
                      self.link("in", both=True, devices=devices), devices)
 
     @property
     def error(self) -> float:
-        """By which share each rate may be off."""
+        """The relative error that each rate may have."""
         return self.figures["error"].value if self.has("error") else ERROR
 
     @property
     def unsure(self) -> float:
-        """By how many seconds each value that a layer saves may be off."""
+        """The error in seconds for each value that a layer saves."""
         return self.figures["unsure"].value if self.has("unsure") else UNSURE
 
     def seconds(self, work: Work) -> float:
-        """Of an operation: as long as its products or its traffic take, whichever is more,
-        and then what devices send each other."""
+        """Returns the time of an operation: the longer of its products and its memory traffic,
+        plus its transfers between devices."""
         arithmetic = sum(flops / self.products(dtype, work.shape, work.batch)
                          for dtype, flops in work.flops.items())
         between = sum(work.collectives.values())
@@ -251,17 +251,17 @@ class Machine:
             between / self.need("interconnect") if between else 0.0)
 
     def _known(self, count: float, name: str) -> float:
-        """Seconds of so many at a rate that not every machine has; else it takes none."""
+        """Returns seconds for `count` elements; 0 if the machine does not state the rate."""
         return count / self.figures[name].value if name in self.figures else 0.0
 
     def assumptions(self) -> list[str]:
-        """Its figures that are assumed, with their values; the table has the reasons."""
+        """Returns the assumed figures with their values. The table gives the reasons."""
         return [f"{name} {figure.value:g}"
                 for name, figure in self.figures.items() if figure.basis == "assumed"]
 
 
 def _advice(name: str) -> str:
-    """How to come by a figure."""
+    """Returns how to obtain a figure."""
     if name.startswith("disk"):
         return "give it, or measure it with actmem probe --spill DIR"
     if name.startswith(("flops", "interconnect")) or name.endswith("efficiency"):
@@ -318,7 +318,7 @@ def _read(path: str) -> dict[str, Machine]:
 
 
 def from_json(told: Any, where: str) -> Machine:
-    """The machine of an object as `actmem probe --json` prints it."""
+    """Makes a machine from an object as `actmem probe --json` prints it."""
     if not isinstance(told, dict) or not isinstance(told.get("figures"), dict):
         raise MachineError(f"{where}: no 'figures': expected what actmem probe --json prints")
     figures = {name: Figure(_number(name, value, where), "measured", where)
@@ -333,7 +333,7 @@ def from_json(told: Any, where: str) -> Machine:
     if platform is not None and not isinstance(platform, str):
         raise MachineError(f"{where}: 'machine': 'platform' is {platform!r}, not a word")
     return Machine(str(told.get("name", where)), figures, measured,
-                   # Those to all disks together.
+                   # Requests to all disks together.
                    tuple(one for disks, one in requests if disks == most), platform or "")
 
 
@@ -361,7 +361,7 @@ def _product(row: dict[str, Any], where: str) -> Product:
 
 
 def _requests(row: dict[str, Any], where: str) -> tuple[int, Requests] | None:
-    """How many disks a row is of, and its rates; None where there was no rate."""
+    """Returns the number of disks and the rates of a row, or None if it has no rate."""
     for name in ("disks", "request_bytes", "spill_bandwidth", "fill_bandwidth"):
         if name not in row:
             raise MachineError(f"{where}: one has no '{name}'")
@@ -375,21 +375,22 @@ def _requests(row: dict[str, Any], where: str) -> tuple[int, Requests] | None:
 
 
 def of(name: str, **figures: float) -> Machine:
-    """The machine of these figures."""
+    """Makes a machine of these figures."""
     return Machine(name, {}).replace(**figures)
 
 
 def names() -> list[str]:
-    """The machines of the table."""
+    """Returns the names of the machines in the table."""
     return list(_read(TABLE))
 
 
 def find(name: str | Machine) -> Machine:
-    """The machine of that name in the table; "here", as it was measured; or that of a file:
-    what `actmem probe --json` printed, or one machine in the form of machines.csv.
+    """Returns the machine of that name in the table; "here", as the probe measured it; or the
+    machine in a file. The file is output of `actmem probe --json`, or has one machine in the
+    form of machines.csv.
 
     Raises:
-      MachineError: There is none, or the file has no sense.
+      MachineError: The machine is unknown, or the file is invalid.
     """
     if isinstance(name, Machine):
         return name

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The best few choices, compiled and run on this machine: those that do not fit are dropped, and
-the others run in turns, so that what disturbs one disturbs all."""
+"""Compiles and runs the best few choices on this machine. It drops choices that do not fit, and
+runs the others in turns, so that a disturbance affects all of them."""
 from __future__ import annotations
 
 import dataclasses
@@ -21,7 +21,7 @@ from actmem.plan.search import ROUNDING, Choice, Nothing
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """A choice as it ran."""
+    """A choice and its measured steps."""
     choice: Choice
     peak: int                       # bytes of the device, by memory_analysis()
     seconds: tuple[float, ...]      # of its steps
@@ -32,12 +32,12 @@ class Measured:
 
     @property
     def spread(self) -> float:
-        """How far off a step is, in the median, as a share of it."""
+        """The median deviation of a step, relative to the median step."""
         return statistics.median(abs(each - self.median) for each in self.seconds) / self.median
 
 
 def arrays_of(leaves: Sequence[Any], seed: int = 0) -> list[Any]:
-    """The arguments of a program; where there are shapes alone, small numbers by chance."""
+    """Returns the arguments of a program. Shapes become arrays of small random numbers."""
     random = np.random.default_rng(seed)
     return [_array_like(leaf, random) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf
             for leaf in leaves]
@@ -61,7 +61,7 @@ def _peak_of(compiled: Any, donated: int) -> int:
 
 @contextmanager
 def _dropped_if_exhausted() -> Iterator[None]:
-    """What the device has no memory for does not fit, whatever was foreseen of it."""
+    """Ignores an error for lack of device memory: the choice does not fit."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
@@ -70,14 +70,14 @@ def _dropped_if_exhausted() -> Iterator[None]:
 
 
 class Policies:
-    """Of a program, compiled where they are asked for."""
+    """Choices for a program, compiled on request."""
 
     def __init__(self, program: _trace.Program, device_memory: float, donated: int,
                  destination: str) -> None:
         self.program, self.destination = program, destination
         self.device_memory, self.donated = device_memory, donated
         self.leaves = arrays_of(jax.tree.leaves(program.args))
-        self.peaks: dict[Choice, int | None] = {}       # None: it cannot be compiled here
+        self.peaks: dict[Choice, int | None] = {}       # None: compiling it failed
         self._compiled: dict[Choice, Any] = {}          # those that fit
 
     def compile(self, choices: Iterable[Choice]) -> None:
@@ -96,15 +96,15 @@ class Policies:
         return choice in self._compiled
 
     def least(self, choices: Iterable[Choice]) -> int | None:
-        """Bytes that the smallest of these needs, if any could be compiled."""
+        """Returns the least bytes that one of these needs, or None if none was compiled."""
         return min((peak for peak in map(self.peaks.get, choices) if peak is not None),
                    default=None)
 
     def measure(self, steps: int) -> list[Measured]:
-        """All that fit, in turns; the fastest first.
+        """Runs all choices that fit, in turns. Returns them with the fastest first.
 
         Raises:
-          Nothing: None does.
+          Nothing: No choice fits.
         """
         there = [(choice, compiled, list[float]()) for choice, compiled in self._compiled.items()]
         for turn in range(steps + 1):
@@ -114,7 +114,7 @@ class Policies:
                 begin = time.perf_counter()
                 with _dropped_if_exhausted():
                     jax.block_until_ready(compiled(*self.leaves))
-                    if turn:        # the first is not counted
+                    if turn:        # the first step is not counted
                         seconds.append(time.perf_counter() - begin)
                     left.append(each)
             there = left
@@ -129,8 +129,8 @@ class Policies:
 
 
 def fastest(found: Sequence[Measured]) -> tuple[Measured, Measured, float, float]:
-    """The fastest, the fastest of those that do not offload (or itself), and what the first
-    gains over the second, with its error."""
+    """Returns the fastest; the fastest that does not offload (or else the fastest itself); the
+    gain of the first over the second; and the error of the gain."""
     best = found[0]
     stays = next((each for each in found if not each.choice.offloaded), best)
     gain = 1 - best.median / stays.median

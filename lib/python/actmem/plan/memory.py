@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""How much memory of the device a program needs: the most that is live at once, over all
-positions of the program.
+"""The device memory that a program needs: the maximum of live bytes over all steps.
 
-A value is live from the step that makes it to the last that reads it; _fusion.py tells what
-the steps are. Loops hold what they carry, read and stack for as long as they run, and within
-them what a turn needs.
+A value is live from the step that makes it to the last step that reads it; _fusion.py finds the
+steps. While a loop runs, it holds its carried and stacked values and its other operands, and the
+memory that one iteration needs.
 """
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ __all__ = ["CPU", "GPU", "Compiler", "Liveness", "Memory", "foresee"]
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-    """Bytes that a program needs, as memory_analysis() calls them."""
+    """Bytes that a program needs, with the terms of memory_analysis()."""
 
     arguments: int
     outputs: int
@@ -31,7 +30,7 @@ class Memory:
 
 
 def foresee(graph: Graph, donated: int = 0, compiler: Compiler = GPU) -> Memory:
-    """The memory of a program; `donated` bytes of its arguments become results."""
+    """Predicts the memory of a program; results reuse `donated` bytes of its arguments."""
     arguments = sum(value.bytes for value in graph.inputs)
     outputs = sum((value.bytes if value else 4) + 8 for value in graph.outputs)
     kept = {id(value) for value in graph.outputs if value is not None}
@@ -40,8 +39,8 @@ def foresee(graph: Graph, donated: int = 0, compiler: Compiler = GPU) -> Memory:
 
 
 class Liveness:
-    """Of a graph's values; its inputs and those in `elsewhere` are not counted, as their
-    memory is somebody else's."""
+    """The lifetimes of a graph's values. Its inputs and the values in `elsewhere` do not count,
+    because their memory is counted elsewhere."""
 
     def __init__(self, graph: Graph, compiler: Compiler, elsewhere: set[int],
                  carried: int = 0, first: int = 0, hosts: bool = False) -> None:
@@ -63,7 +62,7 @@ class Liveness:
         self.peak = self._run()
 
     def _copied(self, first: int, count: int) -> list[Value]:
-        """Carried values that are still read when their successors may be written."""
+        """Returns carried values that are read after their successors may be written."""
         copied = []
         makers = {id(value): at for at, step in enumerate(self.steps) for value in step.made}
         for value, new in zip(self.graph.inputs[first:first + count], self.graph.outputs):
@@ -77,7 +76,7 @@ class Liveness:
         return copied
 
     def _before(self, end: int, makers: dict[int, int]) -> set[int]:
-        """The steps that run before that at `end` does, whatever the order, and itself."""
+        """Returns the step at `end` and all steps that must run before it, in any order."""
         found, stack = set(), [end] if end >= 0 else []
         while stack:
             at = stack.pop()
@@ -88,7 +87,7 @@ class Liveness:
         return found
 
     def _hosted(self) -> set[int]:
-        """Values that lie, while they live, where results will be."""
+        """Returns values that can use the memory of later results while they live."""
         begins = {id(value): at for at, step in enumerate(self.steps) for value in step.made}
         if self.compiler.is_wide:
             begins |= {id(value): 0 for step in self.steps for value in _stacked(step.node)}
@@ -124,7 +123,7 @@ class Liveness:
         for value in self.copied:
             begin(value)
         if self.compiler.is_wide:
-            # Stacked values are there before anything runs.
+            # Stacked values are allocated before any step runs.
             for step in self.steps:
                 for value in _stacked(step.node):
                     if id(value) in self.last and id(value) not in self.elsewhere:
@@ -144,7 +143,7 @@ class Liveness:
         return most
 
     def _reused(self, step: Step, made: list[Value], live: set[int], at: int) -> int:
-        """Bytes of an operand that ends here, in whose place the result is written."""
+        """Returns the bytes of an operand that ends here and whose memory the result reuses."""
         if not made or step.node.op in MOVING or step.node.op not in ELEMENTWISE and \
                 not step.node.op.startswith("scatter"):
             return 0
@@ -153,13 +152,13 @@ class Liveness:
                            for key, value in step.reads.items() if key in live) else 0
 
     def _inside(self, step: Step, live: set[int], at: int) -> int:
-        """Bytes that a step needs beside its operands and results."""
+        """Returns the bytes that a step needs besides its operands and results."""
         node = step.node
         if node.op != "scan":
             return max((Liveness(body, self.compiler, set()).peak for body in node.bodies),
                        default=0)
         need = 0
-        # A carried value stays where it was, if it ends here, and else is copied.
+        # A carried value that ends here stays in place; otherwise it is copied.
         taken: set[int] = set()
         for value, out in zip(node.inputs[node.consts:][:node.carries], node.outputs):
             if id(value) in live and self.last[id(value)] == at and id(value) not in taken:

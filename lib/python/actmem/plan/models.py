@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Models by name (models.json) or from a config.json of Hugging Face, as one structure: what
-each layer computes. decoder.py makes a function of it.
+"""Models by name (models.json), or from a config.json of Hugging Face. A model lists what each
+layer computes; decoder.py makes a function of it.
 
     model = models.find("llama-3.3-70b")
     model = models.load("config.json")
 
-A config.json is taken as a whole: a field that is missing and has no default, and one that
-is not known here, are errors that name it, as either may change what is computed.
+A config.json must be complete and known: a missing field without a default, or an unknown field,
+is an error that names it, because either may change the computation.
 """
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "models.json")
 
 def from_config(config: Mapping[str, Any], name: str = "config",
                 ignore: Iterable[str] = ()) -> Model:
-    """The model of a configuration of Hugging Face, as an object of json.load().
+    """Makes a model from a configuration of Hugging Face, as json.load() returns it.
 
     Args:
       config: The fields of config.json.
-      name: The model's name; errors begin with it.
-      ignore: Fields that are not known here and change nothing.
+      name: The model's name; error messages begin with it.
+      ignore: Unknown fields that do not change the computation.
 
     Raises:
-      ModelError: A field is missing, not known or has no sense; the error names it.
+      ModelError: A field is missing, unknown or invalid. The error message names it.
     """
     fields = Fields(config, name, ignore)
     return dataclasses.replace(parser_of(fields)(fields), name=name)
 
 
 def load(path: str | os.PathLike[str], ignore: Iterable[str] = ()) -> Model:
-    """The model of a file config.json; see from_config()."""
+    """Makes a model from a file config.json; see from_config()."""
     try:
         with open(path, encoding="utf-8") as file:
             config = json.load(file)
@@ -60,15 +60,15 @@ def _rows() -> list[dict[str, Any]]:
 
 
 def names() -> list[str]:
-    """The models of the table."""
+    """Returns the names of the models in the table."""
     return [row["name"] for row in _rows()]
 
 
 def find(name: str) -> Model:
-    """The model of that name in the table.
+    """Returns the model of that name in the table.
 
     Raises:
-      ModelError: There is none; the error has those that there are.
+      ModelError: The table has no such model. The error message lists its models.
     """
     for row in _rows():
         if row["name"] == name:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The candidates of a plan: the values of a function that have a name, by checkpoint_name, and
-that depend on its batch. Where nothing is named, the results of large products, to name."""
+"""The candidates of a plan: values of a function that checkpoint_name names and that depend on
+its batch. If no value has a name, the results of large products, to be named."""
 from __future__ import annotations
 
 import dataclasses
@@ -15,7 +15,7 @@ from actmem.plan._graph import PRODUCTS, Graph, Node, Value, local_shape
 class Candidate:
     name: str
     bytes: int              # on a device, of all layers together
-    count: int              # how often it is there
+    count: int              # number of occurrences
     shape: tuple[int, ...]  # on a device
     place: str              # the line of the program that makes it
 
@@ -25,8 +25,8 @@ class Candidate:
 
 
 def find(graph: Graph, batch: Iterable[int]) -> list[Candidate]:
-    """The named values of a function's graph, in the order in which they are made; `batch`
-    are the numbers of those inputs that are no weights."""
+    """Returns the named values of a function's graph, in program order. `batch` has the indices
+    of the inputs that are not weights."""
     found: dict[str, list[tuple[Value, int]]] = {}
     depends = _Depends()
     depends.run(graph, [graph.inputs[i] for i in batch])
@@ -38,8 +38,8 @@ def find(graph: Graph, batch: Iterable[int]) -> list[Candidate]:
 
 
 def propose(graph: Graph, batch: Iterable[int], least: int = 1 << 16) -> list[Candidate]:
-    """The results of products that would be worth a name, of `least` bytes or more each; the
-    name is that of the file and the number of the line."""
+    """Returns results of products that are worth a name, of at least `least` bytes each. The
+    name consists of the file's name and the line number."""
     depends = _Depends()
     depends.run(graph, [graph.inputs[i] for i in batch])
     found: dict[str, list[tuple[Value, int]]] = {}
@@ -70,12 +70,12 @@ def _values(graph: Graph, length: int) -> Iterable[tuple[Value, int]]:
         for value in node.outputs:
             yield value, length
         for body in node.bodies:
-            # Microbatches come one after the other.
+            # Microbatches run one after the other, so their values are not live together.
             yield from _values(body, length * (1 if body.is_step else node.length))
 
 
 class _Depends:
-    """The values that depend on given ones, in bodies of loops too."""
+    """The values that depend on given ones, including those in bodies of loops."""
 
     def __init__(self) -> None:
         self.values: set[int] = set()
@@ -90,7 +90,7 @@ class _Depends:
 
     def _loop(self, node: Node) -> None:
         for body in node.bodies:
-            # Of a choice or a while loop the operands are not one to one.
+            # The operands of a cond or while loop do not match the body's inputs one to one.
             pairs = zip(node.inputs, body.inputs) if node.op == "scan" else \
                 [(value, inner) for inner in body.inputs for value in node.inputs]
             inputs = [inner for value, inner in pairs if id(value) in self.values]

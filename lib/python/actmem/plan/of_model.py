@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The plan of a published model on a machine, without its code: decoder.py's function stands
-for it, one device's part of a step.
+"""The plan of a published model on a machine, without the model's code. decoder.py's function,
+one device's part of a step, stands for it.
 
     of_model.plan_of(models.find("llama-2-13b"), machine.find("h200"), batch=8, tokens=4096,
                      shard=decoder.Shard(fsdp=8))
 
-The function computes with whole weights, and has gradients as large; of these a device has
-its part, beside the optimizer's state, and one layer's weights as they are gathered.
+The function computes with whole weights, and its gradients are as large. A device stores only its
+part of these and of the optimizer's state, and one layer's gathered weights.
 """
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
             train: str = "all", lora: decoder.Lora | None = None, attention: str = "kernel",
             device_memory: float | None = None, host_memory: float | None = None,
             choice: Choice | None = None, **options: Any) -> Plan:
-    """The plan of one device of the mesh, in a step of all of them.
+    """Returns the plan of one device of the mesh, in a step of all devices.
 
     Args:
-      model, batch, tokens, shard, images, train, lora, attention: As decoder.step() takes them.
-      device_memory, host_memory, choice, options: As plan() takes them.
+      model, batch, tokens, shard, images, train, lora, attention: As for decoder.step().
+      device_memory, host_memory, choice, options: As for plan().
     """
     step = decoder.step(model, batch=batch, tokens=tokens, images=images, shard=shard,
                         train=train, lora=lora, attention=attention)
     has = step.bytes["weights"] + step.bytes["gathered"] + step.bytes["gradients"] + \
         step.bytes["optimizer"]
-    # The gradients are results, and as large as the weights that are trained.
+    # The gradients are results. They are as large as the trained weights.
     seen = 2 * _bytes(step.trained) + _bytes(step.frozen)
     devices = int(machine.need("devices")) if machine.has("devices") else 1
     return plan(step.loss, step.trained, step.frozen, step.batch, machine=machine,
@@ -57,13 +57,13 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
 
 @dataclasses.dataclass(frozen=True)
 class Length:
-    """What a plan would be for sequences of another length; None: nothing fits."""
+    """The plan for sequences of another length. `plan` is None if nothing fits."""
     tokens: int
     plan: Plan | None
     lacks: str = ""
 
     def line(self, first: Plan) -> str:
-        """As a line below `first`, with the names of which something else becomes there."""
+        """Returns a line to print below `first`. It lists the names whose action differs."""
         if self.plan is None:
             return f"at {self.tokens} tokens: {self.lacks}"
         there = {row.name: row.action for row in first.names}
@@ -80,7 +80,7 @@ class Length:
 
 
 def by_length(plan_at: Callable[[int], Plan], lengths: Sequence[int]) -> list[Length]:
-    """The plans of other lengths, each by plan_at(tokens)."""
+    """Returns the plans of other lengths. plan_at(tokens) makes each."""
     found = []
     for tokens in lengths:
         try:

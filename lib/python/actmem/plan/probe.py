@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""actmem probe: what this machine does, measured once and kept in $XDG_CACHE_HOME/actmem."""
+"""actmem probe: measures this machine once, and saves that in $XDG_CACHE_HOME/actmem."""
 from __future__ import annotations
 
 import argparse
@@ -27,20 +27,21 @@ from actmem._command import UsageError
 from actmem.jax._calls import put_here, take_here, tie_here
 from actmem.plan import machine
 
-ROUNDS = 3                      # at least
-IN_A_ROW = 8                    # products
-COLD = 64 << 20                 # what goes to the host is in no cache when it is wanted
+ROUNDS = 3                      # minimum number of runs
+IN_A_ROW = 8                    # products in one program
+COLD = 64 << 20                 # copies exceed the caches, as offloaded values do
 USUAL = {"cpu": "256x1024x1024,1024x1024x1024,1024x1024x4096"}
 USUAL_LARGE = "4096x4096x4096,4096x8192x8192,8192x8192x28672"
 KEYS = {"figures": dict, "products": list, "nodes": list, "spill": list}
 
 
 class ProbeError(RuntimeError):
-    """Something that cannot be measured here."""
+    """This machine cannot measure something."""
 
 
 def identity() -> dict[str, Any]:
-    """What makes this machine another one: a kept measurement is of an equal one alone."""
+    """Returns the properties that identify this machine. Saved results are valid if all of them
+    are equal."""
     processor = platform.processor()
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -56,14 +57,14 @@ def identity() -> dict[str, Any]:
 
 
 def cache_path() -> str:
-    """Where what was measured on this machine is kept."""
+    """Returns the path of the saved results for this machine."""
     folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     words = json.dumps(identity(), sort_keys=True).encode()
     return os.path.join(folder, "actmem", f"probe-{hashlib.sha256(words).hexdigest()[:16]}.json")
 
 
 def kept() -> dict[str, Any] | None:
-    """The measurements of this machine, or None."""
+    """Returns the saved results for this machine, or None."""
     path = cache_path()
     try:
         with open(path, encoding="utf-8") as file:
@@ -93,10 +94,10 @@ def keep(told: dict[str, Any]) -> None:
 
 
 def here() -> machine.Machine:
-    """This machine as it was measured.
+    """Returns this machine as the probe measured it.
 
     Raises:
-      machine.MachineError: It was not.
+      machine.MachineError: The probe has not measured it.
     """
     try:
         told = kept()
@@ -109,7 +110,7 @@ def here() -> machine.Machine:
 
 
 def _seconds(run: Callable[[], Any], limit: float) -> float:
-    """The median time of a run, after one that is not counted."""
+    """Returns the median time of a run, after one run that is not counted."""
     run()
     times: list[float] = []
     begun = time.perf_counter()
@@ -122,13 +123,13 @@ def _seconds(run: Callable[[], Any], limit: float) -> float:
 
 def measure_product(m: int, k: int, n: int, dtype: str, limit: float, batch: int = 1,
                     ) -> dict[str, Any]:
-    """As one of several in a program, each of which waits for the one before."""
+    """Measures a product in a program of several, where each waits for the previous one."""
     several = (batch,) if batch > 1 else ()
     a = jnp.ones((*several, m, k), dtype)
     b = jnp.ones((*several, k, n), dtype)
 
     def body(a: Any, _: None) -> tuple[Any, None]:
-        most = jnp.minimum(jnp.max(a @ b), 1)       # all of it is needed
+        most = jnp.minimum(jnp.max(a @ b), 1)       # it needs the whole product
         return a.at[(0,) * a.ndim].set(most.astype(a.dtype)), None
     products = jax.jit(lambda a: jax.lax.scan(body, a, None, length=IN_A_ROW)[0])
     seconds = _seconds(lambda: products(a).block_until_ready(), limit) / IN_A_ROW
@@ -138,8 +139,8 @@ def measure_product(m: int, k: int, n: int, dtype: str, limit: float, batch: int
 
 def _measure_products(told: list[dict[str, Any]], wanted: Sequence[tuple[Any, ...]],
                       limit: float) -> None:
-    """Adds those that are not there, of some turns the best: what disturbs a machine for a
-    moment is not what it does."""
+    """Measures the missing products in several rounds and adds the best result of each. A brief
+    disturbance then does not lower the result."""
     there = {(one["m"], one["k"], one["n"], one["dtype"], one.get("batch", 1)) for one in told}
     missing = [(*product, 1)[:5] for product in dict.fromkeys(wanted)]
     missing = [product for product in missing if product not in there]
@@ -150,7 +151,7 @@ def _measure_products(told: list[dict[str, Any]], wanted: Sequence[tuple[Any, ..
 
 
 def measure_memory(size: int, limit: float) -> float:
-    """Bytes read and written."""
+    """Returns bytes read and written a second."""
     x = jnp.ones(size // 4, jnp.float32)
     add = jax.jit(lambda x: x + 1, donate_argnums=0)
     values = [x]
@@ -161,7 +162,7 @@ def measure_memory(size: int, limit: float) -> float:
 
 
 def measure_elements(limit: float) -> dict[str, float]:
-    """Of what is computed element by element: exp(), and reading in another order."""
+    """Measures elementwise work: exp(), and reads in another order. Returns elements a second."""
     x = jnp.ones((4, 512, 512), jnp.float32)
     exp = jax.jit(jnp.exp)
     turned = jax.jit(lambda x: jnp.swapaxes(x, 1, 2) * 2)
@@ -170,7 +171,7 @@ def measure_elements(limit: float) -> dict[str, float]:
 
 
 def measure_transfers(limit: float, count: int = 64) -> float:
-    """Values a second that actmem.jax puts or takes, of a few bytes."""
+    """Returns how many values of a few bytes actmem.jax puts or takes a second."""
     x = jnp.ones(64, jnp.float32)
 
     def body(x: Any, _: None) -> tuple[Any, None]:
@@ -182,8 +183,8 @@ def measure_transfers(limit: float, count: int = 64) -> float:
 
 
 class _Copies:
-    """Between what XLA computes in on the processors and actmem's region: numpy's copies by
-    as many threads as there are processors, as XLA's own pool has."""
+    """Copies between memory that XLA computes in on processors and an actmem region. numpy copies
+    with as many threads as there are processors, like XLA's thread pool."""
 
     def __init__(self, size: int) -> None:
         self.threads = os.cpu_count() or 1
@@ -210,7 +211,7 @@ class _Copies:
 
 
 class _Transfers:
-    """Between devices and JAX's pinned_host."""
+    """Copies between devices and JAX's pinned_host."""
 
     def __init__(self, size: int, devices: Sequence[jax.Device]) -> None:
         kinds = [jax.sharding.SingleDeviceSharding(device, memory_kind="pinned_host")
@@ -249,8 +250,8 @@ def measure_link(size: int, limit: float) -> dict[str, float]:
 
 
 def measure_interconnect(size: int, limit: float) -> float:
-    """Bytes a second that each of several devices sends, while they sum what all have: in a
-    ring, each sends nearly twice as much as it has."""
+    """Returns bytes a second that each of several devices sends during an all-reduce. In a ring,
+    each device sends nearly twice the bytes that it has."""
     devices = jax.local_devices()
     mesh = jax.sharding.Mesh(np.array(devices), ("all",))
     parts, whole = (jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))
@@ -276,7 +277,7 @@ def _bench(command: str, *arguments: str) -> dict[str, Any]:
 
 
 def measure_nodes(command: str, size: int, limit: float) -> list[dict[str, Any]]:
-    """Copying from each node to each by one thread: rows of actmem bench."""
+    """Measures copies by one thread from each node to each. Returns rows of actmem bench."""
     rows: list[dict[str, Any]] = _bench(command, "--only", "copying", "--memory", str(size),
                                         "--seconds", str(limit), "--allow", "any")["copying"]
     return rows
@@ -284,7 +285,7 @@ def measure_nodes(command: str, size: int, limit: float) -> list[dict[str, Any]]
 
 def measure_spill(command: str, folders: Sequence[str], size: int, limit: float,
                   buffered: bool) -> list[dict[str, Any]]:
-    """Each folder's files alone, and all of them together: rows of actmem bench."""
+    """Measures each folder's files alone, and all together. Returns rows of actmem bench."""
     options = [word for folder in folders for word in ("--spill", folder)]
     if buffered:
         options.append("--allow-buffered")
@@ -296,8 +297,8 @@ def measure_spill(command: str, folders: Sequence[str], size: int, limit: float,
 
 def _host_figures(nodes: Sequence[dict[str, Any]], size: int, limit: float,
                   ) -> dict[str, float]:
-    """A node's bandwidth is what one thread of its own copies, or its part of what all
-    threads do; a copy reads and writes."""
+    """Returns figures of the host. A node's bandwidth is that of a copy by one of its threads,
+    or its share of a copy by all threads. A copy both reads and writes."""
     own = [float(row["bandwidth"]) for row in nodes
            if row["from"] == row["to"] and row["bandwidth"]]
     number = len({row["from"] for row in nodes}) or 1
@@ -308,7 +309,7 @@ def _host_figures(nodes: Sequence[dict[str, Any]], size: int, limit: float,
 
 
 def _spill_figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Of all folders together, at the size of requests that does best."""
+    """Returns the rates of all folders together, with the fastest request size."""
     most = max(len(row["disks"]) for row in rows)
     together = [row for row in rows if len(row["disks"]) == most and row["spill_bandwidth"]]
     return {"disk_write": max(float(row["spill_bandwidth"]) for row in together),
@@ -316,7 +317,7 @@ def _spill_figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def measure(told: dict[str, Any] | None, options: argparse.Namespace) -> dict[str, Any]:
-    """Adds to `told` whatever is asked for and not there yet."""
+    """Adds to `told` all requested measurements that it lacks."""
     told = told or {"name": "here", "machine": identity(), "figures": {}, "products": [],
                     "nodes": [], "spill": [], "measured": time.strftime("%Y-%m-%d")}
     figures = told["figures"]
@@ -332,7 +333,7 @@ def measure(told: dict[str, Any] | None, options: argparse.Namespace) -> dict[st
         figures.update(measure_link(max(options.memory, COLD), options.seconds))
         figures["transfers"] = measure_transfers(options.seconds)
         if told["machine"]["platform"] == "cpu":
-            figures["transfer_share"] = 1.0     # processors copy, and compute nothing meanwhile
+            figures["transfer_share"] = 1.0     # processors copy and cannot compute meanwhile
     if "interconnect" not in figures and told["machine"]["devices"] > 1:
         figures["interconnect"] = measure_interconnect(options.memory, options.seconds)
     if not told["nodes"]:
@@ -387,9 +388,9 @@ def _dtypes(word: str) -> list[str]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """actmem probe, with the options of _command.probe_parser()."""
+    """Runs actmem probe with the options of _command.probe_parser()."""
     dtypes = _dtypes(options.dtypes)
-    # It measures what pages there are, unless told otherwise.
+    # By default, it measures whichever pages are available.
     os.environ.setdefault("ACTMEM_ALLOW", "any")
     usual = USUAL.get(jax.local_devices()[0].platform, USUAL_LARGE)
     options.products = _products(options.products or usual, dtypes)

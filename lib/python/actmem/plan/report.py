@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""A plan: what becomes of each name and why, as a table, an object of JSON, a policy of
-jax.checkpoint, lines for MaxText, a curve; and as a file that a second start takes."""
+"""A plan: the action for each name and its reason. It is available as a table, JSON, a policy for
+jax.checkpoint, lines for MaxText and a curve, and as a file that a later run loads."""
 from __future__ import annotations
 
 import contextlib
@@ -19,11 +19,11 @@ FORMAT = 1
 
 
 class Mismatch(ValueError):
-    """A plan of another program, machine or version of JAX."""
+    """The plan is for another program, machine or version of JAX."""
 
 
 def policy_of(kept: Sequence[str], offloaded: Sequence[str], destination: str) -> Any:
-    """The policy of jax.checkpoint that keeps some names and offloads others."""
+    """Returns a jax.checkpoint policy that keeps some names and offloads others."""
     if not offloaded:
         return jax.checkpoint_policies.save_only_these_names(*kept)
     return jax.checkpoint_policies.save_and_offload_only_these_names(
@@ -61,37 +61,37 @@ class Plan:
     peak_bytes: int
     host_bytes: int
     disk_bytes: int
-    abstains: str           # why nothing is offloaded though it might gain, or ""
+    abstains: str           # why nothing is offloaded although that may gain, or ""
     key: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    # Peak bytes, step's seconds and kind of the choices along the way, for the curve.
+    # The points of the curve: peak bytes, seconds of a step, and kind of choice.
     curve: Sequence[tuple[int, float, str]] = ()
-    # Seconds forward and backward of each layer, and the bytes that it sends to the host.
+    # Seconds forward and backward, and bytes sent to the host, of each layer.
     layers: Sequence[tuple[float, float, int]] = ()
-    devices: int = 1        # of the host, that do the same at once
-    destination: str = "pinned_host"        # of what is offloaded
+    devices: int = 1        # of the host that run the same at once
+    destination: str = "pinned_host"        # of offloaded values
     measured: Sequence[Run] = ()            # the fastest first
-    waited_s: float = 0.0   # of the step, for transfers
-    rate_error: float = 0.0         # by which share rates may be off
-    # Names that the function does not give yet, and the lines where it is to.
+    waited_s: float = 0.0   # seconds of the step in which the device waits for transfers
+    rate_error: float = 0.0         # relative error of the rates
+    # Names to add to the function, and the source lines of their values.
     proposed: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    microbatches: int = 1           # one after the other in a step, each of some of `layers`
-    lacks: str = ""         # of a policy that is given and does not fit: what it lacks
+    microbatches: int = 1           # in a step; `layers` has the layers of all of them
+    lacks: str = ""         # what a given choice lacks, or "" if it fits
 
     @property
     def gain(self) -> float:
-        """The share of the full recomputation's step that is saved."""
+        """The share of the step with full recomputation that the plan saves."""
         return 1 - self.step_s / self.recompute_step_s
 
     def check(self, stats: Mapping[str, Any], *, since: Mapping[str, Any] | None = None,
               steps: int = 1) -> check.Checked:
-        """Compares the first steps of a training with what was foreseen, and names the term
-        that was off.
+        """Compares the first steps of a training with the prediction, and names the term that
+        deviates most.
 
         Args:
-          stats: actmem.jax.stats() after them, with what else was measured: `step_s`, seconds
-            of a step, and `peak_bytes` of a device.
-          since: actmem.jax.stats() before them.
-          steps: How many they were.
+          stats: actmem.jax.stats() after these steps, plus other measurements: `step_s`,
+            seconds of a step, and `peak_bytes` of a device.
+          since: actmem.jax.stats() before these steps.
+          steps: The number of these steps.
         """
         return check.check(self, stats, since or {}, steps)
 
@@ -100,11 +100,11 @@ class Plan:
 
     @property
     def policy(self) -> Any:
-        """For jax.checkpoint, or actmem.jax.checkpoint."""
+        """A policy for jax.checkpoint or actmem.jax.checkpoint."""
         return policy_of(self.with_action(KEEP), self.with_action(OFFLOAD), self.destination)
 
     def maxtext(self) -> str:
-        """The lines of a MaxText configuration."""
+        """Returns the lines of a MaxText configuration."""
         words = {KEEP: "device", OFFLOAD: "offload", RECOMPUTE: "remat"}
         return "\n".join(["remat_policy: custom", *(
             f"{'decoder_layer_input' if row.name == 'layer_input' else row.name}: "
@@ -135,8 +135,8 @@ class Plan:
         return "\n".join(lines)
 
     def json(self) -> dict[str, Any]:
-        """The object that `actmem plan --json` prints; `lacks` is there where a policy that is
-        given does not fit."""
+        """Returns the object that `actmem plan --json` prints. It has `lacks` only if a given
+        policy does not fit."""
         return {
             "model": self.model, "machine": self.machine,
             "names": [dataclasses.asdict(row) for row in self.names],
@@ -148,7 +148,7 @@ class Plan:
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """As a file for load_plan()."""
+        """Writes the plan to a file for load_plan()."""
         fields = dataclasses.asdict(self) | {"format": FORMAT}
         written = f"{os.fspath(path)}.{os.getpid()}"
         try:
@@ -161,7 +161,7 @@ class Plan:
             raise
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Step time over the device's memory, with the plan on it."""
+        """Draws step time against device memory, and marks the plan."""
         try:
             from matplotlib.figure import Figure
         except ImportError:
@@ -179,15 +179,15 @@ class Plan:
 
 def load_plan(path: str | os.PathLike[str], key: Mapping[str, str] | None = None, *,
               force: bool = False) -> Plan:
-    """The plan that save() wrote.
+    """Returns the plan that save() wrote.
 
     Args:
-      path: Its file.
-      key: The program at hand, by plan_key(); the version of JAX alone if None.
-      force: Takes a plan of something else as well.
+      path: The file.
+      key: The key of the present program, from plan_key(). None: only the version of JAX.
+      force: Accept a plan with another key too.
 
     Raises:
-      Mismatch: The plan is for another program, machine or JAX than that at hand.
+      Mismatch: The plan is for another program, machine or version of JAX.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -207,7 +207,7 @@ def load_plan(path: str | os.PathLike[str], key: Mapping[str, str] | None = None
 
 
 def _plan_of(fields: Any) -> Plan | None:
-    """The plan of an object as save() writes it, or None where it is something else."""
+    """Returns the plan of an object that save() wrote, or None for any other object."""
     if not isinstance(fields, dict) or fields.pop("format", None) != FORMAT:
         return None
     try:
@@ -224,7 +224,7 @@ def _plan_of(fields: Any) -> Plan | None:
 
 
 def _is_sound(plan: Plan) -> bool:
-    """Whether what was read has the kinds and lengths that a plan's fields have."""
+    """Returns whether the fields have the types and lengths that a plan's fields have."""
     numbers = (*(getattr(plan, name) for name in (
         "step_s", "recompute_step_s", "error", "peak_bytes", "host_bytes", "disk_bytes",
         "devices", "waited_s", "rate_error", "microbatches")), *(row.bytes for row in plan.names),

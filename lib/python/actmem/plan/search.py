@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The search over keep, offload or recompute for each name: all combinations of up to ten names,
-beyond that step by step. Memory is estimated for all, and foreseen exactly for the best."""
+"""The search over keep, offload or recompute for each name. It tries all combinations of up to
+ten names, and changes one or two names at a time if there are more. It estimates the memory of all
+choices, and predicts that of the best exactly."""
 from __future__ import annotations
 
 import dataclasses
@@ -15,9 +16,9 @@ from actmem.plan.names import Candidate
 from actmem.plan.time import Step, simulate
 
 KEEP, OFFLOAD, RECOMPUTE = "keep", "offload", "recompute"
-EXHAUSTIVE = 10         # names, up to which all is tried
-SPARED = 2              # layers of which a value may be live though it is recomputed
-ROUNDING = 0.01         # of a step, below which two are equal
+EXHAUSTIVE = 10         # maximum number of names for trying all combinations
+SPARED = 2              # layers whose value may be live at once although it is recomputed
+ROUNDING = 0.01         # relative difference below which two steps count as equal
 
 
 class Nothing(ValueError):
@@ -43,8 +44,8 @@ class Choice:
 
 
 class Search:
-    """Over the names of a program on a machine. `peak_of(names)` foresees the device's memory
-    with these saved there, of which `fixed` are weights and the like."""
+    """The search over the names of a program on a machine. `peak_of(names)` predicts the device
+    memory if these names are kept; `fixed` bytes of it do not depend on the batch."""
 
     def __init__(self, timeline: Timeline, candidates: Sequence[Candidate], machine: Machine,
                  peak_of: Callable[[frozenset[str]], int], device_memory: float = math.inf,
@@ -66,11 +67,11 @@ class Search:
         self._parts: dict[frozenset[str], dict[frozenset[str], Step]] = {}
 
     def time(self, choice: Choice, rates: Rates | None = None) -> Step:
-        """How long a step takes with this choice."""
+        """Returns the time of a step with this choice."""
         steps = [(part.times, simulate(part.layers, rates or self.rates, part.rest,
                                        self.ring, self.host_memory))
                  for part in self.timeline.parts(choice.kept, choice.offloaded)]
-        # Microbatches come one after the other, in the same memory; each writes its files.
+        # Microbatches run one after the other in the same memory, and each writes its files.
         return Step(sum(times * step.seconds for times, step in steps),
                     sum(times * step.compute for times, step in steps),
                     sum(times * step.waited for times, step in steps),
@@ -78,17 +79,17 @@ class Search:
                     sum(times * step.disk_bytes for times, step in steps))
 
     def peak(self, choice: Choice) -> int:
-        """The device's memory: that of a program that keeps what is offloaded, less that, and
-        the ring through which it goes."""
+        """Returns the peak of device memory. It is the peak of a program that keeps the offloaded
+        values, minus these values, plus the ring for their transfers."""
         saved = choice.saved
         if saved not in self._peaks:
             self._peaks[saved] = self._peak_of(saved)
         return self._peaks[saved] - self._gone(choice)
 
     def _least(self, choice: Choice) -> float:
-        """About the least memory that it may need, by what is known of programs that save less:
-        what is saved besides is there for all layers, and what was live of one or two when it
-        was recomputed may not be any more, nor the largest value that it is computed from."""
+        """Estimates the least memory that the choice may need, from programs that save less.
+        Each further saved name adds its values of all layers. But the values of one or two
+        layers may no longer be live during recomputation, and neither may the largest operand."""
         saved = choice.saved
         if saved in self._peaks:
             return self.peak(choice)
@@ -98,7 +99,7 @@ class Search:
         return least - self.spared - self._gone(choice)
 
     def _learn(self) -> None:
-        """What each name alone adds: of a value that a scan stores anyway that is nothing."""
+        """Finds the bytes that each name adds alone: none if a scan stores the value anyway."""
         if not self._has_learnt:
             self._has_learnt = True
             least = self.peak(Choice())
@@ -107,26 +108,27 @@ class Search:
                 self.more[name] = min(self.more[name], alone - least)
 
     def _gone(self, choice: Choice) -> int:
-        """Bytes that leave the device, but for the ring through which they go."""
+        """Returns the bytes that leave the device, minus the ring for their transfers."""
         return sum(max(0, self.sizes[name].bytes - self.ring * self.sizes[name].bytes_each)
                    for name in choice.offloaded)
 
     def has_room(self, choice: Choice) -> bool:
-        """Whether the host takes what it offloads, files included."""
+        """Returns whether host memory and files can hold the offloaded values."""
         return self.rates.has_files or self.host_memory >= sum(
             self.sizes[name].bytes for name in choice.offloaded)
 
     def best(self, offloads: bool = True) -> Choice:
-        """The fastest that fits, of those that offload or of those that do not."""
+        """Returns the fastest choice that fits; with `offloads` False, among those without
+        offloading."""
         return self.few(1, offloads)[0]
 
     def few(self, count: int, offloads: bool = True) -> list[Choice]:
-        """So many of the fastest that fit, or as many as there are."""
+        """Returns the `count` fastest choices that fit, or fewer if there are fewer."""
         actions = (RECOMPUTE, KEEP, OFFLOAD) if offloads else (RECOMPUTE, KEEP)
         if len(self.names) <= EXHAUSTIVE:
             found: list[Choice] = []
             for choice in self._exhaustive(actions):
-                # To offload what may as well stay is of no use.
+                # Skip a choice that offloads more than a faster one that saves the same names.
                 if not any(each.saved == choice.saved and each.offloaded <= choice.offloaded
                            for each in found):
                     found.append(choice)
@@ -144,8 +146,9 @@ class Search:
             self.peak(choice) <= self.device_memory
 
     def _exhaustive(self, actions: Sequence[str]) -> Iterator[Choice]:
-        """All that fit, the fastest first. A set of saved names is looked at when its compute
-        alone would be the fastest, and a choice foreseen exactly when its time is."""
+        """Yields all choices that fit, the fastest first. It splits a set of saved names when the
+        set's compute time is the least in the queue. It predicts the memory of a choice exactly
+        when the choice's step time is the least."""
         queue: list[tuple[float, int, float, int, Choice, bool]] = []
         count = itertools.count()
         for saved in _subsets(self.names):
@@ -154,7 +157,7 @@ class Search:
         while queue:
             _, _, _, _, choice, is_timed = heapq.heappop(queue)
             if is_timed:
-                # By now more may be known.
+                # More peaks may be known by now.
                 if self._fits(choice):
                     yield choice
                 continue
@@ -166,13 +169,13 @@ class Search:
                                            next(count), each, True))
 
     def _compute(self, choice: Choice) -> float:
-        """The least that it computes, whatever of it is kept and whatever offloaded."""
+        """Returns the least compute time, whether saved names are kept or offloaded."""
         return sum(part.times * (part.rest + sum(layer.forward + layer.backward
                                                  for layer in part.layers))
                    for part in self.timeline.parts((), choice.saved))
 
     def greedy(self, actions: Sequence[str] = (RECOMPUTE, KEEP, OFFLOAD)) -> Choice:
-        """Changes what gains most, one or two names at a time, while anything gains."""
+        """Repeatedly changes one or two names, with the best gain, until nothing gains."""
         best = Choice()
         self._learn()
         if self.peak(best) > self.device_memory:
@@ -195,8 +198,8 @@ class Search:
                 return best
 
     def _small(self) -> list[Choice]:
-        """What needs less memory than to recompute all: one name offloaded, or all, or of
-        these, one after the other, those that spare most, as long as any does."""
+        """Returns choices that may need less memory than recomputing all names. These offload
+        one name, or several or all of them, adding or removing the name that saves most."""
         found = [Choice(offloaded=frozenset({name})) for name in self.names]
         for least, action in ((Choice(), OFFLOAD),
                               (Choice(offloaded=frozenset(self.names)), RECOMPUTE)):
@@ -210,7 +213,7 @@ class Search:
         return [choice for choice in found if choice.saved and self.has_room(choice)]
 
     def _around(self, choice: Choice, actions: Sequence[str]) -> list[Choice]:
-        """What differs from it in one or two names."""
+        """Returns the choices that differ in one or two names."""
         around = [choice.but(name, action) for name in self.names for action in actions]
         around += [each.but(name, action) for each in around for name in self.names
                    for action in actions]
@@ -221,22 +224,23 @@ class Search:
         if OFFLOAD in actions and any(
                 not self.has_room(choice) and self._fits(choice) for choice in (
                     Choice(offloaded=frozenset({name})) for name in self.names)):
-            # With files it would fit.
+            # It would fit with files.
             self.machine.check(["disk_write", "disk_read"])
         raise Nothing(f"nothing fits into device_memory={self.device_memory:.0f} bytes: the "
                       f"program that recomputes every name needs {least}; give it a smaller "
                       "batch, or more devices")
 
     def gain(self, choice: Choice, other: Choice) -> float:
-        """What `choice` spares of the time of `other`, as a share of the step that recomputes
-        all."""
+        """Returns the time that `choice` gains over `other`, relative to the step that
+        recomputes all names."""
         return (self.time(other).seconds - self.time(choice).seconds) / \
             self.time(Choice()).seconds
 
     def surest(self, best: Choice, stays: Choice) -> Choice | None:
-        """Of those that offload some of what `best` does, and recompute the rest, the one whose
-        gain over `stays` is most above its error. The more is offloaded, the nearer is the
-        link to its limit, and the more the gain depends on the link."""
+        """Returns the choice whose gain over `stays` exceeds its error most, or None. Candidates
+        offload some of the names that `best` offloads, and recompute the others. The more a
+        choice offloads, the closer the link is to its limit, and the more the gain depends on
+        the link."""
         found: list[tuple[float, int, Choice]] = []
         for offloaded in _subsets(best.offloaded):
             choice = Choice(best.kept, offloaded)
@@ -248,17 +252,17 @@ class Search:
         return max(found)[2]
 
     def error(self, choice: Choice, other: Choice) -> float:
-        """By how much the gain of `choice` over `other` may be off, as a share of the step:
-        the rates of the machine are each what was said, within its error, those of files as
-        that of the link, and so is that at which the work runs that one of them does not
-        have."""
+        """Returns the error of the gain of `choice` over `other`, relative to the step. Each rate
+        of the machine may be off by its error. Files' rates deviate like the link's rate. The
+        time of the compute that only one of the two choices needs may be off by that error
+        too."""
         off = self.machine.error
         whole = self.time(Choice()).seconds
         gain = self.gain(choice, other)
         worst = 0.0
         for link, compute in ((1 - off, 1.0), (1.0, 1 + off), (1 - off, 1 + off),
                               (1 + off, 1 - off)):
-            # Compute that is faster by this factor is all else that is slower.
+            # Faster compute by this factor is equivalent to slower transfers.
             rates = self.rates.scaled(link / compute, link / compute)
             there = (self.time(other, rates).seconds -
                      self.time(choice, rates).seconds) / whole
@@ -267,15 +271,15 @@ class Search:
         return worst + off * spared + self.rounding(choice, other)
 
     def rounding(self, choice: Choice, other: Choice) -> float:
-        """Of a gain, what is chance or the price of another call, whatever the rates are: much
-        of the step of a small program, and nothing of that of a large one."""
+        """Returns the part of a gain that may be chance, or the cost of more calls, at any rates.
+        It is large in the step of a small program, and negligible in that of a large one."""
         values = sum(each.count for name, each in self.sizes.items()
                      if choice.action(name) != other.action(name))
         return ROUNDING + self.machine.unsure * values / self.time(Choice()).seconds
 
     def break_even(self, choice: Choice, name: str) -> float | None:
-        """At which rate of the link, in bytes a second, offloading `name` too would be as fast
-        as `choice`; None if it would not be at any."""
+        """Returns the link rate, in bytes a second, at which offloading `name` too is as fast as
+        `choice`; None if it is not at any rate."""
         seconds = self.time(choice).seconds
         other = choice.but(name, OFFLOAD)
 

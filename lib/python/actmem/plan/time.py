@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""How long a step takes: compute, the link to the host out and in, and files' writes and reads
-as queues of their own, layer by layer, forward and then backward.
+"""Simulates the time of a step. Compute, the link to and from the host, and writes and reads of
+files are queues. The layers run forward and then backward.
 
-A layer that offloads may not end before there is room in the ring for what it sends; what
-goes beyond the budget of the host is written to files from there, and read ahead of the
-backward pass, which waits for what is late.
+If a layer offloads, it must wait until the ring has space for its values. Values beyond the host's
+budget are written to files, and read ahead of the backward pass. The backward pass waits for
+values that arrive late.
 """
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from collections.abc import Sequence
 
 from actmem.plan.machine import Rates
 
-AHEAD = 2       # layers, before they are needed
+AHEAD = 2       # number of layers to read ahead
 
 
 @dataclasses.dataclass(frozen=True)
 class Layer:
-    """One layer of a step, once forward and once backward."""
+    """One layer of a step, run once forward and once backward."""
 
     forward: float          # seconds of compute
-    backward: float         # with what is recomputed
+    backward: float         # including recomputation
     sent: int = 0           # bytes offloaded
-    values: int = 1         # in so many
+    values: int = 1         # number of offloaded values
 
     @property
     def each(self) -> float:
@@ -34,20 +34,20 @@ class Layer:
 @dataclasses.dataclass(frozen=True)
 class Step:
     seconds: float
-    compute: float          # of this the device computes
-    waited: float           # and waits for transfers
+    compute: float          # seconds of it in which the device computes
+    waited: float           # seconds of it in which the device waits for transfers
     host_bytes: int
     disk_bytes: int
 
 
 def simulate(layers: Sequence[Layer], rates: Rates, rest: float = 0.0, ring: int = 2,
              budget: float = math.inf) -> Step:
-    """A step of these layers in the order of the forward pass, and `rest` seconds of compute
-    beside them. `ring` layers' bytes may be under way on the device; the host keeps `budget`
-    bytes, and reads files AHEAD layers before they are needed."""
+    """Returns a step of these layers, in the order of the forward pass, plus `rest` seconds of
+    other compute. Transfers of at most `ring` layers may be unfinished. The host holds at most
+    `budget` bytes, and reads files AHEAD layers before they are needed."""
     device = out = written = 0.0
     sent: dict[int, float] = {}         # layer → when its bytes are in the host's memory
-    filed: dict[int, float] = {}        # and when in a file
+    filed: dict[int, float] = {}        # layer → when its bytes are in a file
     sending = [i for i, layer in enumerate(layers) if layer.sent]
     host = most = 0
     for i, layer in enumerate(layers):
@@ -58,7 +58,7 @@ def simulate(layers: Sequence[Layer], rates: Rates, rest: float = 0.0, ring: int
             continue
         room = 0.0
         while host + layer.sent > budget and len(filed) < len(sent):
-            # The oldest is needed last.
+            # The oldest layer is needed last.
             oldest = sending[len(filed)]
             written = max(written, sent[oldest]) + layers[oldest].sent / rates.disk_write(
                 layers[oldest].each)
@@ -70,13 +70,13 @@ def simulate(layers: Sequence[Layer], rates: Rates, rest: float = 0.0, ring: int
         out = max(out, device, room) + copied
         sent[i] = out
         device = max(device + rates.share * copied, out if rates.share == 1 else 0.0)
-        if host > budget:       # one layer alone is more than it holds
+        if host > budget:       # one layer alone exceeds the budget
             written = filed[i] = max(written, out) + layer.sent / rates.disk_write(layer.each)
             host -= layer.sent
     taken = read = forward_end = device
-    ended: list[float] = []             # of backward passes that took something
+    ended: list[float] = []             # when backward passes that took values ended
     free = budget - host
-    freed: list[tuple[float, int]] = []     # when a layer's bytes have left the host
+    freed: list[tuple[float, int]] = []     # when a layer's bytes left the host, and how many
     for i in reversed(range(len(layers))):
         layer = layers[i]
         if not layer.sent:

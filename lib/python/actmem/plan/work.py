@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The work of a program, counted in its graph: products and convolutions by their floating
-point operations, exactly, all else by the bytes that it reads and writes, and collectives by
-bytes and axis. What a set of kept names spares is counted in the program that recomputes
-everything: the operations that nothing needs any more once the named values are there."""
+"""The work of a program, counted in its graph. Products and convolutions count exact floating
+point operations; other operations count the bytes that they read and write; collectives count
+bytes by axis. The savings of a set of kept names are counted in the program that recomputes all
+names: they are the operations that are not needed when these values exist."""
 from __future__ import annotations
 
 import collections
@@ -27,10 +27,10 @@ class Work:
     moved: float = 0
     collectives: collections.Counter[str] = dataclasses.field(
         default_factory=collections.Counter)
-    shape: tuple[int, int, int] | None = None   # of a product (m × k) · (k × n), if it is one
-    batch: int = 1          # so many at once
-    costly: int = 0         # elements of exp() and its like
-    strided: int = 0        # elements that are read in another order than they lie in
+    shape: tuple[int, int, int] | None = None   # of a product (m × k) · (k × n); None for others
+    batch: int = 1          # number of products at once
+    costly: int = 0         # elements of exp() and similar functions
+    strided: int = 0        # elements that are not read in memory order
 
     def add(self, other: Work, times: int = 1) -> None:
         for mine, theirs in ((self.flops, other.flops), (self.collectives, other.collectives)):
@@ -42,7 +42,7 @@ class Work:
 
 
 def shape_of(node: Node) -> tuple[int, int, int] | None:
-    """Of a product of matrices, or of each of several."""
+    """Returns (m, k, n) of a product of matrices, or of each in a batch; None for others."""
     if node.op != "dot_general":
         return None
     (sums, other_sums), (batch, other_batch) = node.params["dimension_numbers"]
@@ -54,7 +54,7 @@ def shape_of(node: Node) -> tuple[int, int, int] | None:
 
 
 def flops_of(node: Node) -> int:
-    """Floating point operations of a product on a device, 0 of anything else."""
+    """Returns the floating point operations of a product on a device; 0 for other operations."""
     if node.op == "dot_general":
         (sums, _), _ = node.params["dimension_numbers"]
         taken = math.prod(local_shape(node.reads[0])[i] for i in sums)
@@ -69,15 +69,15 @@ def flops_of(node: Node) -> int:
 
 
 def read_of(value: Value) -> int:
-    """Bytes of it that one step reads: of what is only taken parts of, as a layer takes its
-    part of all weights, the largest part."""
+    """Returns the bytes of `value` that one step reads. If steps only take parts of it, as a layer
+    takes its part of all weights, these are the bytes of the largest part."""
     if value.users and all(user.op in PARTS for user in value.users):
         return min(value.bytes, max(part.bytes for user in value.users for part in user.outputs))
     return value.bytes
 
 
 def _flops_in(compiler: Compiler, jaxpr: Jaxpr) -> collections.Counter[str]:
-    """Of a kernel's jaxpr, all of it: its results are written, not returned."""
+    """Counts all of a kernel's jaxpr, because it writes its results instead of returning them."""
     def of(counted: Counted) -> Work:
         work = Work()
         for each in counted.own.values():
@@ -94,7 +94,7 @@ def _elements(node: Node) -> int:
 
 
 def _is_strided(node: Node) -> bool:
-    """Whether neighbours of the result are not those of the operand."""
+    """Returns whether adjacent elements of the result are not adjacent in the operand."""
     if node.op != "transpose":
         return False
     shape = node.params.get("shape") or node.outputs[0].aval.shape
@@ -103,7 +103,7 @@ def _is_strided(node: Node) -> bool:
 
 
 class Counted:
-    """A graph with the work of each of its steps, loops as one."""
+    """A graph with the work of each of its steps. A loop counts as one step."""
 
     def __init__(self, graph: Graph, compiler: Compiler = GPU) -> None:
         self.graph = graph
@@ -118,7 +118,7 @@ class Counted:
                         sum(read_of(value) for value in step.reads.values()))
             work.costly = sum(_elements(each) for each in (node, *step.inner)
                               if each.op in COSTLY)
-            if step.inner:      # alone it is a copy, which goes by blocks
+            if step.inner:      # a transpose alone is a copy, which works in blocks
                 work.strided = sum(_elements(each) for each in (node, *step.inner)
                                    if _is_strided(each))
             flops = flops_of(node)
@@ -137,7 +137,7 @@ class Counted:
             self.own[id(node)] = work
 
     def needed(self, kept: Collection[str] = ()) -> list[Node]:
-        """The operations that run if these names are there when they are needed again."""
+        """Returns the operations that run if the values of these names exist already."""
         kept = frozenset(kept)
         wanted = {id(value) for value in self.graph.outputs if value is not None}
         nodes = []
@@ -151,7 +151,7 @@ class Counted:
         return nodes[::-1]
 
     def cost(self, kept: Collection[str], price: Callable[[Work], float]) -> float:
-        """The sum over what runs of what `price` says of its work."""
+        """Returns the sum of `price` over the work of all operations that run."""
         total = 0.0
         for node in self.needed(kept):
             if id(node) in self.inner:
