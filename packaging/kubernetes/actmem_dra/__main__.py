@@ -2,6 +2,7 @@
 """Runs the driver on a node until SIGTERM: python3 -m actmem_dra."""
 import argparse
 import os
+import queue
 import signal
 import sys
 import threading
@@ -47,21 +48,21 @@ def run(options):
 
     def end(_number, _frame):
         ended.set()
-        plugin.changed.set()
+        plugin.changed.put(None)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     plugin.start()
     try:
         while not ended.is_set() and not plugin.refused:
-            plugin.changed.clear()
             try:
                 node_slice.publish()
             except Refusal as refusal:
                 say(refusal)
-            # A signal may have come before changed was cleared.
-            if not ended.is_set():
-                plugin.changed.wait(options.interval)
+            try:
+                plugin.changed.get(timeout=options.interval)
+            except queue.Empty:
+                pass
     finally:
         plugin.stop()
     if plugin.refused:

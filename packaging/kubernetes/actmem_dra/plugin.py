@@ -2,7 +2,7 @@
 """The two sockets that the kubelet connects to: the one that makes the driver known, and the
 one by which it has claims prepared."""
 import os
-import threading
+import queue
 from concurrent import futures
 
 import grpc
@@ -29,15 +29,17 @@ def methods(descriptor, **functions):
 
 
 class Plugin:
-    """@kubelet: its folder. `changed` is set when the kubelet has answered to a registration:
-    it may have removed the slice of this node before."""
+    """@kubelet: its folder. `changed` gets an item when the kubelet has answered to a
+    registration: it may have removed the slice of this node before. A signal handler may put
+    one, too, so it is no threading.Event: set() would deadlock with a wait() that the signal
+    interrupts."""
 
     def __init__(self, api, kubelet, node, claims, capacity):
         self.api = api
         self.node = node
         self.claims = claims
         self.capacity = capacity
-        self.changed = threading.Event()
+        self.changed = queue.SimpleQueue()
         self.refused = None
         self.endpoint = f"{kubelet}/plugins/{DRIVER}/dra.sock"
         self.registry = f"{kubelet}/plugins_registry/{DRIVER}-reg.sock"
@@ -73,7 +75,7 @@ class Plugin:
         if not request.plugin_registered:
             self.refused = f"the kubelet does not take the driver: {request.error}"
         say(self.refused or "the kubelet knows the driver")
-        self.changed.set()
+        self.changed.put(None)
         return registration_pb2.RegistrationStatusResponse()
 
     def prepare_all(self, request, _context):
