@@ -4,11 +4,12 @@
 # rest. Each directory adds its own rules in a .mk file:
 #
 #   ALL += file          built by `make`
-#   LEFT_OUT += 'why'    what `make` and `make install` cannot build here: in
-#                        single quotes, as the shell prints it
+#   LEFT_OUT += 'why'    a part that `make` and `make install` cannot build here,
+#                        in single quotes, because the shell prints it
 #   CHECKS += name       `make check` runs check-name, which prints TAP
-#   CHECKS_IN_VM += name likewise, on virtual machines alone: beside others
-#   CHECK_NEEDS += file  what they run, so that it is built before they begin
+#   CHECKS_IN_VM += name the same, for checks in virtual machines: they run beside
+#                        the others
+#   CHECK_NEEDS += file  built before the checks begin, because they run it
 
 ACTMEM_VERSION := $(shell cat VERSION)
 ABI := 0
@@ -24,10 +25,10 @@ MANDIR = $(DESTDIR)$(PREFIX)/share/man
 
 WARNINGS := -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes \
 	-Wshadow -Wpointer-arith -Wwrite-strings -Wno-unused-parameter
-# An error where the sources are worked on; not in a tarball, whose compiler may be newer.
+# Warnings are errors only in a Git tree: a tarball may meet a newer compiler.
 WARNINGS += $(if $(wildcard .git),-Werror)
 CFLAGS ?= -O2 -g
-# DEBUG=1: the heap checks its bookkeeping as it goes, and aborts where it is wrong.
+# DEBUG=1: the heap checks its bookkeeping at each operation, and aborts if it is wrong.
 DEBUG ?=
 ALL_CFLAGS = -std=gnu11 $(WARNINGS) -fvisibility=hidden -fPIC -pthread \
 	-D_GNU_SOURCE -include lib/base/c_library.h -Ilib -Ilib/include $(if $(DEBUG),-DACTMEM_DEBUG) $(CFLAGS)
@@ -35,10 +36,10 @@ ALL_CFLAGS = -std=gnu11 $(WARNINGS) -fvisibility=hidden -fPIC -pthread \
 PYTHON3 ?= python3
 VENV := $(B)/venv
 VENV_PYTHON := $(VENV)/bin/python
-# With today's JAX, which wants a later Python than Debian 12 has.
+# An environment with the current JAX, which needs a newer Python than Debian 12 has.
 NEWEST := $(B)/venv-newest
 NEWEST_PYTHON := $(NEWEST)/bin/python
-# What the demo needs of it alone, unless all of it is there.
+# The demo uses that environment if it exists, and otherwise a smaller one.
 DEMO_VENV := $(if $(wildcard $(NEWEST)/.ready),$(NEWEST),$(B)/venv-demo)
 
 ALL :=
@@ -54,7 +55,7 @@ MAKEFLAGS += --no-builtin-rules
 .PHONY: all install uninstall
 all:
 
-# The first of what `make install` does, and the last of what `make uninstall` does.
+# `make install` begins with this, and `make uninstall` ends with its counterpart.
 install::
 	@packaging/traces note $(TRACES) $(INSTALLED_FOLDERS)
 
@@ -64,21 +65,21 @@ uninstall::
 	@packaging/traces clear $(TRACES)
 	@$(if $(DESTDIR),:,packaging/traces clear-machine $(PREFIX))
 
-# The last lines that both print.
+# The last lines that `make` and `make install` print.
 TELL_LEFT_OUT = @$(if $(LEFT_OUT),printf 'left out: %s\n' $(LEFT_OUT),:)
 all: $(ALL)
 	$(TELL_LEFT_OUT)
 install::
 	$(TELL_LEFT_OUT)
 
-# Objects land under build/obj as their sources lie in the tree.
+# build/obj has the same folders as the source tree.
 $(B)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(EXTRA_CFLAGS) -MMD -MP -c $< -o $@
 
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
 
-# Debian packages and the Python environments, installed where missing.
+# Installs missing Debian packages and Python environments.
 $(VENV)/.ready: scripts/requirements.txt
 	@scripts/setup venv $(VENV) $<
 

@@ -23,7 +23,7 @@ $(B)/bin/actmem-bench: $(BENCH_OBJECTS) $(BENCH_TOOLS_OBJECTS) $(BENCH_LIB_OBJEC
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -Wl,-rpath,'$$ORIGIN/../lib' $(TOOLS_LIBS)
 
-# It finds them as ../share/actmem/models.csv, here as under PREFIX.
+# The command finds them as ../share/actmem/models.csv, both in build/ and under PREFIX.
 $(B)/share/actmem/models.csv: bench/models.csv
 	@mkdir -p $(@D)
 	cp $< $@

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Copying between regions of each two nodes: memcpy() by this thread. It checks that the
- * bytes have arrived.
+ * Measures copies between the regions of each pair of nodes: this thread calls memcpy(). Checks
+ * that the bytes arrived.
  */
 #include <errno.h>
 #include <stdio.h>

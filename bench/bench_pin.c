@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Pinning: regions of each kind of pages beside plain mappings of as many bytes.
- * A round ends when every page has been touched through its mapping.
+ * Measures pinning: regions of each kind of pages, and plain mappings of the same length. A round
+ * ends when it has touched every page through its mapping.
  */
 #include <err.h>
 #include <errno.h>
@@ -48,7 +48,7 @@ static int make_region(struct contestant *contestant, uint64_t *ns)
 	progress_tell("pinning on node %u: %s", pin->node, contestant->what);
 	begun_ns = clock_ns();
 	error = bench_region(pin->bench->strict, pin->pages, pin->node, contestant->bytes, &region);
-	/* Words after a success are about a step down that was allowed. */
+	/* A message after success is about a fallback that was allowed. */
 	snprintf(contestant->words, sizeof(contestant->words), "%s", actmem_error_in(ACTMEM_NAMES_RUN));
 	if (!error)
 		error = actmem_region_map(region, &memory);
@@ -69,7 +69,7 @@ static int fail_call(struct contestant *contestant, const char *call)
 	return -error;
 }
 
-/* Pages that this thread touches come from that node; from any if @bound is false. */
+/* Binds the pages that this thread touches to a node, or removes the binding if @bound is false. */
 static long bind_thread(unsigned int node, bool bound)
 {
 	struct actmem_nodes nodes = { 0 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Spill devices: each alone, and all of them as stripes of one file. */
+/* Measures spill devices: each alone, and all of them as stripes of one file. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

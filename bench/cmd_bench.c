@@ -77,7 +77,7 @@ int bench_region(struct actmem *am, enum actmem_pages pages, unsigned int node, 
 	return actmem_region_create(am, &options, region);
 }
 
-/* "1M,4M" */
+/* Takes a list of sizes, such as "1M,4M". */
 static bool take_sizes(struct bench *bench, const char *list)
 {
 	char *copy = strdup(list), *rest = copy, *word;
@@ -124,8 +124,8 @@ static bool take_option(void *data, int option, const char *value)
 }
 
 /*
- * The nodes that were asked for, or all that have memory: by the library's own reading.
- * On a machine with one node nothing is bound, and no other may be named.
+ * Finds the nodes to measure: those that the options name, or all that have memory, as the library
+ * parses them. On a machine with one node, mappings are not bound, and no other node may be named.
  */
 static int find_nodes(struct bench *bench, struct actmem_options *options)
 {
@@ -152,7 +152,7 @@ static int find_nodes(struct bench *bench, struct actmem_options *options)
 		      all);
 		return STATUS_USAGE;
 	}
-	/* Each region is bound to one of them; others are as they come. */
+	/* Each measured region is bound to one of them. Other regions use the default policy. */
 	memset(&options->nodes, 0, sizeof(options->nodes));
 	options->policy = ACTMEM_PLACE_DEFAULT;
 	return STATUS_OK;
@@ -191,7 +191,7 @@ static char *cell_yes(const json_t *row, const char *key, unsigned int flags)
 	return strdup(json_is_boolean(value) ? json_is_true(value) ? "yes" : "no" : "-");
 }
 
-/* The word before what else is said of it. */
+/* Shows the engine's name, which ends at the colon. */
 static char *cell_engine(const json_t *row, const char *key, unsigned int flags)
 {
 	const char *engine = json_string_value(json_object_get(row, key));
@@ -220,7 +220,7 @@ static char *cell_disks(const json_t *row, const char *key, unsigned int flags)
 	return NULL;
 }
 
-/* The tables that have lines. */
+/* Prints the tables that have lines. */
 static int print_tables(const json_t *told)
 {
 	static const struct column pin[] = {
@@ -274,7 +274,10 @@ static int print_tables(const json_t *told)
 	return err;
 }
 
-/* Tells each reason why rows of an array could not be measured, once. */
+/*
+ * Prints why rows of an array could not be measured, without repeating a reason. Returns true if
+ * there are such rows.
+ */
 static bool tell_failures(const json_t *rows, const char *bandwidth, const char *what)
 {
 	const char *last = NULL;

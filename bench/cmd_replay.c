@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* actmem replay: the traffic of training steps through a store, without a framework. */
+/* actmem replay: runs the traffic of training steps through a store, without a framework. */
 #include <err.h>
 #include <errno.h>
 #include <getopt.h>
@@ -74,7 +74,7 @@ enum {
 
 volatile sig_atomic_t replay_signal;
 
-/* A second one of its kind ends the command at once. */
+/* Records the signal. A second signal of the same number ends the command at once. */
 static void catch_signal(int number)
 {
 	replay_signal = number;
@@ -162,7 +162,10 @@ static bool take_option(void *data, int option, const char *value)
 	}
 }
 
-/* The library's words are about a directory: its file system may be unfit for spilling. */
+/*
+ * Returns true if the library's error message names a spill directory, whose file system may be
+ * unfit.
+ */
 static bool is_of_a_directory(const struct replay_options *options)
 {
 	bool is = false;
@@ -231,7 +234,7 @@ static int open_all(struct replay *replay)
 	return STATUS_FAILED;
 }
 
-/* Closes all; a failure of that changes a status that was good. */
+/* Closes everything. If that fails, returns STATUS_FAILED instead of @status. */
 static int close_all(struct replay *replay, int status)
 {
 	int error;
@@ -299,7 +302,7 @@ static int run_replay(struct replay *replay, bool as_json)
 	if (!status)
 		status = open_all(replay);
 	if (!status) {
-		/* Sleeps end when they are to. */
+		/* Let sleeps end on time. */
 		prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
 		status = run_steps(replay);
 		reported = report_replay(replay, as_json);
@@ -313,7 +316,7 @@ static int run_replay(struct replay *replay, bool as_json)
 	return status == STATUS_USAGE ? usage_hint() : status;
 }
 
-/* A plan has its own model and tokens. */
+/* Sets defaults. Rejects options that contradict a plan, which has its own model and tokens. */
 static bool take_defaults(struct replay_options *options)
 {
 	const char *vain = options->model ? "--model" : options->models_path ? "--models" :

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Rounds in turns, and their medians. */
+/* Runs rounds of contestants in turns, and computes their medians. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include "base/base.h"

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/*
- * Measures things that do the same in turns, so that whatever else slows the
- * machine down slows all of them.
- */
+/* Measures alternatives in turns, so that other load on the machine slows all of them down. */
 #ifndef ACTMEM_CONTEST_H
 #define ACTMEM_CONTEST_H
 
@@ -10,14 +7,14 @@
 #include <stdint.h>
 
 #define CONTEST_ROUNDS_MAX	256
-#define CONTEST_WORDS		1024	/* as long as any words of the library */
+#define CONTEST_WORDS		1024	/* as long as any message of the library */
 
 struct contestant {
 	const char *what;
 	uint64_t bytes;			/* of one round */
 	/*
-	 * One round: how long it took. 0, or a negative errno; words say why, or
-	 * what else there is to say. It has no more rounds then.
+	 * Runs one round, and stores its duration in *@ns. Returns 0, or a negative errno, after
+	 * which the contestant has no more rounds. @words is an error message or a note.
 	 */
 	int (*round)(struct contestant *contestant, uint64_t *ns);
 	const void *data;
@@ -27,12 +24,12 @@ struct contestant {
 	uint64_t ns[CONTEST_ROUNDS_MAX];
 };
 
-/* At least three rounds of each, and more until there were @seconds for each. */
+/* Runs at least three rounds of each contestant, and more until each had @seconds. */
 void contest_run(struct contestant *contestants, unsigned int count, double seconds);
 
 /*
- * {"what", "bytes", "rounds", "bandwidth", "note"}: the median's bytes a second,
- * null if it failed; note: null or words. NULL: no memory.
+ * Returns {"what", "bytes", "rounds", "bandwidth", "note"}. The bandwidth is the median in bytes
+ * per second, or null on failure. The note is a message or null. Returns NULL if out of memory.
  */
 json_t *contestant_to_json(struct contestant *contestant);
 

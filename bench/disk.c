@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Asks /proc/self/mountinfo which device and file system a folder is of. */
+/* Finds the device and file system of a folder in /proc/self/mountinfo. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "../tools/table.h"
 #include "disk.h"
 
-/* "36 35 98:0 /root /point options tags... - type source options" */
+/* Parses a line such as "36 35 98:0 /root /point options tags... - type source options". */
 static bool is_mount_of(const char *line, dev_t device, char type[64], char source[256])
 {
 	unsigned int found_major, found_minor;

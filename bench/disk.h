@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* The disks that folders lie on. */
+/* Finds the disks of folders. */
 #ifndef ACTMEM_DISK_H
 #define ACTMEM_DISK_H
 
@@ -9,8 +9,8 @@
 #define SPILL_FOLDERS_MAX	64
 
 /*
- * An array of {"path", "device", "file_system"}: null where the kernel does not say. NULL:
- * no memory.
+ * Returns an array of {"path", "device", "file_system"}, with null for values that the kernel does
+ * not report. Returns NULL if out of memory.
  */
 json_t *disks_to_json(const char *const *paths, uint32_t count);
 

@@ -8,7 +8,10 @@ static const struct subcommand subcommands[] = {
 	{ "replay", "run a training step's traffic, and verify every byte", cmd_replay },
 };
 
-/* actmem becomes this command for its subcommands of these names, and leaves its name. */
+/*
+ * actmem executes this command for its subcommands of these names, and passes its own name as
+ * argv[0].
+ */
 int main(int argc, char **argv)
 {
 	const struct command command = {

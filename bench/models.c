@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Finds a model in a file of comma-separated values: a line with the names of
- * the columns, and one line for each model. Lines that begin with '#' say nothing.
+ * Finds a model in a file of comma-separated values. Its first line has the names of the columns,
+ * and each other line is a model. Lines that begin with '#' are comments.
  */
 #include <err.h>
 #include <errno.h>
@@ -20,7 +20,10 @@
 
 const char *const model_tensors[MODEL_TENSORS] = { "Q", "K", "V" };
 
-/* Both in build/ and under PREFIX it lies there, seen from the folder of the command. */
+/*
+ * Finds the installed file. Relative to the command's folder, its path is the same in build/ and
+ * under PREFIX.
+ */
 static bool installed_path(char path[PATH_MAX])
 {
 	static const char place[] = "/share/actmem/models.csv";
@@ -57,7 +60,7 @@ static bool is_utf8(const char *text)
 	return value;
 }
 
-/* Cuts the line at its commas; the words of as many columns as there are names. */
+/* Splits the line at its commas. Returns false unless it has one valid value for each column. */
 static bool parse_model(char *line, struct model *model)
 {
 	uint32_t *const values[] = { &model->layers, &model->hidden, &model->d_ff,
@@ -76,7 +79,9 @@ static bool parse_model(char *line, struct model *model)
 	return !rest;
 }
 
-/* 1 for a line of a model, 0 for one that says nothing, -1 for any other. */
+/*
+ * Returns 1 for a model, 0 for the heading, a comment or an empty line, and -1 for any other line.
+ */
 static int read_line(char *line, bool *has_heading, struct model *model)
 {
 	line[strcspn(line, "\r\n")] = '\0';

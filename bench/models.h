@@ -19,16 +19,16 @@ struct model {
 	uint32_t head_dim;
 };
 
-/* A short name of a tensor: Q, K, V. */
+/* Short names of the tensors: Q, K, V. */
 extern const char *const model_tensors[MODEL_TENSORS];
 
 /*
- * Finds a model in a file, in that which is installed with the command if @path
- * is NULL. False: told by warnx() why not.
+ * Finds a model in the file @path, or in the installed file if @path is NULL. Returns false after
+ * printing the error message with warnx().
  */
 bool model_find(const char *path, const char *name, struct model *model);
 
-/* Bytes of a tensor of bfloat16 in one layer, which may be more than any number holds. */
+/* Returns the bytes of a bfloat16 tensor in one layer. The result may exceed any integer type. */
 double model_tensor_bytes(const struct model *model, unsigned int tensor, uint64_t tokens);
 
 #endif

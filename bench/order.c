@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Orders of layers, at random where they are to be. */
+/* Creates orders of layers, some of them random. */
 #include <stddef.h>
 #include "order.h"
 #include "pattern.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Takes sizes, numbers and choices that are given as text. */
+/* Parses sizes, numbers and choices. */
 #include <err.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -42,7 +42,7 @@ bool option_count(const char *option, const char *text, uint64_t least, uint64_t
 	return false;
 }
 
-/* Digits with or without a point, as far as they go. */
+/* Parses digits with an optional decimal point. *@end points to the character after them. */
 static bool parse_number(const char *text, char **end, double *number)
 {
 	size_t length = strspn(text, "0123456789.");
@@ -87,7 +87,7 @@ bool option_folder(const char *path, const char **paths, uint32_t *count)
 		warnx("--spill is given more than %d times", SPILL_FOLDERS_MAX);
 		return false;
 	}
-	/* Told before anything is measured. */
+	/* Report an unusable folder before measuring anything. */
 	if (stat(path, &folder)) {
 		warn("--spill '%s'", path);
 		return false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Contents that tell one block from another, and one place in it from another,
- * about as fast as memory can be written and read.
+ * Contents that differ between blocks, and between places in a block. Writing and checking them
+ * takes about as long as writing and reading memory.
  */
 #ifndef ACTMEM_PATTERN_H
 #define ACTMEM_PATTERN_H
@@ -9,20 +9,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PATTERN_ALIGN	64	/* lengths are multiples of it, memory is aligned to it */
+#define PATTERN_ALIGN	64	/* lengths must be multiples of it, and memory aligned to it */
 
-/* The seed of the block of that name in that step. */
+/* Returns the seed of the block of that name in that step. */
 uint64_t pattern_seed(uint64_t step, uint64_t name);
 
 void pattern_fill(void *memory, uint64_t bytes, uint64_t seed);
 
 struct pattern_fault {
 	uint64_t wrong_bytes;		/* in all */
-	uint64_t offset;		/* of the first one */
+	uint64_t offset;		/* of the first wrong byte */
 	uint8_t wanted, found;
 };
 
-/* False: not all is as it was filled, and *@fault tells what is not. */
+/* Returns false if the memory differs from the pattern, and describes the difference in *@fault. */
 bool pattern_verify(const void *memory, uint64_t bytes, uint64_t seed,
 		    struct pattern_fault *fault);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Reads the layers of a plan: what each computes, and sends to the host. */
+/* Reads the layers of a plan: their compute times, and the bytes that they send to the host. */
 #include <err.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -49,7 +49,10 @@ static bool sends_anything(const struct plan *plan)
 	return false;
 }
 
-/* The host has no more of a plan than its budget, if anything goes to files. */
+/*
+ * Takes the values of a plan. If anything goes to files, the plan's bytes in host memory are the
+ * budget. Returns NULL, or why the plan cannot be used.
+ */
 static const char *take_plan(json_t *told, struct plan *plan)
 {
 	json_int_t host_bytes, disk_bytes;

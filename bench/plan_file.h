@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* The layers of a plan that actmem plan --save has written. */
+/* The layers of a plan that actmem plan --save wrote. */
 #ifndef ACTMEM_PLAN_FILE_H
 #define ACTMEM_PLAN_FILE_H
 
@@ -13,14 +13,14 @@ struct plan_layer {
 
 struct plan {
 	char name[64];				/* of the model */
-	uint32_t devices;			/* of the host, that do the same at once */
+	uint32_t devices;			/* of the host, which do the same in parallel */
 	uint32_t layer_count;
 	struct plan_layer *layers;
-	uint64_t step_ns;			/* as foreseen */
-	uint64_t budget_bytes;			/* of all devices; 0: all fits into memory */
+	uint64_t step_ns;			/* as the plan predicts */
+	uint64_t budget_bytes;			/* of all devices; 0: no files are used */
 };
 
-/* False: told by warnx() why not. */
+/* Returns false after printing the error message with warnx(). */
 bool plan_read(const char *path, struct plan *plan);
 void plan_free(struct plan *plan);
 

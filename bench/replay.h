@@ -23,14 +23,14 @@
 #define REPLAY_LANE_STALLS	2
 #define REPLAY_LANE_LAYERS	10
 
-/* The options given. */
+/* The options of the command. */
 struct replay_options {
 	const char *model;
 	const char *models_path;
 	uint64_t tokens;
 	double scale;
-	const char *plan_path;			/* whose traffic it is; NULL: the model's */
-	double compute_ms;			/* of a layer in each pass; below 0: nobody said */
+	const char *plan_path;			/* replay this plan; NULL: the model */
+	double compute_ms;			/* of a layer in each pass; below 0: not given */
 	uint64_t steps;
 	unsigned int order;			/* enum order */
 	uint64_t seed;
@@ -39,20 +39,20 @@ struct replay_options {
 	const char *spill_paths[SPILL_FOLDERS_MAX];
 	uint32_t spill_path_count;
 	uint64_t window_bytes;
-	uint64_t block_bytes;			/* of the queue; 0: as the device likes */
+	uint64_t block_bytes;			/* of the queue; 0: the device's default */
 	uint64_t depth;
 	uint32_t flags;				/* ACTMEM_STORE_* */
 	const char *trace_path;
 };
 
-/* Bytes a second of the spill devices; 0 without any. */
+/* Bytes per second of the spill devices, or 0 without any. */
 struct disk_speed {
 	double spill, fill;
 };
 
 /*
- * Beside as much filling and verifying as a step does, which take of the same memory's
- * bandwidth; and with nothing beside.
+ * @beside: while a thread fills or verifies as much as a step does, which uses the same memory
+ * bandwidth. @alone: without that thread.
  */
 struct disk_speeds {
 	struct disk_speed beside, alone;
@@ -61,12 +61,12 @@ struct disk_speeds {
 struct replay_step {
 	uint64_t ns;
 	uint64_t forward_ns;
-	uint64_t compute_ns;			/* that was asked for */
-	uint64_t pattern_ns;			/* filling and verifying, within that */
-	uint64_t overrun_ns;			/* of pattern_ns, beyond it */
+	uint64_t compute_ns;			/* requested */
+	uint64_t pattern_ns;			/* filling and verifying, counted as computing */
+	uint64_t overrun_ns;			/* filling and verifying beyond compute_ns */
 	uint64_t put_stall_ns, take_stall_ns;	/* in calls of the store */
-	struct disk_speeds speeds;		/* as before and after it */
-	struct actmem_store_stats stats;	/* what *_total rose by */
+	struct disk_speeds speeds;		/* mean of before and after the step */
+	struct actmem_store_stats stats;	/* *_total: the increase in this step */
 };
 
 struct replay_trace;
@@ -74,21 +74,21 @@ struct replay_trace;
 struct replay {
 	struct replay_options options;
 	struct model model;
-	struct plan plan;			/* without layers: none */
+	struct plan plan;			/* no layers: the option was not given */
 	unsigned int tensors;			/* of a layer */
 	char tensor_names[REPLAY_TENSORS_MAX][24];
-	uint64_t bytes[MODEL_TENSORS];		/* of a plan: the most of any layer */
+	uint64_t bytes[MODEL_TENSORS];		/* of a plan: [0] is the largest layer */
 	uint64_t step_bytes;
-	uint64_t page_bytes;			/* that lengths of regions are multiples of */
+	uint64_t page_bytes;			/* region lengths are multiples of it */
 	struct actmem *am;
 	struct actmem_store *store;
-	struct transfers *transfers;		/* NULL: nothing is spilled */
-	struct work *work;			/* beside them */
+	struct transfers *transfers;		/* NULL: the disks are not measured */
+	struct work *work;			/* runs beside the transfers */
 	uint64_t probe_bytes;
-	uint64_t worked_bytes;			/* beside all measurements */
+	uint64_t worked_bytes;			/* by the thread, in all measurements */
 	struct timeline *timeline;		/* NULL: none */
 	struct replay_trace *trace;
-	uint32_t *order;			/* of layers, in the step that runs */
+	uint32_t *order;			/* of layers, in the current step */
 	struct replay_step *done;
 	uint64_t done_count;			/* complete steps */
 	struct actmem_store_stats stats;	/* at the end */
@@ -97,7 +97,7 @@ struct replay {
 	uint64_t wrong_blocks, wrong_bytes;
 };
 
-/* The signal that is to end it, 0 for none. */
+/* The signal that ends the command, or 0. */
 extern volatile sig_atomic_t replay_signal;
 
 static inline uint64_t replay_name(uint32_t layer, unsigned int tensor)
@@ -105,7 +105,7 @@ static inline uint64_t replay_name(uint32_t layer, unsigned int tensor)
 	return (uint64_t)layer * REPLAY_TENSORS_MAX + tensor;
 }
 
-/* 0 for a layer of a plan that keeps all. */
+/* Returns 0 for a layer of a plan that sends nothing to the host. */
 static inline uint64_t replay_bytes(const struct replay *replay, uint32_t layer,
 				    unsigned int tensor)
 {
@@ -113,47 +113,47 @@ static inline uint64_t replay_bytes(const struct replay *replay, uint32_t layer,
 }
 
 /*
- * What each layer has, from the model or the plan: an enum exit_status, told by warnx().
- * STATUS_USAGE for sizes that no store could have.
+ * Sets up the tensors of each layer, from the model or the plan. Returns an enum exit_status after
+ * printing any error message with warnx(): STATUS_USAGE for sizes that no store can hold.
  */
 int replay_lay_out(struct replay *replay);
 
 /*
- * One step: done[done_count] tells of it. 0; -EINTR: a signal; or a negative errno,
- * told by warnx(). No block is left in the store. Bytes that came back wrong are
- * told, and counted.
+ * Runs one step, and records it in done[done_count]. Leaves no block in the store. Prints and
+ * counts bytes that came back wrong. Returns 0, -EINTR for a signal, or another negative errno
+ * after printing the error message with warnx().
  */
 int replay_step(struct replay *replay);
 
 struct actmem_queue_options replay_queue_options(const struct replay_options *options);
 
 /*
- * Has the disks measured, where something is spilled: an enum exit_status, told by
- * warnx(). The others are no calls without that.
+ * Prepares the measurement of the disks, if anything is spilled. Otherwise, the other functions do
+ * nothing. Returns an enum exit_status after printing any error message with warnx().
  */
 int replay_probe_open(struct replay *replay);
 void replay_probe_close(struct replay *replay);
-/* 0 or a negative errno, told. */
+/* Measures the disks. Returns 0, or a negative errno after printing the error message. */
 int replay_probe(struct replay *replay, struct disk_speeds *speeds);
-/* The speeds of as many bytes at each of two, as before and after a step. */
+/* Returns the mean speeds over equal numbers of bytes before and after a step. */
 struct disk_speeds replay_probe_mean(const struct disk_speeds *before,
 				     const struct disk_speeds *after);
 
-/* warnx() with the library's last error, and where that was, if not NULL. */
+/* Prints the library's last error message with warnx(), after @where if it is not NULL. */
 void replay_tell_error(const char *where);
 
-/* Has the store's events put on the timeline; 0 or -ENOMEM. */
+/* Starts recording the store's events for the timeline. Returns 0 or -ENOMEM. */
 int replay_trace_begin(struct replay *replay);
-/* Writes the events since the last time. */
+/* Writes the events since the last call to the timeline. */
 void replay_trace_drain(struct replay *replay);
-/* Ends it; the store is gone by then. */
+/* Ends the trace. The caller has already destroyed the store. */
 void replay_trace_end(struct replay *replay);
-/* The store's bytes at this moment, as curves. */
+/* Adds the store's current bytes to the timeline, as curves. */
 void replay_trace_count(struct replay *replay);
 
-/* The result; NULL: no memory. */
+/* Returns the result, or NULL if out of memory. */
 json_t *replay_to_json(const struct replay *replay);
-/* 0 or -ENOMEM. */
+/* Prints the result. Returns 0 or -ENOMEM. */
 int replay_print(const json_t *told);
 
 #endif

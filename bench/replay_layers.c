@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Lays out what each layer of a replay has: a model's query, key and value, or a plan's. */
+/* Sets up the tensors of each layer: a model's query, key and value, or a plan's. */
 #include <err.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static bool is_possible(const struct replay *replay, const char *name, double by
 	return false;
 }
 
-/* The bytes of a layer, 0 for an impossible one. */
+/* Returns the bytes of a step, or 0 if the size of a tensor is impossible. */
 static double lay_out_model(struct replay *replay)
 {
 	const struct replay_options *options = &replay->options;
@@ -61,7 +61,7 @@ static double lay_out_plan(struct replay *replay)
 	return sum;
 }
 
-/* A budget that is given is the one; a plan's is scaled as its bytes are. */
+/* The budget option overrides the plan's budget, which is scaled like the plan's bytes. */
 static bool take_plan(struct replay *replay)
 {
 	struct replay_options *options = &replay->options;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Measures the disks between steps with requests of a step's sizes: with nothing beside,
- * and beside a thread that fills, or verifies, as many bytes for each that is moved as a
- * step does. The disks never wait for that thread; but they move no bytes
- * through memory whose bandwidth it has.
+ * Measures the disks between steps with requests of a step's sizes, with and without a thread
+ * beside them. For each byte that the disks move, the thread fills or verifies as many bytes as a
+ * step does. The disks never wait for that thread, but it uses part of the memory bandwidth.
  */
 #include <err.h>
 #include <errno.h>
@@ -16,7 +15,7 @@
 #define MIB		(1ULL << 20)
 #define PROBE_MOST	(512 * MIB)
 #define PROBE_NS	(20 * NS_PER_MS)
-/* More than processors' caches hold. */
+/* Larger than processors' caches. */
 #define WORK_MOST	(128 * MIB)
 
 struct actmem_queue_options replay_queue_options(const struct replay_options *options)
@@ -29,7 +28,7 @@ struct actmem_queue_options replay_queue_options(const struct replay_options *op
 	return queue;
 }
 
-/* Work is owed for each request that begins, if any is done. */
+/* Gives the work thread its work for each request that begins, if there is a thread. */
 static void owe_work(void *data, uint64_t bytes)
 {
 	const struct replay *replay = data;
@@ -38,7 +37,7 @@ static void owe_work(void *data, uint64_t bytes)
 		work_owe(replay->work, bytes);
 }
 
-/* A file of its own beside the store's, to measure the disks with. */
+/* Creates a file beside the store's, to measure the disks with. */
 int replay_probe_open(struct replay *replay)
 {
 	const struct replay_options *options = &replay->options;
@@ -92,7 +91,10 @@ void replay_probe_close(struct replay *replay)
 	work_close(replay->work);
 }
 
-/* Bytes that a step fills, and verifies, for each that it spills, and reads again. */
+/*
+ * Returns the bytes that a step fills for each byte that it spills. It verifies as many for each
+ * byte that it reads back.
+ */
 static double work_per_byte(const struct replay *replay)
 {
 	uint64_t budget = replay->options.budget_bytes, bytes = replay->step_bytes;

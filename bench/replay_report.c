@@ -2,10 +2,12 @@
 /*
  * Reports a replay: each step beside its bound, max(compute, I/O).
  *
- * Compute is the time that the options ask for, or that of filling and verifying, if it
- * is longer. I/O is the bytes that had to be moved, without those that were read in vain,
- * over the speed of the disks just before and just after the step, in requests of the
- * same sizes, beside as much filling and verifying; alone, with nothing beside.
+ * Compute is the time that the options request, or the time of filling and verifying if that is
+ * longer.
+ *
+ * I/O is the bytes that had to be moved, without those that were read in vain, divided by the speed
+ * of the disks. The disks are measured just before and just after the step, in requests of the same
+ * sizes, beside as much filling and verifying. I/O alone uses their speed with nothing beside.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -20,7 +22,7 @@ struct sums {
 	uint64_t steps;
 	uint64_t ns, forward_ns, compute_ns, pattern_ns, overrun_ns, put_stall_ns, take_stall_ns;
 	double io_ns, io_alone_ns, bound_ns, bound_alone_ns, spill_ns, fill_ns;
-	uint64_t needed_bytes;			/* of what was filled */
+	uint64_t needed_bytes;			/* filled, without wasted bytes */
 	struct actmem_store_stats stats;
 };
 
@@ -34,7 +36,7 @@ static double longer_of(double a, double b)
 	return a > b ? a : b;
 }
 
-/* No step needs blocks that were read ahead and dropped. */
+/* Excludes blocks that were read ahead and dropped, because no step needs them. */
 static uint64_t needed_of(const struct actmem_store_stats *stats)
 {
 	uint64_t filled = stats->filled_bytes_total, wasted = stats->wasted_bytes_total;
@@ -87,7 +89,7 @@ static json_t *share_to_json(double part, double whole)
 	return whole > 0 ? json_real(part / whole) : json_null();
 }
 
-/* Bytes a second, null where nothing was moved. */
+/* Returns bytes per second, or null if nothing was moved. */
 static json_t *bandwidth_to_json(uint64_t bytes, double ns)
 {
 	return bytes && ns > 0 ? json_integer((json_int_t)((double)bytes * NS_PER_SECOND / ns))
@@ -138,7 +140,7 @@ static json_t *traffic_to_json(const struct sums *sums)
 			 "misses", (json_int_t)stats->misses_total);
 }
 
-/* Takes @name. */
+/* Takes ownership of @name. */
 static json_t *row_to_json(json_t *name, const struct sums *sums)
 {
 	return merge_objects(json_pack("{s:o}", "step", name),
@@ -159,7 +161,10 @@ static json_t *steps_to_json(const struct replay *replay)
 	return rows;
 }
 
-/* The sum leaves the first step out, which the store records, unless it is the only one. */
+/*
+ * Sums the steps. Omits the first one, in which the store learns the order, unless it is the only
+ * one.
+ */
 static json_t *sum_to_json(const struct replay *replay)
 {
 	uint64_t first = replay->done_count > 1, i;
@@ -191,7 +196,10 @@ static json_t *memory_to_json(const struct replay *replay)
 						   (double)least));
 }
 
-/* Of a plan: the longest of each device. */
+/*
+ * Returns the bytes of each tensor. For a plan, these are the bytes of the largest layer for each
+ * device.
+ */
 static json_t *tensors_to_json(const struct replay *replay)
 {
 	json_t *bytes = json_array();
@@ -222,7 +230,7 @@ static json_t *traffic_model_to_json(const struct replay *replay)
 			 json_integer((json_int_t)options->change_order_at) : json_null());
 }
 
-/* Null where nothing is spilled, or the disks are not measured. */
+/* Returns null if nothing is spilled, or if the disks are not measured. */
 static json_t *queue_to_json(const struct replay *replay)
 {
 	const struct actmem_file_info *file;
@@ -253,7 +261,7 @@ json_t *replay_to_json(const struct replay *replay)
 	return merge_objects(traffic_model_to_json(replay), rest);
 }
 
-/* A cell shows a share as a percentage. */
+/* Formats a share as a percentage. */
 static char *cell_share(const json_t *row, const char *key, unsigned int flags)
 {
 	const json_t *value = json_object_get(row, key);

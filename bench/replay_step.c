@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The traffic of a training step. In the forward pass a layer first produces its
- * tensors and then computes, in the backward pass it first consumes them.
+ * Runs the traffic of a training step. In the forward pass, a layer first produces its tensors and
+ * then computes. In the backward pass, it first consumes them.
  *
- * Computing is waiting, so that all processors are free to move data. Filling and
- * verifying tensors is a part of it: a layer waits for what is left of its time. The
- * next one begins when this one should have ended, so that waking up late does not add
- * up.
+ * A layer computes by sleeping, so that all processors are free to move data. Filling and verifying
+ * tensors is part of its compute time: the layer sleeps for the rest. The next layer begins when
+ * this one should have ended, so that late wake-ups do not add up.
  */
 #include <err.h>
 #include <errno.h>
@@ -21,7 +20,7 @@
 
 #define TOLD_FAULTS_MAX	10
 #define WHERE_MAX	64
-/* A signal that comes just before a sleep begins is seen this late. */
+/* A signal that arrives just before a sleep is noticed this late. */
 #define SLEEP_MOST_NS	(20 * NS_PER_MS)
 
 struct pass {
@@ -29,7 +28,7 @@ struct pass {
 	struct replay_step *step;
 	bool is_forward;
 	uint32_t layer;
-	uint64_t begun_ns;		/* the layer, as it should have */
+	uint64_t begun_ns;		/* when the layer should have begun */
 	uint64_t stall_ns;		/* of the layer */
 	uint64_t pattern_ns;
 };
@@ -50,7 +49,7 @@ static int tell_error(const struct pass *pass, unsigned int tensor, int error)
 	return error;
 }
 
-/* Adds what a call of the store took. */
+/* Adds the time of a call of the store. */
 static void add_stall(struct pass *pass, const char *call, unsigned int tensor, uint64_t begin_ns,
 		      uint64_t end_ns)
 {
@@ -157,7 +156,7 @@ static int consume_tensor(struct pass *pass, unsigned int tensor)
 	return 0;
 }
 
-/* Sleeps for the rest of the layer's time; -EINTR: a signal. */
+/* Sleeps for the rest of the layer's time. Returns -EINTR after a signal. */
 static int compute_layer(struct pass *pass, uint64_t compute_ns)
 {
 	uint64_t end_ns = pass->begun_ns + pass->stall_ns, now_ns, until_ns;
@@ -177,7 +176,7 @@ static int compute_layer(struct pass *pass, uint64_t compute_ns)
 	return replay_signal ? -EINTR : 0;
 }
 
-/* A plan's layers have their own times, unless the options say otherwise. */
+/* Returns the compute time of a layer. A plan has its own for each, which the option overrides. */
 static uint64_t compute_ns_of(const struct pass *pass)
 {
 	const struct replay *replay = pass->replay;
@@ -237,7 +236,7 @@ static int run_passes(struct pass *pass)
 	return error;
 }
 
-/* A step that ended early leaves blocks in the store. */
+/* Drops the blocks that a step left in the store because it ended early. */
 static void drop_blocks(struct replay *replay)
 {
 	uint32_t layer;
@@ -245,7 +244,7 @@ static void drop_blocks(struct replay *replay)
 
 	for (layer = 0; layer < replay->model.layers; layer++)
 		for (i = 0; i < replay->tensors; i++)
-			/* -ENOENT: it has been taken, or was never put. */
+			/* -ENOENT: the block was taken, or was never put. */
 			actmem_store_drop(replay->store, key_of(layer, i));
 }
 

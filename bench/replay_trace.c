@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Puts the store's events on the timeline. They come on the store's threads and under its
- * lock: they are kept there, and written between steps.
+ * Writes the store's events to the timeline. They arrive on the store's threads and under its lock,
+ * so the callback only records them. They are written between steps.
  */
 #include <err.h>
 #include <errno.h>
@@ -24,13 +24,13 @@ struct event_log {
 };
 
 struct replay_trace {
-	pthread_mutex_t lock;		/* of these two */
+	pthread_mutex_t lock;		/* protects log and lost */
 	struct event_log log;
 	uint64_t lost;
-	struct event_log written;	/* being written, or to be used next */
-	uint64_t *spill_ids, *fill_ids;	/* of the transfer under way, by the block's name */
+	struct event_log written;	/* being written, or the next log */
+	uint64_t *spill_ids, *fill_ids;	/* of the current transfer, by the block's name */
 	uint64_t last_id;
-	uint64_t stalled_ns;		/* since when; 0: not */
+	uint64_t stalled_ns;		/* when the last stall began; 0: none did yet */
 };
 
 static bool make_room(struct event_log *log)
@@ -218,7 +218,7 @@ void replay_trace_end(struct replay *replay)
 
 	if (!replay->trace)
 		return;
-	/* Transfers of blocks that were dropped have ended since. */
+	/* Transfers of dropped blocks have ended since the last write. */
 	write_events(replay);
 	ACTMEM_INIT(&counters);
 	if (!actmem_get_counters(replay->am, &counters))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Tells a failure of the library by the options of `actmem replay`. */
+/* Prints the library's error message with the options of `actmem replay`. */
 #include <err.h>
 #include "actmem.h"
 #include "replay.h"

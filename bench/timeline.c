@@ -18,12 +18,12 @@
 #define TAIL		"\n]\n"
 
 /*
- * Events gather in memory, and go to the file together with the end of the array, which the
- * next ones replace: a process that is killed leaves a whole array.
+ * Buffers events in memory. Each write to the file ends with the end of the array, which the next
+ * write overwrites. A killed process therefore leaves a complete array.
  */
 struct timeline {
 	int file;
-	off_t end;			/* of the file's events; -1: it is a pipe */
+	off_t end;			/* after the file's last event; -1: it is a pipe */
 	FILE *pending;
 	char *text;
 	size_t length;
@@ -71,7 +71,7 @@ static void write_pending(struct timeline *timeline, bool is_last)
 	timeline->written_ns = clock_ns();
 }
 
-/* Takes @event, which is NULL if there was no memory for it. */
+/* Writes @event and releases it. NULL means that there was no memory for it. */
 static void write_event(struct timeline *timeline, json_t *event)
 {
 	int failed;
@@ -95,7 +95,10 @@ static double us_of(const struct timeline *timeline, uint64_t ns)
 	return ns > timeline->begun_ns ? (double)(ns - timeline->begun_ns) / NS_PER_US : 0;
 }
 
-/* Fields of all events; @about becomes their arguments. */
+/*
+ * Returns an event with the fields that all events have. Takes ownership of @about, which becomes
+ * its arguments.
+ */
 static json_t *make_event(const char *phase, const char *name, uint32_t lane, double us,
 			  json_t *about)
 {
@@ -187,7 +190,9 @@ static void write_overlapping(struct timeline *timeline, const char *phase, cons
 	}
 	snprintf(text, sizeof(text), "0x%" PRIx64, id);
 	event = make_event(phase, kind, 0, us_of(timeline, ns), about);
-	/* An id of the process alone; with others its row would be outside of the process's. */
+	/*
+	 * "id2" is local to the process. Other ids would put the row outside of the process's rows.
+	 */
 	if (event && (json_object_set_new(event, "id2", json_pack("{s:s}", "local", text)) ||
 		      json_object_set_new(event, "cat", json_string(kind)))) {
 		json_decref(event);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Requests of given lengths to a file, as many at a time as its devices like.
+ * Runs requests of given lengths on a file, as many at a time as keep its devices busy.
  *
- * Every page of the file begins with a number that tells where in the file it is.
+ * Every page of the file begins with a number that encodes its offset in the file.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -26,7 +26,7 @@ struct transfers {
 	uint64_t request_count;		/* in the file */
 	uint64_t slot_bytes;
 	uint32_t slot_count;
-	const char *path;		/* the first one, for words */
+	const char *path;		/* the first one, for error messages */
 	void (*begins)(void *data, uint64_t bytes);
 	void *data;
 };
@@ -60,7 +60,7 @@ static uint64_t parts_of(uint64_t bytes, uint64_t part)
 	return (bytes + part - 1) / part;
 }
 
-/* So many requests at a time that, whichever of them these are, the devices are kept busy. */
+/* Chooses enough requests at a time to keep the devices busy, whichever sizes they have. */
 static void lay_out_file(struct transfers *transfers, const struct transfers_options *options)
 {
 	uint64_t largest = 0, parts = 0;
@@ -96,7 +96,7 @@ static int open_file(struct transfers *transfers, const struct transfers_options
 	return actmem_file_open(transfers->queue, &file, &transfers->file);
 }
 
-/* Opened twice: how long it has to be is only known when it is open. */
+/* Opens the file twice: the first open reports the alignment that its length depends on. */
 static int open_all(struct transfers *transfers, struct actmem *am,
 		    const struct transfers_options *options)
 {
@@ -162,7 +162,7 @@ void transfers_close(struct transfers *transfers)
 	if (transfers->file)
 		actmem_file_close(transfers->file);
 	if (transfers->region) {
-		/* -ENOENT: it did not come to that. */
+		/* -ENOENT: the region was not attached. */
 		actmem_queue_detach(transfers->queue, transfers->region);
 		actmem_region_close(transfers->region);
 	}
@@ -186,7 +186,7 @@ static void write_stamps(char *memory, struct transfer transfer)
 	}
 }
 
-/* Spoils the stamps, so that a fill that does nothing is seen. */
+/* Clears the stamps, so that a fill that does nothing is detected. */
 static void wipe_stamps(char *memory, struct transfer transfer)
 {
 	uint64_t at;
@@ -232,7 +232,7 @@ static int begin_transfer(struct transfers *transfers, bool spills, uint64_t num
 				 transfers->region, at, transfer.bytes, &request);
 }
 
-/* Takes a transfer that has ended; frees its slot, and adds its bytes to *@bytes. */
+/* Checks a transfer that has ended, and adds its bytes to *@bytes if it succeeded. */
 static int end_transfer(struct transfers *transfers, bool spills,
 			const struct actmem_completion *completion, uint64_t *bytes,
 			char words[TRANSFERS_WORDS])

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* A thread that fills and verifies memory of its own. */
+/* Runs a thread that fills and verifies its own memory. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include "pattern.h"
 #include "work.h"
 
-/* The thread fills or verifies so many at a time. */
+/* The thread fills or verifies this many bytes at a time. */
 #define PIECE_BYTES	(1ULL << 20)
 
 struct work {

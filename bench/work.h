@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A thread fills memory of its own, or verifies it, at the pace of the bytes that the
- * disks move, as a step does. It runs beside a measurement of the disks, which never
- * waits for it.
+ * Runs a thread that fills or verifies its own memory, as a step does, at the pace of the bytes
+ * that the disks move. It runs during a measurement of the disks, which never waits for it.
  */
 #ifndef ACTMEM_WORK_H
 #define ACTMEM_WORK_H
@@ -12,14 +11,16 @@
 
 struct work;
 
-/* Has memory of so many bytes at least. NULL: no memory, or no thread, as errno says. */
+/* Starts a thread with at least @bytes of memory. Returns NULL with errno set. */
 struct work *work_open(uint64_t bytes);
 void work_close(struct work *work);
 
-/* From now on fills, or verifies, @part bytes for each that work_owe() tells of. */
+/* Lets the thread fill or verify @part bytes for each byte that work_owe() announces. */
 void work_begin(struct work *work, bool fills, double part);
 void work_owe(struct work *work, uint64_t bytes);
-/* Leaves what is still owed undone; what was done since work_begin(), in bytes. */
+/*
+ * Stops the work, even if some is still owed. Returns the bytes that were done since work_begin().
+ */
 uint64_t work_end(struct work *work);
 
 #endif

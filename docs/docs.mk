@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# Man pages, by scdoc. Without scdoc everything but them is built.
+# Man pages, built by scdoc. Without scdoc, make builds everything else.
 
 vpath %.scd docs docs/man
 
-# PAGE/NAME of each further name in the NAME of a page: man finds the page by that, too.
+# PAGE/NAME of each further name in a page's NAME section, by which man also finds the page.
 MAN_ALIASES := $(shell awk '/^# / { is_name = $$2 == "NAME" } \
 	is_name && sub(/ - .*/, "") { count = split($$0, names, /, /); \
 		page = FILENAME; sub(/.*\//, "", page); sub(/\.scd$$/, "", page); \
@@ -28,7 +28,7 @@ $(MAN_VARIABLES): $(addprefix $(B)/obj/,docs/variables.o lib/base/size.o lib/con
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@
 
-# .TH has groff hyphenate again, which breaks names.
+# .TH turns groff's hyphenation on again, which would break names.
 $(B)/man/%: %.scd docs/docs.mk $(MAN_VARIABLES)
 	@mkdir -p $(@D)
 	sed 's|^@VARIABLES *\(.*\)@$$|$(MAN_VARIABLES) \1|e' $< >$@.scd

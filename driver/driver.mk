@@ -2,14 +2,14 @@
 #
 # The kernel module, in a folder of its own for each kernel:
 #   make module KDIR=/lib/modules/RELEASE/build    build/module/RELEASE/actmem.ko
-# W=1, C=2 and CHECK= go on to the kernel's own build.
+# make passes W=1, C=2 and CHECK= to the kernel's own build.
 
 KDIR ?= /lib/modules/$(shell uname -r)/build
 module_sources := Kbuild VERSION uapi/actmem.h \
 	$(filter-out %/probed.h, $(wildcard driver/*.[ch] driver/compat/*))
 
-# Headers that come with a vmlinux want it, for type information that the
-# module works without.
+# Kernel headers with a vmlinux require pahole, for BTF that the module
+# does not need.
 without_pahole := $(if $(shell command -v pahole),,CONFIG_DEBUG_INFO_BTF_MODULES=)
 
 .PHONY: module

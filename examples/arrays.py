@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """An input pipeline without copies: threads read batches from a file into
-actmem regions, ahead of the training that JAX does with them where they are.
+actmem regions ahead of the training, and JAX uses the batches in place.
 
     actmem run -- python examples/arrays.py
 
-The same training with arrays of NumPy's gives the same losses, bit by bit.
+The same training with NumPy arrays gives the same losses, bit by bit.
 """
 import argparse
 import os
@@ -21,12 +21,12 @@ import actmem
 import actmem.jax
 
 BATCH, FEATURES = 512, 1024
-AHEAD = 4           # batches that wait, read and not yet used
+AHEAD = 4           # maximum number of batches that are read and not yet used
 RATE = 0.05
 
 
 def write(path, batches):
-    """Samples of a line that the training is to find, with noise."""
+    """Writes samples, with noise, of a linear function that the training must find."""
     random = np.random.default_rng(0)
     line = random.standard_normal(FEATURES, np.float32)
     with open(path, "wb") as file:
@@ -37,8 +37,8 @@ def write(path, batches):
 
 
 def batches(path, steps, new, hand_over):
-    """The file's batches, as often as it takes, read by a thread: into what
-    `new` makes, and as `hand_over` gives them to JAX."""
+    """Yields `steps` batches. A thread reads them from the file, which it repeats,
+    into arrays that `new` creates and `hand_over` converts for JAX."""
     waiting = queue.Queue(AHEAD)
 
     def read():
@@ -67,7 +67,7 @@ def loss(weights, batch):
 
 @jax.jit
 def step(weights, batch):
-    # On a GPU batches come from the host's memory; on a CPU they are there.
+    # On a GPU, batches must be copied from host memory; on a CPU, they are in place.
     if jax.default_backend() == "gpu":
         batch = jax.device_put(batch, jax.memory.Space.Device)
     value, gradient = jax.value_and_grad(loss)(weights, batch)

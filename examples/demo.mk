@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
 # make demo          trains a small transformer four ways and compares them
-#   DEMO_STEPS=N     steps of each
-#   DEMO_ALLOW=LIST  what actmem may fall back to; what it did is reported
-#   DEMO_SPILL=DIR   for the file of what is spilled; its file system needs direct I/O
+#   DEMO_STEPS=N     steps of each training
+#   DEMO_ALLOW=LIST  memory that actmem may fall back to; it reports a fallback
+#   DEMO_SPILL=DIR   folder of the spill file; its file system needs direct I/O
 
 DEMO_STEPS ?= 30
 DEMO_ALLOW ?= thp,4k,unlocked

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# make examples   what JAX offloads to the host: a table of memory for each program
+# make examples   shows what JAX offloads to the host, in a table for each program
 
 OFFLOAD_EXAMPLES := $(addprefix examples/offload_,activations.py parameters.py both.py \
 	optimizer.py)
@@ -14,7 +14,7 @@ examples:
 		echo; \
 	done
 
-# Small programs, compiled with less care and sooner.
+# The programs are small, so XLA compiles them without optimization, which is faster.
 EXAMPLES_TEST = env JAX_PLATFORMS=cpu PYTHONPATH=tests/tools:examples \
 	XLA_FLAGS='--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true' \
 	$(NEWEST_PYTHON) -B

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Activations on the host between forward and backward pass.
 
-The backward pass of a layer needs the layer's input. In turn, all that the layers
-computed is kept; the inputs are kept and the rest is computed again; and the
-inputs wait on the host, where only one layer's is on the device at a time.
+The backward pass of a layer needs the layer's input. The program compares three ways.
+JAX keeps everything that the layers compute. It keeps the inputs and computes the rest
+again. Or it keeps the inputs on the host, with one layer's input at a time on the device.
 """
 import sys
 
@@ -14,7 +14,7 @@ from offloading import report, stack, tutorial
 
 
 def layer(x, weights):
-    """With a name for its input, for policies to choose it by."""
+    """Names its input, so that policies can choose it."""
     x = checkpoint_name(x, "x")
     return x @ weights[0] @ weights[1]
 
@@ -26,7 +26,7 @@ OFFLOAD = jax.checkpoint_policies.save_and_offload_only_these_names(
 
 
 def checkpointed(layer, policy, checkpoint=jax.checkpoint):
-    """prevent_cse=False: inside lax.scan nothing can be merged with the forward pass."""
+    """prevent_cse=False: inside lax.scan, XLA cannot merge anything with the forward pass."""
     return checkpoint(layer, policy=policy, prevent_cse=False)
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Weights on the host, fetched by each layer when it is computed.
 
-In turn, all weights are on the device; they are on the host, but what a layer has
-fetched is kept for its backward pass; and each layer fetches them once more there,
-so that only one layer's weights are on the device at a time.
+The program compares three ways. All weights are on the device. They are on the host, and
+JAX keeps the weights that a layer fetched for its backward pass. Or each layer fetches them
+again in the backward pass, so that only one layer's weights are on the device at a time.
 """
 import sys
 
@@ -21,13 +21,13 @@ def layer(x, weights):
 
 
 def fetching(layer):
-    """`layer`, for weights that are on the host."""
+    """Returns `layer` for weights that are on the host."""
     return lambda x, weights: layer(x, jax.device_put(weights, ON_DEVICE))
 
 
 def in_regions(weights):
-    """On the host as well, in memory of actmem: for weights that are only read. Updated
-    ones are new arrays, in XLA's own memory."""
+    """Returns the weights on the host, in actmem's memory. This is for weights that are only
+    read: updated weights are new arrays in XLA's own memory."""
     import actmem.jax
     return jax.tree.map(lambda w: actmem.jax.asarray(w, device=ON_HOST), weights)
 
@@ -41,7 +41,7 @@ def main():
     rows.run("kept", stack.gradient(layer), weights, x)
     on_host = jax.device_put(weights, ON_HOST)
     rows.run("fetched once", stack.gradient(fetching(layer)), on_host, x)
-    # Without a policy jax.checkpoint keeps a layer's arguments: x, and weights on the host.
+    # Without a policy, jax.checkpoint keeps a layer's arguments: x and the weights on the host.
     fetched_again = jax.checkpoint(fetching(layer), prevent_cse=False)
     rows.run("fetched again", stack.gradient(fetched_again), on_host, x)
     if options.way == "actmem":

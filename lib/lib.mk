@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# libactmem: shared, static, pkg-config file. Who links the static one links what
-# is in LIB_NEEDS too.
+# libactmem: the shared library, the static library and the pkg-config file. A program that
+# links the static library must also link LIB_NEEDS.
 
-# From the lowest room to the highest: each includes only those before it.
+# From the lowest room to the highest: each includes headers only of rooms before it.
 LIB_ROOMS := base config machine watch region region/driver region/memfd runtime heap queue store
 LIB_SOURCES := $(wildcard $(LIB_ROOMS:%=lib/%/*.c))
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(B)/obj/%.o)
@@ -18,7 +18,7 @@ LIB_NEEDS := -luring
 
 ALL += $(LIB_SHARED) $(B)/lib/libactmem.so $(LIB_STATIC) $(LIB_PC)
 
-# It stays once it is loaded: a thread that ends calls it.
+# nodelete: the library must stay loaded, because threads call it when they end.
 LIB_LINK = $(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(LIB_SONAME) \
 	-Wl,--version-script=lib/libactmem.map -Wl,-z,defs,-z,relro,-z,now,-z,nodelete \
 	$(LIB_OBJECTS)
@@ -29,8 +29,8 @@ $(LIB_SHARED): $(LIB_OBJECTS) lib/libactmem.map
 $(B)/lib/libactmem.so: $(LIB_SHARED)
 	ln -sf $(LIB_SONAME) $@
 
-# One object whose hidden symbols are local, so that the library's own names
-# cannot meet those of a program that links it statically.
+# One object with local hidden symbols, so that the library's internal names
+# cannot conflict with those of a program that links it statically.
 $(LIB_STATIC): $(LIB_OBJECTS)
 	@mkdir -p $(@D)
 	$(LD) -r $(LIB_OBJECTS) -o $(B)/obj/lib/libactmem.o
@@ -42,7 +42,7 @@ $(LIB_PC): lib/actmem.pc.in Makefile
 	@mkdir -p $(@D)
 	$(LIB_PC_SED) $< >$@
 
-# Which room includes what of which other.
+# Checks which headers of other rooms each room includes.
 .PHONY: check-layers
 CHECKS += layers
 check-layers:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# Debian packages, into build/deb/: `make deb`. They are made in a copy of the tree, where
-# packaging/debian lies as dpkg-buildpackage wants it. JAX's handlers are built with the
-# headers of the jaxlib in build/venv, and taken by those of the same interface.
+# `make deb` builds Debian packages into build/deb/, in a copy of the tree that has
+# packaging/debian where dpkg-buildpackage expects it. JAX's handlers are built with the
+# headers of the jaxlib in build/venv. Any jaxlib with the same interface accepts them.
 
 DEB := $(B)/deb
 DEB_TREE := $(DEB)/actmem-$(ACTMEM_VERSION)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# The tarball of this version, `make dist`, and the packages for Fedora and its kin that
-# rpmbuild makes of it, `make rpm`, into build/rpm/. Those of Fedora that these are built with
-# have other names than Debian's, so that rpmbuild is not asked whether they are there.
+# `make dist` builds the tarball of this version. `make rpm` runs rpmbuild on it and builds
+# packages for Fedora, RHEL and derivatives into build/rpm/. Their build dependencies have other
+# names on Debian, so rpmbuild does not check them.
 
 RPM := $(B)/rpm
 DIST_TARBALL := $(B)/dist/actmem-$(ACTMEM_VERSION).tar.xz

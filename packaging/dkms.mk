@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# The module by DKMS, which builds it again for every kernel to come:
-#   make dkms-install     build, sign, install, and load it where it is loaded
-#   make dkms-remove      undo that
-#   make dkms-source      only put the sources into /usr/src, for packages
+# Installs the module with DKMS, which rebuilds it for every later kernel:
+#   make dkms-install     build, sign and install it, and reload it if it is loaded
+#   make dkms-remove      undo dkms-install
+#   make dkms-source      only copy the sources to /usr/src, for packages
 # KERNELS= names the kernels; RELOAD=no leaves the loaded module as it is.
 
 DKMS_SOURCE = $(DESTDIR)/usr/src/actmem-$(ACTMEM_VERSION)

@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# Files for udev, systemd, shells, Prometheus, Grafana, Slurm and Kubernetes. Whether the
-# module is loaded at boot, and what is reserved then, is the administrator's choice: those are
-# examples.
+# Files for udev, systemd, shells, Prometheus, Grafana, Slurm and Kubernetes. The files that
+# load the module at boot or reserve memory are only examples: the administrator decides that.
 
 UDEVDIR = $(DESTDIR)$(PREFIX)/lib/udev/rules.d
 SYSUSERSDIR = $(DESTDIR)$(PREFIX)/lib/sysusers.d
 UNITS := actmem-exporter.service actmem-pool@.service
 UNITDIR = $(DESTDIR)$(PREFIX)/lib/systemd/system
 BASHDIR = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-# Debian has a folder for that of packages.
+# Debian's packages use another folder, vendor-completions.
 ZSHDIR = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 DOCDIR = $(DESTDIR)$(PREFIX)/share/doc/actmem
 INSTALLED_FOLDERS = $(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR) $(DATADIR) $(DOCDIR) \
 	$(addprefix $(MANDIR)/man,1 3 4) $(UDEVDIR) $(SYSUSERSDIR) $(UNITDIR) \
 	$(BASHDIR) $(ZSHDIR) $(DESTDIR)$(PYTHONDIR)
-# Which of them it has made.
+# Lists those of the folders that `make install` created.
 TRACES = $(DATADIR)/folders
 
 install::

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# The Python module as a wheel, with the libraries in it. How pip makes one is in
-# pyproject.toml and in wheel_backend.py, which has make fill a folder (wheel-module) and sees from
-# the libraries which machines the wheel is for.
+# The Python module as a wheel, with the libraries in it. pyproject.toml and wheel_backend.py
+# define how pip builds one. wheel_backend.py runs make to fill a folder (wheel-module), and
+# derives the wheel's platform tag from the libraries.
 
 WHEELS := $(B)/wheel
 
-# liburing within it, as pip cannot install that; where there is only the shared one, as on
-# Fedora, the wheel is for this machine alone, and its name says so.
+# The wheel contains liburing, because pip cannot install it. If only the shared liburing is
+# installed, as on Fedora, the wheel works only on this machine, and its name says so.
 WHEEL_LIB := $(B)/wheel-lib/$(LIB_SONAME)
 WHEEL_LIB_NEEDS = $(if $(findstring /,$(shell $(CC) -print-file-name=liburing.a)), \
 	-l:liburing.a,$(LIB_NEEDS))
@@ -16,14 +16,14 @@ $(WHEEL_LIB): $(LIB_OBJECTS) lib/libactmem.map
 	@mkdir -p $(@D)
 	$(LIB_LINK) $(WHEEL_LIB_NEEDS) -o $@
 
-# The libraries before, as pip does not show what a compiler says.
+# make builds the libraries first, because pip does not show a compiler's messages.
 .PHONY: wheel
 wheel: $(VENV)/.ready $(WHEEL_LIB) $(XLA_LIBRARY)
 	@rm -rf $(WHEELS)
 	@MAKEFLAGS= $(VENV_PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps \
 		--no-index --no-build-isolation --wheel-dir $(WHEELS) .
 
-# A wheel has no links.
+# A wheel cannot contain symbolic links.
 .PHONY: wheel-module
 wheel-module: $(WHEEL_LIB) $(XLA_LIBRARY) python-module
 	install -m 755 $(WHEEL_LIB) $(PYTHON_MODULE)/

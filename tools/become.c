@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Becomes another program, or says why not. */
+/* Replaces this process by another program, or prints why it cannot. */
 #include <err.h>
 #include <errno.h>
 #include <string.h>

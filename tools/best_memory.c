@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Takes the best memory that a machine has, and says what it is, where nobody asked for any. */
+/* Takes the best memory that the machine has if the user did not choose any, and reports it. */
 #include <err.h>
 #include <stdlib.h>
 #include "actmem_region.h"
@@ -24,7 +24,7 @@ void best_memory_try(struct actmem *am, uint64_t length)
 
 	ACTMEM_INIT(&options);
 	options.length = length;
-	/* If there is none, the first real region fails, and the caller tells why. */
+	/* If this fails, the caller's first real region fails too, and the caller prints why. */
 	if (actmem_region_create(am, &options, &region))
 		return;
 	best_memory_tell(am, region);

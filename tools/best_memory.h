@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* The memory of programs whose user has not said which it is to be. */
+/* Chooses the memory of programs whose user did not choose any. */
 #ifndef ACTMEM_BEST_MEMORY_H
 #define ACTMEM_BEST_MEMORY_H
 
@@ -8,15 +8,15 @@
 #include "actmem.h"
 
 /*
- * Allows whatever there is, by ACTMEM_ALLOW, where actmem_options_allow_best() does. Whether
- * it did.
+ * Sets ACTMEM_ALLOW to "any" if the environment chooses no memory, as actmem_options_allow_best()
+ * decides. Returns true if it did.
  */
 bool best_memory_allow(void);
 
-/* Says in a line what a region of that memory got, if there could be better. */
+/* Prints in one line which memory a region got, if better memory is possible. */
 void best_memory_tell(const struct actmem *am, struct actmem_region *region);
 
-/* The same of a region of @length bytes, which it creates and closes. */
+/* Creates a region of @length bytes, calls best_memory_tell() for it, and closes it. */
 void best_memory_try(struct actmem *am, uint64_t length);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Tells which capabilities this command has, and so what it may see. */
+/* Checks which capabilities this process has, and so which other processes it can see. */
 #include <linux/capability.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,8 +16,9 @@ bool has_capability(unsigned int capability)
 }
 
 /*
- * The driver asks for CAP_SYS_ADMIN, a descriptor in /proc/PID/fd for CAP_SYS_PTRACE, and that
- * folder, which its user alone may read, for one of the other two.
+ * To show other users' regions, the driver requires CAP_SYS_ADMIN. Opening a descriptor in
+ * /proc/PID/fd requires CAP_SYS_PTRACE. Only its owner may read that folder, so it also requires
+ * CAP_DAC_READ_SEARCH or CAP_DAC_OVERRIDE.
  */
 bool sees_all_users(void)
 {

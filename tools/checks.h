@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The checks of `actmem doctor`. Each adds a finding or more to a JSON array:
- * {"check", "state", "finding", "fix"}, where state is "ok", "fix" (something costs speed
- * or will fail, and @fix undoes it) or "note" (to know, and nothing to do here).
+ * The checks of `actmem doctor`. Each adds one or more findings to a JSON array: {"check", "state",
+ * "finding", "fix"}. State "ok" needs no change. State "fix" means that something costs speed or
+ * will fail, and that @fix repairs it. State "note" is for information only.
  */
 #ifndef ACTMEM_CHECKS_H
 #define ACTMEM_CHECKS_H
@@ -15,25 +15,28 @@
 #define CHECK_FIX	"fix"
 #define CHECK_NOTE	"note"
 
-/* How a check reports; 0 or -ENOMEM. @fix: NULL for none. */
+/* Adds a finding. @fix may be NULL. Returns 0 or -ENOMEM. */
 __attribute__((format(printf, 5, 6)))
 int add_finding(json_t *findings, const char *check, const char *state, const char *fix,
 		const char *format, ...);
 
-/* The folders to spill to, of --spill or ACTMEM_SPILL. */
+/* The folders to spill to, from --spill or ACTMEM_SPILL. */
 struct spill_folders {
 	char **paths;
 	size_t count;
 };
 
-/* Of memory: the driver, pages, limits, and the pool (checks_memory.c). The facts are read once. */
+/*
+ * Check memory: the driver, pages, limits and the pool (checks_memory.c). The caller reads the
+ * facts once.
+ */
 int check_driver(json_t *findings, const json_t *driver, bool *is_usable);
 int check_pages(json_t *findings, const json_t *nodes, bool has_driver);
 int check_pools(json_t *findings, const json_t *nodes, bool has_driver);
 int check_memlock(json_t *findings, const json_t *driver, bool has_driver);
 int check_cgroup(json_t *findings);
 
-/* Of devices, files and what surrounds the process (checks_devices.c). */
+/* Check devices, files and the environment of the process (checks_devices.c). */
 int check_io_uring(json_t *findings);
 int check_spill(json_t *findings, const struct spill_folders *folders);
 int check_devices(json_t *findings);

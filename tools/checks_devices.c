@@ -43,7 +43,7 @@ int check_io_uring(json_t *findings)
 	return err;
 }
 
-/* The device below the folder's files turns; false also if the kernel does not say. */
+/* Returns true if the folder's disk is rotational, and false if the kernel does not say. */
 static bool is_rotational(dev_t device)
 {
 	uint64_t value = 0;
@@ -108,7 +108,7 @@ int check_spill(json_t *findings, const struct spill_folders *folders)
 	return err;
 }
 
-/* Accelerators and NVMe disks by their class; NULL for anything else. */
+/* Returns the kind of an accelerator or NVMe disk from its PCI class, or NULL for other devices. */
 static const char *kind_of(uint64_t class, uint64_t vendor)
 {
 	switch (class >> 8) {
@@ -208,7 +208,10 @@ static bool begins_a_variable(const char *prefix)
 	return false;
 }
 
-/* A flag of XLA's that is off unless it is there. As XLA does, the last one counts. */
+/*
+ * Returns true if XLA_FLAGS enables the flag, which is off by default. As in XLA, the last value
+ * counts.
+ */
 static bool has_xla_flag(const char *flag)
 {
 	const char *flags = getenv("XLA_FLAGS"), *value = NULL;
@@ -220,7 +223,7 @@ static bool has_xla_flag(const char *flag)
 	return value && strncmp(value, "=false", strlen("=false")) && strncmp(value, "=0", 2);
 }
 
-/* Of runtimes whose variables are set here. */
+/* Checks the runtimes whose variables are set in this environment. */
 int check_environment(json_t *findings)
 {
 	const char *cap = getenv("XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB");

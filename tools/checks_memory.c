@@ -14,7 +14,7 @@
 #include "table.h"
 #include "tool.h"
 
-#define HUGE_ORDER	9	/* of 2 MiB, in pages of 4 KiB */
+#define HUGE_ORDER	9	/* order of 2 MiB, in pages of 4 KiB */
 #define SMALL_BYTES	4096ULL
 
 static uint64_t number_of(const json_t *object, const char *key)
@@ -27,7 +27,7 @@ static bool is_null(const json_t *object, const char *key)
 	return !object || json_is_null(json_object_get(object, key));
 }
 
-/* What keeps this process from the device. */
+/* Adds the reason why this process cannot open the device. */
 static int add_no_driver(json_t *findings, const char *error)
 {
 	if (!strcmp(error, strerror(EACCES)) || !strcmp(error, strerror(EPERM)))
@@ -69,11 +69,11 @@ int check_driver(json_t *findings, const json_t *driver, bool *is_usable)
 	return err;
 }
 
-/* A node has these bytes free. */
+/* Free bytes of a node. */
 struct free_memory {
-	uint64_t huge_bytes;	/* in blocks of 2 MiB and more, CMA's too, not the movable zone's */
-	uint64_t movable_bytes;	/* for pages that can move, in the movable zone or for CMA */
-	uint64_t cma_bytes;	/* of these for CMA, which is contiguous */
+	uint64_t huge_bytes;	/* in blocks of 2 MiB and more: CMA too, not the movable zone */
+	uint64_t movable_bytes;	/* only for movable pages: in the movable zone or in CMA */
+	uint64_t cma_bytes;	/* the part of movable_bytes in CMA, which is contiguous */
 };
 
 static uint64_t huge_bytes_of(const char *counts)
@@ -89,7 +89,7 @@ static uint64_t huge_bytes_of(const char *counts)
 	return bytes;
 }
 
-/* Each returns whether the kernel tells. */
+/* Both functions return false if the kernel does not report the node. */
 static bool read_blocks(int node, struct free_memory *memory)
 {
 	char text[8192], zone[32], *line, *state;
@@ -134,7 +134,7 @@ static bool read_zones(int node, struct free_memory *memory)
 	return is_told;
 }
 
-/* The driver's pages do not move: what is for others that do, it does not get. */
+/* The driver's pages cannot move, so it gets no memory that the kernel keeps for movable pages. */
 static int check_movable(json_t *findings, const json_t *facts, const struct free_memory *memory)
 {
 	char *text;
@@ -150,7 +150,7 @@ static int check_movable(json_t *findings, const json_t *facts, const struct fre
 	return err;
 }
 
-/* The driver takes huge pages from free memory that is contiguous, unless a node is used up. */
+/* The driver takes huge pages from contiguous free memory. Skips a node that is almost full. */
 static int check_contiguous(json_t *findings, const json_t *facts,
 			    const struct free_memory *memory, bool *is_good)
 {
@@ -198,7 +198,7 @@ static int check_free(json_t *findings, const json_t *nodes)
 	return err;
 }
 
-/* Without the driver huge pages are those of hugetlb, or transparent ones. */
+/* Without the driver, huge pages come from hugetlb or are transparent. */
 static int check_hugetlb(json_t *findings, const json_t *nodes)
 {
 	json_t *thp = facts_thp();
@@ -287,7 +287,7 @@ out:
 	return err;
 }
 
-/* The capability counts in the first user namespace alone: not for a container's root. */
+/* CAP_IPC_LOCK counts only in the initial user namespace, so not for a container's root. */
 static bool may_lock_all(void)
 {
 	unsigned long inner, outer, count;
@@ -299,7 +299,7 @@ static bool may_lock_all(void)
 	       count == UINT32_MAX;
 }
 
-/* With the driver the administrator's limit by user counts, if there is one. */
+/* With the driver, the administrator's limit per user applies, if one is set. */
 int check_memlock(json_t *findings, const json_t *driver, bool has_driver)
 {
 	json_t *memlock = facts_memlock();

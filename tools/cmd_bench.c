@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * actmem bench and actmem replay: becomes actmem-bench, which has both. It gets the name
- * "actmem" as argv[0], and speaks under that name, as it was called.
+ * actmem bench and actmem replay execute actmem-bench, which implements both. Its argv[0] is
+ * "actmem", so that its messages have the name that the user called.
  */
 #include <err.h>
 #include <stdio.h>
@@ -13,7 +13,10 @@
 
 #define PROGRAM		"actmem-bench"
 
-/* The one beside this command, which is of the same version, or else that in PATH. */
+/*
+ * Executes the actmem-bench in this command's folder, which has the same version, or else the one
+ * in PATH.
+ */
 static int become_bench(char **argv)
 {
 	char folder[PATH_MAX], path[PATH_MAX + sizeof("/" PROGRAM)];

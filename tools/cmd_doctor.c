@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* actmem doctor: each condition for full speed, in the order of what it gains. */
+/* actmem doctor: checks each condition for full speed, the one with the largest gain first. */
 #include <err.h>
 #include <errno.h>
 #include <getopt.h>
@@ -56,7 +56,7 @@ static int add_folder(struct spill_folders *folders, char *path)
 	return 0;
 }
 
-/* The parts of @list between colons, which they share the memory of. */
+/* Adds the parts of @list between colons. The added paths point into @list. */
 static int add_folders(struct spill_folders *folders, char *list)
 {
 	char *folder, *state;
@@ -94,7 +94,10 @@ static bool is_well(const json_t *finding)
 	return !strcmp(json_string_value(json_object_get(finding, "state")), CHECK_OK);
 }
 
-/* A line, those that it is broken into behind an indent of as many columns. */
+/*
+ * Prints @text after @before, which it pads to @indent columns. Indents the lines that it breaks
+ * off by the same number of columns.
+ */
 static int print_sentence(const char *before, const char *text, size_t indent)
 {
 	size_t width = terminal_width();
@@ -122,7 +125,7 @@ static int print_finding(const json_t *finding)
 	err = print_sentence(json_string_value(json_object_get(finding, "state")), text,
 			     STATE_COLUMNS);
 	free(text);
-	/* A fix has a line of its own: side by side neither would fit a terminal. */
+	/* The fix gets its own line: side by side, neither text would fit a terminal. */
 	return err || !fix ? err : print_sentence("", fix, STATE_COLUMNS);
 }
 

@@ -27,7 +27,7 @@ static const char help[] =
 	"                        node_exporter, and end; to standard output: -\n"
 	"  -h, --help            print this";
 
-/* Writes all of it. 0 or -errno. */
+/* Writes the whole text. Returns 0 or -errno. */
 static int write_all(int fd, const char *text, size_t length)
 {
 	while (length) {
@@ -43,7 +43,10 @@ static int write_all(int fd, const char *text, size_t length)
 	return 0;
 }
 
-/* Gives the file its name in place of the one that has it: by a name beside, that of none before. */
+/*
+ * Gives the unnamed file the name @path. It first links a temporary name, because linkat() cannot
+ * replace a file and rename() can.
+ */
 static int name_file(int fd, const char *path)
 {
 	char beside[PATH_MAX], place[32];
@@ -63,7 +66,7 @@ static int name_file(int fd, const char *path)
 	return 0;
 }
 
-/* The file has no name until it is whole: a process that is killed leaves none. */
+/* The file gets its name only when it is complete, so a killed process leaves no partial file. */
 static int write_file(const char *path, const char *text, size_t length)
 {
 	char folder[PATH_MAX];

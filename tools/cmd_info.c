@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* actmem info: what this machine offers, and what limits it. */
+/* actmem info: shows the backend, memory and limits of this machine. */
 #include <err.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -25,7 +25,10 @@ static const char help[] =
 	"\n"
 	"Exit status 1 if there is no such backend (ACTMEM_BACKEND=driver without one).";
 
-/* {"backend", "reason"}: null and the error if none can be opened. */
+/*
+ * Returns {"backend", "reason"}. If no backend can be opened, backend is null and reason is the
+ * error message.
+ */
 static json_t *backend_to_json(void)
 {
 	struct actmem *am;
@@ -77,7 +80,7 @@ static long long integer_of(const json_t *object, const char *key)
 	return json_integer_value(json_object_get(object, key));
 }
 
-/* "unlimited", or bytes; from malloc(). */
+/* Returns "unlimited" for null, or else the bytes. The caller frees the text. */
 static char *limit_text(const json_t *object, const char *key, unsigned int flags)
 {
 	if (json_is_null(json_object_get(object, key)))
@@ -149,7 +152,7 @@ static int add_limits(json_t *lines, const json_t *info, unsigned int flags)
 	return err;
 }
 
-/* Over all nodes; a driver that is not there has nothing. */
+/* Sums a value over all nodes. Without a driver, its values count as 0. */
 static long long sum_of_nodes(const json_t *info, const char *object, const char *key)
 {
 	const json_t *node;
@@ -161,7 +164,7 @@ static long long sum_of_nodes(const json_t *info, const char *object, const char
 	return sum;
 }
 
-/* The kernel counts the driver's memory as used, in no counter of its own. */
+/* The kernel counts the driver's memory as used, but has no separate counter for it. */
 static int add_memory(json_t *lines, const json_t *info, unsigned int flags)
 {
 	json_t *driver = json_pack("{s:I, s:I, s:I}",
@@ -194,7 +197,7 @@ out:
 	return err;
 }
 
-/* Only where there is a driver, and of an age to have one. */
+/* Adds no line if there is no driver, or if the driver is too old to have this limit. */
 static int add_user_limit(json_t *lines, const json_t *driver, unsigned int flags)
 {
 	char *limit;
@@ -211,7 +214,7 @@ static int add_user_limit(json_t *lines, const json_t *driver, unsigned int flag
 	return err;
 }
 
-/* Likewise. */
+/* Adds no line if there is no driver. */
 static int add_cgroup_limits(json_t *lines, const json_t *info)
 {
 	const char *kernel = json_string_value(json_object_get(info, "kernel"));
@@ -266,7 +269,7 @@ out:
 	return err;
 }
 
-/* Free of all pages of a pool. */
+/* Formats a hugetlb pool as free and total pages. */
 static char *cell_pool(const json_t *row, const char *key, unsigned int flags)
 {
 	const json_t *pool = json_object_get(row, key);
@@ -281,7 +284,7 @@ static char *cell_pool(const json_t *row, const char *key, unsigned int flags)
 	return text;
 }
 
-/* Ready and lent of all that is the driver's pool. */
+/* Formats the driver's pool as ready, lent and total bytes. */
 static char *cell_warm_pool(const json_t *row, const char *key, unsigned int flags)
 {
 	const json_t *pool = json_object_get(row, key);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* actmem limit: what the driver's memory is limited to, by whom and where. */
+/* actmem limit: shows and sets the limits of the driver's memory. */
 #include <err.h>
 #include <errno.h>
 #include <getopt.h>
@@ -45,7 +45,10 @@ static bool take(void *data, int option, const char *value)
 	return setting_take(value, true, &limit->user_bytes);
 }
 
-/* Of the cgroup that leaves this process least, in a kernel that has them; else null. */
+/*
+ * Returns the tightest dmem limit on this process for each node, or null if the kernel has no such
+ * limits.
+ */
 static json_t *cgroup_limits(const struct actmem_nodes *nodes)
 {
 	json_t *rows = json_array(), *driver = facts_driver();
@@ -100,14 +103,14 @@ static json_t *limits_to_json(void)
 			 "mounts", facts_mounts(), "cgroups", cgroup_limits(&nodes));
 }
 
-/* @bytes: null for no limit. @used: NULL where it is not known. */
+/* @bytes is null for no limit. @used is NULL if it is not known. */
 static json_t *add_row(json_t *rows, json_t *of, json_t *bytes, json_t *used, json_t *set_by)
 {
 	return append_item(rows, json_pack("{s:o, s:O?, s:O?, s:o}", "of", of, "limit_bytes", bytes,
 					   "used_bytes", used, "set_by", set_by));
 }
 
-/* While the user limit is max, it is RLIMIT_MEMLOCK that holds. */
+/* While the user limit is max, RLIMIT_MEMLOCK applies. */
 static json_t *add_user(json_t *rows, const json_t *limits)
 {
 	json_t *user = json_object_get(limits, "user_limit_bytes");
@@ -154,7 +157,7 @@ static json_t *add_rows(json_t *rows, const json_t *limits)
 	return rows;
 }
 
-/* As it is written, "max" for none. */
+/* Formats a limit as the user writes it, with "max" for none. */
 static char *cell_limit(const json_t *row, const char *key, unsigned int flags)
 {
 	return json_is_null(json_object_get(row, key)) ? strdup("max") :
@@ -207,7 +210,7 @@ static bool set_limits(const struct limit *limit)
 	return true;
 }
 
-/* Those that are named; all if none is. */
+/* Saves the limits that the options name, or all limits if they name none. */
 static bool change(struct saved *saved, const void *context)
 {
 	const struct limit *limit = context;
@@ -228,7 +231,7 @@ static bool change(struct saved *saved, const void *context)
 	return true;
 }
 
-/* Whether the words fit each other. */
+/* Checks that the options fit together. If not, prints why and returns false. */
 static bool parse(struct limit *limit)
 {
 	const char *value = limit->given.value;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* actmem list: the regions on this machine that the caller may see. */
+/* actmem list: lists the regions on this machine that the caller may see. */
 #include <err.h>
 #include <errno.h>
 #include <getopt.h>
@@ -80,7 +80,10 @@ static json_t *nodes_to_json(const struct actmem_region_info *region)
 	return nodes;
 }
 
-/* "/kubepods/pod7" of the memory cgroup of its process; null: there is none to be seen. */
+/*
+ * Returns the path of a process's memory cgroup, such as "/kubepods/pod7", or null if it is not
+ * visible.
+ */
 static json_t *cgroup_to_json(int pid)
 {
 	struct memory_cgroup cgroup;
@@ -93,7 +96,7 @@ static json_t *cgroup_to_json(int pid)
 	return text_to_json(cgroup.path);
 }
 
-/* Without an owner that can be seen there is neither pid nor command: null. */
+/* If no owner is visible, pid and command are null. */
 static json_t *region_to_json(const struct actmem_region_info *region)
 {
 	return json_pack("{s:o, s:b, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:o, s:n, s:o}",
@@ -122,7 +125,7 @@ static json_t *region_to_json(const struct actmem_region_info *region)
 			 "cgroup", cgroup_to_json(region->pid));
 }
 
-/* Whether it is a file of the driver's that no process is seen to have open. */
+/* Returns true for a file of the driver that no visible process has open. */
 static bool lacks_path(const json_t *row)
 {
 	return json_is_true(json_object_get(row, "named")) &&
@@ -133,10 +136,13 @@ static bool lacks_path(const json_t *row)
 
 struct path_search {
 	json_t *rows;
-	bool is_full;			/* no memory */
+	bool is_full;			/* out of memory */
 };
 
-/* Gives the row of a file its path and the time since it changed last. */
+/*
+ * Adds a file's path, and the time since its last change, to its row. Returns true to end the
+ * search if out of memory.
+ */
 static bool add_path(void *context, const struct named_file *file)
 {
 	struct path_search *search = context;
@@ -154,7 +160,10 @@ static bool add_path(void *context, const struct named_file *file)
 	return search->is_full;
 }
 
-/* Takes the rows, and looks through the mounts once if any lacks its path; NULL: no memory. */
+/*
+ * Searches the mounts once if any row lacks its path. Takes ownership of @rows. Returns NULL if out
+ * of memory.
+ */
 static json_t *add_paths(json_t *rows)
 {
 	struct path_search search = { .rows = rows };
@@ -173,7 +182,7 @@ static json_t *add_paths(json_t *rows)
 	return NULL;
 }
 
-/* Regions alone are chosen: the blocks of malloc are in none. */
+/* With a filter, the list has no blocks of malloc, because they are in no region. */
 static json_t *list_to_json(const struct actmem_region_info *regions, size_t count,
 			    const struct list_filter *filter)
 {
@@ -206,7 +215,7 @@ static char *cell_command(const json_t *row, const char *key, unsigned int flags
 	return cell_text(row, key, flags);
 }
 
-/* Transparent huge pages are those only as far as the kernel found them. */
+/* Marks transparent huge pages, because the kernel uses them only as far as it finds them. */
 static char *cell_pages(const json_t *row, const char *key, unsigned int flags)
 {
 	const char *pages = json_string_value(json_object_get(row, "pages"));
@@ -228,7 +237,7 @@ static char *cell_file(const json_t *row, const char *key, unsigned int flags)
 	return cell_text(row, json_is_null(json_object_get(row, key)) ? "name" : key, flags);
 }
 
-/* The last three are shown if they are asked for. */
+/* The last three columns are shown only on request. */
 static const struct column all_columns[] = {
 	{ "PID", "pid", cell_text, COLUMN_RIGHT },
 	{ "USER", "uid", cell_user, COLUMN_LEFT },
@@ -251,7 +260,7 @@ static const struct column all_columns[] = {
 #define ALL_COLUMNS	(sizeof(all_columns) / sizeof(all_columns[0]))
 #define USUAL_COLUMNS	(ALL_COLUMNS - 3)
 
-/* Tells on stderr which regions are not shown, as they are no part of the list. */
+/* Warns on stderr if some regions are not shown, because the list does not say so. */
 static int tell_what_is_missing(bool as_json)
 {
 	int err = driver_missing();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * actmem plan and actmem probe: becomes Python, whose module actmem has both, as they count
- * and measure programs of JAX.
+ * actmem plan and actmem probe execute Python, whose module actmem implements both, because they
+ * analyze and measure JAX programs.
  */
 #include <err.h>
 #include <limits.h>
@@ -14,7 +14,7 @@
 
 #define PYTHON	"python3"
 
-/* The Python module, but no file of the folder that the command is called in. */
+/* Lets Python find the module actmem, but no file in the current folder. */
 static int set_environment(void)
 {
 	char folder[PATH_MAX];
@@ -28,7 +28,10 @@ static int set_environment(void)
 	return python_path_set(folder);
 }
 
-/* @first: what the arguments of the command come after, up to a NULL. */
+/*
+ * Executes Python with the arguments of @first, which ends with NULL, and then those of this
+ * command.
+ */
 static int become_python(const char *const *first, int argc, char **argv)
 {
 	const char **arguments;
@@ -58,7 +61,7 @@ int cmd_plan(int argc, char **argv)
 	return become_python(first, argc, argv);
 }
 
-/* It has this command measure the host's memory and files. */
+/* The Python module executes this command to measure the host's memory and files. */
 int cmd_probe(int argc, char **argv)
 {
 	char folder[PATH_MAX], option[PATH_MAX + sizeof("--command=/actmem")];

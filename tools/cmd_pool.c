@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* actmem pool: what the driver reserves on each node, zeroed ahead. */
+/* actmem pool: shows and sets the memory that the driver reserves and zeroes ahead on each node. */
 #include <err.h>
 #include <errno.h>
 #include <getopt.h>
@@ -109,10 +109,10 @@ static void *set_pool(void *data)
 	return NULL;
 }
 
-/* From the best. */
+/* Ordered from the best to the worst. */
 enum outcome { POOL_SET, POOL_SHORT, POOL_REFUSED };
 
-/* What became of it, in words unless that is what was wanted. */
+/* Returns the outcome. If the pool did not get the requested size, prints why. */
 static enum outcome tell_pool(const struct job *job)
 {
 	uint64_t got;
@@ -138,7 +138,7 @@ static enum outcome tell_pool(const struct job *job)
 	return POOL_SHORT;
 }
 
-/* All at once: a large pool takes minutes, as its pages are zeroed. */
+/* Sets all pools in parallel: a large pool takes minutes, because the driver zeroes its pages. */
 static enum outcome set_pools(const struct actmem_nodes *nodes, uint64_t bytes)
 {
 	struct job *jobs = calloc(nodes_count(nodes), sizeof(*jobs)), *job = jobs, *end;
@@ -172,7 +172,7 @@ static enum outcome set_pools(const struct actmem_nodes *nodes, uint64_t bytes)
 
 struct change {
 	const struct actmem_nodes *nodes;
-	const uint64_t *bytes;		/* NULL: as they are */
+	const uint64_t *bytes;		/* NULL: their current sizes */
 };
 
 static bool change(struct saved *saved, const void *context)
@@ -216,7 +216,7 @@ int cmd_pool(int argc, char **argv)
 	if (given.value)
 		outcome = set_pools(&nodes, bytes);
 	is_good = outcome == POOL_SET;
-	/* A pool that is short now may have its memory at boot. */
+	/* A pool that is too small now may get its memory at boot. */
 	if (given.is_saved && outcome != POOL_REFUSED)
 		is_good = saved_change(change, &(struct change){ &nodes, given.value ? &bytes : NULL }) &&
 			  is_good;

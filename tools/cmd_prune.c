@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* actmem prune: removes named regions that no process has. */
+/* actmem prune: removes named regions that no process uses. */
 #include <err.h>
 #include <errno.h>
 #include <getopt.h>
@@ -13,7 +13,7 @@
 #include "table.h"
 #include "tool.h"
 
-/* The inode of the first PID namespace in /proc/PID/ns (include/linux/proc_ns.h). */
+/* Inode number of the initial PID namespace in /proc/PID/ns (include/linux/proc_ns.h). */
 #define FIRST_PID_NAMESPACE	0xeffffffcUL
 
 static const char help[] =
@@ -36,7 +36,7 @@ struct prune {
 	time_t now;
 	const struct actmem_region_info *regions;
 	size_t count;
-	json_t *removed;		/* NULL: no memory */
+	json_t *removed;		/* NULL: out of memory */
 	bool has_failed;
 };
 
@@ -73,7 +73,7 @@ static bool take(void *data, int option, const char *value)
 	return true;
 }
 
-/* NULL: there is none, or something has it. */
+/* Returns the region with that id, or NULL if there is none or it is in use. */
 static const struct actmem_region_info *unused_region(const struct prune *prune, uint64_t id)
 {
 	size_t i;

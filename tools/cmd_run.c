@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * actmem run: sets up the environment that the library and the Python module
- * read, makes sure that a region can be had that way, and becomes the program.
+ * actmem run: sets up the environment that the library and the Python module read, tests that it
+ * can create a region that way, and executes the program.
  */
 #include <err.h>
 #include <getopt.h>
@@ -150,7 +150,7 @@ static void print_help(void)
 	     "memory cannot be had, 2 for bad usage, else its own.");
 }
 
-/* Makes @path absolute, as the program may change its folder. NULL: as of errno. */
+/* Makes @path absolute, because the program may change its folder. Returns NULL with errno set. */
 static char *absolute_path(const char *path)
 {
 	char folder[PATH_MAX], *result;
@@ -162,7 +162,7 @@ static char *absolute_path(const char *path)
 	return result;
 }
 
-/* Makes each of several absolute, with a ':' between two; an empty one stays so. */
+/* Makes each path absolute in a list that ':' separates. An empty path stays empty. */
 static char *absolute_paths(const char *paths)
 {
 	char *result = strdup(""), *path, *rest, *left, *longer;
@@ -182,7 +182,7 @@ static char *absolute_paths(const char *paths)
 	return left ? result : NULL;
 }
 
-/* A ':' separates directories, so that a directory with one in its name cannot be given. */
+/* Rejects a directory with a ':' in its name, because a ':' separates directories. */
 static bool can_be_told_apart(const char *directories)
 {
 	char folder[PATH_MAX] = "", *copy = strdup(directories), *rest = copy, *path;
@@ -221,7 +221,7 @@ static int set_variable(const char *variable, const char *value)
 	return err;
 }
 
-/* Does so for a variable that the caller of this command has set. */
+/* Makes the paths absolute in a variable that the caller of this command set. */
 static int set_again(const char *variable)
 {
 	const char *value = getenv(variable);
@@ -232,7 +232,7 @@ static int set_again(const char *variable)
 	return err;
 }
 
-/* Adds a directory to those that the option gave before. */
+/* Appends a directory to those of earlier options. */
 static int add_directory(const char *variable, const char *path)
 {
 	char *both;
@@ -245,7 +245,7 @@ static int add_directory(const char *variable, const char *path)
 	return err;
 }
 
-/* Sets a variable that is not set, or is empty. */
+/* Sets a variable if it is unset or empty. */
 static int use_unless_set(const char *variable, const char *value)
 {
 	const char *set = getenv(variable);
@@ -313,7 +313,7 @@ int cmd_run(int argc, char **argv)
 	char library_folder[PATH_MAX];
 	int option, status, err;
 
-	/* "+": what follows the program's name is the program's. */
+	/* "+": getopt_long() stops at the program's name. The rest belongs to the program. */
 	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:A:D:N:R::mCc:osqrvh",
 				     options, NULL)) != -1) {
 		switch (option) {
@@ -369,7 +369,10 @@ int cmd_run(int argc, char **argv)
 	is_offload = knob_is_on(KNOB_OFFLOAD);
 	trial.is_any = !is_malloc && best_memory_allow();
 	status = is_shared ? rank_find(said_rank, &rank) : STATUS_OK;
-	/* Nodes would bind the blocks of malloc, too, which are by the CPU that asks. */
+	/*
+	 * Do not set nodes with --malloc: they would also bind malloc's blocks, which are placed by
+	 * the CPU that requests them.
+	 */
 	if (!status && is_shared)
 		status = share_set(&rank, !malloc_mode_is_wanted());
 	if (!status && !is_malloc)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * actmem waits: what the processes that use the library wait for now. They publish it
- * (lib/watch/waits.h) in a file in memory, which may be nonsense, and is not mapped.
+ * actmem waits: shows what the processes that use the library wait for now. Each process publishes
+ * its waits (lib/watch/waits.h) in a file in memory. Its contents may be garbage, so this command
+ * does not map it.
  */
 #include <err.h>
 #include <errno.h>
@@ -64,12 +65,12 @@ struct process {
 	uid_t uid;
 	char command[16];
 	bool is_found;			/* it publishes something */
-	bool is_unknown;		/* but not this */
-	uint64_t last;			/* ns: when something ended; 0: nothing has */
+	bool is_unknown;		/* but no waits */
+	uint64_t last;			/* when its last wait ended, in ns; 0: none has */
 	size_t waits;
 };
 
-/* The thread as this command's process namespace sees it; 0: it has ended. */
+/* Returns the thread's number in this command's PID namespace, or 0 if the thread has ended. */
 static int outer_thread(int pid, int own)
 {
 	char path[PATH_SIZE];
@@ -119,7 +120,7 @@ static int add_row(json_t *rows, const struct process *process, const char *what
 	return row ? json_array_append_new(rows, row) : -1;
 }
 
-/* The record that one opened backend of a process publishes. */
+/* Adds the waits that one open backend of a process publishes. */
 static int add_published(json_t *rows, struct process *process, int fd)
 {
 	struct published_wait others = { .kind = WAIT_NONE };
@@ -149,7 +150,10 @@ static int add_published(json_t *rows, struct process *process, int fd)
 	return add_row(rows, process, "others", 0, &others) ? -ENOMEM : 0;
 }
 
-/* 0 or -errno, told; of a process that is not there, or not ours to see, nothing. */
+/*
+ * Adds the waits of a process. Adds nothing if the process has ended, or if this user may not see
+ * it. Returns 0, or -errno after printing the error message.
+ */
 static int add_process(json_t *rows, int pid)
 {
 	struct process process = { .pid = pid };
@@ -177,7 +181,7 @@ static int add_process(json_t *rows, int pid)
 	return error;
 }
 
-/* NULL: told why. */
+/* Returns NULL after printing the error message. */
 static json_t *waits_to_json(void)
 {
 	DIR *directory = opendir("/proc");

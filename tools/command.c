@@ -44,8 +44,8 @@ static void print_help(const struct command *command)
 }
 
 /*
- * A file opened under the number of a closed standard stream would receive
- * our output. O_PATH keeps the number busy and still answers EBADF.
+ * A file that is opened under the number of a closed standard stream would receive our output.
+ * O_PATH occupies the number, and a write still fails with EBADF.
  */
 static int reserve_standard_streams(void)
 {
@@ -57,7 +57,7 @@ static int reserve_standard_streams(void)
 	return 0;
 }
 
-static int output_error;		/* an errno: what the first write failed by */
+static int output_error;		/* the errno of the first write that failed */
 
 static ssize_t write_output(void *unused, const char *text, size_t length)
 {
@@ -71,7 +71,7 @@ static ssize_t write_output(void *unused, const char *text, size_t length)
 	return done < 0 ? 0 : done;
 }
 
-/* A stream of the C library tells that a write failed, but no longer why. */
+/* A stream of the C library reports that a write failed, but not the errno. */
 static int open_output(void)
 {
 	FILE *stream = fopencookie(NULL, "w", (cookie_io_functions_t){ .write = write_output });
@@ -85,8 +85,8 @@ static int open_output(void)
 }
 
 /*
- * All that was printed has arrived, or the command has failed. A reader that has closed its
- * pipe has seen what it wanted, and is told nothing.
+ * Returns @status if all output was written; otherwise, the command fails. Prints no error message
+ * if the reader closed its pipe, because it read all that it wanted.
  */
 static int finish_output(int status)
 {

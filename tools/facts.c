@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Asks the kernel what this machine offers and what limits this process. */
+/* Reads from the kernel what this machine offers and what limits this process. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -50,7 +50,7 @@ static json_t *driver_node_total(int node, const char *name)
 	return optional_number(err, number);
 }
 
-/* "0.1.0", of the module that is loaded. */
+/* Returns the version of the loaded module, such as "0.1.0". */
 static json_t *driver_version(void)
 {
 	char version[64];
@@ -61,7 +61,10 @@ static json_t *driver_version(void)
 	return optional_text(err, version);
 }
 
-/* 0, also from a driver of another age, which tells its versions as well. */
+/*
+ * Queries the driver. Returns 0 even for a driver with an incompatible ABI, which also reports its
+ * versions.
+ */
 static int ask_driver(struct actmem_ioctl_query *query)
 {
 	int fd = open(DEVICE, O_RDWR | O_CLOEXEC);
@@ -123,7 +126,7 @@ static bool add_mount(void *context, const struct mount *mount)
 	if (!*mounts || strcmp(mount->type, "actmem") || statfs(mount->point, &files) ||
 	    files.f_type != ACTMEM_SUPER_MAGIC)
 		return false;
-	/* A mount without a limit tells the memory of its nodes. */
+	/* Without a limit, statfs() reports the memory of the mount's nodes. */
 	limited = mount_option(mount, "size=", size, sizeof(size));
 	unit = (uint64_t)files.f_bsize;
 	*mounts = append_item(*mounts, json_pack(
@@ -149,7 +152,10 @@ json_t *facts_io_uring(void)
 	int disabled_err = sysfile_value(&disabled, "/proc/sys/kernel/io_uring_disabled");
 	bool usable;
 
-	/* A refusal of io_uring comes before a look at the parameters. */
+	/*
+	 * The kernel refuses io_uring before it reads the parameters. EFAULT therefore means that
+	 * it can be used.
+	 */
 	syscall(SYS_io_uring_setup, 1, NULL);
 	usable = errno == EFAULT;
 	return json_pack("{s:o, s:o}",
@@ -175,7 +181,7 @@ json_t *facts_memlock(void)
 
 	if (getrlimit(RLIMIT_MEMLOCK, &limit))
 		return json_null();
-	/* RLIM_INFINITY is UINT64_MAX, as limit_to_json() wants it. */
+	/* RLIM_INFINITY is UINT64_MAX, which limit_to_json() takes as no limit. */
 	return json_pack("{s:o, s:o}",
 			 "soft_bytes", limit_to_json(limit.rlim_cur),
 			 "hard_bytes", limit_to_json(limit.rlim_max));
@@ -195,7 +201,7 @@ json_t *facts_memory_cgroup(void)
 			 "used_bytes", (json_int_t)cgroup.used_bytes);
 }
 
-/* Both /proc/meminfo and a node's, which puts "Node 0 " before each line. */
+/* Parses /proc/meminfo, or a node's meminfo, which has "Node 0 " before each line. */
 static json_t *meminfo_bytes(const char *meminfo, const char *label)
 {
 	const char *line = strstr(meminfo, label);
@@ -269,7 +275,7 @@ json_t *facts_nodes(void)
 		snprintf(path, sizeof(path), NODES_SYSFS "/node%d/hugepages", node);
 		nodes = append_item(nodes, node_to_json(node, meminfo, path));
 	}
-	/* A kernel without NUMA has the one node and no folder for it. */
+	/* A kernel without NUMA has one node, and no folder for it. */
 	if (nodes && !json_array_size(nodes) &&
 	    !sysfile_read("/proc/meminfo", meminfo, sizeof(meminfo)))
 		nodes = append_item(nodes, node_to_json(0, meminfo, "/sys/kernel/mm/hugepages"));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The kernel's word on this machine and on this process, as JSON values: null where it
- * does not say, NULL for no memory.
+ * Facts from the kernel about this machine and this process, as JSON values. A value is null if the
+ * kernel does not report it. The functions return NULL if out of memory.
  */
 #ifndef ACTMEM_FACTS_H
 #define ACTMEM_FACTS_H
@@ -9,53 +9,62 @@
 #include <stdbool.h>
 #include <jansson.h>
 
-/* {"version", "abi", "abi_oldest"}: of uapi/actmem.h, as far as it goes back. */
+/*
+ * {"version", "abi", "abi_oldest"}: the newest and the oldest ABI of uapi/actmem.h that the library
+ * supports.
+ */
 json_t *facts_library(void);
 
 /*
- * {"device", "error", "abi", "abi_oldest", "cgroup_limits", "regions",
- * "lingering_regions", "user_limit_bytes"}: cgroup_limits, whether the kernel has them.
- * The totals are there also for users who may not use the device. The limit, null for
- * none, is left out if the module has no limits.
+ * {"device", "error", "version", "abi", "abi_oldest", "cgroup_limits", "regions",
+ * "lingering_regions", "user_limit_bytes"}. @cgroup_limits says whether the kernel has limits by
+ * cgroup. The totals are present even if the user may not open the device. The user limit is null
+ * for none, and absent if the module has no limits.
  */
 json_t *facts_driver(void);
 
-/* {"error", "disabled"}: null if it can be used; kernel.io_uring_disabled. */
+/*
+ * {"error", "disabled"}: error is null if io_uring can be used; disabled is
+ * kernel.io_uring_disabled.
+ */
 json_t *facts_io_uring(void);
 
 /*
- * [{"path", "size_bytes", "used_bytes"}]: the driver's file systems, where this
- * process sees them mounted; null is no limit.
+ * [{"path", "size_bytes", "used_bytes"}]: the driver's file systems that this process sees mounted.
+ * A null size means no limit.
  */
 json_t *facts_mounts(void);
 
 /* {"enabled", "shmem_enabled"} of transparent huge pages. */
 json_t *facts_thp(void);
 
-/* {"soft_bytes", "hard_bytes"} of RLIMIT_MEMLOCK; null is no limit. */
+/* {"soft_bytes", "hard_bytes"} of RLIMIT_MEMLOCK. Null means no limit. */
 json_t *facts_memlock(void);
 
-/* {"version", "path", "limit_bytes", "used_bytes"}, or null without one. */
+/* {"version", "path", "limit_bytes", "used_bytes"}, or null if there is no memory cgroup. */
 json_t *facts_memory_cgroup(void);
 
 /*
- * [{"node", "total_bytes", "free_bytes", "huge_2M": {"total", "free"},
- * "huge_1G": {...}, "pool": {"total_bytes", "free_bytes", "lent_bytes"}, "regions",
- * "region_bytes", "lingering_bytes", "limit_bytes"}]: "huge_*" count pages, what
- * follows is the driver's.
+ * [{"node", "total_bytes", "free_bytes", "huge_2M": {"total", "free"}, "huge_1G": {...}, "pool":
+ * {"total_bytes", "free_bytes", "lent_bytes"}, "region_bytes", "lingering_bytes", "limit_bytes",
+ * "poisoned_bytes"}]: "huge_*" count hugetlb pages. The values after them are the driver's.
  */
 json_t *facts_nodes(void);
 
-/* {"total_bytes", "available_bytes"}: what the kernel says of the machine; null if it does not. */
+/* {"total_bytes", "available_bytes"} of the machine, each null if the kernel does not report it. */
 json_t *facts_memory(void);
 
 /*
- * actmem_region_list() lists no region of a driver that cannot be asked. 0 if there
- * is none to miss; else the errno of actmem_open(), and its words.
+ * actmem_region_list() omits the regions of a driver that it cannot open. Returns 0 if no regions
+ * are omitted. Otherwise returns the negative errno of actmem_open(), and actmem_error() has the
+ * message.
  */
 int driver_missing(void);
 
-/* A container has no device of a module that was loaded after it began, and sees its sysfs. */
+/*
+ * Returns true if sysfs shows the driver and its device is missing. A container lacks the device of
+ * a module that was loaded after the container started.
+ */
 bool driver_lacks_device(void);
 
 #endif

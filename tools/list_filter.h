@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Which rows of `actmem list` are wanted, and which columns of them. */
+/* The rows and columns of `actmem list` that the user wants. */
 #ifndef ACTMEM_LIST_FILTER_H
 #define ACTMEM_LIST_FILTER_H
 
@@ -10,26 +10,27 @@
 #define LIST_COLUMNS_MAX	24
 
 struct list_filter {
-	const char *name;		/* as fnmatch(3) has it; NULL, and -1: any */
-	const char *cgroup;		/* this one, and those below it */
+	const char *name;		/* a pattern of fnmatch(3); NULL, and -1 below: any */
+	const char *cgroup;		/* this cgroup and its descendants */
 	long long uid, pid, node;
 	const char *columns;		/* "pid,name"; NULL: the usual ones */
 };
 
 #define LIST_FILTER_NONE	{ .uid = -1, .pid = -1, .node = -1 }
 
-/* False: told why. */
+/* Return false after printing the error message. */
 bool filter_user(struct list_filter *filter, const char *text);
 bool filter_number(long long *number, const char *option, const char *text);
 
-/* Whether nothing but regions is asked for. */
+/* Returns true if the filter selects rows. It can select only regions. */
 bool filter_is_set(const struct list_filter *filter);
 
 bool filter_takes(const struct list_filter *filter, const json_t *region);
 
 /*
- * Chooses among @all, whose names are their headings in lower case with '_' for a blank; the
- * first @usual of them unless the filter says which. Their number, or 0: told why.
+ * Chooses columns of @all by their headings, in lower case and with '_' for a blank. Takes the
+ * first @usual columns if the filter names none. Returns their number, or 0 after printing the
+ * error message.
  */
 size_t filter_columns(const struct list_filter *filter, const struct column *all, size_t count,
 		      size_t usual, struct column chosen[LIST_COLUMNS_MAX]);

@@ -25,7 +25,7 @@ bool malloc_mode_is_wanted(void)
 	return knob_is_on(KNOB_MALLOC);
 }
 
-/* Nodes and policy serve both. */
+/* Knobs that also apply to malloc, such as the nodes, do not ask for regions. */
 bool malloc_mode_is_all(void)
 {
 	unsigned int knob;
@@ -37,7 +37,10 @@ bool malloc_mode_is_all(void)
 	return malloc_mode_is_wanted();
 }
 
-/* The preload reads no files in the programs that start: it knows no limit of a cgroup. */
+/*
+ * Sets half of the cgroup's limit here, because the preload library does not know it: it reads no
+ * files in the programs that start.
+ */
 static int set_keep(void)
 {
 	struct memory_cgroup cgroup;

@@ -5,16 +5,16 @@
 
 #include <stdbool.h>
 
-/* Whether the environment asks for the malloc mode. */
+/* Returns true if the environment asks for the malloc mode. */
 bool malloc_mode_is_wanted(void);
 
-/* Whether it does, and says nothing of regions. */
+/* Returns true if the environment asks for the malloc mode, and for nothing about regions. */
 bool malloc_mode_is_all(void);
 
 /*
- * If the environment asks for the malloc mode, tells on stderr what it cannot have: a
- * value that is wrong, memory on the nodes, huge pages. @verbose tells as well what it
- * has. Returns an enum exit_status, STATUS_USAGE for a value.
+ * Sets up the malloc mode if the environment asks for it. Prints invalid values and missing memory
+ * on the nodes or huge pages on stderr. If @verbose, also prints the settings in effect. Returns an
+ * enum exit_status, STATUS_USAGE for an invalid value.
  */
 int malloc_mode_set(bool verbose);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Memory of the processes in malloc mode. They tell it in a file in memory, which may be
- * nonsense: it is never mapped.
+ * Memory of the processes in malloc mode. Each publishes its figures in a file in memory. Its
+ * contents may be garbage, so this command never maps it.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -50,7 +50,10 @@ static json_t *told_to_json(int pid, struct told *told)
 			 "refused_total", limit_to_json(told->refused_total));
 }
 
-/* False: no memory. A process has one such file; a forked child may have its parent's as well. */
+/*
+ * Returns false if out of memory. A process has one such file; a forked child may also have its
+ * parent's.
+ */
 static bool add_process(json_t *mallocs, int pid)
 {
 	struct process_links links;

@@ -5,10 +5,10 @@
 
 #include <jansson.h>
 
-/* An array of those that the caller may look into; NULL: no memory. */
+/* Returns an array of the processes that the caller may inspect, or NULL if out of memory. */
 json_t *mallocs_to_json(void);
 
-/* Nothing, if there are none. As table_print(). */
+/* Prints the array, or nothing if it is empty. Returns as table_print() does. */
 int mallocs_print(const json_t *mallocs, unsigned int flags);
 
 #endif

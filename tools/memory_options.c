@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Puts options into the environment, and has the library read them there. */
+/* Sets environment variables from options, from which the library reads them. */
 #include <err.h>
 #include <stdlib.h>
 #include "memory_options.h"
 #include "tool.h"
 
-/* The variable of one of these options; NULL: it is none of them. */
+/* Returns the variable that an option sets, or NULL for other options. */
 static const char *memory_variable(int option)
 {
 	switch (option) {
@@ -45,7 +45,7 @@ int memory_options(struct actmem_options *options)
 		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 		return STATUS_USAGE;
 	}
-	/* The regions here are for this process alone. */
+	/* Only this process uses these regions, so they have no name. */
 	options->heap_name = NULL;
 	return STATUS_OK;
 }

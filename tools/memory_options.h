@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Options of the subcommands that make regions themselves. They are those of `actmem run`,
- * and are put into the environment, from which the library reads them.
+ * Options of the subcommands that create regions themselves. They are the same as those of `actmem
+ * run`. They set environment variables, from which the library reads them.
  */
 #ifndef ACTMEM_MEMORY_OPTIONS_H
 #define ACTMEM_MEMORY_OPTIONS_H
@@ -30,13 +30,13 @@
 	"                              asked for\n"				\
 	"\n"
 
-/* Takes one of these, and any other option not. */
+/* Takes one of these options. Returns false for any other option. */
 bool memory_option(int option, const char *value);
 
-/* Lengths of regions with these options are multiples of it. */
+/* Returns the page size that a region's length must be a multiple of. */
 uint64_t memory_page_bytes(const struct actmem_options *options);
 
-/* Reads the environment as it is now; an enum exit_status, told by warnx(). */
+/* Reads the current environment. Returns an enum exit_status after printing any error message. */
 int memory_options(struct actmem_options *options);
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The metrics of this machine: what `actmem list` and `actmem info` show, and the counters that
- * processes publish, which may be nonsense. Regions are summed by process, pages and state,
- * so that the number of series does not grow with that of regions.
+ * The metrics of this machine: the values that `actmem list` and `actmem info` show, and the
+ * counters that processes publish, which may be garbage. Regions are summed by process, pages and
+ * state, so that the number of series does not grow with the number of regions.
  */
 #include <err.h>
 #include <errno.h>
@@ -148,7 +148,7 @@ static const struct metric scrape_metrics[] = {
 	      "duration", .is_ns = true),
 };
 
-/* Takes the rows. False: no memory. */
+/* Writes @rows and releases them. Returns false if out of memory. */
 static bool write_rows(FILE *out, json_t *rows, const char *const *labels,
 		       const struct metric *metrics, size_t count)
 {
@@ -163,7 +163,7 @@ static json_t *only(json_t *row)
 	return append_item(json_array(), row);
 }
 
-/* Without a driver there is no row. */
+/* Returns no row if there is no driver. */
 static json_t *driver_rows(void)
 {
 	json_t *driver = facts_driver();
@@ -176,7 +176,7 @@ static json_t *driver_rows(void)
 	return only(merge_objects(driver, json_pack("{s:i}", "one", 1)));
 }
 
-/* A limit that nobody keeps is none. */
+/* Omits a node's limit if no driver enforces it. */
 static json_t *node_rows(void)
 {
 	json_t *nodes = facts_nodes(), *node;
@@ -188,7 +188,7 @@ static json_t *node_rows(void)
 	return nodes;
 }
 
-/* The huge pages of each node and size. */
+/* Returns a row for each node and each size of huge pages. */
 static json_t *page_rows(const json_t *nodes)
 {
 	static const char *const sizes[] = { "2M", "1G" };
@@ -231,7 +231,7 @@ static bool write_machine(FILE *out)
 	       write_rows(out, facts_mounts(), mount_labels, mount_metrics, COUNT(mount_metrics));
 }
 
-/* Processes in malloc mode, all together: there may be many. */
+/* Sums all processes in malloc mode into one row, because there may be many. */
 static json_t *malloc_rows(void)
 {
 	static const char *const sums[] = { "block_bytes", "pooled_bytes", "refused_total" };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* What `actmem exporter` tells Prometheus of this machine. */
+/* The metrics of this machine that `actmem exporter` gives to Prometheus. */
 #ifndef ACTMEM_METRICS_H
 #define ACTMEM_METRICS_H
 
@@ -8,21 +8,25 @@
 #include <stdio.h>
 #include <jansson.h>
 
-/* One read of the machine, as text, from malloc(); NULL: told why on stderr. */
+/*
+ * Reads the machine once. Returns the metrics as text from malloc(), or NULL after printing the
+ * error message on stderr.
+ */
 char *metrics_read(size_t *length);
 
 struct metric {
 	const char *name;
 	const char *type;		/* "gauge" or "counter" */
 	const char *help;
-	const char *key;		/* of a row, "pool.free_bytes" of an object in it */
-	bool is_limit;			/* null: there is none */
-	bool is_ns;			/* told in seconds */
+	const char *key;		/* in a row; "pool.free_bytes" is in an object there */
+	bool is_limit;			/* null means no limit */
+	bool is_ns;			/* written in seconds */
 };
 
 /*
- * Writes metrics of an array of rows: of each row one sample with its labels, keys of the
- * row with a NULL behind them. What a row does not tell is left out.
+ * Writes the metrics of an array of rows, with one sample for each row. The labels of a sample are
+ * the values of the keys @labels, an array that ends with NULL. Omits a metric that a row has no
+ * value for.
  */
 void metrics_write(FILE *out, const json_t *rows, const char *const *labels,
 		   const struct metric *metrics, size_t count);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Sums regions and published counters by process. A row is found by its labels, so that a
- * machine with many regions costs no more than looking at each once.
+ * Sums regions and published counters by process. It finds rows through an index of their labels,
+ * so that it handles each of many regions in constant time.
  */
 #include <err.h>
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 #define KEY_SIZE	160
 
-/* Whether the process has rows of its own. */
+/* Returns true if the process has its own rows. */
 static bool has_rows(struct process_rows *rows, int pid)
 {
 	char key[KEY_SIZE];
@@ -37,13 +37,13 @@ static bool has_rows(struct process_rows *rows, int pid)
 	return false;
 }
 
-/* The row with that key, to which the caller adds; NULL: there is none yet. */
+/* Returns the row with that key, to which the caller adds, or NULL if there is none yet. */
 static json_t *row_of(const struct process_rows *rows, const char *key)
 {
 	return json_object_get(rows->index, key);
 }
 
-/* Takes a new row. NULL: no memory. */
+/* Adds a new row, and takes ownership of it. Returns NULL if out of memory. */
 static json_t *add_row(struct process_rows *rows, json_t *array, const char *key, json_t *row)
 {
 	if (!row || json_array_append_new(array, row) ||
@@ -70,7 +70,7 @@ static json_t *backend_row(struct process_rows *rows, const char *backend)
 		       json_pack("{s:s, s:i, s:i}", "backend", backend, "regions", 0, "bytes", 0));
 }
 
-/* A region whose maker lives where this process cannot look is nobody's leak. */
+/* A region whose owner this process cannot see is not reported as a leak. */
 static const char *state_of(const struct actmem_region_info *region)
 {
 	if (region->lingering)
@@ -111,7 +111,7 @@ static bool add_region(struct process_rows *rows, const struct actmem_region_inf
 	       row_add(row, "pinned_bytes", region->pinned_bytes);
 }
 
-/* False: told why. */
+/* Returns false after printing the error message. */
 static bool add_regions(struct process_rows *rows)
 {
 	struct actmem_region_info *regions;
@@ -146,15 +146,18 @@ static json_t *process_row(struct process_rows *rows, int pid, uid_t uid, const 
 }
 
 /*
- * Of processes without rows of their own. It has no counters, as the sum would fall when one
- * of them ends.
+ * Returns true for a row that sums processes without their own rows. It has no counters, because
+ * the sum would decrease when one of them ends.
  */
 static bool is_sum(const json_t *row)
 {
 	return json_is_null(json_object_get(row, "pid"));
 }
 
-/* A library of before does not tell. False: no memory. */
+/*
+ * Adds nothing for an older library, which does not publish these totals. Returns false if out of
+ * memory.
+ */
 static bool add_traffic(json_t *row, const struct published_traffic *traffic)
 {
 	struct actmem_store_stats stats;
@@ -175,7 +178,7 @@ static bool add_traffic(json_t *row, const struct published_traffic *traffic)
 	       row_add(row, "failed_fills", stats.failed_fills_total);
 }
 
-/* What one opened backend of a process publishes. False: no memory. */
+/* Adds the record that one open backend of a process publishes. Returns false if out of memory. */
 static bool add_published(struct process_rows *rows, int pid, int fd)
 {
 	struct stats_header header;
@@ -196,7 +199,7 @@ static bool add_published(struct process_rows *rows, int pid, int fd)
 				add_traffic(row, &header.traffic)));
 }
 
-/* False: told why. */
+/* Returns false after printing the error message. */
 static bool add_process(struct process_rows *rows, int pid)
 {
 	struct process_links links;

@@ -8,24 +8,24 @@
 #include <stdint.h>
 #include <jansson.h>
 
-/* Processes that have rows of their own. What others have is summed, with an empty pid. */
+/* Maximum number of processes with their own rows. The others are summed, with an empty pid. */
 #define PROCESSES_MAX	128
 
 struct process_rows {
 	json_t *backends;		/* arrays */
 	json_t *regions;
 	json_t *processes;
-	json_t *index;			/* an object: their rows by labels; processes left out */
+	json_t *index;			/* an object: rows by labels, and the omitted processes */
 	int pids[PROCESSES_MAX];
 	size_t count;
 	size_t left_out;
 };
 
-/* False: told why on stderr, and there is nothing to free. */
+/* Returns false after printing the error message on stderr. Then there is nothing to free. */
 bool process_rows_read(struct process_rows *rows);
 void process_rows_free(struct process_rows *rows);
 
-/* Adds to a number of the row. False: no memory. A sum too large becomes the largest number. */
+/* Adds to a number in the row, at most up to INT64_MAX. Returns false if out of memory. */
 bool row_add(json_t *row, const char *key, uint64_t amount);
 
 #endif

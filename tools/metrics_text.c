@@ -41,7 +41,7 @@ static void write_labels(FILE *out, const json_t *row, const char *const *labels
 		putc('}', out);
 }
 
-/* NULL: the row does not have it. */
+/* Returns the value, or NULL if the row does not have it. */
 static const json_t *find(const json_t *row, const char *key)
 {
 	const char *point = strchr(key, '.');

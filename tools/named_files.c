@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Finds the files of mounted actmem file systems, and the regions that they are. */
+/* Finds the files of mounted actmem file systems, and their regions. */
 #include <fcntl.h>
 #include <fts.h>
 #include <inttypes.h>
@@ -15,7 +15,7 @@ struct search {
 	void *context;
 };
 
-/* The region of a file; 0: none yet, or it may not be opened. */
+/* Returns the region of a file, or 0 if it has none yet or may not be opened. */
 static uint64_t region_of(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

@@ -10,12 +10,12 @@
 struct named_file {
 	const char *path;
 	uint64_t id;			/* of its region */
-	time_t changed;			/* the file was made or changed last, by the clock */
+	time_t changed;			/* when the file was created or last changed */
 };
 
 /*
- * Shows each file that has a region, where this process sees it mounted and may open it,
- * until @see returns true. Whether it did.
+ * Calls @see for each file that has a region, and that this process sees mounted and may open,
+ * until @see returns true. Returns true if @see did.
  */
 bool named_files_find(bool (*see)(void *context, const struct named_file *file),
 		      void *context);

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# Both commands, actmem and actmem-bench, are built with these, as pkg-config knows them,
-# unless TOOLS_CFLAGS and TOOLS_LIBS say otherwise. bench/bench.mk, which make reads
-# before, includes this file too.
+# The libraries of both commands, actmem and actmem-bench. pkg-config gives their flags, unless
+# TOOLS_CFLAGS and TOOLS_LIBS are set. bench/bench.mk, which make reads first, also includes
+# this file.
 
 TOOLS_NEEDS := smartcols jansson
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Finds the folder of the running program, beside which its other files lie. */
+/* Finds the folder of the running program. Its other files are located relative to it. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>

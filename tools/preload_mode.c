@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Puts libactmem_preload.so in front of a program. */
+/* Adds libactmem_preload.so to a program's LD_PRELOAD. */
 #include <err.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,13 +14,13 @@
 
 #define PRELOAD_NAME	"libactmem_preload.so"
 
-/* A program whose CUDA calls alone want the preload can do without it. */
+/* If only CUDA calls need the preload library, the program can run without it. */
 static const char *advice(void)
 {
 	return malloc_mode_is_wanted() ? "" : "; --no-cuda does without it";
 }
 
-/* Whether an outer `actmem run` has put it there already. */
+/* Returns true if an outer `actmem run` already put it first. */
 static bool is_first(const char *others, const char *path)
 {
 	size_t length = strlen(path);
@@ -29,7 +29,7 @@ static bool is_first(const char *others, const char *path)
 	       (!others[length] || strchr(" :", others[length]));
 }
 
-/* The loader takes spaces and colons as the ends of names. */
+/* Rejects paths with spaces and colons, because the loader takes them as separators. */
 static int set_preload(const char *folder)
 {
 	const char *others = getenv("LD_PRELOAD");
@@ -54,7 +54,7 @@ static int set_preload(const char *folder)
 	return status;
 }
 
-/* Sets ACTMEM_CUDA to what it is to be. */
+/* Decides whether the CUDA mode is wanted, and sets ACTMEM_CUDA accordingly. */
 static int choose_cuda(bool *wanted)
 {
 	struct reader reader = READER(ACTMEM_NAMES_RUN);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Has a program's Python find the module actmem, which lies beside libactmem. */
+/* Lets a program's Python find the module actmem, which is installed beside libactmem. */
 #include <dlfcn.h>
 #include <err.h>
 #include <limits.h>
@@ -55,8 +55,8 @@ static int prepend_python_path(const char *folder)
 }
 
 /*
- * Installed, the Python module has its libraries beside it. In the source
- * tree that build/lib is in, it has to be told of them.
+ * An installed Python module has its libraries beside it. In the source tree with build/lib,
+ * ACTMEM_LIBDIR gives their folder.
  */
 int python_path_set(const char *library_folder)
 {
@@ -75,7 +75,7 @@ int python_path_set(const char *library_folder)
 	return STATUS_OK;
 }
 
-/* Returns the option, out of those of @argv's Python, that keeps it from our file; else 0. */
+/* Returns the option of @argv's Python that makes it ignore our file, or 0 if there is none. */
 static char ignoring_option(char *const *argv)
 {
 	const char *program = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Reads which of a job's processes on this machine this one is, and of how many. */
+/* Determines the rank of this process among a job's processes on this machine, and their number. */
 #include <err.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "ranks.h"
 #include "tool.h"
 
-/* Innermost first: mpirun and torchrun may themselves run in a step of Slurm's. */
+/* Innermost first: mpirun and torchrun may themselves run in a Slurm step. */
 static const struct launcher {
 	const char *rank, *of, *else_of;
 } launchers[] = {
@@ -17,7 +17,7 @@ static const struct launcher {
 	{ "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE" },
 };
 
-/* A number at *@text, which moves behind it. */
+/* Parses a number at *@text, and moves *@text behind it. */
 static bool take_number(const char **text, unsigned int *number)
 {
 	unsigned long value;
@@ -66,7 +66,9 @@ static const char *value_of(const char *variable)
 	return text && *text ? text : NULL;
 }
 
-/* Slurm's list is of all nodes of a step; what was asked for is the same on each. */
+/*
+ * Slurm's list covers all nodes of a step. The requested SLURM_NTASKS_PER_NODE is the same on each.
+ */
 static bool count_of(const char *variable, const char *text, unsigned int *of)
 {
 	unsigned int node = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Which of a job's processes on this machine this one is. */
+/* The rank of this process among a job's processes on this machine. */
 #ifndef ACTMEM_RANKS_H
 #define ACTMEM_RANKS_H
 
@@ -8,18 +8,21 @@
 #define RANKS_MAX	65536
 
 struct rank {
-	unsigned int number;		/* from 0 on, below @of */
+	unsigned int number;		/* from 0 to @of - 1 */
 	unsigned int of;
-	const char *by;			/* the variable or option that told it */
+	const char *by;			/* the variable or option that it comes from */
 };
 
 /*
- * From @said, "1/4", or where that is NULL from the variables of whoever has started the
- * job. An enum exit_status, told by warnx().
+ * Reads the rank from @said, such as "1/4", or if that is NULL, from the variables of the job's
+ * launcher. Returns an enum exit_status after printing any error message with warnx().
  */
 int rank_find(const char *said, struct rank *rank);
 
-/* Of "4(x2),3", as Slurm has it, those on its node @node, from 0 on. False: not that. */
+/*
+ * Reads the number of tasks on node @node, which counts from 0, from a list of Slurm's, such as
+ * "4(x2),3". Returns false if @text is no such list.
+ */
 bool rank_slurm_tasks(const char *text, unsigned int node, unsigned int *tasks);
 
 #endif

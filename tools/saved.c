@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Reads and writes the rules of udev's that keep settings, and no others. */
+/* Reads and writes the udev rules that keep settings, and no other rules. */
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@ static const char header[] =
 	"# Limits and pools of actmem, whenever its module is loaded: written by\n"
 	"# 'actmem limit --save' and 'actmem pool --save'.\n";
 
-/* What a line has. */
+/* The parts of a rule. */
 #define HAS_SUBSYSTEM	(1u << 0)
 #define HAS_KERNEL	(1u << 1)
 #define HAS_ACTION	(1u << 2)
@@ -31,7 +31,10 @@ static const char header[] =
 #define HAS_SETTING	(1u << 5)
 #define HAS_MATCHES	(HAS_SUBSYSTEM | HAS_KERNEL | HAS_ACTION)
 
-/* A condition or an assignment at *@text, which moves behind it; 0: none that is known. */
+/*
+ * Parses a condition or an assignment at *@text, and moves *@text behind it. Returns HAS_* bits, or
+ * 0 if it is unknown.
+ */
 static unsigned int take_part(struct saved *saved, const char **text)
 {
 	static const struct {
@@ -75,7 +78,7 @@ static unsigned int take_part(struct saved *saved, const char **text)
 	return setting_from_text(value, bytes != &saved->pools[node], bytes) ? has : 0;
 }
 
-/* False: it is none of those that are written here. */
+/* Parses a rule. Returns false for a rule that this command does not write. */
 static bool take_rule(struct saved *saved, const char *text)
 {
 	unsigned int has = 0, part;
@@ -93,7 +96,7 @@ static bool take_rule(struct saved *saved, const char *text)
 	       !(has & HAS_TAG) == !(has & HAS_UNIT);
 }
 
-/* Comments go to @comments, as they are. */
+/* Parses the lines of the file, and copies comments to @comments unchanged. */
 static bool take_lines(struct saved *saved, FILE *file, FILE *comments)
 {
 	bool is_good = true;
@@ -167,7 +170,7 @@ static void print_rules(const struct saved *saved, FILE *out)
 	}
 }
 
-/* In whole or not at all, whenever the machine stops. */
+/* Replaces the file completely or not at all, even if the machine crashes. */
 static int replace_file(const char *text, size_t length)
 {
 	char path[] = SAVED_FILE ".XXXXXX";
@@ -204,10 +207,10 @@ static bool tell_unwritten(int err)
 	return false;
 }
 
-/* What systemd reads is in folders of these. */
+/* The folders below which systemd looks for its files. */
 static const char *const prefixes[] = { "/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib" };
 
-/* Each line of it a module, but for comments. */
+/* Returns true if the file names the module. Each line is a module or a comment. */
 static bool names_the_module(const char *path)
 {
 	FILE *file = fopen(path, "re");
@@ -221,7 +224,10 @@ static bool names_the_module(const char *path)
 	return is_named;
 }
 
-/* No error: the administrator may have the module loaded by something else. */
+/*
+ * Warns if nothing loads the module at boot. This is no error, because the administrator may load
+ * it in another way.
+ */
 static void tell_unloaded(void)
 {
 	bool is_named = names_the_module("/etc/modules");
@@ -240,7 +246,10 @@ static void tell_unloaded(void)
 		warnx("saved for when the module is loaded, but nothing in /etc/modules-load.d loads it at boot: echo actmem >/etc/modules-load.d/actmem.conf");
 }
 
-/* Locked against others who change the file, until it is closed; -errno. */
+/*
+ * Locks the folder against other processes that change the file. Returns a descriptor, which
+ * holds the lock until it is closed, or -errno.
+ */
 static int lock_folder(void)
 {
 	int fd = open(FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -252,7 +261,7 @@ static int lock_folder(void)
 	return -errno;
 }
 
-/* A rule that names a unit which is not there does nothing, silently. */
+/* Returns true if the unit is installed. A rule that names a missing unit silently does nothing. */
 static bool unit_is_installed(void)
 {
 	char path[64];

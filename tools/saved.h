@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Settings of the driver that are kept for the next boot: rules of udev's, which hold
- * whenever the module is loaded. A limit is written by the rule. A pool takes longer than
- * udev gives a rule, so the rule has systemd start a unit that sets it.
+ * Keeps settings of the driver for the next boot, in udev rules that apply whenever the module is
+ * loaded. A rule writes a limit itself. Setting a pool takes longer than udev allows, so the rule
+ * makes systemd start a unit that sets it.
  */
 #ifndef ACTMEM_SAVED_H
 #define ACTMEM_SAVED_H
@@ -13,22 +13,22 @@
 
 #define SAVED_FILE	"/etc/udev/rules.d/80-actmem-settings.rules"
 
-/* Those that are as in a module newly loaded are not in the file. */
+/* The file omits settings that have the default values of a newly loaded module. */
 struct saved {
 	uint64_t user_limit;				/* NO_LIMIT: none */
-	uint64_t node_limits[ACTMEM_NODES_MAX];		/* likewise */
+	uint64_t node_limits[ACTMEM_NODES_MAX];		/* NO_LIMIT: none */
 	uint64_t pools[ACTMEM_NODES_MAX];
 };
 
 /*
- * Whether saved_change() can be expected to work: for before that which takes time, or
- * cannot be undone. False: it told why.
+ * Returns true if saved_change() can be expected to work. Call it before an operation that takes
+ * long or cannot be undone. Returns false after printing the error message.
  */
 bool saved_can_change(bool of_pools);
 
 /*
- * Has @change change what is saved, or return false and tell why not. False: nothing is
- * changed, and it is told why.
+ * Calls @change to modify the saved settings, and writes them. @change returns false after printing
+ * an error message. saved_change() returns false after an error message, and then changes nothing.
  */
 bool saved_change(bool (*change)(struct saved *saved, const void *context), const void *context);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Serves the metrics over HTTP. libmicrohttpd is loaded when it is wanted, as it brings TLS
- * along, which all other subcommands would begin with, too. Its one thread answers one
- * request after the other, so that one read of the machine is under way at a time.
+ * Serves the metrics over HTTP. It loads libmicrohttpd only when needed: that library loads TLS,
+ * which would slow down the start of all other subcommands. Its one thread answers requests one
+ * after the other, so that only one of them reads the machine at a time.
  */
 #include <dlfcn.h>
 #include <err.h>
@@ -58,7 +58,7 @@ static bool load(void)
 	return false;
 }
 
-/* Takes the text, which is from malloc(). */
+/* Sends @text, which is from malloc(), and frees it. */
 static enum MHD_Result reply(struct MHD_Connection *connection, unsigned int status,
 			     const char *type, char *text, size_t length)
 {
@@ -102,7 +102,7 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
 	return reply(connection, 200, "text/plain; version=0.0.4; charset=utf-8", text, length);
 }
 
-/* Splits 127.0.0.1:80 or [::1]:80 in place. */
+/* Splits an address such as 127.0.0.1:80 or [::1]:80 in place. */
 static bool split(char *address, const char **host, const char **port)
 {
 	char *colon = strrchr(address, ':');
@@ -134,7 +134,9 @@ static int listen_there(const struct addrinfo *found)
 	return fd;
 }
 
-/* A socket, or -1: told why; *@status then. */
+/*
+ * Returns a listening socket. On failure, prints the error message, sets *@status and returns -1.
+ */
 static int listen_at(const char *address, int *status)
 {
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV };
@@ -164,7 +166,7 @@ static int listen_at(const char *address, int *status)
 	return fd;
 }
 
-/* The port may have been left to the kernel (0). */
+/* Prints the address, because the kernel chooses the port if it is 0. */
 static void tell_address(int fd)
 {
 	struct sockaddr_storage name;

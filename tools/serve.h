@@ -4,8 +4,8 @@
 #define ACTMEM_SERVE_H
 
 /*
- * Answers requests for /metrics at @address, as 127.0.0.1:19475 or [::1]:19475, until
- * SIGTERM or SIGINT. An enum exit_status: told why.
+ * Answers requests for /metrics at @address, such as 127.0.0.1:19475 or [::1]:19475, until SIGTERM
+ * or SIGINT. Returns an enum exit_status after printing any error message.
  */
 int serve_metrics(const char *address);
 

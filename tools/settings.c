@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Reads and writes the driver's settings in sysfs, and tells of what keeps one from it. */
+/* Reads and writes the driver's settings in sysfs, and explains failures. */
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Divides what the environment says among the processes of a job: see share.h. */
+/* Divides the settings in the environment among the processes of a job; see share.h. */
 #include <err.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 struct folder {
 	char *path;
-	unsigned int place;		/* as they were given */
+	unsigned int place;		/* its position in the list */
 	int node;
 };
 
@@ -40,7 +40,7 @@ static int set(enum knob knob, const char *value)
 	return STATUS_FAILED;
 }
 
-/* A value that is none stays as it is: what reads it later tells. */
+/* Leaves an invalid value unchanged: the code that reads it later prints the error message. */
 static int divide_size(enum knob knob, const char *label, const struct rank *rank,
 		       FILE *told)
 {
@@ -72,7 +72,9 @@ static int by_node(const void *left, const void *right)
 	return one->place < other->place ? -1 : one->place > other->place;
 }
 
-/* Ranks are mostly in the order of their nodes, so that near disks are near in this one. */
+/*
+ * Sorts the folders by node. Ranks are mostly in the order of their nodes, so each gets near disks.
+ */
 static int keep_folders(char *paths, const struct rank *rank, FILE *told)
 {
 	unsigned int count = 1, i;
@@ -113,7 +115,7 @@ static int divide_folders(const struct rank *rank, FILE *told)
 	char *copy;
 	int status;
 
-	/* An empty one among them is an error, which is told later. */
+	/* An empty path is an error, which is reported later. */
 	if (!paths || *paths == ':' || strstr(paths, "::") || paths[strlen(paths) - 1] == ':')
 		return STATUS_OK;
 	copy = strdup(paths);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* What each of a job's processes on a machine has of what is meant for all of them. */
+/* The part of a job's resources that each of its processes on a machine gets. */
 #ifndef ACTMEM_SHARE_H
 #define ACTMEM_SHARE_H
 
@@ -11,32 +11,32 @@
 
 #define SHARE_WHY_MAX	64
 
-/* So many of a number of things, from that one on. */
+/* @count of a number of things, starting at @first. */
 struct slice {
 	unsigned int first, count;
 };
 
 /*
- * Of things in a row. Where there are enough, no two ranks have the same one, and all are
- * somebody's; else each rank has one, and each is used by about as many.
+ * Divides @things among the ranks. If there are enough, no two ranks share one, and each belongs to
+ * a rank. Otherwise each rank gets one, and each belongs to about the same number of ranks.
  */
 struct slice share_slice(unsigned int things, const struct rank *rank);
 
-/* An equal part, in whole base pages: all parts together are no more than @bytes. */
+/* Returns an equal part, in whole base pages. All parts together are at most @bytes. */
 uint64_t share_bytes(uint64_t bytes, const struct rank *rank);
 
 /*
- * The nodes that the rank's memory is to be on, and whose they are, in words. False: leave
- * it to the library.
+ * Chooses the nodes for the rank's memory, and writes the reason to @why. Returns false if the
+ * library must choose.
  */
 bool share_nodes(const struct rank *rank, struct actmem_nodes *nodes, char why[SHARE_WHY_MAX]);
 
-/* The node that the disk below a folder is at; -1: not known. */
+/* Returns the node of the folder's disk, or -1 if it is not known. */
 int share_node_of_folder(const char *folder);
 
 /*
- * Leaves the rank's part of them in the environment, and if it @places memory, on which
- * nodes. An enum exit_status, told by warnx().
+ * Sets the rank's part of each setting in the environment and, if @places, the nodes of its memory.
+ * Returns an enum exit_status after printing any error message with warnx().
  */
 int share_set(const struct rank *rank, bool places);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The nodes of one of a job's processes: its GPU's, or those of the CPUs that whoever
- * started it has left to it, or its part of all.
+ * Chooses the nodes of one of a job's processes: the node of its GPU, the nodes of the CPUs that
+ * its launcher assigned to it, or its part of all nodes.
  */
 #include <limits.h>
 #include <sched.h>
@@ -31,7 +31,7 @@ int share_node_of_folder(const char *folder)
 		 minor(stat_of.st_dev));
 	if (!realpath(link, device))
 		return -1;
-	/* The disk's controller knows, which is above the disk and its partitions. */
+	/* Only the disk's controller, a parent of the disk and its partitions, knows the node. */
 	while ((end = strrchr(device, '/')) && end != device) {
 		if (!sysfile_value(&node, "%s/numa_node", device) && node < ACTMEM_NODES_MAX)
 			return (int)node;
@@ -40,7 +40,7 @@ int share_node_of_folder(const char *folder)
 	return -1;
 }
 
-/* The node of each GPU that CUDA shows to this process, -1 where it is not known. */
+/* Finds the node of each GPU that CUDA shows to this process, -1 if it is not known. */
 static unsigned int find_gpus(int nodes[GPUS_MAX])
 {
 	const char *platforms = getenv("JAX_PLATFORMS");
@@ -77,7 +77,10 @@ static bool nodes_of_gpu(const struct rank *rank, struct actmem_nodes *nodes,
 	int of_gpus[GPUS_MAX];
 	unsigned int count = find_gpus(of_gpus), first = 0, i;
 
-	/* One for each rank, and JAX takes that of its number; or else what it shows are its. */
+	/*
+	 * With a GPU for each rank, JAX uses the one with the rank's number. Otherwise, all that
+	 * CUDA shows belong to this rank.
+	 */
 	if (count >= rank->of) {
 		first = rank->number;
 		count = first + 1;
@@ -92,7 +95,7 @@ static bool nodes_of_gpu(const struct rank *rank, struct actmem_nodes *nodes,
 	return count;
 }
 
-/* Lists of CPUs are written as those of nodes are. */
+/* Finds the nodes of this process's CPUs. A list of CPUs has the same format as a list of nodes. */
 static void nodes_of_cpus(const struct actmem_nodes *some, struct actmem_nodes *nodes)
 {
 	char path[64], text[4096];
@@ -123,7 +126,7 @@ static void intersect(struct actmem_nodes *nodes, const struct actmem_nodes *oth
 		nodes->word[i] &= others->word[i];
 }
 
-/* Of the nodes that may be used, those for ranks without a GPU: with CPUs, unless named. */
+/* Restricts the nodes for ranks without a GPU to nodes with CPUs, unless the user named nodes. */
 static void find_candidates(struct actmem_nodes *nodes, bool are_named)
 {
 	struct actmem_nodes with_cpus;
@@ -171,14 +174,14 @@ bool share_nodes(const struct rank *rank, struct actmem_nodes *nodes, char why[S
 		if (!memcmp(nodes, &some, sizeof(some)))
 			memset(nodes, 0, sizeof(*nodes));
 	}
-	/* A GPU whose node is not known may be at any. */
+	/* A GPU whose node is not known may be on any node. */
 	if (nodes_empty(nodes) && has_gpu)
 		return false;
 	if (nodes_empty(nodes) && !nodes_empty(&some)) {
 		nodes_of_rank(rank, &some, nodes);
 		snprintf(why, SHARE_WHY_MAX, "of its rank");
 	}
-	/* This policy takes one alone. */
+	/* This policy takes only one node. */
 	first = nodes_next(nodes, 0);
 	if (policy == ACTMEM_PLACE_PREFERRED && first < ACTMEM_NODES_MAX) {
 		memset(nodes, 0, sizeof(*nodes));

@@ -185,7 +185,7 @@ char *cell_nodes(const json_t *row, const char *key, unsigned int flags)
 	return text;
 }
 
-/* libsmartcols prints nothing at all for a table without lines. */
+/* libsmartcols prints nothing for a table without lines, not even the headings. */
 static void print_headings(const struct column *columns, size_t column_count)
 {
 	size_t i;
@@ -195,7 +195,7 @@ static void print_headings(const struct column *columns, size_t column_count)
 	putchar('\n');
 }
 
-/* A sentence is in lines already when it is printed. */
+/* wrap_column() has already broken a COLUMN_WRAPPED text into lines when it is printed. */
 static int add_column(struct libscols_table *table, const struct column *of)
 {
 	struct libscols_column *column;
@@ -263,7 +263,7 @@ int table_print(const json_t *rows, const struct column *columns, size_t column_
 		if (err)
 			goto out;
 	}
-	/* Besides memory, only the output can fail here: stdout remembers. */
+	/* Apart from memory, only the output can fail here, and stdout keeps that error. */
 	err = scols_print_table(table) == -ENOMEM ? -ENOMEM : 0;
 out:
 	scols_unref_table(table);

@@ -11,14 +11,14 @@ enum exit_status {
 	STATUS_OK = 0,
 	STATUS_FAILED = 1,
 	STATUS_USAGE = 2,
-	/* Of a program that cannot be run, and of one that is not there: as shells have it. */
+	/* The program cannot be executed, or does not exist. Shells use the same numbers. */
 	STATUS_NOT_RUN = 126,
 	STATUS_NOT_FOUND = 127,
 };
 
 /*
- * @run: argv[0] is "COMMAND NAME", which warnx() also writes before its messages.
- * Returns an enum exit_status.
+ * @run gets "COMMAND NAME" as argv[0], which warnx() also writes before its messages. @run returns
+ * an enum exit_status.
  */
 struct subcommand {
 	const char *name;
@@ -29,15 +29,18 @@ struct subcommand {
 struct command {
 	const char *name;
 	const char *about;		/* one sentence, for --help */
-	const char *other_status;	/* what else --help says of the exit status */
+	const char *other_status;	/* more of --help about the exit status */
 	const struct subcommand *subcommands;
 	size_t count;
 };
 
-/* All of a command's main(). */
+/* Implements main() of a command. */
 int command_main(const struct command *command, int argc, char **argv);
 
-/* actmem's subcommands; actmem becomes actmem-bench for bench and replay, Python for the last. */
+/*
+ * actmem's subcommands. For bench and replay actmem executes actmem-bench, for plan and probe
+ * Python.
+ */
 int cmd_run(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_waits(int argc, char **argv);
@@ -52,32 +55,32 @@ int cmd_replay(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_probe(int argc, char **argv);
 
-/* Names --help on stderr, and returns STATUS_USAGE. */
+/* Prints a hint at --help on stderr, and returns STATUS_USAGE. */
 int usage_hint(void);
 
 /*
- * A closed pipe is then an error of the output, not a signal. Never where a
- * program is run afterwards: it would inherit that.
+ * Ignores SIGPIPE, so that a closed pipe is an error of the output, not a signal. Do not call this
+ * before executing another program, which would inherit the setting.
  */
 void ignore_closed_pipes(void);
 
-/* The folder that the running program lies in. False: as of errno. */
+/* Finds the folder of the running program. Returns false with errno set. */
 bool own_folder(char folder[PATH_MAX]);
 
-/* Whether this process has it now: CAP_* of linux/capability.h. */
+/* Returns true if this process has the capability, one of CAP_* in linux/capability.h. */
 bool has_capability(unsigned int capability);
 
-/* Whether other users' processes and regions are shown to this one. */
+/* Returns true if this process can see other users' processes and regions. */
 bool sees_all_users(void);
 
 struct option;
 
-/* The options of a subcommand; COMMON_OPTIONS end the array. */
+/* The options of a subcommand. COMMON_OPTIONS must end the array. */
 struct option_table {
 	const char *letters;		/* as getopt_long() takes them, with "Jh" */
 	const struct option *options;
-	const char *help;		/* without the line of usage */
-	bool (*take)(void *data, int option, const char *value);	/* false: it told why */
+	const char *help;		/* without the usage line */
+	bool (*take)(void *data, int option, const char *value);	/* false: printed why */
 };
 
 #define COMMON_OPTIONS				\
@@ -86,8 +89,8 @@ struct option_table {
 	{ NULL, 0, NULL, 0 },
 
 /*
- * Takes --json and --help itself, the others by @take(@data). False: the subcommand is to
- * end with *@status.
+ * Handles --json and --help, and passes other options to @take with @data. Returns false if the
+ * subcommand must end with *@status.
  */
 bool take_options(const struct option_table *table, void *data, int argc, char **argv,
 		  bool *as_json, int *status);
@@ -97,7 +100,7 @@ struct print_options {
 	unsigned int table_flags;	/* TABLE_* */
 };
 
-/* Likewise for the subcommands that only print, which also have --bytes. */
+/* Does the same for subcommands that only print, and also handles --bytes. */
 bool take_print_options(struct print_options *options, int argc, char **argv,
 			const char *help, int *status);
 

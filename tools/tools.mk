@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# The command actmem. $ORIGIN/../lib is where libactmem lies both in build/
-# and under PREFIX. The command links the functions once more that read /proc, /sys and the
-# environment, as they are no part of the library's interface.
+# The command actmem. Both in build/ and under PREFIX, libactmem is in $ORIGIN/../lib. The
+# command links its own copy of the functions that read /proc, /sys and the environment,
+# because the library does not export them.
 
 TOOLS_OBJECTS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/*.c))
 TOOLS_LIB_OBJECTS := $(patsubst %,$(B)/obj/lib/%.o,base/size config/knob config/read \
@@ -19,7 +19,7 @@ endif
 
 $(TOOLS_OBJECTS): EXTRA_CFLAGS += $(TOOLS_CFLAGS)
 
-# Of libmicrohttpd the header alone: the command loads it when it serves.
+# Only libmicrohttpd's header is needed: the command loads the library when it serves.
 ifneq ($(shell pkg-config --exists libmicrohttpd 2>/dev/null && echo found),)
 $(B)/obj/tools/serve.o: EXTRA_CFLAGS += -DHAVE_MICROHTTPD $(shell pkg-config --cflags libmicrohttpd)
 else

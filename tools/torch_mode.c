@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Has PyTorch pin as much as a program asks for. Left alone, it rounds each block up to a
- * power of two, and keeps it for the next request.
+ * Lets PyTorch pin only as much memory as a program requests. By default, PyTorch rounds each block
+ * up to a power of two, and keeps it for the next request.
  *
- * A PyTorch that does not know an option ends the program for it, so that the installed
- * ones are looked at first: each has headers with it, which name what it knows.
+ * A PyTorch that does not know an option ends the program. This code therefore first checks the
+ * installed versions: each has headers, which name the options that it knows.
  *
- * Without rounding, a PyTorch of before August 2026 may give a block that it kept to a
- * longer request, so that such blocks are not to be kept either. The preload keeps them.
+ * Without rounding, a PyTorch from before August 2026 may give a block that it kept to a longer
+ * request, so it must not keep these blocks either. The preload library keeps them.
  */
 #include <err.h>
 #include <glob.h>
@@ -22,7 +22,7 @@
 
 #define ROUNDS		"pinned_max_round_threshold"
 #define KEEPS		"pinned_max_cached_size"
-/* Shorter ones come and go, and the GPU is waited for when one is freed. */
+/* Shorter blocks are freed often, and PyTorch waits for the GPU when it frees one. */
 #define FROM_MB		"1024"
 #define HEADER		"include/c10/core/AllocatorConfig.h"
 
@@ -45,7 +45,7 @@ static bool says_both(const char *path)
 	return rounds && keeps;
 }
 
-/* Looks at the folders torch that @folder with @below has in it. */
+/* Checks the torch folders in @folder with @below appended. */
 static void look_in(struct torches *torches, const char *folder, const char *below)
 {
 	char path[2 * PATH_MAX];
@@ -68,7 +68,7 @@ static void look_under(struct torches *torches, const char *prefix)
 	look_in(torches, prefix, "/lib/python3*/{site,dist}-packages");
 }
 
-/* In the folders of the environment whose bin/ the program is in. */
+/* Checks the environment whose bin/ contains the program. */
 static void look_beside(struct torches *torches, const char *program)
 {
 	const char *paths = getenv("PATH");
@@ -121,7 +121,7 @@ static bool says_either(const char *text)
 	return text && (strstr(text, ROUNDS) || strstr(text, KEEPS));
 }
 
-/* Those that know the options read the older name where the newer one is not set. */
+/* A PyTorch that knows the options reads the older variable if the newer one is not set. */
 int torch_mode_set(const char *program)
 {
 	const char *newer = getenv("PYTORCH_ALLOC_CONF"), *older = getenv("PYTORCH_CUDA_ALLOC_CONF");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Makes the regions, heap and store that a program would make, before it runs. */
+/* Creates the region, heap and store that a program would create, before it runs. */
 #include <err.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -19,16 +19,16 @@
 
 #define TRIAL_BYTES	(2ULL << 20)
 #define WORDS_MAX	2048
-#define GROW_DEFAULT	(64ULL << 20)	/* the library's */
+#define GROW_DEFAULT	(64ULL << 20)	/* the library's default */
 
-/* Tells which pages, nodes or backend were used instead of those asked for. */
+/* Prints which pages, nodes or backend were used instead of the requested ones. */
 static void tell_steps(void)
 {
 	if (*actmem_error())
 		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 }
 
-/* Tells the last error of the library with the knobs that help. */
+/* Prints the library's last error message with the knobs that help. */
 static void tell_error(const struct knobs *knobs)
 {
 	char words[WORDS_MAX];
@@ -68,7 +68,7 @@ static uint64_t limit_of(const struct knobs *knobs)
 	return knobs->limit_bytes ? knobs->limit_bytes : knobs->budget_bytes;
 }
 
-/* The heap that a program would have; NULL: told why not. */
+/* Creates the heap that a program would create. Returns NULL after printing the error message. */
 static struct actmem_heap *make_heap(struct actmem *am, const struct knobs *knobs)
 {
 	struct actmem_heap_options options;
@@ -84,8 +84,9 @@ static struct actmem_heap *make_heap(struct actmem *am, const struct knobs *knob
 }
 
 /*
- * A lazy region of memfd is held against limits and free pages with all of its length, at
- * no cost; one of the driver is not. An error has words.
+ * Checks whether a region of @bytes would fail. The library checks a lazy region of memfd against
+ * limits and free pages with its full length, at no cost. It does not check one of the driver. On
+ * failure, actmem_error() has the message.
  */
 static int try_long_region(struct actmem *am, uint64_t bytes)
 {
@@ -103,7 +104,10 @@ static int try_long_region(struct actmem *am, uint64_t bytes)
 	return error;
 }
 
-/* In the words of what is needed next, where it fails too: all of it is asked for at once. */
+/*
+ * Prints why a region failed. If the longer one that is needed next fails too, prints the message
+ * about that one, which names all of the memory that is needed.
+ */
 static void tell_refused(struct actmem *am, uint64_t next_bytes)
 {
 	char words[WORDS_MAX];
@@ -135,14 +139,14 @@ static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes,
 		best_memory_tell(am, region);
 	}
 	actmem_region_close(region);
-	/* Not every program makes regions that long. */
+	/* Only warn: not every program creates regions of that length. */
 	if (grow_bytes > length && try_long_region(am, grow_bytes))
 		warnx("regions of %" PRIu64 "M, as the Python module makes them (--heap-grow), will fail: %s",
 		      grow_bytes >> 20, actmem_error_in(ACTMEM_NAMES_RUN));
 	return STATUS_OK;
 }
 
-/* The first file of the heap's name, as it is. */
+/* Opens the first file of the heap's name, without changing it. */
 static int open_first(struct actmem *am, const char *name, struct actmem_region **region)
 {
 	char *path;
@@ -168,8 +172,8 @@ static void describe_first(struct actmem *am, const char *name, bool found)
 }
 
 /*
- * The first block of the program's heap, which is gone then. Its file stays, made
- * or found, and is free again until the program locks it.
+ * Allocates and frees the first block of the program's heap, and destroys the heap. Its file stays,
+ * and is unlocked until the program locks it.
  */
 static int try_name(struct actmem *am, struct actmem_heap *heap, const char *name,
 		    const struct knobs *knobs, bool verbose)
@@ -195,7 +199,7 @@ static int try_name(struct actmem *am, struct actmem_heap *heap, const char *nam
 	return status;
 }
 
-/* The length of a heap's first region. */
+/* Returns the length of a heap's first region. */
 static uint64_t grow_length(const struct knobs *knobs)
 {
 	uint64_t length = knobs->grow_bytes ? knobs->grow_bytes : GROW_DEFAULT;
@@ -205,7 +209,7 @@ static uint64_t grow_length(const struct knobs *knobs)
 	return length / TRIAL_BYTES * TRIAL_BYTES;
 }
 
-/* Makes the store that a program would have, with files in its directories. */
+/* Creates the store that a program would create, with files in its directories. */
 static int try_store(struct actmem *am, const struct knobs *knobs, bool verbose)
 {
 	uint64_t limit = knobs->spill_limit_bytes, room = knobs->spill_path_count * TRIAL_BYTES;
@@ -224,7 +228,7 @@ static int try_store(struct actmem *am, const struct knobs *knobs, bool verbose)
 	error = actmem_store_create(am, &options, &store);
 	if (error) {
 		tell_error(knobs);
-		/* Without direct I/O, it is the directory's fault. */
+		/* A directory without direct I/O is not a usage error. */
 		return error == -EINVAL && !knobs_are_of_directory(knobs, actmem_error()) ?
 		       STATUS_USAGE : STATUS_FAILED;
 	}
@@ -247,7 +251,7 @@ static int try_memory(const struct actmem_options *options, const struct knobs *
 		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
 		return STATUS_FAILED;
 	}
-	/* A heap without a name makes no region before its first block, but knows its limits. */
+	/* Creating a heap without a name creates no region, but checks the limits. */
 	heap = make_heap(am, knobs);
 	status = heap ? STATUS_OK : STATUS_USAGE;
 	if (heap && options->heap_name) {

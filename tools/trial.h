@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Tries what the environment says before a program relies on it. */
+/* Tests the settings in the environment before a program relies on them. */
 #ifndef ACTMEM_TRIAL_H
 #define ACTMEM_TRIAL_H
 
 #include <stdbool.h>
 
 struct trial {
-	bool verbose;		/* tells which backend and pages it got */
-	bool is_any;		/* nobody asked for these: tells in a line if they are not the best */
+	bool verbose;		/* print the backend and pages that it got */
+	bool is_any;		/* the user chose no memory: print if it is not the best */
 };
 
 /*
- * Opens the backend, makes one region and gives it back, or makes or finds the first one
- * of ACTMEM_NAME, and opens a store with the budget and spill folders. It tells now, on
- * stderr, of all that would stop the program much later: a value that is wrong, no device,
- * no permission, no free huge pages, a limit.
- * Returns an enum exit_status, STATUS_USAGE for a value.
+ * Opens the backend. Creates a region and closes it or, with ACTMEM_NAME, creates or opens the
+ * first region of that name. Creates a store with the budget and spill folders. This reports errors
+ * on stderr that would otherwise stop the program much later: an invalid value, no device, no
+ * permission, no free huge pages, or a limit.
+ * Returns an enum exit_status, STATUS_USAGE for an invalid value.
  */
 int try_environment(const struct trial *trial);
 

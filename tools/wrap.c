@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include "wrap.h"
 
-#define COLUMNS_MIN	24		/* of sentences, however narrow the terminal is */
+#define COLUMNS_MIN	24		/* minimum width of sentences, even on a narrow terminal */
 
 size_t terminal_width(void)
 {
@@ -18,7 +18,7 @@ size_t terminal_width(void)
 	return size.ws_col;
 }
 
-/* In UTF-8 a byte that goes on with a character takes no column. */
+/* Counts columns. In UTF-8, a continuation byte takes no column. */
 static size_t width_of(const char *text, size_t length)
 {
 	size_t i, width = 0;
@@ -74,7 +74,7 @@ static size_t widest_cell(struct libscols_table *table, size_t column)
 	return most;
 }
 
-/* What the terminal has for that column beside the others; 0: enough for all of it. */
+/* Returns the columns that the other columns leave, or 0 if the whole column fits. */
 static size_t room_for(struct libscols_table *table, size_t column)
 {
 	size_t terminal = terminal_width(), others = 0, i;

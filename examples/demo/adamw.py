@@ -24,7 +24,7 @@ class State(NamedTuple):
 
 
 def initial_state(parameters):
-    # Two trees of zeros: the step donates its inputs, none may appear twice.
+    # Two trees of zeros: the step donates its inputs, so none may appear twice.
     return State(jnp.zeros((), jnp.int32),
                  jax.tree.map(jnp.zeros_like, parameters),
                  jax.tree.map(jnp.zeros_like, parameters))
@@ -38,7 +38,7 @@ def learning_rate(step, settings):
 
 
 def update(parameters, gradients, state, settings):
-    """One step: the new parameters and the new state."""
+    """Computes one step. Returns the new parameters and the new state."""
     norm = jnp.sqrt(sum(jnp.vdot(g, g) for g in jax.tree.leaves(gradients)))
     clip = jnp.minimum(1.0, settings.clip_norm / (norm + 1e-12))
     gradients = jax.tree.map(lambda g: clip * g, gradients)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Holds a demo.json against what it must show; prints TAP."""
+"""Checks the values in a demo.json, and prints TAP."""
 import json
 import math
 import sys

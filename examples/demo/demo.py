@@ -29,7 +29,7 @@ On a CPU this shows that results are right and where the bytes are. There is but
 one memory, so that only "spilled" saves any; an accelerator saves its own by
 "actmem" already, and is what step times are to be compared on.
 """
-REFERENCE = "same policy"   # of actmem's gradients; not trained
+REFERENCE = "same policy"   # for actmem's gradients; not trained
 BAR = 24
 
 
@@ -45,14 +45,14 @@ def show_step(name, line):
 
 
 def environment_of(name, budget, spill):
-    """The variables of `actmem run --budget --spill`, for the variant that has a budget."""
+    """Sets the variables of `actmem run --budget --spill` for the variant that spills."""
     if name != "spilled":
         return os.environ
     return os.environ | {"ACTMEM_BUDGET": budget, "ACTMEM_SPILL": str(spill)}
 
 
 def is_memory(folder):
-    """Whether its file system is tmpfs, so that what is spilled stays in memory."""
+    """Returns true if the folder is on tmpfs, where spilled data stays in memory."""
     number = os.stat(folder).st_dev
     device = f"{os.major(number)}:{os.minor(number)}"
     with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
@@ -61,7 +61,7 @@ def is_memory(folder):
 
 
 def run_variant(name, steps, folder, environment):
-    """The last line of train.py for this variant."""
+    """Runs train.py for this variant, and returns its last line."""
     stem = name.replace(" ", "-")
     command = [sys.executable, Path(__file__).with_name("train.py"), name,
                "--steps", str(steps), "--gradients", folder / f"{stem}.npz"]
@@ -91,7 +91,7 @@ def run_variant(name, steps, folder, environment):
 
 
 def max_difference(folder, one, other):
-    """Over all elements of all gradients: largest difference, largest value."""
+    """Returns the largest difference and the largest value over all gradients."""
     with (np.load(folder / f"{one}.npz") as a,
           np.load(folder / f"{other}.npz") as b):
         if sorted(a.files) != sorted(b.files):
@@ -101,7 +101,7 @@ def max_difference(folder, one, other):
 
 
 def compare(results, reference, folder):
-    """Everything that demo.json holds."""
+    """Returns the contents of demo.json."""
     actmem = results["actmem"]
     for name, result in results.items():
         result["name"] = result.pop("variant")

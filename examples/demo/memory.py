@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The memory that a training had in actmem, for the demo's table."""
+"""Measures the memory that a training used in actmem, for the demo's table."""
 import actmem
 import actmem.jax
 
 
 def _is_pinned(region):
-    """The driver's and hugetlb's pages always are, others if locked."""
+    """Returns true for pages of the driver and of hugetlb, and for locked pages."""
     return (region["backend"] == "driver" or region["pages"] == "2M"
             or region["pinned_bytes"] >= region["length"])
 
 
 def _is_in_rss(region):
-    """Where the process has touched it."""
+    """Returns true if the RSS includes the pages that the process has touched."""
     return region["backend"] == "memfd" and region["pages"] in ("thp", "4K")
 
 
 def measure(steps):
-    """After `steps` steps: bytes per step, and where the regions are."""
+    """Returns the bytes per step after `steps` steps, and the nodes of the regions."""
     memory = actmem.default()
     stats = actmem.jax.stats()
     store, put_bytes = stats["store"], stats["put_bytes_total"]
@@ -40,7 +40,7 @@ def measure(steps):
 
 
 def finish():
-    """Gives the empty regions back; the counters then."""
+    """Frees the empty regions, and returns the counters after that."""
     live_blocks = actmem.jax.stats()["live_blocks"]
     actmem.jax.reset()
     counters = actmem.jax.stats() | actmem.counters()

@@ -28,12 +28,12 @@ class Shape(NamedTuple):
 
     @property
     def activation_bytes(self):
-        """One float32 array as large as a layer's input (or q, k, or v)."""
+        """Bytes of a layer's input, in float32; also of q, k or v."""
         return self.batch * self.length * self.width * 4
 
 
 def initial_parameters(key, shape):
-    """Normal weights; the projections back to the stream scaled with depth."""
+    """Returns normal weights. Projections into the residual stream are scaled by depth."""
     keys = iter(jax.random.split(key, 8))
     width, hidden = shape.width, 4 * shape.width
 
@@ -72,7 +72,7 @@ def rotary_tables(shape):
 
 
 def rotate(x, tables):
-    """RoPE on [batch, heads, length, head width]."""
+    """Applies RoPE to [batch, heads, length, head width]."""
     cos, sin = tables
     first, second = jnp.split(x, 2, axis=-1)
     return jnp.concatenate(
@@ -88,7 +88,7 @@ def causal_attention(q, k, v):
 
 
 def make_layer(shape, tables):
-    """layer(weights, x) -> x; names its q, k and v for checkpoint policies."""
+    """Returns layer(weights, x) -> x, which names q, k and v for checkpoint policies."""
 
     def split_heads(x):
         return x.reshape(shape.batch, shape.length, shape.heads,
@@ -111,7 +111,7 @@ def make_layer(shape, tables):
 
 
 def loss(parameters, tokens, shape, wrap_layer):
-    """Mean cross-entropy of each token after the first, in nats."""
+    """Returns the mean cross-entropy of the tokens after the first, in nats."""
     layer = wrap_layer(make_layer(shape, rotary_tables(shape)))
     x = parameters["embedding"][tokens[:, :-1]]
     x, _ = jax.lax.scan(lambda x, weights: (layer(weights, x), None),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The demo's picture: memory as bars, the loss as curves, in plain SVG."""
+"""Draws the demo's picture in plain SVG: memory as bars, the loss as curves."""
 from xml.sax.saxutils import escape
 
 from report import bytes_in_regions
@@ -22,7 +22,7 @@ def _bar(x, y, width, height, colour):
 
 
 def _memory(document, left):
-    """XLA's temp memory and, on top of it, the regions: a bar per variant."""
+    """Draws a bar for each variant: XLA's temp memory and, on top of it, the regions."""
     variants = document["variants"]
     in_regions = bytes_in_regions(document)
     region_bytes = [in_regions.get(v["name"], 0) for v in variants]
@@ -47,7 +47,7 @@ def _memory(document, left):
 
 
 def _loss(document, left):
-    """The loss of each variant over the steps; they lie on each other."""
+    """Draws the loss of each variant over the steps. The curves overlap."""
     variants = document["variants"]
     highest = max(max(v["losses"]) for v in variants)
     steps = max(len(v["losses"]) for v in variants)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The demo's table and the lines below it, from what demo.json holds."""
+"""Formats the demo's table and the lines below it from demo.json."""
 import collections
 import textwrap
 
@@ -23,14 +23,14 @@ def milliseconds(time):
 
 
 def bytes_in_regions(document):
-    """By variant."""
+    """Returns the bytes of each variant that has regions."""
     return {name: sum(region["bytes"] for region in document[key])
             for name, key in (("actmem", "regions"),
                               ("spilled", "regions_spilled"))}
 
 
 def table(rows):
-    """Rows of strings: the first column to the left, the others to the right."""
+    """Formats rows of strings, the first column left-aligned, the others right-aligned."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows)]
     lines = []
     for row in rows:
@@ -70,7 +70,7 @@ def rows(document):
 
 
 def regions(document, key):
-    """Alike ones together: "2 × 64.0 MiB on node 0, 2 MiB pages, pinned"."""
+    """Describes equal regions together: "2 × 64.0 MiB on node 0, 2 MiB pages, pinned"."""
     alike = collections.Counter(
         f"{mebibytes(region['bytes'])} on node {region['node']}, "
         f"{page_size(region['page_bytes'])} pages, "
@@ -96,7 +96,7 @@ def reading(document):
 
 
 def where(document):
-    """Tells where the bytes over the budget are."""
+    """Says where the bytes over the budget are."""
     if document["spill_is_memory"]:
         return (", the rest being in a file on tmpfs, which is memory itself: "
                 "with a folder on a disk (make demo DEMO_SPILL=DIR, or --spill) "

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Text made on the spot, the same for the same seed, with something to learn.
+"""Generates text that a model can learn. The same seed gives the same text.
 
-A made-up lexicon (spelling), a chain of which word follows which (grammar),
-and sentences that are said twice (so that attention can copy the second).
+The text has an invented lexicon (spelling), a Markov chain of words (grammar), and
+repeated sentences, so that attention can copy the second one.
 """
 import numpy as np
 
@@ -41,6 +41,6 @@ class Text:
         return line[:characters]
 
     def batch(self, count, length):
-        """int32[count, length + 1]: inputs and, one further, the targets."""
+        """Returns int32[count, length + 1]: the inputs and, shifted by one, the targets."""
         return np.array([[ALPHABET.index(c) for c in self._line(length + 1)]
                          for _ in range(count)], np.int32)

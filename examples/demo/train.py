@@ -22,7 +22,7 @@ from text import ALPHABET, Text
 SHAPE = model.Shape(vocabulary=len(ALPHABET), layers=12, width=128, heads=4,
                     batch=8, length=256)
 SEED = 1
-WARMUP_STEPS = 2    # not timed: the first ones fault memory in
+WARMUP_STEPS = 2    # not timed, because the first steps fault memory in
 
 
 def say(**line):
@@ -45,7 +45,7 @@ def compile_step(wrap_layer, settings, parameters, state, tokens):
 
 
 def train(wrap_layer, steps):
-    """The measurements, as a dictionary."""
+    """Trains, and returns the measurements as a dictionary."""
     text = Text(SEED)
     parameters = model.initial_parameters(jax.random.key(SEED), SHAPE)
     state = adamw.initial_state(parameters)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Whether a program's results are those of the program that offloads nothing.
+"""Compares a program's results with those of the same program without offloading.
 
-Some versions of JAX compute wrong gradients when activations are offloaded, and say
-nothing (docs/offloading.md), so each example compares all it has computed.
+Some versions of JAX silently compute wrong gradients when activations are offloaded
+(docs/offloading.md), so each example compares all of its results.
 """
 import hashlib
 from typing import NamedTuple
@@ -10,13 +10,13 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-# Of the largest value in the same array. Sums in another order differ by a hundredth
-# of it or less; with another layer's activation a gradient is off by about its size.
+# Relative to the largest value in the same array. Sums in another order differ by at most a
+# hundredth of this. With another layer's activation, a gradient is off by about its size.
 TOLERANCE = 1e-4
 
 
 class Comparison(NamedTuple):
-    """Over all arrays; relative differences are to the largest value of each."""
+    """Compares all arrays. Relative differences are relative to an array's largest value."""
     equal: bool
     difference: float
     relative: float
@@ -24,7 +24,7 @@ class Comparison(NamedTuple):
 
 
 def on_host(results):
-    """As NumPy arrays, by their paths; a device's memory can be given back then."""
+    """Returns NumPy arrays by their paths, so that the device's memory can be freed."""
     leaves = jax.tree_util.tree_leaves_with_path(jax.device_get(results))
     return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
 
@@ -34,7 +34,7 @@ def _bits(array):
 
 
 def digest(arrays):
-    """Of names, types and all bits."""
+    """Returns a digest of names, types and all bits."""
     seen = hashlib.sha256()
     for name, array in arrays.items():
         seen.update(f"{name} {array.dtype} {array.shape}".encode())
@@ -43,13 +43,13 @@ def digest(arrays):
 
 
 def _largest(array):
-    """Whatever its sign; NaN if one is there."""
+    """Returns the largest absolute value, or NaN if there is one."""
     return max(float(np.max(array, initial=0)), -float(np.min(array, initial=0)))
 
 
 def compare(arrays, wanted):
-    """Of two answers of on_host(). Arrays that are not alike in name, type and shape, or
-    nothing but zeros, show nothing: ValueError."""
+    """Compares two results of on_host(). Raises ValueError for arrays that differ in name, type
+    or shape, and for arrays of zeros: comparing them proves nothing."""
     kinds = [{name: (array.dtype, array.shape) for name, array in each.items()}
              for each in (arrays, wanted)]
     if kinds[0] != kinds[1] or not arrays:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""XLA's figures of a compiled program's memory, in bytes, and their table."""
+"""Gets the memory of a compiled program from XLA, in bytes, and formats a table of it."""
 
-# As XLA calls them, less "_size_in_bytes". The device's own, then the host's.
+# XLA's names without "_size_in_bytes": first for the device, then for the host.
 DEVICE = ("temp", "argument", "output", "alias")
 HOST = tuple(f"host_{kind}" for kind in DEVICE)
 
 
 def analysis(compiled):
-    """By kind, and two sums: an alias is an argument that is given back as an output,
-    and must not be counted twice."""
+    """Returns the bytes by kind, and two sums. An alias is an argument that is also an output,
+    so the sums count it once."""
     stats = compiled.memory_analysis()
     if stats is None:
         raise RuntimeError("this backend of XLA has no memory analysis")
@@ -26,7 +26,7 @@ COLUMNS = {"temp": "temp_bytes", "arguments": "argument_bytes",
 
 
 def table(rows):
-    """Rows as Report has them; below a row the tutorial's, where it has one."""
+    """Formats the rows of a Report. The tutorial's sizes follow a row that has them."""
     large = any(row["total_bytes"] >= 1 << 30 for row in rows)
     unit, size = ("GiB", 1 << 30) if large else ("MiB", 1 << 20)
 

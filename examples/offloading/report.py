@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The command line of the examples, and what they print: a table of memory, and
-whether the results are those of the first row, which offloads nothing."""
+"""The command line and the output of the examples: a table of memory, and whether
+the results equal those of the first row, which offloads nothing."""
 import argparse
 import atexit
 import gc
@@ -16,7 +16,7 @@ import jax
 from offloading import memory
 from offloading.compare import TOLERANCE, compare, digest, on_host
 
-# Matrix products of a GPU in TF32 would blur the comparison.
+# Matrix products in TF32 on a GPU would be too inexact for the comparison.
 jax.config.update("jax_default_matmul_precision", "highest")
 
 WIDTH = 80
@@ -34,7 +34,7 @@ LEFT = "{blocks} blocks and {regions} regions of actmem are left, where none sho
 
 
 def options(text):
-    """The command line; `text` is the program's description."""
+    """Parses the command line. `text` is the program's description."""
     parser = argparse.ArgumentParser(description=text.splitlines()[0])
     parser.add_argument("--with", dest="way", choices=("plain", "actmem"), default="plain",
                         help="actmem: another row, by actmem.jax")
@@ -47,7 +47,7 @@ def options(text):
                      "under `actmem run --`")
     if arguments.json:
         try:
-            arguments.json.unlink(missing_ok=True)  # of an earlier run
+            arguments.json.unlink(missing_ok=True)  # from an earlier run
             _unfinished(arguments.json).touch()
             _unfinished(arguments.json).unlink()
         except OSError as error:
@@ -60,7 +60,7 @@ def _unfinished(path):
 
 
 def _as_json(document):
-    """JSON has no number for what is not finite: null."""
+    """Returns JSON, with null for numbers that are not finite, which JSON lacks."""
     finite = [row | {name: None for name in ("difference", "relative")
                      if not math.isfinite(row[name])} for row in document["rows"]]
     return json.dumps(document | {"rows": finite}, indent=1, allow_nan=False)
@@ -71,7 +71,7 @@ def on_gpu():
 
 
 class Report:
-    """Row after row, then finish()."""
+    """Collects rows by run() or add(). finish() prints them."""
 
     def __init__(self, program, arguments, sizes):
         self.arguments = arguments
@@ -84,12 +84,12 @@ class Report:
         atexit.register(self._tell_unfinished)
 
     def run(self, name, function, *arguments, tutorial=None, in_actmem=False):
-        """Compiles a jitted function, calls it, and adds what it is and yields."""
+        """Compiles a jitted function, calls it, and adds a row with its memory and results."""
         compiled = function.lower(*arguments).compile()
         self.add(name, compiled, compiled(*arguments), tutorial, in_actmem)
 
     def add(self, name, compiled, results, tutorial=None, in_actmem=False):
-        """A row: `tutorial` has the sizes to print below it, on a GPU."""
+        """Adds a row. `tutorial` has the sizes to print below it on a GPU."""
         arrays = on_host(results)
         row = {"name": name} | memory.analysis(compiled)
         row |= self._in_actmem() if in_actmem else dict.fromkeys(
@@ -100,8 +100,8 @@ class Report:
         self.document["rows"].append(row | compared._asdict() | {"digest": digest(arrays)})
 
     def _in_actmem(self):
-        """The bytes that the last call has put there, and those that arrays have there all
-        along."""
+        """Returns the bytes that the last call put into actmem, and the bytes of arrays that
+        stay there."""
         import actmem
         import actmem.jax
         self.document["actmem"] = {"backend": actmem.describe(),
@@ -114,10 +114,10 @@ class Report:
                 "actmem_bytes": put + held}
 
     def _release_actmem(self):
-        """Gives the regions back; what there is then is told."""
+        """Frees the regions. Records any that remain, and returns false if there are some."""
         import actmem
         import actmem.jax
-        gc.collect()    # of what JAX has lowered there are cycles, arguments among them
+        gc.collect()    # JAX's lowered programs form reference cycles, which hold arguments
         blocks = actmem.counters()["blocks"]
         actmem.jax.reset()
         regions = actmem.counters()["regions"]
@@ -125,7 +125,7 @@ class Report:
         return not blocks and not regions
 
     def finish(self):
-        """Prints and writes all; the exit status."""
+        """Prints and writes the report, and returns the exit status."""
         atexit.unregister(self._tell_unfinished)
         released = not self.document["actmem"] or self._release_actmem()
         agree = all(row["agrees"] for row in self.document["rows"])
@@ -141,7 +141,7 @@ class Report:
             os.replace(_unfinished(path), path)
 
     def _tell_unfinished(self):
-        """A row that fails does not take those before it along."""
+        """Prints the rows before one that failed."""
         if self.document["rows"]:
             self.document |= {"ok": False, "unfinished": True, "actmem": None}
             self._tell()
@@ -179,7 +179,7 @@ class Report:
 
 
 def comparison(row, first):
-    """How a row's results are, beside the first one's, as a line."""
+    """Returns a line that compares a row's results with those of the first row."""
     if row["equal"]:
         return f"{row['name']}: the results of '{first['name']}', bit by bit"
     return (f"{row['name']}: {'agrees with' if row['agrees'] else 'NOT the results of'} "

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Weights and input of a stack of layers, and the gradient of such a stack.
+"""Creates weights and input of a stack of layers, and the gradient of the stack.
 
-A layer is two matrix multiplications. The values are random, and the loss not linear, so
-that an activation shows in the gradient where it is taken for that of another layer or
-of another sample.
+A layer is two matrix multiplications. The values are random and the loss is not linear. If a
+program uses the activation of another layer or sample, the gradient is therefore different.
 """
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ import jax.numpy as jnp
 
 
 class Sizes(NamedTuple):
-    """Of the stack and of its input."""
+    """Sizes of the stack and of its input."""
     layers: int
     batch: int
     width: int
@@ -24,7 +23,8 @@ SMALL = Sizes(layers=4, batch=32, width=32, hidden=64)
 
 
 def weights_and_input(sizes):
-    """((layers, width, hidden), (layers, hidden, width)) and (batch, width), float32."""
+    """Returns float32 weights of shapes (layers, width, hidden) and (layers, hidden, width), and
+    an input of shape (batch, width)."""
     into, out, x = jax.random.split(jax.random.key(0), 3)
     layers, batch, width, hidden = sizes
     weights = (jax.random.normal(into, (layers, width, hidden)) * width ** -0.5,
@@ -33,8 +33,8 @@ def weights_and_input(sizes):
 
 
 def gradient(layer):
-    """Jitted, of half the square of what lax.scan over `layer(x, weights)` yields: the
-    gradients of the weights, in their shapes."""
+    """Returns a jitted function for the gradients of the weights. The loss is half the sum of
+    squares of the output of lax.scan over `layer(x, weights)`."""
 
     def loss(weights, x):
         x, _ = jax.lax.scan(lambda x, weights: (layer(x, weights), None), x, weights)

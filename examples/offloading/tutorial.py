@@ -2,7 +2,7 @@
 """The sizes that "JAX Memories and Host Offloading" prints for programs like these.
 
 https://docs.jax.dev/en/latest/notebooks/host-offloading.html, as of 2025; its metadata
-name a Tesla T4. It prints two decimals, and nothing of outputs and aliases.
+name a Tesla T4. It prints two decimals, and no sizes of outputs and aliases.
 """
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -16,5 +16,5 @@ KEPT = _sizes(MIB, 17.25, 20.25, 57.50)
 ACTIVATIONS = _sizes(MIB, 6.50, 20.25, 46.75)
 BOTH = _sizes(MIB, 4.75, 0.25, 25.00)
 OPTIMIZER_KEPT = _sizes(GIB, 2.11, 2.49, 4.59)
-# It says 0.96 MB, having divided by 1024 three times.
+# The tutorial prints 0.96 MB, but it divided by 1024 three times.
 OPTIMIZER = _sizes(GIB, 1.91, 0.96, 2.87)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# libactmem_preload.so: what LD_PRELOAD puts in front of a program's own calls. It
+# libactmem_preload.so: LD_PRELOAD puts it in front of a program's own libraries. It
 # does nothing unless the environment asks for a mode.
 
 PRELOAD_SOURCES := $(wildcard lib/preload/*.c lib/preload/*/*.c)
@@ -12,8 +12,8 @@ PRELOAD_LIBRARY := $(B)/lib/libactmem_preload.so
 
 ALL += $(PRELOAD_LIBRARY)
 
-# The compiler knows malloc and free, and would make one out of the other. Thread
-# variables are reached without a call that may allocate.
+# The compiler knows malloc and calloc, and could replace one by the other. initial-exec
+# gives access to thread variables without a call that may allocate.
 $(PRELOAD_OBJECTS): EXTRA_CFLAGS = -fno-builtin-malloc -fno-builtin-calloc \
 	-fno-builtin-realloc -fno-builtin-free -ftls-model=initial-exec
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# The Python module, with the libraries it loads beside it. PYTHONDIR holds
-# nothing else: `actmem run` puts it in front of PYTHONPATH, where a folder of
-# the distribution's modules would hide those of a virtual environment.
+# The Python module, with the libraries that it loads beside it. PYTHONDIR has
+# nothing else: `actmem run` puts it first in PYTHONPATH, where a folder with the
+# distribution's modules would hide those of a virtual environment.
 
 PYTHONDIR ?= $(PREFIX)/lib/actmem/python
 PYTHON_MODULE = $(DESTDIR)$(PYTHONDIR)/actmem
 
-# `make install` and a wheel have this in common; lib/xla adds its library.
+# `make install` and a wheel share this rule, to which lib/xla adds its library.
 .PHONY: python-module
 python-module::
 	install -d $(PYTHON_MODULE)/jax $(PYTHON_MODULE)/plan $(PYTHON_MODULE)/_start
