@@ -63,7 +63,7 @@ struct actmem_region_info {
 	uint64_t *node_bytes;		/* element i: bytes on node i; see the calls */
 	uint32_t node_count;
 	uint32_t uid;
-	/* Of the creator, or of a holder if that is not visible; 0: none; -1: other pid namespace. */
+	/* Of the creator, or of a holder if that is hidden; 0: none; -1: other pid namespace. */
 	int32_t pid;
 	uint32_t lingering;		/* 1: closed and unmapped, and only pins keep it */
 	uint32_t named;			/* 1: a file, which has the name and outlives processes */
@@ -218,9 +218,9 @@ int actmem_region_unmap(struct actmem_region *region);
 
 /*
  * Returns the state of a region. Before each call, the caller sets node_bytes to an array and
- * node_count to its number of elements. The call sets node_count to the number of nodes, which
- * may be larger than the array; it sets unused elements to 0. With node_bytes NULL it does not
- * count pages by node, which is faster.
+ * node_count to its number of elements. The call sets node_count to the last node with pages,
+ * plus 1, which may be larger than the array; it sets unused elements to 0. With node_bytes NULL
+ * it does not count pages by node, which is faster.
  *
  * -EIO  the kernel does not report the nodes of the pages;  -EINVAL  node_count without node_bytes
  */
