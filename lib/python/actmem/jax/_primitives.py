@@ -78,6 +78,10 @@ def _order(batch: Sequence[int], rank: int) -> list[int]:
     return [*batch, *(i for i in range(rank) if i not in batch)]
 
 
+def _inverse(order: Sequence[int]) -> list[int]:
+    return sorted(range(len(order)), key=order.__getitem__)
+
+
 def batch_first(aval: Aval, batch: Sequence[int]) -> Aval:
     """Returns the type of a value with the batch's dimensions first, as a call uses it."""
     order = _order(batch, aval.ndim)
@@ -217,9 +221,9 @@ def _take_batched(values: Sequence[Any], dims: Sequence[int | None], *, batch: S
     size, = {value.shape[dim] for value, dim in zip(values, dims) if dim is not None}
     token, ghost = (jax.lax.broadcast(value, (size,)) if dim is None else value
                     for value, dim in zip(values, dims))
-    if dims[0]:
-        token = jax.lax.transpose(token, _order(dims[:1], token.ndim))
-    dim = dims[1] or 0
+    token_dim, dim = (dim or 0 for dim in dims)
+    if token_dim:
+        token = jax.lax.transpose(token, _order([token_dim], token.ndim))
     return take_p.bind(token, ghost, batch=_with_dim(batch, dim), **params), dim
 
 
@@ -276,7 +280,7 @@ def _put_lowered(ctx: Context, value: Any, *, label: str, batch: Sequence[int],
                               many=many)
     order = _order(batch, len(shape))
     ghost = jnp.transpose(ghost.reshape(*(shape[i] for i in order), 0),
-                          (*np.argsort(order), len(order)))
+                          (*_inverse(order), len(order)))
     if "cuda" in ctx.module_context.platforms:
         # Otherwise nothing in an unrolled forward pass waits for its puts. XLA may then delay
         # them and keep their values on the device meanwhile.
@@ -291,7 +295,7 @@ def _take_lowered(ctx: Context, token: Any, ghost: Any, *, label: str, weak_type
     aval = _private.physical_aval(batch_first(ctx.avals_out[0], batch))
     value = _calls.take(ctx, token, ghost, aval, label=label, number=number, ends=ends,
                         announced=announced)
-    return [jnp.transpose(value, np.argsort(_order(batch, value.ndim)))]
+    return [jnp.transpose(value, _inverse(_order(batch, value.ndim)))]
 
 
 def _tie_lowered(ctx: Context, *operands: Any, numbers: Sequence[int]) -> Any:
