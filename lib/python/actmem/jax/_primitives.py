@@ -69,8 +69,10 @@ def put(value: Any, label: str) -> Any:
     return put_p.bind(value, label=label, **PUT)
 
 
-def take(token: Any, ghost: Any, label: str, weak_type: bool) -> Any:
-    return take_p.bind(token, ghost, label=label, weak_type=weak_type, **TAKE)
+def take(token: Any, ghost: Any, label: str, weak_type: bool,
+         batch: Sequence[int] = ()) -> Any:
+    return take_p.bind(token, ghost, label=label, weak_type=weak_type,
+                       **TAKE | {"batch": batch})
 
 
 def _order(batch: Sequence[int], rank: int) -> list[int]:
@@ -147,8 +149,7 @@ def _put_now(value: Any, *, label: str, batch: Sequence[int]) -> Any:
 @partial(jax.jit, static_argnames=("label", "weak_type", "batch", "spread"))
 def _take_now(token: Any, ghost: Any, *, label: str, weak_type: bool, batch: Sequence[int],
               spread: Sharding | None) -> Any:
-    value = take_p.bind(token, ghost, label=label, weak_type=weak_type,
-                        **TAKE | {"batch": batch})
+    value = take(token, ghost, label, weak_type, batch)
     return value if spread is None else jax.lax.with_sharding_constraint(value, spread)
 
 
