@@ -157,9 +157,9 @@ int actmem_region_unregister(struct actmem_region *region);
  * errors of actmem_region_register(), unless it may use own_memory. If the runtime does not
  * unregister a region, the region stays until actmem_runtime_close() can unregister it.
  *
- * The library registers long regions in pieces of 64 to 256 MiB, for each of which CUDA needs
- * about 5 ms, or of one longer block. Between two pieces, other threads can get the lock of
- * CUDA's driver. No block lies in two pieces. A region that is most of the rest of the heap's
+ * The library registers long regions in pieces. A piece has 64 to 256 MiB, such that CUDA needs
+ * about 5 ms for it, or one longer block. Between two pieces, other threads can get the lock of
+ * CUDA's driver. No block lies in two pieces. A region that takes most of the heap's remaining
  * limit is one piece.
  *
  * -EEXIST  the heap is registered;  -EBUSY  it has regions
