@@ -136,6 +136,26 @@ def test_what_is_over_the_budget(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_reset_after_a_failed_step_outside_of_jit(tmp_path):
+    """Python still holds tokens of the programs that failed. reset() must not raise their error."""
+    seen = trained("""
+        import gc
+        x = jnp.ones((1200, 1024), jnp.float32)
+        sin = actmem.jax.checkpoint(jnp.sin, offload_argnums=(0,))
+        def failed():
+            value, pull = jax.vjp(sin, x)
+            return message(pull, value)
+        seen = [failed(), failed()]
+        gc.collect()
+        seen += [actmem.jax.reset(), actmem.jax.stats()["live_blocks"]]
+        seen.append(float(jax.grad(lambda x: sin(x).sum())(jnp.zeros(()))))
+        print(json.dumps(seen))
+        """, tmp_path, ACTMEM_BUDGET="4M")
+    *errors, freed, left, gradient = seen
+    assert all("budget= (ACTMEM_BUDGET) is 4.0 MiB" in error for error in errors), errors
+    assert [freed, left, gradient] == [0, 0, 1]
+
+
 def test_errors_name_the_knob(tmp_path):
     seen = trained("""
         seen = {}

@@ -43,6 +43,15 @@ def watch(kept: "Kept") -> None:
     weakref.finalize(kept, _ended.append, kept.base).atexit = False
 
 
+def _has_failed(words: jax.Array) -> bool:
+    """True if the program that makes the token failed. The token then has no value. Waits."""
+    try:
+        words.block_until_ready()
+    except jax.errors.JaxRuntimeError:
+        return True
+    return False
+
+
 def drain(wait: bool = False) -> None:
     """Drops the values of tokens that are gone. With `wait`, waits until that is done."""
     from actmem.jax._primitives import drop_now
@@ -52,8 +61,9 @@ def drain(wait: bool = False) -> None:
             words = _gone.popleft()
         except IndexError:      # another thread was faster
             return
-        if not words.is_deleted():
-            with jax.ensure_compile_time_eval(), jax.disable_jit(False):
-                done = drop_now(words)
-            if wait:
-                done.block_until_ready()
+        if words.is_deleted() or wait and _has_failed(words):
+            continue
+        with jax.ensure_compile_time_eval(), jax.disable_jit(False):
+            done = drop_now(words)
+        if wait:
+            done.block_until_ready()
