@@ -124,6 +124,6 @@ def test_what_seeds_draw():
     ([1.1], [1.0], "far"), ([1.1], [1.1], None), ([float("nan")], [1.0], "not a number")])
 def test_how_errors_compare(got, wanted, reason):
     got, wanted = (compare.np.array(values, "float32") for values in (got, wanted))
-    exact, disturbed = compare.np.array([1.0]), compare.np.array([1.0 + 1e-7])
-    more = compare.excess([got], [wanted], [exact], [disturbed], 1.2e-7)
+    exact, other = compare.np.array([1.0]), compare.np.array([1.0 + 1e-7])
+    more = compare.excess([got], [[wanted], [other]], [[exact], [other]], 1.2e-7)
     assert (more and more[0]) == reason
