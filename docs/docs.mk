@@ -1,23 +1,19 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# Man pages, built by scdoc. Without scdoc, make builds everything else.
+# Man pages, built by scdoc. Without scdoc or python3, make builds everything else.
 
-vpath %.scd docs docs/man
+vpath %.scd docs
 
-# PAGE/NAME of each further name in a page's NAME section, by which man also finds the page.
-MAN_ALIASES := $(shell awk '/^# / { is_name = $$2 == "NAME" } \
-	is_name && sub(/ - .*/, "") { count = split($$0, names, /, /); \
-		page = FILENAME; sub(/.*\//, "", page); sub(/\.scd$$/, "", page); \
-		for (i = 1; i <= count; i++) if (names[i] ".3" != page) print page "/" names[i] ".3" }' \
-	docs/man/*.scd)
-MAN_PAGES := $(patsubst %.scd,$(B)/man/%,$(notdir $(wildcard docs/*.scd docs/man/*.scd))) \
-	$(addprefix $(B)/man/,$(notdir $(MAN_ALIASES)))
+# Those of section 3, except libactmem(3), come from the public headers.
+MAN_CALLS := $(shell $(PYTHON3) -B scripts/man-pages --list)
+MAN_HAND := $(patsubst docs/%.scd,$(B)/man/%,$(wildcard docs/*.scd))
+MAN_PAGES := $(MAN_HAND) $(MAN_CALLS:%=$(B)/man/%.3)
 
-ifneq ($(shell command -v scdoc),)
+ifneq ($(and $(shell command -v scdoc),$(MAN_CALLS)),)
 ALL += $(MAN_PAGES)
 INSTALLED_MAN_PAGES := $(MAN_PAGES)
 else
-LEFT_OUT += 'the man pages: scdoc is not installed'
+LEFT_OUT += 'the man pages: scdoc or python3 is not installed'
 endif
 
 # The variables of some pages come from the table of knobs.
@@ -29,19 +25,19 @@ $(MAN_VARIABLES): $(addprefix $(B)/obj/,docs/variables.o lib/base/size.o lib/con
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ -o $@
 
 # .TH turns groff's hyphenation on again, which would break names.
-$(B)/man/%: %.scd docs/docs.mk $(MAN_VARIABLES)
+$(MAN_HAND): $(B)/man/%: %.scd docs/docs.mk $(MAN_VARIABLES)
 	@mkdir -p $(@D)
-	sed 's|^@VARIABLES *\(.*\)@$$|$(MAN_VARIABLES) \1|e' $< >$@.scd
+	sed 's|^@VARIABLES@$$|$(MAN_VARIABLES)|e' $< >$@.scd
 	scdoc <$@.scd >$@
 	rm $@.scd
 	sed -i '/^\.TH /a .nh' $@
 
-define MAN_ALIAS
-$(B)/man/$(notdir $(1)): $(patsubst %/,%.scd,$(dir $(1)))
-	@mkdir -p $$(@D)
-	echo '.so man3/$(patsubst %/,%,$(dir $(1)))' >$$@
-endef
-$(foreach alias,$(MAN_ALIASES),$(eval $(call MAN_ALIAS,$(alias))))
+$(B)/man/.calls: scripts/man-pages $(wildcard lib/include/*.h docs/man/*.c)
+	@mkdir -p $(@D)
+	$(PYTHON3) -B scripts/man-pages $(@D)
+	touch $@
+
+$(MAN_CALLS:%=$(B)/man/%.3): $(B)/man/.calls ;
 
 install:: $(INSTALLED_MAN_PAGES)
 	set -e; for page in $^; do \

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Prints the variables ACTMEM_* for a manual page, from the table of knobs: all, or with
- * the argument "open" those that actmem_open() reads.
+ * Prints the variables ACTMEM_* for the manual page of the command, from the table of knobs.
  */
 #include <stdio.h>
 #include <string.h>
@@ -49,13 +48,11 @@ static void print_variable(enum knob knob)
 	print_readers(info->parts);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-	bool is_all = argc < 2 || strcmp(argv[1], "open");
 	unsigned int knob;
 
 	for (knob = 0; knob < KNOB_VARIABLES; knob++)
-		if (is_all || knob_table[knob].parts & PART_OPEN)
-			print_variable(knob);
+		print_variable(knob);
 	return ferror(stdout) || fclose(stdout);
 }

@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * libactmem: pinned huge-page host memory on chosen NUMA nodes, for accelerators. A program
- * opens a handle first (actmem_open()). This header includes those of regions (actmem_region.h)
- * and heaps (actmem_heap.h).
+ * Pinned huge-page host memory on chosen NUMA nodes, for accelerators. A program opens a handle
+ * first (actmem_open()). This header includes those of regions (actmem_region.h) and heaps
+ * (actmem_heap.h).
  *
  * Calls return 0 or a negative errno. actmem_error() then returns an error message with the
  * requested value, the available value and the knob to change. The library never prints, never
  * exits and never installs signal handlers. All sizes are bytes. Calls are thread-safe unless
- * their comment says otherwise. The caller initializes each struct that has a @size with
- * ACTMEM_INIT(), so that a program compiled today works with a later library; a call with another
- * struct returns -EINVAL. Calls that wait defer cancellation (pthread_cancel(3)) until they
+ * their comment says otherwise. Calls that wait defer cancellation (pthread_cancel(3)) until they
  * return.
  *
+ * The caller initializes each struct that has a @size with ACTMEM_INIT(), so that a program
+ * compiled today works with a later library. Any call returns -EINVAL for another struct, and for
+ * a NULL handle or result. A call copies its options: the caller may free them, and everything
+ * that they point to, after the call.
+ *
  * A child of fork() must not use handles that it inherited: all calls on them that can fail return
- * -EOWNERDEAD. The child opens its own handle with actmem_open().
+ * -EOWNERDEAD. The child opens its own handle with actmem_open(). A process may open several
+ * handles, which share nothing.
  */
 #ifndef ACTMEM_H
 #define ACTMEM_H
@@ -101,7 +105,7 @@ struct actmem_counters {
 	uint64_t heaps;
 	uint64_t blocks;		/* of heaps, allocated and not freed */
 	uint64_t block_bytes;		/* of these blocks, as requested */
-	uint64_t block_bytes_peak;
+	uint64_t block_bytes_peak;	/* may lack the last 15 blocks of each other thread */
 	uint64_t region_bytes_peak;
 	uint64_t regions_total;
 	uint64_t blocks_total;
@@ -110,7 +114,7 @@ struct actmem_counters {
 	uint64_t spilled_bytes;		/* of blocks of stores that are only in files */
 };
 
-/* struct actmem_options o; ACTMEM_INIT(&o); zeroes it and sets its size. */
+/* Zeroes the struct that @p points to, and sets its size. */
 #define ACTMEM_INIT(p)	actmem_init((p), sizeof(*(p)))
 
 static inline void actmem_init(void *object, size_t size)
@@ -124,8 +128,9 @@ static inline void actmem_init(void *object, size_t size)
 
 /*
  * Returns the error message of this thread's last failure, or "". The message names the object,
- * the number and the knob: "node 1 has 3.1 GiB free of 8.0 GiB wanted; ...". The string is valid
- * until this thread's next call.
+ * the number and the knob: "node 1 has 3.1 GiB free of 8.0 GiB wanted; ...". Some calls leave a
+ * message when they succeed with less than the caller asked for. The string is valid until this
+ * thread's next call.
  */
 const char *actmem_error(void);
 
@@ -140,61 +145,75 @@ enum actmem_names {
 	ACTMEM_NAMES_AS_BUDGET = 1 << 9,	/* flag: call limits of heaps budgets */
 };
 
-/* Returns the message of actmem_error(), which uses NAMES_C, with other names of options. */
+/*
+ * Returns the message of actmem_error() with other names of options. @names is one of enum
+ * actmem_names, plus a flag if the user sets only a budget or only a limit. actmem_error() uses
+ * ACTMEM_NAMES_C. If the program called actmem_open() without options, its message names the
+ * variables that set them.
+ */
 const char *actmem_error_in(unsigned int names);
 
 /* Returns the version of the loaded library, such as "0.1.0". */
 const char *actmem_version(void);
 
 /*
- * Fills @options from the environment that `actmem run` sets up; actmem(1) lists the variables. A
- * variable that is not set leaves the default. -EINVAL: a value is not allowed. heap_name then
- * points into the environment, which no other thread may change meanwhile (setenv(3)).
+ * Fills @options from the environment. actmem(1) lists the variables, which `actmem run` sets. A
+ * variable that is not set leaves the default. heap_name then points into the environment, which
+ * no other thread may change (setenv(3)) until actmem_open() has returned.
+ *
+ * -EINVAL  the value of a variable is not allowed; actmem_error() lists those that are
  */
 int actmem_options_from_environment(struct actmem_options *options);
 
-/* Fills @options from an array of "NAME=value" that ends with NULL. heap_name points into it. */
+/*
+ * Fills @options from an array of strings. @variables has "NAME=value" as the environment does,
+ * and ends with NULL. heap_name then points into it.
+ *
+ * -EINVAL  the value of a variable is not allowed
+ */
 int actmem_options_from_variables(const char *const *variables, struct actmem_options *options);
 
 /*
- * Permits all fallbacks (ACTMEM_ALLOW_*) in @options that choose nothing: neither backend, pages,
- * policy, nodes, allow nor heap_name. Regions then use the best memory available, with any
- * backend. Does nothing if the environment has an ACTMEM_STRICT other than 0. Returns 1 if it
- * changed @options, 0 if not, and -EINVAL if ACTMEM_INIT() did not initialize the struct.
+ * Permits all fallbacks in @options that choose nothing: neither backend, pages, policy, nodes,
+ * allow nor heap_name. Regions then use the best memory available, with any backend. Does nothing
+ * if the environment has an ACTMEM_STRICT other than 0.
+ *
+ * 1  the call changed @options
+ * 0  it did not
  */
 int actmem_options_allow_best(struct actmem_options *options);
 
 /*
- * Opens a handle on a backend, which the caller closes with actmem_close(). @options NULL: those
- * of actmem_options_from_environment(). The caller may free the options and heap_name after the
- * call.
+ * Opens a handle on a backend. The caller closes it with actmem_close(). @options NULL: those of
+ * actmem_options_from_environment(). After an error *@am is unchanged.
  *
  * -ENOENT, -ENXIO  the caller wants the driver, and there is no device or no module
  * -EACCES, -EPERM  the user may not open /dev/actmem, and the backend is not MEMFD
  * -EPROTONOSUPPORT  driver and library do not support each other, and the backend is not MEMFD
  * -ENOENT, -EOPNOTSUPP, -EINVAL, -ENAMETOOLONG  heap_name: errors of actmem_region_open()
- * -EINVAL  an unknown value or flag, or reserved is not 0
+ * -EINVAL  an unknown value or flag, a wrong value in the environment, or reserved is not 0
  * -ENOMEM, -EMFILE, -EFBIG  no memory, no descriptor, or RLIMIT_FSIZE, for the counters that other
  *	processes read
  */
 int actmem_open(struct actmem **am, const struct actmem_options *options);
 
 /*
- * Closes and frees a handle. No other thread may use @am during the call or later. Returns
- * -EBUSY and closes nothing while regions, heaps, queues, stores or runtimes of it are open.
+ * Closes and frees a handle. No other thread may use @am during the call or later.
+ *
+ * -EBUSY  regions, heaps, queues, stores or runtimes of it are open; nothing is closed
  */
 int actmem_close(struct actmem *am);
 
-/* Returns the backend in use: DRIVER or MEMFD. */
+/* Returns the backend in use, ACTMEM_BACKEND_DRIVER or ACTMEM_BACKEND_MEMFD. */
 enum actmem_backend actmem_get_backend(const struct actmem *am);
 
 /*
- * Returns which backend is in use and why, such as "memfd: /dev/actmem does not exist (module not
- * loaded)". The string is valid until actmem_close().
+ * Describes which backend is in use and why. An example is "memfd: /dev/actmem does not exist
+ * (module not loaded)". The string is valid until actmem_close().
  */
 const char *actmem_describe(const struct actmem *am);
 
-/* Returns the counters of @am, of all threads. */
+/* Returns the counters of a handle, of all threads. `actmem list` shows those of each process. */
 int actmem_get_counters(struct actmem *am, struct actmem_counters *counters);
 
 #if defined(__GNUC__)

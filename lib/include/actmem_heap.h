@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Heaps of libactmem. A heap allocates blocks of pinned memory in regions, which it creates as it
- * needs them. A program may include this header or actmem.h: each includes the other.
+ * needs them. It has one lock, which a call holds for a small part of a microsecond. A program may
+ * include this header or actmem.h: each includes the other.
  */
 #include "actmem.h"
 
@@ -40,8 +41,7 @@ struct actmem_heap_stats {
 };
 
 /*
- * Creates a heap. Its metadata is outside of the regions. @options NULL: defaults. The caller may
- * free the options and everything that they point to after the call.
+ * Creates a heap. Its metadata is outside of the regions. @options NULL: defaults.
  *
  * A region has grow_bytes (rounded up for 1G pages). It is shorter if blocks of the requested
  * length fill a shorter one better. It is longer if a block is longer, or if the heap is large:
@@ -55,7 +55,7 @@ struct actmem_heap_stats {
  * actmem_heap_alloc() returns -EBUSY in the second, so each process of a job needs its own name.
  * The files stay when heaps are trimmed or destroyed and when the process ends. The next process
  * with that name uses them as they are, and finds the old contents in its blocks. They must
- * belong to its user, and must not be symbolic links. rm removes them.
+ * belong to its user, and must not be symbolic links. rm(1) removes them.
  *
  * -EINVAL  wrong grow_bytes or region options, or a region length other than 0
  * -ENOMEM  no memory for the metadata
@@ -66,33 +66,41 @@ int actmem_heap_create(struct actmem *am,
 
 /*
  * Destroys a heap and frees its regions. No other thread may use @heap during the call or later.
- * Returns -EBUSY and frees nothing while it has blocks, or regions attached to a queue.
+ *
+ * -EBUSY  the heap has blocks, or regions attached to a queue; nothing is freed
  */
 int actmem_heap_destroy(struct actmem_heap *heap);
 
 /*
- * Allocates @length bytes of pinned memory and stores their address in *@block. It is aligned to
- * @align, a power of two up to 2 MiB, and to 256 at least. The contents are unspecified. Any
- * thread may free the block with actmem_heap_free(). The call never returns pageable memory.
+ * Allocates a block of pinned memory of @length bytes. The call stores its address in *@block,
+ * aligned to @align, a power of two up to 2 MiB, and to 256 at least. The contents are
+ * unspecified. Any thread may free the block with actmem_heap_free(). The next block of a length
+ * that was just freed has the address of the freed one. The call never returns pageable memory.
  *
  * -EINVAL  @length is 0, above the address space, or above the length that can be registered at
  *	once; @align is no power of two or above 2 MiB
  * -ENOMEM  the heap's limit, or no memory for the metadata
- * and, if the heap needs a new region, the errors of actmem_region_create(), actmem_region_open()
- *	(heap_name; -EMFILE: more than 4096 files) and actmem_region_register()
+ * -EBUSY  another process has a heap of this name
+ * -EMFILE  the heap needs more than 4096 files
+ * others  if the heap needs a new region, the errors of actmem_region_create(), with a heap_name
+ *	of actmem_region_open(), and with a runtime of actmem_region_register()
  */
 int actmem_heap_alloc(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		      void **block);
 
-/* Frees a block. -EINVAL: @block is not the start of a block of this heap; nothing changes. */
+/*
+ * Frees a block.
+ *
+ * -EINVAL  @block is not the start of a block of this heap; nothing changes
+ */
 int actmem_heap_free(struct actmem_heap *heap, void *block);
 
 /*
- * Returns the region of a block and the block's offset in it, which actmem_queue_fill() and
- * actmem_queue_spill() need. The region belongs to the heap, and stays open until the block is
- * freed.
+ * Finds the region of a block, and the block's offset in it. actmem_queue_fill() and
+ * actmem_queue_spill() need both. The region belongs to the heap, and stays open until the block
+ * is freed. The caller may attach it to a queue (actmem_queue_attach()).
  *
- * -EINVAL: @block is not the start of a block of this heap.
+ * -EINVAL  @block is not the start of a block of this heap
  */
 int actmem_heap_locate(struct actmem_heap *heap, const void *block,
 		       struct actmem_region **region, uint64_t *offset);

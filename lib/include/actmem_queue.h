@@ -55,15 +55,17 @@ int actmem_queue_create(struct actmem *am, const struct actmem_queue_options *op
 			struct actmem_queue **queue);
 
 /*
- * Destroys a queue. Returns -EBUSY and changes nothing if the queue has files, attached regions,
- * or requests whose completion actmem_queue_wait() has not returned.
+ * Destroys a queue. No other thread may use @queue during the call or later.
+ *
+ * -EBUSY  the queue has files, attached regions, or requests whose completion actmem_queue_wait()
+ *	has not returned; nothing changes
  */
 int actmem_queue_destroy(struct actmem_queue *queue);
 
 /*
- * Returns the engine and why it was chosen, such as "workers: io_uring is refused (...)", and
- * whether the queue works without registered buffers. The string is valid until the queue is
- * destroyed. A later call may return another one.
+ * Describes the engine and why it was chosen. An example is "workers: io_uring is refused (...)".
+ * It also says whether the queue works without registered buffers. The string is valid until the
+ * queue is destroyed. A later call may return another one.
  */
 const char *actmem_queue_describe(const struct actmem_queue *queue);
 
@@ -83,7 +85,7 @@ struct actmem_queue_stats {
 	uint32_t reserved;
 };
 
-/* Returns totals since the queue was created, and its current state. */
+/* Returns the current state of a queue, and totals since it was created. */
 int actmem_queue_get_stats(struct actmem_queue *queue, struct actmem_queue_stats *stats);
 
 /*
@@ -93,7 +95,7 @@ int actmem_queue_get_stats(struct actmem_queue *queue, struct actmem_queue_stats
 #define ACTMEM_ATTACH_PLAIN	(1u << 0)
 
 /*
- * Attaches a region to the queue, which fills and spills of it need. The call maps the region and
+ * Attaches a region to a queue. Fills and spills of it need this. The call maps the region and
  * registers its memory with io_uring, in pieces of at most 1 GiB. That allocates missing pages.
  * Registered pages count against RLIMIT_MEMLOCK a second time, and cannot be discarded.
  *
@@ -101,14 +103,20 @@ int actmem_queue_get_stats(struct actmem_queue *queue, struct actmem_queue_stats
  * memory of the driver. The region then stays plain, and actmem_queue_describe() says so.
  * WORKERS registers nothing.
  *
- * -EEXIST  the region is attached;  -ENOMEM  RLIMIT_MEMLOCK;  -EMFILE  more than 4096 pieces;
- *	-EPERM  it was opened with ACTMEM_OPEN_READ;  -EOPNOTSUPP  it is a runtime's own memory
+ * -EEXIST  the region is attached
+ * -ENOMEM  RLIMIT_MEMLOCK
+ * -EMFILE  more than 4096 pieces
+ * -EPERM  the region was opened with ACTMEM_OPEN_READ
+ * -EOPNOTSUPP  the region is a runtime's own memory
  */
 int actmem_queue_attach(struct actmem_queue *queue, struct actmem_region *region, uint32_t flags);
 
 /*
- * Detaches a region. When the call returns 0, the kernel has released the memory that it held for
- * this queue. -EBUSY: requests of the region have not completed. -ENOENT: it is not attached.
+ * Detaches a region from a queue. When the call returns 0, the kernel has released the memory that
+ * it held for this queue.
+ *
+ * -EBUSY  requests of the region have not completed
+ * -ENOENT  the region is not attached
  */
 int actmem_queue_detach(struct actmem_queue *queue, struct actmem_region *region);
 
@@ -160,24 +168,29 @@ struct actmem_file_info {
 };
 
 /*
- * Opens files for transfers by this queue, with direct I/O. If the call fails, it removes the
+ * Opens files for transfers by a queue. It uses direct I/O. If the call fails, it removes the
  * files that it created.
  *
- * -EINVAL  a wrong option, or a file without direct I/O;  -ENOSPC  too little space for length;
- *	-EFBIG  RLIMIT_FSIZE;  -EMFILE  more than 256 files in a queue with io_uring;
- *	and the errors of open(2)
+ * -EINVAL  a wrong option, or a file without direct I/O
+ * -EEXIST  a file exists (ACTMEM_FILE_CREATE)
+ * -EPERM  another user owns a file (ACTMEM_FILE_NO_ATIME)
+ * -ENOSPC  too little space for length
+ * -EFBIG  RLIMIT_FSIZE
+ * -EMFILE  more than 256 files in a queue with io_uring
+ * others  the errors of open(2)
  */
 int actmem_file_open(struct actmem_queue *queue, const struct actmem_file_options *options,
 		     struct actmem_file **file);
 
 /*
- * Closes a set of files. -EBUSY: requests of it have not completed. Linux 6.1 holds the files
- * for up to a second longer, or until the queue is destroyed. Their file system cannot be
- * unmounted before.
+ * Closes a set of files. Linux 6.1 holds the files for up to a second longer, or until the queue
+ * is destroyed. Their file system cannot be unmounted before.
+ *
+ * -EBUSY  requests of the set have not completed
  */
 int actmem_file_close(struct actmem_file *file);
 
-/* Returns how the set was opened, and its current length. */
+/* Returns how a set of files was opened, and its current length. */
 int actmem_file_get_info(struct actmem_file *file, struct actmem_file_info *info);
 
 /* Options of a request. A call without options passes NULL. */
@@ -189,8 +202,8 @@ struct actmem_request {
 };
 
 /*
- * Submits a transfer from a file into a region (fill), or from a region to a file (spill). The
- * region must be attached. Offsets and lengths must be multiples of the alignments that
+ * Submits a transfer from a file into a region (fill), or from a region to a file (spill).
+ * @request NULL: no options. The region must be attached. Offsets and lengths must be multiples of the alignments that
  * actmem_file_get_info() returns.
  *
  * The call does not wait for the transfer: actmem_queue_wait() returns its result. The caller must
@@ -198,8 +211,9 @@ struct actmem_request {
  * complete in any order. If the ranges of two requests overlap, the caller must wait for the first
  * before it submits the second.
  *
- * -EINVAL  a wrong range or alignment, a region that is not attached, or a file of another queue;
- *	-EBADF  a spill to a READ_ONLY file;  -ENOMEM
+ * -EINVAL  a wrong range or alignment, a region that is not attached, or a file of another queue
+ * -EBADF  a spill to a file that was opened with ACTMEM_FILE_READ_ONLY
+ * -ENOMEM  no memory is available
  */
 int actmem_queue_fill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
 		      struct actmem_region *region, uint64_t offset, uint64_t length,
@@ -236,15 +250,15 @@ struct actmem_completion {
 };
 
 /*
- * Waits for a completion, and returns up to @max of them and their number; 0: no request is
- * outstanding. Several threads may wait; each completion goes to one of them. actmem_error() has
- * the error message of the last returned request that failed, or "". A caller that needs all
- * messages passes a @max of 1.
+ * Waits for completions. The call returns up to @max of them in @completions. Several threads may
+ * wait; each completion goes to one of them. actmem_error() has the error message of the last
+ * returned request that failed, or "". A caller that needs all messages passes a @max of 1.
+ * @size: sizeof(struct actmem_completion) of the caller, which actmem_queue_wait() passes.
  *
+ * > 0  the number of completions
+ * 0  no request is outstanding
  * -ETIMEDOUT  no completion within @timeout_ns (0: does not wait)
  * -EINVAL  max is 0
- *
- * @size: sizeof(struct actmem_completion) of the caller.
  */
 int actmem_queue_wait_sized(struct actmem_queue *queue, struct actmem_completion *completions,
 			    unsigned int max, uint64_t timeout_ns, size_t size);
@@ -257,21 +271,24 @@ static inline int actmem_queue_wait(struct actmem_queue *queue,
 }
 
 /*
- * Returns an eventfd(2) that becomes readable when a request completes, for programs that wait
- * with poll(2). The program reads the eventfd first, and then calls actmem_queue_wait() with a
+ * Returns an eventfd(2) that becomes readable when a request completes. It is for programs that
+ * wait with poll(2). The program reads the eventfd first, and then calls actmem_queue_wait() with a
  * timeout of 0 until that returns no more completions. The first such call may return none. The
  * descriptor is close-on-exec and nonblocking. It belongs to the queue, which closes it when the
  * queue is destroyed.
  *
- * -EMFILE, -ENFILE, -ENOMEM  no descriptor is available;  -EAGAIN  WORKERS cannot start the thread
- *	that signals the eventfd
+ * >= 0  the descriptor
+ * -EMFILE, -ENFILE, -ENOMEM  no descriptor is available
+ * -EAGAIN  WORKERS cannot start the thread that signals the eventfd
  */
 int actmem_queue_eventfd(struct actmem_queue *queue);
 
 /*
  * Cancels a request. The request always completes: with -ECANCELED, or with its own result if it
  * finished first. A transfer that the device has started is not interrupted; the request completes
- * after it. -ENOENT: the request has completed.
+ * after it.
+ *
+ * -ENOENT  the request has completed
  */
 int actmem_queue_cancel(struct actmem_queue *queue, uint64_t id);
 

@@ -92,10 +92,12 @@ struct actmem_region_info {
  *	memory cgroup: actmem_error() says which
  * -EDQUOT  the administrator's limit of the user or of a wanted node (driver): actmem_error()
  *	says which, and names its file
- * -ENODEV  a node has no memory;  -EPERM  a node is outside the task's cpuset
- * -EOPNOTSUPP  the backend lacks this page size, or lazy regions of it;  -EIO  a page is on
- *	another node;  -EFBIG  RLIMIT_FSIZE (memfd);  -EMFILE  too many descriptors, or 4096
- *	regions (memfd)
+ * -ENODEV  a node has no memory
+ * -EPERM  a node is outside the task's cpuset
+ * -EOPNOTSUPP  the backend lacks this page size, or lazy regions of it
+ * -EIO  a page is on another node
+ * -EFBIG  RLIMIT_FSIZE (memfd)
+ * -EMFILE  too many descriptors, or 4096 regions (memfd)
  *
  * If the library used a fallback that the caller allowed, the call returns 0 and counts it, and
  * actmem_error() says which and why; otherwise that is "". The library tries smaller pages on
@@ -106,9 +108,9 @@ int actmem_region_create(struct actmem *am,
 			 struct actmem_region **region);
 
 /*
- * Makes a region of a descriptor that another process sent (SCM_RIGHTS) or that
- * actmem_region_fd() returned. The caller keeps @fd and closes it. Missing pages stay missing, as
- * in a lazy region. memfd: the receiver gets 4K pages where the creator would have got thp.
+ * Opens a region from its descriptor. Another process sent it (SCM_RIGHTS, unix(7)), or
+ * actmem_region_fd() returned it. The caller keeps @fd and closes it. Both processes then share
+ * the memory, and each closes its own handle. Missing pages stay missing, as in a lazy region. memfd: the receiver gets 4K pages where the creator would have got thp.
  * The receiver may get a fallback that actmem_open() allowed, reported as by
  * actmem_region_create().
  *
@@ -143,7 +145,7 @@ int actmem_region_from_fd(struct actmem *am, int fd,
 
 /*
  * Opens a region that is a file and so outlives its processes. The next process that opens it
- * finds its contents; the kernel neither zeroes nor allocates pages again. rm or unlink(2)
+ * finds its contents; the kernel neither zeroes nor allocates pages again. rm(1) or unlink(2)
  * removes the region, and its memory is freed when the last user closes it. File permissions,
  * initially 0600, say which users may open it.
  *
@@ -151,7 +153,7 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  * determines the backend: actmem is the driver, hugetlbfs and tmpfs are memfd. If the caller
  * passed a backend to actmem_open(), the file system must belong to it.
  * @options: as for actmem_region_create(). The name must be NULL, because the file has one.
- * Length 0 accepts any length (without CREATE). NULL: all defaults.
+ * Length 0 accepts any length (without CREATE). NULL: all defaults. @flags: ACTMEM_OPEN_*.
  *
  * If several processes create the region at once, one creates it and the others open it when
  * it is complete; actmem_region_found() says which. The creator needs write permission for the
@@ -164,9 +166,9 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  * as in a lazy region.
  *
  * The backends differ:
- * driver  The region counts against RLIMIT_MEMLOCK and the limits of its creator until it is
+ * Driver  The region counts against RLIMIT_MEMLOCK and the limits of its creator until it is
  *	removed. size= of the mount limits it. Its length never changes. It has 2M pages.
- * memfd  The region counts against no limit of a user while no process has it open. 4K and thp
+ * Memfd  The region counts against no limit of a user while no process has it open. 4K and thp
  *	pages then count against RLIMIT_MEMLOCK of each process that has. size= of the mount
  *	limits it. hugetlbfs has 2M or 1G pages (pagesize=2M or 1G); tmpfs has 4K pages, and thp
  *	if it is mounted with huge=advise. Other page sizes than these are fallbacks. A process
@@ -180,31 +182,46 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  * -EOPNOTSUPP  the file system cannot have regions, and actmem_error() has the command that mounts
  *	one that can; or it lacks this page size
  * -ENOSPC  size= of the mount
- * -EINVAL  a file system of the other backend, no region, or wrong flags;  -ENAMETOOLONG
- * -EACCES  the permissions of the file;  -EBUSY  see ACTMEM_OPEN_LOCK
- * and the errors of actmem_region_create()
+ * -EINVAL  a file system of the other backend, no region, or wrong flags
+ * -ENAMETOOLONG  the path is too long
+ * -EACCES  the permissions of the file, or it belongs to another user (ACTMEM_OPEN_OWN)
+ * -ELOOP  the file is a symbolic link (ACTMEM_OPEN_OWN)
+ * -EBUSY  another process has opened the region with ACTMEM_OPEN_LOCK
+ * others  the errors of actmem_region_create() and open(2)
  */
 int actmem_region_open(struct actmem *am, const char *path,
 		       const struct actmem_region_options *options, uint32_t flags,
 		       struct actmem_region **region);
 
-/* Returns 1 if the region existed before actmem_region_open(), and 0 if the call created it. */
+/*
+ * Tells whether a region existed before actmem_region_open().
+ *
+ * 1  it existed
+ * 0  the call created it
+ */
 int actmem_region_found(const struct actmem_region *region);
 
 /*
- * Returns the region's descriptor, which is close-on-exec, or a negative errno. The region owns
- * the descriptor: dup() it to keep it longer.
+ * Returns the descriptor of a region. It is close-on-exec. The region owns it: dup(2) it to keep
+ * it longer. A process can send it to another one over a socket (SCM_RIGHTS), which opens it with
+ * actmem_region_from_fd().
+ *
+ * >= 0  the descriptor
  */
 int actmem_region_fd(const struct actmem_region *region);
 
-/* Returns the length; 0 for NULL. Also works in a forked child. */
+/* Returns the length of a region, and 0 for NULL. It also works in a forked child. */
 uint64_t actmem_region_length(const struct actmem_region *region);
 
 /*
- * Maps the whole region at an address that is a multiple of 2 MiB. The mapping is shared, readable
- * and, unless the region was opened with ACTMEM_OPEN_READ, writable. Later calls return the same
- * address. Each needs an actmem_region_unmap(), which returns -EINVAL if none is left.
- * -ENOMEM and others: errors of mmap(2).
+ * Maps a region, or ends such a mapping. actmem_region_map() maps the whole region at an address
+ * that is a multiple of 2 MiB. The mapping is shared, readable and, unless the region was opened
+ * with ACTMEM_OPEN_READ, writable. Later calls return the same address. Each needs an
+ * actmem_region_unmap(); the last one unmaps the memory. actmem_region_close() unmaps a region
+ * that is still mapped.
+ *
+ * -EINVAL  there were more calls of actmem_region_unmap() than of actmem_region_map()
+ * -ENOMEM and others  errors of mmap(2)
  *
  * If the hardware reports an uncorrected memory error, the 2 MiB page around it is lost, but not
  * the region. A thread that touches the page gets SIGBUS with si_code BUS_MCEERR_AR and the
@@ -222,26 +239,29 @@ int actmem_region_unmap(struct actmem_region *region);
  * plus 1, which may be larger than the array; it sets unused elements to 0. With node_bytes NULL
  * it does not count pages by node, which is faster.
  *
- * -EIO  the kernel does not report the nodes of the pages;  -EINVAL  node_count without node_bytes
+ * -EIO  the kernel does not report the nodes of the pages
+ * -EINVAL  node_count without node_bytes
  */
 int actmem_region_get_info(struct actmem_region *region,
 			   struct actmem_region_info *info);
 
 /*
- * Allocates the missing pages of a range as actmem_region_create() does, with its helper threads
- * and errors. Existing pages stay as they are. @offset and @length must be multiples of the
- * region's page size, and @length must not be 0 (-EINVAL). After an error, the pages that were
- * allocated stay. Several threads may populate a region at once.
+ * Allocates the missing pages of a range. It does so as actmem_region_create() does, with its
+ * helper threads and errors. Existing pages stay as they are. A touch also allocates a page; this
+ * call returns an error where a touch would cause SIGBUS. Several threads may populate a region at
+ * once. After an error, the pages that were allocated stay.
  *
+ * -EINVAL  @offset or @length is no multiple of the region's page size, or @length is 0
  * -EIO  a page is on another node, or a hardware error destroyed one: discard it
- * -EPERM  here and below: the region was opened with ACTMEM_OPEN_READ
+ * -EPERM  the region was opened with ACTMEM_OPEN_READ
  */
 int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64_t length);
 
 /*
  * Frees the pages of a range, for all processes that have the region. The next touch allocates a
- * zeroed page. @offset and @length as above.
+ * zeroed page.
  *
+ * -EINVAL, -EPERM  as for actmem_region_populate()
  * -EBUSY  the region is registered with a runtime (actmem_runtime.h), or a queue registered it with
  *	io_uring (see ACTMEM_ATTACH_PLAIN). driver: a page that a device or I/O in flight pins
  *	stays with its contents, and the others are freed. This may be transient: the kernel
@@ -253,7 +273,7 @@ int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64
 int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_t length);
 
 /*
- * Exports a range as a dma-buf, by which device drivers share memory. Importers are drivers of
+ * Exports a range of a region as a dma-buf. Device drivers share memory by dma-bufs. Importers are drivers of
  * GPUs and other accelerators (DRM's PRIME), RDMA (ibv_reg_dmabuf_mr) and video. The call stores
  * a close-on-exec descriptor in *@fd, which the caller closes. @offset and @length must be
  * multiples of 2 MiB, and @length must not be 0.
@@ -276,17 +296,18 @@ int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_
 int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t length, int *fd);
 
 /*
- * Unmaps and closes a region, and frees @region. The memory is freed when no other process has the
- * region. No other thread may use @region during the call or later. Returns -EBUSY and closes
- * nothing while the region is attached to a queue (actmem_queue_detach()), a request of a queue
- * uses it, or it is registered with a runtime (actmem_runtime.h).
+ * Closes a region, and frees @region. The call unmaps it. The memory is freed when no other
+ * process has the region. No other thread may use @region during the call or later.
+ *
+ * -EBUSY  the region is attached to a queue (actmem_queue_detach()), a request of a queue uses it,
+ *	or it is registered with a runtime (actmem_region_unregister()); nothing is closed
  */
 int actmem_region_close(struct actmem_region *region);
 
 /*
- * Lists all regions on this machine that the caller may see, of both backends, in an array of
- * *@count elements. The caller frees it with one free(), which also frees node_bytes (node_count
- * elements) and path of each. Works without actmem_open(). A region that several processes have
+ * Lists the regions on this machine. These are all that the caller may see, of both backends, in
+ * an array of *@count elements. The caller frees it with one free(3), which also frees node_bytes
+ * (node_count elements) and path of each. Works without actmem_open(). A region that several processes have
  * is listed once, with its creator if that still runs. After a success, actmem_error() is "" or
  * says why the driver did not answer. @size: sizeof(struct actmem_region_info) of the caller,
  * which actmem_region_list() passes.

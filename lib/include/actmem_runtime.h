@@ -64,16 +64,21 @@ struct actmem_runtime_options {
  * -ENODEV  CUDA has no device, or not this one
  * -EOWNERDEAD  the parent process used CUDA before fork(): CUDA does not work in the child
  * -EOPNOTSUPP  libcuda.so.1 is too old
- * -EINVAL  a wrong option;  -EIO  any other error of the runtime
+ * -EINVAL  a wrong option
+ * -EIO  any other error of the runtime
  */
 int actmem_runtime_open(struct actmem *am, const struct actmem_runtime_options *options,
 			struct actmem_runtime **runtime);
 
-/* Closes a runtime. Returns -EBUSY and closes nothing while it has regions or heaps. */
+/*
+ * Closes a runtime. No other thread may use @runtime during the call or later.
+ *
+ * -EBUSY  regions or heaps are registered with it; nothing is closed
+ */
 int actmem_runtime_close(struct actmem_runtime *runtime);
 
 /*
- * Returns which runtime and device is open, its node, and why it was chosen, such as "null:
+ * Describes which runtime and device is open, its node, and why it was chosen. An example is "null:
  * libcuda.so.1 cannot be loaded (...)". The string is valid until the runtime is closed.
  */
 const char *actmem_runtime_describe(const struct actmem_runtime *runtime);
@@ -101,8 +106,8 @@ struct actmem_runtime_info {
 int actmem_runtime_get_info(struct actmem_runtime *runtime, struct actmem_runtime_info *info);
 
 /*
- * Stores in @nodes those nodes of the device's socket that the task may use, for
- * actmem_options.nodes or the nodes of a region. With sub-NUMA clustering a socket has several
+ * Finds the nodes of the device's socket that the task may use. The caller may pass them to
+ * actmem_open() or actmem_region_create(). With sub-NUMA clustering a socket has several
  * nodes. The runtime's info has the device's own, and heaps that are registered with the runtime
  * use the nearest first. @nodes is empty if sysfs does not report the node of the device, as in
  * many virtual machines.
@@ -118,10 +123,11 @@ int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *no
 #define ACTMEM_REGISTER_READ_ONLY	(1u << 1)
 
 /*
- * Maps a region and registers it with the runtime, which pins all of it for its devices. The call
+ * Maps a region and registers it with a runtime, which pins all of it for its devices. The call
  * first allocates missing pages, as actmem_region_populate() does and with its errors. The region
  * stays mapped, and closing it or discarding its pages returns -EBUSY, until
- * actmem_region_unregister(). Other processes must not discard its pages meanwhile.
+ * actmem_region_unregister(). Other processes must not discard its pages meanwhile. @flags:
+ * ACTMEM_REGISTER_*.
  *
  * A region is registered with one runtime at a time. CUDA registers it for all devices and
  * contexts (PORTABLE), in the caller's current context if that belongs to the device. Otherwise
@@ -146,14 +152,15 @@ int actmem_region_register(struct actmem_region *region, struct actmem_runtime *
  * registration, because its context was destroyed or reset or the process exits, the call
  * returns 0 and counts that, and actmem_error() says so.
  *
- * -ENOENT  the region is not registered;  -EBUSY  another thread registers it
+ * -ENOENT  the region is not registered
+ * -EBUSY  another thread registers or unregisters it
  * -EIO and others  errors of the runtime; the region stays registered
  */
 int actmem_region_unregister(struct actmem_region *region);
 
 /*
- * Registers each region that the heap creates from now on before it allocates a block in the
- * region, and unregisters it before it closes the region. actmem_heap_alloc() then returns the
+ * Registers each region that a heap creates from now on. The heap does so before it allocates a
+ * block in the region, and unregisters it before it closes the region. actmem_heap_alloc() then returns the
  * errors of actmem_region_register(), unless it may use own_memory. If the runtime does not
  * unregister a region, the region stays until actmem_runtime_close() can unregister it.
  *
@@ -162,7 +169,8 @@ int actmem_region_unregister(struct actmem_region *region);
  * CUDA's driver. No block lies in two pieces. A region that takes most of the heap's remaining
  * limit is one piece.
  *
- * -EEXIST  the heap is registered;  -EBUSY  it has regions
+ * -EEXIST  the heap is registered
+ * -EBUSY  it has regions
  */
 int actmem_heap_register(struct actmem_heap *heap, struct actmem_runtime *runtime, uint32_t flags);
 
@@ -178,23 +186,29 @@ struct actmem_registration {
 	uint32_t runtime_flags;		/* CUDA: CU_MEMHOSTREGISTER_* of its first chunk */
 };
 
-/* -ENOENT: the region is not registered. -EBUSY: a thread registers or unregisters it. */
+/*
+ * Returns how a region is registered.
+ *
+ * -ENOENT  the region is not registered
+ * -EBUSY  another thread registers or unregisters it
+ */
 int actmem_region_get_registration(struct actmem_region *region,
 				   struct actmem_registration *registration);
 
 /*
- * Returns the device address of an address in a registered region, and in @length, which may be
- * NULL, how many bytes from there are contiguous for devices.
+ * Returns the device address of an address in a registered region. @length, which may be NULL,
+ * then has the number of bytes from there that are contiguous for devices.
  *
- * -ENOENT  no region that is registered with @runtime contains it;  -EOPNOTSUPP  the runtime is
- *	NULL;  -ESTALE  the runtime has dropped the registration
+ * -ENOENT  no region that is registered with @runtime contains the address
+ * -EOPNOTSUPP  the runtime is ACTMEM_RUNTIME_NULL
+ * -ESTALE  the runtime has dropped the registration
  */
 int actmem_runtime_pointer(struct actmem_runtime *runtime, const void *address, uint64_t *pointer,
 			   uint64_t *length);
 
 /*
- * Mark the time in which this thread waits for an accelerator outside of the library, such as for
- * an event of a stream. `actmem waits` shows the wait as `device`, with @length bytes (0: not
+ * Mark the time in which this thread waits for an accelerator. This is for waits outside of the
+ * library, such as for an event of a stream. `actmem waits` shows the wait as `device`, with @length bytes (0: not
  * known) and the first 79 bytes of @words (may be NULL). A thread may begin several waits. Any
  * thread passes the result of begin(), even NULL, to end() before actmem_close(). Both take no
  * lock, cannot fail, and do nothing in a forked child.

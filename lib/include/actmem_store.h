@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The store of libactmem: blocks with keys. It keeps as many of them in memory as its budget
+ * The store of libactmem keeps blocks with keys. It keeps as many of them in memory as its budget
  * allows and the rest in spill files, and reads those back before the caller needs them.
  *
  * A caller puts a block (reserves, fills and commits it) and later takes it once (holds,
@@ -110,8 +110,7 @@ struct actmem_store_options {
 };
 
 /*
- * Creates a store. @options NULL: defaults, which spill nothing. The caller may free the options
- * and everything that they point to after the call.
+ * Creates a store. @options NULL: defaults, which spill nothing.
  *
  * If it returns 0, actmem_error() may say that a spill path is in memory, or that the disks had
  * no space for spill_bytes. With ALLOW_MEMORY, such a store starts without files. Otherwise
@@ -121,28 +120,33 @@ struct actmem_store_options {
  *	1 GiB), or below one page without spill paths; spill paths without a budget; unknown
  *	flags; a directory without direct I/O (see ALLOW_BUFFERED) or in memory (see STRICT);
  *	spill_bytes above spill_limit_bytes
- * and the errors of actmem_heap_create(), actmem_heap_register(), actmem_queue_create() and
+ * others  the errors of actmem_heap_create(), actmem_heap_register(), actmem_queue_create() and
  *	actmem_file_open()
  */
 int actmem_store_create(struct actmem *am, const struct actmem_store_options *options,
 			struct actmem_store **store);
 
 /*
- * Checks spill paths as actmem_store_create() does before it opens files there: of @flags it
- * reads STRICT and ALLOW_MEMORY. Returns 0, and actmem_error() says if a path is in memory; or
- * -EINVAL. A path that does not exist is no error yet.
+ * Checks spill paths as actmem_store_create() does before it opens files there. Of @flags it reads
+ * STRICT and ALLOW_MEMORY. After 0, actmem_error() says if a path is in memory. A path that does
+ * not exist is no error yet.
+ *
+ * -EINVAL  a path is in memory, and STRICT is set without ALLOW_MEMORY
  */
 int actmem_store_check_paths(const char *const *paths, uint32_t count, uint32_t flags);
 
 /*
- * Drops all blocks, removes the files and frees the store. Returns -EBUSY and changes nothing if
- * a block is reserved or held, or if a thread waits in a call or is in actmem_store_grow().
+ * Destroys a store: drops all blocks, and removes the files. No other thread may use @store during
+ * the call or later.
+ *
+ * -EBUSY  a block is reserved or held, or a thread waits in a call or is in actmem_store_grow();
+ *	nothing changes
  */
 int actmem_store_destroy(struct actmem_store *store);
 
 /*
- * Returns a description: the engine and why it was chosen, the files, and whether I/O is direct or
- * buffered. It also says if the disk cannot take space back, and why the store first got less
+ * Describes the engine and why it was chosen, the files, and whether I/O is direct or buffered. It
+ * also says if the disk cannot take space back, and why the store first got less
  * memory than its budget. The string is valid until destroy. A later call may return another one.
  */
 const char *actmem_store_describe(const struct actmem_store *store);
@@ -156,20 +160,23 @@ const char *actmem_store_describe(const struct actmem_store *store);
  * A caller that gives the difference to another store waits until memory_bytes of the
  * statistics is at most the new budget.
  *
- * May sleep while a thread creates a region. -EINVAL: too few pages, as for a new store.
+ * May sleep while a thread creates a region.
+ *
+ * -EINVAL  too few pages, as for a new store
  */
 int actmem_store_set_budget(struct actmem_store *store, uint64_t bytes);
 
 /*
  * Changes spill_limit_bytes of a store; 0: no limit. Files beyond a lowered limit stop growing.
  * The store returns their free space to the disks in the background.
- * -EINVAL: the store has no spill paths.
+ *
+ * -EINVAL  the store has no spill paths
  */
 int actmem_store_set_spill_limit(struct actmem_store *store, uint64_t bytes);
 
 /*
- * Allocates memory for a block of @length bytes, aligned to 4096, and stores its address in
- * @memory. Only the caller may access it until the commit. If the budget is used up, the call
+ * Allocates memory for a new block. It has @length bytes, aligned to 4096; the call stores its
+ * address in *@memory. Only the caller may access it until the commit. If the budget is used up, the call
  * waits at most @timeout_ns until other blocks are spilled. The timeout does not interrupt
  * the creation of a region, which the calling thread does.
  *
@@ -192,13 +199,14 @@ int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint
 
 /*
  * Hands a filled block to the store. The caller must not access its memory any more.
- * -ENOENT: not reserved.
+ *
+ * -ENOENT  the block is not reserved
  */
 int actmem_store_commit(struct actmem_store *store, struct actmem_key key);
 
 /*
- * Returns the memory of a committed block in @memory, for the caller to read until the release,
- * and its length in @length, unless that is NULL. If the block is in a file, the call waits at
+ * Returns the memory of a committed block. The caller may read it until the release. *@length is
+ * then its length, unless @length is NULL. If the block is in a file, the call waits at
  * most @timeout_ns for memory, as a reserve does, and for the read.
  *
  * -EBUSY  the block is held
@@ -213,22 +221,36 @@ int actmem_store_commit(struct actmem_store *store, struct actmem_key key);
 int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const void **memory,
 		      uint64_t *length, uint64_t timeout_ns);
 
-/* Ends a hold and removes the block. -ENOENT: not held. */
+/*
+ * Ends a hold and removes the block.
+ *
+ * -ENOENT  the block is not held
+ */
 int actmem_store_release(struct actmem_store *store, struct actmem_key key);
 
-/* Ends a hold and keeps the block for another take. -ENOENT: not held. */
+/*
+ * Ends a hold and keeps the block for another take.
+ *
+ * -ENOENT  the block is not held
+ */
 int actmem_store_put_back(struct actmem_store *store, struct actmem_key key);
 
 /*
  * Removes a block that the caller reserved, or one that is committed and not held. The block does
- * not count as taken. -ENOENT: no such key. -EBUSY: the block is held, or another thread is in
- * actmem_store_put() or actmem_store_commit() of it.
+ * not count as taken.
+ *
+ * -ENOENT  no such key, or its reserve has not returned yet
+ * -EBUSY  the block is held, or another thread is in actmem_store_put() or actmem_store_commit()
+ *	of it
  */
 int actmem_store_drop(struct actmem_store *store, struct actmem_key key);
 
 /*
- * Put: reserve, memcpy, commit. Take: hold, memcpy, release. Both wait without a timeout.
- * -EINVAL: @length is not the block's.
+ * Copy a block into a store, or out of it. A put is a reserve, a memcpy(3) and a commit. A take is
+ * a hold, a memcpy(3) and a release. Both wait without a timeout.
+ *
+ * -EINVAL  @length is not the block's
+ * others  the errors of actmem_store_reserve() and actmem_store_hold()
  */
 int actmem_store_put(struct actmem_store *store, struct actmem_key key, const void *data,
 		     uint64_t length);
@@ -236,17 +258,21 @@ int actmem_store_take(struct actmem_store *store, struct actmem_key key, void *d
 		      uint64_t length);
 
 /*
- * Asks the store to read the block before all others, as soon as it has memory for it. Does not
- * wait. -ENOENT: no such key.
+ * Asks the store to read a block before all others, as soon as it has memory for it. The call does
+ * not wait.
+ *
+ * -ENOENT  no such key
  */
 int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key);
 
 /*
- * Creates and registers regions until @free_bytes are free for blocks of @length each, or the
- * budget is used up. Call it in a thread of its own: other threads can use the store meanwhile.
- * A reserve that needs a region then waits for at most one. Errors are those of
- * actmem_heap_alloc(). The store keeps the regions that it got, and a later reserve tries to get
- * more. If the store can spill and can do without this memory, the call returns 0.
+ * Creates and registers regions in advance, until @free_bytes are free for blocks of @length each,
+ * or the budget is used up. Call it in a thread of its own: other threads can use the store
+ * meanwhile. A reserve that needs a region then waits for at most one. If the store can spill and
+ * can do without this memory, the call returns 0.
+ *
+ * others  the errors of actmem_heap_alloc(). The store keeps the regions that it got, and a later
+ *	reserve tries to get more
  */
 int actmem_store_grow(struct actmem_store *store, uint64_t length, uint64_t free_bytes);
 
@@ -285,6 +311,7 @@ struct actmem_store_stats {
 	uint64_t refused_bytes;		/* of the budget that the store cannot get now */
 };
 
+/* Returns the statistics of a store. */
 int actmem_store_get_stats(struct actmem_store *store, struct actmem_store_stats *stats);
 
 enum actmem_store_event_kind {

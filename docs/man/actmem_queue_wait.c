@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+#include <actmem_queue.h>
+#include <poll.h>
+#include <stdio.h>
+#include <unistd.h>
+
+int main(void)
+{
+	struct actmem_region_options options;
+	struct actmem_completion completion;
+	struct pollfd event = { .events = POLLIN };
+	struct actmem_region *region;
+	struct actmem_queue *queue;
+	struct actmem *am;
+	uint64_t count;
+
+	ACTMEM_INIT(&options);
+	options.length = 4 << 20;
+	options.flags = ACTMEM_REGION_LAZY;
+	if (actmem_open(&am, NULL) ||
+	    actmem_region_create(am, &options, &region) ||
+	    actmem_queue_create(am, NULL, &queue) ||
+	    (event.fd = actmem_queue_eventfd(queue)) < 0 ||
+	    actmem_queue_populate(queue, region, 0, 4 << 20, NULL)) {
+		fprintf(stderr, "%s\n", actmem_error());
+		return 1;
+	}
+	/* Other descriptors would be waited for here, too. */
+	while (poll(&event, 1, -1) < 0)
+		;
+	if (read(event.fd, &count, sizeof(count)) < 0)
+		perror("read");
+	while (actmem_queue_wait(queue, &completion, 1, 0) == 1)
+		if (completion.result)
+			fprintf(stderr, "%s\n", actmem_error());
+	actmem_queue_destroy(queue);
+	actmem_region_close(region);
+	return actmem_close(am) != 0;
+}
