@@ -25,7 +25,6 @@ struct bench {
 	uint64_t sizes[BENCH_SIZES_MAX];	/* of requests */
 	unsigned int size_count;
 	uint64_t file_bytes;
-	uint64_t depth;
 	uint32_t file_flags;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Measures copies between the regions of each pair of nodes: this thread calls memcpy(). Checks
- * that the bytes arrived.
+ * The copying part of actmem bench: memcpy() in one thread between regions of each pair of nodes.
+ * Checks that the bytes arrived.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -9,7 +9,6 @@
 #include "base/base.h"
 #include "bench.h"
 #include "contest.h"
-#include "progress.h"
 
 #define STAMP_EACH	4096
 
@@ -51,8 +50,6 @@ static int copy_memory(struct contestant *contestant, uint64_t *ns)
 	const struct copy *copy = contestant->data;
 	uint64_t begun_ns;
 
-	progress_tell("copying from node %u to node %u: %s", copy->from_node, copy->to_node,
-		      contestant->what);
 	stamp_source(copy, contestant->bytes);
 	begun_ns = clock_ns();
 	memcpy(copy->target, copy->source, contestant->bytes);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Measures pinning: regions of each kind of pages, and plain mappings of the same length. A round
+ * The pinning part of actmem bench: regions of each kind of pages, and plain mappings of the same length. A round
  * ends when it has touched every page through its mapping.
  */
-#include <err.h>
 #include <errno.h>
 #include <linux/mempolicy.h>
 #include <stdbool.h>
@@ -16,7 +15,6 @@
 #include "base/base.h"
 #include "bench.h"
 #include "contest.h"
-#include "progress.h"
 
 #define SMALL_PAGE	4096
 
@@ -45,7 +43,6 @@ static int make_region(struct contestant *contestant, uint64_t *ns)
 	void *memory;
 	int error;
 
-	progress_tell("pinning on node %u: %s", pin->node, contestant->what);
 	begun_ns = clock_ns();
 	error = bench_region(pin->bench->strict, pin->pages, pin->node, contestant->bytes, &region);
 	/* A message after success is about a fallback that was allowed. */
@@ -106,7 +103,6 @@ static int make_mapping(struct contestant *contestant, uint64_t *ns)
 	bool binds = !pin->bench->has_one_node;
 	int error;
 
-	progress_tell("pinning on node %u: %s", pin->node, contestant->what);
 	if (binds && bind_thread(pin->node, true))
 		return fail_call(contestant, "set_mempolicy");
 	error = map_and_lock(contestant, ns);
@@ -118,7 +114,7 @@ static int make_mapping(struct contestant *contestant, uint64_t *ns)
 #define HUGE_PAGE	(2ULL << 20)
 #define GIANT_PAGE	(1ULL << 30)
 
-static const struct kind {
+static const struct pin_kind {
 	const char *what;
 	struct pin pin;
 } kinds[] = {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Measures spill devices: each alone, and all of them as stripes of one file. */
+/* The spilling part of actmem bench measures devices: each alone, and all of them as stripes of one file. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/base.h"
 #include "bench.h"
 #include "disk.h"
-#include "progress.h"
 #include "../tools/table.h"
 #include "transfers.h"
 
@@ -34,20 +33,12 @@ static void measure_file(const struct bench *bench, const char *const *paths, un
 	uint64_t ns = (uint64_t)(bench->seconds * NS_PER_SECOND);
 	struct transfers *transfers;
 
-	if (bench->depth) {
-		ACTMEM_INIT(&options.queue);
-		options.queue.depth = (uint32_t)bench->depth;
-	}
-	progress_tell("spilling to %s%s in requests of %lluK: making the file", paths[0],
-		      count > 1 ? " and others" : "", (unsigned long long)(size >> 10));
 	transfers = transfers_open(bench->am, &options, row->words);
 	if (!transfers)
 		return;
 	row->is_open = true;
 	row->file = *transfers_file(transfers);
 	snprintf(row->engine, sizeof(row->engine), "%s", transfers_engine(transfers));
-	progress_tell("spilling to %s%s in requests of %lluK", paths[0],
-		      count > 1 ? " and others" : "", (unsigned long long)(size >> 10));
 	row->is_good = !transfers_run(transfers, true, size, ns, &row->spill, row->words) &&
 		       !transfers_run(transfers, false, size, ns, &row->fill, row->words);
 	transfers_close(transfers);

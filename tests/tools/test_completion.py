@@ -16,7 +16,7 @@ VALUES = {
     "run --share --pages t": ("thp",),
     "run --spill /a:/b --backend m": ("memfd",),
     "run --spill=/a:/b --backend=m": ("memfd",),
-    "replay --order ": ("reverse", "forward", "random", "shuffle"),
+    "replay --pages ": ("1G", "2M", "thp", "4K"),
     "bench --only=": ("pinning", "copying", "spilling"),
     "plan --train ": ("all", "attention"),
     "list --user roo": ("root",),

@@ -14,7 +14,6 @@ from tap import case, main
 MIB = 1 << 20
 KERNEL = os.environ.get("ACTMEM_TEST_KERNEL", "6.12")
 LIBRARIES = os.path.join(BUILD, "lib")
-MODELS = os.path.join(BUILD, "share", "actmem", "models.csv")
 HOLD = ["--", HOLDER, "held", str(8 * MIB), str(4 * MIB), "--"]
 NAMED = "--name job --heap-grow 4M --nodes 1 --"
 PROGRAMS = {
@@ -99,7 +98,7 @@ def outputs():
     words = ["tests/vm/run", "--kernel", KERNEL, "--numa", "2", "--memory", "2G",
              "--parameter", "movablecore=256M",
              "--env", f"LD_LIBRARY_PATH={LIBRARIES}"]
-    for file in (ACTMEM, ACTMEM_BENCH, HOLDER, MODELS, os.path.join(LIBRARIES, "libactmem.so.0"),
+    for file in (ACTMEM, ACTMEM_BENCH, HOLDER, os.path.join(LIBRARIES, "libactmem.so.0"),
                  os.path.join(LIBRARIES, "libactmem_preload.so")):
         words += ["--file", file]
     separator = "--"
