@@ -327,9 +327,11 @@ bool saved_change(bool (*change)(struct saved *saved, const void *context), cons
 		err = -ENOMEM;
 	if (!err)
 		err = strcmp(text, header) ? replace_file(text, length) : remove_file();
-	if (!err && fsync(folder))
-		err = -errno;
 	is_good = !err || tell_unwritten(err);
+	if (is_good && fsync(folder)) {
+		warn(SAVED_FILE " is written, but a crash may undo that: cannot sync " FOLDER);
+		is_good = false;
+	}
 	if (is_good && strcmp(text, header))
 		tell_unloaded();
 out:
