@@ -44,13 +44,13 @@ static void measure_file(const struct bench *bench, const char *const *paths, un
 	transfers_close(transfers);
 }
 
-static json_t *bandwidth_to_json(const struct spill_row *row, double bandwidth)
+static json_t *measured_to_json(const struct spill_row *row, double bandwidth)
 {
 	return row->is_good ? json_integer((json_int_t)bandwidth) : json_null();
 }
 
-static json_t *row_to_json(const struct spill_row *row, const char *const *paths,
-			   unsigned int count, uint64_t size)
+static json_t *spill_to_json(const struct spill_row *row, const char *const *paths,
+			     unsigned int count, uint64_t size)
 {
 	json_t *file;
 
@@ -68,8 +68,8 @@ static json_t *row_to_json(const struct spill_row *row, const char *const *paths
 	return merge_objects(json_pack("{s:o, s:I, s:o, s:o, s:o}",
 				       "disks", disks_to_json(paths, count),
 				       "request_bytes", (json_int_t)size,
-				       "spill_bandwidth", bandwidth_to_json(row, row->spill),
-				       "fill_bandwidth", bandwidth_to_json(row, row->fill),
+				       "spill_bandwidth", measured_to_json(row, row->spill),
+				       "fill_bandwidth", measured_to_json(row, row->fill),
 				       "note", row->is_good ? json_null() :
 					       text_to_json(row->words)), file);
 }
@@ -83,7 +83,7 @@ static int measure_files(const struct bench *bench, const char *const *paths, un
 		struct spill_row row = { 0 };
 
 		measure_file(bench, paths, count, bench->sizes[i], &row);
-		if (json_array_append_new(rows, row_to_json(&row, paths, count, bench->sizes[i])))
+		if (json_array_append_new(rows, spill_to_json(&row, paths, count, bench->sizes[i])))
 			return -ENOMEM;
 	}
 	return 0;

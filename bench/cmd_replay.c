@@ -154,7 +154,7 @@ static int open_store(struct replay *replay)
 	return STATUS_OK;
 }
 
-static int open_all(struct replay *replay)
+static int open_replay(struct replay *replay)
 {
 	struct actmem_options options;
 	int status = memory_options(&options);
@@ -176,7 +176,7 @@ static int open_all(struct replay *replay)
 }
 
 /* Closes everything. If that fails, returns STATUS_FAILED instead of @status. */
-static int close_all(struct replay *replay, int status)
+static int close_replay(struct replay *replay, int status)
 {
 	replay_probe_close(replay);
 	if (replay->store && actmem_store_destroy(replay->store)) {
@@ -231,7 +231,7 @@ static int run_replay(struct replay *replay, bool as_json)
 
 	catch_signals();
 	if (!status)
-		status = open_all(replay);
+		status = open_replay(replay);
 	if (!status) {
 		/* Let sleeps end on time. */
 		prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
@@ -239,7 +239,7 @@ static int run_replay(struct replay *replay, bool as_json)
 		reported = report_replay(replay, as_json);
 		status = status ? status : reported;
 	}
-	status = close_all(replay, status);
+	status = close_replay(replay, status);
 	if (replay_signal && !fflush(stdout)) {
 		signal(replay_signal, SIG_DFL);
 		raise(replay_signal);

@@ -36,7 +36,7 @@ static struct actmem_key make_key(uint32_t layer, unsigned int tensor)
 	return (struct actmem_key){ .name = (uint64_t)layer * REPLAY_TENSORS_MAX + tensor };
 }
 
-static int print_error(const struct pass *pass, unsigned int tensor, int error)
+static int fail_in_step(const struct pass *pass, unsigned int tensor, int error)
 {
 	warnx("step %" PRIu64 ", layer %u, %s: %s", pass->replay->done_count, pass->layer,
 	      pass->replay->tensor_names[tensor], actmem_error_in(ACTMEM_NAMES_REPLAY));
@@ -65,13 +65,13 @@ static int produce_tensor(struct pass *pass, unsigned int tensor)
 
 	error = actmem_store_reserve(replay->store, key, bytes, &memory, ACTMEM_WAIT_FOREVER);
 	if (error)
-		return print_error(pass, tensor, error);
+		return fail_in_step(pass, tensor, error);
 	add_time(&pass->stall_ns, &since_ns);
 	pattern_fill(memory, bytes, pattern_seed(replay->done_count, key.name));
 	add_time(&pass->pattern_ns, &since_ns);
 	error = actmem_store_commit(replay->store, key);
 	if (error)
-		return print_error(pass, tensor, error);
+		return fail_in_step(pass, tensor, error);
 	add_time(&pass->stall_ns, &since_ns);
 	return 0;
 }
@@ -104,7 +104,7 @@ static int consume_tensor(struct pass *pass, unsigned int tensor)
 
 	error = actmem_store_hold(replay->store, key, &memory, &bytes, ACTMEM_WAIT_FOREVER);
 	if (error)
-		return print_error(pass, tensor, error);
+		return fail_in_step(pass, tensor, error);
 	add_time(&pass->stall_ns, &since_ns);
 	if (bytes != wanted)
 		warnx("step %" PRIu64 ", layer %u, %s: has %" PRIu64 " bytes instead of %" PRIu64,
@@ -116,7 +116,7 @@ static int consume_tensor(struct pass *pass, unsigned int tensor)
 	add_time(&pass->pattern_ns, &since_ns);
 	error = actmem_store_release(replay->store, key);
 	if (error)
-		return print_error(pass, tensor, error);
+		return fail_in_step(pass, tensor, error);
 	add_time(&pass->stall_ns, &since_ns);
 	return 0;
 }

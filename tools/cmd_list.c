@@ -277,7 +277,7 @@ struct list_options {
 	unsigned int table_flags;
 };
 
-static bool take(void *data, int option, const char *value)
+static bool list_option(void *data, int option, const char *value)
 {
 	struct list_options *options = data;
 	struct list_filter *filter = &options->filter;
@@ -316,7 +316,7 @@ int cmd_list(int argc, char **argv)
 		{ "bytes", no_argument, NULL, 'b' },
 		COMMON_OPTIONS
 	};
-	const struct option_table table = { "u:p:n:m:c:o:bJh", long_options, help, take };
+	const struct option_table table = { "u:p:n:m:c:o:bJh", long_options, help, list_option };
 	struct list_options options = { .filter = LIST_FILTER_NONE };
 	struct column columns[LIST_COLUMNS_MAX];
 	struct actmem_region_info *regions;

@@ -55,7 +55,7 @@ static void print_variables(const char *label, bool have_option)
 	free(text);
 }
 
-static void print_help(void)
+static void print_run_help(void)
 {
 	puts("Usage: actmem run [OPTION]... [--] PROGRAM [ARGUMENT]...\n"
 	     "\n"
@@ -298,7 +298,7 @@ static const char *variable_of(int option)
 	return NULL;
 }
 
-static const char *value_of(int option)
+static const char *option_value(int option)
 {
 	return optarg ? optarg : option == 'C' ? "0" : "1";
 }
@@ -326,7 +326,7 @@ int cmd_run(int argc, char **argv)
 			break;
 		case 'h':
 			ignore_closed_pipes();
-			print_help();
+			print_run_help();
 			return STATUS_OK;
 		case '?':
 			return usage_hint();
@@ -347,7 +347,7 @@ int cmd_run(int argc, char **argv)
 			if (option == 'S' && spills++)
 				err = add_directory(variable_of(option), optarg);
 			else
-				err = set_variable(variable_of(option), value_of(option));
+				err = set_variable(variable_of(option), option_value(option));
 			if (err) {
 				warn("cannot set the environment");
 				return STATUS_FAILED;

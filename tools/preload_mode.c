@@ -15,7 +15,7 @@
 #define PRELOAD_NAME	"libactmem_preload.so"
 
 /* If only CUDA calls need the preload library, the program can run without it. */
-static const char *advice(void)
+static const char *no_cuda_hint(void)
 {
 	return malloc_mode_is_wanted() ? "" : "; --no-cuda does without it";
 }
@@ -39,9 +39,9 @@ static int set_preload(const char *folder)
 	if (asprintf(&path, "%s/" PRELOAD_NAME, folder) < 0)
 		return STATUS_FAILED;
 	if (access(path, R_OK))
-		warn("cannot preload '%s'%s", path, advice());
+		warn("cannot preload '%s'%s", path, no_cuda_hint());
 	else if (strpbrk(path, " :"))
-		warnx("cannot preload '%s': its path has a space or a colon%s", path, advice());
+		warnx("cannot preload '%s': its path has a space or a colon%s", path, no_cuda_hint());
 	else if (is_first(others, path))
 		status = STATUS_OK;
 	else if (asprintf(&all, others && *others ? "%s:%s" : "%s", path, others) < 0 ||

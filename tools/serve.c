@@ -36,7 +36,7 @@ static struct {
 	__typeof__(&MHD_destroy_response) destroy_response;
 } http;
 
-static bool load(void)
+static bool load_library(void)
 {
 	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 
@@ -59,8 +59,8 @@ static bool load(void)
 }
 
 /* Sends @text, which is from malloc(), and frees it. */
-static enum MHD_Result reply(struct MHD_Connection *connection, unsigned int status,
-			     const char *type, char *text, size_t length)
+static enum MHD_Result send_reply(struct MHD_Connection *connection, unsigned int status,
+				  const char *type, char *text, size_t length)
 {
 	struct MHD_Response *response;
 	enum MHD_Result result;
@@ -77,33 +77,33 @@ static enum MHD_Result reply(struct MHD_Connection *connection, unsigned int sta
 	return result;
 }
 
-static enum MHD_Result reply_words(struct MHD_Connection *connection, unsigned int status,
-				   const char *words)
+static enum MHD_Result send_text(struct MHD_Connection *connection, unsigned int status,
+				 const char *words)
 {
-	return reply(connection, status, "text/plain; charset=utf-8", strdup(words),
-		     strlen(words));
+	return send_reply(connection, status, "text/plain; charset=utf-8", strdup(words),
+			  strlen(words));
 }
 
-static enum MHD_Result answer(void *context, struct MHD_Connection *connection, const char *url,
-			      const char *method, const char *version, const char *upload,
-			      size_t *upload_size, void **request)
+static enum MHD_Result answer_request(void *context, struct MHD_Connection *connection, const char *url,
+				      const char *method, const char *version, const char *upload,
+				      size_t *upload_size, void **request)
 {
 	size_t length;
 	char *text;
 
 	if (strcmp(method, "GET") && strcmp(method, "HEAD"))
-		return reply_words(connection, 405, "only GET and HEAD\n");
+		return send_text(connection, 405, "only GET and HEAD\n");
 	if (strcmp(url, "/metrics"))
-		return reply_words(connection, strcmp(url, "/") ? 404 : 200,
-				   "actmem exporter: see /metrics\n");
+		return send_text(connection, strcmp(url, "/") ? 404 : 200,
+				 "actmem exporter: see /metrics\n");
 	text = metrics_read(&length);
 	if (!text)
-		return reply_words(connection, 500, "cannot read: see the exporter's log\n");
-	return reply(connection, 200, "text/plain; version=0.0.4; charset=utf-8", text, length);
+		return send_text(connection, 500, "cannot read: see the exporter's log\n");
+	return send_reply(connection, 200, "text/plain; version=0.0.4; charset=utf-8", text, length);
 }
 
 /* Splits an address such as 127.0.0.1:80 or [::1]:80 in place. */
-static bool split(char *address, const char **host, const char **port)
+static bool split_address(char *address, const char **host, const char **port)
 {
 	char *colon = strrchr(address, ':');
 
@@ -147,7 +147,7 @@ static int listen_at(const char *address, int *status)
 
 	*status = STATUS_USAGE;
 	if (snprintf(text, sizeof(text), "%s", address) >= (int)sizeof(text) ||
-	    !split(text, &host, &port)) {
+	    !split_address(text, &host, &port)) {
 		warnx("'%s' is no address as 127.0.0.1:19475 (--listen)", address);
 		usage_hint();
 		return -1;
@@ -195,12 +195,12 @@ int serve_metrics(const char *address)
 	fd = listen_at(address, &status);
 	if (fd < 0)
 		return status;
-	if (!load()) {
+	if (!load_library()) {
 		close(fd);
 		return STATUS_FAILED;
 	}
 	daemon = http.start_daemon(MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL,
-				   answer, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
+				   answer_request, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
 				   MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
 				   MHD_OPTION_CONNECTION_TIMEOUT, TIMEOUT_S, MHD_OPTION_END);
 	if (!daemon) {

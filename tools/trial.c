@@ -29,7 +29,7 @@ static void tell_steps(void)
 }
 
 /* Prints the library's last error message with the knobs that help. */
-static void tell_error(const struct knobs *knobs)
+static void print_knob_error(const struct knobs *knobs)
 {
 	char words[WORDS_MAX];
 
@@ -79,7 +79,7 @@ static struct actmem_heap *make_heap(struct actmem *am, const struct knobs *knob
 	options.limit_bytes = limit_of(knobs);
 	if (!actmem_heap_create(am, &options, &heap))
 		return heap;
-	tell_error(knobs);
+	print_knob_error(knobs);
 	return NULL;
 }
 
@@ -186,7 +186,7 @@ static int try_name(struct actmem *am, struct actmem_heap *heap, const char *nam
 	if (found)
 		actmem_region_close(region);
 	if (actmem_heap_alloc(heap, 1, 0, &block)) {
-		tell_error(knobs);
+		print_knob_error(knobs);
 		status = STATUS_FAILED;
 	} else {
 		if (verbose)
@@ -227,13 +227,13 @@ static int try_store(struct actmem *am, const struct knobs *knobs, bool verbose)
 	options.grow_bytes = knobs->grow_bytes;
 	error = actmem_store_create(am, &options, &store);
 	if (error) {
-		tell_error(knobs);
+		print_knob_error(knobs);
 		/* A directory without direct I/O is not a usage error. */
 		return error == -EINVAL && !knobs_are_of_directory(knobs, actmem_error()) ?
 		       STATUS_USAGE : STATUS_FAILED;
 	}
 	if (*actmem_error() && !knob_is_on(KNOB_QUIET))
-		tell_error(knobs);
+		print_knob_error(knobs);
 	if (verbose && knobs->spill_path_count)
 		warnx("%s", actmem_store_describe(store));
 	actmem_store_destroy(store);
