@@ -22,10 +22,9 @@
 #define BYTES_MAX	(1ULL << 50)
 
 static const char help[] =
-	"Measures how fast this machine pins memory, beside mmap of as many bytes; how fast it\n"
-	"copies between each pair of nodes; and, with --spill, how fast it writes and reads\n"
-	"each spill device alone and all of them together. Measurements of actmem and its\n"
-	"peers alternate. Figures are medians.\n"
+	"Measures how fast this machine copies memory between each pair of nodes and, with\n"
+	"--spill, how fast it writes and reads each spill device alone and all of them\n"
+	"together. The bandwidth of copies is that of the median.\n"
 	"\n"
 	"Measurements:\n"
 	"  -s, --spill DIR             a folder on a device to measure; may be repeated.\n"
@@ -33,26 +32,24 @@ static const char help[] =
 	"  -B, --block SIZES           of spills and fills; default: 1M,4M,16M\n"
 	"  -f, --file-bytes SIZE       length of the file; default: 1G\n"
 	"      --allow-buffered        use the page cache if there is no direct I/O\n"
-	"  -o, --only pinning|copying|spilling\n"
-	"                              measure nothing else\n"
+	"  -o, --only copying|spilling  measure nothing else\n"
 	"  -m, --memory SIZE           of each region; default: 256M\n"
-	"  -t, --seconds SECONDS       for each side of a measurement; default: 1\n"
+	"  -t, --seconds SECONDS       for each measurement; default: 1\n"
 	"\n"
 	MEMORY_OPTIONS_HELP
 	"Output:\n"
 	"  -J, --json                  print JSON; bandwidths are bytes per second\n"
 	"  -h, --help                  print this\n"
 	"\n"
-	"For pages that this machine lacks, the NOTE gives the reason. Exit status 1 if a copy\n"
-	"or a spill device could not be measured.";
+	"Exit status 1 if a copy or a spill device could not be measured.";
 
 enum { OPTION_ALLOW_BUFFERED = 256 };
 
-enum part { PINNING, COPYING, SPILLING, PARTS };
+enum part { COPYING, SPILLING, PARTS };
 
-static const char *const part_names[] = { "pinning", "copying", "spilling", NULL };
+static const char *const part_names[] = { "copying", "spilling", NULL };
 static json_t *(*const part_functions[])(const struct bench *) = {
-	bench_pin, bench_copy, bench_spill,
+	bench_copy, bench_spill,
 };
 
 unsigned int bench_node(const struct bench *bench, unsigned int from)
@@ -60,20 +57,6 @@ unsigned int bench_node(const struct bench *bench, unsigned int from)
 	while (from < ACTMEM_NODES_MAX && !(bench->nodes.word[from / 64] >> (from % 64) & 1))
 		from++;
 	return from;
-}
-
-int bench_region(struct actmem *am, enum actmem_pages pages, unsigned int node, uint64_t bytes,
-		 struct actmem_region **region)
-{
-	struct actmem_region_options options;
-
-	ACTMEM_INIT(&options);
-	options.length = bytes;
-	options.pages = pages;
-	options.policy = ACTMEM_PLACE_BIND;
-	options.nodes.word[node / 64] = 1ULL << (node % 64);
-	options.name = "actmem bench";
-	return actmem_region_create(am, &options, region);
 }
 
 /* Parses a list of sizes, such as "1M,4M". */
@@ -122,7 +105,7 @@ static bool bench_option(void *data, int option, const char *value)
 
 /*
  * Finds the nodes to measure: those that the options name, or all that have memory, as the library
- * parses them. On a machine with one node, mappings are not bound, and no other node may be named.
+ * parses them.
  */
 static int find_nodes(struct bench *bench, struct actmem_options *options)
 {
@@ -133,7 +116,6 @@ static int find_nodes(struct bench *bench, struct actmem_options *options)
 
 	if (!sysfile_read("/sys/devices/system/node/has_memory", all, sizeof(all)))
 		all[strcspn(all, "\n")] = '\0';
-	bench->has_one_node = !strpbrk(all, ",-");
 	memory_option('n', all);
 	status = memory_options(&of_all);
 	if (status)
@@ -167,18 +149,11 @@ static int open_bench(struct bench *bench)
 		return status;
 	bench->page_bytes = memory_page_bytes(&options);
 	bench->bytes = round_up(bench->bytes, bench->page_bytes);
-	if (actmem_open(&bench->am, &options)) {
-		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
-		return STATUS_FAILED;
-	}
+	if (actmem_open(&bench->am, &options))
+		return print_library_error();
 	if (is_any)
 		best_memory_try(bench->am, bench->page_bytes);
-	options.allow &= ACTMEM_ALLOW_UNLOCKED;
-	if (!actmem_open(&bench->strict, &options))
-		return STATUS_OK;
-	warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
-	actmem_close(bench->am);
-	return STATUS_FAILED;
+	return STATUS_OK;
 }
 
 static char *cell_yes(const json_t *row, const char *key, unsigned int flags)
@@ -220,18 +195,9 @@ static char *cell_disks(const json_t *row, const char *key, unsigned int flags)
 /* Prints the tables that have lines. */
 static int print_tables(const json_t *result)
 {
-	static const struct column pin[] = {
-		{ "NODE", "node", cell_text, COLUMN_RIGHT },
-		{ "PINNING", "what", cell_text, COLUMN_LEFT },
-		{ "SIZE", "bytes", cell_bytes, COLUMN_RIGHT },
-		{ "ROUNDS", "rounds", cell_text, COLUMN_RIGHT },
-		{ "GiB/s", "bandwidth", cell_bandwidth, COLUMN_RIGHT },
-		{ "NOTE", "note", cell_text, COLUMN_LEFT },
-	};
 	static const struct column copy[] = {
-		{ "FROM", "from", cell_text, COLUMN_RIGHT },
+		{ "COPYING FROM", "from", cell_text, COLUMN_RIGHT },
 		{ "TO", "to", cell_text, COLUMN_RIGHT },
-		{ "COPYING", "what", cell_text, COLUMN_LEFT },
 		{ "SIZE", "bytes", cell_bytes, COLUMN_RIGHT },
 		{ "ROUNDS", "rounds", cell_text, COLUMN_RIGHT },
 		{ "GiB/s", "bandwidth", cell_bandwidth, COLUMN_RIGHT },
@@ -252,7 +218,6 @@ static int print_tables(const json_t *result)
 		const struct column *columns;
 		size_t count;
 	} tables[PARTS] = {
-		[PINNING] = { pin, sizeof(pin) / sizeof(pin[0]) },
 		[COPYING] = { copy, sizeof(copy) / sizeof(copy[0]) },
 		[SPILLING] = { spill, sizeof(spill) / sizeof(spill[0]) },
 	};
@@ -363,7 +328,6 @@ int cmd_bench(int argc, char **argv)
 	if (status)
 		return status == STATUS_USAGE ? usage_hint() : status;
 	status = measure_all(&bench, as_json);
-	actmem_close(bench.strict);
 	actmem_close(bench.am);
 	return status;
 }

@@ -16,6 +16,7 @@
 #include "base/base.h"
 #include "pattern.h"
 #include "replay.h"
+#include "../tools/tool.h"
 
 #define FAULTS_PRINTED_MAX	10
 /* A signal that arrives just before a sleep is noticed this late. */
@@ -203,7 +204,7 @@ static int read_stats(struct replay *replay, struct actmem_store_stats *stats)
 	ACTMEM_INIT(stats);
 	if (!actmem_store_get_stats(replay->store, stats))
 		return 0;
-	warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
+	print_library_error();
 	return -EIO;
 }
 

@@ -331,10 +331,8 @@ int cmd_list(int argc, char **argv)
 				      columns);
 	if (!column_count)
 		return usage_hint();
-	if (actmem_region_list(&regions, &count)) {
-		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
-		return STATUS_FAILED;
-	}
+	if (actmem_region_list(&regions, &count))
+		return print_library_error();
 	if (count)
 		qsort(regions, count, sizeof(*regions), compare_regions);
 	list = list_to_json(regions, count, &options.filter);

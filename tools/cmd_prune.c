@@ -147,10 +147,8 @@ int cmd_prune(int argc, char **argv)
 		warnx("cannot see all processes from here, of which one may have the memory: run it as root, outside of containers");
 		return STATUS_FAILED;
 	}
-	if (actmem_region_list(&regions, &prune.count)) {
-		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
-		return STATUS_FAILED;
-	}
+	if (actmem_region_list(&regions, &prune.count))
+		return print_library_error();
 	prune.regions = regions;
 	prune.removed = json_array();
 	if (prune.removed)

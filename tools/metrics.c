@@ -16,7 +16,6 @@
 #include "machine/machine.h"
 #include "mallocs.h"
 #include "metrics.h"
-#include "metrics_process.h"
 #include "table.h"
 #include "tool.h"
 

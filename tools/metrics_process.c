@@ -11,8 +11,9 @@
 #include <unistd.h>
 #include "actmem.h"
 #include "machine/machine.h"
-#include "metrics_process.h"
+#include "metrics.h"
 #include "table.h"
+#include "tool.h"
 #include "watch/watch.h"
 
 #define KEY_SIZE	160
@@ -119,7 +120,7 @@ static bool add_regions(struct process_rows *rows)
 	bool good = true;
 
 	if (actmem_region_list(&regions, &count)) {
-		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
+		print_library_error();
 		return false;
 	}
 	for (i = 0; good && i < count; i++)

@@ -34,10 +34,7 @@ uint64_t share_bytes(uint64_t bytes, const struct rank *rank)
 
 static int set_knob(enum knob knob, const char *value)
 {
-	if (!setenv(knob_name(knob, ACTMEM_NAMES_VARIABLES), value, 1))
-		return STATUS_OK;
-	warn("cannot set the environment");
-	return STATUS_FAILED;
+	return variable_set(knob_name(knob, ACTMEM_NAMES_VARIABLES), value);
 }
 
 /* Leaves an invalid value unchanged: the code that reads it later prints the error message. */

@@ -13,8 +13,8 @@
 #include "best_memory.h"
 #include "memory_options.h"
 #include "table.h"
+#include "run.h"
 #include "tool.h"
-#include "trial.h"
 #include "xla/xla.h"
 
 #define TRIAL_BYTES	(2ULL << 20)
@@ -25,7 +25,7 @@
 static void tell_steps(void)
 {
 	if (*actmem_error())
-		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
+		print_library_error();
 }
 
 /* Prints the library's last error message with the knobs that help. */
@@ -48,7 +48,7 @@ static void describe_region(const struct actmem *am, struct actmem_region *regio
 	info.node_bytes = node_bytes;
 	info.node_count = ACTMEM_NODES_MAX;
 	if (actmem_region_get_info(region, &info)) {
-		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
+		print_library_error();
 		return;
 	}
 	if (info.named)
@@ -164,7 +164,7 @@ static void describe_first(struct actmem *am, const char *name, bool found)
 	struct actmem_region *region;
 
 	if (open_first(am, name, &region)) {
-		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
+		print_library_error();
 		return;
 	}
 	describe_region(am, region, found ? "was found" : "was made");
@@ -247,10 +247,8 @@ static int try_memory(const struct actmem_options *options, const struct knobs *
 	struct actmem *am;
 	int status;
 
-	if (actmem_open(&am, options)) {
-		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
-		return STATUS_FAILED;
-	}
+	if (actmem_open(&am, options))
+		return print_library_error();
 	/* Creating a heap without a name creates no region, but checks the limits. */
 	heap = make_heap(am, knobs);
 	status = heap ? STATUS_OK : STATUS_USAGE;
@@ -277,7 +275,7 @@ int try_environment(const struct trial *trial)
 
 	ACTMEM_INIT(&options);
 	if (actmem_options_from_environment(&options)) {
-		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
+		print_library_error();
 		return STATUS_USAGE;
 	}
 	if (knobs_complete(&knobs, &none, ACTMEM_NAMES_RUN, words, sizeof(words))) {

@@ -17,7 +17,7 @@ VALUES = {
     "run --spill /a:/b --backend m": ("memfd",),
     "run --spill=/a:/b --backend=m": ("memfd",),
     "replay --pages ": ("1G", "2M", "thp", "4K"),
-    "bench --only=": ("pinning", "copying", "spilling"),
+    "bench --only=": ("copying", "spilling"),
     "plan --train ": ("all", "attention"),
     "list --user roo": ("root",),
     "run --nodes ": (),
