@@ -13,19 +13,16 @@
 
 struct bench {
 	struct actmem *am;		/* opened as the options say */
-	struct actmem *strict;		/* the same, without a fallback to other pages or nodes */
 	struct actmem_nodes nodes;	/* nodes to measure */
-	bool has_one_node;		/* the machine has one node */
 	uint64_t bytes;			/* of each region */
 	uint64_t page_bytes;		/* region lengths are multiples of it */
 	unsigned int only;		/* an enum part, or PARTS for all */
-	double seconds;			/* for each contestant of a measurement */
+	double seconds;			/* for each measurement */
 	const char *spill_paths[SPILL_FOLDERS_MAX];
 	uint32_t spill_path_count;
 	uint64_t sizes[BENCH_SIZES_MAX];	/* of requests */
 	unsigned int size_count;
 	uint64_t file_bytes;
-	uint64_t depth;
 	uint32_t file_flags;
 };
 
@@ -33,18 +30,10 @@ struct bench {
  * Each returns an array of objects. An object that could not be measured has a null bandwidth and a
  * note. Returns NULL if out of memory.
  */
-json_t *bench_pin(const struct bench *bench);
 json_t *bench_copy(const struct bench *bench);
 json_t *bench_spill(const struct bench *bench);
 
 /* Returns the next node to measure, starting at @from, or ACTMEM_NODES_MAX if there is none. */
 unsigned int bench_node(const struct bench *bench, unsigned int from);
-
-/*
- * Creates a region that is bound to a node, with all of its pages. Returns as
- * actmem_region_create().
- */
-int bench_region(struct actmem *am, enum actmem_pages pages, unsigned int node, uint64_t bytes,
-		 struct actmem_region **region);
 
 #endif

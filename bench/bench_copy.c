@@ -1,133 +1,137 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Measures copies between the regions of each pair of nodes: this thread calls memcpy(). Checks
- * that the bytes arrived.
+ * The copying part of actmem bench: memcpy() in one thread between regions of each pair of nodes.
+ * Checks that the bytes arrived.
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "base/base.h"
 #include "bench.h"
-#include "contest.h"
-#include "progress.h"
+#include "../tools/table.h"
 
 #define STAMP_EACH	4096
+#define ROUNDS_LEAST	3
+#define ROUNDS_MAX	256
 
 struct copy {
 	unsigned int from_node, to_node;
 	struct actmem_region *from, *to;
 	char *source, *target;
-	uint64_t *seed;
+	uint64_t bytes;			/* of a round */
+	char note[1024];		/* as long as any message of the library */
+	unsigned int rounds;
+	uint64_t ns[ROUNDS_MAX];
 };
 
-static void stamp_source(const struct copy *copy, uint64_t bytes)
+static void stamp_source(const struct copy *copy)
 {
 	uint64_t at, number;
 
-	++*copy->seed;
-	for (at = 0; at < bytes; at += STAMP_EACH) {
-		number = *copy->seed + at;
+	for (at = 0; at < copy->bytes; at += STAMP_EACH) {
+		number = copy->rounds + at;
 		memcpy(copy->source + at, &number, sizeof(number));
 	}
 }
 
-static int check_copy(struct contestant *contestant, const struct copy *copy)
+static bool check_target(struct copy *copy)
 {
 	uint64_t at, number;
 
-	for (at = 0; at < contestant->bytes; at += STAMP_EACH) {
+	for (at = 0; at < copy->bytes; at += STAMP_EACH) {
 		memcpy(&number, copy->target + at, sizeof(number));
-		if (number == *copy->seed + at)
+		if (number == copy->rounds + at)
 			continue;
-		snprintf(contestant->words, sizeof(contestant->words),
-			 "byte %llu was not copied", (unsigned long long)at);
-		return -EIO;
+		snprintf(copy->note, sizeof(copy->note), "byte %llu was not copied",
+			 (unsigned long long)at);
+		return false;
 	}
-	return 0;
+	return true;
 }
 
-static int copy_memory(struct contestant *contestant, uint64_t *ns)
+/* Creates a region that is bound to a node, and maps it. */
+static int make_region(const struct bench *bench, unsigned int node, struct actmem_region **region,
+		       char **memory)
 {
-	const struct copy *copy = contestant->data;
-	uint64_t begun_ns;
-
-	progress_tell("copying from node %u to node %u: %s", copy->from_node, copy->to_node,
-		      contestant->what);
-	stamp_source(copy, contestant->bytes);
-	begun_ns = clock_ns();
-	memcpy(copy->target, copy->source, contestant->bytes);
-	*ns = clock_ns() - begun_ns;
-	return check_copy(contestant, copy);
-}
-
-static int open_copy(const struct bench *bench, struct copy *copy)
-{
+	struct actmem_region_options options;
 	int error;
 
-	error = bench_region(bench->am, ACTMEM_PAGES_DEFAULT, copy->from_node, bench->bytes,
-			     &copy->from);
-	if (!error)
-		error = bench_region(bench->am, ACTMEM_PAGES_DEFAULT, copy->to_node, bench->bytes,
-				     &copy->to);
-	if (!error)
-		error = actmem_region_map(copy->from, (void **)&copy->source);
-	if (!error)
-		error = actmem_region_map(copy->to, (void **)&copy->target);
-	return error;
+	ACTMEM_INIT(&options);
+	options.length = bench->bytes;
+	options.policy = ACTMEM_PLACE_BIND;
+	options.nodes.word[node / 64] = 1ULL << (node % 64);
+	options.name = "actmem bench";
+	error = actmem_region_create(bench->am, &options, region);
+	return error ? error : actmem_region_map(*region, (void **)memory);
 }
 
-static void close_copy(struct copy *copy)
+static void run_rounds(struct copy *copy, double seconds)
 {
-	if (copy->from)
-		actmem_region_close(copy->from);
-	if (copy->to)
-		actmem_region_close(copy->to);
-}
+	uint64_t end_ns = clock_ns() + (uint64_t)(seconds * NS_PER_SECOND), begun_ns;
 
-static int measure_pair(const struct bench *bench, struct copy *copy, json_t *rows)
-{
-	static struct contestant contestant;
-	json_t *row;
-
-	contestant = (struct contestant){
-		.what = "memcpy",
-		.round = copy_memory,
-		.bytes = bench->bytes,
-		.data = copy,
-		.error = open_copy(bench, copy),
-	};
-	if (contestant.error) {
-		snprintf(contestant.words, sizeof(contestant.words), "%s", actmem_error_in(ACTMEM_NAMES_RUN));
-	} else {
-		memset(copy->source, 1, bench->bytes);
-		contest_run(&contestant, 1, bench->seconds);
+	memset(copy->source, 1, copy->bytes);
+	while (copy->rounds < ROUNDS_LEAST ||
+	       (copy->rounds < ROUNDS_MAX && clock_ns() < end_ns)) {
+		stamp_source(copy);
+		begun_ns = clock_ns();
+		memcpy(copy->target, copy->source, copy->bytes);
+		copy->ns[copy->rounds] = clock_ns() - begun_ns;
+		if (!check_target(copy))
+			return;
+		copy->rounds++;
 	}
-	close_copy(copy);
-	row = contestant_to_json(&contestant);
-	if (!row || json_object_set_new(row, "from", json_integer(copy->from_node)) ||
-	    json_object_set_new(row, "to", json_integer(copy->to_node)) ||
-	    json_array_append_new(rows, row))
-		return -ENOMEM;
-	return 0;
+}
+
+static int compare_ns(const void *left, const void *right)
+{
+	const uint64_t *a = left, *b = right;
+
+	return (*a > *b) - (*a < *b);
+}
+
+static json_t *copy_to_json(struct copy *copy)
+{
+	json_t *bandwidth = json_null();
+	uint64_t median;
+
+	if (!*copy->note) {
+		qsort(copy->ns, copy->rounds, sizeof(copy->ns[0]), compare_ns);
+		median = copy->ns[copy->rounds / 2];
+		bandwidth = json_integer((json_int_t)((double)copy->bytes * NS_PER_SECOND /
+						      (double)(median + !median)));
+	}
+	return json_pack("{s:i, s:i, s:I, s:i, s:o, s:o}", "from", (int)copy->from_node,
+			 "to", (int)copy->to_node, "bytes", (json_int_t)copy->bytes,
+			 "rounds", (int)copy->rounds, "bandwidth", bandwidth,
+			 "note", *copy->note ? text_to_json(copy->note) : json_null());
+}
+
+static json_t *measure_pair(const struct bench *bench, unsigned int from, unsigned int to)
+{
+	struct copy copy = { .from_node = from, .to_node = to, .bytes = bench->bytes };
+
+	if (make_region(bench, from, &copy.from, &copy.source) ||
+	    make_region(bench, to, &copy.to, &copy.target))
+		snprintf(copy.note, sizeof(copy.note), "%s", actmem_error_in(ACTMEM_NAMES_RUN));
+	else
+		run_rounds(&copy, bench->seconds);
+	if (copy.from)
+		actmem_region_close(copy.from);
+	if (copy.to)
+		actmem_region_close(copy.to);
+	return copy_to_json(&copy);
 }
 
 json_t *bench_copy(const struct bench *bench)
 {
 	json_t *rows = json_array();
 	unsigned int from, to;
-	uint64_t seed = 0;
 
-	for (from = bench_node(bench, 0); rows && from < ACTMEM_NODES_MAX;
-	     from = bench_node(bench, from + 1)) {
-		for (to = bench_node(bench, 0); rows && to < ACTMEM_NODES_MAX;
-		     to = bench_node(bench, to + 1)) {
-			struct copy copy = { .from_node = from, .to_node = to, .seed = &seed };
-
-			if (measure_pair(bench, &copy, rows)) {
-				json_decref(rows);
-				rows = NULL;
-			}
-		}
-	}
+	for (from = bench_node(bench, 0); from < ACTMEM_NODES_MAX;
+	     from = bench_node(bench, from + 1))
+		for (to = bench_node(bench, 0); to < ACTMEM_NODES_MAX;
+		     to = bench_node(bench, to + 1))
+			rows = append_item(rows, measure_pair(bench, from, to));
 	return rows;
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Measures spill devices: each alone, and all of them as stripes of one file. */
+/* The spilling part of actmem bench measures devices: each alone, and all of them as stripes of one file. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/base.h"
 #include "bench.h"
 #include "disk.h"
-#include "progress.h"
 #include "../tools/table.h"
 #include "transfers.h"
 
@@ -34,32 +33,24 @@ static void measure_file(const struct bench *bench, const char *const *paths, un
 	uint64_t ns = (uint64_t)(bench->seconds * NS_PER_SECOND);
 	struct transfers *transfers;
 
-	if (bench->depth) {
-		ACTMEM_INIT(&options.queue);
-		options.queue.depth = (uint32_t)bench->depth;
-	}
-	progress_tell("spilling to %s%s in requests of %lluK: making the file", paths[0],
-		      count > 1 ? " and others" : "", (unsigned long long)(size >> 10));
 	transfers = transfers_open(bench->am, &options, row->words);
 	if (!transfers)
 		return;
 	row->is_open = true;
 	row->file = *transfers_file(transfers);
 	snprintf(row->engine, sizeof(row->engine), "%s", transfers_engine(transfers));
-	progress_tell("spilling to %s%s in requests of %lluK", paths[0],
-		      count > 1 ? " and others" : "", (unsigned long long)(size >> 10));
 	row->is_good = !transfers_run(transfers, true, size, ns, &row->spill, row->words) &&
 		       !transfers_run(transfers, false, size, ns, &row->fill, row->words);
 	transfers_close(transfers);
 }
 
-static json_t *bandwidth_to_json(const struct spill_row *row, double bandwidth)
+static json_t *measured_to_json(const struct spill_row *row, double bandwidth)
 {
 	return row->is_good ? json_integer((json_int_t)bandwidth) : json_null();
 }
 
-static json_t *row_to_json(const struct spill_row *row, const char *const *paths,
-			   unsigned int count, uint64_t size)
+static json_t *spill_to_json(const struct spill_row *row, const char *const *paths,
+			     unsigned int count, uint64_t size)
 {
 	json_t *file;
 
@@ -77,8 +68,8 @@ static json_t *row_to_json(const struct spill_row *row, const char *const *paths
 	return merge_objects(json_pack("{s:o, s:I, s:o, s:o, s:o}",
 				       "disks", disks_to_json(paths, count),
 				       "request_bytes", (json_int_t)size,
-				       "spill_bandwidth", bandwidth_to_json(row, row->spill),
-				       "fill_bandwidth", bandwidth_to_json(row, row->fill),
+				       "spill_bandwidth", measured_to_json(row, row->spill),
+				       "fill_bandwidth", measured_to_json(row, row->fill),
 				       "note", row->is_good ? json_null() :
 					       text_to_json(row->words)), file);
 }
@@ -92,7 +83,7 @@ static int measure_files(const struct bench *bench, const char *const *paths, un
 		struct spill_row row = { 0 };
 
 		measure_file(bench, paths, count, bench->sizes[i], &row);
-		if (json_array_append_new(rows, row_to_json(&row, paths, count, bench->sizes[i])))
+		if (json_array_append_new(rows, spill_to_json(&row, paths, count, bench->sizes[i])))
 			return -ENOMEM;
 	}
 	return 0;

@@ -11,7 +11,6 @@
 #include "bench.h"
 #include "machine/machine.h"
 #include "parse.h"
-#include "progress.h"
 #include "../tools/best_memory.h"
 #include "../tools/memory_options.h"
 #include "../tools/table.h"
@@ -23,37 +22,34 @@
 #define BYTES_MAX	(1ULL << 50)
 
 static const char help[] =
-	"Measures this machine: making pinned memory, beside mmap of as many bytes;\n"
-	"copying between each two nodes; and, with --spill, each spill device alone and\n"
-	"all of them together. Ours and its peers take turns; figures are medians.\n"
+	"Measures how fast this machine copies memory between each pair of nodes and, with\n"
+	"--spill, how fast it writes and reads each spill device alone and all of them\n"
+	"together. The bandwidth of copies is that of the median.\n"
 	"\n"
 	"Measurements:\n"
 	"  -s, --spill DIR             a folder on a device to measure; may be repeated.\n"
-	"                              The file in it has no name and goes with the command\n"
+	"                              The file in it has no name, and ends with the command\n"
 	"  -B, --block SIZES           of spills and fills; default: 1M,4M,16M\n"
 	"  -f, --file-bytes SIZE       length of the file; default: 1G\n"
-	"  -d, --depth N               transfers at a time; default: as the device likes\n"
-	"      --allow-buffered        through the page cache where there is no direct I/O\n"
-	"  -o, --only pinning|copying|spilling\n"
-	"                              measure nothing else\n"
+	"      --allow-buffered        use the page cache if there is no direct I/O\n"
+	"  -o, --only copying|spilling  measure nothing else\n"
 	"  -m, --memory SIZE           of each region; default: 256M\n"
-	"  -t, --seconds SECONDS       for each side of a measurement; default: 1\n"
+	"  -t, --seconds SECONDS       for each measurement; default: 1\n"
 	"\n"
 	MEMORY_OPTIONS_HELP
 	"Output:\n"
-	"  -J, --json                  print JSON; bandwidths are bytes a second\n"
+	"  -J, --json                  print JSON; bandwidths are bytes per second\n"
 	"  -h, --help                  print this\n"
 	"\n"
-	"Pages that this machine does not have are told as such. Exit status 1 if a copy\n"
-	"or a spill device could not be measured.";
+	"Exit status 1 if a copy or a spill device could not be measured.";
 
 enum { OPTION_ALLOW_BUFFERED = 256 };
 
-enum part { PINNING, COPYING, SPILLING, PARTS };
+enum part { COPYING, SPILLING, PARTS };
 
-static const char *const part_names[] = { "pinning", "copying", "spilling", NULL };
+static const char *const part_names[] = { "copying", "spilling", NULL };
 static json_t *(*const part_functions[])(const struct bench *) = {
-	bench_pin, bench_copy, bench_spill,
+	bench_copy, bench_spill,
 };
 
 unsigned int bench_node(const struct bench *bench, unsigned int from)
@@ -63,22 +59,8 @@ unsigned int bench_node(const struct bench *bench, unsigned int from)
 	return from;
 }
 
-int bench_region(struct actmem *am, enum actmem_pages pages, unsigned int node, uint64_t bytes,
-		 struct actmem_region **region)
-{
-	struct actmem_region_options options;
-
-	ACTMEM_INIT(&options);
-	options.length = bytes;
-	options.pages = pages;
-	options.policy = ACTMEM_PLACE_BIND;
-	options.nodes.word[node / 64] = 1ULL << (node % 64);
-	options.name = "actmem bench";
-	return actmem_region_create(am, &options, region);
-}
-
-/* Takes a list of sizes, such as "1M,4M". */
-static bool take_sizes(struct bench *bench, const char *list)
+/* Parses a list of sizes, such as "1M,4M". */
+static bool parse_sizes(struct bench *bench, const char *list)
 {
 	char *copy = strdup(list), *rest = copy, *word;
 	bool good = copy;
@@ -96,7 +78,7 @@ static bool take_sizes(struct bench *bench, const char *list)
 	return good;
 }
 
-static bool take_option(void *data, int option, const char *value)
+static bool bench_option(void *data, int option, const char *value)
 {
 	struct bench *bench = data;
 
@@ -106,13 +88,11 @@ static bool take_option(void *data, int option, const char *value)
 	case 'o':
 		return option_choice("--only", value, part_names, &bench->only);
 	case 'B':
-		return take_sizes(bench, value);
+		return parse_sizes(bench, value);
 	case 'f':
 		return option_bytes("--file-bytes", value, MIB, BYTES_MAX, &bench->file_bytes);
 	case 'm':
 		return option_bytes("--memory", value, 2 * MIB, BYTES_MAX, &bench->bytes);
-	case 'd':
-		return option_count("--depth", value, 1, ACTMEM_QUEUE_DEPTH_MAX, &bench->depth);
 	case 't':
 		return option_number("--seconds", value, 0, 3600, &bench->seconds);
 	case OPTION_ALLOW_BUFFERED:
@@ -125,7 +105,7 @@ static bool take_option(void *data, int option, const char *value)
 
 /*
  * Finds the nodes to measure: those that the options name, or all that have memory, as the library
- * parses them. On a machine with one node, mappings are not bound, and no other node may be named.
+ * parses them.
  */
 static int find_nodes(struct bench *bench, struct actmem_options *options)
 {
@@ -136,7 +116,6 @@ static int find_nodes(struct bench *bench, struct actmem_options *options)
 
 	if (!sysfile_read("/sys/devices/system/node/has_memory", all, sizeof(all)))
 		all[strcspn(all, "\n")] = '\0';
-	bench->has_one_node = !strpbrk(all, ",-");
 	memory_option('n', all);
 	status = memory_options(&of_all);
 	if (status)
@@ -148,7 +127,7 @@ static int find_nodes(struct bench *bench, struct actmem_options *options)
 	     node = bench_node(bench, node + 1)) {
 		if (of_all.nodes.word[node / 64] >> (node % 64) & 1)
 			continue;
-		warnx("node %u has no memory (--nodes, ACTMEM_NODES); those that have: %s", node,
+		warnx("node %u has no memory (--nodes, ACTMEM_NODES); nodes with memory: %s", node,
 		      all);
 		return STATUS_USAGE;
 	}
@@ -170,18 +149,11 @@ static int open_bench(struct bench *bench)
 		return status;
 	bench->page_bytes = memory_page_bytes(&options);
 	bench->bytes = round_up(bench->bytes, bench->page_bytes);
-	if (actmem_open(&bench->am, &options)) {
-		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
-		return STATUS_FAILED;
-	}
+	if (actmem_open(&bench->am, &options))
+		return print_library_error();
 	if (is_any)
 		best_memory_try(bench->am, bench->page_bytes);
-	options.allow &= ACTMEM_ALLOW_UNLOCKED;
-	if (!actmem_open(&bench->strict, &options))
-		return STATUS_OK;
-	warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
-	actmem_close(bench->am);
-	return STATUS_FAILED;
+	return STATUS_OK;
 }
 
 static char *cell_yes(const json_t *row, const char *key, unsigned int flags)
@@ -221,20 +193,11 @@ static char *cell_disks(const json_t *row, const char *key, unsigned int flags)
 }
 
 /* Prints the tables that have lines. */
-static int print_tables(const json_t *told)
+static int print_tables(const json_t *result)
 {
-	static const struct column pin[] = {
-		{ "NODE", "node", cell_text, COLUMN_RIGHT },
-		{ "PINNING", "what", cell_text, COLUMN_LEFT },
-		{ "SIZE", "bytes", cell_bytes, COLUMN_RIGHT },
-		{ "ROUNDS", "rounds", cell_text, COLUMN_RIGHT },
-		{ "GiB/s", "bandwidth", cell_bandwidth, COLUMN_RIGHT },
-		{ "NOTE", "note", cell_text, COLUMN_LEFT },
-	};
 	static const struct column copy[] = {
-		{ "FROM", "from", cell_text, COLUMN_RIGHT },
+		{ "COPYING FROM", "from", cell_text, COLUMN_RIGHT },
 		{ "TO", "to", cell_text, COLUMN_RIGHT },
-		{ "COPYING", "what", cell_text, COLUMN_LEFT },
 		{ "SIZE", "bytes", cell_bytes, COLUMN_RIGHT },
 		{ "ROUNDS", "rounds", cell_text, COLUMN_RIGHT },
 		{ "GiB/s", "bandwidth", cell_bandwidth, COLUMN_RIGHT },
@@ -255,16 +218,15 @@ static int print_tables(const json_t *told)
 		const struct column *columns;
 		size_t count;
 	} tables[PARTS] = {
-		[PINNING] = { pin, sizeof(pin) / sizeof(pin[0]) },
 		[COPYING] = { copy, sizeof(copy) / sizeof(copy[0]) },
 		[SPILLING] = { spill, sizeof(spill) / sizeof(spill[0]) },
 	};
 	unsigned int i;
 	int err = 0;
 
-	puts(json_string_value(json_object_get(told, "reason")));
+	puts(json_string_value(json_object_get(result, "reason")));
 	for (i = 0; !err && i < PARTS; i++) {
-		const json_t *rows = json_object_get(told, part_names[i]);
+		const json_t *rows = json_object_get(result, part_names[i]);
 
 		if (!json_array_size(rows))
 			continue;
@@ -278,7 +240,7 @@ static int print_tables(const json_t *told)
  * Prints why rows of an array could not be measured, without repeating a reason. Returns true if
  * there are such rows.
  */
-static bool tell_failures(const json_t *rows, const char *bandwidth, const char *what)
+static bool print_failures(const json_t *rows, const char *bandwidth, const char *what)
 {
 	const char *last = NULL;
 	const json_t *row;
@@ -300,33 +262,32 @@ static bool tell_failures(const json_t *rows, const char *bandwidth, const char 
 
 static json_t *measure_parts(const struct bench *bench)
 {
-	json_t *told = json_pack("{s:s, s:o}", "backend",
+	json_t *result = json_pack("{s:s, s:o}", "backend",
 				 backend_text(actmem_get_backend(bench->am)),
 				 "reason", text_to_json(actmem_describe(bench->am)));
 	unsigned int i;
 
-	for (i = 0; told && i < PARTS; i++) {
+	for (i = 0; result && i < PARTS; i++) {
 		bool is_wanted = bench->only == PARTS || bench->only == i;
 
-		if (json_object_set_new(told, part_names[i],
+		if (json_object_set_new(result, part_names[i],
 					is_wanted ? part_functions[i](bench) : json_array())) {
-			json_decref(told);
-			told = NULL;
+			json_decref(result);
+			result = NULL;
 		}
 	}
-	return told;
+	return result;
 }
 
 static int measure_all(const struct bench *bench, bool as_json)
 {
-	json_t *told = measure_parts(bench);
+	json_t *result = measure_parts(bench);
 	bool failed;
 
-	progress_end();
-	failed = !table_show(told, as_json, print_tables);
-	failed |= tell_failures(json_object_get(told, "copying"), "bandwidth", "copying");
-	failed |= tell_failures(json_object_get(told, "spilling"), "spill_bandwidth", "spilling");
-	json_decref(told);
+	failed = !table_show(result, as_json, print_tables);
+	failed |= print_failures(json_object_get(result, "copying"), "bandwidth", "copying");
+	failed |= print_failures(json_object_get(result, "spilling"), "spill_bandwidth", "spilling");
+	json_decref(result);
 	return failed ? STATUS_FAILED : STATUS_OK;
 }
 
@@ -337,7 +298,6 @@ int cmd_bench(int argc, char **argv)
 		{ "spill", required_argument, NULL, 's' },
 		{ "block", required_argument, NULL, 'B' },
 		{ "file-bytes", required_argument, NULL, 'f' },
-		{ "depth", required_argument, NULL, 'd' },
 		{ "allow-buffered", no_argument, NULL, OPTION_ALLOW_BUFFERED },
 		{ "only", required_argument, NULL, 'o' },
 		{ "memory", required_argument, NULL, 'm' },
@@ -345,7 +305,7 @@ int cmd_bench(int argc, char **argv)
 		COMMON_OPTIONS
 	};
 	static const struct option_table table = {
-		MEMORY_OPTIONS_SHORT "s:B:f:d:o:m:t:Jh", long_options, help, take_option,
+		MEMORY_OPTIONS_SHORT "s:B:f:o:m:t:Jh", long_options, help, bench_option,
 	};
 	struct bench bench = {
 		.bytes = BYTES_USUAL,
@@ -361,14 +321,13 @@ int cmd_bench(int argc, char **argv)
 	if (!take_options(&table, &bench, argc, argv, &as_json, &status))
 		return status;
 	if (bench.only == SPILLING && !bench.spill_path_count) {
-		warnx("--only spilling, and no --spill");
+		warnx("--only spilling needs --spill");
 		return usage_hint();
 	}
 	status = open_bench(&bench);
 	if (status)
 		return status == STATUS_USAGE ? usage_hint() : status;
 	status = measure_all(&bench, as_json);
-	actmem_close(bench.strict);
 	actmem_close(bench.am);
 	return status;
 }

@@ -4,7 +4,7 @@
 #include "../tools/tool.h"
 
 static const struct subcommand subcommands[] = {
-	{ "bench", "measure pinning, copying and spill devices of this machine", cmd_bench },
+	{ "bench", "measure copies of memory and spill devices", cmd_bench },
 	{ "replay", "run a training step's traffic, and verify every byte", cmd_replay },
 };
 
@@ -16,7 +16,7 @@ int main(int argc, char **argv)
 {
 	const struct command command = {
 		.name = argc > 0 && !strcmp(argv[0], "actmem") ? "actmem" : "actmem-bench",
-		.about = "Measures this machine for pinned, NUMA-local, huge-page memory.",
+		.about = "Measures the memory and the spill devices of this machine.",
 		.other_status = "",
 		.subcommands = subcommands,
 		.count = sizeof(subcommands) / sizeof(subcommands[0]),

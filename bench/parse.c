@@ -43,7 +43,7 @@ bool option_count(const char *option, const char *text, uint64_t least, uint64_t
 }
 
 /* Parses digits with an optional decimal point. *@end points to the character after them. */
-static bool parse_number(const char *text, char **end, double *number)
+static bool parse_decimal(const char *text, char **end, double *number)
 {
 	size_t length = strspn(text, "0123456789.");
 
@@ -56,7 +56,7 @@ bool option_number(const char *option, const char *text, double least, double mo
 {
 	char *end;
 
-	if (parse_number(text, &end, number) && !*end && *number >= least && *number <= most)
+	if (parse_decimal(text, &end, number) && !*end && *number >= least && *number <= most)
 		return true;
 	warnx("%s is '%s'; it may be a number from %g to %g", option, text, least, most);
 	return false;
@@ -66,10 +66,10 @@ bool option_fraction(const char *option, const char *text, double most, double *
 {
 	double below = 1;
 	char *end;
-	bool good = parse_number(text, &end, fraction);
+	bool good = parse_decimal(text, &end, fraction);
 
 	if (good && *end == '/') {
-		good = parse_number(end + 1, &end, &below) && below > 0;
+		good = parse_decimal(end + 1, &end, &below) && below > 0;
 		*fraction /= below;
 	}
 	if (good && !*end && *fraction > 0 && *fraction <= most)

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Reads the layers of a plan: their compute times, and the bytes that they send to the host. */
+/* Reads the layers of a plan for actmem replay: their compute times, and the bytes that they send to the host. */
 #include <err.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/base.h"
-#include "plan_file.h"
 #include "replay.h"
 
 #define PLAN_FORMAT	1
 #define LAYERS_MAX	65536
 #define SECONDS_MAX	1e6
 
-static bool take_ns(double seconds, uint64_t *ns)
+static bool read_ns(double seconds, uint64_t *ns)
 {
 	if (!(seconds >= 0 && seconds <= SECONDS_MAX))
 		return false;
@@ -20,7 +19,7 @@ static bool take_ns(double seconds, uint64_t *ns)
 	return true;
 }
 
-static bool take_layers(const json_t *rows, struct plan *plan)
+static bool read_layers(const json_t *rows, struct plan *plan)
 {
 	double forward, backward;
 	json_int_t bytes;
@@ -30,8 +29,8 @@ static bool take_layers(const json_t *rows, struct plan *plan)
 	plan->layers = calloc(plan->layer_count, sizeof(*plan->layers));
 	for (i = 0; plan->layers && i < plan->layer_count; i++) {
 		if (json_unpack(json_array_get(rows, i), "[F, F, I]", &forward, &backward, &bytes) ||
-		    !take_ns(forward, &plan->layers[i].forward_ns) ||
-		    !take_ns(backward, &plan->layers[i].backward_ns) || bytes < 0)
+		    !read_ns(forward, &plan->layers[i].forward_ns) ||
+		    !read_ns(backward, &plan->layers[i].backward_ns) || bytes < 0)
 			return false;
 		plan->layers[i].bytes = (uint64_t)bytes;
 	}
@@ -50,10 +49,10 @@ static bool sends_anything(const struct plan *plan)
 }
 
 /*
- * Takes the values of a plan. If anything goes to files, the plan's bytes in host memory are the
+ * Parses the values of a plan. If anything goes to files, the plan's bytes in host memory are the
  * budget. Returns NULL, or why the plan cannot be used.
  */
-static const char *take_plan(json_t *told, struct plan *plan)
+static const char *parse_plan(json_t *root, struct plan *plan)
 {
 	json_int_t host_bytes, disk_bytes;
 	int format, devices, microbatches = 1;
@@ -61,21 +60,21 @@ static const char *take_plan(json_t *told, struct plan *plan)
 	double seconds;
 	json_t *rows;
 
-	if (json_unpack(told, "{s:i}", "format", &format) || format != PLAN_FORMAT)
-		return "is no plan of this version of actmem: make it anew with actmem plan --save";
-	if (json_unpack(told, "{s:s, s:F, s:I, s:I, s:i, s:o, s?:i}", "model", &name, "step_s",
+	if (json_unpack(root, "{s:i}", "format", &format) || format != PLAN_FORMAT)
+		return "is not a plan of this version of actmem; make it again with actmem plan --save";
+	if (json_unpack(root, "{s:s, s:F, s:I, s:I, s:i, s:o, s?:i}", "model", &name, "step_s",
 			&seconds, "host_bytes", &host_bytes, "disk_bytes", &disk_bytes, "devices",
 			&devices, "layers", &rows, "microbatches", &microbatches) ||
-	    host_bytes < 0 || disk_bytes < 0 || !take_ns(seconds, &plan->step_ns))
-		return "is no plan: a figure is missing, or of a wrong kind";
+	    host_bytes < 0 || disk_bytes < 0 || !read_ns(seconds, &plan->step_ns))
+		return "is not a plan: a figure is missing or has a wrong type";
 	if (devices < 1 || devices > REPLAY_TENSORS_MAX)
-		return "is a plan of too many devices on a host";
+		return "is a plan for less than 1 or more than 64 devices on a host";
 	if (microbatches != 1)
-		return "is a plan of microbatches, one after the other, and a replay is of one";
-	if (!json_array_size(rows) || json_array_size(rows) > LAYERS_MAX || !take_layers(rows, plan))
-		return "is no plan: a layer has no seconds or bytes";
+		return "is a plan with microbatches; replay supports one microbatch";
+	if (!json_array_size(rows) || json_array_size(rows) > LAYERS_MAX || !read_layers(rows, plan))
+		return "is not a plan: a layer has no seconds or bytes";
 	if (!host_bytes || !sends_anything(plan))
-		return "offloads nothing, so that there is no traffic";
+		return "offloads nothing, so there is no traffic";
 	plan->devices = (uint32_t)devices;
 	plan->budget_bytes = disk_bytes ? (uint64_t)host_bytes * plan->devices : 0;
 	snprintf(plan->name, sizeof(plan->name), "%s", name);
@@ -86,14 +85,14 @@ bool plan_read(const char *path, struct plan *plan)
 {
 	const char *wrong;
 	json_error_t error;
-	json_t *told = json_load_file(path, 0, &error);
+	json_t *root = json_load_file(path, 0, &error);
 
-	if (!told) {
+	if (!root) {
 		warnx("cannot read the plan '%s': %s", path, error.text);
 		return false;
 	}
-	wrong = take_plan(told, plan);
-	json_decref(told);
+	wrong = parse_plan(root, plan);
+	json_decref(root);
 	if (!wrong)
 		return true;
 	warnx("'%s' %s", path, wrong);

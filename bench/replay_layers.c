@@ -3,39 +3,69 @@
 #include <err.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "pattern.h"
 #include "replay.h"
 #include "../tools/tool.h"
 
+#define BFLOAT16_BYTES	2
 #define COMPUTE_MS	5
 
-static bool is_possible(const struct replay *replay, const char *name, double bytes)
+/* Dimensions of language models, as their makers publish them. */
+static const struct model {
+	const char *name;
+	uint32_t layers, q_heads, kv_heads, head_dim;
+} models[] = {
+	{ "llama-3.3-70b", 80, 64, 8, 128 },
+	{ "llama-2-13b", 40, 40, 40, 128 },
+	{ "gemma-2-27b", 46, 32, 16, 128 },
+	{ "gemma-3-27b", 62, 32, 16, 128 },
+};
+
+static const struct model *find_model(const char *name)
+{
+	char names[256] = "";
+	size_t i;
+
+	for (i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
+		if (!strcmp(models[i].name, name))
+			return &models[i];
+		strcat(strcat(names, i ? ", " : ""), models[i].name);
+	}
+	warnx("--model is '%s'; it may be one of %s", name, names);
+	return NULL;
+}
+
+static bool is_possible(const struct replay *replay, const char *tensor, double bytes)
 {
 	if (bytes >= PATTERN_ALIGN && bytes <= (double)REPLAY_BYTES_MAX)
 		return true;
-	warnx("%s of %s is %.0f bytes long; make --tokens and --scale such that it is from %d to %llu",
-	      name, replay->model.name, bytes, PATTERN_ALIGN, REPLAY_BYTES_MAX);
+	warnx("%s of %s has %.0f bytes; it may have %d to %llu: change --tokens or --scale", tensor,
+	      replay->name, bytes, PATTERN_ALIGN, REPLAY_BYTES_MAX);
 	return false;
 }
 
 /* Returns the bytes of a step, or 0 if the size of a tensor is impossible. */
-static double lay_out_model(struct replay *replay)
+static double lay_out_model(struct replay *replay, const struct model *model)
 {
+	static const char *const names[MODEL_TENSORS] = { "Q", "K", "V" };
 	const struct replay_options *options = &replay->options;
 	double bytes, sum = 0;
 	unsigned int i;
 
+	replay->name = model->name;
+	replay->layer_count = model->layers;
 	replay->tensors = MODEL_TENSORS;
 	for (i = 0; i < MODEL_TENSORS; i++) {
-		bytes = model_tensor_bytes(&replay->model, i, options->tokens) * options->scale;
-		if (!is_possible(replay, model_tensors[i], bytes))
+		bytes = (double)options->tokens * (i ? model->kv_heads : model->q_heads) *
+			model->head_dim * BFLOAT16_BYTES * options->scale;
+		if (!is_possible(replay, names[i], bytes))
 			return 0;
-		snprintf(replay->tensor_names[i], sizeof(replay->tensor_names[i]), "%s",
-			 model_tensors[i]);
+		strcpy(replay->tensor_names[i], names[i]);
 		replay->bytes[i] = (uint64_t)bytes / PATTERN_ALIGN * PATTERN_ALIGN;
 		sum += (double)replay->bytes[i];
 	}
-	return sum * replay->model.layers;
+	return sum * model->layers;
 }
 
 static double lay_out_plan(struct replay *replay)
@@ -62,14 +92,14 @@ static double lay_out_plan(struct replay *replay)
 }
 
 /* The budget option overrides the plan's budget, which is scaled like the plan's bytes. */
-static bool take_plan(struct replay *replay)
+static bool read_plan(struct replay *replay)
 {
 	struct replay_options *options = &replay->options;
 
 	if (!plan_read(options->plan_path, &replay->plan))
 		return false;
-	snprintf(replay->model.name, sizeof(replay->model.name), "%s", replay->plan.name);
-	replay->model.layers = replay->plan.layer_count;
+	replay->name = replay->plan.name;
+	replay->layer_count = replay->plan.layer_count;
 	if (!options->budget_bytes)
 		options->budget_bytes = (uint64_t)((double)replay->plan.budget_bytes *
 						   options->scale);
@@ -79,28 +109,29 @@ static bool take_plan(struct replay *replay)
 int replay_lay_out(struct replay *replay)
 {
 	struct replay_options *options = &replay->options;
+	const struct model *model;
 	double bytes;
 
 	if (options->plan_path) {
-		if (!take_plan(replay))
+		if (!read_plan(replay))
 			return STATUS_FAILED;
 		bytes = lay_out_plan(replay);
 	} else {
 		if (options->compute_ms < 0)
 			options->compute_ms = COMPUTE_MS;
-		if (!model_find(options->models_path, options->model, &replay->model))
-			return STATUS_FAILED;
-		bytes = lay_out_model(replay);
+		model = find_model(options->model);
+		if (!model)
+			return STATUS_USAGE;
+		bytes = lay_out_model(replay, model);
 	}
 	if (bytes > (double)REPLAY_BYTES_MAX)
-		warnx("a step of %s is %.0f bytes long; make --tokens and --scale such that it is up to %llu",
-		      replay->model.name, bytes, REPLAY_BYTES_MAX);
+		warnx("a step of %s has %.0f bytes; it may have up to %llu: lower --tokens or --scale",
+		      replay->name, bytes, REPLAY_BYTES_MAX);
 	if (!bytes || bytes > (double)REPLAY_BYTES_MAX)
 		return STATUS_USAGE;
 	replay->step_bytes = (uint64_t)bytes;
-	replay->order = calloc(replay->model.layers, sizeof(*replay->order));
 	replay->done = calloc(options->steps, sizeof(*replay->done));
-	if (replay->order && replay->done)
+	if (replay->done)
 		return STATUS_OK;
 	warnx("no memory for %llu steps", (unsigned long long)options->steps);
 	return STATUS_FAILED;

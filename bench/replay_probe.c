@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Measures the disks between steps with requests of a step's sizes, with and without a thread
+ * Measures the disks between the steps of actmem replay with requests of a step's sizes, with and without a thread
  * beside them. For each byte that the disks move, the thread fills or verifies as many bytes as a
  * step does. The disks never wait for that thread, but it uses part of the memory bandwidth.
  */
@@ -17,16 +17,6 @@
 #define PROBE_NS	(20 * NS_PER_MS)
 /* Larger than processors' caches. */
 #define WORK_MOST	(128 * MIB)
-
-struct actmem_queue_options replay_queue_options(const struct replay_options *options)
-{
-	struct actmem_queue_options queue;
-
-	ACTMEM_INIT(&queue);
-	queue.block_bytes = options->block_bytes;
-	queue.depth = (uint32_t)options->depth;
-	return queue;
-}
 
 /* Gives the work thread its work for each request that begins, if there is a thread. */
 static void owe_work(void *data, uint64_t bytes)
@@ -48,7 +38,6 @@ int replay_probe_open(struct replay *replay)
 								      : 0,
 		.page_bytes = replay->page_bytes,
 		.size_count = replay->plan.layers ? 1 : MODEL_TENSORS,
-		.queue = replay_queue_options(options),
 		.begins = owe_work,
 		.data = replay,
 	};
@@ -68,20 +57,18 @@ int replay_probe_open(struct replay *replay)
 	transfers.file_bytes = replay->probe_bytes;
 	replay->transfers = transfers_open(replay->am, &transfers, words);
 	if (!replay->transfers && options->flags & ACTMEM_STORE_ALLOW_MEMORY) {
-		warnx("the disks are not measured, and bounds have no I/O: %s", words);
+		warnx("the disks are not measured, so bounds have no I/O: %s", words);
 		return STATUS_OK;
 	}
 	if (!replay->transfers) {
 		warnx("%s", words);
 		return STATUS_FAILED;
 	}
-	snprintf(replay->engine_words, sizeof(replay->engine_words), "%s",
-		 transfers_engine(replay->transfers));
 	replay->work = work_open(options->budget_bytes < WORK_MOST ? options->budget_bytes :
 				 WORK_MOST);
 	if (replay->work)
 		return STATUS_OK;
-	warnx("no work beside the disks: %s", strerror(errno));
+	warnx("cannot start the thread that works beside the disks: %s", strerror(errno));
 	return STATUS_FAILED;
 }
 
@@ -118,7 +105,6 @@ static int measure_disks(struct replay *replay, bool spills, double part, double
 
 int replay_probe(struct replay *replay, struct disk_speeds *speeds)
 {
-	uint64_t begun_ns = clock_ns();
 	double part = work_per_byte(replay);
 	int error;
 
@@ -131,8 +117,6 @@ int replay_probe(struct replay *replay, struct disk_speeds *speeds)
 		error = measure_disks(replay, false, part, &speeds->beside.fill);
 	if (!error)
 		error = measure_disks(replay, false, 0, &speeds->alone.fill);
-	timeline_slice(replay->timeline, REPLAY_LANE_STEPS, "measuring the disks", begun_ns,
-		       clock_ns(), NULL);
 	return error;
 }
 

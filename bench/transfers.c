@@ -36,7 +36,7 @@ struct transfer {
 	uint64_t bytes;
 };
 
-static int tell_error(char words[TRANSFERS_WORDS], int error)
+static int copy_error(char words[TRANSFERS_WORDS], int error)
 {
 	snprintf(words, TRANSFERS_WORDS, "%s", actmem_error_in(ACTMEM_NAMES_RUN));
 	return error;
@@ -97,8 +97,8 @@ static int open_file(struct transfers *transfers, const struct transfers_options
 }
 
 /* Opens the file twice: the first open reports the alignment that its length depends on. */
-static int open_all(struct transfers *transfers, struct actmem *am,
-		    const struct transfers_options *options)
+static int open_transfers(struct transfers *transfers, struct actmem *am,
+			  const struct transfers_options *options)
 {
 	struct actmem_region_options region;
 	int error;
@@ -142,9 +142,9 @@ struct transfers *transfers_open(struct actmem *am, const struct transfers_optio
 	transfers->path = options->paths[0];
 	transfers->begins = options->begins;
 	transfers->data = options->data;
-	error = open_all(transfers, am, options);
+	error = open_transfers(transfers, am, options);
 	if (error)
-		tell_error(words, error);
+		copy_error(words, error);
 	else
 		error = transfers_run(transfers, true, transfers->request_count /
 				      transfers->size_count * transfers->cycle_bytes, 0, &unused,
@@ -242,7 +242,7 @@ static int end_transfer(struct transfers *transfers, bool spills,
 	struct transfer transfer = transfer_at(transfers, number % transfers->request_count);
 
 	if (completion->result)
-		return tell_error(words, completion->result);
+		return copy_error(words, completion->result);
 	*bytes += transfer.bytes;
 	if (spills)
 		return 0;
@@ -261,14 +261,14 @@ int transfers_run(struct transfers *transfers, bool spills, uint64_t bytes, uint
 		begun += transfer_at(transfers, number % transfers->request_count).bytes;
 		error = begin_transfer(transfers, spills, number, number);
 		if (error)
-			tell_error(words, error);
+			copy_error(words, error);
 		else
 			number++, under_way++;
 	}
 	while (under_way) {
 		count = actmem_queue_wait(transfers->queue, &done, 1, ACTMEM_WAIT_FOREVER);
 		if (count < 0)
-			return tell_error(words, count);
+			return copy_error(words, count);
 		under_way--;
 		failed = end_transfer(transfers, spills, &done, &ended, words);
 		error = error ? error : failed;
@@ -278,7 +278,7 @@ int transfers_run(struct transfers *transfers, bool spills, uint64_t bytes, uint
 		error = begin_transfer(transfers, spills, number++,
 				       done.cookie % transfers->slot_count);
 		if (error)
-			tell_error(words, error);
+			copy_error(words, error);
 		else
 			under_way++;
 	}

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
-#include "become.h"
+#include "run.h"
 #include "tool.h"
 
 int become_program(const char *program, char **argv, const char *hint)

@@ -109,7 +109,7 @@ int check_spill(json_t *findings, const struct spill_folders *folders)
 }
 
 /* Returns the kind of an accelerator or NVMe disk from its PCI class, or NULL for other devices. */
-static const char *kind_of(uint64_t class, uint64_t vendor)
+static const char *device_kind(uint64_t class, uint64_t vendor)
 {
 	switch (class >> 8) {
 	case 0x0108:
@@ -173,7 +173,7 @@ int check_devices(json_t *findings)
 	for (i = 0; i < count; i++) {
 		const char *name = devices[i]->d_name;
 		const char *kind = *name == '.' ? NULL :
-				   kind_of(pci_hex(name, "class"), pci_hex(name, "vendor"));
+				   device_kind(pci_hex(name, "class"), pci_hex(name, "vendor"));
 
 		if (kind && !err)
 			err = check_device(findings, kind, name, has_nodes);

@@ -17,7 +17,7 @@
 #define HUGE_ORDER	9	/* order of 2 MiB, in pages of 4 KiB */
 #define SMALL_BYTES	4096ULL
 
-static uint64_t number_of(const json_t *object, const char *key)
+static uint64_t get_number(const json_t *object, const char *key)
 {
 	return (uint64_t)json_integer_value(json_object_get(object, key));
 }
@@ -53,13 +53,13 @@ int check_driver(json_t *findings, const json_t *driver, bool *is_usable)
 	version = json_string_value(json_object_get(driver, "version"));
 	if (error) {
 		err = add_no_driver(findings, error);
-	} else if (number_of(driver, "abi") < number_of(library, "abi_oldest") ||
-		   number_of(library, "abi") < number_of(driver, "abi_oldest")) {
+	} else if (get_number(driver, "abi") < get_number(library, "abi_oldest") ||
+		   get_number(library, "abi") < get_number(driver, "abi_oldest")) {
 		err = add_finding(findings, "driver", CHECK_FIX,
 				  "install module and library of one version, then as root: modprobe -r actmem && modprobe actmem",
 				  "the module speaks ABI %" PRIu64 " to %" PRIu64 ", the library %" PRIu64 " to %" PRIu64,
-				  number_of(driver, "abi_oldest"), number_of(driver, "abi"),
-				  number_of(library, "abi_oldest"), number_of(library, "abi"));
+				  get_number(driver, "abi_oldest"), get_number(driver, "abi"),
+				  get_number(library, "abi_oldest"), get_number(library, "abi"));
 	} else {
 		*is_usable = true;
 		err = add_finding(findings, "driver", CHECK_OK, NULL, "module %s, library %s",
@@ -140,12 +140,12 @@ static int check_movable(json_t *findings, const json_t *facts, const struct fre
 	char *text;
 	int err;
 
-	if (memory->movable_bytes < number_of(facts, "total_bytes") / 16)
+	if (memory->movable_bytes < get_number(facts, "total_bytes") / 16)
 		return 0;
 	text = bytes_to_text(memory->movable_bytes, 0);
 	err = text ? add_finding(findings, "movable memory", CHECK_NOTE, NULL,
 				 "node %" PRIu64 ": %s of what is free are for pages that can move, in a movable zone or for CMA, and not for regions; what is kept for kexec handover is for all with kho=off on the kernel's command line",
-				 number_of(facts, "node"), text) : -ENOMEM;
+				 get_number(facts, "node"), text) : -ENOMEM;
 	free(text);
 	return err;
 }
@@ -154,7 +154,7 @@ static int check_movable(json_t *findings, const json_t *facts, const struct fre
 static int check_contiguous(json_t *findings, const json_t *facts,
 			    const struct free_memory *memory, bool *is_good)
 {
-	uint64_t all = number_of(facts, "free_bytes"), total = number_of(facts, "total_bytes");
+	uint64_t all = get_number(facts, "free_bytes"), total = get_number(facts, "total_bytes");
 	uint64_t huge = memory->huge_bytes > memory->cma_bytes ?
 			memory->huge_bytes - memory->cma_bytes : 0;
 	char *text;
@@ -167,7 +167,7 @@ static int check_contiguous(json_t *findings, const json_t *facts,
 	err = text ? add_finding(findings, "contiguous memory", CHECK_FIX,
 				 "as root, while no job runs: echo 1 > /proc/sys/vm/compact_memory; a pool that is filled at boot does not need it",
 				 "node %" PRIu64 ": %s in blocks of 2 MiB, less than half of what is free for regions",
-				 number_of(facts, "node"), text) : -ENOMEM;
+				 get_number(facts, "node"), text) : -ENOMEM;
 	free(text);
 	return err;
 }
@@ -181,7 +181,7 @@ static int check_free(json_t *findings, const json_t *nodes)
 	size_t i;
 
 	json_array_foreach(nodes, i, node) {
-		int number = (int)number_of(node, "node");
+		int number = (int)get_number(node, "node");
 		struct free_memory memory = { 0 };
 
 		if (err || !read_blocks(number, &memory) || !read_zones(number, &memory))
@@ -209,11 +209,11 @@ static int check_hugetlb(json_t *findings, const json_t *nodes)
 	size_t i;
 
 	json_array_foreach(nodes, i, node) {
-		uint64_t pages = number_of(json_object_get(node, "huge_2M"), "total");
+		uint64_t pages = get_number(json_object_get(node, "huge_2M"), "total");
 
 		total += pages;
 		if (!pages)
-			without = (int)number_of(node, "node");
+			without = (int)get_number(node, "node");
 	}
 	if (total && without >= 0)
 		err = add_finding(findings, "huge pages", CHECK_FIX,
@@ -259,10 +259,10 @@ int check_pools(json_t *findings, const json_t *nodes, bool has_driver)
 	json_array_foreach(nodes, i, node) {
 		const json_t *pool = json_object_get(node, "pool");
 
-		ready += number_of(pool, "free_bytes");
-		total += number_of(pool, "total_bytes");
+		ready += get_number(pool, "free_bytes");
+		total += get_number(pool, "total_bytes");
 	}
-	available = number_of(memory, "available_bytes");
+	available = get_number(memory, "available_bytes");
 	ready_text = bytes_to_text(ready, 0);
 	available_text = bytes_to_text(available, 0);
 	if (!ready_text || !available_text)
@@ -310,7 +310,7 @@ int check_memlock(json_t *findings, const json_t *driver, bool has_driver)
 		return -ENOMEM;
 	if (has_driver && !is_null(driver, "user_limit_bytes") &&
 	    json_object_get(driver, "user_limit_bytes")) {
-		limit = bytes_to_text(number_of(driver, "user_limit_bytes"), 0);
+		limit = bytes_to_text(get_number(driver, "user_limit_bytes"), 0);
 		err = limit ? add_finding(findings, "limit", CHECK_NOTE, NULL,
 					  "each user may have %s of the driver (user_limit_bytes)",
 					  limit) : -ENOMEM;
@@ -321,7 +321,7 @@ int check_memlock(json_t *findings, const json_t *driver, bool has_driver)
 		err = add_finding(findings, "limit", CHECK_OK, NULL,
 				  "none for this user (CAP_IPC_LOCK); other users' is ulimit -l");
 	} else {
-		limit = bytes_to_text(number_of(memlock, "soft_bytes"), 0);
+		limit = bytes_to_text(get_number(memlock, "soft_bytes"), 0);
 		err = limit ? add_finding(findings, "limit", CHECK_FIX,
 					  has_driver ?
 					  "as root: actmem limit --user SIZE --save; or LimitMEMLOCK=infinity in the job's unit" :

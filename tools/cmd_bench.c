@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "become.h"
+#include "run.h"
 #include "tool.h"
 
 #define PROGRAM		"actmem-bench"

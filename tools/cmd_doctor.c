@@ -68,7 +68,7 @@ static int add_folders(struct spill_folders *folders, char *list)
 	return err;
 }
 
-static int examine(json_t *findings, const struct spill_folders *folders)
+static int run_checks(json_t *findings, const struct spill_folders *folders)
 {
 	json_t *driver = facts_driver(), *nodes = facts_nodes();
 	int err = driver && nodes ? 0 : -ENOMEM;
@@ -149,7 +149,7 @@ static int print_findings(const json_t *findings, bool shows_all)
 	return 0;
 }
 
-static bool take(void *data, int option, const char *value)
+static bool doctor_option(void *data, int option, const char *value)
 {
 	struct doctor *doctor = data;
 
@@ -170,7 +170,7 @@ int cmd_doctor(int argc, char **argv)
 		{ "all", no_argument, NULL, 'a' },
 		COMMON_OPTIONS
 	};
-	const struct option_table table = { "s:aJh", options, help, take };
+	const struct option_table table = { "s:aJh", options, help, doctor_option };
 	const char *variable = getenv("ACTMEM_SPILL");
 	char *list = strdup(variable ?: "");
 	bool as_json = false, is_sick = false;
@@ -187,7 +187,7 @@ int cmd_doctor(int argc, char **argv)
 	else if (!doctor.spill.count)
 		err = add_folders(&doctor.spill, list);
 	if (!err)
-		err = examine(findings, &doctor.spill);
+		err = run_checks(findings, &doctor.spill);
 	if (!err)
 		err = as_json ? table_print_json(findings)
 			      : print_findings(findings, doctor.shows_all);

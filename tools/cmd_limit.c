@@ -35,7 +35,7 @@ struct limit {
 	uint64_t user_bytes, node_bytes;
 };
 
-static bool take(void *data, int option, const char *value)
+static bool limit_option(void *data, int option, const char *value)
 {
 	struct limit *limit = data;
 
@@ -104,7 +104,7 @@ static json_t *limits_to_json(void)
 }
 
 /* @bytes is null for no limit. @used is NULL if it is not known. */
-static json_t *add_row(json_t *rows, json_t *of, json_t *bytes, json_t *used, json_t *set_by)
+static json_t *add_limit(json_t *rows, json_t *of, json_t *bytes, json_t *used, json_t *set_by)
 {
 	return append_item(rows, json_pack("{s:o, s:O?, s:O?, s:o}", "of", of, "limit_bytes", bytes,
 					   "used_bytes", used, "set_by", set_by));
@@ -116,11 +116,11 @@ static json_t *add_user(json_t *rows, const json_t *limits)
 	json_t *user = json_object_get(limits, "user_limit_bytes");
 	json_t *soft = json_object_get(json_object_get(limits, "memlock"), "soft_bytes");
 
-	rows = add_row(rows, json_string("each user"), user, NULL,
-		       json_string("actmem limit --user LIMIT"));
+	rows = add_limit(rows, json_string("each user"), user, NULL,
+			 json_string("actmem limit --user LIMIT"));
 	if (json_is_null(user))
-		rows = add_row(rows, json_string("each user, by RLIMIT_MEMLOCK (here)"), soft, NULL,
-			       json_string("ulimit -l; limits.d; LimitMEMLOCK= of a unit"));
+		rows = add_limit(rows, json_string("each user, by RLIMIT_MEMLOCK (here)"), soft, NULL,
+				 json_string("ulimit -l; limits.d; LimitMEMLOCK= of a unit"));
 	return rows;
 }
 
@@ -133,26 +133,26 @@ static json_t *add_rows(json_t *rows, const json_t *limits)
 	json_array_foreach(json_object_get(limits, "nodes"), i, each) {
 		int node = (int)json_integer_value(json_object_get(each, "node"));
 
-		rows = add_row(rows, json_sprintf("node %d", node),
-			       json_object_get(each, "limit_bytes"),
-			       json_object_get(each, "used_bytes"),
-			       json_sprintf("actmem limit --nodes %d LIMIT", node));
+		rows = add_limit(rows, json_sprintf("node %d", node),
+				 json_object_get(each, "limit_bytes"),
+				 json_object_get(each, "used_bytes"),
+				 json_sprintf("actmem limit --nodes %d LIMIT", node));
 	}
 	json_array_foreach(json_object_get(limits, "mounts"), i, each) {
 		const char *path = json_string_value(json_object_get(each, "path"));
 
-		rows = add_row(rows, json_sprintf("mount %s", path),
-			       json_object_get(each, "size_bytes"),
-			       json_object_get(each, "used_bytes"),
-			       json_sprintf("mount -o remount,size=SIZE %s", path));
+		rows = add_limit(rows, json_sprintf("mount %s", path),
+				 json_object_get(each, "size_bytes"),
+				 json_object_get(each, "used_bytes"),
+				 json_sprintf("mount -o remount,size=SIZE %s", path));
 	}
 	json_array_foreach(json_object_get(limits, "cgroups"), i, each) {
 		int node = (int)json_integer_value(json_object_get(each, "node"));
 
-		rows = add_row(rows, json_sprintf("this cgroup, node %d", node),
-			       json_object_get(each, "limit_bytes"),
-			       json_object_get(each, "used_bytes"),
-			       json_incref(json_object_get(each, "file")));
+		rows = add_limit(rows, json_sprintf("this cgroup, node %d", node),
+				 json_object_get(each, "limit_bytes"),
+				 json_object_get(each, "used_bytes"),
+				 json_incref(json_object_get(each, "file")));
 	}
 	return rows;
 }
@@ -180,7 +180,7 @@ static int print_limits(const json_t *limits)
 	return err;
 }
 
-static bool show(bool as_json)
+static bool show_limits(bool as_json)
 {
 	json_t *limits = limits_to_json();
 	bool is_good = table_show(limits, as_json, print_limits);
@@ -189,7 +189,7 @@ static bool show(bool as_json)
 	return is_good;
 }
 
-static bool set(const char *name, uint64_t bytes)
+static bool set_limit(const char *name, uint64_t bytes)
 {
 	int err = setting_write(name, bytes);
 
@@ -202,16 +202,16 @@ static bool set_limits(const struct limit *limit)
 {
 	unsigned int node;
 
-	if (limit->user && !set(USER_LIMIT, limit->user_bytes))
+	if (limit->user && !set_limit(USER_LIMIT, limit->user_bytes))
 		return false;
 	for_each_node(node, &limit->given.nodes)
-		if (limit->given.value && !set(NODE_LIMIT(node), limit->node_bytes))
+		if (limit->given.value && !set_limit(NODE_LIMIT(node), limit->node_bytes))
 			return false;
 	return true;
 }
 
 /* Saves the limits that the options name, or all limits if they name none. */
-static bool change(struct saved *saved, const void *context)
+static bool change_limits(struct saved *saved, const void *context)
 {
 	const struct limit *limit = context;
 	struct actmem_nodes nodes = limit->given.nodes;
@@ -232,7 +232,7 @@ static bool change(struct saved *saved, const void *context)
 }
 
 /* Checks that the options fit together. If not, prints why and returns false. */
-static bool parse(struct limit *limit)
+static bool check_usage(struct limit *limit)
 {
 	const char *value = limit->given.value;
 	bool has_nodes = !nodes_empty(&limit->given.nodes);
@@ -253,20 +253,20 @@ int cmd_limit(int argc, char **argv)
 		SETTINGS_OPTIONS,
 		COMMON_OPTIONS
 	};
-	const struct option_table table = { SETTINGS_OPTIONS_SHORT "u:", options, help, take };
+	const struct option_table table = { SETTINGS_OPTIONS_SHORT "u:", options, help, limit_option };
 	struct limit limit = { 0 };
 	bool is_saved, is_good = true;
 	int status;
 
 	if (!take_options(&table, &limit, argc, argv, &limit.given.as_json, &status))
 		return status;
-	if (!parse(&limit))
+	if (!check_usage(&limit))
 		return usage_hint();
 	is_saved = limit.given.is_saved;
 	if (!settings_are_there(&limit.given.nodes) || (is_saved && !saved_can_change(false)))
 		return STATUS_FAILED;
-	is_good = set_limits(&limit) && (!is_saved || saved_change(change, &limit));
+	is_good = set_limits(&limit) && (!is_saved || saved_change(change_limits, &limit));
 	if (is_good && (limit.given.as_json || (!limit.user && !limit.given.value && !is_saved)))
-		is_good = show(limit.given.as_json);
+		is_good = show_limits(limit.given.as_json);
 	return is_good ? STATUS_OK : STATUS_FAILED;
 }

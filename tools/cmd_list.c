@@ -277,7 +277,7 @@ struct list_options {
 	unsigned int table_flags;
 };
 
-static bool take(void *data, int option, const char *value)
+static bool list_option(void *data, int option, const char *value)
 {
 	struct list_options *options = data;
 	struct list_filter *filter = &options->filter;
@@ -316,7 +316,7 @@ int cmd_list(int argc, char **argv)
 		{ "bytes", no_argument, NULL, 'b' },
 		COMMON_OPTIONS
 	};
-	const struct option_table table = { "u:p:n:m:c:o:bJh", long_options, help, take };
+	const struct option_table table = { "u:p:n:m:c:o:bJh", long_options, help, list_option };
 	struct list_options options = { .filter = LIST_FILTER_NONE };
 	struct column columns[LIST_COLUMNS_MAX];
 	struct actmem_region_info *regions;
@@ -331,10 +331,8 @@ int cmd_list(int argc, char **argv)
 				      columns);
 	if (!column_count)
 		return usage_hint();
-	if (actmem_region_list(&regions, &count)) {
-		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
-		return STATUS_FAILED;
-	}
+	if (actmem_region_list(&regions, &count))
+		return print_library_error();
 	if (count)
 		qsort(regions, count, sizeof(*regions), compare_regions);
 	list = list_to_json(regions, count, &options.filter);

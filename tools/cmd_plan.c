@@ -8,8 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "become.h"
-#include "python_path.h"
+#include "run.h"
 #include "tool.h"
 
 #define PYTHON	"python3"
@@ -21,11 +20,7 @@ static int set_environment(void)
 
 	if (!find_library_folder(folder))
 		return STATUS_FAILED;
-	if (setenv("PYTHONSAFEPATH", "1", 1)) {
-		warn("cannot set the environment");
-		return STATUS_FAILED;
-	}
-	return python_path_set(folder);
+	return variable_set("PYTHONSAFEPATH", "1") ?: python_path_set(folder);
 }
 
 /*

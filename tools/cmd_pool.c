@@ -29,13 +29,13 @@ static const char help[] =
 	"Exit status 1 if a pool has become smaller than SIZE: then it is as large as there\n"
 	"is memory.";
 
-static bool take(void *data, int option, const char *value)
+static bool pool_option(void *data, int option, const char *value)
 {
 	return settings_take(data, option, value);
 }
 
 /* {"node", "total_bytes", "free_bytes", "pool_bytes", "ready_bytes", ...} */
-static json_t *row_of(const json_t *node)
+static json_t *node_to_row(const json_t *node)
 {
 	const json_t *pool = json_object_get(node, "pool");
 
@@ -57,7 +57,7 @@ static json_t *pools_to_json(const struct actmem_nodes *shown)
 
 	json_array_foreach(nodes, i, node)
 		if (node_is_set(shown, (unsigned int)json_integer_value(json_object_get(node, "node"))))
-			rows = append_item(rows, row_of(node));
+			rows = append_item(rows, node_to_row(node));
 	json_decref(nodes);
 	return json_pack("{s:o, s:o}", "memory", facts_memory(), "nodes", rows);
 }
@@ -85,7 +85,7 @@ static int print_pools(const json_t *pools)
 	return err;
 }
 
-static bool show(const struct actmem_nodes *nodes, bool as_json)
+static bool show_pools(const struct actmem_nodes *nodes, bool as_json)
 {
 	json_t *pools = pools_to_json(nodes);
 	bool is_good = table_show(pools, as_json, print_pools);
@@ -175,7 +175,7 @@ struct change {
 	const uint64_t *bytes;		/* NULL: their current sizes */
 };
 
-static bool change(struct saved *saved, const void *context)
+static bool change_pools(struct saved *saved, const void *context)
 {
 	const struct change *change = context;
 	unsigned int node;
@@ -192,7 +192,7 @@ int cmd_pool(int argc, char **argv)
 		SETTINGS_OPTIONS,
 		COMMON_OPTIONS
 	};
-	const struct option_table table = { SETTINGS_OPTIONS_SHORT, options, help, take };
+	const struct option_table table = { SETTINGS_OPTIONS_SHORT, options, help, pool_option };
 	struct settings_options given = { 0 };
 	enum outcome outcome = POOL_SET;
 	struct actmem_nodes nodes;
@@ -218,9 +218,9 @@ int cmd_pool(int argc, char **argv)
 	is_good = outcome == POOL_SET;
 	/* A pool that is too small now may get its memory at boot. */
 	if (given.is_saved && outcome != POOL_REFUSED)
-		is_good = saved_change(change, &(struct change){ &nodes, given.value ? &bytes : NULL }) &&
+		is_good = saved_change(change_pools, &(struct change){ &nodes, given.value ? &bytes : NULL }) &&
 			  is_good;
 	if (given.as_json || (!given.value && !given.is_saved))
-		is_good = show(&nodes, given.as_json) && is_good;
+		is_good = show_pools(&nodes, given.as_json) && is_good;
 	return is_good ? STATUS_OK : STATUS_FAILED;
 }

@@ -40,7 +40,7 @@ struct prune {
 	bool has_failed;
 };
 
-static bool take_age(struct prune *prune, const char *value)
+static bool parse_age(struct prune *prune, const char *value)
 {
 	char *end;
 
@@ -63,12 +63,12 @@ static bool take_age(struct prune *prune, const char *value)
 	return false;
 }
 
-static bool take(void *data, int option, const char *value)
+static bool prune_option(void *data, int option, const char *value)
 {
 	struct prune *prune = data;
 
 	if (option == 'o')
-		return take_age(prune, value);
+		return parse_age(prune, value);
 	prune->is_dry = true;
 	return true;
 }
@@ -135,7 +135,7 @@ int cmd_prune(int argc, char **argv)
 		{ "dry-run", no_argument, NULL, 'n' },
 		COMMON_OPTIONS
 	};
-	const struct option_table table = { "o:nJh", options, help, take };
+	const struct option_table table = { "o:nJh", options, help, prune_option };
 	struct prune prune = { .now = time(NULL) };
 	struct actmem_region_info *regions;
 	bool as_json = false;
@@ -147,10 +147,8 @@ int cmd_prune(int argc, char **argv)
 		warnx("cannot see all processes from here, of which one may have the memory: run it as root, outside of containers");
 		return STATUS_FAILED;
 	}
-	if (actmem_region_list(&regions, &prune.count)) {
-		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
-		return STATUS_FAILED;
-	}
+	if (actmem_region_list(&regions, &prune.count))
+		return print_library_error();
 	prune.regions = regions;
 	prune.removed = json_array();
 	if (prune.removed)

@@ -14,17 +14,12 @@
 #include "actmem.h"
 #include "base/base.h"
 #include "config/config.h"
-#include "become.h"
 #include "best_memory.h"
-#include "malloc_mode.h"
 #include "memory_options.h"
-#include "preload_mode.h"
-#include "python_path.h"
 #include "ranks.h"
+#include "run.h"
 #include "share.h"
 #include "tool.h"
-#include "torch_mode.h"
-#include "trial.h"
 #include "wrap.h"
 
 #define HELP_COLUMNS	78
@@ -55,7 +50,7 @@ static void print_variables(const char *label, bool have_option)
 	free(text);
 }
 
-static void print_help(void)
+static void print_run_help(void)
 {
 	puts("Usage: actmem run [OPTION]... [--] PROGRAM [ARGUMENT]...\n"
 	     "\n"
@@ -205,20 +200,22 @@ static bool can_be_told_apart(const char *directories)
 	return good;
 }
 
-static int set_variable(const char *variable, const char *value)
+static int set_knob_variable(const char *variable, const char *value)
 {
-	char *path = NULL;
-	int err;
+	char *path;
+	int status;
 
 	if (!strcmp(variable, "ACTMEM_NAME") && strchr(value, '/'))
 		path = absolute_path(value);
 	else if (!strcmp(variable, "ACTMEM_SPILL"))
 		path = absolute_paths(value);
 	else
-		return setenv(variable, value, 1);
-	err = path ? setenv(variable, path, 1) : -1;
+		return variable_set(variable, value);
+	if (!path)
+		err(STATUS_FAILED, "cannot set the environment");
+	status = variable_set(variable, path);
 	free(path);
-	return err;
+	return status;
 }
 
 /* Makes the paths absolute in a variable that the caller of this command set. */
@@ -226,31 +223,23 @@ static int set_again(const char *variable)
 {
 	const char *value = getenv(variable);
 	char *copy = value && *value ? strdup(value) : NULL;
-	int err = copy ? set_variable(variable, copy) : 0;
+	int status = copy ? set_knob_variable(variable, copy) : STATUS_OK;
 
 	free(copy);
-	return err;
+	return status;
 }
 
 /* Appends a directory to those of earlier options. */
 static int add_directory(const char *variable, const char *path)
 {
 	char *both;
-	int err;
+	int status;
 
 	if (asprintf(&both, "%s:%s", getenv(variable), path) < 0)
-		return -1;
-	err = set_variable(variable, both);
+		err(STATUS_FAILED, "cannot set the environment");
+	status = set_knob_variable(variable, both);
 	free(both);
-	return err;
-}
-
-/* Sets a variable if it is unset or empty. */
-static int use_unless_set(const char *variable, const char *value)
-{
-	const char *set = getenv(variable);
-
-	return setenv(variable, value, !set || !*set);
+	return status;
 }
 
 static const struct option options[] = {
@@ -298,7 +287,7 @@ static const char *variable_of(int option)
 	return NULL;
 }
 
-static const char *value_of(int option)
+static const char *option_value(int option)
 {
 	return optarg ? optarg : option == 'C' ? "0" : "1";
 }
@@ -311,7 +300,7 @@ int cmd_run(int argc, char **argv)
 	unsigned int spills = 0;
 	struct rank rank;
 	char library_folder[PATH_MAX];
-	int option, status, err;
+	int option, status;
 
 	/* "+": getopt_long() stops at the program's name. The rest belongs to the program. */
 	while ((option = getopt_long(argc, argv, "+" MEMORY_OPTIONS_SHORT "P:g:l:B:S:L:A:D:N:R::mCc:osqrvh",
@@ -326,15 +315,15 @@ int cmd_run(int argc, char **argv)
 			break;
 		case 'h':
 			ignore_closed_pipes();
-			print_help();
+			print_run_help();
 			return STATUS_OK;
 		case '?':
 			return usage_hint();
 		case 'o':
-			if (use_unless_set("ACTMEM_OFFLOAD", "1")) {
-				warn("cannot set the environment");
-				return STATUS_FAILED;
-			}
+			status = knob_is_set(KNOB_OFFLOAD) ? STATUS_OK :
+				 variable_set("ACTMEM_OFFLOAD", "1");
+			if (status)
+				return status;
 			break;
 		default:
 			if (strchr("NS", option) && !*optarg) {
@@ -345,21 +334,17 @@ int cmd_run(int argc, char **argv)
 			if (option == 'S' && !can_be_told_apart(optarg))
 				return usage_hint();
 			if (option == 'S' && spills++)
-				err = add_directory(variable_of(option), optarg);
+				status = add_directory(variable_of(option), optarg);
 			else
-				err = set_variable(variable_of(option), value_of(option));
-			if (err) {
-				warn("cannot set the environment");
-				return STATUS_FAILED;
-			}
+				status = set_knob_variable(variable_of(option), option_value(option));
+			if (status)
+				return status;
 		}
 	}
 	if (knob_is_set(KNOB_SPILL) && !can_be_told_apart(reader_text(&READER(0), KNOB_SPILL)))
 		return usage_hint();
-	if (set_again("ACTMEM_NAME") || set_again("ACTMEM_SPILL")) {
-		warn("cannot set the environment");
+	if (set_again("ACTMEM_NAME") || set_again("ACTMEM_SPILL"))
 		return STATUS_FAILED;
-	}
 	if (optind == argc) {
 		warnx("no program to run");
 		return usage_hint();

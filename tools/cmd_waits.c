@@ -99,8 +99,8 @@ static json_t *seconds_since(uint64_t since)
 	return json_real(since < now ? (double)(now - since) / NS_PER_SECOND : 0);
 }
 
-static int add_row(json_t *rows, const struct process *process, const char *what_for,
-		   uint64_t since, const struct published_wait *wait)
+static int add_wait(json_t *rows, const struct process *process, const char *what_for,
+		    uint64_t since, const struct published_wait *wait)
 {
 	int thread = wait && wait->thread ? outer_thread(process->pid, wait->thread) : 0;
 	json_t *row = json_pack("{s:i, s:I, s:o, s:o, s:s, s:o, s:o, s:o, s:o}",
@@ -121,7 +121,7 @@ static int add_row(json_t *rows, const struct process *process, const char *what
 }
 
 /* Adds the waits that one open backend of a process publishes. */
-static int add_published(json_t *rows, struct process *process, int fd)
+static int add_waits(json_t *rows, struct process *process, int fd)
 {
 	struct published_wait others = { .kind = WAIT_NONE };
 	struct published_waits waits;
@@ -140,21 +140,21 @@ static int add_published(json_t *rows, struct process *process, int fd)
 		if (wait->kind == WAIT_NONE)
 			continue;
 		process->waits++;
-		if (add_row(rows, process, kinds[wait->kind], wait->since, wait))
+		if (add_wait(rows, process, kinds[wait->kind], wait->since, wait))
 			return -ENOMEM;
 	}
 	if (!waits.left_out)
 		return 0;
 	process->waits++;
 	others.requests = (uint32_t)waits.left_out;
-	return add_row(rows, process, "others", 0, &others) ? -ENOMEM : 0;
+	return add_wait(rows, process, "others", 0, &others) ? -ENOMEM : 0;
 }
 
 /*
  * Adds the waits of a process. Adds nothing if the process has ended, or if this user may not see
  * it. Returns 0, or -errno after printing the error message.
  */
-static int add_process(json_t *rows, int pid)
+static int add_process_waits(json_t *rows, int pid)
 {
 	struct process process = { .pid = pid };
 	struct process_links links;
@@ -166,7 +166,7 @@ static int add_process(json_t *rows, int pid)
 	while (!error && process_links_next(&links, PUBLISHED_LINK)) {
 		fd = published_open(links.path, pid);
 		if (fd >= 0) {
-			error = add_published(rows, &process, fd);
+			error = add_waits(rows, &process, fd);
 			close(fd);
 		} else if (is_own_error(fd)) {
 			error = fd;
@@ -174,8 +174,8 @@ static int add_process(json_t *rows, int pid)
 	}
 	process_links_close(&links);
 	if (!error && process.is_found && !process.waits)
-		error = add_row(rows, &process, process.is_unknown ? "unknown" : "nothing",
-				process.last, NULL) ? -ENOMEM : 0;
+		error = add_wait(rows, &process, process.is_unknown ? "unknown" : "nothing",
+				 process.last, NULL) ? -ENOMEM : 0;
 	if (error)
 		warnx("cannot read what process %d publishes (%s)", pid, strerror(-error));
 	return error;
@@ -194,7 +194,7 @@ static json_t *waits_to_json(void)
 	else if (!good)
 		warnx("cannot look for processes in /proc (%s)", strerror(errno));
 	while (good && (pid = process_next(directory)))
-		good = !add_process(rows, pid);
+		good = !add_process_waits(rows, pid);
 	if (directory)
 		closedir(directory);
 	if (good)

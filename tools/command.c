@@ -20,6 +20,12 @@ int usage_hint(void)
 	return STATUS_USAGE;
 }
 
+int print_library_error(void)
+{
+	warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
+	return STATUS_FAILED;
+}
+
 void ignore_closed_pipes(void)
 {
 	signal(SIGPIPE, SIG_IGN);

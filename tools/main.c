@@ -12,7 +12,7 @@ static const struct subcommand subcommands[] = {
 	{ "limit", "show or set the limits of the driver's memory", cmd_limit },
 	{ "doctor", "find what keeps this machine from full speed, and its remedy", cmd_doctor },
 	{ "exporter", "tell Prometheus of this machine, over HTTP or in a file", cmd_exporter },
-	{ "bench", "measure pinning, copying and spill devices of this machine", cmd_bench },
+	{ "bench", "measure copies of memory and spill devices", cmd_bench },
 	{ "replay", "run a training step's traffic, and verify every byte", cmd_replay },
 	{ "plan", "decide which activations stay, leave, or are computed again", cmd_plan },
 	{ "probe", "measure once what this machine does, for plan", cmd_probe },

@@ -13,8 +13,8 @@
 #include "base/base.h"
 #include "config/config.h"
 #include "machine/machine.h"
-#include "malloc_mode.h"
 #include "preload/preload.h"
+#include "run.h"
 #include "tool.h"
 
 #define THP_ENABLED	"/sys/kernel/mm/transparent_hugepage/enabled"
@@ -52,10 +52,7 @@ static int set_keep(void)
 	    cgroup.limit_bytes >= (uint64_t)machine.totalram * machine.mem_unit)
 		return STATUS_OK;
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)cgroup.limit_bytes / 2);
-	if (!setenv("ACTMEM_MALLOC_KEEP", text, 1))
-		return STATUS_OK;
-	warn("cannot set the environment");
-	return STATUS_FAILED;
+	return variable_set("ACTMEM_MALLOC_KEEP", text);
 }
 
 static int try_place(const struct place *place)

@@ -28,8 +28,8 @@ bool memory_option(int option, const char *value)
 
 	if (!variable)
 		return false;
-	if (setenv(variable, value, 1))
-		err(STATUS_FAILED, "cannot set the environment");
+	if (variable_set(variable, value))
+		exit(STATUS_FAILED);
 	return true;
 }
 
@@ -42,7 +42,7 @@ int memory_options(struct actmem_options *options)
 {
 	ACTMEM_INIT(options);
 	if (actmem_options_from_environment(options)) {
-		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
+		print_library_error();
 		return STATUS_USAGE;
 	}
 	/* Only this process uses these regions, so they have no name. */

@@ -16,7 +16,6 @@
 #include "machine/machine.h"
 #include "mallocs.h"
 #include "metrics.h"
-#include "metrics_process.h"
 #include "table.h"
 #include "tool.h"
 
@@ -158,7 +157,7 @@ static bool write_rows(FILE *out, json_t *rows, const char *const *labels,
 	return rows;
 }
 
-static json_t *only(json_t *row)
+static json_t *single_row(json_t *row)
 {
 	return append_item(json_array(), row);
 }
@@ -173,7 +172,7 @@ static json_t *driver_rows(void)
 		json_decref(driver);
 		return json_array();
 	}
-	return only(merge_objects(driver, json_pack("{s:i}", "one", 1)));
+	return single_row(merge_objects(driver, json_pack("{s:i}", "one", 1)));
 }
 
 /* Omits a node's limit if no driver enforces it. */
@@ -249,7 +248,7 @@ static json_t *malloc_rows(void)
 	}
 	json_decref(mallocs);
 	if (good)
-		return only(sum);
+		return single_row(sum);
 	json_decref(sum);
 	return NULL;
 }
@@ -271,11 +270,11 @@ static bool write_self(FILE *out, const struct process_rows *rows, uint64_t bega
 		"driver_visible", !driver_missing() && !driver_lacks_device(),
 		"left_out", (json_int_t)rows->left_out));
 
-	return write_rows(out, only(json_incref(self)), version_labels, library_metrics, 1) &
-	       write_rows(out, only(self), no_labels, library_metrics + 1,
+	return write_rows(out, single_row(json_incref(self)), version_labels, library_metrics, 1) &
+	       write_rows(out, single_row(self), no_labels, library_metrics + 1,
 			  COUNT(library_metrics) - 1) &&
-	       write_rows(out, only(json_pack("{s:I}", "duration",
-					      (json_int_t)(clock_ns() - began))),
+	       write_rows(out, single_row(json_pack("{s:I}", "duration",
+						    (json_int_t)(clock_ns() - began))),
 			  no_labels, scrape_metrics, COUNT(scrape_metrics));
 }
 

@@ -11,8 +11,9 @@
 #include <unistd.h>
 #include "actmem.h"
 #include "machine/machine.h"
-#include "metrics_process.h"
+#include "metrics.h"
 #include "table.h"
+#include "tool.h"
 #include "watch/watch.h"
 
 #define KEY_SIZE	160
@@ -38,13 +39,13 @@ static bool has_rows(struct process_rows *rows, int pid)
 }
 
 /* Returns the row with that key, to which the caller adds, or NULL if there is none yet. */
-static json_t *row_of(const struct process_rows *rows, const char *key)
+static json_t *find_row(const struct process_rows *rows, const char *key)
 {
 	return json_object_get(rows->index, key);
 }
 
 /* Adds a new row, and takes ownership of it. Returns NULL if out of memory. */
-static json_t *add_row(struct process_rows *rows, json_t *array, const char *key, json_t *row)
+static json_t *index_row(struct process_rows *rows, json_t *array, const char *key, json_t *row)
 {
 	if (!row || json_array_append_new(array, row) ||
 	    json_object_set(rows->index, key, row))
@@ -65,9 +66,9 @@ bool row_add(json_t *row, const char *key, uint64_t amount)
 
 static json_t *backend_row(struct process_rows *rows, const char *backend)
 {
-	return row_of(rows, backend) ?:
-	       add_row(rows, rows->backends, backend,
-		       json_pack("{s:s, s:i, s:i}", "backend", backend, "regions", 0, "bytes", 0));
+	return find_row(rows, backend) ?:
+	       index_row(rows, rows->backends, backend,
+			 json_pack("{s:s, s:i, s:i}", "backend", backend, "regions", 0, "bytes", 0));
 }
 
 /* A region whose owner this process cannot see is not reported as a leak. */
@@ -90,16 +91,16 @@ static json_t *region_row(struct process_rows *rows, const struct actmem_region_
 
 	snprintf(key, sizeof(key), "region %d %u %s %s %s %s", pid, region->uid, backend, pages,
 		 kind, state);
-	return row_of(rows, key) ?:
-	       add_row(rows, rows->regions, key, json_pack(
-		       "{s:o, s:I, s:o, s:s, s:s, s:s, s:s}",
-		       "pid", pid ? json_integer(pid) : json_null(),
-		       "uid", (json_int_t)region->uid,
-		       "command", text_to_json(is_own ? region->command : ""),
-		       "backend", backend, "pages", pages, "kind", kind, "state", state));
+	return find_row(rows, key) ?:
+	       index_row(rows, rows->regions, key, json_pack(
+			 "{s:o, s:I, s:o, s:s, s:s, s:s, s:s}",
+			 "pid", pid ? json_integer(pid) : json_null(),
+			 "uid", (json_int_t)region->uid,
+			 "command", text_to_json(is_own ? region->command : ""),
+			 "backend", backend, "pages", pages, "kind", kind, "state", state));
 }
 
-static bool add_region(struct process_rows *rows, const struct actmem_region_info *region)
+static bool add_region_row(struct process_rows *rows, const struct actmem_region_info *region)
 {
 	json_t *backend = backend_row(rows, backend_text(region->backend));
 	json_t *row = region_row(rows, region);
@@ -119,11 +120,11 @@ static bool add_regions(struct process_rows *rows)
 	bool good = true;
 
 	if (actmem_region_list(&regions, &count)) {
-		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
+		print_library_error();
 		return false;
 	}
 	for (i = 0; good && i < count; i++)
-		good = add_region(rows, &regions[i]);
+		good = add_region_row(rows, &regions[i]);
 	free(regions);
 	if (!good)
 		warnx("%s", strerror(ENOMEM));
@@ -138,11 +139,11 @@ static json_t *process_row(struct process_rows *rows, int pid, uid_t uid, const 
 	if (is_own)
 		process_command(pid, command);
 	snprintf(key, sizeof(key), "process %d %u %s", is_own ? pid : 0, uid, backend);
-	return row_of(rows, key) ?:
-	       add_row(rows, rows->processes, key, json_pack(
-		       "{s:o, s:I, s:o, s:s}", "pid", is_own ? json_integer(pid) : json_null(),
-		       "uid", (json_int_t)uid, "command", text_to_json(command),
-		       "backend", backend));
+	return find_row(rows, key) ?:
+	       index_row(rows, rows->processes, key, json_pack(
+			 "{s:o, s:I, s:o, s:s}", "pid", is_own ? json_integer(pid) : json_null(),
+			 "uid", (json_int_t)uid, "command", text_to_json(command),
+			 "backend", backend));
 }
 
 /*
@@ -179,7 +180,7 @@ static bool add_traffic(json_t *row, const struct published_traffic *traffic)
 }
 
 /* Adds the record that one open backend of a process publishes. Returns false if out of memory. */
-static bool add_published(struct process_rows *rows, int pid, int fd)
+static bool add_counters(struct process_rows *rows, int pid, int fd)
 {
 	struct stats_header header;
 	const struct counters *counters = &header.counters;
@@ -200,7 +201,7 @@ static bool add_published(struct process_rows *rows, int pid, int fd)
 }
 
 /* Returns false after printing the error message. */
-static bool add_process(struct process_rows *rows, int pid)
+static bool add_process_counters(struct process_rows *rows, int pid)
 {
 	struct process_links links;
 	int fd, error = process_links_open(&links, pid);
@@ -208,7 +209,7 @@ static bool add_process(struct process_rows *rows, int pid)
 	while (!error && process_links_next(&links, PUBLISHED_LINK)) {
 		fd = published_open(links.path, pid);
 		if (fd >= 0) {
-			error = add_published(rows, pid, fd) ? 0 : -ENOMEM;
+			error = add_counters(rows, pid, fd) ? 0 : -ENOMEM;
 			close(fd);
 		} else if (is_own_error(fd)) {
 			error = fd;
@@ -229,7 +230,7 @@ static bool add_processes(struct process_rows *rows)
 	if (!good)
 		warnx("cannot look for processes in /proc (%s)", strerror(errno));
 	while (good && (pid = process_next(directory)))
-		good = add_process(rows, pid);
+		good = add_process_counters(rows, pid);
 	if (directory)
 		closedir(directory);
 	return good;

@@ -42,7 +42,7 @@ static void write_labels(FILE *out, const json_t *row, const char *const *labels
 }
 
 /* Returns the value, or NULL if the row does not have it. */
-static const json_t *find(const json_t *row, const char *key)
+static const json_t *find_value(const json_t *row, const char *key)
 {
 	const char *point = strchr(key, '.');
 	char first[32];
@@ -50,7 +50,7 @@ static const json_t *find(const json_t *row, const char *key)
 	if (!point)
 		return json_object_get(row, key);
 	snprintf(first, sizeof(first), "%.*s", (int)(point - key), key);
-	return find(json_object_get(row, first), point + 1);
+	return find_value(json_object_get(row, first), point + 1);
 }
 
 static bool is_told(const json_t *value, const struct metric *metric)
@@ -82,7 +82,7 @@ void metrics_write(FILE *out, const json_t *rows, const char *const *labels,
 		bool has_head = false;
 
 		json_array_foreach(rows, i, row) {
-			const json_t *value = find(row, metric->key);
+			const json_t *value = find_value(row, metric->key);
 
 			if (!is_told(value, metric))
 				continue;

@@ -7,15 +7,14 @@
 #include <unistd.h>
 #include "base/base.h"
 #include "config/config.h"
-#include "malloc_mode.h"
 #include "preload/preload.h"
-#include "preload_mode.h"
+#include "run.h"
 #include "tool.h"
 
 #define PRELOAD_NAME	"libactmem_preload.so"
 
 /* If only CUDA calls need the preload library, the program can run without it. */
-static const char *advice(void)
+static const char *no_cuda_hint(void)
 {
 	return malloc_mode_is_wanted() ? "" : "; --no-cuda does without it";
 }
@@ -32,24 +31,19 @@ static bool is_first(const char *others, const char *path)
 /* Rejects paths with spaces and colons, because the loader takes them as separators. */
 static int set_preload(const char *folder)
 {
-	const char *others = getenv("LD_PRELOAD");
-	char *path, *all = NULL;
 	int status = STATUS_FAILED;
+	char *path;
 
 	if (asprintf(&path, "%s/" PRELOAD_NAME, folder) < 0)
 		return STATUS_FAILED;
 	if (access(path, R_OK))
-		warn("cannot preload '%s'%s", path, advice());
+		warn("cannot preload '%s'%s", path, no_cuda_hint());
 	else if (strpbrk(path, " :"))
-		warnx("cannot preload '%s': its path has a space or a colon%s", path, advice());
-	else if (is_first(others, path))
+		warnx("cannot preload '%s': its path has a space or a colon%s", path, no_cuda_hint());
+	else if (is_first(getenv("LD_PRELOAD"), path))
 		status = STATUS_OK;
-	else if (asprintf(&all, others && *others ? "%s:%s" : "%s", path, others) < 0 ||
-		 setenv("LD_PRELOAD", all, 1))
-		warn("cannot set the environment");
 	else
-		status = STATUS_OK;
-	free(all);
+		status = variable_prepend("LD_PRELOAD", path);
 	free(path);
 	return status;
 }
@@ -72,10 +66,7 @@ static int choose_cuda(bool *wanted)
 		warnx("the program's calls of CUDA are left alone, as only on x86-64 they can come here first; --no-cuda leaves this warning out");
 	*wanted = false;
 #endif
-	if (!setenv("ACTMEM_CUDA", *wanted ? "1" : "0", 1))
-		return STATUS_OK;
-	warn("cannot set the environment");
-	return STATUS_FAILED;
+	return variable_set("ACTMEM_CUDA", *wanted ? "1" : "0");
 }
 
 bool preload_mode_has_cuda(void)
@@ -90,10 +81,8 @@ int preload_mode_set(const char *library_folder, bool verbose)
 
 	if (!status && (cuda_wanted || malloc_mode_is_wanted()))
 		status = set_preload(library_folder);
-	if (!status && verbose && setenv("ACTMEM_VERBOSE", "1", 1)) {
-		warn("cannot set the environment");
-		status = STATUS_FAILED;
-	}
+	if (!status && verbose)
+		status = variable_set("ACTMEM_VERBOSE", "1");
 	if (!status && verbose)
 		warnx(cuda_wanted ? "cuda: calls of libcuda.so.1 for memory of the host come here first" :
 		      "cuda: calls of libcuda.so.1 are left alone");

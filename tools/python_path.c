@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "actmem.h"
-#include "python_path.h"
+#include "run.h"
 #include "tool.h"
 
 #define START_FOLDER	"/actmem/_start"
@@ -39,21 +39,6 @@ static bool find_python_folder(char folder[PATH_MAX], const char *library_folder
 	return realpath(path, folder);
 }
 
-static int prepend_python_path(const char *folder)
-{
-	const char *inherited = getenv("PYTHONPATH");
-	char *path;
-	int err;
-
-	if (!inherited || !*inherited)
-		return setenv("PYTHONPATH", folder, 1);
-	if (asprintf(&path, "%s:%s", folder, inherited) < 0)
-		return -1;
-	err = setenv("PYTHONPATH", path, 1);
-	free(path);
-	return err;
-}
-
 /*
  * An installed Python module has its libraries beside it. In the source tree with build/lib,
  * ACTMEM_LIBDIR gives their folder.
@@ -61,18 +46,13 @@ static int prepend_python_path(const char *folder)
 int python_path_set(const char *library_folder)
 {
 	char python_folder[PATH_MAX];
-	int err = 0;
 
 	if (find_python_folder(python_folder, library_folder, "actmem/python"))
-		err = prepend_python_path(python_folder);
-	else if (find_python_folder(python_folder, library_folder, "../../lib/python"))
-		err = setenv("ACTMEM_LIBDIR", library_folder, 1) ||
-		      prepend_python_path(python_folder);
-	if (err) {
-		warn("cannot set the environment");
-		return STATUS_FAILED;
-	}
-	return STATUS_OK;
+		return variable_prepend("PYTHONPATH", python_folder);
+	if (!find_python_folder(python_folder, library_folder, "../../lib/python"))
+		return STATUS_OK;
+	return variable_set("ACTMEM_LIBDIR", library_folder) ?:
+	       variable_prepend("PYTHONPATH", python_folder);
 }
 
 /* Returns the option of @argv's Python that makes it ignore our file, or 0 if there is none. */
@@ -121,9 +101,5 @@ int python_start_set(const char *library_folder, char *const *argv, bool offload
 		      argv[0], option, option);
 		return STATUS_FAILED;
 	}
-	if (is_found && prepend_python_path(strcat(folder, START_FOLDER))) {
-		warn("cannot set the environment");
-		return STATUS_FAILED;
-	}
-	return STATUS_OK;
+	return is_found ? variable_prepend("PYTHONPATH", strcat(folder, START_FOLDER)) : STATUS_OK;
 }

@@ -18,7 +18,7 @@ static const struct launcher {
 };
 
 /* Parses a number at *@text, and moves *@text behind it. */
-static bool take_number(const char **text, unsigned int *number)
+static bool parse_leading(const char **text, unsigned int *number)
 {
 	unsigned long value;
 	char *end;
@@ -34,20 +34,20 @@ static bool take_number(const char **text, unsigned int *number)
 	return true;
 }
 
-static bool number_of(const char *text, unsigned int *number)
+static bool parse_whole(const char *text, unsigned int *number)
 {
-	return take_number(&text, number) && !*text;
+	return parse_leading(&text, number) && !*text;
 }
 
 bool rank_slurm_tasks(const char *text, unsigned int node, unsigned int *tasks)
 {
 	unsigned int nodes;
 
-	while (take_number(&text, tasks)) {
+	while (parse_leading(&text, tasks)) {
 		nodes = 1;
 		if (!strncmp(text, "(x", 2)) {
 			text += 2;
-			if (!take_number(&text, &nodes) || *text++ != ')')
+			if (!parse_leading(&text, &nodes) || *text++ != ')')
 				return false;
 		}
 		if (node < nodes)
@@ -59,7 +59,7 @@ bool rank_slurm_tasks(const char *text, unsigned int node, unsigned int *tasks)
 	return false;
 }
 
-static const char *value_of(const char *variable)
+static const char *variable_value(const char *variable)
 {
 	const char *text = variable ? getenv(variable) : NULL;
 
@@ -72,11 +72,11 @@ static const char *value_of(const char *variable)
 static bool count_of(const char *variable, const char *text, unsigned int *of)
 {
 	unsigned int node = 0;
-	const char *which = value_of("SLURM_NODEID");
+	const char *which = variable_value("SLURM_NODEID");
 
 	if (strncmp(variable, "SLURM_", 6))
-		return number_of(text, of);
-	if (!strcmp(variable, "SLURM_STEP_TASKS_PER_NODE") && which && !number_of(which, &node))
+		return parse_whole(text, of);
+	if (!strcmp(variable, "SLURM_STEP_TASKS_PER_NODE") && which && !parse_whole(which, &node))
 		return false;
 	return rank_slurm_tasks(text, node, of);
 }
@@ -86,7 +86,7 @@ static int find_said(const char *said, struct rank *rank)
 	const char *text = said;
 
 	rank->by = "--share";
-	if (take_number(&text, &rank->number) && *text++ == '/' && number_of(text, &rank->of) &&
+	if (parse_leading(&text, &rank->number) && *text++ == '/' && parse_whole(text, &rank->of) &&
 	    rank->number < rank->of)
 		return STATUS_OK;
 	warnx("--share is '%s'; it may be RANK/OF, as 0/4 and up to 3/4 of four processes", said);
@@ -101,13 +101,13 @@ int rank_find(const char *said, struct rank *rank)
 	if (said)
 		return find_said(said, rank);
 	for (i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
-		variable = value_of(launchers[i].of) ? launchers[i].of : launchers[i].else_of;
-		number = value_of(launchers[i].rank);
-		of = value_of(variable);
+		variable = variable_value(launchers[i].of) ? launchers[i].of : launchers[i].else_of;
+		number = variable_value(launchers[i].rank);
+		of = variable_value(variable);
 		if (!number || !of)
 			continue;
 		rank->by = launchers[i].rank;
-		if (number_of(number, &rank->number) && count_of(variable, of, &rank->of) &&
+		if (parse_whole(number, &rank->number) && count_of(variable, of, &rank->of) &&
 		    rank->number < rank->of)
 			return STATUS_OK;
 		warnx("%s is '%s' and %s '%s', which is no rank of so many; say --share=RANK/OF",

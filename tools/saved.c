@@ -35,7 +35,7 @@ static const char header[] =
  * Parses a condition or an assignment at *@text, and moves *@text behind it. Returns HAS_* bits, or
  * 0 if it is unknown.
  */
-static unsigned int take_part(struct saved *saved, const char **text)
+static unsigned int parse_part(struct saved *saved, const char **text)
 {
 	static const struct {
 		const char *format;
@@ -79,7 +79,7 @@ static unsigned int take_part(struct saved *saved, const char **text)
 }
 
 /* Parses a rule. Returns false for a rule that this command does not write. */
-static bool take_rule(struct saved *saved, const char *text)
+static bool parse_rule(struct saved *saved, const char *text)
 {
 	unsigned int has = 0, part;
 
@@ -87,7 +87,7 @@ static bool take_rule(struct saved *saved, const char *text)
 		text += strspn(text, " \t,");
 		if (!*text)
 			break;
-		part = take_part(saved, &text);
+		part = parse_part(saved, &text);
 		if (!part)
 			return false;
 		has |= part;
@@ -97,7 +97,7 @@ static bool take_rule(struct saved *saved, const char *text)
 }
 
 /* Parses the lines of the file, and copies comments to @comments unchanged. */
-static bool take_lines(struct saved *saved, FILE *file, FILE *comments)
+static bool parse_lines(struct saved *saved, FILE *file, FILE *comments)
 {
 	bool is_good = true;
 	unsigned int number = 0;
@@ -110,7 +110,7 @@ static bool take_lines(struct saved *saved, FILE *file, FILE *comments)
 		if (line[strspn(line, " \t")] == '#')
 			fprintf(comments, "%s\n", line);
 		else if (line[strspn(line, " \t")])
-			is_good = take_rule(saved, line);
+			is_good = parse_rule(saved, line);
 	}
 	if (!is_good)
 		warnx(SAVED_FILE ":%u is no rule that 'actmem' writes; nothing is saved. Move it to another file of " FOLDER,
@@ -122,7 +122,7 @@ static bool take_lines(struct saved *saved, FILE *file, FILE *comments)
 	return is_good;
 }
 
-static void init(struct saved *saved)
+static void clear_saved(struct saved *saved)
 {
 	*saved = (struct saved){ .user_limit = NO_LIMIT };
 	memset(saved->node_limits, 0xff, sizeof(saved->node_limits));
@@ -134,7 +134,7 @@ static bool read_saved(struct saved *saved, FILE *comments)
 	FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
 	bool is_good;
 
-	init(saved);
+	clear_saved(saved);
 	if (fd < 0 && errno == ENOENT) {
 		fputs(header, comments);
 		return true;
@@ -146,7 +146,7 @@ static bool read_saved(struct saved *saved, FILE *comments)
 			close(fd);
 		return false;
 	}
-	is_good = take_lines(saved, file, comments);
+	is_good = parse_lines(saved, file, comments);
 	fclose(file);
 	return is_good;
 }
@@ -250,7 +250,7 @@ static void tell_unloaded(void)
  * Locks the folder against other processes that change the file. Returns a descriptor, which
  * holds the lock until it is closed, or -errno.
  */
-static int lock_folder(void)
+static int lock_rules(void)
 {
 	int fd = open(FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -311,7 +311,7 @@ bool saved_change(bool (*change)(struct saved *saved, const void *context), cons
 	char *text = NULL;
 	size_t length;
 	FILE *out = open_memstream(&text, &length);
-	int folder = lock_folder(), err = folder < 0 ? folder : 0;
+	int folder = lock_rules(), err = folder < 0 ? folder : 0;
 	bool is_good = false;
 
 	if (!saved || !out)
@@ -327,9 +327,11 @@ bool saved_change(bool (*change)(struct saved *saved, const void *context), cons
 		err = -ENOMEM;
 	if (!err)
 		err = strcmp(text, header) ? replace_file(text, length) : remove_file();
-	if (!err && fsync(folder))
-		err = -errno;
 	is_good = !err || tell_unwritten(err);
+	if (is_good && fsync(folder)) {
+		warn(SAVED_FILE " is written, but a crash may undo that: cannot sync " FOLDER);
+		is_good = false;
+	}
 	if (is_good && strcmp(text, header))
 		tell_unloaded();
 out:

@@ -28,7 +28,8 @@ bool saved_can_change(bool of_pools);
 
 /*
  * Calls @change to modify the saved settings, and writes them. @change returns false after printing
- * an error message. saved_change() returns false after an error message, and then changes nothing.
+ * an error message. saved_change() returns false after an error message, which says if the file is
+ * written nevertheless.
  */
 bool saved_change(bool (*change)(struct saved *saved, const void *context), const void *context);
 

@@ -32,12 +32,9 @@ uint64_t share_bytes(uint64_t bytes, const struct rank *rank)
 	return bytes / rank->of / PART_BYTES * PART_BYTES;
 }
 
-static int set(enum knob knob, const char *value)
+static int set_knob(enum knob knob, const char *value)
 {
-	if (!setenv(knob_name(knob, ACTMEM_NAMES_VARIABLES), value, 1))
-		return STATUS_OK;
-	warn("cannot set the environment");
-	return STATUS_FAILED;
+	return variable_set(knob_name(knob, ACTMEM_NAMES_VARIABLES), value);
 }
 
 /* Leaves an invalid value unchanged: the code that reads it later prints the error message. */
@@ -60,7 +57,7 @@ static int divide_size(enum knob knob, const char *label, const struct rank *ran
 	part = bytes_to_text(bytes, 0);
 	fprintf(told, ", %s %s", label, part ? part : number);
 	free(part);
-	return set(knob, number);
+	return set_knob(knob, number);
 }
 
 static int by_node(const void *left, const void *right)
@@ -103,7 +100,7 @@ static int keep_folders(char *paths, const struct rank *rank, FILE *told)
 	if (fclose(text))
 		err(STATUS_FAILED, "no memory for bookkeeping");
 	fprintf(told, ", spills to %s", kept);
-	status = set(KNOB_SPILL, kept);
+	status = set_knob(KNOB_SPILL, kept);
 	free(kept);
 	free(folders);
 	return status;
@@ -143,7 +140,7 @@ static int set_nodes(const struct rank *rank, FILE *told)
 		separator = ",";
 	}
 	fprintf(told, ", node%s %s %s", strchr(list, ',') ? "s" : "", list, why);
-	return set(KNOB_NODES, list);
+	return set_knob(KNOB_NODES, list);
 }
 
 static int set_name(const struct rank *rank, FILE *told)
@@ -157,7 +154,7 @@ static int set_name(const struct rank *rank, FILE *told)
 	if (asprintf(&own, "%s.%u", name, rank->number) < 0)
 		err(STATUS_FAILED, "no memory for bookkeeping");
 	fprintf(told, ", name %s", own);
-	status = set(KNOB_NAME, own);
+	status = set_knob(KNOB_NAME, own);
 	free(own);
 	return status;
 }

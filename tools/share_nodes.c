@@ -118,7 +118,7 @@ static void nodes_of_cpus(const struct actmem_nodes *some, struct actmem_nodes *
 	}
 }
 
-static void intersect(struct actmem_nodes *nodes, const struct actmem_nodes *others)
+static void intersect_nodes(struct actmem_nodes *nodes, const struct actmem_nodes *others)
 {
 	unsigned int i;
 
@@ -136,7 +136,7 @@ static void find_candidates(struct actmem_nodes *nodes, bool are_named)
 		return;
 	if (!sysfile_read(SYSFS_NODES "/has_cpu", text, sizeof(text)) &&
 	    nodes_parse(text, &with_cpus))
-		intersect(nodes, &with_cpus);
+		intersect_nodes(nodes, &with_cpus);
 }
 
 static void nodes_of_rank(const struct rank *rank, const struct actmem_nodes *some,
@@ -166,7 +166,7 @@ bool share_nodes(const struct rank *rank, struct actmem_nodes *nodes, char why[S
 	    policy == ACTMEM_PLACE_INTERLEAVE)
 		return false;
 	has_gpu = nodes_of_gpu(rank, nodes, why);
-	intersect(nodes, &some);
+	intersect_nodes(nodes, &some);
 	find_candidates(&some, named);
 	if (nodes_empty(nodes)) {
 		nodes_of_cpus(&some, nodes);

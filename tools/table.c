@@ -212,8 +212,8 @@ static int add_column(struct libscols_table *table, const struct column *of)
 					 NULL) ? -ENOMEM : 0;
 }
 
-static int add_row(struct libscols_table *table, const json_t *row,
-		   const struct column *columns, size_t column_count, unsigned int flags)
+static int add_line(struct libscols_table *table, const json_t *row,
+		    const struct column *columns, size_t column_count, unsigned int flags)
 {
 	struct libscols_line *line = scols_table_new_line(table, NULL);
 	size_t i;
@@ -254,7 +254,7 @@ int table_print(const json_t *rows, const struct column *columns, size_t column_
 		if (add_column(table, &columns[i]))
 			goto out;
 	json_array_foreach(rows, i, row) {
-		err = add_row(table, row, columns, column_count, flags);
+		err = add_line(table, row, columns, column_count, flags);
 		if (err)
 			goto out;
 	}

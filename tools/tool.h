@@ -64,6 +64,16 @@ int usage_hint(void);
  */
 void ignore_closed_pipes(void);
 
+/*
+ * Set a variable of the environment, or put @value and a ':' in front of its value. Return an enum
+ * exit_status after printing any error message.
+ */
+int variable_set(const char *name, const char *value);
+int variable_prepend(const char *name, const char *value);
+
+/* Prints the error message of the library's last call, and returns STATUS_FAILED. */
+int print_library_error(void);
+
 /* Finds the folder of the running program. Returns false with errno set. */
 bool own_folder(char folder[PATH_MAX]);
 

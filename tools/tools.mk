@@ -21,7 +21,7 @@ $(TOOLS_OBJECTS): EXTRA_CFLAGS += $(TOOLS_CFLAGS)
 
 # Only libmicrohttpd's header is needed: the command loads the library when it serves.
 ifneq ($(shell pkg-config --exists libmicrohttpd 2>/dev/null && echo found),)
-$(B)/obj/tools/serve.o: EXTRA_CFLAGS += -DHAVE_MICROHTTPD $(shell pkg-config --cflags libmicrohttpd)
+$(B)/obj/tools/cmd_exporter.o: EXTRA_CFLAGS += -DHAVE_MICROHTTPD $(shell pkg-config --cflags libmicrohttpd)
 else
 LEFT_OUT += 'HTTP of actmem exporter: it needs libmicrohttpd-dev'
 endif

@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "run.h"
 #include "tool.h"
-#include "torch_mode.h"
 
 #define ROUNDS		"pinned_max_round_threshold"
 #define KEEPS		"pinned_max_cached_size"
@@ -127,22 +127,18 @@ int torch_mode_set(const char *program)
 	const char *newer = getenv("PYTORCH_ALLOC_CONF"), *older = getenv("PYTORCH_CUDA_ALLOC_CONF");
 	const char *name = newer || !older ? "PYTORCH_ALLOC_CONF" : "PYTORCH_CUDA_ALLOC_CONF";
 	const char *others = newer ? newer : older ? older : "";
+	int status;
 	char *all;
-	int err;
 
 	if (says_either(newer) || says_either(older) || !all_know(program))
 		return STATUS_OK;
-	err = asprintf(&all, "%s%s" ROUNDS "_mb:" FROM_MB "," KEEPS "_mb:" FROM_MB, others,
-		       *others ? "," : "") < 0;
-	if (!err) {
-		err = setenv(name, all, 1);
-		if (!err)
-			warnx("PyTorch pins blocks over %s MiB at the length that is asked for: %s=%s",
-			      FROM_MB, name, all);
-		free(all);
-	}
-	if (!err)
-		return STATUS_OK;
-	warn("cannot set the environment");
-	return STATUS_FAILED;
+	if (asprintf(&all, "%s%s" ROUNDS "_mb:" FROM_MB "," KEEPS "_mb:" FROM_MB, others,
+		     *others ? "," : "") < 0)
+		err(STATUS_FAILED, "cannot set the environment");
+	status = variable_set(name, all);
+	if (!status)
+		warnx("PyTorch pins blocks over %s MiB at the requested length: %s=%s", FROM_MB,
+		      name, all);
+	free(all);
+	return status;
 }

@@ -13,8 +13,8 @@
 #include "best_memory.h"
 #include "memory_options.h"
 #include "table.h"
+#include "run.h"
 #include "tool.h"
-#include "trial.h"
 #include "xla/xla.h"
 
 #define TRIAL_BYTES	(2ULL << 20)
@@ -25,11 +25,11 @@
 static void tell_steps(void)
 {
 	if (*actmem_error())
-		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
+		print_library_error();
 }
 
 /* Prints the library's last error message with the knobs that help. */
-static void tell_error(const struct knobs *knobs)
+static void print_knob_error(const struct knobs *knobs)
 {
 	char words[WORDS_MAX];
 
@@ -48,7 +48,7 @@ static void describe_region(const struct actmem *am, struct actmem_region *regio
 	info.node_bytes = node_bytes;
 	info.node_count = ACTMEM_NODES_MAX;
 	if (actmem_region_get_info(region, &info)) {
-		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
+		print_library_error();
 		return;
 	}
 	if (info.named)
@@ -79,7 +79,7 @@ static struct actmem_heap *make_heap(struct actmem *am, const struct knobs *knob
 	options.limit_bytes = limit_of(knobs);
 	if (!actmem_heap_create(am, &options, &heap))
 		return heap;
-	tell_error(knobs);
+	print_knob_error(knobs);
 	return NULL;
 }
 
@@ -164,7 +164,7 @@ static void describe_first(struct actmem *am, const char *name, bool found)
 	struct actmem_region *region;
 
 	if (open_first(am, name, &region)) {
-		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
+		print_library_error();
 		return;
 	}
 	describe_region(am, region, found ? "was found" : "was made");
@@ -186,7 +186,7 @@ static int try_name(struct actmem *am, struct actmem_heap *heap, const char *nam
 	if (found)
 		actmem_region_close(region);
 	if (actmem_heap_alloc(heap, 1, 0, &block)) {
-		tell_error(knobs);
+		print_knob_error(knobs);
 		status = STATUS_FAILED;
 	} else {
 		if (verbose)
@@ -227,13 +227,13 @@ static int try_store(struct actmem *am, const struct knobs *knobs, bool verbose)
 	options.grow_bytes = knobs->grow_bytes;
 	error = actmem_store_create(am, &options, &store);
 	if (error) {
-		tell_error(knobs);
+		print_knob_error(knobs);
 		/* A directory without direct I/O is not a usage error. */
 		return error == -EINVAL && !knobs_are_of_directory(knobs, actmem_error()) ?
 		       STATUS_USAGE : STATUS_FAILED;
 	}
 	if (*actmem_error() && !knob_is_on(KNOB_QUIET))
-		tell_error(knobs);
+		print_knob_error(knobs);
 	if (verbose && knobs->spill_path_count)
 		warnx("%s", actmem_store_describe(store));
 	actmem_store_destroy(store);
@@ -247,10 +247,8 @@ static int try_memory(const struct actmem_options *options, const struct knobs *
 	struct actmem *am;
 	int status;
 
-	if (actmem_open(&am, options)) {
-		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
-		return STATUS_FAILED;
-	}
+	if (actmem_open(&am, options))
+		return print_library_error();
 	/* Creating a heap without a name creates no region, but checks the limits. */
 	heap = make_heap(am, knobs);
 	status = heap ? STATUS_OK : STATUS_USAGE;
@@ -277,7 +275,7 @@ int try_environment(const struct trial *trial)
 
 	ACTMEM_INIT(&options);
 	if (actmem_options_from_environment(&options)) {
-		warnx("%s", actmem_error_in(ACTMEM_NAMES_RUN));
+		print_library_error();
 		return STATUS_USAGE;
 	}
 	if (knobs_complete(&knobs, &none, ACTMEM_NAMES_RUN, words, sizeof(words))) {

@@ -31,8 +31,8 @@
 const struct knob_info knob_table[KNOBS] = {
 	KNOB_TABLE(VARIABLE_ROW)
 	KNOB_VALUES(VALUE_ROW)
-	/* Only C and `actmem replay` have this knob. */
-	[KNOB_BLOCK] = { NAMES("block_bytes", "", "", "", "", "--block"), .variable = KNOB_BLOCK },
+	/* Only C has this knob. */
+	[KNOB_BLOCK] = { NAMES("block_bytes", "", "", "", "", ""), .variable = KNOB_BLOCK },
 };
 
 const char *knob_name(enum knob knob, unsigned int names)

@@ -155,7 +155,7 @@ const char *reader_text(const struct reader *reader, enum knob knob)
 	return NULL;
 }
 
-static uint64_t value_of(struct reader *reader, enum knob knob, const char *text)
+static uint64_t parse_or_default(struct reader *reader, enum knob knob, const char *text)
 {
 	const struct knob_info *info = &knob_table[knob];
 	uint64_t value = 0;
@@ -172,7 +172,7 @@ static uint64_t value_of(struct reader *reader, enum knob knob, const char *text
 
 uint64_t reader_value(struct reader *reader, enum knob knob)
 {
-	return value_of(reader, knob, reader_text(reader, knob));
+	return parse_or_default(reader, knob, reader_text(reader, knob));
 }
 
 uint64_t reader_value_or(struct reader *reader, enum knob knob, uint64_t given)
@@ -182,7 +182,7 @@ uint64_t reader_value_or(struct reader *reader, enum knob knob, uint64_t given)
 	if (!given)
 		return reader_value(reader, knob);
 	snprintf(text, sizeof(text), "%" PRIu64, given);
-	return value_of(reader, knob, text);
+	return parse_or_default(reader, knob, text);
 }
 
 bool knob_is_set(enum knob knob)

@@ -24,7 +24,7 @@ struct kind {
 	size_t size;
 };
 
-static bool see_kind(void *context, const struct mount *mount)
+static bool copy_type(void *context, const struct mount *mount)
 {
 	struct kind *kind = context;
 
@@ -35,14 +35,14 @@ static bool see_kind(void *context, const struct mount *mount)
 }
 
 /* Copies the type of a file system. Leaves @type unchanged if no mount of @device is listed. */
-static void type_of(uint64_t device, char *type, size_t size)
+static void read_mount_type(uint64_t device, char *type, size_t size)
 {
 	struct kind kind = { device, type, size };
 
-	mounts_find(see_kind, &kind);
+	mounts_find(copy_type, &kind);
 }
 
-static int refuse(const char *path, const char *type)
+static int refuse_file_system(const char *path, const char *type)
 {
 	return fail(EOPNOTSUPP, "%s is on a file system of type %s, where no region can be; as root " MOUNT_DRIVER ", or without the driver " MOUNT_MEMFD ", and take a path there",
 		    path, type);
@@ -72,11 +72,11 @@ int name_backend(const char *path, enum actmem_backend wanted, const struct back
 				    path, KNOB(BACKEND));
 		return 0;
 	}
-	type_of(found.st_dev, type, sizeof(type));
+	read_mount_type(found.st_dev, type, sizeof(type));
 	/* The file system of /dev calls itself tmpfs. */
 	if ((files.f_type != HUGETLBFS_MAGIC && files.f_type != TMPFS_MAGIC) ||
 	    !strcmp(type, "devtmpfs"))
-		return refuse(path, type);
+		return refuse_file_system(path, type);
 	*backend = &backend_memfd;
 	if (wanted == ACTMEM_BACKEND_DRIVER)
 		return fail(EINVAL, "%s is on %s, but the backend asked for is driver; ask for memfd or auto with %s, or as root " MOUNT_DRIVER " and take a path there",

@@ -62,7 +62,7 @@ static void after_fork_in_child(void)
 	pthread_mutex_unlock(&handles_mutex);
 }
 
-static void watch_forks(void)
+static void register_fork_handlers(void)
 {
 	fork_error = pthread_atfork(handles_lock, handles_unlock, after_fork_in_child);
 }
@@ -98,7 +98,7 @@ static bool driver_is_missing(int error)
 	return error == -ENOENT || error == -ENXIO;
 }
 
-static int open_memfd(struct actmem *am, const char *why)
+static int use_memfd(struct actmem *am, const char *why)
 {
 	snprintf(am->description, sizeof(am->description), "memfd: %s", why);
 	am->backend = &backend_memfd;
@@ -110,9 +110,9 @@ static int open_backend(struct actmem *am)
 	int error;
 
 	if (am->options.backend == ACTMEM_BACKEND_MEMFD)
-		return open_memfd(am, "as asked for");
+		return use_memfd(am, "as asked for");
 	if (!am->options.backend && am->options.pages == ACTMEM_PAGES_1G)
-		return open_memfd(am, "pages of 1G are hugetlb's, the driver has 2M alone");
+		return use_memfd(am, "pages of 1G are hugetlb's, the driver has 2M alone");
 	am->backend = &backend_driver;
 	error = am->backend->open(&am->device);
 	if (!error)
@@ -121,13 +121,13 @@ static int open_backend(struct actmem *am)
 	if (!error || am->options.backend)
 		return error;
 	if (driver_is_missing(error))
-		return open_memfd(am, actmem_error());
+		return use_memfd(am, actmem_error());
 	fail_more("; or do without the driver: memfd by %s", KNOB(BACKEND));
 	return error;
 }
 
 /* @name NULL: heaps have no names. */
-static int take_heap_name(struct heap_names *names, const char *name, enum actmem_backend wanted)
+static int set_heap_name(struct heap_names *names, const char *name, enum actmem_backend wanted)
 {
 	const struct backend *backend;
 	char path[PATH_MAX];
@@ -155,7 +155,7 @@ static void describe_names(struct actmem *am)
 			 "; regions of heaps are files: %s.0 and so on", am->heap_names.path);
 }
 
-static int take_options(struct actmem_options *into, const struct actmem_options *from)
+static int read_options(struct actmem_options *into, const struct actmem_options *from)
 {
 	int error;
 
@@ -174,7 +174,7 @@ int actmem_open(struct actmem **result, const struct actmem_options *options)
 
 	if (!result)
 		return fail(EINVAL, "actmem_open: nowhere to put the handle");
-	pthread_once(&fork_once, watch_forks);
+	pthread_once(&fork_once, register_fork_handlers);
 	if (fork_error)
 		return fail(fork_error, "cannot watch for forks (pthread_atfork: %s)",
 			    strerror(fork_error));
@@ -182,10 +182,10 @@ int actmem_open(struct actmem **result, const struct actmem_options *options)
 	if (!am)
 		return fail(ENOMEM, "no memory for a handle");
 	link_init(&am->held);
-	error = take_options(&am->options, options);
+	error = read_options(&am->options, options);
 	if (error)
 		goto free_handle;
-	error = take_heap_name(&am->heap_names, am->options.heap_name, am->options.backend);
+	error = set_heap_name(&am->heap_names, am->options.heap_name, am->options.backend);
 	if (error)
 		goto free_handle;
 	/* The string belongs to the caller, who may free it. */

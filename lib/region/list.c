@@ -12,7 +12,7 @@
 #include "watch/watch.h"
 
 /* Sets the item's node count, and returns the bytes of its array and path. */
-static size_t measure(struct region_item *item)
+static size_t measure_item(struct region_item *item)
 {
 	item->info.node_count = nodes_told(item->node_bytes);
 	return item->info.node_count * sizeof(uint64_t) + strlen(item->path) + 1;
@@ -22,13 +22,13 @@ static size_t measure(struct region_item *item)
  * Copies the list to one allocation for the caller. The caller's items may be shorter than ours, or
  * longer with zeros at the end. After the items come the arrays of nodes, and then the paths.
  */
-static int hand_out(struct region_list *list, size_t size, struct actmem_region_info **regions)
+static int copy_list(struct region_list *list, size_t size, struct actmem_region_info **regions)
 {
 	size_t at = round_up(list->count * size, sizeof(uint64_t)), length = at + 1, i;
 	unsigned char *items;
 
 	for (i = 0; i < list->count; i++)
-		length += measure(&list->items[i]);
+		length += measure_item(&list->items[i]);
 	items = calloc(1, length);
 	if (!items)
 		return fail(ENOMEM, "no memory for a list of %zu regions", list->count);
@@ -69,7 +69,7 @@ int actmem_region_list_sized(struct actmem_region_info **regions, size_t *count,
 	for (i = 0; i < list.count; i++)
 		process_command(list.items[i].info.pid, list.items[i].info.command);
 	if (!error)
-		error = hand_out(&list, size, regions);
+		error = copy_list(&list, size, regions);
 	if (!error)
 		*count = list.count;
 	free(list.items);

@@ -73,7 +73,10 @@ void region_let_go_of_pages(struct actmem_region *region)
 	region->buffers--;
 }
 
-/* Populates or discards a range. Does not hold the region's lock, because it may take long. */
+/*
+ * Populates or discards a range. Does not lock region->lock, because it may take long. Publishes
+ * the wait.
+ */
 static int change_range(struct actmem_region *region, uint64_t offset, uint64_t length,
 			int (*check)(const struct actmem_region *region),
 			int (*change)(const struct backing *backing, uint64_t offset,
@@ -136,6 +139,7 @@ int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_
 
 int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t length, int *fd)
 {
+	struct published_wait *wait;
 	int error;
 
 	if (!region || !fd)
@@ -145,7 +149,13 @@ int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t
 		error = region_check_writable(region);
 	if (!error)
 		error = region_check_range(region, offset, length);
-	if (!error)
-		error = region->backend->export(&region->backing, offset, length, fd);
+	if (error)
+		return error;
+	/* The backend populates missing pages first, which may take long. */
+	thread_hold_cancellation();
+	wait = wait_begin(region->am->waits, WAIT_REGION, 0, length, region->backing.name);
+	error = region->backend->export(&region->backing, offset, length, fd);
+	wait_end(region->am->waits, wait);
+	thread_let_cancellation();
 	return error;
 }

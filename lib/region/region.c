@@ -37,7 +37,7 @@ static void free_region(struct actmem_region *region)
 }
 
 /* Publishes a memfd region. The driver itself reports its regions to other processes. */
-static int publish(struct actmem *am, struct actmem_region *region)
+static int publish_region(struct actmem *am, struct actmem_region *region)
 {
 	uint64_t node_bytes[ACTMEM_NODES_MAX] = { 0 };
 	struct actmem_region_info info;
@@ -59,11 +59,11 @@ static int publish(struct actmem *am, struct actmem_region *region)
 }
 
 /* Adds a region to its lists and counters. On failure, releases and frees it. */
-static int enlist(struct actmem *am, struct actmem_region *region)
+static int add_to_lists(struct actmem *am, struct actmem_region *region)
 {
 	struct counters *counters = am->counters;
 	uint64_t length = region->backing.length;
-	int error = publish(am, region);
+	int error = publish_region(am, region);
 
 	if (error) {
 		region->backend->release(&region->backing);
@@ -93,7 +93,7 @@ int region_finish(struct actmem_region *region, int error, struct actmem_region 
 	/* After a success, the error message may describe only the fallbacks of this region. */
 	if (!region->backing.fallbacks)
 		fail_clear();
-	error = enlist(region->am, region);
+	error = add_to_lists(region->am, region);
 	if (!error)
 		*result = region;
 	return error;

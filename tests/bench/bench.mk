@@ -27,7 +27,7 @@ bench-vm:
 BENCH_HEAP := $(addprefix $(B)/bench/,heap_pair heap_peak)
 BENCH_HEAP_COMMON := $(addprefix $(B)/obj/tests/bench/,trace.o pools.o)
 BENCH_HOST := $(BENCH_HEAP) $(B)/bench/transfer $(B)/bin/actmem $(B)/bin/actmem-bench \
-	$(B)/share/actmem/models.csv $(B)/lib/libactmem_preload.so
+	$(B)/lib/libactmem_preload.so
 
 $(BENCH_HEAP): $(B)/bench/%: $(B)/obj/tests/bench/%.o $(BENCH_HEAP_COMMON) \
 		$(B)/bench/bench.o $(LIB_SHARED)

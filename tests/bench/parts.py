@@ -87,7 +87,7 @@ def run(part, folder, directory, smoke, environment):
     """What a part's program tells, and None or how it failed."""
     places = {"build": os.path.dirname(folder), "folder": folder, "directory": directory,
               "here": HERE, "python": sys.executable, "smoke": "--smoke" if smoke else "",
-              "models": os.path.join(HERE, "../../bench/models.csv")}
+              "models": os.path.join(HERE, "models.csv")}
     words = [word.format(**places) for word in shlex.split(part.command)]
     words = [word for word in words if word]
     try:

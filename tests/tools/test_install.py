@@ -73,7 +73,7 @@ def what_is_installed_works_and_uninstall_leaves_nothing():
                      "share/bash-completion/completions/actmem-bench",
                      "share/zsh/site-functions/_actmem",
                      "share/doc/actmem/LICENSE", "share/doc/actmem/installing.md",
-                     "share/doc/actmem/abi/fdinfo-actmem", "share/actmem/models.csv",
+                     "share/doc/actmem/abi/fdinfo-actmem",
                      "share/actmem/prometheus/actmem.rules.yml",
                      "share/actmem/grafana/actmem.json", "share/actmem/slurm/prolog",
                      "share/actmem/kubernetes/driver.yaml",

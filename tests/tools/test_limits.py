@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 
 from harness import (ACTMEM, actmem, expect, module_files, mount, mounted,
@@ -272,6 +273,29 @@ def what_cannot_be_written_is_told_before_anything_is_set():
             expect(actmem(*pool), 1, "", ["actmem-pool@.service", "install"])
         with open("/sys/class/misc/actmem/node0/pool_bytes", encoding="ascii") as file:
             assert file.read() == "0\n"
+
+
+# The folder is opened first, so that it is descriptor 3.
+FAIL_TO_SYNC = """
+import ctypes, os, struct, sys
+number = {"x86_64": 74, "aarch64": 82}[os.uname().machine]
+code = ((0x20, 0, 0, 0), (0x15, 0, 3, number), (0x20, 0, 0, 16), (0x15, 0, 1, 3),
+        (0x06, 0, 0, 0x50000 | 5), (0x06, 0, 0, 0x7fff0000))
+text = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in code))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(code), ctypes.addressof(text)))
+libc = ctypes.CDLL(None, use_errno=True)
+assert not libc.prctl(38, 1, 0, 0, 0) and not libc.prctl(22, 2, program, 0, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@case
+def a_file_that_is_written_and_not_synced_is_told():
+    with files(), machine():
+        expect(actmem("limit", "--user", "64M", "--save",
+                      prefix=[sys.executable, "-c", FAIL_TO_SYNC]), 1, "",
+               [RULES, "is written, but a crash may undo that", "Input/output error"])
+        assert saved() == ['ATTR{user_limit_bytes}="64M"']
 
 
 @case

@@ -25,7 +25,7 @@ $(TOOLS_TESTS)/cgroup_test: $(B)/obj/tests/tools/cgroup_test.o \
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ $(LIB_NEEDS)
 
 $(TOOLS_TESTS)/share_test: $(B)/obj/tests/tools/share_test.o \
-		$(addprefix $(B)/obj/tools/,ranks.o share.o share_nodes.o table.o wrap.o) $(LIB_OBJECTS)
+		$(addprefix $(B)/obj/tools/,ranks.o share.o share_nodes.o table.o wrap.o environment.o) $(LIB_OBJECTS)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -lcmocka $(TOOLS_LIBS) $(LIB_NEEDS)
 

@@ -130,6 +130,44 @@ static void test_device(void **state)
 	actmem_device_wait_end(NULL, NULL);
 }
 
+static struct actmem *exporting;
+
+/* Stands for a backend that allocates pages before it exports them. */
+static int export_slowly(const struct backing *backing, uint64_t offset, uint64_t length, int *fd)
+{
+	struct published_waits waits = seen(exporting);
+
+	assert_int_equal(waits.waits[0].kind, WAIT_REGION);
+	assert_int_equal(waits.waits[0].bytes, LENGTH);
+	assert_string_equal(waits.waits[0].words, "exported");
+	*fd = -1;
+	return 0;
+}
+
+static void test_export(void **state)
+{
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .pages = ACTMEM_PAGES_4K,
+		.name = "exported",
+	};
+	const struct backend *backend;
+	struct actmem_region *region;
+	struct backend slow;
+	int fd = 0;
+
+	exporting = *state;
+	assert_int_equal(actmem_region_create(*state, &options, &region), 0);
+	backend = region->backend;
+	slow = *backend;
+	slow.export = export_slowly;
+	region->backend = &slow;
+	assert_int_equal(actmem_region_export(region, 0, LENGTH, &fd), 0);
+	assert_int_equal(fd, -1);
+	assert_int_equal(count(*state), 0);
+	region->backend = backend;
+	assert_int_equal(actmem_region_close(region), 0);
+}
+
 static void test_nonsense(void **state)
 {
 	struct actmem *am = *state;
@@ -217,6 +255,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_more_than_places, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_device, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_files_of_queue, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_export, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nonsense, setup, teardown),
 	};
 

@@ -44,7 +44,7 @@ static int fail_open(int error)
 	}
 }
 
-static int query(int device)
+static int check_version(int device)
 {
 	struct actmem_ioctl_query query;
 	int error = driver_query(device, &query);
@@ -79,7 +79,7 @@ static int driver_open(int *device)
 
 	if (fd < 0)
 		return fail_open(errno);
-	error = query(fd);
+	error = check_version(fd);
 	if (error) {
 		close(fd);
 		return error;
@@ -92,7 +92,7 @@ static int driver_open(int *device)
  * Checks a descriptor from another process. Sends the ioctl only to regular files, because a
  * device might have another ioctl of that number.
  */
-static int check_foreign(int fd, struct actmem_ioctl_info *info)
+static int check_descriptor(int fd, struct actmem_ioctl_info *info)
 {
 	struct stat stat;
 
@@ -108,7 +108,7 @@ static int check_foreign(int fd, struct actmem_ioctl_info *info)
 static int driver_adopt(int device, int fd, uint32_t allow, struct backing *backing)
 {
 	struct actmem_ioctl_info info = { .size = sizeof(info) };
-	int error = check_foreign(fd, &info);
+	int error = check_descriptor(fd, &info);
 
 	if (error)
 		return error;
@@ -145,7 +145,7 @@ static void driver_unmap(struct backing *backing)
 	backing->address = NULL;
 }
 
-static void take_info(struct actmem_region_info *into, const struct actmem_ioctl_info *from)
+static void copy_info(struct actmem_region_info *into, const struct actmem_ioctl_info *from)
 {
 	into->id = from->id;
 	into->length = from->length;
@@ -177,7 +177,7 @@ static int ask_info(int fd, uint64_t id, struct actmem_region_info *into)
 	int error = driver_ask(fd, ACTMEM_IOC_INFO, &info);
 
 	if (!error)
-		take_info(into, &info);
+		copy_info(into, &info);
 	return error;
 }
 

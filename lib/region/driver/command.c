@@ -64,8 +64,8 @@ int driver_command_result(struct backend_command *command, int result, uint64_t 
 	       tell_populate(result, command->fd, &range) : tell_discard(result, &range);
 }
 
-static int change_range(int fd, unsigned long request, uint64_t offset, uint64_t length,
-			struct actmem_ioctl_range *range)
+static int request_change(int fd, unsigned long request, uint64_t offset, uint64_t length,
+			  struct actmem_ioctl_range *range)
 {
 	*range = (struct actmem_ioctl_range){
 		.size = sizeof(*range),
@@ -80,7 +80,7 @@ static int help_populate(const void *context, uint64_t offset, uint64_t length)
 	const int *fd = context;
 	struct actmem_ioctl_range range;
 
-	return change_range(*fd, ACTMEM_IOC_POPULATE, offset, length, &range);
+	return request_change(*fd, ACTMEM_IOC_POPULATE, offset, length, &range);
 }
 
 /* The pages of a region, in total and on each node. */
@@ -151,7 +151,7 @@ static int populate_rest(int fd, const struct pages_there *before,
 	int error;
 
 	count_pages(fd, &now);
-	error = change_range(fd, ACTMEM_IOC_POPULATE, range->offset, range->length, range);
+	error = request_change(fd, ACTMEM_IOC_POPULATE, range->offset, range->length, range);
 	if (error)
 		tell_of_whole(&range->why, before, &now);
 	return error;
@@ -165,10 +165,10 @@ int driver_populate_range(int fd, uint64_t offset, uint64_t length,
 	int error;
 
 	if (length < HELPERS_LENGTH || count_pages(fd, &before))
-		return change_range(fd, ACTMEM_IOC_POPULATE, offset, length, range);
+		return request_change(fd, ACTMEM_IOC_POPULATE, offset, length, range);
 	helpers.is_near = goes_by_cpu(&before.info);
 	helpers_begin(&helpers, offset, length, ACTMEM_PAGE_BYTES);
-	error = change_range(fd, ACTMEM_IOC_POPULATE, offset, length, range);
+	error = request_change(fd, ACTMEM_IOC_POPULATE, offset, length, range);
 	return helpers_end(&helpers) && error ? populate_rest(fd, &before, range) : error;
 }
 
@@ -183,7 +183,7 @@ int driver_populate(const struct backing *backing, uint64_t offset, uint64_t len
 int driver_discard(const struct backing *backing, uint64_t offset, uint64_t length)
 {
 	struct actmem_ioctl_range range;
-	int error = change_range(backing->fd, ACTMEM_IOC_DISCARD, offset, length, &range);
+	int error = request_change(backing->fd, ACTMEM_IOC_DISCARD, offset, length, &range);
 
 	return tell_discard(error, &range);
 }

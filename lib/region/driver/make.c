@@ -22,7 +22,7 @@ _Static_assert(ACTMEM_PLACE_BIND - 1 == ACTMEM_POLICY_BIND &&
 	       ACTMEM_PLACE_INTERLEAVE - 1 == ACTMEM_POLICY_INTERLEAVE, "policies map by -1");
 
 /* Creates an empty file without a name in the directory of the request's path. */
-static int make_file(const struct region_request *request, int *fd)
+static int create_nameless(const struct region_request *request, int *fd)
 {
 	char folder[PATH_MAX];
 
@@ -61,9 +61,9 @@ static int populate_new(int fd, struct actmem_ioctl_create *create)
 }
 
 /* Tries to create a region once. @device: as @fd of driver_make(). */
-static int try_create(int device, const struct region_request *request,
-		      enum actmem_policy policy, const struct actmem_nodes *nodes,
-		      struct actmem_ioctl_create *create)
+static int create_once(int device, const struct region_request *request,
+		       enum actmem_policy policy, const struct actmem_nodes *nodes,
+		       struct actmem_ioctl_create *create)
 {
 	int file = -1, error;
 
@@ -80,7 +80,7 @@ static int try_create(int device, const struct region_request *request,
 		memcpy(create->name, request->name, sizeof(create->name));
 	create->fd = -1;
 	if (device < 0) {
-		error = make_file(request, &file);
+		error = create_nameless(request, &file);
 		if (error)
 			return error;
 	}
@@ -139,7 +139,7 @@ static int try_near(int fd, const struct region_request *request,
 	int error = 0;
 
 	while (nodes_take_nearest(request->home, &far, &near)) {
-		error = try_create(fd, request, ACTMEM_PLACE_BIND, &near, create);
+		error = create_once(fd, request, ACTMEM_PLACE_BIND, &near, create);
 		if (!error || !node_is_full(create))
 			break;
 	}
@@ -157,12 +157,12 @@ int driver_make(int fd, const struct region_request *request, struct backing *ba
 	if (error)
 		return error;
 	error = request->has_home ? try_near(fd, request, &create) :
-		try_create(fd, request, request->policy, &request->nodes, &create);
+		create_once(fd, request, request->policy, &request->nodes, &create);
 	if (error && node_is_full(&create) && request->policy != ACTMEM_PLACE_PREFERRED &&
 	    request->allow & ACTMEM_ALLOW_NODE) {
 		if (node < ACTMEM_NODES_MAX)
 			node_set(&one, node);
-		error = try_create(fd, request, ACTMEM_PLACE_PREFERRED, &one, &create);
+		error = create_once(fd, request, ACTMEM_PLACE_PREFERRED, &one, &create);
 		if (!error) {
 			fail_more("; took whatever node instead");
 			fallbacks = 1;

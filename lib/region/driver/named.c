@@ -95,7 +95,7 @@ static void remove_empty(const char *path, int fd)
  * Copies owner and permissions from the empty file to the region's file. The empty file may exist
  * only to set them.
  */
-static int take_permissions(int from, int to, const char *path)
+static int copy_permissions(int from, int to, const char *path)
 {
 	struct stat old, new;
 
@@ -115,7 +115,7 @@ static void put_back(const char *path, int empty)
 
 	if (fd < 0)
 		return;
-	take_permissions(empty, fd, path);
+	copy_permissions(empty, fd, path);
 	close(fd);
 }
 
@@ -124,9 +124,9 @@ static void put_back(const char *path, int empty)
  * another process removed or renamed that meanwhile, the region stays without a name, as if it
  * had been removed, too.
  */
-static int take_place(const struct region_request *request, int empty, bool created, int made)
+static int replace_empty(const struct region_request *request, int empty, bool created, int made)
 {
-	int error = take_permissions(empty, made, request->path);
+	int error = copy_permissions(empty, made, request->path);
 
 	if (!error && request->open & ACTMEM_OPEN_LOCK)
 		error = name_lock(made, request->path);
@@ -197,7 +197,7 @@ static int complete_whole(const struct region_request *request, int fd, bool cre
 	error = driver_make(-1, &whole, backing);
 	if (error)
 		return error;
-	error = take_place(&whole, fd, created, backing->fd);
+	error = replace_empty(&whole, fd, created, backing->fd);
 	if (!error)
 		error = open_by_name(&whole, &backing->fd);
 	if (error)
@@ -208,13 +208,13 @@ static int complete_whole(const struct region_request *request, int fd, bool cre
 }
 
 /* Makes a region of an empty file. On success, closes @fd unless the backing has it. */
-static int complete(const struct region_request *request, int fd, bool created,
-		    struct backing *backing)
+static int complete_file(const struct region_request *request, int fd, bool created,
+			 struct backing *backing)
 {
 	int error = request->lazy ? driver_make(fd, request, backing) :
 				    complete_whole(request, fd, created, backing);
 
-	/* As in take_place(): another program has made the file a region. */
+	/* As in replace_empty(): another program has made the file a region. */
 	if (error == -EEXIST)
 		return TRY_AGAIN;
 	if (error == -ENOSPC)
@@ -273,7 +273,7 @@ static int check_policy(const struct region_request *request, struct actmem_ioct
 	return 0;
 }
 
-static int take_found(const struct region_request *request, int fd, struct backing *backing)
+static int open_found(const struct region_request *request, int fd, struct backing *backing)
 {
 	struct actmem_ioctl_info info = { .size = sizeof(info) };
 	unsigned int fallbacks = 0;
@@ -313,7 +313,7 @@ static int take_found(const struct region_request *request, int fd, struct backi
 	return 0;
 }
 
-static int take_file(const struct region_request *request, int fd, bool created,
+static int open_file(const struct region_request *request, int fd, bool created,
 		     struct stat *stat, struct backing *backing)
 {
 	struct statfs files;
@@ -328,10 +328,10 @@ static int take_file(const struct region_request *request, int fd, bool created,
 			return error;
 	}
 	if (stat->st_size)
-		return take_found(request, fd, backing);
+		return open_found(request, fd, backing);
 	if (!(request->open & ACTMEM_OPEN_CREATE))
 		return fail(ENOENT, "%s is an empty file, no region yet", request->path);
-	return complete(request, fd, created, backing);
+	return complete_file(request, fd, created, backing);
 }
 
 /*
@@ -368,7 +368,7 @@ int driver_open_name(const struct region_request *request, struct backing *backi
 			continue;
 		if (error)
 			return error;
-		error = take_file(request, fd, created, &stat, backing);
+		error = open_file(request, fd, created, &stat, backing);
 		/* Unlock the file: a child that was forked meanwhile would keep the lock. */
 		if (error) {
 			flock(fd, LOCK_UN);

@@ -30,7 +30,7 @@
 #define SHMEM_ENABLED	"/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 
 /* Creates a memfd, whose length is 0. */
-static int open_memfd(const struct region_request *request, int *fd)
+static int create_memfd(const struct region_request *request, int *fd)
 {
 	bool giant = request->pages == ACTMEM_PAGES_1G;
 	bool hugetlb = pages_are_hugetlb(request->pages);
@@ -49,7 +49,7 @@ static int open_memfd(const struct region_request *request, int *fd)
 	return 0;
 }
 
-static int make_file(const struct region_request *request, int *fd)
+static int create_file(const struct region_request *request, int *fd)
 {
 	struct rlimit limit;
 	int error;
@@ -58,7 +58,7 @@ static int make_file(const struct region_request *request, int *fd)
 	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < request->length)
 		return fail(EFBIG, "RLIMIT_FSIZE is %s, %s wanted; raise it with `ulimit -f`",
 			    BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(request->length));
-	error = request->path ? nameless_make(request, fd) : open_memfd(request, fd);
+	error = request->path ? nameless_make(request, fd) : create_memfd(request, fd);
 	if (error)
 		return error;
 	/* Only memfds can be sealed. */
@@ -112,7 +112,7 @@ int memfd_make_pages(const struct region_request *request, const struct backing 
 }
 
 /* Tries once, with only the pages and the policy of the request. */
-static int try_create(const struct region_request *request, struct backing *backing)
+static int create_memory(const struct region_request *request, struct backing *backing)
 {
 	int error;
 
@@ -130,7 +130,7 @@ static int try_create(const struct region_request *request, struct backing *back
 	if (!error && !pages_are_hugetlb(request->pages) && !request->lazy)
 		error = pages_check_room(request);
 	if (!error)
-		error = make_file(request, &backing->fd);
+		error = create_file(request, &backing->fd);
 	if (error)
 		return error;
 	error = map_region(backing);
@@ -160,13 +160,13 @@ static int try_create(const struct region_request *request, struct backing *back
  * ended, the kernel takes a moment to unpin the pages that the process registered with io_uring. A
  * process that is restarted at once would otherwise not get them.
  */
-static int create(const struct region_request *request, struct backing *backing)
+static int create_with_retries(const struct region_request *request, struct backing *backing)
 {
-	int error = try_create(request, backing);
+	int error = create_memory(request, backing);
 
 	while (error == -ENOMEM && pages_are_hugetlb(request->pages) &&
 	       !steps_are_left(request) && pages_came_back(request))
-		error = try_create(request, backing);
+		error = create_memory(request, backing);
 	return error;
 }
 
@@ -174,5 +174,5 @@ int memfd_make(int device, const struct region_request *request, struct backing 
 {
 	int error = nodes_check(&request->nodes);
 
-	return error ? error : steps_make(create, request, backing);
+	return error ? error : steps_make(create_with_retries, request, backing);
 }

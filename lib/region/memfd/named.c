@@ -30,7 +30,7 @@
 #define REMOVE_OR	"; remove it to have it made anew, or "
 
 /* Maps existing pages into this process, so that its mlock() keeps them in memory. */
-static int touch(const struct backing *backing, uint64_t offset, uint64_t length)
+static int touch_pages(const struct backing *backing, uint64_t offset, uint64_t length)
 {
 	while (madvise((char *)backing->address + offset, length, MADV_POPULATE_READ)) {
 		if (errno != EINTR && errno != EAGAIN)
@@ -45,10 +45,10 @@ static int touch(const struct backing *backing, uint64_t offset, uint64_t length
  * Calls @see for each run of allocated pages. hugetlbfs does not report which pages are allocated.
  * If some pages of a region on hugetlbfs are missing, @see is not called at all.
  */
-static int for_present(const struct region_request *request, const struct backing *backing,
-		       int (*see)(const struct region_request *request,
-				  const struct backing *backing, uint64_t offset,
-				  uint64_t length))
+static int for_each_present(const struct region_request *request, const struct backing *backing,
+			    int (*see)(const struct region_request *request,
+				       const struct backing *backing, uint64_t offset,
+				       uint64_t length))
 {
 	off_t end = (off_t)backing->length, data = 0, hole = 0;
 	uint64_t allocated;
@@ -75,7 +75,7 @@ static int for_present(const struct region_request *request, const struct backin
 static int touch_present(const struct region_request *request, const struct backing *backing,
 			 uint64_t offset, uint64_t length)
 {
-	return touch(backing, offset, length);
+	return touch_pages(backing, offset, length);
 }
 
 static int verify_present(const struct region_request *request, const struct backing *backing,
@@ -85,7 +85,7 @@ static int verify_present(const struct region_request *request, const struct bac
 }
 
 /* Finds out if the file has huge pages: by its mapped pages or, if none, by the request. */
-static int look_at_pages(const struct region_request *request, struct backing *backing)
+static int detect_pages(const struct region_request *request, struct backing *backing)
 {
 	uint64_t mapped, huge;
 	int error;
@@ -106,7 +106,7 @@ static int look_at_pages(const struct region_request *request, struct backing *b
  * Counts a fallback, and appends it to the error message, if it is @allowed. Otherwise returns
  * -EEXIST.
  */
-static int step(struct backing *backing, bool allowed, const char *what, const char *knob)
+static int count_fallback(struct backing *backing, bool allowed, const char *what, const char *knob)
 {
 	if (!allowed) {
 		fail_more(REMOVE_OR "allow %s with %s", what, knob);
@@ -129,13 +129,13 @@ static int check_pages(const struct region_request *request, struct backing *bac
 	fail(EEXIST, "%s is there in %s, not in %s as asked", request->path, page_names[got],
 	     page_names[wanted]);
 	if (got == ACTMEM_PAGES_2M)
-		return step(backing, request->allow & ACTMEM_ALLOW_2M,
-			    "2 MiB pages", KNOB(ALLOW_2M));
+		return count_fallback(backing, request->allow & ACTMEM_ALLOW_2M,
+				      "2 MiB pages", KNOB(ALLOW_2M));
 	if (got == ACTMEM_PAGES_THP)
-		return step(backing, request->allow & ACTMEM_ALLOW_THP,
-			    "transparent huge pages", KNOB(ALLOW_THP));
-	return step(backing, request->allow & ACTMEM_ALLOW_4K,
-		    "4 KiB pages", KNOB(ALLOW_4K));
+		return count_fallback(backing, request->allow & ACTMEM_ALLOW_THP,
+				      "transparent huge pages", KNOB(ALLOW_THP));
+	return count_fallback(backing, request->allow & ACTMEM_ALLOW_4K,
+			      "4 KiB pages", KNOB(ALLOW_4K));
 }
 
 static int check_places(const struct region_request *request, struct backing *backing)
@@ -144,11 +144,11 @@ static int check_places(const struct region_request *request, struct backing *ba
 
 	if (request->any_place)
 		return 0;
-	error = for_present(request, backing, verify_present);
+	error = for_each_present(request, backing, verify_present);
 	if (error == -EIO) {
 		fail(EEXIST, "%s is there, but %s", request->path, fail_words());
-		error = step(backing, request->allow & ACTMEM_ALLOW_NODE,
-			     "other nodes", KNOB(ALLOW_NODE));
+		error = count_fallback(backing, request->allow & ACTMEM_ALLOW_NODE,
+				       "other nodes", KNOB(ALLOW_NODE));
 	}
 	if (!error && !backing->read_only)
 		error = pages_bind(request, backing);
@@ -160,7 +160,7 @@ static int check_places(const struct region_request *request, struct backing *ba
 }
 
 /* Sets the length and the pages of the backing from the file. */
-static int look_at_file(const char *name, struct backing *backing)
+static int read_file_status(const char *name, struct backing *backing)
 {
 	struct statfs files;
 	struct stat stat;
@@ -189,9 +189,9 @@ static int map_found(const struct region_request *request, struct backing *backi
 	if (!error)
 		error = memfd_lock(backing, request->allow);
 	if (!error)
-		error = for_present(request, backing, touch_present);
+		error = for_each_present(request, backing, touch_present);
 	if (!error)
-		error = look_at_pages(request, backing);
+		error = detect_pages(request, backing);
 	kind.pages = backing->pages;
 	if (!error)
 		error = memfd_advise(&kind, backing);
@@ -201,9 +201,9 @@ static int map_found(const struct region_request *request, struct backing *backi
 }
 
 /* Checks an existing file against the request, and maps it. Closes the descriptor on failure. */
-static int take_found(const struct region_request *request, struct backing *backing)
+static int map_existing(const struct region_request *request, struct backing *backing)
 {
-	int error = look_at_file(request->path, backing);
+	int error = read_file_status(request->path, backing);
 
 	if (!error && request->open & ACTMEM_OPEN_LOCK)
 		error = name_lock(backing->fd, request->path);
@@ -229,7 +229,7 @@ static int take_found(const struct region_request *request, struct backing *back
 int named_receive(uint32_t allow, struct backing *backing)
 {
 	struct region_request request = { .allow = allow };
-	int error = look_at_file(backing->name, backing);
+	int error = read_file_status(backing->name, backing);
 
 	if (!error)
 		error = map_found(&request, backing);
@@ -238,7 +238,7 @@ int named_receive(uint32_t allow, struct backing *backing)
 	return error;
 }
 
-static int find(const struct region_request *request, struct backing *backing)
+static int open_existing(const struct region_request *request, struct backing *backing)
 {
 	struct stat stat;
 	int error;
@@ -253,7 +253,7 @@ static int find(const struct region_request *request, struct backing *backing)
 	if (error)
 		return error;
 	name_label(backing->name, request->path);
-	return take_found(request, backing);
+	return map_existing(request, backing);
 }
 
 /* Links the file to its path and sets *@made. Also returns 0 if another file has the path. */
@@ -276,8 +276,8 @@ static int link_file(const struct region_request *request, const struct backing 
 }
 
 /* Opens, by its path, the file that this process created and linked. Keeps its fallbacks. */
-static int find_made(const struct region_request *request, const struct backing *made,
-		     const char *words, struct backing *backing)
+static int open_created(const struct region_request *request, const struct backing *made,
+			const char *words, struct backing *backing)
 {
 	struct region_request again = *request;
 	struct stat there;
@@ -285,7 +285,7 @@ static int find_made(const struct region_request *request, const struct backing 
 
 	/* The fallbacks of its creation are counted already, so allow all of them. */
 	again.allow |= ACTMEM_ALLOW_2M | ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K | ACTMEM_ALLOW_NODE;
-	error = find(&again, backing);
+	error = open_existing(&again, backing);
 	if (error) {
 		if (!lstat(request->path, &there) && there.st_dev == made->device &&
 		    there.st_ino == made->id && error != -EBUSY)
@@ -307,7 +307,7 @@ static int find_made(const struct region_request *request, const struct backing 
 	return 0;
 }
 
-static int make(const struct region_request *request, struct backing *backing, bool *linked)
+static int create_and_link(const struct region_request *request, struct backing *backing, bool *linked)
 {
 	struct region_request file = *request;
 	struct backing made = { 0 };
@@ -322,7 +322,7 @@ static int make(const struct region_request *request, struct backing *backing, b
 	error = link_file(request, &made, linked);
 	memfd_release(&made);
 	if (!error && *linked)
-		error = find_made(request, &made, words, backing);
+		error = open_created(request, &made, words, backing);
 	return error;
 }
 
@@ -333,7 +333,7 @@ static int make(const struct region_request *request, struct backing *backing, b
  * it, another process has completed the region, or this process can. Any user who can open a
  * directory can lock it, so the library does not lock one that all users can open (/dev/shm).
  */
-static int lock_folder(const char *folder, int how, int *lock)
+static int lock_parent(const char *folder, int how, int *lock)
 {
 	struct stat stat;
 
@@ -349,7 +349,7 @@ static int lock_folder(const char *folder, int how, int *lock)
 }
 
 /* Unlocks explicitly: a child that was forked meanwhile would keep the descriptor and the lock. */
-static void unlock_folder(int lock)
+static void unlock_parent(int lock)
 {
 	flock(lock, LOCK_UN);
 	close(lock);
@@ -367,17 +367,17 @@ int memfd_open_name(const struct region_request *request, struct backing *backin
 		if (exclusive && !access(request->path, F_OK))
 			return fail(EEXIST, "%s is there already", request->path);
 		/* EXCLUSIVE does not open a file that appeared since; the next round fails. */
-		error = exclusive ? -ENOENT : find(request, backing);
+		error = exclusive ? -ENOENT : open_existing(request, backing);
 		if (error != -ENOENT || !(request->open & ACTMEM_OPEN_CREATE))
 			return error;
-		error = lock_folder(folder, how, &lock);
+		error = lock_parent(folder, how, &lock);
 		if (error)
 			return error;
 		linked = false;
 		/* Another process may have created the region while this one waited. */
 		if (access(request->path, F_OK))
-			error = make(request, backing, &linked);
-		unlock_folder(lock);
+			error = create_and_link(request, backing, &linked);
+		unlock_parent(lock);
 		if (linked)
 			return error;
 		if (error && access(request->path, F_OK)) {

@@ -46,7 +46,7 @@ static struct actmem_nodes source_nodes(const struct region_request *request)
 	return nodes;
 }
 
-static const char *has(const struct actmem_nodes *nodes)
+static const char *has_or_have(const struct actmem_nodes *nodes)
 {
 	return nodes_count(nodes) == 1 ? "has" : "have";
 }
@@ -62,11 +62,11 @@ int pages_fail_hugetlb(const struct region_request *request)
 
 	if (available >= request->length)
 		return fail(ENOMEM, "%s %s %s free of %s wanted in %s, but other processes have reserved them or a hugetlb cgroup limits this one",
-			    NODES_TEXT(&nodes), has(&nodes), BYTES_TEXT(available),
+			    NODES_TEXT(&nodes), has_or_have(&nodes), BYTES_TEXT(available),
 			    BYTES_TEXT(request->length), page_names[request->pages]);
 	pages -= available / page_bytes;
 	fail(ENOMEM, "%s %s %s free of %s wanted in %s; as root add %llu to /sys/devices/system/node/node%u/hugepages/hugepages-%llukB/nr_hugepages",
-	     NODES_TEXT(&nodes), has(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length),
+	     NODES_TEXT(&nodes), has_or_have(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length),
 	     page_names[request->pages], (unsigned long long)pages, node,
 	     (unsigned long long)page_bytes / 1024);
 	if (giant)
@@ -128,7 +128,7 @@ int pages_check_room(const struct region_request *request)
 		}
 	} else if (available < request->length) {
 		fail(ENOMEM, "%s %s %s free of %s wanted; free memory there", NODES_TEXT(&nodes),
-		     has(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length));
+		     has_or_have(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length));
 		if (request->policy == ACTMEM_PLACE_BIND)
 			fail_more(" or allow other nodes with %s", KNOB(ALLOW_NODE));
 		return -ENOMEM;
@@ -158,7 +158,7 @@ static int bind_range(const struct backing *backing, uint64_t offset, uint64_t l
 }
 
 /* Allocates the missing pages of a range. Returns 0 or a positive errno. */
-static int allocate(const void *context, uint64_t offset, uint64_t length)
+static int allocate_pages(const void *context, uint64_t offset, uint64_t length)
 {
 	const struct backing *backing = context;
 
@@ -169,14 +169,14 @@ static int allocate(const void *context, uint64_t offset, uint64_t length)
 	return 0;
 }
 
-static int populate(const struct region_request *request, const struct backing *backing,
-		    uint64_t offset, uint64_t length)
+static int populate_pages(const struct region_request *request, const struct backing *backing,
+			  uint64_t offset, uint64_t length)
 {
-	struct helpers helpers = { .help = allocate, .context = backing };
+	struct helpers helpers = { .help = allocate_pages, .context = backing };
 	int error;
 
 	helpers_begin(&helpers, offset, length, backing->page_bytes);
-	error = allocate(backing, offset, length);
+	error = allocate_pages(backing, offset, length);
 	helpers_end(&helpers);
 	if (!error)
 		return 0;
@@ -221,8 +221,8 @@ int pages_bind(const struct region_request *request, const struct backing *backi
  * Allocates page i on the (i mod n)-th node. MPOL_INTERLEAVE alone would start at a node that
  * depends on the inode. The function sets it at the end, for pages that are allocated later.
  */
-static int interleave(const struct region_request *request, const struct backing *backing,
-		      uint64_t offset, uint64_t length)
+static int interleave_pages(const struct region_request *request, const struct backing *backing,
+			    uint64_t offset, uint64_t length)
 {
 	struct actmem_nodes nodes = source_nodes(request);
 	uint64_t stride = backing->page_bytes * nodes_count(&nodes);
@@ -242,7 +242,7 @@ static int interleave(const struct region_request *request, const struct backing
 		if (at < offset)
 			at += stride;
 		for (; !error && at < offset + length; at += stride)
-			error = populate(request, backing, at, backing->page_bytes);
+			error = populate_pages(request, backing, at, backing->page_bytes);
 		first += backing->page_bytes;
 	}
 	restored = bind_range(backing, offset, length, MPOL_INTERLEAVE, &nodes);
@@ -253,8 +253,8 @@ int pages_place(const struct region_request *request, const struct backing *back
 		uint64_t offset, uint64_t length)
 {
 	if (request->policy == ACTMEM_PLACE_INTERLEAVE)
-		return interleave(request, backing, offset, length);
-	return populate(request, backing, offset, length);
+		return interleave_pages(request, backing, offset, length);
+	return populate_pages(request, backing, offset, length);
 }
 
 struct placement {

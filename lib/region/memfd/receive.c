@@ -24,7 +24,7 @@
  * Accepts only files as this library creates them, with its label and its seals. The file may have
  * holes. Other processes that have it may punch more, because they may discard pages.
  */
-static int check_foreign(int fd, struct backing *backing)
+static int check_memfd(int fd, struct backing *backing)
 {
 	static const char prefix[] = "/memfd:" REGION_LABEL, suffix[] = " (deleted)";
 	char path[64], label[512];
@@ -85,7 +85,7 @@ int memfd_adopt(int device, int fd, uint32_t allow, struct backing *backing)
 	int error;
 
 	*backing = (struct backing){ .received = true };
-	error = check_foreign(fd, backing);
+	error = check_memfd(fd, backing);
 	if (error)
 		return error;
 	backing->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);

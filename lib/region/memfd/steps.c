@@ -13,7 +13,7 @@
 #include "region/memfd/steps.h"
 
 /* Changes @attempt to the next fallback that @request allows. Returns false if there is none. */
-static bool step_down(const struct region_request *request, struct region_request *attempt)
+static bool next_fallback(const struct region_request *request, struct region_request *attempt)
 {
 	unsigned int node = request_node(request);
 
@@ -43,11 +43,11 @@ bool steps_are_left(const struct region_request *attempt)
 {
 	struct region_request next = *attempt;
 
-	return step_down(attempt, &next);
+	return next_fallback(attempt, &next);
 }
 
 /* Appends this thread's error message to @history, unless @history already ends with it. */
-static void remember(char history[ERROR_TEXT_MAX])
+static void append_history(char history[ERROR_TEXT_MAX])
 {
 	size_t used = strlen(history), length = strlen(fail_words());
 
@@ -69,17 +69,17 @@ int steps_make(int (*make)(const struct region_request *request, struct backing 
 		error = make(&attempt, backing);
 		if (!error)
 			break;
-		remember(history);
+		append_history(history);
 		if (error != -EOPNOTSUPP)
-			remember(shortages);
-		if ((error != -ENOMEM && error != -EOPNOTSUPP) || !step_down(request, &attempt))
+			append_history(shortages);
+		if ((error != -ENOMEM && error != -EOPNOTSUPP) || !next_fallback(request, &attempt))
 			break;
 	}
 	/* If pages were too few in the end, do not report page sizes that are unsupported. */
 	if (error)
 		return fail(-error, "%s", error == -EOPNOTSUPP ? history : shortages);
 	if (backing->fallbacks)
-		remember(history);
+		append_history(history);
 	steps = (attempt.pages != request->pages) + (attempt.policy != request->policy);
 	backing->fallbacks += steps;
 	if (backing->fallbacks)
