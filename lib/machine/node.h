@@ -2,12 +2,11 @@
 /*
  * NUMA nodes: sets of nodes, their memory as sysfs reports it, and the nodes of pages.
  *
- * The library does not use libnuma, which could only replace the system calls, line by line.
- * numa_parse_nodestring() prints, allocates, and rejects nodes that this machine lacks; the error
- * messages here say more. No call of libnuma formats a list of nodes, or reports hugetlb pages
- * or the memory that the kernel can free. Its own sets of nodes date from when it was loaded.
- * And loading it has a cost: its constructor reads files for 0.3 ms, and briefly changes the
- * memory policy of the loading thread to probe for a mode.
+ * libnuma does not make this code shorter, and it does less. numa_parse_nodestring() and
+ * numa_distance() print on stderr, the former rejects nodes that this machine lacks, and its sets
+ * of nodes date from when it was loaded. When it is loaded, it allocates (and exits if it cannot),
+ * and changes the memory policy of the loading thread for a moment. The preload needs its own
+ * sets of nodes in any case.
  */
 #ifndef LIB_MACHINE_NODE_H
 #define LIB_MACHINE_NODE_H
