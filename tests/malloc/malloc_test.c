@@ -9,12 +9,12 @@
 
 #include "malloc_test.h"
 
-#define LINK	"/memfd:" TOLD_LABEL " (deleted)"
+#define LINK	"/memfd:actmem-malloc (deleted)"
 
-struct told told_now(void)
+struct malloc_counters counters_now(void)
 {
 	DIR *directory = opendir("/proc/self/fd");
-	struct told told = { 0 };
+	struct malloc_counters counters = { 0 };
 	struct dirent *entry;
 	char link[256];
 	ssize_t length;
@@ -27,11 +27,11 @@ struct told told_now(void)
 			continue;
 		link[length] = '\0';
 		if (!strcmp(link, LINK) &&
-		    pread(atoi(entry->d_name), &told, sizeof(told), 0) != sizeof(told))
+		    pread(atoi(entry->d_name), &counters, sizeof(counters), 0) != sizeof(counters))
 			tap_bail("what this process publishes is too short");
 	}
 	closedir(directory);
-	return told;
+	return counters;
 }
 
 /* Where the kernel names anonymous memory; else all that the process has. */
@@ -45,7 +45,7 @@ size_t resident_bytes(void)
 	if (!file)
 		tap_bail("/proc/self/smaps");
 	while (fgets(line, sizeof(line), file)) {
-		if (strstr(line, "[anon:" TOLD_LABEL "]"))
+		if (strstr(line, "[anon:actmem-malloc]"))
 			ours = any = true;
 		if (sscanf(line, "Rss: %zu kB", &kib) != 1)
 			continue;

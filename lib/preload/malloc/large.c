@@ -24,10 +24,10 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "preload/malloc/counters.h"
 #include "preload/malloc/large.h"
 #include "preload/malloc/own.h"
 #include "preload/malloc/range.h"
-#include "preload/malloc/tell.h"
 
 /*
  * pthread_atfork() calls this function. But pthread_atfork() is linked into each library that uses
@@ -62,7 +62,7 @@ static __thread volatile sig_atomic_t forking;
 /* Set before the lock is taken, so that a fork() in a signal handler does not take it. */
 static __thread volatile sig_atomic_t inside;
 /* Set in a child of such a fork() until it takes the lock again. */
-static volatile sig_atomic_t tells_as_parent;
+static volatile sig_atomic_t counts_as_parent;
 
 static struct pool *pools[POOLS_MAX];
 static struct place place;
@@ -77,9 +77,9 @@ static void lock_pools(void)
 		return;
 	inside = true;
 	pthread_mutex_lock(&mutex);
-	if (tells_as_parent) {
-		tells_as_parent = false;
-		tell_anew();
+	if (counts_as_parent) {
+		counts_as_parent = false;
+		counters_renew();
 	}
 }
 
@@ -109,10 +109,10 @@ static void after_fork_in_parent(void)
 static void after_fork_in_child(void)
 {
 	if (inside) {
-		tells_as_parent = true;
+		counts_as_parent = true;
 		return;
 	}
-	tell_anew();
+	counters_renew();
 	if (forking == 1)
 		pthread_mutex_init(&mutex, NULL);
 	forking--;
@@ -149,14 +149,14 @@ static void add_one(_Atomic uint64_t *counter)
 	set_counter(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1);
 }
 
-static void tell_all(void)
+static void set_counters(void)
 {
-	struct told *told = tell();
+	struct malloc_counters *counters = counters_get();
 
-	set_counter(&told->blocks, taken_blocks);
-	set_counter(&told->block_bytes, taken_bytes);
-	set_counter(&told->pooled_bytes, pooled_bytes());
-	set_counter(&told->mapped_bytes, range_bytes);
+	set_counter(&counters->blocks, taken_blocks);
+	set_counter(&counters->block_bytes, taken_bytes);
+	set_counter(&counters->pooled_bytes, pooled_bytes());
+	set_counter(&counters->mapped_bytes, range_bytes);
 }
 
 static void set_owners(const struct range *range, uint8_t owner)
@@ -358,7 +358,7 @@ void *large_alloc(size_t bytes, size_t align, enum large_use use)
 		error = take_block(pool, length, align, &block);
 	}
 	if (error) {
-		add_one(&tell()->refused_total);
+		add_one(&counters_get()->refused_total);
 		unlock_pools();
 		errno = saved;
 		return NULL;
@@ -371,8 +371,8 @@ void *large_alloc(size_t bytes, size_t align, enum large_use use)
 	filled_bytes += range->filled * PAGE_BYTES;
 	taken_bytes += length;
 	taken_blocks++;
-	add_one(&tell()->blocks_total);
-	tell_all();
+	add_one(&counters_get()->blocks_total);
+	set_counters();
 	unlock_pools();
 	errno = saved;
 	if (use == LARGE_ZERO)
@@ -409,7 +409,7 @@ void large_free(void *memory)
 	extents_give(&pool->extents, block);
 	if (pooled_bytes() > keep_bytes)
 		release_block(range, merged, 0, pooled_bytes() - keep_bytes);
-	tell_all();
+	set_counters();
 	unlock_pools();
 	errno = saved;
 }
@@ -454,7 +454,7 @@ bool large_resize(void *memory, size_t bytes)
 		taken_bytes += length - was;
 		if (length < was && pooled_bytes() > keep_bytes)
 			release_block(range, block->after, 0, pooled_bytes() - keep_bytes);
-		tell_all();
+		set_counters();
 	}
 	unlock_pools();
 	errno = saved;
@@ -468,7 +468,7 @@ bool large_trim(void)
 
 	lock_pools();
 	any = release_all(0);
-	tell_all();
+	set_counters();
 	unlock_pools();
 	errno = saved;
 	return any;
