@@ -4,7 +4,8 @@
 # and of programs that know nothing of it.
 
 MALLOC_TESTS := $(addprefix $(B)/tests/malloc/,calls decay forks)
-MALLOC_COMMON := $(B)/obj/tests/malloc/malloc_test.o $(B)/obj/tests/common/tap.o
+MALLOC_COMMON := $(B)/obj/tests/malloc/malloc_test.o $(B)/obj/tests/common/tap.o \
+	$(B)/obj/lib/watch/published.o $(B)/obj/lib/machine/procfs.o $(B)/obj/lib/machine/sysfile.o
 
 $(MALLOC_TESTS:$(B)/tests/%=$(B)/obj/tests/%.o): EXTRA_CFLAGS = -fno-builtin -Wno-use-after-free
 

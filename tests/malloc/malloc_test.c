@@ -1,36 +1,25 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-#include <dirent.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "malloc_test.h"
 
-#define LINK	"/memfd:actmem-malloc (deleted)"
+static int read_counters(void *counters, int fd)
+{
+	if (pread(fd, counters, sizeof(struct malloc_counters), 0) !=
+	    sizeof(struct malloc_counters))
+		tap_bail("what this process publishes is too short");
+	close(fd);
+	return 0;
+}
 
 struct malloc_counters counters_now(void)
 {
-	DIR *directory = opendir("/proc/self/fd");
 	struct malloc_counters counters = { 0 };
-	struct dirent *entry;
-	char link[256];
-	ssize_t length;
 
-	if (!directory)
-		tap_bail("/proc/self/fd");
-	while ((entry = readdir(directory))) {
-		length = readlinkat(dirfd(directory), entry->d_name, link, sizeof(link) - 1);
-		if (length < 0)
-			continue;
-		link[length] = '\0';
-		if (!strcmp(link, LINK) &&
-		    pread(atoi(entry->d_name), &counters, sizeof(counters), 0) != sizeof(counters))
-			tap_bail("what this process publishes is too short");
-	}
-	closedir(directory);
+	published_walk(getpid(), &published_malloc, read_counters, &counters);
 	return counters;
 }
 
