@@ -2,11 +2,10 @@
 /*
  * NUMA nodes: sets of nodes, their memory as sysfs reports it, and the nodes of pages.
  *
- * libnuma does not make this code shorter, and it does less. numa_parse_nodestring() and
- * numa_distance() print on stderr, the former rejects nodes that this machine lacks, and its sets
- * of nodes date from when it was loaded. When it is loaded, it allocates (and exits if it cannot),
- * and changes the memory policy of the loading thread for a moment. The preload needs its own
- * sets of nodes in any case.
+ * The library does not use libnuma, which would not make it shorter. When libnuma is loaded, it
+ * changes the memory policy of the loading thread for a moment, and exits if it cannot allocate.
+ * Its numa_parse_nodestring() and numa_distance() print on stderr. The former rejects nodes that
+ * this machine lacks. The preload, which cannot use libnuma, needs these sets of nodes too.
  */
 #ifndef LIB_MACHINE_NODE_H
 #define LIB_MACHINE_NODE_H
