@@ -61,6 +61,7 @@ static const char *const kinds[WAIT_KINDS] = {
 };
 
 struct process {
+	json_t *rows;
 	int pid;
 	uid_t uid;
 	char command[16];
@@ -99,8 +100,8 @@ static json_t *seconds_since(uint64_t since)
 	return json_real(since < now ? (double)(now - since) / NS_PER_SECOND : 0);
 }
 
-static int add_wait(json_t *rows, const struct process *process, const char *what_for,
-		    uint64_t since, const struct published_wait *wait)
+static int add_row(const struct process *process, const char *what_for, uint64_t since,
+		   const struct published_wait *wait)
 {
 	int thread = wait && wait->thread ? outer_thread(process->pid, wait->thread) : 0;
 	json_t *row = json_pack("{s:i, s:I, s:o, s:o, s:s, s:o, s:o, s:o, s:o}",
@@ -117,18 +118,21 @@ static int add_wait(json_t *rows, const struct process *process, const char *wha
 				"what", wait && *wait->words ? text_to_json(wait->words) :
 				json_null());
 
-	return row ? json_array_append_new(rows, row) : -1;
+	return row && !json_array_append_new(process->rows, row) ? 0 : -ENOMEM;
 }
 
 /* Adds the waits that one open backend of a process publishes. */
-static int add_waits(json_t *rows, struct process *process, int fd)
+static int add_published(void *context, int fd)
 {
 	struct published_wait others = { .kind = WAIT_NONE };
+	struct process *process = context;
 	struct published_waits waits;
+	bool has_waits = published_waits(fd, &waits);
 	unsigned int i;
 
+	close(fd);
 	process->is_found = true;
-	if (!published_waits(fd, &waits)) {
+	if (!has_waits) {
 		process->is_unknown = true;
 		return 0;
 	}
@@ -140,14 +144,14 @@ static int add_waits(json_t *rows, struct process *process, int fd)
 		if (wait->kind == WAIT_NONE)
 			continue;
 		process->waits++;
-		if (add_wait(rows, process, kinds[wait->kind], wait->since, wait))
+		if (add_row(process, kinds[wait->kind], wait->since, wait))
 			return -ENOMEM;
 	}
 	if (!waits.left_out)
 		return 0;
 	process->waits++;
 	others.requests = (uint32_t)waits.left_out;
-	return add_wait(rows, process, "others", 0, &others) ? -ENOMEM : 0;
+	return add_row(process, "others", 0, &others);
 }
 
 /*
@@ -156,26 +160,15 @@ static int add_waits(json_t *rows, struct process *process, int fd)
  */
 static int add_process_waits(json_t *rows, int pid)
 {
-	struct process process = { .pid = pid };
-	struct process_links links;
-	int error, fd;
+	struct process process = { .rows = rows, .pid = pid };
+	int error;
 
 	process_owner(pid, &process.uid);
 	process_command(pid, process.command);
-	error = process_links_open(&links, pid);
-	while (!error && process_links_next(&links, PUBLISHED_LINK)) {
-		fd = published_open(links.path, pid);
-		if (fd >= 0) {
-			error = add_waits(rows, &process, fd);
-			close(fd);
-		} else if (is_own_error(fd)) {
-			error = fd;
-		}
-	}
-	process_links_close(&links);
+	error = published_walk(pid, &published_stats, add_published, &process);
 	if (!error && process.is_found && !process.waits)
-		error = add_wait(rows, &process, process.is_unknown ? "unknown" : "nothing",
-				 process.last, NULL) ? -ENOMEM : 0;
+		error = add_row(&process, process.is_unknown ? "unknown" : "nothing", process.last,
+				NULL);
 	if (error)
 		warnx("cannot read what process %d publishes (%s)", pid, strerror(-error));
 	return error;

@@ -5,35 +5,13 @@
  */
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include "machine/machine.h"
 #include "mallocs.h"
-#include "preload/preload.h"
 #include "table.h"
-#include "watch/published.h"
+#include "watch/watch.h"
 
-#define TOLD_LINK	"/memfd:" TOLD_LABEL " (deleted)"
-
-static bool read_told(int pid, const char *path, struct told *told)
-{
-	int fd = memory_file_open(path);
-	struct stat stat;
-	bool good;
-
-	if (fd < 0)
-		return false;
-	good = !fstat(fd, &stat) && stat.st_size == TOLD_BYTES &&
-	       pread(fd, told, sizeof(*told), 0) == sizeof(*told) &&
-	       told->magic == TOLD_MAGIC && told->version == TOLD_VERSION &&
-	       told->pid == process_own_pid(pid);
-	close(fd);
-	return good;
-}
-
-static json_t *told_to_json(int pid, struct told *told)
+static json_t *counters_to_json(int pid, const struct malloc_counters *counters)
 {
 	char command[16];
 	uid_t owner = 0;
@@ -42,29 +20,31 @@ static json_t *told_to_json(int pid, struct told *told)
 	process_command(pid, command);
 	return json_pack("{s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "pid", pid,
 			 "uid", (json_int_t)owner, "command", text_to_json(command),
-			 "blocks", limit_to_json(told->blocks),
-			 "block_bytes", limit_to_json(told->block_bytes),
-			 "pooled_bytes", limit_to_json(told->pooled_bytes),
-			 "mapped_bytes", limit_to_json(told->mapped_bytes),
-			 "blocks_total", limit_to_json(told->blocks_total),
-			 "refused_total", limit_to_json(told->refused_total));
+			 "blocks", limit_to_json(counters->blocks),
+			 "block_bytes", limit_to_json(counters->block_bytes),
+			 "pooled_bytes", limit_to_json(counters->pooled_bytes),
+			 "mapped_bytes", limit_to_json(counters->mapped_bytes),
+			 "blocks_total", limit_to_json(counters->blocks_total),
+			 "refused_total", limit_to_json(counters->refused_total));
 }
 
-/*
- * Returns false if out of memory. A process has one such file; a forked child may also have its
- * parent's.
- */
+/* Returns 1 if it has read the counters, so that the walk ends. */
+static int read_counters(void *counters, int fd)
+{
+	bool good = pread(fd, counters, sizeof(struct malloc_counters), 0) ==
+		    sizeof(struct malloc_counters);
+
+	close(fd);
+	return good;
+}
+
+/* Returns false if out of memory. */
 static bool add_process(json_t *mallocs, int pid)
 {
-	struct process_links links;
-	struct told told;
-	bool found = false;
+	struct malloc_counters counters;
 
-	process_links_open(&links, pid);
-	while (!found && process_links_next(&links, TOLD_LINK))
-		found = read_told(pid, links.path, &told);
-	process_links_close(&links);
-	return !found || !json_array_append_new(mallocs, told_to_json(pid, &told));
+	return published_walk(pid, &published_malloc, read_counters, &counters) != 1 ||
+	       !json_array_append_new(mallocs, counters_to_json(pid, &counters));
 }
 
 json_t *mallocs_to_json(void)

@@ -179,17 +179,26 @@ static bool add_traffic(json_t *row, const struct published_traffic *traffic)
 	       row_add(row, "failed_fills", stats.failed_fills_total);
 }
 
-/* Adds the record that one open backend of a process publishes. Returns false if out of memory. */
-static bool add_counters(struct process_rows *rows, int pid, int fd)
+struct rows_of_process {
+	struct process_rows *rows;
+	int pid;
+};
+
+/* Adds the record that one open backend of a process publishes. */
+static int add_published(void *context, int fd)
 {
+	const struct rows_of_process *process = context;
 	struct stats_header header;
 	const struct counters *counters = &header.counters;
+	bool is_read = published_header(fd, &header);
 	uid_t uid;
 	json_t *row;
 
-	if (!published_header(fd, &header) || !process_owner(pid, &uid))
-		return true;
-	row = process_row(rows, pid, uid, header.backend == ACTMEM_BACKEND_DRIVER ?
+	close(fd);
+	if (!is_read || !process_owner(process->pid, &uid))
+		return 0;
+	row = process_row(process->rows, process->pid, uid,
+			  header.backend == ACTMEM_BACKEND_DRIVER ?
 			  backend_text(ACTMEM_BACKEND_DRIVER) :
 			  backend_text(ACTMEM_BACKEND_MEMFD));
 	return row && row_add(row, "block_bytes", counters->block_bytes) &&
@@ -197,25 +206,15 @@ static bool add_counters(struct process_rows *rows, int pid, int fd)
 	       row_add(row, "spilled_bytes", counters->spilled_bytes) &&
 	       (is_sum(row) || (row_add(row, "fallbacks", counters->fallbacks_total) &&
 				row_add(row, "regions_total", counters->regions_total) &&
-				add_traffic(row, &header.traffic)));
+				add_traffic(row, &header.traffic))) ? 0 : -ENOMEM;
 }
 
 /* Returns false after printing the error message. */
 static bool add_process_counters(struct process_rows *rows, int pid)
 {
-	struct process_links links;
-	int fd, error = process_links_open(&links, pid);
+	struct rows_of_process process = { rows, pid };
+	int error = published_walk(pid, &published_stats, add_published, &process);
 
-	while (!error && process_links_next(&links, PUBLISHED_LINK)) {
-		fd = published_open(links.path, pid);
-		if (fd >= 0) {
-			error = add_counters(rows, pid, fd) ? 0 : -ENOMEM;
-			close(fd);
-		} else if (is_own_error(fd)) {
-			error = fd;
-		}
-	}
-	process_links_close(&links);
 	if (error)
 		warnx("cannot read what process %d publishes (%s)", pid, strerror(-error));
 	return !error;

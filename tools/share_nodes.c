@@ -18,6 +18,7 @@
 
 #define SYSFS_NODES	"/sys/devices/system/node"
 #define GPUS_MAX	64
+#define CPUS_MAX	8192	/* of the kernel on x86-64 */
 
 int share_node_of_folder(const char *folder)
 {
@@ -95,25 +96,22 @@ static bool nodes_of_gpu(const struct rank *rank, struct actmem_nodes *nodes,
 	return count;
 }
 
-/* Finds the nodes of this process's CPUs. A list of CPUs has the same format as a list of nodes. */
+/* Finds the nodes of this process's CPUs. */
 static void nodes_of_cpus(const struct actmem_nodes *some, struct actmem_nodes *nodes)
 {
-	char path[64], text[4096];
-	struct actmem_nodes cpus;
+	cpu_set_t own[CPUS_MAX / CPU_SETSIZE];
 	unsigned int node, cpu;
-	cpu_set_t own;
+	char path[64];
 
-	if (sched_getaffinity(0, sizeof(own), &own))
+	if (sched_getaffinity(0, sizeof(own), own))
 		return;
-	for_each_node(node, some) {
-		snprintf(path, sizeof(path), SYSFS_NODES "/node%u/cpulist", node);
-		if (sysfile_read(path, text, sizeof(text)) || !nodes_parse(text, &cpus))
-			return;
-		for_each_node(cpu, &cpus) {
-			if (!CPU_ISSET(cpu, &own))
-				continue;
-			node_set(nodes, node);
-			break;
+	for (cpu = 0; cpu < CPUS_MAX; cpu++) {
+		if (!CPU_ISSET_S(cpu, sizeof(own), own))
+			continue;
+		for_each_node(node, some) {
+			snprintf(path, sizeof(path), SYSFS_NODES "/node%u/cpu%u", node, cpu);
+			if (!access(path, F_OK))
+				node_set(nodes, node);
 		}
 	}
 }

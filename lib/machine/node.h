@@ -2,12 +2,10 @@
 /*
  * NUMA nodes: sets of nodes, their memory as sysfs reports it, and the nodes of pages.
  *
- * The library does not use libnuma, which could only replace the system calls, line by line.
- * numa_parse_nodestring() prints, allocates, and rejects nodes that this machine lacks; the error
- * messages here say more. No call of libnuma formats a list of nodes, or reports hugetlb pages
- * or the memory that the kernel can free. Its own sets of nodes date from when it was loaded.
- * And loading it has a cost: its constructor reads files for 0.3 ms, and briefly changes the
- * memory policy of the loading thread to probe for a mode.
+ * The library does not use libnuma, which would not make it shorter. When libnuma is loaded, it
+ * changes the memory policy of the loading thread for a moment, and exits if it cannot allocate.
+ * Its numa_parse_nodestring() and numa_distance() print on stderr. The former rejects nodes that
+ * this machine lacks. The preload, which cannot use libnuma, needs these sets of nodes too.
  */
 #ifndef LIB_MACHINE_NODE_H
 #define LIB_MACHINE_NODE_H

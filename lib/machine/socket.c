@@ -13,7 +13,7 @@
 #define SYSFS_PACKAGE	"/sys/devices/system/cpu/cpu%lu/topology/physical_package_id"
 #define TEXT_MAX	4096
 
-/* Finds the socket of a node. False: the node has no CPU, or sysfs does not report its socket. */
+/* Returns false if the node has no CPU, or if sysfs does not report its socket. */
 static bool find_socket(unsigned int node, uint64_t *socket)
 {
 	char path[64], text[TEXT_MAX];
@@ -42,7 +42,7 @@ void nodes_of_socket(unsigned int node, struct actmem_nodes *nodes)
 /* Reads the distances of @node to all online nodes, which sysfs lists in the nodes' order. */
 static void read_distances(unsigned int node, unsigned long distances[ACTMEM_NODES_MAX])
 {
-	char path[64], text[TEXT_MAX], *at = text, *behind;
+	char path[64], text[TEXT_MAX], *at = text;
 	struct actmem_nodes online;
 	unsigned int other;
 
@@ -53,12 +53,8 @@ static void read_distances(unsigned int node, unsigned long distances[ACTMEM_NOD
 	snprintf(path, sizeof(path), SYSFS_NODE "distance", node);
 	if (sysfile_read(path, text, sizeof(text)))
 		return;
-	for_each_node(other, &online) {
-		distances[other] = strtoul(at, &behind, 10);
-		if (behind == at)
-			break;
-		at = behind;
-	}
+	for_each_node(other, &online)
+		distances[other] = strtoul(at, &at, 10);
 }
 
 bool nodes_take_nearest(unsigned int node, struct actmem_nodes *from, struct actmem_nodes *to)

@@ -6,11 +6,12 @@
  * Read start.c first, and then the files that both modes use. The environment chooses a mode with
  * settings.h, say.h prints on stderr, and lookups of symbols go through dlsym.S and symbols.h. In
  * malloc/, malloc.c takes large blocks from large.h, which uses range.h, place.h, own.h and
- * extents.c. It takes other blocks from next.h. tell.h publishes the counters of told.h. In cuda/,
+ * extents.c. It takes other blocks from next.h. counters.h publishes counters. In cuda/,
  * hooks.c intercepts CUDA's calls. memory.c serves them from pool.h (blocks of regions) and under.h
  * (regions under memory that is registered).
  *
- * This folder uses only the library's public headers and the headers of base, config and machine.
+ * This folder uses only the library's public headers and the headers of base, config, machine and
+ * watch.
  *
  * Locks: malloc/large.c has one lock for all its pools. In cuda/, each file has a lock for its own
  * lists. A thread takes pool.c's open_lock before pool.c's lock.
@@ -19,7 +20,6 @@
 #define LIB_PRELOAD_H
 
 #include "preload/malloc/place.h"
-#include "preload/malloc/told.h"
 #include "preload/settings.h"
 
 #endif /* LIB_PRELOAD_H */

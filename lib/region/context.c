@@ -21,7 +21,6 @@
 #include "region/options.h"
 
 static pthread_mutex_t handles_mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static struct actmem *handles;
 unsigned int handles_generation;
 static int fork_error;
@@ -62,7 +61,8 @@ static void after_fork_in_child(void)
 	pthread_mutex_unlock(&handles_mutex);
 }
 
-static void register_fork_handlers(void)
+/* A constructor, so that the handlers of all libraries run in the order of loading. */
+static void __attribute__((constructor)) register_fork_handlers(void)
 {
 	fork_error = pthread_atfork(handles_lock, handles_unlock, after_fork_in_child);
 }
@@ -174,7 +174,6 @@ int actmem_open(struct actmem **result, const struct actmem_options *options)
 
 	if (!result)
 		return fail(EINVAL, "actmem_open: nowhere to put the handle");
-	pthread_once(&fork_once, register_fork_handlers);
 	if (fork_error)
 		return fail(fork_error, "cannot watch for forks (pthread_atfork: %s)",
 			    strerror(fork_error));

@@ -261,18 +261,14 @@ static int walk_links(struct region_search *search, int pid, const char *prefix,
 	return error;
 }
 
-static int take_stats(struct region_search *search, int pid, const char *path, const char *link)
+static int keep_stats(void *context, int fd)
 {
-	int fd;
+	struct region_search *search = context;
 
-	if (search->published_count == PUBLISHED_MAX)
-		return 0;
-	fd = published_open(path, pid);
-	if (fd >= 0)
+	if (search->published_count < PUBLISHED_MAX)
 		search->published[search->published_count++] = (struct published){ .fd = fd };
-	else if (is_own_error(fd))
-		return fail(-fd, "cannot read what process %d publishes (%s)", pid,
-			    strerror(-fd));
+	else
+		close(fd);
 	return 0;
 }
 
@@ -281,8 +277,10 @@ static int search_process(struct region_search *search, int pid)
 	int error;
 
 	search->published_count = 0;
-	error = walk_links(search, pid, PUBLISHED_LINK, take_stats);
-	if (!error)
+	error = published_walk(pid, &published_stats, keep_stats, search);
+	if (error)
+		fail(-error, "cannot read what process %d publishes (%s)", pid, strerror(-error));
+	else
 		error = walk_links(search, pid, REGION_PREFIX, take_region);
 	if (!error && search->published_count)
 		error = walk_links(search, pid, "/", take_named);

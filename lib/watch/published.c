@@ -23,7 +23,13 @@ static bool read_at(int fd, void *into, size_t size, uint64_t offset)
 	return pread(fd, into, size, (off_t)offset) == (ssize_t)size;
 }
 
-int memory_file_open(const char *path)
+/*
+ * Opens a file of another process. Returns -EINVAL if it is no tmpfs file. The path may lead to
+ * anything. Opening a device could do harm, so the function checks the file with O_PATH first,
+ * which does not open it. If the owner has a lease on the file, opening it would block for 45
+ * seconds: the function returns -EINVAL, too.
+ */
+static int open_memory_file(const char *path)
 {
 	char own_path[PATH_SIZE];
 	struct stat stat;
@@ -49,27 +55,38 @@ bool published_header(int fd, struct stats_header *header)
 	return read_at(fd, header, sizeof(*header), 0);
 }
 
-static bool is_published(int fd, int pid)
+static bool is_published(int fd, int pid, const struct published_kind *kind)
 {
-	struct stats_header header;
+	struct published_start start;
 	struct stat stat;
 	int seals = fcntl(fd, F_GET_SEALS);
 
-	return !fstat(fd, &stat) && stat.st_size == STATS_FILE_BYTES &&
+	return !fstat(fd, &stat) && stat.st_size == (off_t)kind->bytes &&
 	       seals >= 0 && seals & F_SEAL_SHRINK &&
-	       published_header(fd, &header) && header.magic == STATS_MAGIC &&
-	       header.version == STATS_VERSION && header.pid == process_own_pid(pid);
+	       read_at(fd, &start, sizeof(start), 0) && start.magic == kind->magic &&
+	       start.version == kind->version && start.pid == process_own_pid(pid);
 }
 
-int published_open(const char *path, int pid)
+int published_walk(int pid, const struct published_kind *kind, int (*take)(void *context, int fd),
+		   void *context)
 {
-	int fd = memory_file_open(path);
+	struct process_links links;
+	char link[PATH_SIZE];
+	int error, fd;
 
-	if (fd >= 0 && !is_published(fd, pid)) {
-		close(fd);
-		fd = -EINVAL;
+	snprintf(link, sizeof(link), "/memfd:%s (deleted)", kind->label);
+	error = process_links_open(&links, pid);
+	while (!error && process_links_next(&links, link)) {
+		fd = open_memory_file(links.path);
+		if (fd >= 0 && is_published(fd, pid, kind))
+			error = take(context, fd);
+		else if (fd >= 0)
+			close(fd);
+		else if (is_own_error(fd))
+			error = fd;
 	}
-	return fd;
+	process_links_close(&links);
+	return error;
 }
 
 static unsigned int published_records(int fd)

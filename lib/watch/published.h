@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reads the data that another process publishes about itself (stats.h), without mapping it.
+ * Reads the data that another process publishes about itself (publish.h), without mapping it.
  */
 #ifndef LIB_WATCH_PUBLISHED_H
 #define LIB_WATCH_PUBLISHED_H
@@ -19,21 +19,13 @@ struct published {
 	unsigned int next;
 };
 
-#define PUBLISHED_LINK	"/memfd:" STATS_LABEL " (deleted)"
-
 /*
- * Opens a file of another process. Returns a descriptor, or -EINVAL if it is no tmpfs file. The
- * path may lead to anything. Opening a device could do harm, so the function checks the file with
- * O_PATH first, which does not open it. If the owner has a lease on the file, opening it would
- * block for 45 seconds: the function returns -EINVAL, too.
+ * Opens each file of this kind that a process publishes, and calls @take, which must close the
+ * descriptor. Returns the first result of @take that is not 0, or an error of is_own_error()
+ * without an error message.
  */
-int memory_file_open(const char *path);
-
-/*
- * Opens the published file of a process. @path: the link in /proc/PID/fd. Returns a descriptor,
- * -EINVAL if it is something else, or the errno if this process cannot open it.
- */
-int published_open(const char *path, int pid);
+int published_walk(int pid, const struct published_kind *kind, int (*take)(void *context, int fd),
+		   void *context);
 
 /* Reads the header, which has the counters. Returns false if it cannot be read. */
 bool published_header(int fd, struct stats_header *header);

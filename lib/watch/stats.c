@@ -3,7 +3,6 @@
  * Publishes this process's counters and regions.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -24,73 +23,42 @@ static int populate(void *address, uint64_t length)
 	return 0;
 }
 
-static int make_file(int *result)
-{
-	struct rlimit limit;
-	int error;
-	int fd;
-
-	/* ftruncate beyond this limit would raise SIGXFSZ. */
-	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < STATS_FILE_BYTES)
-		return fail(EFBIG, "RLIMIT_FSIZE is %s, %s wanted to publish counters; raise it with `ulimit -f`",
-			    BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(STATS_FILE_BYTES));
-	fd = memfd_create(STATS_LABEL, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0)
-		return fail(errno, "cannot publish counters (memfd_create: %s)", strerror(errno));
-	if (ftruncate(fd, STATS_FILE_BYTES) ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)) {
-		error = fail(errno, "cannot publish counters (sizing a memfd: %s)",
-			     strerror(errno));
-		close(fd);
-		return error;
-	}
-	*result = fd;
-	return 0;
-}
-
-int stats_open(struct stats *stats, enum actmem_backend backend)
-{
-	void *mapped;
-	int error = make_file(&stats->fd);
-
-	if (error)
-		return error;
-	mapped = mmap(NULL, STATS_FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, stats->fd, 0);
-	if (mapped == MAP_FAILED) {
-		error = fail(errno, "cannot publish counters (mmap: %s)", strerror(errno));
-		goto close_file;
-	}
-	/* A forked child must not publish as its parent. */
-	if (madvise(mapped, STATS_FILE_BYTES, MADV_DONTFORK) ||
-	    madvise(mapped, STATS_FILE_BYTES, MADV_DONTDUMP)) {
-		error = fail(errno, "cannot publish counters (madvise: %s)", strerror(errno));
-		goto unmap;
-	}
-	error = populate(mapped, STATS_HEADER_BYTES);
-	if (error)
-		goto unmap;
-	stats->header = mapped;
-	stats->header->version = STATS_VERSION;
-	stats->header->pid = getpid();
-	stats->header->backend = backend;
-	stats->header->waits.places = WAITS_MAX;
-	stats->header->traffic.count = TRAFFIC_TOTALS;
-	atomic_thread_fence(memory_order_release);
-	stats->header->magic = STATS_MAGIC;
-	memset(stats->taken, 0, sizeof(stats->taken));
-	return 0;
-
-unmap:
-	munmap(mapped, STATS_FILE_BYTES);
-close_file:
-	close(stats->fd);
-	return error;
-}
-
 void stats_close(struct stats *stats)
 {
 	munmap(stats->header, STATS_FILE_BYTES);
 	close(stats->fd);
+}
+
+int stats_open(struct stats *stats, enum actmem_backend backend)
+{
+	struct stats_header *header;
+	struct rlimit limit;
+	const char *call;
+	int error;
+
+	header = publish_file(&published_stats, &stats->fd, &call);
+	if (!header && errno == EFBIG && !getrlimit(RLIMIT_FSIZE, &limit))
+		return fail(EFBIG, "RLIMIT_FSIZE is %s, %s wanted to publish counters; raise it with `ulimit -f`",
+			    BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(STATS_FILE_BYTES));
+	if (!header)
+		return fail(errno, "cannot publish counters (%s: %s)", call, strerror(errno));
+	/* A forked child must not publish as its parent. */
+	if (madvise(header, STATS_FILE_BYTES, MADV_DONTFORK) ||
+	    madvise(header, STATS_FILE_BYTES, MADV_DONTDUMP))
+		error = fail(errno, "cannot publish counters (madvise: %s)", strerror(errno));
+	else
+		error = populate(header, STATS_HEADER_BYTES);
+	stats->header = header;
+	if (error) {
+		stats_close(stats);
+		return error;
+	}
+	header->backend = backend;
+	header->waits.places = WAITS_MAX;
+	header->traffic.count = TRAFFIC_TOTALS;
+	publish_start(&published_stats, &header->start);
+	memset(stats->taken, 0, sizeof(stats->taken));
+	return 0;
 }
 
 static struct stats_record *record_at(const struct stats *stats, unsigned int index)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Publishes data about this process: its counters, its waits, and the placement and mapping of its
- * memfd regions, which only the process itself knows. The data is in a memfd of fixed length,
- * named "actmem-stats", which other processes find under /proc/PID/fd and read with pread(2).
+ * memfd regions, which only the process itself knows.
  *
  * Each record has a sequence number (sequence.h), and one writer at a time.
  */
@@ -16,15 +15,18 @@
 
 #include "actmem.h"
 #include "actmem_store.h"
+#include "watch/publish.h"
 #include "watch/waits.h"
 
-#define STATS_LABEL		"actmem-stats"
-#define STATS_MAGIC		0x7374617473414d31ULL
-#define STATS_VERSION		3
 #define STATS_RECORDS		4096
 #define STATS_HEADER_BYTES	4096
 #define STATS_RECORD_BYTES	12288
 #define STATS_FILE_BYTES	(STATS_HEADER_BYTES + (uint64_t)STATS_RECORDS * STATS_RECORD_BYTES)
+
+static const struct published_kind published_stats = {
+	.label = "actmem-stats", .magic = 0x7374617473414d31ULL, .version = 3,
+	.bytes = STATS_FILE_BYTES,
+};
 
 /* Any thread writes them, without a lock. */
 struct counters {
@@ -57,9 +59,7 @@ struct published_traffic {
 };
 
 struct stats_header {
-	uint64_t magic;
-	uint32_t version;
-	int32_t pid;			/* as the process itself sees it */
+	struct published_start start;
 	uint32_t backend;
 	_Atomic uint32_t records;	/* records from this number on are unused */
 	struct counters counters;

@@ -3,9 +3,10 @@
  * This folder publishes data about a process in a file in memory, and reads the files of other
  * processes.
  *
- * Read sequence.h first, the protocol between writer and reader. Then read stats.h, which has the
- * file's layout and writes records and counters, and waits.h, which writes waits. On the
- * reading side, published.h reads the file of another process, and processes.h finds the
+ * Read publish.h first, which makes such a file, and sequence.h, the protocol between writer and
+ * reader. Then read stats.h, which has the layout of the library's file and writes records and
+ * counters, waits.h, which writes waits, and mallocs.h, the layout of malloc mode's file. On the
+ * reading side, published.h reads the files of another process, and processes.h finds the
  * regions of all processes and adds them to a list (list.h).
  *
  * Locks: none of its own. The handles lock protects adding and removing records, and the lock of
@@ -15,7 +16,9 @@
 #define LIB_WATCH_H
 
 #include "watch/list.h"
+#include "watch/mallocs.h"
 #include "watch/processes.h"
+#include "watch/publish.h"
 #include "watch/published.h"
 #include "watch/sequence.h"
 #include "watch/stats.h"

@@ -395,10 +395,7 @@ static int are_free(void)
 	return 1;
 }
 
-static void __attribute__((constructor)) watch_forks(void)
-{
-	forked_watch(are_free);
-}
+FORKED_WATCH(are_free)
 
 int arrays_trim(void)
 {

@@ -27,10 +27,7 @@ static int is_free(void)
 	return !attached;
 }
 
-static void __attribute__((constructor)) watch_forks(void)
-{
-	forked_watch(is_free);
-}
+FORKED_WATCH(is_free)
 
 /*
  * Prints which memory the process uses, if the user chose none. _tell_best() in Python prints the

@@ -8,11 +8,17 @@
 
 #include <stddef.h>
 
-/*
- * Registers @is_free, before main(). In a child, @is_free returns true if the parent had no state
- * in that file and no thread held its locks.
- */
 void forked_watch(int (*is_free)(void));
+
+/*
+ * Registers @is_free when the library is loaded. In a child, @is_free returns true if the parent
+ * had no state in that file and no thread held its locks.
+ */
+#define FORKED_WATCH(is_free)						\
+	static void __attribute__((constructor)) watch_forks(void)	\
+	{								\
+		forked_watch(is_free);					\
+	}
 
 /* Returns true in such a child. */
 int is_forked(void);

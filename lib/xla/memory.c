@@ -46,10 +46,7 @@ static int is_free(void)
 	return is;
 }
 
-static void __attribute__((constructor)) watch_forks(void)
-{
-	forked_watch(is_free);
-}
+FORKED_WATCH(is_free)
 
 /* Returns the store of a key, or NULL. Caller holds @in_use. */
 static struct actmem_store *store_of(struct actmem_key key)

@@ -35,10 +35,7 @@ static int is_free(void)
 	return 1;
 }
 
-static void __attribute__((constructor)) watch_forks(void)
-{
-	forked_watch(is_free);
-}
+FORKED_WATCH(is_free)
 
 int saved_check(char *words)
 {

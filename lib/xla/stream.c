@@ -49,10 +49,7 @@ static int is_free(void)
 	return !lanes && cuda_is_free();
 }
 
-static void __attribute__((constructor)) watch_forks(void)
-{
-	forked_watch(is_free);
-}
+FORKED_WATCH(is_free)
 
 static int no_memory(char *words)
 {

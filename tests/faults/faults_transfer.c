@@ -134,10 +134,7 @@ WRAP(uint64_t, checksum, (const void *memory, uint64_t bytes))
 	return __real_checksum(memory, bytes);
 }
 
-WRAP(int, eventfd, (unsigned int value, int flags))
-{
-	return fails("eventfd", EMFILE) ? -1 : __real_eventfd(value, flags);
-}
+WRAP_PLAIN(int, eventfd, (unsigned int value, int flags), (value, flags), -1, EMFILE)
 
 WRAP(int, pthread_create, (pthread_t *thread, const pthread_attr_t *attributes,
 			   void *(*body)(void *), void *argument))
@@ -146,10 +143,7 @@ WRAP(int, pthread_create, (pthread_t *thread, const pthread_attr_t *attributes,
 	       __real_pthread_create(thread, attributes, body, argument);
 }
 
-WRAP(char *, strdup, (const char *text))
-{
-	return fails("strdup", ENOMEM) ? NULL : __real_strdup(text);
-}
+WRAP_PLAIN(char *, strdup, (const char *text), (text), NULL, ENOMEM)
 
 WRAP(int, io_uring_queue_init_params, (unsigned int entries, struct io_uring *ring,
 				       struct io_uring_params *params))

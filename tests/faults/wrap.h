@@ -18,4 +18,11 @@ void be_slow(const char *call);
 	type __wrap_##name parameters;		\
 	type __wrap_##name parameters
 
+/* One that does nothing but call the real one, or fail with @failed and this errno. */
+#define WRAP_PLAIN(type, name, parameters, arguments, failed, error)	\
+	WRAP(type, name, parameters)					\
+	{								\
+		return fails(#name, error) ? (failed) : __real_##name arguments; \
+	}
+
 #endif /* UNIT_WRAP_H */

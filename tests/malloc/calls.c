@@ -23,7 +23,7 @@
 
 static uint64_t blocks(void)
 {
-	return told_now().blocks;
+	return counters_now().blocks;
 }
 
 /* One block of @size more, aligned, writable to the end, and gone again. */
@@ -193,7 +193,7 @@ static void test_given_back(void)
 {
 	size_t before, held, pooled, after, i;
 	char *memory[20];
-	struct told told;
+	struct malloc_counters counters;
 
 	malloc_trim(0);
 	before = resident_bytes();
@@ -206,13 +206,13 @@ static void test_given_back(void)
 	for (i = 0; i < 20; i++)
 		free(memory[i]);
 	pooled = resident_bytes();
-	told = told_now();
-	ok(pooled >= 100 * MIB && told.pooled_bytes >= 100 * MIB && !told.block_bytes,
-	   "freed, they are pooled, and told to be (%zu MiB)", told.pooled_bytes / MIB);
+	counters = counters_now();
+	ok(pooled >= 100 * MIB && counters.pooled_bytes >= 100 * MIB && !counters.block_bytes,
+	   "freed, they are pooled, and told to be (%zu MiB)", counters.pooled_bytes / MIB);
 	ok(malloc_trim(0) == 1, "malloc_trim tells that there was some");
 	after = resident_bytes();
-	told = told_now();
-	ok(after <= before + 2 * MIB && !told.pooled_bytes && !told.mapped_bytes,
+	counters = counters_now();
+	ok(after <= before + 2 * MIB && !counters.pooled_bytes && !counters.mapped_bytes,
 	   "and gives back all, address space too (%zu KiB are left)", (after - before) / 1024);
 }
 
@@ -234,7 +234,7 @@ static bool limited_runs_out(void)
 		free(memory[i]);
 	}
 	memory[0] = malloc(10 * MIB);
-	good = good && memory[0] && told_now().refused_total > 0;
+	good = good && memory[0] && counters_now().refused_total > 0;
 	free(memory[0]);
 	return good;
 }
@@ -274,7 +274,7 @@ static bool cancelled_allocates(void)
 	    pthread_join(thread, &result) || result == PTHREAD_CANCELED)
 		return false;
 	free(malloc(LARGE));
-	return told_now().blocks_total == 2;
+	return counters_now().blocks_total == 2;
 }
 
 static bool few_descriptors_are_left_alone(void)
@@ -284,7 +284,19 @@ static bool few_descriptors_are_left_alone(void)
 	if (setrlimit(RLIMIT_NOFILE, &limit))
 		return false;
 	free(malloc(LARGE));
-	return told_now().blocks_total == 1 && fcntl(99, F_GETFD) >= 0;
+	return counters_now().blocks_total == 1 && fcntl(99, F_GETFD) >= 0;
+}
+
+/* To publish the counters would raise SIGXFSZ. */
+static bool no_files_are_written(void)
+{
+	struct rlimit limit = { 0 };
+	void *memory;
+
+	if (setrlimit(RLIMIT_FSIZE, &limit))
+		return false;
+	memory = malloc(LARGE);
+	return memory && malloc_usable_size(memory) % 256 == 0 && !counters_now().start.pid;
 }
 
 static bool bad_free_aborts(void)
@@ -320,6 +332,7 @@ int main(void)
 	ok(in_child(limited_has_what_is_free), "and gives what was had in short blocks as a long one");
 	ok(in_child(cancelled_allocates), "a thread that was told to end does not end in malloc");
 	ok(in_child(few_descriptors_are_left_alone), "of few descriptors the last is used");
+	ok(in_child(no_files_are_written), "under RLIMIT_FSIZE blocks are taken, and not published");
 	ok(bad_free_aborts(), "to free a block twice ends the process, as with glibc");
 	ok(blocks() == 0, "at the end no block is left");
 	return tap_end();

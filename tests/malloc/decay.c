@@ -44,7 +44,7 @@ static bool has_shrunk(size_t most)
 
 static uint64_t pooled(void)
 {
-	return told_now().pooled_bytes;
+	return counters_now().pooled_bytes;
 }
 
 /* However slow the machine is, it comes; the block is not large enough to take it all. */

@@ -61,7 +61,7 @@ static void *exit_with_block(void *context)
 
 static bool child_allocates(void)
 {
-	struct told told;
+	struct malloc_counters counters;
 	pthread_t thread;
 	void *memory;
 
@@ -71,8 +71,8 @@ static bool child_allocates(void)
 	if (pthread_create(&thread, NULL, exit_with_block, NULL) ||
 	    pthread_join(thread, &memory) || !is_filled(memory, 2 * MIB, 6))
 		return false;
-	told = told_now();
-	if (told.pid != getpid() || told.pid == parent || told.blocks_total != 1)
+	counters = counters_now();
+	if (counters.start.pid != getpid() || counters.start.pid == parent || counters.blocks_total != 1)
 		return false;
 	free(memory);
 	free(kept);
@@ -96,13 +96,13 @@ static void fork_in_handler(int number)
 
 static void end_child(void)
 {
-	struct told told;
+	struct malloc_counters counters;
 
 	if (!is_child)
 		return;
 	free(malloc(MIB));
-	told = told_now();
-	_exit(told.pid != getpid() || !told.blocks_total || told.blocks);
+	counters = counters_now();
+	_exit(counters.start.pid != getpid() || !counters.blocks_total || counters.blocks);
 }
 
 static void test_signals(void)
@@ -156,6 +156,6 @@ int main(void)
 		tap_bail("pthread_create");
 	ok(is_filled(memory, 2 * MIB, 6), "a block outlives the thread that took it");
 	free(memory);
-	ok(told_now().pid == parent && !told_now().blocks, "at the end no block is left");
+	ok(counters_now().start.pid == parent && !counters_now().blocks, "at the end no block is left");
 	return tap_end();
 }

@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "preload/malloc/counters.h"
 #include "preload/malloc/large.h"
-#include "preload/malloc/tell.h"
 
 #define THREADS		4
 #define STEPS		3000
@@ -135,7 +135,7 @@ int main(void)
 	unsigned int seed = given ? (unsigned int)strtoul(given, NULL, 0) :
 			    (unsigned int)time(NULL) * 31 + (unsigned int)getpid();
 	pthread_t threads[THREADS];
-	struct told *told;
+	struct malloc_counters *counters;
 	unsigned int i;
 
 	printf("# LARGE_SEED=%u\n", seed);
@@ -150,11 +150,11 @@ int main(void)
 		if (handed[i].memory)
 			give(&handed[i]);
 	large_trim();
-	told = tell();
+	counters = counters_get();
 	printf("%s 1 - %d threads with blocks at random: %u wrong\n", wrong ? "not ok" : "ok",
 	       THREADS, wrong);
-	i = told->blocks || told->block_bytes || told->pooled_bytes || told->mapped_bytes ||
-	    told->refused_total || !told->blocks_total;
+	i = counters->blocks || counters->block_bytes || counters->pooled_bytes || counters->mapped_bytes ||
+	    counters->refused_total || !counters->blocks_total;
 	printf("%s 2 - all that should return to 0 has\n1..2\n", i ? "not ok" : "ok");
 	return wrong || i;
 }

@@ -4,7 +4,8 @@
 # and of programs that know nothing of it.
 
 MALLOC_TESTS := $(addprefix $(B)/tests/malloc/,calls decay forks)
-MALLOC_COMMON := $(B)/obj/tests/malloc/malloc_test.o $(B)/obj/tests/common/tap.o
+MALLOC_COMMON := $(B)/obj/tests/malloc/malloc_test.o $(B)/obj/tests/common/tap.o \
+	$(B)/obj/lib/watch/published.o $(B)/obj/lib/machine/procfs.o $(B)/obj/lib/machine/sysfile.o
 
 $(MALLOC_TESTS:$(B)/tests/%=$(B)/obj/tests/%.o): EXTRA_CFLAGS = -fno-builtin -Wno-use-after-free
 
@@ -24,11 +25,11 @@ $(B)/tests/malloc/forks: EXTRA_LDFLAGS = -Wl,-rpath,'$$ORIGIN'
 LARGE_SOURCES := $(filter-out %/malloc.c %/next.c %/start.c %/symbols.c, \
 	$(filter-out lib/preload/cuda/%,$(PRELOAD_SOURCES))) \
 	lib/base/extents_find.c lib/base/size.c lib/config/knob.c lib/config/read.c \
-	lib/machine/nodes.c lib/machine/sysfile.c
+	lib/machine/nodes.c lib/machine/sysfile.c lib/watch/publish.c
 LARGE_TESTS := $(B)/tests/malloc/large-thread $(B)/tests/malloc/large-address
 
 $(LARGE_TESTS): $(B)/tests/malloc/large-%: tests/malloc/large.c $(LARGE_SOURCES) \
-		$(wildcard lib/base/*.h lib/config/*.h lib/machine/*.h lib/preload/*.h lib/preload/malloc/*.h) \
+		$(wildcard lib/base/*.h lib/config/*.h lib/machine/*.h lib/watch/*.h lib/preload/*.h lib/preload/malloc/*.h) \
 		lib/base/extents.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -O1 -fsanitize=$* $(if $(filter address,$*),-fsanitize=undefined) \

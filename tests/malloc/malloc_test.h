@@ -11,12 +11,12 @@
 #include <stdint.h>
 
 #include "../common/tap.h"
-#include "preload/malloc/told.h"
+#include "watch/watch.h"
 
 #define MIB	(1UL << 20)
 
 /* What this process publishes; all zero before its first large block. */
-struct told told_now(void);
+struct malloc_counters counters_now(void);
 
 /* Resident bytes of this process's large blocks and their pools, by the kernel's word. */
 size_t resident_bytes(void);

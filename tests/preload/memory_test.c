@@ -17,7 +17,7 @@
 struct cuda_host_calls cuda_driver;
 __thread unsigned int cuda_inside;
 /* Malloc mode is off: it has nothing. */
-struct large_gate large_gate = { .min_bytes = SIZE_MAX, .low = UINTPTR_MAX };
+struct large_gate large_gate = { .min_bytes = SIZE_MAX };
 #endif
 
 #define CASE_SECONDS	250

@@ -3,7 +3,6 @@
  * Host memory is freed once no device can be at it: what is told of the thread that waits
  * for that, while a stream goes no further.
  */
-#include <dirent.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
@@ -42,40 +41,25 @@ static void *free_memory(void *data)
 	return NULL;
 }
 
-static bool has_wait(int fd, pid_t thread)
+static int has_wait(void *thread, int fd)
 {
 	struct published_waits waits;
+	bool is_read = published_waits(fd, &waits);
 	unsigned int i;
 
-	if (!published_waits(fd, &waits))
-		return false;
-	for (i = 0; i < WAITS_MAX; i++)
-		if (waits.waits[i].kind == WAIT_DEVICE && waits.waits[i].thread == thread)
+	close(fd);
+	for (i = 0; is_read && i < WAITS_MAX; i++)
+		if (waits.waits[i].kind == WAIT_DEVICE &&
+		    waits.waits[i].thread == *(pid_t *)thread)
 			return waits.waits[i].bytes == BYTES &&
 			       strstr(waits.waits[i].words, "host memory is freed");
-	return false;
+	return 0;
 }
 
 /* In whatever this process publishes. */
 static bool is_told_now(pid_t thread)
 {
-	DIR *directory = opendir("/proc/self/fd");
-	struct dirent *entry;
-	bool is = false;
-	char path[300];
-	int fd;
-
-	while (directory && !is && (entry = readdir(directory))) {
-		snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name);
-		fd = published_open(path, getpid());
-		if (fd < 0)
-			continue;
-		is = has_wait(fd, thread);
-		close(fd);
-	}
-	if (directory)
-		closedir(directory);
-	return is;
+	return published_walk(getpid(), &published_stats, has_wait, &thread) == 1;
 }
 
 static bool waits_for_streams(void)

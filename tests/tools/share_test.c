@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /* Which rank a process is, and how what is meant for all ranks is divided. */
+#include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -239,6 +241,27 @@ static void test_nodes(void **state)
 	assert_set("ACTMEM_NODES", "1002");
 }
 
+#define MANY_CPUS	4096
+
+/* As the kernel of a machine with MANY_CPUS, of which this process may use the first. */
+int sched_getaffinity(pid_t pid, size_t size, cpu_set_t *cpus)
+{
+	if (size < MANY_CPUS / 8) {
+		errno = EINVAL;
+		return -1;
+	}
+	memset(cpus, 0, size);
+	CPU_SET_S(0, size, cpus);
+	return 0;
+}
+
+static void test_many_cpus(void **state)
+{
+	setenv("ACTMEM_NODES", "0,1000,1001", 1);
+	assert_int_equal(share_set(&(struct rank){ 1, 3, "--share" }, true), STATUS_OK);
+	assert_set("ACTMEM_NODES", "0");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -250,6 +273,7 @@ int main(void)
 		cmocka_unit_test_setup(test_environment, forget),
 		cmocka_unit_test_setup(test_folders, forget),
 		cmocka_unit_test_setup(test_nodes, forget),
+		cmocka_unit_test_setup(test_many_cpus, forget),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

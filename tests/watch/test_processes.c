@@ -53,10 +53,8 @@ static int setup(void **state)
 	forged.region = make_memfd("actmem:forged", LENGTH);
 	assert_int_equal(fallocate(forged.region, 0, 0, LENGTH), 0);
 	assert_int_equal(fstat(forged.region, &stat), 0);
-	forged.stats = make_memfd(STATS_LABEL, STATS_FILE_BYTES);
-	forged.header.magic = STATS_MAGIC;
-	forged.header.version = STATS_VERSION;
-	forged.header.pid = getpid();
+	forged.stats = make_memfd(published_stats.label, STATS_FILE_BYTES);
+	publish_start(&published_stats, &forged.header.start);
 	forged.header.records = 1;
 	forged.record.device = stat.st_dev;
 	forged.id = stat.st_ino;
@@ -156,12 +154,12 @@ static void test_wrong_headers(void **state)
 {
 	struct forgery good = forged;
 
-	forged.header.magic++;
+	forged.header.start.magic++;
 	assert_refused(&good);
-	forged.header.version++;
+	forged.header.start.version++;
 	assert_refused(&good);
 	/* As a child that has inherited the descriptor. */
-	forged.header.pid++;
+	forged.header.start.pid++;
 	assert_refused(&good);
 	forged.header.records = UINT32_MAX;
 	assert_refused(&good);
@@ -193,15 +191,15 @@ static void test_wrong_files(void **state)
 
 	/* Too short, too long, not sealed: none is read. */
 	close(forged.stats);
-	forged.stats = make_memfd(STATS_LABEL, 8192 + STATS_RECORD_BYTES);
+	forged.stats = make_memfd(published_stats.label, 8192 + STATS_RECORD_BYTES);
 	publish();
 	assert_believed(false);
 	close(forged.stats);
-	forged.stats = make_memfd(STATS_LABEL, STATS_FILE_BYTES + 1);
+	forged.stats = make_memfd(published_stats.label, STATS_FILE_BYTES + 1);
 	publish();
 	assert_believed(false);
 	close(forged.stats);
-	forged.stats = make_memfd(STATS_LABEL, STATS_FILE_BYTES);
+	forged.stats = make_memfd(published_stats.label, STATS_FILE_BYTES);
 	write_at(forged.stats, &forged.header, sizeof(forged.header), 0);
 	write_at(forged.stats, &forged.record, sizeof(forged.record), STATS_HEADER_BYTES);
 	assert_believed(false);

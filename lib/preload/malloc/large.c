@@ -24,10 +24,10 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "preload/malloc/counters.h"
 #include "preload/malloc/large.h"
 #include "preload/malloc/own.h"
 #include "preload/malloc/range.h"
-#include "preload/malloc/tell.h"
 
 /*
  * pthread_atfork() calls this function. But pthread_atfork() is linked into each library that uses
@@ -36,7 +36,6 @@
 int __register_atfork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void),
 		      void *library) __attribute__((weak));
 
-#define ADDRESS_BITS	48
 #define NODES_MAX	64
 #define POOLS_MAX	(2 * NODES_MAX)
 #define SHORT_BYTES	(2UL << 20)
@@ -54,7 +53,7 @@ struct pool {
 	unsigned int node, number;
 };
 
-struct large_gate large_gate = { .min_bytes = SIZE_MAX, .low = UINTPTR_MAX };
+struct large_gate large_gate = { .min_bytes = SIZE_MAX };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 /* Number of fork()s under way: a signal handler may call fork() during another one. */
@@ -62,7 +61,7 @@ static __thread volatile sig_atomic_t forking;
 /* Set before the lock is taken, so that a fork() in a signal handler does not take it. */
 static __thread volatile sig_atomic_t inside;
 /* Set in a child of such a fork() until it takes the lock again. */
-static volatile sig_atomic_t tells_as_parent;
+static volatile sig_atomic_t counts_as_parent;
 
 static struct pool *pools[POOLS_MAX];
 static struct place place;
@@ -77,9 +76,9 @@ static void lock_pools(void)
 		return;
 	inside = true;
 	pthread_mutex_lock(&mutex);
-	if (tells_as_parent) {
-		tells_as_parent = false;
-		tell_anew();
+	if (counts_as_parent) {
+		counts_as_parent = false;
+		counters_renew();
 	}
 }
 
@@ -109,17 +108,17 @@ static void after_fork_in_parent(void)
 static void after_fork_in_child(void)
 {
 	if (inside) {
-		tells_as_parent = true;
+		counts_as_parent = true;
 		return;
 	}
-	tell_anew();
+	counters_renew();
 	if (forking == 1)
 		pthread_mutex_init(&mutex, NULL);
 	forking--;
 }
 
 /* Aborts without the lock, because a handler of SIGABRT may allocate. */
-static __attribute__((noreturn)) void wrong_pointer(void)
+static __attribute__((noreturn)) void abort_wrong_pointer(void)
 {
 	static const char words[] =
 		"actmem: a pointer was freed that is no allocated block's, or not any more\n";
@@ -134,7 +133,7 @@ static __attribute__((noreturn)) void wrong_pointer(void)
  * Returns an upper bound of the bytes that are free and were not returned to the kernel. It is not
  * exact, because a block's pages may never have been touched.
  */
-static uint64_t pooled_bytes(void)
+static uint64_t count_pooled(void)
 {
 	return filled_bytes > taken_bytes ? filled_bytes - taken_bytes : 0;
 }
@@ -144,19 +143,19 @@ static void set_counter(_Atomic uint64_t *counter, uint64_t value)
 	atomic_store_explicit(counter, value, memory_order_relaxed);
 }
 
-static void add_one(_Atomic uint64_t *counter)
+static void increment_counter(_Atomic uint64_t *counter)
 {
 	set_counter(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1);
 }
 
-static void tell_all(void)
+static void set_counters(void)
 {
-	struct told *told = tell();
+	struct malloc_counters *counters = counters_get();
 
-	set_counter(&told->blocks, taken_blocks);
-	set_counter(&told->block_bytes, taken_bytes);
-	set_counter(&told->pooled_bytes, pooled_bytes());
-	set_counter(&told->mapped_bytes, range_bytes);
+	set_counter(&counters->blocks, taken_blocks);
+	set_counter(&counters->block_bytes, taken_bytes);
+	set_counter(&counters->pooled_bytes, count_pooled());
+	set_counter(&counters->mapped_bytes, range_bytes);
 }
 
 static void set_owners(const struct range *range, uint8_t owner)
@@ -165,14 +164,14 @@ static void set_owners(const struct range *range, uint8_t owner)
 	       range->length >> LARGE_CHUNK_SHIFT);
 }
 
-static struct pool *pool_of(const void *memory)
+static struct pool *find_pool(const void *memory)
 {
 	unsigned int owner = large_gate.owners[(uintptr_t)memory >> LARGE_CHUNK_SHIFT];
 
 	return owner ? pools[owner - 1] : NULL;
 }
 
-static struct pool *pool_of_caller(size_t length)
+static struct pool *find_pool_of_caller(size_t length)
 {
 	unsigned int node = place_of_caller(&place);
 	unsigned int number = node % NODES_MAX * 2 + (length < SHORT_BYTES);
@@ -189,7 +188,7 @@ static struct pool *pool_of_caller(size_t length)
 	return pool;
 }
 
-static struct range *range_of(const struct pool *pool, uintptr_t address)
+static struct range *find_range(const struct pool *pool, uintptr_t address)
 {
 	struct range *range = pool->ranges;
 
@@ -221,7 +220,7 @@ static bool grow_pool(struct pool *pool, size_t length)
 		return false;
 	range->first = extents_add_range(&pool->extents, (void *)range->base, range->length,
 					 EXTENT_UNIT);
-	if (!range->first || range->base + range->length > 1UL << ADDRESS_BITS) {
+	if (!range->first || (range->base + range->length - 1) >> LARGE_CHUNK_SHIFT >= LARGE_CHUNKS) {
 		if (range->first)
 			extents_remove_range(&pool->extents, range->first);
 		range_unmake(range);
@@ -231,11 +230,6 @@ static bool grow_pool(struct pool *pool, size_t length)
 	pool->ranges = range;
 	range_bytes += range->length;
 	set_owners(range, (uint8_t)(1 + pool->number));
-	if (range->base < large_gate.low)
-		atomic_store_explicit(&large_gate.low, range->base, memory_order_relaxed);
-	if (range->base + range->length > large_gate.high)
-		atomic_store_explicit(&large_gate.high, range->base + range->length,
-				      memory_order_relaxed);
 	return true;
 }
 
@@ -273,7 +267,7 @@ static size_t release_block(struct range *range, const struct extent *block, uin
  * Returns pages that have been free for @age to the kernel, and unmaps empty ranges. Returns true
  * if there were such pages.
  */
-static bool release_all(uint64_t age)
+static bool release_pages(uint64_t age)
 {
 	struct range **link, *range;
 	struct extent *block;
@@ -305,7 +299,7 @@ static void age_blocks(void)
 	passed = now - tick;
 	tick = now;
 	if (passed)
-		release_all(passed > DECAY_TICKS ? 0 : DECAY_TICKS);
+		release_pages(passed > DECAY_TICKS ? 0 : DECAY_TICKS);
 }
 
 static int take_block(struct pool *pool, size_t length, size_t align, struct extent **block)
@@ -321,7 +315,7 @@ static int take_block(struct pool *pool, size_t length, size_t align, struct ext
  * Takes a block with as much free memory behind it, so that it can grow. Another block may still
  * get that memory.
  */
-static int take_with_room(struct pool *pool, size_t length, size_t align, struct extent **block)
+static int take_growing_block(struct pool *pool, size_t length, size_t align, struct extent **block)
 {
 	if (take_block(pool, 2 * length, align, block))
 		return take_block(pool, length, align, block);
@@ -345,34 +339,34 @@ void *large_alloc(size_t bytes, size_t align, enum large_use use)
 		align = EXTENT_UNIT;
 	lock_pools();
 	age_blocks();
-	pool = pool_of_caller(length);
+	pool = find_pool_of_caller(length);
 	if (pool)
-		error = use == LARGE_GROWS ? take_with_room(pool, length, align, &block) :
+		error = use == LARGE_GROWS ? take_growing_block(pool, length, align, &block) :
 			take_block(pool, length, align, &block);
 	/*
 	 * Free pages that were kept, here or in another pool, may be all that is left. Return them,
 	 * and try again.
 	 */
 	if (error && pool) {
-		release_all(0);
+		release_pages(0);
 		error = take_block(pool, length, align, &block);
 	}
 	if (error) {
-		add_one(&tell()->refused_total);
+		increment_counter(&counters_get()->refused_total);
 		unlock_pools();
 		errno = saved;
 		return NULL;
 	}
 	length = block->length;
 	memory = (void *)begin_of(block);
-	range = range_of(pool, begin_of(block));
+	range = find_range(pool, begin_of(block));
 	filled_bytes -= range->filled * PAGE_BYTES;
 	taken = range_take(range, begin_of(block), end_of(block));
 	filled_bytes += range->filled * PAGE_BYTES;
 	taken_bytes += length;
 	taken_blocks++;
-	add_one(&tell()->blocks_total);
-	tell_all();
+	increment_counter(&counters_get()->blocks_total);
+	set_counters();
 	unlock_pools();
 	errno = saved;
 	if (use == LARGE_ZERO)
@@ -386,7 +380,7 @@ static struct extent *find_block(struct pool *pool, const void *memory)
 	struct extent *block = pool ? extents_at(&pool->extents, memory) : NULL;
 
 	if (!block)
-		wrong_pointer();
+		abort_wrong_pointer();
 	return block;
 }
 
@@ -399,17 +393,17 @@ void large_free(void *memory)
 
 	lock_pools();
 	age_blocks();
-	pool = pool_of(memory);
+	pool = find_pool(memory);
 	block = find_block(pool, memory);
-	range = range_of(pool, begin_of(block));
+	range = find_range(pool, begin_of(block));
 	taken_bytes -= block->length;
 	taken_blocks--;
 	range_give(range, begin_of(block), end_of(block), tick);
 	merged = block->before && block->before->is_free ? block->before : block;
 	extents_give(&pool->extents, block);
-	if (pooled_bytes() > keep_bytes)
-		release_block(range, merged, 0, pooled_bytes() - keep_bytes);
-	tell_all();
+	if (count_pooled() > keep_bytes)
+		release_block(range, merged, 0, count_pooled() - keep_bytes);
+	set_counters();
 	unlock_pools();
 	errno = saved;
 }
@@ -420,7 +414,7 @@ size_t large_usable_size(void *memory)
 	size_t length;
 
 	lock_pools();
-	block = find_block(pool_of(memory), memory);
+	block = find_block(find_pool(memory), memory);
 	length = block->length;
 	unlock_pools();
 	return length;
@@ -439,9 +433,9 @@ bool large_resize(void *memory, size_t bytes)
 		return false;
 	lock_pools();
 	age_blocks();
-	pool = pool_of(memory);
+	pool = find_pool(memory);
 	block = find_block(pool, memory);
-	range = range_of(pool, begin_of(block));
+	range = find_range(pool, begin_of(block));
 	was = block->length;
 	fits = extents_resize(&pool->extents, block, length);
 	if (fits) {
@@ -452,9 +446,9 @@ bool large_resize(void *memory, size_t bytes)
 			range_give(range, end_of(block), begin_of(block) + was, tick);
 		filled_bytes += range->filled * PAGE_BYTES;
 		taken_bytes += length - was;
-		if (length < was && pooled_bytes() > keep_bytes)
-			release_block(range, block->after, 0, pooled_bytes() - keep_bytes);
-		tell_all();
+		if (length < was && count_pooled() > keep_bytes)
+			release_block(range, block->after, 0, count_pooled() - keep_bytes);
+		set_counters();
 	}
 	unlock_pools();
 	errno = saved;
@@ -467,8 +461,8 @@ bool large_trim(void)
 	bool any;
 
 	lock_pools();
-	any = release_all(0);
-	tell_all();
+	any = release_pages(0);
+	set_counters();
 	unlock_pools();
 	errno = saved;
 	return any;
@@ -491,7 +485,7 @@ void large_start(const struct malloc_settings *settings, struct reader *reader)
 		keep_bytes = 0;
 	else if (settings->decay_ms != DECAY_NEVER)
 		tick_ms = (settings->decay_ms + DECAY_TICKS - 1) / DECAY_TICKS;
-	owners = mmap(NULL, 1UL << (ADDRESS_BITS - LARGE_CHUNK_SHIFT), PROT_READ | PROT_WRITE,
+	owners = mmap(NULL, LARGE_CHUNKS, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (owners == MAP_FAILED ||
 	    __register_atfork(before_fork, after_fork_in_parent, after_fork_in_child, NULL)) {

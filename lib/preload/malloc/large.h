@@ -6,7 +6,6 @@
 #ifndef LIB_PRELOAD_MALLOC_LARGE_H
 #define LIB_PRELOAD_MALLOC_LARGE_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,31 +13,18 @@
 #include "preload/settings.h"
 
 #define LARGE_CHUNK_SHIFT	26
+#define LARGE_CHUNKS		(1UL << (48 - LARGE_CHUNK_SHIFT))
 
-/*
- * Each call of malloc() and free() reads this struct. @low and @high only move apart. So a thread
- * that reads an old value still recognizes the blocks that it got earlier.
- */
+/* Each call of malloc() and free() reads this struct. */
 struct large_gate {
 	size_t min_bytes;		/* SIZE_MAX until large_start() */
-	_Atomic uintptr_t low, high;	/* bounds of all chunks that ever existed */
-	uint8_t *owners;		/* of each chunk: 0, or 1 + its pool */
-} __attribute__((aligned(64)));
+	uint8_t *owners;		/* of each chunk: 0, or 1 + its pool; NULL until large_start() */
+};
 
 extern struct large_gate large_gate;
 
 /* Starts malloc mode: sets large_gate.min_bytes. On failure, @reader has the error message. */
 void large_start(const struct malloc_settings *settings, struct reader *reader);
-
-/* Returns true if @memory is in a pool. Then a large block begins there, or no block at all. */
-static inline bool large_is(const void *memory)
-{
-	uintptr_t address = (uintptr_t)memory;
-
-	return address >= atomic_load_explicit(&large_gate.low, memory_order_relaxed) &&
-	       address < atomic_load_explicit(&large_gate.high, memory_order_relaxed) &&
-	       large_gate.owners[address >> LARGE_CHUNK_SHIFT];
-}
 
 /* The intended use of a block. */
 enum large_use {
@@ -47,19 +33,24 @@ enum large_use {
 	LARGE_GROWS,			/* prefer a place where it can grow */
 };
 
+static inline bool chunk_is_owned(uintptr_t chunk)
+{
+	return large_gate.owners && chunk < LARGE_CHUNKS && large_gate.owners[chunk];
+}
+
+/* Returns true if @memory is in a pool. Then a large block begins there, or no block at all. */
+static inline bool large_is(const void *memory)
+{
+	return chunk_is_owned((uintptr_t)memory >> LARGE_CHUNK_SHIFT);
+}
+
 /* Returns true if any part of the range is in a pool, taken or free. */
 static inline bool large_has(const void *memory, size_t bytes)
 {
-	uintptr_t address = (uintptr_t)memory, end = address + bytes;
-	uintptr_t low = atomic_load_explicit(&large_gate.low, memory_order_relaxed);
-	uintptr_t high = atomic_load_explicit(&large_gate.high, memory_order_relaxed);
+	uintptr_t chunk = (uintptr_t)memory >> LARGE_CHUNK_SHIFT, end = (uintptr_t)memory + bytes;
 
-	if (address < low)
-		address = low;
-	if (end > high)
-		end = high;
-	for (; address < end; address = ((address >> LARGE_CHUNK_SHIFT) + 1) << LARGE_CHUNK_SHIFT)
-		if (large_gate.owners[address >> LARGE_CHUNK_SHIFT])
+	for (; chunk < LARGE_CHUNKS && chunk << LARGE_CHUNK_SHIFT < end; chunk++)
+		if (chunk_is_owned(chunk))
 			return true;
 	return false;
 }

@@ -17,6 +17,7 @@
 
 #define EXPORT		__attribute__((visibility("default")))
 #define SMALL_PAGE	4096UL
+#define MALLOC_ALIGN	16UL
 
 /* C23 and newer C libraries declare these. */
 void free_sized(void *memory, size_t size);
@@ -24,33 +25,29 @@ void free_aligned_sized(void *memory, size_t align, size_t size);
 
 static bool is_small(size_t size)
 {
-	return LIKELY(size < large_gate.min_bytes);
+	return size < large_gate.min_bytes;
 }
 
-/* Returns true if all of the functions accept the alignment. */
-static bool is_plain(size_t align)
+/* Returns NULL if the next malloc should allocate the block. */
+static void *alloc_large(size_t align, size_t size)
 {
-	return align >= sizeof(void *) && !(align & (align - 1));
-}
+	/* All of the functions accept such an alignment. */
+	bool is_plain = align >= sizeof(void *) && !(align & (align - 1));
 
-static __attribute__((noinline)) void *malloc_large(size_t size)
-{
-	void *memory = large_alloc(size, 1, LARGE_ANY);
-
-	return memory ? memory : next.malloc(size);
+	return is_small(size) || !is_plain ? NULL : large_alloc(size, align, LARGE_ANY);
 }
 
 EXPORT void *malloc(size_t size)
 {
-	return is_small(size) ? next.malloc(size) : malloc_large(size);
+	return alloc_large(MALLOC_ALIGN, size) ?: get_next()->malloc(size);
 }
 
 EXPORT void free(void *memory)
 {
-	if (LIKELY(!large_is(memory)))
-		next.free(memory);
-	else
+	if (large_is(memory))
 		large_free(memory);
+	else
+		get_next()->free(memory);
 }
 
 EXPORT void free_sized(void *memory, size_t size)
@@ -69,9 +66,9 @@ EXPORT void *calloc(size_t count, size_t size)
 	void *memory;
 
 	if (__builtin_mul_overflow(count, size, &bytes) || is_small(bytes))
-		return next.calloc(count, size);
+		return get_next()->calloc(count, size);
 	memory = large_alloc(bytes, 1, LARGE_ZERO);
-	return memory ? memory : next.calloc(count, size);
+	return memory ? memory : get_next()->calloc(count, size);
 }
 
 /* Moves a block to another place. It may change between large and small. */
@@ -80,7 +77,7 @@ static void *move_block(void *memory, size_t was, size_t size)
 	void *moved = is_small(size) ? NULL : large_alloc(size, 1, LARGE_GROWS);
 
 	if (!moved)
-		moved = next.malloc(size);
+		moved = get_next()->malloc(size);
 	if (!moved)
 		return NULL;
 	memcpy(moved, memory, was < size ? was : size);
@@ -88,7 +85,7 @@ static void *move_block(void *memory, size_t was, size_t size)
 	return moved;
 }
 
-static __attribute__((noinline)) void *realloc_large(void *memory, size_t size)
+static void *realloc_large(void *memory, size_t size)
 {
 	void *moved;
 
@@ -109,9 +106,9 @@ EXPORT void *realloc(void *memory, size_t size)
 		return malloc(size);
 	if (large_is(memory))
 		return realloc_large(memory, size);
-	if (is_small(size) || !next.knows_sizes)
-		return next.realloc(memory, size);
-	return move_block(memory, next.malloc_usable_size(memory), size);
+	if (is_small(size) || !get_next()->knows_sizes)
+		return get_next()->realloc(memory, size);
+	return move_block(memory, get_next()->malloc_usable_size(memory), size);
 }
 
 EXPORT void *reallocarray(void *memory, size_t count, size_t size)
@@ -127,59 +124,46 @@ EXPORT void *reallocarray(void *memory, size_t count, size_t size)
 
 EXPORT int posix_memalign(void **memory, size_t align, size_t size)
 {
-	void *block;
+	void *block = alloc_large(align, size);
 
-	if (is_small(size) || !is_plain(align))
-		return next.posix_memalign(memory, align, size);
-	block = large_alloc(size, align, LARGE_ANY);
 	if (!block)
-		return next.posix_memalign(memory, align, size);
+		return get_next()->posix_memalign(memory, align, size);
 	*memory = block;
 	return 0;
 }
 
 EXPORT void *aligned_alloc(size_t align, size_t size)
 {
-	void *memory = is_small(size) || !is_plain(align) ? NULL :
-		       large_alloc(size, align, LARGE_ANY);
-
-	return memory ? memory : next.aligned_alloc(align, size);
+	return alloc_large(align, size) ?: get_next()->aligned_alloc(align, size);
 }
 
 EXPORT void *memalign(size_t align, size_t size)
 {
-	void *memory = is_small(size) || !is_plain(align) ? NULL :
-		       large_alloc(size, align, LARGE_ANY);
-
-	return memory ? memory : next.memalign(align, size);
+	return alloc_large(align, size) ?: get_next()->memalign(align, size);
 }
 
 EXPORT void *valloc(size_t size)
 {
-	void *memory = is_small(size) ? NULL : large_alloc(size, SMALL_PAGE, LARGE_ANY);
-
-	return memory ? memory : next.valloc(size);
+	return alloc_large(SMALL_PAGE, size) ?: get_next()->valloc(size);
 }
 
 /* Allocates whole pages. */
 EXPORT void *pvalloc(size_t size)
 {
 	size_t whole = (size + SMALL_PAGE - 1) & ~(SMALL_PAGE - 1);
-	void *memory = is_small(whole) || whole < size ? NULL :
-		       large_alloc(whole, SMALL_PAGE, LARGE_ANY);
 
-	return memory ? memory : next.pvalloc(size);
+	return (whole < size ? NULL : alloc_large(SMALL_PAGE, whole)) ?: get_next()->pvalloc(size);
 }
 
 EXPORT size_t malloc_usable_size(void *memory)
 {
-	return LIKELY(!large_is(memory)) ? next.malloc_usable_size(memory) :
-	       large_usable_size(memory);
+	return large_is(memory) ? large_usable_size(memory) :
+	       get_next()->malloc_usable_size(memory);
 }
 
 EXPORT int malloc_trim(size_t pad)
 {
 	bool any = large_gate.owners && large_trim();
 
-	return next.malloc_trim(pad) || any;
+	return get_next()->malloc_trim(pad) || any;
 }

@@ -4,7 +4,8 @@
  * function. There is only one thread then, because starting another one allocates.
  *
  * In some C libraries, dlsym() allocates memory. It gets that from an array here, which is never
- * freed. Only if this has happened, free() is replaced with a function that recognizes the array.
+ * freed. Only if this has happened, free() and two others are replaced with functions that recognize
+ * the array.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -20,7 +21,7 @@
 
 static _Alignas(EARLY_ALIGN) char early[EARLY_BYTES];
 static size_t early_used;
-static bool looking;
+static bool is_looking;
 
 static void (*real_free)(void *memory);
 static void *(*real_realloc)(void *memory, size_t size);
@@ -52,6 +53,73 @@ static size_t early_size(const void *memory)
 	return size;
 }
 
+/* Replacements for all functions while this file looks for them: dlsym() may call them. */
+static void early_free(void *memory)
+{
+}
+
+static void *early_calloc(size_t count, size_t size)
+{
+	size_t bytes;
+
+	/* The array is never reused, so the block is zero. */
+	return __builtin_mul_overflow(count, size, &bytes) ? NULL : early_alloc(bytes);
+}
+
+static void *copy_early(void *to, const void *from, size_t size)
+{
+	if (to && from)
+		memcpy(to, from, size < early_size(from) ? size : early_size(from));
+	return to;
+}
+
+static void *early_realloc(void *memory, size_t size)
+{
+	return copy_early(early_alloc(size), memory, size);
+}
+
+static size_t early_usable_size(void *memory)
+{
+	return memory ? early_size(memory) : 0;
+}
+
+static int no_posix_memalign(void **memory, size_t align, size_t size)
+{
+	return ENOMEM;
+}
+
+static void *no_aligned_alloc(size_t align, size_t size)
+{
+	errno = ENOMEM;
+	return NULL;
+}
+
+/* The next two also replace functions that only glibc has. */
+static void *no_pvalloc(size_t size)
+{
+	errno = ENOMEM;
+	return NULL;
+}
+
+static int no_trim(size_t pad)
+{
+	return 0;
+}
+
+struct next next = {
+	.malloc = early_alloc,
+	.free = early_free,
+	.calloc = early_calloc,
+	.realloc = early_realloc,
+	.posix_memalign = no_posix_memalign,
+	.aligned_alloc = no_aligned_alloc,
+	.memalign = no_aligned_alloc,
+	.valloc = no_pvalloc,
+	.pvalloc = no_pvalloc,
+	.malloc_usable_size = early_usable_size,
+	.malloc_trim = no_trim,
+};
+
 static void free_unless_early(void *memory)
 {
 	if (!is_early(memory))
@@ -60,14 +128,8 @@ static void free_unless_early(void *memory)
 
 static void *realloc_unless_early(void *memory, size_t size)
 {
-	void *longer;
-
-	if (!is_early(memory))
-		return real_realloc(memory, size);
-	longer = next.malloc(size);
-	if (longer)
-		memcpy(longer, memory, size < early_size(memory) ? size : early_size(memory));
-	return longer;
+	return is_early(memory) ? copy_early(next.malloc(size), memory, size) :
+	       real_realloc(memory, size);
 }
 
 static size_t usable_size_unless_early(void *memory)
@@ -84,18 +146,6 @@ static void *look_for(const char *name)
 	return found;
 }
 
-/* Replacements for functions that only glibc has. */
-static void *no_pvalloc(size_t size)
-{
-	errno = ENOMEM;
-	return NULL;
-}
-
-static int no_trim(size_t pad)
-{
-	return 0;
-}
-
 static void *look_for_or(const char *name, void *otherwise)
 {
 	void *found = dlsym(RTLD_NEXT, name);
@@ -103,18 +153,20 @@ static void *look_for_or(const char *name, void *otherwise)
 	return found ? found : otherwise;
 }
 
-static bool are_of_one_library(const void *one, const void *other)
+static bool is_one_library(const void *one, const void *other)
 {
 	Dl_info first, second;
 
 	return dladdr(one, &first) && dladdr(other, &second) && first.dli_fbase == second.dli_fbase;
 }
 
-static void find_next(void)
+const struct next *find_next(void)
 {
-	struct next found;
+	struct next found = { .is_found = true };
 
-	looking = true;
+	if (is_looking)
+		return &next;
+	is_looking = true;
 	found.malloc = (void *(*)(size_t))look_for("malloc");
 	found.free = (void (*)(void *))look_for("free");
 	found.calloc = (void *(*)(size_t, size_t))look_for("calloc");
@@ -126,9 +178,8 @@ static void find_next(void)
 	found.pvalloc = (void *(*)(size_t))look_for_or("pvalloc", (void *)no_pvalloc);
 	found.malloc_usable_size = (size_t (*)(void *))look_for("malloc_usable_size");
 	found.malloc_trim = (int (*)(size_t))look_for_or("malloc_trim", (void *)no_trim);
-	found.knows_sizes = are_of_one_library((void *)found.malloc,
+	found.knows_sizes = is_one_library((void *)found.malloc,
 					       (void *)found.malloc_usable_size);
-	looking = false;
 	if (early_used) {
 		real_free = found.free;
 		real_realloc = found.realloc;
@@ -138,115 +189,5 @@ static void find_next(void)
 		found.malloc_usable_size = usable_size_unless_early;
 	}
 	next = found;
+	return &next;
 }
-
-static void *first_malloc(size_t size)
-{
-	if (looking)
-		return early_alloc(size);
-	find_next();
-	return next.malloc(size);
-}
-
-static void first_free(void *memory)
-{
-	if (looking)
-		return;
-	find_next();
-	next.free(memory);
-}
-
-static void *first_calloc(size_t count, size_t size)
-{
-	size_t bytes;
-
-	/* The array is never reused, so the block is zero. */
-	if (looking)
-		return __builtin_mul_overflow(count, size, &bytes) ? NULL : early_alloc(bytes);
-	find_next();
-	return next.calloc(count, size);
-}
-
-static void *first_realloc(void *memory, size_t size)
-{
-	void *longer;
-
-	if (!looking) {
-		find_next();
-		return next.realloc(memory, size);
-	}
-	longer = early_alloc(size);
-	if (longer && memory)
-		memcpy(longer, memory, size < early_size(memory) ? size : early_size(memory));
-	return longer;
-}
-
-static int first_posix_memalign(void **memory, size_t align, size_t size)
-{
-	if (looking)
-		return ENOMEM;
-	find_next();
-	return next.posix_memalign(memory, align, size);
-}
-
-static void *first_aligned_alloc(size_t align, size_t size)
-{
-	if (looking)
-		return NULL;
-	find_next();
-	return next.aligned_alloc(align, size);
-}
-
-static void *first_memalign(size_t align, size_t size)
-{
-	if (looking)
-		return NULL;
-	find_next();
-	return next.memalign(align, size);
-}
-
-static void *first_valloc(size_t size)
-{
-	if (looking)
-		return NULL;
-	find_next();
-	return next.valloc(size);
-}
-
-static void *first_pvalloc(size_t size)
-{
-	if (looking)
-		return NULL;
-	find_next();
-	return next.pvalloc(size);
-}
-
-static size_t first_usable_size(void *memory)
-{
-	if (looking)
-		return memory ? early_size(memory) : 0;
-	find_next();
-	return next.malloc_usable_size(memory);
-}
-
-static int first_trim(size_t pad)
-{
-	if (looking)
-		return 0;
-	find_next();
-	return next.malloc_trim(pad);
-}
-
-struct next next = {
-	.malloc = first_malloc,
-	.free = first_free,
-	.calloc = first_calloc,
-	.realloc = first_realloc,
-	.posix_memalign = first_posix_memalign,
-	.aligned_alloc = first_aligned_alloc,
-	.memalign = first_memalign,
-	.valloc = first_valloc,
-	.pvalloc = first_pvalloc,
-	.malloc_usable_size = first_usable_size,
-	.malloc_trim = first_trim,
-};

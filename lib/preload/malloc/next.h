@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 struct next {
+	bool is_found;
 	/* True if malloc and malloc_usable_size are functions of the same library. */
 	bool knows_sizes;
 	void *(*malloc)(size_t size);
@@ -25,10 +26,15 @@ struct next {
 	int (*malloc_trim)(size_t pad);
 };
 
-/*
- * Can be called at any time. Until all functions have been found, each pointer is to a function
- * that finds them and then makes the call.
- */
 extern struct next next;
+
+/* Finds the functions. While it does, returns functions that serve dlsym() alone. */
+const struct next *find_next(void);
+
+/* Can be called at any time. */
+static inline const struct next *get_next(void)
+{
+	return next.is_found ? &next : find_next();
+}
 
 #endif /* LIB_PRELOAD_MALLOC_NEXT_H */

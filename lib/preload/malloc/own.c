@@ -27,8 +27,6 @@ void *own_calloc(size_t count, size_t size)
 			      -1, 0);
 		if (memory == MAP_FAILED)
 			return NULL;
-		if (mapped - bytes <= rest_bytes)
-			return memory;
 		rest = memory;
 		rest_bytes = mapped;
 	}

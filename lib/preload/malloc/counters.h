@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Publishes the counters of malloc mode. The caller's lock guards them.
+ */
+#ifndef LIB_PRELOAD_MALLOC_COUNTERS_H
+#define LIB_PRELOAD_MALLOC_COUNTERS_H
+
+#include "watch/watch.h"
+
+/* Returns this process's counters, which are private if they could not be published. */
+struct malloc_counters *counters_get(void);
+
+/* Makes a forked child use new counters, because it must not write to its parent's. */
+void counters_renew(void);
+
+#endif /* LIB_PRELOAD_MALLOC_COUNTERS_H */
