@@ -252,15 +252,9 @@ WRAP(int, madvise, (void *address, size_t length, int advice))
 	return fails("madvise", ENOMEM) ? -1 : __real_madvise(address, length, advice);
 }
 
-WRAP(int, mlock2, (const void *address, size_t length, unsigned int flags))
-{
-	return fails("mlock2", ENOMEM) ? -1 : __real_mlock2(address, length, flags);
-}
-
-WRAP(int, ftruncate, (int fd, off_t length))
-{
-	return fails("ftruncate", ENOMEM) ? -1 : __real_ftruncate(fd, length);
-}
+WRAP_CALL(int, mlock2, ENOMEM, -1, (const void *address, size_t length, unsigned int flags),
+	  (address, length, flags))
+WRAP_CALL(int, ftruncate, ENOMEM, -1, (int fd, off_t length), (fd, length))
 
 WRAP(int, fcntl, (int fd, int command, ...))
 {
@@ -273,10 +267,7 @@ WRAP(int, fcntl, (int fd, int command, ...))
 	return fails("fcntl", EMFILE) ? -1 : __real_fcntl(fd, command, argument);
 }
 
-WRAP(int, fstat, (int fd, struct stat *stat))
-{
-	return fails("fstat", EIO) ? -1 : __real_fstat(fd, stat);
-}
+WRAP_CALL(int, fstat, EIO, -1, (int fd, struct stat *stat), (fd, stat))
 
 static uint64_t allocated_bytes(int fd)
 {
@@ -328,10 +319,7 @@ WRAP(int, fallocate, (int fd, int mode, off_t offset, off_t length))
 	       __real_fallocate(fd, mode, offset, length);
 }
 
-WRAP(int, stat, (const char *path, struct stat *stat))
-{
-	return fails("stat", EIO) ? -1 : __real_stat(path, stat);
-}
+WRAP_CALL(int, stat, EIO, -1, (const char *path, struct stat *stat), (path, stat))
 
 static int told_type(int error, struct statfs *files)
 {
@@ -340,10 +328,7 @@ static int told_type(int error, struct statfs *files)
 	return error;
 }
 
-WRAP(int, access, (const char *path, int mode))
-{
-	return fails("access", ENOENT) ? -1 : __real_access(path, mode);
-}
+WRAP_CALL(int, access, ENOENT, -1, (const char *path, int mode), (path, mode))
 
 WRAP(int, statfs, (const char *path, struct statfs *files))
 {
@@ -355,46 +340,17 @@ WRAP(int, fstatfs, (int fd, struct statfs *files))
 	return fails("fstatfs", EIO) ? -1 : told_type(__real_fstatfs(fd, files), files);
 }
 
-WRAP(int, flock, (int fd, int operation))
-{
-	return fails("flock", ENOLCK) ? -1 : __real_flock(fd, operation);
-}
-
-WRAP(int, linkat, (int from_folder, const char *from, int to_folder, const char *to, int flags))
-{
-	return fails("linkat", ENOSPC) ? -1 :
-	       __real_linkat(from_folder, from, to_folder, to, flags);
-}
-
-WRAP(ssize_t, readlink, (const char *path, char *text, size_t size))
-{
-	return fails("readlink", EACCES) ? -1 : __real_readlink(path, text, size);
-}
-
-WRAP(FILE *, fopen, (const char *path, const char *mode))
-{
-	return fails("fopen", EMFILE) ? NULL : __real_fopen(path, mode);
-}
-
-WRAP(DIR *, opendir, (const char *path))
-{
-	return fails("opendir", EMFILE) ? NULL : __real_opendir(path);
-}
-
-WRAP(void *, malloc, (size_t size))
-{
-	return fails("malloc", ENOMEM) ? NULL : __real_malloc(size);
-}
-
-WRAP(void *, calloc, (size_t count, size_t size))
-{
-	return fails("calloc", ENOMEM) ? NULL : __real_calloc(count, size);
-}
-
-WRAP(void *, realloc, (void *memory, size_t size))
-{
-	return fails("realloc", ENOMEM) ? NULL : __real_realloc(memory, size);
-}
+WRAP_CALL(int, flock, ENOLCK, -1, (int fd, int operation), (fd, operation))
+WRAP_CALL(int, linkat, ENOSPC, -1,
+	  (int from_folder, const char *from, int to_folder, const char *to, int flags),
+	  (from_folder, from, to_folder, to, flags))
+WRAP_CALL(ssize_t, readlink, EACCES, -1, (const char *path, char *text, size_t size),
+	  (path, text, size))
+WRAP_CALL(FILE *, fopen, EMFILE, NULL, (const char *path, const char *mode), (path, mode))
+WRAP_CALL(DIR *, opendir, EMFILE, NULL, (const char *path), (path))
+WRAP_CALL(void *, malloc, ENOMEM, NULL, (size_t size), (size))
+WRAP_CALL(void *, calloc, ENOMEM, NULL, (size_t count, size_t size), (count, size))
+WRAP_CALL(void *, realloc, ENOMEM, NULL, (void *memory, size_t size), (memory, size))
 
 WRAP(long, syscall, (long number, ...))
 {

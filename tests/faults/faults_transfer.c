@@ -134,22 +134,10 @@ WRAP(uint64_t, checksum, (const void *memory, uint64_t bytes))
 	return __real_checksum(memory, bytes);
 }
 
-WRAP(int, eventfd, (unsigned int value, int flags))
-{
-	return fails("eventfd", EMFILE) ? -1 : __real_eventfd(value, flags);
-}
-
-WRAP(int, pthread_create, (pthread_t *thread, const pthread_attr_t *attributes,
-			   void *(*body)(void *), void *argument))
-{
-	return fails("pthread_create", EAGAIN) ? errno :
-	       __real_pthread_create(thread, attributes, body, argument);
-}
-
-WRAP(char *, strdup, (const char *text))
-{
-	return fails("strdup", ENOMEM) ? NULL : __real_strdup(text);
-}
+WRAP_CALL(int, eventfd, EMFILE, -1, (unsigned int value, int flags), (value, flags))
+WRAP_CALL(int, pthread_create, EAGAIN, errno, (pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *argument),
+	  (thread, attributes, body, argument))
+WRAP_CALL(char *, strdup, ENOMEM, NULL, (const char *text), (text))
 
 WRAP(int, io_uring_queue_init_params, (unsigned int entries, struct io_uring *ring,
 				       struct io_uring_params *params))
@@ -158,11 +146,7 @@ WRAP(int, io_uring_queue_init_params, (unsigned int entries, struct io_uring *ri
 	       __real_io_uring_queue_init_params(entries, ring, params);
 }
 
-WRAP(int, io_uring_ring_dontfork, (struct io_uring *ring))
-{
-	return fails("io_uring_ring_dontfork", ENOMEM) ? -errno :
-	       __real_io_uring_ring_dontfork(ring);
-}
+WRAP_CALL(int, io_uring_ring_dontfork, ENOMEM, -errno, (struct io_uring *ring), (ring))
 
 WRAP(int, io_uring_register_buffers_sparse, (struct io_uring *ring, unsigned int count))
 {

@@ -18,4 +18,11 @@ void be_slow(const char *call);
 	type __wrap_##name parameters;		\
 	type __wrap_##name parameters
 
+/* A call that fails with @wrong and this errno, or is the real one with these arguments. */
+#define WRAP_CALL(type, name, error, wrong, parameters, arguments)	\
+	WRAP(type, name, parameters)					\
+	{								\
+		return fails(#name, error) ? wrong : __real_##name arguments;	\
+	}
+
 #endif /* UNIT_WRAP_H */
