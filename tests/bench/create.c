@@ -52,19 +52,15 @@ static int create_region(size_t bytes)
 	return bench_region(NODE, bytes);
 }
 
+/* The pool is full again first, so that nothing goes on in the background. */
 static double warm_ours(const struct contest *contest)
 {
-	if (bench_pool(NODE, contest->bytes))
-		return -1;
-	return make(create_region, contest->bytes);
+	return bench_pool(NODE, contest->bytes) ? -1 : make(create_region, contest->bytes);
 }
 
-/* The pool is full again first, so that nothing goes on in the background. */
 static double warm_peer(const struct contest *contest)
 {
-	if (bench_pool(NODE, contest->bytes))
-		return -1;
-	return make(bench_hugetlb, contest->bytes);
+	return bench_pool(NODE, contest->bytes) ? -1 : make(bench_hugetlb, contest->bytes);
 }
 
 static double cold_ours(const struct contest *contest)

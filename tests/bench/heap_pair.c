@@ -15,7 +15,6 @@
 #include "bench.h"
 #include "trace.h"
 
-#define MODELS_MOST	16
 #define THREADS_MOST	2
 /* The second is what is left of the first where 64 devices share it. */
 #define TOKENS		4096
@@ -189,51 +188,28 @@ static int measure(const struct model *model, uint64_t tokens, const char *peer_
 	return status;
 }
 
-static int measure_model(struct actmem *am, const struct model *model, uint64_t tokens,
-			 const char *peer_name)
+static int measure_model(const struct model *model, uint64_t tokens)
 {
-	struct actmem_region_options region;
-	struct actmem_heap_options options;
+	const char *name = getenv("PEER_NAME") ? getenv("PEER_NAME") : "malloc";
 	int status = 0;
 
-	ACTMEM_INIT(&options);
-	ACTMEM_INIT(&region);
-	region.flags = ACTMEM_REGION_LAZY;
-	options.region = &region;
-	if (actmem_heap_create(am, &options, &heap)) {
-		fprintf(stderr, "bench: %s\n", actmem_error());
+	heap = trace_heap();
+	if (!heap)
 		return 1;
-	}
 	trace = trace_step(model, SAVED_QKV, tokens);
 	for (threads = 1; threads <= THREADS_MOST; threads++)
-		status |= measure(model, tokens, peer_name);
+		status |= measure(model, tokens, name);
 	trace_free(&trace);
 	return actmem_heap_destroy(heap) ? 1 : status;
 }
 
+static int measure_tokens(const struct model *model)
+{
+	return (bench_is_smoke ? 0 : measure_model(model, TOKENS)) |
+	       measure_model(model, TOKENS_SHARED);
+}
+
 int main(int argc, char **argv)
 {
-	const char *path = bench_begin(argc, argv, "MODELS.csv");
-	const char *name = getenv("PEER_NAME") ? getenv("PEER_NAME") : "malloc";
-	struct model models[MODELS_MOST];
-	int count = models_read(path, models, MODELS_MOST), status = count < 0, i;
-	struct actmem_options options;
-	struct actmem *am;
-
-	ACTMEM_INIT(&options);
-	options.backend = ACTMEM_BACKEND_MEMFD;
-	options.pages = ACTMEM_PAGES_4K;
-	options.allow = ACTMEM_ALLOW_UNLOCKED;
-	if (actmem_open(&am, &options)) {
-		fprintf(stderr, "bench: %s\n", actmem_error());
-		return 1;
-	}
-	if (bench_is_smoke && count > 1)
-		count = 1;
-	for (i = 0; i < count; i++) {
-		if (!bench_is_smoke)
-			status |= measure_model(am, &models[i], TOKENS, name);
-		status |= measure_model(am, &models[i], TOKENS_SHARED, name);
-	}
-	return actmem_close(am) ? 1 : status;
+	return trace_models(argc, argv, measure_tokens);
 }

@@ -14,29 +14,18 @@
 #include "pools.h"
 #include "trace.h"
 
-#define MODELS_MOST	16
 #define STEPS		3
-
-static struct actmem *am;
 
 /* What the regions had, or 0. */
 static uint64_t peak_of_heap(const struct trace *trace)
 {
 	void **blocks = calloc(trace->blocks, sizeof(void *));
-	struct actmem_region_options region;
-	struct actmem_heap_options options;
-	struct actmem_heap_stats stats;
-	struct actmem_heap *heap;
-	int step, error;
+	struct actmem_heap_stats stats = { .size = sizeof(stats) };
+	struct actmem_heap *heap = trace_heap();
+	int step, error = 0;
 	size_t i;
 
-	ACTMEM_INIT(&stats);
-	ACTMEM_INIT(&options);
-	ACTMEM_INIT(&region);
-	region.flags = ACTMEM_REGION_LAZY;
-	options.region = &region;
-	error = actmem_heap_create(am, &options, &heap);
-	for (step = 0; step < STEPS && blocks; step++) {
+	for (step = 0; step < STEPS && blocks && heap; step++) {
 		for (i = 0; i < trace->events && !error; i++) {
 			void **block = &blocks[trace->event[i].block];
 
@@ -48,6 +37,8 @@ static uint64_t peak_of_heap(const struct trace *trace)
 		}
 	}
 	free(blocks);
+	if (!heap)
+		return 0;
 	if (!error)
 		error = actmem_heap_get_stats(heap, &stats);
 	if (!error)
@@ -80,33 +71,20 @@ static int measure(const char *kind, const char *model, struct trace trace)
 	return !ours;
 }
 
-int main(int argc, char **argv)
+static int measure_model(const struct model *model)
 {
 	/* Text is seldom as long as a power of two. */
 	static const uint64_t lengths[] = { 4096, 3000, 3750, 2222 };
-	const char *path = bench_begin(argc, argv, "MODELS.csv");
-	struct model models[MODELS_MOST];
-	int count = models_read(path, models, MODELS_MOST), status = count < 0, i;
-	struct actmem_options options;
+	int status = measure("qkv", model->name, trace_step(model, SAVED_QKV, 4096));
 
-	ACTMEM_INIT(&options);
-	options.backend = ACTMEM_BACKEND_MEMFD;
-	options.pages = ACTMEM_PAGES_4K;
-	options.allow = ACTMEM_ALLOW_UNLOCKED;
-	if (actmem_open(&am, &options)) {
-		fprintf(stderr, "bench: %s\n", actmem_error());
-		return 1;
-	}
-	for (i = 0; i < count; i++) {
-		const struct model *model = &models[i];
+	status |= measure("qkv3000", model->name, trace_step(model, SAVED_QKV, 3000));
+	if (bench_is_smoke)
+		return status;
+	status |= measure("all", model->name, trace_step(model, SAVED_ALL, 4096));
+	return status | measure("pipeline", model->name, trace_pipeline(model, 2, lengths, 4));
+}
 
-		status |= measure("qkv", model->name, trace_step(model, SAVED_QKV, 4096));
-		status |= measure("qkv3000", model->name, trace_step(model, SAVED_QKV, 3000));
-		if (bench_is_smoke)
-			break;
-		status |= measure("all", model->name, trace_step(model, SAVED_ALL, 4096));
-		status |= measure("pipeline", model->name,
-				  trace_pipeline(model, 2, lengths, 4));
-	}
-	return actmem_close(am) ? 1 : status;
+int main(int argc, char **argv)
+{
+	return trace_models(argc, argv, measure_model);
 }

@@ -4,13 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actmem.h"
+#include "bench.h"
 #include "trace.h"
 
+#define MODELS_MOST	16
 #define BFLOAT16	2
 #define FLOAT32		4
 #define PER_LAYER_MOST	8
 
-int models_read(const char *path, struct model *models, int most)
+static struct actmem *am;
+
+static int models_read(const char *path, struct model *models, int most)
 {
 	FILE *file = fopen(path, "re");
 	char line[256];
@@ -147,4 +152,37 @@ void trace_free(struct trace *trace)
 {
 	free(trace->bytes);
 	free(trace->event);
+}
+
+int trace_models(int argc, char **argv, int (*measure)(const struct model *model))
+{
+	const char *path = bench_begin(argc, argv, "MODELS.csv");
+	struct model models[MODELS_MOST];
+	int count = models_read(path, models, MODELS_MOST), status = count < 0, i;
+	struct actmem_options options = {
+		.size = sizeof(options), .backend = ACTMEM_BACKEND_MEMFD, .pages = ACTMEM_PAGES_4K,
+		.allow = ACTMEM_ALLOW_UNLOCKED,
+	};
+
+	if (actmem_open(&am, &options)) {
+		fprintf(stderr, "bench: %s\n", actmem_error());
+		return 1;
+	}
+	if (bench_is_smoke && count > 1)
+		count = 1;
+	for (i = 0; i < count; i++)
+		status |= measure(&models[i]);
+	return actmem_close(am) ? 1 : status;
+}
+
+struct actmem_heap *trace_heap(void)
+{
+	struct actmem_region_options region = { .size = sizeof(region), .flags = ACTMEM_REGION_LAZY };
+	struct actmem_heap_options options = { .size = sizeof(options), .region = &region };
+	struct actmem_heap *heap;
+
+	if (!actmem_heap_create(am, &options, &heap))
+		return heap;
+	fprintf(stderr, "bench: %s\n", actmem_error());
+	return NULL;
 }

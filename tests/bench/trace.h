@@ -34,9 +34,6 @@ enum saved {
 	SAVED_ALL,			/* also what the projections and the attention's softmax give */
 };
 
-/* The models of the file, -1 where it cannot be read. */
-int models_read(const char *path, struct model *models, int most);
-
 /* A step over so many tokens, in bfloat16. */
 struct trace trace_step(const struct model *model, enum saved saved, uint64_t tokens);
 
@@ -48,5 +45,14 @@ struct trace trace_pipeline(const struct model *model, unsigned int depth,
 			    const uint64_t *tokens, unsigned int count);
 
 void trace_free(struct trace *trace);
+
+/*
+ * What both of the heap's programs do: @measure for each model of the file that the arguments
+ * name, or for one in a smoke run, with memory that any machine has. The exit status.
+ */
+int trace_models(int argc, char **argv, int (*measure)(const struct model *model));
+
+/* A heap of lazy regions, as nobody touches the blocks; says why there is none. */
+struct actmem_heap *trace_heap(void);
 
 #endif

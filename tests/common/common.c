@@ -153,6 +153,26 @@ int run_tests(void (**tests)(struct actmem *am))
 	return end_tests(am, before);
 }
 
+const char *mount_folder;
+
+int run_mounted_tests(void (**tests)(struct actmem *am))
+{
+	struct usage before;
+	struct actmem *am;
+
+	skip_without_root();
+	before = usage_now();
+	am = open_or_bail();
+	mount_folder = mount_own(am);
+	for (; *tests; tests++)
+		(*tests)(am);
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
+	same_usage(before);
+	unmount_own(mount_folder);
+	return tap_end();
+}
+
 pthread_t start_thread(void *(*body)(void *context), void *context)
 {
 	pthread_t thread;

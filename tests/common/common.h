@@ -60,6 +60,12 @@ void counters_are_zero(struct actmem *am);
 int run_tests(void (**tests)(struct actmem *am));
 int end_tests(struct actmem *am, struct usage before);
 
+/* The same for root, with a file system of the program's own, see mount_own(). */
+#define RUN_MOUNTED_TESTS(...)	\
+	run_mounted_tests((void (*[])(struct actmem *am)){ __VA_ARGS__, NULL })
+int run_mounted_tests(void (**tests)(struct actmem *am));
+extern const char *mount_folder;
+
 pthread_t start_thread(void *(*body)(void *context), void *context);
 
 /* Root too locks no more than that from now on, where what is locked counts. */

@@ -7,8 +7,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "xla/actmem_xla.h"
 #include "xla/counts.h"
@@ -122,30 +120,25 @@ static void test_no_heap(void)
 	returns(actmem_close(am), 0);
 }
 
-static int use_in_child(struct actmem *am)
+static bool is_told(void *am)
 {
 	struct actmem_xla_options options = { .size = sizeof(options) };
 	struct actmem_xla_array *array;
 	struct actmem_store_stats stats = { .size = sizeof(stats) };
 	void *address;
 
-	return actmem_xla_array_new(LENGTH, 0, 0, &array, &address, words, sizeof(words)) !=
-	       -EOWNERDEAD || !strstr(words, "forked") || actmem_xla_trim() != -EOWNERDEAD ||
-	       actmem_xla_store_stats(&stats) != -EOWNERDEAD ||
-	       actmem_xla_attach(am, &options) != -EOWNERDEAD;
+	return actmem_xla_array_new(LENGTH, 0, 0, &array, &address, words, sizeof(words)) ==
+	       -EOWNERDEAD && strstr(words, "forked") && actmem_xla_trim() == -EOWNERDEAD &&
+	       actmem_xla_store_stats(&stats) == -EOWNERDEAD &&
+	       actmem_xla_attach(am, &options) == -EOWNERDEAD;
 }
 
 /* Also if no thread of the parent was at it, and nothing of it was used yet. */
 static void test_fork(void)
 {
 	struct actmem *am = attach_own();
-	pid_t child = fork();
-	int status = -1;
 
-	if (!child)
-		_exit(use_in_child(am));
-	ok(child > 0 && waitpid(child, &status, 0) == child && !status,
-	   "a forked child has none of it");
+	ok(in_child(is_told, am), "a forked child has none of it");
 	goes(am);
 }
 

@@ -59,27 +59,27 @@ static void test_own(struct actmem_region *region, struct actmem_runtime *runtim
 	char *memory = memory_or_bail(region);
 	CUcontext own, other, popped, primary;
 
-	cuda_returns(cuda.cuCtxCreate_v4(&own, NULL, 0, 0), CUDA_SUCCESS);
+	cuda_ok(cuda.cuCtxCreate_v4(&own, NULL, 0, 0));
 	if (cuda.standin_fail)
 		cuda.standin_fail("cuDevicePrimaryCtxRetain", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
 	register_or_bail(region, runtime);
 	if (cuda.standin_fail)
 		cuda.standin_fail("", 1, 0, 0);
 	ok(context_of(memory) == own && !primary_is_active(), "the caller's own context is used");
-	cuda_returns(cuda.cuCtxCreate_v4(&other, NULL, 0, 0), CUDA_SUCCESS);
+	cuda_ok(cuda.cuCtxCreate_v4(&other, NULL, 0, 0));
 	returns(actmem_region_unregister(region), 0);
 	ok(current_context(&cuda) == other, "and unregistered while another is current");
 	ok(!runtime_info(runtime).lost_total, "nothing was lost");
 	nothing_is_registered(&cuda);
 
-	cuda_returns(cuda.cuDevicePrimaryCtxRetain(&primary, 0), CUDA_SUCCESS);
+	cuda_ok(cuda.cuDevicePrimaryCtxRetain(&primary, 0));
 	register_or_bail(region, runtime);
 	ok(context_of(memory) == other, "also beside an active primary one");
 	returns(actmem_region_unregister(region), 0);
-	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	cuda_ok(cuda.cuDevicePrimaryCtxRelease_v2(0));
 	ok(!primary_is_active(), "which is not kept then");
-	cuda_returns(cuda.cuCtxDestroy_v2(other), CUDA_SUCCESS);
-	cuda_returns(cuda.cuCtxDestroy_v2(own), CUDA_SUCCESS);
+	cuda_ok(cuda.cuCtxDestroy_v2(other));
+	cuda_ok(cuda.cuCtxDestroy_v2(own));
 	ok(cuda.cuCtxPopCurrent_v2(&popped) == CUDA_ERROR_INVALID_CONTEXT,
 	   "the stack is as it was before");
 	actmem_region_unmap(region);
@@ -88,16 +88,14 @@ static void test_own(struct actmem_region *region, struct actmem_runtime *runtim
 /* A program that gives the primary context back does not take the memory with it. */
 static void test_shared_primary(struct actmem_region *region, struct actmem_runtime *runtime)
 {
-	struct actmem_registration registration = { .size = sizeof(registration) };
 	CUcontext primary, popped;
 
-	cuda_returns(cuda.cuDevicePrimaryCtxRetain(&primary, 0), CUDA_SUCCESS);
-	cuda_returns(cuda.cuCtxPushCurrent_v2(primary), CUDA_SUCCESS);
+	cuda_ok(cuda.cuDevicePrimaryCtxRetain(&primary, 0));
+	cuda_ok(cuda.cuCtxPushCurrent_v2(primary));
 	register_or_bail(region, runtime);
-	cuda_returns(cuda.cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
-	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
-	returns(actmem_region_get_registration(region, &registration), 0);
-	ok(primary_is_active() && !registration.lost_chunks,
+	cuda_ok(cuda.cuCtxPopCurrent_v2(&popped));
+	cuda_ok(cuda.cuDevicePrimaryCtxRelease_v2(0));
+	ok(primary_is_active() && !registration_of(region).lost_chunks,
 	   "the primary context is kept as long as a region is registered in it");
 	returns(actmem_region_unregister(region), 0);
 	ok(!primary_is_active(), "and no longer");
@@ -108,10 +106,9 @@ static void test_lost(struct actmem_region *region, struct actmem_runtime *runti
 		      const char *how)
 {
 	uint64_t lost = runtime_info(runtime).lost_total, pointer;
-	struct actmem_registration registration = { .size = sizeof(registration) };
+	struct actmem_registration registration = registration_of(region);
 	char *memory = memory_or_bail(region);
 
-	returns(actmem_region_get_registration(region, &registration), 0);
 	ok(registration.lost_chunks == registration.chunks && registration.chunks == LENGTH / CHUNK,
 	   "%s: all chunks are lost, and told to be", how);
 	returns(actmem_runtime_pointer(runtime, memory, &pointer, NULL), -ESTALE);
@@ -132,30 +129,30 @@ static void test_ends(struct actmem_region *region, struct actmem_runtime *runti
 {
 	CUcontext own, popped;
 
-	cuda_returns(cuda.cuCtxCreate_v4(&own, NULL, 0, 0), CUDA_SUCCESS);
+	cuda_ok(cuda.cuCtxCreate_v4(&own, NULL, 0, 0));
 	register_or_bail(region, runtime);
-	cuda_returns(cuda.cuCtxDestroy_v2(own), CUDA_SUCCESS);
+	cuda_ok(cuda.cuCtxDestroy_v2(own));
 	test_lost(region, runtime, "a context that is destroyed");
 
 	register_or_bail(region, runtime);
-	cuda_returns(cuda.cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	cuda_ok(cuda.cuDevicePrimaryCtxReset_v2(0));
 	test_lost(region, runtime, "a primary context that is reset");
 
 	register_or_bail(region, runtime);
-	cuda_returns(cuda.cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
-	cuda_returns(cuda.cuDevicePrimaryCtxRetain(&own, 0), CUDA_SUCCESS);
+	cuda_ok(cuda.cuDevicePrimaryCtxReset_v2(0));
+	cuda_ok(cuda.cuDevicePrimaryCtxRetain(&own, 0));
 	test_lost(region, runtime, "one that is reset and in use again");
-	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	cuda_ok(cuda.cuDevicePrimaryCtxRelease_v2(0));
 
 	/* Still on this thread's stack, though of no use. */
-	cuda_returns(cuda.cuDevicePrimaryCtxRetain(&own, 0), CUDA_SUCCESS);
-	cuda_returns(cuda.cuCtxPushCurrent_v2(own), CUDA_SUCCESS);
-	cuda_returns(cuda.cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	cuda_ok(cuda.cuDevicePrimaryCtxRetain(&own, 0));
+	cuda_ok(cuda.cuCtxPushCurrent_v2(own));
+	cuda_ok(cuda.cuDevicePrimaryCtxReset_v2(0));
 	register_or_bail(region, runtime);
 	ok(current_context(&cuda) == own, "a current context that is gone does not stand in the way");
 	returns(actmem_region_unregister(region), 0);
-	cuda_returns(cuda.cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
-	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	cuda_ok(cuda.cuCtxPopCurrent_v2(&popped));
+	cuda_ok(cuda.cuDevicePrimaryCtxRelease_v2(0));
 }
 
 /* That of another device is not the one to register with. */
@@ -171,14 +168,14 @@ static void test_other_device(struct actmem_region *region, struct actmem_runtim
 		actmem_region_unmap(region);
 		return;
 	}
-	cuda_returns(cuda.cuCtxCreate_v4(&other, NULL, 0, 1), CUDA_SUCCESS);
+	cuda_ok(cuda.cuCtxCreate_v4(&other, NULL, 0, 1));
 	register_or_bail(region, runtime);
 	ok(context_of(memory) != other && primary_is_active(),
 	   "the context of another device is left alone");
 	ok(current_context(&cuda) == other, "and stays current");
 	returns(actmem_region_unregister(region), 0);
 	ok(current_context(&cuda) == other, "and again");
-	cuda_returns(cuda.cuCtxDestroy_v2(other), CUDA_SUCCESS);
+	cuda_ok(cuda.cuCtxDestroy_v2(other));
 	actmem_region_unmap(region);
 }
 
@@ -193,24 +190,24 @@ static void test_other_thread(struct actmem_region *region, struct actmem_runtim
 	CUcontext own;
 	void *failed;
 
-	cuda_returns(cuda.cuCtxCreate_v4(&own, NULL, 0, 0), CUDA_SUCCESS);
+	cuda_ok(cuda.cuCtxCreate_v4(&own, NULL, 0, 0));
 	register_or_bail(region, runtime);
 	thread = start_thread(unregister_there, region);
 	pthread_join(thread, &failed);
 	ok(!failed, "another thread, which has no context, unregisters it");
 	nothing_is_registered(&cuda);
-	cuda_returns(cuda.cuCtxDestroy_v2(own), CUDA_SUCCESS);
+	cuda_ok(cuda.cuCtxDestroy_v2(own));
 }
 
 int main(void)
 {
 	struct actmem_runtime *runtime;
 	struct actmem_region *region;
+	struct usage before;
 	struct actmem *am;
 
 	setenv("STANDIN_CUDA_DEVICES", "2", 1);
-	cuda = cuda_or_skip();
-	am = open_or_bail();
+	am = cuda_begin(&cuda, &before);
 	region = region_or_bail(am, "in contexts");
 	runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
 	test_none(region, runtime);
@@ -221,8 +218,5 @@ int main(void)
 	test_other_thread(region, runtime);
 	returns(actmem_runtime_close(runtime), 0);
 	returns(actmem_region_close(region), 0);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	nothing_is_retained(&cuda);
-	return tap_end();
+	return cuda_end(&cuda, am, before);
 }

@@ -39,9 +39,40 @@ int __wrap_sysfile_read(const char *path, char *text, size_t size)
 	       __real_sysfile_read(path, text, size);
 }
 
-void sysfs_is_in(const char *folder)
+void sysfs_has(const char *command)
 {
-	sysfs = folder;
+	static char root[64];
+	char text[512];
+
+	if (!sysfs) {
+		snprintf(root, sizeof(root), "/tmp/actmem-sysfs-XXXXXX");
+		sysfs = mkdtemp(root);
+	}
+	snprintf(text, sizeof(text), "cd %s && %s", root, command);
+	if (system(text))
+		tap_bail("%s", text);
+}
+
+void device_is_at(const char *bus_id, const char *node)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command), "mkdir -p sys/bus/pci/devices/%s && "
+		 "echo '%s' >sys/bus/pci/devices/%s/numa_node", bus_id, node, bus_id);
+	sysfs_has(command);
+}
+
+void sysfs_is_true(void)
+{
+	sysfs_has("rm -r \"$PWD\"");
+	sysfs = NULL;
+}
+
+void make_folder(char *path, size_t size)
+{
+	snprintf(path, size, "%s/cuda-XXXXXX", getenv("SPILL") ? getenv("SPILL") : "build/tests");
+	if (!mkdtemp(path))
+		tap_bail("%s", path);
 }
 
 static FILE *kept;
@@ -220,6 +251,24 @@ void nothing_is_on_devices(const struct cuda *cuda)
 		   (unsigned long long)counts.events);
 }
 
+struct actmem *cuda_begin(struct cuda *cuda, struct usage *before)
+{
+	*cuda = cuda_or_skip();
+	if (cuda->cuInit(0))
+		tap_bail("cuInit");
+	*before = usage_now();
+	return open_or_bail();
+}
+
+int cuda_end(const struct cuda *cuda, struct actmem *am, struct usage before)
+{
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
+	nothing_is_retained(cuda);
+	same_usage_of_ours(before);
+	return tap_end();
+}
+
 struct actmem_runtime *runtime_or_bail(struct actmem *am, enum actmem_runtime_kind kind)
 {
 	struct actmem_runtime_options options = {
@@ -240,4 +289,13 @@ struct actmem_runtime_info runtime_info(struct actmem_runtime *runtime)
 	if (actmem_runtime_get_info(runtime, &info))
 		tap_bail("actmem_runtime_get_info");
 	return info;
+}
+
+struct actmem_registration registration_of(struct actmem_region *region)
+{
+	struct actmem_registration registration = { .size = sizeof(registration) };
+
+	if (actmem_region_get_registration(region, &registration))
+		tap_bail("actmem_region_get_registration");
+	return registration;
 }

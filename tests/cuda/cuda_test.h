@@ -58,6 +58,7 @@ struct cuda cuda_or_skip(void);
 /* One result: whether CUDA returned what it should. */
 #define cuda_returns(call, wanted)	\
 	cuda_returned((call), (wanted), __FILE__, __LINE__, #call)
+#define cuda_ok(call)	cuda_returns(call, CUDA_SUCCESS)
 bool cuda_returned(CUresult got, CUresult wanted, const char *file, int line, const char *call);
 
 /*
@@ -84,15 +85,29 @@ void nothing_is_retained(const struct cuda *cuda);
 /* Asserts that no device memory, stream or event is left. */
 void nothing_is_on_devices(const struct cuda *cuda);
 
+/*
+ * CUDA initialised, what was in use then, and a handle; and the end of all that, which asserts
+ * that nothing is left, with what a program returns.
+ */
+struct actmem *cuda_begin(struct cuda *cuda, struct usage *before);
+int cuda_end(const struct cuda *cuda, struct actmem *am, struct usage before);
+
 /* A runtime of that kind with chunks of CHUNK, or bails out. */
 struct actmem_runtime *runtime_or_bail(struct actmem *am, enum actmem_runtime_kind kind);
 struct actmem_runtime_info runtime_info(struct actmem_runtime *runtime);
+struct actmem_registration registration_of(struct actmem_region *region);
 
 /*
- * Files of /sys are read from this folder from now on; a file of text that is not there, from /sys
- * itself. NULL: the truth.
+ * Files of /sys are read from a folder of the test's from now on; a file of text that is not there,
+ * from /sys itself. @command is run in it, and makes some. Each bails out.
  */
-void sysfs_is_in(const char *folder);
+void sysfs_has(const char *command);
+/* In it, the device of this bus address, as /sys writes it, is at that node. */
+void device_is_at(const char *bus_id, const char *node);
+void sysfs_is_true(void);
+
+/* A new folder for files of a store, where SPILL says, or bails out. */
+void make_folder(char *path, size_t size);
 
 /* Keeps what is written to stderr, until stderr_lines() counts the lines with @part in it. */
 void stderr_keep(void);

@@ -24,7 +24,7 @@ static void test_without_context(char *memory)
 {
 	CUcontext context;
 
-	cuda_returns(cuda.cuCtxGetCurrent(&context), CUDA_SUCCESS);
+	cuda_ok(cuda.cuCtxGetCurrent(&context));
 	ok(!context, "a thread begins without a context");
 	cuda_returns(cuda.cuMemHostRegister_v2(memory, MIB, 0), CUDA_ERROR_INVALID_CONTEXT);
 	cuda_returns(cuda.cuCtxPopCurrent_v2(&context), CUDA_ERROR_INVALID_CONTEXT);
@@ -38,23 +38,22 @@ static void test_ranges(char *memory)
 
 	cuda_returns(cuda.cuMemHostRegister_v2(memory, 0, 0), CUDA_ERROR_INVALID_VALUE);
 	cuda_returns(cuda.cuMemHostRegister_v2(memory, MIB, 0x100), CUDA_ERROR_INVALID_VALUE);
-	cuda_returns(cuda.cuMemHostRegister_v2(memory, 2 * MIB, CU_MEMHOSTREGISTER_PORTABLE |
-					       CU_MEMHOSTREGISTER_DEVICEMAP), CUDA_SUCCESS);
+	cuda_ok(cuda.cuMemHostRegister_v2(memory, 2 * MIB, CU_MEMHOSTREGISTER_PORTABLE |
+					  CU_MEMHOSTREGISTER_DEVICEMAP));
 	cuda_returns(cuda.cuMemHostRegister_v2(memory + MIB, 2 * MIB, 0),
 		     CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
 	/* The manual knows flags of what CUDA allocated alone. */
 	if (cuda.standin_counts) {
-		cuda_returns(cuda.cuMemHostGetFlags(&flags, memory), CUDA_SUCCESS);
+		cuda_ok(cuda.cuMemHostGetFlags(&flags, memory));
 		ok(flags & CU_MEMHOSTREGISTER_PORTABLE, "with its flags (0x%x)", flags);
 	}
-	cuda_returns(cuda.cuMemHostGetDevicePointer_v2(&pointer, memory + 4096, 0), CUDA_SUCCESS);
-	cuda_returns(cuda.cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT,
-						(CUdeviceptr)(uintptr_t)(memory + 4096)),
-		     CUDA_SUCCESS);
+	cuda_ok(cuda.cuMemHostGetDevicePointer_v2(&pointer, memory + 4096, 0));
+	cuda_ok(cuda.cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT,
+					   (CUdeviceptr)(uintptr_t)(memory + 4096)));
 	ok(context == current_context(&cuda), "it is known by the context that registered it");
 	cuda_returns(cuda.cuMemHostUnregister(memory + MIB),
 		     CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-	cuda_returns(cuda.cuMemHostUnregister(memory), CUDA_SUCCESS);
+	cuda_ok(cuda.cuMemHostUnregister(memory));
 	cuda_returns(cuda.cuMemHostUnregister(memory), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 	cuda_returns(cuda.cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT,
 						(CUdeviceptr)(uintptr_t)memory),
@@ -65,12 +64,12 @@ static void test_allocations(void)
 {
 	void *memory, *other;
 
-	cuda_returns(cuda.cuMemHostAlloc(&memory, MIB, CU_MEMHOSTALLOC_PORTABLE), CUDA_SUCCESS);
+	cuda_ok(cuda.cuMemHostAlloc(&memory, MIB, CU_MEMHOSTALLOC_PORTABLE));
 	memset(memory, 1, MIB);
-	cuda_returns(cuda.cuMemAllocHost_v2(&other, MIB), CUDA_SUCCESS);
+	cuda_ok(cuda.cuMemAllocHost_v2(&other, MIB));
 	ok(cuda.cuMemHostUnregister(memory), "what CUDA allocated is not registered");
-	cuda_returns(cuda.cuMemFreeHost(memory), CUDA_SUCCESS);
-	cuda_returns(cuda.cuMemFreeHost(other), CUDA_SUCCESS);
+	cuda_ok(cuda.cuMemFreeHost(memory));
+	cuda_ok(cuda.cuMemFreeHost(other));
 	cuda_returns(cuda.cuMemFreeHost(&memory), CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -81,13 +80,12 @@ static void test_unusable_memory(void)
 	int can_read_only = 0;
 
 	ok(cuda.cuMemHostRegister_v2(memory, MIB, 0), "memory that cannot be written to is refused");
-	cuda_returns(cuda.cuDeviceGetAttribute(&can_read_only,
-					       CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
-					       0), CUDA_SUCCESS);
+	cuda_ok(cuda.cuDeviceGetAttribute(&can_read_only,
+					  CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
+					  0));
 	if (can_read_only) {
-		cuda_returns(cuda.cuMemHostRegister_v2(memory, MIB, CU_MEMHOSTREGISTER_READ_ONLY),
-			     CUDA_SUCCESS);
-		cuda_returns(cuda.cuMemHostUnregister(memory), CUDA_SUCCESS);
+		cuda_ok(cuda.cuMemHostRegister_v2(memory, MIB, CU_MEMHOSTREGISTER_READ_ONLY));
+		cuda_ok(cuda.cuMemHostUnregister(memory));
 	}
 	munmap(memory, MIB);
 	ok(cuda.cuMemHostRegister_v2(memory, MIB, 0), "and so is what is not mapped");
@@ -100,29 +98,28 @@ static void test_ended_contexts(char *memory)
 	unsigned int flags;
 	int active = -1;
 
-	cuda_returns(cuda.cuCtxCreate_v4(&own, NULL, 0, 0), CUDA_SUCCESS);
-	cuda_returns(cuda.cuMemHostRegister_v2(memory, MIB, CU_MEMHOSTREGISTER_PORTABLE),
-		     CUDA_SUCCESS);
-	cuda_returns(cuda.cuCtxDestroy_v2(own), CUDA_SUCCESS);
+	cuda_ok(cuda.cuCtxCreate_v4(&own, NULL, 0, 0));
+	cuda_ok(cuda.cuMemHostRegister_v2(memory, MIB, CU_MEMHOSTREGISTER_PORTABLE));
+	cuda_ok(cuda.cuCtxDestroy_v2(own));
 	ok(current_context(&cuda) != own, "a context that is destroyed is popped");
 	cuda_returns(cuda.cuPointerGetAttribute(&popped, CU_POINTER_ATTRIBUTE_CONTEXT,
 						(CUdeviceptr)(uintptr_t)memory),
 		     CUDA_ERROR_INVALID_VALUE);
 
-	cuda_returns(cuda.cuDevicePrimaryCtxRetain(&primary, 0), CUDA_SUCCESS);
-	cuda_returns(cuda.cuCtxPushCurrent_v2(primary), CUDA_SUCCESS);
-	cuda_returns(cuda.cuMemHostRegister_v2(memory, MIB, 0), CUDA_SUCCESS);
-	cuda_returns(cuda.cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
-	cuda_returns(cuda.cuDevicePrimaryCtxGetState(0, &flags, &active), CUDA_SUCCESS);
+	cuda_ok(cuda.cuDevicePrimaryCtxRetain(&primary, 0));
+	cuda_ok(cuda.cuCtxPushCurrent_v2(primary));
+	cuda_ok(cuda.cuMemHostRegister_v2(memory, MIB, 0));
+	cuda_ok(cuda.cuDevicePrimaryCtxReset_v2(0));
+	cuda_ok(cuda.cuDevicePrimaryCtxGetState(0, &flags, &active));
 	ok(!active, "a primary context that is reset is not active");
 	cuda_returns(cuda.cuMemHostRegister_v2(memory, MIB, 0), CUDA_ERROR_CONTEXT_IS_DESTROYED);
-	cuda_returns(cuda.cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
-	cuda_returns(cuda.cuDevicePrimaryCtxRetain(&primary, 0), CUDA_SUCCESS);
-	cuda_returns(cuda.cuCtxPushCurrent_v2(primary), CUDA_SUCCESS);
+	cuda_ok(cuda.cuCtxPopCurrent_v2(&popped));
+	cuda_ok(cuda.cuDevicePrimaryCtxRetain(&primary, 0));
+	cuda_ok(cuda.cuCtxPushCurrent_v2(primary));
 	cuda_returns(cuda.cuMemHostUnregister(memory), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-	cuda_returns(cuda.cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
-	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
-	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	cuda_ok(cuda.cuCtxPopCurrent_v2(&popped));
+	cuda_ok(cuda.cuDevicePrimaryCtxRelease_v2(0));
+	cuda_ok(cuda.cuDevicePrimaryCtxRelease_v2(0));
 }
 
 static void test_addresses(void)
@@ -130,17 +127,14 @@ static void test_addresses(void)
 	CUdriverProcAddressQueryResult status;
 	void *function = NULL;
 
-	cuda_returns(cuda.cuGetProcAddress_v2("cuMemHostRegister", &function, 13000, 0, &status),
-		     CUDA_SUCCESS);
+	cuda_ok(cuda.cuGetProcAddress_v2("cuMemHostRegister", &function, 13000, 0, &status));
 	ok((cuda.standin_counts ? function == (void *)cuda.cuMemHostRegister_v2 : !!function) &&
 	   status == CU_GET_PROC_ADDRESS_SUCCESS,
 	   "a name without a version is the newest that the version of CUDA has");
-	cuda_returns(cuda.cuGetProcAddress_v2("cuMemHostRegister", &function, 2000, 0, &status),
-		     CUDA_SUCCESS);
+	cuda_ok(cuda.cuGetProcAddress_v2("cuMemHostRegister", &function, 2000, 0, &status));
 	ok(!function && status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT,
 	   "or nothing, if that is too old");
-	cuda_returns(cuda.cuGetProcAddress_v2("cuNoSuch", &function, 13000, 0, &status),
-		     CUDA_SUCCESS);
+	cuda_ok(cuda.cuGetProcAddress_v2("cuNoSuch", &function, 13000, 0, &status));
 	ok(!function && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, "or not known at all");
 }
 
@@ -162,15 +156,15 @@ int main(void)
 	cuda = cuda_or_skip();
 	memory = map(4 * MIB, PROT_READ | PROT_WRITE);
 	cuda_returns(cuda.cuDeviceGetCount(&count), CUDA_ERROR_NOT_INITIALIZED);
-	cuda_returns(cuda.cuInit(0), CUDA_SUCCESS);
+	cuda_ok(cuda.cuInit(0));
 	test_without_context(memory);
-	cuda_returns(cuda.cuDevicePrimaryCtxRetain(&primary, 0), CUDA_SUCCESS);
-	cuda_returns(cuda.cuCtxPushCurrent_v2(primary), CUDA_SUCCESS);
+	cuda_ok(cuda.cuDevicePrimaryCtxRetain(&primary, 0));
+	cuda_ok(cuda.cuCtxPushCurrent_v2(primary));
 	test_ranges(memory);
 	test_allocations();
 	test_unusable_memory();
-	cuda_returns(cuda.cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
-	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	cuda_ok(cuda.cuCtxPopCurrent_v2(&popped));
+	cuda_ok(cuda.cuDevicePrimaryCtxRelease_v2(0));
 	test_ended_contexts(memory);
 	test_addresses();
 	ok(in_child(child_has_no_cuda, memory), "a forked child has no use of CUDA");

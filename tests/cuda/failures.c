@@ -173,15 +173,12 @@ static void test_unanswered(struct actmem_region *region, struct actmem_runtime 
 {
 	const CUresult answers[] = { CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_CONTEXT_IS_DESTROYED };
 	uint64_t lost = runtime_info(runtime).lost_total;
-	struct actmem_registration registration;
 	unsigned int i;
 
 	for (i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
 		returns(actmem_region_register(region, runtime, 0), 0);
 		cuda.standin_fail("cuPointerGetAttribute", 1, 2 * LENGTH / CHUNK, answers[i]);
-		ACTMEM_INIT(&registration);
-		returns(actmem_region_get_registration(region, &registration), 0);
-		ok(!registration.lost_chunks, "no chunk is lost");
+		ok(!registration_of(region).lost_chunks, "no chunk is lost");
 		returns(actmem_region_unregister(region), 0);
 		ok(!*actmem_error(), "without a word");
 		cuda.standin_fail("", 1, 0, 0);
@@ -190,45 +187,49 @@ static void test_unanswered(struct actmem_region *region, struct actmem_runtime 
 	ok(runtime_info(runtime).lost_total == lost, "nor counted so");
 }
 
-static void try_open(struct actmem *am, enum actmem_runtime_kind kind, const char *call,
-		     CUresult code, int wanted, const char *words)
-{
-	struct actmem_runtime_options options = { .size = sizeof(options), .kind = kind };
-	struct actmem_runtime *runtime;
-	int error;
-
-	cuda.standin_fail(call, 1, 1, code);
-	error = actmem_runtime_open(am, &options, &runtime);
-	ok(error == wanted, "%s fails with %u: %d (%s)", call, code, error, actmem_error());
-	if (error) {
-		says(words);
-		return;
-	}
-	ok(strstr(actmem_runtime_describe(runtime), words) &&
-	   runtime_info(runtime).kind == ACTMEM_RUNTIME_NULL,
-	   "AUTO does without, and tells why: %s", actmem_runtime_describe(runtime));
-	returns(actmem_runtime_close(runtime), 0);
-}
-
 static void test_open(struct actmem *am)
 {
-	try_open(am, ACTMEM_RUNTIME_CUDA, "cuInit", CUDA_ERROR_NO_DEVICE, -ENODEV, "/dev/nvidia0");
-	try_open(am, ACTMEM_RUNTIME_AUTO, "cuInit", CUDA_ERROR_NO_DEVICE, 0, "CUDA_VISIBLE_DEVICES");
-	try_open(am, ACTMEM_RUNTIME_CUDA, "cuInit", CUDA_ERROR_STUB_LIBRARY, -ENOENT, "stub");
-	try_open(am, ACTMEM_RUNTIME_AUTO, "cuInit", CUDA_ERROR_STUB_LIBRARY, 0, "stub");
-	try_open(am, ACTMEM_RUNTIME_AUTO, "cuInit", CUDA_ERROR_NOT_INITIALIZED, -EOWNERDEAD,
-		 "spawn");
-	try_open(am, ACTMEM_RUNTIME_CUDA, "cuInit", CUDA_ERROR_SYSTEM_NOT_READY, -ENODEV,
-		 "nvidia-fabricmanager");
-	try_open(am, ACTMEM_RUNTIME_CUDA, "cuInit", CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, -ENODEV,
-		 "kernel's module");
-	try_open(am, ACTMEM_RUNTIME_AUTO, "cuInit", CUDA_ERROR_UNKNOWN, -EIO,
-		 "CUDA_ERROR_UNKNOWN");
-	try_open(am, ACTMEM_RUNTIME_AUTO, "cuDeviceGetCount", CUDA_ERROR_UNKNOWN, -EIO, "count");
-	try_open(am, ACTMEM_RUNTIME_AUTO, "cuDeviceGet", CUDA_ERROR_UNKNOWN, -EIO, "device 0");
-	try_open(am, ACTMEM_RUNTIME_AUTO, "cuDeviceGetName", CUDA_ERROR_UNKNOWN, -EIO, "device 0");
-	try_open(am, ACTMEM_RUNTIME_AUTO, "cuDeviceGetPCIBusId", CUDA_ERROR_UNKNOWN, -EIO,
-		 "device 0");
+	static const struct {
+		enum actmem_runtime_kind kind;
+		const char *call;
+		CUresult code;
+		int error;		/* 0: AUTO does without */
+		const char *words;
+	} cases[] = {
+		{ ACTMEM_RUNTIME_CUDA, "cuInit", CUDA_ERROR_NO_DEVICE, -ENODEV, "/dev/nvidia0" },
+		{ ACTMEM_RUNTIME_AUTO, "cuInit", CUDA_ERROR_NO_DEVICE, 0, "CUDA_VISIBLE_DEVICES" },
+		{ ACTMEM_RUNTIME_CUDA, "cuInit", CUDA_ERROR_STUB_LIBRARY, -ENOENT, "stub" },
+		{ ACTMEM_RUNTIME_AUTO, "cuInit", CUDA_ERROR_STUB_LIBRARY, 0, "stub" },
+		{ ACTMEM_RUNTIME_AUTO, "cuInit", CUDA_ERROR_NOT_INITIALIZED, -EOWNERDEAD, "spawn" },
+		{ ACTMEM_RUNTIME_CUDA, "cuInit", CUDA_ERROR_SYSTEM_NOT_READY, -ENODEV,
+		  "nvidia-fabricmanager" },
+		{ ACTMEM_RUNTIME_CUDA, "cuInit", CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, -ENODEV,
+		  "kernel's module" },
+		{ ACTMEM_RUNTIME_AUTO, "cuInit", CUDA_ERROR_UNKNOWN, -EIO, "CUDA_ERROR_UNKNOWN" },
+		{ ACTMEM_RUNTIME_AUTO, "cuDeviceGetCount", CUDA_ERROR_UNKNOWN, -EIO, "count" },
+		{ ACTMEM_RUNTIME_AUTO, "cuDeviceGet", CUDA_ERROR_UNKNOWN, -EIO, "device 0" },
+		{ ACTMEM_RUNTIME_AUTO, "cuDeviceGetName", CUDA_ERROR_UNKNOWN, -EIO, "device 0" },
+		{ ACTMEM_RUNTIME_AUTO, "cuDeviceGetPCIBusId", CUDA_ERROR_UNKNOWN, -EIO, "device 0" },
+	};
+	struct actmem_runtime *runtime;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct actmem_runtime_options options = {
+			.size = sizeof(options), .kind = cases[i].kind,
+		};
+
+		cuda.standin_fail(cases[i].call, 1, 1, cases[i].code);
+		returns(actmem_runtime_open(am, &options, &runtime), cases[i].error);
+		if (cases[i].error) {
+			says(cases[i].words);
+			continue;
+		}
+		ok(strstr(actmem_runtime_describe(runtime), cases[i].words) &&
+		   runtime_info(runtime).kind == ACTMEM_RUNTIME_NULL,
+		   "AUTO does without, and tells why: %s", actmem_runtime_describe(runtime));
+		returns(actmem_runtime_close(runtime), 0);
+	}
 }
 
 int main(void)

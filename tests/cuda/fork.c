@@ -88,7 +88,6 @@ static bool uses_cuda_and_forks(void *context)
 
 int main(void)
 {
-	struct actmem_registration registration = { .size = sizeof(registration) };
 	struct parent p;
 
 	p.cuda = cuda_or_skip();
@@ -102,8 +101,7 @@ int main(void)
 	returns(actmem_region_register(p.region, p.runtime, 0), 0);
 	ok(in_child(handles_are_refused, &p), "a child has no use of its parent's runtime");
 	ok(in_child(child_has_no_cuda, &p), "nor of CUDA, which is not called");
-	returns(actmem_region_get_registration(p.region, &registration), 0);
-	ok(!registration.lost_chunks, "the parent has all that it had");
+	ok(!registration_of(p.region).lost_chunks, "the parent has all that it had");
 	returns(actmem_region_unregister(p.region), 0);
 	ok(!runtime_info(p.runtime).lost_total, "nothing was lost");
 	returns(actmem_runtime_close(p.runtime), 0);

@@ -9,32 +9,19 @@
 
 #include "actmem_queue.h"
 #include "cuda_test.h"
+#include "../heap/heap_test.h"
 #include "heap/inside.h"
 
 static struct cuda cuda;
 
-static struct actmem_heap *heap_or_bail(struct actmem *am)
-{
-	struct actmem_heap_options options = { .size = sizeof(options), .grow_bytes = LENGTH };
-	struct actmem_heap *heap;
-
-	if (actmem_heap_create(am, &options, &heap))
-		tap_bail("actmem_heap_create");
-	return heap;
-}
-
 static uint64_t regions_of(struct actmem_heap *heap)
 {
-	struct actmem_heap_stats stats = { .size = sizeof(stats) };
-
-	if (actmem_heap_get_stats(heap, &stats))
-		tap_bail("actmem_heap_get_stats");
-	return stats.regions;
+	return stats_of(heap).regions;
 }
 
 static void test_blocks(struct actmem *am, struct actmem_runtime *runtime)
 {
-	struct actmem_heap *heap = heap_or_bail(am);
+	struct actmem_heap *heap = make_heap(am, LENGTH, 0);
 	void *blocks[12];
 	uint64_t pointer, bytes;
 	bool whole = true;
@@ -66,7 +53,7 @@ static void test_blocks(struct actmem *am, struct actmem_runtime *runtime)
 
 static void test_refusals(struct actmem *am, struct actmem_runtime *runtime)
 {
-	struct actmem_heap *heap = heap_or_bail(am);
+	struct actmem_heap *heap = make_heap(am, LENGTH, 0);
 	void *block;
 
 	returns(actmem_heap_register(NULL, runtime, 0), -EINVAL);
@@ -88,13 +75,13 @@ static void test_refusals(struct actmem *am, struct actmem_runtime *runtime)
 /* CUDA's context goes while blocks are live: they stay, and go in their turn. */
 static void test_lost(struct actmem *am, struct actmem_runtime *runtime)
 {
-	struct actmem_heap *heap = heap_or_bail(am);
+	struct actmem_heap *heap = make_heap(am, LENGTH, 0);
 	uint64_t lost = runtime_info(runtime).lost_total;
 	void *block;
 
 	returns(actmem_heap_register(heap, runtime, 0), 0);
 	returns(actmem_heap_alloc(heap, CHUNK, 0, &block), 0);
-	cuda_returns(cuda.cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	cuda_ok(cuda.cuDevicePrimaryCtxReset_v2(0));
 	memset(block, 1, CHUNK);
 	returns(actmem_heap_free(heap, block), 0);
 	returns(actmem_heap_destroy(heap), 0);
@@ -105,8 +92,7 @@ static void test_lost(struct actmem *am, struct actmem_runtime *runtime)
 static void test_failures(struct actmem *am)
 {
 	struct actmem_runtime *runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
-	struct actmem_heap *heap = heap_or_bail(am);
-	struct actmem_counters counters = { .size = sizeof(counters) };
+	struct actmem_heap *heap = make_heap(am, LENGTH, 0);
 	void *block;
 
 	returns(actmem_heap_register(heap, runtime, 0), 0);
@@ -120,8 +106,7 @@ static void test_failures(struct actmem *am)
 	returns(actmem_heap_free(heap, block), 0);
 	cuda.standin_fail("cuMemHostUnregister", 1, 2, CUDA_ERROR_ILLEGAL_ADDRESS);
 	returns(actmem_heap_destroy(heap), 0);
-	returns(actmem_get_counters(am, &counters), 0);
-	ok(counters.regions == 1 && runtime_info(runtime).regions == 1,
+	ok(counters_of(am).regions == 1 && runtime_info(runtime).regions == 1,
 	   "what CUDA does not let go of stays, and is counted");
 	returns(actmem_runtime_close(runtime), -EBUSY);
 	returns(actmem_runtime_close(runtime), 0);
@@ -152,7 +137,7 @@ static void test_own(struct actmem *am)
 	void *blocks[2];
 
 	returns(actmem_runtime_open(am, &options, &runtime), 0);
-	heap = heap_or_bail(am);
+	heap = make_heap(am, LENGTH, 0);
 	returns(actmem_heap_register(heap, runtime, ACTMEM_REGISTER_DEVICEMAP), 0);
 	returns(actmem_heap_alloc(heap, LENGTH, 0, &blocks[0]), 0);
 	ok(!own_bytes, "nothing is told where a region is registered");
@@ -177,7 +162,7 @@ static void test_own(struct actmem *am)
 
 	cuda.standin_fail("cuMemHostRegister_v2", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
 	returns(actmem_heap_alloc(heap, LENGTH, 0, &blocks[1]), 0);
-	cuda_returns(cuda.cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	cuda_ok(cuda.cuDevicePrimaryCtxReset_v2(0));
 	returns(actmem_heap_free(heap, blocks[1]), 0);
 	returns(actmem_heap_free(heap, blocks[0]), 0);
 	returns(actmem_heap_destroy(heap), 0);
@@ -192,11 +177,7 @@ int main(void)
 	struct actmem_runtime *runtime;
 	struct actmem *am;
 
-	cuda = cuda_or_skip();
-	if (cuda.cuInit(0))
-		tap_bail("cuInit");
-	before = usage_now();
-	am = open_or_bail();
+	am = cuda_begin(&cuda, &before);
 	runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
 	test_blocks(am, runtime);
 	test_refusals(am, runtime);
@@ -206,8 +187,5 @@ int main(void)
 		test_failures(am);
 		test_own(am);
 	}
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage_of_ours(before);
-	return tap_end();
+	return cuda_end(&cuda, am, before);
 }

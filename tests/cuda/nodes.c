@@ -7,40 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cuda_test.h"
 
 static struct cuda cuda;
-static char root[] = "/tmp/actmem-sysfs-XXXXXX";
-
-/* The folder of a device in it, of a bus address as CUDA writes it. */
-static void make_device(const char *bus_id, char *path, size_t size)
-{
-	static const char *const folders[] = { "/sys", "/sys/bus", "/sys/bus/pci",
-					       "/sys/bus/pci/devices" };
-	unsigned int i;
-
-	for (i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
-		snprintf(path, size, "%s%s", root, folders[i]);
-		mkdir(path, 0700);
-	}
-	snprintf(path, size, "%s%s/%s", root, folders[3], bus_id);
-	if (mkdir(path, 0700))
-		tap_bail("mkdir %s", path);
-}
-
-static void write_node(const char *folder, const char *text)
-{
-	char path[512];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/numa_node", folder);
-	file = fopen(path, "we");
-	if (!file || fputs(text, file) < 0 || fclose(file))
-		tap_bail("%s", path);
-}
 
 static void test_unknown(struct actmem *am, const char *why)
 {
@@ -87,7 +58,6 @@ static void test_far(struct actmem *am)
 {
 	struct actmem_runtime *runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
 	struct actmem_region *region = region_or_bail(am, "far");
-	struct actmem_registration registration = { .size = sizeof(registration) };
 
 	returns(actmem_region_register(region, runtime, 0), 0);
 	says("8.0 MiB of 8.0 MiB are on other nodes than node 1000");
@@ -95,8 +65,7 @@ static void test_far(struct actmem *am)
 	says("actmem_runtime_nodes");
 	ok(runtime_info(runtime).far_bytes == LENGTH && runtime_info(runtime).far_total == 1,
 	   "what is far is counted");
-	returns(actmem_region_get_registration(region, &registration), 0);
-	ok(registration.far_bytes == LENGTH, "and told of the region");
+	ok(registration_of(region).far_bytes == LENGTH, "and told of the region");
 	returns(actmem_region_unregister(region), 0);
 	ok(!runtime_info(runtime).far_bytes && runtime_info(runtime).far_total == 1,
 	   "until it is unregistered");
@@ -106,40 +75,33 @@ static void test_far(struct actmem *am)
 
 int main(void)
 {
-	char folder[256], text[16], command[300];
-	struct actmem *am;
-	struct actmem_nodes usable;
+	struct actmem_nodes usable = usable_nodes();
 	unsigned int node = 0;
+	struct usage before;
+	struct actmem *am;
+	char text[16];
 
-	cuda = cuda_or_skip();
+	setenv("STANDIN_CUDA_BUS_IDS", "0000:AF:00.0", 1);
+	am = cuda_begin(&cuda, &before);
 	if (!cuda.standin_counts) {
 		tap_skip("where a real GPU is, its machine knows");
 		return tap_end();
 	}
-	setenv("STANDIN_CUDA_BUS_IDS", "0000:AF:00.0", 1);
-	if (!mkdtemp(root))
-		tap_bail("%s", root);
-	sysfs_is_in(root);
-	am = open_or_bail();
-	usable = usable_nodes();
 	while (!has_node(&usable, node))
 		node++;
+	sysfs_has("true");
 	test_unknown(am, "a device that /sys does not know");
-	make_device("0000:af:00.0", folder, sizeof(folder));
+	sysfs_has("mkdir -p sys/bus/pci/devices/0000:af:00.0");
 	test_unknown(am, "one without the file");
-	write_node(folder, "-1\n");
+	device_is_at("0000:af:00.0", "-1");
 	test_unknown(am, "one without a node");
-	write_node(folder, "99999999\n");
+	device_is_at("0000:af:00.0", "99999999");
 	test_unknown(am, "a node that there cannot be");
-	snprintf(text, sizeof(text), "%u\n", node);
-	write_node(folder, text);
+	snprintf(text, sizeof(text), "%u", node);
+	device_is_at("0000:af:00.0", text);
 	test_near(am, node);
-	write_node(folder, "1000\n");
+	device_is_at("0000:af:00.0", "1000");
 	test_far(am);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	nothing_is_retained(&cuda);
-	snprintf(command, sizeof(command), "rm -r %s", root);
-	returns(system(command), 0);
-	return tap_end();
+	sysfs_is_true();
+	return cuda_end(&cuda, am, before);
 }

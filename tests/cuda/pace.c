@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "cuda_test.h"
+#include "../heap/heap_test.h"
 
 #define BLOCK		(5 * MIB)
 #define PIECE_LEAST	(64 * MIB)
@@ -58,14 +59,10 @@ static void *ask(void *unused)
 static struct actmem_heap *heap_or_bail(struct actmem *am, struct actmem_runtime *runtime,
 					uint64_t grow_bytes, uint64_t limit_bytes)
 {
-	struct actmem_heap_options options = {
-		.size = sizeof(options), .grow_bytes = grow_bytes, .limit_bytes = limit_bytes,
-	};
-	struct actmem_heap *heap;
+	struct actmem_heap *heap = make_heap(am, grow_bytes, limit_bytes);
 
-	if (actmem_heap_create(am, &options, &heap) ||
-	    actmem_heap_register(heap, runtime, ACTMEM_REGISTER_DEVICEMAP))
-		tap_bail("a registered heap");
+	if (actmem_heap_register(heap, runtime, ACTMEM_REGISTER_DEVICEMAP))
+		tap_bail("actmem_heap_register");
 	return heap;
 }
 
@@ -83,8 +80,7 @@ static void test_neighbour(struct actmem *am)
 	void *block;
 
 	neighbour.context = current_context(&cuda);
-	if (pthread_create(&neighbour.thread, NULL, ask, NULL))
-		tap_bail("pthread_create");
+	neighbour.thread = start_thread(ask, NULL);
 	while (!neighbour.calls)
 		;
 	setenv("STANDIN_CUDA_PIN_RATE", RATE, 1);
@@ -125,7 +121,7 @@ static void test_pieces(struct actmem *am)
 {
 	struct actmem_runtime *runtime = whole_runtime_or_bail(am);
 	struct actmem_heap *heap = heap_or_bail(am, runtime, 3 * PIECE_LEAST, 0);
-	struct actmem_heap_stats stats = { .size = sizeof(stats) };
+	struct actmem_heap_stats stats;
 	void *blocks[24], *longer;
 	unsigned int i, whole = 0;
 
@@ -134,7 +130,7 @@ static void test_pieces(struct actmem *am)
 			tap_bail("actmem_heap_alloc");
 		whole += is_whole(runtime, blocks[i], BLOCK);
 	}
-	returns(actmem_heap_get_stats(heap, &stats), 0);
+	stats = stats_of(heap);
 	ok(stats.regions == 1 && runtime_info(runtime).regions == 1 &&
 	   runtime_info(runtime).chunks == 3, "a region of %llu bytes is in %llu pieces",
 	   (unsigned long long)stats.region_bytes,
@@ -171,19 +167,11 @@ int main(void)
 	struct usage before;
 	struct actmem *am;
 
-	cuda = cuda_or_skip();
-	if (cuda.cuInit(0))
-		tap_bail("cuInit");
+	am = cuda_begin(&cuda, &before);
 	push_primary(&cuda);
-	before = usage_now();
-	am = open_or_bail();
 	test_neighbour(am);
 	test_pieces(am);
 	test_limit(am);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage_of_ours(before);
 	pop_primary(&cuda);
-	nothing_is_retained(&cuda);
-	return tap_end();
+	return cuda_end(&cuda, am, before);
 }

@@ -12,15 +12,6 @@
 
 static struct cuda cuda;
 
-static struct actmem_registration registration_of(struct actmem_region *region)
-{
-	struct actmem_registration registration = { .size = sizeof(registration) };
-
-	if (actmem_region_get_registration(region, &registration))
-		tap_bail("actmem_region_get_registration");
-	return registration;
-}
-
 static void test_counts(struct actmem_runtime *runtime, unsigned int regions)
 {
 	struct actmem_runtime_info info = runtime_info(runtime);
@@ -47,8 +38,7 @@ static void test_pointers(struct actmem_runtime *runtime, char *memory)
 	push_primary(&cuda);
 	for (i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
 		returns(actmem_runtime_pointer(runtime, memory + offsets[i], &pointer, &bytes), 0);
-		cuda_returns(cuda.cuMemHostGetDevicePointer_v2(&wanted, memory + offsets[i], 0),
-			     CUDA_SUCCESS);
+		cuda_ok(cuda.cuMemHostGetDevicePointer_v2(&wanted, memory + offsets[i], 0));
 		ok(pointer == wanted && bytes == CHUNK - offsets[i] % CHUNK,
 		   "the device has %llu as CUDA says, and %llu bytes from there",
 		   (unsigned long long)offsets[i], (unsigned long long)bytes);
@@ -185,61 +175,53 @@ static void test_taken(struct actmem *am, struct actmem_runtime *runtime)
 	struct actmem_region *region = region_or_bail(am, "taken");
 	char *memory = memory_or_bail(region);
 	uint64_t failures = runtime_info(runtime).failures_total;
-	CUcontext primary, popped;
+	CUcontext primary;
 
-	if (cuda.cuDevicePrimaryCtxRetain(&primary, 0) || cuda.cuCtxPushCurrent_v2(primary))
-		tap_bail("cuDevicePrimaryCtxRetain");
-	cuda_returns(cuda.cuMemHostRegister_v2(memory + LENGTH - 4096, 4096, 0), CUDA_SUCCESS);
+	push_primary(&cuda);
+	primary = current_context(&cuda);
+	cuda_ok(cuda.cuMemHostRegister_v2(memory + LENGTH - 4096, 4096, 0));
 	returns(actmem_region_register(region, runtime, 0), -EEXIST);
 	says("CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED");
 	says("DmaMap");
 	ok(!runtime_info(runtime).regions && !runtime_info(runtime).bytes &&
 	   runtime_info(runtime).failures_total == failures + 1, "which is counted");
-	cuda_returns(cuda.cuMemHostUnregister(memory + LENGTH - 4096), CUDA_SUCCESS);
+	cuda_ok(cuda.cuMemHostUnregister(memory + LENGTH - 4096));
 	test_counts(runtime, 0);
 	returns(actmem_region_register(region, runtime, 0), 0);
 	returns(actmem_region_unregister(region), 0);
 	ok(current_context(&cuda) == primary, "the context that was current still is");
-	cuda.cuCtxPopCurrent_v2(&popped);
-	cuda.cuDevicePrimaryCtxRelease_v2(0);
+	pop_primary(&cuda);
 	returns(actmem_region_close(region), 0);
 }
 
-static void try_options(struct actmem *am, const struct actmem_runtime_options *options,
-			int wanted, const char *words)
-{
-	struct actmem_runtime *runtime;
-
-	returns(actmem_runtime_open(am, options, &runtime), wanted);
-	says(words);
-}
+#define OPTIONS	.size = sizeof(struct actmem_runtime_options)
 
 static void test_refusals(struct actmem *am, struct actmem_runtime *runtime)
 {
+	static const struct {
+		struct actmem_runtime_options options;
+		int error;
+		const char *words;
+	} bad[] = {
+		{ { OPTIONS, .kind = 17 }, -EINVAL, "runtime 17" },
+		{ { OPTIONS, .device = -1 }, -EINVAL, "device is -1" },
+		{ { OPTIONS, .kind = ACTMEM_RUNTIME_CUDA, .device = 1000 }, -ENODEV, "none is 1000" },
+		{ { OPTIONS, .kind = ACTMEM_RUNTIME_AUTO, .device = 1000 }, -ENODEV, "none is 1000" },
+		{ { OPTIONS, .chunk_bytes = 4096 }, -EINVAL, "chunk_bytes is 4096" },
+		{ { OPTIONS, .chunk_bytes = 65ULL << 30 }, -EINVAL, "64 GiB" },
+		{ { .size = 4 }, -EINVAL, "ACTMEM_INIT" },
+	};
 	struct actmem_region *region = region_or_bail(am, "refused");
-	struct actmem_runtime_options options;
 	struct actmem_registration registration = { .size = sizeof(registration) };
+	struct actmem_runtime *none;
 	uint64_t pointer;
+	unsigned int i;
 
-	ACTMEM_INIT(&options);
-	options.kind = 17;
-	try_options(am, &options, -EINVAL, "runtime 17");
-	ACTMEM_INIT(&options);
-	options.device = -1;
-	try_options(am, &options, -EINVAL, "device is -1");
-	options.kind = ACTMEM_RUNTIME_CUDA;
-	options.device = 1000;
-	try_options(am, &options, -ENODEV, "none is 1000");
-	options.kind = ACTMEM_RUNTIME_AUTO;
-	try_options(am, &options, -ENODEV, "none is 1000");
-	ACTMEM_INIT(&options);
-	options.chunk_bytes = 4096;
-	try_options(am, &options, -EINVAL, "chunk_bytes is 4096");
-	options.chunk_bytes = 65ULL << 30;
-	try_options(am, &options, -EINVAL, "64 GiB");
-	options.size = 4;
-	try_options(am, &options, -EINVAL, "ACTMEM_INIT");
-	returns(actmem_runtime_open(NULL, NULL, &runtime), -EINVAL);
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		returns(actmem_runtime_open(am, &bad[i].options, &none), bad[i].error);
+		says(bad[i].words);
+	}
+	returns(actmem_runtime_open(NULL, NULL, &none), -EINVAL);
 	returns(actmem_runtime_open(am, NULL, NULL), -EINVAL);
 	returns(actmem_runtime_close(NULL), -EINVAL);
 	returns(actmem_runtime_get_info(NULL, NULL), -EINVAL);
@@ -265,11 +247,7 @@ int main(void)
 	struct actmem_region *region;
 	struct actmem_runtime_info info;
 
-	cuda = cuda_or_skip();
-	if (cuda.cuInit(0))
-		tap_bail("cuInit");
-	before = usage_now();
-	am = open_or_bail();
+	am = cuda_begin(&cuda, &before);
 	runtime = runtime_or_bail(am, ACTMEM_RUNTIME_AUTO);
 	info = runtime_info(runtime);
 	ok(info.kind == ACTMEM_RUNTIME_CUDA && info.chunk_bytes == CHUNK && !info.device,
@@ -293,9 +271,5 @@ int main(void)
 	returns(actmem_close(am), -EBUSY);
 	says("1 runtimes");
 	returns(actmem_runtime_close(runtime), 0);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	nothing_is_retained(&cuda);
-	same_usage_of_ours(before);
-	return tap_end();
+	return cuda_end(&cuda, am, before);
 }

@@ -14,8 +14,6 @@
 #define VALUES	12
 #define SLOW	1000		/* microseconds */
 
-static struct cuda cuda;
-static struct xla_device its;
 static struct xla *const xla = &its.xla;
 
 /*
@@ -28,20 +26,17 @@ static unsigned int step(unsigned int first_taken, int direction)
 	unsigned int i, value;
 
 	xla->run++;
-	for (i = 0; i < VALUES; i++) {
-		if (!xla_put_value(&its, "step", i, BLOCK, (uint32_t)xla->run * VALUES + i)) {
-			printf("# %s\n", xla->words);
-			return 0;
-		}
+	if (!xla_put_step(&its, "step", VALUES, BLOCK, (uint32_t)xla->run * VALUES)) {
+		printf("# %s\n", xla->words);
+		return 0;
 	}
-	xla_compute(xla, its.work, BLOCK, 0);
 	for (i = 0; i < VALUES; i++) {
 		value = (first_taken + VALUES + (unsigned int)(direction * (int)i)) % VALUES;
-		if (!xla_take(xla, its.tokens + XLA_TOKEN_BYTES * value, its.work, BLOCK)) {
+		if (!xla_take(xla, xla_token(&its, value), its.work, BLOCK)) {
 			printf("# %s\n", xla->words);
 			return 0;
 		}
-		cuda.cuMemcpyDtoDAsync_v2(its.results + value * BLOCK, its.work, BLOCK,
+		gpu.cuMemcpyDtoDAsync_v2(its.results + value * BLOCK, its.work, BLOCK,
 					  xla->stream);
 		xla_compute(xla, its.work, BLOCK, 0);
 	}
@@ -61,13 +56,13 @@ static void test_order(uint64_t ring_bytes, unsigned int microseconds)
 	unsigned int i, good;
 
 	for (i = 0; i < 4; i++) {
-		slow(&cuda, slow_functions[i], microseconds);
+		slow(&gpu, slow_functions[i], microseconds);
 		good = step(VALUES - 1, -1);
 		ok(good == VALUES, "a ring of %llu KiB, slow %s: %u of %u come back as they were",
 		   (unsigned long long)(ring_bytes >> 10), slow_functions[i], good, VALUES);
 		good = step(0, 1);
 		ok(good == VALUES, "and %u in the order of their puts", good);
-		slow(&cuda, slow_functions[i], 0);
+		slow(&gpu, slow_functions[i], 0);
 	}
 	after = xla_transfers();
 	ok(after.to_host_bytes_total - before.to_host_bytes_total == 8 * VALUES * BLOCK &&
@@ -79,23 +74,19 @@ static void test_order(uint64_t ring_bytes, unsigned int microseconds)
 	   (unsigned long long)(after.wasted_bytes_total - before.wasted_bytes_total));
 	ok(after.ring_bytes && after.ring_bytes <= ring_bytes, "the ring has %llu bytes",
 	   (unsigned long long)after.ring_bytes);
-	xla_close(am, &cuda);
+	xla_close(am);
 }
 
 /* In the time that is spent after each take, the next ones come. */
 static void test_ahead(void)
 {
-	struct memory memory = { .ring_bytes = 32 * BLOCK };
 	struct actmem_xla_transfer_stats before = xla_transfers(), after;
-	struct actmem *am = xla_open(&memory);
 	unsigned int i;
 
 	xla->run++;
-	for (i = 0; i < VALUES; i++) {
-		ok(xla_put_value(&its, "ahead", i, BLOCK, i), "put %u", i);
-	}
+	ok(xla_put_step(&its, "ahead", VALUES, BLOCK, 0), "put");
 	for (i = VALUES; i-- > 0; ) {
-		ok(xla_take(xla, its.tokens + XLA_TOKEN_BYTES * i, its.work, BLOCK), "take %u", i);
+		ok(xla_take(xla, xla_token(&its, i), its.work, BLOCK), "take %u", i);
 		/* As many as there is room for, or are left. */
 		do {
 			usleep(1000);
@@ -103,28 +94,25 @@ static void test_ahead(void)
 		} while (after.unfinished || (after.staged_bytes < 4 * BLOCK &&
 					      after.staged_bytes < i * BLOCK));
 	}
-	cuda_returns(cuda.cuStreamSynchronize(xla->stream), CUDA_SUCCESS);
+	cuda_ok(gpu.cuStreamSynchronize(xla->stream));
 	after = xla_transfers();
 	ok(after.ahead_total - before.ahead_total == VALUES - 1 &&
 	   after.late_total - before.late_total == 1, "all but the first take found their block there");
 	ok(after.wasted_bytes_total == before.wasted_bytes_total && !after.staged_bytes,
 	   "and nothing was copied in vain");
-	xla_close(am, &cuda);
 }
 
 /* What was copied ahead and is not wanted any more goes. */
 static void test_reset(void)
 {
-	struct memory memory = { .ring_bytes = 32 * BLOCK };
 	struct actmem_xla_transfer_stats before = xla_transfers(), after;
-	struct actmem *am = xla_open(&memory);
 	unsigned int i;
 
 	xla->run++;
 	for (i = 0; i < 4; i++)
-		ok(xla_put(xla, "reset", its.work, BLOCK, its.tokens + XLA_TOKEN_BYTES * i),
+		ok(xla_put(xla, "reset", its.work, BLOCK, xla_token(&its, i)),
 		   "put %u", i);
-	ok(xla_take(xla, its.tokens + 3 * XLA_TOKEN_BYTES, its.work, BLOCK), "take one");
+	ok(xla_take(xla, xla_token(&its, 3), its.work, BLOCK), "take one");
 	do {
 		usleep(1000);
 		after = xla_transfers();
@@ -140,63 +128,58 @@ static void test_reset(void)
 	ok(!xla_take(xla, its.tokens, its.work, BLOCK) && strstr(xla->words, "reset()"),
 	   "to take one fails: %s", xla->words);
 	/* While it is being copied. */
-	slow(&cuda, "cuMemcpyDtoHAsync_v2", SLOW);
+	slow(&gpu, "cuMemcpyDtoHAsync_v2", SLOW);
 	ok(xla_put(xla, "reset", its.work, BLOCK, its.tokens), "put");
 	ok(actmem_xla_reset() == 1, "one that is still being copied is reset");
-	slow(&cuda, "cuMemcpyDtoHAsync_v2", 0);
-	xla_close(am, &cuda);
+	slow(&gpu, "cuMemcpyDtoHAsync_v2", 0);
+}
+
+static const char *seen(void)
+{
+	gpu.cuMemcpyDtoHAsync_v2(its.seen, its.work, BLOCK, xla->stream);
+	if (gpu.cuStreamSynchronize(xla->stream))
+		tap_bail("cuStreamSynchronize");
+	return its.seen;
 }
 
 static bool is_there(uint32_t content)
 {
-	cuda.cuMemcpyDtoHAsync_v2(its.seen, its.work, BLOCK, xla->stream);
-	return !cuda.cuStreamSynchronize(xla->stream) && xla_is_content(its.seen, BLOCK, content);
-}
-
-static bool is_zero(void)
-{
-	cuda.cuMemcpyDtoHAsync_v2(its.seen, its.work, BLOCK, xla->stream);
-	return !cuda.cuStreamSynchronize(xla->stream) && all_bytes(its.seen, BLOCK, 0);
+	return xla_is_content(seen(), BLOCK, content);
 }
 
 /* What may be taken several times is not copied ahead, and goes when it is dropped. */
 static void test_many(void)
 {
-	struct memory memory = { .ring_bytes = 32 * BLOCK };
 	struct actmem_xla_transfer_stats before = xla_transfers(), after;
-	struct actmem *am = xla_open(&memory);
 	unsigned int i, good = 0;
 
 	xla->run++;
 	for (i = 0; i < 4; i++) {
 		xla_compute(xla, its.work, BLOCK, i);
 		good += xla_put_for_many(xla, "many", its.work, BLOCK,
-					 its.tokens + XLA_TOKEN_BYTES * i);
+					 xla_token(&its, i));
 	}
 	for (i = 0; i < 8; i++)
-		good += xla_take_again(xla, its.tokens + XLA_TOKEN_BYTES * (i % 4), its.work,
+		good += xla_take_again(xla, xla_token(&its, i % 4), its.work,
 				       BLOCK) && is_there(i % 4);
 	ok(good == 12, "four values are put once and taken twice (%u)", good);
 	after = xla_transfers();
 	ok(!after.staged_bytes && after.ahead_total == before.ahead_total, "and not ahead");
-	ok(xla_hold(xla, its.tokens, 4, its.tokens + 4 * XLA_TOKEN_BYTES) &&
+	ok(xla_hold(xla, its.tokens, 4, xla_token(&its, 4)) &&
 	   xla_drop(xla, its.tokens, 4, its.work) &&
-	   xla_take_again(xla, its.tokens + 5 * XLA_TOKEN_BYTES, its.work, BLOCK) && is_there(1),
+	   xla_take_again(xla, xla_token(&its, 5), its.work, BLOCK) && is_there(1),
 	   "what was held and dropped once is there");
-	ok(xla_drop(xla, its.tokens + 4 * XLA_TOKEN_BYTES, 4, its.work), "drop");
+	ok(xla_drop(xla, xla_token(&its, 4), 4, its.work), "drop");
 	ok(!xla_stats().live_blocks &&
 	   !xla_take_again(xla, its.tokens, its.work, BLOCK), "and it is gone");
 	xla_compute(xla, its.work, BLOCK, 7);
-	cuda.cuMemsetD32Async(its.tokens, 0, 2, xla->stream);
-	ok(xla_take(xla, its.tokens, its.work, BLOCK) && is_zero(),
+	gpu.cuMemsetD32Async(its.tokens, 0, 2, xla->stream);
+	ok(xla_take(xla, its.tokens, its.work, BLOCK) && all_bytes(seen(), BLOCK, 0),
 	   "of no token there are zeros");
-	xla_close(am, &cuda);
 }
 
 static void test_errors(void)
 {
-	struct memory memory = { .ring_bytes = 2 * MIB, .limit_bytes = 2 * MIB };
-	struct actmem *am = xla_open(&memory);
 	CUdeviceptr large;
 
 	xla->run++;
@@ -213,109 +196,93 @@ static void test_errors(void)
 	ok(xla_take(xla, its.tokens, its.work, BLOCK), "take");
 	ok(!xla_take(xla, its.tokens, its.work, BLOCK) && strstr(xla->words, "after its last take"),
 	   "a second take: %s", xla->words);
-	if (cuda.cuMemAlloc_v2(&large, 3 * MIB))
+	if (gpu.cuMemAlloc_v2(&large, 3 * MIB))
 		tap_bail("cuMemAlloc_v2");
 	ok(!xla_put(xla, "errors", large, 3 * MIB, its.tokens) && strstr(xla->words, "heap_limit="),
 	   "more than the limit: %s", xla->words);
-	cuda_returns(cuda.cuMemFree_v2(large), CUDA_SUCCESS);
-	xla_close(am, &cuda);
+	cuda_ok(gpu.cuMemFree_v2(large));
 }
 
 static void test_no_room_for_ring(void)
 {
-	struct memory memory = { .ring_bytes = 1ULL << 50 };
-	struct actmem *am = xla_open(&memory);
-
 	ok(!xla_put(xla, "ring", its.work, BLOCK, its.tokens) &&
 	   strstr(xla->words, "MEM_FRACTION") &&
 	   strstr(xla->words, "ACTMEM_DEVICE_RING"), "a ring that is too large: %s", xla->words);
-	xla_close(am, &cuda);
 }
 
 /* Two streams put and take each other's values; events are all the order there is. */
 static void test_two_streams(void)
 {
-	struct memory memory = { .ring_bytes = MIB };
-	struct xla other = { .cuda = &cuda, .stream = xla_stream_or_bail(&cuda) };
-	struct actmem *am = xla_open(&memory);
+	struct xla other = { .stream = xla_stream_or_bail() };
 	unsigned int i, good = 0;
 	CUevent event;
 
-	if (cuda.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING))
+	if (gpu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING))
 		tap_bail("cuEventCreate");
-	slow(&cuda, "cuMemcpyDtoDAsync_v2", SLOW);
+	slow(&gpu, "cuMemcpyDtoDAsync_v2", SLOW);
 	other.run = ++xla->run;
-	for (i = 0; i < VALUES; i++) {
-		ok(xla_put_value(&its, "two", i, BLOCK, i + 100), "put %u", i);
-	}
+	ok(xla_put_step(&its, "two", VALUES, BLOCK, 100), "put");
 	/* As a program has to, where it hands on tokens between its streams. */
-	cuda.cuEventRecord(event, xla->stream);
-	cuda.cuStreamWaitEvent(other.stream, event, 0);
+	gpu.cuEventRecord(event, xla->stream);
+	gpu.cuStreamWaitEvent(other.stream, event, 0);
 	for (i = VALUES; i-- > 0; )
-		ok(xla_take(&other, its.tokens + XLA_TOKEN_BYTES * i, its.results + i * BLOCK, BLOCK), "take %u",
+		ok(xla_take(&other, xla_token(&its, i), its.results + i * BLOCK, BLOCK), "take %u",
 		   i);
-	cuda.cuMemcpyDtoHAsync_v2(its.seen, its.results, VALUES * BLOCK, other.stream);
-	cuda_returns(cuda.cuStreamSynchronize(other.stream), CUDA_SUCCESS);
-	slow(&cuda, "cuMemcpyDtoDAsync_v2", 0);
+	gpu.cuMemcpyDtoHAsync_v2(its.seen, its.results, VALUES * BLOCK, other.stream);
+	cuda_ok(gpu.cuStreamSynchronize(other.stream));
+	slow(&gpu, "cuMemcpyDtoDAsync_v2", 0);
 	for (i = 0; i < VALUES; i++)
 		good += xla_is_content(its.seen + i * BLOCK, BLOCK, i + 100);
 	ok(good == VALUES, "%u of %u came from one stream to the other", good, VALUES);
-	cuda_returns(cuda.cuEventDestroy_v2(event), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamDestroy_v2(other.stream), CUDA_SUCCESS);
-	xla_close(am, &cuda);
+	cuda_ok(gpu.cuEventDestroy_v2(event));
+	cuda_ok(gpu.cuStreamDestroy_v2(other.stream));
 }
 
 /* After a fault nothing works in that context, and all does in the next one. */
 static void test_fault(void)
 {
-	struct memory memory = { .ring_bytes = 2 * MIB };
-	struct actmem *am = xla_open(&memory);
 	CUcontext popped;
 	unsigned int good;
 
-	if (!cuda.standin_poison)
-		goto close;
+	if (!gpu.standin_poison)
+		return;
 	xla->run++;
 	/* Not before the put has returned. */
-	slow(&cuda, "cuMemcpyDtoDAsync_v2", 20 * SLOW);
-	cuda.standin_poison("cuMemcpyDtoHAsync_v2", 1, CUDA_ERROR_ECC_UNCORRECTABLE);
+	slow(&gpu, "cuMemcpyDtoDAsync_v2", 20 * SLOW);
+	gpu.standin_poison("cuMemcpyDtoHAsync_v2", 1, CUDA_ERROR_ECC_UNCORRECTABLE);
 	ok(xla_put(xla, "fault", its.work, BLOCK, its.tokens), "put");
 	ok(!xla_take(xla, its.tokens, its.work, BLOCK) && strstr(xla->words, "ECC_UNCORRECTABLE"),
 	   "a take after a fault: %s", xla->words);
-	slow(&cuda, "cuMemcpyDtoDAsync_v2", 0);
+	slow(&gpu, "cuMemcpyDtoDAsync_v2", 0);
 	ok(!xla_put(xla, "fault", its.work, BLOCK, its.tokens) &&
 	   strstr(xla->words, "ECC_UNCORRECTABLE"),
 	   "a put after it: %s", xla->words);
-	cuda_returns(cuda.cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
-	cuda_returns(cuda.cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
-	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	cuda_ok(gpu.cuCtxPopCurrent_v2(&popped));
+	cuda_ok(gpu.cuDevicePrimaryCtxReset_v2(0));
+	cuda_ok(gpu.cuDevicePrimaryCtxRelease_v2(0));
 	ok(!xla_put(xla, "fault", its.work, BLOCK, its.tokens), "a stream that is gone: %s",
 	   xla->words);
 	actmem_xla_reset();
-	xla_begin(&its, &cuda, 0, VALUES, BLOCK);
+	xla_begin(&its, 0, VALUES, BLOCK);
 	good = step(VALUES - 1, -1);
 	ok(good == VALUES, "%u of %u come back in the next context", good, VALUES);
-close:
-	xla_close(am, &cuda);
 }
 
 int main(void)
 {
-	cuda = xla_devices_or_skip(1);
-	xla_begin(&its, &cuda, 0, VALUES, BLOCK);
+	xla_start(VALUES, BLOCK);
 	/* A block in one slot; in several; and of more bytes than the whole ring has. */
 	test_order(32 * BLOCK, SLOW);
 	test_order(8 * BLOCK, SLOW / 4);
 	test_order(BLOCK / 2, 20);
-	test_ahead();
-	test_reset();
-	test_many();
-	test_errors();
-	test_no_room_for_ring();
-	test_two_streams();
-	if (cuda.standin_counts)
-		ok(!counts_of(&cuda).unpinned_copies, "all copies were of memory that CUDA knows");
-	test_fault();
-	xla_end(&its);
-	return xla_finish(&cuda, 1, 1);
+	XLA_RUN(test_ahead, .ring_bytes = 32 * BLOCK);
+	XLA_RUN(test_reset, .ring_bytes = 32 * BLOCK);
+	XLA_RUN(test_many, .ring_bytes = 32 * BLOCK);
+	XLA_RUN(test_errors, .ring_bytes = 2 * MIB, .limit_bytes = 2 * MIB);
+	XLA_RUN(test_no_room_for_ring, .ring_bytes = 1ULL << 50);
+	XLA_RUN(test_two_streams, .ring_bytes = MIB);
+	if (gpu.standin_counts)
+		ok(!counts_of(&gpu).unpinned_copies, "all copies were of memory that CUDA knows");
+	XLA_RUN(test_fault, .ring_bytes = 2 * MIB);
+	return xla_stop();
 }

@@ -18,13 +18,6 @@
 #define FULL	16		/* values that need 2 MiB */
 #define MANY	300		/* more than go into one mailbox */
 
-static struct cuda cuda;
-static struct xla_device its;
-
-static uint64_t waits_of_this_thread(void)
-{
-	return counts_of(&cuda).own_waits;
-}
 
 static uint32_t content_of(unsigned int value)
 {
@@ -41,11 +34,11 @@ static bool put_all(const char *site)
 static bool take(const char *site, unsigned int value)
 {
 	if (!xla_take_announced(&its.xla, site, (int32_t)(value % OF_LAYER),
-				its.tokens + XLA_TOKEN_BYTES * value, its.work, BLOCK)) {
+				xla_token(&its, value), its.work, BLOCK)) {
 		printf("# %s\n", its.xla.words);
 		return false;
 	}
-	cuda.cuMemcpyDtoDAsync_v2(its.results + value * BLOCK, its.work, BLOCK, its.xla.stream);
+	gpu.cuMemcpyDtoDAsync_v2(its.results + value * BLOCK, its.work, BLOCK, its.xla.stream);
 	xla_compute(&its.xla, its.work, BLOCK, 0);
 	return true;
 }
@@ -58,8 +51,7 @@ static bool take_layers(const char *site, bool announces)
 
 	for (layer = LAYERS; layer-- > 0; ) {
 		if (announces)
-			done = done && xla_tie(&its.xla, its.tokens + XLA_TOKEN_BYTES * layer * OF_LAYER,
-						    OF_LAYER);
+			done = done && xla_tie(&its.xla, xla_token(&its, layer * OF_LAYER), OF_LAYER);
 		for (i = OF_LAYER; i-- > 0; )
 			done = done && take(site, layer * OF_LAYER + i);
 	}
@@ -81,13 +73,13 @@ static void test_waits(uint64_t ring_bytes, const char *slow_function)
 	unsigned int announces, good;
 	uint64_t waits, counted;
 
-	slow(&cuda, slow_function, SLOW);
+	slow(&gpu, slow_function, SLOW);
 	for (announces = 0; announces < 2; announces++) {
 		ok(put_all("waits"), "put");
 		before = xla_transfers();
-		waits = waits_of_this_thread();
+		waits = counts_of(&gpu).own_waits;
 		ok(take_layers("waits", announces), "take, %s", announces ? "announced" : "not announced");
-		waits = waits_of_this_thread() - waits;
+		waits = counts_of(&gpu).own_waits - waits;
 		after = xla_transfers();
 		counted = after.token_waits_total - before.token_waits_total;
 		good = good_values();
@@ -95,18 +87,18 @@ static void test_waits(uint64_t ring_bytes, const char *slow_function)
 		   VALUES);
 		ok(counted == wanted[announces], "%llu waits for %u values of %u layers",
 		   (unsigned long long)counted, VALUES, LAYERS);
-		if (cuda.standin_counts)
+		if (gpu.standin_counts)
 			ok(waits == counted, "and %llu by CUDA's count", (unsigned long long)waits);
 	}
-	slow(&cuda, slow_function, 0);
-	xla_close(am, &cuda);
+	slow(&gpu, slow_function, 0);
+	xla_close(am);
 }
 
 /* Two turns of a loop that go into each other, as where XLA has unrolled it. */
 static bool take_two(unsigned int layer, unsigned int other)
 {
-	bool done = xla_tie(&its.xla, its.tokens + XLA_TOKEN_BYTES * layer * OF_LAYER, OF_LAYER) &&
-		    xla_tie(&its.xla, its.tokens + XLA_TOKEN_BYTES * other * OF_LAYER, OF_LAYER);
+	bool done = xla_tie(&its.xla, xla_token(&its, layer * OF_LAYER), OF_LAYER) &&
+		    xla_tie(&its.xla, xla_token(&its, other * OF_LAYER), OF_LAYER);
 	unsigned int i;
 
 	for (i = 0; i < OF_LAYER; i++)
@@ -117,31 +109,25 @@ static bool take_two(unsigned int layer, unsigned int other)
 
 static void test_overlap(void)
 {
-	struct memory memory = { .ring_bytes = MIB };
-	struct actmem *am = xla_open(&memory);
 	unsigned int good;
 	bool done;
 
-	slow(&cuda, "cuMemcpyDtoDAsync_v2", SLOW / 4);
+	slow(&gpu, "cuMemcpyDtoDAsync_v2", SLOW / 4);
 	done = put_all("overlap");
 	/* By another execution as well, which failed before it took them. */
 	its.xla.run++;
-	done = done && xla_tie(&its.xla, its.tokens + XLA_TOKEN_BYTES * 3 * OF_LAYER, OF_LAYER);
+	done = done && xla_tie(&its.xla, xla_token(&its, 3 * OF_LAYER), OF_LAYER);
 	its.xla.run--;
 	/* Those taken first were announced first, and last. */
 	done = done && take_two(3, 2);
 	done = done && xla_tie(&its.xla, its.tokens, OF_LAYER) && take_two(1, 0);
-	slow(&cuda, "cuMemcpyDtoDAsync_v2", 0);
+	slow(&gpu, "cuMemcpyDtoDAsync_v2", 0);
 	good = good_values();
 	ok(done && good == VALUES, "layers that go into each other: %u of %u", good, VALUES);
-	xla_close(am, &cuda);
 }
 
 static void test_errors(void)
 {
-	struct memory memory = { .ring_bytes = MIB };
-	struct actmem *am = xla_open(&memory);
-
 	ok(put_all("errors"), "put");
 	ok(xla_tie(&its.xla, its.tokens, OF_LAYER), "announce");
 	ok(take("errors", 0), "take one");
@@ -157,88 +143,73 @@ static void test_errors(void)
 	   its.xla.words);
 	ok(!xla_tie(&its.xla, its.tokens, OF_LAYER) && strstr(its.xla.words, "reset()"),
 	   "and cannot be announced again: %s", its.xla.words);
-	if (cuda.standin_fail) {
-		cuda.standin_fail("cuEventSynchronize", 1, 1, CUDA_ERROR_UNKNOWN);
+	if (gpu.standin_fail) {
+		gpu.standin_fail("cuEventSynchronize", 1, 1, CUDA_ERROR_UNKNOWN);
 		ok(!xla_tie(&its.xla, its.tokens, OF_LAYER) &&
 		   strstr(its.xla.words, "read a token"), "CUDA fails at it: %s", its.xla.words);
-		cuda.standin_fail("", 0, 0, 0);
+		gpu.standin_fail("", 0, 0, 0);
 	}
-	xla_close(am, &cuda);
 }
 
 /* Each has one byte more. */
 static void test_many(void)
 {
-	struct memory memory = { .ring_bytes = MIB };
-	struct actmem *am = xla_open(&memory);
 	struct xla_device many;
 	struct actmem_xla_transfer_stats before, after;
 	unsigned int i, taken = 0;
 
-	xla_begin(&many, &cuda, 0, MANY, 4096);
+	xla_begin(&many, 0, MANY, 4096);
 	many.xla.run = ++its.xla.run;
 	for (i = 0; i < MANY; i++)
 		taken += xla_put(&many.xla, "many", many.work, 1 + i,
-				 many.tokens + XLA_TOKEN_BYTES * i);
+				 xla_token(&many, i));
 	before = xla_transfers();
 	ok(taken == MANY && xla_tie(&many.xla, many.tokens, MANY), "announce %u", MANY);
 	for (i = 0; i < MANY; i++)
 		taken -= xla_take_announced(&many.xla, "many", (int32_t)i,
-					    many.tokens + XLA_TOKEN_BYTES * i, many.work,
+					    xla_token(&many, i), many.work,
 					    1 + i);
 	after = xla_transfers();
 	ok(!taken && after.token_waits_total - before.token_waits_total == 2,
 	   "all are taken, for two waits");
-	cuda_returns(cuda.cuStreamSynchronize(many.xla.stream), CUDA_SUCCESS);
+	cuda_ok(gpu.cuStreamSynchronize(many.xla.stream));
 	xla_end(&many);
-	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
-	xla_close(am, &cuda);
+	cuda_ok(gpu.cuDevicePrimaryCtxRelease_v2(0));
 }
 
-/* The memory holds one step's values: the next step's puts wait until the takes free them. */
 static void test_full(void)
 {
-	struct memory memory = {
-		.ring_bytes = 64 * BLOCK,
-		.limit_bytes = FULL * BLOCK,
-		.grow_bytes = FULL * BLOCK,
-	};
-	struct actmem *am = xla_open(&memory);
-	unsigned int n, i, good;
+	unsigned int n, good;
 	bool done = true;
 
-	slow(&cuda, "cuMemcpyHtoDAsync_v2", 5 * SLOW);
+	slow(&gpu, "cuMemcpyHtoDAsync_v2", 5 * SLOW);
 	for (n = 0; n < 4; n++) {
 		its.xla.run++;
 		done = done && xla_put_step(&its, "full", FULL, BLOCK, content_of(0)) &&
-		       xla_tie(&its.xla, its.tokens, FULL);
-		for (i = FULL; i-- > 0; )
-			done = done && xla_take_announced(&its.xla, "full", (int32_t)i,
-							  its.tokens + XLA_TOKEN_BYTES * i,
-							  its.results + i * BLOCK, BLOCK);
+		       xla_tie(&its.xla, its.tokens, FULL) &&
+		       xla_take_step(&its, "full", FULL, BLOCK);
 	}
-	slow(&cuda, "cuMemcpyHtoDAsync_v2", 0);
+	slow(&gpu, "cuMemcpyHtoDAsync_v2", 0);
 	good = xla_good(&its, FULL, BLOCK, content_of(0));
 	ok(done && good == FULL, "steps that fill all memory, one behind the other: %s",
 	   done ? "good" : its.xla.words);
-	xla_close(am, &cuda);
 }
 
 int main(void)
 {
-	cuda = xla_devices_or_skip(1);
-	xla_begin(&its, &cuda, 0, VALUES, BLOCK);
+	xla_start(VALUES, BLOCK);
 	/* All go ahead; and none do, as none goes into the ring at once. */
 	test_waits(64 * BLOCK, "cuMemcpyDtoDAsync_v2");
 	test_waits(64 * BLOCK, "cuMemsetD32Async");
 	test_waits(BLOCK, "cuMemcpyHtoDAsync_v2");
 	test_waits(BLOCK, "cuMemcpyDtoDAsync_v2");
-	test_overlap();
-	test_errors();
-	test_many();
-	test_full();
-	if (cuda.standin_counts)
-		ok(!counts_of(&cuda).unpinned_copies, "all copies were of memory that CUDA knows");
-	xla_end(&its);
-	return xla_finish(&cuda, 1, 1);
+	XLA_RUN(test_overlap, .ring_bytes = MIB);
+	XLA_RUN(test_errors, .ring_bytes = MIB);
+	XLA_RUN(test_many, .ring_bytes = MIB);
+	/* It holds one step's values: the next step's puts wait until the takes free them. */
+	XLA_RUN(test_full, .ring_bytes = 64 * BLOCK, .limit_bytes = FULL * BLOCK,
+		.grow_bytes = FULL * BLOCK);
+	if (gpu.standin_counts)
+		ok(!counts_of(&gpu).unpinned_copies, "all copies were of memory that CUDA knows");
+	return xla_stop();
 }

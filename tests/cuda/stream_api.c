@@ -54,14 +54,14 @@ static void test_errors(void)
 	cuda_returns(cuda.cuMemAlloc_v2(&none, 0), CUDA_ERROR_INVALID_VALUE);
 	cuda_returns(cuda.cuMemAlloc_v2(&none, 1UL << 50), CUDA_ERROR_OUT_OF_MEMORY);
 	cuda_returns(cuda.cuStreamCreateWithPriority(&stream, 0x100, 0), CUDA_ERROR_INVALID_VALUE);
-	cuda_returns(cuda.cuEventQuery(event), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamQuery(stream), CUDA_SUCCESS);
-	cuda_returns(cuda.cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamGetCtx(stream, &of_stream), CUDA_SUCCESS);
+	cuda_ok(cuda.cuEventQuery(event));
+	cuda_ok(cuda.cuStreamQuery(stream));
+	cuda_ok(cuda.cuCtxPopCurrent_v2(&popped));
+	cuda_ok(cuda.cuStreamGetCtx(stream, &of_stream));
 	ok(of_stream == context, "a stream says its context, without a current one");
-	cuda_returns(cuda.cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
-	cuda_returns(cuda.cuEventDestroy_v2(event), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+	cuda_ok(cuda.cuCtxPushCurrent_v2(context));
+	cuda_ok(cuda.cuEventDestroy_v2(event));
+	cuda_ok(cuda.cuStreamDestroy_v2(stream));
 }
 
 /* The second stream's copy waits for the first one's. */
@@ -72,31 +72,31 @@ static void test_order(void)
 
 	slow(&cuda, "cuMemsetD8Async", SLOW);
 	memset(pinned, 0, BYTES);
-	cuda_returns(cuda.cuMemsetD8Async(first, 7, BYTES, one), CUDA_SUCCESS);
-	cuda_returns(cuda.cuMemcpyDtoDAsync_v2(second, first, BYTES, one), CUDA_SUCCESS);
-	cuda_returns(cuda.cuEventRecord(event, one), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamWaitEvent(other, event, 0), CUDA_SUCCESS);
-	cuda_returns(cuda.cuMemcpyDtoHAsync_v2(pinned, second, BYTES, other), CUDA_SUCCESS);
+	cuda_ok(cuda.cuMemsetD8Async(first, 7, BYTES, one));
+	cuda_ok(cuda.cuMemcpyDtoDAsync_v2(second, first, BYTES, one));
+	cuda_ok(cuda.cuEventRecord(event, one));
+	cuda_ok(cuda.cuStreamWaitEvent(other, event, 0));
+	cuda_ok(cuda.cuMemcpyDtoHAsync_v2(pinned, second, BYTES, other));
 	/* The event may be recorded anew: who waits waits for what was recorded then. */
-	cuda_returns(cuda.cuMemsetD8Async(second, 9, BYTES, other), CUDA_SUCCESS);
-	cuda_returns(cuda.cuEventRecord(event, other), CUDA_SUCCESS);
+	cuda_ok(cuda.cuMemsetD8Async(second, 9, BYTES, other));
+	cuda_ok(cuda.cuEventRecord(event, other));
 	if (cuda.standin_slow)
 		cuda_returns(cuda.cuEventQuery(event), CUDA_ERROR_NOT_READY);
-	cuda_returns(cuda.cuEventSynchronize(event), CUDA_SUCCESS);
+	cuda_ok(cuda.cuEventSynchronize(event));
 	ok(bytes_that_are(pinned, 7) == BYTES, "the copy came after what it waited for");
-	cuda_returns(cuda.cuMemcpyDtoH_v2(pinned, second, BYTES), CUDA_SUCCESS);
+	cuda_ok(cuda.cuMemcpyDtoH_v2(pinned, second, BYTES));
 	ok(bytes_that_are(pinned, 9) == BYTES, "and before what followed it");
 	slow(&cuda, "cuMemsetD8Async", 0);
 
 	/* Copies under way go on, though their handles are gone. */
-	cuda_returns(cuda.cuMemcpyHtoDAsync_v2(first, pinned, BYTES, one), CUDA_SUCCESS);
-	cuda_returns(cuda.cuEventRecord(event, one), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamWaitEvent(other, event, 0), CUDA_SUCCESS);
-	cuda_returns(cuda.cuEventDestroy_v2(event), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamDestroy_v2(one), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamSynchronize(other), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamDestroy_v2(other), CUDA_SUCCESS);
-	cuda_returns(cuda.cuMemcpyDtoH_v2(pinned, first, BYTES), CUDA_SUCCESS);
+	cuda_ok(cuda.cuMemcpyHtoDAsync_v2(first, pinned, BYTES, one));
+	cuda_ok(cuda.cuEventRecord(event, one));
+	cuda_ok(cuda.cuStreamWaitEvent(other, event, 0));
+	cuda_ok(cuda.cuEventDestroy_v2(event));
+	cuda_ok(cuda.cuStreamDestroy_v2(one));
+	cuda_ok(cuda.cuStreamSynchronize(other));
+	cuda_ok(cuda.cuStreamDestroy_v2(other));
+	cuda_ok(cuda.cuMemcpyDtoH_v2(pinned, first, BYTES));
 	ok(bytes_that_are(pinned, 9) == BYTES, "a copy of a stream that was destroyed is done");
 }
 
@@ -107,20 +107,20 @@ static void test_recorded_anew(void)
 	CUevent event = event_or_bail();
 
 	slow(&cuda, "cuMemsetD8Async", SLOW);
-	cuda_returns(cuda.cuMemsetD8Async(first, 5, BYTES, one), CUDA_SUCCESS);
+	cuda_ok(cuda.cuMemsetD8Async(first, 5, BYTES, one));
 	slow(&cuda, "cuMemsetD8Async", 0);
-	cuda_returns(cuda.cuEventRecord(event, one), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamWaitEvent(other, event, 0), CUDA_SUCCESS);
-	cuda_returns(cuda.cuMemcpyDtoHAsync_v2(pinned, first, BYTES, other), CUDA_SUCCESS);
-	cuda_returns(cuda.cuEventRecord(event, third), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamSynchronize(third), CUDA_SUCCESS);
-	cuda_returns(cuda.cuEventQuery(event), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamSynchronize(other), CUDA_SUCCESS);
+	cuda_ok(cuda.cuEventRecord(event, one));
+	cuda_ok(cuda.cuStreamWaitEvent(other, event, 0));
+	cuda_ok(cuda.cuMemcpyDtoHAsync_v2(pinned, first, BYTES, other));
+	cuda_ok(cuda.cuEventRecord(event, third));
+	cuda_ok(cuda.cuStreamSynchronize(third));
+	cuda_ok(cuda.cuEventQuery(event));
+	cuda_ok(cuda.cuStreamSynchronize(other));
 	ok(bytes_that_are(pinned, 5) == BYTES, "the copy came after the record that it waited for");
-	cuda_returns(cuda.cuEventDestroy_v2(event), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamDestroy_v2(one), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamDestroy_v2(other), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamDestroy_v2(third), CUDA_SUCCESS);
+	cuda_ok(cuda.cuEventDestroy_v2(event));
+	cuda_ok(cuda.cuStreamDestroy_v2(one));
+	cuda_ok(cuda.cuStreamDestroy_v2(other));
+	cuda_ok(cuda.cuStreamDestroy_v2(third));
 }
 
 /*
@@ -137,20 +137,19 @@ static void test_queues(const char *queues, bool waits)
 	waiting = stream_or_bail();
 	other = stream_or_bail();
 	*word = 0;
-	cuda_returns(cuda.cuStreamWaitValue32_v2(waiting, address, 7, CU_STREAM_WAIT_VALUE_EQ),
-		     CUDA_SUCCESS);
-	cuda_returns(cuda.cuMemsetD8Async(first, 6, BYTES, other), CUDA_SUCCESS);
+	cuda_ok(cuda.cuStreamWaitValue32_v2(waiting, address, 7, CU_STREAM_WAIT_VALUE_EQ));
+	cuda_ok(cuda.cuMemsetD8Async(first, 6, BYTES, other));
 	if (waits)
 		usleep(SLOW);
 	else
-		cuda_returns(cuda.cuStreamSynchronize(other), CUDA_SUCCESS);
+		cuda_ok(cuda.cuStreamSynchronize(other));
 	cuda_returns(cuda.cuStreamQuery(other), waits ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 	cuda_returns(cuda.cuStreamQuery(waiting), CUDA_ERROR_NOT_READY);
 	__atomic_store_n(word, 7, __ATOMIC_RELEASE);
-	cuda_returns(cuda.cuStreamSynchronize(waiting), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamSynchronize(other), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamDestroy_v2(waiting), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamDestroy_v2(other), CUDA_SUCCESS);
+	cuda_ok(cuda.cuStreamSynchronize(waiting));
+	cuda_ok(cuda.cuStreamSynchronize(other));
+	cuda_ok(cuda.cuStreamDestroy_v2(waiting));
+	cuda_ok(cuda.cuStreamDestroy_v2(other));
 	unsetenv("STANDIN_CUDA_QUEUES");
 }
 
@@ -161,16 +160,16 @@ static void test_that_order_is_needed(void)
 
 	slow(&cuda, "cuMemcpyHtoDAsync_v2", SLOW);
 	memset(pinned, 3, BYTES);
-	cuda_returns(cuda.cuMemcpyHtoDAsync_v2(first, pinned, BYTES, one), CUDA_SUCCESS);
-	cuda_returns(cuda.cuMemcpyDtoDAsync_v2(second, first, BYTES, other), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamSynchronize(one), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamSynchronize(other), CUDA_SUCCESS);
-	cuda_returns(cuda.cuMemcpyDtoH_v2(pinned, second, BYTES), CUDA_SUCCESS);
+	cuda_ok(cuda.cuMemcpyHtoDAsync_v2(first, pinned, BYTES, one));
+	cuda_ok(cuda.cuMemcpyDtoDAsync_v2(second, first, BYTES, other));
+	cuda_ok(cuda.cuStreamSynchronize(one));
+	cuda_ok(cuda.cuStreamSynchronize(other));
+	cuda_ok(cuda.cuMemcpyDtoH_v2(pinned, second, BYTES));
 	if (cuda.standin_slow)
 		ok(!bytes_that_are(pinned, 3), "streams are in no order by themselves");
 	slow(&cuda, "cuMemcpyHtoDAsync_v2", 0);
-	cuda_returns(cuda.cuStreamDestroy_v2(one), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamDestroy_v2(other), CUDA_SUCCESS);
+	cuda_ok(cuda.cuStreamDestroy_v2(one));
+	cuda_ok(cuda.cuStreamDestroy_v2(other));
 }
 
 /* Whoever waits for the context of what is captured spoils it; that is told at its end. */
@@ -181,34 +180,31 @@ static void test_capture(void)
 	CUevent event = event_or_bail();
 	CUgraph graph = NULL;
 
-	cuda_returns(cuda.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-		     CUDA_SUCCESS);
-	cuda_returns(cuda.cuMemsetD8Async(first, 1, BYTES, stream), CUDA_SUCCESS);
+	cuda_ok(cuda.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	cuda_ok(cuda.cuMemsetD8Async(first, 1, BYTES, stream));
 	/* The manual does not tell which calls it holds to be unsafe. */
 	if (cuda.standin_counts)
-		cuda_returns(cuda.cuStreamSynchronize(other), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
-	cuda_returns(cuda.cuGraphDestroy(graph), CUDA_SUCCESS);
+		cuda_ok(cuda.cuStreamSynchronize(other));
+	cuda_ok(cuda.cuStreamEndCapture(stream, &graph));
+	cuda_ok(cuda.cuGraphDestroy(graph));
 
-	cuda_returns(cuda.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-		     CUDA_SUCCESS);
-	cuda_returns(cuda.cuEventRecord(event, stream), CUDA_SUCCESS);
+	cuda_ok(cuda.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	cuda_ok(cuda.cuEventRecord(event, stream));
 	ok(cuda.cuEventSynchronize(event), "what is captured is nothing to wait for");
 	/* That the capture is spoilt by it is not said. */
 	graph = NULL;
 	if (!cuda.cuStreamEndCapture(stream, &graph))
 		cuda.cuGraphDestroy(graph);
 
-	cuda_returns(cuda.cuThreadExchangeStreamCaptureMode(&relaxed), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
-		     CUDA_SUCCESS);
+	cuda_ok(cuda.cuThreadExchangeStreamCaptureMode(&relaxed));
+	cuda_ok(cuda.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
 	cuda_returns(cuda.cuCtxSynchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	cuda_returns(cuda.cuStreamEndCapture(stream, &graph),
 		     CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-	cuda_returns(cuda.cuThreadExchangeStreamCaptureMode(&relaxed), CUDA_SUCCESS);
-	cuda_returns(cuda.cuEventDestroy_v2(event), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamDestroy_v2(other), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+	cuda_ok(cuda.cuThreadExchangeStreamCaptureMode(&relaxed));
+	cuda_ok(cuda.cuEventDestroy_v2(event));
+	cuda_ok(cuda.cuStreamDestroy_v2(other));
+	cuda_ok(cuda.cuStreamDestroy_v2(stream));
 }
 
 /* A range that is registered in part, or in two, is none to copy. */
@@ -219,21 +215,20 @@ static void test_partly_pinned(void)
 
 	if (!memory)
 		tap_bail("aligned_alloc");
-	cuda_returns(cuda.cuMemHostRegister_v2(memory, BYTES / 2, 0), CUDA_SUCCESS);
-	cuda_returns(cuda.cuMemcpyHtoDAsync_v2(first, memory, BYTES / 2, stream), CUDA_SUCCESS);
+	cuda_ok(cuda.cuMemHostRegister_v2(memory, BYTES / 2, 0));
+	cuda_ok(cuda.cuMemcpyHtoDAsync_v2(first, memory, BYTES / 2, stream));
 	cuda_returns(cuda.cuMemcpyHtoDAsync_v2(first, memory, BYTES, stream),
 		     CUDA_ERROR_INVALID_VALUE);
-	cuda_returns(cuda.cuStreamSynchronize(stream), CUDA_SUCCESS);
+	cuda_ok(cuda.cuStreamSynchronize(stream));
 	/* Of two that follow each other the manual says nothing; we do not ask for it. */
 	if (cuda.standin_counts) {
-		cuda_returns(cuda.cuMemHostRegister_v2(memory + BYTES / 2, BYTES / 2, 0),
-			     CUDA_SUCCESS);
+		cuda_ok(cuda.cuMemHostRegister_v2(memory + BYTES / 2, BYTES / 2, 0));
 		cuda_returns(cuda.cuMemcpyDtoHAsync_v2(memory, first, BYTES, stream),
 			     CUDA_ERROR_INVALID_VALUE);
-		cuda_returns(cuda.cuMemHostUnregister(memory + BYTES / 2), CUDA_SUCCESS);
+		cuda_ok(cuda.cuMemHostUnregister(memory + BYTES / 2));
 	}
-	cuda_returns(cuda.cuMemHostUnregister(memory), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+	cuda_ok(cuda.cuMemHostUnregister(memory));
+	cuda_ok(cuda.cuStreamDestroy_v2(stream));
 	free(memory);
 }
 
@@ -250,10 +245,10 @@ static void test_host_function(void)
 	CUstream stream = stream_or_bail();
 	CUresult result = CUDA_SUCCESS;
 
-	cuda_returns(cuda.cuLaunchHostFunc(stream, call_cuda, &result), CUDA_SUCCESS);
-	cuda_returns(cuda.cuStreamSynchronize(stream), CUDA_SUCCESS);
+	cuda_ok(cuda.cuLaunchHostFunc(stream, call_cuda, &result));
+	cuda_ok(cuda.cuStreamSynchronize(stream));
 	ok(result, "a stream's host function may not call CUDA (%d)", result);
-	cuda_returns(cuda.cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+	cuda_ok(cuda.cuStreamDestroy_v2(stream));
 }
 
 /* The real one has no fault at hand. */
@@ -265,13 +260,13 @@ static void test_poison(CUdevice device)
 	size_t unused;
 
 	cuda.standin_poison("cuMemcpyDtoHAsync_v2", 1, CUDA_ERROR_ECC_UNCORRECTABLE);
-	cuda_returns(cuda.cuMemcpyDtoHAsync_v2(pinned, first, BYTES, stream), CUDA_SUCCESS);
+	cuda_ok(cuda.cuMemcpyDtoHAsync_v2(pinned, first, BYTES, stream));
 	cuda.cuEventRecord(event, stream);
 	cuda_returns(cuda.cuEventSynchronize(event), CUDA_ERROR_ECC_UNCORRECTABLE);
 	cuda_returns(cuda.cuStreamQuery(stream), CUDA_ERROR_ECC_UNCORRECTABLE);
 	cuda_returns(cuda.cuMemGetInfo_v2(&unused, &unused), CUDA_ERROR_ECC_UNCORRECTABLE);
-	cuda_returns(cuda.cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
-	cuda_returns(cuda.cuDevicePrimaryCtxReset_v2(device), CUDA_SUCCESS);
+	cuda_ok(cuda.cuCtxPopCurrent_v2(&popped));
+	cuda_ok(cuda.cuDevicePrimaryCtxReset_v2(device));
 	cuda_returns(cuda.cuCtxPushCurrent_v2(context), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
 
@@ -300,11 +295,11 @@ int main(void)
 		test_host_function();
 		test_poison(device);
 	} else {
-		cuda_returns(cuda.cuMemFree_v2(first), CUDA_SUCCESS);
-		cuda_returns(cuda.cuMemFree_v2(second), CUDA_SUCCESS);
-		cuda_returns(cuda.cuMemFreeHost(memory), CUDA_SUCCESS);
+		cuda_ok(cuda.cuMemFree_v2(first));
+		cuda_ok(cuda.cuMemFree_v2(second));
+		cuda_ok(cuda.cuMemFreeHost(memory));
 	}
-	cuda_returns(cuda.cuDevicePrimaryCtxRelease_v2(device), CUDA_SUCCESS);
+	cuda_ok(cuda.cuDevicePrimaryCtxRelease_v2(device));
 	nothing_is_on_devices(&cuda);
 	nothing_is_retained(&cuda);
 	return tap_end();

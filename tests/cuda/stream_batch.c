@@ -16,8 +16,6 @@
 /* Takes of so many tokens are read in several parts. */
 #define LONG_EXAMPLES	700
 
-static struct cuda cuda;
-static struct xla_device its;
 static struct xla *xla = &its.xla;
 static uint64_t ids[BLOCKS];
 
@@ -37,8 +35,8 @@ static void put_block(unsigned int block, unsigned int examples, uint64_t exampl
 			    content_of(block, i));
 	ok(xla_put_batch(xla, "batch", its.work, examples, example_bytes, its.tokens), "put");
 	xla_compute(xla, its.work, examples * example_bytes, 0);
-	if (cuda.cuStreamSynchronize(xla->stream) ||
-	    cuda.cuMemcpyDtoH_v2(&token, its.tokens, sizeof(token)))
+	if (gpu.cuStreamSynchronize(xla->stream) ||
+	    gpu.cuMemcpyDtoH_v2(&token, its.tokens, sizeof(token)))
 		tap_bail("a token");
 	ids[block] = token.id;
 	ok(token.id && !token.example && !token.unused, "the token of example 0");
@@ -56,18 +54,8 @@ static void write_tokens(const int *which, unsigned int count)
 		tokens[i].id = ids[which[i] / 10];
 		tokens[i].example = (uint32_t)which[i] % 10;
 	}
-	if (cuda.cuMemcpyHtoD_v2(its.tokens, tokens, count * sizeof(*tokens)))
+	if (gpu.cuMemcpyHtoD_v2(its.tokens, tokens, count * sizeof(*tokens)))
 		tap_bail("tokens");
-}
-
-static bool is_zero(const char *memory, uint64_t bytes)
-{
-	uint64_t i;
-
-	for (i = 0; i < bytes; i++)
-		if (memory[i])
-			return false;
-	return true;
 }
 
 /* Takes what the tokens name, and returns how many examples are right. */
@@ -85,7 +73,7 @@ static unsigned int take(const int *which, unsigned int count, bool ends)
 	xla_see(&its, count * EXAMPLE);
 	for (i = 0; i < count; i++) {
 		at = its.seen + i * EXAMPLE;
-		good += which[i] < 0 ? is_zero(at, EXAMPLE) :
+		good += which[i] < 0 ? all_bytes(at, EXAMPLE, 0) :
 			xla_is_content(at, EXAMPLE,
 				       content_of((unsigned int)which[i] / 10,
 						  (unsigned int)which[i] % 10));
@@ -93,13 +81,11 @@ static unsigned int take(const int *which, unsigned int count, bool ends)
 	return good;
 }
 
-static void test_orders(uint64_t ring_bytes)
+static void test_orders(void)
 {
 	static const int in_order[] = { 0, 1, 2, 3, 4, 5 }, reversed[] = { 5, 4, 3, 2, 1, 0 },
 		mixed[] = { 0, 11, -1, 3, 14, 15 }, others[] = { 10, 1, 2, 12, 13, 4, 5, -1 },
 		some[] = { 2, 3, 4 };
-	struct memory memory = { .ring_bytes = ring_bytes };
-	struct actmem *am = xla_open(&memory);
 
 	xla->run++;
 	put_block(0, EXAMPLES, EXAMPLE);
@@ -112,54 +98,48 @@ static void test_orders(uint64_t ring_bytes)
 	ok(xla_stats().live_blocks == 2, "blocks with examples left stay");
 	ok(take(others, 8, true) == 8, "the others");
 	ok(!xla_stats().live_blocks, "each block ends with its last example");
-	xla_close(am, &cuda);
 }
 
 static void test_references(void)
 {
 	static const int half[] = { 1, 3, 5 }, all[] = { 0, 1, 2, 3, 4, 5 };
-	struct memory memory = { .ring_bytes = 32 * BYTES };
-	struct actmem *am = xla_open(&memory);
 
 	xla->run++;
 	put_block(0, EXAMPLES, EXAMPLE);
 	write_tokens(half, 3);
-	ok(xla_hold(xla, its.tokens, 3, its.tokens + 8 * XLA_TOKEN_BYTES), "hold three");
+	ok(xla_hold(xla, its.tokens, 3, xla_token(&its, 8)), "hold three");
 	write_tokens(all, EXAMPLES);
 	ok(xla_drop(xla, its.tokens, EXAMPLES, its.work) && xla_stats().live_blocks == 1,
 	   "a block that is held stays when all are dropped");
 	ok(take(half, 3, true) == 3 && !xla_stats().live_blocks, "and ends with the held ones");
-	xla_close(am, &cuda);
+}
+
+static void is_refused(unsigned int examples, uint64_t bytes, const char *why)
+{
+	ok(!xla_take_batch(xla, its.tokens, examples, its.results, bytes, false) &&
+	   strstr(xla->words, "are wanted"), "%s: %s", why, xla->words);
 }
 
 static void test_refusals(void)
 {
 	static const int all[] = { 0, 1, 2, 3, 4, 5 }, beyond[] = { 4, 5, 6 };
-	struct memory memory = { .ring_bytes = 32 * BYTES };
-	struct actmem *am = xla_open(&memory);
 
 	xla->run++;
 	put_block(0, EXAMPLES, EXAMPLE);
 	write_tokens(all, EXAMPLES);
-	ok(!xla_take_batch(xla, its.tokens, EXAMPLES, its.results, EXAMPLE - 4, false) &&
-	   strstr(xla->words, "are wanted"), "another shape: %s", xla->words);
-	ok(!xla_take_batch(xla, its.tokens, EXAMPLES / 2, its.results, 2 * EXAMPLE, false) &&
-	   strstr(xla->words, "are wanted"), "as many bytes of another shape: %s", xla->words);
+	is_refused(EXAMPLES, EXAMPLE - 4, "another shape");
+	is_refused(EXAMPLES / 2, 2 * EXAMPLE, "as many bytes of another shape");
 	write_tokens(beyond, 3);
-	ok(!xla_take_batch(xla, its.tokens, 3, its.results, EXAMPLE, false) &&
-	   strstr(xla->words, "are wanted"), "more than there are: %s", xla->words);
+	is_refused(3, EXAMPLE, "more than there are");
 	ok(take(all, EXAMPLES, true) == EXAMPLES, "after that, all");
 	ok(xla_put_batch(xla, "batch", its.work, 0, EXAMPLE, its.tokens) &&
 	   xla_take_batch(xla, its.tokens, 0, its.results, EXAMPLE, true) &&
 	   !xla_stats().live_blocks, "a batch of nothing");
-	xla_close(am, &cuda);
 }
 
 static void test_long(void)
 {
-	struct memory memory = { .ring_bytes = 32 * BYTES };
 	struct token tokens[LONG_EXAMPLES] = { 0 };
-	struct actmem *am = xla_open(&memory);
 	unsigned int good = 0, i;
 
 	xla->run++;
@@ -168,27 +148,22 @@ static void test_long(void)
 		tokens[i].id = ids[0];
 		tokens[i].example = (i + 1) % LONG_EXAMPLES;
 	}
-	if (cuda.cuMemcpyHtoD_v2(its.tokens, tokens, sizeof(tokens)))
+	if (gpu.cuMemcpyHtoD_v2(its.tokens, tokens, sizeof(tokens)))
 		tap_bail("tokens");
 	ok(xla_take_batch(xla, its.tokens, LONG_EXAMPLES, its.results, 64, true), "take");
 	xla_see(&its, LONG_EXAMPLES * 64);
 	for (i = 0; i < LONG_EXAMPLES; i++)
 		good += xla_is_content(its.seen + i * 64, 64, content_of(0, tokens[i].example));
 	ok(good == LONG_EXAMPLES && !xla_stats().live_blocks, "%u examples of a long batch", good);
-	xla_close(am, &cuda);
 }
 
 int main(void)
 {
-	cuda = cuda_or_skip();
-	if (cuda.cuInit(0))
-		tap_bail("cuInit");
-	xla_begin(&its, &cuda, 0, LONG_EXAMPLES, BYTES);
-	test_orders(32 * BYTES);
-	test_orders(32 * 4096);
-	test_references();
-	test_refusals();
-	test_long();
-	xla_end(&its);
-	return xla_finish(&cuda, 1, 1);
+	xla_start(LONG_EXAMPLES, BYTES);
+	XLA_RUN(test_orders, .ring_bytes = 32 * BYTES);
+	XLA_RUN(test_orders, .ring_bytes = 32 * 4096);
+	XLA_RUN(test_references, .ring_bytes = 32 * BYTES);
+	XLA_RUN(test_refusals, .ring_bytes = 32 * BYTES);
+	XLA_RUN(test_long, .ring_bytes = 32 * BYTES);
+	return xla_stop();
 }

@@ -18,7 +18,6 @@
 #define VALUES	40
 #define TESTS	3
 
-static struct cuda cuda;
 static pthread_barrier_t collective;
 static CUdeviceptr tokens_of[DEVICES];
 static char folder[256];
@@ -42,13 +41,13 @@ static uint32_t content_of(const struct worker *worker, unsigned int i)
 
 static void put_all(struct worker *worker)
 {
-	struct xla_device *its = &worker->its;
+	struct xla_device *own = &worker->its;
 	unsigned int i;
 
 	for (i = 0; i < VALUES; i++) {
-		worker->failed += !xla_put_value(its, "budget", i, BLOCK, content_of(worker, i));
+		worker->failed += !xla_put_value(own, "budget", i, BLOCK, content_of(worker, i));
 		if (!i)
-			worker->failed += cuda.cuLaunchHostFunc(its->xla.stream, meet, NULL) !=
+			worker->failed += gpu.cuLaunchHostFunc(own->xla.stream, meet, NULL) !=
 					  CUDA_SUCCESS;
 		__atomic_add_fetch(&worker->puts, 1, __ATOMIC_RELEASE);
 	}
@@ -57,17 +56,17 @@ static void put_all(struct worker *worker)
 /* With another collective among the takes that were announced together. */
 static void take_all(struct worker *worker)
 {
-	struct xla_device *its = &worker->its;
+	struct xla_device *own = &worker->its;
 	unsigned int i;
 
 	if (worker->announces)
-		worker->failed += !xla_tie(&its->xla, its->tokens, VALUES);
+		worker->failed += !xla_tie(&own->xla, own->tokens, VALUES);
 	for (i = VALUES; i-- > 0; ) {
-		worker->failed += !xla_take_announced(&its->xla, "budget", (int32_t)i,
-						      its->tokens + XLA_TOKEN_BYTES * i,
-						      its->results + i * BLOCK, BLOCK);
+		worker->failed += !xla_take_announced(&own->xla, "budget", (int32_t)i,
+						      xla_token(own, i),
+						      own->results + i * BLOCK, BLOCK);
 		if (i == VALUES - 2)
-			worker->failed += cuda.cuLaunchHostFunc(its->xla.stream, meet, NULL) !=
+			worker->failed += gpu.cuLaunchHostFunc(own->xla.stream, meet, NULL) !=
 					  CUDA_SUCCESS;
 		__atomic_add_fetch(&worker->puts, 1, __ATOMIC_RELEASE);
 	}
@@ -76,33 +75,33 @@ static void take_all(struct worker *worker)
 /* The token that the other device has for a value, on this one. */
 static bool is_refused(struct worker *worker)
 {
-	struct xla_device *its = &worker->its;
+	struct xla_device *own = &worker->its;
 	uint64_t token = 0;
 
-	cuda.cuMemcpyDtoH_v2(&token, tokens_of[!its->xla.device], sizeof(token));
-	cuda.cuMemcpyHtoD_v2(its->tokens + XLA_TOKEN_BYTES, &token, sizeof(token));
-	return !xla_take(&its->xla, its->tokens + XLA_TOKEN_BYTES, its->work, BLOCK) &&
-	       strstr(its->xla.words, "it is wanted on GPU device");
+	gpu.cuMemcpyDtoH_v2(&token, tokens_of[!own->xla.device], sizeof(token));
+	gpu.cuMemcpyHtoD_v2(xla_token(own, 1), &token, sizeof(token));
+	return !xla_take(&own->xla, xla_token(own, 1), own->work, BLOCK) &&
+	       strstr(own->xla.words, "it is wanted on GPU device");
 }
 
 static void *work(void *data)
 {
 	struct worker *worker = data;
-	struct xla_device *its = &worker->its;
+	struct xla_device *own = &worker->its;
 
-	xla_begin(its, &cuda, its->xla.device, VALUES, BLOCK);
+	xla_begin(own, own->xla.device, VALUES, BLOCK);
 	put_all(worker);
 	take_all(worker);
-	worker->good = xla_good(its, VALUES, BLOCK, content_of(worker, 0));
-	tokens_of[its->xla.device] = its->tokens;
-	worker->failed += !xla_put_value(its, "budget", 0, BLOCK, 0);
-	cuda.cuStreamSynchronize(its->xla.stream);
+	worker->good = xla_good(own, VALUES, BLOCK, content_of(worker, 0));
+	tokens_of[own->xla.device] = own->tokens;
+	worker->failed += !xla_put_value(own, "budget", 0, BLOCK, 0);
+	gpu.cuStreamSynchronize(own->xla.stream);
 	pthread_barrier_wait(&collective);
 	worker->refused = is_refused(worker);
 	pthread_barrier_wait(&collective);
-	worker->failed += !xla_take(&its->xla, its->tokens, its->work, BLOCK);
-	cuda.cuStreamSynchronize(its->xla.stream);
-	xla_end(its);
+	worker->failed += !xla_take(&own->xla, own->tokens, own->work, BLOCK);
+	gpu.cuStreamSynchronize(own->xla.stream);
+	xla_end(own);
 	return NULL;
 }
 
@@ -149,16 +148,13 @@ static void test(bool announces, uint64_t ring_bytes)
 		ok(after.to_host_bytes_total - before[i].to_host_bytes_total ==
 		   (VALUES + 1) * BLOCK && after.ring_bytes, "what it copied is counted");
 	}
-	xla_close(am, &cuda);
+	xla_close(am);
 }
 
 int main(void)
 {
-	cuda = xla_devices_or_skip(DEVICES);
-	snprintf(folder, sizeof(folder), "%s/budget-XXXXXX",
-		 getenv("SPILL") ? getenv("SPILL") : "build/tests");
-	if (!mkdtemp(folder))
-		tap_bail("%s", folder);
+	xla_devices_or_skip(DEVICES);
+	make_folder(folder, sizeof(folder));
 	pthread_barrier_init(&collective, NULL, DEVICES);
 	test(false, MIB);
 	test(true, MIB);
@@ -166,5 +162,5 @@ int main(void)
 	test(true, 8 * BUDGET);
 	rmdir(folder);
 	pthread_barrier_destroy(&collective);
-	return xla_finish(&cuda, DEVICES, TESTS);
+	return xla_finish(DEVICES, TESTS);
 }

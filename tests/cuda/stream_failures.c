@@ -13,8 +13,6 @@
 #define VALUES	4
 #define IN_VAIN	10		/* failures in a row that nobody saw: there are no more */
 
-static struct cuda cuda;
-static struct xla_device its;
 static CUdeviceptr values;
 static unsigned int left_by_puts;	/* steps in which puts left more, or less, than they should */
 
@@ -34,7 +32,7 @@ static unsigned int step(unsigned int *answered)
 	its.xla.run++;
 	*answered = 0;
 	for (i = 0; i < VALUES; i++) {
-		if (xla_put(&its.xla, "failures", values + i * BLOCK, BLOCK, its.tokens + XLA_TOKEN_BYTES * i))
+		if (xla_put(&its.xla, "failures", values + i * BLOCK, BLOCK, xla_token(&its, i)))
 			continue;
 		errors++;
 		*answered += !!*its.xla.words;
@@ -49,7 +47,7 @@ static unsigned int step(unsigned int *answered)
 		*answered += !!*its.xla.words;
 	}
 	for (i = VALUES; i-- > 0 && !errors; ) {
-		if (xla_take_announced(&its.xla, "failures", (int32_t)i, its.tokens + XLA_TOKEN_BYTES * i,
+		if (xla_take_announced(&its.xla, "failures", (int32_t)i, xla_token(&its, i),
 				       its.results + i * BLOCK, BLOCK))
 			continue;
 		errors++;
@@ -67,13 +65,13 @@ static void test_function(const char *function)
 
 	/* Some are for what can be done without. */
 	for (n = 1; in_vain < IN_VAIN; n++) {
-		cuda.standin_fail(function, n, 1, CUDA_ERROR_UNKNOWN);
+		gpu.standin_fail(function, n, 1, CUDA_ERROR_UNKNOWN);
 		errors = step(&answered);
-		cuda.standin_fail("", 0, 0, 0);
+		gpu.standin_fail("", 0, 0, 0);
 		unanswered += errors - answered;
 		failures += errors;
 		wrong += !errors && xla_good(&its, VALUES, BLOCK, 1) != VALUES;
-		cuda.cuStreamSynchronize(its.xla.stream);
+		gpu.cuStreamSynchronize(its.xla.stream);
 		actmem_xla_reset();
 		/* In between the same things are still there. */
 		after += step(&answered) || xla_good(&its, VALUES, BLOCK, 1) != VALUES;
@@ -90,29 +88,27 @@ static void test_function(const char *function)
 	left_by_puts = 0;
 }
 
-int main(void)
+static void test_functions(void)
 {
-	struct memory memory = { .ring_bytes = 256 * 1024, .grow_bytes = 2 * MIB };
-	struct actmem *am;
 	unsigned int i;
 
-	cuda = xla_devices_or_skip(1);
-	if (!cuda.standin_fail) {
-		tap_skip("GPU: the real one fails at nothing that is asked for");
-		return tap_end();
-	}
+	for (i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
+		test_function(functions[i]);
+}
+
+int main(void)
+{
+	unsigned int i;
+
 	/* Else a region that is not registered is none of them. */
 	setenv("ACTMEM_STRICT", "1", 1);
-	xla_begin(&its, &cuda, 0, VALUES, BLOCK);
-	if (cuda.cuMemAlloc_v2(&values, VALUES * BLOCK))
+	xla_start(VALUES, BLOCK);
+	xla_standin_or_skip();
+	if (gpu.cuMemAlloc_v2(&values, VALUES * BLOCK))
 		tap_bail("cuMemAlloc_v2");
 	for (i = 0; i < VALUES; i++)
 		xla_compute(&its.xla, values + i * BLOCK, BLOCK, i + 1);
-	am = xla_open(&memory);
-	for (i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
-		test_function(functions[i]);
-	xla_close(am, &cuda);
-	cuda_returns(cuda.cuMemFree_v2(values), CUDA_SUCCESS);
-	xla_end(&its);
-	return xla_finish(&cuda, 1, 1);
+	XLA_RUN(test_functions, .ring_bytes = 256 * 1024, .grow_bytes = 2 * MIB);
+	cuda_ok(gpu.cuMemFree_v2(values));
+	return xla_stop();
 }

@@ -22,9 +22,6 @@
 #define VALUES	20		/* 5 MiB, in regions of 2 MiB */
 #define LINE	" MiB for GPU 0 are on another socket than the GPU, as that of node 1000 has too little memory;"
 
-static struct cuda cuda;
-static struct xla_device its;
-static char root[256];
 
 /* In the place of the C library's: with its sixth argument, no call has more. */
 long syscall(long number, ...)
@@ -51,76 +48,52 @@ long syscall(long number, ...)
 
 static void make_machine(void)
 {
-	char command[2048];
-
-	snprintf(root, sizeof(root), "%s/far-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-	if (!mkdtemp(root))
-		tap_bail("%s", root);
-	snprintf(command, sizeof(command),
-		 "cd %s && mkdir -p sys/bus/pci/devices/0000:17:00.0 sys/devices/system/node/node%u && "
-		 "echo %u >sys/bus/pci/devices/0000:17:00.0/numa_node && cd sys/devices/system/node && "
-		 "echo `cat /sys/devices/system/node/has_memory || echo 0`,%u >has_memory && "
-		 "echo 'MemFree: 0 kB' >node%u/meminfo",
-		 root, NODE, NODE, NODE, NODE);
-	if (system(command))
-		tap_bail("%s", command);
-	sysfs_is_in(root);
+	device_is_at("0000:17:00.0", "1000");
+	sysfs_has("mkdir -p sys/devices/system/node/node1000 && cd sys/devices/system/node && "
+		  "echo `cat /sys/devices/system/node/has_memory || echo 0`,1000 >has_memory && "
+		  "echo 'MemFree: 0 kB' >node1000/meminfo");
 }
 
-/* Puts all values and takes them back; returns the number of lines on stderr. */
-static unsigned int lines_of_step(void)
-{
-	struct memory memory = { .ring_bytes = MIB, .grow_bytes = 2 * MIB };
-	struct actmem *am = xla_open(&memory);
-	unsigned int i, lines;
+static unsigned int lines;
 
+/* Puts all values and takes them back; how many lines stderr had. */
+static void test_step(void)
+{
 	stderr_keep();
 	ok(xla_put_step(&its, "far", VALUES, BLOCK, 1), "values are put: %s", its.xla.words);
 	lines = stderr_lines(LINE);
-	for (i = VALUES; i-- > 0; )
-		xla_take(&its.xla, its.tokens + XLA_TOKEN_BYTES * i, its.results + i * BLOCK,
-			 BLOCK);
-	ok(xla_good(&its, VALUES, BLOCK, 1) == VALUES, "and come back");
-	xla_close(am, &cuda);
-	return lines;
+	ok(xla_take_step(&its, NULL, VALUES, BLOCK) && xla_good(&its, VALUES, BLOCK, 1) == VALUES,
+	   "and come back");
 }
 
 static void test_strict(void)
 {
-	struct memory memory = { .ring_bytes = MIB, .grow_bytes = 2 * MIB };
-	struct actmem *am = xla_open(&memory);
-
 	stderr_keep();
 	ok(!xla_put(&its.xla, "far", its.work, BLOCK, its.tokens),
 	   "no value is put if other nodes are not allowed");
 	ok(!stderr_lines(LINE), "nothing is on another node");
 	ok(strstr(its.xla.words, "node 1000 has 0 B free of 2.0 MiB wanted"), "the error says why: %s",
 	   its.xla.words);
-	xla_close(am, &cuda);
 }
 
 int main(void)
 {
-	char command[512];
+	const struct memory memory = { .ring_bytes = MIB, .grow_bytes = 2 * MIB };
 
 	unsetenv("STANDIN_CUDA_BUS_IDS");
 	unsetenv("ACTMEM_QUIET");
-	cuda = xla_devices_or_skip(1);
-	if (!cuda.standin_counts) {
-		tap_skip("where a real GPU is, its machine knows");
-		return tap_end();
-	}
+	xla_start(VALUES, BLOCK);
+	xla_standin_or_skip();
 	make_machine();
-	xla_begin(&its, &cuda, 0, VALUES, BLOCK);
-	test_strict();
+	xla_run(test_strict, memory);
 	setenv("ACTMEM_ALLOW", "node", 1);
-	ok(lines_of_step() == 1, "one line says that memory is on another node");
-	ok(lines_of_step() == 1, "a new store says so again");
+	xla_run(test_step, memory);
+	ok(lines == 1, "one line says that memory is on another node");
+	xla_run(test_step, memory);
+	ok(lines == 1, "a new store says so again");
 	setenv("ACTMEM_QUIET", "1", 1);
-	ok(!lines_of_step(), "ACTMEM_QUIET=1 omits the line");
-	xla_end(&its);
-	sysfs_is_in(NULL);
-	snprintf(command, sizeof(command), "rm -r %s", root);
-	returns(system(command), 0);
-	return xla_finish(&cuda, 1, 1);
+	xla_run(test_step, memory);
+	ok(!lines, "ACTMEM_QUIET=1 omits the line");
+	sysfs_is_true();
+	return xla_stop();
 }

@@ -10,8 +10,6 @@
 #define BLOCK	(64 * 1024UL)
 #define VALUES	12
 
-static struct cuda cuda;
-static struct xla_device its;
 static CUstream streams[2];		/* of the primary context, and of the green one */
 static CUgreenCtx green;
 
@@ -20,10 +18,10 @@ static void make_green(void)
 	CUdevResourceDesc described;
 	CUdevResource all;
 
-	if (cuda.cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM) ||
-	    cuda.cuDevResourceGenerateDesc(&described, &all, 1) ||
-	    cuda.cuGreenCtxCreate(&green, described, 0, CU_GREEN_CTX_DEFAULT_STREAM) ||
-	    cuda.cuGreenCtxStreamCreate(&streams[1], green, CU_STREAM_NON_BLOCKING, 0))
+	if (gpu.cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM) ||
+	    gpu.cuDevResourceGenerateDesc(&described, &all, 1) ||
+	    gpu.cuGreenCtxCreate(&green, described, 0, CU_GREEN_CTX_DEFAULT_STREAM) ||
+	    gpu.cuGreenCtxStreamCreate(&streams[1], green, CU_STREAM_NON_BLOCKING, 0))
 		tap_bail("a green context");
 }
 
@@ -35,28 +33,26 @@ static bool tells_owner(void)
 /* Values are put on the one stream and taken on the other, after it. */
 static void pass(unsigned int from, unsigned int to, uint32_t content)
 {
-	unsigned int i, taken = 0;
+	bool taken;
 
 	its.xla.run++;
 	its.xla.stream = streams[from];
 	ok(xla_put_step(&its, "green", VALUES, BLOCK, content), "values are put: %s",
 	   its.xla.words);
-	cuda_returns(cuda.cuStreamSynchronize(streams[from]), CUDA_SUCCESS);
+	cuda_ok(gpu.cuStreamSynchronize(streams[from]));
 	its.xla.stream = streams[to];
-	for (i = VALUES; i-- > 0; )
-		taken += xla_take(&its.xla, its.tokens + XLA_TOKEN_BYTES * i,
-				  its.results + i * BLOCK, BLOCK);
-	ok(taken == VALUES && xla_good(&its, VALUES, BLOCK, content) == VALUES,
+	taken = xla_take_step(&its, NULL, VALUES, BLOCK);
+	ok(taken && xla_good(&its, VALUES, BLOCK, content) == VALUES,
 	   "and come back on the other stream: %s", its.xla.words);
 }
 
-static void test_ring(const char *slow_function)
+static const char *slow_function;
+
+static void test_ring(void)
 {
-	struct memory memory = { .ring_bytes = 32 * BLOCK };
-	struct actmem *am = xla_open(&memory);
 	uint64_t one;
 
-	slow(&cuda, slow_function, 500);
+	slow(&gpu, slow_function, 500);
 	its.xla.run++;
 	its.xla.stream = streams[0];
 	ok(xla_put(&its.xla, "one", its.work, BLOCK, its.tokens) &&
@@ -68,36 +64,35 @@ static void test_ring(const char *slow_function)
 	ok(xla_transfers().ring_bytes == (tells_owner() ? 1 : 2) * one,
 	   "%s of %llu bytes", tells_owner() ? "they share a ring" : "each has a ring",
 	   (unsigned long long)one);
-	slow(&cuda, slow_function, 0);
-	xla_close(am, &cuda);
+	slow(&gpu, slow_function, 0);
 }
 
 /* What the device has is not of the green context that used it first. */
 static void test_destroy(void)
 {
-	struct memory memory = { .ring_bytes = 32 * BLOCK };
-	struct actmem *am = xla_open(&memory);
-
 	pass(1, 1, 300);
-	cuda_returns(cuda.cuStreamDestroy_v2(streams[1]), CUDA_SUCCESS);
+	cuda_ok(gpu.cuStreamDestroy_v2(streams[1]));
 	if (!tells_owner())
 		actmem_xla_trim_devices();
-	cuda_returns(cuda.cuGreenCtxDestroy(green), CUDA_SUCCESS);
+	cuda_ok(gpu.cuGreenCtxDestroy(green));
 	pass(0, 0, 400);
-	xla_close(am, &cuda);
 }
 
 int main(void)
 {
-	cuda = xla_devices_or_skip(1);
-	xla_begin(&its, &cuda, 0, VALUES, BLOCK);
+	static const char *const functions[] = {
+		"cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoDAsync_v2",
+	};
+	unsigned int i;
+
+	xla_start(VALUES, BLOCK);
 	streams[0] = its.xla.stream;
 	make_green();
-	test_ring("cuMemcpyDtoHAsync_v2");
-	test_ring("cuMemcpyHtoDAsync_v2");
-	test_ring("cuMemcpyDtoDAsync_v2");
-	test_destroy();
+	for (i = 0; i < 3; i++) {
+		slow_function = functions[i];
+		XLA_RUN(test_ring, .ring_bytes = 32 * BLOCK);
+	}
+	XLA_RUN(test_destroy, .ring_bytes = 32 * BLOCK);
 	its.xla.stream = streams[0];
-	xla_end(&its);
-	return xla_finish(&cuda, 1, 1);
+	return xla_stop();
 }

@@ -15,32 +15,21 @@
 #define GROW	(4 * MIB)
 #define SLOW	20000		/* microseconds for each region */
 
-static struct cuda cuda;
-static struct xla_device its;
-
 static uint64_t registrations_of_this_thread(void)
 {
-	return counts_of(&cuda).own_registrations;
-}
-
-static struct actmem_store_stats store_stats(void)
-{
-	struct actmem_store_stats stats = { .size = sizeof(stats) };
-
-	actmem_xla_store_stats(&stats);
-	return stats;
+	return counts_of(&gpu).own_registrations;
 }
 
 static uint64_t free_bytes(void)
 {
-	struct actmem_store_stats stats = store_stats();
+	struct actmem_store_stats stats = xla_store_stats();
 
 	return stats.memory_bytes - stats.block_bytes;
 }
 
 static bool put(unsigned int value)
 {
-	return xla_put(&its.xla, "grow", its.work, BLOCK, its.tokens + XLA_TOKEN_BYTES * value);
+	return xla_put(&its.xla, "grow", its.work, BLOCK, xla_token(&its, value));
 }
 
 static unsigned int take_all(unsigned int count)
@@ -48,20 +37,18 @@ static unsigned int take_all(unsigned int count)
 	unsigned int good = 0;
 
 	while (count-- > 0)
-		good += xla_take(&its.xla, its.tokens + XLA_TOKEN_BYTES * count, its.work, BLOCK);
-	cuda_returns(cuda.cuStreamSynchronize(its.xla.stream), CUDA_SUCCESS);
+		good += xla_take(&its.xla, xla_token(&its, count), its.work, BLOCK);
+	cuda_ok(gpu.cuStreamSynchronize(its.xla.stream));
 	return good;
 }
 
 /* A program computes between its puts for as long as the thread takes. */
 static void test_ahead(void)
 {
-	struct memory memory = { .ring_bytes = MIB, .grow_bytes = GROW };
-	struct actmem *am = xla_open(&memory);
 	uint64_t before, regions;
 	unsigned int i, done = 0;
 
-	slow(&cuda, "cuMemHostRegister_v2", SLOW);
+	slow(&gpu, "cuMemHostRegister_v2", SLOW);
 	its.xla.run++;
 	ok(put(0), "the first put makes the store");
 	before = registrations_of_this_thread();
@@ -70,95 +57,80 @@ static void test_ahead(void)
 			usleep(1000);
 		done += put(i);
 	}
-	regions = store_stats().memory_bytes / GROW;
+	regions = xla_store_stats().memory_bytes / GROW;
 	ok(done == VALUES - 1 && regions > 2 && registrations_of_this_thread() == before,
 	   "%u puts had their memory registered for them, in %llu regions", done,
 	   (unsigned long long)regions);
-	ok(store_stats().memory_bytes < VALUES * BLOCK + 2 * GROW, "and not much more of it");
+	ok(xla_store_stats().memory_bytes < VALUES * BLOCK + 2 * GROW, "and not much more of it");
 	ok(take_all(VALUES) == VALUES, "all are taken");
-	slow(&cuda, "cuMemHostRegister_v2", 0);
-	xla_close(am, &cuda);
+	slow(&gpu, "cuMemHostRegister_v2", 0);
 }
 
 /* Without waiting for it, so that some have to. */
 static void test_faster(void)
 {
-	struct memory memory = { .ring_bytes = MIB, .grow_bytes = GROW };
-	struct actmem *am = xla_open(&memory);
 	unsigned int i, done = 0;
 
-	slow(&cuda, "cuMemHostRegister_v2", SLOW);
+	slow(&gpu, "cuMemHostRegister_v2", SLOW);
 	its.xla.run++;
 	for (i = 0; i < VALUES; i++)
 		done += put(i);
 	ok(done == VALUES && take_all(VALUES) == VALUES, "puts that are faster wait for it");
-	slow(&cuda, "cuMemHostRegister_v2", 0);
-	xla_close(am, &cuda);
+	slow(&gpu, "cuMemHostRegister_v2", 0);
 }
 
 static void test_limit(void)
 {
-	struct memory memory = { .ring_bytes = MIB, .grow_bytes = GROW, .limit_bytes = 2 * GROW };
-	struct actmem *am = xla_open(&memory);
 	unsigned int i, done = 0;
 
 	its.xla.run++;
 	for (i = 0; i < 2 * GROW / BLOCK; i++)
 		done += put(i);
-	ok(done == i && store_stats().memory_bytes == 2 * GROW, "no more is made than the limit");
+	ok(done == i && xla_store_stats().memory_bytes == 2 * GROW, "no more is made than the limit");
 	ok(take_all(done) == done, "all are taken");
-	xla_close(am, &cuda);
 }
 
 /* The memory that is there serves, and the put that comes to the failure tells it. */
 static void test_failure(void)
 {
-	struct memory memory = { .ring_bytes = MIB, .grow_bytes = GROW };
 	uint64_t before, memory_bytes;
 	unsigned int done = 0;
-	struct actmem *am;
 
-	if (!cuda.standin_fail)
-		return;
-	setenv("ACTMEM_STRICT", "1", 1);
-	am = xla_open(&memory);
 	its.xla.run++;
 	ok(put(done), "the first put");
 	done++;
-	cuda.standin_fail("cuMemHostRegister_v2", 1, 1000, CUDA_ERROR_OUT_OF_MEMORY);
+	gpu.standin_fail("cuMemHostRegister_v2", 1, 1000, CUDA_ERROR_OUT_OF_MEMORY);
 	while (done < VALUES && put(done))
 		done++;
 	ok(done >= GROW / BLOCK && done < VALUES, "%u puts had memory", done);
 	ok(strstr(its.xla.words, "CUDA_ERROR_OUT_OF_MEMORY") && strstr(its.xla.words, "at grow"),
 	   "the next one had not: %s", its.xla.words);
-	cuda.standin_fail("", 0, 0, 0);
+	gpu.standin_fail("", 0, 0, 0);
 	ok(put(done), "and has, once it can be registered");
 	done++;
 	/* That put may have registered no more than it needs. */
 	while (free_bytes() < GROW / 2)
 		usleep(1000);
 	before = registrations_of_this_thread();
-	memory_bytes = store_stats().memory_bytes;
-	while (store_stats().memory_bytes < memory_bytes + GROW && put(done)) {
+	memory_bytes = xla_store_stats().memory_bytes;
+	while (xla_store_stats().memory_bytes < memory_bytes + GROW && put(done)) {
 		done++;
 		while (free_bytes() < GROW / 2)
 			usleep(1000);
 	}
-	ok(store_stats().memory_bytes > memory_bytes && registrations_of_this_thread() == before,
+	ok(xla_store_stats().memory_bytes > memory_bytes && registrations_of_this_thread() == before,
 	   "by the thread again, which had given it up");
 	ok(take_all(done) == done, "all are taken");
-	xla_close(am, &cuda);
-	unsetenv("ACTMEM_STRICT");
 }
 
 int main(void)
 {
-	cuda = xla_devices_or_skip(1);
-	xla_begin(&its, &cuda, 0, VALUES, BLOCK);
-	test_ahead();
-	test_faster();
-	test_limit();
-	test_failure();
-	xla_end(&its);
-	return xla_finish(&cuda, 1, 1);
+	xla_start(VALUES, BLOCK);
+	XLA_RUN(test_ahead, .ring_bytes = MIB, .grow_bytes = GROW);
+	XLA_RUN(test_faster, .ring_bytes = MIB, .grow_bytes = GROW);
+	XLA_RUN(test_limit, .ring_bytes = MIB, .grow_bytes = GROW, .limit_bytes = 2 * GROW);
+	setenv("ACTMEM_STRICT", "1", 1);
+	if (gpu.standin_fail)
+		XLA_RUN(test_failure, .ring_bytes = MIB, .grow_bytes = GROW);
+	return xla_stop();
 }

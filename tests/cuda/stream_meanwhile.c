@@ -21,7 +21,6 @@
 #define STEPS	150
 #define HUNG	20		/* seconds */
 
-static struct cuda cuda;
 static int is_over, is_child;
 
 /* LeakSanitizer asks: a child does not see what the stacks of other threads had. */
@@ -38,50 +37,45 @@ struct worker {
 	unsigned int failed, steps;
 };
 
-static void step(struct worker *worker)
-{
-	struct xla_device *its = &worker->its;
-	uint32_t content = (uint32_t)++its->xla.run * VALUES;
-	unsigned int i;
+static struct worker worker;
 
-	for (i = 0; i < VALUES; i++)
-		worker->failed += !xla_put_value(its, "fork", i, BLOCK, content + i);
-	worker->failed += !xla_tie(&its->xla, its->tokens, VALUES);
-	for (i = VALUES; i-- > 0; )
-		worker->failed += !xla_take_announced(&its->xla, "fork", (int32_t)i,
-						      its->tokens + XLA_TOKEN_BYTES * i,
-						      its->results + i * BLOCK, BLOCK);
-	worker->failed += xla_good(its, VALUES, BLOCK, content) != VALUES;
+static void step(void)
+{
+	struct xla_device *own = &worker.its;
+	uint32_t content = (uint32_t)++own->xla.run * VALUES;
+
+	worker.failed += !xla_put_step(own, "fork", VALUES, BLOCK, content) ||
+			  !xla_tie(&own->xla, own->tokens, VALUES) ||
+			  !xla_take_step(own, "fork", VALUES, BLOCK) ||
+			  xla_good(own, VALUES, BLOCK, content) != VALUES;
 }
 
-static void *run_steps(void *data)
+static void *run_steps(void *unused)
 {
-	struct worker *worker = data;
-
-	if (cuda.cuCtxPushCurrent_v2(worker->its.context))
+	if (gpu.cuCtxPushCurrent_v2(worker.its.context))
 		tap_bail("cuCtxPushCurrent_v2");
 	do {
-		step(worker);
-		__atomic_add_fetch(&worker->steps, 1, __ATOMIC_RELEASE);
+		step();
+		__atomic_add_fetch(&worker.steps, 1, __ATOMIC_RELEASE);
 		actmem_xla_trim_devices();
 	} while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE));
-	return NULL;
+	return unused;
 }
 
 /* By which call it is not told; 0: by all it is. */
-static int be_told(struct xla_device *its)
+static int be_told(struct xla_device *own)
 {
 	struct actmem_xla_transfer_stats transfers = { .size = sizeof(transfers) };
 	struct actmem_xla_device_stats device = { .size = sizeof(device) };
 	struct actmem_xla_stats stats = { .size = sizeof(stats) };
 
-	if (xla_put(&its->xla, "fork", its->work, BLOCK, its->tokens) ||
-	    !strstr(its->xla.words, "forked"))
+	if (xla_put(&own->xla, "fork", own->work, BLOCK, own->tokens) ||
+	    !strstr(own->xla.words, "forked"))
 		return 1;
-	if (xla_take(&its->xla, its->tokens, its->work, BLOCK) ||
-	    !strstr(its->xla.words, "forked"))
+	if (xla_take(&own->xla, own->tokens, own->work, BLOCK) ||
+	    !strstr(own->xla.words, "forked"))
 		return 2;
-	if (xla_tie(&its->xla, its->tokens, VALUES) || !strstr(its->xla.words, "forked"))
+	if (xla_tie(&own->xla, own->tokens, VALUES) || !strstr(own->xla.words, "forked"))
 		return 3;
 	if (actmem_xla_stats(&stats) != -EOWNERDEAD ||
 	    actmem_xla_device_stats(0, &device) != -EOWNERDEAD ||
@@ -94,7 +88,7 @@ static int be_told(struct xla_device *its)
 	return actmem_xla_reset() || actmem_xla_trim() != -EOWNERDEAD ? 6 : 0;
 }
 
-static bool child_is_told(struct xla_device *its)
+static bool child_is_told(struct xla_device *own)
 {
 	int status = -1;
 	pid_t child;
@@ -104,7 +98,7 @@ static bool child_is_told(struct xla_device *its)
 	if (!child) {
 		is_child = 1;
 		alarm(HUNG);
-		exit(be_told(its));
+		exit(be_told(own));
 	}
 	if (child < 0 || waitpid(child, &status, 0) != child)
 		return false;
@@ -113,43 +107,36 @@ static bool child_is_told(struct xla_device *its)
 	return !status;
 }
 
-static void test_often(struct worker *worker)
+static void test_often(void)
 {
-	struct memory memory = { .ring_bytes = 32 * BLOCK };
-	struct actmem *am = xla_open(&memory);
+	pthread_t thread = start_thread(run_steps, NULL);
 	unsigned int i, told = 0;
-	pthread_t thread;
 
-	thread = start_thread(run_steps, worker);
 	for (i = 0; i < FORKS && told == i; i++) {
 		usleep(1000);
-		told += child_is_told(&worker->its);
+		told += child_is_told(&worker.its);
 	}
 	__atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
 	pthread_join(thread, NULL);
 	ok(told == FORKS, "%u of %u children are told, and end", told, FORKS);
-	ok(!worker->failed, "and their parent goes on: %s", worker->its.xla.words);
-	xla_close(am, &cuda);
+	ok(!worker.failed, "and their parent goes on: %s", worker.its.xla.words);
 }
 
 /* Each value that is put comes back, whichever lane it went through. */
-static void test_trims(struct worker *worker)
+static void test_trims(void)
 {
-	struct memory memory = { .ring_bytes = 32 * BLOCK };
-	struct actmem *am = xla_open(&memory);
 	pthread_t thread;
 	unsigned int i;
 
 	is_over = 0;
-	worker->steps = 0;
-	thread = start_thread(run_steps, worker);
-	for (i = 0; __atomic_load_n(&worker->steps, __ATOMIC_ACQUIRE) < STEPS; i++)
+	worker.steps = 0;
+	thread = start_thread(run_steps, NULL);
+	for (i = 0; __atomic_load_n(&worker.steps, __ATOMIC_ACQUIRE) < STEPS; i++)
 		actmem_xla_trim_devices();
 	__atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
 	pthread_join(thread, NULL);
-	ok(!worker->failed, "%u steps have their values, and rings went %u times: %s",
-	   worker->steps, i, worker->its.xla.words);
-	xla_close(am, &cuda);
+	ok(!worker.failed, "%u steps have their values, and rings went %u times: %s",
+	   worker.steps, i, worker.its.xla.words);
 }
 
 static void *fork_once(void *data)
@@ -161,13 +148,13 @@ static void *fork_once(void *data)
 }
 
 /* Before there is any memory: a lock is all that a child can inherit. */
-static void test_lock(struct worker *worker)
+static void test_lock(void)
 {
 	pthread_t thread;
 	void *told;
 
 	pthread_mutex_lock(&saved_lock);
-	thread = start_thread(fork_once, &worker->its);
+	thread = start_thread(fork_once, &worker.its);
 	pthread_join(thread, &told);
 	pthread_mutex_unlock(&saved_lock);
 	ok(told, "a child of a thread that has the table is told, and ends");
@@ -175,14 +162,12 @@ static void test_lock(struct worker *worker)
 
 int main(void)
 {
-	static struct worker worker;
-
-	cuda = xla_devices_or_skip(1);
-	xla_begin(&worker.its, &cuda, 0, VALUES, BLOCK);
-	test_lock(&worker);
-	test_often(&worker);
-	test_trims(&worker);
+	xla_devices_or_skip(1);
+	xla_begin(&worker.its, 0, VALUES, BLOCK);
+	test_lock();
+	XLA_RUN(test_often, .ring_bytes = 32 * BLOCK);
+	XLA_RUN(test_trims, .ring_bytes = 32 * BLOCK);
 	xla_end(&worker.its);
-	nothing_is_registered(&cuda);
-	return xla_finish(&cuda, 1, 1);
+	nothing_is_registered(&gpu);
+	return xla_finish(1, 1);
 }

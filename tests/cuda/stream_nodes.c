@@ -18,39 +18,15 @@
 #define VALUES	60
 #define GROW	(2 * MIB)
 
-static struct cuda cuda;
 static struct xla_device devices[DEVICES];
 static unsigned int home_of[DEVICES];	/* ACTMEM_NODES_MAX: not known */
-static char root[256], folder[256];
+static char folder[256];
 
-static void make_folder(char *path, size_t size, const char *parent)
-{
-	snprintf(path, size, "%s/nodes-XXXXXX", parent);
-	if (!mkdtemp(path))
-		tap_bail("%s", path);
-}
-
-/* A folder for /sys that has both devices. */
+/* In a /sys of the test's, each device is at a node of its own, as far as there are. */
 static void place_devices(void)
 {
-	char command[1024];
-	int i;
-
-	make_folder(root, sizeof(root), getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-	for (i = 0; i < DEVICES; i++) {
-		snprintf(command, sizeof(command),
-			 "mkdir -p %s/sys/bus/pci/devices/0000:%02x:00.0 && echo %d >%s/sys/bus/pci/devices/0000:%02x:00.0/numa_node",
-			 root, 0x17 + i, home_of[i] < ACTMEM_NODES_MAX ? (int)home_of[i] : -1,
-			 root, 0x17 + i);
-		if (system(command))
-			tap_bail("%s", command);
-	}
-	sysfs_is_in(root);
-}
-
-static void find_nodes(void)
-{
 	struct actmem_nodes usable = usable_nodes();
+	char bus_id[16], text[16];
 	unsigned int node = 0;
 	int i;
 
@@ -58,6 +34,9 @@ static void find_nodes(void)
 		while (node < ACTMEM_NODES_MAX && !has_node(&usable, node))
 			node++;
 		home_of[i] = node < ACTMEM_NODES_MAX ? node++ : node;
+		snprintf(bus_id, sizeof(bus_id), "0000:%02x:00.0", 0x17 + i);
+		snprintf(text, sizeof(text), "%d", home_of[i] < ACTMEM_NODES_MAX ? (int)home_of[i] : -1);
+		device_is_at(bus_id, text);
 	}
 }
 
@@ -78,50 +57,35 @@ static uint64_t bytes_on(unsigned int node)
 	return bytes;
 }
 
-static struct actmem_store_stats store_stats(void)
+static uint64_t bytes_peak(void)
 {
-	struct actmem_store_stats stats = { .size = sizeof(stats) };
-
-	returns(actmem_xla_store_stats(&stats), 0);
-	return stats;
-}
-
-static uint64_t peak_of(struct actmem *am)
-{
-	struct actmem_counters counters = { .size = sizeof(counters) };
-
-	returns(actmem_get_counters(am, &counters), 0);
-	return counters.region_bytes_peak;
+	return counters_of(actmem_xla_attached()).region_bytes_peak;
 }
 
 static struct xla_device *use(int device)
 {
-	cuda_returns(cuda.cuCtxSetCurrent(devices[device].context), CUDA_SUCCESS);
+	cuda_ok(gpu.cuCtxSetCurrent(devices[device].context));
 	return &devices[device];
 }
 
 static unsigned int put(int device, unsigned int first, unsigned int count)
 {
-	struct xla_device *its = use(device);
+	struct xla_device *used = use(device);
 	unsigned int done = 0;
 
-	while (done < count && xla_put_value(its, "nodes", first + done, BLOCK,
+	while (done < count && xla_put_value(used, "nodes", first + done, BLOCK,
 					     (uint32_t)(device * VALUES) + first + done))
 		done++;
-	cuda_returns(cuda.cuStreamSynchronize(its->xla.stream), CUDA_SUCCESS);
+	cuda_ok(gpu.cuStreamSynchronize(used->xla.stream));
 	return done;
 }
 
 static bool take(int device, unsigned int count)
 {
-	struct xla_device *its = use(device);
-	unsigned int good = 0, i;
+	struct xla_device *used = use(device);
 
-	for (i = count; i-- > 0; )
-		good += xla_take(&its->xla, its->tokens + XLA_TOKEN_BYTES * i,
-				 its->results + i * BLOCK, BLOCK);
-	return good == count &&
-	       xla_good(its, count, BLOCK, (uint32_t)(device * VALUES)) == count;
+	return xla_take_step(used, NULL, count, BLOCK) &&
+	       xla_good(used, count, BLOCK, (uint32_t)(device * VALUES)) == count;
 }
 
 static void begin_runs(void)
@@ -134,8 +98,6 @@ static void begin_runs(void)
 
 static void test_homes(void)
 {
-	struct memory memory = { .ring_bytes = MIB, .grow_bytes = GROW };
-	struct actmem *am = xla_open(&memory);
 	uint64_t first;
 
 	begin_runs();
@@ -149,13 +111,10 @@ static void test_homes(void)
 	if (home_of[1] < ACTMEM_NODES_MAX)
 		ok(bytes_on(home_of[1]) >= VALUES * BLOCK, "but on its own: %llu bytes",
 		   (unsigned long long)bytes_on(home_of[1]));
-	ok(store_stats().blocks == 2 * VALUES &&
-	   store_stats().memory_bytes >= 2 * VALUES * BLOCK, "statistics add up");
+	ok(xla_store_stats().blocks == 2 * VALUES &&
+	   xla_store_stats().memory_bytes >= 2 * VALUES * BLOCK, "statistics add up");
 	ok(take(0, VALUES) && take(1, VALUES), "each gets its own back");
-	ok(store_stats().puts_total == 2 * VALUES, "totals, too");
-	xla_close(am, &cuda);
-	ok(!bytes_on(home_of[0]) && !bytes_on(home_of[1]) && !store_stats().memory_bytes,
-	   "nothing is left on either node");
+	ok(xla_store_stats().puts_total == 2 * VALUES, "totals, too");
 }
 
 /* Bound to both nodes, as to those of a socket, a heap takes that of its GPU first. */
@@ -164,8 +123,8 @@ static void test_nearest_first(int device)
 	struct actmem_region_options region = { .size = sizeof(region),
 						.policy = ACTMEM_PLACE_BIND };
 	struct actmem_heap_options options = { .size = sizeof(options), .region = &region };
-	struct actmem_runtime_options its = { .size = sizeof(its), .kind = ACTMEM_RUNTIME_CUDA,
-					      .device = device };
+	struct actmem_runtime_options wanted = { .size = sizeof(wanted),
+						 .kind = ACTMEM_RUNTIME_CUDA, .device = device };
 	struct actmem *am = open_or_bail();
 	struct actmem_runtime *runtime;
 	struct actmem_heap *heap;
@@ -175,7 +134,7 @@ static void test_nearest_first(int device)
 	for (i = 0; i < DEVICES; i++)
 		if (home_of[i] < ACTMEM_NODES_MAX)
 			region.nodes.word[home_of[i] / 64] |= 1ULL << home_of[i] % 64;
-	returns(actmem_runtime_open(am, &its, &runtime), 0);
+	returns(actmem_runtime_open(am, &wanted, &runtime), 0);
 	returns(actmem_heap_create(am, &options, &heap), 0);
 	returns(actmem_heap_register(heap, runtime, 0), 0);
 	returns(actmem_heap_alloc(heap, BLOCK, 0, &block), 0);
@@ -197,8 +156,6 @@ static uint64_t array_bytes(void)
 
 static void test_arrays(void)
 {
-	struct memory memory = { .grow_bytes = GROW };
-	struct actmem *am = xla_open(&memory);
 	struct actmem_xla_array *arrays[DEVICES];
 	char words[1024] = "";
 	void *address;
@@ -216,39 +173,31 @@ static void test_arrays(void)
 		actmem_xla_array_drop(arrays[i]);
 	returns(actmem_xla_trim(), 0);
 	ok(!array_bytes(), "which go with the arrays");
-	xla_close(am, &cuda);
 }
 
 /* The first GPU has nearly all of the budget when the second one comes. */
 static void test_budget(void)
 {
-	struct memory memory = { .ring_bytes = MIB, .grow_bytes = GROW, .budget_bytes = BUDGET,
-				 .spill = folder };
-	struct actmem *am = xla_open(&memory);
 	unsigned int step;
 
 	for (step = 0; step < 3; step++) {
 		begin_runs();
 		ok(put(0, 0, VALUES) == VALUES && put(1, 0, VALUES) == VALUES,
 		   "step %u: both put more than the budget", step);
-		ok(store_stats().budget_bytes <= BUDGET && store_stats().memory_bytes <= BUDGET &&
-		   store_stats().spilled_bytes, "within the budget of both: %llu bytes",
-		   (unsigned long long)store_stats().memory_bytes);
+		ok(xla_store_stats().budget_bytes <= BUDGET && xla_store_stats().memory_bytes <= BUDGET &&
+		   xla_store_stats().spilled_bytes, "within the budget of both: %llu bytes",
+		   (unsigned long long)xla_store_stats().memory_bytes);
 		ok(take(0, VALUES) && take(1, VALUES), "each gets its own back");
 	}
-	ok(store_stats().budget_bytes == BUDGET, "both have their part of it");
-	ok(peak_of(am) <= BUDGET, "they never had more together: %llu bytes",
-	   (unsigned long long)peak_of(am));
-	xla_close(am, &cuda);
-	ok(!store_stats().memory_bytes && !store_stats().file_bytes, "nothing is left");
+	ok(xla_store_stats().budget_bytes == BUDGET, "both have their part of it");
+	ok(bytes_peak() <= BUDGET, "they never had more together: %llu bytes",
+	   (unsigned long long)bytes_peak());
 }
 
 /* Without files, each may have what the other does not use, except for one page. */
 static void test_limit(void)
 {
-	struct memory memory = { .ring_bytes = MIB, .grow_bytes = GROW, .limit_bytes = BUDGET };
 	unsigned int most = (unsigned int)((BUDGET - page_bytes_wanted()) / BLOCK);
-	struct actmem *am = xla_open(&memory);
 
 	most = most < VALUES ? most : VALUES;
 	begin_runs();
@@ -262,27 +211,21 @@ static void test_limit(void)
 	   "and the error says who has it: %s", devices[0].xla.words);
 	ok(take(1, most) && put(1, 0, most) == most, "the other one goes on");
 	ok(take(1, most) && put(0, VALUES - 8, 8) == 8, "and gives back what it has borrowed");
-	ok(peak_of(am) <= BUDGET, "both never had more together: %llu bytes",
-	   (unsigned long long)peak_of(am));
+	ok(bytes_peak() <= BUDGET, "both never had more together: %llu bytes",
+	   (unsigned long long)bytes_peak());
 	actmem_xla_reset();
-	xla_close(am, &cuda);
 }
 
 /* A store needs two pages. */
 static void test_small_budget(void)
 {
-	struct memory memory = { .ring_bytes = MIB, .budget_bytes = 3 * page_bytes_wanted(),
-				 .spill = folder };
-	struct actmem *am = xla_open(&memory);
-
 	begin_runs();
 	ok(xla_put(&use(0)->xla, "small", devices[0].work, 4096, devices[0].tokens) &&
 	   xla_put(&use(1)->xla, "small", devices[1].work, 4096, devices[1].tokens),
 	   "two GPUs share a store if the budget is too small for two");
-	ok(store_stats().budget_bytes == memory.budget_bytes, "which has all of it");
+	ok(xla_store_stats().budget_bytes == 3 * page_bytes_wanted(), "which has all of it");
 	ok(xla_take(&use(0)->xla, devices[0].tokens, devices[0].work, 4096) &&
 	   xla_take(&use(1)->xla, devices[1].tokens, devices[1].work, 4096), "and is taken from");
-	xla_close(am, &cuda);
 }
 
 /* The child has no part of either store; the parent's blocks are as they were. */
@@ -306,10 +249,6 @@ static bool use_in_child(void *unused)
 
 static void test_fork(void)
 {
-	struct memory memory = { .ring_bytes = MIB, .grow_bytes = GROW, .budget_bytes = BUDGET,
-				 .spill = folder };
-	struct actmem *am = xla_open(&memory);
-
 	begin_runs();
 	ok(put(0, 0, VALUES) == VALUES && put(1, 0, VALUES) == VALUES,
 	   "two stores have values in memory and in files");
@@ -318,38 +257,41 @@ static void test_fork(void)
 	begin_runs();
 	ok(put(1, 0, VALUES) == VALUES && put(0, 0, VALUES) == VALUES, "and puts others");
 	ok(take(0, VALUES) && take(1, VALUES), "and takes them");
-	xla_close(am, &cuda);
-	ok(!store_stats().memory_bytes && !store_stats().file_bytes, "nothing is left");
+}
+
+static void run(void (*test)(void), struct memory memory)
+{
+	xla_run(test, memory);
+	ok(!bytes_on(home_of[0]) && !bytes_on(home_of[1]) && !xla_store_stats().memory_bytes &&
+	   !xla_store_stats().file_bytes, "nothing is left on either node");
 }
 
 int main(void)
 {
-	char command[1024];
+	struct memory memory = { .ring_bytes = MIB, .grow_bytes = GROW };
 	int i;
 
 	unsetenv("STANDIN_CUDA_BUS_IDS");
-	cuda = xla_devices_or_skip(DEVICES);
-	if (!cuda.standin_counts) {
-		tap_skip("where a real GPU is, its machine knows");
-		return tap_end();
-	}
-	find_nodes();
+	xla_devices_or_skip(DEVICES);
+	xla_standin_or_skip();
 	place_devices();
-	make_folder(folder, sizeof(folder), getenv("SPILL") ? getenv("SPILL") : "build/tests");
+	make_folder(folder, sizeof(folder));
 	for (i = 0; i < DEVICES; i++)
-		xla_begin(&devices[i], &cuda, i, VALUES, BLOCK);
-	test_homes();
+		xla_begin(&devices[i], i, VALUES, BLOCK);
+	run(test_homes, memory);
 	for (i = 0; i < DEVICES; i++)
 		test_nearest_first(i);
-	test_arrays();
-	test_budget();
-	test_limit();
-	test_fork();
-	test_small_budget();
+	run(test_arrays, memory);
+	memory.budget_bytes = BUDGET;
+	memory.spill = folder;
+	run(test_budget, memory);
+	run(test_fork, memory);
+	run(test_limit, (struct memory){ .ring_bytes = MIB, .grow_bytes = GROW, .limit_bytes = BUDGET });
+	run(test_small_budget, (struct memory){ .ring_bytes = MIB, .spill = folder,
+						.budget_bytes = 3 * page_bytes_wanted() });
 	for (i = 0; i < DEVICES; i++)
 		xla_end(use(i));
-	sysfs_is_in(NULL);
-	snprintf(command, sizeof(command), "rm -r %s %s", root, folder);
-	returns(system(command), 0);
-	return xla_finish(&cuda, DEVICES, 1);
+	sysfs_is_true();
+	returns(rmdir(folder), 0);
+	return xla_finish(DEVICES, 1);
 }

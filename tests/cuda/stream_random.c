@@ -21,7 +21,6 @@
 #define BYTES	(512 * 1024UL)		/* the longest */
 #define BUDGET	(8 * MIB)
 
-static struct cuda cuda;
 static char folder[PATH_MAX];
 static unsigned int wrong, failed;
 
@@ -54,7 +53,7 @@ static void put(struct worker *worker, unsigned int value)
 		worker->bytes[value] = 0;
 	xla_compute(xla, worker->its.work, worker->bytes[value], content_of(worker, value));
 	if (!xla_put(xla, worker->site, worker->its.work, worker->bytes[value],
-		     worker->its.tokens + XLA_TOKEN_BYTES * value))
+		     xla_token(&worker->its, value)))
 		count_failure(worker);
 	xla_compute(xla, worker->its.work, worker->bytes[value], 0);
 	worker->live[worker->count++] = value;
@@ -73,10 +72,10 @@ static void take(struct worker *worker)
 		count_failure(worker);
 	value = worker->live[at];
 	worker->live[at] = worker->live[--worker->count];
-	if (!xla_take_announced(xla, worker->site, (int32_t)value, worker->its.tokens + XLA_TOKEN_BYTES * value,
+	if (!xla_take_announced(xla, worker->site, (int32_t)value, xla_token(&worker->its, value),
 				worker->its.work, worker->bytes[value]))
 		count_failure(worker);
-	cuda.cuMemcpyDtoDAsync_v2(worker->its.results + value * BYTES, worker->its.work,
+	gpu.cuMemcpyDtoDAsync_v2(worker->its.results + value * BYTES, worker->its.work,
 				  worker->bytes[value], xla->stream);
 	xla_compute(xla, worker->its.work, worker->bytes[value], 0);
 }
@@ -92,9 +91,9 @@ static void round_of(struct worker *worker)
 		else
 			take(worker);
 	}
-	cuda.cuMemcpyDtoHAsync_v2(worker->its.seen, worker->its.results, VALUES * BYTES,
+	gpu.cuMemcpyDtoHAsync_v2(worker->its.seen, worker->its.results, VALUES * BYTES,
 				  worker->its.xla.stream);
-	if (cuda.cuStreamSynchronize(worker->its.xla.stream))
+	if (gpu.cuStreamSynchronize(worker->its.xla.stream))
 		count_failure(worker);
 	for (i = 0; i < VALUES; i++)
 		if (!xla_is_content(worker->its.seen + i * BYTES, worker->bytes[i],
@@ -111,12 +110,12 @@ static void *work(void *data)
 	const char *function;
 	unsigned int i;
 
-	xla_begin(&worker->its, &cuda, 0, VALUES, BYTES);
+	xla_begin(&worker->its, 0, VALUES, BYTES);
 	for (i = 0; i < ROUNDS; i++) {
 		function = functions[random_below(&worker->seed, 3)];
-		slow(&cuda, function, (unsigned int)random_below(&worker->seed, 400));
+		slow(&gpu, function, (unsigned int)random_below(&worker->seed, 400));
 		round_of(worker);
-		slow(&cuda, function, 0);
+		slow(&gpu, function, 0);
 	}
 	xla_end(&worker->its);
 	return NULL;
@@ -154,7 +153,7 @@ static void test_kill(void)
 	pid_t child = fork();
 
 	if (!child) {
-		cuda = xla_devices_or_skip(1);
+		xla_devices_or_skip(1);
 		open_memory();
 		for (;;)
 			run_workers(workers);
@@ -172,9 +171,9 @@ static void test_exit(void)
 	unsigned int i;
 
 	if (!child) {
-		cuda = xla_devices_or_skip(1);
+		xla_devices_or_skip(1);
 		open_memory();
-		xla_begin(&worker.its, &cuda, 0, VALUES, BYTES);
+		xla_begin(&worker.its, 0, VALUES, BYTES);
 		for (i = 0; i < VALUES; i++)
 			put(&worker, i);
 		take(&worker);
@@ -186,28 +185,25 @@ static void test_exit(void)
 int main(void)
 {
 	static struct worker workers[THREADS];
-	struct actmem_store_stats store = { .size = sizeof(store) };
+	struct actmem_store_stats store;
 	struct actmem *am;
 
-	snprintf(folder, sizeof(folder), "%s/stream-XXXXXX",
-		 getenv("SPILL") ? getenv("SPILL") : "build/tests");
-	if (!mkdtemp(folder))
-		tap_bail("%s", folder);
+	make_folder(folder, sizeof(folder));
 	test_kill();
 	test_exit();
-	cuda = xla_devices_or_skip(1);
+	xla_devices_or_skip(1);
 	am = open_memory();
 	actmem_xla_set_checksum(1);
 	run_workers(workers);
 	ok(!failed, "%u calls failed", failed);
 	ok(!wrong, "%u of %u values came back as others", wrong, THREADS * ROUNDS * VALUES);
-	returns(actmem_xla_store_stats(&store), 0);
+	store = xla_store_stats();
 	ok(store.spilled_bytes_total && store.filled_bytes_total, "%llu bytes went through files",
 	   (unsigned long long)store.filled_bytes_total);
 	ok(xla_stats().checksums_total, "checksums were compared");
-	xla_close(am, &cuda);
+	xla_close(am);
 	actmem_xla_set_checksum(0);
 	ok(!count_files(folder), "no file is left");
 	rmdir(folder);
-	return xla_finish(&cuda, 1, THREADS);
+	return xla_finish(1, THREADS);
 }

@@ -17,8 +17,6 @@
 #define BLOCK	(256 * 1024UL)
 #define TRIES	20000		/* of a millisecond */
 
-static struct cuda cuda;
-static struct xla_device its;
 static sem_t is_held, goes_on;
 static struct memory memory = { .ring_bytes = 32 * BLOCK };
 
@@ -30,7 +28,7 @@ static void CUDA_CB hold(void *unused)
 
 static void hold_stream(void)
 {
-	if (cuda.cuLaunchHostFunc(its.xla.stream, hold, NULL))
+	if (gpu.cuLaunchHostFunc(its.xla.stream, hold, NULL))
 		tap_bail("cuLaunchHostFunc");
 	sem_wait(&is_held);
 }
@@ -47,7 +45,7 @@ static void *take(void *data)
 {
 	struct taker *taker = data;
 
-	if (cuda.cuCtxPushCurrent_v2(its.context))
+	if (gpu.cuCtxPushCurrent_v2(its.context))
 		tap_bail("cuCtxPushCurrent_v2");
 	taker->thread = (pid_t)syscall(SYS_gettid);
 	taker->has_it = xla_take(&taker->xla, taker->token, its.results, BLOCK);
@@ -108,7 +106,7 @@ static void test_told(void)
 	ok(taker.has_it, "it is taken: %s", taker.xla.words);
 	actmem_xla_trim_devices();
 	ok(!told_of_devices(am), "nothing waits then");
-	xla_close(am, &cuda);
+	xla_close(am);
 }
 
 /* A take of what is not there, as memory with a block in it cannot be closed. */
@@ -141,13 +139,11 @@ static void test_closed_meanwhile(void)
 
 int main(void)
 {
-	cuda = xla_devices_or_skip(1);
 	sem_init(&is_held, 0, 0);
 	sem_init(&goes_on, 0, 0);
-	xla_begin(&its, &cuda, 0, 1, BLOCK);
+	xla_start(1, BLOCK);
 	its.xla.run = 1;
 	test_told();
 	test_closed_meanwhile();
-	xla_end(&its);
-	return xla_finish(&cuda, 1, 1);
+	return xla_stop();
 }

@@ -55,11 +55,11 @@ int main(void)
 	struct actmem_region *regions[THREADS];
 	pthread_t threads[THREADS];
 	struct actmem_runtime_info info;
+	struct usage before;
 	unsigned int i;
 	void *failed;
 
-	cuda = cuda_or_skip();
-	am = open_or_bail();
+	am = cuda_begin(&cuda, &before);
 	runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
 	wanted_by_all = region_or_bail(am, "wanted by all");
 	pthread_barrier_init(&start, NULL, THREADS);
@@ -78,13 +78,10 @@ int main(void)
 	ok(!info.regions && !info.bytes && !info.chunks && !info.far_bytes && !info.lost_total &&
 	   !info.failures_total && info.regions_total == THREADS * ROUNDS + 1,
 	   "the counts are right (%llu regions in all)", (unsigned long long)info.regions_total);
-	nothing_is_retained(&cuda);
 	for (i = 0; i < THREADS; i++)
 		returns(actmem_region_close(regions[i]), 0);
 	returns(actmem_region_close(wanted_by_all), 0);
 	returns(actmem_runtime_close(runtime), 0);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
 	pthread_barrier_destroy(&start);
-	return tap_end();
+	return cuda_end(&cuda, am, before);
 }

@@ -21,9 +21,11 @@ XLA_FFI_Error *actmem_xla_tie_cuda(XLA_FFI_CallFrame *frame);
 XLA_FFI_Error *actmem_xla_hold_cuda(XLA_FFI_CallFrame *frame);
 XLA_FFI_Error *actmem_xla_drop_cuda(XLA_FFI_CallFrame *frame);
 
+/* That of xla_devices_or_skip(). */
+extern struct cuda gpu;
+
 /* An execution. */
 struct xla {
-	const struct cuda *cuda;
 	CUstream stream;
 	int32_t device;
 	int64_t run;
@@ -31,7 +33,10 @@ struct xla {
 };
 
 /* A stream as XLA has them; bails out. */
-CUstream xla_stream_or_bail(const struct cuda *cuda);
+CUstream xla_stream_or_bail(void);
+
+/* Errors that were made and not destroyed. */
+extern unsigned int xla_errors;
 
 /* As XLA answers for the call: true, or false with words. */
 bool xla_put(struct xla *xla, const char *site, CUdeviceptr value, uint64_t bytes,
@@ -65,9 +70,6 @@ bool xla_tie_these(struct xla *xla, CUdeviceptr tokens, const unsigned int *whic
 bool xla_take_announced(struct xla *xla, const char *site, int32_t number, CUdeviceptr token,
 			CUdeviceptr value, uint64_t bytes);
 
-/* Errors that were made and not destroyed. */
-unsigned int xla_errors(void);
-
 /* On the stream: a content that tells each 4 KiB of it from all others. */
 void xla_compute(struct xla *xla, CUdeviceptr value, uint64_t bytes, uint32_t content);
 /* Whether memory of the host has it. */
@@ -81,30 +83,44 @@ struct xla_device {
 	char *seen;			/* of the host, for the results */
 };
 
-/* CUDA, initialised; ends the program, all skipped, where there are fewer devices. */
-struct cuda xla_devices_or_skip(int wanted);
+/* Initialises CUDA; ends the program, all skipped, where there are fewer devices. */
+void xla_devices_or_skip(int wanted);
+/* Ends it so, too, where CUDA is no stand-in. */
+void xla_standin_or_skip(void);
 
 /* For @values of @bytes each, one to work on, all results; both bail out. */
-void xla_begin(struct xla_device *its, const struct cuda *cuda, int ordinal, unsigned int values,
-	       uint64_t bytes);
-void xla_end(struct xla_device *its);
+void xla_begin(struct xla_device *device, int ordinal, unsigned int values, uint64_t bytes);
+void xla_end(struct xla_device *device);
 
 /* All that a program returns; each of its devices was begun so many times. */
-int xla_finish(const struct cuda *cuda, int devices, unsigned int times);
+int xla_finish(int devices, unsigned int times);
+
+/* The device of a program with one: its begin, and its end with all that the program returns. */
+extern struct xla_device its;
+void xla_start(unsigned int values, uint64_t bytes);
+int xla_stop(void);
+
+static inline CUdeviceptr xla_token(const struct xla_device *device, unsigned int value)
+{
+	return device->tokens + XLA_TOKEN_BYTES * value;
+}
 
 /* Computes a value where there is one to work on, and puts it. */
-bool xla_put_value(struct xla_device *its, const char *site, unsigned int value, uint64_t bytes,
+bool xla_put_value(struct xla_device *device, const char *site, unsigned int value, uint64_t bytes,
 		   uint32_t content);
 
 /* Begins a step that puts so many, numbered from @content on, and works on what they were in. */
-bool xla_put_step(struct xla_device *its, const char *site, unsigned int values, uint64_t bytes,
+bool xla_put_step(struct xla_device *device, const char *site, unsigned int values, uint64_t bytes,
 		  uint32_t content);
 
+/* Takes its results, the last one first; @site: as announced ones. Prints the words of a failure. */
+bool xla_take_step(struct xla_device *device, const char *site, unsigned int values, uint64_t bytes);
+
 /* Waits for the stream, and has so many bytes of the results where they can be seen. */
-void xla_see(struct xla_device *its, uint64_t bytes);
+void xla_see(struct xla_device *device, uint64_t bytes);
 
 /* How many results are the values that begin with this content. */
-unsigned int xla_good(struct xla_device *its, unsigned int values, uint64_t bytes,
+unsigned int xla_good(struct xla_device *device, unsigned int values, uint64_t bytes,
 		      uint32_t content);
 
 /* The memory is ours, and its store and rings as by these; bails out. */
@@ -114,9 +130,14 @@ struct memory {
 };
 struct actmem *xla_open(const struct memory *memory);
 /* Ends all of it, and asserts that nothing is left. */
-void xla_close(struct actmem *am, const struct cuda *cuda);
+void xla_close(struct actmem *am);
+
+/* Runs a test with memory by these. */
+#define XLA_RUN(test, ...)	xla_run(test, (struct memory){ __VA_ARGS__ })
+void xla_run(void (*test)(void), struct memory memory);
 
 struct actmem_xla_stats xla_stats(void);
 struct actmem_xla_transfer_stats xla_transfers(void);
+struct actmem_store_stats xla_store_stats(void);
 
 #endif /* XLA_PLAY_H */

@@ -35,7 +35,8 @@ struct driver {
 
 extern struct driver driver;
 
-/* Of each test. */
+/* A test that begins with such a driver. */
+#define DRIVER_TEST(test)	cmocka_unit_test_setup_teardown(test, driver_setup, driver_teardown)
 int driver_setup(void **state);
 int driver_teardown(void **state);
 

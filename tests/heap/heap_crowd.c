@@ -97,8 +97,9 @@ static void *work_at_once(void *context)
 	return NULL;
 }
 
-static void test_at_once(struct actmem *am, uint64_t seed, uint64_t steps)
+static void test_at_once(struct actmem *am)
 {
+	uint64_t seed = seed_given(), steps = number_given("STEPS", STEPS);
 	struct crowd *crowd = calloc(1, sizeof(*crowd));
 	struct one ones[THREADS] = { 0 };
 	const char *wrong = NULL;
@@ -129,9 +130,5 @@ static void test_at_once(struct actmem *am, uint64_t seed, uint64_t steps)
 
 int main(void)
 {
-	struct usage before = usage_now();
-	struct actmem *am = open_or_bail();
-
-	test_at_once(am, seed_given(), number_given("STEPS", STEPS));
-	return end_tests(am, before);
+	return RUN_TESTS(test_at_once);
 }

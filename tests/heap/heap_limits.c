@@ -31,10 +31,10 @@ static void remove_files(unsigned int count)
 	}
 }
 
-static void test_to_the_last_page(struct actmem *am, const char *folder)
+static void test_to_the_last_page(struct actmem *am)
 {
 	struct actmem_heap *heap = make_heap(am, GROW, 0);
-	struct actmem_counters counters = { .size = sizeof(counters) };
+	struct actmem_counters counters;
 	void *blocks[BLOCKS], *more;
 	unsigned int i, failed = 0;
 
@@ -42,10 +42,10 @@ static void test_to_the_last_page(struct actmem *am, const char *folder)
 		failed += !!actmem_heap_alloc(heap, BLOCK, 0, &blocks[i]);
 	ok(!failed, "%u blocks fill %u MiB (%u are refused: %s)", (unsigned int)BLOCKS,
 	   (unsigned int)(SIZE / MIB), failed, failed ? actmem_error() : "");
-	returns(actmem_get_counters(am, &counters), 0);
+	counters = counters_of(am);
 	ok(counters.region_bytes == SIZE && counters.regions == 1 + AFTER,
 	   "in a region of %u MiB and %u short ones", (unsigned int)(GROW / MIB), (unsigned int)AFTER);
-	ok(actmem_heap_alloc(heap, BLOCK, 0, &more) < 0 && count_files(folder) == 1 + AFTER,
+	ok(actmem_heap_alloc(heap, BLOCK, 0, &more) < 0 && count_files(mount_folder) == 1 + AFTER,
 	   "one more is refused, and leaves no file: %s", actmem_error());
 	for (i = 0; i < BLOCKS && !failed; i++)
 		failed += !!actmem_heap_free(heap, blocks[i]);
@@ -54,7 +54,7 @@ static void test_to_the_last_page(struct actmem *am, const char *folder)
 	remove_files(1 + AFTER);
 }
 
-static void test_first_region(struct actmem *am, const char *folder)
+static void test_first_region(struct actmem *am)
 {
 	struct actmem_heap *heap = make_heap(am, SIZE + BLOCK, 0);
 	void *block;
@@ -62,30 +62,23 @@ static void test_first_region(struct actmem *am, const char *folder)
 	ok(actmem_heap_alloc(heap, BLOCK, 0, &block) < 0,
 	   "the first region is as long as asked for, or none");
 	says("4.0 MiB are needed now, and regions are made of 44.0 MiB: lower grow_bytes");
-	ok(!count_files(folder), "no file is left");
+	ok(!count_files(mount_folder), "no file is left");
 	returns(actmem_heap_destroy(heap), 0);
+}
+
+static void test_named(struct actmem *unnamed)
+{
+	struct actmem *am;
+
+	snprintf(name, sizeof(name), "%s/job", mount_folder);
+	am = open_named(name);
+	test_to_the_last_page(am);
+	test_first_region(am);
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
 }
 
 int main(void)
 {
-	struct usage before = usage_now();
-	const char *folder;
-	struct actmem *am;
-
-	if (geteuid()) {
-		tap_skip("needs root, to mount a file system");
-		return tap_end();
-	}
-	am = open_or_bail();
-	folder = mount_own(am);
-	returns(actmem_close(am), 0);
-	snprintf(name, sizeof(name), "%s/job", folder);
-	am = open_named(name);
-	test_to_the_last_page(am, folder);
-	test_first_region(am, folder);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	unmount_own(folder);
-	return tap_end();
+	return RUN_MOUNTED_TESTS(test_named);
 }

@@ -16,21 +16,19 @@
 
 static char name[64];
 
-static bool file(unsigned int number, struct stat *stat_of)
+static const char *path_of(unsigned int number)
 {
-	char path[sizeof(name) + 16];
-	struct stat ignored;
+	static char path[sizeof(name) + 16];
 
 	snprintf(path, sizeof(path), "%s.%u", name, number);
-	return !stat(path, stat_of ? stat_of : &ignored);
+	return path;
 }
 
-static void remove_file(unsigned int number)
+static bool file(unsigned int number, struct stat *stat_of)
 {
-	char path[sizeof(name) + 16];
+	struct stat ignored;
 
-	snprintf(path, sizeof(path), "%s.%u", name, number);
-	returns(unlink(path), 0);
+	return !stat(path_of(number), stat_of ? stat_of : &ignored);
 }
 
 static bool hold_blocks(void *context)
@@ -52,7 +50,7 @@ static void test_next_process(void)
 	pid_t child = holder(hold_blocks, NULL);
 	struct actmem *am = open_named(name);
 	struct actmem_heap *heap = make_heap(am, GROW, 0);
-	struct actmem_counters counters = { .size = sizeof(counters) };
+	struct actmem_counters counters;
 	struct stat before[2], now[2];
 	char *first, *second;
 	char words[32];
@@ -72,13 +70,12 @@ static void test_next_process(void)
 	   now[0].st_ino == before[0].st_ino && now[0].st_blocks == before[0].st_blocks &&
 	   now[1].st_ino == before[1].st_ino && now[1].st_blocks == before[1].st_blocks,
 	   "nothing was allocated anew");
-	returns(actmem_get_counters(am, &counters), 0);
+	counters = counters_of(am);
 	ok(counters.regions == 2 && counters.region_bytes == 2 * GROW, "two regions are counted");
 	returns(actmem_heap_free(heap, first), 0);
 	returns(actmem_heap_free(heap, second), 0);
 	returns(actmem_heap_trim(heap), 0);
-	actmem_get_counters(am, &counters);
-	ok(counters.regions == 2, "they stay open when the heap is trimmed");
+	ok(counters_of(am).regions == 2, "they stay open when the heap is trimmed");
 	returns(actmem_heap_destroy(heap), 0);
 	ok(file(0, NULL) && file(1, NULL), "and the files when it is destroyed");
 	counters_are_zero(am);
@@ -221,8 +218,13 @@ static void test_link(void)
 
 static void test_refusals(void)
 {
-	static const char *const bad[] = { "", "/proc/job", "/no/such/folder/job", "/tmp/" };
-	static const int wanted[] = { -EINVAL, -EOPNOTSUPP, -ENOENT, -EINVAL };
+	static const struct {
+		const char *name;
+		int error;
+	} bad[] = {
+		{ "", -EINVAL }, { "/proc/job", -EOPNOTSUPP },
+		{ "/no/such/folder/job", -ENOENT }, { "/tmp/", -EINVAL },
+	};
 	struct actmem_options options = { .size = sizeof(options) };
 	struct actmem *am;
 	unsigned int i;
@@ -230,33 +232,29 @@ static void test_refusals(void)
 	if (actmem_options_from_environment(&options))
 		tap_bail("actmem_options_from_environment");
 	for (i = 0; i < 4; i++) {
-		options.heap_name = bad[i];
-		returns(actmem_open(&am, &options), wanted[i]);
+		options.heap_name = bad[i].name;
+		returns(actmem_open(&am, &options), bad[i].error);
 	}
 }
 
-int main(void)
+/* Each goes on with the files that the last one left. */
+static void test_files(struct actmem *am)
 {
-	struct usage before = usage_now();
-	const char *folder;
-	struct actmem *am;
+	unsigned int i;
 
-	skip_without_root();
-	am = open_or_bail();
-	folder = mount_own(am);
-	snprintf(name, sizeof(name), "%s/job", folder);
+	snprintf(name, sizeof(name), "%s/job", mount_folder);
 	test_sparse(am);
-	returns(actmem_close(am), 0);
 	test_next_process();
 	test_heaps_of_one_process();
 	test_other_lengths();
 	test_chunks();
 	test_link();
 	test_refusals();
-	remove_file(0);
-	remove_file(1);
-	remove_file(2);
-	same_usage(before);
-	unmount_own(folder);
-	return tap_end();
+	for (i = 0; i < 3; i++)
+		returns(unlink(path_of(i)), 0);
+}
+
+int main(void)
+{
+	return RUN_MOUNTED_TESTS(test_files);
 }

@@ -384,8 +384,9 @@ static void give_turn(struct turns *turns, struct worker *worker, unsigned int s
 		pthread_join(worker->thread, NULL);
 }
 
-static void test_turns(struct actmem *am, uint64_t seed, uint64_t steps)
+static void test_turns(struct actmem *am)
 {
+	uint64_t seed = seed_given(), steps = number_given("STEPS", STEPS);
 	struct model *m = calloc(1, sizeof(*m));
 	struct turns turns = { .model = m, .whose = -1 };
 	struct worker workers[THREADS];
@@ -437,10 +438,5 @@ static void test_turns(struct actmem *am, uint64_t seed, uint64_t steps)
 
 int main(void)
 {
-	struct usage before = usage_now();
-	struct actmem *am = open_or_bail();
-	uint64_t seed = seed_given(), steps = number_given("STEPS", STEPS);
-
-	test_turns(am, seed, steps);
-	return end_tests(am, before);
+	return RUN_TESTS(test_turns);
 }

@@ -37,10 +37,7 @@ static void give_all(struct actmem_heap *heap, void *blocks[BLOCKS])
 
 static void in_thread(void *(*body)(void *context), void *context)
 {
-	pthread_t thread;
-
-	if (pthread_create(&thread, NULL, body, context) || pthread_join(thread, NULL))
-		tap_bail("a thread");
+	pthread_join(start_thread(body, context), NULL);
 }
 
 struct other {
@@ -48,20 +45,20 @@ struct other {
 	void *blocks[BLOCKS];
 };
 
-static void *take_and_give(void *context)
-{
-	struct other *other = context;
-
-	take_all(other->heap, other->blocks, MIB);
-	give_all(other->heap, other->blocks);
-	return NULL;
-}
-
 static void *only_take(void *context)
 {
 	struct other *other = context;
 
 	take_all(other->heap, other->blocks, MIB);
+	return NULL;
+}
+
+static void *take_and_give(void *context)
+{
+	struct other *other = context;
+
+	only_take(other);
+	give_all(other->heap, other->blocks);
 	return NULL;
 }
 
@@ -191,19 +188,16 @@ static void test_fork(struct actmem *am)
 static void test_counters(struct actmem *am)
 {
 	struct other other = { .heap = make_heap(am, GROW, 0) };
-	struct actmem_counters before, counters;
+	struct actmem_counters before = counters_of(am), counters;
 
-	ACTMEM_INIT(&before);
-	ACTMEM_INIT(&counters);
-	returns(actmem_get_counters(am, &before), 0);
 	in_thread(only_take, &other);
-	returns(actmem_get_counters(am, &counters), 0);
+	counters = counters_of(am);
 	ok(counters.blocks == BLOCKS && counters.block_bytes == BLOCKS * MIB &&
 	   counters.block_bytes_peak >= BLOCKS * MIB &&
 	   counters.blocks_total == before.blocks_total + BLOCKS,
 	   "the counters have what a thread that ended took");
 	give_all(other.heap, other.blocks);
-	returns(actmem_get_counters(am, &counters), 0);
+	counters = counters_of(am);
 	ok(!counters.blocks && !counters.block_bytes, "and what another gave back");
 	returns(actmem_heap_destroy(other.heap), 0);
 }

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * A heap where the kernel or the C library refuses what its regions, and the words for
- * its errors, are made of; the most bytes that were live; and blocks that are taken
- * again.
+ * its errors, are made of; the most bytes that were live; blocks that are taken
+ * again; and regions that are attached to a queue, as by a store that has what is in
+ * the heap's blocks go to files.
  */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "actmem.h"
+#include "actmem_queue.h"
 #include "actmem_runtime.h"
 #include "heap/inside.h"
 #include "region/context.h"
@@ -32,6 +35,14 @@ static int close_heap(void **state)
 {
 	fail_nothing();
 	return actmem_heap_destroy(heap) || actmem_close(am);
+}
+
+static struct actmem_heap_stats stats_of(struct actmem_heap *its)
+{
+	struct actmem_heap_stats now = { .size = sizeof(now) };
+
+	assert_int_equal(actmem_heap_get_stats(its, &now), 0);
+	return now;
 }
 
 static void *first_failure(void *unused)
@@ -90,11 +101,8 @@ static void test_peak(void **state)
 
 static uint64_t free_pieces(void)
 {
-	struct actmem_heap_stats now = { .size = sizeof(now) };
-
-	assert_int_equal(actmem_heap_get_stats(heap, &now), 0);
-	assert_int_equal(now.region_bytes, 2 * MIB);
-	return now.free_pieces;
+	assert_int_equal(stats_of(heap).region_bytes, 2 * MIB);
+	return stats_of(heap).free_pieces;
 }
 
 /*
@@ -132,14 +140,12 @@ static void test_taken_again(void **state)
 static void test_odd_limit(void **state)
 {
 	struct actmem_heap_options options = { .size = sizeof(options), .limit_bytes = 5 * MIB + 1 };
-	struct actmem_heap_stats now = { .size = sizeof(now) };
 	struct actmem_heap *odd;
 	void *block, *none;
 
 	assert_int_equal(actmem_heap_create(am, &options, &odd), 0);
 	assert_int_equal(actmem_heap_alloc(odd, 3 * MIB, 0, &block), 0);
-	assert_int_equal(actmem_heap_get_stats(odd, &now), 0);
-	assert_int_equal(now.region_bytes, 5 * MIB);
+	assert_int_equal(stats_of(odd).region_bytes, 5 * MIB);
 	assert_fails(actmem_heap_alloc(odd, 2 * MIB + 1, 0, &none), ENOMEM, "raise limit_bytes");
 	assert_false(heap_may_grow(odd, 4 * MIB));
 	assert_int_equal(actmem_heap_free(odd, block), 0);
@@ -147,8 +153,7 @@ static void test_odd_limit(void **state)
 	assert_int_equal(actmem_heap_alloc(odd, 3 * MIB, 0, &block), 0);
 	assert_int_equal(actmem_heap_free(odd, block), 0);
 	assert_int_equal(actmem_heap_trim_to(odd, 0), 0);
-	assert_int_equal(actmem_heap_get_stats(odd, &now), 0);
-	assert_int_equal(now.region_bytes, 0);
+	assert_int_equal(stats_of(odd).region_bytes, 0);
 	assert_int_equal(actmem_heap_destroy(odd), 0);
 }
 
@@ -172,22 +177,25 @@ static void open_chunked(struct actmem_runtime *runtime, uint64_t chunks,
 		(*chunked)->chunk_bytes = CHUNK_BYTES;
 }
 
-/* It has no region, and can have one. */
-static void assert_grows(struct actmem_heap *its)
+static void assert_empty(struct actmem_heap *its)
 {
-	struct actmem_heap_stats now = { .size = sizeof(now) };
-	void *block;
+	struct actmem_heap_stats now = stats_of(its);
 
-	assert_int_equal(actmem_heap_get_stats(its, &now), 0);
 	assert_int_equal(now.regions, 0);
 	assert_int_equal(now.region_bytes, 0);
 	assert_int_equal(now.free_pieces, 0);
+}
+
+/* It has no region, and can have one. */
+static void assert_grows(struct actmem_heap *its)
+{
+	void *block;
+
+	assert_empty(its);
 	assert_int_equal(actmem_heap_alloc(its, 2 * MIB, 0, &block), 0);
 	assert_int_equal(actmem_heap_free(its, block), 0);
 	assert_int_equal(actmem_heap_trim(its), 0);
-	assert_int_equal(actmem_heap_get_stats(its, &now), 0);
-	assert_int_equal(now.regions, 0);
-	assert_int_equal(now.region_bytes, 0);
+	assert_empty(its);
 }
 
 /* Whichever call fails, nothing of the region is left, and the next one can be made. */
@@ -246,15 +254,77 @@ static void test_refused_options(void **state)
 	assert_null(none);
 }
 
+static struct actmem_queue *queue;
+
+static int open_queue(void **state)
+{
+	struct actmem_queue_options options = {
+		.size = sizeof(options), .engine = ACTMEM_ENGINE_WORKERS,
+	};
+
+	return open_heap(state) || actmem_queue_create(am, &options, &queue);
+}
+
+static int close_queue(void **state)
+{
+	return actmem_queue_destroy(queue) || close_heap(state);
+}
+
+static void *use_block(void)
+{
+	void *block;
+
+	assert_int_equal(actmem_heap_alloc(heap, 2 * MIB, 0, &block), 0);
+	memset(block, 1, 2 * MIB);
+	return block;
+}
+
+static void test_free_region(void **state)
+{
+	struct actmem_region *region;
+	void *block = use_block();
+
+	region = heap->regions->region;
+	assert_int_equal(actmem_queue_attach(queue, region, 0), 0);
+	assert_fails(actmem_region_close(region), EBUSY, "attached to 1 queue;");
+	assert_int_equal(actmem_heap_free(heap, block), 0);
+	assert_int_equal(actmem_heap_trim(heap), 0);
+	assert_int_equal(stats_of(heap).regions, 1);
+	assert_fails(actmem_heap_destroy(heap), EBUSY, "1 of the heap's regions");
+	assert_int_equal(actmem_heap_free(heap, use_block()), 0);
+	assert_int_equal(stats_of(heap).regions, 1);
+	assert_int_equal(actmem_queue_detach(queue, region), 0);
+	assert_int_equal(actmem_heap_trim(heap), 0);
+	assert_int_equal(stats_of(heap).regions, 0);
+}
+
+/* What stands in the way of the heap's end is told, the blocks before the queue. */
+static void test_live_block(void **state)
+{
+	struct actmem_region *region;
+	void *block = use_block();
+
+	region = heap->regions->region;
+	assert_int_equal(actmem_queue_attach(queue, region, ACTMEM_ATTACH_PLAIN), 0);
+	assert_fails(actmem_heap_destroy(heap), EBUSY, "1 blocks of");
+	assert_int_equal(actmem_queue_detach(queue, region), 0);
+	assert_int_equal(actmem_heap_free(heap, block), 0);
+}
+
+#define HEAP_TEST(test)	cmocka_unit_test_setup_teardown(test, open_heap, close_heap)
+#define QUEUE_TEST(test)	cmocka_unit_test_setup_teardown(test, open_queue, close_queue)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_no_words, open_heap, close_heap),
-		cmocka_unit_test_setup_teardown(test_peak, open_heap, close_heap),
-		cmocka_unit_test_setup_teardown(test_taken_again, open_heap, close_heap),
-		cmocka_unit_test_setup_teardown(test_odd_limit, open_heap, close_heap),
-		cmocka_unit_test_setup_teardown(test_growth_sweep, open_heap, close_heap),
-		cmocka_unit_test_setup_teardown(test_refused_options, open_heap, close_heap),
+		HEAP_TEST(test_no_words),
+		HEAP_TEST(test_peak),
+		HEAP_TEST(test_taken_again),
+		HEAP_TEST(test_odd_limit),
+		HEAP_TEST(test_growth_sweep),
+		HEAP_TEST(test_refused_options),
+		QUEUE_TEST(test_free_region),
+		QUEUE_TEST(test_live_block),
 	};
 
 	return cmocka_run_group_tests_name("heap", tests, NULL, NULL);

@@ -22,18 +22,11 @@ static void try_region(struct actmem *am, const struct actmem_region_options *op
 	says(words);
 }
 
-static struct actmem_region_options good(void)
-{
-	struct actmem_region_options options = { .size = sizeof(options), .length = LENGTH };
-
-	return options;
-}
-
 static void test_lengths(struct actmem *am)
 {
 	const uint64_t lengths[] = { 0, 1, 4095, LENGTH + 1, UINT64_MAX, 1ULL << 63,
 				     UINT64_MAX - 2 * MIB + 1 };
-	struct actmem_region_options options = good();
+	struct actmem_region_options options = { .size = sizeof(options) };
 	struct actmem_region *region;
 	unsigned int i;
 	int error;
@@ -49,52 +42,44 @@ static void test_lengths(struct actmem *am)
 	   "8 EiB are refused (%s)", actmem_error());
 }
 
+#define GOOD	.size = sizeof(struct actmem_region_options), .length = LENGTH
+
 static void test_values(struct actmem *am)
 {
-	struct actmem_region_options options = good();
 	char name[ACTMEM_NAME_MAX + 1];
+	const struct {
+		struct actmem_region_options options;
+		const char *words;
+	} bad[] = {
+		{ { GOOD, .flags = 1U << 31 }, "flags 0x80000000" },
+		{ { GOOD, .allow = 1U << 30 }, "allow 0x40000000" },
+		{ { GOOD, .pages = 17 }, "pages 17" },
+		{ { GOOD, .policy = 17 }, "policy 17" },
+		{ { GOOD, .name = "a/b" }, "0x2f" },
+		{ { GOOD, .name = "line\nbreak" }, "0x0a" },
+		{ { GOOD, .name = name }, "63 bytes" },
+		{ { .size = 0 }, "ACTMEM_INIT" },
+		{ { .size = 1ULL << 40 }, "ACTMEM_INIT" },
+	};
+	unsigned int i;
 
-	options.flags = 1U << 31;
-	try_region(am, &options, -EINVAL, "flags 0x80000000");
-	options = good();
-	options.allow = 1U << 30;
-	try_region(am, &options, -EINVAL, "allow 0x40000000");
-	options = good();
-	options.pages = 17;
-	try_region(am, &options, -EINVAL, "pages 17");
-	options = good();
-	options.policy = 17;
-	try_region(am, &options, -EINVAL, "policy 17");
-	options = good();
-	options.name = "a/b";
-	try_region(am, &options, -EINVAL, "0x2f");
-	options.name = "line\nbreak";
-	try_region(am, &options, -EINVAL, "0x0a");
 	memset(name, 'x', sizeof(name));
 	name[ACTMEM_NAME_MAX] = '\0';
-	options.name = name;
-	try_region(am, &options, -EINVAL, "63 bytes");
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		try_region(am, &bad[i].options, -EINVAL, bad[i].words);
 }
 
-static void test_sizes(struct actmem *am)
+/* Of a program that was compiled with a newer header. */
+static void test_longer(struct actmem *am)
 {
-	struct longer {
+	struct {
 		struct actmem_region_options options;
 		uint64_t unknown;
-	} longer;
-	struct actmem_region_options options = good();
-	struct actmem_region_info info;
+	} longer = { .options = { .size = sizeof(longer), .length = LENGTH } };
+	struct actmem_region_info info = { .size = 0 };
 	struct actmem_region *region;
 
-	options.size = 0;
-	try_region(am, &options, -EINVAL, "ACTMEM_INIT");
-	options.size = 1ULL << 40;
-	try_region(am, &options, -EINVAL, "ACTMEM_INIT");
-	memset(&longer, 0, sizeof(longer));
-	longer.options = good();
-	longer.options.size = sizeof(longer);
 	returns(actmem_region_create(am, &longer.options, &region), 0);
-	memset(&info, 0, sizeof(info));
 	returns(actmem_region_get_info(region, &info), -EINVAL);
 	returns(actmem_region_close(region), 0);
 	longer.unknown = 1;
@@ -103,25 +88,15 @@ static void test_sizes(struct actmem *am)
 
 static void test_pages(struct actmem *am)
 {
-	struct actmem_region_options options = good();
+	struct actmem_region_options options = {
+		GOOD, .pages = ACTMEM_PAGES_4K, .allow = ACTMEM_ALLOW_4K | ACTMEM_ALLOW_THP,
+	};
 
 	if (!on_driver(am))
 		return;
-	options.pages = ACTMEM_PAGES_4K;
-	options.allow = ACTMEM_ALLOW_4K | ACTMEM_ALLOW_THP;
 	try_region(am, &options, -EOPNOTSUPP, "the driver has pages of 2M alone");
 	options.pages = ACTMEM_PAGES_THP;
 	try_region(am, &options, -EOPNOTSUPP, "the driver has pages of 2M alone");
-}
-
-static void try_descriptor(struct actmem *am, int fd, const char *what)
-{
-	struct actmem_region *region;
-
-	ok(actmem_region_from_fd(am, fd, &region) == -EINVAL && strstr(actmem_error(), "descriptor"),
-	   "%s is refused: %s", what, actmem_error());
-	if (fd >= 0)
-		close(fd);
 }
 
 /* Like a region's, but for its seals or its opening. */
@@ -142,77 +117,83 @@ static int forged(bool sealed, int flags)
 
 static void test_descriptors(struct actmem *am)
 {
+	int pipes[2], error = pipe(pipes);
+	const struct {
+		int fd;
+		const char *what;
+	} others[] = {
+		{ open("/dev/null", O_RDWR | O_CLOEXEC), "/dev/null" },
+		{ open("/proc/self/maps", O_RDONLY | O_CLOEXEC), "a proc file" },
+		{ open(".", O_RDONLY | O_CLOEXEC), "a folder" },
+		{ memfd_create("other", MFD_CLOEXEC), "another memfd" },
+		{ forged(false, O_RDWR), "a memfd that can shrink" },
+		{ forged(true, O_RDONLY), "a memfd open for reading" },
+		{ pipes[0], "a pipe" },
+		{ eventfd(0, EFD_CLOEXEC), "a file of no type" },
+		{ open("/proc/self/exe", O_RDONLY | O_CLOEXEC), "a program" },
+	};
 	struct actmem_region *region;
-	int pipes[2];
+	unsigned int i;
 
-	if (pipe(pipes))
+	if (error)
 		tap_bail("pipe");
 	returns(actmem_region_from_fd(am, -1, &region), -EINVAL);
 	returns(actmem_region_from_fd(am, 999, &region), -EBADF);
-	try_descriptor(am, open("/dev/null", O_RDWR | O_CLOEXEC), "/dev/null");
-	try_descriptor(am, open("/proc/self/maps", O_RDONLY | O_CLOEXEC), "a proc file");
-	try_descriptor(am, open(".", O_RDONLY | O_CLOEXEC), "a folder");
-	try_descriptor(am, memfd_create("other", MFD_CLOEXEC), "another memfd");
-	try_descriptor(am, forged(false, O_RDWR), "a memfd that can shrink");
-	try_descriptor(am, forged(true, O_RDONLY), "a memfd open for reading");
-	try_descriptor(am, pipes[0], "a pipe");
-	try_descriptor(am, eventfd(0, EFD_CLOEXEC), "a file of no type");
-	try_descriptor(am, open("/proc/self/exe", O_RDONLY | O_CLOEXEC), "a program");
+	for (i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		ok(actmem_region_from_fd(am, others[i].fd, &region) == -EINVAL &&
+		   strstr(actmem_error(), "descriptor"), "%s is refused: %s", others[i].what,
+		   actmem_error());
+		close(others[i].fd);
+	}
 	close(pipes[1]);
 }
 
-static void test_open(void)
+static void test_open(struct actmem *unused)
 {
-	struct actmem_options options;
+	static const struct {
+		struct actmem_options options;
+		const char *words;
+	} bad[] = {
+		{ { .size = sizeof(bad->options), .backend = 9 }, "backend 9" },
+		{ { .size = sizeof(bad->options), .reserved = 1 }, "reserved" },
+		{ { .size = sizeof(bad->options), .allow = 1U << 8 }, "allow" },
+	};
 	struct actmem *am;
+	unsigned int i;
 
-	ACTMEM_INIT(&options);
-	options.backend = 9;
-	returns(actmem_open(&am, &options), -EINVAL);
-	says("backend 9");
-	ACTMEM_INIT(&options);
-	options.reserved = 1;
-	returns(actmem_open(&am, &options), -EINVAL);
-	says("reserved");
-	ACTMEM_INIT(&options);
-	options.allow = 1U << 8;
-	returns(actmem_open(&am, &options), -EINVAL);
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		returns(actmem_open(&am, &bad[i].options), -EINVAL);
+		says(bad[i].words);
+	}
 	returns(actmem_open(NULL, NULL), -EINVAL);
 	returns(actmem_close(NULL), -EINVAL);
 	ok(actmem_describe(NULL) && actmem_get_backend(NULL) == ACTMEM_BACKEND_AUTO,
 	   "no handle can be described");
 }
 
-static void try_variable(const char *name, const char *value)
+static bool is_refused_by_name(void *context)
 {
-	const char *was = getenv(name);
-	char *kept = was ? strdup(was) : NULL;
+	const char *const *variable = context;
 	struct actmem *am;
-	int error;
 
-	setenv(name, value, 1);
-	error = actmem_open(&am, NULL);
-	ok(error == -EINVAL && strstr(actmem_error(), name) && strstr(actmem_error(), value),
-	   "%s=%s is refused by name", name, value);
-	if (kept)
-		setenv(name, kept, 1);
-	else
-		unsetenv(name);
-	free(kept);
+	setenv(variable[0], variable[1], 1);
+	return actmem_open(&am, NULL) == -EINVAL && strstr(actmem_error(), variable[0]) &&
+	       strstr(actmem_error(), variable[1]);
 }
 
-static void test_environment(void)
+static void test_environment(struct actmem *am)
 {
-	try_variable("ACTMEM_BACKEND", "best");
-	try_variable("ACTMEM_PAGES", "1M");
-	try_variable("ACTMEM_POLICY", "local");
-	try_variable("ACTMEM_NODES", "0,");
-	try_variable("ACTMEM_NODES", "3-1");
-	try_variable("ACTMEM_NODES", "1024");
-	try_variable("ACTMEM_NODES", "99999999999999999999");
-	try_variable("ACTMEM_NODES", "a");
-	try_variable("ACTMEM_ALLOW", "thp,");
-	try_variable("ACTMEM_ALLOW", "4k;thp");
+	static const char *variables[][2] = {
+		{ "ACTMEM_BACKEND", "best" }, { "ACTMEM_PAGES", "1M" }, { "ACTMEM_POLICY", "local" },
+		{ "ACTMEM_NODES", "0," }, { "ACTMEM_NODES", "3-1" }, { "ACTMEM_NODES", "1024" },
+		{ "ACTMEM_NODES", "99999999999999999999" }, { "ACTMEM_NODES", "a" },
+		{ "ACTMEM_ALLOW", "thp," }, { "ACTMEM_ALLOW", "4k;thp" },
+	};
+	unsigned int i;
+
+	for (i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
+		ok(in_child(is_refused_by_name, variables[i]), "%s=%s is refused by name",
+		   variables[i][0], variables[i][1]);
 }
 
 static void test_heap(struct actmem *am)
@@ -259,7 +240,7 @@ static void test_heap(struct actmem *am)
 
 static void test_no_handle(struct actmem *am)
 {
-	struct actmem_region_options options = good();
+	struct actmem_region_options options = { GOOD };
 	struct actmem_region *region;
 	void *address;
 
@@ -276,17 +257,6 @@ static void test_no_handle(struct actmem *am)
 
 int main(void)
 {
-	struct usage before = usage_now();
-	struct actmem *am = open_or_bail();
-
-	test_lengths(am);
-	test_values(am);
-	test_sizes(am);
-	test_pages(am);
-	test_descriptors(am);
-	test_open();
-	test_environment();
-	test_heap(am);
-	test_no_handle(am);
-	return end_tests(am, before);
+	return RUN_TESTS(test_lengths, test_values, test_longer, test_pages, test_descriptors,
+			 test_open, test_environment, test_heap, test_no_handle);
 }

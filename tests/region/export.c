@@ -11,11 +11,9 @@
 static void test_dmabuf(struct actmem *am)
 {
 	struct actmem_region *region = region_or_bail(am, "exported");
+	char *memory = memory_or_bail(region);
 	int whole = -1, part = -1;
-	char *memory;
 
-	if (actmem_region_map(region, (void **)&memory))
-		tap_bail("actmem_region_map");
 	memory[4 * MIB + 5] = 42;
 	returns(actmem_region_export(region, 0, LENGTH, &whole), 0);
 	returns(actmem_region_export(region, 4 * MIB, 2 * MIB, &part), 0);
@@ -46,31 +44,31 @@ static void test_memfd(struct actmem *am)
 
 static void test_refusals(struct actmem *am)
 {
+	static const uint64_t bad[][2] = {
+		{ 0, 0 }, { 0, LENGTH + 2 * MIB }, { LENGTH, 2 * MIB }, { 1, 2 * MIB },
+	};
 	struct actmem_region *region = region_or_bail(am, "refused");
+	unsigned int i;
 	int fd = -1;
 
 	returns(actmem_region_export(NULL, 0, LENGTH, &fd), -EINVAL);
 	says("no region");
 	returns(actmem_region_export(region, 0, LENGTH, NULL), -EINVAL);
 	says("nowhere to put");
-	returns(actmem_region_export(region, 0, 0, &fd), -EINVAL);
-	says("no range of whole pages");
-	returns(actmem_region_export(region, 0, LENGTH + 2 * MIB, &fd), -EINVAL);
-	returns(actmem_region_export(region, LENGTH, 2 * MIB, &fd), -EINVAL);
-	returns(actmem_region_export(region, 1, 2 * MIB, &fd), -EINVAL);
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		returns(actmem_region_export(region, bad[i][0], bad[i][1], &fd), -EINVAL);
+		says("no range of whole pages");
+	}
 	ok(fd == -1, "there is no descriptor");
 	returns(actmem_region_close(region), 0);
 }
 
+static void test_backend(struct actmem *am)
+{
+	(on_driver(am) ? test_dmabuf : test_memfd)(am);
+}
+
 int main(void)
 {
-	struct usage before = usage_now();
-	struct actmem *am = open_or_bail();
-
-	if (on_driver(am))
-		test_dmabuf(am);
-	else
-		test_memfd(am);
-	test_refusals(am);
-	return end_tests(am, before);
+	return RUN_TESTS(test_backend, test_refusals);
 }

@@ -90,11 +90,10 @@ static bool pages_stay_away(void *unused)
 
 static bool others_are_allowed(void *unused)
 {
-	struct actmem_region_info info = { .size = sizeof(info) };
 	struct actmem_region *region;
 
 	return begin(ACTMEM_ALLOW_4K | ACTMEM_ALLOW_UNLOCKED) && !make(2, &region) && !naps &&
-	       !actmem_region_get_info(region, &info) && info.pages == ACTMEM_PAGES_4K;
+	       info_or_bail(region).pages == ACTMEM_PAGES_4K;
 }
 
 /* More than there are: nobody could give them back. */

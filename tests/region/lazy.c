@@ -15,24 +15,26 @@
 
 #define HALF	(LENGTH / 2)
 
-static int make(struct actmem *am, enum actmem_policy policy, const struct actmem_nodes *nodes,
-		struct actmem_region **region)
-{
-	struct actmem_region_options options = {
-		.size = sizeof(options), .length = LENGTH, .policy = policy, .nodes = *nodes,
-		.flags = ACTMEM_REGION_LAZY, .name = "lazy",
-	};
-
-	return actmem_region_create(am, &options, region);
-}
-
 static struct actmem_region *make_or_bail(struct actmem *am, char **memory)
 {
-	struct actmem_nodes none = { { 0 } };
 	struct actmem_region *region;
 
-	if (make(am, ACTMEM_PLACE_DEFAULT, &none, &region) ||
-	    actmem_region_map(region, (void **)memory))
+	if (create_region(am, LENGTH, ACTMEM_REGION_LAZY, &region))
+		tap_bail("a lazy region");
+	*memory = memory_or_bail(region);
+	return region;
+}
+
+static struct actmem_region *make_at(struct actmem *am, enum actmem_policy policy,
+				     struct actmem_nodes nodes)
+{
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .policy = policy, .nodes = nodes,
+		.flags = ACTMEM_REGION_LAZY, .name = "lazy",
+	};
+	struct actmem_region *region;
+
+	if (actmem_region_create(am, &options, &region))
 		tap_bail("a lazy region");
 	return region;
 }
@@ -132,7 +134,7 @@ static void test_received(struct actmem *am)
 	holds(am, region, HALF);
 	returns(actmem_region_from_fd(am, actmem_region_fd(region), &second), 0);
 	ok(info_or_bail(second).allocated_bytes == HALF, "what is missing stays so");
-	returns(actmem_region_map(second, (void **)&memory), 0);
+	memory = memory_or_bail(second);
 	memory[LENGTH - 1] = 3;
 	ok(info_or_bail(region).allocated_bytes == HALF + page, "both see the same pages");
 	returns(actmem_region_populate(second, 0, LENGTH), 0);
@@ -164,9 +166,8 @@ static void test_placement(struct actmem *am)
 		if (has_node(&usable, node))
 			wanted[count++] = node;
 	add_node(&one, wanted[count - 1]);
-	if (!returns(make(am, ACTMEM_PLACE_BIND, &one, &region), 0))
-		return;
-	returns(actmem_region_map(region, (void **)&memory), 0);
+	region = make_at(am, ACTMEM_PLACE_BIND, one);
+	memory = memory_or_bail(region);
 	memory[HALF] = 1;
 	returns(actmem_region_populate(region, 0, HALF), 0);
 	ok(node_of_page(memory + HALF) == (int)wanted[count - 1] &&
@@ -174,9 +175,8 @@ static void test_placement(struct actmem *am)
 	   "pages come from node %u, touched or populated", wanted[count - 1]);
 	returns(actmem_region_close(region), 0);
 
-	if (!returns(make(am, ACTMEM_PLACE_INTERLEAVE, &usable, &region), 0))
-		return;
-	returns(actmem_region_map(region, (void **)&memory), 0);
+	region = make_at(am, ACTMEM_PLACE_INTERLEAVE, usable);
+	memory = memory_or_bail(region);
 	/* From the back, so that it matters where the range begins. */
 	returns(actmem_region_populate(region, LENGTH - page, page), 0);
 	returns(actmem_region_populate(region, page, LENGTH - 2 * page), 0);
@@ -300,14 +300,13 @@ static void test_busy(struct actmem *am)
 /* On memfd the whole length is asked for when the region is made. */
 static bool memlock_refuses(void *context)
 {
-	struct actmem_nodes none = { { 0 } };
 	struct actmem_region *region;
 	struct actmem *am;
 	int error;
 
 	if (actmem_open(&am, NULL) || !lower_memlock(HALF))
 		return false;
-	error = make(am, ACTMEM_PLACE_DEFAULT, &none, &region);
+	error = create_region(am, LENGTH, ACTMEM_REGION_LAZY, &region);
 	if (!on_driver(am))
 		return error == (memlock_counts(am) ? -ENOMEM : 0);
 	if (error || actmem_region_populate(region, 0, HALF))
@@ -318,21 +317,13 @@ static bool memlock_refuses(void *context)
 	       info_or_bail(region).allocated_bytes == HALF && !actmem_region_close(region);
 }
 
+static void test_memlock(struct actmem *am)
+{
+	ok(in_child(memlock_refuses, NULL), "RLIMIT_MEMLOCK holds");
+}
+
 int main(void)
 {
-	struct usage before = usage_now();
-	struct actmem *am = open_or_bail();
-
-	test_touch(am);
-	test_populate(am);
-	test_received(am);
-	test_placement(am);
-	test_bad_ranges(am);
-	test_threads(am);
-	test_busy(am);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	ok(in_child(memlock_refuses, NULL), "RLIMIT_MEMLOCK holds");
-	same_usage(before);
-	return tap_end();
+	return RUN_TESTS(test_touch, test_populate, test_received, test_placement, test_bad_ranges,
+			 test_threads, test_busy, test_memlock);
 }

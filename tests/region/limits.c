@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What happens at limits: RLIMIT_MEMLOCK, pages that run out, and the steps
- * down that are allowed. Each runs in a child, which may lower its own limits.
+ * What happens at limits: RLIMIT_MEMLOCK, pages that run out, the steps down that
+ * are allowed, and a memory cgroup. Each runs in a child, which may lower its own
+ * limits.
  */
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
+#include "memory_group.h"
 
-#include "common.h"
+#define GROUP_BYTES	(32 * MIB)
 
 static struct actmem *open_with(enum actmem_pages pages, uint32_t allow)
 {
@@ -42,7 +40,6 @@ static bool memlock_refuses(void *context)
 static bool unlocked_is_allowed(void *context)
 {
 	struct actmem *am = open_with(0, ACTMEM_ALLOW_UNLOCKED);
-	struct actmem_region_info info = { .size = sizeof(info) };
 	struct actmem_region *region;
 	int error;
 
@@ -53,7 +50,7 @@ static bool unlocked_is_allowed(void *context)
 		return error == (on_driver(am) ? -ENOMEM : 0);
 	printf("# %s\n", actmem_error());
 	return !error && strstr(actmem_error(), "unpinned") &&
-	       !actmem_region_get_info(region, &info) && !info.pinned_bytes && fallbacks(am) == 1 &&
+	       !info_or_bail(region).pinned_bytes && fallbacks(am) == 1 &&
 	       !actmem_region_close(region) && !actmem_close(am);
 }
 
@@ -138,12 +135,44 @@ static bool other_nodes_are_allowed(void *context)
 	return !room && strstr(actmem_error(), " free of ") && !fallbacks(am) && !actmem_close(am);
 }
 
+/* Nobody is killed. The cgroup is made for the test, in whichever version is there. */
+static bool cgroup_refuses(void *context)
+{
+	const struct group *group = context;
+	struct actmem_region *region;
+	struct actmem *am;
+	int error;
+
+	if (!enter_group(group) || actmem_open(&am, NULL))
+		return false;
+	error = create_region(am, 2 * GROUP_BYTES, 0, &region);
+	/* Hugetlb pages are counted by another controller. */
+	if (!memlock_counts(am))
+		return !error && !actmem_region_close(region) && !actmem_close(am);
+	printf("# %s\n", actmem_error());
+	if (error != -ENOMEM || !strstr(actmem_error(), "memory cgroup") ||
+	    !strstr(actmem_error(), "64.0 MiB wanted") ||
+	    !strstr(actmem_error(), strrchr(group->folder, '/')) ||
+	    !strstr(actmem_error(), group->limit_file))
+		return false;
+	return !create_region(am, LENGTH, 0, &region) && !actmem_region_close(region) &&
+	       !actmem_close(am);
+}
+
 int main(void)
 {
+	struct group group = { 0 };
+
 	ok(in_child(memlock_refuses, NULL), "RLIMIT_MEMLOCK refuses where pages are locked");
 	ok(in_child(unlocked_is_allowed, NULL), "unpinned memory where it is allowed");
 	ok(in_child(hugetlb_runs_out, NULL), "too few pages: node, bytes and knob are named");
 	ok(in_child(base_pages_are_allowed, NULL), "smaller pages where they are allowed");
 	ok(in_child(other_nodes_are_allowed, NULL), "other nodes are tried where they are allowed");
+	if (make_group(&group, GROUP_BYTES))
+		ok(in_child(cgroup_refuses, &group),
+		   "a memory cgroup refuses: bytes and knob are named, and less can be had");
+	else
+		tap_skip("no memory cgroup can be made here (%s)", strerror(errno));
+	remove_group(&group);
 	return tap_end();
 }

@@ -26,16 +26,6 @@ static int make(struct actmem *am, uint32_t flags, struct actmem_region **region
 	return actmem_region_create(am, &options, region);
 }
 
-static bool is_zero(const char *memory)
-{
-	uint64_t at;
-
-	for (at = 0; at < LONG; at += 32 << 10)
-		if (memory[at])
-			return false;
-	return true;
-}
-
 static void test_whole(struct actmem *am)
 {
 	struct actmem_region *region;
@@ -51,7 +41,7 @@ static void test_whole(struct actmem *am)
 		   "all of it is there, on node 0");
 		ok(!info.demand_faults, "no page had to be touched");
 		memory = memory_or_bail(region);
-		ok(is_zero(memory), "it is zeroed");
+		ok(all_bytes(memory, LONG, 0), "it is zeroed");
 		memset(memory, 0xff, LONG);
 		returns(actmem_region_close(region), 0);
 	}
@@ -88,14 +78,13 @@ static bool limit_refuses(void *context)
 	       strstr(actmem_error(), "RLIMIT_MEMLOCK has 60.0 MiB left of 96.0 MiB wanted");
 }
 
-int main(void)
+static void test_limit(struct actmem *am)
 {
-	struct usage before = usage_now();
-	struct actmem *am = open_or_bail();
-
-	test_whole(am);
-	test_half(am);
 	if (on_driver(am))
 		ok(in_child(limit_refuses, NULL), "a limit is told of all that is wanted");
-	return end_tests(am, before);
+}
+
+int main(void)
+{
+	return RUN_TESTS(test_whole, test_half, test_limit);
 }

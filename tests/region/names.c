@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Regions that are files: found as they were left, also after kill -9, locked for
- * one, limited by their mount, and gone when removed.
+ * one, limited by their mount, and gone when removed. Of many that make one at once,
+ * one makes it, whoever finds it finds it complete, and nothing is left half made.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +17,9 @@
 
 #include "common.h"
 
-static const char *folder;
+#define RACERS		6
+#define ROUNDS		8
+
 static char path[64];
 
 static int open_name(struct actmem *am, const char *name, uint64_t length, uint32_t flags,
@@ -63,6 +66,7 @@ static void test_made_and_found(struct actmem *am)
 	struct stat before, now;
 	char *memory;
 
+	snprintf(path, sizeof(path), "%s/region", mount_folder);
 	returns(open_name(am, path, LENGTH, 0, &region), -ENOENT);
 	says(path);
 	region = opened(am, ACTMEM_OPEN_CREATE);
@@ -99,11 +103,30 @@ static void test_made_and_found(struct actmem *am)
 
 static void test_refusals(struct actmem *am)
 {
+	const uint32_t create = ACTMEM_OPEN_CREATE;
+	char other[sizeof(path)], beyond[sizeof(path)];
+	const struct {
+		const char *name;
+		uint64_t length;
+		uint32_t flags;
+		int error;
+		const char *words;
+	} bad[] = {
+		{ path, 0, create, -EINVAL, "length is 0" },
+		{ path, LENGTH, 1u << 31, -EINVAL, "flags 0x80000000" },
+		{ path, LENGTH, ACTMEM_OPEN_EXCLUSIVE, -EINVAL, "with ACTMEM_OPEN_CREATE alone" },
+		{ path, LENGTH, create | ACTMEM_OPEN_READ, -EINVAL, "only to be read" },
+		{ "", LENGTH, create, -EINVAL, "name of a region is empty" },
+		{ mount_folder, LENGTH, create, -EINVAL, "is a folder; add a name: " },
+		{ beyond, LENGTH, create, -ENOENT, "cannot look at" },
+		{ other, LENGTH, create, -EINVAL, "no name of a file" },
+		{ "/proc/region", LENGTH, create, -EOPNOTSUPP, "proc" },
+	};
 	struct actmem_region *region;
-	char other[sizeof(path)];
 	struct actmem_region_options options = {
 		.size = sizeof(options), .length = LENGTH, .name = "label",
 	};
+	unsigned int i;
 
 	returns(open_name(am, path, LENGTH, ACTMEM_OPEN_CREATE | ACTMEM_OPEN_EXCLUSIVE, &region),
 		-EEXIST);
@@ -120,26 +143,19 @@ static void test_refusals(struct actmem *am)
 	returns(chown(path, geteuid(), (gid_t)-1), 0);
 	returns(open_name(am, path, LENGTH, ACTMEM_OPEN_OWN, &region), 0);
 	returns(actmem_region_close(region), 0);
-	returns(open_name(am, path, 0, ACTMEM_OPEN_CREATE, &region), -EINVAL);
-	returns(open_name(am, path, LENGTH, 1u << 31, &region), -EINVAL);
-	returns(open_name(am, path, LENGTH, ACTMEM_OPEN_EXCLUSIVE, &region), -EINVAL);
-	returns(open_name(am, path, LENGTH, ACTMEM_OPEN_CREATE | ACTMEM_OPEN_READ, &region), -EINVAL);
-	returns(open_name(am, "", LENGTH, ACTMEM_OPEN_CREATE, &region), -EINVAL);
-	returns(open_name(am, folder, LENGTH, ACTMEM_OPEN_CREATE, &region), -EINVAL);
-	says("is a folder; add a name: ");
-	returns(actmem_region_open(am, path, &options, 0, &region), -EINVAL);
-	snprintf(other, sizeof(other), "%s/no/such", folder);
-	returns(open_name(am, other, LENGTH, ACTMEM_OPEN_CREATE, &region), -ENOENT);
-	snprintf(other, sizeof(other), "%s/", folder);
-	returns(open_name(am, other, LENGTH, ACTMEM_OPEN_CREATE, &region), -EINVAL);
-	returns(open_name(am, "/proc/region", LENGTH, ACTMEM_OPEN_CREATE, &region), -EOPNOTSUPP);
-	says("proc");
+	snprintf(beyond, sizeof(beyond), "%s/no/such", mount_folder);
+	snprintf(other, sizeof(other), "%s/", mount_folder);
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		returns(open_name(am, bad[i].name, bad[i].length, bad[i].flags, &region), bad[i].error);
+		says(bad[i].words);
+	}
 	says("mount -t actmem");
-	snprintf(other, sizeof(other), "%s/more", folder);
+	returns(actmem_region_open(am, path, &options, 0, &region), -EINVAL);
+	snprintf(other, sizeof(other), "%s/more", mount_folder);
 	returns(open_name(am, other, MOUNT_BYTES, ACTMEM_OPEN_CREATE, &region), -ENOSPC);
 	says("size=");
 	says(on_driver(am) || pages_wanted() != ACTMEM_PAGES_2M ? "remount" : "mount another one");
-	ok(count_files(folder) == 1, "and nothing is left of it");
+	ok(count_files(mount_folder) == 1, "and nothing is left of it");
 }
 
 static void test_other_backend(struct actmem *am)
@@ -151,7 +167,7 @@ static void test_other_backend(struct actmem *am)
 	if (!on_driver(am)) {
 		returns(open_name(am, "bare", LENGTH, ACTMEM_OPEN_CREATE, &region), -ENOENT);
 		says("no actmem file system is mounted");
-		says(folder);
+		says(mount_folder);
 		return;
 	}
 	ACTMEM_INIT(&options);
@@ -248,24 +264,24 @@ static void test_removed(struct actmem *am)
 	returns(actmem_region_close(region), 0);
 	returns(actmem_region_close(second), 0);
 	returns(unlink(path), 0);
-	ok(!count_files(folder), "no file is left");
+	ok(!count_files(mount_folder), "no file is left");
 }
 
 /* Whoever may read a directory can lock it, and keeps nobody from making files in it. */
 static void test_folder_locked(struct actmem *am)
 {
-	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = open(mount_folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct actmem_region *region;
 
-	if (fd < 0 || chmod(folder, 0755) || flock(fd, LOCK_EX))
-		tap_bail("%s: %s", folder, strerror(errno));
+	if (fd < 0 || chmod(mount_folder, 0755) || flock(fd, LOCK_EX))
+		tap_bail("%s: %s", mount_folder, strerror(errno));
 	region = opened(am, ACTMEM_OPEN_CREATE);
 	ok(!actmem_region_found(region), "it is made in a directory that somebody else has locked");
 	returns(actmem_region_close(region), 0);
 	close(fd);
 	returns(unlink(path), 0);
-	if (chmod(folder, 0700))
-		tap_bail("%s: %s", folder, strerror(errno));
+	if (chmod(mount_folder, 0700))
+		tap_bail("%s: %s", mount_folder, strerror(errno));
 }
 
 /* An empty file is what touch(1) makes, or a driver's maker that was killed. */
@@ -309,28 +325,135 @@ static void test_lazy(struct actmem *am)
 	returns(unlink(path), 0);
 }
 
-int main(void)
+struct racer {
+	int start;
+	int result;
+	unsigned int number;
+};
+
+static bool race(void *context)
 {
-	struct usage before = usage_now();
+	struct racer *racer = context;
+	struct actmem_region *region;
+	struct actmem *am;
+	char byte, found;
+	char *memory;
+
+	if (actmem_open(&am, NULL))
+		return false;
+	/* All go when the parent closes its end. */
+	while (read(racer->start, &byte, 1) > 0)
+		;
+	if (open_name(am, path, LENGTH, ACTMEM_OPEN_CREATE, &region))
+		return false;
+	found = actmem_region_found(region) ? 'f' : 'm';
+	memory = memory_or_bail(region);
+	memory[LENGTH / RACERS * racer->number] = (char)('A' + racer->number);
+	return info_or_bail(region).allocated_bytes == LENGTH && write(racer->result, &found, 1) == 1 &&
+	       !actmem_region_close(region) && !actmem_close(am);
+}
+
+static void race_once(struct actmem *am, unsigned int *made, unsigned int *found,
+		      unsigned int *written)
+{
+	int start[2], result[2];
+	struct actmem_region *region;
+	pid_t children[RACERS];
+	unsigned int i;
+	bool passed = true;
+	char byte;
+
+	if (pipe2(start, O_CLOEXEC) || pipe2(result, O_CLOEXEC))
+		tap_bail("pipe");
+	fflush(stdout);
+	for (i = 0; i < RACERS; i++) {
+		struct racer racer = { start[0], result[1], i };
+
+		children[i] = fork();
+		if (!children[i]) {
+			close(start[1]);
+			passed = race(&racer);
+			if (!passed)
+				printf("# %s\n", actmem_error());
+			fflush(stdout);
+			_exit(!passed);
+		}
+	}
+	close(start[1]);
+	close(result[1]);
+	for (i = 0; i < RACERS; i++)
+		passed = child_passed(children[i]) && passed;
+	while (read(result[0], &byte, 1) == 1) {
+		*made += byte == 'm';
+		*found += byte == 'f';
+	}
+	close(start[0]);
+	close(result[0]);
+	region = opened(am, 0);
+	for (i = 0; i < RACERS; i++)
+		*written += memory_or_bail(region)[LENGTH / RACERS * i] == (char)('A' + i);
+	actmem_region_close(region);
+	if (!passed || unlink(path))
+		*made = 1000;
+}
+
+static void test_race(struct actmem *am)
+{
+	unsigned int round, made = 0, found = 0, written = 0;
+
+	for (round = 0; round < ROUNDS; round++)
+		race_once(am, &made, &found, &written);
+	ok(made == ROUNDS && found == ROUNDS * (RACERS - 1),
+	   "of %d at once, one makes it and the others find it complete (%u made, %u found)",
+	   RACERS, made, found);
+	ok(written == ROUNDS * RACERS, "all have the same memory");
+	ok(!count_files(mount_folder), "no file is left");
+}
+
+static bool make_for_ever(void)
+{
+	struct actmem_region *region;
 	struct actmem *am;
 
-	skip_without_root();
-	am = open_or_bail();
-	folder = mount_own(am);
-	snprintf(path, sizeof(path), "%s/region", folder);
-	test_made_and_found(am);
-	test_refusals(am);
-	test_other_backend(am);
-	test_read_only(am);
-	test_passed(am);
-	test_lock(am);
-	test_removed(am);
-	test_folder_locked(am);
-	test_empty(am);
-	test_lazy(am);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	unmount_own(folder);
-	return tap_end();
+	if (actmem_open(&am, NULL))
+		return false;
+	for (;;) {
+		if (open_name(am, path, LENGTH, ACTMEM_OPEN_CREATE, &region))
+			return false;
+		actmem_region_close(region);
+		unlink(path);
+	}
+}
+
+/* Wherever in making and removing it is killed, the next one goes on. */
+static void test_killed(struct actmem *am)
+{
+	unsigned int round, complete = 0;
+	struct actmem_region *region;
+
+	for (round = 0; round < ROUNDS; round++) {
+		pid_t child;
+
+		fflush(stdout);
+		child = fork();
+		if (!child)
+			_exit(!make_for_ever());
+		usleep(3000 + 1700 * round);
+		kill_and_wait(child);
+		if (open_name(am, path, LENGTH, ACTMEM_OPEN_CREATE, &region))
+			break;
+		complete += info_or_bail(region).allocated_bytes == LENGTH;
+		actmem_region_close(region);
+		unlink(path);
+	}
+	ok(complete == ROUNDS, "after kill -9 at any point it is made or found, complete (%u of %d)",
+	   complete, ROUNDS);
+	ok(!count_files(mount_folder), "no file is left");
+}
+
+int main(void)
+{
+	return RUN_MOUNTED_TESTS(test_made_and_found, test_refusals, test_other_backend, test_read_only,
+				 test_passed, test_lock, test_removed, test_folder_locked, test_empty,
+				 test_lazy, test_race, test_killed);
 }

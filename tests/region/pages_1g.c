@@ -298,11 +298,8 @@ static bool driver_is_asked_for(void)
 	return backend && !strcmp(backend, "driver");
 }
 
-int main(void)
+static void test_here(struct actmem *am)
 {
-	struct usage before = usage_now();
-	struct actmem *am = open_or_bail();
-
 	if (driver_is_asked_for())
 		test_driver();
 	else if (on_driver(am) && free_pages(1) >= 0)
@@ -311,5 +308,9 @@ int main(void)
 		test_region(am, 0);
 	else
 		test_refusal(am);
-	return end_tests(am, before);
+}
+
+int main(void)
+{
+	return RUN_TESTS(test_here);
 }

@@ -28,11 +28,9 @@ static bool placed(struct actmem_region *region, const unsigned int *wanted, uns
 	uint64_t page_bytes = page_bytes_wanted(), at, node_bytes[ACTMEM_NODES_MAX] = { 0 };
 	struct actmem_region_info info;
 	unsigned int page = 0;
-	char *memory;
+	char *memory = memory_or_bail(region);
 	int node;
 
-	if (actmem_region_map(region, (void **)&memory))
-		return false;
 	for (at = 0; at < LENGTH; at += page_bytes, page++) {
 		/* The driver's pages enter the page table when they are touched. */
 		*(volatile char *)(memory + at) = 1;
@@ -108,15 +106,12 @@ static void test_full_node(struct actmem *am)
 	struct actmem_nodes usable = usable_nodes();
 	struct actmem_region_options options = { .size = sizeof(options) };
 	struct actmem_region *region;
-	struct actmem_counters before, after;
+	struct actmem_counters before = counters_of(am), after;
 	unsigned int node = 0;
 	char words[32];
 
 	while (!has_node(&usable, node))
 		node++;
-	ACTMEM_INIT(&before);
-	ACTMEM_INIT(&after);
-	actmem_get_counters(am, &before);
 	options.length = node_total(node);
 	options.policy = ACTMEM_PLACE_BIND;
 	add_node(&options.nodes, node);
@@ -125,7 +120,7 @@ static void test_full_node(struct actmem *am)
 	says(words);
 	says(" free of ");
 	says("ACTMEM_ALLOW=");
-	actmem_get_counters(am, &after);
+	after = counters_of(am);
 	ok(!memcmp(&before, &after, sizeof(before)), "a failure counts nothing");
 }
 
@@ -143,30 +138,32 @@ static void test_policies(struct actmem *am)
 		actmem_region_close(region);
 }
 
-/* Whether that was on the driver. */
-static bool test_all(void)
+static void test_all(struct actmem *am)
 {
-	struct usage before = usage_now();
-	struct actmem *am = open_or_bail();
-	bool is_driver = on_driver(am);
-
 	test_each_node(am, ACTMEM_PLACE_BIND, "bind");
 	test_each_node(am, ACTMEM_PLACE_PREFERRED, "preferred");
 	test_interleave(am);
 	test_missing_node(am);
 	test_full_node(am);
 	test_policies(am);
+}
+
+/* The machines in which the driver is tested have several nodes. */
+static void test_memfd(struct actmem *driver)
+{
+	struct actmem *am;
+
+	if (!on_driver(driver))
+		return;
+	setenv("ACTMEM_BACKEND", "memfd", 1);
+	setenv("ACTMEM_PAGES", "4K", 1);
+	am = open_or_bail();
+	test_all(am);
 	counters_are_zero(am);
 	returns(actmem_close(am), 0);
-	same_usage(before);
-	return is_driver;
 }
 
 int main(void)
 {
-	/* The machines in which the driver is tested have several nodes. */
-	if (test_all() && !setenv("ACTMEM_BACKEND", "memfd", 1) &&
-	    !setenv("ACTMEM_PAGES", "4K", 1))
-		test_all();
-	return tap_end();
+	return RUN_TESTS(test_all, test_memfd);
 }

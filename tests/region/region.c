@@ -32,7 +32,7 @@ static void check_info(struct actmem *am, struct actmem_region *region, uint64_t
 static void test_life(struct actmem *am)
 {
 	struct actmem_region *region = region_or_bail(am, "life");
-	struct actmem_counters counters = { .size = sizeof(counters) };
+	struct actmem_counters counters;
 	unsigned char *memory, *again;
 	int fd = actmem_region_fd(region);
 
@@ -47,7 +47,7 @@ static void test_life(struct actmem *am)
 	check_info(am, region, LENGTH);
 	returns(actmem_region_map(region, (void **)&again), 0);
 	ok(again == memory, "a second mapping is the same");
-	actmem_get_counters(am, &counters);
+	counters = counters_of(am);
 	ok(counters.regions == 1 && counters.region_bytes == LENGTH && counters.regions_mapped == 1,
 	   "one mapped region is counted");
 	returns(actmem_region_unmap(region), 0);
@@ -72,8 +72,7 @@ static void test_zeroed_again(struct actmem *am)
 
 	for (round = 0; round < 4; round++) {
 		region = region_or_bail(am, "again");
-		if (actmem_region_map(region, (void **)&memory))
-			tap_bail("actmem_region_map");
+		memory = (unsigned char *)memory_or_bail(region);
 		zero = zero && all_bytes(memory, LENGTH, 0);
 		memset(memory, 0xff, LENGTH);
 		actmem_region_close(region);
@@ -84,18 +83,15 @@ static void test_zeroed_again(struct actmem *am)
 static void test_own_descriptor(struct actmem *am)
 {
 	struct actmem_region *region = region_or_bail(am, "own"), *second;
-	struct actmem_region_info info = { .size = sizeof(info) };
-	char *memory, *other;
+	struct actmem_region_info info;
 	int fd = dup(actmem_region_fd(region));
 
-	returns(actmem_region_map(region, (void **)&memory), 0);
-	strcpy(memory, "written before");
+	strcpy(memory_or_bail(region), "written before");
 	returns(actmem_region_from_fd(am, fd, &second), 0);
 	returns(actmem_region_close(region), 0);
 	returns(close(fd), 0);
-	returns(actmem_region_map(second, (void **)&other), 0);
-	ok(!strcmp(other, "written before"), "a region lives as long as one has it");
-	returns(actmem_region_get_info(second, &info), 0);
+	ok(!strcmp(memory_or_bail(second), "written before"), "a region lives as long as one has it");
+	info = info_or_bail(second);
 	ok(info.length == LENGTH && !strcmp(info.name, "own") && info.pages == pages_wanted(),
 	   "length, name and pages come with the descriptor");
 	returns(actmem_region_close(second), 0);

@@ -32,18 +32,15 @@ static void one_round(struct maker *maker)
 	struct actmem_region *region;
 	unsigned char *memory;
 
-	if (create_region(maker->am, maker->length, 0, &region)) {
+	if (create_region(maker->am, maker->length, 0, &region) ||
+	    actmem_region_map(region, (void **)&memory)) {
 		snprintf(maker->why, sizeof(maker->why), "%s", actmem_error());
 		return;
 	}
-	if (actmem_region_map(region, (void **)&memory)) {
-		snprintf(maker->why, sizeof(maker->why), "%s", actmem_error());
-	} else {
-		maker->made++;
-		maker->placed += !((uintptr_t)memory % (2 * MIB));
-		memset(memory, maker->mark, maker->length);
-		maker->kept += all_bytes(memory, maker->length, maker->mark);
-	}
+	maker->made++;
+	maker->placed += !((uintptr_t)memory % (2 * MIB));
+	memset(memory, maker->mark, maker->length);
+	maker->kept += all_bytes(memory, maker->length, maker->mark);
 	actmem_region_close(region);
 }
 
@@ -103,10 +100,8 @@ static void test_registration(struct actmem *am)
 	returns(actmem_region_close(looker.region), 0);
 }
 
-int main(void)
+static void test_makers(struct actmem *am)
 {
-	struct usage before = usage_now();
-	struct actmem *am = open_or_bail();
 	struct maker makers[THREADS] = { 0 };
 	unsigned int i;
 
@@ -123,6 +118,9 @@ int main(void)
 		ok(makers[i].placed == ROUNDS, "each is at a multiple of 2 MiB");
 		ok(makers[i].kept == ROUNDS, "each has what its thread wrote");
 	}
-	test_registration(am);
-	return end_tests(am, before);
+}
+
+int main(void)
+{
+	return RUN_TESTS(test_makers, test_registration);
 }

@@ -83,25 +83,22 @@ static void test_other_answers(void **state)
 static void test_no_device(void **state)
 {
 	const struct {
-		int error;
-		int told;
+		int error, told;
 		const char *words;
+		void (*assert)(int error, const char *words);
 	} cases[] = {
-		{ ENOENT, ENOENT, "does not exist" },
-		{ ENXIO, ENXIO, "modprobe actmem" },
-		{ ENODEV, ENXIO, "no driver behind it" },
-		{ EACCES, EACCES, "join the group actmem" },
-		{ EPERM, EPERM, "permission denied" },
+		{ ENOENT, ENOENT, "does not exist", assert_missing },
+		{ ENXIO, ENXIO, "modprobe actmem", assert_missing },
+		{ ENODEV, ENXIO, "no driver behind it", assert_missing },
+		{ EACCES, EACCES, "join the group actmem", assert_unusable },
+		{ EPERM, EPERM, "permission denied", assert_unusable },
 	};
 	struct actmem *am;
 	unsigned int i;
 
 	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		fail_every("open", cases[i].error);
-		if (cases[i].told == EACCES || cases[i].told == EPERM)
-			assert_unusable(cases[i].told, cases[i].words);
-		else
-			assert_missing(cases[i].told, cases[i].words);
+		cases[i].assert(cases[i].told, cases[i].words);
 	}
 	fail_every("open", EMFILE);
 	assert_fails(open_backend(&am, ACTMEM_BACKEND_AUTO), EMFILE, "/dev/actmem");
@@ -150,11 +147,11 @@ static void test_list(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_old_driver, driver_setup, driver_teardown),
-		cmocka_unit_test_setup_teardown(test_new_driver, driver_setup, driver_teardown),
-		cmocka_unit_test_setup_teardown(test_other_answers, driver_setup, driver_teardown),
-		cmocka_unit_test_setup_teardown(test_no_device, driver_setup, driver_teardown),
-		cmocka_unit_test_setup_teardown(test_list, driver_setup, driver_teardown),
+		DRIVER_TEST(test_old_driver),
+		DRIVER_TEST(test_new_driver),
+		DRIVER_TEST(test_other_answers),
+		DRIVER_TEST(test_no_device),
+		DRIVER_TEST(test_list),
 	};
 
 	return cmocka_run_group_tests_name("driver", tests, NULL, NULL);

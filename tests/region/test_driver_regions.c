@@ -11,7 +11,25 @@
 #include "machine/node.h"
 #include "faults_driver.h"
 
-static int create(struct actmem *am, uint32_t allow, struct actmem_region **region)
+static struct actmem *am;
+static struct holdings before;
+
+static int set_up(void **state)
+{
+	driver_setup(state);
+	am = open_driver();
+	before = held_now();
+	return 0;
+}
+
+/* Whatever a test had, it has given back. */
+static int tear_down(void **state)
+{
+	assert_same_held(before);
+	return actmem_close(am) || driver_teardown(state);
+}
+
+static int create(uint32_t allow, struct actmem_region **region)
 {
 	struct actmem_region_options options = {
 		.size = sizeof(options), .length = LENGTH, .policy = ACTMEM_PLACE_BIND,
@@ -23,13 +41,11 @@ static int create(struct actmem *am, uint32_t allow, struct actmem_region **regi
 
 static void test_request(void **state)
 {
-	struct actmem *am = open_driver();
-	struct holdings before = held_now();
 	uint64_t node_bytes[3] = { 1, 1, 1 };
 	struct actmem_region_info info = { .size = sizeof(info) };
 	struct actmem_region *region;
 
-	assert_int_equal(create(am, 0, &region), 0);
+	assert_int_equal(create(0, &region), 0);
 	assert_int_equal(driver.asked[0].size, sizeof(struct actmem_ioctl_create));
 	assert_int_equal(driver.asked[0].length, LENGTH);
 	assert_int_equal(driver.asked[0].page_bytes, ACTMEM_PAGE_BYTES);
@@ -70,8 +86,6 @@ static void test_request(void **state)
 	fail_call("ioctl", 1, EIO);
 	assert_fails(actmem_region_get_info(region, &info), EIO, "does not tell");
 	assert_int_equal(actmem_region_close(region), 0);
-	assert_same_held(before);
-	assert_int_equal(actmem_close(am), 0);
 }
 
 static void test_refusals(void **state)
@@ -101,8 +115,6 @@ static void test_refusals(void **state)
 		{ ACTMEM_WHY_POISON, EIO, "memory of node 1: the 2 MiB at offset 8589934592" },
 		{ 1000, ENOMEM, "4.0 MiB" },
 	};
-	struct actmem *am = open_driver();
-	struct holdings before = held_now();
 	struct actmem_region *region;
 	unsigned int i;
 
@@ -114,24 +126,22 @@ static void test_refusals(void **state)
 		driver.create.why.wanted = 8ULL << 30;
 		driver.create.why.available = (31ULL << 30) / 10;
 		driver.create.why.movable = 16ULL << 30;
-		assert_fails(create(am, 0, &region), cases[i].error, cases[i].words);
+		assert_fails(create(0, &region), cases[i].error, cases[i].words);
 		assert_same_held(before);
 		/* Of its pages, as of the region. */
 		driver.created = 0;
 		driver.create_error[0] = 0;
 		driver.range_error = cases[i].error;
-		assert_fails(create(am, 0, &region), cases[i].error, cases[i].words);
+		assert_fails(create(0, &region), cases[i].error, cases[i].words);
 		assert_null(strstr(actmem_error(), "are there"));
 		assert_same_held(before);
 		driver.range_error = 0;
 	}
-	assert_int_equal(actmem_close(am), 0);
 }
 
 /* What a heap takes ahead may be what is too much. */
 static void test_refused_heap(void **state)
 {
-	struct actmem *am = open_driver();
 	struct actmem_heap_options options = { .size = sizeof(options), .grow_bytes = 2 * LENGTH };
 	struct actmem_heap *heap;
 	void *block;
@@ -146,11 +156,10 @@ static void test_refused_heap(void **state)
 	assert_fails(actmem_heap_alloc(heap, 2 * LENGTH, 0, &block), EDQUOT,
 		     "limit of the region's user");
 	assert_null(strstr(actmem_error(), "grow_bytes"));
-	actmem_heap_destroy(heap);
-	assert_int_equal(actmem_close(am), 0);
+	assert_int_equal(actmem_heap_destroy(heap), 0);
 }
 
-static int create_lazy(struct actmem *am, struct actmem_region **region)
+static int create_lazy(struct actmem_region **region)
 {
 	return create_region(am, LENGTH, ACTMEM_REGION_LAZY, region);
 }
@@ -158,10 +167,9 @@ static int create_lazy(struct actmem *am, struct actmem_region **region)
 static void test_ranges(void **state)
 {
 	const uint64_t half = LENGTH / 2;
-	struct actmem *am = open_driver();
 	struct actmem_region *region;
 
-	assert_int_equal(create_lazy(am, &region), 0);
+	assert_int_equal(create_lazy(&region), 0);
 	assert_int_equal(driver.asked[0].flags, 0);
 	assert_int_equal(actmem_region_populate(region, half, half), 0);
 	assert_int_equal(driver.changed, ACTMEM_IOC_POPULATE);
@@ -201,8 +209,7 @@ static void test_ranges(void **state)
 
 	driver.create.why.reason = ACTMEM_WHY_NONE;
 	driver.create_error[1] = EINVAL;
-	assert_fails(create_lazy(am, &region), EINVAL, "Invalid argument");
-	assert_int_equal(actmem_close(am), 0);
+	assert_fails(create_lazy(&region), EINVAL, "Invalid argument");
 }
 
 static void test_other_node(void **state)
@@ -228,7 +235,6 @@ static void test_other_node(void **state)
 		{ ENOMEM, 0, ACTMEM_WHY_MEMLOCK, "RLIMIT_MEMLOCK", 1 },
 		{ ENOMEM, ENOMEM, ACTMEM_WHY_NODE_FULL, "node 2", 2 },
 	};
-	struct actmem *am = open_driver();
 	struct actmem_counters counters = { .size = sizeof(counters) };
 	struct actmem_region *region;
 	unsigned int i;
@@ -240,7 +246,7 @@ static void test_other_node(void **state)
 		driver.range_error = others[i].range_error;
 		driver.populate_errors = !!others[i].range_error;
 		driver.create.why.reason = others[i].why;
-		assert_int_equal(create(am, ACTMEM_ALLOW_NODE, &region), 0);
+		assert_int_equal(create(ACTMEM_ALLOW_NODE, &region), 0);
 		assert_non_null(strstr(actmem_error(), others[i].words));
 		assert_non_null(strstr(actmem_error(), "instead"));
 		assert_int_equal(driver.asked[1].policy, ACTMEM_POLICY_PREFERRED);
@@ -255,14 +261,13 @@ static void test_other_node(void **state)
 		driver.create_error[0] = refused[i].error;
 		driver.create_error[1] = refused[i].other_error;
 		driver.create.why.reason = refused[i].why;
-		assert_fails(create(am, ACTMEM_ALLOW_NODE, &region), refused[i].error,
+		assert_fails(create(ACTMEM_ALLOW_NODE, &region), refused[i].error,
 			     refused[i].words);
 		assert_int_equal(driver.created, refused[i].tried);
 	}
-	assert_int_equal(actmem_close(am), 0);
 }
 
-static int create_1g(struct actmem *am, uint64_t length, uint32_t flags, uint32_t allow)
+static int create_1g(uint64_t length, uint32_t flags, uint32_t allow)
 {
 	struct actmem_region_options options = {
 		.size = sizeof(options), .length = length, .pages = ACTMEM_PAGES_1G,
@@ -281,8 +286,6 @@ static int create_1g(struct actmem *am, uint64_t length, uint32_t flags, uint32_
 static void test_giant_pages(void **state)
 {
 	const enum actmem_backend backends[] = { ACTMEM_BACKEND_AUTO, ACTMEM_BACKEND_MEMFD };
-	struct holdings before;
-	struct actmem *am;
 	unsigned int i;
 
 	for (i = 0; i < 2; i++) {
@@ -290,14 +293,14 @@ static void test_giant_pages(void **state)
 		assert_int_equal(actmem_get_backend(am),
 				 i ? ACTMEM_BACKEND_MEMFD : ACTMEM_BACKEND_DRIVER);
 		before = held_now();
-		assert_fails(create_1g(am, GIANT_PAGE_BYTES + HUGE_PAGE_BYTES, 0, 0), EINVAL,
+		assert_fails(create_1g(GIANT_PAGE_BYTES + HUGE_PAGE_BYTES, 0, 0), EINVAL,
 			     "a multiple of the page size, 1073741824");
 		fail_call("memfd_create", 1, ENODEV);
-		assert_fails(create_1g(am, GIANT_PAGE_BYTES, 0, 0), EOPNOTSUPP,
+		assert_fails(create_1g(GIANT_PAGE_BYTES, 0, 0), EOPNOTSUPP,
 			     "has no 1 GiB hugetlb pages; allow other pages with ACTMEM_ALLOW_2M");
 		fail_call("mmap", 1, ENOMEM);
 		/* More than any machine has. */
-		assert_fails(create_1g(am, GIANT_PAGE_BYTES << 16, 0, 0), ENOMEM,
+		assert_fails(create_1g(GIANT_PAGE_BYTES << 16, 0, 0), ENOMEM,
 			     "free of 64.0 TiB wanted in 1 GiB hugetlb pages");
 		assert_non_null(strstr(actmem_error(), "/sys/devices/system/node/node0/hugepages/hugepages-1048576kB/nr_hugepages"));
 		assert_non_null(strstr(actmem_error(), "boot with hugepagesz=1G hugepages="));
@@ -310,7 +313,6 @@ static void test_giant_pages(void **state)
 static void test_backend_of_giant_pages(void **state)
 {
 	struct actmem_options options = { .size = sizeof(options), .pages = ACTMEM_PAGES_1G };
-	struct actmem *am;
 
 	assert_int_equal(actmem_open(&am, &options), 0);
 	assert_int_equal(actmem_get_backend(am), ACTMEM_BACKEND_MEMFD);
@@ -326,16 +328,14 @@ static void test_backend_of_giant_pages(void **state)
 /* The driver, asked for, has its own pages alone, for who allows those. */
 static void test_no_giant_pages(void **state)
 {
-	struct actmem *am = open_driver();
-	struct holdings before = held_now();
 	struct actmem_counters counters = { .size = sizeof(counters) };
 
-	assert_fails(create_1g(am, GIANT_PAGE_BYTES, 0, ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K),
+	assert_fails(create_1g(GIANT_PAGE_BYTES, 0, ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K),
 		     EOPNOTSUPP, "the driver has pages of 2M alone; 1G come from hugetlb by the backend memfd: ");
 	assert_non_null(strstr(actmem_error(), "with backend"));
 	assert_non_null(strstr(actmem_error(), "ACTMEM_ALLOW_2M"));
 	assert_int_equal(driver.created, 0);
-	assert_int_equal(create_1g(am, GIANT_PAGE_BYTES, ACTMEM_REGION_LAZY, ACTMEM_ALLOW_2M), 0);
+	assert_int_equal(create_1g(GIANT_PAGE_BYTES, ACTMEM_REGION_LAZY, ACTMEM_ALLOW_2M), 0);
 	assert_string_equal(actmem_error(),
 			    "the driver has pages of 2M alone; took 2 MiB pages instead");
 	assert_int_equal(driver.created, 1);
@@ -346,24 +346,21 @@ static void test_no_giant_pages(void **state)
 	driver.created = 0;
 	driver.create_error[0] = ENOMEM;
 	driver.create.why.reason = ACTMEM_WHY_NODE_FULL;
-	assert_int_equal(create_1g(am, GIANT_PAGE_BYTES, 0, ACTMEM_ALLOW_2M | ACTMEM_ALLOW_NODE),
+	assert_int_equal(create_1g(GIANT_PAGE_BYTES, 0, ACTMEM_ALLOW_2M | ACTMEM_ALLOW_NODE),
 			 0);
 	assert_non_null(strstr(actmem_error(), "; took whatever node instead; the driver has pages of 2M alone; took"));
 	assert_int_equal(actmem_get_counters(am, &counters), 0);
 	assert_int_equal(counters.fallbacks_total, 3);
-	assert_same_held(before);
-	assert_int_equal(actmem_close(am), 0);
 }
 
 /* Pages that are missing are made before. */
 static void test_export(void **state)
 {
 	const uint64_t half = LENGTH / 2;
-	struct actmem *am = open_driver();
 	struct actmem_region *region;
 	int fd = -1;
 
-	assert_int_equal(create_lazy(am, &region), 0);
+	assert_int_equal(create_lazy(&region), 0);
 	assert_int_equal(actmem_region_export(region, half, half, &fd), 0);
 	assert_int_equal(fd, EXPORTED_FD);
 	assert_int_equal(driver.changed, ACTMEM_IOC_POPULATE);
@@ -378,7 +375,6 @@ static void test_export(void **state)
 	fail_call("ioctl", 1, EINTR);
 	assert_int_equal(actmem_region_export(region, 0, LENGTH, &fd), 0);
 	assert_int_equal(actmem_region_close(region), 0);
-	assert_int_equal(actmem_close(am), 0);
 }
 
 static void test_export_refused(void **state)
@@ -392,11 +388,10 @@ static void test_export_refused(void **state)
 		{ 0, ENODATA, ENODATA, "pages of it are missing" },
 		{ 0, EMFILE, EMFILE, "cannot export 4.0 MiB" },
 	};
-	struct actmem *am = open_driver();
 	struct actmem_region *region;
 	unsigned int i;
 
-	assert_int_equal(create_lazy(am, &region), 0);
+	assert_int_equal(create_lazy(&region), 0);
 	driver.create.why = (struct actmem_why){ .reason = ACTMEM_WHY_NODE_FULL, .node = 1,
 						 .wanted = 8 << 20, .available = 2 << 20 };
 	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -409,41 +404,37 @@ static void test_export_refused(void **state)
 		assert_int_equal(fd, -1);
 	}
 	assert_int_equal(actmem_region_close(region), 0);
-	assert_int_equal(actmem_close(am), 0);
 }
 
 static void test_map_fails(void **state)
 {
-	struct actmem *am = open_driver();
-	struct holdings before = held_now();
 	struct actmem_region *region;
 	void *address;
 
-	assert_int_equal(create(am, 0, &region), 0);
+	assert_int_equal(create(0, &region), 0);
 	fail_call("mmap", 1, ENOMEM);
 	assert_fails(actmem_region_map(region, &address), ENOMEM, "cannot map 4.0 MiB");
 	assert_fails(actmem_region_unmap(region), EINVAL, "not mapped");
 	fail_nothing();
 	assert_int_equal(actmem_region_close(region), 0);
-	assert_same_held(before);
-	assert_int_equal(actmem_close(am), 0);
 }
+
+#define REGION_TEST(test)	cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_request, driver_setup, driver_teardown),
-		cmocka_unit_test_setup_teardown(test_refusals, driver_setup, driver_teardown),
-		cmocka_unit_test_setup_teardown(test_refused_heap, driver_setup, driver_teardown),
-		cmocka_unit_test_setup_teardown(test_ranges, driver_setup, driver_teardown),
-		cmocka_unit_test_setup_teardown(test_other_node, driver_setup, driver_teardown),
-		cmocka_unit_test_setup_teardown(test_giant_pages, driver_setup, driver_teardown),
-		cmocka_unit_test_setup_teardown(test_backend_of_giant_pages, driver_setup,
-						driver_teardown),
-		cmocka_unit_test_setup_teardown(test_no_giant_pages, driver_setup, driver_teardown),
-		cmocka_unit_test_setup_teardown(test_export, driver_setup, driver_teardown),
-		cmocka_unit_test_setup_teardown(test_export_refused, driver_setup, driver_teardown),
-		cmocka_unit_test_setup_teardown(test_map_fails, driver_setup, driver_teardown),
+		REGION_TEST(test_request),
+		REGION_TEST(test_refusals),
+		REGION_TEST(test_refused_heap),
+		REGION_TEST(test_ranges),
+		REGION_TEST(test_other_node),
+		DRIVER_TEST(test_giant_pages),
+		DRIVER_TEST(test_backend_of_giant_pages),
+		REGION_TEST(test_no_giant_pages),
+		REGION_TEST(test_export),
+		REGION_TEST(test_export_refused),
+		REGION_TEST(test_map_fails),
 	};
 
 	return cmocka_run_group_tests_name("driver_regions", tests, NULL, NULL);

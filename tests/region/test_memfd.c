@@ -16,16 +16,28 @@
 
 #define LENGTH	(64ULL << 10)
 
-static struct actmem *opened(enum actmem_pages pages, uint32_t allow)
-{
-	struct actmem *am;
+static struct actmem *am;
 
-	assert_int_equal(open_memfd(&am, pages, allow), 0);
-	return am;
+/* In each test's begin and end; others than the usual pages are opened by the test. */
+static int set_up(void **state)
+{
+	return open_memfd(&am, ACTMEM_PAGES_4K, 0);
 }
 
-static int create_with(struct actmem *am, enum actmem_policy policy, uint64_t length,
-		       uint32_t flags, struct actmem_region **region)
+static int tear_down(void **state)
+{
+	fail_nothing();
+	return actmem_close(am);
+}
+
+static void reopen(enum actmem_pages pages, uint32_t allow)
+{
+	assert_int_equal(actmem_close(am), 0);
+	assert_int_equal(open_memfd(&am, pages, allow), 0);
+}
+
+static int create_with(enum actmem_policy policy, uint64_t length, uint32_t flags,
+		       struct actmem_region **region)
 {
 	struct actmem_region_options options = {
 		.size = sizeof(options), .length = length, .flags = flags, .policy = policy,
@@ -35,24 +47,22 @@ static int create_with(struct actmem *am, enum actmem_policy policy, uint64_t le
 	return actmem_region_create(am, &options, region);
 }
 
-static int create_long(struct actmem *am, enum actmem_policy policy, uint64_t length,
-		       struct actmem_region **region)
+static int create_lazy(enum actmem_policy policy, struct actmem_region **region)
 {
-	return create_with(am, policy, length, 0, region);
+	return create_with(policy, LENGTH, ACTMEM_REGION_LAZY, region);
 }
 
-static int create_lazy(struct actmem *am, enum actmem_policy policy,
-		       struct actmem_region **region)
+static int create_huge(struct actmem_region **region)
 {
-	return create_with(am, policy, LENGTH, ACTMEM_REGION_LAZY, region);
+	return create_with(ACTMEM_PLACE_BIND, HUGE_PAGE_BYTES, 0, region);
 }
 
-static int create(struct actmem *am, enum actmem_policy policy, struct actmem_region **region)
+static int create(enum actmem_policy policy, struct actmem_region **region)
 {
-	return create_long(am, policy, LENGTH, region);
+	return create_with(policy, LENGTH, 0, region);
 }
 
-static uint64_t fallbacks_of(struct actmem *am)
+static uint64_t fallbacks(void)
 {
 	struct actmem_counters counters = { .size = sizeof(counters) };
 
@@ -66,13 +76,12 @@ static int whole_life(void *context)
 	enum actmem_policy policy = *(const enum actmem_policy *)context;
 	struct actmem_region *region = NULL, *second = NULL, *lazy = NULL;
 	struct actmem_region_info info = { .size = sizeof(info) };
-	struct actmem *am;
 	void *address;
 	int error = open_memfd(&am, ACTMEM_PAGES_4K, 0);
 
 	if (error)
 		return error;
-	error = create(am, policy, &region);
+	error = create(policy, &region);
 	if (!error)
 		error = actmem_region_map(region, &address);
 	if (!error)
@@ -80,7 +89,7 @@ static int whole_life(void *context)
 	if (!error)
 		error = actmem_region_from_fd(am, actmem_region_fd(region), &second);
 	if (!error)
-		error = create_lazy(am, policy, &lazy);
+		error = create_lazy(policy, &lazy);
 	if (!error)
 		error = actmem_region_populate(lazy, 0, LENGTH);
 	if (!error)
@@ -98,19 +107,12 @@ static int whole_life(void *context)
 	return error;
 }
 
-static void sweep(enum actmem_policy policy)
+static void test_sweep(void **state)
 {
-	fail_each(whole_life, &policy, 20);
-}
+	enum actmem_policy policies[] = { ACTMEM_PLACE_BIND, ACTMEM_PLACE_INTERLEAVE };
 
-static void test_sweep_bind(void **state)
-{
-	sweep(ACTMEM_PLACE_BIND);
-}
-
-static void test_sweep_interleave(void **state)
-{
-	sweep(ACTMEM_PLACE_INTERLEAVE);
+	fail_each(whole_life, &policies[0], 20);
+	fail_each(whole_life, &policies[1], 20);
 }
 
 struct fault {
@@ -145,20 +147,18 @@ static const struct fault faults[] = {
 
 static void test_words(void **state)
 {
-	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
 	struct holdings before = held_now();
 	struct actmem_region *region;
 	unsigned int i;
 
 	for (i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
 		fail_call(faults[i].call, faults[i].nth, faults[i].error);
-		assert_fails(create(am, faults[i].policy, &region), faults[i].wanted,
+		assert_fails(create(faults[i].policy, &region), faults[i].wanted,
 			     faults[i].words);
 		fail_nothing();
 		assert_same_held(before);
 	}
-	assert_int_equal(fallbacks_of(am), 0);
-	assert_int_equal(actmem_close(am), 0);
+	assert_int_equal(fallbacks(), 0);
 }
 
 /* Where so many bytes of a region lie, as its process tells others. */
@@ -184,12 +184,11 @@ static void assert_published(struct actmem_region *region, uint64_t bytes)
 
 static void test_range_words(void **state)
 {
-	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
 	struct actmem_region_info info = { .size = sizeof(info) };
 	struct actmem_region *region;
 	struct holdings before;
 
-	assert_int_equal(create_lazy(am, ACTMEM_PLACE_INTERLEAVE, &region), 0);
+	assert_int_equal(create_lazy(ACTMEM_PLACE_INTERLEAVE, &region), 0);
 	before = held_now();
 	assert_fails(actmem_region_populate(region, 4096, LENGTH), EINVAL,
 		     "65536 bytes at 4096 are no range of whole pages of 4.0 KiB in a region of 64.0 KiB");
@@ -221,7 +220,6 @@ static void test_range_words(void **state)
 	assert_int_equal(info.allocated_bytes, 0);
 	assert_same_held(before);
 	assert_int_equal(actmem_region_close(region), 0);
-	assert_int_equal(actmem_close(am), 0);
 }
 
 /* Not swept: how many calls it makes depends on the machine's processes. */
@@ -234,14 +232,13 @@ static void test_list(void **state)
 		{ "realloc", 2, ENOMEM, ENOMEM, "no memory for a list", 0 },
 		{ "calloc", 1, ENOMEM, ENOMEM, "no memory for a list", 0 },
 	};
-	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
 	struct actmem_region_info *list;
 	struct actmem_region *region;
 	struct holdings before;
 	unsigned int i;
 	size_t count;
 
-	assert_int_equal(create(am, ACTMEM_PLACE_BIND, &region), 0);
+	assert_int_equal(create(ACTMEM_PLACE_BIND, &region), 0);
 	before = held_now();
 	for (i = 0; i < sizeof(list_faults) / sizeof(list_faults[0]); i++) {
 		fail_call(list_faults[i].call, list_faults[i].nth, list_faults[i].error);
@@ -251,48 +248,41 @@ static void test_list(void **state)
 		assert_same_held(before);
 	}
 	assert_int_equal(actmem_region_close(region), 0);
-	assert_int_equal(actmem_close(am), 0);
 }
 
 static void test_interrupted(void **state)
 {
-	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
 	struct actmem_region *region;
 	const int errors[] = { EINTR, EAGAIN };
 	unsigned int i;
 
 	for (i = 0; i < 2; i++) {
 		fail_call("madvise", 4, errors[i]);
-		assert_int_equal(create(am, ACTMEM_PLACE_BIND, &region), 0);
+		assert_int_equal(create(ACTMEM_PLACE_BIND, &region), 0);
 		assert_int_equal(actmem_region_close(region), 0);
 	}
-	fail_nothing();
-	assert_int_equal(actmem_close(am), 0);
 }
 
 static void test_misplaced(void **state)
 {
-	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
 	struct holdings before = held_now();
 	struct actmem_region *region;
 
 	fake_node(1);
-	assert_fails(create(am, ACTMEM_PLACE_BIND, &region), EIO,
+	assert_fails(create(ACTMEM_PLACE_BIND, &region), EIO,
 		     "page 0 is on node 1, not on node 0 as asked");
-	assert_fails(create(am, ACTMEM_PLACE_INTERLEAVE, &region), EIO, "node 1");
+	assert_fails(create(ACTMEM_PLACE_INTERLEAVE, &region), EIO, "node 1");
 	assert_same_held(before);
 	/* Preferred may be elsewhere. */
-	assert_int_equal(create(am, ACTMEM_PLACE_PREFERRED, &region), 0);
+	assert_int_equal(create(ACTMEM_PLACE_PREFERRED, &region), 0);
 	fail_nothing();
 	assert_int_equal(actmem_region_close(region), 0);
-	assert_int_equal(actmem_close(am), 0);
 }
 
 /* As in a container whose seccomp profile forbids both. */
 static void test_numa_calls_forbidden(void **state)
 {
 	static const char *const calls[] = { "mbind", "move_pages" };
-	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
 	uint64_t node_bytes[ACTMEM_NODES_MAX];
 	struct actmem_region_info info;
 	struct actmem_region *region;
@@ -301,10 +291,10 @@ static void test_numa_calls_forbidden(void **state)
 	for (i = 0; i < 2; i++) {
 		fail_every(calls[i], EPERM);
 		if (!node_is_only_one(&node)) {
-			assert_fails(create(am, ACTMEM_PLACE_BIND, &region), EPERM, "CAP_SYS_NICE");
+			assert_fails(create(ACTMEM_PLACE_BIND, &region), EPERM, "CAP_SYS_NICE");
 			continue;
 		}
-		assert_int_equal(create(am, ACTMEM_PLACE_BIND, &region), 0);
+		assert_int_equal(create(ACTMEM_PLACE_BIND, &region), 0);
 		ACTMEM_INIT(&info);
 		info.node_bytes = node_bytes;
 		info.node_count = ACTMEM_NODES_MAX;
@@ -314,66 +304,58 @@ static void test_numa_calls_forbidden(void **state)
 		assert_int_equal(node_bytes[node + 1], 0);
 		assert_int_equal(actmem_region_close(region), 0);
 	}
-	fail_nothing();
-	assert_int_equal(actmem_close(am), 0);
 }
 
 static void test_unlocked(void **state)
 {
-	struct actmem *am = opened(ACTMEM_PAGES_4K, ACTMEM_ALLOW_UNLOCKED);
 	struct actmem_region_info info = { .size = sizeof(info) };
 	struct actmem_region *region;
 
+	reopen(ACTMEM_PAGES_4K, ACTMEM_ALLOW_UNLOCKED);
 	fail_call("mlock2", 1, ENOMEM);
-	assert_int_equal(create(am, ACTMEM_PLACE_BIND, &region), 0);
+	assert_int_equal(create(ACTMEM_PLACE_BIND, &region), 0);
 	fail_nothing();
 	assert_non_null(strstr(actmem_error(), "went on unpinned"));
-	assert_int_equal(fallbacks_of(am), 1);
+	assert_int_equal(fallbacks(), 1);
 	assert_int_equal(actmem_region_get_info(region, &info), 0);
 	assert_int_equal(info.pinned_bytes, 0);
 	assert_int_equal(actmem_region_close(region), 0);
-	assert_int_equal(actmem_close(am), 0);
 }
 
 /* A kernel that has no hugetlb pages, and one whose mapping is refused. */
 static void test_no_hugetlb(void **state)
 {
-	struct actmem *am = opened(ACTMEM_PAGES_2M, 0), *lenient;
 	struct actmem_region_info info = { .size = sizeof(info) };
 	struct actmem_region *region;
 
+	reopen(ACTMEM_PAGES_2M, 0);
 	fail_call("memfd_create", 1, ENODEV);
-	assert_fails(create_long(am, ACTMEM_PLACE_BIND, HUGE_PAGE_BYTES, &region), EOPNOTSUPP, "no 2 MiB hugetlb pages");
+	assert_fails(create_huge(&region), EOPNOTSUPP, "no 2 MiB hugetlb pages");
 	fail_call("mmap", 1, ENOMEM);
-	assert_fails(create_long(am, ACTMEM_PLACE_BIND, HUGE_PAGE_BYTES, &region), ENOMEM, "hugetlb");
+	assert_fails(create_huge(&region), ENOMEM, "hugetlb");
 	fail_nothing();
-	assert_int_equal(actmem_close(am), 0);
 
-	lenient = opened(ACTMEM_PAGES_2M, ACTMEM_ALLOW_4K);
+	reopen(ACTMEM_PAGES_2M, ACTMEM_ALLOW_4K);
 	fail_call("memfd_create", 1, ENODEV);
-	assert_int_equal(create_long(lenient, ACTMEM_PLACE_BIND, HUGE_PAGE_BYTES, &region), 0);
+	assert_int_equal(create_huge(&region), 0);
 	fail_nothing();
 	assert_non_null(strstr(actmem_error(), "no 2 MiB hugetlb pages"));
 	assert_non_null(strstr(actmem_error(), "took 4 KiB pages instead"));
-	assert_int_equal(fallbacks_of(lenient), 1);
+	assert_int_equal(fallbacks(), 1);
 	assert_int_equal(actmem_region_get_info(region, &info), 0);
 	assert_int_equal(info.page_bytes, 4096);
 	assert_int_equal(actmem_region_close(region), 0);
-	assert_int_equal(actmem_close(lenient), 0);
 }
 
 /* A failure that smaller pages would not mend ends the steps down. */
 static void test_no_step_down(void **state)
 {
-	struct actmem *am = opened(ACTMEM_PAGES_2M, ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K |
-				   ACTMEM_ALLOW_NODE);
 	struct actmem_region *region;
 
+	reopen(ACTMEM_PAGES_2M, ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K | ACTMEM_ALLOW_NODE);
 	fail_every("memfd_create", EMFILE);
-	assert_fails(create_long(am, ACTMEM_PLACE_BIND, HUGE_PAGE_BYTES, &region), EMFILE, "memfd_create");
+	assert_fails(create_huge(&region), EMFILE, "memfd_create");
 	assert_null(strstr(actmem_error(), "; then "));
-	fail_nothing();
-	assert_int_equal(actmem_close(am), 0);
 }
 
 static uint64_t address_space(void)
@@ -390,26 +372,24 @@ static uint64_t address_space(void)
 /* Nothing is left of the room in which a place at a multiple of 2 MiB is found. */
 static void test_address_space(void **state)
 {
-	struct actmem *am = opened(ACTMEM_PAGES_4K, 0);
 	uint64_t before = address_space();
 	struct actmem_region *region;
 	unsigned int round;
 	void *memory;
 
 	for (round = 0; round < 400; round++) {
-		assert_int_equal(create(am, ACTMEM_PLACE_BIND, &region), 0);
+		assert_int_equal(create(ACTMEM_PLACE_BIND, &region), 0);
 		assert_int_equal(actmem_region_map(region, &memory), 0);
 		assert_int_equal((uintptr_t)memory % HUGE_PAGE_BYTES, 0);
 		assert_int_equal(actmem_region_unmap(region), 0);
 		assert_int_equal(actmem_region_close(region), 0);
 	}
 	assert_true(address_space() < before + 8 * HUGE_PAGE_BYTES);
-	assert_int_equal(actmem_close(am), 0);
 }
 
 static void test_file_size_limit(void **state)
 {
-	struct actmem *am = opened(ACTMEM_PAGES_4K, 0), *second;
+	struct actmem *second;
 	struct actmem_region *region;
 	struct rlimit was, limit;
 
@@ -417,28 +397,28 @@ static void test_file_size_limit(void **state)
 	limit = was;
 	limit.rlim_cur = 4096;
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-	assert_fails(create(am, ACTMEM_PLACE_BIND, &region), EFBIG, "ulimit -f");
+	assert_fails(create(ACTMEM_PLACE_BIND, &region), EFBIG, "ulimit -f");
 	assert_fails(open_memfd(&second, ACTMEM_PAGES_4K, 0), EFBIG, "ulimit -f");
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
-	assert_int_equal(actmem_close(am), 0);
 }
+
+#define MEMFD_TEST(test)	cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sweep_bind),
-		cmocka_unit_test(test_sweep_interleave),
-		cmocka_unit_test(test_words),
-		cmocka_unit_test(test_range_words),
-		cmocka_unit_test(test_list),
-		cmocka_unit_test(test_interrupted),
-		cmocka_unit_test(test_misplaced),
-		cmocka_unit_test(test_numa_calls_forbidden),
-		cmocka_unit_test(test_unlocked),
-		cmocka_unit_test(test_no_hugetlb),
-		cmocka_unit_test(test_no_step_down),
-		cmocka_unit_test(test_address_space),
-		cmocka_unit_test(test_file_size_limit),
+		cmocka_unit_test(test_sweep),
+		MEMFD_TEST(test_words),
+		MEMFD_TEST(test_range_words),
+		MEMFD_TEST(test_list),
+		MEMFD_TEST(test_interrupted),
+		MEMFD_TEST(test_misplaced),
+		MEMFD_TEST(test_numa_calls_forbidden),
+		MEMFD_TEST(test_unlocked),
+		MEMFD_TEST(test_no_hugetlb),
+		MEMFD_TEST(test_no_step_down),
+		MEMFD_TEST(test_address_space),
+		MEMFD_TEST(test_file_size_limit),
 	};
 
 	return cmocka_run_group_tests_name("memfd", tests, NULL, NULL);

@@ -23,20 +23,39 @@
 static char path[64];
 static char heap_file[sizeof(path) + 2];
 
-static struct actmem *opened(enum actmem_backend backend, const char *heap_name)
-{
-	struct actmem_options options;
-	struct actmem *am;
+static struct actmem *am;
+static struct holdings before_open, before;
 
-	ACTMEM_INIT(&options);
-	options.backend = backend;
-	options.pages = backend == ACTMEM_BACKEND_MEMFD ? ACTMEM_PAGES_4K : ACTMEM_PAGES_2M;
-	options.heap_name = heap_name;
-	return actmem_open(&am, &options) ? NULL : am;
+static int open_handle(enum actmem_backend backend, const char *heap_name)
+{
+	struct actmem_options options = {
+		.size = sizeof(options), .backend = backend, .heap_name = heap_name,
+		.pages = backend == ACTMEM_BACKEND_MEMFD ? ACTMEM_PAGES_4K : ACTMEM_PAGES_2M,
+	};
+	int error;
+
+	before_open = held_now();
+	error = actmem_open(&am, &options);
+	before = held_now();
+	return error;
 }
 
-static int open_name(struct actmem *am, uint64_t length, uint32_t flags, uint32_t allow,
-		     struct actmem_region **region)
+static int set_up(void **state)
+{
+	return open_handle(ACTMEM_BACKEND_MEMFD, NULL);
+}
+
+static int tear_down(void **state)
+{
+	fail_nothing();
+	assert_same_held(before);
+	unlink(path);
+	assert_int_equal(actmem_close(am), 0);
+	assert_same_held(before_open);
+	return 0;
+}
+
+static int open_name(uint64_t length, uint32_t flags, uint32_t allow, struct actmem_region **region)
 {
 	struct actmem_region_options options = {
 		.size = sizeof(options), .length = length, .policy = ACTMEM_PLACE_BIND,
@@ -47,12 +66,12 @@ static int open_name(struct actmem *am, uint64_t length, uint32_t flags, uint32_
 }
 
 /* Is opened, and closed; whether it was found. */
-static int is_found(struct actmem *am, uint64_t length, uint32_t flags, uint32_t allow)
+static int is_found(uint64_t length, uint32_t flags, uint32_t allow)
 {
 	struct actmem_region *region;
 	int found;
 
-	assert_int_equal(open_name(am, length, flags, allow, &region), 0);
+	assert_int_equal(open_name(length, flags, allow, &region), 0);
 	found = actmem_region_found(region);
 	assert_int_equal(actmem_region_close(region), 0);
 	return found;
@@ -62,14 +81,13 @@ static int is_found(struct actmem *am, uint64_t length, uint32_t flags, uint32_t
 static int whole_life(void)
 {
 	struct actmem_region *region = NULL, *second = NULL, *third = NULL;
-	struct actmem *am = opened(ACTMEM_BACKEND_MEMFD, path);
-	int error;
+	int error = open_handle(ACTMEM_BACKEND_MEMFD, path);
 
-	if (!am)
-		return -1;
-	error = open_name(am, LENGTH, ACTMEM_OPEN_CREATE, 0, &region);
+	if (error)
+		return error;
+	error = open_name(LENGTH, ACTMEM_OPEN_CREATE, 0, &region);
 	if (!error)
-		error = open_name(am, LENGTH, ACTMEM_OPEN_LOCK, 0, &second);
+		error = open_name(LENGTH, ACTMEM_OPEN_LOCK, 0, &second);
 	if (!error)
 		error = actmem_region_from_fd(am, actmem_region_fd(region), &third);
 	if (!error)
@@ -127,91 +145,73 @@ static void test_words(void **state)
 		{ "mmap", 2, EAGAIN, EAGAIN, "cannot map 64.0 KiB" },
 		{ "flock", 1, ENOLCK, ENOLCK, "cannot lock" },
 	};
-	struct actmem *am = opened(ACTMEM_BACKEND_MEMFD, NULL);
-	struct holdings before = held_now();
 	struct actmem_region *region;
 	unsigned int i;
 
 	for (i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
 		fail_call(faults[i].call, faults[i].nth, faults[i].error);
-		assert_fails(open_name(am, LENGTH, ACTMEM_OPEN_CREATE | ACTMEM_OPEN_LOCK, 0,
+		assert_fails(open_name(LENGTH, ACTMEM_OPEN_CREATE | ACTMEM_OPEN_LOCK, 0,
 				       &region),
 			     faults[i].wanted, faults[i].words);
 		fail_nothing();
 		assert_same_held(before);
 		assert_int_equal(access(path, F_OK), -1);
 	}
-	assert_int_equal(actmem_close(am), 0);
 }
 
 /* Without /proc a file gets its name by its descriptor. */
 static void test_no_proc(void **state)
 {
-	struct actmem *am = opened(ACTMEM_BACKEND_MEMFD, NULL);
 	struct actmem_region_info *regions;
 	struct actmem_region *region;
 	size_t count;
 
 	fail_call("linkat", 1, ENOENT);
 	if (!geteuid()) {
-		assert_int_equal(is_found(am, LENGTH, ACTMEM_OPEN_CREATE, 0), 0);
+		assert_int_equal(is_found(LENGTH, ACTMEM_OPEN_CREATE, 0), 0);
 		assert_complete(path, LENGTH);
 	}
 	fail_every("linkat", ENOENT);
-	assert_fails(open_name(am, LENGTH, ACTMEM_OPEN_CREATE, 0, &region), ENOENT, "is /proc mounted?");
+	assert_fails(open_name(LENGTH, ACTMEM_OPEN_CREATE, 0, &region), ENOENT, "is /proc mounted?");
 	fail_every("access", ENOENT);
 	assert_fails(actmem_region_list(&regions, &count), ENOENT, "/proc is not mounted");
-	fail_nothing();
-	assert_int_equal(actmem_close(am), 0);
 }
 
 /* A process that gets too little memory waits until the others are through, and tries again. */
 static void test_second_try(void **state)
 {
-	struct actmem *am = opened(ACTMEM_BACKEND_MEMFD, NULL);
 	struct actmem_region *region;
 
 	fail_call("mmap", 1, ENOMEM);
-	assert_int_equal(is_found(am, LENGTH, ACTMEM_OPEN_CREATE, 0), 0);
+	assert_int_equal(is_found(LENGTH, ACTMEM_OPEN_CREATE, 0), 0);
 	assert_complete(path, LENGTH);
 	fail_every("mmap", ENOMEM);
-	assert_fails(open_name(am, LENGTH, ACTMEM_OPEN_CREATE, 0, &region), ENOMEM, "cannot map");
-	fail_nothing();
-	assert_int_equal(actmem_close(am), 0);
+	assert_fails(open_name(LENGTH, ACTMEM_OPEN_CREATE, 0, &region), ENOMEM, "cannot map");
 }
 
 /* Somebody else makes it right after this one saw that it is not there. */
 static void test_exclusive_race(void **state)
 {
-	struct actmem *am = opened(ACTMEM_BACKEND_MEMFD, NULL);
 	struct actmem_region *region;
-	struct holdings before;
 
-	assert_int_equal(is_found(am, LENGTH, ACTMEM_OPEN_CREATE, 0), 0);
-	before = held_now();
+	assert_int_equal(is_found(LENGTH, ACTMEM_OPEN_CREATE, 0), 0);
 	fail_call("access", 1, ENOENT);
-	assert_fails(open_name(am, LENGTH, ACTMEM_OPEN_CREATE | ACTMEM_OPEN_EXCLUSIVE, 0, &region),
+	assert_fails(open_name(LENGTH, ACTMEM_OPEN_CREATE | ACTMEM_OPEN_EXCLUSIVE, 0, &region),
 		     EEXIST, "there already");
-	fail_nothing();
-	assert_same_held(before);
-	assert_int_equal(actmem_close(am), 0);
 	assert_complete(path, LENGTH);
 }
 
 /* Pages of a region that was found lie on another node than is wanted. */
 static void test_found_elsewhere(void **state)
 {
-	struct actmem *am = opened(ACTMEM_BACKEND_MEMFD, NULL);
 	struct actmem_region *region;
 
-	assert_int_equal(is_found(am, LENGTH, ACTMEM_OPEN_CREATE, 0), 0);
+	assert_int_equal(is_found(LENGTH, ACTMEM_OPEN_CREATE, 0), 0);
 	fake_node(5);
-	assert_fails(open_name(am, LENGTH, 0, 0, &region), EEXIST, "page 0 is on node 5, not on node 0");
+	assert_fails(open_name(LENGTH, 0, 0, &region), EEXIST, "page 0 is on node 5, not on node 0");
 	assert_non_null(strstr(actmem_error(), "ACTMEM_ALLOW_NODE"));
-	assert_int_equal(is_found(am, LENGTH, 0, ACTMEM_ALLOW_NODE), 1);
+	assert_int_equal(is_found(LENGTH, 0, ACTMEM_ALLOW_NODE), 1);
 	assert_non_null(strstr(actmem_error(), "took it as it is"));
-	fail_nothing();
-	assert_int_equal(actmem_close(am), 0);
 	assert_complete(path, LENGTH);
 }
 
@@ -296,24 +296,15 @@ static int setup_driver(void **state)
 	driver.nodes = 1;
 	fake_device(answer);
 	fake_file_system(ACTMEM_SUPER_MAGIC);
-	return 0;
-}
-
-static int teardown_driver(void **state)
-{
-	fail_nothing();
-	unlink(path);
-	return 0;
+	return open_handle(ACTMEM_BACKEND_DRIVER, NULL);
 }
 
 static void test_driver_makes(void **state)
 {
-	struct holdings before = held_now();
-	struct actmem *am = opened(ACTMEM_BACKEND_DRIVER, NULL);
 	struct actmem_region *region;
 	struct stat found;
 
-	assert_int_equal(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), 0);
+	assert_int_equal(open_name(HUGE, ACTMEM_OPEN_CREATE, 0, &region), 0);
 	assert_int_equal(actmem_region_found(region), 0);
 	assert_int_equal(driver.asked.length, HUGE);
 	assert_int_equal(driver.asked.fd, -1);
@@ -324,54 +315,45 @@ static void test_driver_makes(void **state)
 	assert_int_equal(actmem_region_close(region), 0);
 	assert_int_equal(stat(path, &found), 0);
 	assert_int_equal(found.st_size, HUGE);
-	assert_int_equal(is_found(am, HUGE, ACTMEM_OPEN_CREATE, 0), 1);
-	assert_int_equal(actmem_close(am), 0);
-	assert_same_held(before);
+	assert_int_equal(is_found(HUGE, ACTMEM_OPEN_CREATE, 0), 1);
 }
 
 static void test_driver_refuses(void **state)
 {
-	struct actmem *am = opened(ACTMEM_BACKEND_DRIVER, NULL);
-	struct holdings before = held_now();
 	struct actmem_region *region;
 
 	driver.populate_error = ENOSPC;
 	driver.reason = ACTMEM_WHY_MOUNT_LIMIT;
-	assert_fails(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), ENOSPC,
+	assert_fails(open_name(HUGE, ACTMEM_OPEN_CREATE, 0, &region), ENOSPC,
 		     "1.0 MiB left of 2.0 MiB wanted");
 	assert_non_null(strstr(actmem_error(), "mount -o remount,size="));
 	assert_non_null(strstr(actmem_error(), NAMES_FOLDER));
 	assert_int_equal(access(path, F_OK), -1);
-	assert_fails(open_name(am, HUGE, 0, 0, &region), ENOENT, path);
-	assert_same_held(before);
-	assert_int_equal(actmem_close(am), 0);
+	assert_fails(open_name(HUGE, 0, 0, &region), ENOENT, path);
 }
 
 /* The maker of an empty file keeps it whatever fails: it may be there for its permissions. */
 static void test_driver_keeps_empty(void **state)
 {
-	struct actmem *am = opened(ACTMEM_BACKEND_DRIVER, NULL);
 	int fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-	struct holdings before;
 	struct actmem_region *region;
 	struct stat stat;
 
 	assert_true(fd >= 0);
 	assert_int_equal(fchmod(fd, 0660), 0);
 	close(fd);
-	before = held_now();
 	driver.populate_error = ENOSPC;
 	driver.reason = ACTMEM_WHY_MOUNT_LIMIT;
-	assert_fails(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), ENOSPC, "left of");
+	assert_fails(open_name(HUGE, ACTMEM_OPEN_CREATE, 0, &region), ENOSPC, "left of");
 	assert_int_equal(lstat(path, &stat), 0);
 	assert_int_equal(stat.st_size, 0);
 	assert_same_held(before);
 	driver.populate_error = 0;
 	fail_every("linkat", EIO);
-	assert_fails(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), EIO, "cannot name");
+	assert_fails(open_name(HUGE, ACTMEM_OPEN_CREATE, 0, &region), EIO, "cannot name");
 	fail_every("", 0);
 	assert_same_held(before);
-	assert_int_equal(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), 0);
+	assert_int_equal(open_name(HUGE, ACTMEM_OPEN_CREATE, 0, &region), 0);
 	assert_int_equal(actmem_region_found(region), 0);
 	assert_int_equal(lstat(path, &stat), 0);
 	assert_int_equal(stat.st_size, HUGE);
@@ -379,38 +361,33 @@ static void test_driver_keeps_empty(void **state)
 	assert_int_equal(actmem_region_close(region), 0);
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(symlink("/no/such/file", path), 0);
-	assert_fails(open_name(am, HUGE, ACTMEM_OPEN_CREATE, 0, &region), EEXIST, "is a link to");
-	assert_same_held(before);
-	assert_int_equal(actmem_close(am), 0);
+	assert_fails(open_name(HUGE, ACTMEM_OPEN_CREATE, 0, &region), EEXIST, "is a link to");
 }
 
 /* A program that does not wait makes the empty file a region meanwhile. */
 static void test_driver_race(void **state)
 {
-	struct actmem *am = opened(ACTMEM_BACKEND_DRIVER, NULL);
 	struct actmem_region *region;
 
 	driver.becomes_a_region = true;
-	assert_int_equal(is_found(am, HUGE, ACTMEM_OPEN_CREATE, 0), 1);
-	assert_fails(open_name(am, HUGE, ACTMEM_OPEN_CREATE | ACTMEM_OPEN_EXCLUSIVE, 0, &region),
+	assert_int_equal(is_found(HUGE, ACTMEM_OPEN_CREATE, 0), 1);
+	assert_fails(open_name(HUGE, ACTMEM_OPEN_CREATE | ACTMEM_OPEN_EXCLUSIVE, 0, &region),
 		     EEXIST, "there already");
-	assert_int_equal(actmem_close(am), 0);
 }
 
 static void test_driver_found_otherwise(void **state)
 {
-	struct actmem *am = opened(ACTMEM_BACKEND_DRIVER, NULL);
 	struct actmem_region_options options = { .size = sizeof(options), .length = HUGE };
 	struct actmem_region *region;
 
-	assert_int_equal(is_found(am, HUGE, ACTMEM_OPEN_CREATE, 0), 0);
-	assert_fails(open_name(am, 2 * HUGE, ACTMEM_OPEN_CREATE, 0, &region), EEXIST,
+	assert_int_equal(is_found(HUGE, ACTMEM_OPEN_CREATE, 0), 0);
+	assert_fails(open_name(2 * HUGE, ACTMEM_OPEN_CREATE, 0, &region), EEXIST,
 		     "with 2.0 MiB, not with 4.0 MiB");
 	driver.policy = ACTMEM_POLICY_INTERLEAVE;
 	driver.nodes = 6;
-	assert_fails(open_name(am, HUGE, 0, 0, &region), EEXIST,
+	assert_fails(open_name(HUGE, 0, 0, &region), EEXIST,
 		     "policy interleave on nodes 1-2, not bind on node 0");
-	assert_int_equal(is_found(am, HUGE, 0, ACTMEM_ALLOW_NODE), 1);
+	assert_int_equal(is_found(HUGE, 0, ACTMEM_ALLOW_NODE), 1);
 	assert_non_null(strstr(actmem_error(), "took it as it is"));
 	/* Without a policy, the one that is there holds. */
 	assert_int_equal(actmem_region_open(am, path, &options, 0, &region), 0);
@@ -430,25 +407,25 @@ static void test_driver_found_otherwise(void **state)
 	assert_string_equal(actmem_error(),
 			    "the driver has pages of 2M alone; took 2 MiB pages instead");
 	assert_int_equal(actmem_region_close(region), 0);
-	assert_int_equal(actmem_close(am), 0);
 }
+
+#define MEMFD_TEST(test)	cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define DRIVER_TEST(test)	cmocka_unit_test_setup_teardown(test, setup_driver, tear_down)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sweep),
-		cmocka_unit_test(test_words),
-		cmocka_unit_test(test_no_proc),
-		cmocka_unit_test(test_second_try),
-		cmocka_unit_test(test_exclusive_race),
-		cmocka_unit_test(test_found_elsewhere),
-		cmocka_unit_test_setup_teardown(test_driver_makes, setup_driver, teardown_driver),
-		cmocka_unit_test_setup_teardown(test_driver_refuses, setup_driver, teardown_driver),
-		cmocka_unit_test_setup_teardown(test_driver_keeps_empty, setup_driver,
-						teardown_driver),
-		cmocka_unit_test_setup_teardown(test_driver_race, setup_driver, teardown_driver),
-		cmocka_unit_test_setup_teardown(test_driver_found_otherwise, setup_driver,
-						teardown_driver),
+		MEMFD_TEST(test_words),
+		MEMFD_TEST(test_no_proc),
+		MEMFD_TEST(test_second_try),
+		MEMFD_TEST(test_exclusive_race),
+		MEMFD_TEST(test_found_elsewhere),
+		DRIVER_TEST(test_driver_makes),
+		DRIVER_TEST(test_driver_refuses),
+		DRIVER_TEST(test_driver_keeps_empty),
+		DRIVER_TEST(test_driver_race),
+		DRIVER_TEST(test_driver_found_otherwise),
 	};
 
 	snprintf(path, sizeof(path), NAMES_PREFIX "-%d", getpid());

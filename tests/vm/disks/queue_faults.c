@@ -31,14 +31,11 @@ struct setup {
 static struct actmem_file *open_file(struct setup *s, const char *path, uint32_t flags,
 				     uint64_t length)
 {
-	struct actmem_file_options options;
+	struct actmem_file_options options = {
+		.size = sizeof(options), .paths = &path, .path_count = 1, .flags = flags, .length = length,
+	};
 	struct actmem_file *file;
 
-	ACTMEM_INIT(&options);
-	options.paths = &path;
-	options.path_count = 1;
-	options.flags = flags;
-	options.length = length;
 	if (actmem_file_open(s->queue, &options, &file))
 		tap_bail("actmem_file_open");
 	return file;
@@ -102,11 +99,6 @@ static int transfer(struct setup *s, bool fills)
 	return result_of(s->queue, fills ?
 			 actmem_queue_fill(s->queue, s->file, 0, s->region, 0, SPAN, NULL) :
 			 actmem_queue_spill(s->queue, s->file, 0, s->region, 0, SPAN, NULL));
-}
-
-static bool is_zero(const char *memory, uint64_t bytes)
-{
-	return !memory[0] && !memcmp(memory, memory + 1, bytes - 1);
 }
 
 static bool holds(const char *memory, uint64_t at, uint64_t bytes, uint64_t seed)
@@ -228,28 +220,26 @@ static void test_file(struct setup *s)
 static void test_full(struct setup *s)
 {
 	const char *path = FILE_PATH;
-	struct actmem_file_options options;
+	struct actmem_file_options options = {
+		.size = sizeof(options), .paths = &path, .path_count = 1,
+		.flags = ACTMEM_FILE_CREATE, .length = DISK_BYTES,
+	};
 	struct actmem_completion completion;
 	unsigned int well = 0, full = 0;
 	uint64_t before, i;
 
 	disk_format(&s->disk, FOLDER);
 	before = disk_free_bytes(FOLDER);
-	ACTMEM_INIT(&options);
-	options.paths = &path;
-	options.path_count = 1;
-	options.flags = ACTMEM_FILE_CREATE;
-	options.length = DISK_BYTES;
 	returns(actmem_file_open(s->queue, &options, &s->file), -ENOSPC);
 	says(FILE_PATH);
 	ok(access(FILE_PATH, F_OK) && disk_free_bytes(FOLDER) == before,
 	   "what does not fit leaves nothing behind");
 	options.length = before / 4 * 3 / BLOCK * BLOCK;
-	returns(actmem_file_open(s->queue, &options, &s->file), 0);
-	returns(actmem_file_close(s->file), 0);
-	options.flags = 0;
-	returns(actmem_file_open(s->queue, &options, &s->file), 0);
-	returns(actmem_file_close(s->file), 0);
+	for (i = 0; i < 2; i++) {
+		returns(actmem_file_open(s->queue, &options, &s->file), 0);
+		returns(actmem_file_close(s->file), 0);
+		options.flags = 0;
+	}
 	ok(disk_free_bytes(FOLDER) < options.length, "what is there already needs no room");
 	unlink(FILE_PATH);
 	/* The ring may keep its room for a moment. */
@@ -312,7 +302,7 @@ static void test_slow(struct setup *s)
 	ok((well | ended_with(completions, -ECANCELED)) == 0xff &&
 	   completions[BLOCKS - 1].result == -ECANCELED && !completions[BLOCKS - 1].bytes,
 	   "and so does cancelling (%#x ended well)", well);
-	ok(is_zero(s->memory + (BLOCKS - 1) * BLOCK, BLOCK),
+	ok(all_bytes(s->memory + (BLOCKS - 1) * BLOCK, BLOCK, 0),
 	   "what is not begun leaves the memory as it was");
 	disk_work(&s->disk);
 	returns(actmem_file_close(s->file), 0);
@@ -373,6 +363,12 @@ static void test_engine(struct actmem *am, enum actmem_engine engine)
 	destroy_idle(s.queue);
 }
 
+static void test_both(struct actmem *am)
+{
+	test_engine(am, ACTMEM_ENGINE_URING);
+	test_engine(am, ACTMEM_ENGINE_WORKERS);
+}
+
 static bool put(const char *path, const char *text)
 {
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -406,14 +402,5 @@ static void test_refused(struct actmem *am)
 
 int main(void)
 {
-	struct usage before = usage_now();
-	struct actmem *am = open_or_bail();
-
-	test_engine(am, ACTMEM_ENGINE_URING);
-	test_engine(am, ACTMEM_ENGINE_WORKERS);
-	test_refused(am);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return RUN_TESTS(test_both, test_refused);
 }

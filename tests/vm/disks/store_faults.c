@@ -5,8 +5,6 @@
  * as it needs; and killed. No block is lost as long as the disk gives it back.
  */
 #include <pthread.h>
-#include <signal.h>
-#include <sys/wait.h>
 
 #include "disk.h"
 #include "memory_group.h"
@@ -215,8 +213,7 @@ static void test_silent(struct actmem *am, enum actmem_engine engine)
 	/* The first is wanted last, and so is in the file alone. */
 	is_stalled = false;
 	actmem_store_observe(store, observe, NULL);
-	if (pthread_create(&thread, NULL, take_first, &taker))
-		tap_bail("pthread_create");
+	thread = start_thread(take_first, &taker);
 	while (!__atomic_load_n(&is_stalled, __ATOMIC_ACQUIRE))
 		usleep(1000);
 	for (i = BLOCKS; i-- > BLOCKS - 4; )
@@ -274,8 +271,7 @@ static void test_comes_and_goes(struct actmem *am, enum actmem_engine engine, ui
 	for (i = 0; i < USERS; i++) {
 		users[i] = (struct user){ .store = store, .random = next_random(random),
 					  .first = i * BLOCKS };
-		if (pthread_create(&users[i].thread, NULL, use, &users[i]))
-			tap_bail("pthread_create");
+		users[i].thread = start_thread(use, &users[i]);
 	}
 	for (i = 0; i < TIMES; i++) {
 		usleep(50000);
@@ -370,44 +366,32 @@ static void test_cgroup(struct group *group)
 	disk_remove(&disk);
 }
 
-static void be_busy(enum actmem_engine engine, int pipe)
+static void be_busy(void *context, int begun)
 {
-	struct actmem_store_options options = options_for(engine, ACTMEM_STORE_CHECKSUM);
+	const enum actmem_engine *engine = context;
+	struct actmem_store_options options = options_for(*engine, ACTMEM_STORE_CHECKSUM);
 	struct actmem_store *store;
 	struct actmem *am;
 	int error;
 
 	if (actmem_open(&am, NULL) || actmem_store_create(am, &options, &store) ||
-	    write(pipe, "", 1) != 1)
-		_exit(1);
+	    write(begun, "", 1) != 1)
+		return;
 	while (put_all(store, 0, BLOCKS, &error) == BLOCKS && !take_some(store, BLOCKS, 0))
 		;
-	_exit(1);
 }
 
 static void test_killed(enum actmem_engine engine, uint64_t *random)
 {
 	uint64_t room = disk_free_bytes(FOLDER);
 	unsigned int wait, i;
-	int ends[2], status;
 	bool good = true;
-	char begun;
 	pid_t child;
 
 	for (i = 0; i < KILLS; i++) {
-		fflush(stdout);
-		if (pipe(ends))
-			tap_bail("pipe: %s", strerror(errno));
-		child = fork();
-		if (!child)
-			be_busy(engine, ends[1]);
-		close(ends[1]);
-		if (child < 0 || read(ends[0], &begun, 1) != 1)
-			tap_bail("the child did not begin");
-		close(ends[0]);
+		child = begin_child(be_busy, &engine);
 		usleep((unsigned int)random_below(random, 100000));
-		kill(child, SIGKILL);
-		if (waitpid(child, &status, 0) != child || !WIFSIGNALED(status))
+		if (!kill_and_wait(child))
 			tap_bail("the child has ended by itself");
 		for (wait = 0; disk_free_bytes(FOLDER) != room && wait < 500; wait++)
 			usleep(20000);
@@ -446,8 +430,5 @@ int main(void)
 	test_engine(am, ACTMEM_ENGINE_WORKERS, &random);
 	test_cgroup(&group);
 	remove_group(&group);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	same_usage(before);
-	return tap_end();
+	return end_tests(am, before);
 }

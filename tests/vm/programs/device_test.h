@@ -3,6 +3,7 @@
 #ifndef DEVICE_TEST_H
 #define DEVICE_TEST_H
 
+#include <liburing.h>
 #include <sys/utsname.h>
 
 #include "driver_test.h"
@@ -91,6 +92,44 @@ static inline bool kernel_registers(void)
 	uname(&name);
 	sscanf(name.release, "%u.%u", &major, &minor);
 	return major > 6 || (major == 6 && minor > 1);
+}
+
+static inline int register_region(struct io_uring *ring, const struct region *region)
+{
+	struct iovec buffer = { region->memory, region->length };
+
+	return io_uring_register_buffers(ring, &buffer, 1);
+}
+
+/* What a ring is to do: from or to a disk, with memory that is registered (@fixed) or not. */
+static inline void prepare_disk(struct io_uring *ring, bool fixed, bool write, int disk,
+				void *memory, size_t length, off_t at)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+
+	if (fixed && write)
+		io_uring_prep_write_fixed(sqe, disk, memory, length, at, 0);
+	else if (fixed)
+		io_uring_prep_read_fixed(sqe, disk, memory, length, at, 0);
+	else if (write)
+		io_uring_prep_write(sqe, disk, memory, length, at);
+	else
+		io_uring_prep_read(sqe, disk, memory, length, at);
+}
+
+/* One of these; returns the completion's result. */
+static inline int disk_transfer(struct io_uring *ring, bool fixed, bool write, int disk,
+				void *memory, size_t length, off_t at)
+{
+	struct io_uring_cqe *cqe;
+	int result;
+
+	prepare_disk(ring, fixed, write, disk, memory, length, at);
+	if (io_uring_submit_and_wait(ring, 1) != 1 || io_uring_wait_cqe(ring, &cqe))
+		return -EIO;
+	result = cqe->res;
+	io_uring_cqe_seen(ring, cqe);
+	return result;
 }
 
 /* The byte at @at of a sequence that differs for each @seed and repeats in no power of two. */

@@ -3,13 +3,9 @@
  * A region from and to an NVMe disk, by O_DIRECT: with read(2) and write(2), and by
  * io_uring, as a registered buffer and as it is.
  */
-#include <liburing.h>
-
 #include "device_test.h"
 
 #define BLOCK	4096
-
-enum way { READ_PLAIN, WRITE_PLAIN, READ_FIXED, WRITE_FIXED };
 
 FIXTURE(fixed_buffers)
 {
@@ -22,8 +18,6 @@ FIXTURE(fixed_buffers)
 
 FIXTURE_SETUP(fixed_buffers)
 {
-	struct iovec buffer;
-
 	self->disk = open(DISK, O_RDWR | O_DIRECT | O_CLOEXEC);
 	ASSERT_GE(self->disk, 0);
 	ASSERT_EQ(0, region_make(&self->region));
@@ -31,9 +25,7 @@ FIXTURE_SETUP(fixed_buffers)
 			      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, self->ordinary);
 	ASSERT_EQ(0, io_uring_queue_init(8, &self->ring, 0));
-	buffer.iov_base = self->region.memory;
-	buffer.iov_len = LENGTH;
-	self->registered = io_uring_register_buffers(&self->ring, &buffer, 1);
+	self->registered = register_region(&self->ring, &self->region);
 }
 
 FIXTURE_TEARDOWN(fixed_buffers)
@@ -46,33 +38,9 @@ FIXTURE_TEARDOWN(fixed_buffers)
 }
 
 /* One transfer of all of the region; returns the completion's result. */
-static int transfer(struct io_uring *ring, enum way way, int disk, void *memory)
+static int transfer(FIXTURE_DATA(fixed_buffers) *self, bool fixed, bool write)
 {
-	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
-	struct io_uring_cqe *cqe;
-	int result;
-
-	switch (way) {
-	case READ_PLAIN:
-		io_uring_prep_read(sqe, disk, memory, LENGTH, 0);
-		break;
-	case WRITE_PLAIN:
-		io_uring_prep_write(sqe, disk, memory, LENGTH, 0);
-		break;
-	case READ_FIXED:
-		io_uring_prep_read_fixed(sqe, disk, memory, LENGTH, 0, 0);
-		break;
-	case WRITE_FIXED:
-		io_uring_prep_write_fixed(sqe, disk, memory, LENGTH, 0, 0);
-		break;
-	}
-	if (io_uring_submit_and_wait(ring, 1) != 1)
-		return -EIO;
-	if (io_uring_wait_cqe(ring, &cqe))
-		return -EIO;
-	result = cqe->res;
-	io_uring_cqe_seen(ring, cqe);
-	return result;
+	return disk_transfer(&self->ring, fixed, write, self->disk, self->region.memory, LENGTH, 0);
 }
 
 /* A block that lies on both sides of a page's edge, and nothing around it. */
@@ -105,30 +73,29 @@ TEST_F(fixed_buffers, registration)
 	EXPECT_EQ(kernel_registers() ? 0 : -EOPNOTSUPP, self->registered);
 }
 
-static int both_ways(FIXTURE_DATA(fixed_buffers) *self, enum way read, enum way write)
+static int both_ways(FIXTURE_DATA(fixed_buffers) *self, bool fixed)
 {
 	unsigned char *memory = self->region.memory;
 
 	pattern_fill(memory, LENGTH, 1);
-	CHECK(transfer(&self->ring, write, self->disk, memory) == (int)LENGTH);
+	CHECK(transfer(self, fixed, true) == (int)LENGTH);
 	CHECK(pread(self->disk, self->ordinary, LENGTH, 0) == (ssize_t)LENGTH);
 	CHECK(pattern_holds(self->ordinary, LENGTH, 1));
 
 	pattern_fill(self->ordinary, LENGTH, 2);
 	CHECK(pwrite(self->disk, self->ordinary, LENGTH, 0) == (ssize_t)LENGTH);
-	CHECK(transfer(&self->ring, read, self->disk, memory) == (int)LENGTH);
+	CHECK(transfer(self, fixed, false) == (int)LENGTH);
 	CHECK(pattern_holds(memory, LENGTH, 2));
 	return 0;
 }
 
 TEST_F(fixed_buffers, both_ways)
 {
-	EXPECT_EQ(0, both_ways(self, READ_PLAIN, WRITE_PLAIN));
+	EXPECT_EQ(0, both_ways(self, false));
 	if (kernel_registers()) {
-		EXPECT_EQ(0, both_ways(self, READ_FIXED, WRITE_FIXED));
+		EXPECT_EQ(0, both_ways(self, true));
 	} else {
-		EXPECT_EQ(-EFAULT, transfer(&self->ring, READ_FIXED, self->disk,
-					    self->region.memory));
+		EXPECT_EQ(-EFAULT, transfer(self, true, false));
 	}
 }
 
@@ -136,7 +103,6 @@ TEST_F(fixed_buffers, both_ways)
 TEST_F(fixed_buffers, registered_outlives_region)
 {
 	struct actmem_ioctl_info seen;
-	void *memory = self->region.memory;
 
 	if (!kernel_registers()) {
 		region_drop(&self->region);
@@ -156,7 +122,7 @@ TEST_F(fixed_buffers, registered_outlives_region)
 	EXPECT_EQ(LENGTH, seen.allocated_bytes);
 	EXPECT_EQ(0, seen.mapped_bytes);
 
-	ASSERT_EQ(LENGTH, transfer(&self->ring, WRITE_FIXED, self->disk, memory));
+	ASSERT_EQ(LENGTH, transfer(self, true, true));
 	ASSERT_EQ(LENGTH, pread(self->disk, self->ordinary, LENGTH, 0));
 	EXPECT_TRUE(pattern_holds(self->ordinary, LENGTH, 5));
 

@@ -21,13 +21,6 @@ FIXTURE(full_buffer)
 	bool registered;
 };
 
-static int register_all(struct io_uring *ring, const struct region *region)
-{
-	struct iovec buffer = { region->memory, region->length };
-
-	return io_uring_register_buffers(ring, &buffer, 1);
-}
-
 FIXTURE_SETUP(full_buffer)
 {
 	int err;
@@ -41,7 +34,7 @@ FIXTURE_SETUP(full_buffer)
 	 */
 	ASSERT_EQ(0, syscall(SYS_mbind, self->region.memory, FULL, MPOL_LOCAL, NULL, 0UL, 0));
 	ASSERT_EQ(0, io_uring_queue_init(DEPTH, &self->ring, 0));
-	err = register_all(&self->ring, &self->region);
+	err = register_region(&self->ring, &self->region);
 	ASSERT_EQ(kernel_registers() ? 0 : -EOPNOTSUPP, err);
 	self->registered = !err;
 }
@@ -55,33 +48,12 @@ FIXTURE_TEARDOWN(full_buffer)
 	EXPECT_EQ(0, node_sum("lingering_bytes"));
 }
 
-static void prepare(struct io_uring_sqe *sqe, bool fixed, bool write, int disk, void *memory,
-		    size_t length, off_t at)
-{
-	if (fixed && write)
-		io_uring_prep_write_fixed(sqe, disk, memory, length, at, 0);
-	else if (fixed)
-		io_uring_prep_read_fixed(sqe, disk, memory, length, at, 0);
-	else if (write)
-		io_uring_prep_write(sqe, disk, memory, length, at);
-	else
-		io_uring_prep_read(sqe, disk, memory, length, at);
-}
-
 /* One transfer, registered where the kernel can; returns the completion's result. */
 static int transfer(FIXTURE_DATA(full_buffer) *self, bool write, size_t offset, size_t length,
 		    off_t at)
 {
-	struct io_uring_cqe *cqe;
-	int result;
-
-	prepare(io_uring_get_sqe(&self->ring), self->registered, write, self->disk,
-		self->region.memory + offset, length, at);
-	if (io_uring_submit_and_wait(&self->ring, 1) != 1 || io_uring_wait_cqe(&self->ring, &cqe))
-		return -EIO;
-	result = cqe->res;
-	io_uring_cqe_seen(&self->ring, cqe);
-	return result;
+	return disk_transfer(&self->ring, self->registered, write, self->disk,
+			     self->region.memory + offset, length, at);
 }
 
 /* By words, as bytes take long in an emulated machine; no two blocks are the same. */
@@ -167,13 +139,12 @@ static void keep_reading(int disk, bool registers, int told)
 
 	if (region_make_pages(&region, length / PAGE_BYTES) ||
 	    io_uring_queue_init(DEPTH, &ring, 0) ||
-	    register_all(&ring, &region) != (registers ? 0 : -EOPNOTSUPP))
+	    register_region(&ring, &region) != (registers ? 0 : -EOPNOTSUPP))
 		return;
 	for (i = 0; ; i++) {
-		struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
 		size_t at = i % DEPTH * each;
 
-		prepare(sqe, registers, false, disk, region.memory + at, each, at);
+		prepare_disk(&ring, registers, false, disk, region.memory + at, each, at);
 		if (i < DEPTH - 1)
 			continue;
 		if (i == DEPTH - 1 && write(told, "", 1) != 1)
