@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """The manual pages of the library say what its headers say, and their programs run."""
 import glob
