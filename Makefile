@@ -121,7 +121,7 @@ help:
 	@echo 'make bench-plan    run what the planner decides beside other policies'
 	@echo 'make module KDIR=  build the kernel module'
 	@echo 'make deb           packages for Debian, into build/deb/'
-	@echo 'make rpm           packages for Fedora and its kin, into build/rpm/'
+	@echo 'make rpm           packages for Fedora and derivatives, into build/rpm/'
 	@echo 'make dist          the tarball of this version, into build/dist/'
 	@echo 'make wheel         the Python module for pip, into build/wheel/'
 	@echo 'make install       PREFIX= DESTDIR=; make uninstall undoes it'

@@ -76,7 +76,7 @@ static int try_place(const struct place *place)
 
 static void tell_place(const struct place *place)
 {
-	static const char * const how[] = {
+	static const char *const how[] = {
 		[ACTMEM_PLACE_BIND] = "on", [ACTMEM_PLACE_PREFERRED] = "preferably on",
 		[ACTMEM_PLACE_INTERLEAVE] = "interleaved on",
 	};

@@ -110,7 +110,7 @@ int rank_find(const char *said, struct rank *rank)
 		if (parse_whole(number, &rank->number) && count_of(variable, of, &rank->of) &&
 		    rank->number < rank->of)
 			return STATUS_OK;
-		warnx("%s is '%s' and %s '%s', which is no rank of so many; say --share=RANK/OF",
+		warnx("%s is '%s' and %s '%s', which is no rank of that many; say --share=RANK/OF",
 		      rank->by, number, variable, of);
 		return STATUS_USAGE;
 	}

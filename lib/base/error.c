@@ -112,7 +112,7 @@ const char *bytes_text(char text[BYTES_TEXT_MAX], uint64_t bytes)
 const char *fail_words(void)
 {
 	if (no_room)
-		return "no memory to tell in words what failed";
+		return "a call failed, and there was no memory for the error message";
 	return room ? room->words : "";
 }
 

@@ -9,7 +9,7 @@
 
 #define COLUMN_BITS	5
 
-_Static_assert(CLASS_COLUMNS == 1 << COLUMN_BITS, "so many classes to a power of two");
+_Static_assert(CLASS_COLUMNS == 1 << COLUMN_BITS, "CLASS_COLUMNS must be 1 << COLUMN_BITS");
 
 struct class {
 	unsigned int row, column;

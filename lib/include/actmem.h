@@ -61,7 +61,7 @@ enum actmem_policy {
 	ACTMEM_PLACE_DEFAULT,	/* the policy of actmem_open() */
 	ACTMEM_PLACE_BIND,	/* only the given nodes, or an error */
 	ACTMEM_PLACE_PREFERRED,	/* the given node, or the caller's, first */
-	ACTMEM_PLACE_INTERLEAVE,/* page i on the (i mod n)-th given node */
+	ACTMEM_PLACE_INTERLEAVE, /* page i on the (i mod n)-th given node */
 };
 
 enum actmem_pages {

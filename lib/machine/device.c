@@ -21,7 +21,7 @@
 
 /*
  * Transfers are so long that the cost of a system call, an interrupt and a wakeup is negligible.
- * They are so many that a drive with several queues has work on each. A rotational disk gets
+ * There are enough of them to give each queue of a drive work. A rotational disk gets
  * fewer; many virtual disks claim to be rotational.
  */
 #define BLOCK_USUAL	(4ULL << 20)

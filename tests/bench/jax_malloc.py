@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Measures a JAX training step on the CPU under `actmem run --malloc` and its peers.
 

@@ -145,7 +145,7 @@ def main():
             print(f"# {', '.join(names)}", flush=True)
             running = [subprocess.Popen([sys.executable, __file__, "--case", name, "--spill",
                                          folder], env=environment) for name in names]
-            failed += any([process.wait() for process in running])
+            failed += sum(process.wait() != 0 for process in running)
     return 1 if failed else 0
 
 

@@ -39,7 +39,7 @@ def test_calls(form):
     # Three names and the layer's input.
     assert names.count("actmem_put") == 4 * layers
     assert names.count("actmem_take") == 4 * layers
-    for name, operands, attributes, types, result in found:
+    for name, _, attributes, types, result in found:
         # Of XLA's typed interface, which has attributes by name.
         assert re.search(r"(api_version = 4 : i32|mhlo\.backend_config = \{)",
                          attributes)
@@ -64,7 +64,7 @@ def test_a_layer_is_tied(form):
     text = lowered(jax.grad(loss), weights, x)
     tied = TIED.findall(text)
     assert len(tied) == (LAYERS if form == "unrolled" else 1)
-    for i, (tie, count, operands, attributes, types) in enumerate(tied):
+    for i, (tie, count, _, attributes, types) in enumerate(tied):
         assert "has_side_effect = true" in attributes
         numbers = [4 * i + each for each in range(4)]
         assert count == "4" and f"dense<{numbers}> : tensor<4xi32>" in attributes

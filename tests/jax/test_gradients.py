@@ -252,7 +252,9 @@ def test_weak_type_comes_back():
     """Or x * 2 in the backward pass would be of another type."""
     def f(x):
         return jnp.sin(jnp.sin(x)) * jnp.ones((), jnp.bfloat16)
-    run = lambda wrap: jax.jit(jax.grad(lambda x: wrap(f)(x).astype(jnp.float32)))(0.3)
+    def run(wrap):
+        return jax.jit(jax.grad(lambda x: wrap(f)(x).astype(jnp.float32)))(0.3)
+
     compare(run, offload_argnums=0, puts=1)
 
 

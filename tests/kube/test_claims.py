@@ -205,7 +205,7 @@ def killing(command, when):
 def killed(node, step, claim):
     try:
         step(claim)
-        assert False, f"it lives: {node.log()}"
+        raise AssertionError(f"it lives: {node.log()}")
     except grpc.RpcError:
         assert node.process.wait(60) == -signal.SIGKILL, node.log()
 

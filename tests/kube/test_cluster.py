@@ -84,7 +84,7 @@ def sizes_are_read_as_kubernetes_writes_them():
         assert machine.parse_quantity(text) == size, text
     for text in ("", "Gi", "-1Gi", "1.5Gi", "1g", "100m", "1Kii", "64ki"):
         try:
-            assert False, (text, machine.parse_quantity(text))
+            raise AssertionError((text, machine.parse_quantity(text)))
         except machine.Refusal as refusal:
             assert f"'{text}'" in str(refusal) and "64Gi" in str(refusal), refusal
     assert machine.parse_capacity("0=1Gi,12=2Mi") == {0: 1 << 30, 12: 2 << 20}

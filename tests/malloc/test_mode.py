@@ -135,7 +135,8 @@ def memory_is_on_the_node_that_was_asked_for():
             'print(*(l for l in open("/proc/self/numa_maps") if "N1=" in l or "bind" in l))'
     result = run("--malloc", "--nodes", "0", "--", sys.executable, "-c", asked)
     expect(result, 0)
-    lines = [l for l in result.stdout.splitlines() if "bind:0" in l and "N0=" in l]
+    lines = [line for line in result.stdout.splitlines()
+             if "bind:0" in line and "N0=" in line]
     assert lines and "N1=" not in lines[0], result
 
 

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Each exported call has a manual page with all of its header's words, and the programs run."""
 import glob

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """docs/support.md against the files of the project: suites that there are, versions that
 these have."""

@@ -17,8 +17,8 @@ import actmem.jax
 from actmem.plan import (KEEP, OFFLOAD, RECOMPUTE, Choice, Mismatch, bytes_of, load_plan,
                          machine, of_model, plan, plan_key, search)
 from actmem.plan.models import Attention, Group, Layer, Model
-from programs import (DECODER, PROGRAMS, decoder_layer, decoder_weights, dense, language_loss,
-                      language_params, norm, scanned, shape, tokens_of, unrolled)
+from programs import (DECODER, PROGRAMS, decoder_layer, decoder_weights, language_loss,
+                      language_params, norm, scanned, shape, tokens_of)
 
 MACHINE = machine.of("test", flops_f32=6e11, flops_bf16=6e11, hbm_bandwidth=1.6e11,
                      product_efficiency=1, memory_efficiency=1, disk_write=2e9, disk_read=4e9,
@@ -338,7 +338,7 @@ def test_saved_and_loaded(tmp_path):
             fields | {"key": []}, fields | {"layers": [3]}, fields | {"layers": [[1, 2]]},
             fields | {"step_s": "1"}, fields | {"recompute_step_s": 0}, fields | {"more": 1},
             fields | {"measured": [{}]}, fields | {"proposed": ["x"]}, fields | {"model": 1},
-            {name: value for name, value in fields.items() if name != "step_s"}))):
+            {key: value for key, value in fields.items() if key != "step_s"}))):
         path.write_text(text)
         with pytest.raises(Mismatch, match=re.escape(
                 f"{path} is no plan of this version of actmem: plan anew")):

@@ -223,7 +223,7 @@ def answers(text, calls=1):
     """PATH with a scontrol that fails until so many calls, and a sleep that does not."""
     folder = tempfile.mkdtemp(dir=cluster.folder)
     for name, lines in ("scontrol", (
-            f'[ "$1" != show ] || {{ echo localhost; exit; }}',
+            '[ "$1" != show ] || { echo localhost; exit; }',
             f"echo >>{folder}/calls; [ $(wc -l <{folder}/calls) -ge {calls} ] || exit 1",
             f"echo ' {text}'")), ("sleep", ("exit 0",)):
         with open(os.path.join(folder, name), "w", encoding="ascii") as file:

@@ -17,4 +17,4 @@ def say(text):
 
 
 class Refusal(Exception):
-    """Its text is for whoever reads the pod's events."""
+    """Its text appears in the pod's events."""

@@ -27,8 +27,8 @@ def mounted(path):
 
 
 def remove_below(folder):
-    """Removes what is there, and tells how many files there were. By find, which goes as deep as
-    somebody has nested folders; what others make or remove meanwhile is not counted."""
+    """Removes all files and folders below, and returns the number of files. Uses find, which
+    handles folders of any depth. Files that others add or remove meanwhile do not count."""
     return len(subprocess.run(["find", folder, "-xdev", "-mindepth", "1", "-type", "f", "-printf",
                                ".", ",", "-delete"], stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, check=False).stdout)

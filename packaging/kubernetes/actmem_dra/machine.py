@@ -64,8 +64,8 @@ def pools():
 
 
 def too_little_to_lock():
-    """In words, or nothing. A container's limit of locked memory comes from the container
-    runtime, and cannot be set in a pod; this one's is what the others have."""
+    """Returns an error message, or an empty string. A container's limit of locked memory comes from
+    the container runtime, and a pod cannot set it. This container's limit is that of the others."""
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     if limit == resource.RLIM_INFINITY or read(f"{SYSFS}/user_limit_bytes") != "max":
         return ""

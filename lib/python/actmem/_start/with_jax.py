@@ -67,7 +67,7 @@ def _offload(version: str) -> None:
     except Exception as error:
         _say(f"--offload failed in {sys.executable} with JAX {version}: {error}; use a JAX that "
              "actmem supports, or set ACTMEM_OFFLOAD=0 to run without it")
-        raise SystemExit(1)
+        raise SystemExit(1) from None
     if not _is_on("ACTMEM_QUIET") and _is_first() and not _is_worker():
         _say("jax.checkpoint keeps in actmem what its policies offload to pinned_host "
              "(ACTMEM_OFFLOAD=0 disables this)")

@@ -12,7 +12,7 @@ import math
 import re
 import threading
 import zlib
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import jax

@@ -37,7 +37,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.sharding import Sharding
 
 from actmem.jax import _calls, _private
-from actmem.jax._kept import ANY_TOKEN, TOKEN_WORDS, GhostType, TokenType, is_token, wrap_p
+from actmem.jax._kept import ANY_TOKEN, TOKEN_WORDS, GhostType, TokenType, wrap_p
 from actmem.jax._private import Aval, Context, Eqn, Rule
 from actmem.jax._tokens import drain
 

@@ -136,7 +136,7 @@ def leading_sharding(sharding: Sharding, keep: int, rank: int) -> Sharding:
 
 def group_shardings(value: Any, group: int) -> None:
     """Makes XLA's partitioner give all values of `group` in a module the same sharding."""
-    if getattr(jax.config, "jax_use_shardy_partitioner"):
+    if getattr(jax.config, "jax_use_shardy_partitioner"):   # noqa: B009 (it has no type)
         group_type = mlir.ir.IntegerType.get_signless(64)
         sdy.ShardingGroupOp(value, mlir.ir.IntegerAttr.get(group_type, group))
 

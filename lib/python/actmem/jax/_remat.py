@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-from jax.extend.core import Literal
 
 from actmem.jax import _finish, _private, _verdicts
 from actmem.jax._kept import is_kept

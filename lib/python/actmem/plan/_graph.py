@@ -320,7 +320,7 @@ def _add_in_place(graph: Graph) -> None:
                 node.outputs[0].is_output:
             continue
         other = add.inputs[add.inputs[0] is node.outputs[0]]
-        zeros, others = node.inputs[0], [value for value in node.inputs[1:]]
+        zeros, others = node.inputs[0], list(node.inputs[1:])
         if zeros.maker is not None:
             graph.nodes.remove(zeros.maker)
         for value in others:

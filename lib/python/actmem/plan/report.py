@@ -244,10 +244,9 @@ def _is_sound(plan: Plan) -> bool:
 
 
 def _size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
+    unit = "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
         if count < 1024:
             break
-        count /= 1024
-    else:
-        unit = "TiB"
+        unit, count = larger, count / 1024
     return f"{count:.0f} {unit}" if unit == "B" else f"{count:.2f} {unit}"
