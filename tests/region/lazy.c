@@ -313,7 +313,7 @@ static bool memlock_refuses(void *context)
 		return false;
 	error = actmem_region_populate(region, 0, LENGTH);
 	return error == -ENOMEM && strstr(actmem_error(), "RLIMIT_MEMLOCK") &&
-	       strstr(actmem_error(), "the first 4.0 MiB of the 8.0 MiB are there") &&
+	       strstr(actmem_error(), "the first 4.0 MiB of the 8.0 MiB are populated") &&
 	       info_or_bail(region).allocated_bytes == HALF && !actmem_region_close(region);
 }
 

@@ -198,7 +198,7 @@ static void test_ranges(void **state)
 	driver.create.why.reason = ACTMEM_WHY_NODE_FULL;
 	driver.create.why.node = 1;
 	assert_fails(actmem_region_populate(region, 0, LENGTH), ENOMEM, "node 1 has 0 B free");
-	assert_non_null(strstr(actmem_error(), "the first 2.0 MiB of the 4.0 MiB are there"));
+	assert_non_null(strstr(actmem_error(), "the first 2.0 MiB of the 4.0 MiB are populated"));
 	/* Pages count for who made the region, not for who has them come. */
 	driver.range_error = EDQUOT;
 	driver.create.why.reason = ACTMEM_WHY_USER_LIMIT;
@@ -317,7 +317,7 @@ static void test_backend_of_giant_pages(void **state)
 	assert_int_equal(actmem_open(&am, &options), 0);
 	assert_int_equal(actmem_get_backend(am), ACTMEM_BACKEND_MEMFD);
 	assert_string_equal(actmem_describe(am),
-			    "memfd: pages of 1G are hugetlb's, the driver has 2M alone");
+			    "memfd: 1G pages come from hugetlb, and the driver has only 2M pages");
 	assert_int_equal(actmem_close(am), 0);
 	options.backend = ACTMEM_BACKEND_DRIVER;
 	assert_int_equal(actmem_open(&am, &options), 0);
@@ -331,13 +331,13 @@ static void test_no_giant_pages(void **state)
 	struct actmem_counters counters = { .size = sizeof(counters) };
 
 	assert_fails(create_1g(GIANT_PAGE_BYTES, 0, ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K),
-		     EOPNOTSUPP, "the driver has pages of 2M alone; 1G come from hugetlb by the backend memfd: ");
+		     EOPNOTSUPP, "the driver has only 2M pages; 1G pages come from hugetlb with the backend memfd: ");
 	assert_non_null(strstr(actmem_error(), "with backend"));
 	assert_non_null(strstr(actmem_error(), "ACTMEM_ALLOW_2M"));
 	assert_int_equal(driver.created, 0);
 	assert_int_equal(create_1g(GIANT_PAGE_BYTES, ACTMEM_REGION_LAZY, ACTMEM_ALLOW_2M), 0);
 	assert_string_equal(actmem_error(),
-			    "the driver has pages of 2M alone; took 2 MiB pages instead");
+			    "the driver has only 2M pages; used 2 MiB pages instead");
 	assert_int_equal(driver.created, 1);
 	assert_int_equal(driver.asked[0].length, GIANT_PAGE_BYTES);
 	assert_int_equal(driver.asked[0].flags, 0);
@@ -348,7 +348,7 @@ static void test_no_giant_pages(void **state)
 	driver.create.why.reason = ACTMEM_WHY_NODE_FULL;
 	assert_int_equal(create_1g(GIANT_PAGE_BYTES, 0, ACTMEM_ALLOW_2M | ACTMEM_ALLOW_NODE),
 			 0);
-	assert_non_null(strstr(actmem_error(), "; took whatever node instead; the driver has pages of 2M alone; took"));
+	assert_non_null(strstr(actmem_error(), "; used any node instead; the driver has only 2M pages; took"));
 	assert_int_equal(actmem_get_counters(am, &counters), 0);
 	assert_int_equal(counters.fallbacks_total, 3);
 }

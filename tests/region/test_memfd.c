@@ -191,7 +191,7 @@ static void test_range_words(void **state)
 	assert_int_equal(create_lazy(ACTMEM_PLACE_INTERLEAVE, &region), 0);
 	before = held_now();
 	assert_fails(actmem_region_populate(region, 4096, LENGTH), EINVAL,
-		     "65536 bytes at 4096 are no range of whole pages of 4.0 KiB in a region of 64.0 KiB");
+		     "65536 bytes at 4096 are not a range of whole pages of 4.0 KiB in a region of 64.0 KiB");
 	assert_fails(actmem_region_discard(region, 0, 0), EINVAL, "no range of whole pages");
 	fail_call("madvise", 1, ENOMEM);
 	assert_fails(actmem_region_populate(region, 4096, 8192), ENOMEM, "cannot populate 4.0 KiB");

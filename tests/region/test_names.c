@@ -395,17 +395,17 @@ static void test_driver_found_otherwise(void **state)
 	assert_int_equal(actmem_region_close(region), 0);
 	options.pages = ACTMEM_PAGES_4K;
 	assert_fails(actmem_region_open(am, path, &options, 0, &region), EOPNOTSUPP,
-		     "the driver has pages of 2M alone");
+		     "the driver has only 2M pages");
 	assert_null(strstr(actmem_error(), "with backend"));
 	options.pages = ACTMEM_PAGES_1G;
 	options.length = 0;
 	assert_fails(actmem_region_open(am, path, &options, 0, &region), EOPNOTSUPP,
-		     "take a path on a hugetlbfs that is mounted with pagesize=1G");
+		     "use a path on a hugetlbfs that is mounted with pagesize=1G");
 	assert_null(strstr(actmem_error(), "with backend"));
 	options.allow = ACTMEM_ALLOW_2M;
 	assert_int_equal(actmem_region_open(am, path, &options, 0, &region), 0);
 	assert_string_equal(actmem_error(),
-			    "the driver has pages of 2M alone; took 2 MiB pages instead");
+			    "the driver has only 2M pages; used 2 MiB pages instead");
 	assert_int_equal(actmem_region_close(region), 0);
 }
 
