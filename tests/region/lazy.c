@@ -284,7 +284,7 @@ static void test_busy(struct actmem *am)
 	ok(memory[HALF] == (on_driver(am) ? 2 : 0) && !memory[0], "what stays is unchanged");
 	if (on_driver(am)) {
 		returns(actmem_region_discard(region, 0, LENGTH), -EBUSY);
-		says("2.0 MiB of 8.0 MiB stay");
+		says("2.0 MiB of 8.0 MiB cannot be discarded");
 	}
 	ok(read(ends[0], bytes, 4096) == 4096 && bytes[0] == 2, "the pipe has what was written");
 	close(ends[0]);
