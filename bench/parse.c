@@ -93,7 +93,7 @@ bool option_folder(const char *path, const char **paths, uint32_t *count)
 		return false;
 	}
 	if (!S_ISDIR(folder.st_mode)) {
-		warnx("--spill '%s' is no folder", path);
+		warnx("--spill '%s' is not a folder", path);
 		return false;
 	}
 	paths[(*count)++] = path;

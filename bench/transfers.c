@@ -204,8 +204,8 @@ static int check_stamps(const struct transfers *transfers, const char *memory,
 		memcpy(&number, memory + at, sizeof(number));
 		if (number == stamp_of(transfer.offset + at))
 			continue;
-		snprintf(words, TRANSFERS_WORDS, "what was read at %" PRIu64
-			 " of the file in '%s' is not what was written there",
+		snprintf(words, TRANSFERS_WORDS, "the data read at %" PRIu64
+			 " of the file in '%s' is not what was written",
 			 transfer.offset + at, transfers->path);
 		return -EIO;
 	}

@@ -43,7 +43,7 @@ void best_memory_tell(const struct actmem *am, struct actmem_region *region)
 	is_huge = info.pages == ACTMEM_PAGES_2M;
 	if (is_driver && is_huge)
 		return;
-	warnx("memory is %s pages of %s%s; 'actmem doctor' says how to have better, ACTMEM_STRICT=1 makes this an error, ACTMEM_QUIET=1 omits this line",
+	warnx("memory is %s pages of %s%s; 'actmem doctor' reports how to get better memory, ACTMEM_STRICT=1 makes this an error, ACTMEM_QUIET=1 omits this line",
 	      pages_text(info.pages), backend_text(actmem_get_backend(am)),
 	      is_driver || is_huge || info.pinned_bytes >= info.length ? "" : ", not locked");
 }

@@ -34,11 +34,11 @@ int check_io_uring(json_t *findings)
 	else if (json_integer_value(json_object_get(io_uring, "disabled")) > 0)
 		err = add_finding(findings, "io_uring", CHECK_FIX,
 				  "as root: sysctl kernel.io_uring_disabled=0",
-				  "%s: spill goes through threads, at more CPU time", error);
+				  "%s: spilling uses threads instead, and more CPU time", error);
 	else
 		err = add_finding(findings, "io_uring", CHECK_FIX,
 				  "have the container's seccomp profile permit io_uring_setup, io_uring_enter and io_uring_register",
-				  "%s: spill goes through threads, at more CPU time", error);
+				  "%s: spilling uses threads instead, and more CPU time", error);
 	json_decref(io_uring);
 	return err;
 }
@@ -77,23 +77,23 @@ static int check_folder(json_t *findings, const char *folder)
 
 	if (statfs(folder, &files) || lstat(folder, &stat) || access(folder, W_OK))
 		return add_finding(findings, "spill", CHECK_FIX,
-				   "make the folder, and let the job's user write there",
+				   "create the folder, and let the job's user write there",
 				   "%s: %s", folder, strerror(errno));
 	if (memory_file_system(folder))
 		return add_finding(findings, "spill", CHECK_FIX,
-				   "name a folder on an NVMe disk",
-				   "%s is in memory itself (%s)", folder, memory_file_system(folder));
+				   "use a folder on an NVMe disk",
+				   "%s is in memory (%s)", folder, memory_file_system(folder));
 	if (files.f_type == NFS_SUPER_MAGIC)
 		return add_finding(findings, "spill", CHECK_FIX,
-				   "name a folder on a disk of this machine",
+				   "use a folder on a disk of this machine",
 				   "%s is on another machine (NFS)", folder);
 	if (!has_direct_io(folder))
 		return add_finding(findings, "spill", CHECK_FIX,
-				   "name a folder on ext4 or XFS; or allow the page cache (--spill-allow buffered)",
+				   "use a folder on ext4 or XFS; or allow the page cache (--spill-allow buffered)",
 				   "%s: no direct I/O", folder);
 	if (is_rotational(stat.st_dev))
 		return add_finding(findings, "spill", CHECK_FIX,
-				   "name a folder on an NVMe disk", "%s is on a disk that turns, as the kernel has it",
+				   "use a folder on an NVMe disk", "%s is on a rotational disk, according to the kernel",
 				   folder);
 	return add_finding(findings, "spill", CHECK_OK, NULL, "%s: direct I/O", folder);
 }
@@ -147,12 +147,12 @@ static int check_device(json_t *findings, const char *kind, const char *device, 
 				   device, (int)strcspn(type, "\n"), type);
 	if (has_nodes && !strcmp(node, "-1"))
 		return add_finding(findings, "device", CHECK_FIX,
-				   "switch NUMA (SRAT) on in the firmware; in a VM tell it the device's node",
+				   "enable NUMA (SRAT) in the firmware; in a VM, configure the device's node",
 				   "%s %s: the kernel does not know its node", kind, device);
 	if (!sysfile_value(&width, PCI_DEVICES "/%s/current_link_width", device) &&
 	    !sysfile_value(&widest, PCI_DEVICES "/%s/max_link_width", device) && width < widest)
 		return add_finding(findings, "device", CHECK_FIX,
-				   "seat the card anew, or use a slot with all lanes",
+				   "reseat the card, or use a slot with all lanes",
 				   "%s %s: %" PRIu64 " of %" PRIu64 " lanes", kind, device, width,
 				   widest);
 	return add_finding(findings, "device", CHECK_OK, NULL, "%s %s: node %s, %" PRIu64 " lanes",
@@ -235,15 +235,15 @@ int check_environment(json_t *findings)
 				  "pinned host memory of a device: at most %s GB", cap);
 	else if (begins_a_variable("XLA_") || begins_a_variable("JAX_"))
 		err = add_finding(findings, "XLA", CHECK_FIX,
-				  "export XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB=N, or offload by actmem.jax, which has no such limit",
-				  "XLA takes at most 64 GiB of pinned host memory for a device");
+				  "export XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB=N, or offload with actmem.jax, which has no such limit",
+				  "XLA uses at most 64 GiB of pinned host memory for a device");
 	if (!err && has_xla_flag(PIPELINED))
 		err = add_finding(findings, "XLA", CHECK_FIX,
-				  "take " PIPELINED " out of XLA_FLAGS, or do not use JAX 0.11.2",
+				  "remove " PIPELINED " from XLA_FLAGS, or do not use JAX 0.11.2",
 				  "JAX 0.11.2 computes wrong gradients on GPUs with " PIPELINED);
 	if (!err && torch && !strstr(torch, "pinned_max_round_threshold_mb"))
 		err = add_finding(findings, "PyTorch", CHECK_FIX,
-				  "add pinned_max_round_threshold_mb:1024,pinned_max_cached_size_mb:1024 to PYTORCH_ALLOC_CONF, as actmem run does where it says nothing",
+				  "add pinned_max_round_threshold_mb:1024,pinned_max_cached_size_mb:1024 to PYTORCH_ALLOC_CONF, as actmem run does by default",
 				  "PyTorch rounds pinned memory up to powers of two");
 	return err;
 }
@@ -253,5 +253,5 @@ int check_container(json_t *findings)
 	if (!getenv("KUBERNETES_SERVICE_HOST"))
 		return 0;
 	return add_finding(findings, "pod", CHECK_NOTE, NULL,
-			   "a pod cannot set its limit of locked memory: the node's user_limit_bytes counts, and /dev/actmem has to be handed to it");
+			   "a pod cannot set its limit of locked memory: the node's user_limit_bytes applies; the pod needs /dev/actmem");
 }

@@ -32,8 +32,8 @@ static int add_no_driver(json_t *findings, const char *error)
 {
 	if (!strcmp(error, strerror(EACCES)) || !strcmp(error, strerror(EPERM)))
 		return add_finding(findings, "driver", CHECK_FIX,
-				   "as root: usermod -aG actmem USER, who then logs in anew; in a container hand it /dev/actmem",
-				   "/dev/actmem is there, and this user may not open it");
+				   "as root: usermod -aG actmem USER, and log in again; in a container, pass /dev/actmem",
+				   "/dev/actmem exists, but this user may not open it");
 	return add_finding(findings, "driver", CHECK_FIX,
 			   "as root: modprobe actmem, once actmem-dkms or `make dkms-install` has built it",
 			   "/dev/actmem cannot be opened (%s): no warm pools, no limits by user, regions are not listed after a crash",
@@ -57,7 +57,7 @@ int check_driver(json_t *findings, const json_t *driver, bool *is_usable)
 		   get_number(library, "abi") < get_number(driver, "abi_oldest")) {
 		err = add_finding(findings, "driver", CHECK_FIX,
 				  "install module and library of one version, then as root: modprobe -r actmem && modprobe actmem",
-				  "the module speaks ABI %" PRIu64 " to %" PRIu64 ", the library %" PRIu64 " to %" PRIu64,
+				  "the module supports ABI %" PRIu64 " to %" PRIu64 ", the library %" PRIu64 " to %" PRIu64,
 				  get_number(driver, "abi_oldest"), get_number(driver, "abi"),
 				  get_number(library, "abi_oldest"), get_number(library, "abi"));
 	} else {
@@ -144,7 +144,7 @@ static int check_movable(json_t *findings, const json_t *facts, const struct fre
 		return 0;
 	text = bytes_to_text(memory->movable_bytes, 0);
 	err = text ? add_finding(findings, "movable memory", CHECK_NOTE, NULL,
-				 "node %" PRIu64 ": %s of what is free are for pages that can move, in a movable zone or for CMA, and not for regions; what is kept for kexec handover is for all with kho=off on the kernel's command line",
+				 "node %" PRIu64 ": %s of the free memory are only for movable pages, in a movable zone or for CMA, not for regions; kho=off on the kernel's command line frees what is reserved for kexec handover",
 				 get_number(facts, "node"), text) : -ENOMEM;
 	free(text);
 	return err;
@@ -166,7 +166,7 @@ static int check_contiguous(json_t *findings, const json_t *facts,
 	text = bytes_to_text(huge, 0);
 	err = text ? add_finding(findings, "contiguous memory", CHECK_FIX,
 				 "as root, while no job runs: echo 1 > /proc/sys/vm/compact_memory; a pool that is filled at boot does not need it",
-				 "node %" PRIu64 ": %s in blocks of 2 MiB, less than half of what is free for regions",
+				 "node %" PRIu64 ": %s in blocks of 2 MiB, less than half of the free memory for regions",
 				 get_number(facts, "node"), text) : -ENOMEM;
 	free(text);
 	return err;
@@ -191,7 +191,7 @@ static int check_free(json_t *findings, const json_t *nodes)
 	}
 	if (!err && is_good)
 		err = add_finding(findings, "contiguous memory", CHECK_OK, NULL,
-				  "free memory lies in blocks of 2 MiB and more");
+				  "free memory is in blocks of 2 MiB and more");
 	if (!err && json_array_extend(findings, movable))
 		err = -ENOMEM;
 	json_decref(movable);
@@ -225,11 +225,11 @@ static int check_hugetlb(json_t *findings, const json_t *nodes)
 				  "%" PRIu64 " hugetlb pages of 2 MiB", total);
 	else if (shmem && strcmp(shmem, "never") && strcmp(shmem, "deny"))
 		err = add_finding(findings, "huge pages", CHECK_OK, NULL,
-				  "transparent ones for shared memory: %s", shmem);
+				  "transparent huge pages for shared memory: %s", shmem);
 	else
 		err = add_finding(findings, "huge pages", CHECK_FIX,
 				  "as root: sysctl vm.nr_hugepages=N, or echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled",
-				  "no hugetlb pages, and no transparent ones for shared memory (%s): pages are of 4 KiB",
+				  "no hugetlb pages and no transparent huge pages for shared memory (%s), so pages have 4 KiB",
 				  shmem ?: "the kernel has none");
 	json_decref(thp);
 	return err;
@@ -269,16 +269,16 @@ int check_pools(json_t *findings, const json_t *nodes, bool has_driver)
 		goto out;
 	if (!total)
 		err = add_finding(findings, "pool", CHECK_FIX,
-				  "as root: actmem pool --nodes 0 64G --save, and so for each node",
+				  "as root: actmem pool --nodes 0 64G --save, for each node",
 				  "no warm pool: each job zeroes its pages while it starts");
 	else if (ready > available)
 		err = add_finding(findings, "pool", CHECK_FIX,
-				  "as root: a smaller SIZE by actmem pool --nodes LIST SIZE",
-				  "%s ready in the pool, and %s are left to everything else",
+				  "as root, set a smaller SIZE: actmem pool --nodes LIST SIZE",
+				  "%s are ready in the pool, and only %s are available to everything else",
 				  ready_text, available_text);
 	else
 		err = add_finding(findings, "pool", CHECK_OK, NULL,
-				  "%s ready; %s are left to everything else", ready_text,
+				  "%s are ready; %s are available to everything else", ready_text,
 				  available_text);
 out:
 	json_decref(memory);
@@ -312,14 +312,14 @@ int check_memlock(json_t *findings, const json_t *driver, bool has_driver)
 	    json_object_get(driver, "user_limit_bytes")) {
 		limit = bytes_to_text(get_number(driver, "user_limit_bytes"), 0);
 		err = limit ? add_finding(findings, "limit", CHECK_NOTE, NULL,
-					  "each user may have %s of the driver (user_limit_bytes)",
+					  "each user may use %s of the driver (user_limit_bytes)",
 					  limit) : -ENOMEM;
 	} else if (is_null(memlock, "soft_bytes")) {
 		err = add_finding(findings, "limit", CHECK_OK, NULL,
 				  "locked memory (ulimit -l) is unlimited");
 	} else if (may_lock_all()) {
 		err = add_finding(findings, "limit", CHECK_OK, NULL,
-				  "none for this user (CAP_IPC_LOCK); other users' is ulimit -l");
+				  "none for this user (CAP_IPC_LOCK); ulimit -l for other users");
 	} else {
 		limit = bytes_to_text(get_number(memlock, "soft_bytes"), 0);
 		err = limit ? add_finding(findings, "limit", CHECK_FIX,
@@ -341,7 +341,7 @@ int check_cgroup(json_t *findings)
 
 	if (memory_cgroup_read(&cgroup, "/proc/self/cgroup", "/proc/self/mounts") ||
 	    !cgroup.version || cgroup.limit_bytes == UINT64_MAX)
-		return add_finding(findings, "cgroup", CHECK_OK, NULL, "no limit of memory");
+		return add_finding(findings, "cgroup", CHECK_OK, NULL, "no memory limit");
 	limit = bytes_to_text(cgroup.limit_bytes, 0);
 	left = bytes_to_text(cgroup.available_bytes, 0);
 	if (limit && left)

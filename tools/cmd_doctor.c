@@ -16,15 +16,15 @@
 #define STATE_COLUMNS	6
 
 static const char help[] =
-	"Looks for what keeps actmem from full speed on this machine, for this user, and\n"
-	"says how to mend it. What gains most comes first. Nothing is changed.\n"
+	"Finds what slows actmem down on this machine, for this user, and shows the remedy.\n"
+	"The largest gain comes first. Changes nothing.\n"
 	"\n"
 	"  -s, --spill=DIR  a folder to spill to; may be repeated. Default: ACTMEM_SPILL\n"
-	"  -a, --all        show what is well, too\n"
-	"  -J, --json       print JSON, of all\n"
+	"  -a, --all        also show checks that passed\n"
+	"  -J, --json       print JSON, with all checks\n"
 	"  -h, --help       print this\n"
 	"\n"
-	"Exit status 1 if there is something to mend.";
+	"Exit status 1 if there is something to fix.";
 
 struct doctor {
 	struct spill_folders spill;
@@ -144,7 +144,7 @@ static int print_findings(const json_t *findings, bool shows_all)
 			return err;
 	}
 	if (!shown)
-		printf("ok    nothing to mend: %zu conditions are well\n",
+		printf("ok    nothing to fix: %zu checks passed\n",
 		       json_array_size(findings));
 	return 0;
 }

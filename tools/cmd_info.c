@@ -14,12 +14,11 @@
 #include "tool.h"
 
 static const char help[] =
-	"Shows the backend that a program started now would use, and why; versions;\n"
-	"limits; where the driver's file system is mounted, its size and what is used of\n"
-	"it; and each node's memory, the driver's regions and pool there, and huge page\n"
-	"pools.\n"
+	"Shows the backend that a program would use now, and why; versions; limits; mounted\n"
+	"file systems of the driver, with their size and use; and for each node its memory,\n"
+	"the driver's regions and pool, and pools of huge pages.\n"
 	"\n"
-	"  -J, --json     print JSON; sizes are bytes, null is no limit or not known\n"
+	"  -J, --json     print JSON; sizes are bytes, null means no limit, or not known\n"
 	"  -b, --bytes    print sizes as bytes, not as 64M or 1.5G\n"
 	"  -h, --help     print this\n"
 	"\n"

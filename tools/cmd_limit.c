@@ -15,18 +15,17 @@
 #include "tool.h"
 
 static const char help[] =
-	"Shows the limits of the driver's memory that hold here: each user's, each node's,\n"
-	"those of mounted file systems, and those of the cgroup that this process is in, where\n"
-	"the kernel has them. A limit is a multiple of 2M, as 64G, or max for none; setting one\n"
-	"is the administrator's.\n"
+	"Shows the limits of the driver's memory: of each user, of each node, of mounted file\n"
+	"systems, and of the cgroup of this process, if the kernel has those. A limit is a\n"
+	"multiple of 2M, such as 64G, or max for none. Only the administrator may set one.\n"
 	"\n"
-	"  -u, --user LIMIT  set what all regions of a user may have, of each user; with max\n"
-	"                    RLIMIT_MEMLOCK of the process that makes a region holds\n"
-	"  -n, --nodes LIST  set what all regions on a node may have, of each of these nodes, as\n"
-	"                    0,2-3, to LIMIT\n"
-	"  -s, --save        set it at the next boot, too, when the module is loaded; where\n"
-	"                    nothing is set: save the limits as they are now\n"
-	"  -J, --json        print JSON; sizes are bytes, null is no limit or not known\n"
+	"  -u, --user LIMIT  set the limit of all regions of each user; with max, RLIMIT_MEMLOCK\n"
+	"                    of the process that creates a region applies\n"
+	"  -n, --nodes LIST  set the limit of all regions on each of these nodes, such as 0,2-3,\n"
+	"                    to LIMIT\n"
+	"  -s, --save        also set it at the next boot, when the module is loaded; if nothing\n"
+	"                    is set: save the limits as they are now\n"
+	"  -J, --json        print JSON; sizes are bytes, null means no limit, or not known\n"
 	"  -h, --help        print this";
 
 struct limit {
@@ -238,9 +237,9 @@ static bool check_usage(struct limit *limit)
 	bool has_nodes = !nodes_empty(&limit->given.nodes);
 
 	if (value && !has_nodes)
-		warnx("'%s' is the limit of which nodes? As --nodes 0; or of users: --user %s", value, value);
+		warnx("the limit '%s' needs --nodes, such as --nodes 0; or use --user %s", value, value);
 	else if (has_nodes && !value && !limit->given.is_saved)
-		warnx("which limit are the nodes to have? As --nodes 0 448G, or max");
+		warnx("--nodes needs a limit, such as --nodes 0 448G, or max");
 	else
 		return !value || setting_take(value, true, &limit->node_bytes);
 	return false;

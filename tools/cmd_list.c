@@ -18,43 +18,42 @@
 #include "tool.h"
 
 static const char help[] =
-	"Lists the regions on this machine that you may see, of both backends, by\n"
-	"process. Other users' regions are shown to root alone.\n"
+	"Lists the regions on this machine that you may see, of both backends, by process.\n"
+	"Only root sees other users' regions.\n"
 	"\n"
 	"  -u, --user=USER        only this user's, by name or number\n"
 	"  -p, --pid=PID          only this process's\n"
 	"  -n, --node=NODE        only those with pages on this node\n"
-	"  -m, --name=PATTERN     only those with such a name, as 'job*'\n"
+	"  -m, --name=PATTERN     only those with such a name, such as 'job*'\n"
 	"  -c, --cgroup=CGROUP    only those of processes in this cgroup or below it\n"
-	"  -o, --output=COLUMNS   these columns, as pid,name,size\n"
+	"  -o, --output=COLUMNS   these columns, such as pid,name,size\n"
 	"  -J, --json             print JSON; sizes are bytes\n"
 	"  -b, --bytes            print sizes as bytes, not as 64M or 1.5G\n"
 	"  -h, --help             print this\n"
 	"\n"
 	"COLUMNS:\n"
 	"\n"
-	"  pid        of the process that has it\n"
-	"  user       of its owner\n"
+	"  pid        of the process that has the region\n"
+	"  user       owner of the region\n"
 	"  command    of the process\n"
 	"  name       of the region\n"
 	"  size       bytes\n"
 	"  allocated  bytes, fewer in a lazy region\n"
-	"  page       bytes of each (thp: transparent huge pages)\n"
-	"  nodes      bytes on each\n"
-	"  mapped     bytes, by some process\n"
+	"  page       bytes of each page (thp: transparent huge pages)\n"
+	"  nodes      bytes on each node\n"
+	"  mapped     bytes that a process has mapped\n"
 	"  pinned     bytes: by devices and I/O (driver) or by mlock (memfd)\n"
 	"  poisoned   bytes lost to hardware errors (driver)\n"
-	"  file       of a region that has one, which outlives its processes ('actmem prune'\n"
-	"             removes those without any): its path, or its name if that cannot be\n"
-	"             seen\n"
+	"  file       path of a region that is a file, or its name if the path is not visible.\n"
+	"             The file outlives its processes ('actmem prune' removes unused ones)\n"
 	"  backend    driver or memfd\n"
-	"  cgroup     of the process; this and what follows are shown if asked for\n"
-	"  age        in seconds, of a file without a process\n"
+	"  cgroup     of the process; this column and the next two appear only on request\n"
+	"  age        of a file without a process, in seconds\n"
 	"  id         of the region\n"
 	"\n"
-	"Then the processes under 'actmem run --malloc': large MALLOC BLOCKS, bytes of\n"
-	"them IN USE, bytes POOLED at most, which were freed and are not given back, bytes\n"
-	"of address space MAPPED, and blocks that were REFUSED and came from elsewhere.";
+	"Then lists processes under 'actmem run --malloc': number of large MALLOC BLOCKS,\n"
+	"bytes of them IN USE, POOLED bytes that were freed and are kept, bytes of address\n"
+	"space MAPPED, and blocks that the pool REFUSED and malloc served.";
 
 static int compare_regions(const void *left, const void *right)
 {
@@ -268,7 +267,7 @@ static int tell_what_is_missing(bool as_json)
 	if (err)
 		warnx("regions of the driver are not shown: %s", actmem_error_in(ACTMEM_NAMES_RUN));
 	else if (!as_json && !sees_all_users())
-		warnx("other users' regions are shown to root alone");
+		warnx("only root sees other users' regions");
 	return err && err != -EACCES && err != -EPERM ? STATUS_FAILED : STATUS_OK;
 }
 

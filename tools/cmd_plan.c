@@ -63,7 +63,7 @@ int cmd_probe(int argc, char **argv)
 	const char *const first[] = { PYTHON, "-m", "actmem", "probe", option, NULL };
 
 	if (!own_folder(folder)) {
-		warn("cannot tell where this command lies");
+		warn("cannot find the folder of this command");
 		return STATUS_FAILED;
 	}
 	snprintf(option, sizeof(option), "--command=%s/actmem", folder);

@@ -15,19 +15,18 @@
 #include "tool.h"
 
 static const char help[] =
-	"Shows each node's pool: what the driver has reserved, how much of it is ready and\n"
-	"zeroed, how much regions have of it, and what they have in all. --nodes LIST SIZE\n"
-	"sets pools, as root.\n"
+	"Shows the driver's pool on each node: the reserved bytes, those that are zeroed and\n"
+	"ready, those that regions use, and all bytes of regions. With --nodes LIST SIZE, sets\n"
+	"pools, as root.\n"
 	"\n"
-	"  SIZE              of each pool, a multiple of 2M, as 64G; 0 gives it back\n"
-	"  -n, --nodes LIST  of these nodes, as 0,2-3; without SIZE: show these\n"
-	"  -s, --save        set them at the next boot, too, when the module is loaded;\n"
-	"                    without SIZE: save pools as they are now\n"
-	"  -J, --json        print JSON; sizes are bytes, null is not known\n"
+	"  SIZE              of each pool, a multiple of 2M, such as 64G; 0 gives it back\n"
+	"  -n, --nodes LIST  of these nodes, such as 0,2-3; without SIZE: show these\n"
+	"  -s, --save        also set them at the next boot, when the module is loaded; without\n"
+	"                    SIZE: save the pools as they are now\n"
+	"  -J, --json        print JSON; sizes are bytes, null means not known\n"
 	"  -h, --help        print this\n"
 	"\n"
-	"Exit status 1 if a pool has become smaller than SIZE: then it is as large as there\n"
-	"is memory.";
+	"Exit status 1 if a pool got less memory than SIZE.";
 
 static bool pool_option(void *data, int option, const char *value)
 {
@@ -118,7 +117,7 @@ static enum outcome tell_pool(const struct job *job)
 	uint64_t got;
 
 	if (job->err == -ERANGE) {
-		warnx("node %u has less memory than the %s that are wanted of it (" DRIVER_SYSFS "/%s: %s)",
+		warnx("node %u has less memory than the %s requested (" DRIVER_SYSFS "/%s: %s)",
 		      job->node, SETTING_TEXT(job->bytes), NODE_POOL(job->node), strerror(ERANGE));
 		return POOL_REFUSED;
 	}
@@ -130,11 +129,11 @@ static enum outcome tell_pool(const struct job *job)
 		return POOL_REFUSED;
 	if (got >= job->bytes)
 		return POOL_SET;
-	warnx("node %u: the pool has %s (%llu bytes) of %s (%llu bytes) wanted: %s; run it again",
+	warnx("node %u: the pool has %s (%llu bytes) of %s (%llu bytes) requested: %s; run the command again",
 	      job->node, SETTING_TEXT(got), (unsigned long long)got, SETTING_TEXT(job->bytes),
 	      (unsigned long long)job->bytes,
 	      job->err ? "it was interrupted" :
-	      "no more of the node's memory is free in pages of 2M. End what uses memory there, or --save it and restart the machine, as memory is free and in one piece at boot");
+	      "no more 2M pages are free on the node. Free memory there, or use --save and restart the machine: at boot, memory is free and contiguous");
 	return POOL_SHORT;
 }
 
@@ -205,7 +204,7 @@ int cmd_pool(int argc, char **argv)
 	if (given.value && !setting_take(given.value, false, &bytes))
 		return usage_hint();
 	if (given.value && nodes_empty(&given.nodes)) {
-		warnx("of which nodes? As --nodes 0");
+		warnx("a size needs --nodes, such as --nodes 0");
 		return usage_hint();
 	}
 	if (!settings_are_there(&given.nodes) || (given.is_saved && !saved_can_change(true)))

@@ -17,18 +17,18 @@
 #define FIRST_PID_NAMESPACE	0xeffffffcUL
 
 static const char help[] =
-	"Removes files of the driver's mounted file systems that no process has open or\n"
-	"mapped and no device pins: what jobs with --name have left behind. A job that\n"
-	"starts again finds its memory empty then.\n"
+	"Removes files of the driver's mounted file systems that no process has open or mapped\n"
+	"and no device pins: what jobs with --name have left behind. A job that starts again\n"
+	"then finds its memory empty.\n"
 	"\n"
-	"  -o, --older=TIME  only those that were made or changed so long ago, as 90s, 10m,\n"
-	"                    1h or 2d\n"
-	"  -n, --dry-run     print what would be removed, and remove nothing\n"
+	"  -o, --older=TIME  only files that were created or changed at least that long ago,\n"
+	"                    such as 90s, 10m, 1h or 2d\n"
+	"  -n, --dry-run     print the files, and remove nothing\n"
 	"  -J, --json        print JSON\n"
 	"  -h, --help        print this\n"
 	"\n"
-	"Only root sees who has what: for others, and in another PID namespace than the\n"
-	"machine's, it refuses.";
+	"Only root, in the PID namespace of the machine, sees which processes use the files.\n"
+	"Otherwise, prune removes nothing.";
 
 struct prune {
 	long older;			/* seconds */
@@ -59,7 +59,7 @@ static bool parse_age(struct prune *prune, const char *value)
 		if (!strcmp(end, "d"))
 			return true;
 	}
-	warnx("'%s' is no time, as 90s, 10m, 1h or 2d (--older)", value);
+	warnx("--older is '%s'; it may be a time such as 90s, 10m, 1h or 2d", value);
 	return false;
 }
 
@@ -144,7 +144,7 @@ int cmd_prune(int argc, char **argv)
 	if (!take_options(&table, &prune, argc, argv, &as_json, &status))
 		return status;
 	if (!sees_all_processes()) {
-		warnx("cannot see all processes from here, of which one may have the memory: run it as root, outside of containers");
+		warnx("cannot see all processes, and one of them may use the memory; run the command as root, outside of containers");
 		return STATUS_FAILED;
 	}
 	if (actmem_region_list(&regions, &prune.count))

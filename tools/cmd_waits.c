@@ -20,31 +20,31 @@
 #define PATH_SIZE	64
 
 static const char help[] =
-	"Shows what the processes that use actmem wait for at this moment, and since when:\n"
-	"is a job stuck in a disk, does it wait for memory, or is it in the program itself?\n"
+	"Shows what the processes that use actmem wait for now, and since when: a disk, memory,\n"
+	"or nothing, which means that they are in the program itself.\n"
 	"\n"
 	"  -J, --json     print JSON; sizes are bytes\n"
 	"  -b, --bytes    print sizes as bytes, not as 64M or 1.5G\n"
 	"  -h, --help     print this\n"
 	"\n"
-	"A line for each thread that waits, and for each queue with transfers under way.\n"
+	"One line for each thread that waits, and for each queue with transfers in flight.\n"
 	"WAITS FOR:\n"
 	"\n"
-	"  memory    a thread: room within the budget, until a block is written or taken\n"
-	"  block     a thread: a block that is being read from its file\n"
-	"  region    a thread: pages that are being found, zeroed and pinned\n"
-	"  register  a thread: an accelerator's driver, which pins a region\n"
-	"  device    a thread: a GPU, for what its streams have yet to do\n"
-	"  file      a thread: room in files, which the file system allocates\n"
-	"  read      a disk: REQUESTS are under way, the oldest, of BYTES, is a read\n"
-	"  write     a disk: the oldest is a write\n"
-	"  command   a queue: pages that are made or given back\n"
-	"  others    more of these than have a place in the list\n"
-	"  nothing   the process waits for none of these: it is in the program itself.\n"
-	"            SECONDS: since the last of them ended\n"
-	"  unknown   the process has a library that does not tell\n"
+	"  memory    a thread waits for memory within the budget, until a block is written or\n"
+	"            taken\n"
+	"  block     a thread waits for a block that is being read from its file\n"
+	"  region    a thread waits until pages are allocated, zeroed and pinned\n"
+	"  register  a thread waits for an accelerator's driver, which pins a region\n"
+	"  device    a thread waits for a GPU, until its streams have done their work\n"
+	"  file      a thread waits for disk space, which the file system allocates\n"
+	"  read      a disk has REQUESTS in flight; the oldest, of BYTES, is a read\n"
+	"  write     the same; the oldest is a write\n"
+	"  command   a queue populates or discards pages\n"
+	"  others    number of further waits, beyond the size of the list\n"
+	"  nothing   the process waits for none of these. SECONDS: since its last wait ended\n"
+	"  unknown   the library of the process does not publish waits\n"
 	"\n"
-	"SECONDS that the thread has waited, or the oldest request; WHAT: the block, the\n"
+	"SECONDS: how long the thread, or the oldest request, has waited. WHAT: the block, the\n"
 	"region, the GPU, or the folder of the files.";
 
 static const char *const kinds[WAIT_KINDS] = {
@@ -233,6 +233,6 @@ int cmd_waits(int argc, char **argv)
 		return STATUS_FAILED;
 	}
 	if (!options.as_json && !sees_all_users())
-		warnx("other users' processes are shown to root alone");
+		warnx("only root sees other users' processes");
 	return STATUS_OK;
 }

@@ -44,7 +44,7 @@ static void print_help(const struct command *command)
 		printf("  %-8s %s\n", command->subcommands[i].name,
 		       command->subcommands[i].summary);
 	printf("\n"
-	       "'%s SUBCOMMAND --help' tells its options; actmem(1) tells all.\n"
+	       "'%s SUBCOMMAND --help' shows its options; actmem(1) describes everything.\n"
 	       "Exit status: 0 done, 1 an operation failed, 2 bad usage%s.\n", command->name,
 	       command->other_status);
 }

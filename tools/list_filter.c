@@ -116,7 +116,7 @@ size_t filter_columns(const struct list_filter *filter, const struct column *all
 		const struct column *column = column_of(all, count, name, length);
 
 		if (!column || taken == LIST_COLUMNS_MAX) {
-			warnx("'%.*s' is no column: they are named as in the heading, in lower case, and cgroup, age, id (--output)",
+			warnx("'%.*s' is not a column: they are named as in the heading, in lower case, and cgroup, age, id (--output)",
 			      (int)length, name);
 			return 0;
 		}

@@ -6,16 +6,16 @@ static const struct subcommand subcommands[] = {
 	{ "run", "run a program with actmem set up", cmd_run },
 	{ "list", "list the regions on this machine, and their owners", cmd_list },
 	{ "waits", "show what processes wait for: disks, memory, or nothing", cmd_waits },
-	{ "prune", "remove named regions that no process has", cmd_prune },
+	{ "prune", "remove named regions that no process uses", cmd_prune },
 	{ "info", "show the backend, versions, nodes, page pools and limits", cmd_info },
-	{ "pool", "show or set what the driver reserves, by node", cmd_pool },
+	{ "pool", "show or set the driver's reserved memory, by node", cmd_pool },
 	{ "limit", "show or set the limits of the driver's memory", cmd_limit },
-	{ "doctor", "find what keeps this machine from full speed, and its remedy", cmd_doctor },
-	{ "exporter", "tell Prometheus of this machine, over HTTP or in a file", cmd_exporter },
+	{ "doctor", "find what slows this machine down, and the remedy", cmd_doctor },
+	{ "exporter", "report metrics to Prometheus, over HTTP or in a file", cmd_exporter },
 	{ "bench", "measure copies of memory and spill devices", cmd_bench },
 	{ "replay", "run a training step's traffic, and verify every byte", cmd_replay },
-	{ "plan", "decide which activations stay, leave, or are computed again", cmd_plan },
-	{ "probe", "measure once what this machine does, for plan", cmd_probe },
+	{ "plan", "decide which activations to keep, offload or recompute", cmd_plan },
+	{ "probe", "measure this machine once, for plan", cmd_probe },
 };
 
 int main(int argc, char **argv)

@@ -69,7 +69,7 @@ static int try_place(const struct place *place)
 		      strerror(-err));
 	if (!err || place->by_caller)
 		return STATUS_OK;
-	warnx("cannot have memory on %s (mbind: %s); where mbind is forbidden, run without --nodes and --policy",
+	warnx("cannot place memory on %s (mbind: %s); if mbind is forbidden, omit --nodes and --policy",
 	      NODES_TEXT(&place->nodes), strerror(-err));
 	return STATUS_FAILED;
 }
@@ -82,7 +82,7 @@ static void tell_place(const struct place *place)
 	};
 
 	if (place->by_caller)
-		warnx("malloc: each block preferably on the node of the CPU that asks for it");
+		warnx("malloc: each block comes preferably from the node of the CPU that requests it");
 	else if (place->policy)
 		warnx("malloc: %s %s", how[place->policy], NODES_TEXT(&place->nodes));
 }

@@ -20,14 +20,14 @@
 
 #define MEMORY_OPTIONS_HELP							\
 	"Place:\n"								\
-	"  -b, --backend auto|driver|memfd  as of 'actmem run'\n"		\
-	"  -n, --nodes LIST            NUMA nodes, as 0,2-3\n"			\
+	"  -b, --backend auto|driver|memfd  as for 'actmem run'\n"		\
+	"  -n, --nodes LIST            NUMA nodes, such as 0,2-3\n"			\
 	"\n"									\
 	"Pages:\n"								\
 	"  -p, --pages 1G|2M|thp|4K    of regions; default: 2M\n"		\
 	"  -a, --allow 2m,thp,4k,node,unlocked|any\n"				\
-	"                              what of these may be used instead of what was\n" \
-	"                              asked for\n"				\
+	"                              fallbacks that may be used if the requested memory\n" \
+	"                              is not available\n"			\
 	"\n"
 
 /* Takes one of these options. Returns false for any other option. */

@@ -38,12 +38,12 @@ static const char *const process_labels[] = { "pid", "uid", "command", "backend"
 static const struct metric library_metrics[] = {
 	GAUGE("actmem_library_info", "Version of the library of this exporter.", "one"),
 	GAUGE("actmem_all_users_visible",
-	      "1: regions and processes of all users are told, 0: what this exporter's user may see.",
+	      "1: the metrics include all users; 0: only what this exporter's user may see.",
 	      "all_users"),
 	GAUGE("actmem_driver_regions_visible",
-	      "0: there is a driver, whose regions this exporter may not list.", "driver_visible"),
+	      "0: there is a driver, but this exporter may not list its regions.", "driver_visible"),
 	GAUGE("actmem_processes_left_out",
-	      "Processes beyond the number that have series of their own, summed with an empty pid.",
+	      "Processes without their own series, which are summed with an empty pid.",
 	      "left_out"),
 };
 
@@ -54,7 +54,7 @@ static const struct metric driver_metrics[] = {
 	      "Regions of the driver that are closed and still pinned, of all users.",
 	      "lingering_regions"),
 	GAUGE("actmem_driver_user_limit_bytes",
-	      "What each user's regions may have; +Inf: RLIMIT_MEMLOCK holds instead.",
+	      "Limit on the regions of each user; +Inf: RLIMIT_MEMLOCK applies instead.",
 	      "user_limit_bytes", .is_limit = true),
 };
 
@@ -65,20 +65,20 @@ static const struct metric node_metrics[] = {
 	      "region_bytes"),
 	GAUGE("actmem_node_lingering_bytes",
 	      "Memory on the node of regions that are closed and still pinned.", "lingering_bytes"),
-	GAUGE("actmem_node_limit_bytes", "What the driver's regions may have on the node.",
+	GAUGE("actmem_node_limit_bytes", "Limit on the driver's regions on the node.",
 	      "limit_bytes", .is_limit = true),
 	GAUGE("actmem_node_poisoned_bytes", "Pages out of use by hardware errors.",
 	      "poisoned_bytes"),
 	GAUGE("actmem_node_pool_bytes", "The driver's pool on the node.", "pool.total_bytes"),
-	GAUGE("actmem_node_pool_free_bytes", "Of the pool, what is ready.",
+	GAUGE("actmem_node_pool_free_bytes", "Part of the pool that is ready.",
 	      "pool.free_bytes"),
-	GAUGE("actmem_node_pool_lent_bytes", "Of the pool, what regions have.",
+	GAUGE("actmem_node_pool_lent_bytes", "Part of the pool that regions use.",
 	      "pool.lent_bytes"),
 };
 
 static const struct metric page_metrics[] = {
 	GAUGE("actmem_node_huge_pages", "Huge pages that hugetlb has reserved.", "total"),
-	GAUGE("actmem_node_huge_pages_free", "Of them, those that nobody has.", "free"),
+	GAUGE("actmem_node_huge_pages_free", "Reserved huge pages that are free.", "free"),
 };
 
 static const struct metric mount_metrics[] = {
@@ -89,15 +89,15 @@ static const struct metric mount_metrics[] = {
 };
 
 static const struct metric backend_metrics[] = {
-	GAUGE("actmem_backend_regions", "Regions that are visible, by backend.", "regions"),
-	GAUGE("actmem_backend_region_bytes", "Length of the regions that are visible.",
+	GAUGE("actmem_backend_regions", "Visible regions, by backend.", "regions"),
+	GAUGE("actmem_backend_region_bytes", "Length of the visible regions.",
 	      "bytes"),
 };
 
 static const struct metric region_metrics[] = {
 	GAUGE("actmem_regions", "Regions of a process, by pages and state.", "regions"),
 	GAUGE("actmem_region_bytes", "Length of the regions.", "bytes"),
-	GAUGE("actmem_region_allocated_bytes", "Of their pages, those that are there.",
+	GAUGE("actmem_region_allocated_bytes", "Allocated bytes of the regions.",
 	      "allocated_bytes"),
 	GAUGE("actmem_region_pinned_bytes",
 	      "Held by devices and I/O (driver) or locked (memfd).", "pinned_bytes"),
@@ -105,12 +105,12 @@ static const struct metric region_metrics[] = {
 
 static const struct metric process_metrics[] = {
 	COUNTER("actmem_process_fallbacks_total",
-	      "Times that a region was made of less than was asked for.", "fallbacks"),
-	COUNTER("actmem_process_regions_total", "Regions that the process made.",
+	      "Number of times that a region got fallback memory.", "fallbacks"),
+	COUNTER("actmem_process_regions_total", "Regions that the process created.",
 	      "regions_total"),
 	GAUGE("actmem_process_heap_bytes", "Blocks of heaps that are in use.", "block_bytes"),
 	GAUGE("actmem_process_stores", "Stores that the process has.", "stores"),
-	GAUGE("actmem_process_spilled_bytes", "Of blocks that are in files alone.",
+	GAUGE("actmem_process_spilled_bytes", "Bytes of blocks that are only in files.",
 	      "spilled_bytes"),
 	COUNTER("actmem_store_puts_total", "Blocks that were put into stores.", "puts"),
 	COUNTER("actmem_store_takes_total", "Blocks that were taken.", "takes"),
@@ -118,9 +118,9 @@ static const struct metric process_metrics[] = {
 		"ahead"),
 	COUNTER("actmem_store_takes_late_total", "Takes that waited for a block being read.",
 		"late"),
-	COUNTER("actmem_store_takes_unforeseen_total", "Takes that nobody had foreseen.",
+	COUNTER("actmem_store_takes_unforeseen_total", "Takes that were not predicted.",
 		"misses"),
-	COUNTER("actmem_store_put_stall_seconds_total", "Time that puts waited for room.",
+	COUNTER("actmem_store_put_stall_seconds_total", "Time that puts waited for memory.",
 		"put_stall_ns", .is_ns = true),
 	COUNTER("actmem_store_take_stall_seconds_total", "Time that takes waited for blocks.",
 		"take_stall_ns", .is_ns = true),
@@ -136,14 +136,14 @@ static const struct metric malloc_metrics[] = {
 	GAUGE("actmem_malloc_processes", "Processes under 'actmem run --malloc'.", "processes"),
 	GAUGE("actmem_malloc_used_bytes", "Large blocks of malloc in use (--malloc).",
 	      "block_bytes"),
-	GAUGE("actmem_malloc_pooled_bytes", "Freed, and not given back.", "pooled_bytes"),
+	GAUGE("actmem_malloc_pooled_bytes", "Freed bytes that the pool keeps.", "pooled_bytes"),
 	GAUGE("actmem_malloc_refused_blocks",
-	      "Large blocks that came from elsewhere, of processes that run.",
+	      "Large blocks that the pool could not serve, of running processes.",
 	      "refused_total"),
 };
 
 static const struct metric scrape_metrics[] = {
-	GAUGE("actmem_scrape_duration_seconds", "How long this read of the machine took.",
+	GAUGE("actmem_scrape_duration_seconds", "Duration of this read of the machine.",
 	      "duration", .is_ns = true),
 };
 

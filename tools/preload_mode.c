@@ -16,7 +16,7 @@
 /* If only CUDA calls need the preload library, the program can run without it. */
 static const char *no_cuda_hint(void)
 {
-	return malloc_mode_is_wanted() ? "" : "; --no-cuda does without it";
+	return malloc_mode_is_wanted() ? "" : "; --no-cuda runs without it";
 }
 
 /* Returns true if an outer `actmem run` already put it first. */
@@ -63,7 +63,7 @@ static int choose_cuda(bool *wanted)
 	}
 #ifndef __x86_64__
 	if (*wanted)
-		warnx("the program's calls of CUDA are left alone, as only on x86-64 they can come here first; --no-cuda leaves this warning out");
+		warnx("the preload supports CUDA only on x86-64, so the CUDA driver serves all requests; --no-cuda omits this warning");
 	*wanted = false;
 #endif
 	return variable_set("ACTMEM_CUDA", *wanted ? "1" : "0");
@@ -84,7 +84,7 @@ int preload_mode_set(const char *library_folder, bool verbose)
 	if (!status && verbose)
 		status = variable_set("ACTMEM_VERBOSE", "1");
 	if (!status && verbose)
-		warnx(cuda_wanted ? "cuda: calls of libcuda.so.1 for memory of the host come here first" :
-		      "cuda: calls of libcuda.so.1 are left alone");
+		warnx(cuda_wanted ? "cuda: the preload handles calls of libcuda.so.1 for host memory" :
+		      "cuda: the preload handles no calls of libcuda.so.1");
 	return status;
 }

@@ -19,7 +19,7 @@ bool find_library_folder(char folder[PATH_MAX])
 	char *slash;
 
 	if (!dladdr((void *)actmem_open, &info) || !realpath(info.dli_fname, folder)) {
-		warnx("cannot tell where libactmem lies");
+		warnx("cannot find the folder of libactmem");
 		return false;
 	}
 	slash = strrchr(folder, '/');

@@ -89,7 +89,7 @@ static int find_said(const char *said, struct rank *rank)
 	if (parse_leading(&text, &rank->number) && *text++ == '/' && parse_whole(text, &rank->of) &&
 	    rank->number < rank->of)
 		return STATUS_OK;
-	warnx("--share is '%s'; it may be RANK/OF, as 0/4 and up to 3/4 of four processes", said);
+	warnx("--share is '%s'; it may be RANK/OF, such as 0/4 to 3/4 for four processes", said);
 	return STATUS_USAGE;
 }
 
@@ -110,10 +110,10 @@ int rank_find(const char *said, struct rank *rank)
 		if (parse_whole(number, &rank->number) && count_of(variable, of, &rank->of) &&
 		    rank->number < rank->of)
 			return STATUS_OK;
-		warnx("%s is '%s' and %s '%s', which is no rank of that many; say --share=RANK/OF",
+		warnx("%s is '%s' and %s '%s', which is not a valid rank; use --share=RANK/OF",
 		      rank->by, number, variable, of);
 		return STATUS_USAGE;
 	}
-	warnx("cannot share: no variable tells which of how many processes on this machine this is (SLURM_LOCALID with SLURM_STEP_TASKS_PER_NODE or SLURM_NTASKS_PER_NODE, OMPI_COMM_WORLD_LOCAL_RANK with _LOCAL_SIZE, MPI_LOCALRANKID with MPI_LOCALNRANKS, LOCAL_RANK with LOCAL_WORLD_SIZE); start it by srun, mpirun or torchrun, or say --share=RANK/OF");
+	warnx("cannot share: no variable has the rank of this process on this machine (SLURM_LOCALID with SLURM_STEP_TASKS_PER_NODE or SLURM_NTASKS_PER_NODE, OMPI_COMM_WORLD_LOCAL_RANK with _LOCAL_SIZE, MPI_LOCALRANKID with MPI_LOCALNRANKS, LOCAL_RANK with LOCAL_WORLD_SIZE); start it with srun, mpirun or torchrun, or use --share=RANK/OF");
 	return STATUS_USAGE;
 }

@@ -113,7 +113,7 @@ static bool parse_lines(struct saved *saved, FILE *file, FILE *comments)
 			is_good = parse_rule(saved, line);
 	}
 	if (!is_good)
-		warnx(SAVED_FILE ":%u is no rule that 'actmem' writes; nothing is saved. Move it to another file of " FOLDER,
+		warnx(SAVED_FILE ":%u is not a rule that 'actmem' writes; nothing is saved; move it to another file of " FOLDER,
 		      number);
 	else if (ferror(file))
 		warn("cannot read " SAVED_FILE);
@@ -243,7 +243,7 @@ static void tell_unloaded(void)
 		is_named = names_the_module(files.gl_pathv[i]);
 	globfree(&files);
 	if (!is_named)
-		warnx("saved for when the module is loaded, but nothing in /etc/modules-load.d loads it at boot: echo actmem >/etc/modules-load.d/actmem.conf");
+		warnx("saved, but nothing in /etc/modules-load.d loads the module at boot; as root: echo actmem >/etc/modules-load.d/actmem.conf");
 }
 
 /*

@@ -18,7 +18,7 @@ bool settings_take(struct settings_options *options, int option, const char *val
 	case 'n':
 		if (nodes_parse(value, &options->nodes) && !nodes_empty(&options->nodes))
 			return true;
-		warnx("'%s' is no list of nodes, as 0,2-3 (--nodes)", value);
+		warnx("--nodes is '%s'; it may be a list of nodes such as 0,2-3", value);
 		return false;
 	case 's':
 		options->is_saved = true;
@@ -46,7 +46,7 @@ bool setting_take(const char *text, bool may_be_max, uint64_t *bytes)
 {
 	if (setting_from_text(text, may_be_max, bytes))
 		return true;
-	warnx("'%s' is no size of pages of 2M: a multiple of that, as 64G%s", text,
+	warnx("'%s' is not a multiple of 2M, such as 64G%s", text,
 	      may_be_max ? ", or max" : "");
 	return false;
 }
@@ -99,7 +99,7 @@ bool settings_are_there(const struct actmem_nodes *nodes)
 	for_each_node(node, nodes) {
 		if (node_is_set(&there, node))
 			continue;
-		warnx("this machine has no node %u, but %s; choose with --nodes", node,
+		warnx("this machine has no node %u, only %s; change --nodes", node,
 		      NODES_TEXT(&there));
 		return false;
 	}

@@ -60,7 +60,7 @@ static void describe_region(const struct actmem *am, struct actmem_region *regio
 			continue;
 		fprintf(stderr, "%s%u", seen++ ? "," : " on node ", node);
 	}
-	fputs(seen ? "\n" : "; no page is there yet\n", stderr);
+	fputs(seen ? "\n" : "; no page is allocated yet\n", stderr);
 }
 
 static uint64_t limit_of(const struct knobs *knobs)
@@ -167,7 +167,7 @@ static void describe_first(struct actmem *am, const char *name, bool found)
 		print_library_error();
 		return;
 	}
-	describe_region(am, region, found ? "was found" : "was made");
+	describe_region(am, region, found ? "was found" : "was created");
 	actmem_region_close(region);
 }
 

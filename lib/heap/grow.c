@@ -112,7 +112,7 @@ static int choose_region_length(struct actmem_heap *heap, uint64_t length, uint6
 	pthread_mutex_unlock(&heap->lock);
 	left = limit > held ? limit - held : 0;
 	if (needed > left)
-		return fail(ENOMEM, "the heap may have %s, its regions have %s, and %s more are wanted; raise %s or free blocks",
+		return fail(ENOMEM, "the heap's limit is %s, its regions have %s, and %s more are wanted; raise %s or free blocks",
 			    BYTES_TEXT(limit), BYTES_TEXT(held), BYTES_TEXT(needed), KNOB(HEAP_LIMIT));
 	most = held / (unused > held / UNUSED_PART ? HELD_PART_MIXED : HELD_PART);
 	if (most < heap->request.length)
@@ -226,7 +226,7 @@ static int add_region_for(struct actmem_heap *heap, uint64_t length, uint64_t al
 		return error;
 	if (!is_first)
 		return add_region(heap, needed, left, length);
-	fail_more("; %s are needed now, and regions are made of %s: lower %s",
+	fail_more("; %s are needed, but regions are created with %s; lower %s",
 		  BYTES_TEXT(needed), BYTES_TEXT(grown), KNOB(HEAP_GROW));
 	return error;
 }
@@ -234,7 +234,7 @@ static int add_region_for(struct actmem_heap *heap, uint64_t length, uint64_t al
 int heap_check_length(const struct actmem_heap *heap, uint64_t length)
 {
 	return length <= heap->chunk_bytes ? 0 :
-	       fail(EINVAL, "a block of %s would lie across chunks of %s, in which regions are registered; raise chunk_bytes of the runtime",
+	       fail(EINVAL, "a block of %s does not fit the chunks of %s in which regions are registered; raise chunk_bytes of the runtime",
 		    BYTES_TEXT(length), BYTES_TEXT(heap->chunk_bytes));
 }
 

@@ -68,7 +68,7 @@ int actmem_heap_create(struct actmem *am, const struct actmem_heap_options *opti
 	int error;
 
 	if (!am || !result)
-		return fail(EINVAL, "actmem_heap_create: no handle or place for the heap");
+		return fail(EINVAL, "actmem_heap_create: am or heap is NULL");
 	error = check_owner(am);
 	if (error)
 		return error;
@@ -166,7 +166,7 @@ int actmem_heap_destroy(struct actmem_heap *heap)
 	heap_give_freed(heap);
 	attached = heap_attached(heap);
 	if (attached)
-		error = fail(EBUSY, "%u of the heap's regions are attached to a queue; actmem_queue_detach() goes first",
+		error = fail(EBUSY, "%u of the heap's regions are attached to a queue; call actmem_queue_detach() first",
 			     attached);
 	if (heap->extents.taken)
 		error = fail(EBUSY, "%zu blocks of %s are still live", heap->extents.taken,
@@ -294,7 +294,7 @@ static int alloc_block(struct actmem_heap *heap, uint64_t bytes, uint64_t align,
 	if (error)
 		return error;
 	if (!address || !bytes || bytes > EXTENT_BYTES_MAX)
-		return fail(EINVAL, "actmem_heap_alloc: %llu bytes; 1 to %llu can be had, at an address to be stored",
+		return fail(EINVAL, "actmem_heap_alloc: the size is %llu; it may be 1 to %llu, and memory must not be NULL",
 			    (unsigned long long)bytes, (unsigned long long)EXTENT_BYTES_MAX);
 	if (align & (align - 1) || align > EXTENT_ALIGN_MAX)
 		return fail(EINVAL, "actmem_heap_alloc: align is %llu; it must be a power of two up to 2 MiB",
@@ -334,7 +334,7 @@ static struct extent *find_live(const struct actmem_heap *heap, const void *addr
 
 static int fail_not_live(const void *address)
 {
-	return fail(EINVAL, "%p is not the start of a live block of this heap: freed before, or from elsewhere",
+	return fail(EINVAL, "%p is not the start of a live block of this heap; it was freed, or belongs to another allocator",
 		    address);
 }
 
@@ -347,7 +347,7 @@ int actmem_heap_locate(struct actmem_heap *heap, const void *address,
 	if (error)
 		return error;
 	if (!region || !offset)
-		return fail(EINVAL, "actmem_heap_locate: nowhere to put region and offset");
+		return fail(EINVAL, "actmem_heap_locate: region or offset is NULL");
 	pthread_mutex_lock(&heap->lock);
 	if (find_live(heap, address)) {
 		its = heap->regions;
@@ -391,7 +391,7 @@ int actmem_heap_get_stats(struct actmem_heap *heap, struct actmem_heap_stats *st
 	if (error)
 		return error;
 	if (!stats)
-		return fail(EINVAL, "actmem_heap_get_stats: nowhere to put them");
+		return fail(EINVAL, "actmem_heap_get_stats: stats is NULL");
 	ACTMEM_INIT(&now);
 	pthread_mutex_lock(&heap->lock);
 	heap_give_freed(heap);

@@ -72,7 +72,7 @@ static int open_next_file(struct actmem_heap *heap, struct region_request *reque
 			ACTMEM_OPEN_OWN;
 	error = region_open(heap->am, request, &result->region);
 	if (error == -EBUSY)
-		fail_more(" (several processes of a job need a name of their own each: %s)", KNOB(NAME));
+		fail_more(" (each process of a job needs its own name: %s)", KNOB(NAME));
 	if (!error && actmem_region_found(result->region)) {
 		error = check_found_file(request, result->region, left);
 		if (error)

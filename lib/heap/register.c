@@ -36,7 +36,7 @@ int actmem_heap_register(struct actmem_heap *heap, struct actmem_runtime *runtim
 		error = fail(EEXIST, "the heap's regions are registered already (%s)",
 			     actmem_runtime_describe(heap->runtime));
 	} else if (heap->regions) {
-		error = fail(EBUSY, "the heap has %llu regions that are not registered; have it registered before its first block",
+		error = fail(EBUSY, "the heap has %llu regions that are not registered; register the heap before its first block",
 			     (unsigned long long)heap->region_count);
 	} else {
 		heap->runtime = runtime;

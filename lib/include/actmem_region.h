@@ -114,7 +114,7 @@ int actmem_region_create(struct actmem *am,
  * The receiver may get a fallback that actmem_open() allowed, reported as by
  * actmem_region_create().
  *
- * -EINVAL  @fd is no region of the backend that the caller asked for, or not open for reading and
+ * -EINVAL  @fd is not a region of the backend that the caller asked for, or not open for reading and
  *	writing. For a memfd region with a name, reading is enough: it is then opened as by
  *	ACTMEM_OPEN_READ
  * -EBADF  @fd is not open

@@ -44,7 +44,7 @@ static void read_mount_type(uint64_t device, char *type, size_t size)
 
 static int refuse_file_system(const char *path, const char *type)
 {
-	return fail(EOPNOTSUPP, "%s is on a file system of type %s, where no region can be; as root " MOUNT_DRIVER ", or without the driver " MOUNT_MEMFD ", and take a path there",
+	return fail(EOPNOTSUPP, "%s is on a file system of type %s, which cannot have regions; as root " MOUNT_DRIVER ", or without the driver " MOUNT_MEMFD ", and use a path there",
 		    path, type);
 }
 
@@ -59,16 +59,16 @@ int name_backend(const char *path, enum actmem_backend wanted, const struct back
 		if (errno == ENOENT)
 			parent_of(there, path);
 		if (errno != ENOENT || statfs(there, &files))
-			return fail(errno, "cannot look at %s (%s)", there, strerror(errno));
+			return fail(errno, "cannot check %s (%s)", there, strerror(errno));
 	}
 	if (stat(there, &found))
-		return fail(errno, "cannot look at %s (%s)", there, strerror(errno));
+		return fail(errno, "cannot check %s (%s)", there, strerror(errno));
 	if (S_ISDIR(found.st_mode) && !strcmp(there, path))
 		return fail(EINVAL, "%s is a folder; add a name: %s/NAME", path, path);
 	if (files.f_type == ACTMEM_SUPER_MAGIC) {
 		*backend = &backend_driver;
 		if (wanted == ACTMEM_BACKEND_MEMFD)
-			return fail(EINVAL, "%s is on the driver's file system, but the backend asked for is memfd; ask for driver or auto with %s, or take a path on hugetlbfs or tmpfs",
+			return fail(EINVAL, "%s is on the driver's file system, but the requested backend is memfd; request driver or auto with %s, or use a path on hugetlbfs or tmpfs",
 				    path, KNOB(BACKEND));
 		return 0;
 	}
@@ -79,7 +79,7 @@ int name_backend(const char *path, enum actmem_backend wanted, const struct back
 		return refuse_file_system(path, type);
 	*backend = &backend_memfd;
 	if (wanted == ACTMEM_BACKEND_DRIVER)
-		return fail(EINVAL, "%s is on %s, but the backend asked for is driver; ask for memfd or auto with %s, or as root " MOUNT_DRIVER " and take a path there",
+		return fail(EINVAL, "%s is on %s, but the requested backend is driver; request memfd or auto with %s, or as root " MOUNT_DRIVER " and use a path there",
 			    path, files.f_type == TMPFS_MAGIC ? "tmpfs" : "hugetlbfs",
 			    KNOB(BACKEND));
 	return 0;

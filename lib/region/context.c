@@ -112,7 +112,7 @@ static int open_backend(struct actmem *am)
 	if (am->options.backend == ACTMEM_BACKEND_MEMFD)
 		return use_memfd(am, "as asked for");
 	if (!am->options.backend && am->options.pages == ACTMEM_PAGES_1G)
-		return use_memfd(am, "pages of 1G are hugetlb's, the driver has 2M alone");
+		return use_memfd(am, "1G pages come from hugetlb, and the driver has only 2M pages");
 	am->backend = &backend_driver;
 	error = am->backend->open(&am->device);
 	if (!error)
@@ -122,7 +122,7 @@ static int open_backend(struct actmem *am)
 		return error;
 	if (driver_is_missing(error))
 		return use_memfd(am, actmem_error());
-	fail_more("; or do without the driver: memfd by %s", KNOB(BACKEND));
+	fail_more("; or use memfd instead of the driver, with %s", KNOB(BACKEND));
 	return error;
 }
 
@@ -173,9 +173,9 @@ int actmem_open(struct actmem **result, const struct actmem_options *options)
 	int error;
 
 	if (!result)
-		return fail(EINVAL, "actmem_open: nowhere to put the handle");
+		return fail(EINVAL, "actmem_open: result is NULL");
 	if (fork_error)
-		return fail(fork_error, "cannot watch for forks (pthread_atfork: %s)",
+		return fail(fork_error, "cannot register fork handlers (pthread_atfork: %s)",
 			    strerror(fork_error));
 	am = calloc(1, sizeof(*am));
 	if (!am)
@@ -225,7 +225,7 @@ int actmem_close(struct actmem *am)
 	int error;
 
 	if (!am)
-		return fail(EINVAL, "actmem_close: no handle");
+		return fail(EINVAL, "actmem_close: am is NULL");
 	error = check_owner(am);
 	if (error)
 		return error;

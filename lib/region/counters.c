@@ -15,7 +15,7 @@ int actmem_get_counters(struct actmem *am, struct actmem_counters *counters)
 	int error;
 
 	if (!am || !counters)
-		return fail(EINVAL, "actmem_get_counters: no handle or nowhere to put them");
+		return fail(EINVAL, "actmem_get_counters: am or counters is NULL");
 	error = check_owner(am);
 	if (error)
 		return error;

@@ -61,7 +61,7 @@ int actmem_region_list_sized(struct actmem_region_info **regions, size_t *count,
 	size_t i;
 
 	if (!regions || !count || size <= sizeof(size_t) || size > (1U << 20))
-		return fail(EINVAL, "actmem_region_list: nowhere to put the list");
+		return fail(EINVAL, "actmem_region_list: regions or count is NULL, or size is wrong");
 	for (backend = 0; !error && backend < 2; backend++)
 		error = backends[backend]->list(&list);
 	if (!error)

@@ -39,9 +39,9 @@ static int check_flags(uint32_t flags)
 	if (flags & ~OPEN_ALL)
 		return fail(EINVAL, "flags 0x%x has bits that are none of ACTMEM_OPEN_*", flags);
 	if (flags & ACTMEM_OPEN_CREATE && flags & ACTMEM_OPEN_READ)
-		return fail(EINVAL, "a region that is to be made cannot be opened only to be read");
+		return fail(EINVAL, "ACTMEM_OPEN_CREATE and ACTMEM_OPEN_READ cannot be combined");
 	if (flags & ACTMEM_OPEN_EXCLUSIVE && !(flags & ACTMEM_OPEN_CREATE))
-		return fail(EINVAL, "ACTMEM_OPEN_EXCLUSIVE is of use with ACTMEM_OPEN_CREATE alone");
+		return fail(EINVAL, "ACTMEM_OPEN_EXCLUSIVE needs ACTMEM_OPEN_CREATE");
 	return 0;
 }
 
@@ -55,7 +55,7 @@ int actmem_region_open(struct actmem *am, const char *name,
 	int error;
 
 	if (!am || !name || !result)
-		return fail(EINVAL, "actmem_region_open: no handle, path or place for the region");
+		return fail(EINVAL, "actmem_region_open: am, name or region is NULL");
 	error = check_owner(am);
 	if (!error)
 		error = check_flags(flags);
@@ -65,7 +65,7 @@ int actmem_region_open(struct actmem *am, const char *name,
 	if (error)
 		return error;
 	if (taken.name)
-		return fail(EINVAL, "actmem_region_open: the options have a name, but the file's is %s",
+		return fail(EINVAL, "actmem_region_open: the options have a name, but a file's name is its path, %s",
 			    name);
 	error = options_resolve(&am->options, &taken, !(flags & ACTMEM_OPEN_CREATE), &request);
 	if (!error)

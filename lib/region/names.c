@@ -58,7 +58,7 @@ static int bare_name(const char *name, char path[PATH_MAX])
 	}
 	text = (struct text){ others, sizeof(others) };
 	mounts_find(see_any, &text);
-	return fail(ENOENT, "no actmem file system is mounted to look for '%s' in; as root " MOUNT_DRIVER ", or name a path on one of these: %s",
+	return fail(ENOENT, "no actmem file system is mounted for the name '%s'; as root " MOUNT_DRIVER ", or give a path on one of these: %s",
 		    name, *others ? others + 2 : "(no hugetlbfs or tmpfs is mounted)");
 }
 
@@ -83,7 +83,7 @@ int name_to_path(const char *name, char path[PATH_MAX])
 		return fail(ENAMETOOLONG, "a region's path is %d bytes long, which is too long",
 			    length);
 	if (path[length - 1] == '/')
-		return fail(EINVAL, "%s is no name of a file", path);
+		return fail(EINVAL, "%s is not the name of a file", path);
 	return 0;
 }
 
@@ -104,7 +104,7 @@ int name_open(const struct region_request *request, int flags, int *fd, struct s
 
 	/* Opening a device could do harm, so do not open it. */
 	if (!stat(path, found) && !S_ISREG(found->st_mode))
-		return fail(EINVAL, "%s is no file, so no region", path);
+		return fail(EINVAL, "%s is not a file, so not a region", path);
 	flags |= request->open & ACTMEM_OPEN_READ ? O_RDONLY : O_RDWR;
 	/* If all users may write there, another user may have made the name a symbolic link. */
 	flags |= own ? O_NOFOLLOW : 0;
@@ -113,15 +113,15 @@ int name_open(const struct region_request *request, int flags, int *fd, struct s
 	if (*fd < 0 && errno == ENOENT)
 		return fail(ENOENT, "%s does not exist", path);
 	if (*fd < 0 && errno == ELOOP && own)
-		return fail(ELOOP, "%s is a symbolic link; remove it, or take another name", path);
+		return fail(ELOOP, "%s is a symbolic link; remove it, or use another name", path);
 	if (*fd < 0)
 		return fail(errno, "cannot open %s (%s)", path, strerror(errno));
 	if (fstat(*fd, found))
-		error = fail(errno, "cannot look at %s (%s)", path, strerror(errno));
+		error = fail(errno, "cannot check %s (%s)", path, strerror(errno));
 	else if (!S_ISREG(found->st_mode))
-		error = fail(EINVAL, "%s is no file, so no region", path);
+		error = fail(EINVAL, "%s is not a file, so not a region", path);
 	else if (own && found->st_uid != geteuid())
-		error = fail(EACCES, "%s belongs to user %u, not to %u: take another name", path,
+		error = fail(EACCES, "%s belongs to user %u, not to %u: use another name", path,
 			     (unsigned int)found->st_uid, (unsigned int)geteuid());
 	else
 		return 0;
@@ -178,7 +178,7 @@ int name_lock(int fd, const char *path)
 		snprintf(holder, sizeof(holder), "process %d%s%s%s", pid, *command ? " (" : "",
 			 command, *command ? ")" : "");
 	}
-	return fail(EBUSY, "%s is in use by %s; end that, or take another name", path, holder);
+	return fail(EBUSY, "%s is in use by %s; end that, or use another name", path, holder);
 }
 
 struct mount_place {

@@ -15,7 +15,7 @@ int region_check_range(const struct actmem_region *region, uint64_t offset, uint
 	if (length && !(offset % page_bytes) && !(length % page_bytes) && length <= whole &&
 	    offset <= whole - length)
 		return 0;
-	return fail(EINVAL, "%llu bytes at %llu are no range of whole pages of %s in a region of %s",
+	return fail(EINVAL, "%llu bytes at %llu are not a range of whole pages of %s in a region of %s",
 		    (unsigned long long)length, (unsigned long long)offset,
 		    BYTES_TEXT(page_bytes), BYTES_TEXT(whole));
 }
@@ -122,7 +122,7 @@ int region_check_discard(const struct actmem_region *region)
 	int error = region_check_unregistered(region, "discarded");
 
 	if (!error && region->buffers)
-		error = fail(EBUSY, "a queue has registered the region's memory, which can therefore not be discarded; attach it with ACTMEM_ATTACH_PLAIN");
+		error = fail(EBUSY, "a queue has registered the region's memory, so it cannot be discarded; attach it with ACTMEM_ATTACH_PLAIN");
 	return error ? error : region_check_writable(region);
 }
 
@@ -143,7 +143,7 @@ int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t
 	int error;
 
 	if (!region || !fd)
-		return fail(EINVAL, "actmem_region_export: no region or nowhere to put the descriptor");
+		return fail(EINVAL, "actmem_region_export: region or fd is NULL");
 	error = check_owner(region->am);
 	if (!error)
 		error = region_check_writable(region);

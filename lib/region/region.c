@@ -134,7 +134,7 @@ int actmem_region_create(struct actmem *am, const struct actmem_region_options *
 	int error;
 
 	if (!am || !options || !result)
-		return fail(EINVAL, "actmem_region_create: no handle, options or place for the region");
+		return fail(EINVAL, "actmem_region_create: am, options or region is NULL");
 	error = check_owner(am);
 	if (!error)
 		error = take_struct(&taken, sizeof(taken), options, "region options");
@@ -150,7 +150,7 @@ int actmem_region_from_fd(struct actmem *am, int fd, struct actmem_region **resu
 	int error;
 
 	if (!am || !result || fd < 0)
-		return fail(EINVAL, "actmem_region_from_fd: no handle, descriptor or place for the region");
+		return fail(EINVAL, "actmem_region_from_fd: am or region is NULL, or fd is negative");
 	backend = am->backend;
 	error = check_owner(am);
 	if (!error && am->options.backend == ACTMEM_BACKEND_AUTO)
@@ -191,7 +191,7 @@ int actmem_region_map(struct actmem_region *region, void **address)
 	int error;
 
 	if (!region || !address)
-		return fail(EINVAL, "actmem_region_map: no region or nowhere to put the address");
+		return fail(EINVAL, "actmem_region_map: region or address is NULL");
 	error = check_owner(region->am);
 	if (error)
 		return error;
@@ -251,7 +251,7 @@ int actmem_region_get_info(struct actmem_region *region, struct actmem_region_in
 	int error;
 
 	if (!region || !info)
-		return fail(EINVAL, "actmem_region_get_info: no region or nowhere to put it");
+		return fail(EINVAL, "actmem_region_get_info: region or info is NULL");
 	error = check_owner(region->am);
 	if (!error)
 		error = take_struct(&asked, sizeof(asked), info, "region info");
@@ -282,7 +282,7 @@ int region_check_unregistered(const struct actmem_region *region, const char *wh
 {
 	if (!region->registration)
 		return 0;
-	return fail(EBUSY, "the region is registered with a runtime, and is not to be %s until actmem_region_unregister()",
+	return fail(EBUSY, "the region is registered with a runtime, and cannot be %s before actmem_region_unregister()",
 		    what);
 }
 
@@ -323,10 +323,10 @@ int actmem_region_close(struct actmem_region *region)
 		return error;
 	attachments = region_attachments(region);
 	if (attachments)
-		return fail(EBUSY, "the region is attached to %u queue%s; actmem_queue_detach() goes first",
+		return fail(EBUSY, "the region is attached to %u queue%s; call actmem_queue_detach() first",
 			    attachments, attachments == 1 ? "" : "s");
 	if (region->commands)
-		return fail(EBUSY, "%u commands of queues work on the region; actmem_queue_wait() tells when they have ended",
+		return fail(EBUSY, "%u commands of queues work on the region; actmem_queue_wait() reports when they have ended",
 			    region->commands);
 	region_close(region);
 	return 0;

@@ -61,7 +61,7 @@ static void test_first_region(struct actmem *am)
 
 	ok(actmem_heap_alloc(heap, BLOCK, 0, &block) < 0,
 	   "the first region is as long as asked for, or none");
-	says("4.0 MiB are needed now, and regions are made of 44.0 MiB: lower grow_bytes");
+	says("4.0 MiB are needed, but regions are created with 44.0 MiB; lower grow_bytes");
 	ok(!count_files(mount_folder), "no file is left");
 	returns(actmem_heap_destroy(heap), 0);
 }

@@ -45,7 +45,7 @@ def test_the_limit_is_told_and_holds():
         print(json.dumps([words, held, actmem.counters()["region_bytes"] >> 20]))
     """, ACTMEM_HEAP_LIMIT="16M", ACTMEM_HEAP_GROW="4M")
     assert words[0] == errno.ENOMEM
-    assert "the heap may have 16.0 MiB" in words[1]
+    assert "the heap's limit is 16.0 MiB" in words[1]
     assert "heap_limit= (ACTMEM_HEAP_LIMIT)" in words[1]
     assert 9 <= held <= 16 and after <= 16
 

@@ -406,7 +406,7 @@ static void test_ranges(void **state)
 	assert_fails(actmem_queue_discard(queue, region, at, 2 * BLOCK, NULL), EINVAL, "no range");
 	assert_fails(actmem_queue_fill(queue, file, 0, region, 0, LENGTH + BLOCK, NULL), EINVAL,
 		     "no range");
-	assert_fails(actmem_queue_discard(queue, region, 0, 4095, NULL), EINVAL, "no range of whole pages");
+	assert_fails(actmem_queue_discard(queue, region, 0, 4095, NULL), EINVAL, "not a range of whole pages");
 	end(queue, file);
 }
 

@@ -94,9 +94,9 @@ static void test_pages(struct actmem *am)
 
 	if (!on_driver(am))
 		return;
-	try_region(am, &options, -EOPNOTSUPP, "the driver has pages of 2M alone");
+	try_region(am, &options, -EOPNOTSUPP, "the driver has only 2M pages");
 	options.pages = ACTMEM_PAGES_THP;
-	try_region(am, &options, -EOPNOTSUPP, "the driver has pages of 2M alone");
+	try_region(am, &options, -EOPNOTSUPP, "the driver has only 2M pages");
 }
 
 /* Like a region's, but for its seals or its opening. */

@@ -52,12 +52,12 @@ static void test_refusals(struct actmem *am)
 	int fd = -1;
 
 	returns(actmem_region_export(NULL, 0, LENGTH, &fd), -EINVAL);
-	says("no region");
+	says("region or fd is NULL");
 	returns(actmem_region_export(region, 0, LENGTH, NULL), -EINVAL);
-	says("nowhere to put");
+	says("region or fd is NULL");
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		returns(actmem_region_export(region, bad[i][0], bad[i][1], &fd), -EINVAL);
-		says("no range of whole pages");
+		says("not a range of whole pages");
 	}
 	ok(fd == -1, "there is no descriptor");
 	returns(actmem_region_close(region), 0);

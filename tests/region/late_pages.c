@@ -81,7 +81,7 @@ static bool pages_stay_away(void *unused)
 		return false;
 	printf("# after %u naps: %s\n", naps, actmem_error());
 	if (naps <= NAP_OF_RETURN || !strstr(actmem_error(), "free of 4.0 MiB wanted") ||
-	    !strstr(actmem_error(), "`actmem list` shows who has the others"))
+	    !strstr(actmem_error(), "`actmem list` shows which processes use the others"))
 		return false;
 	waited = naps;
 	return make(2, &region) == -ENOMEM && naps == waited && !make(1, &keeps) &&

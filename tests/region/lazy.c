@@ -284,7 +284,7 @@ static void test_busy(struct actmem *am)
 	ok(memory[HALF] == (on_driver(am) ? 2 : 0) && !memory[0], "what stays is unchanged");
 	if (on_driver(am)) {
 		returns(actmem_region_discard(region, 0, LENGTH), -EBUSY);
-		says("2.0 MiB of 8.0 MiB stay");
+		says("2.0 MiB of 8.0 MiB cannot be discarded");
 	}
 	ok(read(ends[0], bytes, 4096) == 4096 && bytes[0] == 2, "the pipe has what was written");
 	close(ends[0]);
@@ -313,7 +313,7 @@ static bool memlock_refuses(void *context)
 		return false;
 	error = actmem_region_populate(region, 0, LENGTH);
 	return error == -ENOMEM && strstr(actmem_error(), "RLIMIT_MEMLOCK") &&
-	       strstr(actmem_error(), "the first 4.0 MiB of the 8.0 MiB are there") &&
+	       strstr(actmem_error(), "the first 4.0 MiB of the 8.0 MiB are populated") &&
 	       info_or_bail(region).allocated_bytes == HALF && !actmem_region_close(region);
 }
 

@@ -84,7 +84,7 @@ static bool base_pages_are_allowed(void *context)
 		return info.pages == ACTMEM_PAGES_2M && !fallbacks(am);
 	printf("# %s\n", actmem_error());
 	return info.pages == ACTMEM_PAGES_4K && info.page_bytes == 4096 && fallbacks(am) == 1 &&
-	       strstr(actmem_error(), "took 4 KiB pages instead");
+	       strstr(actmem_error(), "used 4 KiB pages instead");
 }
 
 static uint64_t total_of(const struct actmem_nodes *nodes)

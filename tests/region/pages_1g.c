@@ -152,7 +152,7 @@ static bool hold_other_node(void *context)
 		return false;
 	options.allow = ACTMEM_ALLOW_NODE;
 	return !actmem_region_create(am, &options, &region) &&
-	       strstr(actmem_error(), "on whatever node instead") && fallbacks(am) == 1 &&
+	       strstr(actmem_error(), "on any node instead") && fallbacks(am) == 1 &&
 	       info_or_bail(region).node_bytes[1] == GIB && memory_or_bail(region);
 }
 
@@ -178,7 +178,7 @@ static void test_step_down(struct actmem *am)
 	options.flags = ACTMEM_REGION_LAZY;
 	options.allow = ACTMEM_ALLOW_2M | ACTMEM_ALLOW_4K;
 	returns(actmem_region_create(am, &options, &region), 0);
-	says("took 4 KiB pages instead");
+	says("used 4 KiB pages instead");
 	ok(info_or_bail(region).pages == ACTMEM_PAGES_4K && fallbacks(am) == before + 1,
 	   "it is told and counted");
 	returns(actmem_region_close(region), 0);
@@ -206,12 +206,12 @@ static void test_driver(void)
 	/* One node may have less. */
 	options.policy = ACTMEM_PLACE_PREFERRED;
 	returns(actmem_region_create(am, &options, &region), -EOPNOTSUPP);
-	says("the driver has pages of 2M alone; 1G come from hugetlb by the backend memfd");
+	says("the driver has only 2M pages; 1G come from hugetlb by the backend memfd");
 	says("ACTMEM_ALLOW=2m");
 	options.flags = ACTMEM_REGION_LAZY;
 	options.allow = ACTMEM_ALLOW_2M;
 	returns(actmem_region_create(am, &options, &region), 0);
-	says("took 2 MiB pages instead");
+	says("used 2 MiB pages instead");
 	ok(info_or_bail(region).pages == ACTMEM_PAGES_2M &&
 	   info_or_bail(region).backend == ACTMEM_BACKEND_DRIVER && fallbacks(am) == 1,
 	   "it is told and counted");
@@ -228,7 +228,7 @@ static void test_handle(void)
 
 	returns(actmem_open(&am, &options), 0);
 	ok(actmem_get_backend(am) == ACTMEM_BACKEND_MEMFD &&
-	   strstr(actmem_describe(am), "the driver has 2M alone"), "%s", actmem_describe(am));
+	   strstr(actmem_describe(am), "the driver has only 2M pages"), "%s", actmem_describe(am));
 	returns(actmem_close(am), 0);
 }
 

@@ -84,7 +84,7 @@ static void test_request(void **state)
 	fail_call("ioctl", 1, EINTR);
 	assert_int_equal(actmem_region_get_info(region, &info), 0);
 	fail_call("ioctl", 1, EIO);
-	assert_fails(actmem_region_get_info(region, &info), EIO, "does not tell");
+	assert_fails(actmem_region_get_info(region, &info), EIO, "cannot report on");
 	assert_int_equal(actmem_region_close(region), 0);
 }
 
@@ -133,7 +133,7 @@ static void test_refusals(void **state)
 		driver.create_error[0] = 0;
 		driver.range_error = cases[i].error;
 		assert_fails(create(0, &region), cases[i].error, cases[i].words);
-		assert_null(strstr(actmem_error(), "are there"));
+		assert_null(strstr(actmem_error(), "are populated"));
 		assert_same_held(before);
 		driver.range_error = 0;
 	}
@@ -150,7 +150,7 @@ static void test_refused_heap(void **state)
 	driver.create_error[0] = EDQUOT;
 	driver.create.why.reason = ACTMEM_WHY_USER_LIMIT;
 	assert_fails(actmem_heap_alloc(heap, 1, 0, &block), EDQUOT,
-		     "2.0 MiB are needed now, and regions are made of 8.0 MiB: lower grow_bytes");
+		     "2.0 MiB are needed, but regions are created with 8.0 MiB; lower grow_bytes");
 	assert_int_equal(driver.asked[0].length, 2 * LENGTH);
 	driver.created = 0;
 	assert_fails(actmem_heap_alloc(heap, 2 * LENGTH, 0, &block), EDQUOT,
@@ -190,7 +190,7 @@ static void test_ranges(void **state)
 	assert_int_equal(driver.changed, 0);
 
 	driver.range_error = EBUSY;
-	assert_fails(actmem_region_discard(region, 0, LENGTH), EBUSY, "2.0 MiB of 4.0 MiB stay");
+	assert_fails(actmem_region_discard(region, 0, LENGTH), EBUSY, "2.0 MiB of 4.0 MiB cannot be discarded");
 	driver.range_error = EIO;
 	assert_fails(actmem_region_discard(region, 0, LENGTH), EIO, "cannot discard 4.0 MiB");
 	assert_fails(actmem_region_populate(region, 0, LENGTH), EIO, "cannot populate 4.0 MiB");
@@ -198,13 +198,13 @@ static void test_ranges(void **state)
 	driver.create.why.reason = ACTMEM_WHY_NODE_FULL;
 	driver.create.why.node = 1;
 	assert_fails(actmem_region_populate(region, 0, LENGTH), ENOMEM, "node 1 has 0 B free");
-	assert_non_null(strstr(actmem_error(), "the first 2.0 MiB of the 4.0 MiB are there"));
+	assert_non_null(strstr(actmem_error(), "the first 2.0 MiB of the 4.0 MiB are populated"));
 	/* Pages count for who made the region, not for who has them come. */
 	driver.range_error = EDQUOT;
 	driver.create.why.reason = ACTMEM_WHY_USER_LIMIT;
 	assert_fails(actmem_region_populate(region, 0, LENGTH), EDQUOT, "limit of the region's user");
 	driver.create.why.reason = ACTMEM_WHY_MEMLOCK;
-	assert_fails(actmem_region_populate(region, 0, LENGTH), EDQUOT, "in the process that makes the region");
+	assert_fails(actmem_region_populate(region, 0, LENGTH), EDQUOT, "in the process that creates the region");
 	assert_int_equal(actmem_region_close(region), 0);
 
 	driver.create.why.reason = ACTMEM_WHY_NONE;
@@ -317,7 +317,7 @@ static void test_backend_of_giant_pages(void **state)
 	assert_int_equal(actmem_open(&am, &options), 0);
 	assert_int_equal(actmem_get_backend(am), ACTMEM_BACKEND_MEMFD);
 	assert_string_equal(actmem_describe(am),
-			    "memfd: pages of 1G are hugetlb's, the driver has 2M alone");
+			    "memfd: 1G pages come from hugetlb, and the driver has only 2M pages");
 	assert_int_equal(actmem_close(am), 0);
 	options.backend = ACTMEM_BACKEND_DRIVER;
 	assert_int_equal(actmem_open(&am, &options), 0);
@@ -331,13 +331,13 @@ static void test_no_giant_pages(void **state)
 	struct actmem_counters counters = { .size = sizeof(counters) };
 
 	assert_fails(create_1g(GIANT_PAGE_BYTES, 0, ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K),
-		     EOPNOTSUPP, "the driver has pages of 2M alone; 1G come from hugetlb by the backend memfd: ");
+		     EOPNOTSUPP, "the driver has only 2M pages; 1G pages come from hugetlb with the backend memfd: ");
 	assert_non_null(strstr(actmem_error(), "with backend"));
 	assert_non_null(strstr(actmem_error(), "ACTMEM_ALLOW_2M"));
 	assert_int_equal(driver.created, 0);
 	assert_int_equal(create_1g(GIANT_PAGE_BYTES, ACTMEM_REGION_LAZY, ACTMEM_ALLOW_2M), 0);
 	assert_string_equal(actmem_error(),
-			    "the driver has pages of 2M alone; took 2 MiB pages instead");
+			    "the driver has only 2M pages; used 2 MiB pages instead");
 	assert_int_equal(driver.created, 1);
 	assert_int_equal(driver.asked[0].length, GIANT_PAGE_BYTES);
 	assert_int_equal(driver.asked[0].flags, 0);
@@ -348,7 +348,7 @@ static void test_no_giant_pages(void **state)
 	driver.create.why.reason = ACTMEM_WHY_NODE_FULL;
 	assert_int_equal(create_1g(GIANT_PAGE_BYTES, 0, ACTMEM_ALLOW_2M | ACTMEM_ALLOW_NODE),
 			 0);
-	assert_non_null(strstr(actmem_error(), "; took whatever node instead; the driver has pages of 2M alone; took"));
+	assert_non_null(strstr(actmem_error(), "; used any node instead; the driver has only 2M pages; used"));
 	assert_int_equal(actmem_get_counters(am, &counters), 0);
 	assert_int_equal(counters.fallbacks_total, 3);
 }

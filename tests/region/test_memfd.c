@@ -191,8 +191,8 @@ static void test_range_words(void **state)
 	assert_int_equal(create_lazy(ACTMEM_PLACE_INTERLEAVE, &region), 0);
 	before = held_now();
 	assert_fails(actmem_region_populate(region, 4096, LENGTH), EINVAL,
-		     "65536 bytes at 4096 are no range of whole pages of 4.0 KiB in a region of 64.0 KiB");
-	assert_fails(actmem_region_discard(region, 0, 0), EINVAL, "no range of whole pages");
+		     "65536 bytes at 4096 are not a range of whole pages of 4.0 KiB in a region of 64.0 KiB");
+	assert_fails(actmem_region_discard(region, 0, 0), EINVAL, "not a range of whole pages");
 	fail_call("madvise", 1, ENOMEM);
 	assert_fails(actmem_region_populate(region, 4096, 8192), ENOMEM, "cannot populate 4.0 KiB");
 	fail_call("mbind", 1, EIO);
@@ -271,7 +271,7 @@ static void test_misplaced(void **state)
 
 	fake_node(1);
 	assert_fails(create(ACTMEM_PLACE_BIND, &region), EIO,
-		     "page 0 is on node 1, not on node 0 as asked");
+		     "page 0 is on node 1, not on node 0 as requested");
 	assert_fails(create(ACTMEM_PLACE_INTERLEAVE, &region), EIO, "node 1");
 	assert_same_held(before);
 	/* Preferred may be elsewhere. */
@@ -316,7 +316,7 @@ static void test_unlocked(void **state)
 	fail_call("mlock2", 1, ENOMEM);
 	assert_int_equal(create(ACTMEM_PLACE_BIND, &region), 0);
 	fail_nothing();
-	assert_non_null(strstr(actmem_error(), "went on unpinned"));
+	assert_non_null(strstr(actmem_error(), "continued without pinning"));
 	assert_int_equal(fallbacks(), 1);
 	assert_int_equal(actmem_region_get_info(region, &info), 0);
 	assert_int_equal(info.pinned_bytes, 0);
@@ -341,7 +341,7 @@ static void test_no_hugetlb(void **state)
 	assert_int_equal(create_huge(&region), 0);
 	fail_nothing();
 	assert_non_null(strstr(actmem_error(), "no 2 MiB hugetlb pages"));
-	assert_non_null(strstr(actmem_error(), "took 4 KiB pages instead"));
+	assert_non_null(strstr(actmem_error(), "used 4 KiB pages instead"));
 	assert_int_equal(fallbacks(), 1);
 	assert_int_equal(actmem_region_get_info(region, &info), 0);
 	assert_int_equal(info.page_bytes, 4096);

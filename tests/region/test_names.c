@@ -136,7 +136,7 @@ static void test_words(void **state)
 		int error, wanted;
 		const char *words;
 	} faults[] = {
-		{ "statfs", 1, EIO, EIO, "cannot look at" },
+		{ "statfs", 1, EIO, EIO, "cannot check" },
 		{ "open", 1, EACCES, EACCES, "cannot open" },
 		{ "open", 2, EACCES, EACCES, "cannot open " NAMES_FOLDER },
 		{ "linkat", 1, EPERM, EPERM, "linkat" },
@@ -197,7 +197,7 @@ static void test_exclusive_race(void **state)
 	assert_int_equal(is_found(LENGTH, ACTMEM_OPEN_CREATE, 0), 0);
 	fail_call("access", 1, ENOENT);
 	assert_fails(open_name(LENGTH, ACTMEM_OPEN_CREATE | ACTMEM_OPEN_EXCLUSIVE, 0, &region),
-		     EEXIST, "there already");
+		     EEXIST, "exists already");
 	assert_complete(path, LENGTH);
 }
 
@@ -211,7 +211,7 @@ static void test_found_elsewhere(void **state)
 	assert_fails(open_name(LENGTH, 0, 0, &region), EEXIST, "page 0 is on node 5, not on node 0");
 	assert_non_null(strstr(actmem_error(), "ACTMEM_ALLOW_NODE"));
 	assert_int_equal(is_found(LENGTH, 0, ACTMEM_ALLOW_NODE), 1);
-	assert_non_null(strstr(actmem_error(), "took it as it is"));
+	assert_non_null(strstr(actmem_error(), "used it as it is"));
 	assert_complete(path, LENGTH);
 }
 
@@ -372,7 +372,7 @@ static void test_driver_race(void **state)
 	driver.becomes_a_region = true;
 	assert_int_equal(is_found(HUGE, ACTMEM_OPEN_CREATE, 0), 1);
 	assert_fails(open_name(HUGE, ACTMEM_OPEN_CREATE | ACTMEM_OPEN_EXCLUSIVE, 0, &region),
-		     EEXIST, "there already");
+		     EEXIST, "exists already");
 }
 
 static void test_driver_found_otherwise(void **state)
@@ -382,30 +382,30 @@ static void test_driver_found_otherwise(void **state)
 
 	assert_int_equal(is_found(HUGE, ACTMEM_OPEN_CREATE, 0), 0);
 	assert_fails(open_name(2 * HUGE, ACTMEM_OPEN_CREATE, 0, &region), EEXIST,
-		     "with 2.0 MiB, not with 4.0 MiB");
+		     "with 2.0 MiB, but 4.0 MiB were requested");
 	driver.policy = ACTMEM_POLICY_INTERLEAVE;
 	driver.nodes = 6;
 	assert_fails(open_name(HUGE, 0, 0, &region), EEXIST,
-		     "policy interleave on nodes 1-2, not bind on node 0");
+		     "policy interleave on nodes 1-2, but bind on node 0 was requested");
 	assert_int_equal(is_found(HUGE, 0, ACTMEM_ALLOW_NODE), 1);
-	assert_non_null(strstr(actmem_error(), "took it as it is"));
+	assert_non_null(strstr(actmem_error(), "used it as it is"));
 	/* Without a policy, the one that is there holds. */
 	assert_int_equal(actmem_region_open(am, path, &options, 0, &region), 0);
 	assert_string_equal(actmem_error(), "");
 	assert_int_equal(actmem_region_close(region), 0);
 	options.pages = ACTMEM_PAGES_4K;
 	assert_fails(actmem_region_open(am, path, &options, 0, &region), EOPNOTSUPP,
-		     "the driver has pages of 2M alone");
+		     "the driver has only 2M pages");
 	assert_null(strstr(actmem_error(), "with backend"));
 	options.pages = ACTMEM_PAGES_1G;
 	options.length = 0;
 	assert_fails(actmem_region_open(am, path, &options, 0, &region), EOPNOTSUPP,
-		     "take a path on a hugetlbfs that is mounted with pagesize=1G");
+		     "use a path on a hugetlbfs that is mounted with pagesize=1G");
 	assert_null(strstr(actmem_error(), "with backend"));
 	options.allow = ACTMEM_ALLOW_2M;
 	assert_int_equal(actmem_region_open(am, path, &options, 0, &region), 0);
 	assert_string_equal(actmem_error(),
-			    "the driver has pages of 2M alone; took 2 MiB pages instead");
+			    "the driver has only 2M pages; used 2 MiB pages instead");
 	assert_int_equal(actmem_region_close(region), 0);
 }
 

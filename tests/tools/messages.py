@@ -13,7 +13,7 @@ PLACE = re.compile(r"(?<!\w)_[^_]+_(?!\w)")
 CONVERSION = re.compile(r"%[-.*0-9]*(?:ll|l|z)?[a-zA-Z]")
 # Told with --verbose, or with words of the library alone.
 ASKED_FOR = ("malloc: pages come", "malloc: each block", "malloc: blocks of",
-             "malloc: transparent", "cuda: calls")
+             "malloc: transparent", "cuda: the preload")
 
 
 def joined(text):

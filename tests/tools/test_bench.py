@@ -116,7 +116,7 @@ def a_folder_that_cannot_be_used_is_an_error():
     with scratch() as folder:
         missing = os.path.join(folder, "none")
         expect(bench("--spill", missing), 2, "", [missing, "No such file"])
-    expect(bench("--spill", "/dev/null"), 2, "", "'/dev/null' is no folder")
+    expect(bench("--spill", "/dev/null"), 2, "", "'/dev/null' is not a folder")
     expect(bench("--spill", "/proc", "--file-bytes", "2M"), 1, None, "/proc")
 
 

@@ -364,7 +364,7 @@ def run_without_permission():
         expect(run("--backend", "driver", "echo", "ran", prefix=NO_CAPABILITIES), 1, "",
                ["/dev/actmem", "ermi"])
         expect(run("echo", "ran", prefix=NO_CAPABILITIES), 1, "",
-               ["/dev/actmem", "ermi", "without the driver: memfd by --backend"])
+               ["/dev/actmem", "ermi", "memfd instead of the driver, with --backend"])
         expect(actmem("run", "echo", "ran", prefix=NO_CAPABILITIES), 1, "", "/dev/actmem")
         expect(run("--backend", "memfd", "echo", "ran", prefix=NO_CAPABILITIES), 0, "ran\n")
 
@@ -526,7 +526,7 @@ def info_without_permission():
         result = actmem("info", "--json", prefix=NO_CAPABILITIES)
         expect(result, 1)
         seen = json.loads(result.stdout)
-        assert seen["backend"] is None and "do without the driver" in seen["reason"], seen
+        assert seen["backend"] is None and "use memfd instead of the driver" in seen["reason"], seen
         assert seen["driver"]["error"] == "Permission denied", seen
 
 

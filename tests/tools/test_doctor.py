@@ -103,7 +103,7 @@ def folders_to_spill_to():
         assert [each["state"] == "fix" for each in found][::2] == [True, True], found
         assert f"{memory} is in memory" in found[0]["finding"], found
         assert disk in found[1]["finding"] and (
-            found[1]["state"] == "ok" or "turns" in found[1]["finding"] or
+            found[1]["state"] == "ok" or "rotational" in found[1]["finding"] or
             "no direct I/O" in found[1]["finding"]), found
         assert "No such file" in found[2]["finding"], found
         # Nothing is left there, and without options it is those of the environment.

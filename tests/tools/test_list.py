@@ -86,8 +86,8 @@ def what_cannot_be_chosen_is_named():
     for words, said in ((("--pid", "x"), "'x' is no number (--pid)"),
                         (("--node", "-1"), "'-1' is no number (--node)"),
                         (("--user", "nobody here"), "no user 'nobody here' (--user)"),
-                        (("--output", "pid,what"), "'what' is no column"),
-                        (("--output", ""), "'' is no column")):
+                        (("--output", "pid,what"), "'what' is not a column"),
+                        (("--output", ""), "'' is not a column")):
         expect(actmem("list", *words), 2, "", said)
 
 

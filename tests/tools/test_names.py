@@ -112,7 +112,7 @@ def verbose_tells_whether_it_was_found():
     with mounted(DISK) as folder:
         words = [actmem("run", "--verbose", "--name", f"{folder}/job", "--heap-grow", "4M", "true",
                         environment=clean_environment(**ENVIRONMENT)).stderr for _ in range(2)]
-    assert "job.0 was made" in words[0] and "job.0 was found" in words[1], words
+    assert "job.0 was created" in words[0] and "job.0 was found" in words[1], words
     assert f"{folder}/job.0 and so on" in words[0], words
 
 
@@ -120,7 +120,7 @@ def verbose_tells_whether_it_was_found():
 def refusals_say_what_to_do():
     with mounted(DISK) as folder, tempfile.TemporaryDirectory(dir="/var/tmp") as elsewhere:
         expect(run(f"{elsewhere}/job", "echo", "ran"), 1, "",
-               ["no region can be", "mount -t actmem", "mount -t hugetlbfs"])
+               ["cannot have regions", "mount -t actmem", "mount -t hugetlbfs"])
         expect(run("job", "echo", "ran"), 1, "", ["'job'", "mount -t actmem", folder])
         expect(run(f"{folder}/no/job", "echo", "ran"), 1, "", [f"{folder}/no", "No such"])
         result = actmem("run", "--name", f"{folder}/job", "--heap-grow", "64M", "echo", "ran",

@@ -212,7 +212,7 @@ static void tell_far(const struct actmem_region_info *info, const struct cuda_po
 		return;
 	say_once(TALE_FAR, "%s of %s that are registered are on other nodes than node %u, which the program asked for (mbind): %s",
 		 SAY_BYTES(far_bytes), SAY_BYTES(info->length), wanted,
-		 found ? "the file of that name has them there; remove it, or take another name (ACTMEM_NAME, actmem run --name)" :
+		 found ? "the file of that name has them there; remove it, or use another name (ACTMEM_NAME, actmem run --name)" :
 		 !nodes_empty(&defaults.nodes) || defaults.policy ?
 		 "ACTMEM_NODES or ACTMEM_POLICY says so (actmem run --nodes, --policy)" :
 		 info->backend == ACTMEM_BACKEND_MEMFD ? "it has no more room" :

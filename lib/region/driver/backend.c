@@ -52,7 +52,7 @@ static int check_version(int device)
 	if (error == -ENOTTY)
 		return fail(ENXIO, DEVICE " is not the actmem driver's");
 	if (error && error != -EPROTONOSUPPORT)
-		return fail(-error, DEVICE " does not tell its version (%s)", strerror(-error));
+		return fail(-error, DEVICE " does not report its version (%s)", strerror(-error));
 	if (query.abi < ACTMEM_ABI_OLDEST)
 		return fail(EPROTONOSUPPORT, "the driver's version %u is older than %u, the oldest that this library (version %u) works with; upgrade the module",
 			    query.abi, ACTMEM_ABI_OLDEST, ACTMEM_ABI_VERSION);
@@ -99,7 +99,7 @@ static int check_descriptor(int fd, struct actmem_ioctl_info *info)
 	if (fstat(fd, &stat))
 		return fail(errno, "descriptor %d: %s", fd, strerror(errno));
 	if (!S_ISREG(stat.st_mode) || driver_ask(fd, ACTMEM_IOC_INFO, info) || !info->length || !info->id)
-		return fail(EINVAL, "descriptor %d is no region of the driver backend", fd);
+		return fail(EINVAL, "descriptor %d is not a region of the driver backend", fd);
 	if ((fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR)
 		return fail(EINVAL, "descriptor %d is not open for reading and writing", fd);
 	return 0;
@@ -185,7 +185,7 @@ static int driver_info(const struct backing *backing, struct actmem_region_info 
 {
 	int error = ask_info(backing->fd, 0, info);
 
-	return error ? fail(-error, "the driver does not tell of the region (%s)",
+	return error ? fail(-error, "the driver cannot report on the region (%s)",
 			    strerror(-error)) : 0;
 }
 
@@ -212,7 +212,7 @@ static int list_batch(int device, const uint64_t *ids, unsigned int count,
 			list_drop_last(list);
 		/* Skip regions that have ended since, or that belong to other users. */
 		if (error && error != -ENOENT && error != -EPERM)
-			return fail(-error, "the driver does not tell of a region (%s)",
+			return fail(-error, "the driver cannot report on a region (%s)",
 				    strerror(-error));
 	}
 	return 0;

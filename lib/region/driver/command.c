@@ -24,7 +24,7 @@ static int tell_populate(int error, int fd, const struct actmem_ioctl_range *ran
 	if (!why_tell(-error, &range->why, fd, false))
 		fail(-error, "the driver cannot populate %s (%s)", BYTES_TEXT(range->length),
 		     strerror(-error));
-	fail_more("; the first %s of the %s are there", BYTES_TEXT(range->done),
+	fail_more("; the first %s of the %s are populated", BYTES_TEXT(range->done),
 		  BYTES_TEXT(range->length));
 	return error;
 }
@@ -34,7 +34,7 @@ static int tell_discard(int error, const struct actmem_ioctl_range *range)
 	if (!error)
 		return 0;
 	if (error == -EBUSY)
-		return fail(EBUSY, "%s of %s stay, since a device or I/O in flight holds them; try again when that has ended",
+		return fail(EBUSY, "%s of %s cannot be discarded, because a device or I/O in flight holds them; try again later",
 			    BYTES_TEXT(range->length - range->done), BYTES_TEXT(range->length));
 	return fail(-error, "the driver cannot discard %s (%s)", BYTES_TEXT(range->length),
 		    strerror(-error));

@@ -41,7 +41,7 @@ static int fail_create(int device, int error, const struct actmem_ioctl_create *
 		return -error;
 	if (error == EINVAL && !driver_query(device, &query) &&
 	    create->length > query.max_region_bytes)
-		return fail(EINVAL, "%s are wanted in one region, which has %s at most with this driver",
+		return fail(EINVAL, "%s are requested for one region; the most that this driver supports is %s",
 			    BYTES_TEXT(create->length), BYTES_TEXT(query.max_region_bytes));
 	return fail(error, "the driver cannot make a region of %s (%s)",
 		    BYTES_TEXT(create->length), strerror(error));
@@ -108,12 +108,12 @@ int driver_check_pages(const struct region_request *request)
 	if (request->pages == ACTMEM_PAGES_2M || (giant && request->allow & ACTMEM_ALLOW_2M))
 		return 0;
 	if (giant)
-		return fail(EOPNOTSUPP, "the driver has pages of 2M alone; 1G come from hugetlb by the backend memfd: %s%s, or allow 2 MiB pages with %s",
-			    request->path ? "take a path on a hugetlbfs that is mounted with pagesize=1G" :
-			    "ask for that, or for auto, with ",
+		return fail(EOPNOTSUPP, "the driver has only 2M pages; 1G pages come from hugetlb with the backend memfd: %s%s, or allow 2 MiB pages with %s",
+			    request->path ? "use a path on a hugetlbfs that is mounted with pagesize=1G" :
+			    "request that, or auto, with ",
 			    request->path ? "" : KNOB(BACKEND), KNOB(ALLOW_2M));
-	return fail(EOPNOTSUPP, "the driver has pages of 2M alone; ask for those, or %s%s",
-		    request->path ? "take a path on tmpfs" :
+	return fail(EOPNOTSUPP, "the driver has only 2M pages; request those, or %s%s",
+		    request->path ? "use a path on tmpfs" :
 		    "for the backend memfd with ", request->path ? "" : KNOB(BACKEND));
 }
 
@@ -123,7 +123,7 @@ void driver_tell_pages(const struct region_request *request, unsigned int *fallb
 		return;
 	if (!*fallbacks)
 		fail_clear();
-	fail_more("%sthe driver has pages of 2M alone; took 2 MiB pages instead",
+	fail_more("%sthe driver has only 2M pages; used 2 MiB pages instead",
 		  *fallbacks ? "; " : "");
 	++*fallbacks;
 }
@@ -164,7 +164,7 @@ int driver_make(int fd, const struct region_request *request, struct backing *ba
 			node_set(&one, node);
 		error = create_once(fd, request, ACTMEM_PLACE_PREFERRED, &one, &create);
 		if (!error) {
-			fail_more("; took whatever node instead");
+			fail_more("; used any node instead");
 			fallbacks = 1;
 		}
 	}

@@ -49,7 +49,7 @@ static int wait_for_turn(const struct region_request *request, int fd, struct st
 			return fail(errno, "cannot lock %s (flock: %s)", request->path,
 				    strerror(errno));
 		if (fstat(fd, stat))
-			return fail(errno, "cannot look at %s (%s)", request->path,
+			return fail(errno, "cannot check %s (%s)", request->path,
 				    strerror(errno));
 		/* The process that had locked the file may have removed it after a failure. */
 		if (!stat->st_nlink)
@@ -103,7 +103,7 @@ static int copy_permissions(int from, int to, const char *path)
 	    ((old.st_uid != new.st_uid || old.st_gid != new.st_gid) &&
 	     fchown(to, old.st_uid, old.st_gid)) ||
 	    (old.st_mode != new.st_mode && fchmod(to, old.st_mode & 07777)))
-		return fail(errno, "cannot make a region with the owner and the permissions of %s (%s); remove it, or make it lazily",
+		return fail(errno, "cannot create a region with the owner and the permissions of %s (%s); remove it, or create it lazily",
 			    path, strerror(errno));
 	return 0;
 }
@@ -138,7 +138,7 @@ static int replace_empty(const struct region_request *request, int empty, bool c
 	if (!is_named(request->path, empty))
 		return 0;
 	if (unlink(request->path))
-		return fail(errno, "cannot put a region in the place of %s (unlink: %s)",
+		return fail(errno, "cannot replace %s by a region (unlink: %s)",
 			    request->path, strerror(errno));
 	/* EEXIST: another process has just created the name, so start again. */
 	error = name_link(made, request->path);
@@ -192,7 +192,7 @@ static int complete_whole(const struct region_request *request, int fd, bool cre
 	/* If the path is a symbolic link, replace its target, not the link. */
 	if (!realpath(request->path, path))
 		return errno == ENOENT ? TRY_AGAIN :
-		       fail(errno, "cannot look at %s (%s)", request->path, strerror(errno));
+		       fail(errno, "cannot check %s (%s)", request->path, strerror(errno));
 	whole.path = path;
 	error = driver_make(-1, &whole, backing);
 	if (error)
@@ -260,15 +260,15 @@ static int check_policy(const struct region_request *request, struct actmem_ioct
 	    (!memcmp(&nodes, &request->nodes, sizeof(nodes)) ||
 	     (request->has_home && nodes_are_in(&nodes, &request->nodes))))
 		return 0;
-	fail(EEXIST, "%s is there with the policy %s on %s, not %s on %s as asked", request->path,
+	fail(EEXIST, "%s exists with the policy %s on %s, but %s on %s was requested", request->path,
 	     info->policy < 3 ? policies[info->policy] : "?", NODES_TEXT(&nodes),
 	     policies[request->policy - 1], NODES_TEXT(&request->nodes));
 	if (!(request->allow & ACTMEM_ALLOW_NODE)) {
-		fail_more("; remove it to have it made anew, or allow other nodes with %s",
+		fail_more("; remove it, or allow other nodes with %s",
 			  KNOB(ALLOW_NODE));
 		return -EEXIST;
 	}
-	fail_more("; took it as it is");
+	fail_more("; used it as it is");
 	*fallbacks = 1;
 	return 0;
 }
@@ -280,7 +280,7 @@ static int open_found(const struct region_request *request, int fd, struct backi
 	int error;
 
 	if (request->open & ACTMEM_OPEN_EXCLUSIVE)
-		return fail(EEXIST, "%s is there already", request->path);
+		return fail(EEXIST, "%s exists already", request->path);
 	error = driver_check_pages(request);
 	if (!error && request->open & ACTMEM_OPEN_LOCK)
 		error = name_lock(fd, request->path);
@@ -288,11 +288,11 @@ static int open_found(const struct region_request *request, int fd, struct backi
 		return error;
 	error = driver_ask(fd, ACTMEM_IOC_INFO, &info);
 	if (error)
-		return fail(-error, "the driver does not tell of %s (%s)", request->path,
+		return fail(-error, "the driver cannot report on %s (%s)", request->path,
 			    strerror(-error));
 	if (request->length && info.length != request->length &&
 	    !(request->open & ACTMEM_OPEN_ANY_LENGTH))
-		return fail(EEXIST, "%s is there with %s, not with %s as asked; remove it, or ask for length 0 to have it as it is",
+		return fail(EEXIST, "%s exists with %s, but %s were requested; remove it, or request length 0 to accept any",
 			    request->path, BYTES_TEXT(info.length), BYTES_TEXT(request->length));
 	error = check_policy(request, &info, &fallbacks);
 	if (error)
@@ -330,7 +330,7 @@ static int open_file(const struct region_request *request, int fd, bool created,
 	if (stat->st_size)
 		return open_found(request, fd, backing);
 	if (!(request->open & ACTMEM_OPEN_CREATE))
-		return fail(ENOENT, "%s is an empty file, no region yet", request->path);
+		return fail(ENOENT, "%s is an empty file, not a region yet", request->path);
 	return complete_file(request, fd, created, backing);
 }
 
@@ -352,7 +352,7 @@ static int open_or_create(const struct region_request *request, int *fd, bool *c
 	if (error != -ENOENT || !(request->open & ACTMEM_OPEN_CREATE))
 		return error;
 	if (!lstat(request->path, found) && S_ISLNK(found->st_mode))
-		return fail(EEXIST, "%s is a link to a file that is not there", request->path);
+		return fail(EEXIST, "%s is a link to a file that does not exist", request->path);
 	return TRY_AGAIN;
 }
 

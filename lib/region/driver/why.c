@@ -32,7 +32,7 @@ static void tell_full_node(int error, const struct actmem_why *why, bool may_go_
 	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted));
 	tell_other_nodes(may_go_elsewhere);
 	if (why->movable)
-		fail_more(" (%s more are free there, but for pages that can move, in a movable zone or for CMA, and cannot be pinned)",
+		fail_more(" (%s more are free there, but only for movable pages, which cannot be pinned: in a movable zone or for CMA)",
 			  BYTES_TEXT(why->movable));
 }
 
@@ -51,7 +51,7 @@ static void tell_cgroup(int error, const struct actmem_why *why)
  */
 static void tell_held(uint64_t limit, uint64_t left, const char *others)
 {
-	fail_more("; of the limit's %s, %s are held (`actmem list` shows by whom%s)",
+	fail_more("; of the limit's %s, %s are held (`actmem list` shows the owners%s)",
 		  BYTES_TEXT(limit), BYTES_TEXT(limit > left ? limit - left : 0), others);
 }
 
@@ -60,11 +60,11 @@ static void tell_memlock(int error, const struct actmem_why *why, int fd)
 {
 	struct rlimit limit;
 
-	fail(error, "RLIMIT_MEMLOCK has %s left of %s wanted; raise it with `ulimit -l` in the process that makes the region; one that is there keeps its limit",
+	fail(error, "RLIMIT_MEMLOCK has %s left of %s wanted; raise it with `ulimit -l` in the process that creates the region; an existing region keeps its limit",
 	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted));
 	if (fd < 0 && !getrlimit(RLIMIT_MEMLOCK, &limit))
 		tell_held(limit.rlim_cur, why->available,
-			  ", but for what io_uring, AF_XDP and perf hold");
+			  ", except what io_uring, AF_XDP and perf hold");
 }
 
 static void tell_user_limit(int error, const struct actmem_why *why)
@@ -112,7 +112,7 @@ void why_tell_mount(int fd)
 
 	if (fd < 0 || fstat(fd, &stat) || fstatfs(fd, &sizes))
 		return;
-	fail_more(" (it is mounted at %s, and its files have %s of %s)", MOUNT_TEXT(stat.st_dev),
+	fail_more(" (it is mounted at %s, and its files use %s of %s)", MOUNT_TEXT(stat.st_dev),
 		  BYTES_TEXT((sizes.f_blocks - sizes.f_bfree) * (uint64_t)sizes.f_bsize),
 		  BYTES_TEXT(sizes.f_blocks * (uint64_t)sizes.f_bsize));
 }

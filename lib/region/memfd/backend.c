@@ -98,7 +98,7 @@ static int memfd_info(const struct backing *backing, struct actmem_region_info *
  */
 static int memfd_export(const struct backing *backing, uint64_t offset, uint64_t length, int *fd)
 {
-	return fail(EOPNOTSUPP, "regions of the memfd backend are no dma-bufs; use the driver (as root `modprobe actmem`), or give the device the region's memory by address");
+	return fail(EOPNOTSUPP, "regions of the memfd backend cannot become dma-bufs; use the driver (as root `modprobe actmem`), or give the device the region's memory by address");
 }
 
 const struct backend backend_memfd = {

@@ -76,11 +76,11 @@ int memfd_lock(struct backing *backing, uint32_t allow)
 	fail(ENOMEM, "RLIMIT_MEMLOCK is %s, of which %s are locked, and %s more wanted; raise it with `ulimit -l %llu`%s, or allow unpinned memory with %s",
 	     BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(locked), BYTES_TEXT(backing->length),
 	     (unsigned long long)wanted / 1024,
-	     wanted > limit.rlim_max ? ", for which root has to raise the hard limit first (of a container: docker run --ulimit memlock=-1)" : "",
+	     wanted > limit.rlim_max ? "; root must raise the hard limit first (in a container: docker run --ulimit memlock=-1)" : "",
 	     KNOB(ALLOW_UNLOCKED));
 	if (!(allow & ACTMEM_ALLOW_UNLOCKED))
 		return -ENOMEM;
-	fail_more("; went on unpinned");
+	fail_more("; continued without pinning");
 	backing->fallbacks++;
 	return 0;
 }

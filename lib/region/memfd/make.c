@@ -95,7 +95,7 @@ static int verify_thp(const struct backing *backing)
 
 	if (error || huge == mapped)
 		return error;
-	return fail(ENOMEM, "%s of %s became transparent huge pages, since memory is fragmented; as root write 1 to /proc/sys/vm/compact_memory, or allow 4 KiB pages with %s",
+	return fail(ENOMEM, "%s of %s became transparent huge pages, because memory is fragmented; as root write 1 to /proc/sys/vm/compact_memory, or allow 4 KiB pages with %s",
 		    BYTES_TEXT(huge), BYTES_TEXT(mapped), KNOB(ALLOW_4K));
 }
 

@@ -27,7 +27,7 @@
 #include "region/names.h"
 #include "watch/watch.h"
 
-#define REMOVE_OR	"; remove it to have it made anew, or "
+#define REMOVE_OR	"; remove it, or "
 
 /* Maps existing pages into this process, so that its mlock() keeps them in memory. */
 static int touch_pages(const struct backing *backing, uint64_t offset, uint64_t length)
@@ -112,7 +112,7 @@ static int count_fallback(struct backing *backing, bool allowed, const char *wha
 		fail_more(REMOVE_OR "allow %s with %s", what, knob);
 		return -EEXIST;
 	}
-	fail_more("; took it as it is");
+	fail_more("; used it as it is");
 	backing->fallbacks++;
 	return 0;
 }
@@ -126,7 +126,7 @@ static int check_pages(const struct region_request *request, struct backing *bac
 		return 0;
 	if (pages_are_hugetlb(got) && !(got == ACTMEM_PAGES_2M && wanted == ACTMEM_PAGES_1G))
 		return nameless_check_hugetlbfs(request, backing->page_bytes);
-	fail(EEXIST, "%s is there in %s, not in %s as asked", request->path, page_names[got],
+	fail(EEXIST, "%s exists in %s, but %s were requested", request->path, page_names[got],
 	     page_names[wanted]);
 	if (got == ACTMEM_PAGES_2M)
 		return count_fallback(backing, request->allow & ACTMEM_ALLOW_2M,
@@ -146,7 +146,7 @@ static int check_places(const struct region_request *request, struct backing *ba
 		return 0;
 	error = for_each_present(request, backing, verify_present);
 	if (error == -EIO) {
-		fail(EEXIST, "%s is there, but %s", request->path, fail_words());
+		fail(EEXIST, "%s exists, but %s", request->path, fail_words());
 		error = count_fallback(backing, request->allow & ACTMEM_ALLOW_NODE,
 				       "other nodes", KNOB(ALLOW_NODE));
 	}
@@ -166,12 +166,12 @@ static int read_file_status(const char *name, struct backing *backing)
 	struct stat stat;
 
 	if (fstat(backing->fd, &stat) || fstatfs(backing->fd, &files))
-		return fail(errno, "cannot look at %s (%s)", name, strerror(errno));
+		return fail(errno, "cannot check %s (%s)", name, strerror(errno));
 	if (files.f_type != HUGETLBFS_MAGIC && files.f_type != TMPFS_MAGIC)
 		return fail(EINVAL, "%s is neither on hugetlbfs nor on tmpfs any more", name);
 	backing->length = (uint64_t)stat.st_size;
 	if (!memfd_take_pages(backing, &files))
-		return fail(EINVAL, "%s has %llu bytes in pages of %s: not a region as this library makes it; remove it",
+		return fail(EINVAL, "%s has %llu bytes in pages of %s, so this library did not create it; remove it",
 			    name, (unsigned long long)backing->length,
 			    BYTES_TEXT(backing->page_bytes));
 	return 0;
@@ -209,7 +209,7 @@ static int map_existing(const struct region_request *request, struct backing *ba
 		error = name_lock(backing->fd, request->path);
 	if (!error && request->length && backing->length != request->length &&
 	    !(request->open & ACTMEM_OPEN_ANY_LENGTH))
-		error = fail(EEXIST, "%s is there with %s, not with %s as asked; remove it, or ask for length 0 to have it as it is",
+		error = fail(EEXIST, "%s exists with %s, but %s were requested; remove it, or request length 0 to accept any",
 			     request->path, BYTES_TEXT(backing->length),
 			     BYTES_TEXT(request->length));
 	if (!error)
@@ -268,7 +268,7 @@ static int link_file(const struct region_request *request, const struct backing 
 		return 0;
 	if (error == -EEXIST && !lstat(request->path, &stat) && S_ISLNK(stat.st_mode) &&
 	    access(request->path, F_OK))
-		return fail(EEXIST, "%s is a link to a file that is not there", request->path);
+		return fail(EEXIST, "%s is a link to a file that does not exist", request->path);
 	if (error == -EEXIST)
 		return 0;
 	return fail(-error, "cannot name a file %s (linkat: %s)%s", request->path,
@@ -365,7 +365,7 @@ int memfd_open_name(const struct region_request *request, struct backing *backin
 	parent_of(folder, request->path);
 	for (;;) {
 		if (exclusive && !access(request->path, F_OK))
-			return fail(EEXIST, "%s is there already", request->path);
+			return fail(EEXIST, "%s exists already", request->path);
 		/* EXCLUSIVE does not open a file that appeared since; the next round fails. */
 		error = exclusive ? -ENOENT : open_existing(request, backing);
 		if (error != -ENOENT || !(request->open & ACTMEM_OPEN_CREATE))

@@ -41,7 +41,7 @@ static int check_tmpfs(const struct region_request *request, uint64_t device)
 	struct huge huge = { .device = device };
 
 	if (pages_are_hugetlb(request->pages))
-		return fail(EOPNOTSUPP, "%s is on tmpfs, which has no hugetlb pages; take a path on hugetlbfs (as root `mount -t hugetlbfs -o pagesize=2M none /mnt/act1`), or allow other pages with %s",
+		return fail(EOPNOTSUPP, "%s is on tmpfs, which has no hugetlb pages; use a path on hugetlbfs (as root `mount -t hugetlbfs -o pagesize=2M none /mnt/act1`), or allow other pages with %s",
 			    request->path, KNOB(ALLOW_THP_4K));
 	if (request->pages == ACTMEM_PAGES_THP && mounts_find(see_huge, &huge) &&
 	    !strcmp(huge.value, "never"))
@@ -53,10 +53,10 @@ static int check_tmpfs(const struct region_request *request, uint64_t device)
 int nameless_check_hugetlbfs(const struct region_request *request, uint64_t page_bytes)
 {
 	if (!pages_are_hugetlb(request->pages))
-		return fail(EOPNOTSUPP, "%s is on hugetlbfs, which has hugetlb pages alone, not %s; ask for those, or take a path on tmpfs",
+		return fail(EOPNOTSUPP, "%s is on hugetlbfs, which has only hugetlb pages, not %s; request those, or use a path on tmpfs",
 			    request->path, page_names[request->pages]);
 	if (page_bytes != pages_bytes(request->pages))
-		return fail(EOPNOTSUPP, "%s is on a hugetlbfs with pages of %s; take one that is mounted with pagesize=%s",
+		return fail(EOPNOTSUPP, "%s is on a hugetlbfs with pages of %s; use one that is mounted with pagesize=%s",
 			    request->path, BYTES_TEXT(page_bytes),
 			    request->pages == ACTMEM_PAGES_1G ? "1G" : "2M");
 	return 0;
@@ -93,7 +93,7 @@ int nameless_make(const struct region_request *request, int *fd)
 	if (*fd < 0)
 		return fail(errno, "cannot make a file in %s (%s)", folder, strerror(errno));
 	if (fstat(*fd, &stat) || fstatfs(*fd, &files))
-		error = fail(errno, "cannot look at %s (%s)", folder, strerror(errno));
+		error = fail(errno, "cannot check %s (%s)", folder, strerror(errno));
 	else if (files.f_type == HUGETLBFS_MAGIC)
 		error = nameless_check_hugetlbfs(request, (uint64_t)files.f_bsize);
 	else if (files.f_type == TMPFS_MAGIC)

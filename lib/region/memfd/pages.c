@@ -75,7 +75,7 @@ int pages_fail_hugetlb(const struct region_request *request)
 	fail_more(", or allow other pages with %s",
 		  giant ? KNOB(ALLOW_2M) : KNOB(ALLOW_THP_4K));
 	if (nodes_all_hugetlb_bytes(&nodes, page_bytes) >= request->length)
-		fail_more("; `actmem list` shows who has the others");
+		fail_more("; `actmem list` shows which processes use the others");
 	return -ENOMEM;
 }
 
@@ -122,7 +122,7 @@ int pages_check_room(const struct region_request *request)
 			node_set(&one, node);
 			available = nodes_available_bytes(&one);
 			if (available < share)
-				return fail(ENOMEM, "node %u has %s free of %s wanted to interleave; free memory there, take other nodes with %s, or allow others with %s",
+				return fail(ENOMEM, "node %u has %s free of %s wanted to interleave; free memory there, use other nodes with %s, or allow others with %s",
 					    node, BYTES_TEXT(available), BYTES_TEXT(share),
 					    KNOB(NODES), KNOB(ALLOW_NODE));
 		}
@@ -285,7 +285,7 @@ static int verify_page(void *context, uint64_t page, int node)
 		 placement->request->policy == ACTMEM_PLACE_INTERLEAVE)
 		right = node < ACTMEM_NODES_MAX &&
 			node_is_set(&placement->nodes, (unsigned int)node);
-	return right ? 0 : fail(EIO, "page %llu is on node %d, not on %s as asked",
+	return right ? 0 : fail(EIO, "page %llu is on node %d, not on %s as requested",
 				(unsigned long long)page, node, NODES_TEXT(&placement->nodes));
 }
 

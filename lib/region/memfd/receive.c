@@ -51,14 +51,14 @@ static int check_memfd(int fd, struct backing *backing)
 	}
 	if (strncmp(label, prefix, sizeof(prefix) - 1) || seals < 0 ||
 	    (files.f_type != TMPFS_MAGIC && files.f_type != HUGETLBFS_MAGIC))
-		return fail(EINVAL, "descriptor %d is no region of the memfd backend (%s)", fd, label);
+		return fail(EINVAL, "descriptor %d is not a region of the memfd backend (%s)", fd, label);
 	if ((seals & MEMFD_SEALS) != MEMFD_SEALS)
-		return fail(EINVAL, "descriptor %d can still change its length: not a region as this library makes it", fd);
+		return fail(EINVAL, "descriptor %d can still change its length, so this library did not create it", fd);
 	if ((fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR)
 		return fail(EINVAL, "descriptor %d is not open for reading and writing", fd);
 	backing->length = (uint64_t)stat.st_size;
 	if (!memfd_take_pages(backing, &files))
-		return fail(EINVAL, "descriptor %d has an odd length: not a region as this library makes it", fd);
+		return fail(EINVAL, "descriptor %d has an odd length, so this library did not create it", fd);
 	return take_name(backing->name, label + sizeof(prefix) - 1);
 }
 

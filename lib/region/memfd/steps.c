@@ -83,9 +83,9 @@ int steps_make(int (*make)(const struct region_request *request, struct backing 
 	steps = (attempt.pages != request->pages) + (attempt.policy != request->policy);
 	backing->fallbacks += steps;
 	if (backing->fallbacks)
-		fail(0, "%s%s%s%s", history, steps ? "; took " : "",
+		fail(0, "%s%s%s%s", history, steps ? "; used " : "",
 		     steps ? page_names[attempt.pages] : "",
-		     attempt.policy != request->policy ? " on whatever node instead" :
+		     attempt.policy != request->policy ? " on any node instead" :
 		     steps ? " instead" : "");
 	return 0;
 }

@@ -240,7 +240,7 @@ static void test_full(struct setup *s)
 		returns(actmem_file_close(s->file), 0);
 		options.flags = 0;
 	}
-	ok(disk_free_bytes(FOLDER) < options.length, "what is there already needs no room");
+	ok(disk_free_bytes(FOLDER) < options.length, "what exists already needs no room");
 	unlink(FILE_PATH);
 	/* The ring may keep its room for a moment. */
 	disk_unmount(FOLDER);
