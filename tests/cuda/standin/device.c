@@ -12,19 +12,12 @@
 #define ALIGN_BYTES		512UL
 #define MEMORY_BYTES		(1ULL << 30)
 
-struct allocation {
-	struct allocation *next;
-	CUcontext context;
-	char *shadow;
-	size_t bytes;
-	bool is_mapped;			/* by cuMemMap(): virtual.c has the memory */
-};
-
-static struct allocation *allocations;
+/* Those that are not allocated are mapped by cuMemMap(): virtual.c has the memory. */
+static struct range *allocations;
 
 void device_count_memory(struct standin_counts *counts)
 {
-	const struct allocation *allocation;
+	const struct range *allocation;
 
 	for (allocation = allocations; allocation; allocation = allocation->next) {
 		counts->device_allocations++;
@@ -32,36 +25,29 @@ void device_count_memory(struct standin_counts *counts)
 	}
 }
 
-static struct allocation **find(CUdeviceptr address)
+static struct range **find(CUdeviceptr address)
 {
-	char *shadow = (char *)(uintptr_t)(address - DEVICE_ADDRESSES);
-	struct allocation **link = &allocations;
-
-	if (address < DEVICE_ADDRESSES)
-		shadow = NULL;
-	while (*link && (shadow < (*link)->shadow || shadow >= (*link)->shadow + (*link)->bytes))
-		link = &(*link)->next;
-	return link;
+	return range_find(&allocations, device_shadow(address));
 }
 
 char *device_memory(CUdeviceptr address, size_t bytes)
 {
-	const struct allocation *allocation = *find(address);
+	const struct range *allocation = *find(address);
 	char *shadow = (char *)(uintptr_t)(address - DEVICE_ADDRESSES);
 
-	if (!allocation || bytes > (size_t)(allocation->shadow + allocation->bytes - shadow))
+	if (!allocation || bytes > (size_t)(allocation->base + allocation->bytes - shadow))
 		return NULL;
 	return shadow;
 }
 
 bool device_has_shadow(const char *shadow)
 {
-	return *find((CUdeviceptr)(uintptr_t)shadow + DEVICE_ADDRESSES);
+	return *range_find(&allocations, shadow);
 }
 
 CUcontext device_memory_context(CUdeviceptr address)
 {
-	const struct allocation *allocation = *find(address);
+	const struct range *allocation = *find(address);
 
 	return allocation ? allocation->context : NULL;
 }
@@ -88,26 +74,9 @@ CUresult device_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr
 	}
 }
 
-static void drop(struct allocation **link)
-{
-	struct allocation *allocation = *link;
-
-	*link = allocation->next;
-	if (!allocation->is_mapped)
-		munmap(allocation->shadow, allocation->bytes);
-	free(allocation);
-}
-
 void device_end_context(CUcontext context)
 {
-	struct allocation **link = &allocations;
-
-	while (*link) {
-		if ((*link)->context == context)
-			drop(link);
-		else
-			link = &(*link)->next;
-	}
+	ranges_end_context(&allocations, context);
 }
 
 CUdeviceptr device_of_shadow(const char *shadow)
@@ -122,25 +91,20 @@ char *device_shadow(CUdeviceptr address)
 
 CUresult device_map(char *shadow, size_t bytes, CUcontext context)
 {
-	struct allocation *allocation = malloc(sizeof(*allocation));
-
-	if (!allocation)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	*allocation = (struct allocation){ allocations, context, shadow, bytes, true };
-	allocations = allocation;
-	return CUDA_SUCCESS;
+	return range_add(&allocations, &(struct range){ .base = shadow, .bytes = bytes,
+							.context = context });
 }
 
 void device_unmap(const char *shadow)
 {
-	struct allocation **link = find(device_of_shadow(shadow));
+	struct range **link = range_find(&allocations, shadow);
 
 	/* It has gone if its context has ended, and may go while this waits. */
 	if (*link)
 		streams_wait_idle((*link)->context, false);
-	link = find(device_of_shadow(shadow));
+	link = range_find(&allocations, shadow);
 	if (*link)
-		drop(link);
+		range_drop(link);
 }
 
 static size_t total_bytes(void)
@@ -152,7 +116,7 @@ static size_t total_bytes(void)
 
 size_t device_free_bytes(CUdevice device)
 {
-	const struct allocation *allocation;
+	const struct range *allocation;
 	size_t bytes = total_bytes();
 
 	for (allocation = allocations; allocation; allocation = allocation->next)
@@ -164,23 +128,20 @@ size_t device_free_bytes(CUdevice device)
 static CUresult allocate(CUdeviceptr *pointer, size_t bytes, CUcontext context)
 {
 	size_t length = (bytes + ALIGN_BYTES - 1) & ~(ALIGN_BYTES - 1);
-	struct allocation *allocation;
-	void *shadow;
+	struct range wanted = { .bytes = length, .context = context, .allocated = true };
+	CUresult result;
 
 	if (length < bytes || length > device_free_bytes(context->device))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	allocation = malloc(sizeof(*allocation));
-	if (!allocation)
+	wanted.base = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (wanted.base == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	shadow = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (shadow == MAP_FAILED) {
-		free(allocation);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	*allocation = (struct allocation){ allocations, context, shadow, length, false };
-	allocations = allocation;
-	*pointer = (CUdeviceptr)(uintptr_t)shadow + DEVICE_ADDRESSES;
-	return CUDA_SUCCESS;
+	result = range_add(&allocations, &wanted);
+	if (result)
+		munmap(wanted.base, length);
+	else
+		*pointer = device_of_shadow(wanted.base);
+	return result;
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
@@ -196,20 +157,20 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
 	CUresult result;
-	struct allocation **link;
+	struct range **link;
 
 	ENTER();
 	result = usable_context(NULL);
 	if (result || !dptr)
 		return result;
 	link = find(dptr);
-	if (!*link || device_memory(dptr, 0) != (*link)->shadow || (*link)->is_mapped)
+	if (!*link || device_memory(dptr, 0) != (*link)->base || !(*link)->allocated)
 		return CUDA_ERROR_INVALID_VALUE;
 	streams_wait_idle((*link)->context, false);
 	/* Another thread may have freed it meanwhile. */
 	link = find(dptr);
 	if (*link)
-		drop(link);
+		range_drop(link);
 	return CUDA_SUCCESS;
 }
 

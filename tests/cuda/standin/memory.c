@@ -34,14 +34,18 @@ void memory_count(struct standin_counts *counts)
 	}
 }
 
-/* The link to the range that an address is in, or to the end. */
-static struct range **find(const char *address)
+struct range **range_find(struct range **list, const char *address)
 {
-	struct range **link = &ranges;
+	struct range **link = list;
 
 	while (*link && (address < (*link)->base || address >= (*link)->base + (*link)->bytes))
 		link = &(*link)->next;
 	return link;
+}
+
+static struct range **find(const char *address)
+{
+	return range_find(&ranges, address);
 }
 
 bool memory_is_pinned(const char *address, size_t bytes)
@@ -65,7 +69,7 @@ bool memory_is_partly_pinned(const char *address, size_t bytes)
 	return overlaps(address, bytes) && !memory_is_pinned(address, bytes);
 }
 
-static void drop(struct range **link)
+void range_drop(struct range **link)
 {
 	struct range *range = *link;
 
@@ -75,28 +79,39 @@ static void drop(struct range **link)
 	free(range);
 }
 
-void memory_end_context(CUcontext context)
+void ranges_end_context(struct range **list, CUcontext context)
 {
-	struct range **link = &ranges;
+	struct range **link = list;
 
 	while (*link) {
 		if ((*link)->context == context)
-			drop(link);
+			range_drop(link);
 		else
 			link = &(*link)->next;
 	}
 }
 
-static CUresult add(char *base, size_t bytes, unsigned int flags, CUcontext context,
-		    bool allocated)
+void memory_end_context(CUcontext context)
 {
-	struct range *range = calloc(1, sizeof(*range));
+	ranges_end_context(&ranges, context);
+}
+
+CUresult range_add(struct range **list, const struct range *wanted)
+{
+	struct range *range = malloc(sizeof(*range));
 
 	if (!range)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	*range = (struct range){ ranges, base, bytes, flags, context, allocated };
-	ranges = range;
+	*range = *wanted;
+	range->next = *list;
+	*list = range;
 	return CUDA_SUCCESS;
+}
+
+static CUresult add(char *base, size_t bytes, unsigned int flags, CUcontext context,
+		    bool allocated)
+{
+	return range_add(&ranges, &(struct range){ NULL, base, bytes, flags, context, allocated });
 }
 
 static CUresult fault_in(const char *base, size_t bytes, bool read_only)
@@ -183,7 +198,7 @@ CUresult cuMemHostUnregister(void *p)
 	streams_wait_executing();
 	link = find(p);
 	if (*link)
-		drop(link);
+		range_drop(link);
 	return CUDA_SUCCESS;
 }
 
@@ -328,6 +343,6 @@ CUresult cuMemFreeHost(void *p)
 	streams_wait_executing();
 	link = find(p);
 	if (*link)
-		drop(link);
+		range_drop(link);
 	return CUDA_SUCCESS;
 }

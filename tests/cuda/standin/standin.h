@@ -69,14 +69,21 @@ struct operation {
 	void *data;
 };
 
+/* Memory of the host that is registered or allocated, or what a device's lies behind. */
 struct range {
 	struct range *next;
 	char *base;
 	size_t bytes;
 	unsigned int flags;
 	CUcontext context;
-	bool allocated;			/* else registered */
+	bool allocated;			/* and unmapped with it; else registered, or mapped */
 };
+
+/* The link to the range of a list that an address is in, or to the end. */
+struct range **range_find(struct range **list, const char *address);
+CUresult range_add(struct range **list, const struct range *wanted);
+void range_drop(struct range **link);
+void ranges_end_context(struct range **list, CUcontext context);
 
 /* The lock alone. */
 void enter_quietly(void);
