@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* The doctor's checks of memory: the driver, huge pages, the pool, and limits. */
+/*
+ * The doctor's checks of memory: the driver, huge pages, the pool, and limits. It also has
+ * add_finding() for all checks.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/capability.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +20,20 @@
 
 #define HUGE_ORDER	9	/* order of 2 MiB, in pages of 4 KiB */
 #define SMALL_BYTES	4096ULL
+
+int add_finding(json_t *findings, const char *check, const char *state, const char *fix,
+		const char *format, ...)
+{
+	va_list arguments;
+	json_t *text;
+
+	va_start(arguments, format);
+	text = format_to_json(format, arguments);
+	va_end(arguments);
+	return json_array_append_new(findings, json_pack(
+		"{s:s, s:s, s:o, s:o}", "check", check, "state", state, "finding", text,
+		"fix", fix ? json_string(fix) : json_null())) ? -ENOMEM : 0;
+}
 
 static uint64_t get_number(const json_t *object, const char *key)
 {

@@ -3,7 +3,6 @@
 #include <err.h>
 #include <errno.h>
 #include <getopt.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,20 +29,6 @@ struct doctor {
 	struct spill_folders spill;
 	bool shows_all;
 };
-
-int add_finding(json_t *findings, const char *check, const char *state, const char *fix,
-		const char *format, ...)
-{
-	va_list arguments;
-	json_t *text;
-
-	va_start(arguments, format);
-	text = format_to_json(format, arguments);
-	va_end(arguments);
-	return json_array_append_new(findings, json_pack(
-		"{s:s, s:s, s:o, s:o}", "check", check, "state", state, "finding", text,
-		"fix", fix ? json_string(fix) : json_null())) ? -ENOMEM : 0;
-}
 
 static int add_folder(struct spill_folders *folders, char *path)
 {

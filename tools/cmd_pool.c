@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "facts.h"
-#include "machine/node.h"
+#include "machine/machine.h"
 #include "saved.h"
 #include "settings.h"
 #include "table.h"

@@ -10,7 +10,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "machine/node.h"
+#include "machine/machine.h"
 #include "saved.h"
 #include "settings.h"
 

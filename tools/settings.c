@@ -7,9 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include "base/size.h"
-#include "machine/node.h"
-#include "machine/sysfile.h"
+#include "base/base.h"
+#include "machine/machine.h"
 #include "settings.h"
 
 bool settings_take(struct settings_options *options, int option, const char *value)

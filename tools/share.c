@@ -19,14 +19,6 @@ struct folder {
 	int node;
 };
 
-struct slice share_slice(unsigned int things, const struct rank *rank)
-{
-	unsigned int first = (unsigned int)((uint64_t)rank->number * things / rank->of);
-	unsigned int end = (unsigned int)((uint64_t)(rank->number + 1) * things / rank->of);
-
-	return (struct slice){ first, end > first ? end - first : 1 };
-}
-
 uint64_t share_bytes(uint64_t bytes, const struct rank *rank)
 {
 	return bytes / rank->of / PART_BYTES * PART_BYTES;

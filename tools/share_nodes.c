@@ -20,6 +20,14 @@
 #define GPUS_MAX	64
 #define CPUS_MAX	8192	/* of the kernel on x86-64 */
 
+struct slice share_slice(unsigned int things, const struct rank *rank)
+{
+	unsigned int first = (unsigned int)((uint64_t)rank->number * things / rank->of);
+	unsigned int end = (unsigned int)((uint64_t)(rank->number + 1) * things / rank->of);
+
+	return (struct slice){ first, end > first ? end - first : 1 };
+}
+
 int share_node_of_folder(const char *folder)
 {
 	char link[64], device[PATH_MAX], *end;

@@ -154,6 +154,10 @@ def reserve(size):
 def run_cases(build):
     """With a /run of their own, and pools."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "none", "/run"], check=True)
+    # The user of a container may not reach the build itself, such as below a home of mode 0700.
+    public = "/run/build"
+    os.mkdir(public)
+    subprocess.run(["mount", "--bind", build, public], check=True)
     # What crun wants to find there, though it is told to leave cgroups alone.
     subprocess.run(["mount", "-t", "cgroup2", "none", "/sys/fs/cgroup"], check=True)
     if HAS_DRIVER:
@@ -161,7 +165,7 @@ def run_cases(build):
         reserve("128M")
     try:
         with tempfile.TemporaryDirectory(dir="/run") as folder:
-            Node.build, Node.where = build, folder
+            Node.build, Node.where = public, folder
             Node.api = ApiServer(f"{folder}/account")
             try:
                 main()

@@ -71,7 +71,7 @@ SHOW = "env; grep actmem /proc/self/mounts; cd ${ACTMEM_NAME%/heap} && touch fil
 
 
 def in_podman(uid, ids, *command):
-    told, status = podman(ids, tempfile.mkdtemp(dir=Node.where), BUILD, *command)
+    told, status = podman(ids, tempfile.mkdtemp(dir=Node.where), Node.build, *command)
     lines = told.splitlines()
     assert status == 0 and f"ACTMEM_NAME=/run/actmem/claim-{uid}/heap" in lines, told
     assert "ACTMEM_STRICT=1" in lines and "file" in lines, told
@@ -346,7 +346,7 @@ def the_device_is_there_where_the_administrator_wants_it():
     with Node("--device") as node, limit("512M"):
         claim = Node.api.claim("device", ("node0", "8Mi"))
         with claimed(node, claim):
-            process = container(node.cdi, node.prepared(claim), f"{BUILD}/tests/tools/holder",
+            process = container(node.cdi, node.prepared(claim), f"{Node.build}/tests/tools/holder",
                                 "held", str(32 * MIB), "--", "true")
             told = process.communicate(timeout=100)[0]
             assert process.returncode == 0, told

@@ -8,8 +8,8 @@ CHECKS_IN_VM += tools-driver
 
 TOOLS_TESTS := $(B)/tests/tools
 
-CHECK_NEEDS += $(TOOLS_TESTS)/holder $(TOOLS_TESTS)/waiter $(TOOLS_TESTS)/cgroup_test \
-	$(TOOLS_TESTS)/share_test
+TOOLS_TEST_PROGRAMS := $(addprefix $(TOOLS_TESTS)/,holder waiter cgroup_test share_test)
+CHECK_NEEDS += $(TOOLS_TEST_PROGRAMS)
 
 $(TOOLS_TESTS)/holder $(TOOLS_TESTS)/waiter: $(TOOLS_TESTS)/%: \
 		$(B)/obj/tests/tools/%.o $(B)/lib/libactmem.so.$(ABI)
@@ -30,8 +30,7 @@ $(TOOLS_TESTS)/share_test: $(B)/obj/tests/tools/share_test.o \
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -lcmocka $(TOOLS_LIBS) $(LIB_NEEDS)
 
 .PHONY: check-tools check-tools-driver
-check-tools: all $(addprefix $(TOOLS_TESTS)/,holder waiter cgroup_test share_test) \
-		$(CUDA_STANDIN)
+check-tools: all $(TOOLS_TEST_PROGRAMS) $(CUDA_STANDIN)
 	@tests/tools/run $(B) $(TOOLS_TESTS)
 
 TOOLS_ON_DRIVER := all $(TOOLS_TESTS)/holder $(B)/vm/init
