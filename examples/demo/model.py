@@ -26,11 +26,6 @@ class Shape(NamedTuple):
     def head_width(self):
         return self.width // self.heads
 
-    @property
-    def activation_bytes(self):
-        """Bytes of a layer's input, in float32; also of q, k or v."""
-        return self.batch * self.length * self.width * 4
-
 
 def initial_parameters(key, shape):
     """Returns normal weights. Projections into the residual stream are scaled by depth."""

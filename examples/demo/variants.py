@@ -36,8 +36,3 @@ def actmem(layer):
 WRAPPERS = {"kept": kept, "recomputed": recomputed,
             "same policy": same_policy, "actmem": actmem, "spilled": actmem}
 IN_ACTMEM = ("actmem", "spilled")
-
-
-def offloaded_bytes_per_step(shape):
-    """Returns the bytes that `actmem` puts: Q, K, V and the input of each layer."""
-    return (len(NAMES) + 1) * shape.layers * shape.activation_bytes

@@ -121,8 +121,9 @@ def all_of_them_with_actmem():
 def analysis(function, *arguments):
     """As XLA tells it, of the same function compiled here."""
     stats = function.lower(*arguments).compile().memory_analysis()
-    return {f"{kind}_bytes": getattr(stats, f"{kind}_size_in_bytes")
+    size = {f"{kind}_bytes": getattr(stats, f"{kind}_size_in_bytes")
             for kind in ("temp", "argument", "output", "alias")}
+    return size | {"total_bytes": sum(size.values()) - 2 * size["alias_bytes"]}
 
 
 def check_analysis(program, name, wanted):
@@ -210,19 +211,12 @@ def a_program_that_breaks_off_leaves_its_own_rows_and_no_earlier_report():
 
 
 @case
-def without_actmem_the_option_is_refused_in_words():
-    result = run("offload_activations", "--with", "actmem")
-    assert result.returncode == 2 and not result.stdout, result
-    assert "under `actmem run --`" in result.stderr, result.stderr
-    assert "Traceback" not in result.stderr, result.stderr
-
-
-@case
-def a_report_that_cannot_be_written_is_refused_at_once():
-    result = run("offload_activations", "--json", "/nowhere/report.json")
-    assert result.returncode == 2 and not result.stdout, result
-    assert "--json /nowhere/report.json" in result.stderr, result.stderr
-    assert "Traceback" not in result.stderr, result.stderr
+def what_cannot_be_is_refused_at_once():
+    for arguments, words in ((("--with", "actmem"), "under `actmem run --`"),
+                             (("--json", "/nowhere/report.json"), "--json /nowhere/report.json")):
+        result = run("offload_activations", *arguments)
+        assert result.returncode == 2 and not result.stdout, result
+        assert words in result.stderr and "Traceback" not in result.stderr, result.stderr
 
 
 main()

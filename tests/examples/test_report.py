@@ -228,22 +228,6 @@ def a_program_whose_gradients_are_right_does_not():
     assert all(row["agrees"] for row in document["rows"]), document
 
 
-@case
-def the_analysis_is_that_of_the_compiled_program():
-    def step(x, y):
-        return x + 1, jax.numpy.sin(y) @ y
-
-    x, y = np.ones((100, 7), np.float32), np.ones((64, 64), np.float32)
-    compiled = jax.jit(step, donate_argnums=0).lower(x, y).compile()
-    size, stats = memory.analysis(compiled), compiled.memory_analysis()
-    assert size["argument_bytes"] == stats.argument_size_in_bytes == x.nbytes + y.nbytes, size
-    assert size["alias_bytes"] == stats.alias_size_in_bytes == x.nbytes, size
-    assert size["temp_bytes"] == stats.temp_size_in_bytes > 0, size
-    assert size["output_bytes"] == stats.output_size_in_bytes >= x.nbytes + y.nbytes, size
-    assert size["total_bytes"] == (size["temp_bytes"] + size["output_bytes"] +
-                                   y.nbytes), size
-
-
 def table(size, tutorials):
     """Lines of a table whose rows have `size` bytes in temp, twice that in arguments."""
     row = {f"{kind}_bytes": 0 for kind in memory.DEVICE}

@@ -6,14 +6,13 @@ import os
 import signal
 import socket
 import stat
-import subprocess
 import tempfile
 import threading
 import urllib.error
 
 from fleet import FORMULAS
 from harness import (HOLDER, actmem, clean_environment, expect, forbidden_device, holder,
-                     module_files, opens, public_copy, stranger, NO_CAPABILITIES)
+                     module_files, mounted, opens, public_copy, stranger, NO_CAPABILITIES)
 from metrics import exporter, fetch, loopback, parse, printed, value
 from tap import case, main
 
@@ -229,18 +228,14 @@ def a_file_is_whole_or_the_one_before_when_it_is_killed():
 
 @case
 def a_full_disk_leaves_the_one_before():
-    with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "none", folder], check=True)
-        try:
-            path = os.path.join(folder, "actmem.prom")
-            with open(path, "w", encoding="ascii") as file:
-                file.write("old")
-            expect(actmem("exporter", "-t", path), 1, "", ["cannot write", "No space"])
-            with open(path, encoding="ascii") as file:
-                assert file.read() == "old"
-            assert os.listdir(folder) == ["actmem.prom"]
-        finally:
-            subprocess.run(["umount", folder], check=True)
+    with mounted("size=4k") as folder:
+        path = os.path.join(folder, "actmem.prom")
+        with open(path, "w", encoding="ascii") as file:
+            file.write("old")
+        expect(actmem("exporter", "-t", path), 1, "", ["cannot write", "No space"])
+        with open(path, encoding="ascii") as file:
+            assert file.read() == "old"
+        assert os.listdir(folder) == ["actmem.prom"]
 
 
 @case

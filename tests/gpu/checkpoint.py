@@ -33,9 +33,8 @@ def results(name, spill):
     import actmem
     import actmem.jax
     import jax
-    import jax.numpy as jnp
+    import models
     import numpy as np
-    from jax.ad_checkpoint import checkpoint_name
 
     # A GPU would round the operands of its products to 10 bits.
     jax.config.update("jax_default_matmul_precision", "highest")
@@ -45,27 +44,8 @@ def results(name, spill):
     actmem.open(allow="any", heap_grow=4 << 20, **options)
     on_gpu = jax.default_backend() != "cpu"
 
-    def layer(x, w):
-        q, k, v = (checkpoint_name(x @ w[n], n) for n in "qkv")
-        scores = jnp.einsum("bse,bte->bst", q, k) * WIDTH ** -0.5
-        x = x + jnp.einsum("bst,bte->bse", jax.nn.softmax(scores, -1), v)
-        return x + jnp.tanh(x @ w["up"]) @ w["down"]
-
-    def scanned(f, weights, x):
-        x, _ = jax.lax.scan(lambda x, w: (f(x, w), None), x, weights)
-        return jnp.mean(x ** 2)
-
-    def unrolled(f, weights, x):
-        for i in range(LAYERS):
-            x = f(x, jax.tree.map(lambda w: w[i], weights))
-        return jnp.mean(x ** 2)
-
-    keys = jax.random.split(jax.random.key(0), 6)
-    weights = {n: jax.random.normal(key, (LAYERS, WIDTH, WIDTH)) * WIDTH ** -0.5
-               for n, key in zip(("q", "k", "v", "up", "down"), keys)}
-    inputs = [jax.random.normal(jax.random.fold_in(keys[5], i),
-                                (BATCH, TOKENS, WIDTH)) for i in range(STEPS)]
-    policy = jax.checkpoint_policies.save_only_these_names("q", "k", "v")
+    weights, x = models.data(layers=LAYERS, batch=BATCH, tokens=TOKENS, width=WIDTH)
+    inputs = [jax.random.normal(jax.random.key(i), x.shape) for i in range(STEPS)]
 
     def close(a, b):
         return all(np.linalg.norm(p - q) <= TOLERANCE * np.linalg.norm(q)
@@ -76,11 +56,11 @@ def results(name, spill):
         """Those of the first GPU: there are none before its first copy, nor after reset()."""
         return actmem.jax.stats()["transfers"].get(0, {})
 
-    for form in scanned, unrolled:
-        offloaded = actmem.jax.checkpoint(layer, policy=policy, offload_argnums=(0,),
-                                          prevent_cse=form is unrolled)
-        step = jax.jit(jax.grad(lambda w, x: form(offloaded, w, x)))
-        plain = jax.jit(jax.grad(lambda w, x: form(layer, w, x)))
+    for form in models.scanned, models.unrolled:
+        offloaded = actmem.jax.checkpoint(models.layer, policy=models.POLICY, offload_argnums=0,
+                                          prevent_cse=form is models.unrolled)
+        step = jax.jit(jax.grad(form(offloaded)))
+        plain = jax.jit(jax.grad(form(models.layer)))
         want = [jax.device_get(plain(weights, x)) for x in inputs]
         got = [jax.device_get(step(weights, x)) for x in inputs]
         yield (all(map(close, got, want)),
@@ -116,7 +96,8 @@ def results(name, spill):
 
 
 def child(name, spill):
-    sys.path.insert(0, os.path.join(TREE, "lib", "python"))
+    sys.path[:0] = [os.path.join(TREE, *folder) for folder in (("lib", "python"),
+                                                                ("tests", "jax"))]
     for passed, what in results(name, spill):
         check(passed, f"{name}: {what}")
     return end()

@@ -2,9 +2,7 @@
 #
 # tests/gpu/run measures on a machine with a GPU. Its own test needs none.
 
-.PHONY: gpu-first gpu-needs check-gpu-run
-gpu-first:
-	@tests/gpu/first
+.PHONY: gpu-needs check-gpu-run
 
 # Built by tests/gpu/run. check-gpu and check-gpu-preload build their own programs.
 gpu-needs: all $(CUDA_STANDIN)

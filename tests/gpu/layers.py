@@ -72,7 +72,7 @@ class Runs:
         size = 64 << 20 if options.toy else 1 << 30
         self.link = self.tell_link([f"--product={256 if options.toy else 8192}"], size)
         self.link_under = self.tell_link([], size, [options.actmem, "run", "--"])
-        self.attention = options.attention
+        self.attention = "xla" if options.toy else "cudnn"
 
     def tell_link(self, more, size, prefix=()):
         found, why = self.python("link.py", [f"--bytes={size}", *more], 120, prefix)
@@ -190,13 +190,12 @@ def main():
     parser.add_argument("--forms", default="scanned,unrolled")
     parser.add_argument("--methods", default=";".join(METHODS), help="separated by ;")
     parser.add_argument("--flags", default=",pipelined", help="sets of XLA's flags for stock")
-    parser.add_argument("--attention", default="cudnn", choices=("cudnn", "xla"))
     parser.add_argument("--trace", action="store_true",
                         help="profile one more step: which copies are hidden behind kernels?")
     parser.add_argument("--toy", action="store_true", help="small sizes")
     options = parser.parse_args()
     if options.toy:
-        options.models, options.attention = "small", "xla"
+        options.models = "small"
     failed, omitted = 0, []
     with tempfile.TemporaryDirectory() as folder:
         runs = Runs(options, folder)

@@ -27,15 +27,12 @@ POINTER_ATTRIBUTES = {"CONTEXT": 1, "MEMORY_TYPE": 2, "DEVICE_POINTER": 3, "HOST
 CAPTURE_MODES = {"global": 0, "thread local": 1}
 cuda = None
 answers = {}
+pointer = ctypes.c_void_p
 
 
 def tell(question, answer):
     answers[question] = answer
     return answer == "CUDA_SUCCESS"
-
-
-def pointer(address):
-    return ctypes.c_void_p(address)
 
 
 def ask(question, name, *arguments):

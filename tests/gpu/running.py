@@ -2,7 +2,7 @@
 """Run programs for a limited time, end all that they started, and read what they print.
 
 A program prints TAP, or lines of JSON, or both:
-    {"figure": what, "value": 3.1, "unit": "GB/s", "peer": what, "peer_value": 2, "ratio": 1.55}
+    {"figure": what, "value": 3.1, "unit": "GB/s"}
     {"fact": question, "answer": text}
     {"case": name, ...}            a row of the table
     {"predicted": case, ...}       printed before the case runs

@@ -6,13 +6,12 @@ import time
 _results = _failed = 0
 
 
-def check(passed, name, *details, skip=None):
+def check(passed, name, *details):
     """Print one result, and the last lines of the details if it failed."""
     global _results, _failed
     _results += 1
     _failed += not passed
-    print(f"{'ok' if passed else 'not ok'} {_results} - {name}{f' # SKIP {skip}' if skip else ''}",
-          flush=True)
+    print(f"{'ok' if passed else 'not ok'} {_results} - {name}", flush=True)
     for detail in () if passed else details:
         for line in str(detail).splitlines()[-15:]:
             print(f"# {line}", flush=True)
@@ -29,11 +28,8 @@ def fact(question, answer):
     print(json.dumps({"fact": question, "answer": str(answer)}), flush=True)
 
 
-def figure(name, value, unit="GB/s", peer=None, peer_value=None):
-    """Print a figure; that of a peer in the same run stands beside it."""
-    beside = {"peer": peer, "peer_value": peer_value, "ratio": value / peer_value} \
-        if peer_value else {}
-    print(json.dumps({"figure": name, "value": value, "unit": unit, **beside}), flush=True)
+def figure(name, value, unit="GB/s"):
+    print(json.dumps({"figure": name, "value": value, "unit": unit}), flush=True)
 
 
 def rate(call, amount):

@@ -180,8 +180,7 @@ def main():
                         help="--fit for the card that this XLA target config describes")
     options = parser.parse_args()
     print(json.dumps(fit(options) if options.fit else run(options)), flush=True)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """What the tests train, and how they compare: the same function plain, under
 jax.checkpoint, and under actmem.jax.checkpoint of the same policy."""
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -122,3 +124,12 @@ def compare(result_of, *, rounding=16, puts=None, takes=None, **options):
     if puts is not None:
         assert moved == puts
     return moved
+
+
+def mappings(name):
+    """The mappings of regions of that name: start and end, as the kernel tells."""
+    with open("/proc/self/maps", encoding="ascii") as maps:
+        for line in maps:
+            found = re.match(rf"(\w+)-(\w+) rw-s .*actmem:{name}", line)
+            if found:
+                yield [int(part, 16) for part in found.groups()]

@@ -16,19 +16,12 @@ import numpy as np
 
 import actmem.jax
 from models import LAYERS, data, layer, scanned, wrappers
+from pair import check, finish
 
 MIB = 1 << 20
 STEPS = 3
 RATE = 0.5
 TOTALS = "/sys/class/misc/actmem/node1/region_bytes"
-results = 0
-
-
-def check(good, name):
-    global results
-    results += 1
-    print(f"{'ok' if good else 'not ok'} {results} - {name}", flush=True)
-    return good
 
 
 def train(loss, weights, x):
@@ -136,7 +129,7 @@ def main():
     check(node_bytes() == 0, "the driver has them back")
     arrays_are_on_the_driver()
     files_are_on_the_driver()
-    print(f"1..{results}")
+    finish()
 
 
 if __name__ == "__main__":

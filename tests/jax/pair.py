@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Processes of pair_worker.py, each under `actmem run`, for pair_on_driver.py and share.py."""
+"""Processes of pair_worker.py, each under `actmem run`, for pair_on_driver.py and share.py;
+and how these and on_driver.py tell results, in TAP."""
 import json
 import os
 import signal
@@ -11,6 +12,21 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 TREE = os.path.dirname(os.path.dirname(HERE))
 ACTMEM = os.path.join(TREE, "build", "bin", "actmem")
+
+
+results = 0
+
+
+def check(good, name, *seen):
+    global results
+    results += 1
+    print(f"{'ok' if good else 'not ok'} {results} - {name}", flush=True)
+    for value in seen if not good else ():
+        print(f"# {value}", flush=True)
+
+
+def finish():
+    print(f"1..{results}")
 
 
 def free_port():

@@ -16,7 +16,7 @@ import sys
 
 sys.path[:0] = [os.path.dirname(os.path.abspath(__file__))]
 
-from pair import Pair  # noqa: E402
+from pair import Pair, check, finish  # noqa: E402
 
 MIB = 1 << 20
 MOUNT = "/dev/shm/act"
@@ -27,15 +27,6 @@ EXTRA = 4                       # MiB of an array, for which there is room besid
 # Root without its rights is bound by RLIMIT_MEMLOCK as every user.
 UNPRIVILEGED = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
 GROW = ("--heap-grow", "4M")
-results = 0
-
-
-def check(good, name, *seen):
-    global results
-    results += 1
-    print(f"{'ok' if good else 'not ok'} {results} - {name}", flush=True)
-    for value in seen if not good else ():
-        print(f"# {value}", flush=True)
 
 
 def read(path):
@@ -192,7 +183,7 @@ def size_of_a_mount(stock):
 def main():
     bring_up_loopback()
     size_of_a_mount(limits_of_the_user())
-    print(f"1..{results}")
+    finish()
 
 
 if __name__ == "__main__":

@@ -15,20 +15,11 @@ import tempfile
 
 sys.path[:0] = [os.path.dirname(os.path.abspath(__file__))]
 
-from pair import ACTMEM, TREE, Pair  # noqa: E402
+from pair import ACTMEM, TREE, Pair, check, finish  # noqa: E402
 
 MIB = 1 << 20
 RANKS, BUDGET, FOLDERS = 4, 24, 2
 NODES = "/sys/devices/system/node"
-results = 0
-
-
-def check(good, name, *seen):
-    global results
-    results += 1
-    print(f"{'ok' if good else 'not ok'} {results} - {name}", flush=True)
-    for value in seen if not good else ():
-        print(f"# {value}", flush=True)
 
 
 def nodes():
@@ -135,7 +126,7 @@ def main():
         for name in folders:
             os.mkdir(name)
         train(options, folders)
-    print(f"1..{results}")
+    finish()
 
 
 if __name__ == "__main__":

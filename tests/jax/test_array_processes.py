@@ -2,7 +2,6 @@
 """empty and asarray in processes of their own: with other knobs, forked, at
 their end, and with CUDA's part played by the stand-in."""
 import errno
-import json
 import os
 import subprocess
 import sys
@@ -12,23 +11,13 @@ import textwrap
 import jax
 
 from conftest import TREE
+from test_module import MODULE, python
 
 
 def process(script, **environment):
-    """What a process of its own printed, as JSON, or its error output if it
-    failed."""
-    variables = {name: value for name, value in os.environ.items()
-                 if not name.startswith("ACTMEM_")}
-    variables.update({"ACTMEM_ALLOW": "any", **environment},
-                     PYTHONPATH=os.path.join(TREE, "lib", "python"))
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(
-            "import json, os, sys, jax, actmem, actmem.jax, numpy as np\n") +
-         textwrap.dedent(script)],
-        env=variables, capture_output=True, text=True, check=False)
-    if result.returncode:
-        return f"{result.returncode}: {result.stderr}"
-    return json.loads(result.stdout)
+    """What a process of its own printed, as JSON, or its error output if it failed."""
+    return python("import sys, numpy as np\n" + textwrap.dedent(script),
+                  **{"ACTMEM_ALLOW": "any", **environment})
 
 
 def test_the_limit_is_told_and_holds():
@@ -54,7 +43,6 @@ def test_the_budget_is_that_of_activations():
     """Arrays beside a store that may have 4 MiB."""
     with tempfile.TemporaryDirectory(dir=os.path.join(TREE, "build")) as folder:
         arrays_bytes, resident, total = process("""
-            import jax.numpy as jnp
             table = actmem.jax.asarray(np.ones((8 << 20,), np.float32))
             f = actmem.jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)),
                                       offload_argnums=0)
@@ -220,3 +208,14 @@ def test_memory_for_one_of_several_kinds_of_devices(pytestconfig):
             assert "none is 1" in words[2] and is_registered == [False]
         else:
             assert len(words) == 2 and is_registered == [False, True]
+
+
+def test_the_example_runs(tmp_path):
+    """examples/arrays.py does what it says."""
+    result = subprocess.run(
+        [sys.executable, os.path.join(TREE, "examples", "arrays.py"), "--steps", "6"],
+        env={**os.environ, "PYTHONPATH": MODULE}, cwd=tmp_path, capture_output=True, text=True,
+        check=False)
+    assert result.returncode == 0, result.stderr
+    assert "the same losses, bit by bit" in result.stdout
+    assert "0 bytes copied" in result.stdout

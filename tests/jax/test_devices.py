@@ -211,20 +211,6 @@ def test_eager_steps_compile_once(batched):
         jax.monitoring.unregister_event_duration_listener(listen)
 
 
-def test_inside_shard_map():
-    mesh = mesh_of(AxisType.Auto)
-    weights, x = spread(mesh)
-
-    def gradients_of(wrap):
-        def local(weights, x):
-            return scanned(wrap(layer))(weights, x)[None]
-        return jax.jit(jax.grad(lambda weights, x: jnp.mean(jax.shard_map(
-            local, mesh=mesh, in_specs=(P(), P("data")),
-            out_specs=P("data"))(weights, x))))(weights, x)
-    gradients = {name: gradients_of(wrap) for name, wrap in wraps().items()}
-    close(gradients["actmem"], gradients["stock"], 16)
-
-
 def test_forward_and_backward_in_two_programs():
     mesh = mesh_of(AxisType.Explicit)
     weights, x = spread(mesh)

@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """patch() under Flax, whose nn.remat and nnx.remat call jax.checkpoint: the
 same gradients, and what the policy offloads goes through actmem. Flax is
-imported before patch() here, and after it in a process of its own."""
+imported before patch() here, and after it by test_run_offload.py."""
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
 import actmem.jax
-from conftest import HERE
 from models import Count, close
-from test_module import python
 
 offload = jax.checkpoint_policies.save_and_offload_only_these_names(
     names_which_can_be_saved=["out"], names_which_can_be_offloaded=["hidden"],
@@ -118,19 +115,3 @@ def test_remat(model, scan):
             assert count("put_bytes_total") == (HIDDEN_BYTES if values else 0)
             close(got, wanted, 16)
             assert got_calls == calls
-
-
-def test_patched_before_the_import():
-    gradients, puts = python("""
-        actmem.jax.patch()
-        import sys
-        sys.path.append(os.environ["TESTS"])
-        assert "flax" not in sys.modules
-        import test_flax
-        gradients, _ = jax.block_until_ready(test_flax.linen(test_flax.offload, True))
-        print(json.dumps([[leaf.tolist() for leaf in jax.tree.leaves(gradients)],
-                          actmem.jax.stats()["puts_total"]]))
-    """, ACTMEM_ALLOW="any", TESTS=HERE)
-    assert puts == LAYERS
-    close([np.array(leaf, np.float32) for leaf in gradients],
-          jax.tree.leaves(linen(save, True)[0]), 64)

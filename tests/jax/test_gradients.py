@@ -120,24 +120,6 @@ def test_vmap_outside_of_jit_is_compiled_once():
     assert compiled[0] == compiled[-1]
 
 
-def test_jacrev():
-    x, w = inputs()
-    compare(lambda wrap: jax.jit(jax.jacrev(
-        lambda x: wrap(small)(x, w).sum(0)))(x),
-        policy=NAMES, offload_argnums=0, puts=3)
-
-
-@pytest.mark.parametrize("taken", [True, False])
-def test_cond(taken):
-    x, w = inputs()
-
-    def run(wrap):
-        return jax.jit(jax.grad(lambda x, taken: square(jax.lax.cond(
-            taken, lambda x: wrap(small)(x, w),
-            lambda x: wrap(small)(2 * x, w), x))))(x, taken)
-    compare(run, policy=NAMES, offload_argnums=0)
-
-
 @pytest.mark.without_remat3("the outer checkpoint's policy holds alone")
 @pytest.mark.parametrize("outer", [None, policies.dots_saveable])
 def test_inside_checkpoint(outer):
@@ -162,17 +144,6 @@ def test_around_checkpoint(inner, policy):
     # The inner checkpoint's own backward pass takes one again.
     again = not inner and policy is NAMES
     compare(run, policy=policy, offload_argnums=0, takes=6 if again else None)
-
-
-def test_beside_a_gather():
-    """Equations that have nothing to do with it are left as they are."""
-    x, w = inputs()
-
-    def run(wrap):
-        def loss(x, w):
-            return square(wrap(small)(x[jnp.arange(16) % 5], w))
-        return jax.jit(jax.grad(loss))(x, w)
-    compare(run, policy=NAMES, offload_argnums=0)
 
 
 def test_closures():

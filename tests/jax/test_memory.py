@@ -2,7 +2,6 @@
 """What is saved leaves the program's own memory, unchanged and counted; the
 weights stay where they are."""
 import ctypes
-import re
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,7 @@ from jax.extend.core import Literal
 import actmem
 import actmem.jax
 from models import (BATCH, FORMS, LAYERS, POLICY, TOKENS, WIDTH, Count, close,
-                    data, layer, scanned, wrappers)
+                    data, layer, mappings, scanned, wrappers)
 
 LAYER_BYTES = 4 * BATCH * TOKENS * WIDTH * 4    # q, k, v and the input, f32
 
@@ -91,15 +90,6 @@ def test_values_come_back_unchanged():
     assert count("checksums_total") == count("takes_total") == 6
 
 
-def actmem_mappings():
-    with open("/proc/self/maps", encoding="ascii") as maps:
-        for line in maps:
-            found = re.match(r"(\w+)-(\w+) rw-s .*actmem:activations", line)
-            if found:
-                start, end = (int(part, 16) for part in found.groups())
-                yield start, end - start
-
-
 def test_a_changed_byte_is_noticed():
     """So that the test above can fail."""
     actmem.jax.configure(checksum=True)
@@ -107,10 +97,10 @@ def test_a_changed_byte_is_noticed():
     f = actmem.jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)), offload_argnums=0)
     y, pullback = jax.jit(lambda x: jax.vjp(f, x))(x)
     jax.block_until_ready(y)
-    mappings = list(actmem_mappings())
-    assert mappings
-    for start, size in mappings:
-        ctypes.memset(start, 0xa5, size)
+    found = list(mappings("activations"))
+    assert found
+    for start, end in found:
+        ctypes.memset(start, 0xa5, end - start)
     with pytest.raises(Exception, match=r"16384 bytes saved at .*<lambda> "
                                         r"\(test_memory.py\).* came back "
                                         r"changed"):

@@ -126,6 +126,35 @@ def test_closed_before_the_first_use():
     """, ACTMEM_ALLOW="any", ACTMEM_HEAP_GROW="6M") == 6 << 20
 
 
+def test_a_memory_that_cannot_be_closed_stays_that_of_the_handlers():
+    """The region is the program's own, made through the C library."""
+    errors, length, is_default = python("""
+        import ctypes
+        from actmem import _native
+        class RegionOptions(ctypes.Structure):
+            _fields_ = [("size", ctypes.c_size_t), ("length", ctypes.c_uint64),
+                        ("pages", ctypes.c_int), ("policy", ctypes.c_int),
+                        ("nodes", _native.Nodes), ("flags", ctypes.c_uint32),
+                        ("allow", ctypes.c_uint32), ("name", ctypes.c_char_p)]
+        memory = actmem.open(backend="memfd", pages="4K", allow="any", heap_grow=4 << 20)
+        options = RegionOptions(size=ctypes.sizeof(RegionOptions), length=4096)
+        region = ctypes.c_void_p()
+        assert _native.library.actmem_region_create(
+            memory.handle, ctypes.byref(options), ctypes.byref(region)) == 0
+        errors = []
+        for _ in range(2):
+            try:
+                memory.close()
+            except actmem.Error as error:
+                errors.append(error.errno)
+        train()
+        lengths = [region["length"] for region in actmem.regions()]
+        print(json.dumps([errors, max(lengths), actmem.default() is memory]))
+    """, ACTMEM_ALLOW="any", ACTMEM_HEAP_GROW="6M")
+    assert errors == [16, 16]       # EBUSY
+    assert length == 4 << 20 and is_default
+
+
 def test_open_after_the_first_use_is_refused():
     error = python("train(); actmem.open()", ACTMEM_ALLOW="any")
     assert "open already" in error

@@ -22,7 +22,7 @@ def small(**changes):
 
 def replace(monkeypatch, make):
     """Has programs use make(checkpoint) rather than actmem.jax.checkpoint."""
-    monkeypatch.setattr(compare.actmem.jax, "checkpoint", make(actmem.jax.checkpoint))
+    monkeypatch.setattr(actmem.jax, "checkpoint", make(actmem.jax.checkpoint))
 
 
 def test_a_program_that_is_right():

@@ -210,28 +210,27 @@ def killed(node, step, claim):
         assert node.process.wait(60) == -signal.SIGKILL, node.log()
 
 
+def killed_at(command, when):
+    """A claim, and a driver that was killed when it ran this command."""
+    node = Node().start(path=killing(command, when))
+    node.kubelet.find()
+    claim = Node.api.claim(f"{command}-{when}", ("node0", "8Mi"))
+    if command == "umount":
+        node.prepared(claim)
+    killed(node, node.kubelet.prepare if command == "mount" else node.kubelet.unprepare, claim)
+    return node, claim
+
+
 @with_module
-def a_driver_that_is_killed_while_it_mounts_completes_it_later():
+def a_driver_that_is_killed_while_it_mounts_or_unmounts_completes_it_later():
     for when in ("before", "after"):
-        node = Node().start(path=killing("mount", when))
-        node.kubelet.find()
-        claim = Node.api.claim(f"mount-{when}", ("node0", "8Mi"))
-        killed(node, node.kubelet.prepare, claim)
+        node, claim = killed_at("mount", when)
         assert len(mounts()) == (when == "after"), mounts()
         assert not glob.glob(f"{node.cdi}/*.json")
         with node, claimed(node, claim):
             names = node.prepared(claim)
             assert names == node.prepared(claim) and len(mounts()) == 1, mounts()
-
-
-@with_module
-def a_driver_that_is_killed_while_it_unmounts_completes_it_later():
-    for when in ("before", "after"):
-        node = Node().start(path=killing("umount", when))
-        node.kubelet.find()
-        claim = Node.api.claim(f"umount-{when}", ("node0", "8Mi"))
-        node.prepared(claim)
-        killed(node, node.kubelet.unprepare, claim)
+        node, claim = killed_at("umount", when)
         with node:
             assert node.kubelet.unprepare(claim) == {claim["uid"]: ""}, node.log()
             nothing_left(node)
@@ -300,32 +299,19 @@ def a_second_end_and_an_unknown_one_are_no_errors():
             nothing_left(node)
 
 
-def allocated_anew(name, device, size):
-    """A claim of 8 MiB of node 0 has a file, and is prepared again with another allocation.
-    Returns what is mounted then, and the files in it."""
-    with usual_node() as node:
-        claim = Node.api.claim(name, ("node0", "8Mi"))
-        with claimed(node, claim):
-            node.prepared(claim)
-            write(f"{MOUNTS}/claim-{claim['uid']}/file", "")
-            Node.api.claim(name, (device, size))
-            node.prepared(claim)
-            line, = mounts()
-            return line, os.listdir(f"{MOUNTS}/claim-{claim['uid']}")
-
-
 @with_module
-def another_allocation_of_a_claim_takes_the_place_of_the_first():
-    line, files = allocated_anew("moved", "node1", "16Mi")
-    assert ",size=16M," in line and ",node=1," in line, line
-    assert not files
-
-
-@with_module
-def a_claim_of_another_size_keeps_its_files():
-    line, files = allocated_anew("grown", "node0", "16Mi")
-    assert ",size=16M," in line and ",node=0," in line, line
-    assert files == ["file"]
+def another_allocation_of_a_claim_keeps_its_files_on_the_same_node():
+    for name, device, kept in (("moved", "node1", []), ("grown", "node0", ["file"])):
+        with usual_node() as node:
+            claim = Node.api.claim(name, ("node0", "8Mi"))
+            with claimed(node, claim):
+                node.prepared(claim)
+                write(f"{MOUNTS}/claim-{claim['uid']}/file", "")
+                Node.api.claim(name, (device, "16Mi"))
+                node.prepared(claim)
+                line, = mounts()
+                assert ",size=16M," in line and f",node={device[4:]}," in line, line
+                assert os.listdir(f"{MOUNTS}/claim-{claim['uid']}") == kept
 
 
 @with_module

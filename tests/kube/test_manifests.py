@@ -56,17 +56,6 @@ def each_release_knows_all_of_their_fields():
 
 
 @case
-def a_field_that_it_does_not_know_is_found():
-    body = one("DaemonSet")
-    body["spec"]["template"]["spec"]["containers"][0]["mountPropagation"] = "Bidirectional"
-    try:
-        kubernetes_validate.validate(body, RELEASES[-1], strict=True)
-        raise AssertionError("it is taken")
-    except kubernetes_validate.ValidationError as error:
-        assert "mountPropagation" in error.message, error
-
-
-@case
 def folders_have_the_same_path_on_the_node_and_in_the_driver():
     os.environ["NODE_NAME"] = "a-node"
     sys.argv[1:] = []

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Keras 3 on JAX, trained by fit(): layers that call jax.checkpoint with a
-policy themselves, for keras.remat takes none; and what that and RematScope do."""
+policy themselves, for keras.remat takes none. test_libraries_offload.py has RematScope."""
 import os
 
 os.environ["KERAS_BACKEND"] = "jax"
@@ -10,11 +10,8 @@ import keras  # noqa: E402
 import pytest  # noqa: E402
 from jax.ad_checkpoint import checkpoint_name  # noqa: E402
 
-import actmem.jax  # noqa: E402
-from models import Count, close  # noqa: E402
 from training import (  # noqa: E402
-    BATCH, HIDDEN, LAYERS, RATE, STEPS, TOKENS, WIDTH, X, Y, compare,
-    same_bits, trained)
+    BATCH, HIDDEN, LAYERS, RATE, STEPS, TOKENS, WIDTH, X, Y, compare)
 
 
 class Layer(keras.layers.Layer):
@@ -56,25 +53,6 @@ def fit(make, batch=None):
 @pytest.mark.parametrize("batch", [BATCH, None], ids=["batch", "any-batch"])
 def test_checkpoint_in_a_layer(batch):
     compare(lambda policy: fit(lambda: Layer(policy), batch))
-
-
-def dense():
-    return keras.layers.Dense(WIDTH, activation="relu")
-
-
-def scoped():
-    with keras.RematScope("full"):
-        return dense()
-
-
-def test_remat_scope_offloads_nothing():
-    """It recomputes all, with a policy or without."""
-    wanted = trained(fit, scoped)
-    with actmem.jax.patch():
-        count = Count()
-        same_bits(trained(fit, scoped), wanted)
-    assert count("puts_total") == 0
-    close(wanted[0], trained(fit, dense)[0], 16)
 
 
 def test_remat_takes_no_policy():

@@ -44,15 +44,14 @@ def trained(train, *args, **kwargs):
     return on_host(train(*args, **kwargs))
 
 
-def compare(train, bytes=BYTES):
+def compare(train):
     """`train(policy)` trains from the start, and gives back the losses and all
-    else that it ends with; without remat if the policy is None. `bytes` go
-    through actmem."""
+    else that it ends with; without remat if the policy is None."""
     wanted = trained(train, OFFLOAD)
     with actmem.jax.patch():
         count = Count()
         got = trained(train, OFFLOAD)
     same_bits(got, wanted)
-    assert count("put_bytes_total") == count("take_bytes_total") == bytes
+    assert count("put_bytes_total") == count("take_bytes_total") == BYTES
     assert actmem.jax.stats()["live_blocks"] == 0
     close(got[0], trained(train, None)[0], 16)

@@ -156,12 +156,14 @@ def moe_layer(x, w, chosen=2):
     return x + jnp.einsum("btec,ebcd->btd", combine, out)
 
 
+def moe_weights(layers, width, hidden, experts=4):
+    return decoder_weights(layers, width, hidden) | dict(
+        router=shape(layers, width, experts), gate=shape(layers, experts, width, hidden),
+        up=shape(layers, experts, width, hidden), down=shape(layers, experts, hidden, width))
+
+
 def moe():
-    weights = decoder_weights(4, 128, 256)
-    experts = 4
-    weights |= dict(router=shape(4, 128, experts), gate=shape(4, experts, 128, 256),
-                    up=shape(4, experts, 128, 256), down=shape(4, experts, 256, 128))
-    params = language_params(weights, 128)
+    params = language_params(moe_weights(4, 128, 256), 128)
     return Program(lambda policy: jax.value_and_grad(language_loss(scanned, moe_layer, policy)),
                    (params, tokens_of(4, 128)), MOE)
 
@@ -192,15 +194,17 @@ def vision_layer(x, w, heads=4):
     return x + name(hidden @ w["down"] + w["down_bias"], "fc2")
 
 
-def vision():
-    width, hidden, layers = 128, 512, 4
+def vision_weights(layers, width, hidden):
     sizes = dict(norm1=(width,), bias1=(width,), qkv=(width, 3 * width), qkv_bias=(3 * width,),
                  o=(width, width), o_bias=(width,), norm2=(width,), bias2=(width,),
                  up=(width, hidden), up_bias=(hidden,), down=(hidden, width),
                  down_bias=(width,))
-    params = dict(layers={key: shape(layers, *size) for key, size in sizes.items()},
-                  patch=shape(8, 8, 3, width), place=shape(64, width),
-                  head=shape(width, 100))
+    return {key: shape(layers, *size) for key, size in sizes.items()}
+
+
+def vision(width=128):
+    params = dict(layers=vision_weights(4, width, 512), patch=shape(8, 8, 3, width),
+                  place=shape(64, width), head=shape(width, 100))
 
     def make(policy):
         def loss(params, batch):

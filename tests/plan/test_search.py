@@ -14,8 +14,8 @@ import pytest
 from jax.ad_checkpoint import checkpoint_name as name
 
 import actmem.jax
-from actmem.plan import (KEEP, OFFLOAD, RECOMPUTE, Choice, Mismatch, bytes_of, load_plan,
-                         machine, of_model, plan, plan_key, search)
+from actmem.plan import (KEEP, OFFLOAD, RECOMPUTE, Choice, Mismatch, load_plan,
+                         machine, of_model, parse_size, plan, plan_key, search)
 from actmem.plan.models import Attention, Group, Layer, Model
 from programs import (DECODER, PROGRAMS, decoder_layer, decoder_weights, language_loss,
                       language_params, norm, scanned, shape, tokens_of)
@@ -224,6 +224,19 @@ def test_nothing_fits():
         plan(*loss_of(), machine=MACHINE, device_memory=1000)
 
 
+def test_files_that_would_help_are_named(monkeypatch):
+    """Also if only several names together leave enough device memory."""
+    bare = dataclasses.replace(MACHINE, figures={
+        name: figure for name, figure in MACHINE.figures.items() if "disk" not in name})
+    looked = decoder_search(monkeypatch, bare)
+    looked = search.Search(looked.timeline, list(looked.sizes.values()), bare,
+                           lambda saved: 10 ** 9, host_memory=1)
+    looked.device_memory = looked.peak(Choice(offloaded=frozenset(looked.names)))
+    for look in looked.best, looked.greedy:
+        with pytest.raises(machine.MachineError, match="has no figure 'disk_write'"):
+            look()
+
+
 def test_names_are_proposed():
     def loss(w, x):
         def layer(x, w):
@@ -259,7 +272,7 @@ def test_no_loss():
 @pytest.mark.parametrize("size, count", [("70G", 70 << 30), ("70 GiB", 70 << 30), (7e9, 7e9),
                                          ("1.5k", 1536), ("12", 12), (None, math.inf)])
 def test_a_size(size, count):
-    assert bytes_of("size", size) == count
+    assert parse_size("size", size) == count
 
 
 @pytest.mark.parametrize("name, value, words", [

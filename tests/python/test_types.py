@@ -8,7 +8,6 @@ import tempfile
 from tap import case, main
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-MODULE = os.path.join("lib", "python", "actmem", "jax", "_versions.py")
 
 PROGRAM = """
 import jax
@@ -61,17 +60,6 @@ def of_program(*lines):
 def the_package_is_annotated():
     told = mypy("-p", "actmem")
     assert not told, told
-
-
-@case
-def a_function_without_annotations_is_told():
-    with open(os.path.join(ROOT, MODULE), encoding="utf-8") as file:
-        text = file.read()
-    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
-        file.write(text + "\n\ndef plain(value):\n    return value\n")
-        file.flush()
-        told = mypy("-p", "actmem", "--shadow-file", MODULE, file.name)
-    assert "[no-untyped-def]" in told and told.count("error:") == 1, told
 
 
 @case

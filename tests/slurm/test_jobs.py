@@ -16,11 +16,12 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-BUILD = os.path.abspath(sys.argv.pop(1))
+os.environ["ACTMEM_TEST_ISOLATED"] = "1"
 sys.path[:0] = [HERE, os.path.join(ROOT, "tests", "tools")]
 
 import busy  # noqa: E402
 from cluster import Cluster, bring_up_loopback  # noqa: E402
+from harness import BUILD, mount, private_dev  # noqa: E402
 from tap import case, main  # noqa: E402
 
 MIB = 1 << 20
@@ -31,24 +32,6 @@ HAS_DRIVER = os.path.exists("/dev/actmem")
 IN_FILE_SYSTEM = "stat -f -c '%T %b %S' . ; stat -c '%u %a' ."
 cluster = None
 log = None
-
-
-def mount(*arguments):
-    subprocess.run(["mount", *arguments], check=True)
-
-
-def own_dev():
-    """A /dev of the usual few files, to which a log can be added."""
-    with tempfile.TemporaryDirectory(dir="/run") as folder:
-        mount("-t", "tmpfs", "-o", "mode=755", "none", folder)
-        for name in ("null", "zero", "full", "random", "urandom", "tty"):
-            with open(os.path.join(folder, name), "w", encoding="ascii"):
-                pass
-            mount("--bind", f"/dev/{name}", os.path.join(folder, name))
-        os.mkdir(os.path.join(folder, "shm"))
-        mount("-t", "tmpfs", "none", os.path.join(folder, "shm"))
-        mount("--rbind", folder, "/dev")
-        subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 def say_reserved(pages):
@@ -315,7 +298,9 @@ def on_cluster():
     bring_up_loopback()
     mount("-t", "tmpfs", "-o", "mode=755", "none", "/run")
     if not HAS_DRIVER:
-        own_dev()
+        private_dev()
+        os.mkdir("/dev/shm")
+        mount("-t", "tmpfs", "none", "/dev/shm")
         say_reserved(0)
     else:
         os.chmod("/dev/actmem", 0o666)

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 
-from harness import (ACTMEM, NO_CAPABILITIES, actmem, clean_environment, damage, expect,
+from harness import (ACTMEM, MEASURING, NO_CAPABILITIES, actmem, clean_environment, damage, expect,
                      mounted, scratch, spill_files, wait_for)
 from tap import case, main
 
@@ -100,15 +100,16 @@ def values_that_are_wrong_are_named():
                           ("--block", "2G"), ("--file-bytes", "0"), ("--file-bytes", "9999999T")):
         expect(actmem("bench", option, value), 2, "", [option, "may be"])
     expect(actmem("bench", "--block", ",".join(["1M"] * 17)), 2, "", ["--block", "16"])
-    for option, value, variable in (("--backend", "disk", "ACTMEM_BACKEND"),
-                                    ("--pages", "3M", "ACTMEM_PAGES"),
-                                    ("--nodes", "0-", "ACTMEM_NODES"),
-                                    ("--allow", "swap", "ACTMEM_ALLOW")):
-        expect(actmem("bench", option, value), 2, "", [variable, value])
+    for name in MEASURING:
+        for option, value, variable in (("--backend", "disk", "ACTMEM_BACKEND"),
+                                        ("--pages", "3M", "ACTMEM_PAGES"),
+                                        ("--nodes", "0-", "ACTMEM_NODES"),
+                                        ("--allow", "swap", "ACTMEM_ALLOW")):
+            expect(actmem(name, option, value), 2, "", [variable, value])
+        expect(actmem(name, "more"), 2, "", "'more'")
+        expect(actmem(name, "--spill"), 2, "", "--spill")
     expect(actmem("bench", "--only", "all"), 2, "", ["--only", "all", "copying"])
     expect(actmem("bench", "--only", "spilling"), 2, "", "needs --spill")
-    expect(actmem("bench", "more"), 2, "", "'more'")
-    expect(actmem("bench", "--spill"), 2, "", "--spill")
 
 
 @case

@@ -111,6 +111,27 @@ def run_names_the_value_that_is_wrong():
 
 
 @case
+def run_tells_what_it_cannot_do():
+    for arguments, status, words in (
+            (["-B", "8M", "-l", "8M"], 2, ["--budget", "--heap-limit", "leave the other out"]),
+            (["-S", "/tmp"], 2, ["--spill", "no budget", "--budget"]),
+            (["-B", "8M", "-L", "1G"], 2, ["--spill-limit", "no directory", "--spill"]),
+            (["-B", "8M", "-S", "/tmp", "-L", "1K"], 2, ["'1K'", "--spill-limit", "from 2M on"]),
+            (["-B", "8M", "-S", ":".join(["/tmp"] * 65)], 2, ["ACTMEM_SPILL", "1 to 64"]),
+            (["-B", "8M", "-S", ""], 2, ["directory's name is empty"]),
+            (["--policy", "bind"], 2, ["policy bind needs nodes"]),
+            (["--policy", "preferred", "--nodes", "0-1"], 2, ["takes one node"]),
+            (["--heap-grow", "3M"], 2, ["3145728", "ACTMEM_HEAP_GROW"]),
+            (["--nodes", "1023"], 1, ["node 1023", "ACTMEM_NODES", "--nodes"])):
+        result = run(*arguments, "echo", "ran")
+        expect(result, status, "", words)
+        assert arguments[0] != "--policy" or "HEAP" not in result.stderr, result.stderr
+    # A heap whose pages cannot all be checked one by one.
+    for options in (["--heap-grow", "4M", "--heap-limit", "8M"], ["--heap-grow", "64T"]):
+        expect(run(*options, "echo", "ran"), 0, "ran\n")
+
+
+@case
 def run_hands_the_budget_on():
     with tempfile.TemporaryDirectory(dir=BUILD) as folder:
         names = [os.path.join(folder, name) for name in ("one", "two", "three")]
@@ -130,21 +151,11 @@ def run_hands_the_budget_on():
                f"8M {names[1]}\n")
         expect(run("--pages", "4K", "--spill", "three", *show, environment=environment,
                    cwd=folder), 0, f"8M {names[2]}\n")
+        for budget in "1M", "8K":
+            expect(run("--pages", "4K", "-B", budget, "-S", names[0], "echo", "ran"), 0, "ran\n")
         result = run("--pages", "4K", "-v", "-B", "8M", "-S", names[0], "true")
         assert result.returncode == 0 and f"spills to {names[0]}" in result.stderr, result
         assert [os.listdir(name) for name in names] == [[], [], []]
-
-
-@case
-def run_tells_what_cannot_be_meant_together():
-    for arguments, words in (
-            (["-B", "8M", "-l", "8M"], ["--budget", "--heap-limit", "leave the other out"]),
-            (["-S", "/tmp"], ["--spill", "no budget", "--budget"]),
-            (["-B", "8M", "-L", "1G"], ["--spill-limit", "no directory", "--spill"]),
-            (["-B", "8M", "-S", "/tmp", "-L", "1K"], ["'1K'", "--spill-limit", "from 2M on"]),
-            (["-B", "8M", "-S", ":".join(["/tmp"] * 65)], ["ACTMEM_SPILL", "1 to 64"])):
-        expect(run(*arguments, "true"), 2, "", words)
-    expect(run("-B", "8M", "-S", "", "true"), 2, "", "directory's name is empty")
 
 
 @case
@@ -156,13 +167,6 @@ def run_tells_the_limit_by_its_own_name():
         # Pages as they are asked for, though smaller ones may take their place.
         expect(run("--pages", "2M", "--allow", "4k", knob, "1M", "true"), 2, "",
                ["one page of 2.0 MiB", "--pages (ACTMEM_PAGES)"])
-
-
-@case
-def run_takes_a_budget_of_small_pages():
-    with tempfile.TemporaryDirectory(dir=BUILD) as folder:
-        for budget in "1M", "8K":
-            expect(run("--pages", "4K", "--budget", budget, "--spill", folder, "echo", "ran"), 0, "ran\n")
 
 
 @case
@@ -240,23 +244,6 @@ def run_tells_what_pages_of_1_gib_lack():
     else:
         expect(result, 1, "", ["0 B free of 1.0 GiB wanted", "hugepages-1048576kB",
                                "hugepagesz=1G hugepages=1", "--allow 2m (ACTMEM_ALLOW)"])
-
-
-@case
-def run_names_a_policy_that_does_not_fit_the_nodes():
-    for arguments, part in ((("--policy", "bind"), "policy bind needs nodes"),
-                            (("--policy", "preferred", "--nodes", "0-1"), "takes one node")):
-        result = run(*arguments, "true")
-        expect(result, 2, "", part)
-        assert "HEAP" not in result.stderr, result.stderr
-
-
-@case
-def run_refuses_a_heap_that_cannot_be():
-    expect(run("--heap-grow", "3M", "true"), 2, "", ["3145728", "ACTMEM_HEAP_GROW"])
-    expect(run("--heap-grow", "4M", "--heap-limit", "8M", "echo", "ran"), 0, "ran\n")
-    # Whose pages nobody could look at one by one.
-    expect(run("--heap-grow", "64T", "echo", "ran"), 0, "ran\n")
 
 
 @case
@@ -403,24 +390,12 @@ def run_refuses_what_is_not_the_driver():
 
 
 @case
-def run_names_a_node_that_is_not_there():
-    expect(run("--nodes", "1023", "echo", "ran"), 1, "", ["node 1023", "ACTMEM_NODES", "--nodes"])
-
-
-@case
 def run_without_sysfs():
     """As on a kernel without NUMA, the memory of the machine is that of the node."""
     private_dev()
     with mounted("mode=755", folder="/sys"):
         expect(run("--pages", "4K", "echo", "ran"), 0, "ran\n")
         expect(actmem("run", "--pages", "4K", "--allow", "unlocked", "echo", "ran"), 0, "ran\n")
-
-
-@case
-def run_names_the_limit_of_locked_memory():
-    result = actmem("run", "--backend", "memfd", "--pages", "4K", "echo", "ran",
-                    prefix=[*NO_CAPABILITIES, "prlimit", "--memlock=1048576:1048576"])
-    expect(result, 1, "", "RLIMIT_MEMLOCK")
 
 
 @case

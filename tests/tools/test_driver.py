@@ -115,6 +115,20 @@ def outputs():
             for name, part in zip(PROGRAMS, parts)}
 
 
+def values(name):
+    """The JSON values that a program prints, and the lines between them."""
+    text, found, lines, decoder = outputs()[name].lstrip(), [], [], json.JSONDecoder()
+    while text:
+        if text.startswith(("{", "[")):
+            value, end = decoder.raw_decode(text)
+            found.append(value)
+            text = text[end:]
+        else:
+            line, _, text = text.partition("\n")
+            lines.append(line)
+    return found, lines
+
+
 @case
 def info_on_the_driver():
     info = json.loads(outputs()["info"])
@@ -153,10 +167,7 @@ def what_holds_regions_of_the_driver_waits_for_nothing():
 
 @case
 def the_doctor_finds_the_driver_and_its_settings():
-    output, decoder = outputs()["doctor"].strip(), json.JSONDecoder()
-    first, end = decoder.raw_decode(output)
-    second, _ = decoder.raw_decode(output[end:].lstrip())
-    before, after = ({each["check"]: each for each in found} for found in (first, second))
+    before, after = ({each["check"]: each for each in found} for found in values("doctor")[0])
     for found in (before, after):
         assert found["driver"]["state"] == "ok", found
         assert found["contiguous memory"]["state"] in ("ok", "fix"), found
@@ -191,34 +202,32 @@ def info_counts_what_is_held():
 
 @case
 def info_shows_the_pools():
-    decoder = json.JSONDecoder()
-    output = outputs()["pool"].lstrip()
-    info, end = decoder.raw_decode(output)
+    (info, lent), lines = values("pool")
     assert [n["pool"] for n in info["nodes"]] == [
         {"total_bytes": 0, "free_bytes": 0, "lent_bytes": 0},
         {"total_bytes": 8 * MIB, "free_bytes": 8 * MIB, "lent_bytes": 0}], info
-    table, brace, rest = output[end:].partition("{")
+    table = "\n".join(lines)
     assert "FREE/LENT/POOL" in table and "8M/0B/8M" in table, table
     assert "the driver has 0B in regions, 8M ready in pools, 0B that failed" in table, table
-    pool = decoder.raw_decode(brace + rest)[0]["nodes"][1]["pool"]
+    pool = lent["nodes"][1]["pool"]
     assert pool["lent_bytes"] == 4 * MIB and pool["total_bytes"] == 8 * MIB, pool
 
 
 @case
 def info_shows_limits():
-    info, end = json.JSONDecoder().raw_decode(outputs()["limits"].lstrip())
+    (info,), lines = values("limits")
     assert info["driver"]["user_limit_bytes"] == 32 * MIB, info
     assert [(n["region_bytes"], n["limit_bytes"]) for n in info["nodes"]] == [
         (0, None), (12 * MIB, 64 * MIB)], info
-    lines = [line.split() for line in outputs()["limits"].lstrip()[end:].splitlines()]
+    lines = [line.split() for line in lines]
     assert ["Driver's", "user", "limit", str(32 * MIB)] in lines, lines
     assert any(line[3:5] == [str(12 * MIB), str(64 * MIB)] for line in lines), lines
 
 
 @case
 def list_fdinfo_and_sysfs_agree():
-    listed, end = json.JSONDecoder().raw_decode(outputs()["agree"].lstrip())
-    rest = outputs()["agree"].lstrip()[end:]
+    (listed,), lines = values("agree")
+    rest = "\n".join(lines)
     allocated = [region["allocated_bytes"] for region in listed["regions"]]
     assert allocated == [8 * MIB, 4 * MIB], listed
     for region in listed["regions"]:
@@ -226,7 +235,7 @@ def list_fdinfo_and_sysfs_agree():
     told = dict(re.findall(r"^actmem-id:\t(\d+)\n(?:actmem-(?!allocated).*\n)*"
                            r"actmem-allocated:\t(\d+)$", rest, flags=re.MULTILINE))
     assert told == {str(r["id"]): str(r["allocated_bytes"]) for r in listed["regions"]}, rest
-    assert rest.splitlines()[-2:] == [str(6 * MIB)] * 2, rest
+    assert lines[-2:] == [str(6 * MIB)] * 2, rest
 
 
 @case
@@ -256,23 +265,9 @@ def the_table_on_the_driver():
                                           ["holder", "held", "4M", "4M", "2M", "1:4M"]], lines
 
 
-def values(text):
-    """The JSON values in a text, and what is between them as lines."""
-    found, lines, decoder = [], [], json.JSONDecoder()
-    while text:
-        if text.startswith(("{", "[")):
-            value, end = decoder.raw_decode(text)
-            found.append(value)
-            text = text[end:]
-        else:
-            line, _, text = text.partition("\n")
-            lines.append(line)
-    return found, lines
-
-
 @case
 def pool_and_limit_set_and_show():
-    (pools, limits, after), lines = values(outputs()["settings"])
+    (pools, limits, after), lines = values("settings")
     lines = [line.split() for line in lines]
     (node,) = [node for node in pools["nodes"] if node["node"] == 1]
     assert (node["pool_bytes"], node["ready_bytes"], node["lent_bytes"],
@@ -295,8 +290,7 @@ def pool_and_limit_set_and_show():
 
 @case
 def a_name_outlives_its_program():
-    (ended, young, unused, running, info, used, removed, left), lines = values(
-        outputs()["names"])
+    (ended, young, unused, running, info, used, removed, left), lines = values("names")
     ready = [line for line in lines if line.startswith("ready")]
     assert ready == ["ready wrote", "ready found", "ready found"], lines
     (before,), (now,) = ended["regions"], running["regions"]
@@ -321,7 +315,7 @@ def a_name_outlives_its_program():
 
 @case
 def refusals_of_names_say_what_to_do():
-    lines = values(outputs()["names"])[1]
+    lines = values("names")[1]
     (locked, full) = [line for line in lines if line.startswith("actmem run: ")]
     assert "/act/job.0 is in use by process" in locked and "(holder)" in locked, locked
     assert "12.0 MiB left of 64.0 MiB" in full and "remount,size=" in full and "/act" in full, full

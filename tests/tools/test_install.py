@@ -59,33 +59,7 @@ def manual_example():
 def what_is_installed_works_and_uninstall_leaves_nothing():
     with tempfile.TemporaryDirectory() as destdir:
         make("install", destdir)
-        installed = files_under(destdir)
         top = destdir + PREFIX
-        expected = ["bin/actmem", "bin/actmem-bench", "lib/libactmem.so.0", "lib/libactmem.so",
-                    "lib/libactmem_preload.so",
-                    "include/actmem.h", "include/actmem_heap.h", "include/actmem_queue.h",
-                    "include/actmem_region.h", "include/actmem_runtime.h",
-                    "include/actmem_store.h", "lib/pkgconfig/actmem.pc",
-                    "lib/udev/rules.d/70-actmem.rules", "lib/sysusers.d/actmem.conf",
-                     "lib/systemd/system/actmem-exporter.service",
-                     "lib/systemd/system/actmem-pool@.service",
-                     "share/bash-completion/completions/actmem",
-                     "share/bash-completion/completions/actmem-bench",
-                     "share/zsh/site-functions/_actmem",
-                     "share/doc/actmem/LICENSE", "share/doc/actmem/installing.md",
-                     "share/doc/actmem/abi/fdinfo-actmem",
-                     "share/actmem/prometheus/actmem.rules.yml",
-                     "share/actmem/grafana/actmem.json", "share/actmem/slurm/prolog",
-                     "share/actmem/kubernetes/driver.yaml",
-                     "share/actmem/kubernetes/actmem_dra/dra.proto"]
-        if os.path.exists(os.path.join(BUILD, "venv", ".ready")):
-            expected.append("lib/actmem/python/actmem/libactmem_xla.so")
-        if shutil.which("scdoc"):
-            expected += ["share/man/man1/actmem.1", "share/man/man1/actmem-bench.1",
-                         "share/man/man3/libactmem.3", "share/man/man3/actmem_store_put.3",
-                         "share/man/man3/actmem_store_take.3"]
-        for path in expected:
-            assert os.path.exists(os.path.join(top, path)), f"{path} of {installed}"
         check_command(top)
         check_program(destdir, top)
         check_python(top)

@@ -129,13 +129,6 @@ def the_table_tells_the_same():
 
 
 @case
-def a_process_that_only_holds_memory_waits_for_nothing():
-    with holder("held", 2 * MIB) as process:
-        (line,) = waits(process)
-    assert line["for"] == "nothing" and line["seconds"] >= 0, line
-
-
-@case
 def other_users_see_nothing_of_it():
     with holder("secret", 2 * MIB) as process, public_copy() as program:
         assert waits(process)

@@ -159,8 +159,6 @@ class Memory:
         regions or heaps is open, it raises actmem.Error, and the memory stays open."""
         global _default
         with _lock:
-            if _on_close is not None:
-                _on_close(self)
             try:
                 _check(_native.library.actmem_close(self.handle))
             except Error as error:
@@ -169,6 +167,9 @@ class Memory:
                 raise Error(errno.EBUSY, f"{error.strerror}; actmem.jax.reset() "
                             "closes those of arrays and activations that "
                             "nothing is in any more") from None
+            # Not before: a memory that stays open stays that of the handlers.
+            if _on_close is not None:
+                _on_close(self)
             self._handle = None
             if _default is self:
                 _default = None
@@ -176,8 +177,8 @@ class Memory:
 
 _lock = threading.RLock()
 _default: Memory | None = None
-# Set by actmem.jax. It is called when a memory was opened and before one is closed, and returns
-# the memory that its handlers opened themselves.
+# Set by actmem.jax. The first two are called after a memory was opened, and after it was closed. The
+# third returns the memory that the handlers opened themselves.
 _on_open: Callable[[Memory], None] | None = None
 _on_close: Callable[[Memory], None] | None = None
 _adopted: Callable[[], int | None] | None = None

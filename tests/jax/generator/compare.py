@@ -12,7 +12,6 @@ from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
-import actmem.jax
 from generator.text import ARGS, source
 
 policies = jax.checkpoint_policies
@@ -97,6 +96,7 @@ def checkpoint_of(form):
         if form == "plain":
             return f
         if form == "ours":
+            import actmem.jax       # stock_programs.py draws programs without it
             return actmem.jax.checkpoint(f, policy=policy and policy.ours, min_bytes=0,
                                          offload_argnums=offload, prevent_cse=prevent_cse)
         if form == "stock":
@@ -284,6 +284,7 @@ def _keeps_vjp_in_python(case):
 
 def _check_ours(case, wanted):
     """(result, detail, results) of the form beside stock, which computed `wanted`."""
+    import actmem.jax
     before = actmem.jax.stats()
     try:
         program = Program(case["program"], case["form"])
@@ -316,6 +317,7 @@ def _check_ours(case, wanted):
 
 
 def _run(case, begin_ours):
+    import actmem.jax
     program = case["program"]
     try:
         stock = Program(program, "plain" if case["form"] == "plain" else "stock")
@@ -350,6 +352,7 @@ def run(case, begin_ours=lambda: None):
     """Calls begin_ours() when stock JAX has run. Returns a dictionary: `result` is same, close,
     skipped, or a failure: wrong, left, grew or error; `reason` is the same for the same kind of
     skip or failure."""
+    import actmem.jax
     flags = [f"jax_{flag}" for flag in case["flags"] if hasattr(jax.config, f"jax_{flag}")]
     for flag in flags:
         jax.config.update(flag, True)

@@ -42,12 +42,8 @@ def decoder(layers, width, hidden, heads, groups, batch, tokens):
                    (programs.language_params(weights, width), programs.tokens_of(batch, tokens)))
 
 
-def experts(layers, width, hidden, batch, tokens, count=4):
-    weights = programs.decoder_weights(layers, width, hidden)
-    shape = programs.shape
-    weights |= dict(router=shape(layers, width, count), gate=shape(layers, count, width, hidden),
-                    up=shape(layers, count, width, hidden),
-                    down=shape(layers, count, hidden, width))
+def experts(layers, width, hidden, batch, tokens):
+    weights = programs.moe_weights(layers, width, hidden)
     return Program(functools.partial(programs.language_loss, programs.scanned,
                                      programs.moe_layer),
                    (programs.language_params(weights, width), programs.tokens_of(batch, tokens)))
@@ -55,12 +51,8 @@ def experts(layers, width, hidden, batch, tokens, count=4):
 
 def vision(layers, width, hidden, images, patches):
     shape = programs.shape
-    sizes = dict(norm1=(width,), bias1=(width,), qkv=(width, 3 * width), qkv_bias=(3 * width,),
-                 o=(width, width), o_bias=(width,), norm2=(width,), bias2=(width,),
-                 up=(width, hidden), up_bias=(hidden,), down=(hidden, width),
-                 down_bias=(width,))
-    params = dict(layers={key: shape(layers, *size) for key, size in sizes.items()},
-                  patch=shape(192, width), head=shape(width, 100))
+    params = dict(layers=programs.vision_weights(layers, width, hidden), patch=shape(192, width),
+                  head=shape(width, 100))
 
     def loss_of(policy):
         def loss(params, batch):

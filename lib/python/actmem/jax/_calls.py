@@ -226,8 +226,8 @@ _WORDS = "words"        # the four words of a token, which differ between device
 _VALUE, _NONE, _TIE = "value", "none", "tie"
 
 
-def _rule(operands: Sequence[Sequence[str]],
-          results: Sequence[Sequence[str]]) -> SdyShardingRule:
+def _sharding_rule(operands: Sequence[Sequence[str]],
+                   results: Sequence[Sequence[str]]) -> SdyShardingRule:
     """Returns a rule that shards dimensions of the same name alike. `operands` and `results`
     have the names of the dimensions of each operand and result."""
     alone: list[str] = []
@@ -281,7 +281,7 @@ def _spread_lowered(ctx: Context, *operands: Any, function: Rule,
         partition, decode_shardings=False,
         infer_sharding_from_operands=lambda mesh, args, result: jax.tree.map(
             lambda shape: _replicated(args[0].sharding), result),
-        sharding_rule=_rule(dimensions, names))
+        sharding_rule=_sharding_rule(dimensions, names))
     lowered = mlir.lower_fun(call, multiple_results=True)(ctx, *operands)
     _private.set_side_effect(lowered[0])
     return lowered
@@ -299,7 +299,7 @@ def _spread(function: Rule, operands: Sequence[Any], dimensions: Sequence[Sequen
 
     function    Called with the shardings of operands and results (None on a single device) and
                 the operands. It returns a sequence of results.
-    dimensions  The names of each operand's dimensions, for _rule().
+    dimensions  The names of each operand's dimensions, for _sharding_rule().
     results     For each result: the names of its dimensions, its shape and its dtype.
     shardings   Called with the list of shardings of operands and results; returns the list to
                 use instead.
@@ -333,8 +333,8 @@ def _empty(shape: Sequence[int]) -> jax.Array:
     return jnp.zeros((*shape, 0), jnp.uint8)
 
 
-def _key(label: str, number: int | None, shape: Sequence[int],
-         dtype: DType) -> tuple[Hashable, ...]:
+def _shared_key(label: str, number: int | None, shape: Sequence[int],
+                dtype: DType) -> tuple[Hashable, ...]:
     return label, number, tuple(shape), str(dtype)
 
 
@@ -382,7 +382,7 @@ def put(ctx: Context, value: Any, label: str, batch: int, number: int | None, bo
         _note_device_shape(key, number, shape)
         return put_here(value, site, bounded, many, batch=batch), _empty(shape)
     _note_device_shape(key, number, None)
-    shared = _key(label, number, shape, value.dtype)
+    shared = _shared_key(label, number, shape, value.dtype)
     value = alike_p.bind(value, group=_group_of(shared))
 
     def on_each(own: list[Any] | None, value: Any) -> tuple[Any, Any]:
@@ -405,7 +405,7 @@ def take(ctx: Context, token: Any, ghost: Any, aval: Aval, label: str, number: i
     if not _is_spread(ctx):
         return take_here(token, aval.shape, aval.dtype, site, ends, announced, 0)
     rank, batch = len(aval.shape), token.ndim - 1
-    shared = _key(label, number, aval.shape, aval.dtype)
+    shared = _shared_key(label, number, aval.shape, aval.dtype)
 
     def on_each(own: list[Any] | None, token: Any, ghost: Any) -> tuple[Any]:
         layout = _fingerprint(own[2], aval.shape, batch) if own else 0

@@ -24,7 +24,7 @@ MIN_BYTES = 1024
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def _label(f: Any) -> str:
+def _function_label(f: Any) -> str:
     while isinstance(f, functools.partial):
         f = f.func
     f = getattr(f, "__wrapped__", f)
@@ -60,7 +60,7 @@ def _check_options(policy: _private.Rule | None, min_bytes: int) -> None:
     if getattr(jax.config, "jax_remat3", False) and not _private.has_remat3:
         raise NotImplementedError(f"JAX {jax.__version__} with jax_remat3: actmem.jax supports "
                                   "that flag since JAX 0.12")
-    if isinstance(policy, type(_label)) and policy in _FACTORIES:
+    if isinstance(policy, type(_function_label)) and policy in _FACTORIES:
         raise TypeError(f"policy=jax.checkpoint_policies.{policy.__name__} makes a policy: "
                         "call it, for instance with the names to save")
     if policy is not None and not callable(policy):
@@ -192,7 +192,7 @@ remat = checkpoint
 
 def _with_named_arguments(fun: Callable[..., Any], offload_argnums: int | Sequence[int],
                           static_argnums: int | Sequence[int]) -> Callable[..., Any]:
-    label = _label(fun)
+    label = _function_label(fun)
 
     @functools.wraps(fun)
     def named(*args: Any, **kwargs: Any) -> Any:

@@ -65,12 +65,28 @@ _rules = types.SimpleNamespace(
     make_sharded_array=_make_sharded)
 
 
-class TokenType(_private.ExtendedDType):
-    """The dtype of tokens of one label, whose examples have this shape and dtype. JAX combines
-    only values of one dtype, so it never mixes tokens of different types."""
+class _KeptType(_private.ExtendedDType):
+    """A dtype with these rules. `of` is what makes it differ from others of its class."""
 
     type = _scalar
     _rules = _rules
+    of: Any
+    name: str
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self.of == other.of
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.of))
+
+
+class TokenType(_KeptType):
+    """The dtype of tokens of one label, whose examples have this shape and dtype. JAX combines
+    only values of one dtype, so it never mixes tokens of different types."""
+
     name = "actmem_token"
     element = _private.ShapedArray((TOKEN_WORDS,), np.dtype(np.uint32))
     itemsize = 4 * TOKEN_WORDS
@@ -79,38 +95,15 @@ class TokenType(_private.ExtendedDType):
     def __init__(self, shape: Sequence[int], dtype: _private.DType, label: str) -> None:
         self.of = tuple(shape), dtype, label
 
-    def __repr__(self) -> str:
-        return self.name
 
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self.of == other.of
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.of))
-
-
-class GhostType(_private.ExtendedDType):
-    type = _scalar
-    _rules = _rules
+class GhostType(_KeptType):
     element = _private.ShapedArray((0,), np.dtype(np.uint8))
     itemsize = 0
 
     def __init__(self, of: _private.DType) -> None:
         self.of = of
+        self.name = f"actmem_ghost[{of.name}]"
         self.tangent_dtype = _private.tangent_dtype(of)
-
-    @property
-    def name(self) -> str:
-        return f"actmem_ghost[{self.of.name}]"
-
-    def __repr__(self) -> str:
-        return self.name
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self.of == other.of
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.of))
 
 
 # The dtype of tokens of unknown origin. They can only be dropped.
@@ -122,7 +115,7 @@ def is_token(aval: _private.Aval) -> bool:
 
 
 def is_kept(aval: _private.Aval) -> bool:
-    return isinstance(getattr(aval, "dtype", None), (TokenType, GhostType))
+    return isinstance(getattr(aval, "dtype", None), _KeptType)
 
 
 _transpose = jax.jit(jax.lax.transpose, static_argnums=1)

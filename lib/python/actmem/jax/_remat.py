@@ -87,7 +87,7 @@ def kept_names(policy: Rule) -> frozenset[str]:
     return offloaded if is_ours else frozenset()
 
 
-def bytes_of(aval: Aval) -> int:
+def _whole_bytes(aval: Aval) -> int:
     aval = _private.physical_aval(aval)
     return int(aval.size * aval.dtype.itemsize)
 
@@ -100,10 +100,10 @@ def _fits(aval: Aval, verdict: Verdict) -> bool:
     min_bytes = _in_force() if is_patched else getattr(verdict, "min_bytes", 0)
     return isinstance(aval, _private.ShapedArray) and aval.dtype != jax.dtypes.float0 and \
         not is_kept(aval) and 0 not in aval.shape and \
-        (not min_bytes or bytes_of(aval) >= min_bytes)
+        (not min_bytes or _whole_bytes(aval) >= min_bytes)
 
 
-def _label(primitive: Primitive, params: Mapping[str, Any], source: Any,
+def _value_label(primitive: Primitive, params: Mapping[str, Any], source: Any,
            verdict: Verdict) -> str:
     label: str | None = getattr(verdict, "label", None)
     if label:
@@ -128,7 +128,7 @@ def _ask(policy: Rule, primitive: Primitive, args: Sequence[Any], params: Mappin
         _verdicts.ask(policy, name)
     if name is not None or _is_ours(verdict):
         where = _stock(policy, primitive, args, params, verdict)
-        label = _label(primitive, params, source, verdict)
+        label = _value_label(primitive, params, source, verdict)
         for known, line in ((name or primitive.name, _private.place_of(source)),
                             name_and_line(label)):
             _verdicts.note_stock(known, line, aval, where)
@@ -197,7 +197,7 @@ def _split(eqn: Eqn, verdict: Verdict) -> tuple[Any, ...]:
     of the backward pass. For each result, it says whether the forward pass leaves it unknown,
     and whether the backward pass computes it. Last are the inputs of the backward pass."""
     count = len(eqn.outvars)
-    labels = {i: _label(eqn.primitive, eqn.params, eqn.source_info, verdict)
+    labels = {i: _value_label(eqn.primitive, eqn.params, eqn.source_info, verdict)
               for i, var in enumerate(eqn.outvars) if _fits(var.aval, verdict)}
     if not labels:          # all are saved on the device
         return eqn, None, [False] * count, [False] * count, []
@@ -233,7 +233,7 @@ def _rule3(policy: Rule, stock: Rule, value: Any, primitive: Primitive,
         aval = jax.typeof(saved)
         if not _fits(aval, verdict):
             return result, saved, back
-        label = _label(primitive, params, source, verdict)
+        label = _value_label(primitive, params, source, verdict)
         value, token, ghost = put(saved, label)
         return ([value] if isinstance(result, list) else value, (token, ghost),
                 lambda kept, *args: back(take(kept[0], kept[1], label, aval.weak_type), *args))

@@ -36,7 +36,7 @@ _busy: weakref.WeakSet[Rule] = weakref.WeakSet()
 _warned: set[object] = set()
 
 
-def _key(name: str, line: str, aval: Aval) -> _Key:
+def _verdict_key(name: str, line: str, aval: Aval) -> _Key:
     return name, line, tuple(aval.shape), str(aval.dtype)
 
 
@@ -44,24 +44,24 @@ def note(name: str, line: str, aval: Aval, where: str, names: frozenset[str]) ->
     """Records that the value of that name and source line goes to `where`, by a policy that has
     these names."""
     with _lock:
-        _said[_key(name, line, aval)] = where, names
+        _said[_verdict_key(name, line, aval)] = where, names
 
 
 def said(name: str, line: str, aval: Aval) -> tuple[str | None, frozenset[str]]:
     """Returns where the value goes, or None, and all names that its policy has."""
     with _lock:
-        return _said.get(_key(name, line, aval), (None, frozenset()))
+        return _said.get(_verdict_key(name, line, aval), (None, frozenset()))
 
 
 def note_stock(name: str, line: str, aval: Aval, where: str | None) -> None:
     with _lock:
-        _stock[_key(name, line, aval)] = where
+        _stock[_verdict_key(name, line, aval)] = where
 
 
 def stock(name: str, line: str, aval: Aval) -> str | None:
     """Returns the memory in which JAX without actmem keeps the value. None: unknown, or JAX
     refuses the policy."""
-    return stock_of(_key(name, line, aval))
+    return stock_of(_verdict_key(name, line, aval))
 
 
 def stock_of(key: _Key) -> str | None:

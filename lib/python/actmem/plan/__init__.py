@@ -47,7 +47,7 @@ __all__ = ["KEEP", "OFFLOAD", "RECOMPUTE", "Choice", "Compiler", "Machine", "Mis
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
-def bytes_of(what: str, size: int | float | str | None) -> float:
+def parse_size(what: str, size: int | float | str | None) -> float:
     """Returns a number of bytes, from 70e9, "70G" or "70GiB". None means no limit."""
     if size is None:
         return math.inf
@@ -177,8 +177,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
     if devices is None:
         devices = defaults.devices_of(machine, program.layout.sizes)
     search = Search(Timeline(graph, machine, how, between), candidates, machine, peak_of,
-                    bytes_of("device_memory", device_memory),
-                    bytes_of("host_memory", host_memory), ring, devices, fixed)
+                    parse_size("device_memory", device_memory),
+                    parse_size("host_memory", host_memory), ring, devices, fixed)
     if choice is not None:
         _check_names(choice, candidates)
     found = decided(search, candidates, model or _trace.name_of(function),

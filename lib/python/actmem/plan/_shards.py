@@ -23,14 +23,14 @@ from actmem.plan import _specs
 from actmem.plan._specs import Spec
 
 
-def _named(sharding: Any) -> NamedSharding | None:
+def _named_sharding(sharding: Any) -> NamedSharding | None:
     return sharding if isinstance(sharding, NamedSharding) and sharding.mesh.size > 1 else None
 
 
 def _constraints(jaxpr: Jaxpr) -> list[NamedSharding]:
     found = []
     for eqn in _private.open_jaxpr(jaxpr).eqns:
-        sharding = eqn.primitive.name == "sharding_constraint" and _named(
+        sharding = eqn.primitive.name == "sharding_constraint" and _named_sharding(
             eqn.params["sharding"])
         if sharding:
             found.append(sharding)
@@ -45,7 +45,7 @@ class Layout:
     def __init__(self, args: Any, jaxpr: Jaxpr, mesh: Any,
                  specs: Mapping[str, PartitionSpec] | None) -> None:
         leaves = jax.tree_util.tree_leaves_with_path(args)
-        shardings = [_named(getattr(leaf, "sharding", None)) for _, leaf in leaves]
+        shardings = [_named_sharding(getattr(leaf, "sharding", None)) for _, leaf in leaves]
         meshes = [mesh, *(each.mesh for each in shardings if each),
                   *(each.mesh for each in _constraints(jaxpr))]
         found = next((each for each in meshes if each is not None), None)
@@ -150,7 +150,8 @@ class Shards:
         name = _private.name_of(eqn)
         if name in self.layout.names:
             spec, what = self.layout.names[name], repr(name)
-        elif eqn.primitive.name == "sharding_constraint" and _named(eqn.params["sharding"]):
+        elif eqn.primitive.name == "sharding_constraint" and \
+                _named_sharding(eqn.params["sharding"]):
             spec = eqn.params["sharding"].spec
             what = f"a value at {_private.place_of(eqn.source_info)}"
         else:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from actmem.plan import _trace, measure
 from actmem.plan.names import Candidate
-from actmem.plan.report import Plan, Row, Run, _size
+from actmem.plan.report import Plan, Row, Run, size_text
 from actmem.plan.search import (KEEP, OFFLOAD, RECOMPUTE, ROUNDING, Choice, Nothing, Search)
 
 SHORTLIST = 4           # choices that run, besides those that offload nothing
@@ -50,11 +50,11 @@ def _lacks(search: Search, choice: Choice) -> str:
     lacks = []
     peak, limit = search.peak(choice), search.device_memory
     if peak > limit:
-        lacks.append(f"{_size(peak - limit)} of the device, which may take {_size(limit)}")
+        lacks.append(f"{size_text(peak - limit)} of the device, which may take {size_text(limit)}")
     if not search.has_room(choice):
         sent = sum(search.sizes[name].bytes for name in choice.offloaded)
-        lacks.append(f"{_size(sent - search.host_memory)} of the host, which may take "
-                     f"{_size(search.host_memory)}, and files' rates are not known")
+        lacks.append(f"{size_text(sent - search.host_memory)} of the host, which may take "
+                     f"{size_text(search.host_memory)}, and files' rates are not known")
         search.host_memory = math.inf
     return f"it does not fit: it lacks {' and '.join(lacks)}" if lacks else ""
 
@@ -143,8 +143,9 @@ def _why(search: Search, choice: Choice, each: Candidate) -> str:
         if action == KEEP:
             return f"to recompute it takes {longer:.3g} s"
         if longer <= 0:
-            return f"the backward pass begins with it: to leave it there takes {_size(each.bytes)}"
-        return f"to recompute it takes {longer:.3g} s, and to keep it {_size(each.bytes)}"
+            return "the backward pass begins with it: to leave it there takes " + \
+                size_text(each.bytes)
+        return f"to recompute it takes {longer:.3g} s, and to keep it {size_text(each.bytes)}"
     if each.name not in search.names:
         return "the backward pass does not need it"
     kept = choice.but(each.name, KEEP)
@@ -162,7 +163,7 @@ def _what_it_lacks(search: Search, kept: Choice) -> str:
     if peak <= limit:
         return ""
     share = (limit - search.fixed) / (peak - search.fixed) if peak > search.fixed else 0
-    return f" and lacks {_size(peak - limit)}" + (
+    return f" and lacks {size_text(peak - limit)}" + (
         f" (it would fit with {share:.0%} of the batch)" if share > 0 else "")
 
 

@@ -108,7 +108,7 @@ class Timeline:
                 self._part(inner[0], there, times * node.length, found)
             elif node.op == "scan" and any(each.turn for each in inner[0].graph.nodes):
                 backward.append(_Stack(node.length, 0.0, inner[0].cost(there, self._price),
-                                       _named(inner[0].graph.nodes), self.stacking))
+                                       _bytes_by_name(inner[0].graph.nodes), self.stacking))
             elif node.op == "scan":
                 forward.append((node, inner[0].cost(there, self._price)))
             else:
@@ -136,14 +136,15 @@ class Timeline:
             for node in counted.graph.nodes:
                 named.setdefault(node.turn, []).append(node)
             for turn in sorted(turns, reverse=True):
-                stacks.append(_Stack(1, before / len(turns), turns[turn], _named(named[turn])))
+                stacks.append(_Stack(1, before / len(turns), turns[turn],
+                                     _bytes_by_name(named[turn])))
         else:
             rest += before
         if stacks or times == 1:
             found.append((times, stacks, rest))
 
 
-def _named(nodes: list[Node]) -> dict[str, int]:
+def _bytes_by_name(nodes: list[Node]) -> dict[str, int]:
     """Returns the bytes, by name, of the named values that a recomputation makes."""
     sizes: dict[str, int] = {}
     for node in nodes:

@@ -323,9 +323,9 @@ def from_json(told: Any, where: str) -> Machine:
         raise MachineError(f"{where}: no 'figures': expected what actmem probe --json prints")
     figures = {name: Figure(_number(name, value, where), "measured", where)
                for name, value in told["figures"].items()}
-    measured = tuple(_product(row, f"{where}: 'products'") for row in _rows(
+    measured = tuple(_product(row, f"{where}: 'products'") for row in _objects(
         told, "products", where))
-    requests = [found for row in _rows(told, "spill", where)
+    requests = [found for row in _objects(told, "spill", where)
                 if (found := _requests(row, f"{where}: 'spill'"))]
     most = max((disks for disks, _ in requests), default=0)
     device = told.get("machine")
@@ -337,7 +337,7 @@ def from_json(told: Any, where: str) -> Machine:
                    tuple(one for disks, one in requests if disks == most), platform or "")
 
 
-def _rows(told: dict[str, Any], name: str, where: str) -> list[dict[str, Any]]:
+def _objects(told: dict[str, Any], name: str, where: str) -> list[dict[str, Any]]:
     rows = told.get(name, [])
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise MachineError(f"{where}: '{name}' is no list of objects")

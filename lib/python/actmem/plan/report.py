@@ -112,15 +112,15 @@ class Plan:
 
     def __str__(self) -> str:
         rows = [("name", "bytes", "action", "why"), *(
-            (row.name, _size(row.bytes), row.action, row.why) for row in self.names)]
+            (row.name, size_text(row.bytes), row.action, row.why) for row in self.names)]
         widths = [max(len(row[i]) for row in rows) for i in range(3)]
         lines = ["  ".join((row[0].ljust(widths[0]), row[1].rjust(widths[1]),
                             row[2].ljust(widths[2]), row[3])).rstrip() for row in rows]
         lines.append(
             f"{self.model} on {self.machine}: a step of {self.step_s:.4g} s, "
             f"{self.recompute_step_s:.4g} s if all is recomputed; gain {self.gain:.1%} "
-            f"± {self.error:.1%}; {_size(self.peak_bytes)} of the device, "
-            f"{_size(self.host_bytes)} of the host, {_size(self.disk_bytes)} of files")
+            f"± {self.error:.1%}; {size_text(self.peak_bytes)} of the device, "
+            f"{size_text(self.host_bytes)} of the host, {size_text(self.disk_bytes)} of files")
         if self.lacks:
             lines.append(self.lacks)
         if self.abstains:
@@ -129,7 +129,7 @@ class Plan:
             lines.append(f"first name what {place} makes: "
                          f"jax.ad_checkpoint.checkpoint_name(..., \"{name}\")")
         for run in self.measured:
-            lines.append(f"measured: {run.step_s:.4g} s and {_size(run.peak_bytes)} with "
+            lines.append(f"measured: {run.step_s:.4g} s and {size_text(run.peak_bytes)} with "
                          f"{', '.join(run.kept) or 'nothing'} kept and "
                          f"{', '.join(run.offloaded) or 'nothing'} offloaded")
         return "\n".join(lines)
@@ -243,7 +243,7 @@ def _is_sound(plan: Plan) -> bool:
             all(len(point) == 3 for point in (*plan.curve, *plan.layers)))
 
 
-def _size(count: float) -> str:
+def size_text(count: float) -> str:
     unit = "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if count < 1024:

@@ -9,6 +9,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import NoReturn
 
 from actmem.plan.layers import Timeline
 from actmem.plan.machine import Machine, Rates
@@ -134,7 +135,9 @@ class Search:
                     found.append(choice)
                 if len(found) == count:
                     break
-            return found or [self._nothing(actions)]
+            if not found:
+                self._refuse(actions)
+            return found
         best = self.greedy(actions)
         around = sorted((choice for choice in self._around(best, actions) if choice != best),
                         key=lambda choice: self.time(choice).seconds)
@@ -179,10 +182,11 @@ class Search:
         best = Choice()
         self._learn()
         if self.peak(best) > self.device_memory:
-            smaller = [choice for choice in self._small() if self._fits(choice)] \
+            smaller = [choice for choice in self._small()
+                       if self.has_room(choice) and self._fits(choice)] \
                 if OFFLOAD in actions else []
             if not smaller:
-                return self._nothing(actions)
+                self._refuse(actions)
             best = min(smaller, key=lambda choice: self.time(choice).seconds)
         seconds = self.time(best).seconds
         while True:
@@ -210,7 +214,7 @@ class Search:
                     break
                 found.append(smaller)
                 least = smaller
-        return [choice for choice in found if choice.saved and self.has_room(choice)]
+        return [choice for choice in found if choice.saved]
 
     def _around(self, choice: Choice, actions: Sequence[str]) -> list[Choice]:
         """Returns the choices that differ in one or two names."""
@@ -219,12 +223,11 @@ class Search:
                    for action in actions]
         return [each for each in dict.fromkeys(around) if self.has_room(each)]
 
-    def _nothing(self, actions: Sequence[str]) -> Choice:
+    def _refuse(self, actions: Sequence[str]) -> NoReturn:
+        """Raises Nothing, or MachineError if a choice would fit with files."""
         least = self.peak(Choice())
-        if OFFLOAD in actions and any(
-                not self.has_room(choice) and self._fits(choice) for choice in (
-                    Choice(offloaded=frozenset({name})) for name in self.names)):
-            # It would fit with files.
+        if OFFLOAD in actions and any(not self.has_room(choice) and self._fits(choice)
+                                      for choice in self._small()):
             self.machine.check(["disk_write", "disk_read"])
         raise Nothing(f"nothing fits into device_memory={self.device_memory:.0f} bytes: the "
                       f"program that recomputes every name needs {least}; give it a smaller "
