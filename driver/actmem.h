@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Declarations that the driver's files share. The layers, from the top: main; ioctl,
- * create and uring; mount, inode and file; dmabuf, map and sysfs; populate; poison;
+ * Declarations that the driver's files share. The layers, from the top: main; ioctl
+ * and create; mount, inode and file; dmabuf, map and sysfs; populate; poison;
  * slots; region; place; dmem; pool and account; the tracepoints.
  *
  * The lock order, outermost first:
@@ -30,7 +30,6 @@
 #include <linux/mutex.h>
 #include <linux/nodemask.h>
 #include <linux/rcupdate.h>
-#include <linux/sched/signal.h>
 #include <linux/types.h>
 #include <linux/uidgid.h>
 
@@ -149,24 +148,6 @@ struct actmem_region {
 };
 
 /*
- * Returns EINTR if the current task must stop before its work is complete, and 0
- * otherwise.
- *
- * A worker of io_uring gets a notification when its command is cancelled. Other parts
- * of the kernel (live patching, the freezer) notify it in the same way. The program
- * that issued the command decides whether it issues the rest again.
- */
-static inline int actmem_stopped(void)
-{
-	if (fatal_signal_pending(current))
-		return -EINTR;
-	if (!(current->flags & PF_IO_WORKER))
-		return 0;
-	/* A worker that starts a pending command may already have handled the fatal signal. */
-	return signal_pending(current) || current->signal->flags & SIGNAL_GROUP_EXIT ? -EINTR : 0;
-}
-
-/*
  * The driver keeps notes on a page in folio->private. The kernel does not use this
  * field for a page of this kind, and does not read it unless PG_private is set. LENT:
  * the page belongs to a pool that has lent it; the task that takes the page from the
@@ -220,7 +201,6 @@ struct actmem_usage {
 /* ioctl.c */
 long actmem_device_ioctl(struct file *file, unsigned int request, unsigned long arg);
 long actmem_region_ioctl(struct file *file, unsigned int request, unsigned long arg);
-int actmem_change_range(struct file *file, unsigned int request, void __user *user);
 bool actmem_is_range(const struct actmem_region *region, u64 offset, u64 length);
 
 int actmem_fetch(void *arg, size_t size, size_t oldest, void __user *user);
@@ -237,9 +217,6 @@ bool actmem_name_is_valid(const char *name, size_t length);
 int actmem_create_unnamed(void __user *user);
 int actmem_create_named(struct file *file, void __user *user);
 int actmem_create_of_length(struct inode *inode, const struct dentry *dentry, loff_t length);
-
-/* uring.c */
-int actmem_uring_cmd(struct io_uring_cmd *command, unsigned int issue_flags);
 
 /* dmabuf.c */
 #ifdef CONFIG_DMA_SHARED_BUFFER

@@ -118,7 +118,6 @@ const struct file_operations actmem_file_operations = {
 	.get_unmapped_area = actmem_get_unmapped_area,
 	.unlocked_ioctl = actmem_region_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
-	.uring_cmd = actmem_uring_cmd,
 	.show_fdinfo = actmem_show_fdinfo,
 };
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The ioctls of the device and of a region's descriptor: copy arguments, check
- * permission, copy results. The requests that change the pages of a region, POPULATE
- * and DISCARD, can also be commands of io_uring (uring.c).
+ * permission, copy results.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
@@ -101,8 +100,7 @@ static int device_query(void __user *user)
 		     arg.abi_oldest <= ACTMEM_ABI_VERSION;
 	arg.abi = ACTMEM_ABI_VERSION;
 	arg.abi_oldest = ACTMEM_ABI_OLDEST;
-	arg.features = (IS_ENABLED(CONFIG_IO_URING) ? ACTMEM_FEATURE_URING : 0) |
-		       (IS_ENABLED(CONFIG_CGROUP_DMEM) ? ACTMEM_FEATURE_DMEM : 0);
+	arg.features = IS_ENABLED(CONFIG_CGROUP_DMEM) ? ACTMEM_FEATURE_DMEM : 0;
 	arg.page_bytes = ACTMEM_PAGE_BYTES;
 	arg.max_region_bytes = ACTMEM_MAX_PAGES * ACTMEM_PAGE_BYTES;
 	arg.node_count = nr_node_ids;
@@ -287,7 +285,7 @@ static int range_check(const struct file *file, const struct actmem_ioctl_range 
 }
 
 /* Executes POPULATE or DISCARD with the struct at @user. */
-int actmem_change_range(struct file *file, unsigned int request, void __user *user)
+static int region_change_range(struct file *file, unsigned int request, void __user *user)
 {
 	struct actmem_region *region = actmem_file_region(file);
 	unsigned long first, count, done = 0;
@@ -343,7 +341,7 @@ long actmem_region_ioctl(struct file *file, unsigned int request, unsigned long 
 		return actmem_export(file, user);
 	case ACTMEM_IOC_POPULATE:
 	case ACTMEM_IOC_DISCARD:
-		return actmem_change_range(file, request, user);
+		return region_change_range(file, request, user);
 	default:
 		return -ENOTTY;
 	}

@@ -296,7 +296,7 @@ static struct folio *choice_alloc_page(int node, const struct actmem_choice *cho
 			return page_folio(page);
 		page = alloc_pages_node(node, unpaid, ACTMEM_PAGE_ORDER);
 		/* A killed task may get no page only because it was killed. */
-		err = actmem_stopped();
+		err = fatal_signal_pending(current) ? -EINTR : 0;
 		if (!page)
 			return ERR_PTR(err ?: -ENOSPC);
 		__free_pages(page, ACTMEM_PAGE_ORDER);

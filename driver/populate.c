@@ -6,6 +6,7 @@
 #include <linux/hash.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
+#include <linux/sched/signal.h>
 
 #include "actmem.h"
 #include "trace.h"
@@ -80,9 +81,8 @@ static int range_fill(struct actmem_region *region, unsigned long first, unsigne
 		}
 		if (!actmem_slot_is_missing(region, index))
 			continue;
-		err = actmem_stopped();
-		if (err)
-			return err;
+		if (fatal_signal_pending(current))
+			return -EINTR;
 		err = slot_make(region, index, choice, why);
 		if (err < 0)
 			return err;

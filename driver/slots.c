@@ -303,11 +303,9 @@ int actmem_discard(struct actmem_region *region, unsigned long first, unsigned l
 	unsigned long i, batch, busy = 0;
 
 	for (i = 0; i < count; i += batch) {
-		int err = actmem_stopped();
-
 		*done = i - busy;
-		if (err)
-			return err;
+		if (fatal_signal_pending(current))
+			return -EINTR;
 		batch = min(count - i, DISCARD_PAGES);
 		busy += slots_discard(region, first + i, batch);
 	}

@@ -402,11 +402,8 @@ static void test_ranges(void **state)
 		     "no range of a file");
 	assert_fails(actmem_queue_spill(queue, file, INT64_MAX - BLOCK + 1, region, 0, 2 * BLOCK,
 					NULL), EINVAL, "no range of a file");
-	assert_fails(actmem_queue_populate(queue, region, at, 2 * BLOCK, NULL), EINVAL, "no range");
-	assert_fails(actmem_queue_discard(queue, region, at, 2 * BLOCK, NULL), EINVAL, "no range");
 	assert_fails(actmem_queue_fill(queue, file, 0, region, 0, LENGTH + BLOCK, NULL), EINVAL,
 		     "no range");
-	assert_fails(actmem_queue_discard(queue, region, 0, 4095, NULL), EINVAL, "no range of whole pages");
 	end(queue, file);
 }
 
@@ -417,7 +414,7 @@ static void test_foreign_region(void **state)
 	struct actmem *other;
 
 	assert_int_equal(make_region(&other, &foreign), 0);
-	assert_fails(actmem_queue_populate(queue, foreign, 0, LENGTH, NULL), EINVAL,
+	assert_fails(actmem_queue_fill(queue, NULL, 0, foreign, 0, LENGTH, NULL), EINVAL,
 		     "not of the same");
 	assert_fails(actmem_queue_attach(queue, foreign, 0), EINVAL, "not of the same");
 	assert_int_equal(actmem_region_close(foreign), 0);
