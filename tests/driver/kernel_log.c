@@ -123,8 +123,8 @@ TEST_F(kernel_log, who_may_not_lock_more)
 	ASSERT_EQ(0, close(kernel_log));
 	kernel_log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	ASSERT_LE(0, kernel_log);
-	while ((line = read_log(kernel_log, "fault_tell_refusal: ")))
-		sscanf(line, "fault_tell_refusal: %d callbacks suppressed", &suppressed);
+	while ((line = read_log(kernel_log, "map_fault_log: ")))
+		sscanf(line, "map_fault_log: %d callbacks suppressed", &suppressed);
 	EXPECT_LE(BURST, suppressed);
 }
 
