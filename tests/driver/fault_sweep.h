@@ -236,6 +236,26 @@ static inline int sweep(struct operation *operation, int device)
 	EXPECT_EQ(0, sweep(&(operation), device));			\
 } while (0)
 
+/* The pages of a region that is swept. */
+#define PAGES	4
+
+static inline int prepare_region(struct operation *self, int device)
+{
+	struct actmem_ioctl_info seen;
+
+	self->fd = create_pages(device, PAGES);
+	CHECK(self->fd >= 0);
+	CHECK(!info(self->fd, 0, &seen));
+	self->id = seen.id;
+	return 0;
+}
+
+static inline int close_region(struct operation *self, int device, int result)
+{
+	CHECK(!close(self->fd));
+	return 0;
+}
+
 /* A test that is nothing but a sweep. */
 #define TEST_SWEEP(fixture, name, ...)				\
 TEST_F(fixture, name)						\

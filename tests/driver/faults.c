@@ -6,8 +6,6 @@
 #include "fault_sweep.h"
 #include "trace_test.h"
 
-#define PAGES	3
-
 static int unload(struct operation *self, int device)
 {
 	return unload_module("actmem");
@@ -33,23 +31,6 @@ TEST(load_the_module)
 	};
 
 	EXPECT_SWEEP(operation, -1);
-}
-
-static int prepare_region(struct operation *self, int device)
-{
-	struct actmem_ioctl_info seen;
-
-	self->fd = create_pages(device, PAGES);
-	CHECK(self->fd >= 0);
-	CHECK(!info(self->fd, 0, &seen));
-	self->id = seen.id;
-	return 0;
-}
-
-static int close_region(struct operation *self, int device, int result)
-{
-	CHECK(!close(self->fd));
-	return 0;
 }
 
 static int create_one(struct operation *self, int device)
@@ -156,8 +137,7 @@ static int prepare_mapping(struct operation *self, int device)
 
 	if (line)
 		return line;
-	self->memory = map_and_touch(self->fd, PAGES);
-	CHECK(self->memory != MAP_FAILED);
+	self->memory = mapped(map_and_touch(self->fd, PAGES));
 	return 0;
 }
 
@@ -182,8 +162,7 @@ TEST_SWEEP(driver, unmap_a_part,
 
 static int prepare_lazy(struct operation *self, int device)
 {
-	self->fd = create_lazy(device, PAGES);
-	CHECK(self->fd >= 0);
+	self->fd = must(create_lazy(device, PAGES));
 	return 0;
 }
 

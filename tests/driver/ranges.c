@@ -37,10 +37,9 @@ static bool has_no_reason(const struct actmem_why *why)
 
 static int there_and_back(int device)
 {
-	int fd = create_lazy(device, PAGES);
+	int fd = must(create_lazy(device, PAGES));
 	struct actmem_ioctl_range arg;
 
-	CHECK(fd >= 0);
 	CHECK(pages_held(fd) == 0);
 	arg = range_of(1, 2);
 	memset(&arg.why, 0xff, sizeof(arg.why));
@@ -62,7 +61,6 @@ static int there_and_back(int device)
 	arg = range_of(0, PAGES);
 	CHECK(call_discard(fd, &arg) == 0 && arg.done == PAGES * PAGE_BYTES);
 	CHECK(pages_held(fd) == 0);
-	close(fd);
 	return 0;
 }
 
@@ -108,10 +106,9 @@ static const struct {
 
 static int offsets_and_lengths(int device)
 {
-	int fd = create_lazy(device, PAGES);
+	int fd = must(create_lazy(device, PAGES));
 	size_t i;
 
-	CHECK(fd >= 0);
 	for (i = 0; i < COUNT(ranges); i++) {
 		struct actmem_ioctl_range arg = { .size = sizeof(arg), .done = 42 };
 		int populated, discarded;
@@ -129,30 +126,10 @@ static int offsets_and_lengths(int device)
 			populated, discarded);
 		return __LINE__;
 	}
-	close(fd);
 	return 0;
 }
 
 TEST_FOR_ALL(offsets_and_lengths)
-
-static int flags(int device)
-{
-	int fd = create_lazy(device, 1), bit;
-
-	CHECK(fd >= 0);
-	for (bit = 0; bit < 32; bit++) {
-		struct actmem_ioctl_range arg = range_of(0, 1);
-
-		arg.flags = 1U << bit;
-		CHECK(call_populate(fd, &arg) == -EINVAL);
-		CHECK(call_discard(fd, &arg) == -EINVAL);
-	}
-	CHECK(pages_held(fd) == 0);
-	close(fd);
-	return 0;
-}
-
-TEST_FOR_ALL(flags)
 
 static int pointers(int device)
 {
@@ -160,12 +137,11 @@ static int pointers(int device)
 		NULL, (void *)8, (void *)0x7ffffffff000, (void *)0xffff888000000000,
 		(void *)-1, (void *)-4096, (void *)0x8000000000000000,
 	};
-	int fd = create_lazy(device, 1);
+	int fd = must(create_lazy(device, 1));
 	struct actmem_ioctl_range *arg;
 	char *memory;
 	size_t i;
 
-	CHECK(fd >= 0);
 	for (i = 0; i < COUNT(bad); i++)
 		CHECK(call_populate(fd, bad[i]) == -EFAULT);
 
@@ -190,7 +166,6 @@ static int pointers(int device)
 	CHECK(call_populate(fd, arg) == -EFAULT);
 	CHECK(pages_held(fd) == 1);
 	CHECK(!munmap(memory, 8192));
-	close(fd);
 	return 0;
 }
 
@@ -199,12 +174,10 @@ TEST_FOR_ALL(pointers)
 /* The argument may lie in the region itself, in a page that is missing. */
 static int argument_within_the_region(int device)
 {
-	int fd = create_lazy(device, 2);
+	int fd = must(create_lazy(device, 2));
 	struct actmem_ioctl_range *arg;
 
-	CHECK(fd >= 0);
-	arg = map(fd, 2);
-	CHECK(arg != MAP_FAILED);
+	arg = mapped(map(fd, 2));
 	CHECK(call_populate(fd, arg) == -EINVAL);	/* all zeros */
 	CHECK(pages_held(fd) == 1);
 	*arg = range_of(1, 1);
@@ -215,7 +188,6 @@ static int argument_within_the_region(int device)
 	CHECK(arg->done == 2 * PAGE_BYTES);
 	CHECK(pages_held(fd) == 1);
 	CHECK(!munmap(arg, 2 * PAGE_BYTES));
-	close(fd);
 	return 0;
 }
 
@@ -224,29 +196,23 @@ TEST_FOR_ALL(argument_within_the_region)
 static int descriptors(int device)
 {
 	struct actmem_ioctl_range arg = range_of(0, 1);
-	int fd = create_lazy(device, 1), other;
+	int fd = must(create_lazy(device, 1)), other;
 
-	CHECK(fd >= 0);
-	other = reopen(fd, O_RDONLY);
-	CHECK(other >= 0);
+	other = must(reopen(fd, O_RDONLY));
 	CHECK(call_populate(other, &arg) == -EBADF);
 	CHECK(call_discard(other, &arg) == -EBADF);
 	close(other);
-	other = reopen(fd, O_PATH);
-	CHECK(other >= 0);
+	other = must(reopen(fd, O_PATH));
 	CHECK(call_populate(other, &arg) == -EBADF);
 	close(other);
 	CHECK(pages_held(fd) == 0);
 
-	other = reopen(fd, O_RDWR | O_NONBLOCK);
-	CHECK(other >= 0);
+	other = must(reopen(fd, O_RDWR | O_NONBLOCK));
 	CHECK(call_populate(other, &arg) == 0);
 	close(other);
-	other = reopen(fd, O_WRONLY);
-	CHECK(other >= 0);
+	other = must(reopen(fd, O_WRONLY));
 	CHECK(call_discard(other, &arg) == 0);
 	close(other);
-	close(fd);
 	return 0;
 }
 
@@ -258,8 +224,7 @@ static int beyond_memlock(int device)
 	int fd;
 
 	CHECK(!set_memlock(2 * PAGE_BYTES));
-	fd = create_lazy(device, PAGES);
-	CHECK(fd >= 0);
+	fd = must(create_lazy(device, PAGES));
 	arg = range_of(0, PAGES);
 	CHECK(call_populate(fd, &arg) == -ENOMEM);
 	CHECK(arg.why.reason == ACTMEM_WHY_MEMLOCK && arg.why.node == -1);
@@ -268,7 +233,6 @@ static int beyond_memlock(int device)
 	arg = range_of(1, 2);
 	CHECK(call_populate(fd, &arg) == 0 && arg.done == 2 * PAGE_BYTES);
 	CHECK(has_no_reason(&arg.why));
-	close(fd);
 	return 0;
 }
 
