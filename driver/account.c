@@ -71,7 +71,7 @@ void actmem_account_exit(void)
  * owner. Regions that a task in a namespace creates therefore count for the owner of
  * the outermost namespace below the initial one.
  */
-static kuid_t user_accountable_uid(void)
+static kuid_t account_user_uid(void)
 {
 	const struct user_namespace *namespace = current_user_ns();
 	kuid_t uid = current_euid();
@@ -81,7 +81,7 @@ static kuid_t user_accountable_uid(void)
 	return uid;
 }
 
-static struct actmem_user *user_find(kuid_t uid)
+static struct actmem_user *account_user_find(kuid_t uid)
 {
 	struct actmem_user *user;
 
@@ -103,9 +103,9 @@ int actmem_user_attach(struct actmem_region *region)
 
 	if (!unused)
 		return -ENOMEM;
-	unused->uid = user_accountable_uid();
+	unused->uid = account_user_uid();
 	spin_lock(&account_lock);
-	region->user = user_find(unused->uid);
+	region->user = account_user_find(unused->uid);
 	if (!region->user) {
 		hash_add(users, &unused->entry, __kuid_val(unused->uid));
 		swap(region->user, unused);
@@ -194,8 +194,8 @@ int actmem_quota_try_limit(struct actmem_quota *quota, unsigned long limit, unsi
 	return err;
 }
 
-static int quota_check(struct actmem_quota quota, unsigned long pages, int err, u32 reason,
-		       struct actmem_why *why)
+static int account_quota_check(struct actmem_quota quota, unsigned long pages, int err, u32 reason,
+			       struct actmem_why *why)
 {
 	unsigned long left = actmem_quota_left(quota);
 
@@ -212,47 +212,47 @@ static int quota_check(struct actmem_quota quota, unsigned long pages, int err, 
  * Checks the administrator's limit of users if there is one. It replaces the
  * RLIMIT_MEMLOCK of the process that created the region.
  */
-static int region_check_user(const struct actmem_region *region, unsigned long pages,
-			     struct actmem_why *why)
+static int account_check_user(const struct actmem_region *region, unsigned long pages,
+			      struct actmem_why *why)
 {
 	struct actmem_quota quota = { READ_ONCE(actmem_user_limit), region->user->pages };
 
 	if (region->memlock_pages == ACTMEM_NO_LIMIT)
 		return 0;
 	if (quota.limit != ACTMEM_NO_LIMIT)
-		return quota_check(quota, pages, -EDQUOT, ACTMEM_WHY_USER_LIMIT, why);
+		return account_quota_check(quota, pages, -EDQUOT, ACTMEM_WHY_USER_LIMIT, why);
 	quota.limit = region->memlock_pages;
-	return quota_check(quota, pages, -ENOMEM, ACTMEM_WHY_MEMLOCK, why);
+	return account_quota_check(quota, pages, -ENOMEM, ACTMEM_WHY_MEMLOCK, why);
 }
 
-static int region_check_room(const struct actmem_region *region, unsigned long pages,
-			     struct actmem_why *why)
+static int account_check_locked(const struct actmem_region *region, unsigned long pages,
+				struct actmem_why *why)
 {
 	int err = 0;
 
 	lockdep_assert_held(&account_lock);
 	if (region->mount)
-		err = quota_check(region->mount->pages, pages, -ENOSPC, ACTMEM_WHY_MOUNT_LIMIT,
-				  why);
-	return err ?: region_check_user(region, pages, why);
+		err = account_quota_check(region->mount->pages, pages, -ENOSPC,
+					  ACTMEM_WHY_MOUNT_LIMIT, why);
+	return err ?: account_check_user(region, pages, why);
 }
 
 /*
  * Checks that the limits of the user and the mount allow @pages pages, minus those that
  * the region has or is about to get. Returns EDQUOT, ENOMEM or ENOSPC if not.
  */
-int actmem_check_room(const struct actmem_region *region, unsigned long pages,
-		      struct actmem_why *why)
+int actmem_account_check(const struct actmem_region *region, unsigned long pages,
+			 struct actmem_why *why)
 {
 	int err;
 
 	spin_lock(&account_lock);
-	err = region_check_room(region, pages - min(pages, region->charged), why);
+	err = account_check_locked(region, pages - min(pages, region->charged), why);
 	spin_unlock(&account_lock);
 	return err;
 }
 
-static void region_charge(struct actmem_region *region, long pages)
+static void account_charge_locked(struct actmem_region *region, long pages)
 {
 	lockdep_assert_held(&account_lock);
 	region->charged += pages;
@@ -261,29 +261,29 @@ static void region_charge(struct actmem_region *region, long pages)
 		region->mount->pages.used += pages;
 }
 
-/* Charges a page that the region is about to get. Errors are those of actmem_check_room(). */
-int actmem_charge_page(struct actmem_region *region, struct actmem_why *why)
+/* Charges a page that the region is about to get. Errors are those of actmem_account_check(). */
+int actmem_account_charge(struct actmem_region *region, struct actmem_why *why)
 {
 	int err;
 
 	spin_lock(&account_lock);
-	err = region_check_room(region, 1, why);
+	err = account_check_locked(region, 1, why);
 	if (!err)
-		region_charge(region, 1);
+		account_charge_locked(region, 1);
 	spin_unlock(&account_lock);
 	return err;
 }
 
 /* Uncharges a page that the region gave back or failed to get. */
-void actmem_uncharge_page(struct actmem_region *region)
+void actmem_account_uncharge(struct actmem_region *region)
 {
 	spin_lock(&account_lock);
-	region_charge(region, -1);
+	account_charge_locked(region, -1);
 	spin_unlock(&account_lock);
 }
 
 /* Counts a page that was added to or removed from @node. */
-void actmem_count_page(struct actmem_region *region, int node, int change)
+void actmem_account_count(struct actmem_region *region, int node, int change)
 {
 	lockdep_assert_held(&region->lock);
 	region->pages_held += change;
@@ -293,7 +293,7 @@ void actmem_count_page(struct actmem_region *region, int node, int change)
 }
 
 /* Counts the pages of the region as lingering from now on. */
-void actmem_count_as_lingering(struct actmem_region *region)
+void actmem_account_linger(struct actmem_region *region)
 {
 	int node;
 

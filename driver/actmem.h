@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Declarations that the driver's files share. The layers, from the top: main; ioctl,
- * create and uring; mount, inode and file; dmabuf, map and sysfs; populate; poison;
- * slots; region; place; dmem; pool and account; the tracepoints.
+ * Declarations that the driver's files share. Calls go one way, in this order: main,
+ * ioctl, file, mount, inode, create, dmabuf, map, sysfs, populate, poison, region,
+ * slots, place, pool, dmem, quarantine, node, account, argument, the tracepoints. The
+ * functions in tables of operations do not count: the kernel calls them.
  *
  * The lock order, outermost first:
  *
@@ -30,7 +31,6 @@
 #include <linux/mutex.h>
 #include <linux/nodemask.h>
 #include <linux/rcupdate.h>
-#include <linux/sched/signal.h>
 #include <linux/types.h>
 #include <linux/uidgid.h>
 
@@ -149,24 +149,6 @@ struct actmem_region {
 };
 
 /*
- * Returns EINTR if the current task must stop before its work is complete, and 0
- * otherwise.
- *
- * A worker of io_uring gets a notification when its command is cancelled. Other parts
- * of the kernel (live patching, the freezer) notify it in the same way. The program
- * that issued the command decides whether it issues the rest again.
- */
-static inline int actmem_stopped(void)
-{
-	if (fatal_signal_pending(current))
-		return -EINTR;
-	if (!(current->flags & PF_IO_WORKER))
-		return 0;
-	/* A worker that starts a pending command may already have handled the fatal signal. */
-	return signal_pending(current) || current->signal->flags & SIGNAL_GROUP_EXIT ? -EINTR : 0;
-}
-
-/*
  * The driver keeps notes on a page in folio->private. The kernel does not use this
  * field for a page of this kind, and does not read it unless PG_private is set. LENT:
  * the page belongs to a pool that has lent it; the task that takes the page from the
@@ -183,7 +165,7 @@ static inline unsigned long actmem_page_notes(const struct folio *folio)
 	return (unsigned long)READ_ONCE(folio->private);
 }
 
-static inline void actmem_page_note(struct folio *folio, unsigned long notes)
+static inline void actmem_page_notes_set(struct folio *folio, unsigned long notes)
 {
 	WRITE_ONCE(folio->private, (void *)notes);
 }
@@ -217,52 +199,43 @@ struct actmem_usage {
 	u64 pinned_bytes;
 };
 
-/* ioctl.c */
-long actmem_device_ioctl(struct file *file, unsigned int request, unsigned long arg);
-long actmem_region_ioctl(struct file *file, unsigned int request, unsigned long arg);
-int actmem_change_range(struct file *file, unsigned int request, void __user *user);
-bool actmem_is_range(const struct actmem_region *region, u64 offset, u64 length);
-
-int actmem_fetch(void *arg, size_t size, size_t oldest, void __user *user);
-int actmem_answer(void __user *user, const void *arg, size_t size);
-int actmem_answer_with_file(void __user *user, void *arg, size_t size, s32 *fd,
-			    struct file *(*make)(void *context), void *context);
-static inline void actmem_no_reason(struct actmem_why *why)
+static inline void actmem_why_clear(struct actmem_why *why)
 {
 	*why = (struct actmem_why){ .reason = ACTMEM_WHY_NONE, .node = NUMA_NO_NODE };
 }
 
-/* create.c */
-bool actmem_name_is_valid(const char *name, size_t length);
-int actmem_create_unnamed(void __user *user);
-int actmem_create_named(struct file *file, void __user *user);
-int actmem_create_of_length(struct inode *inode, const struct dentry *dentry, loff_t length);
-
-/* uring.c */
-int actmem_uring_cmd(struct io_uring_cmd *command, unsigned int issue_flags);
-
-/* dmabuf.c */
-#ifdef CONFIG_DMA_SHARED_BUFFER
-int actmem_export(struct file *file, void __user *user);
-#else
-static inline int actmem_export(struct file *file, void __user *user)
-{
-	return -EOPNOTSUPP;
-}
-#endif
-
-/* mount.c */
-int actmem_fs_init(void);
-void actmem_fs_exit(void);
+/* ioctl.c */
+long actmem_device_ioctl(struct file *file, unsigned int request, unsigned long arg);
+long actmem_region_ioctl(struct file *file, unsigned int request, unsigned long arg);
 
 /* file.c */
 struct file *actmem_file_make(struct actmem_region *region);
 /* Returns NULL for an empty file of a mount. A region that was returned never changes. */
 static inline struct actmem_region *actmem_file_region(const struct file *file)
 {
-	/* Pairs with actmem_inode_attach(). */
+	/* Pairs with actmem_create_attach(). */
 	return smp_load_acquire(&file_inode(file)->i_private);
 }
+
+/* mount.c */
+int actmem_mount_init(void);
+void actmem_mount_exit(void);
+
+/* create.c */
+bool actmem_name_is_valid(const char *name, size_t length);
+struct actmem_region *actmem_create_region(struct actmem_ioctl_create *arg,
+					   struct actmem_mount *mount);
+struct actmem_region *actmem_create_for_file(struct inode *inode, const struct dentry *dentry,
+					     struct actmem_ioctl_create *arg);
+void actmem_create_attach(struct inode *inode, struct actmem_region *region);
+int actmem_create_of_length(struct inode *inode, const struct dentry *dentry, loff_t length);
+
+/* dmabuf.c */
+#ifdef CONFIG_DMA_SHARED_BUFFER
+int actmem_dmabuf_export(struct file *file, void __user *user);
+#else
+static inline int actmem_dmabuf_export(struct file *file, void __user *user) { return -EOPNOTSUPP; }
+#endif
 
 /* map.c */
 int actmem_mmap(struct file *file, struct vm_area_struct *vma);
@@ -274,6 +247,19 @@ unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 int actmem_sysfs_init(struct miscdevice *device);
 void actmem_sysfs_exit(void);
 
+/* populate.c */
+void actmem_populate_init(void);
+int actmem_populate(struct actmem_region *region, unsigned long first, unsigned long count,
+		    unsigned long *done, struct actmem_why *why);
+struct folio *actmem_populate_demand(struct actmem_region *region, unsigned long index,
+				     struct actmem_why *why);
+
+/* poison.c */
+void actmem_poison_init(void);
+void actmem_poison_exit(void);
+void actmem_poison_explain(struct actmem_region *region, unsigned long index,
+			   struct actmem_why *why);
+
 /* region.c */
 struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg,
 					   struct actmem_mount *mount);
@@ -281,17 +267,11 @@ void actmem_region_retire(struct actmem_region *region);
 struct actmem_region *actmem_region_find(u64 id);
 struct actmem_region *actmem_region_next(u64 *id);
 void actmem_region_put(struct actmem_region *region);
+bool actmem_region_has_range(const struct actmem_region *region, u64 offset, u64 length);
 bool actmem_regions_sweep(void);
 unsigned long actmem_regions_total(void);
 unsigned long actmem_lingering_regions_total(void);
 void actmem_regions_exit(void);
-
-/* populate.c */
-void actmem_populate_init(void);
-int actmem_populate(struct actmem_region *region, unsigned long first, unsigned long count,
-		    unsigned long *done, struct actmem_why *why);
-struct folio *actmem_slot_demand(struct actmem_region *region, unsigned long index,
-				 struct actmem_why *why);
 
 /* slots.c */
 struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index);
@@ -312,69 +292,21 @@ void actmem_slot_unmap_poisoned(struct actmem_region *region, unsigned long inde
 				struct folio *folio);
 unsigned long actmem_slots_missing(const struct actmem_region *region, unsigned long first,
 				   unsigned long count);
-int actmem_discard(struct actmem_region *region, unsigned long first, unsigned long count,
-		   unsigned long *done);
+int actmem_slots_discard(struct actmem_region *region, unsigned long first, unsigned long count,
+			 unsigned long *done);
 bool actmem_slots_give_back(struct actmem_region *region);
 void actmem_slots_linger(struct actmem_region *region);
 bool actmem_slots_give_back_lingering(struct actmem_region *region);
 int actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage);
 
-/* poison.c */
-void actmem_poison_init(void);
-void actmem_poison_exit(void);
-bool actmem_poison_is_suspected(void);
-bool actmem_page_has_failed(struct folio *folio);
-void actmem_poison_explain(struct actmem_region *region, unsigned long index,
-			   struct actmem_why *why);
-void actmem_quarantine(struct folio *folio);
-
 /* place.c */
-unsigned long actmem_node_capacity(int node);
-bool actmem_wait_for_page(unsigned int *waits);
 int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create *arg);
-void actmem_choose(const struct actmem_region *region, unsigned long wanted,
-		   struct actmem_choice *choice);
+void actmem_place_choose(const struct actmem_region *region, unsigned long wanted,
+			 struct actmem_choice *choice);
 int actmem_place_check_limits(struct actmem_region *region, const struct actmem_choice *choice,
 			      unsigned long pages, struct actmem_why *why);
 struct folio *actmem_place_page(struct actmem_region *region, unsigned long index,
 				struct actmem_choice *choice, struct actmem_why *why);
-
-/* dmem.c */
-#ifdef CONFIG_CGROUP_DMEM
-int actmem_dmem_init(void);
-void actmem_dmem_exit(void);
-int actmem_dmem_region_init(struct actmem_region *region);
-void actmem_dmem_region_exit(struct actmem_region *region);
-int actmem_dmem_charge(struct actmem_region *region, unsigned long index, int node);
-void actmem_dmem_uncharge(struct actmem_region *region, unsigned long index);
-#else
-static inline int actmem_dmem_init(void)
-{
-	return 0;
-}
-
-static inline void actmem_dmem_exit(void)
-{
-}
-
-static inline int actmem_dmem_region_init(struct actmem_region *region)
-{
-	return 0;
-}
-
-static inline void actmem_dmem_region_exit(struct actmem_region *region)
-{
-}
-
-static inline int actmem_dmem_charge(struct actmem_region *region, unsigned long index, int node)
-{
-	return 0;
-}
-
-static inline void actmem_dmem_uncharge(struct actmem_region *region, unsigned long index)
-{
-}
-#endif
 
 /* pool.c */
 int actmem_pool_init(void);
@@ -386,6 +318,40 @@ unsigned long actmem_pool_target(int node);
 unsigned long actmem_pool_ready(int node);
 unsigned long actmem_pool_lent(int node);
 unsigned long actmem_pool_held(int node);
+
+/* dmem.c */
+#ifdef CONFIG_CGROUP_DMEM
+int actmem_dmem_init(void);
+void actmem_dmem_exit(void);
+int actmem_dmem_region_init(struct actmem_region *region);
+void actmem_dmem_region_exit(struct actmem_region *region);
+int actmem_dmem_charge(struct actmem_region *region, unsigned long index, int node);
+void actmem_dmem_uncharge(struct actmem_region *region, unsigned long index);
+#else
+static inline int actmem_dmem_init(void) { return 0; }
+static inline void actmem_dmem_exit(void) {}
+static inline int actmem_dmem_region_init(struct actmem_region *region) { return 0; }
+static inline void actmem_dmem_region_exit(struct actmem_region *region) {}
+static inline int actmem_dmem_charge(struct actmem_region *region, unsigned long index, int node)
+{
+	return 0;
+}
+
+static inline void actmem_dmem_uncharge(struct actmem_region *region, unsigned long index) {}
+#endif
+
+/* quarantine.c */
+extern bool actmem_quarantine_expected;
+bool actmem_quarantine_is_needed(struct folio *folio);
+void actmem_quarantine_log(const struct actmem_region *region, unsigned long index,
+			   struct folio *folio);
+void actmem_quarantine_page(struct folio *folio);
+
+/* node.c */
+unsigned long actmem_node_pages(int node, bool free);
+u64 actmem_node_movable_bytes(int node);
+unsigned long actmem_node_capacity(int node);
+bool actmem_node_wait(unsigned int *waits);
 
 /* account.c */
 extern unsigned long actmem_user_limit;
@@ -399,11 +365,17 @@ void actmem_quota_uncharge(struct actmem_quota *quota);
 struct actmem_quota actmem_quota_read(const struct actmem_quota *quota);
 void actmem_quota_set_limit(struct actmem_quota *quota, unsigned long limit);
 int actmem_quota_try_limit(struct actmem_quota *quota, unsigned long limit, unsigned long *used);
-int actmem_check_room(const struct actmem_region *region, unsigned long pages,
-		      struct actmem_why *why);
-int actmem_charge_page(struct actmem_region *region, struct actmem_why *why);
-void actmem_uncharge_page(struct actmem_region *region);
-void actmem_count_page(struct actmem_region *region, int node, int change);
-void actmem_count_as_lingering(struct actmem_region *region);
+int actmem_account_check(const struct actmem_region *region, unsigned long pages,
+			 struct actmem_why *why);
+int actmem_account_charge(struct actmem_region *region, struct actmem_why *why);
+void actmem_account_uncharge(struct actmem_region *region);
+void actmem_account_count(struct actmem_region *region, int node, int change);
+void actmem_account_linger(struct actmem_region *region);
+
+/* argument.c */
+int actmem_argument_fetch(void *arg, size_t size, size_t oldest, void __user *user);
+int actmem_argument_answer(void __user *user, const void *arg, size_t size);
+int actmem_argument_answer_with_file(void __user *user, void *arg, size_t size, s32 *fd,
+				     struct file *(*make)(void *context), void *context);
 
 #endif /* _ACTMEM_H */

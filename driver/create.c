@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Creation of regions without pages: unnamed regions for /dev/actmem, and named regions
- * for empty files of a mount.
- */
+/* Creates regions without pages, for /dev/actmem and for empty files of a mount. */
 #include <linux/dcache.h>
 #include <linux/fs.h>
 #include <linux/string.h>
@@ -33,63 +30,20 @@ static int create_check(const struct actmem_ioctl_create *arg)
 	return 0;
 }
 
-static int create_fetch(struct actmem_ioctl_create *arg, void __user *user)
-{
-	int err = actmem_fetch(arg, sizeof(*arg), sizeof(*arg), user);
-
-	if (err)
-		return err;
-	arg->fd = -1;
-	arg->id = 0;
-	actmem_no_reason(&arg->why);
-	return 0;
-}
-
-/* Creates a region. On failure, stores the reason in @arg. */
-static struct actmem_region *create_region(struct actmem_ioctl_create *arg,
+/* Creates a region, and stores its id in @arg. On failure, stores the reason there. */
+struct actmem_region *actmem_create_region(struct actmem_ioctl_create *arg,
 					   struct actmem_mount *mount)
 {
 	int err = create_check(arg);
-	struct actmem_region *region;
 
-	if (err)
-		return ERR_PTR(err);
-	region = actmem_region_create(arg, mount);
-	if (!IS_ERR(region))
-		arg->id = region->id;
-	return region;
-}
-
-static struct file *create_file(void *context)
-{
-	struct actmem_region *region = create_region(context, NULL);
-
-	return IS_ERR(region) ? ERR_CAST(region) : actmem_file_make(region);
-}
-
-/* Executes ACTMEM_IOC_CREATE on the device. */
-int actmem_create_unnamed(void __user *user)
-{
-	struct actmem_ioctl_create arg;
-	int err;
-
-	err = create_fetch(&arg, user);
-	if (err)
-		return err;
-	err = actmem_answer_with_file(user, &arg, sizeof(arg), &arg.fd, create_file, &arg);
-	if (!err)
-		return 0;
-	/* Ignore an error of this call: the caller needs the first error. */
-	arg.id = 0;
-	(void)actmem_answer(user, &arg, sizeof(arg));
-	return err;
+	return err ? ERR_PTR(err) : actmem_region_create(arg, mount);
 }
 
 /*
  * Creates a region for a file of a mount. The caller has locked the inode, so that its
  * name does not change. A file without a name gets one when it is linked.
  */
-static struct actmem_region *create_for_file(struct inode *inode, const struct dentry *dentry,
+struct actmem_region *actmem_create_for_file(struct inode *inode, const struct dentry *dentry,
 					     struct actmem_ioctl_create *arg)
 {
 	struct actmem_mount *mount = actmem_super_mount(inode->i_sb);
@@ -106,46 +60,19 @@ static struct actmem_region *create_for_file(struct inode *inode, const struct d
 		for_each_node_mask(node, mount->nodes)
 			arg->nodes[node / 64] |= 1ULL << (node % 64);
 	}
-	return create_region(arg, mount);
+	return actmem_create_region(arg, mount);
 }
 
-/* Executes ACTMEM_IOC_CREATE on the descriptor of a file. */
-int actmem_create_named(struct file *file, void __user *user)
+/* Hands the region over to the inode, which ends the region when it is evicted. */
+void actmem_create_attach(struct inode *inode, struct actmem_region *region)
 {
-	struct inode *inode = file_inode(file);
-	struct actmem_ioctl_create arg, made;
-	struct actmem_region *region;
-	int err;
-
-	/* The file of an unnamed region always has a region. */
-	if (!actmem_super_mount(inode->i_sb))
-		return -ENOTTY;
-	err = create_fetch(&arg, user);
-	if (err)
-		return err;
-	if (*arg.name)
-		return -EINVAL;
-	if (!(file->f_mode & FMODE_WRITE))
-		return -EBADF;
-
-	made = arg;
-	inode_lock(inode);
-	region = create_for_file(inode, file_dentry(file), &made);
-	arg.id = made.id;
-	arg.why = made.why;
-	/*
-	 * Copy the result to user space first, because a region cannot be detached from
-	 * its file.
-	 */
-	err = actmem_answer(user, &arg, sizeof(arg));
-	if (IS_ERR(region))
-		err = PTR_ERR(region);
-	else if (err)
-		actmem_region_retire(region);
-	else
-		actmem_inode_attach(inode, region);
-	inode_unlock(inode);
-	return err;
+	spin_lock(&region->lock);
+	region->inode = inode;
+	inode_set_bytes(inode, region->pages_held * ACTMEM_PAGE_BYTES);
+	spin_unlock(&region->lock);
+	i_size_write(inode, region->page_count * ACTMEM_PAGE_BYTES);
+	/* Pairs with actmem_file_region(). */
+	smp_store_release(&inode->i_private, region);
 }
 
 /*
@@ -164,8 +91,8 @@ int actmem_create_of_length(struct inode *inode, const struct dentry *dentry, lo
 
 	if (inode->i_private)
 		return -EPERM;
-	region = create_for_file(inode, dentry, &arg);
+	region = actmem_create_for_file(inode, dentry, &arg);
 	if (!IS_ERR(region))
-		actmem_inode_attach(inode, region);
+		actmem_create_attach(inode, region);
 	return PTR_ERR_OR_ZERO(region);
 }

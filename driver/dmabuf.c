@@ -27,7 +27,7 @@ struct export {
  * Cuts the pages into parts for the table. All parts have the same power-of-two length
  * and are aligned to it, so that none crosses the device's segment boundary.
  */
-static int export_cut(const struct export *export, struct device *dev, struct sg_table *table)
+static int dmabuf_cut(const struct export *export, struct device *dev, struct sg_table *table)
 {
 	u64 last = min_t(u64, dma_get_max_seg_size(dev) - 1, dma_get_seg_boundary(dev));
 	u64 bytes = min_t(u64, rounddown_pow_of_two(last + 1), ACTMEM_PAGE_BYTES);
@@ -66,7 +66,7 @@ static struct sg_table *dmabuf_map(struct dma_buf_attachment *attachment,
 	table = kzalloc(sizeof(*table), GFP_KERNEL);
 	if (!table)
 		return ERR_PTR(-ENOMEM);
-	err = export_cut(attachment->dmabuf->priv, attachment->dev, table);
+	err = dmabuf_cut(attachment->dmabuf->priv, attachment->dev, table);
 	if (err)
 		goto free;
 	err = dma_map_sgtable(attachment->dev, table, DMA_BIDIRECTIONAL, DMA_ATTR_SKIP_CPU_SYNC);
@@ -88,7 +88,7 @@ static void dmabuf_unmap(struct dma_buf_attachment *attachment, struct sg_table 
 	kfree(table);
 }
 
-static void export_free(struct export *export)
+static void dmabuf_free(struct export *export)
 {
 	struct actmem_region *region = actmem_file_region(export->file);
 	unsigned long i;
@@ -106,7 +106,7 @@ static void export_free(struct export *export)
 
 static void dmabuf_release(struct dma_buf *dmabuf)
 {
-	export_free(dmabuf->priv);
+	dmabuf_free(dmabuf->priv);
 }
 
 static const struct dma_buf_ops dmabuf_ops = {
@@ -119,7 +119,7 @@ static const struct dma_buf_ops dmabuf_ops = {
  * Takes a reference to each page. Allocates none: only POPULATE and page faults charge
  * pages.
  */
-static int export_take_pages(struct export *export, unsigned long count)
+static int dmabuf_take_pages(struct export *export, unsigned long count)
 {
 	struct actmem_region *region = actmem_file_region(export->file);
 	struct folio *folio = NULL;
@@ -142,7 +142,7 @@ struct export_request {
 	struct actmem_ioctl_export arg;
 };
 
-static struct file *export_make(void *context)
+static struct file *dmabuf_make(void *context)
 {
 	const struct export_request *request = context;
 	unsigned long count = request->arg.length / ACTMEM_PAGE_BYTES;
@@ -160,29 +160,31 @@ static struct file *export_make(void *context)
 	about.size = request->arg.length;
 	about.flags = O_RDWR;
 	about.priv = export;
-	err = export_take_pages(export, count);
+	err = dmabuf_take_pages(export, count);
 	dmabuf = err ? ERR_PTR(err) : dma_buf_export(&about);
 	if (!IS_ERR(dmabuf))
 		return dmabuf->file;
-	export_free(export);
+	dmabuf_free(export);
 	return ERR_CAST(dmabuf);
 }
 
-int actmem_export(struct file *file, void __user *user)
+int actmem_dmabuf_export(struct file *file, void __user *user)
 {
 	struct actmem_region *region = actmem_file_region(file);
 	struct export_request request = { .file = file };
 	struct actmem_ioctl_export *arg = &request.arg;
 	int err;
 
-	err = actmem_fetch(arg, sizeof(*arg), sizeof(*arg), user);
+	err = actmem_argument_fetch(arg, sizeof(*arg), sizeof(*arg), user);
 	if (err)
 		return err;
 	if (!region)
 		return -ENODATA;
-	if (arg->flags || arg->reserved || !actmem_is_range(region, arg->offset, arg->length))
+	if (arg->flags || arg->reserved ||
+	    !actmem_region_has_range(region, arg->offset, arg->length))
 		return -EINVAL;
 	if (!(file->f_mode & FMODE_READ) || !(file->f_mode & FMODE_WRITE))
 		return -EBADF;
-	return actmem_answer_with_file(user, arg, sizeof(*arg), &arg->fd, export_make, &request);
+	return actmem_argument_answer_with_file(user, arg, sizeof(*arg), &arg->fd, dmabuf_make,
+						&request);
 }

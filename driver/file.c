@@ -26,12 +26,12 @@ static int unnamed_mount_users;
  * unnamed regions hold it, and not their inodes: a watcher (inotify) may drop an inode
  * last, and the shutdown of the superblock waits for watchers.
  */
-static int unnamed_mount_hold(void)
+static int file_mount_hold(void)
 {
 	return simple_pin_fs(&actmem_fs_type, &unnamed_mount, &unnamed_mount_users);
 }
 
-static void unnamed_mount_release(void)
+static void file_mount_release(void)
 {
 	simple_release_fs(&unnamed_mount, &unnamed_mount_users);
 }
@@ -40,13 +40,13 @@ static int actmem_open(struct inode *inode, struct file *file)
 {
 	if (actmem_super_mount(inode->i_sb))
 		return generic_file_open(inode, file);
-	return unnamed_mount_hold();
+	return file_mount_hold();
 }
 
 static int actmem_release(struct inode *inode, struct file *file)
 {
 	if (!actmem_super_mount(inode->i_sb))
-		unnamed_mount_release();
+		file_mount_release();
 	return 0;
 }
 
@@ -118,7 +118,6 @@ const struct file_operations actmem_file_operations = {
 	.get_unmapped_area = actmem_get_unmapped_area,
 	.unlocked_ioctl = actmem_region_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
-	.uring_cmd = actmem_uring_cmd,
 	.show_fdinfo = actmem_show_fdinfo,
 };
 
@@ -135,10 +134,10 @@ struct file *actmem_file_make(struct actmem_region *region)
 
 	snprintf(name, sizeof(name), "actmem:%s", region->name);
 	/* Hold the mount for the file here, because the file does not pass through open(). */
-	err = unnamed_mount_hold();
+	err = file_mount_hold();
 	if (err)
 		goto retire;
-	inode = actmem_unnamed_inode(unnamed_mount->mnt_sb);
+	inode = actmem_inode_unnamed(unnamed_mount->mnt_sb);
 	if (IS_ERR(inode)) {
 		err = PTR_ERR(inode);
 		goto release_mount;
@@ -151,13 +150,13 @@ struct file *actmem_file_make(struct actmem_region *region)
 		goto put_inode;
 	}
 	file->f_mode |= FMODE_LSEEK | FMODE_PREAD | FMODE_PWRITE;
-	actmem_inode_attach(inode, region);
+	actmem_create_attach(inode, region);
 	return file;
 
 put_inode:
 	iput(inode);
 release_mount:
-	unnamed_mount_release();
+	file_mount_release();
 retire:
 	actmem_region_retire(region);
 	return ERR_PTR(err);

@@ -66,7 +66,7 @@ static struct inode *inode_alloc(struct super_block *super, umode_t mode)
 	return inode;
 }
 
-struct inode *actmem_root_inode(struct super_block *super)
+struct inode *actmem_inode_root(struct super_block *super)
 {
 	const struct actmem_mount *mount = actmem_super_mount(super);
 	struct inode *inode = inode_alloc(super, S_IFDIR | (mount ? mount->mode : 0));
@@ -80,7 +80,7 @@ struct inode *actmem_root_inode(struct super_block *super)
 	return inode;
 }
 
-struct inode *actmem_unnamed_inode(struct super_block *super)
+struct inode *actmem_inode_unnamed(struct super_block *super)
 {
 	struct inode *inode = inode_alloc(super, S_IFREG | 0600);
 
@@ -99,19 +99,7 @@ struct inode *actmem_unnamed_inode(struct super_block *super)
 	return inode;
 }
 
-/* Hands the region over to the inode, which ends the region when it is evicted. */
-void actmem_inode_attach(struct inode *inode, struct actmem_region *region)
-{
-	spin_lock(&region->lock);
-	region->inode = inode;
-	inode_set_bytes(inode, region->pages_held * ACTMEM_PAGE_BYTES);
-	spin_unlock(&region->lock);
-	i_size_write(inode, region->page_count * ACTMEM_PAGE_BYTES);
-	/* Pairs with actmem_file_region(). */
-	smp_store_release(&inode->i_private, region);
-}
-
-void actmem_evict_inode(struct inode *inode)
+void actmem_inode_evict(struct inode *inode)
 {
 	struct actmem_mount *mount = actmem_super_mount(inode->i_sb);
 	struct actmem_region *region = inode->i_private;
@@ -146,8 +134,8 @@ static struct inode *inode_make(ACTMEM_IDMAP *idmap, struct inode *directory,
 	return ERR_PTR(err);
 }
 
-static int directory_add(ACTMEM_IDMAP *idmap, struct inode *directory, struct dentry *dentry,
-			 umode_t mode)
+static int inode_directory_add(ACTMEM_IDMAP *idmap, struct inode *directory, struct dentry *dentry,
+			       umode_t mode)
 {
 	struct inode *inode = inode_make(idmap, directory, dentry, mode);
 
@@ -163,13 +151,13 @@ static int directory_add(ACTMEM_IDMAP *idmap, struct inode *directory, struct de
 static int actmem_create(ACTMEM_IDMAP *idmap, struct inode *directory, struct dentry *dentry,
 			 ACTMEM_CREATE_MODE)
 {
-	return directory_add(idmap, directory, dentry, mode | S_IFREG);
+	return inode_directory_add(idmap, directory, dentry, mode | S_IFREG);
 }
 
 static ACTMEM_MKDIR_RESULT actmem_mkdir(ACTMEM_IDMAP *idmap, struct inode *directory,
 					struct dentry *dentry, umode_t mode)
 {
-	return ACTMEM_MKDIR_RETURN(directory_add(idmap, directory, dentry, mode | S_IFDIR));
+	return ACTMEM_MKDIR_RETURN(inode_directory_add(idmap, directory, dentry, mode | S_IFDIR));
 }
 
 /* Creates a file without a name. link(2) can give it one later. */

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The ioctls of the device and of a region's descriptor: copy arguments, check
- * permission, copy results. The requests that change the pages of a region, POPULATE
- * and DISCARD, can also be commands of io_uring (uring.c).
+ * permission, copy results.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
-#include <linux/fcntl.h>
-#include <linux/file.h>
+#include <linux/fs.h>
 #include <linux/pid.h>
 #include <linux/pid_namespace.h>
 #include <linux/sched/signal.h>
@@ -15,83 +13,15 @@
 #include <linux/uaccess.h>
 
 #include "actmem.h"
+#include "mount.h"
 
-/*
- * Copies a struct from user space. Every struct begins with a __u32: its size in user
- * space, which must be at least @oldest, its size in the first version of the
- * interface.
- */
-int actmem_fetch(void *arg, size_t size, size_t oldest, void __user *user)
-{
-	u32 user_size;
-	int err;
-
-	if (get_user(user_size, (u32 __user *)user))
-		return -EFAULT;
-	if (user_size < oldest)
-		return -EINVAL;
-	if (user_size > PAGE_SIZE)
-		return -E2BIG;
-	err = copy_struct_from_user(arg, size, user, user_size);
-	if (err)
-		return err;
-	/* Another thread may have changed the size after get_user(). */
-	*(u32 *)arg = user_size;
-	return 0;
-}
-
-/* Copies to user space the part of the struct that user space knows. */
-int actmem_answer(void __user *user, const void *arg, size_t size)
-{
-	size = min_t(size_t, size, *(u32 *)arg);
-	return copy_to_user(user, arg, size) ? -EFAULT : 0;
-}
-
-/**
- * actmem_answer_with_file() - return a struct and the descriptor of a new file
- * @user: address in user space to which the struct is copied
- * @arg: the struct; @make may change it
- * @size: of the struct, in bytes
- * @fd: the field of @arg that receives the descriptor; -1 after an error
- * @make: makes the file
- * @context: argument of @make
- *
- * Returns 0 or an error. After an error, no file or descriptor is left, and the struct
- * may or may not have been copied.
- */
-int actmem_answer_with_file(void __user *user, void *arg, size_t size, s32 *fd,
-			    struct file *(*make)(void *context), void *context)
-{
-	int number = get_unused_fd_flags(O_CLOEXEC), err;
-	struct file *file;
-
-	*fd = -1;
-	if (number < 0)
-		return number;
-	file = make(context);
-	err = PTR_ERR_OR_ZERO(file);
-	if (!err) {
-		*fd = number;
-		err = actmem_answer(user, arg, size);
-		if (err)
-			fput(file);
-	}
-	if (err) {
-		*fd = -1;
-		put_unused_fd(number);
-		return err;
-	}
-	fd_install(number, file);
-	return 0;
-}
-
-static int device_query(void __user *user)
+static int ioctl_device_query(void __user *user)
 {
 	struct actmem_ioctl_query arg;
 	bool understood;
 	int err;
 
-	err = actmem_fetch(&arg, sizeof(arg), sizeof(arg), user);
+	err = actmem_argument_fetch(&arg, sizeof(arg), sizeof(arg), user);
 	if (err)
 		return err;
 	if (arg.flags || arg.reserved)
@@ -101,15 +31,91 @@ static int device_query(void __user *user)
 		     arg.abi_oldest <= ACTMEM_ABI_VERSION;
 	arg.abi = ACTMEM_ABI_VERSION;
 	arg.abi_oldest = ACTMEM_ABI_OLDEST;
-	arg.features = (IS_ENABLED(CONFIG_IO_URING) ? ACTMEM_FEATURE_URING : 0) |
-		       (IS_ENABLED(CONFIG_CGROUP_DMEM) ? ACTMEM_FEATURE_DMEM : 0);
+	arg.features = IS_ENABLED(CONFIG_CGROUP_DMEM) ? ACTMEM_FEATURE_DMEM : 0;
 	arg.page_bytes = ACTMEM_PAGE_BYTES;
 	arg.max_region_bytes = ACTMEM_MAX_PAGES * ACTMEM_PAGE_BYTES;
 	arg.node_count = nr_node_ids;
-	err = actmem_answer(user, &arg, sizeof(arg));
+	err = actmem_argument_answer(user, &arg, sizeof(arg));
 	if (err)
 		return err;
 	return understood ? 0 : -EPROTONOSUPPORT;
+}
+
+static int ioctl_create_fetch(struct actmem_ioctl_create *arg, void __user *user)
+{
+	int err = actmem_argument_fetch(arg, sizeof(*arg), sizeof(*arg), user);
+
+	if (err)
+		return err;
+	arg->fd = -1;
+	arg->id = 0;
+	actmem_why_clear(&arg->why);
+	return 0;
+}
+
+static struct file *ioctl_create_file(void *context)
+{
+	struct actmem_region *region = actmem_create_region(context, NULL);
+
+	return IS_ERR(region) ? ERR_CAST(region) : actmem_file_make(region);
+}
+
+/* Executes ACTMEM_IOC_CREATE on the device. */
+static int ioctl_device_create(void __user *user)
+{
+	struct actmem_ioctl_create arg;
+	int err;
+
+	err = ioctl_create_fetch(&arg, user);
+	if (err)
+		return err;
+	err = actmem_argument_answer_with_file(user, &arg, sizeof(arg), &arg.fd, ioctl_create_file,
+					       &arg);
+	if (!err)
+		return 0;
+	/* Ignore an error of this call: the caller needs the first error. */
+	arg.id = 0;
+	(void)actmem_argument_answer(user, &arg, sizeof(arg));
+	return err;
+}
+
+/* Executes ACTMEM_IOC_CREATE on the descriptor of a file. */
+static int ioctl_region_create(struct file *file, void __user *user)
+{
+	struct inode *inode = file_inode(file);
+	struct actmem_ioctl_create arg, made;
+	struct actmem_region *region;
+	int err;
+
+	/* The file of an unnamed region always has a region. */
+	if (!actmem_super_mount(inode->i_sb))
+		return -ENOTTY;
+	err = ioctl_create_fetch(&arg, user);
+	if (err)
+		return err;
+	if (*arg.name)
+		return -EINVAL;
+	if (!(file->f_mode & FMODE_WRITE))
+		return -EBADF;
+
+	made = arg;
+	inode_lock(inode);
+	region = actmem_create_for_file(inode, file_dentry(file), &made);
+	arg.id = made.id;
+	arg.why = made.why;
+	/*
+	 * Copy the result to user space first, because a region cannot be detached from
+	 * its file.
+	 */
+	err = actmem_argument_answer(user, &arg, sizeof(arg));
+	if (IS_ERR(region))
+		err = PTR_ERR(region);
+	else if (err)
+		actmem_region_retire(region);
+	else
+		actmem_create_attach(inode, region);
+	inode_unlock(inode);
+	return err;
 }
 
 /*
@@ -118,7 +124,7 @@ static int device_query(void __user *user)
  * same uid. The check of CAP_SYS_ADMIN is not audited, because a task without it still
  * sees its own regions.
  */
-static bool region_is_visible(const struct actmem_region *region)
+static bool ioctl_region_is_visible(const struct actmem_region *region)
 {
 	if (ns_capable_noaudit(&init_user_ns, CAP_SYS_ADMIN))
 		return true;
@@ -126,7 +132,7 @@ static bool region_is_visible(const struct actmem_region *region)
 	       pid_nr_ns(region->pid, task_active_pid_ns(current));
 }
 
-static int info_answer_nodes(const struct actmem_ioctl_info *arg, const u64 *node_bytes)
+static int ioctl_info_answer_nodes(const struct actmem_ioctl_info *arg, const u64 *node_bytes)
 {
 	size_t count = min_t(size_t, arg->node_count, nr_node_ids);
 	void __user *user = u64_to_user_ptr(arg->node_bytes);
@@ -134,8 +140,8 @@ static int info_answer_nodes(const struct actmem_ioctl_info *arg, const u64 *nod
 	return user && copy_to_user(user, node_bytes, count * sizeof(u64)) ? -EFAULT : 0;
 }
 
-static int info_answer(struct actmem_region *region, struct actmem_ioctl_info *arg,
-		       void __user *user)
+static int ioctl_info_answer(struct actmem_region *region, struct actmem_ioctl_info *arg,
+			     void __user *user)
 {
 	struct actmem_usage usage;
 	u64 *node_bytes;
@@ -179,17 +185,17 @@ static int info_answer(struct actmem_region *region, struct actmem_ioctl_info *a
 	if (pid_has_task(region->pid, PIDTYPE_TGID))
 		arg->pid = pid_vnr(region->pid) ?: ACTMEM_PID_ELSEWHERE;
 
-	err = info_answer_nodes(arg, node_bytes);
+	err = ioctl_info_answer_nodes(arg, node_bytes);
 	kfree(node_bytes);
 	if (err)
 		return err;
 	arg->node_count = nr_node_ids;
-	return actmem_answer(user, arg, sizeof(*arg));
+	return actmem_argument_answer(user, arg, sizeof(*arg));
 }
 
-static int info_fetch(struct actmem_ioctl_info *arg, void __user *user)
+static int ioctl_info_fetch(struct actmem_ioctl_info *arg, void __user *user)
 {
-	int err = actmem_fetch(arg, sizeof(*arg), sizeof(*arg), user);
+	int err = actmem_argument_fetch(arg, sizeof(*arg), sizeof(*arg), user);
 
 	if (err)
 		return err;
@@ -198,39 +204,39 @@ static int info_fetch(struct actmem_ioctl_info *arg, void __user *user)
 	return 0;
 }
 
-static int device_info(void __user *user)
+static int ioctl_device_info(void __user *user)
 {
 	struct actmem_ioctl_info arg;
 	struct actmem_region *region;
 	int err;
 
-	err = info_fetch(&arg, user);
+	err = ioctl_info_fetch(&arg, user);
 	if (err)
 		return err;
 	region = actmem_region_find(arg.id);
 	if (!region)
 		return -ENOENT;
-	err = region_is_visible(region) ? info_answer(region, &arg, user) : -EPERM;
+	err = ioctl_region_is_visible(region) ? ioctl_info_answer(region, &arg, user) : -EPERM;
 	actmem_region_put(region);
 	return err;
 }
 
-static int region_info(struct file *file, void __user *user)
+static int ioctl_region_info(struct file *file, void __user *user)
 {
 	struct actmem_ioctl_info arg;
 	int err;
 
-	err = info_fetch(&arg, user);
+	err = ioctl_info_fetch(&arg, user);
 	if (err)
 		return err;
 	if (arg.id)
 		return -EINVAL;
 	if (!actmem_file_region(file))
 		return -ENODATA;
-	return info_answer(actmem_file_region(file), &arg, user);
+	return ioctl_info_answer(actmem_file_region(file), &arg, user);
 }
 
-static int device_list(void __user *user)
+static int ioctl_device_list(void __user *user)
 {
 	struct actmem_region *region;
 	struct actmem_ioctl_list arg;
@@ -239,7 +245,7 @@ static int device_list(void __user *user)
 	u64 id;
 	int err;
 
-	err = actmem_fetch(&arg, sizeof(arg), sizeof(arg), user);
+	err = actmem_argument_fetch(&arg, sizeof(arg), sizeof(arg), user);
 	if (err)
 		return err;
 	if (arg.flags || arg.reserved || !arg.count)
@@ -255,7 +261,7 @@ static int device_list(void __user *user)
 		region = actmem_region_next(&id);
 		if (!region)
 			break;
-		seen = region_is_visible(region);
+		seen = ioctl_region_is_visible(region);
 		actmem_region_put(region);
 		cond_resched();
 		if (!seen)
@@ -265,50 +271,42 @@ static int device_list(void __user *user)
 		count++;
 	}
 	arg.count = count;
-	return actmem_answer(user, &arg, sizeof(arg));
+	return actmem_argument_answer(user, &arg, sizeof(arg));
 }
 
-/* Returns true if the range consists of whole pages of the region and is not empty. */
-bool actmem_is_range(const struct actmem_region *region, u64 offset, u64 length)
-{
-	u64 bytes = region->page_count * ACTMEM_PAGE_BYTES;
-
-	return length && IS_ALIGNED(offset | length, ACTMEM_PAGE_BYTES) && length <= bytes &&
-	       offset <= bytes - length;
-}
-
-static int range_check(const struct file *file, const struct actmem_ioctl_range *arg)
+static int ioctl_range_check(const struct file *file, const struct actmem_ioctl_range *arg)
 {
 	if (!actmem_file_region(file))
 		return -ENODATA;
-	if (arg->flags || !actmem_is_range(actmem_file_region(file), arg->offset, arg->length))
+	if (arg->flags ||
+	    !actmem_region_has_range(actmem_file_region(file), arg->offset, arg->length))
 		return -EINVAL;
 	return file->f_mode & FMODE_WRITE ? 0 : -EBADF;
 }
 
 /* Executes POPULATE or DISCARD with the struct at @user. */
-int actmem_change_range(struct file *file, unsigned int request, void __user *user)
+static int ioctl_range_change(struct file *file, unsigned int request, void __user *user)
 {
 	struct actmem_region *region = actmem_file_region(file);
 	unsigned long first, count, done = 0;
 	struct actmem_ioctl_range arg;
 	int err, unanswered;
 
-	err = actmem_fetch(&arg, sizeof(arg), sizeof(arg), user);
+	err = actmem_argument_fetch(&arg, sizeof(arg), sizeof(arg), user);
 	if (!err)
-		err = range_check(file, &arg);
+		err = ioctl_range_check(file, &arg);
 	if (err)
 		return err;
 
-	actmem_no_reason(&arg.why);
+	actmem_why_clear(&arg.why);
 	first = arg.offset / ACTMEM_PAGE_BYTES;
 	count = arg.length / ACTMEM_PAGE_BYTES;
 	if (request == ACTMEM_IOC_POPULATE)
 		err = actmem_populate(region, first, count, &done, &arg.why);
 	else
-		err = actmem_discard(region, first, count, &done);
+		err = actmem_slots_discard(region, first, count, &done);
 	arg.done = done * ACTMEM_PAGE_BYTES;
-	unanswered = actmem_answer(user, &arg, sizeof(arg));
+	unanswered = actmem_argument_answer(user, &arg, sizeof(arg));
 	return err ?: unanswered;
 }
 
@@ -318,13 +316,13 @@ long actmem_device_ioctl(struct file *file, unsigned int request, unsigned long 
 
 	switch (request) {
 	case ACTMEM_IOC_QUERY:
-		return device_query(user);
+		return ioctl_device_query(user);
 	case ACTMEM_IOC_CREATE:
-		return actmem_create_unnamed(user);
+		return ioctl_device_create(user);
 	case ACTMEM_IOC_INFO:
-		return device_info(user);
+		return ioctl_device_info(user);
 	case ACTMEM_IOC_LIST:
-		return device_list(user);
+		return ioctl_device_list(user);
 	default:
 		return -ENOTTY;
 	}
@@ -336,14 +334,14 @@ long actmem_region_ioctl(struct file *file, unsigned int request, unsigned long 
 
 	switch (request) {
 	case ACTMEM_IOC_CREATE:
-		return actmem_create_named(file, user);
+		return ioctl_region_create(file, user);
 	case ACTMEM_IOC_INFO:
-		return region_info(file, user);
+		return ioctl_region_info(file, user);
 	case ACTMEM_IOC_EXPORT:
-		return actmem_export(file, user);
+		return actmem_dmabuf_export(file, user);
 	case ACTMEM_IOC_POPULATE:
 	case ACTMEM_IOC_DISCARD:
-		return actmem_change_range(file, request, user);
+		return ioctl_range_change(file, request, user);
 	default:
 		return -ENOTTY;
 	}

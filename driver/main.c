@@ -46,7 +46,7 @@ static int __init actmem_init(void)
 		goto sysfs_exit;
 	/* User space can create regions from here on, so init must not fail any more. */
 	actmem_poison_init();
-	if (actmem_fs_init())
+	if (actmem_mount_init())
 		pr_warn("actmem: there is another file system of this name; it cannot be mounted\n");
 	return 0;
 
@@ -64,7 +64,7 @@ account_exit:
 static void __exit actmem_exit(void)
 {
 	misc_deregister(&actmem_device);
-	actmem_fs_exit();
+	actmem_mount_exit();
 	actmem_poison_exit();
 	actmem_regions_exit();
 	actmem_sysfs_exit();

@@ -34,8 +34,8 @@ static const char *const refusals[] = {
 };
 
 /* Logs why a page fault fails, because SIGBUS does not say. Logs nothing for a killed task. */
-static void fault_tell_refusal(const struct actmem_region *region, unsigned long index, int err,
-			       const struct actmem_why *why)
+static void map_fault_log(const struct actmem_region *region, unsigned long index, int err,
+			  const struct actmem_why *why)
 {
 	/* Log one line when several processes, such as those of a job, fail together. */
 	static DEFINE_RATELIMIT_STATE(limit, DEFAULT_RATELIMIT_INTERVAL, 1);
@@ -51,21 +51,21 @@ static void fault_tell_refusal(const struct actmem_region *region, unsigned long
 		from_kuid(&init_user_ns, region->owner), why->node, why->available, why->wanted);
 }
 
-static struct folio *fault_demand(struct actmem_region *region, unsigned long index)
+static struct folio *map_fault_demand(struct actmem_region *region, unsigned long index)
 {
 	u64 began_ns = ktime_get_ns();
 	struct actmem_why why;
 	struct folio *folio;
 	int node, err;
 
-	actmem_no_reason(&why);
-	folio = actmem_slot_demand(region, index, &why);
+	actmem_why_clear(&why);
+	folio = actmem_populate_demand(region, index, &why);
 	err = PTR_ERR_OR_ZERO(folio);
 	node = err ? why.node : folio_nid(folio);
 	trace_actmem_fault(region, index, node, err, began_ns);
 	/* The kernel logs hardware errors itself. */
 	if (err && err != -EHWPOISON)
-		fault_tell_refusal(region, index, err, &why);
+		map_fault_log(region, index, err, &why);
 	return folio;
 }
 
@@ -82,7 +82,7 @@ static vm_fault_t actmem_fault(struct vm_fault *vmf)
 
 	if (index >= region->page_count)
 		return VM_FAULT_SIGBUS;
-	folio = actmem_slot_get(region, index) ?: fault_demand(region, index);
+	folio = actmem_slot_get(region, index) ?: map_fault_demand(region, index);
 	if (IS_ERR(folio))
 		return PTR_ERR(folio) == -EHWPOISON ? VM_FAULT_HWPOISON : VM_FAULT_SIGBUS;
 	vmf->page = folio_page(folio, vmf->pgoff - ACTMEM_SMALL_PAGES(index));

@@ -229,7 +229,7 @@ static int mount_statfs(struct dentry *dentry, struct kstatfs *stat)
 
 static const struct super_operations mount_super_operations = {
 	.statfs = mount_statfs,
-	.evict_inode = actmem_evict_inode,
+	.evict_inode = actmem_inode_evict,
 	.show_options = mount_show,
 };
 
@@ -242,7 +242,7 @@ static int mount_fill_super(struct super_block *super, struct fs_context *contex
 	super->s_blocksize_bits = HPAGE_PMD_SHIFT;
 	super->s_time_gran = 1;
 	super->s_iflags |= SB_I_NOEXEC | SB_I_NODEV;
-	super->s_root = d_make_root(actmem_root_inode(super));
+	super->s_root = d_make_root(actmem_inode_root(super));
 	return super->s_root ? 0 : -ENOMEM;
 }
 
@@ -251,16 +251,6 @@ static int mount_get_tree(struct fs_context *context)
 	int err = context->s_fs_info ? mount_settle_policy(context, context->s_fs_info) : 0;
 
 	return err ?: get_tree_nodev(context, mount_fill_super);
-}
-
-static void mount_release(struct kref *ref)
-{
-	kfree(container_of(ref, struct actmem_mount, ref));
-}
-
-void actmem_mount_put(struct actmem_mount *mount)
-{
-	kref_put(&mount->ref, mount_release);
 }
 
 /* Frees the struct unless a new superblock has taken it over (and cleared s_fs_info). */
@@ -337,12 +327,12 @@ struct file_system_type actmem_fs_type = {
 
 MODULE_ALIAS_FS("actmem");
 
-int actmem_fs_init(void)
+int actmem_mount_init(void)
 {
 	return register_filesystem(&actmem_fs_type);
 }
 
-void actmem_fs_exit(void)
+void actmem_mount_exit(void)
 {
 	unregister_filesystem(&actmem_fs_type);
 }

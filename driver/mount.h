@@ -9,6 +9,7 @@
 #include <linux/fs.h>
 #include <linux/kref.h>
 #include <linux/nodemask.h>
+#include <linux/slab.h>
 
 #include "actmem.h"
 
@@ -44,15 +45,23 @@ static inline struct actmem_mount *actmem_super_mount(const struct super_block *
 	return super->s_fs_info;
 }
 
+static inline void actmem_mount_free(struct kref *ref)
+{
+	kfree(container_of(ref, struct actmem_mount, ref));
+}
+
+static inline void actmem_mount_put(struct actmem_mount *mount)
+{
+	kref_put(&mount->ref, actmem_mount_free);
+}
+
 /* mount.c */
 extern struct file_system_type actmem_fs_type;
-void actmem_mount_put(struct actmem_mount *mount);
 
 /* inode.c */
-struct inode *actmem_root_inode(struct super_block *super);
-struct inode *actmem_unnamed_inode(struct super_block *super);
-void actmem_inode_attach(struct inode *inode, struct actmem_region *region);
-void actmem_evict_inode(struct inode *inode);
+struct inode *actmem_inode_root(struct super_block *super);
+struct inode *actmem_inode_unnamed(struct super_block *super);
+void actmem_inode_evict(struct inode *inode);
 
 /* file.c */
 extern const struct file_operations actmem_file_operations;

@@ -12,8 +12,8 @@
 #include <linux/gfp.h>
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/topology.h>
-#include <linux/vmstat.h>
 
 #include "actmem.h"
 
@@ -26,9 +26,6 @@
  * cgroup is full.
  */
 #define FULL_TRIES	4
-/* How often to retry on a full node, and how long to wait before each retry. */
-#define FULL_WAITS	8
-#define FULL_REST	msecs_to_jiffies(10)
 
 static nodemask_t place_allowed_nodes(void)
 {
@@ -52,56 +49,11 @@ static int place_nearest_node(const nodemask_t *mask, int from)
 	return nearest;
 }
 
-/*
- * Returns the free small pages of a zone, except those reserved for CMA, which only
- * movable pages can use. The two counters are not updated together, so the difference
- * is clamped.
- */
-static unsigned long zone_free_pages(struct zone *zone)
-{
-	unsigned long all = zone_page_state(zone, NR_FREE_PAGES);
-
-	return all - min(all, zone_page_state(zone, NR_FREE_CMA_PAGES));
-}
-
-/*
- * Counts huge pages' worth of memory outside the node's movable zone. @free: counts
- * only free memory, which may be fragmented.
- */
-static unsigned long node_pages(int node, bool free)
-{
-	struct zone *zone = NODE_DATA(node)->node_zones;
-	struct zone *movable = zone + ZONE_MOVABLE;
-	unsigned long small_pages = 0;
-
-	for (; zone < movable; zone++)
-		small_pages += free ? zone_free_pages(zone) : zone_managed_pages(zone);
-	return small_pages >> ACTMEM_PAGE_ORDER;
-}
-
-/* Returns the free bytes on a node that regions cannot use. */
-static u64 node_movable_bytes(int node)
-{
-	struct zone *zone = NODE_DATA(node)->node_zones;
-	struct zone *movable = zone + ZONE_MOVABLE;
-	unsigned long small_pages = zone_page_state(movable, NR_FREE_PAGES);
-
-	for (; zone < movable; zone++)
-		small_pages += zone_page_state(zone, NR_FREE_CMA_PAGES);
-	return (u64)small_pages << PAGE_SHIFT;
-}
-
-/* Returns how many pages the node could provide if all of its memory were free. */
-unsigned long actmem_node_capacity(int node)
-{
-	return node_state(node, N_MEMORY) ? node_pages(node, false) : 0;
-}
-
 /* Fills in @why: @available of @wanted pages are available. */
 static int place_fail(struct actmem_why *why, int err, u32 reason, int node,
 		      unsigned long wanted, unsigned long available)
 {
-	actmem_no_reason(why);
+	actmem_why_clear(why);
 	why->reason = reason;
 	why->node = node;
 	why->wanted = wanted * ACTMEM_PAGE_BYTES;
@@ -121,12 +73,12 @@ static int place_fail_node(struct actmem_why *why, u32 reason, int node,
 	if (reason != ACTMEM_WHY_NODE_FULL)
 		return place_fail(why, -EDQUOT, reason, node, wanted, available);
 	err = place_fail(why, -ENOMEM, ACTMEM_WHY_NODE_FULL, node, wanted, available);
-	why->movable = node_movable_bytes(node);
+	why->movable = actmem_node_movable_bytes(node);
 	return err;
 }
 
 /* Checks that the node has memory and that the task's cpuset allows the node. */
-static int node_check(int node, struct actmem_why *why)
+static int place_node_check(int node, struct actmem_why *why)
 {
 	if (node >= MAX_NUMNODES || !node_state(node, N_MEMORY))
 		return place_fail(why, -ENODEV, ACTMEM_WHY_NO_MEMORY_NODE, node, 0, 0);
@@ -137,15 +89,15 @@ static int node_check(int node, struct actmem_why *why)
 }
 
 /* Chooses nodes for @wanted pages of the region, which the current task allocates. */
-void actmem_choose(const struct actmem_region *region, unsigned long wanted,
-		   struct actmem_choice *choice)
+void actmem_place_choose(const struct actmem_region *region, unsigned long wanted,
+			 struct actmem_choice *choice)
 {
 	*choice = (struct actmem_choice){
 		.wanted = wanted,
 		.nodes = region->nodes,
 		.from = numa_node_id(),
 	};
-	/* Keep a node of the mask that the task may not use: node_check() then fails. */
+	/* Keep a node of the mask that the task may not use: place_node_check() then fails. */
 	if (region->policy == ACTMEM_POLICY_PREFERRED) {
 		nodemask_t allowed = place_allowed_nodes();
 
@@ -201,7 +153,7 @@ static int choice_check_room(const struct actmem_choice *choice,
 			return place_fail_node(why, by_limit ? ACTMEM_WHY_NODE_LIMIT :
 							       ACTMEM_WHY_NODE_FULL,
 					       node, wanted,
-					       by_limit ? room : node_pages(node, true) +
+					       by_limit ? room : actmem_node_pages(node, true) +
 								 actmem_pool_held(node));
 		/* The next nodes take the rest. */
 		if (!interleave)
@@ -223,7 +175,7 @@ int actmem_place_check_limits(struct actmem_region *region, const struct actmem_
 	return err;
 }
 
-static bool policy_fits(u32 policy, unsigned int nodes)
+static bool place_policy_fits(u32 policy, unsigned int nodes)
 {
 	switch (policy) {
 	case ACTMEM_POLICY_BIND:
@@ -244,10 +196,10 @@ int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create 
 	int err;
 
 	bitmap_from_arr64(nodes, arg->nodes, ACTMEM_NODE_MAX);
-	if (!policy_fits(arg->policy, bitmap_weight(nodes, ACTMEM_NODE_MAX)))
+	if (!place_policy_fits(arg->policy, bitmap_weight(nodes, ACTMEM_NODE_MAX)))
 		return -EINVAL;
 	for_each_set_bit(node, nodes, ACTMEM_NODE_MAX) {
-		err = node_check(node, &arg->why);
+		err = place_node_check(node, &arg->why);
 		if (err)
 			return err;
 		node_set(node, region->nodes);
@@ -258,23 +210,8 @@ int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create 
 	 */
 	if (region->policy == ACTMEM_POLICY_INTERLEAVE && nodes_empty(region->nodes))
 		region->nodes = place_allowed_nodes();
-	actmem_choose(region, region->page_count, &choice);
+	actmem_place_choose(region, region->page_count, &choice);
 	return choice_check_room(&choice, region, region->page_count, false, &arg->why);
-}
-
-/*
- * Waits before the caller retries on a full node. Returns false after FULL_WAITS calls,
- * which @waits counts from 0. If much of the free memory is reserved for CMA, the page
- * allocator fails although page cache is left, which the kernel then reclaims in the
- * background.
- */
-bool actmem_wait_for_page(unsigned int *waits)
-{
-	if (*waits == FULL_WAITS)
-		return false;
-	++*waits;
-	schedule_timeout_killable(FULL_REST);
-	return true;
 }
 
 /*
@@ -296,7 +233,7 @@ static struct folio *choice_alloc_page(int node, const struct actmem_choice *cho
 			return page_folio(page);
 		page = alloc_pages_node(node, unpaid, ACTMEM_PAGE_ORDER);
 		/* A killed task may get no page only because it was killed. */
-		err = actmem_stopped();
+		err = fatal_signal_pending(current) ? -EINTR : 0;
 		if (!page)
 			return ERR_PTR(err ?: -ENOSPC);
 		__free_pages(page, ACTMEM_PAGE_ORDER);
@@ -318,7 +255,7 @@ static struct folio *choice_place_on(int node, struct actmem_region *region, uns
 	int err;
 
 	/* The task may not have created the region, and the nodes may have changed since. */
-	err = node_check(node, why);
+	err = place_node_check(node, why);
 	if (err)
 		return ERR_PTR(err);
 	if (!actmem_quota_charge(&actmem_nodes[node].pages))
@@ -395,7 +332,7 @@ struct folio *actmem_place_page(struct actmem_region *region, unsigned long inde
 		if (reason == ACTMEM_WHY_NONE)
 			return folio;
 		if (interleave || count == 1) {
-			if (reason == ACTMEM_WHY_NODE_FULL && actmem_wait_for_page(&waits))
+			if (reason == ACTMEM_WHY_NODE_FULL && actmem_node_wait(&waits))
 				continue;
 			break;
 		}

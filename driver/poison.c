@@ -24,7 +24,6 @@
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/notifier.h>
-#include <linux/pid.h>
 
 #include <asm/mce.h>
 
@@ -33,58 +32,6 @@
 
 /* The bank that the kernel logs for errors reported by firmware, which have no bank. */
 #define FIRMWARE_BANK	0xff
-
-static bool suspected;
-
-/*
- * Returns true if there has been a machine check of any kind. Before the first one,
- * checking the 512 structs of a ready page would cost more than the rest of lending it.
- */
-bool actmem_poison_is_suspected(void)
-{
-	return READ_ONCE(suspected);
-}
-
-/* Returns true if the kernel has marked any small page of @folio. */
-bool actmem_page_has_failed(struct folio *folio)
-{
-	long i;
-
-	for (i = 0; i < folio_nr_pages(folio); i++)
-		if (PageHWPoison(folio_page(folio, i)))
-			return true;
-	return false;
-}
-
-/* Logs and counts the error. @region is NULL if the page is in no region. */
-static void poison_tell(const struct actmem_region *region, unsigned long index,
-			struct folio *folio)
-{
-	if (region)
-		pr_err("actmem: hardware error in the page at offset %llu of region %llu '%s', made by process %d: %llu bytes of node %d at pfn %#lx are out of use\n",
-		       index * ACTMEM_PAGE_BYTES, region->id, region->name, pid_nr(region->pid),
-		       ACTMEM_PAGE_BYTES, folio_nid(folio), folio_pfn(folio));
-	else
-		pr_err("actmem: hardware error in a page of no region: %llu bytes of node %d at pfn %#lx are out of use\n",
-		       ACTMEM_PAGE_BYTES, folio_nid(folio), folio_pfn(folio));
-	/* Increment last: when a reader sees the new number, the rest is done. */
-	atomic_long_inc(&actmem_nodes[folio_nid(folio)].poisoned);
-}
-
-/*
- * Takes over a page and its reference, and never drops the reference, so that the page
- * is never reused. A second reference keeps unpoison-pfn from freeing the page, see
- * OWN_REFERENCES. The memory cgroup stays charged, unless the page is from a pool: the
- * kernel exports no function that uncharges a page before it is free.
- */
-void actmem_quarantine(struct folio *folio)
-{
-	/* A page that was poisoned in its region has already been logged and counted. */
-	if (!(actmem_page_notes(folio) & ACTMEM_PAGE_POISONED))
-		poison_tell(NULL, 0, folio);
-	actmem_page_note(folio, 0);
-	folio_get(folio);
-}
 
 /*
  * Makes the kernel mark and count the error. The kernel does so itself only for some of
@@ -117,7 +64,7 @@ static void poison_report(unsigned long pfn)
 		actmem_slot_unmap_poisoned(region, index, folio);
 	if (!err) {
 		poison_mark(pfn);
-		poison_tell(region, index, folio);
+		actmem_quarantine_log(region, index, folio);
 	}
 	actmem_region_put(region);
 }
@@ -126,7 +73,7 @@ static void poison_report(unsigned long pfn)
 void actmem_poison_explain(struct actmem_region *region, unsigned long index,
 			   struct actmem_why *why)
 {
-	actmem_no_reason(why);
+	actmem_why_clear(why);
 	why->reason = ACTMEM_WHY_POISON;
 	why->wanted = index * ACTMEM_PAGE_BYTES;
 	spin_lock(&region->lock);
@@ -136,7 +83,7 @@ void actmem_poison_explain(struct actmem_region *region, unsigned long index,
 }
 
 /* Returns true if the logged address is a physical address of memory. */
-static bool mce_names_memory(struct mce *mce)
+static bool poison_mce_names_memory(struct mce *mce)
 {
 	if (mce->bank == FIRMWARE_BANK)
 		return mce->status & MCI_STATUS_ADDRV;
@@ -155,8 +102,8 @@ static int poison_machine_check(struct notifier_block *block, unsigned long valu
 	struct mce *mce = data;
 	unsigned long pfn;
 
-	WRITE_ONCE(suspected, true);
-	if (!mce || mce_is_correctable(mce) || !mce_names_memory(mce))
+	WRITE_ONCE(actmem_quarantine_expected, true);
+	if (!mce || mce_is_correctable(mce) || !poison_mce_names_memory(mce))
 		return NOTIFY_DONE;
 	pfn = (mce->addr & GENMASK_ULL(boot_cpu_data.x86_phys_bits - 1, 0)) >> PAGE_SHIFT;
 	/* The structs of memory that is not online are not initialized. */

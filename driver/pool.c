@@ -139,7 +139,7 @@ static bool pool_put(struct actmem_pool *pool, struct folio *folio, bool was_len
  * Zeroes the page. Returns false if the hardware has failed it; zeroing reads the
  * structs anyway.
  */
-static bool page_zero(struct folio *folio)
+static bool pool_page_zero(struct folio *folio)
 {
 	long i;
 
@@ -152,10 +152,10 @@ static bool page_zero(struct folio *folio)
 }
 
 /* Frees a page, or keeps it out of use if the hardware reported an error in it. */
-static void page_release(struct folio *folio)
+static void pool_page_release(struct folio *folio)
 {
-	if (actmem_page_notes(folio) & ACTMEM_PAGE_POISONED || actmem_page_has_failed(folio))
-		actmem_quarantine(folio);
+	if (actmem_page_notes(folio) & ACTMEM_PAGE_POISONED || actmem_quarantine_is_needed(folio))
+		actmem_quarantine_page(folio);
 	else
 		folio_put(folio);
 }
@@ -167,8 +167,8 @@ static void page_release(struct folio *folio)
 struct folio *actmem_pool_take(int node)
 {
 	struct actmem_pool *pool = &pools[node];
+	bool is_ready, is_good;
 	struct folio *folio;
-	bool is_ready;
 
 	while (actmem_pool_held(node)) {
 		spin_lock(&pool->lock);
@@ -179,11 +179,15 @@ struct folio *actmem_pool_take(int node)
 		spin_unlock(&pool->lock);
 		if (!folio)
 			break;
-		actmem_page_note(folio, ACTMEM_PAGE_LENT);
-		if (is_ready ? !actmem_poison_is_suspected() || !actmem_page_has_failed(folio) :
-			       page_zero(folio))
+		actmem_page_notes_set(folio, ACTMEM_PAGE_LENT);
+		if (!is_ready)
+			is_good = pool_page_zero(folio);
+		else
+			is_good = !READ_ONCE(actmem_quarantine_expected) ||
+				  !actmem_quarantine_is_needed(folio);
+		if (is_good)
 			return folio;
-		actmem_quarantine(folio);
+		actmem_quarantine_page(folio);
 		pool_put(pool, NULL, true);
 	}
 	return NULL;
@@ -199,7 +203,7 @@ void actmem_pool_give(struct folio *folio)
 	unsigned long notes = actmem_page_notes(folio);
 	bool is_usable;
 
-	actmem_page_note(folio, notes & ACTMEM_PAGE_POISONED);
+	actmem_page_notes_set(folio, notes & ACTMEM_PAGE_POISONED);
 	if (notes & ACTMEM_PAGE_LENT) {
 		folio_clear_referenced(folio);
 		folio_clear_dirty(folio);
@@ -208,7 +212,7 @@ void actmem_pool_give(struct folio *folio)
 		if (pool_put(pool, is_usable ? folio : NULL, true))
 			return;
 	}
-	page_release(folio);
+	pool_page_release(folio);
 }
 
 /*
@@ -230,7 +234,7 @@ static int pool_grow(struct actmem_pool *pool, gfp_t gfp)
 		return -ENOMEM;
 	if (pool_put(pool, page_folio(page), false))
 		return 1;
-	page_release(page_folio(page));
+	pool_page_release(page_folio(page));
 	return 0;
 }
 
@@ -249,15 +253,15 @@ static int pool_work_on_page(struct actmem_pool *pool)
 	if (!folio)
 		return pool_grow(pool, REPLACE_GFP);
 
-	is_zero = page_zero(folio);
+	is_zero = pool_page_zero(folio);
 	spin_lock(&pool->lock);
 	pool->zeroing = false;
 	is_kept = is_zero && pool_add(pool, &pool->ready, folio);
 	spin_unlock(&pool->lock);
 	if (!is_zero)
-		actmem_quarantine(folio);
+		actmem_quarantine_page(folio);
 	else if (!is_kept)
-		page_release(folio);
+		pool_page_release(folio);
 	return 1;
 }
 
@@ -300,7 +304,7 @@ static void pool_aim(struct actmem_pool *pool, unsigned long target)
 		if (!folio)
 			break;
 		spin_unlock(&pool->lock);
-		page_release(folio);
+		pool_page_release(folio);
 		cond_resched();
 		spin_lock(&pool->lock);
 	}
@@ -319,7 +323,7 @@ static int pool_fill(struct actmem_pool *pool)
 		if (err > 0)
 			waits = 0;
 		cond_resched();
-	} while ((err > 0 || (err && actmem_wait_for_page(&waits))) && !signal_pending(current));
+	} while ((err > 0 || (err && actmem_node_wait(&waits))) && !signal_pending(current));
 	if (!err)
 		return 0;
 	spin_lock(&pool->lock);

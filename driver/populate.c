@@ -6,6 +6,7 @@
 #include <linux/hash.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
+#include <linux/sched/signal.h>
 
 #include "actmem.h"
 #include "trace.h"
@@ -27,23 +28,23 @@ void actmem_populate_init(void)
 		mutex_init(&makers[i]);
 }
 
-static struct mutex *slot_maker(const struct actmem_region *region, unsigned long index)
+static struct mutex *populate_slot_maker(const struct actmem_region *region, unsigned long index)
 {
 	return &makers[hash_long(hash_long(region->id, BITS_PER_LONG) + index, MAKER_BITS)];
 }
 
-static int slot_make_missing(struct actmem_region *region, unsigned long index,
-			     struct actmem_choice *choice, struct actmem_why *why)
+static int populate_slot_locked(struct actmem_region *region, unsigned long index,
+				struct actmem_choice *choice, struct actmem_why *why)
 {
 	struct folio *folio;
 	int err;
 
-	err = actmem_charge_page(region, why);
+	err = actmem_account_charge(region, why);
 	if (err)
 		return err;
 	folio = actmem_place_page(region, index, choice, why);
 	if (IS_ERR(folio)) {
-		actmem_uncharge_page(region);
+		actmem_account_uncharge(region);
 		return PTR_ERR(folio);
 	}
 	actmem_slot_fill(region, index, folio);
@@ -51,22 +52,23 @@ static int slot_make_missing(struct actmem_region *region, unsigned long index,
 }
 
 /* Allocates the page of the slot. Returns 1, or 0 if the slot has a page meanwhile. */
-static int slot_make(struct actmem_region *region, unsigned long index,
-		     struct actmem_choice *choice, struct actmem_why *why)
+static int populate_slot(struct actmem_region *region, unsigned long index,
+			 struct actmem_choice *choice, struct actmem_why *why)
 {
-	struct mutex *maker = slot_maker(region, index);
+	struct mutex *maker = populate_slot_maker(region, index);
 	int made = 0;
 
 	if (mutex_lock_killable(maker))
 		return -EINTR;
 	if (actmem_slot_is_missing(region, index))
-		made = slot_make_missing(region, index, choice, why);
+		made = populate_slot_locked(region, index, choice, why);
 	mutex_unlock(maker);
 	return made;
 }
 
-static int range_fill(struct actmem_region *region, unsigned long first, unsigned long count,
-		      struct actmem_choice *choice, unsigned long *done, struct actmem_why *why)
+static int populate_range_fill(struct actmem_region *region, unsigned long first,
+			       unsigned long count, struct actmem_choice *choice,
+			       unsigned long *done, struct actmem_why *why)
 {
 	int err;
 
@@ -80,17 +82,16 @@ static int range_fill(struct actmem_region *region, unsigned long first, unsigne
 		}
 		if (!actmem_slot_is_missing(region, index))
 			continue;
-		err = actmem_stopped();
-		if (err)
-			return err;
-		err = slot_make(region, index, choice, why);
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		err = populate_slot(region, index, choice, why);
 		if (err < 0)
 			return err;
 	}
 	return 0;
 }
 
-static bool slot_is_present(struct actmem_region *region, unsigned long index)
+static bool populate_slot_is_present(struct actmem_region *region, unsigned long index)
 {
 	return !actmem_slot_is_missing(region, index) && !actmem_slot_is_poisoned(region, index);
 }
@@ -100,34 +101,34 @@ static bool slot_is_present(struct actmem_region *region, unsigned long index)
  * has, or is about to get, are in the range. If they are not, the call fails later, at
  * the first page that exceeds a limit.
  */
-static int range_populate(struct actmem_region *region, unsigned long first, unsigned long count,
+static int populate_range(struct actmem_region *region, unsigned long first, unsigned long count,
 			  unsigned long *done, struct actmem_why *why)
 {
 	struct actmem_choice choice;
 	int err;
 
-	for (; *done < count && slot_is_present(region, first + *done); ++*done)
+	for (; *done < count && populate_slot_is_present(region, first + *done); ++*done)
 		cond_resched();
 	if (*done == count)
 		return 0;
-	actmem_choose(region, actmem_slots_missing(region, first, count), &choice);
+	actmem_place_choose(region, actmem_slots_missing(region, first, count), &choice);
 	err = actmem_place_check_limits(region, &choice, count, why);
 	if (!err)
-		err = actmem_check_room(region, count, why);
-	return err ?: range_fill(region, first, count, &choice, done, why);
+		err = actmem_account_check(region, count, why);
+	return err ?: populate_range_fill(region, first, count, &choice, done, why);
 }
 
 /*
  * Returns true if the failed call is worth another try, because lingering regions were
  * checked.
  */
-static bool sweep_for(int err, struct actmem_why *why)
+static bool populate_sweep(int err, struct actmem_why *why)
 {
 	if (err != -ENOMEM && err != -EDQUOT && err != -ENOSPC)
 		return false;
 	if (!actmem_regions_sweep())
 		return false;
-	actmem_no_reason(why);
+	actmem_why_clear(why);
 	return true;
 }
 
@@ -138,36 +139,37 @@ int actmem_populate(struct actmem_region *region, unsigned long first, unsigned 
 	int err;
 
 	*done = 0;
-	err = range_populate(region, first, count, done, why);
-	if (sweep_for(err, why))
-		err = range_populate(region, first, count, done, why);
+	err = populate_range(region, first, count, done, why);
+	if (populate_sweep(err, why))
+		err = populate_range(region, first, count, done, why);
 	if (err)
 		trace_actmem_alloc_fail(region, err, why);
 	return err;
 }
 
-static int slot_demand(struct actmem_region *region, unsigned long index, struct actmem_why *why)
+static int populate_one_slot(struct actmem_region *region, unsigned long index,
+			     struct actmem_why *why)
 {
 	struct actmem_choice choice;
 
-	actmem_choose(region, 1, &choice);
-	return slot_make(region, index, &choice, why);
+	actmem_place_choose(region, 1, &choice);
+	return populate_slot(region, index, &choice, why);
 }
 
 /*
  * Returns the page with a reference for the caller, and allocates it if it is missing.
  * Returns EHWPOISON if the hardware reported an error in it.
  */
-struct folio *actmem_slot_demand(struct actmem_region *region, unsigned long index,
-				 struct actmem_why *why)
+struct folio *actmem_populate_demand(struct actmem_region *region, unsigned long index,
+				     struct actmem_why *why)
 {
 	struct folio *folio;
 	int made;
 
 	while (!(folio = actmem_slot_get(region, index))) {
-		made = slot_demand(region, index, why);
-		if (sweep_for(made, why))
-			made = slot_demand(region, index, why);
+		made = populate_one_slot(region, index, why);
+		if (populate_sweep(made, why))
+			made = populate_one_slot(region, index, why);
 		if (made < 0) {
 			trace_actmem_alloc_fail(region, made, why);
 			return ERR_PTR(made);

@@ -83,6 +83,15 @@ struct actmem_region *actmem_region_next(u64 *id)
 	return region;
 }
 
+/* Returns true if the range consists of whole pages of the region and is not empty. */
+bool actmem_region_has_range(const struct actmem_region *region, u64 offset, u64 length)
+{
+	u64 bytes = region->page_count * ACTMEM_PAGE_BYTES;
+
+	return length && IS_ALIGNED(offset | length, ACTMEM_PAGE_BYTES) && length <= bytes &&
+	       offset <= bytes - length;
+}
+
 unsigned long actmem_regions_total(void)
 {
 	return atomic_long_read(&region_total);
@@ -194,7 +203,7 @@ static struct actmem_region *region_alloc(const struct actmem_ioctl_create *arg,
 
 /*
  * Creates a region without pages and without an inode, and adds it to the table. @mount
- * is NULL for an unnamed region. On failure, stores the reason in @arg.
+ * is NULL for an unnamed region. Stores the id or, on failure, the reason in @arg.
  */
 struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg,
 					   struct actmem_mount *mount)
@@ -226,6 +235,7 @@ struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg,
 	if (err)
 		goto detach;
 	atomic_long_inc(&region_total);
+	arg->id = region->id;
 	return region;
 
 detach:

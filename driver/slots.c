@@ -43,7 +43,7 @@
  */
 #define OWN_REFERENCES	2
 
-static bool page_is_poisoned(const struct folio *folio)
+static bool slot_page_is_poisoned(const struct folio *folio)
 {
 	return actmem_page_notes(folio) & ACTMEM_PAGE_POISONED;
 }
@@ -58,7 +58,7 @@ struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index)
 
 	spin_lock(&region->lock);
 	folio = region->folios[index];
-	if (folio && page_is_poisoned(folio))
+	if (folio && slot_page_is_poisoned(folio))
 		folio = ERR_PTR(-EHWPOISON);
 	else if (folio)
 		folio_get(folio);
@@ -72,11 +72,11 @@ void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct 
 	folio->index = ACTMEM_SMALL_PAGES(index);
 	INIT_LIST_HEAD(&folio->lru);
 	folio_get(folio);
-	actmem_page_note(folio, actmem_page_notes(folio) | region->id << ACTMEM_PAGE_ID_SHIFT);
+	actmem_page_notes_set(folio, actmem_page_notes(folio) | region->id << ACTMEM_PAGE_ID_SHIFT);
 	spin_lock(&region->lock);
 	WARN_ON_ONCE(region->folios[index]);
 	WRITE_ONCE(region->folios[index], folio);
-	actmem_count_page(region, folio_nid(folio), 1);
+	actmem_account_count(region, folio_nid(folio), 1);
 	if (region->inode)
 		inode_add_bytes(region->inode, ACTMEM_PAGE_BYTES);
 	spin_unlock(&region->lock);
@@ -87,7 +87,7 @@ void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct 
  * otherwise. The caller holds the region's lock, so that no other code can get the
  * page.
  */
-static bool page_leave_one_reference(struct folio *folio)
+static bool slot_page_take(struct folio *folio)
 {
 	bool frozen;
 
@@ -110,15 +110,15 @@ static struct folio *slot_empty(struct actmem_region *region, unsigned long inde
 	struct folio *folio = region->folios[index];
 
 	lockdep_assert_held(&region->lock);
-	if (!folio || !page_leave_one_reference(folio))
+	if (!folio || !slot_page_take(folio))
 		return NULL;
-	if (page_is_poisoned(folio))
+	if (slot_page_is_poisoned(folio))
 		region->poisoned_pages--;
 	list_del_init(&folio->lru);
-	actmem_count_page(region, folio_nid(folio), -1);
+	actmem_account_count(region, folio_nid(folio), -1);
 	actmem_quota_uncharge(&actmem_nodes[folio_nid(folio)].pages);
 	actmem_dmem_uncharge(region, index);
-	actmem_uncharge_page(region);
+	actmem_account_uncharge(region);
 	if (region->inode)
 		inode_sub_bytes(region->inode, ACTMEM_PAGE_BYTES);
 	/* Pairs with actmem_slot_is_missing(). */
@@ -162,7 +162,7 @@ void actmem_slots_linger(struct actmem_region *region)
 	unsigned long i;
 
 	spin_lock(&region->lock);
-	actmem_count_as_lingering(region);
+	actmem_account_linger(region);
 	for (i = 0; i < region->page_count; i++) {
 		if (region->folios[i])
 			list_move_tail(&region->folios[i]->lru, &region->lingering_pages);
@@ -210,7 +210,7 @@ bool actmem_slot_is_poisoned(struct actmem_region *region, unsigned long index)
 		return false;
 	spin_lock(&region->lock);
 	if (region->folios[index])
-		poisoned = page_is_poisoned(region->folios[index]);
+		poisoned = slot_page_is_poisoned(region->folios[index]);
 	spin_unlock(&region->lock);
 	return poisoned;
 }
@@ -229,10 +229,10 @@ int actmem_slot_poison(struct actmem_region *region, unsigned long index, struct
 	spin_lock(&region->lock);
 	if (region->folios[index] != folio) {
 		err = -ENOENT;
-	} else if (page_is_poisoned(folio)) {
+	} else if (slot_page_is_poisoned(folio)) {
 		err = -EALREADY;
 	} else {
-		actmem_page_note(folio, actmem_page_notes(folio) | ACTMEM_PAGE_POISONED);
+		actmem_page_notes_set(folio, actmem_page_notes(folio) | ACTMEM_PAGE_POISONED);
 		region->poisoned_pages++;
 	}
 	spin_unlock(&region->lock);
@@ -275,8 +275,8 @@ unsigned long actmem_slots_missing(const struct actmem_region *region, unsigned 
 }
 
 /* Discards pages. Returns how many stay because other code has a reference. */
-static unsigned long slots_discard(struct actmem_region *region, unsigned long first,
-				   unsigned long count)
+static unsigned long slot_range_discard(struct actmem_region *region, unsigned long first,
+					unsigned long count)
 {
 	unsigned long i, busy = count - actmem_slots_missing(region, first, count);
 	int tries = 0;
@@ -297,19 +297,17 @@ static unsigned long slots_discard(struct actmem_region *region, unsigned long f
 }
 
 /* Gives back the pages of a range. Returns EBUSY if other code has a reference to one. */
-int actmem_discard(struct actmem_region *region, unsigned long first, unsigned long count,
-		   unsigned long *done)
+int actmem_slots_discard(struct actmem_region *region, unsigned long first, unsigned long count,
+			 unsigned long *done)
 {
 	unsigned long i, batch, busy = 0;
 
 	for (i = 0; i < count; i += batch) {
-		int err = actmem_stopped();
-
 		*done = i - busy;
-		if (err)
-			return err;
+		if (fatal_signal_pending(current))
+			return -EINTR;
 		batch = min(count - i, DISCARD_PAGES);
-		busy += slots_discard(region, first + i, batch);
+		busy += slot_range_discard(region, first + i, batch);
 	}
 	*done = count - busy;
 	return busy ? -EBUSY : 0;
@@ -320,7 +318,7 @@ int actmem_discard(struct actmem_region *region, unsigned long first, unsigned l
  * reference before it is counted and drops it later, so a page that is about to be
  * mapped may count as pinned.
  */
-static void page_usage(struct folio *folio, struct actmem_usage *usage)
+static void slot_page_usage(struct folio *folio, struct actmem_usage *usage)
 {
 	int mappings = actmem_folio_mapcount(folio);
 
@@ -346,7 +344,7 @@ int actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage)
 		spin_lock(&region->lock);
 		for (; i < end; i++)
 			if (region->folios[i])
-				page_usage(region->folios[i], usage);
+				slot_page_usage(region->folios[i], usage);
 		spin_unlock(&region->lock);
 	}
 	return 0;

@@ -15,14 +15,14 @@
 #include "actmem.h"
 
 /* Prints "max" if there is no limit. */
-static ssize_t show_pages(char *buffer, unsigned long pages)
+static ssize_t sysfs_show_pages(char *buffer, unsigned long pages)
 {
 	if (pages == ACTMEM_NO_LIMIT)
 		return sysfs_emit(buffer, "max\n");
 	return sysfs_emit(buffer, "%llu\n", pages * ACTMEM_PAGE_BYTES);
 }
 
-static int parse_pages(const char *text, unsigned long *pages)
+static int sysfs_parse_pages(const char *text, unsigned long *pages)
 {
 	char *rest;
 	u64 bytes = memparse(text, &rest);
@@ -33,10 +33,10 @@ static int parse_pages(const char *text, unsigned long *pages)
 	return 0;
 }
 
-static int parse_limit(const char *text, unsigned long *pages)
+static int sysfs_parse_limit(const char *text, unsigned long *pages)
 {
 	if (!sysfs_streq(text, "max"))
-		return parse_pages(text, pages);
+		return sysfs_parse_pages(text, pages);
 	*pages = ACTMEM_NO_LIMIT;
 	return 0;
 }
@@ -57,14 +57,14 @@ static DEVICE_ATTR_RO(lingering_regions);
 static ssize_t user_limit_bytes_show(struct device *device, struct device_attribute *attribute,
 				     char *buffer)
 {
-	return show_pages(buffer, READ_ONCE(actmem_user_limit));
+	return sysfs_show_pages(buffer, READ_ONCE(actmem_user_limit));
 }
 
 static ssize_t user_limit_bytes_store(struct device *device, struct device_attribute *attribute,
 				      const char *buffer, size_t count)
 {
 	unsigned long pages;
-	int err = parse_limit(buffer, &pages);
+	int err = sysfs_parse_limit(buffer, &pages);
 
 	if (!err)
 		WRITE_ONCE(actmem_user_limit, pages);
@@ -83,7 +83,7 @@ static const struct attribute_group machine_group = {
 	.attrs = machine_attributes,
 };
 
-static int node_of(struct device_attribute *attribute)
+static int sysfs_node(struct device_attribute *attribute)
 {
 	return (long)container_of(attribute, struct dev_ext_attribute, attr)->var;
 }
@@ -93,9 +93,9 @@ static int node_of(struct device_attribute *attribute)
 static ssize_t name##_show(struct device *device, struct device_attribute *attribute,	\
 			   char *buffer)						\
 {											\
-	int node = node_of(attribute);							\
+	int node = sysfs_node(attribute);							\
 											\
-	return show_pages(buffer, pages);						\
+	return sysfs_show_pages(buffer, pages);						\
 }
 
 NODE_SHOW(region_bytes, actmem_quota_read(&actmem_nodes[node].pages).used)
@@ -110,10 +110,10 @@ static ssize_t limit_bytes_store(struct device *device, struct device_attribute 
 				 const char *buffer, size_t count)
 {
 	unsigned long pages;
-	int err = parse_limit(buffer, &pages);
+	int err = sysfs_parse_limit(buffer, &pages);
 
 	if (!err)
-		actmem_quota_set_limit(&actmem_nodes[node_of(attribute)].pages, pages);
+		actmem_quota_set_limit(&actmem_nodes[sysfs_node(attribute)].pages, pages);
 	return err ?: count;
 }
 
@@ -121,10 +121,10 @@ static ssize_t pool_bytes_store(struct device *device, struct device_attribute *
 				const char *buffer, size_t count)
 {
 	unsigned long pages;
-	int err = parse_pages(buffer, &pages);
+	int err = sysfs_parse_pages(buffer, &pages);
 
 	if (!err)
-		err = actmem_pool_set_target(node_of(attribute), pages);
+		err = actmem_pool_set_target(sysfs_node(attribute), pages);
 	return err ?: count;
 }
 
@@ -149,7 +149,7 @@ struct node_directory {
 static struct node_directory *node_directories;
 static const struct attribute_group *groups[1 + MAX_NUMNODES + 1];
 
-static void node_directory_init(struct node_directory *directory, int node)
+static void sysfs_node_init(struct node_directory *directory, int node)
 {
 	int i;
 
@@ -177,7 +177,7 @@ int actmem_sysfs_init(struct miscdevice *device)
 		return -ENOMEM;
 	*group++ = &machine_group;
 	for_each_node(node) {
-		node_directory_init(&node_directories[node], node);
+		sysfs_node_init(&node_directories[node], node);
 		*group++ = &node_directories[node].group;
 	}
 	device->groups = groups;

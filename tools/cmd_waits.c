@@ -56,7 +56,6 @@ static const char *const kinds[WAIT_KINDS] = {
 	[WAIT_FILE] = "file",
 	[WAIT_READ] = "read",
 	[WAIT_WRITE] = "write",
-	[WAIT_COMMAND] = "command",
 	[WAIT_DEVICE] = "device",
 };
 

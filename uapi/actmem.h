@@ -4,8 +4,7 @@
  * errors without the minus sign.
  *
  * /dev/actmem accepts ACTMEM_IOC_QUERY, _CREATE, _LIST and _INFO (by id). The
- * descriptor of a region accepts ACTMEM_IOC_INFO, _POPULATE, _DISCARD and _EXPORT. It
- * also accepts POPULATE and DISCARD as commands of io_uring (struct actmem_uring).
+ * descriptor of a region accepts ACTMEM_IOC_INFO, _POPULATE, _DISCARD and _EXPORT.
  * Everything else works on the descriptor as on that of any file: mmap(MAP_SHARED),
  * SCM_RIGHTS, close(2), reopening through /proc/PID/fd, and the calls listed below.
  *
@@ -46,8 +45,8 @@
  * programs that map the region rely on it. To get another length, remove the file and
  * create a new one.
  *
- * The region exists until the file is removed and its last descriptor, mapping and
- * io_uring command has ended. It does not depend on the process that created it. A name
+ * The region exists until the file is removed and its last descriptor and mapping are
+ * gone. It does not depend on the process that created it. A name
  * has at most ACTMEM_NAME_BYTES - 1 characters (ENAMETOOLONG), which must be printable
  * ASCII (EINVAL). A file has at most one name (EPERM). The file system supports
  * directories and O_TMPFILE. Its files cannot be executed. Only open(2) checks
@@ -74,7 +73,7 @@
  * The version of this interface. It increases when a field, flag or request is added or
  * removed. ACTMEM_ABI_OLDEST is the oldest version of the peer that this side accepts.
  */
-#define ACTMEM_ABI_VERSION	4
+#define ACTMEM_ABI_VERSION	5
 #define ACTMEM_ABI_OLDEST	4
 
 /* The size of each page of a region, in bytes. */
@@ -115,9 +114,9 @@ struct actmem_ioctl_query {
 	__u32 reserved;
 };
 
-/* The kernel supports commands of io_uring. */
-#define ACTMEM_FEATURE_URING		(1ULL << 0)
 /*
+ * Bit 0 was a feature until version 4. Do not reuse it.
+ *
  * The driver charges each page, including those from pools, to the dmem cgroup of the
  * task that allocates it. dmem.max and dmem.current list each node as "actmem/nodeN".
  */
@@ -382,8 +381,7 @@ struct actmem_ioctl_list {
  * ends. Then the driver keeps it out of use, too.
  *
  * Both requests need a descriptor that is open for writing (EBADF otherwise). They
- * return ENODATA if the file is empty. They return EINTR if the task was killed during
- * the call, and in the cases listed at struct actmem_uring.
+ * return ENODATA if the file is empty, and EINTR if the task was killed during the call.
  */
 struct actmem_ioctl_range {
 	__u32 size;
@@ -428,39 +426,6 @@ struct actmem_ioctl_export {
 	__u64 length;
 	__s32 fd;
 	__u32 reserved;
-};
-
-/**
- * struct actmem_uring - the command of IORING_OP_URING_CMD, in sqe->cmd
- * @argument: pointer to the struct of the request
- * @reserved: 0
- *
- * sqe->fd is the region's descriptor. sqe->cmd_op is ACTMEM_IOC_POPULATE or _DISCARD
- * (EOPNOTSUPP otherwise). A ring with IORING_SETUP_IOPOLL also returns EOPNOTSUPP if
- * the kernel does not support these commands in it. sqe->uring_cmd_flags must be 0
- * (EINVAL otherwise). The completion's result is that of the ioctl: 0 or a negative
- * errno. The struct must stay valid until the completion: the driver may read it at any
- * time before, and writes its output fields before io_uring posts the completion.
- *
- * A worker of io_uring executes the command on behalf of the task that issued it. The
- * "calling CPU" of a policy is the worker's CPU. IORING_REGISTER_IOWQ_MAX_WORKERS sets
- * the number of (bounded) workers. The default is the number of entries of the task's
- * first ring, but at most four per CPU. Further commands wait.
- *
- * IORING_OP_ASYNC_CANCEL, closing the ring, and the end of the issuing task cancel a
- * command. A running command stops at the next page with EINTR, and @done of its struct
- * says how much it completed. A command that has not begun completes with ECANCELED.
- * EINTR can have other causes, such as live patching or the freezer; issue the rest of
- * the range again.
- *
- * If a command is linked behind another request, Linux 6.12 reads its submission queue
- * entry only when the previous request has completed. By then, another entry may have
- * replaced it. Set IOSQE_ASYNC on the command, so that io_uring copies the entry when
- * it is submitted.
- */
-struct actmem_uring {
-	__u64 argument;
-	__u64 reserved;
 };
 
 /*

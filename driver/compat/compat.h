@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * All differences between kernels, except those of io_uring, which uring.h has. The
- * build runs ./probe on the given kernel to define the ACTMEM_HAVE_* macros.
+ * All differences between kernels. The build runs ./probe on the given kernel to define
+ * the ACTMEM_HAVE_* macros.
  */
 #ifndef _ACTMEM_COMPAT_H
 #define _ACTMEM_COMPAT_H

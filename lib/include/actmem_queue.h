@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Asynchronous transfers of libactmem: a queue reads files into regions (fill), writes regions to
- * files (spill), and populates and discards pages of regions.
+ * Asynchronous transfers of libactmem: a queue reads files into regions (fill), and writes regions
+ * to files (spill).
  *
  * All calls are thread-safe, except those that destroy a queue, close a file or detach a region:
  * the caller makes sure that no other thread uses that object meanwhile. A queue has threads of
@@ -221,18 +221,6 @@ int actmem_queue_fill(struct actmem_queue *queue, struct actmem_file *file, uint
 int actmem_queue_spill(struct actmem_queue *queue, struct actmem_file *file, uint64_t file_offset,
 		       struct actmem_region *region, uint64_t offset, uint64_t length,
 		       struct actmem_request *request);
-
-/*
- * Submits what actmem_region_populate() and actmem_region_discard() do, with their ranges and
- * errors. The region need not be attached. It cannot be closed (-EBUSY) until the request has
- * ended.
- * -EBUSY: a queue has registered the region's memory, so that its pages cannot be discarded.
- * -EAGAIN: the queue cannot start the thread that would do it.
- */
-int actmem_queue_populate(struct actmem_queue *queue, struct actmem_region *region,
-			  uint64_t offset, uint64_t length, struct actmem_request *request);
-int actmem_queue_discard(struct actmem_queue *queue, struct actmem_region *region,
-			 uint64_t offset, uint64_t length, struct actmem_request *request);
 
 /*
  * The result of a request. Neither the kernel nor the queue accesses its memory any more.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Handles requests between lane and completion: cuts them into blocks, and starts, resumes, fails,
- * cancels and ends them.
+ * Handles requests from submission to completion: cuts them into blocks, and starts, resumes,
+ * fails, cancels and ends them.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -10,11 +10,6 @@
 #include "base/base.h"
 #include "queue/inside.h"
 #include "watch/watch.h"
-
-/*
- * Engines do commands in parts of this length, one after another, so that a cancel ends them soon.
- */
-#define COMMAND_BYTES	(64ULL << 20)
 
 /*
  * How often to repeat a transfer that the kernel could not start, or that was interrupted. The
@@ -31,7 +26,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-static void cut_transfer(const struct request *request, struct transfer *block)
+static void cut_block(const struct request *request, struct transfer *block)
 {
 	uint64_t at = request->offset + block->at, piece_bytes = request->attachment->piece_bytes;
 	uint64_t room = file_locate(request->file, request->file_offset + block->at,
@@ -45,17 +40,9 @@ static void cut_transfer(const struct request *request, struct transfer *block)
 	block->memory = request->attachment->address + at;
 }
 
-static void cut_command(const struct request *request, struct transfer *block)
+static bool file_has_block(const struct actmem_file *file)
 {
-	uint64_t page_bytes = request->region->backing.page_bytes;
-
-	block->length = least(request->length - block->at,
-			      page_bytes > COMMAND_BYTES ? page_bytes : COMMAND_BYTES);
-}
-
-static bool has_room(const struct request_lane *lane)
-{
-	return !link_is_alone(&lane->pending) && lane->under_way < lane->depth;
+	return !link_is_alone(&file->pending) && file->under_way < file->depth;
 }
 
 bool queue_has_transfer(const struct actmem_queue *queue)
@@ -63,40 +50,30 @@ bool queue_has_transfer(const struct actmem_queue *queue)
 	const struct link *link;
 
 	for (link = queue->files.next; link != &queue->files; link = link->next)
-		if (has_room(&link_item(link, struct actmem_file, link)->lane))
+		if (file_has_block(link_item(link, struct actmem_file, link)))
 			return true;
 	return false;
 }
 
-bool queue_has_command(const struct actmem_queue *queue)
-{
-	return has_room(&queue->commands);
-}
-
-/* Starts the next block of a lane. Returns false if there is none. */
-static HOT bool begin(struct request_lane *lane, struct transfer *block)
+/* Starts the next block of a file. Returns false if there is none. */
+static HOT bool begin_block(struct actmem_file *file, struct transfer *block)
 {
 	struct request *request;
 
-	if (!has_room(lane))
+	if (!file_has_block(file))
 		return false;
-	request = link_item(lane->pending.next, struct request, pending);
-	/* The code that sends a command sets the rest. */
-	memset(block, 0, offsetof(struct transfer, command));
+	request = link_item(file->pending.next, struct request, pending);
+	memset(block, 0, sizeof(*block));
 	block->request = request;
 	block->number = request->blocks;
 	block->at = request->begun;
 	link_init(&block->link);
-	if (request->file)
-		cut_transfer(request, block);
-	else
-		cut_command(request, block);
+	cut_block(request, block);
 	request->blocks++;
 	request->begun += block->length;
 	request->under_way++;
-	lane->under_way++;
-	/* The next part of a command starts when this part has ended. */
-	if (request->begun == request->length || !request->file)
+	file->under_way++;
+	if (request->begun == request->length)
 		link_remove(&request->pending);
 	return true;
 }
@@ -111,27 +88,10 @@ HOT bool queue_begin_transfer(struct actmem_queue *queue, struct transfer *block
 		/* Serve the files in turn, so that a slow disk does not delay the others. */
 		link_remove(link);
 		link_append(&queue->files, link);
-		if (begin(&link_item(link, struct actmem_file, link)->lane, block))
+		if (begin_block(link_item(link, struct actmem_file, link), block))
 			return true;
 	}
 	return false;
-}
-
-HOT bool queue_begin_command(struct request_lane *commands, struct transfer *block)
-{
-	return begin(commands, block);
-}
-
-static enum wait_kind wait_kind(const struct request *request)
-{
-	switch (request->kind) {
-	case REQUEST_FILL:
-		return WAIT_READ;
-	case REQUEST_SPILL:
-		return WAIT_WRITE;
-	default:
-		return WAIT_COMMAND;
-	}
 }
 
 static size_t append(char words[WAIT_WORDS], size_t at, const char *more)
@@ -143,16 +103,14 @@ static size_t append(char words[WAIT_WORDS], size_t at, const char *more)
 }
 
 /*
- * Writes the name of a request's file or region. Runs for each request under the queue's lock, so
- * it avoids snprintf(), which is slow.
+ * Writes the name of a request's file. Runs for each request under the queue's lock, so it avoids
+ * snprintf(), which is slow.
  */
-static void name_request(char words[WAIT_WORDS], const struct request *request)
+static void name_file(char words[WAIT_WORDS], const struct actmem_file *file)
 {
-	const struct actmem_file *file = request->file;
-	size_t length = append(words, 0, file ? file->stripes[0].path :
-			       request->region->backing.name);
+	size_t length = append(words, 0, file->stripes[0].path);
 
-	if (file && file->count > 1)
+	if (file->count > 1)
 		length = append(words, length, " and others");
 	words[length] = '\0';
 }
@@ -170,14 +128,15 @@ HOT void queue_publish(struct actmem_queue *queue)
 	if (requests && queue->published_id == oldest->id)
 		return;
 	sequence_begin(&wait->sequence);
-	wait->kind = requests ? wait_kind(oldest) : WAIT_NONE;
+	wait->kind = WAIT_NONE;
 	queue->published_id = 0;
 	if (requests) {
 		queue->published_id = oldest->id;
+		wait->kind = oldest->kind == REQUEST_FILL ? WAIT_READ : WAIT_WRITE;
 		wait->since = oldest->since;
 		wait->bytes = oldest->length;
-		if (!oldest->file || oldest->file != queue->published_file)
-			name_request(wait->words, oldest);
+		if (oldest->file != queue->published_file)
+			name_file(wait->words, oldest->file);
 		queue->published_file = oldest->file;
 	}
 	sequence_end(&wait->sequence);
@@ -189,12 +148,8 @@ static HOT void complete(struct actmem_queue *queue, struct request *request)
 		request->error = 0;
 	if (request->error)
 		queue->stats.failures_total++;
-	if (request->file)
-		request->file->requests--;
-	else
-		request->region->commands--;
-	if (request->attachment)
-		request->attachment->requests--;
+	request->file->requests--;
+	request->attachment->requests--;
 	link_remove(&request->timed);
 	link_remove(&request->link);
 	link_append(&queue->ended, &request->link);
@@ -270,10 +225,7 @@ int actmem_queue_cancel(struct actmem_queue *queue, uint64_t id)
 static HOT void update_counts(struct actmem_queue *queue, struct request *request)
 {
 	request->under_way--;
-	request->lane->under_way--;
-	/* Put the next part of a command on the lane. */
-	if (!request->file && !request->error && request->begun < request->length)
-		link_append(&request->lane->pending, &request->pending);
+	request->file->under_way--;
 	if (!request->under_way && (request->error || request->done == request->length))
 		complete(queue, request);
 }
@@ -285,7 +237,7 @@ HOT void queue_end_transfer(struct actmem_queue *queue, struct transfer *block)
 	request->done += block->length;
 	if (request->kind == REQUEST_FILL)
 		queue->stats.filled_bytes_total += block->length;
-	if (request->kind == REQUEST_SPILL)
+	else
 		queue->stats.spilled_bytes_total += block->length;
 	update_counts(queue, request);
 }
@@ -366,33 +318,13 @@ static bool advance(struct transfer *block, uint64_t bytes)
 }
 
 /*
- * Returns true if the kernel's thread was interrupted. Any notification does that, whether it is
- * for live patching or for the end of a task.
+ * Returns an error if the block cannot continue. @moved: the last call made progress. Any
+ * notification interrupts a thread of the kernel, whether it is for live patching or for the end of
+ * a task.
  */
-static bool is_interruption(int64_t error)
+static int check_progress(struct transfer *block, int64_t result, bool moved)
 {
-	return error == -EINTR || error == -ECANCELED;
-}
-
-bool queue_repeat_command(struct actmem_queue *queue, struct transfer *block, int error,
-			  uint64_t done)
-{
-	if (!is_interruption(error) || block->request->error)
-		return false;
-	if (done > block->done) {
-		block->done = done;
-		block->repeats = 0;
-	}
-	if (block->repeats++ == REPEATS_MAX)
-		return false;
-	queue->stats.resumed_total++;
-	return true;
-}
-
-/* Returns an error if the block cannot continue. @moved: the last call made progress. */
-static int judge(struct transfer *block, int64_t result, bool moved)
-{
-	bool is_passing = is_interruption(result) || result == -EAGAIN;
+	bool is_passing = result == -EINTR || result == -ECANCELED || result == -EAGAIN;
 
 	if (moved || (is_passing && block->repeats++ < REPEATS_MAX))
 		return 0;
@@ -413,7 +345,7 @@ HOT bool queue_continue(struct actmem_queue *queue, struct transfer *block, int6
 		queue_end_transfer(queue, block);
 		return false;
 	}
-	error = judge(block, result, block->done > before);
+	error = check_progress(block, result, block->done > before);
 	is_cancelled = !error && queue_is_cancelled(block);
 	if (error)
 		queue_fail_transfer(queue, block, error);

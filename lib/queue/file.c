@@ -155,7 +155,7 @@ static int take_devices(struct actmem_file *file)
 			return error;
 		numbers[i] = device.number;
 		if (!is_among(numbers, i, device.number))
-			file->lane.depth += device.depth;
+			file->depth += device.depth;
 		if (device.alignment > file->alignment)
 			file->alignment = device.alignment;
 		if (device.memory_alignment > file->memory_alignment)
@@ -169,9 +169,9 @@ static int take_devices(struct actmem_file *file)
 	if (options->block_bytes)
 		file->block_bytes = options->block_bytes;
 	if (options->depth)
-		file->lane.depth = options->depth;
-	if (file->lane.depth > ACTMEM_QUEUE_DEPTH_MAX)
-		file->lane.depth = ACTMEM_QUEUE_DEPTH_MAX;
+		file->depth = options->depth;
+	if (file->depth > ACTMEM_QUEUE_DEPTH_MAX)
+		file->depth = ACTMEM_QUEUE_DEPTH_MAX;
 	if (!file->stripe_bytes)
 		file->stripe_bytes = file->block_bytes;
 	return 0;
@@ -294,7 +294,7 @@ int actmem_file_open(struct actmem_queue *queue, const struct actmem_file_option
 	file->queue = queue;
 	file->read_only = taken.flags & ACTMEM_FILE_READ_ONLY;
 	file->stripe_bytes = taken.stripe_bytes;
-	link_init(&file->lane.pending);
+	link_init(&file->pending);
 	link_init(&file->held.link);
 	error = open_files(file, &taken);
 	if (!error)
@@ -357,7 +357,7 @@ int actmem_file_get_info(struct actmem_file *file, struct actmem_file_info *info
 	now.memory_alignment = file->memory_alignment;
 	now.block_bytes = file->block_bytes;
 	now.stripe_bytes = file->stripe_bytes;
-	now.depth = file->lane.depth;
+	now.depth = file->depth;
 	now.direct = file->direct;
 	now.rotational = file->rotational;
 	error = file_length(file, &now.length);

@@ -17,12 +17,6 @@
 #define QUEUE_WORDS	512
 #define PIECE_MOST	(1ULL << 30)	/* the longest registered buffer */
 
-/* Requests in order of arrival, and how many of their blocks may be under way. */
-struct request_lane {
-	struct link pending;
-	unsigned int under_way, depth;
-};
-
 struct stripe {
 	int fd;
 	uint16_t slot;			/* in the ring's table of files */
@@ -34,7 +28,8 @@ struct actmem_file {
 	struct actmem_queue *queue;
 	struct held held;
 	int descriptors[ACTMEM_FILE_PATHS_MAX];
-	struct request_lane lane;
+	struct link pending;		/* requests with blocks to start, in order of arrival */
+	unsigned int under_way, depth;	/* blocks, and how many may be */
 	unsigned int requests;		/* under way */
 	bool read_only, direct, rotational;
 	uint64_t alignment, memory_alignment, block_bytes, stripe_bytes;
@@ -46,8 +41,6 @@ struct actmem_file {
 enum request_kind {
 	REQUEST_FILL,
 	REQUEST_SPILL,
-	REQUEST_POPULATE,
-	REQUEST_DISCARD,
 };
 
 /* A region that transfers may use. */
@@ -66,17 +59,15 @@ struct attachment {
 
 struct request {
 	struct link link;		/* in queue->under_way, ended or unused */
-	struct link pending;		/* in the lane, while blocks are left to start */
+	struct link pending;		/* in its file, while blocks are left to start */
 	struct link timed;		/* in queue->timed: deadlines, the earliest first */
 	enum request_kind kind;
 	uint64_t id, cookie, deadline;
 	uint64_t since;			/* ns: the last clock tick before it was submitted */
-	struct request_lane *lane;
-	struct actmem_file *file;	/* fill and spill */
-	struct attachment *attachment;	/* fill and spill */
-	struct actmem_region *region;
+	struct actmem_file *file;
+	struct attachment *attachment;
 	uint64_t offset;		/* in the region */
-	uint64_t file_offset;		/* fill and spill */
+	uint64_t file_offset;
 	uint64_t length;
 	uint64_t begun, done;		/* bytes */
 	uint64_t blocks;		/* started */
@@ -99,7 +90,6 @@ struct transfer {
 	unsigned int piece;		/* index of the attachment's piece */
 	unsigned int repeats;		/* repeats in a row without progress */
 	bool cancelled;			/* the kernel was asked to cancel it */
-	struct backend_command command;	/* for the ring; set only for commands */
 };
 
 struct actmem_queue;
@@ -154,8 +144,6 @@ struct actmem_queue {
 	struct link files;		/* the next one to serve is the first */
 	struct link attachments;
 	unsigned int file_count, attachment_count;
-	struct request_lane commands;	/* done by threads */
-	struct request_lane sent_commands; /* done by the ring */
 	struct link under_way, ended, timed;
 	bool listens;			/* the engine's listen() has succeeded */
 	void (*notify)(void *data);	/* set by queue_notify_by(), or NULL */
@@ -172,7 +160,6 @@ struct actmem_queue {
 	uint64_t next_id;
 	struct actmem_queue_stats stats;
 	struct workers workers;
-	bool sends_commands;		/* the ring does commands of its backend's regions */
 	atomic_bool is_plain;		/* the kernel refused to register a region */
 	char description[QUEUE_WORDS];
 	char plain_description[QUEUE_WORDS];
@@ -206,32 +193,21 @@ void queue_unlock(struct actmem_queue *queue);
 void queue_tell(struct actmem_queue *queue);
 
 /*
- * Callers of the functions below hold the queue's lock, except those of queue_raise(),
- * queue_free_requests() and workers_end().
+ * Callers of the functions below hold the queue's lock, except those of queue_raise() and
+ * queue_free_requests().
  */
 
-/* Starts the next block of any file, or of these commands. Returns false if there is none. */
+/* Starts the next block of any file. Returns false if there is none. */
 bool queue_begin_transfer(struct actmem_queue *queue, struct transfer *block);
-bool queue_begin_command(struct request_lane *commands, struct transfer *block);
 
-/*
- * Return true if there is a block to start; queue_has_command(): of the commands that threads do.
- */
+/* Returns true if there is a block to start. */
 bool queue_has_transfer(const struct actmem_queue *queue);
-bool queue_has_command(const struct actmem_queue *queue);
 
 /*
  * Handles the result of a system call for the rest of a block: bytes or a negative errno. Returns
  * true if the engine must continue the block from @done. Otherwise the block has been handed back.
  */
 bool queue_continue(struct actmem_queue *queue, struct transfer *block, int64_t result);
-
-/*
- * Returns true if a command was interrupted with this error, and its request was not cancelled. The
- * engine must then send it again. @done: the bytes that the command has finished.
- */
-bool queue_repeat_command(struct actmem_queue *queue, struct transfer *block, int error,
-			  uint64_t done);
 
 /* Hand back a block that succeeded, or one that failed with this thread's error message. */
 void queue_end_transfer(struct actmem_queue *queue, struct transfer *block);
@@ -270,18 +246,7 @@ void queue_notify(struct actmem_queue *queue);
 
 void queue_free_requests(struct actmem_queue *queue);
 
-/* Ends the threads that do commands and, without a ring, transfers. */
-void workers_end(struct actmem_queue *queue);
-
-/* Starts a thread if there is none. */
-int workers_provide(struct actmem_queue *queue);
-
-/* Wakes or starts a thread, because there is work. */
-void workers_wake(struct actmem_queue *queue);
-
-/*
- * Returns true if this thread is a worker that does transfers: it notifies before any other work.
- */
+/* Returns true if this thread is a worker of the queue: it notifies before any other work. */
 bool workers_are_to_notify(const struct actmem_queue *queue);
 
 #endif /* LIB_QUEUE_INSIDE_H */

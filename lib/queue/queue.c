@@ -166,10 +166,6 @@ int actmem_queue_create(struct actmem *am, const struct actmem_queue_options *op
 	queue->am = am;
 	queue->event = -1;
 	queue->workers.limit = queue->options.workers ? queue->options.workers : WORKERS_USUAL;
-	queue->commands.depth = queue->workers.limit;
-	queue->sent_commands.depth = queue->workers.limit;
-	link_init(&queue->commands.pending);
-	link_init(&queue->sent_commands.pending);
 	link_init(&queue->files);
 	link_init(&queue->attachments);
 	link_init(&queue->under_way);
@@ -211,8 +207,6 @@ int actmem_queue_destroy(struct actmem_queue *queue)
 		return error;
 	thread_hold_cancellation();
 	wait_end(queue->am->waits, queue->wait);
-	if (queue->engine != &engine_workers)
-		workers_end(queue);
 	queue->engine->stop(queue);
 	if (queue->event >= 0) {
 		held_drop(&queue->held);

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Internal interface of queues, which transfer data between files and regions, and populate and
- * discard pages.
+ * Internal interface of queues, which transfer data between files and regions.
  *
- * Each set of files has a lane, which limits how many blocks of the set are under way. Commands
- * (populate, discard) have lanes too. A request waits on its lane, in order of arrival. An engine
- * takes the next block of the first request of a lane, transfers it, and hands it back. When a
- * request's last block has come back, the request is complete.
+ * Requests wait at their set of files, in order of arrival. Each set limits how many of its blocks
+ * are under way. An engine takes the next block of a set's first request, transfers it, and hands
+ * it back. When a request's last block has come back, the request is complete.
  *
  * First read inside.h, which has the structs, and queue.c, which creates queues. file.c and
  * extent.c open and allocate files. request.c accepts requests, and blocks.c cuts them into blocks.

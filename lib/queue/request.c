@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Checks requests, puts them on their lanes, and returns their completions. */
+/* Checks requests, queues them at their files, and returns their completions. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,37 +68,6 @@ static HOT int check_file(const struct actmem_queue *queue, const struct request
 	return 0;
 }
 
-static int check_request(const struct actmem_queue *queue, const struct request *request)
-{
-	int error = check_region(queue, request->region, request->offset, request->length);
-
-	if (error)
-		return error;
-	switch (request->kind) {
-	case REQUEST_FILL:
-	case REQUEST_SPILL:
-		return check_file(queue, request);
-	default:
-		error = region_check_range(request->region, request->offset, request->length);
-		if (error)
-			return error;
-		return request->kind == REQUEST_DISCARD ? region_check_discard(request->region) :
-		       region_check_writable(request->region);
-	}
-}
-
-/* Caller holds the lock. */
-static int check_attached(struct actmem_queue *queue, struct request *request)
-{
-	struct attachment *attachment = queue_attachment(queue, request->region);
-
-	if (!request->file)
-		return 0;
-	request->attachment = attachment;
-	return attachment ? 0 :
-	       fail(EINVAL, "the region is not attached to the queue; see actmem_queue_attach()");
-}
-
 /* Inserts a request before those with later deadlines. Most requests come in that order. */
 static void insert_timed(struct actmem_queue *queue, struct request *request)
 {
@@ -131,48 +100,30 @@ void queue_free_requests(struct actmem_queue *queue)
 }
 
 /*
- * Returns true if almost as many blocks are under way as the lane permits. One of them completes
+ * Returns true if almost as many blocks are under way as the file permits. One of them completes
  * soon, and the engine then starts a waiting block. This saves every other wakeup of the engine.
  */
 static bool is_served_soon(const struct request *request)
 {
-	const struct request_lane *lane = request->lane;
+	const struct actmem_file *file = request->file;
 
-	return !request->deadline && lane->under_way &&
-	       lane->under_way >= lane->depth - lane->depth / 8;
-}
-
-/*
- * Returns the lane of a request. A named region may have another backend, whose commands the ring
- * does not know.
- */
-static struct request_lane *lane_of(struct actmem_queue *queue, const struct request *request)
-{
-	if (request->file)
-		return &request->file->lane;
-	return queue->sends_commands && request->region->backend == queue->am->backend ?
-	       &queue->sent_commands : &queue->commands;
+	return !request->deadline && file->under_way &&
+	       file->under_way >= file->depth - file->depth / 8;
 }
 
 static HOT void enlist(struct actmem_queue *queue, struct request *request)
 {
 	request->id = ++queue->next_id;
 	link_append(&queue->under_way, &request->link);
-	link_append(&request->lane->pending, &request->pending);
+	link_append(&request->file->pending, &request->pending);
 	if (request->deadline)
 		insert_timed(queue, request);
-	if (request->file)
-		request->file->requests++;
-	else
-		request->region->commands++;
-	if (request->attachment)
-		request->attachment->requests++;
+	request->file->requests++;
+	request->attachment->requests++;
 	queue->stats.requests++;
 	queue->stats.requests_total++;
 	queue_publish(queue);
-	if (request->lane == &queue->commands)
-		workers_wake(queue);
-	else if (!is_served_soon(request))
+	if (!is_served_soon(request))
 		queue->engine->wake(queue);
 	/* Waiting threads must see this deadline, which is now the first: all workers may hang. */
 	if (queue->timed.next == &request->timed)
@@ -199,7 +150,7 @@ static void give_id(struct actmem_request *caller, const struct actmem_request *
 }
 
 static HOT int submit_request(struct actmem_queue *queue, const char *call, struct request *draft,
-			      struct actmem_request *caller)
+			      struct actmem_region *region, struct actmem_request *caller)
 {
 	struct actmem_request taken = { 0 };
 	struct request *request;
@@ -208,7 +159,9 @@ static HOT int submit_request(struct actmem_queue *queue, const char *call, stru
 	if (!error && caller)
 		error = take_request(&taken, caller);
 	if (!error)
-		error = check_request(queue, draft);
+		error = check_region(queue, region, draft->offset, draft->length);
+	if (!error)
+		error = check_file(queue, draft);
 	if (error)
 		return error;
 	draft->cookie = taken.cookie;
@@ -218,18 +171,17 @@ static HOT int submit_request(struct actmem_queue *queue, const char *call, stru
 
 	thread_hold_cancellation();
 	pthread_mutex_lock(&queue->lock);
-	error = check_attached(queue, draft);
-	draft->lane = lane_of(queue, draft);
-	if (!error && draft->lane == &queue->commands)
-		error = workers_provide(queue);
-	request = error ? NULL : take_unused(queue);
+	draft->attachment = queue_attachment(queue, region);
+	request = draft->attachment ? take_unused(queue) : NULL;
 	if (request) {
 		*request = *draft;
 		link_init(&request->timed);
 		enlist(queue, request);
 		taken.id = request->id;
-	} else if (!error) {
+	} else if (draft->attachment) {
 		error = fail(ENOMEM, "no memory for a request");
+	} else {
+		error = fail(EINVAL, "the region is not attached to the queue; see actmem_queue_attach()");
 	}
 	queue_unlock(queue);
 	thread_let_cancellation();
@@ -246,12 +198,11 @@ HOT int actmem_queue_fill(struct actmem_queue *queue, struct actmem_file *file,
 		.kind = REQUEST_FILL,
 		.file = file,
 		.file_offset = file_offset,
-		.region = region,
 		.offset = offset,
 		.length = length,
 	};
 
-	return submit_request(queue, "actmem_queue_fill", &draft, request);
+	return submit_request(queue, "actmem_queue_fill", &draft, region, request);
 }
 
 HOT int actmem_queue_spill(struct actmem_queue *queue, struct actmem_file *file,
@@ -262,38 +213,11 @@ HOT int actmem_queue_spill(struct actmem_queue *queue, struct actmem_file *file,
 		.kind = REQUEST_SPILL,
 		.file = file,
 		.file_offset = file_offset,
-		.region = region,
 		.offset = offset,
 		.length = length,
 	};
 
-	return submit_request(queue, "actmem_queue_spill", &draft, request);
-}
-
-int actmem_queue_populate(struct actmem_queue *queue, struct actmem_region *region,
-			  uint64_t offset, uint64_t length, struct actmem_request *request)
-{
-	struct request draft = {
-		.kind = REQUEST_POPULATE,
-		.region = region,
-		.offset = offset,
-		.length = length,
-	};
-
-	return submit_request(queue, "actmem_queue_populate", &draft, request);
-}
-
-int actmem_queue_discard(struct actmem_queue *queue, struct actmem_region *region,
-			 uint64_t offset, uint64_t length, struct actmem_request *request)
-{
-	struct request draft = {
-		.kind = REQUEST_DISCARD,
-		.region = region,
-		.offset = offset,
-		.length = length,
-	};
-
-	return submit_request(queue, "actmem_queue_discard", &draft, request);
+	return submit_request(queue, "actmem_queue_spill", &draft, region, request);
 }
 
 static void describe(const struct request *request, struct actmem_completion *completion)

@@ -20,7 +20,6 @@
 #include "base/base.h"
 #include "queue/inside.h"
 #include "queue/uring.h"
-#include "../uapi/actmem.h"
 
 /* Time before a retry, if the kernel had no memory to start a transfer. */
 #define BREATH_US	1000
@@ -46,31 +45,7 @@ static void listen_for_event(struct uring *uring)
 	io_uring_sqe_set_data(sqe, uring);
 }
 
-/* Returns false if the ring is full for now, as does send_transfer(). */
-static bool send_command(const struct actmem_queue *queue, struct uring *uring,
-			 struct transfer *block)
-{
-	const struct request *request = block->request;
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&uring->ring);
-	struct page_change change = {
-		.kind = request->kind == REQUEST_POPULATE ? CHANGE_POPULATE : CHANGE_DISCARD,
-		.backing = &request->region->backing,
-		.offset = request->offset + block->at,
-		.length = block->length,
-	};
-	struct actmem_uring payload = { .argument = (uintptr_t)block->command.argument };
-
-	if (!sqe)
-		return false;
-	block->command = (struct backend_command){ 0 };
-	queue->am->backend->command(&change, &block->command);
-	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, block->command.fd, NULL, 0, 0);
-	sqe->cmd_op = block->command.operation;
-	memcpy(sqe->cmd, &payload, sizeof(payload));
-	io_uring_sqe_set_data(sqe, block);
-	return true;
-}
-
+/* Returns false if the ring is full for now. */
 static bool send_transfer(struct uring *uring, struct transfer *block)
 {
 	const struct request *request = block->request;
@@ -135,7 +110,7 @@ static bool is_of_whole_requests(const struct transfer *block)
 {
 	const struct actmem_file *file = block->request->file;
 
-	return file && file->request_bytes && block->length % file->request_bytes == 0;
+	return file->request_bytes && block->length % file->request_bytes == 0;
 }
 
 /* Sends new blocks and blocks to resume. If the ring is full, the others stay in to_send. */
@@ -151,8 +126,7 @@ static HOT void send_blocks(struct actmem_queue *queue, struct uring *uring)
 			queue_give_up_transfer(queue, block);
 			continue;
 		}
-		if (!(block->request->file ? send_transfer(uring, block) :
-		      send_command(queue, uring, block)))
+		if (!send_transfer(uring, block))
 			return;
 		link_remove(&block->link);
 		link_append(&uring->under_way, &block->link);
@@ -172,8 +146,7 @@ static HOT void begin_blocks(struct actmem_queue *queue, struct uring *uring)
 	while (!link_is_alone(&uring->unused) && link_is_alone(&uring->to_send)) {
 		block = link_item(uring->unused.next, struct transfer, link);
 		link_remove(&block->link);
-		if (!queue_begin_transfer(queue, block) &&
-		    !queue_begin_command(&queue->sent_commands, block)) {
+		if (!queue_begin_transfer(queue, block)) {
 			link_prepend(&uring->unused, &block->link);
 			return;
 		}
@@ -182,33 +155,12 @@ static HOT void begin_blocks(struct actmem_queue *queue, struct uring *uring)
 	}
 }
 
-static void take_command(struct actmem_queue *queue, struct uring *uring,
-			 struct transfer *block, int result)
-{
-	uint64_t done;
-	int error = queue->am->backend->command_result(&block->command, result, &done);
-
-	if (queue_repeat_command(queue, block, error, done)) {
-		link_append(&uring->to_send, &block->link);
-		return;
-	}
-	link_prepend(&uring->unused, &block->link);
-	if (error)
-		queue_fail_transfer(queue, block, error);
-	else
-		queue_end_transfer(queue, block);
-}
-
 static HOT void take_back(struct actmem_queue *queue, struct uring *uring,
 			  struct transfer *block, int result)
 {
 	link_remove(&block->link);
 	uring->sent--;
 	block->cancelled = false;
-	if (!block->request->file) {
-		take_command(queue, uring, block, result);
-		return;
-	}
 	if (queue_continue(queue, block, result))
 		link_append(&uring->to_send, &block->link);
 	else
@@ -306,8 +258,6 @@ static HOT void *serve(void *argument)
 	uring->error = ring_open(uring);
 	if (uring->error)
 		snprintf(uring->words, sizeof(uring->words), "%s", fail_words());
-	queue->sends_commands = !uring->error && queue->am->backend->has_commands &&
-				queue->am->backend->has_commands(queue->am->device);
 	uring->started = true;
 	pthread_cond_broadcast(&uring->ready);
 	while (!uring->error && !uring->ending) {

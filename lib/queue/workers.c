@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Threads that do one block after another with system calls that block. Without a ring they do all
- * blocks, otherwise only commands. One more thread, the watcher, does no blocks. It reports passed
- * deadlines even if all other threads are in such calls.
+ * The engine of threads, which transfer one block after another with system calls that block. One
+ * more thread, the watcher, transfers no blocks. It reports passed deadlines even if all other
+ * threads are in such calls.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,10 +12,10 @@
 #include "base/base.h"
 #include "queue/inside.h"
 
-/* The queue of this thread, if the thread is a worker that does transfers. */
+/* The queue of this thread, if the thread is a worker. */
 static __thread const struct actmem_queue *own_queue;
 
-static int64_t transfer(const struct transfer *block)
+static int64_t transfer_block(const struct transfer *block)
 {
 	const struct request *request = block->request;
 	struct iovec memory = { block->memory + block->done, block->length - block->done };
@@ -27,49 +27,19 @@ static int64_t transfer(const struct transfer *block)
 	return got < 0 ? -errno : got;
 }
 
-static int command(const struct transfer *block)
+/* Finishes a block. Caller holds the lock, which is released during the system calls. */
+static void finish_block(struct actmem_queue *queue, struct transfer *block)
 {
-	const struct request *request = block->request;
-	uint64_t offset = request->offset + block->at;
-
-	if (request->kind == REQUEST_POPULATE)
-		return actmem_region_populate(request->region, offset, block->length);
-	return actmem_region_discard(request->region, offset, block->length);
-}
-
-/* Does a block. Caller holds the lock, which is released during the system call. */
-static void do_block(struct actmem_queue *queue, struct transfer *block)
-{
-	bool is_command = !block->request->file;
 	int64_t result;
 
 	do {
 		queue_unlock(queue);
-		result = is_command ? command(block) : transfer(block);
+		result = transfer_block(block);
 		pthread_mutex_lock(&queue->lock);
-		if (is_command && result)
-			queue_fail_transfer(queue, block, (int)result);
-		else if (is_command)
-			queue_end_transfer(queue, block);
-	} while (!is_command && queue_continue(queue, block, result));
+	} while (queue_continue(queue, block, result));
 }
 
-static bool does_transfers(const struct actmem_queue *queue)
-{
-	return queue->engine == &engine_workers;
-}
-
-static bool begin(struct actmem_queue *queue, struct transfer *block)
-{
-	return queue_begin_command(&queue->commands, block) ||
-	       (does_transfers(queue) && queue_begin_transfer(queue, block));
-}
-
-static bool has_more(const struct actmem_queue *queue)
-{
-	return queue_has_command(queue) ||
-	       (does_transfers(queue) && queue_has_transfer(queue));
-}
+static void workers_wake(struct actmem_queue *queue);
 
 static void *work(void *argument)
 {
@@ -77,19 +47,19 @@ static void *work(void *argument)
 	struct workers *workers = &queue->workers;
 	struct transfer block;
 
-	own_queue = does_transfers(queue) ? queue : NULL;
+	own_queue = queue;
 	pthread_mutex_lock(&queue->lock);
 	while (!workers->ending) {
 		queue_expire(queue);
-		if (does_transfers(queue) && queue_is_to_notify(queue)) {
+		if (queue_is_to_notify(queue)) {
 			queue_notify(queue);
 			continue;
 		}
-		if (begin(queue, &block)) {
+		if (queue_begin_transfer(queue, &block)) {
 			/* Each thread wakes the next one, so that long requests use all threads. */
-			if (has_more(queue))
+			if (queue_has_transfer(queue))
 				workers_wake(queue);
-			do_block(queue, &block);
+			finish_block(queue, &block);
 			continue;
 		}
 		queue_tell(queue);
@@ -151,15 +121,8 @@ static int fail_thread(int error)
 		    strerror(error));
 }
 
-int workers_provide(struct actmem_queue *queue)
-{
-	int error = queue->workers.count ? 0 : add_thread(queue);
-
-	return error ? fail_thread(error) : 0;
-}
-
 /* Wakes or starts a thread. If no thread can be started, the existing ones do all the work. */
-void workers_wake(struct actmem_queue *queue)
+static void workers_wake(struct actmem_queue *queue)
 {
 	if (queue->workers.idle)
 		pthread_cond_signal(&queue->workers.work);
@@ -167,7 +130,7 @@ void workers_wake(struct actmem_queue *queue)
 		add_thread(queue);
 }
 
-void workers_end(struct actmem_queue *queue)
+static void workers_stop(struct actmem_queue *queue)
 {
 	struct workers *workers = &queue->workers;
 
@@ -188,9 +151,9 @@ static int workers_start(struct actmem_queue *queue)
 	int error;
 
 	pthread_mutex_lock(&queue->lock);
-	error = workers_provide(queue);
+	error = add_thread(queue);
 	pthread_mutex_unlock(&queue->lock);
-	return error;
+	return error ? fail_thread(error) : 0;
 }
 
 /* Does nothing: workers_wake() wakes threads as they are needed. */
@@ -244,7 +207,7 @@ static void workers_remove_file(struct actmem_queue *queue, struct actmem_file *
 const struct engine engine_workers = {
 	.kind = ACTMEM_ENGINE_WORKERS,
 	.start = workers_start,
-	.stop = workers_end,
+	.stop = workers_stop,
 	.wake = workers_wake,
 	.rouse = workers_rouse,
 	.listen = workers_listen,

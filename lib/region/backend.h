@@ -60,20 +60,6 @@ struct backing {
 	char name[ACTMEM_NAME_MAX];
 };
 
-/* A call of populate or discard. */
-struct page_change {
-	enum { CHANGE_POPULATE, CHANGE_DISCARD } kind;
-	const struct backing *backing;
-	uint64_t offset, length;
-};
-
-/* A change as a command of io_uring. It must not move until the command has ended. */
-struct backend_command {
-	int fd;
-	uint32_t operation;
-	uint64_t argument[8];
-};
-
 /*
  * Functions that can fail return 0 or a negative errno. On failure they set the message of
  * actmem_error() and release everything that they created. @device is the descriptor that @open
@@ -119,15 +105,6 @@ struct backend {
 
 	/* Exports whole pages within the region as a dma-buf. The caller closes *@fd. */
 	int (*export)(const struct backing *backing, uint64_t offset, uint64_t length, int *fd);
-
-	/* Returns true if the kernel accepts commands. NULL: the backend has none. */
-	bool (*has_commands)(int device);
-	void (*command)(const struct page_change *change, struct backend_command *command);
-	/*
-	 * Returns the result that @populate or @discard would have returned for a command with this
-	 * @result. Sets *@done to the number of bytes that were populated or discarded.
-	 */
-	int (*command_result)(struct backend_command *command, int result, uint64_t *done);
 
 	/*
 	 * Sets the fields of *@info that the backend knows. node_bytes is NULL or an array of

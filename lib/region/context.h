@@ -57,7 +57,6 @@ struct actmem_region {
 	unsigned int maps;		/* under lock */
 	_Atomic unsigned int attachments;	/* to queues */
 	_Atomic unsigned int buffers;	/* registered with io_uring, which pins its pages */
-	_Atomic unsigned int commands;	/* requests of queues that populate or discard it */
 	/* The registration with a runtime, or NULL. Set under lock. */
 	struct registration *_Atomic registration;
 };

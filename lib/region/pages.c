@@ -8,7 +8,8 @@
 #include "base/base.h"
 #include "region/regions.h"
 
-int region_check_range(const struct actmem_region *region, uint64_t offset, uint64_t length)
+/* Returns -EINVAL with an error message if the range is not whole pages of the region; else 0. */
+static int check_range(const struct actmem_region *region, uint64_t offset, uint64_t length)
 {
 	uint64_t whole = region->backing.length, page_bytes = region->backing.page_bytes;
 
@@ -84,7 +85,7 @@ static int change_range(struct actmem_region *region, uint64_t offset, uint64_t 
 {
 	bool in_turn = region->backend->in_turn;
 	struct published_wait *wait;
-	int error = region_check_range(region, offset, length);
+	int error = check_range(region, offset, length);
 
 	if (!error)
 		error = check(region);
@@ -117,7 +118,8 @@ int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64
 					    region->backend->populate);
 }
 
-int region_check_discard(const struct actmem_region *region)
+/* Checks that pages of the region may be discarded. Returns 0, or -errno with an error message. */
+static int check_discard(const struct actmem_region *region)
 {
 	int error = region_check_unregistered(region, "discarded");
 
@@ -133,7 +135,7 @@ int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_
 	if (!region)
 		return fail(EINVAL, "actmem_region_discard: no region");
 	error = check_owner(region->am);
-	return error ? error : change_range(region, offset, length, region_check_discard,
+	return error ? error : change_range(region, offset, length, check_discard,
 					    region->backend->discard);
 }
 
@@ -148,7 +150,7 @@ int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t
 	if (!error)
 		error = region_check_writable(region);
 	if (!error)
-		error = region_check_range(region, offset, length);
+		error = check_range(region, offset, length);
 	if (error)
 		return error;
 	/* The backend populates missing pages first, which may take long. */

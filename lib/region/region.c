@@ -325,9 +325,6 @@ int actmem_region_close(struct actmem_region *region)
 	if (attachments)
 		return fail(EBUSY, "the region is attached to %u queue%s; call actmem_queue_detach() first",
 			    attachments, attachments == 1 ? "" : "s");
-	if (region->commands)
-		return fail(EBUSY, "%u commands of queues work on the region; actmem_queue_wait() reports when they have ended",
-			    region->commands);
 	region_close(region);
 	return 0;
 }

@@ -40,12 +40,6 @@ int region_check_writable(const struct actmem_region *region);
  */
 int region_check_unregistered(const struct actmem_region *region, const char *what);
 
-/* Checks that pages of the region may be discarded. Returns 0, or -errno with an error message. */
-int region_check_discard(const struct actmem_region *region);
-
-/* Returns -EINVAL with an error message if the range is not whole pages of the region; else 0. */
-int region_check_range(const struct actmem_region *region, uint64_t offset, uint64_t length);
-
 /* Allocates a region without a backing. Returns NULL with an error message if memory is short. */
 struct actmem_region *region_new(struct actmem *am, const struct backend *backend);
 

@@ -24,7 +24,6 @@ enum wait_kind {
 	WAIT_FILE,		/* a thread: disk space for a store's files */
 	WAIT_READ,		/* a queue: requests in flight, the oldest is a fill */
 	WAIT_WRITE,		/* a queue: requests in flight, the oldest is a spill */
-	WAIT_COMMAND,		/* a queue: the oldest populates or discards pages */
 	WAIT_DEVICE,		/* a thread: an accelerator; see actmem_device_wait_begin() */
 	WAIT_KINDS,
 };

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Accounting: RLIMIT_MEMLOCK holds for those without CAP_IPC_LOCK, for all
- * processes of a user together and against any race, and the memory cgroup's
- * limit holds for everybody.
+ * Accounting: calls that fail are not charged, all processes of a user count together, and
+ * the memory cgroup's limit binds everybody. limits.c tests what the limits of users refuse.
  */
 #include "cgroup_test.h"
 
@@ -12,44 +11,6 @@
 static int as_limited_user(uid_t user, int (*function)(int), int device)
 {
 	return set_memlock(LIMIT * PAGE_BYTES) ? -1 : as_user(user, function, device);
-}
-
-static int up_to_the_limit(int device)
-{
-	struct actmem_ioctl_create arg;
-	int first;
-
-	arg = region_of(LIMIT + 1);
-	CHECK(create(device, &arg) == -ENOMEM);
-	CHECK(arg.why.reason == ACTMEM_WHY_MEMLOCK && arg.why.node == -1);
-	CHECK(arg.why.wanted == (LIMIT + 1) * PAGE_BYTES);
-	CHECK(arg.why.available == LIMIT * PAGE_BYTES);
-	CHECK(arg.fd == -1 && arg.id == 0);
-
-	first = create_pages(device, 2);
-	CHECK(first >= 0);
-	arg = region_of(LIMIT - 1);
-	CHECK(create(device, &arg) == -ENOMEM);
-	CHECK(arg.why.available == (LIMIT - 2) * PAGE_BYTES);
-	CHECK(create_pages(device, LIMIT - 2) >= 0);
-	CHECK(create_pages(device, 1) == -ENOMEM);
-	close(first);
-	CHECK(create_pages(device, 2) >= 0);
-
-	/* Now less than is in use. */
-	CHECK(!set_memlock(PAGE_BYTES));
-	arg = region_of(1);
-	CHECK(create(device, &arg) == -ENOMEM);
-	CHECK(arg.why.reason == ACTMEM_WHY_MEMLOCK && arg.why.available == 0);
-	return 0;
-}
-
-TEST_F(driver, the_limit_holds)
-{
-	EXPECT_EQ(0, as_limited_user(USER, up_to_the_limit, self->device));
-	EXPECT_EQ(0, node_sum("region_bytes"));
-	/* Nothing of it is left to the user. */
-	EXPECT_EQ(0, as_limited_user(USER, up_to_the_limit, self->device));
 }
 
 static int with_failures(int device)
@@ -73,6 +34,13 @@ TEST_F(driver, failures_cost_nothing)
 	EXPECT_EQ(0, as_limited_user(USER, with_failures, self->device));
 }
 
+static int use_all(int device)
+{
+	CHECK(create_pages(device, LIMIT) >= 0);
+	CHECK(create_pages(device, 1) == -ENOMEM);
+	return 0;
+}
+
 static int too_much_for_the_machine(int device)
 {
 	struct actmem_ioctl_create arg = region_of(1UL << 22);
@@ -88,7 +56,7 @@ TEST_F(driver, a_failure_for_lack_of_memory_is_uncharged)
 
 	ASSERT_EQ(0, setrlimit(RLIMIT_MEMLOCK, &unlimited));
 	EXPECT_EQ(0, as_user(USER, too_much_for_the_machine, self->device));
-	EXPECT_EQ(0, as_limited_user(USER, up_to_the_limit, self->device));
+	EXPECT_EQ(0, as_limited_user(USER, use_all, self->device));
 }
 
 static int second_process(int device)
@@ -110,42 +78,6 @@ TEST_F(driver, all_processes_of_a_user_count)
 	EXPECT_EQ(0, as_limited_user(USER, first_process, self->device));
 }
 
-static int use_all(int device)
-{
-	CHECK(create_pages(device, LIMIT) >= 0);
-	CHECK(create_pages(device, 1) == -ENOMEM);
-	return 0;
-}
-
-static int hold_all(void *device)
-{
-	CHECK(!become(USER));
-	return use_all(*(int *)device);
-}
-
-TEST_F(driver, each_user_has_a_limit_of_its_own)
-{
-	pid_t child;
-
-	ASSERT_EQ(0, set_memlock(LIMIT * PAGE_BYTES));
-	child = hold_in_child(hold_all, &self->device);
-	ASSERT_LT(0, child);
-	EXPECT_EQ(0, as_limited_user(OTHER_USER, use_all, self->device));
-	EXPECT_EQ(1, regions());
-	EXPECT_EQ(0, kill_child(child));
-	EXPECT_EQ(0, regions());
-}
-
-TEST_F(driver, who_may_lock_memory_has_no_limit)
-{
-	int fd;
-
-	ASSERT_EQ(0, set_memlock(0));
-	fd = create_pages(self->device, LIMIT);
-	EXPECT_LE(0, fd);
-	close(fd);
-}
-
 static int in_memory_cgroup(int device)
 {
 	struct actmem_ioctl_create arg;
@@ -154,8 +86,7 @@ static int in_memory_cgroup(int device)
 
 	CHECK(!enter_cgroup());
 	before = cgroup_bytes();
-	fd = create_pages(device, 8);
-	CHECK(fd >= 0);
+	fd = must(create_pages(device, 8));
 	CHECK(cgroup_pages_since(before) == 8);
 	close(fd);
 

@@ -180,8 +180,7 @@ static int live(int device, unsigned int way)
 
 	arg.flags = way & 1 ? LAZY : 0;
 	CHECK(create(device, &arg) >= 0);
-	memory = map(arg.fd, PAGES);
-	CHECK(memory != MAP_FAILED);
+	memory = mapped(map(arg.fd, PAGES));
 	memory[(way % PAGES) * PAGE_BYTES] = 1;
 	if (way & 2)
 		CHECK(!populate(arg.fd, 0, PAGES));
@@ -233,7 +232,6 @@ FIXTURE_SETUP(agreement)
 	if (!node_memory(1, "MemTotal"))
 		SKIP(return, "this machine has one memory node only");
 	self->device = open_device();
-	ASSERT_LE(0, self->device);
 	ASSERT_EQ(0, regions());
 	ASSERT_EQ(0, set_memlock(1000 * PAGE_BYTES));
 	ASSERT_EQ(0, pipe(self->pins));
@@ -287,9 +285,8 @@ TEST_F(agreement, at_each_reading)
 		.demand_faults = 3,
 		.node_bytes = { 8 * PAGE_BYTES, 4 * PAGE_BYTES, 0 },
 	};
-	int reading, i, lazy = open_held(1);
+	int reading, i, lazy = must(open_held(1));
 
-	ASSERT_LE(0, lazy);
 	start_load(self->loaders, self->device);
 	for (reading = 0; reading < READINGS; reading++) {
 		ASSERT_EQ(0, compare(self->device, &expected))

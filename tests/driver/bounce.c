@@ -26,10 +26,8 @@ TEST_F(driver, no_device_maps_it)
 	ASSERT_TRUE(is_forced());
 	ASSERT_EQ(0, load_module(IMPORTER));
 	fd = create_pages(self->device, PAGES);
-	buffer = export(fd, 0, PAGES);
-	ASSERT_LE(0, buffer);
-	attachment = attach_to(device_in(0), buffer);
-	ASSERT_LE(0, attachment);
+	buffer = must(export(fd, 0, PAGES));
+	attachment = must(attach_to(device_in(0), buffer));
 	EXPECT_EQ(-EOPNOTSUPP, map_attachment(attachment, IMPORTER_TO_DEVICE, &map));
 	close(attachment);
 	close(buffer);

@@ -146,21 +146,18 @@ TEST_F(region, leaves_what_a_ring_has_registered)
 
 TEST_F(region, reaches_every_mapping)
 {
-	char *other = map(self->fd, PAGES);
-	char *readable = mmap(NULL, LENGTH, PROT_READ, MAP_SHARED, self->fd, 0);
+	char *other = mapped(map(self->fd, PAGES));
+	char *readable = mapped(mmap(NULL, LENGTH, PROT_READ, MAP_SHARED, self->fd, 0));
 	char *part = mmap(NULL, PAGE_BYTES, PROT_READ, MAP_SHARED, self->fd, 3 * PAGE_BYTES);
 	char *moved, *room;
 
-	ASSERT_NE(MAP_FAILED, other);
-	ASSERT_NE(MAP_FAILED, readable);
 	ASSERT_NE(MAP_FAILED, part);
 	fill(self->memory);
 	EXPECT_STREQ("######", state(other));
 	EXPECT_STREQ("######", state(readable));
 	EXPECT_EQ(4, part[0]);
 	ASSERT_EQ(0, mprotect(other + 3 * PAGE_BYTES, PAGE_BYTES, PROT_READ));
-	room = mmap(NULL, 2 * LENGTH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, room);
+	room = mapped(mmap(NULL, 2 * LENGTH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 	room = (char *)(((uintptr_t)room + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1));
 	moved = mremap(readable, LENGTH, LENGTH, MREMAP_MAYMOVE | MREMAP_FIXED, room);
 	ASSERT_EQ(room, moved);

@@ -16,10 +16,8 @@ FIXTURE(dmabuf)
 FIXTURE_SETUP(dmabuf)
 {
 	self->device = open_device();
-	ASSERT_LE(0, self->device);
 	ASSERT_EQ(0, regions());
-	self->fd = create_pages(self->device, PAGES);
-	ASSERT_LE(0, self->fd);
+	self->fd = must(create_pages(self->device, PAGES));
 }
 
 FIXTURE_TEARDOWN(dmabuf)
@@ -92,8 +90,7 @@ TEST_F(dmabuf, takes_the_pages_that_are_there)
 	EXPECT_EQ(PAGES - 1, pages_held(self->fd));
 	EXPECT_EQ(0, pages_exported(self->fd));
 	EXPECT_EQ(0, pages_pinned(self->fd));
-	buffer = export(self->fd, 0, 2);
-	ASSERT_LE(0, buffer);
+	buffer = must(export(self->fd, 0, 2));
 	EXPECT_EQ(2, pages_pinned(self->fd));
 	EXPECT_EQ(FD_CLOEXEC, fcntl(buffer, F_GETFD));
 	EXPECT_EQ(O_RDWR, fcntl(buffer, F_GETFL) & O_ACCMODE);
@@ -104,10 +101,8 @@ TEST_F(dmabuf, takes_the_pages_that_are_there)
 
 TEST_F(dmabuf, needs_a_descriptor_for_it)
 {
-	int reader = reopen(self->fd, O_RDONLY), writer = reopen(self->fd, O_WRONLY);
+	int reader = must(reopen(self->fd, O_RDONLY)), writer = must(reopen(self->fd, O_WRONLY));
 
-	ASSERT_LE(0, reader);
-	ASSERT_LE(0, writer);
 	EXPECT_EQ(-EBADF, export(reader, 0, 1));
 	EXPECT_EQ(-EBADF, export(writer, 0, 1));
 	close(reader);
@@ -117,20 +112,16 @@ TEST_F(dmabuf, needs_a_descriptor_for_it)
 /* A process maps the region: the dma-buf of a part gives access to no other part. */
 TEST_F(dmabuf, is_not_mapped)
 {
-	int buffer = export(self->fd, 1, 1);
+	int buffer = must(export(self->fd, 1, 1));
 
-	ASSERT_LE(0, buffer);
-	EXPECT_EQ(MAP_FAILED, map(buffer, 1));
-	EXPECT_EQ(EINVAL, errno);
+	EXPECT_ERRNO(EINVAL, map(buffer, 1));
 	close(buffer);
 }
 
 TEST_F(dmabuf, counts_each)
 {
-	int whole = export(self->fd, 0, PAGES), part = export(self->fd, 1, 2);
+	int whole = must(export(self->fd, 0, PAGES)), part = must(export(self->fd, 1, 2));
 
-	ASSERT_LE(0, whole);
-	ASSERT_LE(0, part);
 	EXPECT_EQ(PAGES + 2, pages_exported(self->fd));
 	EXPECT_EQ(PAGES, pages_pinned(self->fd));
 	close(whole);
@@ -143,13 +134,11 @@ TEST_F(dmabuf, counts_each)
 TEST_F(dmabuf, is_not_discarded)
 {
 	struct actmem_ioctl_range arg;
-	char *memory = map(self->fd, PAGES);
+	char *memory = mapped(map(self->fd, PAGES));
 	int buffer, i;
 
-	ASSERT_NE(MAP_FAILED, memory);
 	memset(memory, 7, PAGES * PAGE_BYTES);
-	buffer = export(self->fd, 1, 2);
-	ASSERT_LE(0, buffer);
+	buffer = must(export(self->fd, 1, 2));
 	EXPECT_EQ(-EBUSY, change_range(self->fd, ACTMEM_IOC_DISCARD, 1, 2, &arg));
 	EXPECT_EQ(0, arg.done);
 	EXPECT_EQ(0, discard_patiently(self->fd, 0, 1));
@@ -173,12 +162,9 @@ struct holders {
 
 static int make_holders(int device, struct holders *holders)
 {
-	holders->fd = create_pages(device, PAGES);
-	CHECK(holders->fd >= 0);
-	holders->buffer = export(holders->fd, 1, 2);
-	CHECK(holders->buffer >= 0);
-	holders->memory = map(holders->fd, PAGES);
-	CHECK(holders->memory != MAP_FAILED);
+	holders->fd = must(create_pages(device, PAGES));
+	holders->buffer = must(export(holders->fd, 1, 2));
+	holders->memory = mapped(map(holders->fd, PAGES));
 	holders->memory[PAGE_BYTES + 1] = 66;
 	return 0;
 }
@@ -293,14 +279,12 @@ TEST_F(dmabuf, by_vgem)
 
 TEST_F(dmabuf, keeps_the_module)
 {
-	int buffer = export(self->fd, 0, 1);
+	int buffer = must(export(self->fd, 0, 1));
 
-	ASSERT_LE(0, buffer);
 	close(self->fd);
 	close(self->device);
 	EXPECT_LT(0, number_in("/sys/module/actmem/refcnt"));
-	EXPECT_EQ(-1, syscall(SYS_delete_module, "actmem", O_NONBLOCK));
-	EXPECT_EQ(EAGAIN, errno);
+	EXPECT_ERRNO(EAGAIN, syscall(SYS_delete_module, "actmem", O_NONBLOCK));
 	close(buffer);
 	EXPECT_EQ(0, number_in("/sys/module/actmem/refcnt"));
 }

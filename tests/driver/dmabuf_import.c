@@ -24,13 +24,9 @@ FIXTURE_SETUP(import)
 		SKIP(return, "no " IMPORTER " for this kernel");
 	ASSERT_EQ(0, load_module(IMPORTER));
 	self->device = open_device();
-	ASSERT_LE(0, self->device);
-	self->fd = create_pages(self->device, PAGES);
-	ASSERT_LE(0, self->fd);
-	self->memory = map_and_touch(self->fd, PAGES);
-	ASSERT_NE(MAP_FAILED, self->memory);
-	self->buffer = export(self->fd, 1, PAGES - 1);
-	ASSERT_LE(0, self->buffer);
+	self->fd = must(create_pages(self->device, PAGES));
+	self->memory = mapped(map_and_touch(self->fd, PAGES));
+	self->buffer = must(export(self->fd, 1, PAGES - 1));
 }
 
 FIXTURE_TEARDOWN(import)
@@ -100,8 +96,7 @@ TEST_F(import, by_segments_that_the_device_takes)
 		arg = device_in(PLAIN);
 		arg.max_segment = limits[i].max_segment;
 		arg.boundary = limits[i].boundary;
-		attachment = attach_to(arg, self->buffer);
-		ASSERT_LE(0, attachment);
+		attachment = must(attach_to(arg, self->buffer));
 		ASSERT_EQ(0, map_attachment(attachment, IMPORTER_TO_DEVICE, &map));
 		EXPECT_EQ(limits[i].segment, map.largest)
 			TH_LOG("limit %zu", i);
@@ -113,8 +108,7 @@ TEST_F(import, by_segments_that_the_device_takes)
 	}
 	arg = device_in(PLAIN);
 	arg.max_segment = 4095;
-	attachment = attach_to(arg, self->buffer);
-	ASSERT_LE(0, attachment);
+	attachment = must(attach_to(arg, self->buffer));
 	EXPECT_EQ(-EINVAL, map_attachment(attachment, IMPORTER_TO_DEVICE, &map));
 	close(attachment);
 }
@@ -123,10 +117,9 @@ TEST_F(import, by_segments_that_the_device_takes)
 TEST_F(import, mapped_more_than_once)
 {
 	char *shared = self->memory + PAGE_BYTES;
-	int attachment = attach_to(device_in(PLAIN), self->buffer);
+	int attachment = must(attach_to(device_in(PLAIN), self->buffer));
 	struct importer_map map;
 
-	ASSERT_LE(0, attachment);
 	mark_words(shared, PAGES - 1, 3);
 	ASSERT_EQ(0, map_attachment(attachment, IMPORTER_TO_DEVICE, &map));
 	ASSERT_EQ(0, map_attachment(attachment, IMPORTER_FROM_DEVICE, &map));
@@ -144,12 +137,10 @@ TEST_F(import, attached_more_than_once)
 	struct dma_buf_sync sync = { .flags = DMA_BUF_SYNC_START | DMA_BUF_SYNC_RW };
 	struct importer_attach narrow = device_in(NARROW);
 	struct importer_map map;
-	int one = attach_to(device_in(PLAIN), self->buffer), other;
+	int one = must(attach_to(device_in(PLAIN), self->buffer)), other;
 
 	narrow.max_segment = 65536;
-	other = attach_to(narrow, self->buffer);
-	ASSERT_LE(0, one);
-	ASSERT_LE(0, other);
+	other = must(attach_to(narrow, self->buffer));
 	ASSERT_EQ(0, map_attachment(one, IMPORTER_BIDIRECTIONAL, &map));
 	EXPECT_EQ(0, map.smallest % PAGE_BYTES);
 	ASSERT_EQ(0, map_attachment(other, IMPORTER_TO_DEVICE, &map));
@@ -169,9 +160,8 @@ TEST_F(import, attached_more_than_once)
 TEST_F(import, pages_stay_as_long_as_the_importer)
 {
 	struct importer_map map;
-	int attachment = attach_to(device_in(PLAIN), self->buffer);
+	int attachment = must(attach_to(device_in(PLAIN), self->buffer));
 
-	ASSERT_LE(0, attachment);
 	close(self->buffer);
 	EXPECT_EQ(PAGES - 1, pages_exported(self->fd));
 	ASSERT_EQ(0, map_attachment(attachment, IMPORTER_BIDIRECTIONAL, &map));

@@ -64,14 +64,12 @@ FIXTURE(dmem)
 FIXTURE_SETUP(dmem)
 {
 	self->device = open_device();
-	ASSERT_LE(0, self->device);
 	ASSERT_EQ(0, regions());
 	ASSERT_EQ(0, make_cgroup("+dmem"));
 	ASSERT_EQ(0, put(CGROUP "/cgroup.subtree_control", "+dmem"));
 	ASSERT_EQ(0, mkdir(JOB, 0755));
 	ASSERT_EQ(0, mkdir(OTHER, 0755));
-	ASSERT_EQ(0, set_pool(NODE, FULL));
-	wait_ready(NODE, FULL);
+	fill_pool(NODE, FULL);
 }
 
 FIXTURE_TEARDOWN(dmem)
@@ -155,8 +153,7 @@ static int other_nodes(int device)
 
 	CHECK(!enter(JOB));
 	CHECK(!set_most(JOB, NODE, LIMIT));
-	fd = create(device, &arg);
-	CHECK(fd >= 0);
+	fd = must(create(device, &arg));
 	CHECK(charged(JOB, NODE) == LIMIT);
 	close(fd);
 	arg.policy = ACTMEM_POLICY_INTERLEAVE;
@@ -217,8 +214,7 @@ static int move(int device)
 	int fd;
 
 	CHECK(!enter(JOB));
-	fd = create_on(device, NODE, 2 * LIMIT);
-	CHECK(fd >= 0);
+	fd = must(create_on(device, NODE, 2 * LIMIT));
 	CHECK(!discard(fd, 0, LIMIT));
 	CHECK(!enter(OTHER));
 	CHECK(charged(JOB, NODE) == LIMIT);
@@ -242,8 +238,7 @@ static int outlive(int device)
 	int fd;
 
 	CHECK(!enter(JOB));
-	fd = create_on(device, NODE, LIMIT);
-	CHECK(fd >= 0);
+	fd = must(create_on(device, NODE, LIMIT));
 	CHECK(!enter(OTHER));
 	CHECK(!leave(JOB));
 	CHECK(charged(CGROUP, NODE) == LIMIT && charged(OTHER, NODE) == 0);
@@ -264,8 +259,7 @@ static int linger(int device)
 	char *memory;
 
 	CHECK(!enter(JOB));
-	fd = create_on(device, NODE, LIMIT);
-	CHECK(fd >= 0);
+	fd = must(create_on(device, NODE, LIMIT));
 	memory = map_and_touch(fd, LIMIT);
 	CHECK(memory != MAP_FAILED && !hold(memory, ends));
 	munmap(memory, LIMIT * PAGE_BYTES);
@@ -319,7 +313,6 @@ TEST_F(dmem, a_new_module_begins_anew)
 	EXPECT_EQ(-EINVAL, set_most(JOB, NODE, LIMIT));
 	ASSERT_EQ(0, load_module(MODULE));
 	self->device = open_device();
-	ASSERT_LE(0, self->device);
 	EXPECT_EQ(0, set_pool(NODE, FULL));
 	wait_ready(NODE, FULL);
 	EXPECT_EQ(0, as_user(0, up_to_the_limit, self->device));

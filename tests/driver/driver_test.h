@@ -34,6 +34,26 @@ static inline int call(int fd, unsigned long request, void *arg)
 	return ioctl(fd, request, arg) < 0 ? -errno : 0;
 }
 
+/* Returns a result that is not an error. Ends the test with a failure otherwise. */
+static inline int must(int result)
+{
+	if (result >= 0)
+		return result;
+	fprintf(stderr, "# failed: %s\n", strerror(-result));
+	abort();
+}
+
+/* Returns the address of a mapping. Ends the test with a failure if there is none. */
+static inline void *mapped(void *memory)
+{
+	if (memory == MAP_FAILED)
+		must(-errno);
+	return memory;
+}
+
+/* Expects that a call returns -1, or MAP_FAILED, with this errno. */
+#define EXPECT_ERRNO(error, call)	EXPECT_EQ(-(error), (long)(call) == -1 ? -errno : 0)
+
 static inline struct actmem_ioctl_query query_arg(void)
 {
 	struct actmem_ioctl_query arg = {
@@ -471,7 +491,9 @@ static inline size_t pmd_mapped(const void *address, size_t length)
 
 static inline int open_device(void)
 {
-	return open("/dev/actmem", O_RDWR | O_CLOEXEC);
+	int fd = open("/dev/actmem", O_RDWR | O_CLOEXEC);
+
+	return must(fd < 0 ? -errno : fd);
 }
 
 FIXTURE(driver)
@@ -482,7 +504,6 @@ FIXTURE(driver)
 FIXTURE_SETUP(driver)
 {
 	self->device = open_device();
-	ASSERT_LE(0, self->device);
 	ASSERT_EQ(0, regions());
 }
 

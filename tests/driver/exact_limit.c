@@ -80,10 +80,8 @@ static int crowd_with(int device, enum beside beside, enum limit limit)
 	int i;
 
 	CHECK(!set_memlock(PAGES * PAGE_BYTES));
-	crowd.fd = create_on_node(device, PAGES, LAZY);
-	CHECK(crowd.fd >= 0);
-	crowd.memory = map(crowd.fd, PAGES);
-	CHECK(crowd.memory != MAP_FAILED);
+	crowd.fd = must(create_on_node(device, PAGES, LAZY));
+	crowd.memory = mapped(map(crowd.fd, PAGES));
 	CHECK(!pthread_barrier_init(&crowd.barrier, NULL, THREADS));
 	for (i = 0; i < THREADS; i++)
 		CHECK(!pthread_create(&threads[i], NULL, touch_with_others, &crowd));

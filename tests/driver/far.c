@@ -19,9 +19,7 @@ FIXTURE(far)
 FIXTURE_SETUP(far)
 {
 	self->device = open_device();
-	ASSERT_LE(0, self->device);
-	self->fd = create_lazy(self->device, PAGES);
-	ASSERT_LE(0, self->fd);
+	self->fd = must(create_lazy(self->device, PAGES));
 }
 
 FIXTURE_TEARDOWN(far)

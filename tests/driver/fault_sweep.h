@@ -8,7 +8,7 @@
 #ifndef FAULT_SWEEP_H
 #define FAULT_SWEEP_H
 
-#include "uring_test.h"
+#include "driver_test.h"
 
 /* More than any call can come to. */
 #define MANY	1000
@@ -28,8 +28,6 @@ struct operation {
 	char *memory;
 	uint64_t id;
 	enum where where;
-	/* The one that faults go into, 0 for the current one. */
-	pid_t task;
 	/* So many faults are known to be there. */
 	int least;
 	int (*prepare)(struct operation *self, int device);
@@ -219,8 +217,7 @@ static inline int sweep(struct operation *operation, int device)
 	int failures = 0, tries = 0, line, fail_nth;
 	char path[64];
 
-	snprintf(path, sizeof(path), "/proc/self/task/%d/fail-nth",
-		 operation->task ?: (pid_t)syscall(SYS_gettid));
+	snprintf(path, sizeof(path), "/proc/self/task/%ld/fail-nth", syscall(SYS_gettid));
 	fail_nth = open(path, O_RDWR | O_CLOEXEC);
 	CHECK(fail_nth >= 0);
 	line = choose_faults(operation->where);
@@ -238,6 +235,26 @@ static inline int sweep(struct operation *operation, int device)
 		SKIP(return, "the kernel has no fault injection");	\
 	EXPECT_EQ(0, sweep(&(operation), device));			\
 } while (0)
+
+/* The pages of a region that is swept. */
+#define PAGES	4
+
+static inline int prepare_region(struct operation *self, int device)
+{
+	struct actmem_ioctl_info seen;
+
+	self->fd = create_pages(device, PAGES);
+	CHECK(self->fd >= 0);
+	CHECK(!info(self->fd, 0, &seen));
+	self->id = seen.id;
+	return 0;
+}
+
+static inline int close_region(struct operation *self, int device, int result)
+{
+	CHECK(!close(self->fd));
+	return 0;
+}
 
 /* A test that is nothing but a sweep. */
 #define TEST_SWEEP(fixture, name, ...)				\

@@ -6,8 +6,6 @@
 #include "fault_sweep.h"
 #include "trace_test.h"
 
-#define PAGES	3
-
 static int unload(struct operation *self, int device)
 {
 	return unload_module("actmem");
@@ -33,23 +31,6 @@ TEST(load_the_module)
 	};
 
 	EXPECT_SWEEP(operation, -1);
-}
-
-static int prepare_region(struct operation *self, int device)
-{
-	struct actmem_ioctl_info seen;
-
-	self->fd = create_pages(device, PAGES);
-	CHECK(self->fd >= 0);
-	CHECK(!info(self->fd, 0, &seen));
-	self->id = seen.id;
-	return 0;
-}
-
-static int close_region(struct operation *self, int device, int result)
-{
-	CHECK(!close(self->fd));
-	return 0;
 }
 
 static int create_one(struct operation *self, int device)
@@ -156,8 +137,7 @@ static int prepare_mapping(struct operation *self, int device)
 
 	if (line)
 		return line;
-	self->memory = map_and_touch(self->fd, PAGES);
-	CHECK(self->memory != MAP_FAILED);
+	self->memory = mapped(map_and_touch(self->fd, PAGES));
 	return 0;
 }
 
@@ -182,8 +162,7 @@ TEST_SWEEP(driver, unmap_a_part,
 
 static int prepare_lazy(struct operation *self, int device)
 {
-	self->fd = create_lazy(device, PAGES);
-	CHECK(self->fd >= 0);
+	self->fd = must(create_lazy(device, PAGES));
 	return 0;
 }
 
@@ -200,17 +179,17 @@ static int discard_all(struct operation *self, int device)
 /* What was not told may have been done; it can be asked for again. */
 static int check_populated(struct operation *self, int device, int result)
 {
-	CHECK(result || allocated_bytes(self->fd) == PAGES * PAGE_BYTES);
+	CHECK(result || pages_held(self->fd) == PAGES);
 	CHECK(!populate_all(self, device));
-	CHECK(allocated_bytes(self->fd) == PAGES * PAGE_BYTES);
+	CHECK(pages_held(self->fd) == PAGES);
 	return close_region(self, device, result);
 }
 
 static int check_discarded(struct operation *self, int device, int result)
 {
-	CHECK(result || allocated_bytes(self->fd) == 0);
+	CHECK(result || pages_held(self->fd) == 0);
 	CHECK(!discard_all(self, device));
-	CHECK(allocated_bytes(self->fd) == 0);
+	CHECK(pages_held(self->fd) == 0);
 	return close_region(self, device, result);
 }
 
@@ -240,67 +219,6 @@ TEST_F(driver, populate)
 TEST_SWEEP(driver, discard,
 	.where = IN_MODULE, .least = 2, .prepare = prepare_region, .act = discard_all,
 	.undo = check_discarded)
-
-static struct io_uring ring;
-
-static int populate_by_ring(struct operation *self, int device)
-{
-	struct actmem_ioctl_range arg = range_of(0, PAGES);
-
-	return command(&ring, self->fd, ACTMEM_IOC_POPULATE, &arg);
-}
-
-/* The ring lets go of the file a moment after it has told of the command. */
-static int check_by_ring(struct operation *self, int device, int result)
-{
-	int line = check_populated(self, device, result);
-
-	if (!line)
-		wait_until_nothing_is_left();
-	return line;
-}
-
-/* The worker of io_uring that there is after a command; -1 if there is none. */
-static pid_t find_worker(void)
-{
-	DIR *tasks = opendir("/proc/self/task");
-	struct dirent *entry;
-	pid_t worker = -1;
-
-	if (!tasks)
-		return -1;
-	while ((entry = readdir(tasks))) {
-		char path[PATH_MAX], name[32] = "";
-		int fd;
-
-		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
-		fd = open(path, O_RDONLY | O_CLOEXEC);
-		if (fd >= 0 && read(fd, name, sizeof(name) - 1) > 0 && !strncmp(name, "iou-wrk", 7))
-			worker = atoi(entry->d_name);
-		if (fd >= 0)
-			close(fd);
-	}
-	closedir(tasks);
-	return worker;
-}
-
-/* Nothing of the driver's can fail where it is issued; this is where it is carried out. */
-TEST_F(driver, populate_by_worker)
-{
-	struct operation operation = {
-		.where = IN_MODULE, .least = 2, .prepare = prepare_lazy, .act = populate_by_ring,
-		.undo = check_by_ring,
-	};
-
-	ASSERT_EQ(0, io_uring_queue_init(QUEUE_ENTRIES, &ring, 0));
-	ASSERT_EQ(0, prepare_lazy(&operation, self->device));
-	ASSERT_EQ(0, populate_by_ring(&operation, self->device));
-	ASSERT_EQ(0, check_by_ring(&operation, self->device, 0));
-	operation.task = find_worker();
-	ASSERT_LT(0, operation.task);
-	EXPECT_SWEEP(operation, self->device);
-	io_uring_queue_exit(&ring);
-}
 
 /* Ending a region needs no memory, so that it cannot fail. */
 static int close_it(struct operation *self, int device)

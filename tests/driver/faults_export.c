@@ -6,21 +6,6 @@
 #include "dmabuf_test.h"
 #include "fault_sweep.h"
 
-#define PAGES	4
-
-static int prepare_region(struct operation *self, int device)
-{
-	self->fd = create_pages(device, PAGES);
-	CHECK(self->fd >= 0);
-	return 0;
-}
-
-static int close_region(struct operation *self, int device, int result)
-{
-	CHECK(!close(self->fd));
-	return 0;
-}
-
 static int dma_buffer;
 
 static int export_all(struct operation *self, int device)

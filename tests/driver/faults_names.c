@@ -6,7 +6,6 @@
 #include "names_test.h"
 #include "fault_sweep.h"
 
-#define PAGES	2
 #define NAME	AT "/region"
 #define OTHER	"/tmp/actmem-other"
 
@@ -90,8 +89,7 @@ TEST_SWEEP(names, names,
 
 static int prepare_file(struct operation *self, int device)
 {
-	self->fd = make_file(NAME);
-	CHECK(self->fd >= 0);
+	self->fd = must(make_file(NAME));
 	return 0;
 }
 

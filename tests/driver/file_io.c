@@ -38,8 +38,7 @@ FIXTURE_SETUP(file)
 	self->fd = variant->named ? make_named(NAME, PAGES) :
 				    create_lazy(self->names.device, PAGES);
 	ASSERT_LE(0, self->fd);
-	self->memory = map(self->fd, PAGES);
-	ASSERT_NE(MAP_FAILED, self->memory);
+	self->memory = mapped(map(self->fd, PAGES));
 	self->buffer = malloc(LENGTH);
 	ASSERT_NE(NULL, self->buffer);
 }
@@ -97,13 +96,10 @@ TEST_F(file, ends_where_it_ends)
 
 TEST_F(file, is_written_by_its_mappings_alone)
 {
-	EXPECT_EQ(-1, pwrite(self->fd, "x", 1, 0));
-	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(-1, fallocate(self->fd, 0, 0, LENGTH));
-	EXPECT_EQ(EOPNOTSUPP, errno);
-	EXPECT_EQ(-1, fallocate(self->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-				PAGE_BYTES));
-	EXPECT_EQ(EOPNOTSUPP, errno);
+	EXPECT_ERRNO(EINVAL, pwrite(self->fd, "x", 1, 0));
+	EXPECT_ERRNO(EOPNOTSUPP, fallocate(self->fd, 0, 0, LENGTH));
+	EXPECT_ERRNO(EOPNOTSUPP, fallocate(self->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+					   PAGE_BYTES));
 	EXPECT_EQ(0, pages_allocated(self->fd));
 }
 
@@ -114,8 +110,7 @@ TEST_F(file, bad_memory_is_told)
 	ASSERT_NE(MAP_FAILED, edge);
 	ASSERT_EQ(0, munmap(edge + 4096, 4096));
 	self->memory[0] = 'm';
-	EXPECT_EQ(-1, pread(self->fd, edge + 4096, 10, 0));
-	EXPECT_EQ(EFAULT, errno);
+	EXPECT_ERRNO(EFAULT, pread(self->fd, edge + 4096, 10, 0));
 	EXPECT_EQ(6, pread(self->fd, edge + 4090, 10, 0));
 	/* Into a page of its own, which is missing. */
 	EXPECT_EQ(4096, pread(self->fd, self->memory + 3 * PAGE_BYTES, 4096, 0));
@@ -131,24 +126,19 @@ TEST_F(file, does_not_go_through_pipes)
 
 	self->memory[0] = 's';
 	ASSERT_EQ(0, pipe2(ends, O_CLOEXEC));
-	EXPECT_EQ(-1, splice(self->fd, &offset, ends[1], NULL, 4096, 0));
-	EXPECT_EQ(EINVAL, errno);
+	EXPECT_ERRNO(EINVAL, splice(self->fd, &offset, ends[1], NULL, 4096, 0));
 	ASSERT_EQ(1, write(ends[1], "p", 1));
-	EXPECT_EQ(-1, splice(ends[0], NULL, self->fd, &offset, 1, 0));
-	EXPECT_EQ(EINVAL, errno);
+	EXPECT_ERRNO(EINVAL, splice(ends[0], NULL, self->fd, &offset, 1, 0));
 	EXPECT_EQ('s', self->memory[0]);
 	let_go(ends);
 }
 
 TEST_F(file, descriptors_hold_what_they_were_opened_for)
 {
-	int reader = reopen(self->fd, O_RDONLY), writer = reopen(self->fd, O_WRONLY);
+	int reader = must(reopen(self->fd, O_RDONLY)), writer = must(reopen(self->fd, O_WRONLY));
 
-	ASSERT_LE(0, reader);
-	ASSERT_LE(0, writer);
 	self->memory[0] = 'm';
-	EXPECT_EQ(-1, read(writer, self->buffer, 1));
-	EXPECT_EQ(EBADF, errno);
+	EXPECT_ERRNO(EBADF, read(writer, self->buffer, 1));
 	EXPECT_EQ(1, read(reader, self->buffer, 1));
 	EXPECT_EQ('m', self->buffer[0]);
 	EXPECT_EQ(-EBADF, populate(reader, 0, 1));

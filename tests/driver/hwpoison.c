@@ -66,8 +66,7 @@ TEST_F(region, taken_back_in_a_region)
 	EXPECT_EQ(-EBUSY, unpoison(frame));
 	EXPECT_EQ(PAGES, pages_held(self->fd));
 	expect_found_when_it_leaves(_metadata, self->fd);
-	self->memory = map_and_touch(self->fd, PAGES);
-	ASSERT_NE(MAP_FAILED, self->memory);
+	self->memory = mapped(map_and_touch(self->fd, PAGES));
 	EXPECT_NE(frame, frame_of(self->memory + PAGE_BYTES));
 }
 
@@ -83,8 +82,7 @@ TEST_F(region, taken_back_when_out_of_use)
 	poisoned = all_poisoned_pages();
 	EXPECT_EQ(-EBUSY, unpoison(frame));
 	EXPECT_EQ(poisoned, all_poisoned_pages());
-	self->memory = map_and_touch(self->fd, PAGES);
-	ASSERT_NE(MAP_FAILED, self->memory);
+	self->memory = mapped(map_and_touch(self->fd, PAGES));
 }
 
 TEST_NOTHING_IS_LEFT

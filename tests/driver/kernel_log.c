@@ -26,9 +26,7 @@ FIXTURE(kernel_log)
 FIXTURE_SETUP(kernel_log)
 {
 	self->device = open_device();
-	ASSERT_LE(0, self->device);
-	kernel_log = open_log();
-	ASSERT_LE(0, kernel_log);
+	kernel_log = must(open_log());
 }
 
 FIXTURE_TEARDOWN(kernel_log)
@@ -92,11 +90,10 @@ static int create_named(int device, int node, size_t pages)
 
 static int with_little_locked_memory(int device)
 {
-	int fd = create_named(device, NODE, PAGES), i;
+	int fd = must(create_named(device, NODE, PAGES)), i;
 	bool told_again;
 	const char *why = "RLIMIT_MEMLOCK; raise it (ulimit -l) for the process that makes the region (error -12; user 1000, node -1: 0 bytes left of 2097152 wanted)";
 
-	CHECK(fd >= 0);
 	/*
 	 * That was enough of it for now, but is not forgotten. If all these take so
 	 * long that it is told once more meanwhile, then that is to be so.
@@ -123,16 +120,15 @@ TEST_F(kernel_log, who_may_not_lock_more)
 	ASSERT_EQ(0, close(kernel_log));
 	kernel_log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	ASSERT_LE(0, kernel_log);
-	while ((line = read_log(kernel_log, "fault_tell_refusal: ")))
-		sscanf(line, "fault_tell_refusal: %d callbacks suppressed", &suppressed);
+	while ((line = read_log(kernel_log, "map_fault_log: ")))
+		sscanf(line, "map_fault_log: %d callbacks suppressed", &suppressed);
 	EXPECT_LE(BURST, suppressed);
 }
 
 TEST_F(kernel_log, whose_node_is_full)
 {
-	int fd = create_named(self->device, NODE, node_memory(NODE, "MemTotal") / PAGE_BYTES);
+	int fd = must(create_named(self->device, NODE, node_memory(NODE, "MemTotal") / PAGE_BYTES));
 
-	ASSERT_LE(0, fd);
 	EXPECT_EQ(0, touch_until_told(fd, node_memory(NODE, "MemTotal") / PAGE_BYTES,
 				      "the node has no huge page left; free memory there, or raise its pool_bytes (error -12; user 0, node 1: 0 bytes left of 2097152 wanted)"));
 	close(fd);
@@ -140,9 +136,8 @@ TEST_F(kernel_log, whose_node_is_full)
 
 static int in_cgroup(int device)
 {
-	int fd = create_named(device, 0, 12);
+	int fd = must(create_named(device, 0, 12));
 
-	CHECK(fd >= 0);
 	CHECK(!enter_cgroup());
 	CHECK(!touch_until_told(fd, 12, "the memory cgroup's limit; raise its memory.max, or the node's pool_bytes (error -12; user 0, node -1: 0 bytes left of 2097152 wanted)"));
 	return 0;

@@ -120,8 +120,7 @@ TEST_F(region, processes_share_what_each_of_them_touches)
 
 	arg.flags = LAZY | ACTMEM_CREATE_INHERIT;
 	ASSERT_LE(0, create(self->device, &arg));
-	memory = map(arg.fd, 2);
-	ASSERT_NE(MAP_FAILED, memory);
+	memory = mapped(map(arg.fd, 2));
 	memory[0] = 1;
 	child = fork();
 	if (!child) {
@@ -152,8 +151,7 @@ TEST_F(region, advice_and_locks)
 	madvise(memory, LENGTH, MADV_PAGEOUT);
 	EXPECT_TRUE(holds(self->fd, 1));
 	/* To punch a hole. */
-	EXPECT_EQ(-1, madvise(memory, LENGTH, MADV_REMOVE));
-	EXPECT_EQ(EOPNOTSUPP, errno);
+	EXPECT_ERRNO(EOPNOTSUPP, madvise(memory, LENGTH, MADV_REMOVE));
 	EXPECT_EQ(7, memory[0]);
 	EXPECT_EQ(1, demand_faults(self->fd));
 	EXPECT_TRUE(holds(self->fd, 1));

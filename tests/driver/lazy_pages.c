@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <signal.h>
 
+#include "nodes_fixture.h"
 #include "pool_test.h"
 
 #define PAGES	6
@@ -117,9 +118,8 @@ static int beyond_memory_cgroup(int device)
 {
 	int fd = create_lazy(device, 64), i;
 	struct actmem_ioctl_range arg;
-	char *memory = map(fd, 64);
+	char *memory = mapped(map(fd, 64));
 
-	CHECK(memory != MAP_FAILED);
 	CHECK(!enter_cgroup());
 	CHECK(!put(CGROUP "/memory.max", "32M"));
 	catch_bus_errors(-1);
@@ -140,29 +140,6 @@ TEST_F(driver, pages_beyond_the_memory_cgroups_limit)
 	ASSERT_EQ(0, make_cgroup("+memory"));
 	EXPECT_EQ(0, as_user(0, beyond_memory_cgroup, self->device));
 	EXPECT_EQ(0, remove_cgroup());
-}
-
-/* Where pages are placed wants a machine with two nodes or more. */
-FIXTURE(lazy_placement)
-{
-	int device;
-	int nodes;
-};
-
-FIXTURE_SETUP(lazy_placement)
-{
-	self->device = open_device();
-	ASSERT_LE(0, self->device);
-	for (self->nodes = 0; node_memory(self->nodes, "MemTotal"); self->nodes++)
-		;
-	if (self->nodes < 2)
-		SKIP(return, "this machine has one memory node only");
-}
-
-FIXTURE_TEARDOWN(lazy_placement)
-{
-	close(self->device);
-	EXPECT_EQ(0, regions());
 }
 
 static int create_lazy_on(int device, size_t pages, uint32_t policy, uint64_t nodes)
@@ -190,7 +167,7 @@ static void place(int fd, bool touched, char where[PAGES + 1])
 	munmap(memory, LENGTH);
 }
 
-TEST_F(lazy_placement, pages_come_by_the_policy)
+TEST_F(placement, pages_come_by_the_policy)
 {
 	const uint64_t all = (1ULL << self->nodes) - 1;
 	const struct {
@@ -224,15 +201,14 @@ TEST_F(lazy_placement, pages_come_by_the_policy)
 	}
 }
 
-TEST_F(lazy_placement, a_full_node)
+TEST_F(placement, a_full_node)
 {
 	/* Not quite absurd: all that the node has, some of which is in use. */
 	size_t pages = node_memory(1, "MemTotal") / PAGE_BYTES;
 	size_t unused = node_memory(1, "MemFree");
-	int fd = create_lazy_on(self->device, pages, ACTMEM_POLICY_BIND, 2);
+	int fd = must(create_lazy_on(self->device, pages, ACTMEM_POLICY_BIND, 2));
 	struct actmem_ioctl_range arg;
 
-	ASSERT_LE(0, fd);
 	EXPECT_EQ(-ENOMEM, change_range(fd, ACTMEM_IOC_POPULATE, 0, pages, &arg));
 	EXPECT_EQ(ACTMEM_WHY_NODE_FULL, arg.why.reason);
 	EXPECT_EQ(1, arg.why.node);
@@ -281,14 +257,13 @@ static int in_cpuset_of_node_0(int device)
 	return 0;
 }
 
-TEST_F(lazy_placement, the_cpuset_of_who_touches_is_obeyed)
+TEST_F(placement, the_cpuset_of_who_touches_is_obeyed)
 {
 	ASSERT_EQ(0, make_cgroup("+cpuset"));
 	ASSERT_EQ(0, put(CGROUP "/cpuset.mems", "0"));
 	EXPECT_EQ(0, as_user(0, in_cpuset_of_node_0, self->device));
 	/* A pool of that node is no way around it. */
-	ASSERT_EQ(0, set_pool(1, 8));
-	wait_ready(1, 8);
+	fill_pool(1, 8);
 	EXPECT_EQ(0, as_user(0, in_cpuset_of_node_0, self->device));
 	ASSERT_EQ(0, set_pool(1, 0));
 	EXPECT_EQ(0, remove_cgroup());

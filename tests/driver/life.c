@@ -47,9 +47,8 @@ static int receive_descriptor(int socket)
 TEST_F(driver, close_before_unmap)
 {
 	int fd = create_pages(self->device, PAGES);
-	char *memory = map_and_touch(fd, PAGES);
+	char *memory = mapped(map_and_touch(fd, PAGES));
 
-	ASSERT_NE(MAP_FAILED, memory);
 	ASSERT_EQ(0, close(fd));
 	EXPECT_EQ(1, regions());
 	EXPECT_EQ(0, lingering_regions());
@@ -131,10 +130,8 @@ TEST_F(driver, a_descriptor_is_passed)
 	ASSERT_EQ(0, wait_for(child));
 	/* Its maker is gone, and it is still on its way. */
 	EXPECT_EQ(1, regions());
-	fd = receive_descriptor(sockets[0]);
-	ASSERT_LE(0, fd);
-	memory = map(fd, PAGES);
-	ASSERT_NE(MAP_FAILED, memory);
+	fd = must(receive_descriptor(sockets[0]));
+	memory = mapped(map(fd, PAGES));
 	EXPECT_EQ(77, memory[7]);
 	munmap(memory, PAGES * PAGE_BYTES);
 	close(fd);
@@ -156,21 +153,16 @@ TEST_F(driver, reopened_through_proc)
 	struct actmem_ioctl_info now;
 	char *memory, *other;
 
-	again = reopen(fd, O_RDWR);
-	ASSERT_LE(0, again);
-	readable = reopen(fd, O_RDONLY);
-	ASSERT_LE(0, readable);
+	again = must(reopen(fd, O_RDWR));
+	readable = must(reopen(fd, O_RDONLY));
 	EXPECT_EQ(-EPERM, reopen(fd, O_RDWR | O_TRUNC));
-	memory = map_and_touch(fd, PAGES);
-	ASSERT_NE(MAP_FAILED, memory);
+	memory = mapped(map_and_touch(fd, PAGES));
 	close(fd);
 
 	EXPECT_EQ(0, info(again, 0, &now));
 	EXPECT_EQ(PAGES * PAGE_BYTES, now.length);
-	EXPECT_EQ(MAP_FAILED, map(readable, PAGES));
-	EXPECT_EQ(EACCES, errno);
-	other = mmap(NULL, PAGES * PAGE_BYTES, PROT_READ, MAP_SHARED, readable, 0);
-	ASSERT_NE(MAP_FAILED, other);
+	EXPECT_ERRNO(EACCES, map(readable, PAGES));
+	other = mapped(mmap(NULL, PAGES * PAGE_BYTES, PROT_READ, MAP_SHARED, readable, 0));
 	memory[9] = 99;
 	EXPECT_EQ(99, other[9]);
 	EXPECT_EQ(0, other[PAGE_BYTES * (PAGES - 1) + 1]);
@@ -196,11 +188,10 @@ static int watch(int watcher, int fd, uint32_t events)
 TEST_F(driver, watched_to_the_end)
 {
 	int watcher = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-	int fd = create_pages(self->device, PAGES);
+	int fd = must(create_pages(self->device, PAGES));
 	struct inotify_event event;
 
 	ASSERT_LE(0, watcher);
-	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, watch(watcher, fd, IN_DELETE_SELF));
 	EXPECT_EQ(1, regions());
 	close(fd);
@@ -237,8 +228,7 @@ TEST_F(driver, a_watch_goes_with_its_region)
 
 	ASSERT_EQ(0, pthread_barrier_init(&start, NULL, 2));
 	for (round = 0; round < 200; round++) {
-		fd = create_pages(self->device, 1);
-		ASSERT_LE(0, fd);
+		fd = must(create_pages(self->device, 1));
 		closer = (struct closer){ inotify_init1(IN_CLOEXEC), &start };
 		ASSERT_EQ(0, watch(closer.fd, fd, IN_ALL_EVENTS));
 		ASSERT_EQ(0, pthread_create(&thread, NULL, close_one, &closer));
@@ -254,14 +244,11 @@ TEST_F(driver, opened_by_its_path_alone)
 	int fd = create_pages(self->device, PAGES), only_path, other, again;
 	struct actmem_ioctl_info now;
 
-	only_path = reopen(fd, O_PATH);
-	ASSERT_LE(0, only_path);
+	only_path = must(reopen(fd, O_PATH));
 	close(fd);
 	EXPECT_EQ(1, regions());
-	other = create_pages(self->device, 1);
-	ASSERT_LE(0, other);
-	again = reopen(only_path, O_RDWR);
-	ASSERT_LE(0, again);
+	other = must(create_pages(self->device, 1));
+	again = must(reopen(only_path, O_RDWR));
 	close(only_path);
 	close(other);
 	EXPECT_EQ(1, regions());
@@ -276,10 +263,9 @@ TEST_F(driver, opened_by_its_path_alone)
 
 TEST_F(driver, the_module_stays_while_it_is_used)
 {
-	int fd = create_pages(self->device, PAGES);
+	int fd = must(create_pages(self->device, PAGES));
 	void *memory;
 
-	ASSERT_LE(0, fd);
 	EXPECT_EQ(-EAGAIN, unload_module("actmem"));
 	close(self->device);
 	EXPECT_EQ(-EAGAIN, unload_module("actmem"));
@@ -298,15 +284,13 @@ TEST_F(driver, the_module_goes_and_comes)
 	int round, fd;
 
 	for (round = 0; round < 3; round++) {
-		fd = create_pages(self->device, PAGES);
-		ASSERT_LE(0, fd);
+		fd = must(create_pages(self->device, PAGES));
 		close(fd);
 		close(self->device);
 		ASSERT_EQ(0, unload_module("actmem"));
 		EXPECT_EQ(-1, access(SYSFS, F_OK));
 		ASSERT_EQ(0, load_module(MODULE));
 		self->device = open_device();
-		ASSERT_LE(0, self->device);
 	}
 }
 

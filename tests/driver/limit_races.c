@@ -3,40 +3,18 @@
  * Processes that race for what a limit leaves: what they hold together is never
  * more than the limit, and in the end it is exactly that.
  */
-#include <pthread.h>
-
-#include "driver_test.h"
-
 #define LIMIT		7
-#define WORKERS		4
+
+#include "race_test.h"
+
 #define ROUNDS		150
 #define HELD_MAX	4
-
-/* Of one race, for all its processes. */
-static struct race {
-	int device;
-	/* Pages, no less than what was granted and not yet given back. */
-	int held;
-	bool exceeded;
-	/* Processes that give up nothing any more. */
-	int done;
-	pthread_barrier_t barrier;
-} *race;
 
 /* What one process holds. */
 struct holding {
 	int fd;
 	int pages;
 };
-
-static int claim(int pages)
-{
-	int now = __atomic_add_fetch(&race->held, pages, __ATOMIC_SEQ_CST);
-
-	if (now > LIMIT)
-		race->exceeded = true;
-	return now;
-}
 
 static void give_up(struct holding *holding)
 {
@@ -117,18 +95,9 @@ FIXTURE(race)
 
 FIXTURE_SETUP(race)
 {
-	pthread_barrierattr_t shared;
-
 	self->device = open_device();
-	ASSERT_LE(0, self->device);
 	ASSERT_EQ(0, regions());
-	race = mmap(NULL, sizeof(*race), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-		    -1, 0);
-	ASSERT_NE(MAP_FAILED, race);
-	race->device = self->device;
-	ASSERT_EQ(0, pthread_barrierattr_init(&shared));
-	ASSERT_EQ(0, pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED));
-	ASSERT_EQ(0, pthread_barrier_init(&race->barrier, &shared, WORKERS + 1));
+	make_race(self->device, WORKERS + 1);
 	ASSERT_EQ(0, set_memlock(1000 * PAGE_BYTES));
 }
 

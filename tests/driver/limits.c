@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The administrator's limit of each user: what it refuses, whom it binds, and
- * that it stands in for RLIMIT_MEMLOCK.
+ * RLIMIT_MEMLOCK and the administrator's limit of each user. The tests show that each limit
+ * holds exactly, which users it binds, and that the second limit replaces the first one.
  */
 #include "driver_test.h"
 
@@ -17,7 +17,6 @@ FIXTURE(limits)
 FIXTURE_SETUP(limits)
 {
 	self->device = open_device();
-	ASSERT_LE(0, self->device);
 	ASSERT_EQ(0, regions());
 }
 
@@ -36,40 +35,6 @@ static bool is_user_limit(const struct actmem_why *why, size_t wanted, size_t av
 	       why->movable == 0;
 }
 
-static int up_to_the_limit(int device)
-{
-	struct actmem_ioctl_create arg = region_of(LIMIT + 1);
-	int first, second;
-	uint64_t id;
-
-	CHECK(create(device, &arg) == -EDQUOT && is_user_limit(&arg.why, LIMIT + 1, LIMIT));
-	CHECK(arg.fd == -1 && arg.id == 0);
-	CHECK(list(device, &id, 1) == 0);
-	first = create_pages(device, LIMIT - 1);
-	CHECK(first >= 0);
-	arg = region_of(2);
-	CHECK(create(device, &arg) == -EDQUOT && is_user_limit(&arg.why, 2, 1));
-	second = create_pages(device, 1);
-	CHECK(second >= 0);
-	arg = region_of(1);
-	CHECK(create(device, &arg) == -EDQUOT && is_user_limit(&arg.why, 1, 0));
-	CHECK(user_pages(device, geteuid()) == LIMIT);
-	close(first);
-	CHECK(create_pages(device, LIMIT) == -EDQUOT);
-	CHECK(create_pages(device, LIMIT - 1) >= 0);
-	return 0;
-}
-
-TEST_F(limits, of_each_user)
-{
-	ASSERT_EQ(0, set_limit(USER_FILE, LIMIT));
-	/* Which is not asked. */
-	ASSERT_EQ(0, set_memlock(0));
-	EXPECT_EQ(0, as_user(USER, up_to_the_limit, self->device));
-	EXPECT_EQ(0, as_user(USER, up_to_the_limit, self->device));
-	EXPECT_EQ(0, as_user(OTHER_USER, up_to_the_limit, self->device));
-}
-
 static int nothing_at_all(int device)
 {
 	struct actmem_ioctl_create arg = region_of(1);
@@ -84,6 +49,99 @@ TEST_F(limits, of_nothing)
 	EXPECT_EQ(0, as_user(USER, nothing_at_all, self->device));
 }
 
+/* Tests of both limits of a user. */
+FIXTURE(user_limit)
+{
+	int device;
+};
+
+FIXTURE_VARIANT(user_limit)
+{
+	uint32_t reason;
+	int error;
+};
+
+FIXTURE_VARIANT_ADD(user_limit, memlock)
+{
+	.reason = ACTMEM_WHY_MEMLOCK,
+	.error = -ENOMEM,
+};
+
+FIXTURE_VARIANT_ADD(user_limit, of_the_administrator)
+{
+	.reason = ACTMEM_WHY_USER_LIMIT,
+	.error = -EDQUOT,
+};
+
+/* Those of the variant, for the functions that children run. */
+static uint32_t reason;
+static int error;
+
+static int limit_users(size_t pages)
+{
+	if (reason == ACTMEM_WHY_MEMLOCK)
+		return set_memlock(pages * PAGE_BYTES);
+	/* RLIMIT_MEMLOCK does not count then. */
+	return set_memlock(0) ?: set_limit(USER_FILE, pages);
+}
+
+FIXTURE_SETUP(user_limit)
+{
+	reason = variant->reason;
+	error = variant->error;
+	self->device = open_device();
+	ASSERT_EQ(0, regions());
+	ASSERT_EQ(0, limit_users(LIMIT));
+}
+
+FIXTURE_TEARDOWN(user_limit)
+{
+	EXPECT_EQ(0, set_limit(USER_FILE, -1));
+	EXPECT_EQ(0, regions());
+	close(self->device);
+}
+
+/* Returns true if a region of @wanted pages is refused, because @available are left. */
+static bool is_refused(int device, size_t wanted, size_t available)
+{
+	struct actmem_ioctl_create arg = region_of(wanted);
+
+	return create(device, &arg) == error && arg.fd == -1 && arg.id == 0 &&
+	       arg.why.reason == reason && arg.why.node == -1 && arg.why.movable == 0 &&
+	       arg.why.wanted == wanted * PAGE_BYTES &&
+	       arg.why.available == available * PAGE_BYTES;
+}
+
+static int up_to_the_limit(int device)
+{
+	uint64_t id;
+	int first;
+
+	CHECK(is_refused(device, LIMIT + 1, LIMIT));
+	CHECK(list(device, &id, 1) == 0);
+	first = must(create_pages(device, LIMIT - 1));
+	CHECK(is_refused(device, 2, 1));
+	CHECK(create_pages(device, 1) >= 0);
+	CHECK(is_refused(device, 1, 0));
+	CHECK(user_pages(device, geteuid()) == LIMIT);
+	close(first);
+	CHECK(create_pages(device, LIMIT) == error);
+	CHECK(create_pages(device, LIMIT - 1) >= 0);
+	/* Lower than the usage. */
+	CHECK(reason != ACTMEM_WHY_MEMLOCK || !set_memlock(PAGE_BYTES));
+	CHECK(is_refused(device, 1, 0));
+	return 0;
+}
+
+TEST_F(user_limit, of_each_user)
+{
+	EXPECT_EQ(0, as_user(USER, up_to_the_limit, self->device));
+	EXPECT_EQ(0, node_sum("region_bytes"));
+	/* The first process left nothing behind. */
+	EXPECT_EQ(0, as_user(USER, up_to_the_limit, self->device));
+	EXPECT_EQ(0, as_user(OTHER_USER, up_to_the_limit, self->device));
+}
+
 static int hold_the_limit(void *device)
 {
 	CHECK(!become(USER));
@@ -91,26 +149,30 @@ static int hold_the_limit(void *device)
 	return 0;
 }
 
-TEST_F(limits, of_each_user_apart)
+static int another_process(int device)
 {
-	pid_t child;
+	CHECK(is_refused(device, 1, 0));
+	return 0;
+}
 
-	ASSERT_EQ(0, set_limit(USER_FILE, LIMIT));
-	child = hold_in_child(hold_the_limit, &self->device);
+TEST_F(user_limit, of_each_user_apart)
+{
+	pid_t child = hold_in_child(hold_the_limit, &self->device);
+
 	ASSERT_LT(0, child);
-	EXPECT_EQ(0, as_user(USER, nothing_at_all, self->device));
+	EXPECT_EQ(0, as_user(USER, another_process, self->device));
 	EXPECT_EQ(0, as_user(OTHER_USER, up_to_the_limit, self->device));
-	kill_child(child);
+	EXPECT_EQ(1, regions());
+	EXPECT_EQ(0, kill_child(child));
 	EXPECT_EQ(0, as_user(USER, up_to_the_limit, self->device));
 }
 
-TEST_F(limits, of_who_may_lock_memory)
+TEST_F(user_limit, not_of_who_may_lock_memory)
 {
 	int fd;
 
-	ASSERT_EQ(0, set_limit(USER_FILE, 1));
-	fd = create_pages(self->device, LIMIT);
-	EXPECT_LE(0, fd);
+	ASSERT_EQ(0, limit_users(0));
+	fd = must(create_pages(self->device, LIMIT));
 	close(fd);
 }
 
@@ -307,9 +369,8 @@ static int lazily(int device)
 {
 	struct actmem_ioctl_range there;
 	struct actmem_ioctl_info now;
-	int fd = create_lazy(device, LIMIT + 3);
+	int fd = must(create_lazy(device, LIMIT + 3));
 
-	CHECK(fd >= 0);
 	CHECK(touch_to_death(fd, LIMIT + 1) == SIGBUS);
 	CHECK(!info(fd, 0, &now) && now.allocated_bytes == LIMIT * PAGE_BYTES);
 	CHECK(now.demand_faults == LIMIT);
@@ -349,8 +410,7 @@ static int populate_for_other(int device)
 TEST_F(limits, of_the_owner)
 {
 	ASSERT_EQ(0, set_limit(USER_FILE, 0));
-	region_of_other = create_lazy(self->device, 5);
-	ASSERT_LE(0, region_of_other);
+	region_of_other = must(create_lazy(self->device, 5));
 	EXPECT_EQ(0, as_user(USER, populate_for_other, self->device));
 	EXPECT_EQ(0, user_pages(self->device, USER));
 	EXPECT_EQ(4, user_pages(self->device, 0));

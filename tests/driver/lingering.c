@@ -32,9 +32,8 @@ TEST_F(driver, a_pin_of_a_live_region_is_seen)
 {
 	struct actmem_ioctl_info now;
 	int fd = create_pages(self->device, PAGES), one[2], two[2], three[2];
-	char *memory = map_and_touch(fd, PAGES);
+	char *memory = mapped(map_and_touch(fd, PAGES));
 
-	ASSERT_NE(MAP_FAILED, memory);
 	ASSERT_EQ(0, hold(memory, one));
 	ASSERT_EQ(0, hold(memory + 8192, two));
 	ASSERT_EQ(0, hold(memory + 2 * PAGE_BYTES + 4096, three));
@@ -85,8 +84,7 @@ TEST_F(driver, a_pinned_page_stays_counted_and_unchanged)
 		char *memory;
 
 		ASSERT_LE(0, create(self->device, &next));
-		memory = map(next.fd, 2 * PAGES);
-		ASSERT_NE(MAP_FAILED, memory);
+		memory = mapped(map(next.fd, 2 * PAGES));
 		memset(memory, 0xff, 2 * PAGES * PAGE_BYTES);
 		munmap(memory, 2 * PAGES * PAGE_BYTES);
 		close(next.fd);
@@ -106,10 +104,9 @@ TEST_F(driver, a_pinned_page_stays_counted_and_unchanged)
 TEST_F(driver, pages_go_one_by_one)
 {
 	int fd = create_pages(self->device, PAGES), ends[PAGES][2];
-	char *memory = map_and_touch(fd, PAGES);
+	char *memory = mapped(map_and_touch(fd, PAGES));
 	long i;
 
-	ASSERT_NE(MAP_FAILED, memory);
 	for (i = 0; i < PAGES; i++)
 		ASSERT_EQ(0, hold(memory + i * PAGE_BYTES, ends[i]));
 	munmap(memory, PAGES * PAGE_BYTES);
@@ -150,8 +147,7 @@ TEST_F(driver, the_module_stays_until_the_last_page)
 
 	ASSERT_EQ(0, make_lingering(self->device, 2, 1, &id, ends));
 	close(self->device);
-	EXPECT_EQ(-1, syscall(SYS_delete_module, "actmem", O_NONBLOCK));
-	EXPECT_EQ(EAGAIN, errno);
+	EXPECT_ERRNO(EAGAIN, syscall(SYS_delete_module, "actmem", O_NONBLOCK));
 	let_go(ends);
 	/* Nobody asks: the driver finds out by itself. */
 	while (number_in("/sys/module/actmem/refcnt"))

@@ -53,12 +53,9 @@ static bool others_are_intact(const char *memory)
 FIXTURE_SETUP(machine_check)
 {
 	self->device = open_device();
-	ASSERT_LE(0, self->device);
 	self->poisoned = all_poisoned_pages();
-	self->fd = create_pages(self->device, PAGES);
-	ASSERT_LE(0, self->fd);
-	self->memory = map(self->fd, PAGES);
-	ASSERT_NE(MAP_FAILED, self->memory);
+	self->fd = must(create_pages(self->device, PAGES));
+	self->memory = mapped(map(self->fd, PAGES));
 	fill(self->memory);
 }
 
@@ -174,8 +171,7 @@ TEST_F(machine_check, a_forked_child_loses_it)
 
 	wanted.flags = ACTMEM_CREATE_INHERIT;
 	ASSERT_LE(0, create(self->device, &wanted));
-	memory = map(wanted.fd, PAGES);
-	ASSERT_NE(MAP_FAILED, memory);
+	memory = mapped(map(wanted.fd, PAGES));
 	fill(memory);
 	EXPECT_EQ(0, fail_in_child(wanted.fd, memory, memory));
 	munmap(memory, LENGTH);
@@ -274,8 +270,7 @@ TEST_F(machine_check, read_fails)
 	EXPECT_EQ((ssize_t)PAGE_BYTES, pread(self->fd, buffer, LENGTH, 0));
 	EXPECT_EQ(0, memcmp(buffer, self->memory, PAGE_BYTES));
 	EXPECT_EQ(0x22, buffer[PAGE_BYTES]);
-	EXPECT_EQ(-1, pread(self->fd, buffer, 1, FAILED + SMALL - 1));
-	EXPECT_EQ(EIO, errno);
+	EXPECT_ERRNO(EIO, pread(self->fd, buffer, 1, FAILED + SMALL - 1));
 	EXPECT_EQ(SMALL, pread(self->fd, buffer, SMALL, 2 * PAGE_BYTES));
 	free(buffer);
 }
@@ -287,8 +282,7 @@ TEST_F(machine_check, system_calls_fail)
 	ASSERT_EQ(0, fail_page(self->memory + FAILED));
 	EXPECT_EQ(1, poisoned_pages(self->fd));
 	ASSERT_EQ(0, pipe2(ends, O_CLOEXEC));
-	EXPECT_EQ(-1, write(ends[1], self->memory + PAGE_BYTES, SMALL));
-	EXPECT_EQ(EFAULT, errno);
+	EXPECT_ERRNO(EFAULT, write(ends[1], self->memory + PAGE_BYTES, SMALL));
 	EXPECT_EQ(SMALL, write(ends[1], self->memory, SMALL));
 	let_go(ends);
 }
@@ -370,11 +364,10 @@ TEST_F(machine_check, a_pin_keeps_it_in_its_place)
 static int fail_pinned(int device, bool before)
 {
 	int fd = create_pages(device, PAGES), ends[2];
-	char *memory = map_and_touch(fd, PAGES);
+	char *memory = mapped(map_and_touch(fd, PAGES));
 	long poisoned = all_poisoned_pages();
 	uint64_t frame;
 
-	CHECK(memory != MAP_FAILED);
 	frame = frame_of(memory + FAILED);
 	CHECK(!hold(memory + PAGE_BYTES, ends));
 	CHECK(!before || (!fail_frame(frame) && poisoned_pages(fd) == 1));

@@ -44,10 +44,9 @@ TEST_F(region, memory_is_aligned_and_begins_as_zeros)
 
 	for (round = 0; round < 8; round++) {
 		int fd = create_pages(self->device, PAGES);
-		char *memory = map(fd, PAGES);
+		char *memory = mapped(map(fd, PAGES));
 		size_t i, sum = 0;
 
-		ASSERT_NE(MAP_FAILED, memory);
 		EXPECT_EQ(0, (uintptr_t)memory % PAGE_BYTES);
 		for (i = 0; i < LENGTH; i += sizeof(uint64_t))
 			sum |= *(uint64_t *)(memory + i);
@@ -60,11 +59,9 @@ TEST_F(region, memory_is_aligned_and_begins_as_zeros)
 
 TEST_F(region, two_mappings_show_the_same)
 {
-	char *other = map(self->fd, PAGES);
-	char *half = mmap(NULL, LENGTH / 2, PROT_READ, MAP_SHARED, self->fd, LENGTH / 2);
+	char *other = mapped(map(self->fd, PAGES));
+	char *half = mapped(mmap(NULL, LENGTH / 2, PROT_READ, MAP_SHARED, self->fd, LENGTH / 2));
 
-	ASSERT_NE(MAP_FAILED, other);
-	ASSERT_NE(MAP_FAILED, half);
 	EXPECT_TRUE(is_whole(other));
 	EXPECT_TRUE(is_filled(half, LENGTH / 2, LENGTH / 2));
 	EXPECT_EQ(LENGTH / 2, pmd_mapped(half, LENGTH / 2));
@@ -95,9 +92,8 @@ TEST_F(region, info_tells_what_is_mapped)
 TEST_F(region, what_small_pages_map_is_counted_too)
 {
 	struct actmem_ioctl_info now;
-	char *small = map(self->fd, PAGES);
+	char *small = mapped(map(self->fd, PAGES));
 
-	ASSERT_NE(MAP_FAILED, small);
 	ASSERT_EQ(0, munmap(self->memory, LENGTH));
 	ASSERT_EQ(0, madvise(small, LENGTH, MADV_NOHUGEPAGE));
 	small[0] = 1;
@@ -147,13 +143,11 @@ TEST_F(region, what_must_not_be_mapped_is_refused)
 	}
 
 	/* A mapping at a fixed address survives. */
-	room = mmap(NULL, 2 * LENGTH, read_write, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, room);
+	room = mapped(mmap(NULL, 2 * LENGTH, read_write, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 	memset(room, 7, 2 * LENGTH);
 	room = (char *)(((uintptr_t)room + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1));
-	EXPECT_EQ(MAP_FAILED, mmap(room + 4096, PAGE_BYTES, read_write,
-				   MAP_SHARED | MAP_FIXED, self->fd, 0));
-	EXPECT_EQ(EINVAL, errno);
+	EXPECT_ERRNO(EINVAL, mmap(room + 4096, PAGE_BYTES, read_write,
+				  MAP_SHARED | MAP_FIXED, self->fd, 0));
 	EXPECT_EQ(MAP_FAILED, mmap(room, PAGE_BYTES, read_write,
 				   MAP_PRIVATE | MAP_FIXED, self->fd, 0));
 	EXPECT_EQ(MAP_FAILED, mmap(room, PAGE_BYTES, read_write,
@@ -164,13 +158,11 @@ TEST_F(region, what_must_not_be_mapped_is_refused)
 
 TEST_F(region, hints_and_fixed_addresses)
 {
-	char *room = mmap(NULL, 4 * LENGTH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *room = mapped(mmap(NULL, 4 * LENGTH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 	char *memory;
 
-	ASSERT_NE(MAP_FAILED, room);
 	ASSERT_EQ(0, munmap(room, 4 * LENGTH));
-	memory = mmap(room + 4096, LENGTH, PROT_READ, MAP_SHARED, self->fd, 0);
-	ASSERT_NE(MAP_FAILED, memory);
+	memory = mapped(mmap(room + 4096, LENGTH, PROT_READ, MAP_SHARED, self->fd, 0));
 	EXPECT_EQ(0, (uintptr_t)memory % PAGE_BYTES);
 	EXPECT_TRUE(is_whole(memory));
 	munmap(memory, LENGTH);
@@ -186,12 +178,10 @@ TEST_F(region, a_page_is_unmapped_whole_or_not_at_all)
 {
 	char *memory = self->memory;
 
-	EXPECT_EQ(-1, munmap(memory, 4096));
-	EXPECT_EQ(EINVAL, errno);
+	EXPECT_ERRNO(EINVAL, munmap(memory, 4096));
 	EXPECT_EQ(-1, munmap(memory + 4096, LENGTH - 4096));
 	EXPECT_EQ(-1, munmap(memory + PAGE_BYTES, PAGE_BYTES / 2));
-	EXPECT_EQ(-1, mprotect(memory, 4096, PROT_READ));
-	EXPECT_EQ(EINVAL, errno);
+	EXPECT_ERRNO(EINVAL, mprotect(memory, 4096, PROT_READ));
 	EXPECT_EQ(-1, mprotect(memory + PAGE_BYTES + 8192, LENGTH / 2, PROT_READ));
 	EXPECT_TRUE(is_whole(memory));
 
@@ -207,21 +197,16 @@ TEST_F(region, remapping_keeps_huge_pages)
 {
 	char *room, *moved;
 
-	EXPECT_EQ(MAP_FAILED, mremap(self->memory, LENGTH, 2 * LENGTH, MREMAP_MAYMOVE));
-	EXPECT_EQ(EFAULT, errno);
-	EXPECT_EQ(MAP_FAILED, mremap(self->memory, LENGTH, LENGTH - 4096, 0));
-	EXPECT_EQ(EINVAL, errno);
+	EXPECT_ERRNO(EFAULT, mremap(self->memory, LENGTH, 2 * LENGTH, MREMAP_MAYMOVE));
+	EXPECT_ERRNO(EINVAL, mremap(self->memory, LENGTH, LENGTH - 4096, 0));
 	EXPECT_EQ(MAP_FAILED, mremap(self->memory, 0, LENGTH + PAGE_BYTES, MREMAP_MAYMOVE));
 
-	room = mmap(NULL, 4 * LENGTH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, room);
+	room = mapped(mmap(NULL, 4 * LENGTH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 	room = (char *)(((uintptr_t)room + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1));
-	EXPECT_EQ(MAP_FAILED, mremap(self->memory, LENGTH, LENGTH,
-				     MREMAP_MAYMOVE | MREMAP_FIXED, room + 4096));
-	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(MAP_FAILED, mremap(self->memory + 4096, PAGE_BYTES, PAGE_BYTES,
-				     MREMAP_MAYMOVE | MREMAP_FIXED, room));
-	EXPECT_EQ(EINVAL, errno);
+	EXPECT_ERRNO(EINVAL, mremap(self->memory, LENGTH, LENGTH,
+				    MREMAP_MAYMOVE | MREMAP_FIXED, room + 4096));
+	EXPECT_ERRNO(EINVAL, mremap(self->memory + 4096, PAGE_BYTES, PAGE_BYTES,
+				    MREMAP_MAYMOVE | MREMAP_FIXED, room));
 	EXPECT_TRUE(is_whole(self->memory));
 
 	moved = mremap(self->memory, LENGTH, LENGTH, MREMAP_MAYMOVE | MREMAP_FIXED,
@@ -243,10 +228,8 @@ TEST_F(region, a_child_inherits_only_what_was_created_so)
 	int fd;
 
 	arg.flags = ACTMEM_CREATE_INHERIT;
-	fd = create(self->device, &arg);
-	ASSERT_LE(0, fd);
-	memory = map(fd, PAGES);
-	ASSERT_NE(MAP_FAILED, memory);
+	fd = must(create(self->device, &arg));
+	memory = mapped(map(fd, PAGES));
 	fill(memory, LENGTH);
 	ASSERT_EQ(0, info(fd, 0, &now));
 	EXPECT_EQ(ACTMEM_INFO_INHERIT, now.state);
@@ -301,13 +284,11 @@ TEST_F(region, collapse_with_no_writer)
 	int fd;
 
 	/* A file that nobody may write to is one that the kernel might collapse. */
-	fd = reopen(self->fd, O_RDONLY);
-	ASSERT_LE(0, fd);
+	fd = must(reopen(self->fd, O_RDONLY));
 	ASSERT_EQ(0, munmap(self->memory, LENGTH));
 	close(self->fd);
 	self->fd = fd;
-	memory = mmap(NULL, LENGTH, PROT_READ, MAP_SHARED, fd, 0);
-	ASSERT_NE(MAP_FAILED, memory);
+	memory = mapped(mmap(NULL, LENGTH, PROT_READ, MAP_SHARED, fd, 0));
 	EXPECT_NE(0, madvise(memory, LENGTH, MADV_COLLAPSE));
 	EXPECT_TRUE(is_whole(memory));
 	munmap(memory, LENGTH);
@@ -346,12 +327,10 @@ TEST_F(region, the_file_cannot_change)
 	EXPECT_EQ((blksize_t)PAGE_BYTES, status.st_blksize);
 	EXPECT_TRUE(S_ISREG(status.st_mode));
 	EXPECT_EQ(0600, status.st_mode & 07777);
-	EXPECT_EQ(-1, ftruncate(self->fd, 0));
-	EXPECT_EQ(EPERM, errno);
+	EXPECT_ERRNO(EPERM, ftruncate(self->fd, 0));
 	EXPECT_EQ(-1, ftruncate(self->fd, 2 * LENGTH));
 	EXPECT_EQ(-1, fchmod(self->fd, 0666));
-	EXPECT_EQ(-1, fchown(self->fd, USER, USER));
-	EXPECT_EQ(EPERM, errno);
+	EXPECT_ERRNO(EPERM, fchown(self->fd, USER, USER));
 	EXPECT_TRUE(is_whole(self->memory));
 }
 

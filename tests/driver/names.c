@@ -27,20 +27,17 @@ TEST_F(names, an_empty_file_has_no_region)
 {
 	struct actmem_ioctl_range all = range_of(0, 1);
 	struct actmem_ioctl_info now;
-	int fd = make_file(NAME);
+	int fd = must(make_file(NAME));
 	struct stat status;
 	char byte;
 
-	ASSERT_LE(0, fd);
 	EXPECT_EQ(0, regions());
-	EXPECT_EQ(MAP_FAILED, map(fd, 1));
-	EXPECT_EQ(ENODATA, errno);
+	EXPECT_ERRNO(ENODATA, map(fd, 1));
 	EXPECT_EQ(-ENODATA, info(fd, 0, &now));
 	EXPECT_EQ(-ENODATA, call(fd, ACTMEM_IOC_POPULATE, &all));
 	EXPECT_EQ(-ENODATA, call(fd, ACTMEM_IOC_DISCARD, &all));
 	EXPECT_EQ(0, read(fd, &byte, 1));
-	EXPECT_EQ(-1, write(fd, "", 1));
-	EXPECT_EQ(EINVAL, errno);
+	EXPECT_ERRNO(EINVAL, write(fd, "", 1));
 	ASSERT_EQ(0, fstat(fd, &status));
 	EXPECT_EQ(0, status.st_size);
 	EXPECT_EQ(0, status.st_blocks);
@@ -65,8 +62,7 @@ TEST_F(names, times_are_those_of_the_clock)
 	/* So that the mount is older, by the coarse clock that files have their times from. */
 	usleep(20000);
 	ASSERT_EQ(0, clock_gettime(CLOCK_REALTIME_COARSE, &before));
-	fd = make_file(NAME);
-	ASSERT_LE(0, fd);
+	fd = must(make_file(NAME));
 	ASSERT_EQ(0, clock_gettime(CLOCK_REALTIME, &after));
 	ASSERT_EQ(0, fstat(fd, &file));
 	EXPECT_LE(nanoseconds(&before), nanoseconds(&file.st_mtim));
@@ -82,26 +78,19 @@ TEST_F(names, times_are_those_of_the_clock)
 
 TEST_F(names, a_length_is_given_once)
 {
-	int fd = make_file(NAME);
+	int fd = must(make_file(NAME));
 	struct stat status;
 
-	ASSERT_LE(0, fd);
-	EXPECT_EQ(-1, ftruncate(fd, PAGE_BYTES / 2));
-	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(-1, ftruncate(fd, 1L << 60));
-	EXPECT_EQ(EFBIG, errno);
+	EXPECT_ERRNO(EINVAL, ftruncate(fd, PAGE_BYTES / 2));
+	EXPECT_ERRNO(EFBIG, ftruncate(fd, 1L << 60));
 	EXPECT_EQ(0, regions());
 	ASSERT_EQ(0, ftruncate(fd, LENGTH));
 	EXPECT_EQ(1, regions());
 	EXPECT_EQ(0, ftruncate(fd, LENGTH));
-	EXPECT_EQ(-1, ftruncate(fd, LENGTH - PAGE_BYTES));
-	EXPECT_EQ(EPERM, errno);
-	EXPECT_EQ(-1, ftruncate(fd, LENGTH + PAGE_BYTES));
-	EXPECT_EQ(EPERM, errno);
-	EXPECT_EQ(-1, ftruncate(fd, 0));
-	EXPECT_EQ(EPERM, errno);
-	EXPECT_EQ(-1, open(NAME, O_RDWR | O_TRUNC));
-	EXPECT_EQ(EPERM, errno);
+	EXPECT_ERRNO(EPERM, ftruncate(fd, LENGTH - PAGE_BYTES));
+	EXPECT_ERRNO(EPERM, ftruncate(fd, LENGTH + PAGE_BYTES));
+	EXPECT_ERRNO(EPERM, ftruncate(fd, 0));
+	EXPECT_ERRNO(EPERM, open(NAME, O_RDWR | O_TRUNC));
 	ASSERT_EQ(0, fstat(fd, &status));
 	EXPECT_EQ((off_t)LENGTH, status.st_size);
 	EXPECT_EQ(0, status.st_blocks);
@@ -113,9 +102,8 @@ TEST_F(names, a_length_is_given_once)
 TEST_F(names, is_mapped_by_huge_pages)
 {
 	int fd = make_named(NAME, PAGES);
-	char *memory = map_and_touch(fd, PAGES);
+	char *memory = mapped(map_and_touch(fd, PAGES));
 
-	ASSERT_NE(MAP_FAILED, memory);
 	EXPECT_EQ(LENGTH, pmd_mapped(memory, LENGTH));
 	EXPECT_EQ(PAGES, pages_allocated(fd));
 	EXPECT_EQ(PAGES, pages_used(AT));
@@ -127,9 +115,8 @@ TEST_F(names, the_create_call_says_how)
 {
 	struct actmem_ioctl_create arg = region_on(PAGES, ACTMEM_POLICY_BIND, 1), wrong;
 	struct actmem_ioctl_info now;
-	int fd = make_file(NAME), reader = open(NAME, O_RDONLY | O_CLOEXEC);
+	int fd = must(make_file(NAME)), reader = open(NAME, O_RDONLY | O_CLOEXEC);
 
-	ASSERT_LE(0, fd);
 	arg.flags = ACTMEM_CREATE_INHERIT;
 	EXPECT_EQ(-EBADF, call(reader, ACTMEM_IOC_CREATE, &arg));
 	wrong = arg;
@@ -191,8 +178,7 @@ TEST_F(names, outlives_its_process)
 	EXPECT_EQ(2 * PAGE_BYTES, before.allocated_bytes);
 	fd = open(NAME, O_RDWR | O_CLOEXEC);
 	ASSERT_LE(0, fd);
-	memory = map(fd, PAGES);
-	ASSERT_NE(MAP_FAILED, memory);
+	memory = mapped(map(fd, PAGES));
 	for (i = 0; i < 2 * PAGE_BYTES; i++)
 		if (memory[i] != 0x5a)
 			break;
@@ -208,9 +194,8 @@ TEST_F(names, outlives_its_process)
 TEST_F(names, goes_with_its_last_user)
 {
 	int fd = make_named(NAME, PAGES);
-	char *memory = map_and_touch(fd, PAGES);
+	char *memory = mapped(map_and_touch(fd, PAGES));
 
-	ASSERT_NE(MAP_FAILED, memory);
 	ASSERT_EQ(0, unlink(NAME));
 	EXPECT_EQ(-1, open(NAME, O_RDWR));
 	EXPECT_EQ(1, regions());
@@ -229,18 +214,15 @@ TEST_F(names, goes_with_its_name)
 
 	ASSERT_EQ(0, mkdir(AT "/directory", 0777));
 	ASSERT_EQ(0, info_state(fd, "region", ACTMEM_INFO_NAMED));
-	EXPECT_EQ(-1, link(NAME, AT "/directory/link"));
-	EXPECT_EQ(EPERM, errno);
-	EXPECT_EQ(-1, symlink("region", AT "/symbol"));
-	EXPECT_EQ(EPERM, errno);
+	EXPECT_ERRNO(EPERM, link(NAME, AT "/directory/link"));
+	EXPECT_ERRNO(EPERM, symlink("region", AT "/symbol"));
 	ASSERT_EQ(0, rename(NAME, AT "/directory/renamed"));
 	EXPECT_EQ(0, info_state(fd, "renamed", ACTMEM_INFO_NAMED));
 	close(fd);
 	EXPECT_EQ(1, regions());
 	fd = open(AT "/directory/renamed", O_RDWR | O_CLOEXEC);
 	ASSERT_LE(0, fd);
-	EXPECT_EQ(-1, rmdir(AT "/directory"));
-	EXPECT_EQ(ENOTEMPTY, errno);
+	EXPECT_ERRNO(ENOTEMPTY, rmdir(AT "/directory"));
 	ASSERT_EQ(0, unlink(AT "/directory/renamed"));
 	ASSERT_EQ(0, rmdir(AT "/directory"));
 	EXPECT_EQ(1, regions());
@@ -273,8 +255,7 @@ TEST_F(names, can_come_without_a_name)
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	ASSERT_EQ(0, linkat(AT_FDCWD, path, AT_FDCWD, NAME, AT_SYMLINK_FOLLOW));
 	EXPECT_EQ(0, info_state(fd, "region", ACTMEM_INFO_NAMED));
-	EXPECT_EQ(-1, linkat(AT_FDCWD, path, AT_FDCWD, AT "/again", AT_SYMLINK_FOLLOW));
-	EXPECT_EQ(EPERM, errno);
+	EXPECT_ERRNO(EPERM, linkat(AT_FDCWD, path, AT_FDCWD, AT "/again", AT_SYMLINK_FOLLOW));
 	close(fd);
 	EXPECT_EQ(1, regions());
 	fd = open(AT, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -292,12 +273,10 @@ TEST_F(names, a_name_can_be_shown)
 	memset(path + sizeof(AT), 'n', ACTMEM_NAME_BYTES);
 	EXPECT_EQ(-ENAMETOOLONG, make_file(path));
 	path[sizeof(AT) + ACTMEM_NAME_BYTES - 1] = '\0';
-	fd = make_named(path, 1);
-	ASSERT_LE(0, fd);
+	fd = must(make_named(path, 1));
 	EXPECT_EQ(0, info_state(fd, path + sizeof(AT), ACTMEM_INFO_NAMED));
 	EXPECT_EQ(ACTMEM_NAME_BYTES - 1, fpathconf(fd, _PC_NAME_MAX));
-	EXPECT_EQ(-1, rename(path, AT "/a\nb"));
-	EXPECT_EQ(EINVAL, errno);
+	EXPECT_ERRNO(EINVAL, rename(path, AT "/a\nb"));
 	EXPECT_EQ(-EINVAL, make_file(AT "/\033[2J"));
 	close(fd);
 }
@@ -333,8 +312,7 @@ TEST_F(names, one_of_many_gives_the_length)
 
 	ASSERT_EQ(0, pthread_barrier_init(&barrier, NULL, 4));
 	for (round = 0; round < 30; round++) {
-		fd = make_file(NAME);
-		ASSERT_LE(0, fd);
+		fd = must(make_file(NAME));
 		for (i = 0; i < 4; i++) {
 			racers[i].barrier = &barrier;
 			racers[i].fd = fd;
@@ -360,9 +338,8 @@ TEST_F(names, one_of_many_gives_the_length)
 /* A watcher is not in the way of the unmounting. */
 TEST_F(names, can_be_watched)
 {
-	int watcher = inotify_init1(IN_CLOEXEC), fd = make_named(NAME, 1);
+	int watcher = inotify_init1(IN_CLOEXEC), fd = must(make_named(NAME, 1));
 
-	ASSERT_LE(0, fd);
 	ASSERT_LE(0, inotify_add_watch(watcher, NAME, IN_ALL_EVENTS));
 	close(fd);
 	EXPECT_EQ(0, unmount(AT));

@@ -120,17 +120,14 @@ TEST_F(names, options_are_shown_and_hold)
 TEST_F(names, nothing_there_can_be_run)
 {
 	int fd = make_named(NAME, 1);
-	char *memory = map(fd, 1);
+	char *memory = mapped(map(fd, 1));
 
-	ASSERT_NE(MAP_FAILED, memory);
 	memcpy(memory, "#!", 2);
 	munmap(memory, PAGE_BYTES);
 	ASSERT_EQ(0, fchmod(fd, 0777));
 	close(fd);
-	EXPECT_EQ(-1, execl(NAME, NAME, NULL));
-	EXPECT_EQ(EACCES, errno);
-	EXPECT_EQ(-1, mknod(AT "/null", S_IFCHR | 0666, makedev(1, 3)));
-	EXPECT_EQ(EPERM, errno);
+	EXPECT_ERRNO(EACCES, execl(NAME, NAME, NULL));
+	EXPECT_ERRNO(EPERM, mknod(AT "/null", S_IFCHR | 0666, makedev(1, 3)));
 }
 
 TEST_F(names, the_limit_holds_for_all_regions_of_the_mount)
@@ -165,8 +162,7 @@ TEST_F(names, a_mount_is_a_file_system_of_its_own)
 	char *memory, byte;
 
 	ASSERT_EQ(0, populate(one, 0, LIMIT));
-	memory = map(one, 1);
-	ASSERT_NE(MAP_FAILED, memory);
+	memory = mapped(map(one, 1));
 	memory[5] = 1;
 	munmap(memory, PAGE_BYTES);
 	unnamed = create_pages(self->device, 1);
@@ -174,15 +170,13 @@ TEST_F(names, a_mount_is_a_file_system_of_its_own)
 	close(unnamed);
 	ASSERT_EQ(0, mkdir(OTHER, 0755));
 	ASSERT_EQ(0, mount_names(OTHER, LIMIT_OPTION));
-	EXPECT_EQ(-1, open(OTHER "/region", O_RDWR));
-	EXPECT_EQ(ENOENT, errno);
+	EXPECT_ERRNO(ENOENT, open(OTHER "/region", O_RDWR));
 	two = make_named(OTHER "/region", 1);
 	ASSERT_EQ(1, pread(two, &byte, 1, 5));
 	EXPECT_EQ(0, byte);
 	EXPECT_EQ(0, populate(two, 0, 1));
 	EXPECT_EQ(1, pages_used(OTHER));
-	EXPECT_EQ(-1, link(NAME, OTHER "/link"));
-	EXPECT_EQ(EXDEV, errno);
+	EXPECT_ERRNO(EXDEV, link(NAME, OTHER "/link"));
 	close(one);
 	close(two);
 	EXPECT_EQ(0, unmount(OTHER));
@@ -270,8 +264,7 @@ TEST_F(names, inodes_are_limited)
 	ASSERT_EQ(0, free_inodes(AT));
 	EXPECT_EQ(-ENOSPC, make_and_close(AT "/e"));
 	EXPECT_EQ(-1, mkdir(AT "/e", 0700));
-	EXPECT_EQ(-1, open(AT, O_TMPFILE | O_RDWR, 0600));
-	EXPECT_EQ(ENOSPC, errno);
+	EXPECT_ERRNO(ENOSPC, open(AT, O_TMPFILE | O_RDWR, 0600));
 	EXPECT_EQ(-EBUSY, remount_names(AT, "nr_inodes=3"));
 	ASSERT_EQ(0, rename(AT "/a", AT "/c"));
 	EXPECT_EQ(1, free_inodes(AT));
@@ -323,9 +316,8 @@ TEST_F(names, is_busy_as_long_as_it_is_used)
 TEST_F(names, can_be_unmounted_lazily)
 {
 	int fd = make_named(NAME, 2);
-	char *memory = map(fd, 2);
+	char *memory = mapped(map(fd, 2));
 
-	ASSERT_NE(MAP_FAILED, memory);
 	memory[0] = 1;
 	ASSERT_EQ(0, umount2(AT, MNT_DETACH));
 	EXPECT_EQ(-1, open(NAME, O_RDWR));
@@ -390,9 +382,8 @@ TEST_F(names, only_the_administrator_mounts)
 
 static int use_as_owner(int device)
 {
-	int fd = make_file(NAME);
+	int fd = must(make_file(NAME));
 
-	CHECK(fd >= 0);
 	CHECK(!set_memlock(PAGE_BYTES));
 	CHECK(!ftruncate(fd, 2 * PAGE_BYTES));
 	CHECK(!populate(fd, 0, 1));

@@ -5,28 +5,10 @@
  * that. Meanwhile names come and go, and the limit changes.
  */
 #include "names_test.h"
+#include "race_test.h"
 
-#include <pthread.h>
-
-#define WORKERS		4
 #define ROUNDS		120
 #define PAGES		3
-
-/* Of one race, for all its processes. */
-static struct race {
-	int device;
-	/* Pages, no more than what was granted and not yet given back. */
-	int held;
-	bool exceeded;
-	/* No page is given up any more. */
-	pthread_barrier_t barrier;
-} *race;
-
-static void claim(int pages)
-{
-	if (__atomic_add_fetch(&race->held, pages, __ATOMIC_SEQ_CST) > LIMIT)
-		race->exceeded = true;
-}
 
 /* Of a length by the create call, or by ftruncate: pages, 0 if refused, or an error. */
 static int take(int fd, int pages, unsigned int way)
@@ -87,15 +69,10 @@ static int race_to_the_end(int number)
 
 TEST_F(names, a_race_ends_exactly_at_the_limit)
 {
-	pthread_barrierattr_t shared;
 	pid_t workers[WORKERS];
 	int i;
 
-	race = mmap(NULL, sizeof(*race), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, race);
-	ASSERT_EQ(0, pthread_barrierattr_init(&shared));
-	ASSERT_EQ(0, pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED));
-	ASSERT_EQ(0, pthread_barrier_init(&race->barrier, &shared, WORKERS));
+	make_race(self->device, WORKERS);
 	for (i = 0; i < WORKERS; i++)
 		workers[i] = start_child(0, race_to_the_end, i);
 	for (i = 0; i < WORKERS; i++)
@@ -109,10 +86,9 @@ TEST_F(names, a_race_ends_exactly_at_the_limit)
 
 static int touch_all(int number)
 {
-	char *memory = map(open(AT "/shared", O_RDWR | O_CLOEXEC), LIMIT + 2);
+	char *memory = mapped(map(open(AT "/shared", O_RDWR | O_CLOEXEC), LIMIT + 2));
 	size_t i;
 
-	CHECK(memory != MAP_FAILED);
 	for (i = 0; i < LIMIT + 2; i++)
 		memory[(i + number) % (LIMIT + 2) * PAGE_BYTES] = 1;
 	return 0;
@@ -121,10 +97,9 @@ static int touch_all(int number)
 /* All but the last pages under the limit are had by whoever touches them first. */
 TEST_F(names, touching_ends_exactly_at_the_limit)
 {
-	int fd = make_named(AT "/shared", LIMIT + 2), i, status;
+	int fd = must(make_named(AT "/shared", LIMIT + 2)), i, status;
 	pid_t workers[WORKERS];
 
-	ASSERT_LE(0, fd);
 	for (i = 0; i < WORKERS; i++)
 		workers[i] = start_child(0, touch_all, i);
 	for (i = 0; i < WORKERS; i++) {
@@ -160,8 +135,7 @@ TEST_F(names, the_limit_changes_under_the_race)
 
 	ASSERT_EQ(0, pthread_create(&changer, NULL, change_limit, &done));
 	for (round = 0; round < ROUNDS; round++) {
-		fd = make_named(AT "/region", LIMIT);
-		ASSERT_LE(0, fd);
+		fd = must(make_named(AT "/region", LIMIT));
 		err = populate(fd, 0, 1 + round % LIMIT);
 		EXPECT_TRUE(!err || err == -ENOSPC);
 		close(fd);
@@ -185,8 +159,7 @@ static int use_while_it_goes(int number)
 
 		CHECK(fd >= 0);
 		if (!ftruncate(fd, PAGE_BYTES)) {
-			memory = map(fd, 1);
-			CHECK(memory != MAP_FAILED);
+			memory = mapped(map(fd, 1));
 			CHECK(pread(fd, &byte, 1, 0) == 1);
 			memory[0] = number;
 			CHECK(memory[PAGE_BYTES - 1] == 0);
@@ -236,8 +209,7 @@ TEST_F(names, removed_while_it_gets_its_pages)
 	int fd;
 
 	ASSERT_EQ(0, remount_names(AT, "size=100%"));
-	fd = make_file(AT "/much");
-	ASSERT_LE(0, fd);
+	fd = must(make_file(AT "/much"));
 	child = start_child(0, allocate_much, pages);
 	ASSERT_LT(0, child);
 	while (!regions())

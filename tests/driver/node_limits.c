@@ -21,7 +21,6 @@ FIXTURE(node_limits)
 FIXTURE_SETUP(node_limits)
 {
 	self->device = open_device();
-	ASSERT_LE(0, self->device);
 	ASSERT_EQ(0, regions());
 	if (!node_memory(1, "MemTotal"))
 		SKIP(return, "this machine has one memory node only");
@@ -60,29 +59,25 @@ TEST_F(node_limits, of_one)
 	EXPECT_EQ(-EDQUOT, create(self->device, &arg));
 	EXPECT_TRUE(is_node_limit(&arg, 0, 4, 3));
 	arg = region_on(2, ACTMEM_POLICY_BIND, 1);
-	first = create(self->device, &arg);
-	ASSERT_LE(0, first);
+	first = must(create(self->device, &arg));
 	EXPECT_EQ(-EDQUOT, create(self->device, &arg));
 	EXPECT_TRUE(is_node_limit(&arg, 0, 2, 1));
 
 	/* The next node, where another may be taken. */
 	arg = region_on(3, ACTMEM_POLICY_PREFERRED, 1);
-	second = create(self->device, &arg);
-	ASSERT_LE(0, second);
+	second = must(create(self->device, &arg));
 	EXPECT_EQ(3, node_pages(0));
 	EXPECT_EQ(5 * (long)PAGE_BYTES, node_sum("region_bytes"));
 	close(second);
 	arg = region_on(3, ACTMEM_POLICY_BIND, 3);
-	second = create(self->device, &arg);
-	ASSERT_LE(0, second);
+	second = must(create(self->device, &arg));
 	close(second);
 
 	arg = region_on(4, ACTMEM_POLICY_INTERLEAVE, 3);
 	EXPECT_EQ(-EDQUOT, create(self->device, &arg));
 	EXPECT_TRUE(is_node_limit(&arg, 0, 2, 1));
 	arg = region_on(2, ACTMEM_POLICY_INTERLEAVE, 3);
-	second = create(self->device, &arg);
-	ASSERT_LE(0, second);
+	second = must(create(self->device, &arg));
 	EXPECT_EQ(3, node_pages(0));
 	EXPECT_EQ(1, node_pages(1));
 	close(second);
@@ -102,8 +97,7 @@ TEST_F(node_limits, of_all)
 	EXPECT_EQ(3 * PAGE_BYTES, arg.why.wanted);
 	EXPECT_EQ(2 * PAGE_BYTES, arg.why.available);
 	arg = region_on(2 * last, ACTMEM_POLICY_PREFERRED, 1);
-	fd = create(self->device, &arg);
-	ASSERT_LE(0, fd);
+	fd = must(create(self->device, &arg));
 	for (node = 0; node < last; node++)
 		EXPECT_EQ(2, node_pages(node));
 	EXPECT_EQ(-EDQUOT, create_pages(self->device, 1));
@@ -121,8 +115,7 @@ TEST_F(node_limits, page_by_page)
 
 	arg.flags = LAZY;
 	ASSERT_EQ(0, set_node_limit(0, 1));
-	fd = create(self->device, &arg);
-	ASSERT_LE(0, fd);
+	fd = must(create(self->device, &arg));
 	EXPECT_EQ(0, change_range(fd, ACTMEM_IOC_POPULATE, 1, 1, &there));
 	EXPECT_EQ(0, change_range(fd, ACTMEM_IOC_POPULATE, 2, 2, &there));
 	EXPECT_EQ(-EDQUOT, change_range(fd, ACTMEM_IOC_POPULATE, 0, 1, &there));
@@ -159,8 +152,7 @@ TEST_F(node_limits, refuse_before_anything_is_allocated)
 {
 	struct actmem_ioctl_create arg = region_on(4, ACTMEM_POLICY_BIND, 1);
 
-	ASSERT_EQ(0, set_pool(0, 4));
-	wait_ready(0, 4);
+	fill_pool(0, 4);
 	ASSERT_EQ(0, set_node_limit(0, 3));
 	EXPECT_EQ(-EDQUOT, create(self->device, &arg));
 	EXPECT_EQ(4, ready(0));

@@ -7,14 +7,9 @@
 #include <sched.h>
 
 #include "cgroup_test.h"
+#include "nodes_fixture.h"
 
 #define PAGES	6
-
-FIXTURE(placement)
-{
-	int device;
-	int nodes;
-};
 
 static long node_bytes(int node)
 {
@@ -38,21 +33,6 @@ static int placed(int device, struct actmem_ioctl_create *arg, char *where)
 	return fd;
 }
 
-FIXTURE_SETUP(placement)
-{
-	self->device = open_device();
-	ASSERT_LE(0, self->device);
-	for (self->nodes = 0; node_memory(self->nodes, "MemTotal"); self->nodes++)
-		;
-	if (self->nodes < 2)
-		SKIP(return, "this machine has one memory node only");
-}
-
-FIXTURE_TEARDOWN(placement)
-{
-	close(self->device);
-}
-
 TEST_F(placement, bind_to_each_node)
 {
 	int node;
@@ -62,9 +42,8 @@ TEST_F(placement, bind_to_each_node)
 		uint64_t bytes[ACTMEM_NODE_MAX] = { 0 };
 		struct actmem_ioctl_info now = { .size = sizeof(now) };
 		char where[PAGES + 1], wanted[PAGES + 1] = "";
-		int fd = placed(self->device, &arg, where);
+		int fd = must(placed(self->device, &arg, where));
 
-		ASSERT_LE(0, fd);
 		memset(wanted, '0' + node, PAGES);
 		EXPECT_EQ(0, strcmp(wanted, where))
 			TH_LOG("pages on %s", where);
@@ -251,8 +230,7 @@ TEST_F(placement, preferred)
 		ASSERT_EQ(0, run_on(cpu));
 		ASSERT_EQ(0, syscall(SYS_getcpu, NULL, &node, NULL));
 		arg = region_on(PAGES, ACTMEM_POLICY_PREFERRED, 0);
-		fd = placed(self->device, &arg, where);
-		ASSERT_LE(0, fd);
+		fd = must(placed(self->device, &arg, where));
 		EXPECT_EQ('0' + (int)node, where[0]);
 		EXPECT_EQ('0' + (int)node, where[PAGES - 1]);
 		close(fd);
@@ -279,8 +257,7 @@ TEST_F(placement, the_policy_of_the_task_does_not_count)
 
 	/* MPOL_BIND */
 	ASSERT_EQ(0, syscall(SYS_set_mempolicy, 2, &mask, 64));
-	fd = placed(self->device, &arg, where);
-	ASSERT_LE(0, fd);
+	fd = must(placed(self->device, &arg, where));
 	EXPECT_EQ(0, strcmp("111111", where));
 	close(fd);
 }
@@ -293,11 +270,9 @@ TEST_F(placement, nothing_moves_the_pages)
 	size_t i;
 
 	ASSERT_LE(0, create(self->device, &arg));
-	memory = map_and_touch(arg.fd, PAGES);
-	ASSERT_NE(MAP_FAILED, memory);
+	memory = mapped(map_and_touch(arg.fd, PAGES));
 	/* MPOL_BIND, with MPOL_MF_STRICT, MPOL_MF_MOVE and MPOL_MF_MOVE_ALL */
-	EXPECT_EQ(-1, syscall(SYS_mbind, memory, arg.length, 2, &to, 64, 7));
-	EXPECT_EQ(EIO, errno);
+	EXPECT_ERRNO(EIO, syscall(SYS_mbind, memory, arg.length, 2, &to, 64, 7));
 	syscall(SYS_migrate_pages, 0, 64, &from, &to);
 	for (i = 0; i < PAGES; i++)
 		EXPECT_EQ(1, node_of(memory + i * PAGE_BYTES));

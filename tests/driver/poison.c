@@ -35,7 +35,6 @@ FIXTURE(poison)
 FIXTURE_SETUP(poison)
 {
 	self->device = open_device();
-	ASSERT_LE(0, self->device);
 	self->poisoned = all_poisoned_pages();
 }
 
@@ -67,19 +66,16 @@ TEST_F(poison, a_page_that_was_lent)
 	uint64_t frame;
 	int fd, round;
 
-	ASSERT_EQ(0, set_pool(0, PAGES));
-	wait_ready(0, PAGES);
+	fill_pool(0, PAGES);
 	frame = give_back_one_with_an_error(self->device);
 	ASSERT_NE(0, frame);
 	EXPECT_EQ(0, regions());
 	EXPECT_EQ(0, lent(0));
 	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
 	/* The pool gets another one for it, if only when it is asked to. */
-	ASSERT_EQ(0, set_pool(0, PAGES));
-	wait_ready(0, PAGES);
+	fill_pool(0, PAGES);
 	for (round = 0; round < 3; round++) {
-		fd = create_on(self->device, 0, 8 * PAGES);
-		ASSERT_LE(0, fd);
+		fd = must(create_on(self->device, 0, 8 * PAGES));
 		EXPECT_FALSE(has_frame(fd, 8 * PAGES, frame));
 		close(fd);
 		wait_ready(0, PAGES);
@@ -107,19 +103,16 @@ TEST_F(poison, a_page_that_is_ready)
 	uint64_t frame;
 	int fd;
 
-	ASSERT_EQ(0, set_pool(0, PAGES));
-	wait_ready(0, PAGES);
+	fill_pool(0, PAGES);
 	frame = ready_frame(self->device);
 	ASSERT_NE(0, frame);
 	mark_frame(frame + 1);
-	fd = create_on(self->device, 0, PAGES);
-	ASSERT_LE(0, fd);
+	fd = must(create_on(self->device, 0, PAGES));
 	EXPECT_EQ(0, poisoned_pages(fd));
 	EXPECT_FALSE(has_frame(fd, PAGES, frame));
 	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
 	close(fd);
-	ASSERT_EQ(0, set_pool(0, PAGES));
-	wait_ready(0, PAGES);
+	fill_pool(0, PAGES);
 }
 
 /* It does not go back to the page allocator either. */
@@ -128,15 +121,13 @@ TEST_F(poison, a_page_that_a_pool_gives_up)
 	uint64_t frame;
 	int fd;
 
-	ASSERT_EQ(0, set_pool(0, PAGES));
-	wait_ready(0, PAGES);
+	fill_pool(0, PAGES);
 	frame = ready_frame(self->device);
 	ASSERT_NE(0, frame);
 	mark_frame(frame + 1);
 	ASSERT_EQ(0, set_pool(0, 0));
 	EXPECT_EQ(self->poisoned + 1, all_poisoned_pages());
-	fd = create_on(self->device, 0, 8 * PAGES);
-	ASSERT_LE(0, fd);
+	fd = must(create_on(self->device, 0, 8 * PAGES));
 	EXPECT_FALSE(has_frame(fd, 8 * PAGES, frame));
 	close(fd);
 }

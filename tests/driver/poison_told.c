@@ -29,11 +29,9 @@ FIXTURE_SETUP(poison_told)
 
 	self->memory = MAP_FAILED;
 	self->device = open_device();
-	ASSERT_LE(0, self->device);
 	if (!node_memory(1, "MemTotal"))
 		SKIP(return, "this machine has one memory node only");
-	self->log = open_log();
-	ASSERT_LE(0, self->log);
+	self->log = must(open_log());
 	ASSERT_EQ(0, mkdir(INSTANCE, 0700));
 	ASSERT_EQ(0, set_event("alloc_fail", "1"));
 	for (node = 0; node < 2; node++)
@@ -41,8 +39,7 @@ FIXTURE_SETUP(poison_told)
 	self->region = region_on(PAGES, ACTMEM_POLICY_BIND, 2);
 	strcpy(self->region.name, NAME);
 	ASSERT_LE(0, create(self->device, &self->region));
-	self->memory = map_and_touch(self->region.fd, PAGES);
-	ASSERT_NE(MAP_FAILED, self->memory);
+	self->memory = mapped(map_and_touch(self->region.fd, PAGES));
 }
 
 FIXTURE_TEARDOWN(poison_told)

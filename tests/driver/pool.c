@@ -40,11 +40,9 @@ TEST_F(pool, a_region_takes_from_it_and_gives_back)
 {
 	int fd, round;
 
-	ASSERT_EQ(0, set_pool(NODE, FULL));
-	wait_ready(NODE, FULL);
+	fill_pool(NODE, FULL);
 	for (round = 0; round < 3; round++) {
-		fd = create_on(self->device, NODE, SOME);
-		ASSERT_LE(0, fd);
+		fd = must(create_on(self->device, NODE, SOME));
 		EXPECT_EQ(FULL - SOME, ready(NODE));
 		EXPECT_EQ(SOME, lent(NODE));
 		EXPECT_EQ((long)(SOME * PAGE_BYTES), get(NODE, "region_bytes"));
@@ -60,16 +58,13 @@ TEST_F(pool, what_was_written_is_gone)
 {
 	int fd, round;
 
-	ASSERT_EQ(0, set_pool(NODE, FULL));
-	wait_ready(NODE, FULL);
+	fill_pool(NODE, FULL);
 	for (round = 0; round < 3; round++) {
 		/* More than it holds; and again before all are ready. */
-		fd = create_on(self->device, NODE, 2 * FULL);
-		ASSERT_LE(0, fd);
+		fd = must(create_on(self->device, NODE, 2 * FULL));
 		EXPECT_TRUE(was_zero(fd, 2 * FULL));
 		close(fd);
-		fd = create_on(self->device, NODE, FULL);
-		ASSERT_LE(0, fd);
+		fd = must(create_on(self->device, NODE, FULL));
 		EXPECT_TRUE(was_zero(fd, FULL));
 		close(fd);
 	}
@@ -81,15 +76,12 @@ TEST_F(pool, what_is_lent_counts)
 {
 	int fd, more;
 
-	ASSERT_EQ(0, set_pool(NODE, FULL));
-	wait_ready(NODE, FULL);
-	fd = create_on(self->device, NODE, FULL + SOME);
-	ASSERT_LE(0, fd);
+	fill_pool(NODE, FULL);
+	fd = must(create_on(self->device, NODE, FULL + SOME));
 	EXPECT_EQ(FULL, lent(NODE));
 	/* As long as a fill would take, and the worker is awake. */
 	ASSERT_EQ(0, set_pool(NODE, FULL));
-	more = create_on(self->device, NODE, SOME);
-	ASSERT_LE(0, more);
+	more = must(create_on(self->device, NODE, SOME));
 	usleep(200000);
 	EXPECT_EQ(0, ready(NODE));
 	EXPECT_EQ(FULL, lent(NODE));
@@ -107,11 +99,9 @@ TEST_F(pool, shrinking_while_it_has_lent)
 {
 	int fds[4], i;
 
-	ASSERT_EQ(0, set_pool(NODE, FULL));
-	wait_ready(NODE, FULL);
+	fill_pool(NODE, FULL);
 	for (i = 0; i < 4; i++) {
-		fds[i] = create_on(self->device, NODE, FULL / 4);
-		ASSERT_LE(0, fds[i]);
+		fds[i] = must(create_on(self->device, NODE, FULL / 4));
 	}
 	close(fds[0]);
 	EXPECT_EQ(FULL / 4 * 3, lent(NODE));
@@ -143,12 +133,9 @@ TEST_F(pool, a_page_that_is_pinned_does_not_come_back)
 	size_t i;
 	char *memory;
 
-	ASSERT_EQ(0, set_pool(NODE, FULL));
-	wait_ready(NODE, FULL);
-	fd = create_on(self->device, NODE, SOME);
-	ASSERT_LE(0, fd);
-	memory = map(fd, SOME);
-	ASSERT_NE(MAP_FAILED, memory);
+	fill_pool(NODE, FULL);
+	fd = must(create_on(self->device, NODE, SOME));
+	memory = mapped(map(fd, SOME));
 	memset(memory, 0x5a, SOME * PAGE_BYTES);
 	ASSERT_EQ(0, hold(memory + PAGE_BYTES, ends));
 	munmap(memory, SOME * PAGE_BYTES);
@@ -158,8 +145,7 @@ TEST_F(pool, a_page_that_is_pinned_does_not_come_back)
 	EXPECT_EQ(1, lent(NODE));
 
 	for (i = 0; i < 4; i++) {
-		next = create_on(self->device, NODE, FULL);
-		ASSERT_LE(0, next);
+		next = must(create_on(self->device, NODE, FULL));
 		EXPECT_TRUE(was_zero(next, FULL));
 		close(next);
 	}
@@ -176,8 +162,7 @@ TEST_F(pool, shrinking_frees)
 {
 	size_t unused;
 
-	ASSERT_EQ(0, set_pool(NODE, FULL));
-	wait_ready(NODE, FULL);
+	fill_pool(NODE, FULL);
 	unused = unused_memory(NODE);
 	ASSERT_EQ(0, set_pool(NODE, 5));
 	EXPECT_EQ(5, ready(NODE));
@@ -202,8 +187,7 @@ static int limited(int device)
 
 TEST_F(pool, locked_memory_is_limited_as_ever)
 {
-	ASSERT_EQ(0, set_pool(NODE, FULL));
-	wait_ready(NODE, FULL);
+	fill_pool(NODE, FULL);
 	ASSERT_EQ(0, set_memlock(SOME * PAGE_BYTES));
 	EXPECT_EQ(0, as_user(USER, limited, self->device));
 	/* What its end gave back. */
@@ -252,8 +236,7 @@ TEST_F(pool, regions_come_and_go_while_it_changes)
 	}
 	EXPECT_EQ(0, regions());
 	EXPECT_EQ(0, lent(NODE));
-	ASSERT_EQ(0, set_pool(NODE, FULL));
-	wait_ready(NODE, FULL);
+	fill_pool(NODE, FULL);
 }
 
 TEST_NOTHING_IS_LEFT

@@ -16,22 +16,18 @@ static int in_memory_cgroup(int device)
 
 	CHECK(!put(CGROUP "/memory.max", "max"));
 	CHECK(!enter_cgroup());
-	CHECK(!set_pool(NODE, FULL));
-	wait_ready(NODE, FULL);
+	fill_pool(NODE, FULL);
 	before = cgroup_bytes();
-	fd = create_on(device, NODE, SOME);
-	CHECK(fd >= 0);
+	fd = must(create_on(device, NODE, SOME));
 	CHECK(cgroup_pages_since(before) == 0);
 	close(fd);
 	wait_ready(NODE, FULL);
 
 	/* The cgroup pays for pages beyond the pool for good: the pool stays as large. */
-	fd = create_on(device, NODE, FULL + 8);
-	CHECK(fd >= 0);
+	fd = must(create_on(device, NODE, FULL + 8));
 	CHECK(lent(NODE) == FULL);
 	CHECK(cgroup_pages_since(before) == 8);
-	other = create_on(device, NODE, 8);
-	CHECK(other >= 0);
+	other = must(create_on(device, NODE, 8));
 	CHECK(cgroup_pages_since(before) == 16);
 	close(fd);
 	close(other);
@@ -95,8 +91,7 @@ TEST_F(pool, page_cache_leaves_it_alone)
 	most = get(NODE, "pool_bytes") / (long)PAGE_BYTES;
 	EXPECT_LT((long)all / 3, most);
 	wait_ready(NODE, most);
-	fd = create_on(self->device, NODE, SOME);
-	ASSERT_LE(0, fd);
+	fd = must(create_on(self->device, NODE, SOME));
 	ASSERT_EQ(0, as_user(0, read_disk_on_the_node, 0));
 	ASSERT_EQ(0, put("/proc/sys/vm/drop_caches", "3"));
 	EXPECT_EQ(most - SOME, ready(NODE));
@@ -197,8 +192,7 @@ TEST_F(pool, a_node_that_loses_memory)
 		SKIP(return, "none of its memory can be taken away");
 	EXPECT_GT(most, left);
 	EXPECT_EQ(-ERANGE, set_pool(2, most));
-	ASSERT_EQ(0, set_pool(2, FULL));
-	wait_ready(2, FULL);
+	fill_pool(2, FULL);
 	snprintf(path, sizeof(path), "/sys/devices/system/memory/memory%d/state", block);
 	EXPECT_EQ(0, put(path, "online_kernel"));
 	EXPECT_EQ(0, set_pool(2, most));

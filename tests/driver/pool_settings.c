@@ -44,16 +44,14 @@ TEST_F(pool, its_workqueue_has_settings)
 	ASSERT_EQ(0, put(WORKQUEUE "/cpumask", "1"));
 	ASSERT_EQ(0, put(WORKQUEUE "/nice", "19"));
 	EXPECT_EQ(19, number_in(WORKQUEUE "/nice"));
-	ASSERT_EQ(0, set_pool(NODE, FULL));
-	wait_ready(NODE, FULL);
+	fill_pool(NODE, FULL);
 }
 
 TEST_F(pool, unloading_frees_it)
 {
 	size_t unused = unused_memory(NODE);
 
-	ASSERT_EQ(0, set_pool(NODE, FULL));
-	wait_ready(NODE, FULL);
+	fill_pool(NODE, FULL);
 	close(self->device);
 	EXPECT_EQ(0, unload_module("actmem"));
 	EXPECT_LT(unused - FULL / 2 * PAGE_BYTES, unused_memory(NODE));

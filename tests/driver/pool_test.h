@@ -56,6 +56,13 @@ static inline void wait_ready(int node, long pages)
 		usleep(20000);
 }
 
+/* Sets the size of a pool, and waits until all of its pages are ready. */
+static inline void fill_pool(int node, size_t pages)
+{
+	must(set_pool(node, pages));
+	wait_ready(node, pages);
+}
+
 static inline int create_on(int device, int node, size_t pages)
 {
 	struct actmem_ioctl_create arg = region_on(pages, ACTMEM_POLICY_BIND, 1 << node);
@@ -71,7 +78,6 @@ FIXTURE(pool)
 FIXTURE_SETUP(pool)
 {
 	self->device = open_device();
-	ASSERT_LE(0, self->device);
 	if (!node_memory(NODE, "MemTotal"))
 		SKIP(return, "this machine has one memory node only");
 	ASSERT_EQ(0, regions());

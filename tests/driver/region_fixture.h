@@ -20,12 +20,9 @@ FIXTURE(region)
 FIXTURE_SETUP(region)
 {
 	self->device = open_device();
-	ASSERT_LE(0, self->device);
 	ASSERT_EQ(0, regions());
-	self->fd = MAKE_REGION(self->device, PAGES);
-	ASSERT_LE(0, self->fd);
-	self->memory = map(self->fd, PAGES);
-	ASSERT_NE(MAP_FAILED, self->memory);
+	self->fd = must(MAKE_REGION(self->device, PAGES));
+	self->memory = mapped(map(self->fd, PAGES));
 #ifdef FILL_REGION
 	FILL_REGION(self->memory);
 #endif

@@ -39,11 +39,10 @@ TEST_F(driver, info_writes_no_more_nodes_than_asked_for)
 	struct actmem_ioctl_query query = query_arg();
 	struct actmem_ioctl_info now = { .size = sizeof(now) };
 	uint64_t bytes[ACTMEM_NODE_MAX + 1];
-	int fd = create_pages(self->device, 2);
+	int fd = must(create_pages(self->device, 2));
 	uint64_t sum = 0;
 	uint32_t i;
 
-	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, call(self->device, ACTMEM_IOC_QUERY, &query));
 	memset(bytes, 0xaa, sizeof(bytes));
 	now.node_bytes = (uintptr_t)bytes;

@@ -17,7 +17,6 @@ FIXTURE(trace)
 FIXTURE_SETUP(trace)
 {
 	self->device = open_device();
-	ASSERT_LE(0, self->device);
 	ASSERT_EQ(0, regions());
 	ASSERT_TRUE(!mkdir(INSTANCE, 0755) || errno == EEXIST);
 	ASSERT_EQ(0, clear_trace());
@@ -38,10 +37,8 @@ TEST_F(trace, a_page_is_allocated_when_it_is_touched)
 	int i, fd;
 
 	arg.flags = LAZY;
-	fd = create(self->device, &arg);
-	ASSERT_LE(0, fd);
-	memory = map(fd, PAGES);
-	ASSERT_NE(MAP_FAILED, (void *)memory);
+	fd = must(create(self->device, &arg));
+	memory = mapped(map(fd, PAGES));
 	for (i = PAGES - 1; i >= 0; i--) {
 		memory[i * PAGE_BYTES] = 1;
 		memory[i * PAGE_BYTES + 4096] = 1;
@@ -178,8 +175,7 @@ TEST_F(trace, what_is_not_wanted_is_not_traced)
 
 	ASSERT_EQ(0, put(EVENTS "/enable", "0"));
 	fd = create_lazy(self->device, PAGES);
-	memory = map_and_touch(fd, PAGES);
-	ASSERT_NE(MAP_FAILED, (void *)memory);
+	memory = mapped(map_and_touch(fd, PAGES));
 	munmap(memory, PAGES * PAGE_BYTES);
 	close(fd);
 	read_events();
@@ -187,8 +183,7 @@ TEST_F(trace, what_is_not_wanted_is_not_traced)
 
 	ASSERT_EQ(0, set_event("fault", "1"));
 	fd = create_lazy(self->device, PAGES);
-	memory = map_and_touch(fd, PAGES);
-	ASSERT_NE(MAP_FAILED, (void *)memory);
+	memory = mapped(map_and_touch(fd, PAGES));
 	/* Pages that are there when they are touched are nobody's news. */
 	memory[0] = 2;
 	munmap(memory, PAGES * PAGE_BYTES);

@@ -147,11 +147,9 @@ static int pin_pipe[2];
 static int leave_a_pin(int device)
 {
 	struct iovec vector = { NULL, 4096 };
-	int fd = create_pages(device, 3);
+	int fd = must(create_pages(device, 3));
 
-	CHECK(fd >= 0);
-	vector.iov_base = map_and_touch(fd, 3);
-	CHECK(vector.iov_base != MAP_FAILED);
+	vector.iov_base = mapped(map_and_touch(fd, 3));
 	CHECK(vmsplice(pin_pipe[1], &vector, 1, 0) == 4096);
 	return 0;
 }

@@ -88,12 +88,6 @@ void hold_transfers(bool hold);
 /* How many of them are held, that is, were under way at a time. */
 unsigned int held_transfers(void);
 
-/*
- * Commands that a ring is to carry out are answered by @answer, with 0, a negative errno, or
- * 1: only when they are cancelled. NULL: by the kernel.
- */
-void fake_commands(int (*answer)(uint32_t operation, void *argument));
-
 /* Those that a ring begins from now on end only when they are cancelled: the disk hangs. */
 void hang_transfers(bool hang);
 

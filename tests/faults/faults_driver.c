@@ -20,7 +20,6 @@ static int answer_query(struct actmem_ioctl_query *query)
 	query->abi = driver.abi;
 	query->abi_oldest = driver.abi_oldest;
 	query->page_bytes = driver.page_bytes;
-	query->features = driver.features;
 	query->max_region_bytes = 16ULL << 40;
 	return driver.error;
 }

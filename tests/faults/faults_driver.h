@@ -15,7 +15,6 @@
 /* What the driver answers next. */
 struct driver {
 	int error;		/* of QUERY */
-	uint64_t features;
 	uint32_t abi, abi_oldest;
 	uint64_t page_bytes;
 	int create_error[2];	/* of the first and the second CREATE */

@@ -218,13 +218,6 @@ static void hang_instead(struct io_uring_sqe *sqe)
 /* There is one ring at a time. */
 static __u64 event;
 
-static int (*_Atomic answer_command)(uint32_t operation, void *argument);
-
-void fake_commands(int (*answer)(uint32_t operation, void *argument))
-{
-	answer_command = answer;
-}
-
 /* Its result is where the kernel leaves that of what does nothing alone. */
 static struct {
 	__u64 data;
@@ -244,17 +237,6 @@ static void answer_with(struct io_uring_sqe *sqe, int result)
 		i++;
 	answered[i].data = data;
 	answered[i].result = result;
-}
-
-static void answer_instead(struct io_uring_sqe *sqe)
-{
-	const struct actmem_uring *payload = (const struct actmem_uring *)sqe->cmd;
-	int result = answer_command(sqe->cmd_op, (void *)(uintptr_t)payload->argument);
-
-	if (result > 0)
-		hang_instead(sqe);
-	else
-		answer_with(sqe, result);
 }
 
 static void take_answer(struct io_uring_cqe *cqe)
@@ -282,8 +264,6 @@ static void change_submissions(struct io_uring *ring)
 			answer_with(sqe, result_instead);
 		else if (is_transfer(sqe))
 			sqe->len = (unsigned int)short_length(sqe->len);
-		else if (sqe->opcode == IORING_OP_URING_CMD && answer_command)
-			answer_instead(sqe);
 		else if (sqe->opcode == IORING_OP_POLL_ADD && sqe->len)
 			event = sqe->user_data;
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A queue by each engine: fill and spill from and to files of one to four stripes,
- * populate and discard; what is refused; the end of a file; a deadline; several
- * threads; a forked child.
+ * A queue by each engine: fill and spill from and to files of one to four stripes;
+ * what is refused; the end of a file; registered pages, which cannot be discarded; a
+ * deadline; several threads; a forked child.
  */
 #include <pthread.h>
 
@@ -87,11 +87,9 @@ static void test_refusals(struct actmem *am, struct actmem_queue *queue,
 		returns(actmem_queue_fill(queue, set.file, 0, region, 1, 4096, NULL), -EINVAL);
 		says("in the region");
 	}
-	returns(actmem_queue_populate(queue, region, 1, 4096, NULL), -EINVAL);
 	returns(actmem_queue_wait(queue, &completion, 0, 0), -EINVAL);
 	returns(actmem_queue_wait(queue, &completion, 1, ACTMEM_WAIT_FOREVER), 0);
 	returns(actmem_queue_cancel(queue, 12345), -ENOENT);
-	returns(actmem_queue_attach(queue, region, 0), -EEXIST);
 	returns(actmem_queue_attach(queue, region, 8), -EINVAL);
 	returns(actmem_queue_detach(queue, stranger), -ENOENT);
 	returns(actmem_queue_destroy(queue), -EBUSY);
@@ -102,15 +100,27 @@ static void test_refusals(struct actmem *am, struct actmem_queue *queue,
 	destroy_idle(other);
 }
 
+/* Returns true if the queue registers the memory of regions with io_uring. */
+static bool registers(const struct actmem_queue *queue)
+{
+	const char *description = actmem_queue_describe(queue);
+
+	return strstr(description, "io_uring") && !strstr(description, "without registered");
+}
+
 /* Of two queues, the last that lets go of it counts. */
 static void test_close(struct actmem *am, struct actmem_queue *queue)
 {
 	struct actmem_queue *other = queue_or_bail(am, ACTMEM_ENGINE_WORKERS, 0, 0);
 	struct set set = set_or_bail(queue, 1, 0, LENGTH);
 	struct actmem_region *region = region_or_bail(am, "held");
+	struct actmem_queue_stats stats = { .size = sizeof(stats) };
 
 	returns(actmem_queue_attach(queue, region, 0), 0);
 	returns(actmem_queue_attach(queue, region, 0), -EEXIST);
+	returns(actmem_queue_get_stats(queue, &stats), 0);
+	ok(stats.regions == 2 && stats.registered_bytes == (registers(queue) ? 2 * LENGTH : 0),
+	   "it counts once, and so do its registered bytes");
 	returns(actmem_queue_attach(other, region, ACTMEM_ATTACH_PLAIN), 0);
 	returns(actmem_region_close(region), -EBUSY);
 	says("attached to 2 queues");
@@ -175,38 +185,24 @@ static void test_files(struct actmem_queue *queue, struct actmem_region *region)
 	returns(actmem_file_close(file), 0);
 }
 
-static void test_commands(struct actmem *am, struct actmem_queue *queue)
+static void test_discard(struct actmem *am, struct actmem_queue *queue)
 {
-	struct actmem_region *region = region_or_bail(am, "commands");
-	char *memory = memory_or_bail(region);
+	struct actmem_region *region = region_or_bail(am, "discard");
 	struct actmem_region_info info = { .size = sizeof(info) };
 	uint64_t page_bytes;
 
 	returns(actmem_region_get_info(region, &info), 0);
 	page_bytes = info.page_bytes;
-	memset(memory, 7, LENGTH);
-	returns(result_of(queue, actmem_queue_discard(queue, region, page_bytes, page_bytes, NULL)), 0);
-	returns(actmem_region_get_info(region, &info), 0);
-	ok(info.allocated_bytes == LENGTH - page_bytes, "a page discarded by the queue");
-	returns(result_of(queue, actmem_queue_populate(queue, region, 0, LENGTH, NULL)), 0);
-	returns(actmem_region_get_info(region, &info), 0);
-	ok(info.allocated_bytes == LENGTH && !memory[page_bytes], "and populated again");
-
 	returns(actmem_queue_attach(queue, region, 0), 0);
-	if (!strstr(actmem_queue_describe(queue), "io_uring") ||
-	    strstr(actmem_queue_describe(queue), "without registered")) {
-		ok(true, "nothing is registered");
-	} else {
-		returns(actmem_queue_discard(queue, region, 0, page_bytes, NULL), -EBUSY);
-		says("PLAIN");
-		/* The ring would go on with pages that are the region's no more. */
+	if (registers(queue)) {
+		/* Otherwise the ring would go on using pages that the region no longer has. */
 		returns(actmem_region_discard(region, 0, page_bytes), -EBUSY);
 		says("PLAIN");
 	}
 	returns(actmem_queue_detach(queue, region), 0);
 	returns(actmem_region_discard(region, 0, page_bytes), 0);
 	returns(actmem_queue_attach(queue, region, ACTMEM_ATTACH_PLAIN), 0);
-	returns(result_of(queue, actmem_queue_discard(queue, region, 0, page_bytes, NULL)), 0);
+	returns(actmem_region_discard(region, 0, page_bytes), 0);
 	returns(actmem_queue_detach(queue, region), 0);
 	returns(actmem_region_close(region), 0);
 }
@@ -254,10 +250,9 @@ static void *use(void *argument)
 	unsigned int i;
 
 	for (i = 0; i < TURNS; i++) {
-		int error = i % 2 ?
-			actmem_queue_fill(user->queue, user->file, user->offset, user->region,
-					  user->offset, 64 * KIB, NULL) :
-			actmem_queue_populate(user->queue, user->region, 0, LENGTH, NULL);
+		int error = (i % 2 ? actmem_queue_fill : actmem_queue_spill)(
+			user->queue, user->file, user->offset, user->region, user->offset,
+			64 * KIB, NULL);
 
 		if (error ||
 		    actmem_queue_wait(user->queue, &completion, 1, ACTMEM_WAIT_FOREVER) != 1 ||
@@ -325,7 +320,6 @@ static bool child_is_refused(void *context)
 	struct actmem_file_info info = { .size = sizeof(info) };
 
 	return refused(actmem_queue_fill(p->queue, p->file, 0, p->region, 0, 4096, NULL)) &&
-	       refused(actmem_queue_populate(p->queue, p->region, 0, LENGTH, NULL)) &&
 	       refused(actmem_queue_wait(p->queue, &completion, 1, 0)) &&
 	       refused(actmem_queue_cancel(p->queue, 1)) &&
 	       refused(actmem_queue_eventfd(p->queue)) &&
@@ -404,7 +398,7 @@ static void test_engine(struct actmem *am, enum actmem_engine engine)
 	test_refusals(am, queue, region);
 	test_close(am, queue);
 	test_files(queue, region);
-	test_commands(am, queue);
+	test_discard(am, queue);
 	test_deadline(queue, region);
 	test_threads(queue, region);
 	test_fork(queue, region);

@@ -120,17 +120,15 @@ static void test_loop(struct actmem_queue *queue, struct actmem_region *region,
 	returns(actmem_region_unmap(region), 0);
 }
 
-/* Requests without a transfer end elsewhere: in a worker, by a deadline, by a cancel. */
+/* Requests also end without a transfer: by a deadline, by a cancel. */
 static void test_others(struct actmem_queue *queue, struct actmem_region *region,
 			const struct set *set, int fd)
 {
 	struct actmem_request request = { .size = sizeof(request), .deadline_ns = 1 };
 	int result;
 
-	returns(actmem_queue_populate(queue, region, 0, LENGTH, NULL), 0);
-	ok(!told_result(queue, fd), "it is told of a command");
 	returns(actmem_queue_fill(queue, set->file, 0, region, 0, LENGTH, &request), 0);
-	ok(told_result(queue, fd) == -ETIME, "of a deadline");
+	ok(told_result(queue, fd) == -ETIME, "it is told of a deadline");
 	request.deadline_ns = 0;
 	returns(actmem_queue_fill(queue, set->file, 0, region, 0, LENGTH, &request), 0);
 	actmem_queue_cancel(queue, request.id);
@@ -152,14 +150,18 @@ static void test_late(struct actmem *am, enum actmem_engine engine, struct actme
 {
 	struct actmem_queue *queue = queue_or_bail(am, engine, 0, 0);
 	struct actmem_queue_stats stats = { .size = sizeof(stats) };
+	struct set set = set_or_bail(queue, 1, 0, LENGTH);
 	int fd;
 
-	returns(actmem_queue_populate(queue, region, 0, LENGTH, NULL), 0);
+	returns(actmem_queue_attach(queue, region, ACTMEM_ATTACH_PLAIN), 0);
+	returns(actmem_queue_spill(queue, set.file, 0, region, 0, LENGTH, NULL), 0);
 	while (!actmem_queue_get_stats(queue, &stats) && !stats.completions)
 		usleep(1000);
 	fd = actmem_queue_eventfd(queue);
 	ok(!told_result(queue, fd), "of what had ended before it was made it tells at once");
 	ok(in_child(child_has_none, queue), "a forked child has none of it");
+	set_close(&set);
+	returns(actmem_queue_detach(queue, region), 0);
 	destroy_idle(queue);
 	ok(fcntl(fd, F_GETFD) < 0, "it is closed with the queue");
 	returns(actmem_queue_eventfd(NULL), -EINVAL);

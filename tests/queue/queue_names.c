@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A queue and regions that are files: those that cannot be written to are refused in
- * words, those of another backend than the queue's are used like any.
+ * A queue and regions that are files: a region that was opened only for reading cannot be
+ * attached.
  */
 #include "queue_test.h"
 
@@ -28,9 +28,6 @@ static void test_read_only(struct actmem *am, struct actmem_queue *queue)
 	says("ACTMEM_OPEN_READ");
 	says("attached to a queue");
 	returns(actmem_queue_attach(queue, region, ACTMEM_ATTACH_PLAIN), -EPERM);
-	returns(actmem_queue_discard(queue, region, 0, LENGTH, NULL), -EPERM);
-	says("ACTMEM_OPEN_READ");
-	returns(actmem_queue_populate(queue, region, 0, LENGTH, NULL), -EPERM);
 	returns(actmem_region_close(region), 0);
 }
 
@@ -51,38 +48,6 @@ static void test_transfers(struct actmem_queue *queue, struct actmem_region *reg
 	set_close(&set);
 }
 
-/* A handle of the driver takes regions of either backend, if none was asked for. */
-static void test_other_backend(enum actmem_engine engine)
-{
-	struct actmem_region *region, *own;
-	struct actmem_options options = { .size = sizeof(options) };
-	struct actmem_queue *queue;
-	struct actmem *am;
-
-	if (actmem_open(&am, &options))
-		tap_bail("actmem_open");
-	if (!on_driver(am)) {
-		returns(actmem_close(am), 0);
-		return;
-	}
-	snprintf(path, sizeof(path), "/dev/shm/queue-names-%d", getpid());
-	region = opened(am, ACTMEM_OPEN_CREATE, ACTMEM_PAGES_4K);
-	returns(actmem_close(am), -EBUSY);
-	returns(unlink(path), 0);
-	queue = queue_or_bail(am, engine, 0, 0);
-	test_transfers(queue, region);
-	returns(result_of(queue, actmem_queue_populate(queue, region, 0, LENGTH, NULL)), 0);
-	returns(result_of(queue, actmem_queue_discard(queue, region, 0, LENGTH, NULL)), 0);
-	ok(!*memory_or_bail(region), "its pages are given back");
-	own = region_or_bail(am, "own");
-	returns(result_of(queue, actmem_queue_populate(queue, own, 0, LENGTH, NULL)), 0);
-	returns(actmem_region_close(own), 0);
-	destroy_idle(queue);
-	returns(actmem_region_close(region), 0);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-}
-
 static void test_engine(struct actmem *am, enum actmem_engine engine, const char *folder)
 {
 	struct actmem_queue *queue = queue_or_bail(am, engine, 0, 0);
@@ -95,7 +60,6 @@ static void test_engine(struct actmem *am, enum actmem_engine engine, const char
 	returns(actmem_region_close(region), 0);
 	returns(unlink(path), 0);
 	destroy_idle(queue);
-	test_other_backend(engine);
 }
 
 int main(void)

@@ -204,8 +204,8 @@ static void test_others(struct actmem *am, enum actmem_engine engine,
 	stop(&listener);
 }
 
-/* Requests without a transfer end elsewhere: in a worker, by a deadline. */
-static void test_commands(struct actmem *am, enum actmem_engine engine,
+/* A request also ends without a transfer, by a deadline. */
+static void test_deadline(struct actmem *am, enum actmem_engine engine,
 			  struct actmem_region *region)
 {
 	struct actmem_request request = { .size = sizeof(request), .deadline_ns = 1 };
@@ -215,12 +215,9 @@ static void test_commands(struct actmem *am, enum actmem_engine engine,
 	start(&listener, am, engine, 0, region, 2, take_here);
 	set = set_or_bail(listener.queue, 1, 0, LENGTH);
 	listener.ended = 1;
-	returns(actmem_queue_populate(listener.queue, region, 0, LENGTH, NULL), 0);
-	wait_for(&listener.all);
-	ok(listener.results[1] == 0, "it is told of a command");
-	listener.ended = 1;
 	returns(actmem_queue_fill(listener.queue, set.file, 0, region, 0, BLOCK, NULL), 0);
 	wait_for(&listener.all);
+	ok(listener.results[1] == 0, "it is told of a fill");
 	ok(listener.tellers == 1 || engine == ACTMEM_ENGINE_WORKERS,
 	   "where there is a ring, by the thread that has it");
 	listener.ended = 1;
@@ -286,10 +283,13 @@ static void test_destroy(struct actmem *am, enum actmem_engine engine,
 			 struct actmem_region *region)
 {
 	struct listener listener;
+	struct set set;
 
 	start(&listener, am, engine, 0, region, 1, return_late);
-	returns(actmem_queue_populate(listener.queue, region, 0, LENGTH, NULL), 0);
+	set = set_or_bail(listener.queue, 1, 0, LENGTH);
+	returns(actmem_queue_spill(listener.queue, set.file, 0, region, 0, LENGTH, NULL), 0);
 	wait_for(&listener.all);
+	set_close(&set);
 	stop(&listener);
 	ok(listener.has_returned, "a queue ends when what it tells by is back");
 }
@@ -301,7 +301,7 @@ static void test_engine(struct actmem *am, enum actmem_engine engine)
 	printf("# %s\n", engine_names[engine]);
 	test_chain(am, engine, region);
 	test_others(am, engine, region);
-	test_commands(am, engine, region);
+	test_deadline(am, engine, region);
 	test_cancel(am, engine, region);
 	test_destroy(am, engine, region);
 	returns(actmem_region_close(region), 0);

@@ -45,32 +45,35 @@ static bool works_without(void *context)
 	       fills(am, queue) && !actmem_queue_destroy(queue) && !actmem_close(am);
 }
 
+static const struct {
+	struct actmem_queue_options options;
+	const char *words;		/* NULL: the options are good */
+} cases[] = {
+	{ { .depth = ACTMEM_QUEUE_DEPTH_MAX + 1 }, "depth is 257" },
+	{ { .block_bytes = 4095 }, "block_bytes is 4095" },
+	{ { .block_bytes = ACTMEM_BLOCK_BYTES_MAX + 4096 }, "1 GiB at most" },
+	{ { .block_bytes = ACTMEM_BLOCK_BYTES_MAX }, NULL },
+	{ { .workers = ACTMEM_QUEUE_WORKERS_MAX + 1 }, "workers is 65" },
+	{ { .engine = ACTMEM_ENGINE_WORKERS + 1 }, "queue engine 3" },
+	{ { .reserved = 1 }, "reserved is not 0" },
+};
+
 static void test_options(void)
 {
 	struct actmem *am = open_or_bail();
 	struct actmem_queue_options options;
 	struct actmem_queue *queue;
+	unsigned int i;
 
-	ACTMEM_INIT(&options);
-	options.depth = ACTMEM_QUEUE_DEPTH_MAX + 1;
-	returns(actmem_queue_create(am, &options, &queue), -EINVAL);
-	says("depth is 257");
-	ACTMEM_INIT(&options);
-	options.block_bytes = 4095;
-	returns(actmem_queue_create(am, &options, &queue), -EINVAL);
-	says("block_bytes is 4095");
-	options.block_bytes = ACTMEM_BLOCK_BYTES_MAX + 4096;
-	returns(actmem_queue_create(am, &options, &queue), -EINVAL);
-	says("1 GiB at most");
-	options.block_bytes = ACTMEM_BLOCK_BYTES_MAX;
-	returns(actmem_queue_create(am, &options, &queue), 0);
-	destroy_idle(queue);
-	ACTMEM_INIT(&options);
-	options.workers = ACTMEM_QUEUE_WORKERS_MAX + 1;
-	returns(actmem_queue_create(am, &options, &queue), -EINVAL);
-	ACTMEM_INIT(&options);
-	options.engine = ACTMEM_ENGINE_WORKERS + 1;
-	returns(actmem_queue_create(am, &options, &queue), -EINVAL);
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		options = cases[i].options;
+		options.size = sizeof(options);
+		returns(actmem_queue_create(am, &options, &queue), cases[i].words ? -EINVAL : 0);
+		if (cases[i].words)
+			says(cases[i].words);
+		else
+			destroy_idle(queue);
+	}
 	returns(actmem_queue_create(NULL, NULL, &queue), -EINVAL);
 	returns(actmem_queue_create(am, NULL, NULL), -EINVAL);
 	returns(actmem_queue_create(am, NULL, &queue), 0);

@@ -137,11 +137,6 @@ static int fill(struct rig *rig)
 		      actmem_queue_fill(rig->queue, rig->file, 0, rig->region, 0, LENGTH, NULL));
 }
 
-static int populate(struct rig *rig)
-{
-	return finish(rig, actmem_queue_populate(rig->queue, rig->region, 0, LENGTH, NULL));
-}
-
 static void write_pattern(struct rig *rig)
 {
 	unsigned int i;
@@ -224,9 +219,6 @@ static void test_tells(void **state)
 	fail_transfers(1, UINT32_MAX, -EAGAIN);
 	assert_fails(fill(&rig), EAGAIN, "block 0");
 	fail_transfers(0, 0, 0);
-	fail_every("move_pages", EIO);
-	assert_fails(populate(&rig), EIO, "move_pages");
-	fail_nothing();
 	there_and_back(&rig);
 	tear_down(&rig);
 }
@@ -242,8 +234,6 @@ static int run(void *context)
 		error = spill(&rig);
 	if (!error)
 		error = fill(&rig);
-	if (!error)
-		error = populate(&rig);
 	tear_down(&rig);
 	return error;
 }

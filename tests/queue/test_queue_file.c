@@ -86,6 +86,12 @@ static void remove_files(void)
 		assert_int_equal(unlink(paths[i]), 0);
 }
 
+static void close_set(struct actmem_file *file)
+{
+	assert_int_equal(actmem_file_close(file), 0);
+	remove_files();
+}
+
 static void assert_none_there(void)
 {
 	unsigned int i;
@@ -108,8 +114,7 @@ static void test_shares(void **state)
 	assert_int_equal(length_of(file), BLOCK + BLOCK / 4);
 	assert_int_equal(truncate(paths[0], 0), 0);
 	assert_int_equal(length_of(file), 0);
-	assert_int_equal(actmem_file_close(file), 0);
-	remove_files();
+	close_set(file);
 }
 
 /* The other files begin where no offset is. */
@@ -121,8 +126,7 @@ static void test_long_stripes(void **state)
 	assert_int_equal(bytes_of(paths[0]), BLOCK);
 	assert_int_equal(bytes_of(paths[1]), 0);
 	assert_int_equal(length_of(file), BLOCK);
-	assert_int_equal(actmem_file_close(file), 0);
-	remove_files();
+	close_set(file);
 }
 
 /* It would end the process by a signal. */
@@ -140,8 +144,7 @@ static void test_size_limit(void **state)
 	limit.rlim_cur = BLOCK;
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 	assert_int_equal(open_set(ACTMEM_FILE_CREATE, BLOCK, 3 * BLOCK, &file), 0);
-	assert_int_equal(actmem_file_close(file), 0);
-	remove_files();
+	close_set(file);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
 }
 
@@ -177,8 +180,7 @@ static void test_sweep(void **state)
 		failures += !!error;
 		if (!error) {
 			assert_int_equal(length_of(file), 3 * BLOCK);
-			assert_int_equal(actmem_file_close(file), 0);
-			remove_files();
+			close_set(file);
 		}
 		assert_none_there();
 		assert_same_held(before);
@@ -204,8 +206,7 @@ static void test_slots(void **state)
 	}
 	fail_nothing();
 	assert_int_equal(open_set_of(ring, ACTMEM_FILE_CREATE, BLOCK, 0, &file), 0);
-	assert_int_equal(actmem_file_close(file), 0);
-	remove_files();
+	close_set(file);
 	assert_int_equal(actmem_queue_destroy(ring), 0);
 }
 
@@ -224,8 +225,7 @@ static void test_partly_buffered(void **state)
 	for (descriptor = 0; descriptor < 64; descriptor++)
 		assert_false(fcntl(descriptor, F_GETFL) != -1 &&
 			     fcntl(descriptor, F_GETFL) & O_DIRECT);
-	assert_int_equal(actmem_file_close(file), 0);
-	remove_files();
+	close_set(file);
 	fail_call("fcntl", 2, EIO);
 	assert_fails(open_set(ACTMEM_FILE_CREATE, BLOCK, 0, &file), EIO, "has no direct I/O");
 	assert_none_there();

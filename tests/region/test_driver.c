@@ -57,7 +57,7 @@ static void test_new_driver(void **state)
 {
 	driver.abi = 9;
 	driver.abi_oldest = 7;
-	assert_unusable(EPROTONOSUPPORT, "library's version 4 is older than 7");
+	assert_unusable(EPROTONOSUPPORT, "library's version 5 is older than 7");
 	driver.error = EPROTONOSUPPORT;
 	assert_unusable(EPROTONOSUPPORT, "driver (version 9)");
 	/* A newer one that still takes us. */

@@ -65,13 +65,6 @@ static int check_version(int device)
 	return 0;
 }
 
-static bool driver_has_commands(int device)
-{
-	struct actmem_ioctl_query query;
-
-	return !driver_query(device, &query) && query.features & ACTMEM_FEATURE_URING;
-}
-
 static int driver_open(int *device)
 {
 	int fd = open(DEVICE, O_RDWR | O_CLOEXEC);
@@ -266,9 +259,6 @@ const struct backend backend_driver = {
 	.populate = driver_populate,
 	.discard = driver_discard,
 	.export = driver_export,
-	.has_commands = driver_has_commands,
-	.command = driver_command,
-	.command_result = driver_command_result,
 	.info = driver_info,
 	.release = driver_release,
 	.list = driver_list,

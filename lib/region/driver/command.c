@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/*
- * Populates and discards pages of the driver's regions, with ioctls and with commands of io_uring,
- * and writes the error messages.
- */
+/* Populates and discards pages of the driver's regions, and writes the error messages. */
 #include <errno.h>
 #include <string.h>
 
@@ -12,10 +9,6 @@
 #include "region/driver/driver.h"
 #include "region/driver/why.h"
 #include "../uapi/actmem.h"
-
-#define ARGUMENT_BYTES	sizeof(((struct backend_command *)0)->argument)
-
-_Static_assert(sizeof(struct actmem_ioctl_range) <= ARGUMENT_BYTES, "arguments of commands fit");
 
 static int tell_populate(int error, int fd, const struct actmem_ioctl_range *range)
 {
@@ -38,30 +31,6 @@ static int tell_discard(int error, const struct actmem_ioctl_range *range)
 			    BYTES_TEXT(range->length - range->done), BYTES_TEXT(range->length));
 	return fail(-error, "the driver cannot discard %s (%s)", BYTES_TEXT(range->length),
 		    strerror(-error));
-}
-
-void driver_command(const struct page_change *change, struct backend_command *command)
-{
-	struct actmem_ioctl_range range = {
-		.size = sizeof(range),
-		.offset = change->offset,
-		.length = change->length,
-	};
-
-	command->fd = change->backing->fd;
-	command->operation = change->kind == CHANGE_POPULATE ? ACTMEM_IOC_POPULATE :
-			     ACTMEM_IOC_DISCARD;
-	memcpy(command->argument, &range, sizeof(range));
-}
-
-int driver_command_result(struct backend_command *command, int result, uint64_t *done)
-{
-	struct actmem_ioctl_range range;
-
-	memcpy(&range, command->argument, sizeof(range));
-	*done = range.done;
-	return command->operation == ACTMEM_IOC_POPULATE ?
-	       tell_populate(result, command->fd, &range) : tell_discard(result, &range);
 }
 
 static int request_change(int fd, unsigned long request, uint64_t offset, uint64_t length,

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/*
- * Populates and discards pages of the driver's regions, with ioctls and with commands of io_uring.
- */
+/* Populates and discards pages of the driver's regions. */
 #ifndef LIB_REGION_DRIVER_COMMAND_H
 #define LIB_REGION_DRIVER_COMMAND_H
 
@@ -18,7 +16,5 @@ int driver_populate_range(int fd, uint64_t offset, uint64_t length,
 /* See struct backend. */
 int driver_populate(const struct backing *backing, uint64_t offset, uint64_t length);
 int driver_discard(const struct backing *backing, uint64_t offset, uint64_t length);
-void driver_command(const struct page_change *change, struct backend_command *command);
-int driver_command_result(struct backend_command *command, int result, uint64_t *done);
 
 #endif /* LIB_REGION_DRIVER_COMMAND_H */

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Copies the arguments of ioctls from and to user space. */
+#include <linux/fcntl.h>
+#include <linux/file.h>
+#include <linux/uaccess.h>
+
+#include "actmem.h"
+
+/*
+ * Copies a struct from user space. Every struct begins with a __u32: its size in user
+ * space, which must be at least @oldest, its size in the first version of the
+ * interface.
+ */
+int actmem_argument_fetch(void *arg, size_t size, size_t oldest, void __user *user)
+{
+	u32 user_size;
+	int err;
+
+	if (get_user(user_size, (u32 __user *)user))
+		return -EFAULT;
+	if (user_size < oldest)
+		return -EINVAL;
+	if (user_size > PAGE_SIZE)
+		return -E2BIG;
+	err = copy_struct_from_user(arg, size, user, user_size);
+	if (err)
+		return err;
+	/* Another thread may have changed the size after get_user(). */
+	*(u32 *)arg = user_size;
+	return 0;
+}
+
+/* Copies to user space the part of the struct that user space knows. */
+int actmem_argument_answer(void __user *user, const void *arg, size_t size)
+{
+	size = min_t(size_t, size, *(u32 *)arg);
+	return copy_to_user(user, arg, size) ? -EFAULT : 0;
+}
+
+/**
+ * actmem_argument_answer_with_file() - return a struct and the descriptor of a new file
+ * @user: address in user space to which the struct is copied
+ * @arg: the struct; @make may change it
+ * @size: of the struct, in bytes
+ * @fd: the field of @arg that receives the descriptor; -1 after an error
+ * @make: makes the file
+ * @context: argument of @make
+ *
+ * Returns 0 or an error. After an error, no file or descriptor is left, and the struct
+ * may or may not have been copied.
+ */
+int actmem_argument_answer_with_file(void __user *user, void *arg, size_t size, s32 *fd,
+				     struct file *(*make)(void *context), void *context)
+{
+	int number = get_unused_fd_flags(O_CLOEXEC), err;
+	struct file *file;
+
+	*fd = -1;
+	if (number < 0)
+		return number;
+	file = make(context);
+	err = PTR_ERR_OR_ZERO(file);
+	if (!err) {
+		*fd = number;
+		err = actmem_argument_answer(user, arg, size);
+		if (err)
+			fput(file);
+	}
+	if (err) {
+		*fd = -1;
+		put_unused_fd(number);
+		return err;
+	}
+	fd_install(number, file);
+	return 0;
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The memory of a node, as the page allocator counts it. */
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/vmstat.h>
+
+#include "actmem.h"
+
+/* How often to retry on a full node, and how long to wait before each retry. */
+#define FULL_WAITS	8
+#define FULL_REST	msecs_to_jiffies(10)
+
+/*
+ * Returns the free small pages of a zone, except those reserved for CMA, which only
+ * movable pages can use. The two counters are not updated together, so the difference
+ * is clamped.
+ */
+static unsigned long node_zone_free_pages(struct zone *zone)
+{
+	unsigned long all = zone_page_state(zone, NR_FREE_PAGES);
+
+	return all - min(all, zone_page_state(zone, NR_FREE_CMA_PAGES));
+}
+
+/*
+ * Counts huge pages' worth of memory outside the node's movable zone. @free: counts
+ * only free memory, which may be fragmented.
+ */
+unsigned long actmem_node_pages(int node, bool free)
+{
+	struct zone *zone = NODE_DATA(node)->node_zones;
+	struct zone *movable = zone + ZONE_MOVABLE;
+	unsigned long small_pages = 0;
+
+	for (; zone < movable; zone++)
+		small_pages += free ? node_zone_free_pages(zone) : zone_managed_pages(zone);
+	return small_pages >> ACTMEM_PAGE_ORDER;
+}
+
+/* Returns the free bytes on a node that regions cannot use. */
+u64 actmem_node_movable_bytes(int node)
+{
+	struct zone *zone = NODE_DATA(node)->node_zones;
+	struct zone *movable = zone + ZONE_MOVABLE;
+	unsigned long small_pages = zone_page_state(movable, NR_FREE_PAGES);
+
+	for (; zone < movable; zone++)
+		small_pages += zone_page_state(zone, NR_FREE_CMA_PAGES);
+	return (u64)small_pages << PAGE_SHIFT;
+}
+
+/* Returns how many pages the node could provide if all of its memory were free. */
+unsigned long actmem_node_capacity(int node)
+{
+	return node_state(node, N_MEMORY) ? actmem_node_pages(node, false) : 0;
+}
+
+/*
+ * Waits before the caller retries on a full node. Returns false after FULL_WAITS calls,
+ * which @waits counts from 0. If much of the free memory is reserved for CMA, the page
+ * allocator fails although page cache is left, which the kernel then reclaims in the
+ * background.
+ */
+bool actmem_node_wait(unsigned int *waits)
+{
+	if (*waits == FULL_WAITS)
+		return false;
+	++*waits;
+	schedule_timeout_killable(FULL_REST);
+	return true;
+}

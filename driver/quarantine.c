@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Keeps pages with hardware errors out of use. poison.c handles reports of such errors. */
+#include <linux/mm.h>
+#include <linux/pid.h>
+
+#include "actmem.h"
+
+/*
+ * True if there has been a machine check of any kind. Before the first one, checking the
+ * 512 structs of a ready page would cost more than the rest of lending it.
+ */
+bool actmem_quarantine_expected;
+
+/* Returns true if the kernel has marked any small page of @folio. */
+bool actmem_quarantine_is_needed(struct folio *folio)
+{
+	long i;
+
+	for (i = 0; i < folio_nr_pages(folio); i++)
+		if (PageHWPoison(folio_page(folio, i)))
+			return true;
+	return false;
+}
+
+/* Logs and counts the error. @region is NULL if the page is in no region. */
+void actmem_quarantine_log(const struct actmem_region *region, unsigned long index,
+			   struct folio *folio)
+{
+	if (region)
+		pr_err("actmem: hardware error in the page at offset %llu of region %llu '%s', made by process %d: %llu bytes of node %d at pfn %#lx are out of use\n",
+		       index * ACTMEM_PAGE_BYTES, region->id, region->name, pid_nr(region->pid),
+		       ACTMEM_PAGE_BYTES, folio_nid(folio), folio_pfn(folio));
+	else
+		pr_err("actmem: hardware error in a page of no region: %llu bytes of node %d at pfn %#lx are out of use\n",
+		       ACTMEM_PAGE_BYTES, folio_nid(folio), folio_pfn(folio));
+	/* Increment last: when a reader sees the new number, the rest is done. */
+	atomic_long_inc(&actmem_nodes[folio_nid(folio)].poisoned);
+}
+
+/*
+ * Takes over a page and its reference, and never drops the reference, so that the page
+ * is never reused. A second reference keeps unpoison-pfn from freeing the page, see
+ * OWN_REFERENCES. The memory cgroup stays charged, unless the page is from a pool: the
+ * kernel exports no function that uncharges a page before it is free.
+ */
+void actmem_quarantine_page(struct folio *folio)
+{
+	/* A page that was poisoned in its region has already been logged and counted. */
+	if (!(actmem_page_notes(folio) & ACTMEM_PAGE_POISONED))
+		actmem_quarantine_log(NULL, 0, folio);
+	actmem_page_notes_set(folio, 0);
+	folio_get(folio);
+}
