@@ -35,10 +35,10 @@ static bool one_touched(void)
 		memory = map_untouched(BYTES);
 		madvise(memory, BYTES, MADV_NOHUGEPAGE);
 		memory[pages[i] * PAGE + 7] = 'x';
-		CHECK(!cuda.cuMemHostRegister_v2(memory, BYTES, 0));
+		CHECK(!api.cuMemHostRegister_v2(memory, BYTES, 0));
 		CHECK(memory[pages[i] * PAGE + 7] == 'x');
 		CHECK(!is_in_region(memory) && !is_in_region(memory + BYTES - 1));
-		CHECK(!cuda.cuMemHostUnregister(memory));
+		CHECK(!api.cuMemHostUnregister(memory));
 		CHECK(!munmap(memory, BYTES));
 	}
 	CHECK(!own_regions(&listed));
@@ -51,10 +51,10 @@ static bool none_touched(void)
 	char *memory = map_untouched(BYTES);
 	uint64_t listed;
 
-	CHECK(!cuda.cuMemHostRegister_v2(memory, BYTES, 0));
+	CHECK(!api.cuMemHostRegister_v2(memory, BYTES, 0));
 	CHECK(is_in_region(memory) && is_in_region(memory + BYTES - 1));
 	CHECK(own_regions(&listed) == 1 && listed == BYTES);
-	CHECK(!cuda.cuMemHostUnregister(memory));
+	CHECK(!api.cuMemHostUnregister(memory));
 	CHECK(!munmap(memory, BYTES));
 	return true;
 }
