@@ -73,7 +73,7 @@ enum {
 #define CUDA_NAME_BYTES		256
 #define CUDA_BUS_ID_BYTES	32
 
-/* What a caller needs functions for. */
+/* The uses of functions. */
 enum cuda_use {
 	CUDA_REGISTERS = 1 << 0,	/* to register regions */
 	CUDA_ALLOCATES = 1 << 1,	/* to allocate memory in place of regions */

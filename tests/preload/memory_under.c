@@ -207,6 +207,27 @@ static bool left_alone(void)
 	return true;
 }
 
+/* Pages are looked at in several reads. */
+static bool one_page_touched(void)
+{
+	static const uint64_t pages[] = { 0, 1, 2047, 2048, 4095, 4096, 6143 };
+	int free_descriptor = dup(STDERR_FILENO), next;
+	unsigned int i;
+	char *memory;
+
+	close(free_descriptor);
+	for (i = 0; i < sizeof(pages) / sizeof(pages[0]); i++) {
+		memory = map_untouched(24 * MIB);
+		madvise(memory, 24 * MIB, MADV_NOHUGEPAGE);
+		memory[pages[i] * 4096 + 7] = 'x';
+		CHECK(is_left_alone(memory, 24 * MIB, 0) && memory[pages[i] * 4096 + 7] == 'x');
+		CHECK(!is_in_region(memory) && !is_in_region(memory + 24 * MIB - 1));
+		CHECK(!munmap(memory, 24 * MIB));
+	}
+	next = dup(STDERR_FILENO);
+	return next == free_descriptor && !close(next);
+}
+
 /* Without mbind(2) a mapping of its own will do. */
 static bool whole_mapping(void)
 {
@@ -370,6 +391,7 @@ int main(void)
 	run_case("ends that are no whole huge pages stay as they are", at_odd_addresses, NULL);
 	run_case("a length may be any number of bytes", of_any_length, NULL);
 	run_quiet("memory that holds data is left alone", left_alone, NULL);
+	run_quiet("and so is a range of which one page was written to", one_page_touched, NULL);
 	run_quiet("and what is written while a region is made", written_meanwhile, NULL);
 	run_case("a mapping without a policy gets a region", whole_mapping, NULL);
 	run_told("cuMemHostRegister of 2.0 MiB at ", "what has no whole huge page stays as it is",
