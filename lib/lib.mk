@@ -4,7 +4,7 @@
 # links the static library must also link LIB_NEEDS.
 
 # From the lowest room to the highest: each includes headers only of rooms before it.
-LIB_ROOMS := base config machine watch region region/driver region/memfd runtime heap queue store
+LIB_ROOMS := base config machine watch region region/driver region/memfd cuda runtime heap queue store
 LIB_SOURCES := $(wildcard $(LIB_ROOMS:%=lib/%/*.c))
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(B)/obj/%.o)
 LIB_SONAME := libactmem.so.$(ABI)

@@ -294,6 +294,7 @@ int cmd_run(int argc, char **argv)
 	bool is_shared = false, is_malloc, is_offload;
 	const char *said_rank = NULL;
 	struct trial trial = { 0 };
+	struct reader reader;
 	unsigned int spills = 0;
 	struct rank rank;
 	char library_folder[PATH_MAX];
@@ -346,7 +347,12 @@ int cmd_run(int argc, char **argv)
 		warnx("no program to run");
 		return usage_hint();
 	}
-
+	reader = READER(ACTMEM_NAMES_RUN);
+	reader_check_switches(&reader);
+	if (*reader.error) {
+		warnx("%s", reader.error);
+		return usage_hint();
+	}
 	is_malloc = malloc_mode_is_all();
 	is_offload = knob_is_on(KNOB_OFFLOAD);
 	trial.is_any = !is_malloc && best_memory_allow();

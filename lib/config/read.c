@@ -194,5 +194,14 @@ bool knob_is_on(enum knob knob)
 {
 	const char *text = reader_text(&READER(0), knob);
 
-	return text && strcmp(text, "0");
+	return text && !strcmp(text, "1");
+}
+
+void reader_check_switches(struct reader *reader)
+{
+	unsigned int knob;
+
+	for (knob = 0; knob < KNOB_VARIABLES; knob++)
+		if (knob_table[knob].kind == KNOB_SWITCH)
+			reader_value(reader, knob);
 }

@@ -43,8 +43,14 @@ void reader_refuse(struct reader *reader, enum knob knob, const char *choice);
 /* Writes the values that a variable may have, for "it may be ...". Returns @text or a literal. */
 const char *knob_choice(char text[KNOB_CHOICE_MAX], enum knob knob);
 
-/* Return true if the environment sets a variable: to other than ""; to other than "" and "0". */
+/* Returns true if the environment sets a variable to other than "". */
 bool knob_is_set(enum knob knob);
+
+/*
+ * Returns true if the environment sets a switch to 1. A program calls reader_check_switches()
+ * first, which sets an error message if a switch is neither 0 nor 1.
+ */
 bool knob_is_on(enum knob knob);
+void reader_check_switches(struct reader *reader);
 
 #endif /* LIB_CONFIG_READ_H */

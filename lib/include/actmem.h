@@ -176,10 +176,11 @@ int actmem_options_from_variables(const char *const *variables, struct actmem_op
 /*
  * Permits all fallbacks in @options that choose nothing: neither backend, pages, policy, nodes,
  * allow nor heap_name. Regions then use the best memory available, with any backend. Does nothing
- * if the environment has an ACTMEM_STRICT other than 0.
+ * if the environment has ACTMEM_STRICT=1.
  *
  * 1  the call changed @options
  * 0  it did not
+ * -EINVAL  ACTMEM_INIT() did not initialize @options, or ACTMEM_STRICT is neither 0 nor 1
  */
 int actmem_options_allow_best(struct actmem_options *options);
 

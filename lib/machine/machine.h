@@ -4,8 +4,8 @@
  *
  * Read sysfile.h first, which reads small files of /proc and /sys; then node.h (NUMA
  * nodes, and where pages are), cgroup.h, mounts.h, procfs.h (processes and their
- * descriptors), smaps.h, device.h (disks below files). The kernel's log is in kernel_log.h, the
- * threads that help to zero pages in helpers.h, and the types of CUDA's driver API in cuda_api.h.
+ * descriptors), smaps.h, device.h (disks below files). The kernel's log is in kernel_log.h,
+ * and the threads that help to zero pages in helpers.h.
  *
  * Locks: none.
  */
@@ -13,7 +13,6 @@
 #define LIB_MACHINE_H
 
 #include "machine/cgroup.h"
-#include "machine/cuda_api.h"
 #include "machine/device.h"
 #include "machine/helpers.h"
 #include "machine/kernel_log.h"

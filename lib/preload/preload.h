@@ -10,8 +10,18 @@
  * hooks.c intercepts CUDA's calls. memory.c serves them from pool.h (blocks of regions) and under.h
  * (regions under memory that is registered).
  *
- * This folder uses only the library's public headers and the headers of base, config, machine and
- * watch.
+ * Calls go down this list, and in a line to the right.
+ *
+ *	dlsym.S, start.c
+ *	cuda/: linked.c, hooks.c, memory.c
+ *	cuda/: pool.c, under.c
+ *	cuda/: open.c, region.c, blocks.c, untouched.c
+ *	cuda/: library.c, kept.c
+ *	malloc/
+ *	settings.c, symbols.c, say.c
+ *
+ * This folder uses only the library's public headers and the headers of base, config, machine,
+ * watch and cuda.
  *
  * Locks: malloc/large.c has one lock for all its pools. In cuda/, each file has a lock for its own
  * lists. A thread takes pool.c's open_lock before pool.c's lock.

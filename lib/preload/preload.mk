@@ -6,7 +6,8 @@
 PRELOAD_SOURCES := $(wildcard lib/preload/*.c lib/preload/*/*.c)
 PRELOAD_OBJECTS := $(PRELOAD_SOURCES:%.c=$(B)/obj/%.o) $(B)/obj/lib/preload/dlsym.o
 PRELOAD_LIB_OBJECTS := $(addprefix $(B)/obj/lib/,base/extents_find.o base/size.o \
-	config/knob.o config/read.o machine/nodes.o machine/sysfile.o watch/publish.o)
+	config/knob.o config/read.o cuda/error.o cuda/load.o machine/nodes.o machine/sysfile.o \
+	watch/publish.o)
 PRELOAD_MAP := lib/preload/libactmem_preload.map
 PRELOAD_LIBRARY := $(B)/lib/libactmem_preload.so
 

@@ -14,7 +14,7 @@
 
 #define LINE_MAX_BYTES	2048
 
-static bool told[TALE_COUNT];
+static bool is_told[TALE_COUNT];
 
 static void write_line(const char *format, va_list arguments)
 {
@@ -37,7 +37,7 @@ void say_once(enum tale tale, const char *format, ...)
 {
 	va_list arguments;
 
-	if (__atomic_exchange_n(&told[tale], true, __ATOMIC_RELAXED))
+	if (__atomic_exchange_n(&is_told[tale], true, __ATOMIC_RELAXED))
 		return;
 	va_start(arguments, format);
 	write_line(format, arguments);

@@ -14,8 +14,8 @@
 
 void malloc_settings_read(struct malloc_settings *settings, struct reader *reader)
 {
-	*settings = (struct malloc_settings){ .wanted = reader_value(reader, KNOB_MALLOC) };
-	if (!settings->wanted)
+	*settings = (struct malloc_settings){ .is_wanted = reader_value(reader, KNOB_MALLOC) };
+	if (!settings->is_wanted)
 		return;
 	settings->min_bytes = reader_value(reader, KNOB_MALLOC_MIN);
 	settings->keep_bytes = reader_value(reader, KNOB_MALLOC_KEEP);
@@ -28,12 +28,12 @@ void malloc_settings_read(struct malloc_settings *settings, struct reader *reade
 
 void cuda_settings_read(struct cuda_settings *settings, struct reader *reader)
 {
-	settings->strict = reader_value(reader, KNOB_STRICT);
+	settings->is_strict = reader_value(reader, KNOB_STRICT);
 	settings->min_bytes = reader_value(reader, KNOB_CUDA_MIN);
 	settings->keep_bytes = reader_value(reader, KNOB_CUDA_KEEP);
 	/* A value for the Python module need not be a multiple of a page. */
 	settings->grow_bytes = round_up(reader_value(reader, KNOB_HEAP_GROW) ?: GROW_BYTES,
 					HUGE_PAGE_BYTES);
 	settings->limit_bytes = reader_value(reader, KNOB_HEAP_LIMIT);
-	settings->verbose = reader_value(reader, KNOB_VERBOSE);
+	settings->is_verbose = reader_value(reader, KNOB_VERBOSE);
 }

@@ -15,7 +15,7 @@
 #define DECAY_NEVER	UINT64_MAX
 
 struct malloc_settings {
-	bool wanted;			/* ACTMEM_MALLOC=1 */
+	bool is_wanted;			/* ACTMEM_MALLOC=1 */
 	uint64_t min_bytes;		/* ACTMEM_MALLOC_MIN: shortest block that is served */
 	uint64_t keep_bytes;		/* ACTMEM_MALLOC_KEEP: freed memory that is kept */
 	uint64_t decay_ms;		/* ACTMEM_MALLOC_DECAY: for how long it is kept */
@@ -28,8 +28,8 @@ struct cuda_settings {
 	uint64_t keep_bytes;		/* ACTMEM_CUDA_KEEP: freed memory that is kept */
 	uint64_t grow_bytes;		/* ACTMEM_HEAP_GROW: length of each region */
 	uint64_t limit_bytes;		/* ACTMEM_HEAP_LIMIT: of each heap; 0: none */
-	bool strict;			/* ACTMEM_STRICT: failures are errors */
-	bool verbose;			/* ACTMEM_VERBOSE: successes are reported too */
+	bool is_strict;			/* ACTMEM_STRICT: failures are errors */
+	bool is_verbose;		/* ACTMEM_VERBOSE: successes are reported too */
 };
 
 /* Reads the settings. If the mode is off, reads only that. */

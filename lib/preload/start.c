@@ -28,13 +28,13 @@ static bool others_call_ours(void)
 	       symbols_come_first("free");
 }
 
-static void tell_wrong(const struct reader *reader, const char *what)
+static void say_if_wrong(const struct reader *reader, const char *what)
 {
 	if (*reader->error)
 		say("%s. %s is off.", reader->error, what);
 }
 
-__attribute__((constructor)) static void start(int argc, char **argv, char **environment)
+__attribute__((constructor)) static void start_modes(int argc, char **argv, char **environment)
 {
 	struct reader cuda = { .names = ACTMEM_NAMES_VARIABLES }, large = cuda;
 	struct malloc_settings settings;
@@ -48,10 +48,10 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
 		say("no memory to keep the variables ACTMEM_*: if this program clears its environment, its calls of CUDA are left alone.");
 	cuda.variables = (const char *const *)environ;
 	reader_value(&cuda, KNOB_CUDA);
-	tell_wrong(&cuda, "The CUDA mode");
+	say_if_wrong(&cuda, "The CUDA mode");
 	large.variables = cuda.variables;
 	malloc_settings_read(&settings, &large);
-	if (!*large.error && settings.wanted && others_call_ours())
+	if (!*large.error && settings.is_wanted && others_call_ours())
 		large_start(&settings, &large);
-	tell_wrong(&large, "Malloc mode");
+	say_if_wrong(&large, "Malloc mode");
 }

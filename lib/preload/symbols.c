@@ -48,7 +48,7 @@ extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden")));
  * Converts an entry to a pointer. Entries are offsets if the loader did not relocate them, as in
  * the vDSO.
  */
-static const void *pointer(ElfW(Addr) base, ElfW(Addr) value)
+static const void *relocate(ElfW(Addr) base, ElfW(Addr) value)
 {
 	return (const void *)(value < base ? base + value : value);
 }
@@ -57,7 +57,7 @@ static void read_table(struct table *table, ElfW(Addr) base, const ElfW(Dyn) *en
 {
 	*table = (struct table){ 0 };
 	for (; entry->d_tag != DT_NULL; entry++) {
-		const void *at = pointer(base, entry->d_un.d_ptr);
+		const void *at = relocate(base, entry->d_un.d_ptr);
 
 		if (entry->d_tag == DT_SYMTAB)
 			table->symbols = at;
@@ -151,7 +151,7 @@ static const ElfW(Dyn) *dynamic_of(const struct dl_phdr_info *object)
 	return NULL;
 }
 
-static void take_first(void **place, void *found)
+static void set_first(void **place, void *found)
 {
 	if (!*place)
 		*place = found;
@@ -163,8 +163,8 @@ static void search_library(struct symbol_search *search, const struct link_map *
 	struct table table;
 
 	read_table(&table, library->l_addr, library->l_ld);
-	take_first(&search->dlsym, find_function(&table, library->l_addr, "dlsym"));
-	take_first(&search->dlvsym, find_function(&table, library->l_addr, "dlvsym"));
+	set_first(&search->dlsym, find_function(&table, library->l_addr, "dlsym"));
+	set_first(&search->dlvsym, find_function(&table, library->l_addr, "dlvsym"));
 }
 
 static const struct link_map *first_library(void)
@@ -189,7 +189,7 @@ static void *no_dlvsym(void *handle, const char *name, const char *version)
 	return NULL;
 }
 
-static void tell_none(void)
+static void say_none_found(void)
 {
 	static const char line[] =
 		"actmem: no dlsym() was found behind the preload's own: lookups fail; do without it\n";
@@ -220,9 +220,9 @@ void symbols_find_next(void)
 		search_library(&found, library);
 	/* Other C libraries have no dlvsym(). */
 	if (!found.dlsym || (!found.dlvsym && is_glibc()))
-		tell_none();
-	take_first(&found.dlsym, (void *)no_dlsym);
-	take_first(&found.dlvsym, (void *)no_dlvsym);
+		say_none_found();
+	set_first(&found.dlsym, (void *)no_dlsym);
+	set_first(&found.dlvsym, (void *)no_dlvsym);
 	__atomic_store_n((void **)&next_dlsym, found.dlsym, __ATOMIC_RELEASE);
 	__atomic_store_n((void **)&next_dlvsym, found.dlvsym, __ATOMIC_RELEASE);
 }
@@ -280,7 +280,7 @@ static const char *soname_in(ElfW(Addr) base, const ElfW(Dyn) *entry)
 
 	for (; entry && entry->d_tag != DT_NULL; entry++) {
 		if (entry->d_tag == DT_STRTAB)
-			names = pointer(base, entry->d_un.d_ptr);
+			names = relocate(base, entry->d_un.d_ptr);
 		else if (entry->d_tag == DT_SONAME)
 			name = entry->d_un.d_val;
 	}

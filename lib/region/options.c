@@ -49,15 +49,18 @@ int actmem_options_from_environment(struct actmem_options *options)
 
 int actmem_options_allow_best(struct actmem_options *options)
 {
+	struct reader reader = READER(NAMES_AS_MARKS);
 	struct actmem_options found;
+	bool is_strict = reader_value(&reader, KNOB_STRICT);
 	int error;
 
 	if (!options)
 		return fail(EINVAL, "actmem_options_allow_best: no options");
-	error = take_struct(&found, sizeof(found), options, "options");
+	error = *reader.error ? fail(EINVAL, "%s", reader.error) :
+		take_struct(&found, sizeof(found), options, "options");
 	if (error)
 		return error;
-	if (knob_is_on(KNOB_STRICT) || found.backend || found.pages || found.policy ||
+	if (is_strict || found.backend || found.pages || found.policy ||
 	    found.allow || !nodes_empty(&found.nodes) || found.heap_name)
 		return 0;
 	options->allow = ALLOW_ALL;

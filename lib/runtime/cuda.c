@@ -1,65 +1,23 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The CUDA driver API, from the libcuda.so.1 that exists when a runtime is opened.
+ * Registers regions by the CUDA driver API.
  *
  * CUDA does not work in a child of a process that used it, so this file calls nothing there.
- * cuInit() may fork, so no thread calls it with a lock held that fork() takes. Nor does a thread
- * hold a lock over calls of the loader: the constructor of a library that is being loaded may call
- * this file, with the loader's lock held.
+ * Because cuInit() may fork, no thread calls it with a lock held that fork() takes.
  */
 #include <ctype.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/base.h"
+#include "cuda/cuda.h"
 #include "machine/machine.h"
 #include "runtime/inside.h"
 
-#define CUDA_LIBRARY	"libcuda.so.1"
-
-static pthread_mutex_t publish_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct cuda_functions cuda;	/* complete when is_loaded is set */
-static struct cuda_own_functions cuda_own;	/* complete when a runtime may use it */
-static void *cuda_library;
-static atomic_bool is_loaded;
 static atomic_bool has_begun;		/* this process or an ancestor may have called CUDA */
 static atomic_uint begun_generation;	/* handles_generation when has_begun was set */
-
-static int errno_of(cuda_result result)
-{
-	static const struct {
-		cuda_result result;
-		int error;
-	} known[] = {
-		{ CUDA_INVALID_VALUE, EINVAL },
-		{ CUDA_OUT_OF_MEMORY, ENOMEM },
-		{ CUDA_NOT_INITIALIZED, EOWNERDEAD },
-		{ CUDA_DEINITIALIZED, ESTALE },
-		{ CUDA_STUB_LIBRARY, ENOENT },
-		{ CUDA_DEVICE_UNAVAILABLE, EBUSY },
-		{ CUDA_NO_DEVICE, ENODEV },
-		{ CUDA_INVALID_DEVICE, ENODEV },
-		{ CUDA_INVALID_CONTEXT, ESTALE },
-		{ CUDA_CONTEXT_IS_DESTROYED, ESTALE },
-		{ CUDA_ALREADY_REGISTERED, EEXIST },
-		{ CUDA_NOT_PERMITTED, EPERM },
-		{ CUDA_NOT_SUPPORTED, EOPNOTSUPP },
-		{ CUDA_SYSTEM_NOT_READY, ENODEV },
-		{ CUDA_DRIVER_MISMATCH, ENODEV },
-		{ CUDA_STREAM_CAPTURE_UNSUPPORTED, EBUSY },
-	};
-	unsigned int i;
-
-	for (i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (known[i].result == result)
-			return known[i].error;
-	return EIO;
-}
 
 static const char *advice_for(cuda_result result)
 {
@@ -98,94 +56,21 @@ static int cuda_fail(cuda_result result, const char *format, ...)
 
 static int cuda_fail(cuda_result result, const char *format, ...)
 {
-	const char *name = NULL, *text = NULL;
 	char wanted[256];
 	va_list arguments;
 
 	va_start(arguments, format);
 	vsnprintf(wanted, sizeof(wanted), format, arguments);
 	va_end(arguments);
-	if (cuda.cuGetErrorName(result, &name) || !name)
-		name = "an error without a name";
-	if (cuda.cuGetErrorString(result, &text) || !text)
-		return fail(errno_of(result), "%s: %s (%u)%s", wanted, name, result,
-			    advice_for(result));
-	return fail(errno_of(result), "%s: %s (%u, %s)%s", wanted, name, result, text,
-		    advice_for(result));
-}
-
-static int find_functions(struct cuda_functions *found, void *library)
-{
-#define CUDA_NAME(name, parameters)	#name,
-#define CUDA_SLOT(name, parameters)	offsetof(struct cuda_functions, name),
-	static const char *const names[] = { CUDA_FUNCTIONS(CUDA_NAME) };
-	static const size_t slots[] = { CUDA_FUNCTIONS(CUDA_SLOT) };
-#undef CUDA_NAME
-#undef CUDA_SLOT
-	unsigned int i;
-
-	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		void *function = dlsym(library, names[i]);
-
-		if (!function)
-			return fail(EOPNOTSUPP, CUDA_LIBRARY " has no %s; it is older than CUDA 11",
-				    names[i]);
-		memcpy((char *)found + slots[i], &function, sizeof(function));
-	}
-	return 0;
-}
-
-static int find_own_functions(void)
-{
-	struct cuda_own_functions found;
-	void *function = dlsym(cuda_library, "cuMemHostAlloc");
-
-	memcpy(&found.cuMemHostAlloc, &function, sizeof(function));
-	function = dlsym(cuda_library, "cuMemFreeHost");
-	memcpy(&found.cuMemFreeHost, &function, sizeof(function));
-	if (!found.cuMemHostAlloc || !found.cuMemFreeHost)
-		return fail(EOPNOTSUPP, CUDA_LIBRARY " has no cuMemHostAlloc and cuMemFreeHost");
-	pthread_mutex_lock(&publish_mutex);
-	if (!cuda_own.cuMemHostAlloc)
-		cuda_own = found;
-	pthread_mutex_unlock(&publish_mutex);
-	return 0;
-}
-
-static int load_library(void)
-{
-	void *(*open_library)(const char *name, int flags);
-	struct cuda_functions found;
-	void *library;
-	int error;
-
-	/* Look dlopen() up by name. Otherwise the linker warns of it for each static program. */
-	*(void **)&open_library = dlsym(RTLD_DEFAULT, "dlopen");
-	if (!open_library)
-		return fail(ENOENT, "a static program cannot load " CUDA_LIBRARY "; link it dynamically");
-	library = open_library(CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-	if (!library)
-		return fail(ENOENT, CUDA_LIBRARY " cannot be loaded (%s)", dlerror());
-	error = find_functions(&found, library);
-	if (error) {
-		dlclose(library);
-		return error;
-	}
-	pthread_mutex_lock(&publish_mutex);
-	if (!is_loaded) {
-		cuda = found;
-		cuda_library = library;
-	}
-	is_loaded = true;
-	pthread_mutex_unlock(&publish_mutex);
-	return 0;
+	return fail(cuda_errno(result), "%s: %s%s", wanted, CUDA_TEXT(result), advice_for(result));
 }
 
 /*
  * Loads CUDA if necessary, initialises it, and stores the current number of devices in *@devices.
  */
-static int start_cuda(int *devices)
+static int start_cuda(unsigned int uses, int *devices)
 {
+	char words[ERROR_TEXT_MAX];
 	cuda_result result;
 	int error;
 
@@ -195,9 +80,9 @@ static int start_cuda(int *devices)
 	/* Set these before the lock is taken, because a child could inherit it locked. */
 	begun_generation = handles_generation;
 	has_begun = true;
-	error = is_loaded ? 0 : load_library();
+	error = cuda_load(uses, words, sizeof(words));
 	if (error)
-		return error;
+		return fail(-error, "%s", words);
 	result = cuda.cuInit(0);
 	if (result)
 		return cuda_fail(result, "cannot initialise CUDA (cuInit)");
@@ -230,10 +115,9 @@ static int cuda_open(struct actmem_runtime *runtime)
 	char name[CUDA_NAME_BYTES] = "", bus_id[CUDA_BUS_ID_BYTES] = "";
 	int ordinal = runtime->options.device, devices, version;
 	cuda_result result;
-	int error = start_cuda(&devices);
+	int error = start_cuda(CUDA_REGISTERS | (runtime->options.own_memory ? CUDA_ALLOCATES : 0),
+			       &devices);
 
-	if (!error && runtime->options.own_memory)
-		error = find_own_functions();
 	if (error)
 		return error;
 	if (ordinal >= devices)
@@ -258,8 +142,7 @@ static int cuda_open(struct actmem_runtime *runtime)
 /* Returns true for errors that mean that a registration has ended with its context. */
 static bool is_gone(cuda_result result)
 {
-	return result == CUDA_NOT_REGISTERED || result == CUDA_CONTEXT_IS_DESTROYED ||
-	       result == CUDA_INVALID_CONTEXT || result == CUDA_DEINITIALIZED;
+	return result == CUDA_NOT_REGISTERED || cuda_context_is_gone(result);
 }
 
 /*
@@ -357,12 +240,11 @@ static int add_own(struct registration *registration, uint64_t length)
 	cuda_result result;
 	bool pushed;
 
-	/* The flags of cuMemHostAlloc() and cuMemHostRegister() have the same values. */
 	if (registration->flags & ACTMEM_REGISTER_DEVICEMAP)
 		flags |= CUDA_REGISTER_DEVICEMAP;
 	result = cuda_enter(registration, &pushed);
 	if (!result)
-		result = cuda_own.cuMemHostAlloc(&memory, length, flags);
+		result = cuda.cuMemHostAlloc(&memory, length, flags);
 	cuda_leave(pushed);
 	if (result)
 		return cuda_fail(result, "cannot allocate %s with %s (cuMemHostAlloc)",
@@ -394,7 +276,7 @@ static int cuda_add(struct registration *registration, void *address, uint64_t l
 		  registration->runtime->info.text);
 	if (result == CUDA_NOT_SUPPORTED && registration->flags & ACTMEM_REGISTER_READ_ONLY)
 		fail_more("; the device has no memory that it only reads (ACTMEM_REGISTER_READ_ONLY)");
-	return -errno_of(result);
+	return -cuda_errno(result);
 }
 
 static int tell_lost(const void *address, uint64_t length, cuda_result result)
@@ -430,7 +312,7 @@ static int cuda_drop(struct registration *registration, void *address, uint64_t 
 	if (!result)
 		result = cuda_enter(registration, &pushed);
 	if (!result)
-		result = registration->own ? cuda_own.cuMemFreeHost(address) :
+		result = registration->own ? cuda.cuMemFreeHost(address) :
 			 cuda.cuMemHostUnregister(address);
 	cuda_leave(pushed);
 	if (!result)

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The handle with which the handlers make regions; see attached.h.
+ * The handle with which the handlers make regions, and the waits for a GPU that it reports; see
+ * attached.h and device_wait.h.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 
@@ -14,10 +16,14 @@
 #include "xla/forked.h"
 #include "xla/own_memory.h"
 
+#define WAIT_WORDS	256	/* longer than the text that is shown */
+
+/* No thread holds this lock in a call that waits for a GPU. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct actmem *attached;
 static unsigned int users;	/* attached_open() without attached_close() */
 static struct knobs given;
+static struct device_wait *waits;	/* that @attached reports */
 
 static int is_free(void)
 {
@@ -77,7 +83,6 @@ static int open_attached(const struct knobs *knobs)
 		ret = actmem_open(&attached, &options);
 	if (ret)
 		return ret;
-	device_waits_by(attached);
 	if (best)
 		tell_best();
 	return 0;
@@ -144,6 +149,44 @@ int attached_place(struct actmem_runtime *runtime, const struct knobs *knobs,
 	return actmem_runtime_nodes(runtime, &region->nodes);
 }
 
+/* Caller holds the lock. */
+static void remove_wait(struct device_wait *wait)
+{
+	actmem_device_wait_end(attached, wait->told);
+	*wait->link = wait->next;
+	if (wait->next)
+		wait->next->link = wait->link;
+	wait->link = NULL;
+}
+
+void device_wait_begin(struct device_wait *wait, uint32_t device, uint64_t bytes,
+		       const char *what, const char *where)
+{
+	char words[WAIT_WORDS];
+
+	snprintf(words, sizeof(words), "GPU %" PRIu32 ": %s%s%s", device, what,
+		 where ? " " : "", where ? where : "");
+	wait->link = NULL;
+	pthread_mutex_lock(&lock);
+	if (attached) {
+		wait->told = actmem_device_wait_begin(attached, bytes, words);
+		wait->next = waits;
+		wait->link = &waits;
+		if (waits)
+			waits->link = &wait->next;
+		waits = wait;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void device_wait_end(struct device_wait *wait)
+{
+	pthread_mutex_lock(&lock);
+	if (wait->link)
+		remove_wait(wait);
+	pthread_mutex_unlock(&lock);
+}
+
 int actmem_xla_attach(struct actmem *am, const struct actmem_xla_options *options)
 {
 	int ret = -EBUSY;
@@ -153,10 +196,8 @@ int actmem_xla_attach(struct actmem *am, const struct actmem_xla_options *option
 	pthread_mutex_lock(&lock);
 	if (!attached)
 		ret = knobs_take(&given, options);
-	if (!ret) {
+	if (!ret)
 		attached = am;
-		device_waits_by(am);
-	}
 	pthread_mutex_unlock(&lock);
 	return ret;
 }
@@ -167,8 +208,9 @@ void actmem_xla_detach(struct actmem *am)
 		return;
 	pthread_mutex_lock(&lock);
 	if (attached == am && !users) {
+		while (waits)
+			remove_wait(waits);
 		attached = NULL;
-		device_waits_by(NULL);
 		knobs_forget(&given);
 	}
 	pthread_mutex_unlock(&lock);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Reports threads that wait for a GPU to `actmem waits`, with the attached handle. If the program
- * detaches and closes the handle while they wait, they are not reported any more.
+ * detaches the handle while they wait, they are not reported any more (attached.c).
  */
 #ifndef ACTMEM_XLA_DEVICE_WAIT_H
 #define ACTMEM_XLA_DEVICE_WAIT_H
 
 #include <stdint.h>
 
-struct actmem;
 struct actmem_device_wait;
 
 struct device_wait {
@@ -18,16 +17,10 @@ struct device_wait {
 
 /*
  * Reports that this thread waits for GPU @device, as "GPU 0: WHAT WHERE". @where may be NULL. @wait
- * must stay valid until device_wait_end(). The lock is held only for the call itself.
+ * must stay valid until device_wait_end().
  */
 void device_wait_begin(struct device_wait *wait, uint32_t device, uint64_t bytes,
 		       const char *what, const char *where);
 void device_wait_end(struct device_wait *wait);
-
-/*
- * Reports with @am from now on, or not at all if @am is NULL. Call this before the previous handle
- * is closed.
- */
-void device_waits_by(struct actmem *am);
 
 #endif /* ACTMEM_XLA_DEVICE_WAIT_H */

@@ -142,7 +142,7 @@ static cuda_result make_device_side(struct lane *lane)
 	lane->free_slots = (UINT32_C(1) << TAKE_SLOTS) - 1;
 	CUDA_TRY(&result, cuMemHostAlloc((void **)&lane->tokens,
 					 MAILBOXES * MAILBOX_TOKENS * sizeof(*lane->tokens),
-					 CUDA_HOST_PORTABLE));
+					 CUDA_REGISTER_PORTABLE));
 	for (i = 0; i < MAILBOXES; i++) {
 		CUDA_TRY(&result, cuEventCreate(&lane->mailboxes[i].event, flags));
 		lane->mailboxes[i].tokens = &lane->tokens[i * MAILBOX_TOKENS];
@@ -306,7 +306,7 @@ struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *r
 	}
 	*ret = saved_check(words);
 	if (!*ret)
-		*ret = cuda_load(words, SAVED_WORDS);
+		*ret = cuda_load(CUDA_COPIES, words, SAVED_WORDS);
 	if (!*ret)
 		*ret = check_not_captured(device, stream, words);
 	if (*ret)

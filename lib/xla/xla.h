@@ -9,7 +9,8 @@
  * streams are in stream.h and the files of its name. arrays.h and tensor.c have JAX's arrays in
  * regions.
  *
- * This folder uses only the library's public headers and the headers of base, config and machine.
+ * This folder uses only the library's public headers and the headers of base, config, machine
+ * and cuda.
  *
  * Locks, outermost first: stream.c's lock of each device, under which lanes are made; memory.c's
  * in_use and then dividing, or arrays.c's in_use; attached.c's lock. A thread that holds the lock

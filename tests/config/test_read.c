@@ -189,6 +189,7 @@ static void test_given(void **state)
 
 static void test_environment(void **state)
 {
+	struct reader reader = READER(ACTMEM_NAMES_VARIABLES);
 	char **saved = environ;
 	bool is_set;
 
@@ -198,8 +199,13 @@ static void test_environment(void **state)
 	assert_false(knob_is_set(KNOB_QUIET) || knob_is_on(KNOB_QUIET));
 	setenv("ACTMEM_QUIET", "0", 1);
 	assert_true(knob_is_set(KNOB_QUIET) && !knob_is_on(KNOB_QUIET));
-	setenv("ACTMEM_QUIET", "yes", 1);
+	setenv("ACTMEM_QUIET", "1", 1);
 	assert_true(knob_is_on(KNOB_QUIET));
+	setenv("ACTMEM_QUIET", "yes", 1);
+	assert_false(knob_is_on(KNOB_QUIET));
+	reader_check_switches(&reader);
+	assert_string_equal(reader.error, "ACTMEM_QUIET is 'yes'; it may be 1 or 0");
+	setenv("ACTMEM_QUIET", "0", 1);
 	/* As after clearenv(), but cmocka needs its own variable again. */
 	environ = NULL;
 	is_set = knob_is_set(KNOB_QUIET) || knob_is_on(KNOB_QUIET);

@@ -65,7 +65,7 @@ $(CUDA_PROGRAMS): $(B)/tests/cuda/%: $(B)/obj/cuda-sanitized/tests/cuda/%.o \
 $(CUDA_PLAYS:%=$(B)/tests/cuda/%): $(CUDA_PLAYED:%=$(B)/obj/cuda-sanitized/%.o)
 
 # What JAX's arrays are made of needs no header of XLA's.
-CUDA_ARRAYS := $(addprefix lib/xla/,arrays attached counts device_wait forked grow knobs \
+CUDA_ARRAYS := $(addprefix lib/xla/,arrays attached counts forked grow knobs \
 	memory own_memory places shares stores tensor)
 
 $(addprefix $(B)/tests/cuda/,arrays attached): $(CUDA_ARRAYS:%=$(B)/obj/sanitized/%.o)

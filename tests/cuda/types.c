@@ -5,30 +5,19 @@
  */
 #include <cuda.h>
 
+#include "cuda/cuda.h"
 #include "preload/cuda/cuda.h"
-#include "preload/cuda/library.h"
-#include "machine/cuda_api.h"
-#include "xla/cuda.h"
 
 #define SAME(table, name)								\
 	_Static_assert(__builtin_types_compatible_p(					\
 		__typeof__(((struct table *)0)->name), __typeof__(&(name))),		\
 		#name " of " #table " is declared as in cuda.h");
 
-#define SAME_TYPE(name, parameters)			SAME(cuda_functions, name)
-#define SAME_FOR_OWN(name, parameters)			SAME(cuda_own_functions, name)
-#define SAME_FOR_STREAMS(name, parameters)		SAME(cuda_stream_functions, name)
+#define SAME_TYPE(name, parameters, uses)		SAME(cuda_functions, name)
 #define SAME_FOR_HOST(name, ours, parameters, arguments)	SAME(cuda_host_calls, name)
-#define SAME_FOR_CONTEXTS(name, parameters)		SAME(cuda_library, name)
 
 CUDA_FUNCTIONS(SAME_TYPE)
-CUDA_OWN_FUNCTIONS(SAME_FOR_OWN)
-CUDA_STREAM_FUNCTIONS(SAME_FOR_STREAMS)
 CUDA_HOST_CALLS(SAME_FOR_HOST)
-CONTEXT_CALLS(SAME_FOR_CONTEXTS)
-
-_Static_assert(__builtin_types_compatible_p(cuda_stream_contexts, __typeof__(cuStreamGetCtx_v2)),
-	       "cuStreamGetCtx_v2() is declared as in cuda.h");
 
 #define SAME_VALUE(ours, theirs)	\
 	_Static_assert((unsigned int)(ours) == (unsigned int)(theirs), #theirs);
@@ -59,6 +48,8 @@ SAME_VALUE(CUDA_POINTER_CONTEXT, CU_POINTER_ATTRIBUTE_CONTEXT)
 SAME_VALUE(CUDA_STREAM_NON_BLOCKING, CU_STREAM_NON_BLOCKING)
 SAME_VALUE(CUDA_EVENT_BLOCKING_SYNC, CU_EVENT_BLOCKING_SYNC)
 SAME_VALUE(CUDA_EVENT_DISABLE_TIMING, CU_EVENT_DISABLE_TIMING)
-SAME_VALUE(CUDA_HOST_PORTABLE, CU_MEMHOSTALLOC_PORTABLE)
+SAME_VALUE(CUDA_REGISTER_PORTABLE, CU_MEMHOSTALLOC_PORTABLE)
+SAME_VALUE(CUDA_REGISTER_DEVICEMAP, CU_MEMHOSTALLOC_DEVICEMAP)
+SAME_VALUE(CUDA_SYMBOL_NOT_FOUND, CUDA_ERROR_NOT_FOUND)
 SAME_VALUE(CUDA_NOT_READY, CUDA_ERROR_NOT_READY)
 SAME_VALUE(CUDA_CAPTURE_NONE, CU_STREAM_CAPTURE_STATUS_NONE)

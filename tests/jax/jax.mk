@@ -47,12 +47,12 @@ check-jax-programs: $(VENV)/.ready $(NEWEST)/.ready $(XLA_LIBRARY)
 
 SAVED_SOURCES := tests/jax/saved_threads.c $(LIB_SOURCES) \
 	$(addprefix lib/xla/,announce.c arrays.c attached.c block_name.c claim.c counts.c \
-	device_wait.c forked.c grow.c knobs.c memory.c own_memory.c places.c saved.c \
+	forked.c grow.c knobs.c memory.c own_memory.c places.c saved.c \
 	shares.c site.c stores.c table.c)
 SAVED_TESTS := $(B)/tests/saved_threads-thread $(B)/tests/saved_threads-address
 
 ARRAY_SOURCES := tests/jax/array_threads.c $(LIB_SOURCES) \
-	$(addprefix lib/xla/,arrays.c attached.c counts.c device_wait.c forked.c grow.c knobs.c \
+	$(addprefix lib/xla/,arrays.c attached.c counts.c forked.c grow.c knobs.c \
 	memory.c own_memory.c places.c shares.c stores.c tensor.c)
 ARRAY_TESTS := $(B)/tests/array_threads-thread $(B)/tests/array_threads-address
 

@@ -93,6 +93,13 @@ def test_run_tells_that_flag(monkeypatch, capsys):
     assert "actmem: JAX 0.11.2 computes wrong gradients" in capsys.readouterr().err
 
 
+def test_run_refuses_a_wrong_switch(monkeypatch, capsys):
+    monkeypatch.setenv("ACTMEM_OFFLOAD", "yes")
+    with pytest.raises(SystemExit):
+        with_jax.begin(types.SimpleNamespace(__version__="0.11.2"))
+    assert "actmem: ACTMEM_OFFLOAD is 'yes'; it may be 1 or 0" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("major, minor, refused", [
     (0, 2, True), (0, 3, False), (0, 9, False), (1, 3, True)])
 def test_interface_for_handlers(monkeypatch, tmp_path, major, minor, refused):

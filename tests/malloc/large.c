@@ -121,7 +121,7 @@ static void *work(void *context)
 static bool start(void)
 {
 	struct malloc_settings settings = {
-		.wanted = true, .min_bytes = 64 * KIB, .keep_bytes = 24 << 20, .decay_ms = 200,
+		.is_wanted = true, .min_bytes = 64 * KIB, .keep_bytes = 24 << 20, .decay_ms = 200,
 	};
 	struct reader reader = { NULL };
 

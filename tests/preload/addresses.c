@@ -38,7 +38,7 @@ static void is_drivers(new_function *get, const char *name, int version)
 	void *function = NULL;
 
 	cuda_returns(get(name, &function, version, 0, NULL), CUDA_SUCCESS);
-	ok(!strncmp(owner(function), "libcuda.so", 10), "%s of %d is the driver's", name, version);
+	is_of_driver(function, "%s of %d is the driver's", name, version);
 }
 
 static void test_refusals(new_function *get, old_function *old)

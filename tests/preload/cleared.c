@@ -20,19 +20,15 @@ static bool blocks_from_regions(void)
 	void *large, *small;
 
 	CHECK(!getenv("ACTMEM_CUDA") && !getenv("ACTMEM_BACKEND"));
-	CHECK(!cuda.cuMemHostAlloc(&large, 2 * MIB, 0) && is_in_region(large));
-	CHECK(!cuda.cuMemHostAlloc(&small, MIB, 0) && !is_in_region(small));
-	CHECK(!cuda.cuMemFreeHost(large) && !cuda.cuMemFreeHost(small));
+	CHECK(!api.cuMemHostAlloc(&large, 2 * MIB, 0) && is_in_region(large));
+	CHECK(!api.cuMemHostAlloc(&small, MIB, 0) && !is_in_region(small));
+	CHECK(!api.cuMemFreeHost(large) && !api.cuMemFreeHost(small));
 	return true;
 }
 
 static bool blocks_of_the_driver(void)
 {
-	void *memory;
-
-	CHECK(!cuda.cuMemHostAlloc(&memory, 2 * MIB, 0) && !is_in_region(memory));
-	CHECK(!cuda.cuMemFreeHost(memory));
-	return true;
+	return block_is_of_driver(2 * MIB);
 }
 
 /* Begins again, with many variables before and behind those that it is to have. */

@@ -27,9 +27,9 @@ static bool takes_a_block(void)
 {
 	void *memory;
 
-	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_in_region(memory));
+	CHECK(!api.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_in_region(memory));
 	fill(memory, 4 * MIB, 1);
-	return is_filled(memory, 4 * MIB, 1) && !cuda.cuMemFreeHost(memory);
+	return is_filled(memory, 4 * MIB, 1) && !api.cuMemFreeHost(memory);
 }
 
 static char state_of(int thread)
@@ -48,7 +48,7 @@ static char state_of(int thread)
 
 static void *ask(void *unused)
 {
-	bool has_context = !cuda.cuCtxSetCurrent(primary);
+	bool has_context = !api.cuCtxSetCurrent(primary);
 
 	atomic_store(&thread_id, (int)syscall(SYS_gettid));
 	while (!atomic_load(&is_to_ask))
@@ -108,7 +108,7 @@ static bool after_a_range(void)
 
 	CHECK(memory != MAP_FAILED && !mprotect(memory, 4096, PROT_READ) &&
 	      !mprotect(memory + 16 * MIB - 4096, 4096, PROT_READ));
-	CHECK(!cuda.cuMemHostRegister_v2(memory + 4096, 16 * MIB - 8192, 0));
+	CHECK(!api.cuMemHostRegister_v2(memory + 4096, 16 * MIB - 8192, 0));
 	CHECK(is_in_region(memory + 8 * MIB));
 	return load();
 }

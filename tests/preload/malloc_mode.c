@@ -25,10 +25,10 @@ static bool stays_with_malloc(void)
 	char *block = NULL, *again;
 
 	CHECK(!posix_memalign((void **)&block, 2 * MIB, block_bytes));
-	CHECK(!cuda.cuMemHostRegister_v2(block, block_bytes, CU_MEMHOSTREGISTER_PORTABLE));
+	CHECK(!api.cuMemHostRegister_v2(block, block_bytes, CU_MEMHOSTREGISTER_PORTABLE));
 	CHECK(!is_in_region(block) && !is_in_region(block + block_bytes - 1));
 	fill(block, block_bytes, 1);
-	CHECK(!cuda.cuMemHostUnregister(block));
+	CHECK(!api.cuMemHostUnregister(block));
 	free(block);
 	again = malloc(block_bytes);
 	CHECK(again && !is_in_region(again));
@@ -46,17 +46,14 @@ static bool of_mmap(void)
 {
 	char *memory = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 			    0);
-	void *block;
 
 	/* Of its own, and not a part of what lies beside it. */
 	CHECK(memory != MAP_FAILED && !mprotect(memory, 4096, PROT_READ) &&
 	      !mprotect(memory + 8 * MIB - 4096, 4096, PROT_READ));
-	CHECK(!cuda.cuMemHostRegister_v2(memory + 4096, 8 * MIB - 8192, 0));
-	CHECK(is_in_region(memory + 4 * MIB) && !cuda.cuMemHostUnregister(memory + 4096));
+	CHECK(!api.cuMemHostRegister_v2(memory + 4096, 8 * MIB - 8192, 0));
+	CHECK(is_in_region(memory + 4 * MIB) && !api.cuMemHostUnregister(memory + 4096));
 	CHECK(!munmap(memory, 8 * MIB));
-	CHECK(!cuda.cuMemHostAlloc(&block, 4 * MIB, 0) && is_in_region(block));
-	CHECK(!cuda.cuMemFreeHost(block));
-	return true;
+	return block_is_in_region(4 * MIB);
 }
 
 int main(void)

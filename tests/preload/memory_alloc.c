@@ -18,8 +18,8 @@ static bool is_on_device(void *memory)
 	CUdeviceptr pointer = 0;
 	void *host = NULL;
 
-	CHECK(!cuda.cuMemHostGetDevicePointer_v2(&pointer, memory, 0) && pointer);
-	CHECK(!cuda.cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER,
+	CHECK(!api.cuMemHostGetDevicePointer_v2(&pointer, memory, 0) && pointer);
+	CHECK(!api.cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER,
 					  (CUdeviceptr)(uintptr_t)memory));
 	CHECK(host == memory);
 	return true;
@@ -33,22 +33,22 @@ static bool doubling(void)
 	uint64_t listed, live = 0;
 
 	for (i = 0; i < POOLS; i++) {
-		CHECK(!cuda.cuMemHostAlloc(&pools[i], 2 * MIB << i, CU_MEMHOSTALLOC_PORTABLE));
+		CHECK(!api.cuMemHostAlloc(&pools[i], 2 * MIB << i, CU_MEMHOSTALLOC_PORTABLE));
 		CHECK(!((uintptr_t)pools[i] % 4096) && is_in_region(pools[i]));
 		CHECK(is_on_device(pools[i]) && is_on_device((char *)pools[i] + (MIB << i)));
-		CHECK(!cuda.cuMemHostGetFlags(&flags, pools[i]) &&
+		CHECK(!api.cuMemHostGetFlags(&flags, pools[i]) &&
 		      flags == CU_MEMHOSTALLOC_PORTABLE);
 		fill(pools[i], 2 * MIB << i, i);
 		live += 2 * MIB << i;
 	}
 	CHECK(own_regions(&listed) && listed == live + 2 * MIB);
 	counts = counts_now();
-	CHECK(!cuda.standin_counts ||
+	CHECK(!api.standin_counts ||
 	      (!counts.allocated && counts.registered_bytes == listed));
-	CHECK(!cuda.cuMemHostAlloc(&tiny, 8, CU_MEMHOSTALLOC_PORTABLE) && !is_in_region(tiny));
-	CHECK(!cuda.cuMemFreeHost(tiny));
+	CHECK(!api.cuMemHostAlloc(&tiny, 8, CU_MEMHOSTALLOC_PORTABLE) && !is_in_region(tiny));
+	CHECK(!api.cuMemFreeHost(tiny));
 	for (i = 0; i < POOLS; i++)
-		CHECK(is_filled(pools[i], 2 * MIB << i, i) && !cuda.cuMemFreeHost(pools[i]));
+		CHECK(is_filled(pools[i], 2 * MIB << i, i) && !api.cuMemFreeHost(pools[i]));
 	counts = counts_now();
 	CHECK(!counts.registered && !counts.allocated && !own_regions(&listed));
 	return true;
@@ -64,9 +64,9 @@ static bool powers_of_two(void)
 	for (round = 0; round < 4; round++) {
 		for (i = 0; i < MANY; i++) {
 			bytes = MIB << i % 3;
-			CHECK(!cuda.cuMemAllocHost_v2(&blocks[i], bytes));
+			CHECK(!api.cuMemAllocHost_v2(&blocks[i], bytes));
 			CHECK(is_in_region(blocks[i]));
-			CHECK(!cuda.cuMemHostGetFlags(&flags, blocks[i]) && !flags);
+			CHECK(!api.cuMemHostGetFlags(&flags, blocks[i]) && !flags);
 			fill(blocks[i], bytes, i + round);
 		}
 		CHECK(own_regions(&listed));
@@ -74,11 +74,11 @@ static bool powers_of_two(void)
 		before = listed;
 		for (i = 0; i < MANY; i++)
 			CHECK(is_filled(blocks[i], MIB << i % 3, i + round) &&
-			      !cuda.cuMemFreeHost(blocks[i]));
+			      !api.cuMemFreeHost(blocks[i]));
 	}
 	/* Kept memory stays registered. */
 	CHECK(own_regions(&listed) && listed == before);
-	CHECK(!cuda.standin_counts || counts_now().registered_bytes == before);
+	CHECK(!api.standin_counts || counts_now().registered_bytes == before);
 	return true;
 }
 
@@ -90,12 +90,12 @@ static bool keeping(void)
 	unsigned int i;
 
 	for (i = 0; i < 3; i++)
-		CHECK(!cuda.cuMemHostAlloc(&blocks[i], 32 * MIB, 0));
-	CHECK(!cuda.cuMemFreeHost(blocks[0]) && !cuda.cuMemFreeHost(blocks[1]));
+		CHECK(!api.cuMemHostAlloc(&blocks[i], 32 * MIB, 0));
+	CHECK(!api.cuMemFreeHost(blocks[0]) && !api.cuMemFreeHost(blocks[1]));
 	CHECK(own_regions(&listed) == 3);
-	CHECK(!cuda.cuMemFreeHost(blocks[2]));
+	CHECK(!api.cuMemFreeHost(blocks[2]));
 	CHECK(own_regions(&listed) == 2 && listed == 64 * MIB);
-	CHECK(!cuda.standin_counts || counts_now().registered_bytes == 64 * MIB);
+	CHECK(!api.standin_counts || counts_now().registered_bytes == 64 * MIB);
 	return true;
 }
 
@@ -109,17 +109,17 @@ static bool flags(void)
 	void *memory;
 
 	for (i = 0; i < 4; i++) {
-		CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, served[i]) && is_in_region(memory));
-		CHECK(!cuda.cuMemHostGetFlags(&now, memory) && now == served[i]);
-		CHECK(!cuda.cuMemHostGetFlags(&now, (char *)memory + MIB) && now == served[i]);
-		CHECK(!cuda.cuMemFreeHost(memory));
+		CHECK(!api.cuMemHostAlloc(&memory, 4 * MIB, served[i]) && is_in_region(memory));
+		CHECK(!api.cuMemHostGetFlags(&now, memory) && now == served[i]);
+		CHECK(!api.cuMemHostGetFlags(&now, (char *)memory + MIB) && now == served[i]);
+		CHECK(!api.cuMemFreeHost(memory));
 	}
-	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, CU_MEMHOSTALLOC_WRITECOMBINED));
-	CHECK(!is_in_region(memory) && !cuda.cuMemFreeHost(memory));
-	CHECK(cuda.cuMemHostAlloc(&memory, 4 * MIB, 0x80) == CUDA_ERROR_INVALID_VALUE);
-	CHECK(cuda.cuMemHostAlloc(NULL, 4 * MIB, 0) == CUDA_ERROR_INVALID_VALUE);
-	CHECK(cuda.cuMemHostAlloc(&memory, SIZE_MAX, 0));
-	CHECK(cuda.cuMemHostGetFlags(NULL, memory) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(!api.cuMemHostAlloc(&memory, 4 * MIB, CU_MEMHOSTALLOC_WRITECOMBINED));
+	CHECK(!is_in_region(memory) && !api.cuMemFreeHost(memory));
+	CHECK(api.cuMemHostAlloc(&memory, 4 * MIB, 0x80) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(api.cuMemHostAlloc(NULL, 4 * MIB, 0) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(api.cuMemHostAlloc(&memory, SIZE_MAX, 0));
+	CHECK(api.cuMemHostGetFlags(NULL, memory) == CUDA_ERROR_INVALID_VALUE);
 	return true;
 }
 
@@ -128,15 +128,15 @@ static bool foreign(void)
 	static char own[4096];
 	void *memory;
 
-	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_in_region(memory));
-	CHECK(cuda.cuMemFreeHost(own) == CUDA_ERROR_INVALID_VALUE);
-	CHECK(cuda.cuMemFreeHost((char *)memory + 4096) == CUDA_ERROR_INVALID_VALUE);
-	CHECK(cuda.cuMemHostUnregister(memory) == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED ||
-	      !cuda.standin_counts);
+	CHECK(!api.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_in_region(memory));
+	CHECK(api.cuMemFreeHost(own) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(api.cuMemFreeHost((char *)memory + 4096) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(api.cuMemHostUnregister(memory) == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED ||
+	      !api.standin_counts);
 	fill(memory, 4 * MIB, 1);
 	CHECK(is_on_device(memory) && is_filled(memory, 4 * MIB, 1));
-	CHECK(!cuda.cuMemFreeHost(memory));
-	CHECK(cuda.cuMemFreeHost(memory) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(!api.cuMemFreeHost(memory));
+	CHECK(api.cuMemFreeHost(memory) == CUDA_ERROR_INVALID_VALUE);
 	return true;
 }
 
@@ -148,8 +148,8 @@ static bool by_proc_address(void)
 	CUresult (*release)(void *memory) = NULL;
 	void *memory;
 
-	CHECK(!cuda.cuGetProcAddress_v2("cuMemHostAlloc", (void **)&alloc, 12000, 0, NULL));
-	CHECK(!cuda.cuGetProcAddress_v2("cuMemFreeHost", (void **)&release, 12000, 0, NULL));
+	CHECK(!api.cuGetProcAddress_v2("cuMemHostAlloc", (void **)&alloc, 12000, 0, NULL));
+	CHECK(!api.cuGetProcAddress_v2("cuMemFreeHost", (void **)&release, 12000, 0, NULL));
 	CHECK(alloc && release && !alloc(&memory, 4 * MIB, 0));
 	CHECK(is_in_region(memory) && is_on_device(memory) && !release(memory));
 	return true;
@@ -168,8 +168,8 @@ int main(void)
 	run_case("flags are told as they were given, and those not served are the driver's",
 		 flags, NULL);
 	run_case("what is not ours is the driver's to judge", foreign, NULL);
-	run_case("who wants to know is told", flags, "ACTMEM_VERBOSE=1", NULL);
-	told(1, "host memory of 1.0 MiB and more comes from regions (cuda: ");
+	run_told("host memory of 1.0 MiB and more comes from regions (cuda: ",
+		 "who wants to know is told", flags, "ACTMEM_VERBOSE=1", NULL);
 #ifndef MEMORY_DIRECT
 	run_case("cuGetProcAddress finds the same", by_proc_address, NULL);
 #endif

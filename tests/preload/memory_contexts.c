@@ -15,18 +15,18 @@ static bool own_context(void)
 	CUcontext own;
 	void *before, *within;
 
-	CHECK(!cuda.cuMemHostAlloc(&before, 4 * MIB, 0) && is_in_region(before));
-	CHECK(!cuda.cuCtxCreate_v4(&own, NULL, 0, 0));
-	CHECK(!cuda.cuMemHostAlloc(&within, 4 * MIB, CU_MEMHOSTALLOC_PORTABLE));
+	CHECK(!api.cuMemHostAlloc(&before, 4 * MIB, 0) && is_in_region(before));
+	CHECK(!api.cuCtxCreate_v4(&own, NULL, 0, 0));
+	CHECK(!api.cuMemHostAlloc(&within, 4 * MIB, CU_MEMHOSTALLOC_PORTABLE));
 	CHECK(!is_in_region(within));
 	/* Blocks of the one go back while the other is current. */
-	CHECK(!cuda.cuMemFreeHost(before));
-	CHECK(!cuda.cuCtxDestroy_v2(own));
-	CHECK(!cuda.standin_counts || !counts_now().allocated);
-	CHECK(!cuda.cuMemHostAlloc(&before, 4 * MIB, 0) && is_in_region(before));
-	CHECK(!cuda.cuCtxSetCurrent(NULL));
-	CHECK(cuda.cuMemHostAlloc(&within, 4 * MIB, 0) == CUDA_ERROR_INVALID_CONTEXT);
-	CHECK(!cuda.cuMemFreeHost(before));
+	CHECK(!api.cuMemFreeHost(before));
+	CHECK(!api.cuCtxDestroy_v2(own));
+	CHECK(!api.standin_counts || !counts_now().allocated);
+	CHECK(!api.cuMemHostAlloc(&before, 4 * MIB, 0) && is_in_region(before));
+	CHECK(!api.cuCtxSetCurrent(NULL));
+	CHECK(api.cuMemHostAlloc(&within, 4 * MIB, 0) == CUDA_ERROR_INVALID_CONTEXT);
+	CHECK(!api.cuMemFreeHost(before));
 	return true;
 }
 
@@ -39,23 +39,23 @@ static bool reset(void)
 	unsigned int i;
 
 	for (i = 0; i < 3; i++)
-		CHECK(!cuda.cuMemHostAlloc(&old[i], 16 * MIB, CU_MEMHOSTALLOC_PORTABLE));
-	CHECK(!cuda.cuDevicePrimaryCtxReset_v2(0));
-	CHECK(!cuda.cuDevicePrimaryCtxRetain(&primary, 0) && !cuda.cuCtxSetCurrent(primary));
-	CHECK(cuda.cuMemHostGetFlags(&flags, old[0]) == CUDA_ERROR_INVALID_VALUE);
-	CHECK(cuda.cuMemHostUnregister(old[0]) == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-	CHECK(!cuda.cuMemHostAlloc(&memory, 16 * MIB, 0) && is_in_region(memory));
+		CHECK(!api.cuMemHostAlloc(&old[i], 16 * MIB, CU_MEMHOSTALLOC_PORTABLE));
+	CHECK(!api.cuDevicePrimaryCtxReset_v2(0));
+	CHECK(!api.cuDevicePrimaryCtxRetain(&primary, 0) && !api.cuCtxSetCurrent(primary));
+	CHECK(api.cuMemHostGetFlags(&flags, old[0]) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(api.cuMemHostUnregister(old[0]) == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	CHECK(!api.cuMemHostAlloc(&memory, 16 * MIB, 0) && is_in_region(memory));
 	/* It is really registered, and the old ones are as gone as the driver's would be. */
-	CHECK(!cuda.cuMemHostGetDevicePointer_v2(&pointer, memory, 0));
+	CHECK(!api.cuMemHostGetDevicePointer_v2(&pointer, memory, 0));
 	CHECK(own_regions(&listed) == 1 && listed == 16 * MIB);
 	for (i = 0; i < 3; i++) {
 		if (old[i] == memory)
 			continue;
-		CHECK(cuda.cuMemHostGetFlags(&flags, old[i]) == CUDA_ERROR_INVALID_VALUE);
-		CHECK(cuda.cuMemFreeHost(old[i]) == CUDA_ERROR_INVALID_VALUE);
+		CHECK(api.cuMemHostGetFlags(&flags, old[i]) == CUDA_ERROR_INVALID_VALUE);
+		CHECK(api.cuMemFreeHost(old[i]) == CUDA_ERROR_INVALID_VALUE);
 	}
 	fill(memory, 16 * MIB, 1);
-	CHECK(is_filled(memory, 16 * MIB, 1) && !cuda.cuMemFreeHost(memory));
+	CHECK(is_filled(memory, 16 * MIB, 1) && !api.cuMemFreeHost(memory));
 	CHECK(!own_regions(&listed) && !counts_now().registered);
 	return true;
 }
@@ -69,18 +69,18 @@ static bool two_devices(void)
 	uint64_t listed;
 
 	/* Of real ones there may be one alone. */
-	if (cuda.cuDeviceGet(&device, 1))
-		return !cuda.standin_counts;
-	CHECK(!cuda.cuMemHostAlloc(&memory[0], 16 * MIB, 0) && is_in_region(memory[0]));
-	CHECK(!cuda.cuDevicePrimaryCtxRetain(&other, device) && !cuda.cuCtxSetCurrent(other));
-	CHECK(!cuda.cuMemHostAlloc(&memory[1], 16 * MIB, 0) && is_in_region(memory[1]));
+	if (api.cuDeviceGet(&device, 1))
+		return !api.standin_counts;
+	CHECK(!api.cuMemHostAlloc(&memory[0], 16 * MIB, 0) && is_in_region(memory[0]));
+	CHECK(!api.cuDevicePrimaryCtxRetain(&other, device) && !api.cuCtxSetCurrent(other));
+	CHECK(!api.cuMemHostAlloc(&memory[1], 16 * MIB, 0) && is_in_region(memory[1]));
 	CHECK(own_regions(&listed) == 2);
 	fill(memory[0], 16 * MIB, 1);
 	fill(memory[1], 16 * MIB, 2);
 	CHECK(is_filled(memory[0], 16 * MIB, 1) && is_filled(memory[1], 16 * MIB, 2));
-	CHECK(!cuda.cuMemFreeHost(memory[0]) && !cuda.cuMemFreeHost(memory[1]));
+	CHECK(!api.cuMemFreeHost(memory[0]) && !api.cuMemFreeHost(memory[1]));
 	CHECK(!own_regions(&listed));
-	CHECK(!cuda.standin_counts || !counts_now().registered);
+	CHECK(!api.standin_counts || !counts_now().registered);
 	return true;
 }
 
@@ -88,22 +88,20 @@ static bool in_forked_child(void *context)
 {
 	void *memory = context, *other;
 
-	return cuda.cuMemHostAlloc(&other, 4 * MIB, 0) == CUDA_ERROR_NOT_INITIALIZED &&
-	       cuda.cuMemFreeHost(memory) == CUDA_ERROR_NOT_INITIALIZED &&
-	       cuda.cuMemHostUnregister(memory) == CUDA_ERROR_NOT_INITIALIZED;
+	return api.cuMemHostAlloc(&other, 4 * MIB, 0) == CUDA_ERROR_NOT_INITIALIZED &&
+	       api.cuMemFreeHost(memory) == CUDA_ERROR_NOT_INITIALIZED &&
+	       api.cuMemHostUnregister(memory) == CUDA_ERROR_NOT_INITIALIZED;
 }
 
 static bool after_fork(void)
 {
 	void *memory;
 
-	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_in_region(memory));
+	CHECK(!api.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_in_region(memory));
 	fill(memory, 4 * MIB, 1);
-	CHECK(!cuda.standin_counts || in_child(in_forked_child, memory));
-	CHECK(is_filled(memory, 4 * MIB, 1) && !cuda.cuMemFreeHost(memory));
-	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_in_region(memory));
-	CHECK(!cuda.cuMemFreeHost(memory));
-	return true;
+	CHECK(!api.standin_counts || in_child(in_forked_child, memory));
+	CHECK(is_filled(memory, 4 * MIB, 1) && !api.cuMemFreeHost(memory));
+	return block_is_in_region(4 * MIB);
 }
 
 /* CUDA has ended by then; nothing may crash. */
@@ -111,12 +109,12 @@ static void *at_exit;
 
 static void free_at_exit(void)
 {
-	cuda.cuMemFreeHost(at_exit);
+	api.cuMemFreeHost(at_exit);
 }
 
 static bool freed_by_a_destructor(void)
 {
-	CHECK(!cuda.cuMemHostAlloc(&at_exit, 4 * MIB, 0) && is_in_region(at_exit));
+	CHECK(!api.cuMemHostAlloc(&at_exit, 4 * MIB, 0) && is_in_region(at_exit));
 	CHECK(!atexit(free_at_exit));
 	return true;
 }
@@ -125,15 +123,15 @@ static bool never_freed(void)
 {
 	void *memory;
 
-	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_in_region(memory));
+	CHECK(!api.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_in_region(memory));
 	return true;
 }
 
 int main(void)
 {
 	skip_without_cuda();
-	run_case("memory of a context that the program made is the driver's", own_context, NULL);
-	told(1, "cuCtxCreate");
+	run_told("cuCtxCreate", "memory of a context that the program made is the driver's",
+		 own_context, NULL);
 	run_quiet("what a reset took is not handed out again", reset, "ACTMEM_CUDA_KEEP=0", NULL);
 	run_case("each device has its own pool", two_devices, "STANDIN_CUDA_DEVICES=2",
 		 "ACTMEM_CUDA_KEEP=0", NULL);

@@ -15,13 +15,13 @@ static CUdeviceptr on_device;
 
 static bool begin(void)
 {
-	CHECK(!cuda.cuStreamCreate(&stream, 0) && !cuda.cuMemAlloc_v2(&on_device, BYTES));
+	CHECK(!api.cuStreamCreate(&stream, 0) && !api.cuMemAlloc_v2(&on_device, BYTES));
 	return true;
 }
 
 static bool end(void)
 {
-	CHECK(!cuda.cuStreamDestroy_v2(stream) && !cuda.cuMemFree_v2(on_device));
+	CHECK(!api.cuStreamDestroy_v2(stream) && !api.cuMemFree_v2(on_device));
 	return true;
 }
 
@@ -30,9 +30,9 @@ static bool copies(char *from, char *to)
 {
 	fill(from, BYTES, 1);
 	fill(to, BYTES, 2);
-	CHECK(!cuda.cuMemcpyHtoDAsync_v2(on_device, from, BYTES, stream));
-	CHECK(!cuda.cuMemcpyDtoHAsync_v2(to, on_device, BYTES, stream));
-	CHECK(!cuda.cuStreamSynchronize(stream));
+	CHECK(!api.cuMemcpyHtoDAsync_v2(on_device, from, BYTES, stream));
+	CHECK(!api.cuMemcpyDtoHAsync_v2(to, on_device, BYTES, stream));
+	CHECK(!api.cuStreamSynchronize(stream));
 	CHECK(is_filled(to, BYTES, 1) && !counts_now().unpinned_copies);
 	return true;
 }
@@ -42,10 +42,10 @@ static bool of_blocks(void)
 	void *from, *to;
 
 	CHECK(begin());
-	CHECK(!cuda.cuMemHostAlloc(&from, BYTES, 0) && is_in_region(from));
-	CHECK(!cuda.cuMemAllocHost_v2(&to, BYTES) && is_in_region(to));
+	CHECK(!api.cuMemHostAlloc(&from, BYTES, 0) && is_in_region(from));
+	CHECK(!api.cuMemAllocHost_v2(&to, BYTES) && is_in_region(to));
 	CHECK(copies(from, to));
-	CHECK(!cuda.cuMemFreeHost(from) && !cuda.cuMemFreeHost(to));
+	CHECK(!api.cuMemFreeHost(from) && !api.cuMemFreeHost(to));
 	return end();
 }
 
@@ -55,9 +55,9 @@ static bool of_a_range(void)
 			    -1, 0);
 
 	CHECK(begin());
-	CHECK(!cuda.cuMemHostRegister_v2(memory, 2 * BYTES, 0) && is_in_region(memory + BYTES));
+	CHECK(!api.cuMemHostRegister_v2(memory, 2 * BYTES, 0) && is_in_region(memory + BYTES));
 	CHECK(copies(memory, memory + BYTES));
-	CHECK(!cuda.cuMemHostUnregister(memory) && is_filled(memory + BYTES, BYTES, 1));
+	CHECK(!api.cuMemHostUnregister(memory) && is_filled(memory + BYTES, BYTES, 1));
 	CHECK(!munmap(memory, 2 * BYTES));
 	return end();
 }
@@ -68,15 +68,15 @@ static bool freed_under_way(void)
 	void *memory, *next;
 
 	CHECK(begin());
-	CHECK(!cuda.cuMemHostAlloc(&memory, BYTES, 0) && is_in_region(memory));
-	if (cuda.standin_slow)
-		cuda.standin_slow("cuMemcpyDtoHAsync_v2", 300000);
-	CHECK(!cuda.cuMemcpyDtoHAsync_v2(memory, on_device, BYTES, stream));
-	CHECK(!cuda.cuMemFreeHost(memory));
-	CHECK(!cuda.cuMemHostAlloc(&next, BYTES, 0) && next == memory);
+	CHECK(!api.cuMemHostAlloc(&memory, BYTES, 0) && is_in_region(memory));
+	if (api.standin_slow)
+		api.standin_slow("cuMemcpyDtoHAsync_v2", 300000);
+	CHECK(!api.cuMemcpyDtoHAsync_v2(memory, on_device, BYTES, stream));
+	CHECK(!api.cuMemFreeHost(memory));
+	CHECK(!api.cuMemHostAlloc(&next, BYTES, 0) && next == memory);
 	fill(next, BYTES, 3);
-	CHECK(!cuda.cuStreamSynchronize(stream) && is_filled(next, BYTES, 3));
-	CHECK(!cuda.cuMemFreeHost(next));
+	CHECK(!api.cuStreamSynchronize(stream) && is_filled(next, BYTES, 3));
+	CHECK(!api.cuMemFreeHost(next));
 	return end();
 }
 
@@ -88,21 +88,21 @@ static bool freed_under_way_elsewhere(void)
 	void *memory, *next;
 
 	/* Of real ones there may be one alone. */
-	if (cuda.cuDeviceGet(&device, 1))
-		return !cuda.standin_counts;
-	CHECK(!cuda.cuMemHostAlloc(&memory, BYTES, CU_MEMHOSTALLOC_PORTABLE));
+	if (api.cuDeviceGet(&device, 1))
+		return !api.standin_counts;
+	CHECK(!api.cuMemHostAlloc(&memory, BYTES, CU_MEMHOSTALLOC_PORTABLE));
 	CHECK(is_in_region(memory));
-	CHECK(!cuda.cuDevicePrimaryCtxRetain(&other, device) && !cuda.cuCtxSetCurrent(other));
+	CHECK(!api.cuDevicePrimaryCtxRetain(&other, device) && !api.cuCtxSetCurrent(other));
 	CHECK(begin());
-	if (cuda.standin_slow)
-		cuda.standin_slow("cuMemcpyDtoHAsync_v2", 300000);
-	CHECK(!cuda.cuMemcpyDtoHAsync_v2(memory, on_device, BYTES, stream));
-	CHECK(!cuda.cuCtxSetCurrent(primary) && !cuda.cuMemFreeHost(memory));
-	CHECK(!cuda.cuMemHostAlloc(&next, BYTES, 0) && next == memory);
+	if (api.standin_slow)
+		api.standin_slow("cuMemcpyDtoHAsync_v2", 300000);
+	CHECK(!api.cuMemcpyDtoHAsync_v2(memory, on_device, BYTES, stream));
+	CHECK(!api.cuCtxSetCurrent(primary) && !api.cuMemFreeHost(memory));
+	CHECK(!api.cuMemHostAlloc(&next, BYTES, 0) && next == memory);
 	fill(next, BYTES, 3);
-	CHECK(!cuda.cuCtxSetCurrent(other) && !cuda.cuStreamSynchronize(stream));
+	CHECK(!api.cuCtxSetCurrent(other) && !api.cuStreamSynchronize(stream));
 	CHECK(is_filled(next, BYTES, 3) && end());
-	return !cuda.cuCtxSetCurrent(primary) && !cuda.cuMemFreeHost(next);
+	return !api.cuCtxSetCurrent(primary) && !api.cuMemFreeHost(next);
 }
 
 int main(void)

@@ -67,28 +67,28 @@ static bool start(bool again)
 	unsigned int i;
 
 	for (i = 0; i < POOLS; i++) {
-		CHECK(!cuda.cuMemHostAlloc(&pools[i], 2 * MIB << i, 0) && is_in_region(pools[i]));
+		CHECK(!api.cuMemHostAlloc(&pools[i], 2 * MIB << i, 0) && is_in_region(pools[i]));
 		CHECK(!again || is_filled(pools[i], 2 * MIB << i, i));
 		fill(pools[i], 2 * MIB << i, i);
 	}
 	for (i = 0; i < 2; i++) {
 		mapped[i] = map_untouched(4 * MIB);
-		CHECK(!cuda.cuMemHostRegister_v2(mapped[i], 4 * MIB, 0) && is_in_region(mapped[i]));
+		CHECK(!api.cuMemHostRegister_v2(mapped[i], 4 * MIB, 0) && is_in_region(mapped[i]));
 		CHECK(all_bytes(mapped[i], 4 * MIB, 0));
 		fill(mapped[i], 4 * MIB, i);
 	}
 	/* Unregistered and still mapped, its file is not anybody's yet. */
-	CHECK(!cuda.cuMemHostUnregister(mapped[0]));
+	CHECK(!api.cuMemHostUnregister(mapped[0]));
 	another = map_untouched(4 * MIB);
-	CHECK(!cuda.cuMemHostRegister_v2(another, 4 * MIB, 0) && is_in_region(another));
+	CHECK(!api.cuMemHostRegister_v2(another, 4 * MIB, 0) && is_in_region(another));
 	CHECK(all_bytes(another, 4 * MIB, 0));
 	fill(another, 4 * MIB, 9);
 	CHECK(is_filled(mapped[0], 4 * MIB, 0));
 	CHECK(!munmap(mapped[0], 4 * MIB));
 	/* Now it is free again. */
 	mapped[0] = map_untouched(4 * MIB);
-	CHECK(!cuda.cuMemHostRegister_v2(mapped[0], 4 * MIB, 0) && all_bytes(mapped[0], 4 * MIB, 0));
-	CHECK(is_filled(another, 4 * MIB, 9) && !cuda.cuMemHostUnregister(another));
+	CHECK(!api.cuMemHostRegister_v2(mapped[0], 4 * MIB, 0) && all_bytes(mapped[0], 4 * MIB, 0));
+	CHECK(is_filled(another, 4 * MIB, 9) && !api.cuMemHostUnregister(another));
 	return true;
 }
 
@@ -107,12 +107,11 @@ static bool beside_the_library(void)
 {
 	struct actmem_heap *heap;
 	struct actmem *am;
-	void *block, *memory;
+	void *block;
 
 	CHECK(!actmem_open(&am, NULL) && !actmem_heap_create(am, NULL, &heap));
 	CHECK(!actmem_heap_alloc(heap, MIB, 0, &block));
-	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && is_in_region(memory));
-	CHECK(!cuda.cuMemFreeHost(memory));
+	CHECK(block_is_in_region(4 * MIB));
 	actmem_heap_free(heap, block);
 	actmem_heap_destroy(heap);
 	CHECK(!actmem_close(am));
@@ -122,16 +121,11 @@ static bool beside_the_library(void)
 static bool while_another_has_them(void)
 {
 	unsigned int i;
-	void *memory;
 
-	CHECK(!cuda.cuMemHostAlloc(&memory, 4 * MIB, 0) && !is_in_region(memory));
-	CHECK(!cuda.cuMemFreeHost(memory));
+	CHECK(block_is_of_driver(4 * MIB));
 	/* Nor does it take other numbers in time. */
-	for (i = 0; i < 4; i++) {
-		memory = map_untouched(4 * MIB);
-		CHECK(!cuda.cuMemHostRegister_v2(memory, 4 * MIB, 0) && !is_in_region(memory));
-		CHECK(!cuda.cuMemHostUnregister(memory));
-	}
+	for (i = 0; i < 4; i++)
+		CHECK(range_is_of_driver(4 * MIB));
 	return true;
 }
 
@@ -166,10 +160,7 @@ static void put_link(void)
 
 static bool with_a_link(void)
 {
-	void *memory = map_untouched(4 * MIB);
-
-	CHECK(!cuda.cuMemHostRegister_v2(memory, 4 * MIB, 0) && !is_in_region(memory));
-	return !cuda.cuMemHostUnregister(memory);
+	return range_is_of_driver(4 * MIB);
 }
 
 int main(void)

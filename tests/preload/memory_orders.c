@@ -71,8 +71,8 @@ static void alloc(struct slot *slot)
 	CUresult result;
 
 	slot->flags = draw(2) ? flags[draw(8)] : 0;
-	result = slot->flags || draw(2) ? cuda.cuMemHostAlloc(&memory, bytes, slot->flags) :
-					  cuda.cuMemAllocHost_v2(&memory, bytes);
+	result = slot->flags || draw(2) ? api.cuMemHostAlloc(&memory, bytes, slot->flags) :
+					  api.cuMemAllocHost_v2(&memory, bytes);
 	write_down("alloc", result, !!memory);
 	if (result)
 		return;
@@ -111,7 +111,7 @@ static void register_some(struct slot *slot)
 		bytes = 0;
 	else if (some == 2 && bytes > 8192)
 		bytes = 4096;
-	result = cuda.cuMemHostRegister_v2(address, bytes, flag);
+	result = api.cuMemHostRegister_v2(address, bytes, flag);
 	write_down("register", result, 0);
 	if (result)
 		return;
@@ -120,7 +120,7 @@ static void register_some(struct slot *slot)
 	slot->is_own = in_own;
 	slot->flags = flag;
 	if (address != slot->address || bytes != slot->bytes) {
-		write_down("unregister a part", cuda.cuMemHostUnregister(address), 0);
+		write_down("unregister a part", api.cuMemHostUnregister(address), 0);
 		slot->registered = false;
 	}
 }
@@ -128,13 +128,13 @@ static void register_some(struct slot *slot)
 static void unregister(struct slot *slot)
 {
 	char *address = slot->address + (draw(4) ? 0 : 4096);
-	CUresult result = cuda.cuMemHostUnregister(address);
+	CUresult result = api.cuMemHostUnregister(address);
 
 	write_down("unregister", result, 0);
 	if (!result)
 		slot->registered = false;
 	if (!result && draw(2))
-		write_down("unregister twice", cuda.cuMemHostUnregister(address), 0);
+		write_down("unregister twice", api.cuMemHostUnregister(address), 0);
 }
 
 static CUresult release_result;
@@ -143,9 +143,9 @@ static void *release_in_thread(void *memory)
 {
 	CUcontext context = in_own ? own : primary;
 
-	release_result = cuda.cuCtxSetCurrent(context);
+	release_result = api.cuCtxSetCurrent(context);
 	if (!release_result)
-		release_result = cuda.cuMemFreeHost(memory);
+		release_result = api.cuMemFreeHost(memory);
 	return NULL;
 }
 
@@ -155,21 +155,21 @@ static void release(struct slot *slot)
 	pthread_t thread;
 
 	if (draw(4) || pthread_create(&thread, NULL, release_in_thread, address))
-		release_result = cuda.cuMemFreeHost(address);
+		release_result = api.cuMemFreeHost(address);
 	else
 		pthread_join(thread, NULL);
 	write_down("free", release_result, 0);
 	if (release_result)
 		return;
 	if (draw(2))
-		write_down("free twice", cuda.cuMemFreeHost(address), 0);
+		write_down("free twice", api.cuMemFreeHost(address), 0);
 	*slot = (struct slot){ NULL };
 }
 
 static void drop(struct slot *slot)
 {
 	if (slot->registered)
-		write_down("unregister at last", cuda.cuMemHostUnregister(slot->address), 0);
+		write_down("unregister at last", api.cuMemHostUnregister(slot->address), 0);
 	munmap(slot->address, slot->bytes);
 	*slot = (struct slot){ NULL };
 }
@@ -193,14 +193,14 @@ static void ask(const struct slot *slot)
 	CUresult result;
 
 	if (is_reached(slot)) {
-		result = cuda.cuMemHostGetDevicePointer_v2(&pointer, address, options);
+		result = api.cuMemHostGetDevicePointer_v2(&pointer, address, options);
 		write_down("device pointer", result, pointer == (CUdeviceptr)(uintptr_t)address);
 	}
-	write_down("flags", cuda.cuMemHostGetFlags(&flags, address), flags);
+	write_down("flags", api.cuMemHostGetFlags(&flags, address), flags);
 	for (i = 0; i < 5; i++) {
 		uint64_t value = 0;
 
-		result = cuda.cuPointerGetAttribute(&value, attributes[i],
+		result = api.cuPointerGetAttribute(&value, attributes[i],
 						    (CUdeviceptr)(uintptr_t)address);
 		write_down("attribute", result, i < 2 ? (unsigned int)value : i == 2 ?
 			   value == (uintptr_t)primary : value == (uintptr_t)address);
@@ -211,8 +211,8 @@ static void end_own(void)
 {
 	unsigned int i;
 
-	write_down("end context", cuda.cuCtxDestroy_v2(own), 0);
-	cuda.cuCtxSetCurrent(primary);
+	write_down("end context", api.cuCtxDestroy_v2(own), 0);
+	api.cuCtxSetCurrent(primary);
 	own = NULL;
 	in_own = false;
 	for (i = 0; i < SLOTS; i++) {
@@ -232,8 +232,8 @@ static void change_context(void)
 	}
 	in_own = !in_own;
 	if (!own)
-		write_down("create context", cuda.cuCtxCreate_v4(&own, NULL, 0, 0), 0);
-	cuda.cuCtxSetCurrent(in_own ? own : primary);
+		write_down("create context", api.cuCtxCreate_v4(&own, NULL, 0, 0), 0);
+	api.cuCtxSetCurrent(in_own ? own : primary);
 }
 
 static void act(void)
@@ -280,7 +280,7 @@ static bool random_program(void)
 		end_own();
 	for (i = 0; i < SLOTS; i++) {
 		if (slots[i].address && slots[i].is_block)
-			CHECK(!cuda.cuMemFreeHost(slots[i].address));
+			CHECK(!api.cuMemFreeHost(slots[i].address));
 		else if (slots[i].address)
 			drop(&slots[i]);
 	}

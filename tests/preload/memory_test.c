@@ -14,15 +14,13 @@
 #include "preload/cuda/cuda.h"
 #include "preload/malloc/large.h"
 
-struct cuda_host_calls cuda_driver;
-__thread unsigned int cuda_inside;
 /* Malloc mode is off: it has nothing. */
 struct large_gate large_gate = { .min_bytes = SIZE_MAX };
 #endif
 
 #define CASE_SECONDS	250
 
-struct memory_cuda cuda;
+struct memory_cuda api;
 CUcontext primary;
 char stderr_text[65536];
 
@@ -32,8 +30,8 @@ static void put_in_place(void)
 {
 #define PUT_IN_PLACE(name, ours, parameters, arguments)			\
 	do {								\
-		*(void **)&cuda_driver.name = *(void **)&cuda.name;	\
-		*(void **)&cuda.name = (void *)ours;			\
+		*(void **)&cuda_driver.name = *(void **)&api.name;	\
+		*(void **)&api.name = (void *)ours;			\
 	} while (0);
 	CUDA_HOST_CALLS(PUT_IN_PLACE)
 #undef PUT_IN_PLACE
@@ -45,19 +43,19 @@ static void load_cuda(void)
 	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 
 #define FIND(name)							\
-	*(void **)&cuda.name = library ? dlsym(library, #name) : NULL;	\
-	if (!cuda.name)							\
+	*(void **)&api.name = library ? dlsym(library, #name) : NULL;	\
+	if (!api.name)							\
 		tap_bail("libcuda.so.1 has no " #name);
 	MEMORY_CALLS(FIND)
 #undef FIND
-	*(void **)&cuda.standin_counts = dlsym(library, "standin_counts");
-	*(void **)&cuda.standin_fail = dlsym(library, "standin_fail");
-	*(void **)&cuda.standin_slow = dlsym(library, "standin_slow");
+	*(void **)&api.standin_counts = dlsym(library, "standin_counts");
+	*(void **)&api.standin_fail = dlsym(library, "standin_fail");
+	*(void **)&api.standin_slow = dlsym(library, "standin_slow");
 #ifdef MEMORY_DIRECT
 	put_in_place();
 #endif
-	if (cuda.cuInit(0) || cuda.cuDevicePrimaryCtxRetain(&primary, 0) ||
-	    cuda.cuCtxSetCurrent(primary))
+	if (api.cuInit(0) || api.cuDevicePrimaryCtxRetain(&primary, 0) ||
+	    api.cuCtxSetCurrent(primary))
 		tap_bail("CUDA does not begin");
 }
 
@@ -187,8 +185,8 @@ struct standin_counts counts_now(void)
 {
 	struct standin_counts counts = { 0 };
 
-	if (cuda.standin_counts)
-		cuda.standin_counts(&counts);
+	if (api.standin_counts)
+		api.standin_counts(&counts);
 	return counts;
 }
 
@@ -224,6 +222,32 @@ bool is_in_region(const void *address)
 	if (file)
 		fclose(file);
 	return in_region;
+}
+
+static bool try_block(size_t bytes, bool wants_region)
+{
+	void *memory;
+
+	CHECK(!api.cuMemHostAlloc(&memory, bytes, 0) && is_in_region(memory) == wants_region);
+	return !api.cuMemFreeHost(memory);
+}
+
+bool block_is_in_region(size_t bytes)
+{
+	return try_block(bytes, true);
+}
+
+bool block_is_of_driver(size_t bytes)
+{
+	return try_block(bytes, false);
+}
+
+bool range_is_of_driver(size_t bytes)
+{
+	char *memory = map_untouched(bytes);
+
+	CHECK(!api.cuMemHostRegister_v2(memory, bytes, 0) && !is_in_region(memory));
+	return !api.cuMemHostUnregister(memory) && !munmap(memory, bytes);
 }
 
 /* Each word is its own place, and whose it is. */

@@ -43,7 +43,7 @@ struct memory_cuda {
 };
 
 /* Of the process of a case, loaded and initialised; the primary context is current. */
-extern struct memory_cuda cuda;
+extern struct memory_cuda api;
 extern CUcontext primary;
 
 /* Ends the program, all skipped, where there is no libcuda.so.1. */
@@ -86,6 +86,13 @@ char *map_untouched(size_t bytes);
  * shared proves nothing: so is memory of cuMemHostAlloc().
  */
 bool is_in_region(const void *address);
+
+/* Allocate a block, and free it again. Return true if it was in a region, or the driver's own. */
+bool block_is_in_region(size_t bytes);
+bool block_is_of_driver(size_t bytes);
+
+/* Registers an untouched range, and unregisters it. Returns true if no region was put under it. */
+bool range_is_of_driver(size_t bytes);
 
 /* Fills, or compares, with a pattern of @seed. */
 void fill(void *memory, size_t bytes, unsigned int seed);

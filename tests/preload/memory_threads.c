@@ -41,7 +41,7 @@ static bool exchange(unsigned int slot, void *memory, size_t bytes, unsigned int
 	if (!other)
 		return true;
 	CHECK(is_filled(other, other_bytes, other_seed));
-	CHECK(!cuda.cuMemFreeHost(other));
+	CHECK(!api.cuMemFreeHost(other));
 	return true;
 }
 
@@ -50,9 +50,9 @@ static bool register_one(unsigned int seed)
 	char *memory = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 			    0);
 
-	CHECK(memory != MAP_FAILED && !cuda.cuMemHostRegister_v2(memory, 4 * MIB, 0));
+	CHECK(memory != MAP_FAILED && !api.cuMemHostRegister_v2(memory, 4 * MIB, 0));
 	fill(memory, 4 * MIB, seed);
-	CHECK(is_filled(memory, 4 * MIB, seed) && !cuda.cuMemHostUnregister(memory));
+	CHECK(is_filled(memory, 4 * MIB, seed) && !api.cuMemHostUnregister(memory));
 	CHECK(is_filled(memory, 4 * MIB, seed) && !munmap(memory, 4 * MIB));
 	return true;
 }
@@ -66,8 +66,8 @@ static bool work(unsigned int number)
 		unsigned int seed = number * ROUNDS + round;
 		size_t bytes = MIB << (number + round) % 3;
 
-		CHECK(!cuda.cuMemHostAlloc(&memory, bytes, round % 4));
-		CHECK(!cuda.cuMemHostGetFlags(&flags, memory) && flags == round % 4);
+		CHECK(!api.cuMemHostAlloc(&memory, bytes, round % 4));
+		CHECK(!api.cuMemHostGetFlags(&flags, memory) && flags == round % 4);
 		fill(memory, bytes, seed);
 		CHECK(exchange((number + round) % SLOTS, memory, bytes, seed));
 		if (!(round % 8))
@@ -78,7 +78,7 @@ static bool work(unsigned int number)
 
 static void *thread(void *number)
 {
-	cuda.cuCtxSetCurrent(primary);
+	api.cuCtxSetCurrent(primary);
 	pthread_barrier_wait(&barrier);
 	return work((unsigned int)(uintptr_t)number) ? thread : NULL;
 }
@@ -118,9 +118,9 @@ static bool race_and_end(void)
 
 static void *alloc_cancelled(void *memory)
 {
-	cuda.cuCtxSetCurrent(primary);
+	api.cuCtxSetCurrent(primary);
 	pthread_cancel(pthread_self());
-	cuda.cuMemHostAlloc(memory, 8 * MIB, 0);
+	api.cuMemHostAlloc(memory, 8 * MIB, 0);
 	pthread_testcancel();
 	return NULL;
 }
@@ -133,7 +133,7 @@ static bool not_cancelled(void)
 
 	CHECK(!pthread_join(start_thread(alloc_cancelled, &memory), &result));
 	CHECK(result == PTHREAD_CANCELED && memory && is_in_region(memory));
-	return !cuda.cuMemFreeHost(memory);
+	return !api.cuMemFreeHost(memory);
 }
 
 #endif

@@ -60,24 +60,24 @@ static bool as_xla(void)
 	for (i = 0; i < POOLS; i++) {
 		pools[i] = map_untouched(2 * MIB << i);
 		CHECK(prefer_node(pools[i], 2 * MIB << i, node));
-		CHECK(!cuda.cuMemHostRegister_v2(pools[i], 2 * MIB << i,
+		CHECK(!api.cuMemHostRegister_v2(pools[i], 2 * MIB << i,
 						 CU_MEMHOSTREGISTER_PORTABLE));
 		CHECK(is_in_region(pools[i]) && is_in_region(pools[i] + (2 * MIB << i) - 1));
-		CHECK(!cuda.cuPointerGetAttribute(&pointer, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+		CHECK(!api.cuPointerGetAttribute(&pointer, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
 						  (CUdeviceptr)(uintptr_t)pools[i] + MIB) && pointer);
 		/* The manual knows flags of what CUDA allocated alone. */
-		CHECK(!cuda.standin_counts || (!cuda.cuMemHostGetFlags(&flags, pools[i]) &&
+		CHECK(!api.standin_counts || (!api.cuMemHostGetFlags(&flags, pools[i]) &&
 					       flags == CU_MEMHOSTREGISTER_PORTABLE));
 		CHECK(node_of(pools[i]) == (int)node && node_of(pools[i] + MIB) == (int)node);
 		fill(pools[i], 2 * MIB << i, i);
 		live += 2 * MIB << i;
 	}
 	CHECK(own_regions(&listed) == POOLS && listed == live);
-	CHECK(!cuda.standin_counts || (counts_now().registered == POOLS &&
+	CHECK(!api.standin_counts || (counts_now().registered == POOLS &&
 				       counts_now().registered_bytes == live));
 	for (i = 0; i < POOLS; i++) {
 		CHECK(is_filled(pools[i], 2 * MIB << i, i));
-		CHECK(!cuda.cuMemHostUnregister(pools[i]));
+		CHECK(!api.cuMemHostUnregister(pools[i]));
 		/* What was in it is in it, and it can be used on. */
 		CHECK(is_filled(pools[i], 2 * MIB << i, i));
 		fill(pools[i], 2 * MIB << i, i + 1);
@@ -85,7 +85,7 @@ static bool as_xla(void)
 		CHECK(!munmap(pools[i], 2 * MIB << i));
 	}
 	CHECK(!own_regions(&listed) && !counts_now().registered);
-	CHECK(cuda.cuMemHostUnregister(pools[0]) == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	CHECK(api.cuMemHostUnregister(pools[0]) == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 	return true;
 }
 
@@ -96,12 +96,12 @@ static bool at_odd_addresses(void)
 	uint64_t listed;
 
 	CHECK(prefer_node(memory, 8 * MIB, 0));
-	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, CU_MEMHOSTREGISTER_PORTABLE));
+	CHECK(!api.cuMemHostRegister_v2(memory, 8 * MIB, CU_MEMHOSTREGISTER_PORTABLE));
 	CHECK(own_regions(&listed) == 1 && listed == 6 * MIB);
 	CHECK(!is_in_region(first - 1) && is_in_region(first));
 	CHECK(is_in_region(first + 6 * MIB - 1) && !is_in_region(first + 6 * MIB));
 	fill(memory, 8 * MIB, 3);
-	CHECK(is_filled(memory, 8 * MIB, 3) && !cuda.cuMemHostUnregister(memory));
+	CHECK(is_filled(memory, 8 * MIB, 3) && !api.cuMemHostUnregister(memory));
 	CHECK(is_filled(memory, 8 * MIB, 3) && !munmap(memory, 8 * MIB));
 	return true;
 }
@@ -114,11 +114,11 @@ static bool of_any_length(void)
 	uint64_t listed;
 
 	CHECK(bytes % 4096 && prefer_node(memory, 8 * MIB, 0));
-	CHECK(!cuda.cuMemHostRegister_v2(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE));
+	CHECK(!api.cuMemHostRegister_v2(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE));
 	CHECK(own_regions(&listed) == 1 && listed == 6 * MIB);
 	CHECK(is_in_region(memory + 6 * MIB - 1) && !is_in_region(memory + 6 * MIB));
 	fill(memory, 8 * MIB, 5);
-	CHECK(is_filled(memory, 8 * MIB, 5) && !cuda.cuMemHostUnregister(memory));
+	CHECK(is_filled(memory, 8 * MIB, 5) && !api.cuMemHostUnregister(memory));
 	CHECK(is_filled(memory, 8 * MIB, 5) && !munmap(memory, 8 * MIB));
 	return true;
 }
@@ -129,25 +129,29 @@ static bool too_short(void)
 	char *memory = map_at(2 * MIB, 4096);
 	uint64_t listed;
 
-	CHECK(!cuda.cuMemHostRegister_v2(memory, 2 * MIB, CU_MEMHOSTREGISTER_PORTABLE));
+	CHECK(!api.cuMemHostRegister_v2(memory, 2 * MIB, CU_MEMHOSTREGISTER_PORTABLE));
 	CHECK(!is_in_region(memory + MIB) && !own_regions(&listed));
-	return !cuda.cuMemHostUnregister(memory) && !munmap(memory, 2 * MIB);
+	return !api.cuMemHostUnregister(memory) && !munmap(memory, 2 * MIB);
 }
 
 static bool too_short_for_giants(void)
 {
-	char *memory = map_untouched(64 * MIB);
+	return range_is_of_driver(64 * MIB);
+}
 
-	CHECK(!cuda.cuMemHostRegister_v2(memory, 64 * MIB, 0) && !is_in_region(memory));
-	return !cuda.cuMemHostUnregister(memory);
+/* Nothing is registered, and no page is touched. */
+static bool is_refused(size_t bytes, CUresult wanted)
+{
+	char *memory = map_untouched(bytes);
+
+	CHECK(api.cuMemHostRegister_v2(memory, bytes, 0) == wanted);
+	CHECK(!is_in_region(memory) && is_untouched_here(memory) && !counts_now().registered);
+	return true;
 }
 
 static bool too_short_strictly(void)
 {
-	char *memory = map_untouched(64 * MIB);
-
-	CHECK(cuda.cuMemHostRegister_v2(memory, 64 * MIB, 0) == CUDA_ERROR_OUT_OF_MEMORY);
-	return !is_in_region(memory) && !counts_now().registered;
+	return is_refused(64 * MIB, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 /* Registered, and just as it was; with @seed in it. */
@@ -155,10 +159,10 @@ static bool is_left_alone(char *memory, size_t bytes, unsigned int seed)
 {
 	uint64_t listed;
 
-	CHECK(!cuda.cuMemHostRegister_v2(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE));
+	CHECK(!api.cuMemHostRegister_v2(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE));
 	CHECK(!own_regions(&listed));
 	CHECK(!seed || is_filled(memory, bytes, seed));
-	return !cuda.cuMemHostUnregister(memory);
+	return !api.cuMemHostUnregister(memory);
 }
 
 static bool left_alone(void)
@@ -198,9 +202,30 @@ static bool left_alone(void)
 	free(memory);
 	/* Nothing is there at all. */
 	memory = mmap(NULL, 8 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) == CUDA_ERROR_INVALID_VALUE ||
-	      !cuda.standin_counts);
+	CHECK(api.cuMemHostRegister_v2(memory, 8 * MIB, 0) == CUDA_ERROR_INVALID_VALUE ||
+	      !api.standin_counts);
 	return true;
+}
+
+/* Pages are looked at in several reads. */
+static bool one_page_touched(void)
+{
+	static const uint64_t pages[] = { 0, 1, 2047, 2048, 4095, 4096, 6143 };
+	int free_descriptor = dup(STDERR_FILENO), next;
+	unsigned int i;
+	char *memory;
+
+	close(free_descriptor);
+	for (i = 0; i < sizeof(pages) / sizeof(pages[0]); i++) {
+		memory = map_untouched(24 * MIB);
+		madvise(memory, 24 * MIB, MADV_NOHUGEPAGE);
+		memory[pages[i] * 4096 + 7] = 'x';
+		CHECK(is_left_alone(memory, 24 * MIB, 0) && memory[pages[i] * 4096 + 7] == 'x');
+		CHECK(!is_in_region(memory) && !is_in_region(memory + 24 * MIB - 1));
+		CHECK(!munmap(memory, 24 * MIB));
+	}
+	next = dup(STDERR_FILENO);
+	return next == free_descriptor && !close(next);
 }
 
 /* Without mbind(2) a mapping of its own will do. */
@@ -208,14 +233,14 @@ static bool whole_mapping(void)
 {
 	char *memory = map_untouched(8 * MIB);
 
-	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) && is_in_region(memory));
-	CHECK(cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) ==
+	CHECK(!api.cuMemHostRegister_v2(memory, 8 * MIB, 0) && is_in_region(memory));
+	CHECK(api.cuMemHostRegister_v2(memory, 8 * MIB, 0) ==
 	      CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
 	fill(memory, 8 * MIB, 1);
-	CHECK(!cuda.cuMemHostUnregister(memory));
+	CHECK(!api.cuMemHostUnregister(memory));
 	/* Again, with what is in it by then. */
-	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) && is_filled(memory, 8 * MIB, 1));
-	CHECK(!cuda.cuMemHostUnregister(memory) && !munmap(memory, 8 * MIB));
+	CHECK(!api.cuMemHostRegister_v2(memory, 8 * MIB, 0) && is_filled(memory, 8 * MIB, 1));
+	CHECK(!api.cuMemHostUnregister(memory) && !munmap(memory, 8 * MIB));
 	return true;
 }
 
@@ -225,17 +250,17 @@ static bool never_unregistered(void)
 	char *memory = map_untouched(8 * MIB);
 	uint64_t listed;
 
-	if (!cuda.standin_fail)
+	if (!api.standin_fail)
 		return true;
-	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0));
+	CHECK(!api.cuMemHostRegister_v2(memory, 8 * MIB, 0));
 	CHECK(!munmap(memory, 8 * MIB));
-	CHECK(!cuda.cuDevicePrimaryCtxReset_v2(0));
-	CHECK(!cuda.cuDevicePrimaryCtxRetain(&primary, 0) && !cuda.cuCtxSetCurrent(primary));
+	CHECK(!api.cuDevicePrimaryCtxReset_v2(0));
+	CHECK(!api.cuDevicePrimaryCtxRetain(&primary, 0) && !api.cuCtxSetCurrent(primary));
 	CHECK(mmap(memory, 8 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
 		   -1, 0) == memory);
-	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) && is_in_region(memory));
+	CHECK(!api.cuMemHostRegister_v2(memory, 8 * MIB, 0) && is_in_region(memory));
 	CHECK(own_regions(&listed) == 1 && listed == 8 * MIB);
-	CHECK(!cuda.cuMemHostUnregister(memory) && !munmap(memory, 8 * MIB));
+	CHECK(!api.cuMemHostUnregister(memory) && !munmap(memory, 8 * MIB));
 	CHECK(!own_regions(&listed));
 	return true;
 }
@@ -247,7 +272,7 @@ static bool in_a_child(void)
 	unsigned int round;
 	int status;
 
-	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0));
+	CHECK(!api.cuMemHostRegister_v2(memory, 8 * MIB, 0));
 	fill(memory, 8 * MIB, 1);
 	for (round = 0; round < 2; round++) {
 		pid_t child = fork();
@@ -260,7 +285,7 @@ static bool in_a_child(void)
 		CHECK(child > 0 && waitpid(child, &status, 0) == child);
 		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
 		CHECK(is_filled(memory, 8 * MIB, 1));
-		CHECK(round || !cuda.cuMemHostUnregister(memory));
+		CHECK(round || !api.cuMemHostUnregister(memory));
 	}
 	return true;
 }
@@ -273,12 +298,12 @@ static bool pages_refused(void)
 	uint64_t listed;
 
 	CHECK(prefer_node(memory, 8 * MIB, 0));
-	cuda.standin_fail("cuMemHostRegister_v2", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0));
+	api.standin_fail("cuMemHostRegister_v2", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(!api.cuMemHostRegister_v2(memory, 8 * MIB, 0));
 	CHECK(!is_in_region(memory) && !own_regions(&listed));
 	CHECK(!syscall(SYS_get_mempolicy, &mode, NULL, 0UL, memory, (unsigned long)MPOL_F_ADDR) &&
 	      mode == MPOL_PREFERRED);
-	CHECK(counts_now().registered == 1 && !cuda.cuMemHostUnregister(memory));
+	CHECK(counts_now().registered == 1 && !api.cuMemHostUnregister(memory));
 	return true;
 }
 
@@ -286,8 +311,8 @@ static bool refused_strictly(void)
 {
 	char *memory = map_untouched(8 * MIB);
 
-	cuda.standin_fail("cuMemHostRegister_v2", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK(cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+	api.standin_fail("cuMemHostRegister_v2", 1, 1, CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(api.cuMemHostRegister_v2(memory, 8 * MIB, 0) == CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK(!is_in_region(memory) && !counts_now().registered);
 	return true;
 }
@@ -295,12 +320,8 @@ static bool refused_strictly(void)
 /* The driver refuses the program's own memory too: its word, and no failure of ours. */
 static bool refused_both(void)
 {
-	char *memory = map_untouched(8 * MIB);
-
-	cuda.standin_fail("cuMemHostRegister_v2", 1, 2, CUDA_ERROR_NOT_PERMITTED);
-	CHECK(cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) == CUDA_ERROR_NOT_PERMITTED);
-	CHECK(!is_in_region(memory) && is_untouched_here(memory));
-	return true;
+	api.standin_fail("cuMemHostRegister_v2", 1, 2, CUDA_ERROR_NOT_PERMITTED);
+	return is_refused(8 * MIB, CUDA_ERROR_NOT_PERMITTED);
 }
 
 /* A socket is in the way of the kernel's file, which is as good as none. */
@@ -330,20 +351,16 @@ static bool without_pages(void)
 {
 	char *memory = map_untouched(8 * MIB);
 
-	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) && !is_in_region(memory));
+	CHECK(!api.cuMemHostRegister_v2(memory, 8 * MIB, 0) && !is_in_region(memory));
 	fill(memory, 8 * MIB, 1);
-	CHECK(is_filled(memory, 8 * MIB, 1) && !cuda.cuMemHostUnregister(memory));
-	CHECK(!cuda.cuMemHostRegister_v2(map_untouched(8 * MIB), 8 * MIB, 0));
+	CHECK(is_filled(memory, 8 * MIB, 1) && !api.cuMemHostUnregister(memory));
+	CHECK(!api.cuMemHostRegister_v2(map_untouched(8 * MIB), 8 * MIB, 0));
 	return true;
 }
 
 static bool without_pages_strictly(void)
 {
-	char *memory = map_untouched(8 * MIB);
-
-	CHECK(cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0) == CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK(!is_in_region(memory) && is_untouched_here(memory) && !counts_now().registered);
-	return true;
+	return is_refused(8 * MIB, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 static char *written_to;
@@ -362,9 +379,9 @@ static bool written_meanwhile(void)
 	uint64_t listed;
 
 	written_to = memory + 3 * MIB;
-	CHECK(!cuda.cuMemHostRegister_v2(memory, 8 * MIB, 0));
+	CHECK(!api.cuMemHostRegister_v2(memory, 8 * MIB, 0));
 	CHECK(*written_to == 'x' && !is_in_region(memory) && !own_regions(&listed));
-	return !cuda.cuMemHostUnregister(memory) && !munmap(memory, 8 * MIB);
+	return !api.cuMemHostUnregister(memory) && !munmap(memory, 8 * MIB);
 }
 
 int main(void)
@@ -374,12 +391,13 @@ int main(void)
 	run_case("ends that are no whole huge pages stay as they are", at_odd_addresses, NULL);
 	run_case("a length may be any number of bytes", of_any_length, NULL);
 	run_quiet("memory that holds data is left alone", left_alone, NULL);
+	run_quiet("and so is a range of which one page was written to", one_page_touched, NULL);
 	run_quiet("and what is written while a region is made", written_meanwhile, NULL);
 	run_case("a mapping without a policy gets a region", whole_mapping, NULL);
-	run_case("what has no whole huge page stays as it is", too_short, "ACTMEM_STRICT=1", NULL);
-	told(1, "cuMemHostRegister of 2.0 MiB at ");
-	run_case("and what has no giant page", too_short_for_giants, "ACTMEM_PAGES=1G", NULL);
-	told(1, "actmem run --pages 2M");
+	run_told("cuMemHostRegister of 2.0 MiB at ", "what has no whole huge page stays as it is",
+		 too_short, "ACTMEM_STRICT=1", NULL);
+	run_told("actmem run --pages 2M", "and what has no giant page", too_short_for_giants,
+		 "ACTMEM_PAGES=1G", NULL);
 	run_told("no whole page of 1 GiB", "which strictly is an error", too_short_strictly,
 		 "ACTMEM_PAGES=1G", "ACTMEM_STRICT=1", NULL);
 	run_case("how short it may be is told", too_short_for_giants, "ACTMEM_PAGES=1G",
@@ -387,28 +405,27 @@ int main(void)
 	told(2, "ranges of 1.0 GiB and more");
 	run_case("what was unmapped under its registration is not held", never_unregistered, NULL);
 	run_case("a forked child cannot write to it", in_a_child, NULL);
-	run_case("without pages the driver has the program's own", without_pages,
+	run_told("cuMemHostRegister of 8.0 MiB is the CUDA driver's own, not from regions: ",
+		 "without pages the driver has the program's own", without_pages,
 		 "ACTMEM_NODES=1023", NULL);
-	told(1, "cuMemHostRegister of 8.0 MiB is the CUDA driver's own, not from regions: ");
 	run_told("ACTMEM_STRICT=1", "strictly that is an error", without_pages_strictly,
 		 "ACTMEM_NODES=1023", "ACTMEM_STRICT=1", NULL);
 	if (geteuid()) {
 		tap_skip("only root can hide a file of /proc");
 	} else {
-		run_case("memory of which nothing is known is left alone", unseen,
-			 "ACTMEM_STRICT=1", NULL);
-		told(1, "/proc/self/pagemap");
+			run_told("/proc/self/pagemap", "memory of which nothing is known is left alone",
+			 unseen, "ACTMEM_STRICT=1", NULL);
 	}
-	run_case("who wants to know is told", whole_mapping, "ACTMEM_VERBOSE=1", NULL);
-	told(1, "registered untouched");
+	run_told("registered untouched", "who wants to know is told", whole_mapping,
+		 "ACTMEM_VERBOSE=1", NULL);
 	if (!stand_in_is_there()) {
 		tap_skip("the real GPU does not fail when asked to");
 		return tap_end();
 	}
-	run_case("pages that CUDA refuses give way to the program's own", pages_refused, NULL);
-	told(1, "CUDA_ERROR_OUT_OF_MEMORY");
-	run_case("strictly that is an error, too", refused_strictly, "ACTMEM_STRICT=1", NULL);
-	told(1, "CUDA_ERROR_OUT_OF_MEMORY");
+	run_told("CUDA_ERROR_OUT_OF_MEMORY",
+		 "pages that CUDA refuses give way to the program's own", pages_refused, NULL);
+	run_told("CUDA_ERROR_OUT_OF_MEMORY", "strictly that is an error, too", refused_strictly,
+		 "ACTMEM_STRICT=1", NULL);
 	run_quiet("what CUDA refuses in any case is told by its result", refused_both, NULL);
 	return tap_end();
 }

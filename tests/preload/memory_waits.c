@@ -35,9 +35,9 @@ static void *free_memory(void *data)
 	struct freer *freer = data;
 
 	freer->thread = (pid_t)syscall(SYS_gettid);
-	freer->result = cuda.cuCtxSetCurrent(primary);
+	freer->result = api.cuCtxSetCurrent(primary);
 	if (!freer->result)
-		freer->result = cuda.cuMemFreeHost(freer->memory);
+		freer->result = api.cuMemFreeHost(freer->memory);
 	return NULL;
 }
 
@@ -72,9 +72,9 @@ static bool waits_for_streams(void)
 
 	sem_init(&is_held, 0, 0);
 	sem_init(&goes_on, 0, 0);
-	CHECK(!cuda.cuMemHostAlloc(&freer.memory, BYTES, 0) && is_in_region(freer.memory));
-	CHECK(!cuda.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-	CHECK(!cuda.cuLaunchHostFunc(stream, hold, NULL));
+	CHECK(!api.cuMemHostAlloc(&freer.memory, BYTES, 0) && is_in_region(freer.memory));
+	CHECK(!api.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	CHECK(!api.cuLaunchHostFunc(stream, hold, NULL));
 	sem_wait(&is_held);
 	freer.thread = 0;
 	CHECK(!pthread_create(&thread, NULL, free_memory, &freer));
@@ -85,7 +85,7 @@ static bool waits_for_streams(void)
 	sem_post(&goes_on);
 	pthread_join(thread, NULL);
 	CHECK(told && !freer.result && !is_told_now(freer.thread));
-	CHECK(!cuda.cuStreamDestroy_v2(stream));
+	CHECK(!api.cuStreamDestroy_v2(stream));
 	return true;
 }
 

@@ -39,7 +39,9 @@ $(PRELOAD_TEST)/programs/%: tests/preload/programs/%.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< -o $@
 
-$(PRELOAD_TEST)/own_dlsym $(PRELOAD_TEST)/loading: EXTRA_LDFLAGS = -rdynamic
+# No more than these: libactmem must not find its own functions in a program.
+$(PRELOAD_TEST)/own_dlsym: EXTRA_LDFLAGS = -Wl,--export-dynamic-symbol=dlsym
+$(PRELOAD_TEST)/loading: EXTRA_LDFLAGS = -Wl,--export-dynamic-symbol=in_constructor
 
 # With whichever libcuda.so.1 it is when they run.
 $(PRELOAD_TEST)/linked $(PRELOAD_TEST)/linked_plugin.so: $(CUDA_STANDIN)

@@ -38,9 +38,9 @@ const char *owner(const void *address)
 	return slash ? slash + 1 : info.dli_fname;
 }
 
-bool is_hook_in(const void *function, const char *file, int line, const char *format, ...)
+bool is_of_file(const void *function, const char *wanted, const char *file, int line,
+		const char *format, ...)
 {
-	const char *wanted = hooks_wanted() ? "libactmem_preload.so" : "libcuda.so";
 	const char *found = owner(function);
 	char text[256];
 	va_list arguments;

@@ -18,9 +18,15 @@ extern const char *const hooked_names[], *const hooked_addresses[];
 bool hooks_wanted(void);
 
 /* One result: whether this is the preload's, if that is in front; else the driver's. */
-#define is_hook(function, ...)	is_hook_in((function), __FILE__, __LINE__, __VA_ARGS__)
-bool is_hook_in(const void *function, const char *file, int line, const char *format, ...)
-	__attribute__((format(printf, 4, 5)));
+#define is_hook(function, ...)								\
+	is_of_file((function), hooks_wanted() ? "libactmem_preload.so" : "libcuda.so",	\
+		   __FILE__, __LINE__, __VA_ARGS__)
+
+/* One result: whether this is the driver's own. */
+#define is_of_driver(function, ...)	\
+	is_of_file((function), "libcuda.so", __FILE__, __LINE__, __VA_ARGS__)
+bool is_of_file(const void *function, const char *wanted, const char *file, int line,
+		const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /* The file of the library that has this address, without its folder; "" for none. */
 const char *owner(const void *address);

@@ -69,7 +69,9 @@ def other_preloads_stay_behind_it():
 
 @case
 def wrong_values_are_refused():
-    expect(run("--", "true", ACTMEM_CUDA="yes"), 2, "", ["ACTMEM_CUDA is 'yes'", "1 or 0"])
+    for name in ("CUDA", "MALLOC", "OFFLOAD", "QUIET", "STRICT"):
+        expect(run("--", "true", **{f"ACTMEM_{name}": "yes"}), 2, "",
+               [f"ACTMEM_{name} is 'yes'", "1 or 0"])
     result = start("echo", "runs", LD_PRELOAD=PRELOAD, ACTMEM_CUDA="yes")
     assert result.stdout == "runs\n" and result.returncode == 0, result
     assert "ACTMEM_CUDA is 'yes'" in result.stderr, result

@@ -50,7 +50,7 @@ static void look_at_block(const void *node, VISIT visit, void *closure)
 	struct block_search *search = closure;
 
 	if ((visit == postorder || visit == leaf) && block->owner == search->owner &&
-	    !block->ending)
+	    !block->is_ending)
 		search->found = block;
 }
 

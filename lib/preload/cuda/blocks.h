@@ -17,7 +17,7 @@ struct cuda_block {
 	size_t bytes;
 	unsigned int flags;
 	void *owner;
-	bool ending;			/* a thread is about to free it */
+	bool is_ending;			/* a thread is about to free it */
 };
 
 /*

@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-#include "machine/machine.h"
+#include "cuda/cuda.h"
 
 /* CUDA's functions for host memory: name, the preload's function, parameters and arguments. */
 #define CUDA_HOST_CALLS(f)						\

@@ -27,11 +27,8 @@
 #define LIBRARY_INSIDE	"libcuda.so."	/* on WSL, one libcuda.so.1 loads another */
 #define SUFFIX		"_v2"
 
-struct cuda_host_calls cuda_driver;
-__thread unsigned int cuda_inside;
-
-static struct link_map *_Atomic chosen;		/* cuda_driver is being filled from it */
-static struct link_map *_Atomic reached;	/* cuda_driver has been filled from it */
+static struct link_map *_Atomic chosen_library;		/* cuda_driver is being filled from it */
+static struct link_map *_Atomic reached_library;	/* cuda_driver has been filled from it */
 
 static void *_Atomic driver_get_proc_address;
 static void *_Atomic driver_get_proc_address_v2;
@@ -127,7 +124,7 @@ bool is_libcuda(const struct link_map *library)
 
 bool cuda_is_reached(void)
 {
-	return atomic_load_explicit(&reached, memory_order_acquire);
+	return atomic_load_explicit(&reached_library, memory_order_acquire);
 }
 
 /*
@@ -182,20 +179,20 @@ static bool find_driver(struct driver *found, void *handle, const char **missing
 }
 
 /* Fills cuda_driver. Threads that do so at the same time write the same values. */
-static void take_driver(const struct driver *found)
+static void publish_driver(const struct driver *found)
 {
-#define TAKE(name, ours, parameters, arguments)				\
+#define PUBLISH(name, ours, parameters, arguments)				\
 	__atomic_store_n((void **)&cuda_driver.name, (void *)found->host.name, __ATOMIC_RELAXED);
-	CUDA_HOST_CALLS(TAKE)
-#undef TAKE
+	CUDA_HOST_CALLS(PUBLISH)
+#undef PUBLISH
 	atomic_store(&driver_get_proc_address, found->get_proc_address);
 	atomic_store(&driver_get_proc_address_v2, found->get_proc_address_v2);
 }
 
 bool cuda_reach(struct link_map *library)
 {
-	struct link_map *known = atomic_load_explicit(&reached, memory_order_acquire);
-	struct link_map *nobody = NULL;
+	struct link_map *known = atomic_load_explicit(&reached_library, memory_order_acquire);
+	struct link_map *none = NULL;
 	const char *missing;
 	struct driver found;
 	char why[160];
@@ -214,14 +211,14 @@ bool cuda_reach(struct link_map *library)
 		tell_left_alone(TALE_OLD, library->l_name, why);
 		return false;
 	}
-	if (known || (!atomic_compare_exchange_strong(&chosen, &nobody, library) &&
-		      nobody != library)) {
+	if (known || (!atomic_compare_exchange_strong(&chosen_library, &none, library) &&
+		      none != library)) {
 		tell_left_alone(TALE_ANOTHER, library->l_name,
 				"another " CUDA_LIBRARY " is in use in this process");
 		return false;
 	}
-	take_driver(&found);
-	atomic_store_explicit(&reached, library, memory_order_release);
+	publish_driver(&found);
+	atomic_store_explicit(&reached_library, library, memory_order_release);
 	return true;
 }
 

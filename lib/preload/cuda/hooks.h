@@ -8,10 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "machine/machine.h"
-
-#define CUDA_LIBRARY		"libcuda.so.1"
-#define CUDA_SYMBOL_NOT_FOUND	500	/* CUDA_ERROR_NOT_FOUND */
+#include "cuda/cuda.h"
 
 struct link_map;
 

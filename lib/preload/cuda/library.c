@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Loads libactmem from the folder of this library, or else by its name. Finds the functions that
- * the preload needs in libactmem and in libcuda.so.1. Both then stay loaded.
+ * Loads libactmem from the folder of this library, or else by its name, and finds the functions
+ * that the preload needs. It then stays loaded.
  *
  * No thread holds a lock over calls of the loader: the constructor of a library that is being
  * loaded may ask for memory, with the loader's lock held. Threads that come here at the same time
@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +20,8 @@
 #include "preload/cuda/library.h"
 
 struct cuda_library cuda_library;
+struct cuda_host_calls cuda_driver;
+__thread unsigned int cuda_inside;
 
 static pthread_mutex_t publish_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool is_loaded;
@@ -39,29 +42,6 @@ void cuda_library_leave(void)
 		pthread_setcancelstate(cancellation, NULL);
 }
 
-struct wanted_call {
-	const char *name;
-	size_t slot;
-};
-
-static bool find_functions(struct cuda_library *found, void *library, const char *file,
-			   const struct wanted_call *wanted, size_t count, char words[CUDA_WORDS_MAX])
-{
-	size_t i;
-
-	for (i = 0; i < count; i++) {
-		void *function = dlsym(library, wanted[i].name);
-
-		if (!function) {
-			snprintf(words, CUDA_WORDS_MAX, "%s has no %s; it is too old", file,
-				 wanted[i].name);
-			return false;
-		}
-		memcpy((char *)found + wanted[i].slot, &function, sizeof(function));
-	}
-	return true;
-}
-
 /* Finds libactmem in the folder of this library. Returns false if it is not there. */
 static bool find_beside(char path[PATH_MAX])
 {
@@ -77,51 +57,46 @@ static bool find_beside(char path[PATH_MAX])
 	return !access(path, R_OK);
 }
 
-static void *open_library(char words[CUDA_WORDS_MAX])
+static bool find_functions(struct cuda_library *found, struct cuda_failure *failure)
 {
+#define LIBRARY_ROW(name)	{ #name, offsetof(struct cuda_library, name) },
+	static const struct {
+		const char *name;
+		size_t slot;
+	} rows[] = { LIBRARY_CALLS(LIBRARY_ROW) };
+#undef LIBRARY_ROW
 	char path[PATH_MAX];
 	void *library = dlopen(find_beside(path) ? path : LIB_SONAME, RTLD_NOW | RTLD_LOCAL);
+	size_t i;
 
 	if (!library)
-		snprintf(words, CUDA_WORDS_MAX, LIB_SONAME " cannot be loaded (%s); it belongs beside libactmem_preload.so",
-			 dlerror());
-	return library;
-}
+		return cuda_failure_set(failure, TALE_LIBRARY, LIB_SONAME " cannot be loaded (%s); it belongs beside libactmem_preload.so",
+					dlerror());
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		void *function = dlsym(library, rows[i].name);
 
-static bool load_both(struct cuda_library *found, char words[CUDA_WORDS_MAX])
-{
-#define LIBRARY_WANTED(name)		{ #name, offsetof(struct cuda_library, name) },
-#define CONTEXT_WANTED(name, parameters)	LIBRARY_WANTED(name)
-	static const struct wanted_call of_library[] = { LIBRARY_CALLS(LIBRARY_WANTED) };
-	static const struct wanted_call of_cuda[] = { CONTEXT_CALLS(CONTEXT_WANTED) };
-#undef LIBRARY_WANTED
-#undef CONTEXT_WANTED
-	void *cuda, *library;
-
-	/* The program has called libcuda.so.1 already, so it is loaded. This keeps it loaded. */
-	cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-	if (!cuda) {
-		snprintf(words, CUDA_WORDS_MAX, "libcuda.so.1 cannot be loaded (%s)", dlerror());
-		return false;
+		if (!function)
+			return cuda_failure_set(failure, TALE_LIBRARY, LIB_SONAME " has no %s; it is too old",
+						rows[i].name);
+		memcpy((char *)found + rows[i].slot, &function, sizeof(function));
 	}
-	library = open_library(words);
-	return library && find_functions(found, cuda, "libcuda.so.1", of_cuda,
-					 sizeof(of_cuda) / sizeof(of_cuda[0]), words) &&
-	       find_functions(found, library, LIB_SONAME, of_library,
-			      sizeof(of_library) / sizeof(of_library[0]), words);
+	return true;
 }
 
-bool cuda_library_load(char words[CUDA_WORDS_MAX])
+bool cuda_library_load(struct cuda_failure *failure)
 {
 	struct cuda_library found;
-	bool loaded;
+	bool is_found;
 
 	if (__atomic_load_n(&is_loaded, __ATOMIC_ACQUIRE))
 		return true;
 	cuda_library_enter();
-	loaded = load_both(&found, words);
+	/* The program has called libcuda.so.1 already, so it is loaded. This keeps it loaded. */
+	failure->tale = TALE_LIBRARY;
+	is_found = !cuda_load(CUDA_SERVES, failure->words, sizeof(failure->words)) &&
+		   find_functions(&found, failure);
 	cuda_library_leave();
-	if (!loaded)
+	if (!is_found)
 		return false;
 	pthread_mutex_lock(&publish_lock);
 	if (!is_loaded)
@@ -129,4 +104,21 @@ bool cuda_library_load(char words[CUDA_WORDS_MAX])
 	__atomic_store_n(&is_loaded, true, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&publish_lock);
 	return true;
+}
+
+bool cuda_failure_set(struct cuda_failure *failure, enum tale tale, const char *format, ...)
+{
+	va_list arguments;
+
+	failure->tale = tale;
+	va_start(arguments, format);
+	vsnprintf(failure->words, sizeof(failure->words), format, arguments);
+	va_end(arguments);
+	return false;
+}
+
+bool cuda_failure_set_last(struct cuda_failure *failure, enum tale tale)
+{
+	return cuda_failure_set(failure, tale, "%s",
+				cuda_library.actmem_error_in(ACTMEM_NAMES_VARIABLES));
 }

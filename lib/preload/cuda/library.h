@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Functions of libactmem, and those of CUDA that a program's lookups did not provide. They are
- * found when they are first needed: a program without large memory does not load libactmem.
+ * Functions of libactmem. They are found when they are first needed, with those of CUDA that the
+ * preload calls besides cuda_driver (cuda/cuda.h): a program without large memory does not load
+ * libactmem.
+ *
+ * Functions with a struct cuda_failure set it and return false if they fail.
  */
 #ifndef LIB_PRELOAD_CUDA_LIBRARY_H
 #define LIB_PRELOAD_CUDA_LIBRARY_H
@@ -9,9 +12,14 @@
 #include <stdbool.h>
 
 #include "actmem_runtime.h"
-#include "machine/machine.h"
+#include "cuda/cuda.h"
+#include "preload/say.h"
 
-#define CUDA_WORDS_MAX	1024
+/* Why the preload cannot serve a request. */
+struct cuda_failure {
+	enum tale tale;
+	char words[1024];
+};
 
 #define LIBRARY_CALLS(f)								\
 	f(actmem_close) f(actmem_describe) f(actmem_device_wait_begin)			\
@@ -24,39 +32,26 @@
 	f(actmem_runtime_close) f(actmem_runtime_describe) f(actmem_runtime_nodes)	\
 	f(actmem_runtime_open)
 
-#define CONTEXT_CALLS(f)						\
-	f(cuGetErrorName, (cuda_result error, const char **name))	\
-	f(cuDeviceGetCount, (int *count))				\
-	f(cuDeviceGet, (int *device, int ordinal))			\
-	f(cuDevicePrimaryCtxRetain, (cuda_context *context, int device))	\
-	f(cuDevicePrimaryCtxRelease_v2, (int device))			\
-	f(cuDevicePrimaryCtxGetState, (int device, unsigned int *flags, int *active))	\
-	f(cuCtxGetCurrent, (cuda_context *context))			\
-	f(cuCtxGetDevice, (int *device))				\
-	f(cuCtxGetId, (cuda_context context, unsigned long long *id))	\
-	f(cuCtxPushCurrent_v2, (cuda_context context))			\
-	f(cuCtxPopCurrent_v2, (cuda_context *context))			\
-	f(cuCtxSynchronize, (void))
-
-#define LIBRARY_FIELD(name)		__typeof__(&(name)) name;
-#define CONTEXT_FIELD(name, parameters)	cuda_result (*name) parameters;
+#define LIBRARY_FIELD(name)	__typeof__(&(name)) name;
 
 struct cuda_library {
 	LIBRARY_CALLS(LIBRARY_FIELD)
-	CONTEXT_CALLS(CONTEXT_FIELD)
 };
 
 #undef LIBRARY_FIELD
-#undef CONTEXT_FIELD
 
 /* All functions are set after cuda_library_load() has returned true. */
 extern struct cuda_library cuda_library;
 
-/*
- * Finds the functions, unless an earlier call did. Any thread may call it. Returns false on
- * failure, with an error message in @words.
- */
-bool cuda_library_load(char words[CUDA_WORDS_MAX]);
+/* Finds the functions, unless an earlier call did. Any thread may call it. */
+bool cuda_library_load(struct cuda_failure *failure);
+
+/* Sets the failure, and returns false. */
+bool cuda_failure_set(struct cuda_failure *failure, enum tale tale, const char *format, ...)
+	__attribute__((cold, format(printf, 3, 4)));
+
+/* Does the same with the error message of libactmem's last function. */
+bool cuda_failure_set_last(struct cuda_failure *failure, enum tale tale);
 
 /*
  * Called before and after libactmem's functions. Between the two, lookups of the thread are not

@@ -19,7 +19,7 @@
 /* Supported flags, both of cuMemHostAlloc() and of cuMemHostRegister(). */
 #define FLAGS_SERVED	(CUDA_REGISTER_PORTABLE | CUDA_REGISTER_DEVICEMAP)
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_once_t settings_once = PTHREAD_ONCE_INIT;
 static struct cuda_settings settings;
 static bool settings_are_good;
 static pid_t owner;
@@ -33,23 +33,23 @@ static void read_settings(void)
 	settings_are_good = !*reader.error;
 	if (settings_are_good)
 		return;
-	say_once(TALE_SETTINGS, settings.strict ?
+	say_once(TALE_SETTINGS, settings.is_strict ?
 		 "%s. Requests to CUDA for host memory fail, as ACTMEM_STRICT=1 wants (actmem run --strict)." :
 		 "%s. Host memory for CUDA is the driver's own.", reader.error);
 }
 
 /* Returns false inside the preload's own calls, and in a child, where CUDA does not work. */
-static bool is_wanted(void)
+static bool may_serve(void)
 {
 	if (cuda_inside)
 		return false;
-	pthread_once(&once, read_settings);
+	pthread_once(&settings_once, read_settings);
 	return getpid() == owner;
 }
 
 static bool is_at_work(void)
 {
-	return is_wanted() && settings_are_good;
+	return may_serve() && settings_are_good;
 }
 
 /*
@@ -58,18 +58,18 @@ static bool is_at_work(void)
  */
 static bool is_served(size_t bytes, unsigned int flags)
 {
-	return !(flags & ~FLAGS_SERVED) && is_wanted() && bytes >= settings.min_bytes &&
-	       (settings_are_good || settings.strict);
+	return !(flags & ~FLAGS_SERVED) && may_serve() && bytes >= settings.min_bytes &&
+	       (settings_are_good || settings.is_strict);
 }
 
 /* Prints what failed. Returns true if the driver should serve the request instead. */
-static bool tell_failure(const char *call, size_t bytes, const struct cuda_failure *failure)
+static bool say_failure(const char *call, size_t bytes, const struct cuda_failure *failure)
 {
-	say_once(failure->tale, settings.strict ?
+	say_once(failure->tale, settings.is_strict ?
 		 "%s of %s fails, as ACTMEM_STRICT=1 wants (actmem run --strict): %s" :
 		 "%s of %s is the CUDA driver's own, not from regions: %s",
 		 call, SAY_BYTES(bytes), failure->words);
-	return !settings.strict;
+	return !settings.is_strict;
 }
 
 /* Serves a request. Returns false if the driver must serve it. */
@@ -92,7 +92,7 @@ static bool alloc_host(const char *call, void **memory, size_t bytes, unsigned i
 		return false;
 	default:
 		*result = CUDA_OUT_OF_MEMORY;
-		return !tell_failure(call, bytes, &failure);
+		return !say_failure(call, bytes, &failure);
 	}
 }
 
@@ -136,7 +136,7 @@ cuda_result cuda_mem_host_register(void *memory, size_t bytes, unsigned int flag
 	case OUTCOME_DRIVERS:
 		return cuda_driver.cuMemHostRegister_v2(memory, bytes, flags);
 	default:
-		return tell_failure("cuMemHostRegister", bytes, &failure) ?
+		return say_failure("cuMemHostRegister", bytes, &failure) ?
 		       cuda_driver.cuMemHostRegister_v2(memory, bytes, flags) : CUDA_OUT_OF_MEMORY;
 	}
 }

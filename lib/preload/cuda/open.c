@@ -26,10 +26,10 @@ bool cuda_context_is_primary(cuda_context context, int device)
 	int active = 0;
 
 	/* Do not create the primary context just for the comparison. */
-	if (cuda_library.cuDevicePrimaryCtxGetState(device, &flags, &active) || !active ||
-	    cuda_library.cuDevicePrimaryCtxRetain(&primary, device))
+	if (cuda.cuDevicePrimaryCtxGetState(device, &flags, &active) || !active ||
+	    cuda.cuDevicePrimaryCtxRetain(&primary, device))
 		return false;
-	cuda_library.cuDevicePrimaryCtxRelease_v2(device);
+	cuda.cuDevicePrimaryCtxRelease_v2(device);
 	return primary == context;
 }
 
@@ -37,15 +37,15 @@ static int ordinal_of(int device)
 {
 	int count = 0, other, ordinal;
 
-	if (cuda_library.cuDeviceGetCount(&count))
+	if (cuda.cuDeviceGetCount(&count))
 		return -1;
 	for (ordinal = 0; ordinal < count; ordinal++)
-		if (!cuda_library.cuDeviceGet(&other, ordinal) && other == device)
+		if (!cuda.cuDeviceGet(&other, ordinal) && other == device)
 			return ordinal;
 	return -1;
 }
 
-static int open_handle(struct cuda_pool *pool)
+static int open_pool_handle(struct cuda_pool *pool)
 {
 	struct actmem_options options;
 	char *name = NULL;
@@ -66,7 +66,7 @@ static int open_handle(struct cuda_pool *pool)
 	return error;
 }
 
-static int open_runtime(struct cuda_pool *pool)
+static int open_pool_runtime(struct cuda_pool *pool)
 {
 	struct actmem_runtime_options options;
 
@@ -80,7 +80,7 @@ static int open_runtime(struct cuda_pool *pool)
  * Makes the heap on the device's socket, the nearest node first, unless the environment names
  * nodes.
  */
-static int open_heap(struct cuda_pool *pool, const struct cuda_settings *settings)
+static int open_pool_heap(struct cuda_pool *pool, const struct cuda_settings *settings)
 {
 	struct actmem_region_options region;
 	struct actmem_heap_options options;
@@ -104,26 +104,25 @@ static int open_heap(struct cuda_pool *pool, const struct cuda_settings *setting
 	return error;
 }
 
-struct cuda_pool *cuda_pool_open(int device, char words[CUDA_WORDS_MAX])
+struct cuda_pool *cuda_pool_open(int device, struct cuda_failure *failure)
 {
 	struct cuda_pool *pool = calloc(1, sizeof(*pool));
 	int ordinal = ordinal_of(device), error;
 
 	if (!pool || ordinal < 0) {
-		snprintf(words, CUDA_WORDS_MAX, pool ? "CUDA does not say which device it is for" :
-			 "no memory for a pool");
+		cuda_failure_set(failure, TALE_POOL, pool ? "CUDA does not list the device of the context" :
+				 "no memory for a pool");
 		free(pool);
 		return NULL;
 	}
 	pool->device = device;
 	pool->ordinal = ordinal;
 	cuda_library_enter();
-	error = open_handle(pool);
+	error = open_pool_handle(pool);
 	if (!error)
-		error = open_runtime(pool);
+		error = open_pool_runtime(pool);
 	if (error)
-		snprintf(words, CUDA_WORDS_MAX, "%s",
-			 cuda_library.actmem_error_in(ACTMEM_NAMES_VARIABLES));
+		cuda_failure_set_last(failure, TALE_POOL);
 	cuda_library_leave();
 	if (!error)
 		return pool;
@@ -132,17 +131,16 @@ struct cuda_pool *cuda_pool_open(int device, char words[CUDA_WORDS_MAX])
 }
 
 bool cuda_pool_begin(struct cuda_pool *pool, const struct cuda_settings *settings,
-		     char words[CUDA_WORDS_MAX])
+		     struct cuda_failure *failure)
 {
 	int error;
 
 	cuda_library_enter();
-	error = open_heap(pool, settings);
+	error = open_pool_heap(pool, settings);
 	if (error)
-		snprintf(words, CUDA_WORDS_MAX, "%s",
-			 cuda_library.actmem_error_in(ACTMEM_NAMES_VARIABLES));
+		cuda_failure_set_last(failure, TALE_POOL);
 	cuda_library_leave();
-	if (!error && settings->verbose)
+	if (!error && settings->is_verbose)
 		say("host memory of %s and more comes from regions (%s; %s)",
 		    SAY_BYTES(settings->min_bytes),
 		    cuda_library.actmem_runtime_describe(pool->runtime),
@@ -164,20 +162,17 @@ void cuda_pool_close(struct cuda_pool *pool)
 }
 
 bool cuda_pool_take(struct cuda_pool *pool, size_t bytes, void **block,
-		    char words[CUDA_WORDS_MAX])
+		    struct cuda_failure *failure)
 {
 	int error;
 
-	if (bytes > BLOCK_BYTES_MOST) {
-		snprintf(words, CUDA_WORDS_MAX, "a block may be %s long, as CUDA registers no more at once; have the program ask for it in parts",
-			 SAY_BYTES(BLOCK_BYTES_MOST));
-		return false;
-	}
+	if (bytes > BLOCK_BYTES_MOST)
+		return cuda_failure_set(failure, TALE_BLOCK, "a block may be %s long, as CUDA registers no more at once; have the program ask for it in parts",
+					SAY_BYTES(BLOCK_BYTES_MOST));
 	cuda_library_enter();
 	error = cuda_library.actmem_heap_alloc(pool->heap, bytes, BASE_PAGE_BYTES, block);
 	if (error)
-		snprintf(words, CUDA_WORDS_MAX, "%s",
-			 cuda_library.actmem_error_in(ACTMEM_NAMES_VARIABLES));
+		cuda_failure_set_last(failure, TALE_BLOCK);
 	cuda_library_leave();
 	return !error;
 }

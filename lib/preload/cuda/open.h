@@ -16,7 +16,7 @@
 struct cuda_pool {
 	struct cuda_pool *next;		/* this and the next two: protected by pool.c's lock */
 	unsigned int users;		/* calls that use it now */
-	bool lost;			/* no thread takes blocks any more */
+	bool is_lost;			/* no thread takes blocks any more */
 	int device, ordinal;
 	bool may_be_anywhere;		/* the environment names no nodes */
 	cuda_context context;		/* the device's primary one */
@@ -31,26 +31,20 @@ bool cuda_context_is_primary(cuda_context context, int device);
 
 /*
  * Opens a pool without a heap. Calls the loader, so the caller must hold no lock. Returns NULL on
- * failure, with an error message in @words.
+ * failure.
  */
-struct cuda_pool *cuda_pool_open(int device, char words[CUDA_WORDS_MAX]);
+struct cuda_pool *cuda_pool_open(int device, struct cuda_failure *failure);
 
-/*
- * Makes the pool's heap. On failure, returns false with an error message in @words, and the caller
- * can only close the pool.
- */
+/* Makes the pool's heap. On failure, the caller can only close the pool. */
 bool cuda_pool_begin(struct cuda_pool *pool, const struct cuda_settings *settings,
-		     char words[CUDA_WORDS_MAX]);
+		     struct cuda_failure *failure);
 
 /* Closes a pool whose blocks are all free. */
 void cuda_pool_close(struct cuda_pool *pool);
 
-/*
- * Allocates a block of @bytes, which must be whole pages. Returns false on failure, with an error
- * message in @words.
- */
+/* Allocates a block of @bytes, which must be whole pages. */
 bool cuda_pool_take(struct cuda_pool *pool, size_t bytes, void **block,
-		    char words[CUDA_WORDS_MAX]);
+		    struct cuda_failure *failure);
 void cuda_pool_give(struct cuda_pool *pool, void *block);
 
 /* Closes free regions until at most @keep_bytes of the pool are free. */

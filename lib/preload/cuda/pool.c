@@ -13,7 +13,6 @@
  * loader's lock held.
  */
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "machine/machine.h"
@@ -26,12 +25,6 @@ static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	/* protects all below */
 static struct cuda_pool *pools;
 static struct cuda_blocks blocks;
-
-bool cuda_context_is_gone(cuda_result result)
-{
-	return result == CUDA_DEINITIALIZED || result == CUDA_CONTEXT_IS_DESTROYED ||
-	       result == CUDA_INVALID_CONTEXT;
-}
 
 static struct cuda_pool *pool_of(cuda_context context, unsigned long long id)
 {
@@ -49,12 +42,12 @@ static struct cuda_pool *pool_of(cuda_context context, unsigned long long id)
 /* Ends the use of a pool. The last user of a pool that was given up closes it. */
 static void leave_pool(struct cuda_pool *pool)
 {
-	bool ends;
+	bool is_last;
 
 	pthread_mutex_lock(&lock);
-	ends = !--pool->users && pool->lost;
+	is_last = !--pool->users && pool->is_lost;
 	pthread_mutex_unlock(&lock);
-	if (ends)
+	if (is_last)
 		cuda_pool_close(pool);
 }
 
@@ -69,7 +62,7 @@ static void give_up_pool(struct cuda_pool *pool)
 		link = &(*link)->next;
 	if (*link)
 		*link = pool->next;
-	pool->lost = true;
+	pool->is_lost = true;
 	while ((block = cuda_blocks_of(&blocks, pool))) {
 		cuda_blocks_remove(&blocks, block);
 		pthread_mutex_unlock(&lock);
@@ -84,7 +77,7 @@ static void give_up_pool(struct cuda_pool *pool)
  * Gives up an earlier pool of the device. A device has one primary context, so that of the earlier
  * pool has ended.
  */
-static void give_up_of_device(int device)
+static void give_up_device_pool(int device)
 {
 	struct cuda_pool *pool;
 
@@ -104,8 +97,8 @@ static void give_up_of_device(int device)
 static bool begin_pool(struct cuda_pool *pool, const struct cuda_settings *settings,
 		       struct cuda_failure *failure)
 {
-	give_up_of_device(pool->device);
-	if (!cuda_pool_begin(pool, settings, failure->words))
+	give_up_device_pool(pool->device);
+	if (!cuda_pool_begin(pool, settings, failure))
 		return false;
 	pool->users = 1;
 	pthread_mutex_lock(&lock);
@@ -116,21 +109,20 @@ static bool begin_pool(struct cuda_pool *pool, const struct cuda_settings *setti
 }
 
 /* Opens a pool. If several threads do so at the same time, all use the pool of one of them. */
-static enum cuda_outcome open_for(const struct cuda_settings *settings, cuda_context context,
-				  unsigned long long id, struct cuda_pool **result,
-				  struct cuda_failure *failure)
+static enum cuda_outcome open_pool(const struct cuda_settings *settings, cuda_context context,
+				   unsigned long long id, struct cuda_pool **result,
+				   struct cuda_failure *failure)
 {
 	struct cuda_pool *pool;
 	int device;
 
-	if (cuda_library.cuCtxGetDevice(&device))
+	if (cuda.cuCtxGetDevice(&device))
 		return OUTCOME_DRIVERS;
 	if (!cuda_context_is_primary(context, device)) {
 		say_once(TALE_CONTEXT, "host memory of a context that the program made itself (cuCtxCreate) is the CUDA driver's own, and goes with that context; host memory of the primary context comes from regions");
 		return OUTCOME_DRIVERS;
 	}
-	failure->tale = TALE_POOL;
-	pool = cuda_pool_open(device, failure->words);
+	pool = cuda_pool_open(device, failure);
 	if (!pool)
 		return OUTCOME_FAILED;
 	pool->context = context;
@@ -153,11 +145,11 @@ static enum cuda_outcome enter_pool(const struct cuda_settings *settings, struct
 	unsigned long long id;
 
 	/* If there is no context, the driver returns the error. */
-	if (cuda_library.cuCtxGetCurrent(&context) || !context ||
-	    cuda_library.cuCtxGetId(context, &id))
+	if (cuda.cuCtxGetCurrent(&context) || !context ||
+	    cuda.cuCtxGetId(context, &id))
 		return OUTCOME_DRIVERS;
 	*pool = pool_of(context, id);
-	return *pool ? OUTCOME_OURS : open_for(settings, context, id, pool, failure);
+	return *pool ? OUTCOME_OURS : open_pool(settings, context, id, pool, failure);
 }
 
 /*
@@ -172,37 +164,25 @@ static bool is_registered(void *address)
 	return result != CUDA_INVALID_VALUE && !cuda_context_is_gone(result);
 }
 
-static bool fail_to_remember(struct cuda_failure *failure)
-{
-	failure->tale = TALE_BLOCK;
-	snprintf(failure->words, sizeof(failure->words), "no memory to remember it");
-	return false;
-}
-
 /* Records the block. Fails if the pool was given up meanwhile, and the block with it. */
-static bool hand_out(struct cuda_pool *pool, struct cuda_block *block,
-		     struct cuda_failure *failure)
+static bool record_block(struct cuda_pool *pool, struct cuda_block *block,
+			 struct cuda_failure *failure)
 {
-	bool lost = !is_registered((void *)block->address), added = false;
+	bool is_lost = !is_registered((void *)block->address), is_added = false;
 
 	pthread_mutex_lock(&lock);
-	lost = lost || pool->lost;
-	if (!lost)
-		added = cuda_blocks_add(&blocks, block);
+	is_lost = is_lost || pool->is_lost;
+	if (!is_lost)
+		is_added = cuda_blocks_add(&blocks, block);
 	pthread_mutex_unlock(&lock);
-	if (added)
-		return true;
-	if (!lost)
-		return fail_to_remember(failure);
-	failure->tale = TALE_LOST;
-	snprintf(failure->words, sizeof(failure->words),
-		 "what was registered is so no longer: the program has unregistered it, or reset its device meanwhile");
-	return false;
+	if (is_lost)
+		return cuda_failure_set(failure, TALE_LOST, "the region is not registered any more: the program has unregistered it, or reset its device meanwhile");
+	return is_added || cuda_failure_set(failure, TALE_BLOCK, "no memory to remember it");
 }
 
 /*
- * Takes a block from the pool of the current context. After hand_out(), the block may be given up
- * with its pool at any time.
+ * Takes a block from the pool of the current context. After record_block(), the block may be given
+ * up with its pool at any time.
  */
 static enum cuda_outcome take_block(const struct cuda_settings *settings, struct cuda_block *block,
 				    void **result, struct cuda_failure *failure)
@@ -213,12 +193,11 @@ static enum cuda_outcome take_block(const struct cuda_settings *settings, struct
 
 	if (outcome != OUTCOME_OURS)
 		return outcome;
-	failure->tale = TALE_BLOCK;
 	outcome = OUTCOME_FAILED;
-	if (cuda_pool_take(pool, block->bytes, &address, failure->words)) {
+	if (cuda_pool_take(pool, block->bytes, &address, failure)) {
 		block->address = address;
 		block->owner = pool;
-		if (hand_out(pool, block, failure)) {
+		if (record_block(pool, block, failure)) {
 			outcome = OUTCOME_OURS;
 			*result = address;
 		} else {
@@ -237,13 +216,11 @@ enum cuda_outcome cuda_pool_alloc(const struct cuda_settings *settings, size_t b
 
 	if (bytes > SIZE_MAX / 2)
 		return OUTCOME_DRIVERS;
-	if (!cuda_library_load(failure->words)) {
-		failure->tale = TALE_LIBRARY;
+	if (!cuda_library_load(failure))
 		return OUTCOME_FAILED;
-	}
 	block = malloc(sizeof(*block));
 	if (!block) {
-		fail_to_remember(failure);
+		cuda_failure_set(failure, TALE_BLOCK, "no memory to remember it");
 		return OUTCOME_FAILED;
 	}
 	*block = (struct cuda_block){
@@ -264,10 +241,10 @@ static struct cuda_block *claim_block(const void *address)
 
 	pthread_mutex_lock(&lock);
 	block = cuda_blocks_find(&blocks, address, 1);
-	if (block && (block->address != address || block->ending))
+	if (block && (block->address != address || block->is_ending))
 		block = NULL;
 	if (block) {
-		block->ending = true;
+		block->is_ending = true;
 		pool = block->owner;
 		pool->users++;
 	}
@@ -278,12 +255,12 @@ static struct cuda_block *claim_block(const void *address)
 static cuda_result synchronize_in(cuda_context context)
 {
 	cuda_context popped;
-	cuda_result result = cuda_library.cuCtxPushCurrent_v2(context);
+	cuda_result result = cuda.cuCtxPushCurrent_v2(context);
 
 	if (result)
 		return result;
-	result = cuda_library.cuCtxSynchronize();
-	cuda_library.cuCtxPopCurrent_v2(&popped);
+	result = cuda.cuCtxSynchronize();
+	cuda.cuCtxPopCurrent_v2(&popped);
 	return result;
 }
 
@@ -295,17 +272,17 @@ static cuda_result synchronize_device(int ordinal, cuda_context current)
 	unsigned int flags;
 	int device, active;
 
-	result = cuda_library.cuDeviceGet(&device, ordinal);
+	result = cuda.cuDeviceGet(&device, ordinal);
 	if (!result)
-		result = cuda_library.cuDevicePrimaryCtxGetState(device, &flags, &active);
+		result = cuda.cuDevicePrimaryCtxGetState(device, &flags, &active);
 	if (result || !active)
 		return result;
-	result = cuda_library.cuDevicePrimaryCtxRetain(&primary, device);
+	result = cuda.cuDevicePrimaryCtxRetain(&primary, device);
 	if (result)
 		return result;
 	if (primary != current)
 		result = synchronize_in(primary);
-	cuda_library.cuDevicePrimaryCtxRelease_v2(device);
+	cuda.cuDevicePrimaryCtxRelease_v2(device);
 	return result;
 }
 
@@ -317,19 +294,19 @@ static cuda_result synchronize_device(int ordinal, cuda_context current)
 static cuda_result synchronize_all(void)
 {
 	cuda_context current = NULL;
-	cuda_result result = cuda_library.cuCtxGetCurrent(&current);
+	cuda_result result = cuda.cuCtxGetCurrent(&current);
 	int count = 0, ordinal;
 
 	if (!result && current)
-		result = cuda_library.cuCtxSynchronize();
+		result = cuda.cuCtxSynchronize();
 	if (!result || cuda_context_is_gone(result))
-		result = cuda_library.cuDeviceGetCount(&count);
+		result = cuda.cuDeviceGetCount(&count);
 	for (ordinal = 0; ordinal < count && (!result || cuda_context_is_gone(result)); ordinal++)
 		result = synchronize_device(ordinal, current);
 	return cuda_context_is_gone(result) ? CUDA_OK : result;
 }
 
-static cuda_result tell_and_synchronize(const struct cuda_pool *pool, uint64_t bytes)
+static cuda_result publish_and_synchronize(const struct cuda_pool *pool, uint64_t bytes)
 {
 	struct actmem_device_wait *wait =
 		cuda_library.actmem_device_wait_begin(pool->am, bytes,
@@ -350,12 +327,12 @@ enum cuda_outcome cuda_pool_free(const struct cuda_settings *settings, void *add
 		return OUTCOME_DRIVERS;
 	pool = block->owner;
 	/* A copy under way would continue in memory that may have another user by then. */
-	*result = tell_and_synchronize(pool, block->bytes);
+	*result = publish_and_synchronize(pool, block->bytes);
 	pthread_mutex_lock(&lock);
-	if (pool->lost)
+	if (pool->is_lost)
 		*result = CUDA_OK;
 	if (*result)
-		block->ending = false;
+		block->is_ending = false;
 	else
 		cuda_blocks_remove(&blocks, block);
 	pthread_mutex_unlock(&lock);

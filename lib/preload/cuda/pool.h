@@ -12,17 +12,11 @@
 
 #include "preload/cuda/library.h"
 #include "preload/settings.h"
-#include "preload/say.h"
 
 enum cuda_outcome {
 	OUTCOME_OURS,			/* the preload did it, with the result that it returns */
 	OUTCOME_DRIVERS,		/* the driver must serve it */
 	OUTCOME_FAILED,			/* the preload failed, with an error message */
-};
-
-struct cuda_failure {
-	enum tale tale;
-	char words[CUDA_WORDS_MAX];
 };
 
 /*
@@ -42,8 +36,5 @@ enum cuda_outcome cuda_pool_free(const struct cuda_settings *settings, void *blo
 
 /* Stores the flags of the block that contains the address. Returns false if there is none. */
 bool cuda_pool_flags(const void *address, unsigned int *flags);
-
-/* Returns true if the error means that the context has ended, and with it all its registrations. */
-bool cuda_context_is_gone(cuda_result result);
 
 #endif /* LIB_PRELOAD_CUDA_POOL_H */

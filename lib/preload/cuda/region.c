@@ -28,19 +28,19 @@ struct cuda_name {
 	struct cuda_name *next;
 	uint64_t length;
 	unsigned int number;
-	bool closed;			/* was in use by this process, and may still be mapped */
+	bool is_closed;			/* was in use by this process, and may still be mapped */
 };
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct actmem *am;		/* stays open */
 static struct actmem_options defaults;
-static char name[PATH_MAX];
+static char name_prefix[PATH_MAX];	/* "": regions have no names */
 
 static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cuda_name *names;
 
 /* Opens the handle without a heap_name, because files of heaps and of these regions must differ. */
-static int open_handle(void)
+static int open_region_handle(void)
 {
 	struct actmem_options options;
 	int error;
@@ -50,7 +50,7 @@ static int open_handle(void)
 	if (error)
 		return error;
 	if (options.heap_name)
-		snprintf(name, sizeof(name), "%s", options.heap_name);
+		snprintf(name_prefix, sizeof(name_prefix), "%s", options.heap_name);
 	options.heap_name = NULL;
 	error = cuda_library.actmem_open(&am, &options);
 	if (!error)
@@ -64,32 +64,31 @@ static uint64_t unit_of(const struct actmem_options *options)
 }
 
 bool cuda_region_prepare(const struct cuda_settings *settings, uint64_t *unit,
-			 char words[CUDA_WORDS_MAX])
+			 struct cuda_failure *failure)
 {
-	bool failed = false;
 	uint64_t least;
+	int error = 0;
 
 	cuda_library_enter();
 	pthread_mutex_lock(&open_lock);
 	if (!am) {
-		failed = open_handle();
+		error = open_region_handle();
 		least = settings->min_bytes > unit_of(&defaults) ? settings->min_bytes :
 			unit_of(&defaults);
-		if (failed)
-			snprintf(words, CUDA_WORDS_MAX, "%s",
-				 cuda_library.actmem_error_in(ACTMEM_NAMES_VARIABLES));
-		else if (settings->verbose)
+		if (error)
+			cuda_failure_set_last(failure, TALE_REGION);
+		else if (settings->is_verbose)
 			say("ranges of %s and more that are registered untouched get pages of regions (%s)",
 			    SAY_BYTES(least), cuda_library.actmem_describe(am));
 	}
 	pthread_mutex_unlock(&open_lock);
 	cuda_library_leave();
 	*unit = unit_of(&defaults);
-	return !failed;
+	return !error;
 }
 
 /* Applies the memory policy that the program set to the region. */
-static void take_policy(struct actmem_region_options *options, const struct cuda_policy *policy)
+static void apply_policy(struct actmem_region_options *options, const struct cuda_policy *policy)
 {
 	if (!nodes_empty(&defaults.nodes) || defaults.policy || nodes_empty(&policy->nodes))
 		return;
@@ -112,60 +111,62 @@ static void take_policy(struct actmem_region_options *options, const struct cuda
 	options->nodes = policy->nodes;
 }
 
-static bool is_taken(uint64_t length, unsigned int number, struct cuda_name **closed)
+/* Returns true if this process has the file open. Caller holds names_lock. */
+static bool is_name_open(uint64_t length, unsigned int number, struct cuda_name **closed)
 {
-	struct cuda_name *taken = names;
+	struct cuda_name *found = names;
 
-	while (taken && (taken->length != length || taken->number != number))
-		taken = taken->next;
-	*closed = taken && taken->closed ? taken : NULL;
-	return taken && !taken->closed;
+	while (found && (found->length != length || found->number != number))
+		found = found->next;
+	*closed = found && found->is_closed ? found : NULL;
+	return found && !found->is_closed;
 }
 
 /*
- * Takes the next name, from number @from on, that this process does not have open. NULL: no memory.
+ * Claims the next name, from number @from on, that this process does not have open. NULL: no
+ * memory.
  */
-static struct cuda_name *take_name(uint64_t length, unsigned int from, bool *was_closed)
+static struct cuda_name *claim_name(uint64_t length, unsigned int from, bool *was_closed)
 {
-	struct cuda_name *taken;
+	struct cuda_name *name;
 
 	pthread_mutex_lock(&names_lock);
-	while (is_taken(length, from, &taken))
+	while (is_name_open(length, from, &name))
 		from++;
-	*was_closed = taken;
-	if (!taken) {
-		taken = calloc(1, sizeof(*taken));
-		if (taken) {
-			taken->length = length;
-			taken->number = from;
-			taken->next = names;
-			names = taken;
+	*was_closed = name;
+	if (!name) {
+		name = calloc(1, sizeof(*name));
+		if (name) {
+			name->length = length;
+			name->number = from;
+			name->next = names;
+			names = name;
 		}
 	}
-	if (taken)
-		taken->closed = false;
+	if (name)
+		name->is_closed = false;
 	pthread_mutex_unlock(&names_lock);
-	return taken;
+	return name;
 }
 
-static void give_name(struct cuda_name *taken)
+static void close_name(struct cuda_name *name)
 {
 	pthread_mutex_lock(&names_lock);
-	taken->closed = true;
+	name->is_closed = true;
 	pthread_mutex_unlock(&names_lock);
 }
 
 /* Forgets a name whose file this process has never opened. */
-static void forget_name(struct cuda_name *taken)
+static void forget_name(struct cuda_name *name)
 {
 	struct cuda_name **link = &names;
 
 	pthread_mutex_lock(&names_lock);
-	while (*link != taken)
+	while (*link != name)
 		link = &(*link)->next;
-	*link = taken->next;
+	*link = name->next;
 	pthread_mutex_unlock(&names_lock);
-	free(taken);
+	free(name);
 }
 
 static int open_named(struct cuda_region *region, const struct actmem_region_options *options)
@@ -176,17 +177,17 @@ static int open_named(struct cuda_region *region, const struct actmem_region_opt
 	int error;
 
 	do {
-		region->name = take_name(options->length, from, &was_closed);
+		region->name = claim_name(options->length, from, &was_closed);
 		if (!region->name)
 			return -ENOBUFS;
 		from = region->name->number + 1;
-		snprintf(path, sizeof(path), "%s.cuda.%lluM.%u", name,
+		snprintf(path, sizeof(path), "%s.cuda.%lluM.%u", name_prefix,
 			 (unsigned long long)options->length >> 20, region->name->number);
 		error = cuda_library.actmem_region_open(am, path, options, ACTMEM_OPEN_CREATE |
 							ACTMEM_OPEN_LOCK | ACTMEM_OPEN_OWN,
 							&region->region);
 		if (error && was_closed)
-			give_name(region->name);
+			close_name(region->name);
 		else if (error)
 			forget_name(region->name);
 	} while (error == -EBUSY && was_closed);
@@ -197,8 +198,8 @@ static int open_named(struct cuda_region *region, const struct actmem_region_opt
  * Prints a line if pages are on other nodes than the program asked for. The program does not notice
  * it, because its mbind() has succeeded.
  */
-static void tell_far(const struct actmem_region_info *info, const struct cuda_policy *policy,
-		     bool found)
+static void say_if_far(const struct actmem_region_info *info, const struct cuda_policy *policy,
+		       bool is_found)
 {
 	unsigned int wanted = nodes_next(&policy->nodes, 0), node;
 	uint64_t far_bytes = 0;
@@ -212,7 +213,7 @@ static void tell_far(const struct actmem_region_info *info, const struct cuda_po
 		return;
 	say_once(TALE_FAR, "%s of %s that are registered are on other nodes than node %u, which the program asked for (mbind): %s",
 		 SAY_BYTES(far_bytes), SAY_BYTES(info->length), wanted,
-		 found ? "the file of that name has them there; remove it, or use another name (ACTMEM_NAME, actmem run --name)" :
+		 is_found ? "the file of that name has them there; remove it, or use another name (ACTMEM_NAME, actmem run --name)" :
 		 !nodes_empty(&defaults.nodes) || defaults.policy ?
 		 "ACTMEM_NODES or ACTMEM_POLICY says so (actmem run --nodes, --policy)" :
 		 info->backend == ACTMEM_BACKEND_MEMFD ? "it has no more room" :
@@ -223,7 +224,7 @@ static void tell_far(const struct actmem_region_info *info, const struct cuda_po
  * Checks where the region's pages are. Also maps a memfd region with libactmem, because only
  * libactmem publishes which memfds a process maps.
  */
-static int look_at_region(struct actmem_region *region, const struct cuda_policy *policy)
+static int check_region(struct actmem_region *region, const struct cuda_policy *policy)
 {
 	uint64_t node_bytes[ACTMEM_NODES_MAX];
 	struct actmem_region_info info;
@@ -235,38 +236,38 @@ static int look_at_region(struct actmem_region *region, const struct cuda_policy
 	info.node_count = ACTMEM_NODES_MAX;
 	error = cuda_library.actmem_region_get_info(region, &info);
 	if (!error)
-		tell_far(&info, policy, cuda_library.actmem_region_found(region) > 0);
+		say_if_far(&info, policy, cuda_library.actmem_region_found(region) > 0);
 	if (!error && info.backend == ACTMEM_BACKEND_MEMFD)
 		error = cuda_library.actmem_region_map(region, &address);
 	return error;
 }
 
 bool cuda_region_open(struct cuda_region *region, uint64_t length,
-		      const struct cuda_policy *policy, char words[CUDA_WORDS_MAX])
+		      const struct cuda_policy *policy, struct cuda_failure *failure)
 {
 	struct actmem_region_options options;
-	bool opened;
+	bool is_open;
 	int error;
 
 	*region = (struct cuda_region){ .name = NULL };
 	ACTMEM_INIT(&options);
 	options.length = length;
-	take_policy(&options, policy);
+	apply_policy(&options, policy);
 	cuda_library_enter();
-	if (*name) {
+	if (*name_prefix) {
 		error = open_named(region, &options);
 	} else {
 		options.name = "cuda";
 		error = cuda_library.actmem_region_create(am, &options, &region->region);
 	}
-	opened = !error;
-	if (opened)
-		error = look_at_region(region->region, policy);
-	if (error)
-		snprintf(words, CUDA_WORDS_MAX, "%s", error == -ENOBUFS ?
-			 "no memory to remember a name" :
-			 cuda_library.actmem_error_in(ACTMEM_NAMES_VARIABLES));
-	if (error && opened)
+	is_open = !error;
+	if (is_open)
+		error = check_region(region->region, policy);
+	if (error == -ENOBUFS)
+		cuda_failure_set(failure, TALE_REGION, "no memory to remember a name");
+	else if (error)
+		cuda_failure_set_last(failure, TALE_REGION);
+	if (error && is_open)
 		cuda_region_close(region);
 	cuda_library_leave();
 	return !error;
@@ -278,5 +279,5 @@ void cuda_region_close(const struct cuda_region *region)
 	cuda_library.actmem_region_close(region->region);
 	cuda_library_leave();
 	if (region->name)
-		give_name(region->name);
+		close_name(region->name);
 }

@@ -22,14 +22,14 @@ struct cuda_region {
 
 /*
  * Must be called before the other functions. Addresses and lengths of regions are multiples of
- * *@unit. This and the next function return false on failure, with an error message in @words.
+ * *@unit.
  */
 bool cuda_region_prepare(const struct cuda_settings *settings, uint64_t *unit,
-			 char words[CUDA_WORDS_MAX]);
+			 struct cuda_failure *failure);
 
 /* Opens a region on the nodes of the policy, unless the environment names others. */
 bool cuda_region_open(struct cuda_region *region, uint64_t length,
-		      const struct cuda_policy *policy, char words[CUDA_WORDS_MAX]);
+		      const struct cuda_policy *policy, struct cuda_failure *failure);
 
 /* Closes a region. Its mappings stay. */
 void cuda_region_close(const struct cuda_region *region);

@@ -51,7 +51,7 @@ static void fit_region(struct under *under, size_t bytes, uint64_t unit)
 }
 
 /* Maps untouched pages again. If that fails, the region's pages stay, which hold no data either. */
-static void put_back(const struct under *under)
+static void map_untouched(const struct under *under)
 {
 	if (mmap(under->first, under->length, PROT_READ | PROT_WRITE, MAP_PRIVATE |
 		 MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED)
@@ -63,7 +63,7 @@ static void put_back(const struct under *under)
  * Maps the region. No other thread uses memory that its owner has not touched yet, so no data is
  * lost.
  */
-static bool put_under(struct under *under, char words[CUDA_WORDS_MAX])
+static bool map_region(struct under *under, struct cuda_failure *failure)
 {
 	int fd = cuda_library.actmem_region_fd(under->its.region);
 
@@ -82,9 +82,9 @@ static bool put_under(struct under *under, char words[CUDA_WORDS_MAX])
 			return true;
 		}
 	}
-	snprintf(words, CUDA_WORDS_MAX, "cannot map a region at %p (%s)", under->first,
-		 strerror(errno));
-	put_back(under);
+	cuda_failure_set(failure, TALE_REGION, "cannot map a region at %p (%s)", under->first,
+			 strerror(errno));
+	map_untouched(under);
 	return false;
 }
 
@@ -115,7 +115,7 @@ static void end_under(struct under *under)
 /*
  * Ends ranges that the program unmapped without unregistering them, if other memory is there now.
  */
-static void forget_under(const char *first, uint64_t length)
+static void forget_unders(const char *first, uint64_t length)
 {
 	struct under *under;
 
@@ -133,13 +133,6 @@ static void forget_under(const char *first, uint64_t length)
 	} while (under);
 }
 
-static const char *name_of(cuda_result result)
-{
-	const char *name = NULL;
-
-	return !cuda_library.cuGetErrorName(result, &name) && name ? name : "an error without a name";
-}
-
 /*
  * Registers the range with the region in it. If the driver refuses that, registers it without the
  * region. If the driver refuses that too, its error is the result, and the preload has not failed.
@@ -149,22 +142,19 @@ static enum cuda_outcome register_range(struct under *under, size_t bytes, unsig
 {
 	cuda_result first;
 
-	failure->tale = TALE_REGION;
-	if (!put_under(under, failure->words))
+	if (!map_region(under, failure))
 		return OUTCOME_FAILED;
 	first = cuda_driver.cuMemHostRegister_v2(under->address, bytes, flags);
 	*result = first;
 	if (!first)
 		return OUTCOME_OURS;
-	put_back(under);
+	map_untouched(under);
 	*result = cuda_driver.cuMemHostRegister_v2(under->address, bytes, flags);
 	if (*result)
 		return OUTCOME_OURS;
 	cuda_driver.cuMemHostUnregister(under->address);
-	failure->tale = TALE_REFUSED;
-	snprintf(failure->words, sizeof(failure->words),
-		 "CUDA does not register the region's pages (%s), but does those of the kernel",
-		 name_of(first));
+	cuda_failure_set(failure, TALE_REFUSED, "CUDA registers other pages there, but not the region's: %s",
+			 CUDA_TEXT(first));
 	return OUTCOME_FAILED;
 }
 
@@ -197,21 +187,16 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 			 SAY_BYTES(bytes), address);
 		return OUTCOME_DRIVERS;
 	}
-	failure->tale = TALE_LIBRARY;
-	if (!cuda_library_load(failure->words))
-		return OUTCOME_FAILED;
-	failure->tale = TALE_REGION;
-	if (!cuda_region_prepare(settings, &unit, failure->words))
+	if (!cuda_library_load(failure) || !cuda_region_prepare(settings, &unit, failure))
 		return OUTCOME_FAILED;
 	fit_region(&look, bytes, unit);
 	if (!look.length) {
-		snprintf(failure->words, sizeof(failure->words),
-			 "no whole page of 1 GiB lies in the range at %p; have pages of 2 MiB (ACTMEM_PAGES=2M, actmem run --pages 2M)",
-			 address);
+		cuda_failure_set(failure, TALE_REGION, "no whole page of 1 GiB lies in the range at %p; have pages of 2 MiB (ACTMEM_PAGES=2M, actmem run --pages 2M)",
+				 address);
 		return OUTCOME_FAILED;
 	}
-	forget_under(look.first, look.length);
-	if (!cuda_region_open(&look.its, look.length, &look.policy, failure->words))
+	forget_unders(look.first, look.length);
+	if (!cuda_region_open(&look.its, look.length, &look.policy, failure))
 		return OUTCOME_FAILED;
 	/* Another thread may have written there while the region was being made. */
 	if (!cuda_is_untouched(address, whole, &look.policy)) {
@@ -223,7 +208,7 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 		*under = look;
 		outcome = register_range(under, bytes, flags, result, failure);
 	} else {
-		snprintf(failure->words, sizeof(failure->words), "no memory to remember it");
+		cuda_failure_set(failure, TALE_REGION, "no memory to remember it");
 	}
 	if (outcome == OUTCOME_OURS && !*result) {
 		add_under(under);

@@ -56,10 +56,10 @@ static bool parse_mapping(const char *line, struct mapping *mapping)
 }
 
 /*
- * Returns true if the range contains only plain mappings. *@whole: they contain nothing but the
+ * Returns true if the range contains only plain mappings. *@is_whole: they contain nothing but the
  * range.
  */
-static bool is_plain(uintptr_t first, uintptr_t end, bool *whole)
+static bool has_plain_only(uintptr_t first, uintptr_t end, bool *is_whole)
 {
 	FILE *file = fopen("/proc/self/maps", "re");
 	uintptr_t reached = first, begin = 0;
@@ -77,7 +77,7 @@ static bool is_plain(uintptr_t first, uintptr_t end, bool *whole)
 	}
 	if (file)
 		fclose(file);
-	*whole = begin == first && reached == end;
+	*is_whole = begin == first && reached == end;
 	return reached >= end;
 }
 
@@ -107,10 +107,11 @@ static bool are_empty(int fd, uint64_t entry, uint64_t count)
 bool cuda_is_untouched(const void *address, size_t bytes, const struct cuda_policy *policy)
 {
 	uintptr_t first = (uintptr_t)address;
-	bool whole, untouched;
+	bool is_whole, is_untouched;
 	int fd;
 
-	if (!is_plain(first, first + bytes, &whole) || (!whole && policy->mode == MPOL_DEFAULT))
+	if (!has_plain_only(first, first + bytes, &is_whole) ||
+	    (!is_whole && policy->mode == MPOL_DEFAULT))
 		return false;
 	fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	if (fd < 0) {
@@ -118,7 +119,7 @@ bool cuda_is_untouched(const void *address, size_t bytes, const struct cuda_poli
 			 strerror(errno));
 		return false;
 	}
-	untouched = are_empty(fd, first / BASE_PAGE_BYTES, bytes / BASE_PAGE_BYTES);
+	is_untouched = are_empty(fd, first / BASE_PAGE_BYTES, bytes / BASE_PAGE_BYTES);
 	close(fd);
-	return untouched;
+	return is_untouched;
 }

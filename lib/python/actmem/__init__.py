@@ -78,7 +78,10 @@ def _options_of_environment() -> _native.Options:
 
 
 def _is_on(variable: str) -> bool:
-    return os.environ.get(variable, "0") not in ("", "0")
+    value = os.environ.get(variable) or "0"
+    if value not in ("0", "1"):
+        raise Error(errno.EINVAL, f"{variable} is '{value}'; it may be 1 or 0")
+    return value == "1"
 
 
 def _check_spill(directories: tuple[bytes, ...], permitted: int) -> None:
@@ -99,7 +102,7 @@ def _check_spill(directories: tuple[bytes, ...], permitted: int) -> None:
 
 def _tell_best(memory: Memory) -> None:
     """Prints a line if the user did not choose the memory, like tell_best() in C."""
-    if memory.backend != "driver" and not _is_on("ACTMEM_QUIET"):
+    if not _is_on("ACTMEM_QUIET") and memory.backend != "driver":
         print(f"actmem: {memory.describe()}; memory is the best that there is: `actmem doctor` "
               "says how to have better, ACTMEM_STRICT=1 makes it an error, ACTMEM_QUIET=1 leaves "
               "this unsaid", file=sys.stderr)

@@ -22,7 +22,11 @@ _RANKS = ("RANK", "JAX_PROCESS_ID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_P
 
 
 def _is_on(variable: str) -> bool:
-    return os.environ.get(variable, "0") not in ("", "0")
+    value = os.environ.get(variable) or "0"
+    if value not in ("0", "1"):
+        _say(f"{variable} is '{value}'; it may be 1 or 0")
+        raise SystemExit(1)
+    return value == "1"
 
 
 def _is_first() -> bool:

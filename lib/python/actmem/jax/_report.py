@@ -20,6 +20,7 @@ from typing import Any
 
 import jax
 
+import actmem
 from actmem import _native
 from actmem.jax import _calls, _finish, _handlers, _private, _verdicts
 from actmem.jax._handlers import stats
@@ -462,7 +463,7 @@ def _some(labels: Iterable[str], most: int = 4) -> str:
 
 
 _finish.when_whole(_Kept.see)
-if os.environ.get("ACTMEM_JAX_REPORT", "0") not in ("", "0"):
+if actmem._is_on("ACTMEM_JAX_REPORT"):
     _programs = _Programs()
     _finish.when_whole(_programs.add)
     atexit.register(_programs.tell)
