@@ -8,12 +8,13 @@
  * change, the thread that made the change acts on it. Once a store has been created, only its
  * background thread attaches regions and allocates files.
  *
- * First read schedule.h (when blocks will be taken), order.h (sorts them by that time), follow.h
- * (takes in another order) and spillfile.h (space in files). The first three take no lock and do no
- * I/O. Then read store.c, which creates and destroys stores, and calls.c, which has the calls on
- * blocks. The rest: move.c spills and fills blocks, room.c finds memory for them, and budget.c
- * limits that memory. Slow work is in background.c, the table of blocks in blocks.c, and the
- * comparison of takes with the expectation in guess.c.
+ * Read in the order in which files call each other, from the last one on. store.c creates and
+ * destroys stores; calls.c and hold.c have the calls on blocks. These call the files that move
+ * blocks: budget.c (how much memory the store may use), background.c (slow work), move.c (spills and
+ * fills), room.c (memory for waiters) and guess.c (takes in another order). Those call the table of
+ * blocks, blocks.c. It calls files that take no lock and do no I/O: schedule.c (when blocks will be
+ * taken), order.c (sorts them by that time), follow.c (runs of takes), and spillfile.c (space in
+ * files).
  *
  * Locks: the store's lock protects everything in a store. No thread does long work under it: a
  * thread that creates regions, attaches them or allocates files releases it meanwhile. The store's
@@ -44,7 +45,7 @@ enum store_user {
 	USER_WAITS,			/* a reserve waits for its memory */
 	USER_FILLS,
 	USER_COMMITS,			/* a put copies to it, or a commit checksums it */
-	USER_CLAIMS,			/* a hold of it has begun */
+	USER_CLAIMS,			/* its first hold has begun */
 	USER_HOLDS,
 };
 
@@ -75,7 +76,8 @@ struct sum {
 
 /* A thread that waits for memory, in its turn, or for its block. */
 struct waiter {
-	struct link link;
+	struct link link;		/* in store->waiters or store->claim_waiters */
+	struct store_block *claimed;	/* claim_waiters: the block */
 	uint64_t thread;		/* its thread_number() */
 	pthread_cond_t wake;
 	bool is_stalled;
@@ -85,6 +87,13 @@ struct waiter {
 	int spill_error;		/* error of a spill while this waiter was first; 0: none */
 	int fill_error;
 	char words[STORE_WORDS];
+};
+
+/* A hold of a block. */
+struct holder {
+	struct holder *next;
+	uint64_t thread;		/* its thread_number() */
+	bool is_ready;			/* the hold has succeeded */
 };
 
 struct store_block {
@@ -107,7 +116,9 @@ struct store_block {
 	bool is_unreadable;		/* do not read it ahead again */
 	bool is_followed;		/* guess.c has recorded its take; a retry does not count */
 	enum store_user user;
-	uint64_t thread;		/* the user's thread_number() */
+	uint64_t thread;		/* thread_number() of the user that reserved it */
+	struct holder *holders;		/* of USER_CLAIMS and USER_HOLDS; the latest is first */
+	bool is_released;		/* ends with its last hold */
 	enum store_transfer transfer;
 	bool is_submitted;		/* the queue has the transfer; else it is being prepared */
 	struct link to_do;		/* in fills_to_do or spills_to_do */
@@ -115,6 +126,7 @@ struct store_block {
 	struct waiter *waiter;		/* of the thread that waits in a hold of it */
 	uint64_t put_clock;
 	unsigned int turn;		/* takes of the block so far */
+	bool has_checksum;
 	uint64_t checksum;
 	unsigned int counted;		/* bits of enum store_sum */
 };
@@ -163,7 +175,8 @@ struct actmem_store {
 	bool is_scattered;		/* blocks fit in a lowered budget, in too many regions */
 	bool is_to_shorten;		/* in the background */
 	uint64_t limit_raises;		/* how often ALLOW_MEMORY raised the heap's limit */
-	struct link waiters;
+	struct link waiters;		/* for memory */
+	struct link claim_waiters;	/* for the first hold of a block by another thread */
 	unsigned int waiting;		/* threads in calls that may wait */
 	unsigned int under_way;		/* submitted transfers */
 	unsigned int prepared;		/* transfers that are being prepared */
@@ -196,6 +209,19 @@ int store_check_budget(const struct actmem_store *store, bool spills, uint64_t *
 void store_tell(struct actmem_store *store, enum actmem_store_event_kind kind,
 		const struct store_block *block, int result);
 
+/* Locks the store, and defers cancellation of the thread until store_leave(). */
+static inline void store_enter(struct actmem_store *store)
+{
+	thread_hold_cancellation();
+	pthread_mutex_lock(&store->lock);
+}
+
+static inline void store_leave(struct actmem_store *store)
+{
+	pthread_mutex_unlock(&store->lock);
+	thread_let_cancellation();
+}
+
 /* Callers of the functions below hold the store's lock, unless a comment says otherwise. */
 
 /* Appends to the store's description, at most STORE_MORE times. */
@@ -207,6 +233,11 @@ struct store_block *store_find(struct actmem_store *store, struct actmem_key key
 
 /* Adds a block. Returns NULL and sets an error message if there is no memory for it. */
 struct store_block *store_add(struct actmem_store *store, struct actmem_key key, uint64_t bytes);
+
+int store_fail_no_block(const struct actmem_store *store, struct actmem_key key, const char *why);
+
+/* Records that the block was put or put back. From now on, threads may hold it. */
+void store_add_put(struct actmem_store *store, struct store_block *block);
 
 /* Moves the block to the right order and the right sums after a change. */
 void store_update_counts(struct actmem_store *store, struct store_block *block);
@@ -232,8 +263,11 @@ void store_check_sums(struct actmem_store *store);
 /* Records that a thread tries to take the block. Only its first try counts. */
 void store_follow(struct actmem_store *store, struct store_block *block);
 
-/* Ends all guesses: the store expects guessed blocks at their learned times again. */
-void store_end_guesses(struct actmem_store *store);
+/*
+ * Called after a block was added: begins a round if the bytes of all blocks fell before that, and
+ * rise now. The store then expects all blocks at their learned times again.
+ */
+void store_begin_round(struct actmem_store *store, bool was_falling);
 
 /* move.c: spills and fills. */
 

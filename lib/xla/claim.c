@@ -1,9 +1,10 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Takes blocks from the table of live blocks, and reads blocks before their take; see saved.h.
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,33 +16,6 @@
 #include "xla/site.h"
 #include "xla/table.h"
 
-int saved_explain_missing(uint64_t token, char *words)
-{
-	struct site *site = site_numbered(token >> SERIAL_BITS);
-	uint64_t number = token & SERIAL_MASK;
-
-	if (!site || !number || number > saved_serial) {
-		snprintf(words, SAVED_WORDS,
-			 "actmem: token %#" PRIx64 " was not made by this process",
-			 token);
-		return -EINVAL;
-	}
-	if (site_remembers(site, number)) {
-		snprintf(words, SAVED_WORDS,
-			 "actmem: a value saved at %s was reclaimed, since more than %" PRIu64
-			 " of its forward passes were unfinished; if they are meant to be, "
-			 "raise the limit by actmem.jax.configure(generations=N) or "
-			 "ACTMEM_JAX_GENERATIONS (0: no limit)",
-			 site->name, counts.generations_max);
-		return -ESTALE;
-	}
-	snprintf(words, SAVED_WORDS,
-		 "actmem: a value saved at %s is wanted after its last take, or after "
-		 "actmem.jax.reset()",
-		 site->name);
-	return -ENOENT;
-}
-
 /*
  * Finds block @id, and waits until no thread is busy with it. Drops the lock meanwhile. Returns
  * NULL if there is no such block.
@@ -50,7 +24,7 @@ static struct saved *find_idle(uint64_t id)
 {
 	struct saved *block = table_find(id);
 	struct device_wait wait;
-	int is_told;
+	bool is_told;
 
 	if (!block || !block->busy)
 		return block;
@@ -70,7 +44,7 @@ static struct saved *find_idle(uint64_t id)
 	return block;
 }
 
-static const char *kind_of_device(int is_gpu)
+static const char *device_kind(bool is_gpu)
 {
 	return is_gpu ? "GPU" : "CPU";
 }
@@ -84,191 +58,129 @@ static int check_claim(const struct saved *block, const struct rows *rows, uint6
 {
 	const char *site = block->generation->site->name;
 
-	if (block->device != taker->device || block->is_gpu != taker->is_gpu) {
-		snprintf(words, SAVED_WORDS,
-			 "actmem: the value saved at %s is on %s device %" PRIu32
-			 ", but it is wanted on %s device %" PRIu32,
-			 site, kind_of_device(block->is_gpu), block->device,
-			 kind_of_device(taker->is_gpu), taker->device);
-		return -EINVAL;
-	}
+	if (block->device != taker->device || block->is_gpu != taker->is_gpu)
+		return saved_fail(words, EINVAL, "the value saved at %s is on %s device %" PRIu32
+				  ", but it is wanted on %s device %" PRIu32,
+				  site, device_kind(block->is_gpu), block->device,
+				  device_kind(taker->is_gpu), taker->device);
 	if (block->layout != taker->layout) {
-		snprintf(words, SAVED_WORDS,
-			 "actmem: the value saved at %s is wanted with another sharding than it was "
-			 "saved with; compute its gradient in the program that computed it",
-			 site);
-		return -EINVAL;
+		return saved_fail(words, EINVAL,
+				  "the value saved at %s is wanted with another sharding than it was saved with; compute its gradient in the program that computed it",
+				  site);
 	}
 	if (block->shape.hash != taker->shape.hash || rows->first + rows->count > block->examples ||
-	    bytes != block->bytes / block->examples * rows->count) {
-		snprintf(words, SAVED_WORDS,
-			 "actmem: the value saved at %s is %" PRIu64 " of %s (%" PRIu64
-			 " bytes), but %" PRIu64 " of %s (%" PRIu64 " bytes), from number %" PRIu64
-			 " on, are wanted",
-			 site, block->examples, block->shape.text, block->bytes, rows->count,
-			 taker->shape.text, bytes, rows->first);
-		return -EINVAL;
-	}
+	    bytes != block->bytes / block->examples * rows->count)
+		return saved_fail(words, EINVAL,
+				  "the value saved at %s is %" PRIu64 " of %s (%" PRIu64
+				  " bytes), but %" PRIu64 " of %s (%" PRIu64 " bytes), from number %" PRIu64
+				  " on, are wanted",
+				  site, block->examples, block->shape.text, block->bytes, rows->count,
+				  taker->shape.text, bytes, rows->first);
 	return 0;
 }
 
-/*
- * Claims a block. If its last references end, removes it from the table; otherwise adds a reader.
- */
+/* Claims a block. If its last references end, removes it from the table. */
 static int claim_block(const struct rows *rows, uint64_t bytes, const struct origin *taker,
-		       struct saved **result, char *words)
+		       struct claim *claim, char *words)
 {
-	uint64_t ended = taker->ends ? rows->count : 0;
 	struct saved *block;
-	int ret;
+	int error;
 
 	pthread_mutex_lock(&saved_lock);
 	block = find_idle(rows->id);
-	ret = block ? check_claim(block, rows, bytes, taker, words) :
+	error = block ? check_claim(block, rows, bytes, taker, words) :
 		      saved_explain_missing(rows->id, words);
-	if (!ret) {
-		if (ended >= block->references) {
+	if (!error) {
+		claim->block = block;
+		claim->offset = block->bytes / block->examples * rows->first;
+		claim->ends = taker->ends && rows->count >= block->references;
+		if (claim->ends)
 			saved_unlink(block);
-			/*
-			 * The last reader frees the block. Readers do not wait for each other,
-			 * because this thread may have to run the copies of the others.
-			 */
-			if (block->readers) {
-				block->readers++;
-				block->abandoned = 1;
-			}
-		} else {
-			block->references -= ended;
-			if (!block->readers++)
-				block->busy = 1;	/* until it is held */
-		}
-		counts_take(taker->device, bytes, taker->run);
-		*result = block;
+		else if (taker->ends)
+			block->references -= rows->count;
+		block->claims++;
 	}
 	pthread_mutex_unlock(&saved_lock);
-	return ret;
+	return error;
 }
 
-/* Gives up a claimed block that could not be read. The execution that takes it fails. */
-static void lose_block(struct saved *block, uint64_t bytes, int64_t run)
+/*
+ * Holds the memory of a claimed block, unless the device has the block. Otherwise writes the error
+ * message.
+ */
+static int hold_claimed(struct claim *claim, char *words)
 {
-	int is_used;
+	const struct saved *block = claim->block;
+	const char *site = saved_site_name(block->token);
+	char why[SAVED_WORDS];
+	const void *memory;
+	int error;
 
-	pthread_mutex_lock(&saved_lock);
-	counts_take_failed(block->device, bytes, run);
-	if (block->readers) {
-		block->readers--;
-		block->busy = 0;
-		if (!block->abandoned)
-			saved_unlink(block);
-		pthread_cond_broadcast(&saved_idle);
-	}
-	is_used = saved_is_used(block);
-	block->abandoned = is_used;
-	pthread_mutex_unlock(&saved_lock);
-	if (!is_used)
-		saved_drop(block);
-}
-
-/* Marks that the first reader has the block in memory, so that others may read it too. */
-static void set_held(struct saved *block)
-{
-	pthread_mutex_lock(&saved_lock);
-	if (block->readers) {
-		block->busy = 0;
-		pthread_cond_broadcast(&saved_idle);
-	}
-	pthread_mutex_unlock(&saved_lock);
-}
-
-/* Returns a block to the store after the last of several readers. */
-static void put_block_back(struct saved *block)
-{
-	if (block->held)
-		memory_put_back(block->key);
-	block->held = NULL;
-	saved_is_idle(block);
-}
-
-uint64_t saved_offset(const struct saved *block, const struct rows *rows)
-{
-	return block->bytes / block->examples * rows->first;
-}
-
-int saved_claim(const struct rows *rows, uint64_t bytes, const struct origin *taker,
-		struct saved **result, char *words)
-{
-	struct saved *block = NULL;
-	int used, ret = saved_check(words);
-
-	if (ret)
-		return ret;
-	ret = claim_block(rows, bytes, taker, &block, words);
-	if (ret)
-		return ret;
-	if (block->failure) {
-		ret = block->failure;
-		snprintf(words, SAVED_WORDS,
-			 "actmem: the %" PRIu64 " bytes put at %s could not be copied: %s",
-			 block->bytes, saved_site_name(rows->id),
-			 block->why ? block->why : "no memory for the reason");
-		lose_block(block, bytes, taker->run);
-		return ret;
-	}
-	if (block->bytes && !block->staged && !block->held) {
-		used = snprintf(words, SAVED_WORDS,
-				"actmem: the %" PRIu64 " bytes saved at %s cannot be read back: ",
-				block->bytes, saved_site_name(rows->id));
-		if (used >= SAVED_WORDS)
-			used = 0;
-		ret = memory_hold(block->key, &block->held, words + used,
-				  SAVED_WORDS - (size_t)used);
-		if (ret) {
-			lose_block(block, bytes, taker->run);
-			return ret;
-		}
-	}
-	set_held(block);
-	*result = block;
+	if (block->failure)
+		return saved_fail(words, -block->failure,
+				  "the %" PRIu64 " bytes put at %s could not be copied: %s",
+				  block->bytes, site, block->why ? block->why : "no memory for the reason");
+	if (!block->bytes || block->staged)
+		return 0;
+	error = memory_hold(block->key, &memory, why, sizeof(why));
+	if (error)
+		return saved_fail(words, -error,
+				  "the %" PRIu64 " bytes saved at %s cannot be read back: %s",
+				  block->bytes, site, why);
+	claim->memory = (const char *)memory + claim->offset;
 	return 0;
 }
 
-void saved_release(struct saved *block)
+int saved_claim(const struct rows *rows, uint64_t bytes, const struct origin *taker,
+		struct claim **result, char *words)
 {
-	unsigned int readers, left = 0;
+	struct claim *claim;
+	int error = saved_check(words);
 
+	if (error)
+		return error;
+	claim = calloc(1, sizeof(*claim));
+	if (!claim)
+		return saved_fail(words, ENOMEM, "no memory for bookkeeping");
+	error = claim_block(rows, bytes, taker, claim, words);
+	if (error) {
+		free(claim);
+		return error;
+	}
+	error = hold_claimed(claim, words);
 	pthread_mutex_lock(&saved_lock);
-	readers = block->readers;
-	if (readers) {
-		left = --block->readers;
-		if (!left)
-			block->busy = 1;
-	}
+	if (!error)
+		counts_take(taker->device, bytes, taker->run);
+	else
+		counts.lost_blocks_total++;
+	/* The execution that takes a lost block fails. */
+	if (error && claim->block->generation)
+		saved_unlink(claim->block);
 	pthread_mutex_unlock(&saved_lock);
-	if (readers) {
-		if (!left)
-			put_block_back(block);
-		return;
-	}
-	if (block->staged)
-		block->unstage(block->staged);
-	else if (block->bytes)
-		memory_release(block->key);
-	free(block);
+	if (error)
+		saved_release(claim);
+	else
+		*result = claim;
+	return error;
 }
 
-void saved_is_idle(struct saved *block)
+void saved_release(struct claim *claim)
 {
-	int abandoned;
+	struct saved *block = claim->block;
+	bool is_unused;
 
+	if (claim->memory && claim->ends)
+		memory_release(block->key);
+	else if (claim->memory)
+		memory_put_back(block->key);
 	pthread_mutex_lock(&saved_lock);
-	block->busy = 0;
-	block->fill = NULL;
-	abandoned = block->abandoned;
-	pthread_cond_broadcast(&saved_idle);
+	block->is_released |= claim->memory && claim->ends;
+	block->claims--;
+	is_unused = !block->generation && !saved_is_used(block);
 	pthread_mutex_unlock(&saved_lock);
-	if (abandoned)
+	if (is_unused)
 		saved_drop(block);
+	free(claim);
 }
 
 /* Returns the youngest block of @generation that no thread uses and that can be read ahead. */
@@ -303,7 +215,7 @@ static struct saved *youngest_on(uint32_t device, int64_t run)
 	return found;
 }
 
-struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max)
+struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max, const void **memory)
 {
 	char words[SAVED_WORDS];
 	struct saved *block;
@@ -313,11 +225,9 @@ struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max)
 	if (block && block->bytes > bytes_max)
 		block = NULL;
 	if (block)
-		block->busy = 1;
+		block->busy = true;
 	pthread_mutex_unlock(&saved_lock);
-	/* The take of the block will report the error. */
-	if (block && memory_hold(block->key, &block->held, words, sizeof(words))) {
-		block->held = NULL;
+	if (block && memory_hold(block->key, memory, words, sizeof(words))) {
 		saved_is_idle(block);
 		return NULL;
 	}
@@ -326,15 +236,15 @@ struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max)
 
 void saved_staged(struct saved *block, void *staged, void (*unstage)(void *staged))
 {
-	block->held = NULL;
+	pthread_mutex_lock(&saved_lock);
 	block->staged = staged;
 	block->unstage = unstage;
+	pthread_mutex_unlock(&saved_lock);
 	saved_is_idle(block);
 }
 
 void saved_not_staged(struct saved *block)
 {
 	memory_put_back(block->key);
-	block->held = NULL;
 	saved_is_idle(block);
 }

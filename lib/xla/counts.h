@@ -3,8 +3,8 @@
  * Counts puts and takes, in total and by device. The lock of saved.c guards everything except the
  * counts of transfers.
  */
-#ifndef ACTMEM_XLA_COUNTS_H
-#define ACTMEM_XLA_COUNTS_H
+#ifndef LIB_XLA_COUNTS_H
+#define LIB_XLA_COUNTS_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,13 +20,13 @@ extern struct actmem_xla_transfer_stats transfer_counts[ACTMEM_XLA_DEVICES_MAX];
 #define TRANSFER_COUNT(device, name, value)	\
 	__atomic_add_fetch(&transfer_counts[device].name, (value), __ATOMIC_RELAXED)
 
-/* A block is live from its put to its end. */
-void counts_put(uint32_t device, uint64_t bytes, int64_t run);
-void counts_put_failed(uint32_t device, uint64_t bytes, int64_t run);
+/* A block is live from the begin of its put to its end. */
+void counts_begin(uint32_t device, uint64_t bytes);
 void counts_end(uint32_t device, uint64_t bytes);
 
+/* Count a put whose memory is reserved, and a take whose block was found. */
+void counts_put(uint32_t device, uint64_t bytes, int64_t run);
 void counts_take(uint32_t device, uint64_t bytes, int64_t run);
-void counts_take_failed(uint32_t device, uint64_t bytes, int64_t run);
 
 /*
  * Copies a struct, but no more than the size that the caller was compiled with. -EINVAL: @to_size
@@ -40,4 +40,4 @@ void counts_add_store(struct actmem_store_stats *sum, const struct actmem_store_
 /* Adds all fields of a store that exists at the same time, including its peaks. */
 void counts_sum_store(struct actmem_store_stats *sum, const struct actmem_store_stats *other);
 
-#endif /* ACTMEM_XLA_COUNTS_H */
+#endif /* LIB_XLA_COUNTS_H */

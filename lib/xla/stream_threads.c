@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The two threads of a lane; see stream.h. The finisher waits for copies in order, and then commits
  * or releases their blocks. The fetcher copies blocks to the device before they are taken. It takes
@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,17 +18,13 @@
 static void fill_is_done(struct lane *lane, struct saved *block, cuda_result result)
 {
 	char words[SAVED_WORDS];
-	int ret;
+	int error;
 
 	if (result) {
-		ret = cuda_failed(result, "copy a value from it", lane->device, words,
+		error = cuda_failed(result, "copy a value from it", lane->device, words,
 				  sizeof(words));
-		saved_failed(block, ret, words);
+		saved_failed(block, error, words);
 		return;
-	}
-	if (saved_checksum()) {
-		block->checksum = checksum(block->fill, block->bytes);
-		block->has_checksum = 1;
 	}
 	saved_filled(block);
 }
@@ -51,11 +48,22 @@ static cuda_result wait_for_finish(const struct lane *lane, const struct finish 
 	cuda_result result;
 
 	device_wait_begin(&wait, lane->device, finish->bytes,
-			  finish->filled ? "a value from it, put at" : "a value to it, put at",
+			  finish->put ? "a value from it, put at" : "a value to it, put at",
 			  saved_site_name(finish->token));
 	result = cuda.cuEventSynchronize(finish->mark->event);
 	device_wait_end(&wait);
 	return result;
+}
+
+/* Ends a copy ahead. The fetcher may have waited for that. Caller holds the lock. */
+static void end_ahead(struct lane *lane, uint64_t bytes)
+{
+	lane->ahead_bytes -= bytes;
+	if (!lane->put_bytes_most)
+		return;
+	lane->takes++;
+	lane->is_fetching = true;
+	pthread_cond_signal(&lane->takes_come);
 }
 
 static void *finisher_thread(void *data)
@@ -85,14 +93,18 @@ static void *finisher_thread(void *data)
 			result = wait_for_finish(lane, finish);
 		if (result)
 			let_streams_end(lane);
-		if (finish->filled)
-			fill_is_done(lane, finish->filled, result);
+		if (finish->put)
+			fill_is_done(lane, finish->put, result);
+		else if (finish->take)
+			saved_release(finish->take);
 		else
-			memory_release(finish->read);
+			memory_release(finish->key);
 		pthread_mutex_lock(&lane->lock);
 		lane_unmark(lane, finish->mark);
-		if (finish->filled)
+		if (finish->put)
 			lane->put_bytes -= finish->bytes;
+		else if (!finish->take)
+			end_ahead(lane, finish->bytes);
 		free(finish);
 		__atomic_sub_fetch(&lane->unfinished, 1, __ATOMIC_RELAXED);
 		pthread_cond_broadcast(&lane->is_finished);
@@ -109,7 +121,7 @@ static void unstage_block(void *data)
 	struct lane *lane = staged->lane;
 
 	pthread_mutex_lock(&lane->lock);
-	TRANSFER_COUNT(lane->device, wasted_bytes_total, staged->bytes);
+	TRANSFER_COUNT(lane->device, wasted_bytes_total, staged->is_taken ? 0 : staged->bytes);
 	lane_unstage(lane, staged);
 	pthread_mutex_unlock(&lane->lock);
 }
@@ -118,13 +130,13 @@ static void unstage_block(void *data)
  * Returns the first of @count consecutive slots in the mask @slots, or TAKE_SLOTS if there are
  * none.
  */
-static unsigned int find_run(uint32_t slots, unsigned int count)
+static unsigned int find_span(uint32_t slots, unsigned int count)
 {
-	const uint32_t run = (UINT32_C(1) << count) - 1;
+	const uint32_t span = (UINT32_C(1) << count) - 1;
 	unsigned int first;
 
 	for (first = 0; first + count <= TAKE_SLOTS; first++)
-		if ((slots >> first & run) == run)
+		if ((slots >> first & span) == span)
 			return first;
 	return TAKE_SLOTS;
 }
@@ -146,18 +158,18 @@ static uint32_t slots_to_fill(const struct lane *lane)
 	return slots;
 }
 
-static uint64_t longest_run(uint32_t slots)
+static uint64_t longest_span(uint32_t slots)
 {
 	unsigned int count = TAKE_SLOTS;
 
-	while (count && find_run(slots, count) == TAKE_SLOTS)
+	while (count && find_span(slots, count) == TAKE_SLOTS)
 		count--;
 	return count;
 }
 
 /*
- * Copies into the run of @staged. Waits, on the device, for each stream that still copies from a
- * part of the run.
+ * Copies into the span of @staged. Waits, on the device, for each stream that still copies from a
+ * part of the span.
  */
 static cuda_result fill_slots(struct lane *lane, const void *memory, const struct staged *staged)
 {
@@ -180,11 +192,11 @@ static unsigned int find_slots(const struct lane *lane, uint64_t bytes)
 {
 	unsigned int count = lane_slots_for(lane, bytes);
 
-	return count <= TAKE_SLOTS ? find_run(slots_to_fill(lane), count) : TAKE_SLOTS;
+	return count <= TAKE_SLOTS ? find_span(slots_to_fill(lane), count) : TAKE_SLOTS;
 }
 
 /* Copies a held block into slots. If this returns NULL, no copy reads the block any more. */
-static struct staged *stage(struct lane *lane, const struct saved *block)
+static struct staged *stage_in_slots(struct lane *lane, const struct saved *block, const void *memory)
 {
 	unsigned int count = lane_slots_for(lane, block->bytes);
 	unsigned int first = find_slots(lane, block->bytes);
@@ -203,7 +215,7 @@ static struct staged *stage(struct lane *lane, const struct saved *block)
 	staged->count = count;
 	lane->free_slots &= ~(((UINT32_C(1) << count) - 1) << first);
 	__atomic_add_fetch(&lane->staged_bytes, staged->bytes, __ATOMIC_RELAXED);
-	result = fill_slots(lane, block->held, staged);
+	result = fill_slots(lane, memory, staged);
 	CUDA_TRY(&result, cuEventRecord(staged->ready->event, lane->ahead));
 	if (!result)
 		return staged;
@@ -216,16 +228,20 @@ static struct staged *stage(struct lane *lane, const struct saved *block)
  * Copies a block into slots, after which the finisher releases its memory. Returns NULL if the copy
  * did not begin, or has ended after a failure. Caller holds the lock.
  */
-static struct staged *stage_block(struct lane *lane, const struct saved *block)
+static struct staged *stage_block(struct lane *lane, const struct saved *block,
+				  const void *memory)
 {
 	struct mark *done = lane_mark(lane);
-	struct staged *staged = done ? stage(lane, block) : NULL;
+	struct staged *staged = done ? stage_in_slots(lane, block, memory) : NULL;
 	cuda_result result = CUDA_OK;
 
 	if (staged) {
 		CUDA_TRY(&result, cuEventRecord(done->event, lane->ahead));
-		if (!result && !lane_finish(lane, done, NULL, block))
+		if (!result &&
+		    !lane_finish(lane, done, block, (struct finish){ .key = block->key })) {
+			lane->ahead_bytes += block->bytes;
 			return staged;
+		}
 		lane_wait_for_stream(lane, lane->ahead);
 		lane_unstage(lane, staged);
 	}
@@ -234,37 +250,40 @@ static struct staged *stage_block(struct lane *lane, const struct saved *block)
 	return NULL;
 }
 
-static int is_as_it_was(const struct saved *block)
+/* Returns the length of the longest block that may be copied ahead now. */
+static uint64_t longest_ahead(const struct lane *lane)
 {
-	return !block->has_checksum || checksum(block->held, block->bytes) == block->checksum;
+	uint64_t slots = longest_span(slots_to_fill(lane)) * lane->slot_bytes;
+	uint64_t most = lane->put_bytes_most / 2;
+
+	if (!most || !lane->ahead_bytes)
+		return slots;
+	most = most > lane->ahead_bytes ? most - lane->ahead_bytes : 0;
+	return most < slots ? most : slots;
 }
 
 /*
  * Copies one block ahead of its take. Returns 0 if there is none before the next take. Caller holds
  * the lock, which is dropped meanwhile.
  */
-static int fetch_block(struct lane *lane)
+static bool fetch_block(struct lane *lane)
 {
-	uint64_t bytes_max = longest_run(slots_to_fill(lane)) * lane->slot_bytes;
+	uint64_t bytes_max = longest_ahead(lane);
 	struct staged *staged = NULL;
 	int64_t run = lane->take_run;
+	const void *memory;
 	struct saved *block;
-	int is_good;
 
 	pthread_mutex_unlock(&lane->lock);
-	block = bytes_max ? saved_next(lane->device, run, bytes_max) : NULL;
-	is_good = block && is_as_it_was(block);
+	block = bytes_max ? saved_next(lane->device, run, bytes_max, &memory) : NULL;
 	pthread_mutex_lock(&lane->lock);
 	if (!block)
-		return 0;
-	if (is_good)
-		staged = stage_block(lane, block);
+		return false;
+	staged = stage_block(lane, block, memory);
 	pthread_mutex_unlock(&lane->lock);
 	if (staged) {
 		TRANSFER_COUNT(lane->device, ahead_bytes_total, block->bytes);
 		TRANSFER_COUNT(lane->device, to_device_bytes_total, block->bytes);
-		if (block->has_checksum)
-			saved_checksum_compared();
 		saved_staged(block, staged, unstage_block);
 	} else {
 		saved_not_staged(block);
@@ -284,7 +303,7 @@ static void *fetcher_thread(void *data)
 	while (!lane->is_ending) {
 		takes = lane->takes;
 		if (seen == takes) {
-			lane->is_fetching = 0;
+			lane->is_fetching = false;
 			pthread_cond_broadcast(&lane->is_finished);
 			pthread_cond_wait(&lane->takes_come, &lane->lock);
 			continue;
@@ -307,7 +326,7 @@ static void *fetcher_thread(void *data)
 static void end_finisher(struct lane *lane)
 {
 	pthread_mutex_lock(&lane->lock);
-	lane->is_ending = 1;
+	lane->is_ending = true;
 	pthread_cond_signal(&lane->finishes_come);
 	pthread_mutex_unlock(&lane->lock);
 	pthread_join(lane->finisher, NULL);
@@ -315,14 +334,14 @@ static void end_finisher(struct lane *lane)
 
 int lane_start_threads(struct lane *lane)
 {
-	int ret = thread_create(&lane->finisher, "actmem-finish", finisher_thread, lane);
+	int error = thread_create(&lane->finisher, "actmem-finish", finisher_thread, lane);
 
-	if (ret)
-		return ret;
-	ret = thread_create(&lane->fetcher, "actmem-fetch", fetcher_thread, lane);
-	if (ret)
+	if (error)
+		return error;
+	error = thread_create(&lane->fetcher, "actmem-fetch", fetcher_thread, lane);
+	if (error)
 		end_finisher(lane);
-	return ret;
+	return error;
 }
 
 void lane_end_threads(struct lane *lane)
