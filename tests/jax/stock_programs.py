@@ -85,7 +85,7 @@ def all_texts(is_patched):
     for key, program in {} if is_patched else DRAWN.items():
         with jax.set_mesh(program.mesh) if program.is_set else contextlib.nullcontext(), \
                 contextlib.suppress(Exception):     # JAX refuses some
-            found[key] = texts(program.step, *program.inputs())
+            found[key] = texts(program.step, *program.inputs(0))
     return found
 
 
