@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* The spilling part of actmem bench measures devices: each alone, and all of them as stripes of one file. */
+/*
+ * The spilling part of actmem bench measures devices: each alone, and all of them as stripes of one
+ * file.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

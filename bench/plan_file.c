@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Reads the layers of a plan for actmem replay: their compute times, and the bytes that they send to the host. */
+/*
+ * Reads the layers of a plan for actmem replay: their compute times, and the bytes that they send to
+ * the host.
+ */
 #include <err.h>
 #include <jansson.h>
 #include <stdlib.h>

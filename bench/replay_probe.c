@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Measures the disks between the steps of actmem replay with requests of a step's sizes, with and without a thread
- * beside them. For each byte that the disks move, the thread fills or verifies as many bytes as a
- * step does. The disks never wait for that thread, but it uses part of the memory bandwidth.
+ * Measures the disks between the steps of actmem replay with requests of a step's sizes, with and
+ * without a thread beside them. For each byte that the disks move, the thread fills or verifies as
+ * many bytes as a step does. The disks never wait for that thread, but it uses part of the memory
+ * bandwidth.
  */
 #include <err.h>
 #include <errno.h>

@@ -168,9 +168,9 @@ static enum MHD_Result send_text(struct MHD_Connection *connection, unsigned int
 			  strlen(words));
 }
 
-static enum MHD_Result answer_request(void *context, struct MHD_Connection *connection, const char *url,
-				      const char *method, const char *version, const char *upload,
-				      size_t *upload_size, void **request)
+static enum MHD_Result answer_request(void *context, struct MHD_Connection *connection,
+				      const char *url, const char *method, const char *version,
+				      const char *upload, size_t *upload_size, void **request)
 {
 	size_t length;
 	char *text;
