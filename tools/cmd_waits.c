@@ -39,7 +39,6 @@ static const char help[] =
 	"  file      a thread waits for disk space, which the file system allocates\n"
 	"  read      a disk has REQUESTS in flight; the oldest, of BYTES, is a read\n"
 	"  write     the same; the oldest is a write\n"
-	"  command   a queue populates or discards pages\n"
 	"  others    number of further waits, beyond the size of the list\n"
 	"  nothing   the process waits for none of these. SECONDS: since its last wait ended\n"
 	"  unknown   the library of the process does not publish waits\n"

@@ -184,9 +184,9 @@ def sigterm_ends_it_and_a_busy_port_is_an_error():
 def what_is_no_address_is_named():
     loopback()
     for address in ("", "19475", ":19475", "127.0.0.1:", "127.0.0.1", "[]:1"):
-        expect(actmem("exporter", "--listen", address), 2, "", "(--listen)")
-    expect(actmem("exporter", "--listen", "127.0.0.1:none"), 2, "", "is no address")
-    expect(actmem("exporter", "-l", "127.0.0.1:0", "-t", "x"), 2, "", "either")
+        expect(actmem("exporter", "--listen", address), 2, "", "--listen")
+    expect(actmem("exporter", "--listen", "127.0.0.1:none"), 2, "", "cannot resolve")
+    expect(actmem("exporter", "-l", "127.0.0.1:0", "-t", "x"), 2, "", "cannot be used together")
     expect(actmem("exporter", "x"), 2, "", "unexpected argument 'x'")
 
 
