@@ -175,6 +175,11 @@ int actmem_store_set_budget(struct actmem_store *store, uint64_t bytes);
 int actmem_store_set_spill_limit(struct actmem_store *store, uint64_t bytes);
 
 /*
+ * Sets (1) or clears (0) CHECKSUM. Each block keeps the setting that applied at its commit.
+ */
+int actmem_store_set_checksum(struct actmem_store *store, int on);
+
+/*
  * Allocates memory for a new block. It has @length bytes, aligned to 4096; the call stores its
  * address in *@memory. Only the caller may access it until the commit. If the budget is used up, the call
  * waits at most @timeout_ns until other blocks are spilled. The timeout does not interrupt
@@ -187,8 +192,8 @@ int actmem_store_set_spill_limit(struct actmem_store *store, uint64_t bytes);
  * -ENOMEM  length is above the budget or, without spill paths, above what is left of it. Or
  *	actmem_heap_alloc() failed, and the store can spill nothing to make up for that. Or the
  *	store's regions have names, so that it cannot replace them, and all are shorter
- * -EDEADLK  this thread, and others that wait for memory without a timeout, reserve or hold
- *	all of the budget. A block belongs to the thread that reserved or held it until any
+ * -EDEADLK  this thread, and others that wait for memory or a block without a timeout, reserve
+ *	or hold all of the budget. A block belongs to the thread that reserved or held it until any
  *	thread commits it, releases it or puts it back. Without HANDED_ON, a thread whose block
  *	another thread will commit or release must not wait in a further reserve or hold
  * -ENOSPC, -EIO and others  the store had to spill a block and could not. actmem_error() names
@@ -205,31 +210,38 @@ int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint
 int actmem_store_commit(struct actmem_store *store, struct actmem_key key);
 
 /*
- * Returns the memory of a committed block. The caller may read it until the release. *@length is
- * then its length, unless @length is NULL. If the block is in a file, the call waits at
+ * Returns the memory of a committed block. The caller may read it until it ends the hold. *@length
+ * is then its length, unless @length is NULL. If the block is in a file, the call waits at
  * most @timeout_ns for memory, as a reserve does, and for the read.
  *
- * -EBUSY  the block is held
- * -ENOENT  no such key, or not committed
+ * Threads may hold a block at the same time, and a thread may hold it several times. Each hold is
+ * ended by one actmem_store_release() or actmem_store_put_back(), which any thread may call. While
+ * the first hold waits for memory or for the read, other holds of the block wait for it, at most
+ * @timeout_ns. Each hold compares the checksum.
+ *
+ * -ENOENT  no such key, or not committed, or a holder has released the block
  * -EIO and others  the read failed. actmem_error() names file, offset and block. The block stays:
  *	the caller may try again, or drop it
  * -ENOSPC, -EDEADLK and others  as for a reserve, because a spilled block needs memory. If budget
  *	and disk are both full, the caller must first release or drop another block
  * -EBADMSG  the checksum differs from that of the commit (CHECKSUM)
  * -ETIMEDOUT  there was no memory in time, or the read has not ended; it continues
+ * -ENOMEM  also: no memory for the bookkeeping
  */
 int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const void **memory,
 		      uint64_t *length, uint64_t timeout_ns);
 
 /*
- * Ends a hold and removes the block.
+ * Ends a hold of the calling thread, or of another thread if this one has none. Removes the block
+ * when its last hold ends. Until then, its key stays in use, and no thread can hold it again.
  *
  * -ENOENT  the block is not held
  */
 int actmem_store_release(struct actmem_store *store, struct actmem_key key);
 
 /*
- * Ends a hold and keeps the block for another take.
+ * Ends a hold as actmem_store_release() does, but keeps the block for another take, unless another
+ * holder releases it.
  *
  * -ENOENT  the block is not held
  */
@@ -292,7 +304,7 @@ struct actmem_store_stats {
 	uint64_t write_bandwidth;	/* bytes per second; 0: not measured yet */
 	uint64_t read_bandwidth;
 	uint64_t puts_total;
-	uint64_t takes_total;
+	uint64_t takes_total;		/* holds that succeeded */
 	uint64_t hits_total;		/* takes that found their block in memory */
 	uint64_t handed_over_total;	/* hits on a block that was being spilled */
 	uint64_t late_total;		/* takes of a block whose read had started or was next */

@@ -105,6 +105,11 @@ struct store_block *store_add(struct actmem_store *store, struct actmem_key key,
 	return block;
 }
 
+int store_fail_no_block(const struct actmem_store *store, struct actmem_key key, const char *why)
+{
+	return fail(ENOENT, "%s %s", KEY_TEXT(store, key), why);
+}
+
 static struct order *order_of(struct actmem_store *store, const struct store_block *block)
 {
 	if (block->user || block->transfer || block->is_ended)
@@ -209,6 +214,17 @@ void store_want(struct actmem_store *store, struct store_block *block, struct wa
 	block->order = NULL;
 	block->place.want = want;
 	link_remove(&block->guessed);
+	store_update_counts(store, block);
+}
+
+void store_add_put(struct actmem_store *store, struct store_block *block)
+{
+	block->put_clock = store->schedule.clock;
+	block->foreseen = schedule_put(&store->schedule, block->key, block->turn);
+	block->place.want = block->foreseen;
+	block->is_followed = false;
+	link_append(&store->puts, &block->puts);
+	block->user = USER_NONE;
 	store_update_counts(store, block);
 }
 

@@ -111,15 +111,13 @@ int actmem_store_set_budget(struct actmem_store *store, uint64_t bytes)
 		error = store_check_budget(store, store->queue, &bytes);
 	if (error)
 		return error;
-	thread_hold_cancellation();
-	pthread_mutex_lock(&store->lock);
+	store_enter(store);
 	set_budget(store, bytes);
 	store_advance(store);
 	/* Blocks that were dropped just now may have freed regions. */
 	store_keep_to_budget(store);
 	store_kick(store);
-	pthread_mutex_unlock(&store->lock);
-	thread_let_cancellation();
+	store_leave(store);
 	return 0;
 }
 
@@ -132,13 +130,11 @@ int actmem_store_set_spill_limit(struct actmem_store *store, uint64_t bytes)
 	if (!store->queue)
 		return fail(EINVAL, "%s without %s: nothing is ever spilled", KNOB(SPILL_LIMIT),
 			    KNOB(SPILL));
-	thread_hold_cancellation();
-	pthread_mutex_lock(&store->lock);
+	store_enter(store);
 	spillfile_set_limit(&store->files, bytes);
 	pthread_cond_signal(&store->background);
 	store_kick(store);
-	pthread_mutex_unlock(&store->lock);
-	thread_let_cancellation();
+	store_leave(store);
 	return 0;
 }
 

@@ -97,16 +97,12 @@ static int grow(struct actmem_store *store, struct waiter *waiter, uint64_t leng
 	return LOOK_AGAIN;
 }
 
-/*
- * Returns true if @thread waits for memory without a timeout. After a timeout, a thread may free
- * its own blocks.
- */
-static bool waits_for_ever(const struct actmem_store *store, uint64_t thread)
+static bool has_waiter(const struct link *list, uint64_t thread)
 {
 	const struct waiter *waiter;
 	const struct link *link;
 
-	for (link = store->waiters.next; link != &store->waiters; link = link->next) {
+	for (link = list->next; link != list; link = link->next) {
 		waiter = link_item(link, struct waiter, link);
 		if (waiter->thread == thread && !waiter->until)
 			return true;
@@ -115,15 +111,32 @@ static bool waits_for_ever(const struct actmem_store *store, uint64_t thread)
 }
 
 /*
+ * Returns true if @thread may free its blocks: it is another thread, and does not wait without a
+ * timeout for memory, or for a block that another thread claims.
+ */
+static bool may_free(const struct actmem_store *store, uint64_t thread)
+{
+	return thread != thread_number() && !has_waiter(&store->waiters, thread) &&
+	       !has_waiter(&store->claim_waiters, thread);
+}
+
+/*
  * Returns true if this block may free its memory. After a commit, only a store that spills frees
  * it.
  */
 static bool gives_back(const struct actmem_store *store, const struct store_block *block)
 {
+	const struct holder *holder = block->holders;
+
 	if (!store->queue && (block->user == USER_FILLS || block->user == USER_COMMITS))
 		return false;
-	return store->flags & ACTMEM_STORE_HANDED_ON ||
-	       (block->thread != thread_number() && !waits_for_ever(store, block->thread));
+	if (store->flags & ACTMEM_STORE_HANDED_ON)
+		return true;
+	if (!holder)
+		return may_free(store, block->thread);
+	while (holder && may_free(store, holder->thread))
+		holder = holder->next;
+	return !holder;
 }
 
 /* Returns true if another thread uses memory that it may free while this one waits. */
@@ -267,8 +280,7 @@ int actmem_store_grow(struct actmem_store *store, uint64_t length, uint64_t free
 	if (!length || length > EXTENT_BYTES_MAX)
 		return fail(EINVAL, "actmem_store_grow: blocks of %llu bytes; 1 to %llu are possible",
 			    (unsigned long long)length, (unsigned long long)EXTENT_BYTES_MAX);
-	thread_hold_cancellation();
-	pthread_mutex_lock(&store->lock);
+	store_enter(store);
 	store->waiting++;
 	pthread_mutex_unlock(&store->lock);
 	error = heap_grow_ahead(store->heap, round_up(length, store->unit), store->memory_align,
@@ -278,7 +290,6 @@ int actmem_store_grow(struct actmem_store *store, uint64_t length, uint64_t free
 		error = 0;
 	store->waiting--;
 	store_kick(store);
-	pthread_mutex_unlock(&store->lock);
-	thread_let_cancellation();
+	store_leave(store);
 	return error;
 }

@@ -345,6 +345,7 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 	link_init(&store->puts);
 	link_init(&store->guessed);
 	link_init(&store->waiters);
+	link_init(&store->claim_waiters);
 	link_init(&store->fills_to_do);
 	link_init(&store->spills_to_do);
 	schedule_init(&store->schedule);

@@ -44,7 +44,7 @@ enum store_user {
 	USER_WAITS,			/* a reserve waits for its memory */
 	USER_FILLS,
 	USER_COMMITS,			/* a put copies to it, or a commit checksums it */
-	USER_CLAIMS,			/* a hold of it has begun */
+	USER_CLAIMS,			/* its first hold has begun */
 	USER_HOLDS,
 };
 
@@ -75,7 +75,8 @@ struct sum {
 
 /* A thread that waits for memory, in its turn, or for its block. */
 struct waiter {
-	struct link link;
+	struct link link;		/* in store->waiters or store->claim_waiters */
+	struct store_block *claimed;	/* claim_waiters: the block */
 	uint64_t thread;		/* its thread_number() */
 	pthread_cond_t wake;
 	bool is_stalled;
@@ -85,6 +86,13 @@ struct waiter {
 	int spill_error;		/* error of a spill while this waiter was first; 0: none */
 	int fill_error;
 	char words[STORE_WORDS];
+};
+
+/* A hold of a block. */
+struct holder {
+	struct holder *next;
+	uint64_t thread;		/* its thread_number() */
+	bool is_ready;			/* the hold has succeeded */
 };
 
 struct store_block {
@@ -107,7 +115,9 @@ struct store_block {
 	bool is_unreadable;		/* do not read it ahead again */
 	bool is_followed;		/* guess.c has recorded its take; a retry does not count */
 	enum store_user user;
-	uint64_t thread;		/* the user's thread_number() */
+	uint64_t thread;		/* thread_number() of the user that reserved it */
+	struct holder *holders;		/* of USER_CLAIMS and USER_HOLDS; the latest is first */
+	bool is_released;		/* ends with its last hold */
 	enum store_transfer transfer;
 	bool is_submitted;		/* the queue has the transfer; else it is being prepared */
 	struct link to_do;		/* in fills_to_do or spills_to_do */
@@ -115,6 +125,7 @@ struct store_block {
 	struct waiter *waiter;		/* of the thread that waits in a hold of it */
 	uint64_t put_clock;
 	unsigned int turn;		/* takes of the block so far */
+	bool has_checksum;
 	uint64_t checksum;
 	unsigned int counted;		/* bits of enum store_sum */
 };
@@ -163,7 +174,8 @@ struct actmem_store {
 	bool is_scattered;		/* blocks fit in a lowered budget, in too many regions */
 	bool is_to_shorten;		/* in the background */
 	uint64_t limit_raises;		/* how often ALLOW_MEMORY raised the heap's limit */
-	struct link waiters;
+	struct link waiters;		/* for memory */
+	struct link claim_waiters;	/* for the first hold of a block by another thread */
 	unsigned int waiting;		/* threads in calls that may wait */
 	unsigned int under_way;		/* submitted transfers */
 	unsigned int prepared;		/* transfers that are being prepared */
@@ -196,6 +208,19 @@ int store_check_budget(const struct actmem_store *store, bool spills, uint64_t *
 void store_tell(struct actmem_store *store, enum actmem_store_event_kind kind,
 		const struct store_block *block, int result);
 
+/* Locks the store, and defers cancellation of the thread until store_leave(). */
+static inline void store_enter(struct actmem_store *store)
+{
+	thread_hold_cancellation();
+	pthread_mutex_lock(&store->lock);
+}
+
+static inline void store_leave(struct actmem_store *store)
+{
+	pthread_mutex_unlock(&store->lock);
+	thread_let_cancellation();
+}
+
 /* Callers of the functions below hold the store's lock, unless a comment says otherwise. */
 
 /* Appends to the store's description, at most STORE_MORE times. */
@@ -207,6 +232,11 @@ struct store_block *store_find(struct actmem_store *store, struct actmem_key key
 
 /* Adds a block. Returns NULL and sets an error message if there is no memory for it. */
 struct store_block *store_add(struct actmem_store *store, struct actmem_key key, uint64_t bytes);
+
+int store_fail_no_block(const struct actmem_store *store, struct actmem_key key, const char *why);
+
+/* Records that the block was put or put back. From now on, threads may hold it. */
+void store_add_put(struct actmem_store *store, struct store_block *block);
 
 /* Moves the block to the right order and the right sums after a change. */
 void store_update_counts(struct actmem_store *store, struct store_block *block);

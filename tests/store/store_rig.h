@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "actmem_store.h"
+#include "store/store.h"	/* before faults.h, which defines fail() */
 #include "faults.h"
 
 #define MIB		(1ULL << 20)
@@ -193,6 +193,32 @@ static inline uint64_t put_until(struct rig *rig, int error, const char *part)
 		assert_true(++count < 100);
 	assert_fails(result, error, part);
 	return count;
+}
+
+/* A block of the first @count that is in a file alone: which ones are depends on the disk. */
+static inline uint64_t find_away(struct rig *rig, uint64_t count)
+{
+	const void *memory;
+	uint64_t name;
+
+	for (name = 0; name < count; name++) {
+		if (actmem_store_hold(rig->store, key_of(name), &memory, NULL, 0))
+			return name;
+		assert_int_equal(actmem_store_put_back(rig->store, key_of(name)), 0);
+	}
+	fail_msg("none of %llu blocks is away", (unsigned long long)count);
+	return count;
+}
+
+/* Returns true if a thread waits in a list of the store. */
+static inline bool has_waiter(const struct link *list, struct actmem_store *store)
+{
+	bool any;
+
+	pthread_mutex_lock(&store->lock);
+	any = !link_is_alone(list);
+	pthread_mutex_unlock(&store->lock);
+	return any;
 }
 
 #endif /* UNIT_STORE_RIG_H */

@@ -14,6 +14,8 @@
 #include "store/store.h"
 #include "store_rig.h"
 
+#define LATE_NS		(20 * NS_PER_MS)
+
 /* What others read of the process is what the store itself tells. */
 static void assert_published(struct rig *rig)
 {
@@ -293,23 +295,6 @@ static void test_sweep(void **state)
 	fail_each(run, NULL, 20);
 }
 
-#define LATE_NS		(20 * NS_PER_MS)
-
-/* A block of the first @count that is in a file alone: which ones are depends on the disk. */
-static uint64_t find_away(struct rig *rig, uint64_t count)
-{
-	const void *memory;
-	uint64_t name;
-
-	for (name = 0; name < count; name++) {
-		if (actmem_store_hold(rig->store, key_of(name), &memory, NULL, 0))
-			return name;
-		assert_int_equal(actmem_store_put_back(rig->store, key_of(name)), 0);
-	}
-	fail_msg("none of %llu blocks is away", (unsigned long long)count);
-	return count;
-}
-
 /* A call that gives up after @timeout_ns, not before, and tells of block @name. */
 static void assert_late(struct rig *rig, uint64_t name, bool reserves, uint64_t timeout_ns,
 			const char *words)
@@ -369,16 +354,6 @@ static void test_late(void **state)
 	take_all(&rig, count - 1);
 }
 
-static bool has_waiter(struct actmem_store *store)
-{
-	bool any;
-
-	pthread_mutex_lock(&store->lock);
-	any = !link_is_alone(&store->waiters);
-	pthread_mutex_unlock(&store->lock);
-	return any;
-}
-
 /* Has half of the budget, and gives it back after waiting for more in vain. */
 static void *give_up(void *context)
 {
@@ -386,7 +361,7 @@ static void *give_up(void *context)
 	void *memory;
 
 	assert_int_equal(actmem_store_reserve(rig->store, key_of(1), BUDGET / 2, &memory, 0), 0);
-	while (!has_waiter(rig->store))
+	while (!has_waiter(&rig->store->waiters, rig->store))
 		usleep(1000);
 	assert_late(rig, 2, true, LATE_NS, "has no memory yet");
 	assert_int_equal(actmem_store_drop(rig->store, key_of(1)), 0);
