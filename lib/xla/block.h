@@ -45,11 +45,7 @@ struct saved {
 	struct actmem_key key;		/* in the store */
 	int64_t run;			/* execution that put the block */
 	void *fill;			/* while it is being filled; NULL if bytes is 0 */
-	const void *held;		/* while it is being taken; NULL if bytes is 0 */
 	uint64_t bytes;
-	uint64_t checksum;
-	int has_checksum;
-	const void *destination;	/* result, if the only take copied the whole block */
 	uint32_t device;
 	int is_gpu;			/* devices of CPUs have the same numbers */
 	int failure;			/* negative errno if the copy from the device failed */
@@ -57,17 +53,25 @@ struct saved {
 	void *staged;			/* copy on a device, which is then the only one */
 	void (*unstage)(void *staged);
 	/* The table and the generations use these. */
-	int busy;			/* a thread fills it, reads it ahead or begins to hold it */
-	unsigned int readers;		/* takes under way; 0: a single take owns the block */
+	int busy;			/* a thread fills it or reads it ahead */
+	unsigned int claims;		/* takes under way */
+	int is_released;		/* a take has released its memory */
 	int many;			/* several takes may use it, so it is not read ahead */
 	uint32_t layout;		/* identifies the sharding of the value */
-	int abandoned;
-	struct generation *generation;
+	struct generation *generation;	/* NULL: it left the table, and its last user frees it */
 	int64_t taker_run;		/* if announced: the execution that will take it */
 	uint32_t taker_number;		/* if announced: the take's number at its site */
 	struct saved *announced_next, **announced_link;	/* link NULL: not announced */
 	struct saved *table_next;
 	struct saved *next, **link;
+};
+
+/* A take that is under way. */
+struct claim {
+	struct saved *block;
+	const void *memory;		/* of the rows; NULL: they are on the device, or empty */
+	uint64_t offset;		/* of the rows in the block */
+	int ends;			/* it is the last take of the block */
 };
 
 /* Properties of a put or take that its handler knows. */

@@ -218,13 +218,3 @@ int call_next_rows(const struct token *tokens, uint64_t count, uint64_t *at, str
 	*at = i;
 	return 1;
 }
-
-XLA_FFI_Error *call_damaged(const XLA_FFI_Api *api, const struct saved *block)
-{
-	char words[SAVED_WORDS];
-
-	snprintf(words, sizeof(words),
-		 "actmem: the %" PRIu64 " bytes saved at %s came back changed (checksum)",
-		 block->bytes, saved_site_name(block->token));
-	return ffi_error(api, XLA_FFI_Error_Code_DATA_LOSS, words);
-}

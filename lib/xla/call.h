@@ -59,7 +59,4 @@ uint64_t call_tokens(XLA_FFI_CallFrame *frame, uint64_t i, void **from, void **t
  */
 int call_next_rows(const struct token *tokens, uint64_t count, uint64_t *at, struct rows *rows);
 
-/* Returns the error for a block whose checksum changed. */
-XLA_FFI_Error *call_damaged(const XLA_FFI_Api *api, const struct saved *block);
-
 #endif /* ACTMEM_XLA_CALL_H */

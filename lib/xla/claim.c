@@ -112,13 +112,10 @@ static int check_claim(const struct saved *block, const struct rows *rows, uint6
 	return 0;
 }
 
-/*
- * Claims a block. If its last references end, removes it from the table; otherwise adds a reader.
- */
+/* Claims a block. If its last references end, removes it from the table. */
 static int claim_block(const struct rows *rows, uint64_t bytes, const struct origin *taker,
-		       struct saved **result, char *words)
+		       struct claim *claim, char *words)
 {
-	uint64_t ended = taker->ends ? rows->count : 0;
 	struct saved *block;
 	int ret;
 
@@ -127,147 +124,114 @@ static int claim_block(const struct rows *rows, uint64_t bytes, const struct ori
 	ret = block ? check_claim(block, rows, bytes, taker, words) :
 		      saved_explain_missing(rows->id, words);
 	if (!ret) {
-		if (ended >= block->references) {
+		claim->block = block;
+		claim->offset = block->bytes / block->examples * rows->first;
+		claim->ends = taker->ends && rows->count >= block->references;
+		if (claim->ends)
 			saved_unlink(block);
-			/*
-			 * The last reader frees the block. Readers do not wait for each other,
-			 * because this thread may have to run the copies of the others.
-			 */
-			if (block->readers) {
-				block->readers++;
-				block->abandoned = 1;
-			}
-		} else {
-			block->references -= ended;
-			if (!block->readers++)
-				block->busy = 1;	/* until it is held */
-		}
-		counts_take(taker->device, bytes, taker->run);
-		*result = block;
+		else if (taker->ends)
+			block->references -= rows->count;
+		block->claims++;
 	}
 	pthread_mutex_unlock(&saved_lock);
 	return ret;
 }
 
-/* Gives up a claimed block that could not be read. The execution that takes it fails. */
-static void lose_block(struct saved *block, uint64_t bytes, int64_t run)
+/*
+ * Holds the memory of a claimed block, unless the device has the block. Otherwise writes the error
+ * message.
+ */
+static int hold_claimed(struct claim *claim, char *words)
 {
-	int is_used;
+	const struct saved *block = claim->block;
+	const char *site = saved_site_name(block->token);
+	const void *memory;
+	int used, ret;
 
-	pthread_mutex_lock(&saved_lock);
-	counts_take_failed(block->device, bytes, run);
-	if (block->readers) {
-		block->readers--;
-		block->busy = 0;
-		if (!block->abandoned)
-			saved_unlink(block);
-		pthread_cond_broadcast(&saved_idle);
+	if (block->failure) {
+		snprintf(words, SAVED_WORDS,
+			 "actmem: the %" PRIu64 " bytes put at %s could not be copied: %s",
+			 block->bytes, site, block->why ? block->why : "no memory for the reason");
+		return block->failure;
 	}
-	is_used = saved_is_used(block);
-	block->abandoned = is_used;
-	pthread_mutex_unlock(&saved_lock);
-	if (!is_used)
-		saved_drop(block);
-}
-
-/* Marks that the first reader has the block in memory, so that others may read it too. */
-static void set_held(struct saved *block)
-{
-	pthread_mutex_lock(&saved_lock);
-	if (block->readers) {
-		block->busy = 0;
-		pthread_cond_broadcast(&saved_idle);
-	}
-	pthread_mutex_unlock(&saved_lock);
-}
-
-/* Returns a block to the store after the last of several readers. */
-static void put_block_back(struct saved *block)
-{
-	if (block->held)
-		memory_put_back(block->key);
-	block->held = NULL;
-	saved_is_idle(block);
-}
-
-uint64_t saved_offset(const struct saved *block, const struct rows *rows)
-{
-	return block->bytes / block->examples * rows->first;
+	if (!block->bytes || block->staged)
+		return 0;
+	used = snprintf(words, SAVED_WORDS,
+			"actmem: the %" PRIu64 " bytes saved at %s cannot be read back: ",
+			block->bytes, site);
+	if (used >= SAVED_WORDS)
+		used = 0;
+	ret = memory_hold(block->key, &memory, words + used, SAVED_WORDS - (size_t)used);
+	if (!ret)
+		claim->memory = (const char *)memory + claim->offset;
+	return ret;
 }
 
 int saved_claim(const struct rows *rows, uint64_t bytes, const struct origin *taker,
-		struct saved **result, char *words)
+		struct claim **result, char *words)
 {
-	struct saved *block = NULL;
-	int used, ret = saved_check(words);
+	struct claim *claim;
+	int ret = saved_check(words);
 
 	if (ret)
 		return ret;
-	ret = claim_block(rows, bytes, taker, &block, words);
+	claim = calloc(1, sizeof(*claim));
+	if (!claim) {
+		snprintf(words, SAVED_WORDS, "actmem: no memory for bookkeeping");
+		return -ENOMEM;
+	}
+	ret = claim_block(rows, bytes, taker, claim, words);
+	if (ret) {
+		free(claim);
+		return ret;
+	}
+	ret = hold_claimed(claim, words);
+	pthread_mutex_lock(&saved_lock);
+	if (!ret)
+		counts_take(taker->device, bytes, taker->run);
+	else
+		counts.lost_blocks_total++;
+	/* The execution that takes a lost block fails. */
+	if (ret && claim->block->generation)
+		saved_unlink(claim->block);
+	pthread_mutex_unlock(&saved_lock);
 	if (ret)
-		return ret;
-	if (block->failure) {
-		ret = block->failure;
-		snprintf(words, SAVED_WORDS,
-			 "actmem: the %" PRIu64 " bytes put at %s could not be copied: %s",
-			 block->bytes, saved_site_name(rows->id),
-			 block->why ? block->why : "no memory for the reason");
-		lose_block(block, bytes, taker->run);
-		return ret;
-	}
-	if (block->bytes && !block->staged && !block->held) {
-		used = snprintf(words, SAVED_WORDS,
-				"actmem: the %" PRIu64 " bytes saved at %s cannot be read back: ",
-				block->bytes, saved_site_name(rows->id));
-		if (used >= SAVED_WORDS)
-			used = 0;
-		ret = memory_hold(block->key, &block->held, words + used,
-				  SAVED_WORDS - (size_t)used);
-		if (ret) {
-			lose_block(block, bytes, taker->run);
-			return ret;
-		}
-	}
-	set_held(block);
-	*result = block;
-	return 0;
+		saved_release(claim);
+	else
+		*result = claim;
+	return ret;
 }
 
-void saved_release(struct saved *block)
+void saved_release(struct claim *claim)
 {
-	unsigned int readers, left = 0;
+	struct saved *block = claim->block;
+	int is_unused;
 
-	pthread_mutex_lock(&saved_lock);
-	readers = block->readers;
-	if (readers) {
-		left = --block->readers;
-		if (!left)
-			block->busy = 1;
-	}
-	pthread_mutex_unlock(&saved_lock);
-	if (readers) {
-		if (!left)
-			put_block_back(block);
-		return;
-	}
-	if (block->staged)
-		block->unstage(block->staged);
-	else if (block->bytes)
+	if (claim->memory && claim->ends)
 		memory_release(block->key);
-	free(block);
+	else if (claim->memory)
+		memory_put_back(block->key);
+	pthread_mutex_lock(&saved_lock);
+	block->is_released |= claim->memory && claim->ends;
+	block->claims--;
+	is_unused = !block->generation && !saved_is_used(block);
+	pthread_mutex_unlock(&saved_lock);
+	if (is_unused)
+		saved_drop(block);
+	free(claim);
 }
 
 void saved_is_idle(struct saved *block)
 {
-	int abandoned;
+	int is_unused;
 
 	pthread_mutex_lock(&saved_lock);
 	block->busy = 0;
 	block->fill = NULL;
-	abandoned = block->abandoned;
+	is_unused = !block->generation && !saved_is_used(block);
 	pthread_cond_broadcast(&saved_idle);
 	pthread_mutex_unlock(&saved_lock);
-	if (abandoned)
+	if (is_unused)
 		saved_drop(block);
 }
 
@@ -303,7 +267,7 @@ static struct saved *youngest_on(uint32_t device, int64_t run)
 	return found;
 }
 
-struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max)
+struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max, const void **memory)
 {
 	char words[SAVED_WORDS];
 	struct saved *block;
@@ -315,9 +279,7 @@ struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max)
 	if (block)
 		block->busy = 1;
 	pthread_mutex_unlock(&saved_lock);
-	/* The take of the block will report the error. */
-	if (block && memory_hold(block->key, &block->held, words, sizeof(words))) {
-		block->held = NULL;
+	if (block && memory_hold(block->key, memory, words, sizeof(words))) {
 		saved_is_idle(block);
 		return NULL;
 	}
@@ -326,7 +288,6 @@ struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max)
 
 void saved_staged(struct saved *block, void *staged, void (*unstage)(void *staged))
 {
-	block->held = NULL;
 	block->staged = staged;
 	block->unstage = unstage;
 	saved_is_idle(block);
@@ -335,6 +296,5 @@ void saved_staged(struct saved *block, void *staged, void (*unstage)(void *stage
 void saved_not_staged(struct saved *block)
 {
 	memory_put_back(block->key);
-	block->held = NULL;
 	saved_is_idle(block);
 }

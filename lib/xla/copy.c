@@ -38,27 +38,15 @@ struct split {
 
 static void copy_end(struct copy *copy)
 {
-	XLA_FFI_Error *error = copy->done(copy->api, copy->data);
-	XLA_FFI_Future *future = copy->future;
+	XLA_FFI_Future_SetAvailable_Args args = {
+		.struct_size = XLA_FFI_Future_SetAvailable_Args_STRUCT_SIZE,
+		.future = copy->future,
+	};
 	const XLA_FFI_Api *api = copy->api;
 
+	copy->done(copy->data);
 	free((char *)copy - offsetof(struct split, copy));
-	if (error) {
-		XLA_FFI_Future_SetError_Args args = {
-			.struct_size = XLA_FFI_Future_SetError_Args_STRUCT_SIZE,
-			.future = future,
-			.error = error,
-		};
-
-		ffi_error_drop(api, api->XLA_FFI_Future_SetError(&args));
-	} else {
-		XLA_FFI_Future_SetAvailable_Args args = {
-			.struct_size = XLA_FFI_Future_SetAvailable_Args_STRUCT_SIZE,
-			.future = future,
-		};
-
-		ffi_error_drop(api, api->XLA_FFI_Future_SetAvailable(&args));
-	}
+	ffi_error_drop(api, api->XLA_FFI_Future_SetAvailable(&args));
 }
 
 static void part_run(void *data)
@@ -81,9 +69,8 @@ static uint64_t parts_of(XLA_FFI_CallFrame *frame, uint64_t bytes)
 	return parts < threads ? parts : threads;
 }
 
-XLA_FFI_Error *copy_start(XLA_FFI_CallFrame *frame, int alone, void *to,
-			  const void *from, uint64_t bytes, copy_done *done,
-			  void *data)
+void copy_start(XLA_FFI_CallFrame *frame, int alone, void *to, const void *from, uint64_t bytes,
+		copy_done *done, void *data)
 {
 	uint64_t count = alone ? 1 : parts_of(frame, bytes), each, offset, i;
 	struct split *split = NULL;
@@ -96,7 +83,8 @@ XLA_FFI_Error *copy_start(XLA_FFI_CallFrame *frame, int alone, void *to,
 		free(split);
 		if (bytes)
 			memcpy(to, from, bytes);
-		return done(frame->api, data);
+		done(data);
+		return;
 	}
 	split->copy.api = frame->api;
 	split->copy.future = future;
@@ -120,5 +108,4 @@ XLA_FFI_Error *copy_start(XLA_FFI_CallFrame *frame, int alone, void *to,
 		if (!ffi_schedule(frame, part_run, &split->parts[i]))
 			part_run(&split->parts[i]);
 	part_run(&split->parts[0]);
-	return NULL;
 }

@@ -11,21 +11,16 @@
 
 #include "xla/ffi.h"
 
-/*
- * The thread that ends the last part calls this function once. The handler fails with the error
- * that it returns.
- */
-typedef XLA_FFI_Error *copy_done(const XLA_FFI_Api *api, void *data);
+/* The thread that ends the last part calls this function once. */
+typedef void copy_done(void *data);
 
 /*
- * Copies @bytes and calls @done. The handler returns the result as its own. If threads still copy,
- * *@frame's future is set.
+ * Copies @bytes and calls @done. If threads still copy when it returns, *@frame's future is set.
  *
  * @alone: the calling thread copies everything. The caller must set it if handlers may wait for
  * each other, because they could occupy the threads that the parts need.
  */
-XLA_FFI_Error *copy_start(XLA_FFI_CallFrame *frame, int alone, void *to,
-			  const void *from, uint64_t bytes, copy_done *done,
-			  void *data);
+void copy_start(XLA_FFI_CallFrame *frame, int alone, void *to, const void *from, uint64_t bytes,
+		copy_done *done, void *data);
 
 #endif /* ACTMEM_XLA_COPY_H */

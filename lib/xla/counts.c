@@ -22,7 +22,7 @@ static void raise_to(uint64_t *peak, uint64_t value)
 		*peak = value;
 }
 
-void counts_put(uint32_t device, uint64_t bytes, int64_t run)
+void counts_begin(uint32_t device, uint64_t bytes)
 {
 	struct actmem_xla_device_stats *its = &device_counts[device];
 
@@ -31,23 +31,18 @@ void counts_put(uint32_t device, uint64_t bytes, int64_t run)
 	raise_to(&counts.live_bytes_peak, counts.live_bytes);
 	its->live_bytes += bytes;
 	raise_to(&its->live_bytes_peak, its->live_bytes);
+}
+
+void counts_put(uint32_t device, uint64_t bytes, int64_t run)
+{
 	counts.puts_total++;
 	counts.put_bytes_total += bytes;
-	its->put_bytes_total += bytes;
+	device_counts[device].put_bytes_total += bytes;
 	if (last_put_run != run) {
 		last_put_run = run;
 		counts.last_run_put_bytes = 0;
 	}
 	counts.last_run_put_bytes += bytes;
-}
-
-void counts_put_failed(uint32_t device, uint64_t bytes, int64_t run)
-{
-	counts.puts_total--;
-	counts.put_bytes_total -= bytes;
-	device_counts[device].put_bytes_total -= bytes;
-	if (last_put_run == run)
-		counts.last_run_put_bytes -= bytes;
 }
 
 void counts_end(uint32_t device, uint64_t bytes)
@@ -67,16 +62,6 @@ void counts_take(uint32_t device, uint64_t bytes, int64_t run)
 		counts.last_run_take_bytes = 0;
 	}
 	counts.last_run_take_bytes += bytes;
-}
-
-void counts_take_failed(uint32_t device, uint64_t bytes, int64_t run)
-{
-	counts.takes_total--;
-	counts.take_bytes_total -= bytes;
-	device_counts[device].take_bytes_total -= bytes;
-	if (last_take_run == run)
-		counts.last_run_take_bytes -= bytes;
-	counts.lost_blocks_total++;
 }
 
 int counts_copy(void *to, size_t to_size, const void *from, size_t size)

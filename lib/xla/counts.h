@@ -20,13 +20,13 @@ extern struct actmem_xla_transfer_stats transfer_counts[ACTMEM_XLA_DEVICES_MAX];
 #define TRANSFER_COUNT(device, name, value)	\
 	__atomic_add_fetch(&transfer_counts[device].name, (value), __ATOMIC_RELAXED)
 
-/* A block is live from its put to its end. */
-void counts_put(uint32_t device, uint64_t bytes, int64_t run);
-void counts_put_failed(uint32_t device, uint64_t bytes, int64_t run);
+/* A block is live from the begin of its put to its end. */
+void counts_begin(uint32_t device, uint64_t bytes);
 void counts_end(uint32_t device, uint64_t bytes);
 
+/* Count a put whose memory is reserved, and a take whose block was found. */
+void counts_put(uint32_t device, uint64_t bytes, int64_t run);
 void counts_take(uint32_t device, uint64_t bytes, int64_t run);
-void counts_take_failed(uint32_t device, uint64_t bytes, int64_t run);
 
 /*
  * Copies a struct, but no more than the size that the caller was compiled with. -EINVAL: @to_size

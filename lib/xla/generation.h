@@ -51,13 +51,13 @@ void saved_unannounce(struct saved *block);
 /* Frees a block that is not in the table and that no thread uses. */
 void saved_drop(struct saved *block);
 
-/* Returns true if a thread uses the block. That thread drops it if it is abandoned. */
+/* Returns true if a thread uses the block. That thread drops it if it left the table. */
 static inline int saved_is_used(const struct saved *block)
 {
-	return block->busy || block->readers;
+	return block->busy || block->claims;
 }
 
-/* Marks a block as idle and wakes threads that wait for it. Drops it if it was abandoned. */
+/* Marks a block as not busy and wakes threads that wait for it. Drops it if it left the table. */
 void saved_is_idle(struct saved *block);
 
 #endif /* ACTMEM_XLA_GENERATION_H */

@@ -20,10 +20,9 @@ ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_tie(XLA_FFI_CallFrame *frame);
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_hold(XLA_FFI_CallFrame *frame);
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_drop(XLA_FFI_CallFrame *frame);
 
-static XLA_FFI_Error *put_done(const XLA_FFI_Api *api, void *data)
+static void put_done(void *block)
 {
-	saved_filled(data);
-	return NULL;
+	saved_filled(block);
 }
 
 XLA_FFI_Error *actmem_xla_put(XLA_FFI_CallFrame *frame)
@@ -46,28 +45,13 @@ XLA_FFI_Error *actmem_xla_put(XLA_FFI_CallFrame *frame)
 	if (ret)
 		return ffi_error(frame->api, ffi_code(ret), words);
 	memcpy(call.token, &block->token, sizeof(block->token));
-	if (saved_checksum()) {
-		block->checksum = checksum(call.value, call.bytes);
-		block->has_checksum = 1;
-	}
-	return copy_start(frame, memory_waits(), block->fill, call.value,
-			  call.bytes, put_done, block);
+	copy_start(frame, memory_waits(), block->fill, call.value, call.bytes, put_done, block);
+	return NULL;
 }
 
-static XLA_FFI_Error *take_done(const XLA_FFI_Api *api, void *data)
+static void take_done(void *claim)
 {
-	struct saved *block = data;
-	XLA_FFI_Error *error = NULL;
-
-	if (block->has_checksum) {
-		/* A take that is alone and copied the whole block checks its own copy. */
-		if (checksum(block->destination ? block->destination : block->held,
-			     block->bytes) != block->checksum)
-			error = call_damaged(api, block);
-		saved_checksum_compared();
-	}
-	saved_release(block);
-	return error;
+	saved_release(claim);
 }
 
 /* Copies @rows, which are one of several parts of a take's value. */
@@ -75,26 +59,27 @@ static XLA_FFI_Error *take_part(const XLA_FFI_Api *api, const struct origin *ori
 				const struct rows *rows, char *to, uint64_t bytes)
 {
 	char words[SAVED_WORDS];
-	struct saved *block;
+	struct claim *claim;
 	int ret;
 
 	if (!rows->id) {
 		memset(to, 0, bytes);
 		return NULL;
 	}
-	ret = saved_claim(rows, bytes, origin, &block, words);
+	ret = saved_claim(rows, bytes, origin, &claim, words);
 	if (ret)
 		return ffi_error(api, ffi_code(ret), words);
 	if (bytes)
-		memcpy(to, (const char *)block->held + saved_offset(block, rows), bytes);
-	return take_done(api, block);
+		memcpy(to, claim->memory, bytes);
+	saved_release(claim);
+	return NULL;
 }
 
 XLA_FFI_Error *actmem_xla_take(XLA_FFI_CallFrame *frame)
 {
 	char words[SAVED_WORDS];
 	XLA_FFI_Error *error;
-	struct saved *block;
+	struct claim *claim;
 	struct call call = { .origin.is_gpu = 0 };
 	uint64_t at = 0, row_bytes;
 	struct rows rows;
@@ -118,14 +103,11 @@ XLA_FFI_Error *actmem_xla_take(XLA_FFI_CallFrame *frame)
 		} while (!error && call_next_rows(call.token, call.count, &at, &rows));
 		return error;
 	}
-	ret = saved_claim(&rows, call.bytes, &call.origin, &block, words);
+	ret = saved_claim(&rows, call.bytes, &call.origin, &claim, words);
 	if (ret)
 		return ffi_error(frame->api, ffi_code(ret), words);
-	if (!block->readers && rows.count == block->examples)
-		block->destination = call.value;
-	return copy_start(frame, memory_waits(), call.value,
-			  (const char *)block->held + saved_offset(block, &rows), call.bytes,
-			  take_done, block);
+	copy_start(frame, memory_waits(), call.value, claim->memory, call.bytes, take_done, claim);
+	return NULL;
 }
 
 /*
@@ -166,7 +148,7 @@ XLA_FFI_Error *actmem_xla_hold(XLA_FFI_CallFrame *frame)
 		return NULL;
 	error = call_hold(frame, &call);
 	if (!error) {
-		each_rows(&call, saved_hold);
+		each_rows(&call, saved_reference);
 		memcpy(ffi_result(frame, 0)->data, call.token,
 		       call.count * sizeof(struct token));
 	}
@@ -182,6 +164,6 @@ XLA_FFI_Error *actmem_xla_drop(XLA_FFI_CallFrame *frame)
 		return NULL;
 	error = call_drop(frame, &call);
 	if (!error)
-		each_rows(&call, saved_end);
+		each_rows(&call, saved_unreference);
 	return error;
 }

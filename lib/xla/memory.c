@@ -224,6 +224,18 @@ void memory_drop(struct actmem_key key)
 	end_step(key, actmem_store_drop);
 }
 
+void memory_set_checksum(int on)
+{
+	unsigned int i;
+
+	pthread_rwlock_rdlock(&in_use);
+	atomic_store(&stores.checksum, on);
+	for (i = 0; i < PLACES_MAX; i++)
+		if (share_list[i].store)
+			actmem_store_set_checksum(share_list[i].store, on);
+	pthread_rwlock_unlock(&in_use);
+}
+
 void memory_name_blocks(void (*name_block)(struct actmem_key key, char *name, size_t size))
 {
 	stores.name_block = name_block;

@@ -6,7 +6,7 @@
  *
  * The caller gets a block from memory_reserve(), fills it, and calls memory_commit(). Later it
  * calls memory_hold(), reads the block, and calls memory_release(). memory_drop() ends a block that
- * is not needed any more. For one key, only one thread at a time makes these calls.
+ * is not needed any more. Several threads may hold a block at the same time.
  */
 #ifndef ACTMEM_XLA_MEMORY_H
 #define ACTMEM_XLA_MEMORY_H
@@ -38,6 +38,9 @@ void memory_release(struct actmem_key key);
 void memory_put_back(struct actmem_key key);
 
 void memory_drop(struct actmem_key key);
+
+/* Sets whether blocks that are committed from now on get checksums, which each hold compares. */
+void memory_set_checksum(int on);
 
 /*
  * Makes the store of a GPU unless it exists. Its memory is registered with CUDA for all devices. If

@@ -85,9 +85,7 @@ static uint64_t generation_abandon(struct generation *generation,
 	while (left--) {
 		block = generation->list;
 		saved_unlink(block);
-		if (saved_is_used(block)) {
-			block->abandoned = 1;
-		} else {
+		if (!saved_is_used(block)) {
 			block->next = *freed;
 			*freed = block;
 		}
@@ -99,7 +97,7 @@ void saved_drop(struct saved *block)
 {
 	if (block->staged)
 		block->unstage(block->staged);
-	else if (block->bytes && !block->failure)
+	else if (block->bytes && !block->failure && !block->is_released)
 		memory_drop(block->key);
 	free(block->why);
 	free(block);
@@ -209,7 +207,7 @@ static void block_link(struct saved *block, struct generation *generation)
 		block->next->link = &block->next;
 	generation->list = block;
 	generation->blocks++;
-	counts_put(block->device, block->bytes, generation->run);
+	counts_begin(block->device, block->bytes);
 }
 
 /* Returns true if another execution has live blocks. */
@@ -235,8 +233,7 @@ static int put_failed(struct saved *block, const struct origin *origin, int ret,
 	int used;
 
 	pthread_mutex_lock(&saved_lock);
-	counts_put_failed(block->device, block->bytes, origin->run);
-	if (!block->abandoned)
+	if (block->generation)
 		saved_unlink(block);
 	if ((ret == -ENOMEM || ret == -ENOSPC || ret == -EDQUOT) &&
 	    others_are_unfinished(origin->run))
@@ -305,6 +302,9 @@ int saved_begin(const struct origin *origin, uint64_t bytes,
 		if (ret)
 			return put_failed(block, origin, ret, has_store, why, words);
 	}
+	pthread_mutex_lock(&saved_lock);
+	counts_put(origin->device, bytes, origin->run);
+	pthread_mutex_unlock(&saved_lock);
 	*result = block;
 	return 0;
 
@@ -336,15 +336,15 @@ void saved_failed(struct saved *block, int error, const char *why)
 void saved_undo(struct saved *block)
 {
 	pthread_mutex_lock(&saved_lock);
-	counts_put_failed(block->device, block->bytes, block->run);
-	if (!block->abandoned)
+	counts.lost_blocks_total++;
+	if (block->generation)
 		saved_unlink(block);
 	pthread_cond_broadcast(&saved_idle);
 	pthread_mutex_unlock(&saved_lock);
 	saved_drop(block);
 }
 
-void saved_hold(uint64_t id, uint64_t count)
+void saved_reference(uint64_t id, uint64_t count)
 {
 	struct saved *block;
 
@@ -355,7 +355,7 @@ void saved_hold(uint64_t id, uint64_t count)
 	pthread_mutex_unlock(&saved_lock);
 }
 
-void saved_end(uint64_t id, uint64_t count)
+void saved_unreference(uint64_t id, uint64_t count)
 {
 	struct saved *block;
 	int is_used = 0;
@@ -370,28 +370,10 @@ void saved_end(uint64_t id, uint64_t count)
 		counts.dropped_blocks_total++;
 		saved_unlink(block);
 		is_used = saved_is_used(block);
-		block->abandoned = is_used;
 	}
 	pthread_mutex_unlock(&saved_lock);
 	if (block && !is_used)
 		saved_drop(block);
-}
-
-int saved_checksum(void)
-{
-	int on;
-
-	pthread_mutex_lock(&saved_lock);
-	on = (int)counts.checksum;
-	pthread_mutex_unlock(&saved_lock);
-	return on;
-}
-
-void saved_checksum_compared(void)
-{
-	pthread_mutex_lock(&saved_lock);
-	counts.checksums_total++;
-	pthread_mutex_unlock(&saved_lock);
 }
 
 const char *saved_site_name(uint64_t token)
@@ -421,16 +403,21 @@ int actmem_xla_set_checksum(int on)
 	pthread_mutex_lock(&saved_lock);
 	counts.checksum = !!on;
 	pthread_mutex_unlock(&saved_lock);
+	memory_set_checksum(on);
 	return 0;
 }
 
 int actmem_xla_stats(struct actmem_xla_stats *stats)
 {
+	struct actmem_store_stats store;
 	int ret;
 
-	if (is_forked())
-		return -EOWNERDEAD;
+	ACTMEM_INIT(&store);
+	ret = actmem_xla_store_stats(&store);
+	if (ret)
+		return ret;
 	pthread_mutex_lock(&saved_lock);
+	counts.checksums_total = store.checksums_total;
 	own_memory_count(&counts);
 	ret = counts_copy(stats, stats->size, &counts, sizeof(counts));
 	pthread_mutex_unlock(&saved_lock);

@@ -4,9 +4,9 @@
  * find abandoned blocks (see actmem_xla.h).
  *
  * A block goes through four calls. saved_begin() adds it to the table, to be filled. After
- * saved_filled(), its token may be used. saved_claim() takes it, out of the table if it is the last
- * take. saved_release() frees its memory. If a block is reclaimed while a thread uses it, that
- * thread drops it.
+ * saved_filled(), its token may be used. saved_claim() begins a take. The last take removes the
+ * block from the table. saved_release() ends the take, and the last one frees the block. If a block
+ * is reclaimed while threads use it, the last of them drops it.
  *
  * On a GPU, blocks are filled after their put has returned, and saved_claim() waits for that.
  * saved_next() reads a block before its take. After saved_staged(), a device has the block and its
@@ -51,28 +51,28 @@ uint64_t saved_announced(const struct origin *taker, uint32_t number, int *is_st
 /*
  * Claims a block for a take of @rows, which have @bytes, on the device of the put. A taker that
  * ends its tokens ends a reference for each. The block leaves the table with its last reference.
- * Until then, others may read it too. Fails if the shape of the block's examples differs from the
- * taker's.
+ * Several takes may claim a block at the same time. If blocks have checksums, the store compares
+ * that of a block in host memory. Fails if the shape of the block's examples differs from the
+ * taker's. saved_release() ends and frees the claim.
  */
 int saved_claim(const struct rows *rows, uint64_t bytes, const struct origin *taker,
-		struct saved **block, char *words);
-/* Returns the offset of the first of @rows in the memory of a claimed block. */
-uint64_t saved_offset(const struct saved *block, const struct rows *rows);
-void saved_release(struct saved *block);
+		struct claim **claim, char *words);
+void saved_release(struct claim *claim);
 
 /*
- * saved_hold() adds @count references to block @id, and saved_end() ends as many. The last one ends
- * the block. Both do nothing if the block is gone or @id is 0.
+ * saved_reference() adds @count references to block @id, and saved_unreference() ends as many. The
+ * last one ends the block. Both do nothing if the block is gone or @id is 0.
  */
-void saved_hold(uint64_t id, uint64_t count);
-void saved_end(uint64_t id, uint64_t count);
+void saved_reference(uint64_t id, uint64_t count);
+void saved_unreference(uint64_t id, uint64_t count);
 
 /*
- * Finds the block that is expected to be taken next, and holds it. This is the youngest block that
- * execution @run has put on GPU @device. Returns NULL if there is none, if it is longer than
- * @bytes_max, or if it cannot be read.
+ * Finds the block that is expected to be taken next, holds it, which compares its checksum, and
+ * stores its address in *@memory. This is the youngest block that execution @run has put on GPU
+ * @device. Returns NULL if there is none, if it is longer than @bytes_max, or if the hold fails: the
+ * block's take reports that.
  */
-struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max);
+struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max, const void **memory);
 /*
  * saved_staged() records that a device will have the block as @staged, which @unstage ends if no
  * take claims the block. The caller calls memory_release() when the device has it.
@@ -81,10 +81,6 @@ struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max);
 void saved_staged(struct saved *block, void *staged, void (*unstage)(void *staged));
 void saved_not_staged(struct saved *block);
 
-/* Returns true if new blocks get checksums. */
-int saved_checksum(void);
-/* Counts a block whose checksum was compared. */
-void saved_checksum_compared(void);
 /* Returns the name of the site where a token was made; "?" if there is none. */
 const char *saved_site_name(uint64_t token);
 

@@ -63,6 +63,8 @@ static void set_options(const struct stores *stores, struct actmem_store_options
 	options->spill_paths = (const char *const *)knobs->spill_paths;
 	options->spill_path_count = knobs->spill_path_count;
 	options->flags = knobs->spill_allow;
+	if (stores->checksum)
+		options->flags |= ACTMEM_STORE_CHECKSUM;
 	options->grow_bytes = knobs->grow_bytes;
 	options->name_block = stores->name_block;
 	/* A thread of this library completes the work that a GPU's handler starts. */

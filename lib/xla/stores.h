@@ -5,6 +5,7 @@
 #ifndef ACTMEM_XLA_STORES_H
 #define ACTMEM_XLA_STORES_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +31,7 @@ struct stores {
 	struct store_there there[PLACES_MAX];
 	int has_devices;		/* 1: GPUs have used the table */
 	uint32_t first_device;		/* first GPU that used it */
+	atomic_int checksum;		/* 1: new stores compute checksums */
 	void (*name_block)(struct actmem_key key, char *name, size_t size);
 };
 

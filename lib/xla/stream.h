@@ -33,7 +33,9 @@
  * A take holds its block in memory until the stream has reached the take. Another device may wait
  * for that memory, while the stream waits for that device's part of a collective. So if devices
  * share a budget, an announced take still waits unless its block is on the device, and slots are
- * refilled only after the device has emptied them.
+ * refilled only after the device has emptied them. A copy ahead can be behind XLA's stream in a
+ * hardware queue, and then keeps its block in memory as long as XLA's stream waits. So these copies
+ * have at most half as many bytes under way as puts.
  */
 #ifndef ACTMEM_XLA_STREAM_H
 #define ACTMEM_XLA_STREAM_H
@@ -84,14 +86,16 @@ struct staged {
 	uint64_t bytes;
 	struct mark *ready;
 	unsigned int first, count;	/* slots */
+	int is_taken;
 };
 
-/* The finisher's work after an event. */
+/* The finisher's work after an event: one of @put, @take and @key. */
 struct finish {
 	struct finish *next;
 	struct mark *mark;
-	struct saved *filled;		/* the block to commit; NULL: release @read */
-	struct actmem_key read;
+	struct saved *put;		/* the block to commit */
+	struct claim *take;		/* to release */
+	struct actmem_key key;		/* of a block that the device has, to release in its store */
 	uint64_t token, bytes;		/* of the block */
 };
 
@@ -121,6 +125,7 @@ struct lane {
 	struct finish *finishes, **last_finish;
 	uint64_t put_bytes;		/* of blocks that are being reserved and filled */
 	uint64_t put_bytes_most;	/* limit of put_bytes; 0: no budget is shared */
+	uint64_t ahead_bytes;		/* of blocks that are being copied ahead */
 	uint64_t unfinished;		/* also read without the lock, like staged_bytes */
 	uint64_t takes;			/* and other events that wake the fetcher */
 	int64_t take_run;		/* execution that put the block of the last take */
@@ -171,15 +176,9 @@ int lane_read_tokens(struct lane *lane, cuda_stream stream, const cuda_pointer *
 		     unsigned int count, struct token *tokens, char *words);
 /* Returns true if an announced take does not need that wait. */
 int lane_may_run_ahead(const struct lane *lane, int is_staged);
-/* Copies a claimed block to @value. Releases the block, even after a failure. */
-int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct saved *block,
-	      char *words);
-/*
- * Copies @bytes of a claimed block, from @offset on, to @value. If the block is in host memory,
- * waits for the copy. Releases the block, even after a failure.
- */
-int lane_take_part(struct lane *lane, cuda_stream stream, cuda_pointer value,
-		   struct saved *block, uint64_t offset, uint64_t bytes, char *words);
+/* Copies @bytes of a claimed block to @value. Releases the claim, even after a failure. */
+int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct claim *claim,
+	      uint64_t bytes, char *words);
 
 /* Wakes the fetcher because the stream has advanced: the device may have emptied slots. */
 void lane_look_again(struct lane *lane);
@@ -199,11 +198,11 @@ struct mark *lane_mark(struct lane *lane);
 void lane_unmark(struct lane *lane, struct mark *mark);
 
 /*
- * Has the finisher commit @filled or release @read after @mark. Returns 0 or -ENOMEM. Caller holds
- * the lane's lock.
+ * Has the finisher do @what for @block after @mark; it copies @what. Returns 0 or -ENOMEM. Caller
+ * holds the lane's lock.
  */
-int lane_finish(struct lane *lane, struct mark *mark, struct saved *filled,
-		const struct saved *read);
+int lane_finish(struct lane *lane, struct mark *mark, const struct saved *block,
+		struct finish what);
 
 /* Waits until the device has done all work on a stream of the lane or of XLA. */
 void lane_wait_for_stream(const struct lane *lane, cuda_stream stream);

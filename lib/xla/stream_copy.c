@@ -36,17 +36,15 @@ void lane_unmark(struct lane *lane, struct mark *mark)
 	lane->free_marks = mark;
 }
 
-int lane_finish(struct lane *lane, struct mark *mark, struct saved *filled,
-		const struct saved *read)
+int lane_finish(struct lane *lane, struct mark *mark, const struct saved *block,
+		struct finish what)
 {
-	const struct saved *block = filled ? filled : read;
-	struct finish *finish = calloc(1, sizeof(*finish));
+	struct finish *finish = malloc(sizeof(*finish));
 
 	if (!finish)
 		return -ENOMEM;
+	*finish = what;
 	finish->mark = mark;
-	finish->filled = filled;
-	finish->read = block->key;
 	finish->token = block->token;
 	finish->bytes = block->bytes;
 	*lane->last_finish = finish;
@@ -292,7 +290,7 @@ int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct s
 		result = put_runs(lane, stream, value, block);
 	if (mark)
 		CUDA_TRY(&result, cuEventRecord(mark->event, lane->out));
-	if (mark && !result && !lane_finish(lane, mark, block, NULL)) {
+	if (mark && !result && !lane_finish(lane, mark, block, (struct finish){ .put = block })) {
 		pthread_mutex_unlock(&lane->lock);
 		TRANSFER_COUNT(lane->device, to_host_bytes_total, bytes);
 		return 0;
@@ -332,22 +330,6 @@ static cuda_result copy_staged(struct lane *lane, cuda_stream stream, cuda_point
 	return result;
 }
 
-static cuda_result take_staged(struct lane *lane, cuda_stream stream, cuda_pointer value,
-			       struct saved *block)
-{
-	struct staged *staged = block->staged;
-	cuda_result result;
-
-	pthread_mutex_lock(&lane->lock);
-	result = copy_staged(lane, stream, value, staged, 0, staged->bytes);
-	lane_unstage(lane, staged);
-	pthread_mutex_unlock(&lane->lock);
-	TRANSFER_COUNT(lane->device, ahead_total, 1);
-	block->staged = NULL;
-	block->bytes = 0;		/* the finisher releases the store's memory */
-	return result;
-}
-
 /*
  * Copies from host memory with the stream `late`. When XLA's stream reaches this take, earlier work
  * does not use the result any more, and later work waits for the copy. One event is enough for
@@ -366,48 +348,33 @@ static cuda_result copy_late(struct lane *lane, cuda_stream stream, cuda_pointer
 	return result;
 }
 
-static cuda_result take_late(struct lane *lane, cuda_stream stream, cuda_pointer value,
-			     struct saved *block)
+/* Returns true if the finisher will release @claim, when the copy has ended. */
+static int take_late(struct lane *lane, cuda_stream stream, cuda_pointer value,
+		     struct claim *claim, uint64_t bytes, cuda_result *result)
 {
-	cuda_result result = CUDA_OUT_OF_MEMORY;
-	int is_begun = 0;
-	struct mark *done;
+	struct mark *done = lane_mark(lane);
 
-	pthread_mutex_lock(&lane->lock);
-	done = lane_mark(lane);
-	if (done)
-		result = copy_late(lane, stream, value, block->held, block->bytes, done);
-	/*
-	 * If other takes may read the block, wait for the copy, because this take must not release
-	 * the block.
-	 */
-	if (!result && !block->readers)
-		is_begun = !lane_finish(lane, done, NULL, block);
-	if (done && !is_begun)
-		lane_unmark(lane, done);
-	pthread_mutex_unlock(&lane->lock);
-	TRANSFER_COUNT(lane->device, late_total, 1);
-	if (is_begun) {
-		TRANSFER_COUNT(lane->device, to_device_bytes_total, block->bytes);
-		block->bytes = 0;
-		return CUDA_OK;
-	}
-	TRANSFER_COUNT(lane->device, host_waits_total, 1);
+	*result = CUDA_OUT_OF_MEMORY;
+	if (!done)
+		return 0;
+	*result = copy_late(lane, stream, value, claim->memory, bytes, done);
+	if (!*result && !lane_finish(lane, done, claim->block, (struct finish){ .take = claim }))
+		return 1;
+	lane_unmark(lane, done);
+	if (!*result)
+		*result = CUDA_OUT_OF_MEMORY;
+	/* The copy may have begun. */
 	lane_wait_for_stream(lane, lane->late);
-	if (!result && block->readers) {
-		TRANSFER_COUNT(lane->device, to_device_bytes_total, block->bytes);
-		return CUDA_OK;
-	}
-	return result ? result : CUDA_OUT_OF_MEMORY;
+	return 0;
 }
 
 /* Wakes the fetcher after a take. */
-static void tell_fetcher(struct lane *lane, const struct saved *block)
+static void tell_fetcher(struct lane *lane, int64_t run)
 {
 	pthread_mutex_lock(&lane->lock);
 	lane->takes++;
 	lane->is_fetching = 1;
-	lane->take_run = block->run;
+	lane->take_run = run;
 	pthread_cond_signal(&lane->takes_come);
 	pthread_mutex_unlock(&lane->lock);
 }
@@ -424,76 +391,50 @@ void lane_look_again(struct lane *lane)
 	pthread_mutex_unlock(&lane->lock);
 }
 
-/* Releases a claimed block that was staged in a context that has ended. */
-static int other_context(const struct lane *lane, struct saved *block, char *words)
+/* Releases the claim of a block that was staged in a context that has ended. */
+static int fail_other_context(const struct lane *lane, struct claim *claim, char *words)
 {
 	snprintf(words, SAVED_WORDS,
 		 "actmem: the value saved at %s was in another context of device %u, which has ended",
-		 saved_site_name(block->token), lane->device);
-	saved_release(block);
+		 saved_site_name(claim->block->token), lane->device);
+	saved_release(claim);
 	return -ESTALE;
 }
 
-int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct saved *block,
-	      char *words)
+int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct claim *claim,
+	      uint64_t bytes, char *words)
 {
-	const struct staged *staged = block->staged;
+	const struct saved *block = claim->block;
+	struct staged *staged = block->staged;
+	int is_whole = bytes == block->bytes, is_handed_on = 0;
+	const int64_t run = block->run;
 	cuda_result result = CUDA_OK;
 
 	if (staged && staged->lane != lane)
-		return other_context(lane, block, words);
-	if (staged)
-		result = take_staged(lane, stream, value, block);
-	else if (block->bytes)
-		result = take_late(lane, stream, value, block);
-	/* Wake the fetcher after this copy, so that no copy for a later take precedes it. */
-	tell_fetcher(lane, block);
-	saved_release(block);
-	return result ? cuda_failed(result, "copy a value to it", lane->device, words,
-				    SAVED_WORDS) : 0;
-}
-
-/*
- * Copies a part of a block from its slots on the device, or from host memory. The slots stay until
- * the block ends, and the next copy into them waits for this one.
- */
-static cuda_result copy_part(struct lane *lane, cuda_stream stream, cuda_pointer value,
-			     const struct saved *block, uint64_t offset, uint64_t bytes)
-{
-	const struct staged *staged = block->staged;
-	cuda_result result = CUDA_OUT_OF_MEMORY;
-	struct mark *done;
-
-	if (staged)
-		return copy_staged(lane, stream, value, staged, offset, bytes);
-	done = lane_mark(lane);
-	if (!done)
-		return result;
-	result = copy_late(lane, stream, value, (const char *)block->held + offset, bytes, done);
-	lane_unmark(lane, done);
-	return result;
-}
-
-int lane_take_part(struct lane *lane, cuda_stream stream, cuda_pointer value,
-		   struct saved *block, uint64_t offset, uint64_t bytes, char *words)
-{
-	const struct staged *staged = block->staged;
-	cuda_result result = CUDA_OK;
-
-	if (staged && staged->lane != lane)
-		return other_context(lane, block, words);
-	if (bytes) {
-		pthread_mutex_lock(&lane->lock);
-		result = copy_part(lane, stream, value, block, offset, bytes);
-		pthread_mutex_unlock(&lane->lock);
-		TRANSFER_COUNT(lane->device, late_total, 1);
-		TRANSFER_COUNT(lane->device, to_device_bytes_total, bytes);
-		if (!staged) {
-			TRANSFER_COUNT(lane->device, host_waits_total, 1);
-			lane_wait_for_stream(lane, lane->late);
-		}
+		return fail_other_context(lane, claim, words);
+	pthread_mutex_lock(&lane->lock);
+	if (staged) {
+		result = copy_staged(lane, stream, value, staged, claim->offset, bytes);
+		staged->is_taken = 1;
+	} else if (bytes) {
+		is_handed_on = take_late(lane, stream, value, claim, bytes, &result);
 	}
-	saved_release(block);
+	pthread_mutex_unlock(&lane->lock);
+	if (staged) {
+		TRANSFER_COUNT(lane->device, ahead_total, 1);
+	} else if (bytes) {
+		TRANSFER_COUNT(lane->device, late_total, 1);
+		TRANSFER_COUNT(lane->device, to_device_bytes_total, result ? 0 : bytes);
+		TRANSFER_COUNT(lane->device, host_waits_total, !is_handed_on);
+	}
+	if (!is_handed_on)
+		saved_release(claim);
+	/*
+	 * Wake the fetcher after this copy, so that no copy for a later take precedes it, and after
+	 * the slots of this take are free.
+	 */
+	if (is_whole)
+		tell_fetcher(lane, run);
 	return result ? cuda_failed(result, "copy a value to it", lane->device, words,
 				    SAVED_WORDS) : 0;
 }

@@ -55,25 +55,13 @@ static XLA_FFI_Error *put_value(struct lane *lane, cuda_stream stream, XLA_FFI_C
 }
 
 static int claim_block(const struct call *call, const struct rows *rows, uint64_t bytes,
-		       struct saved **block, char *words)
+		       struct claim **claim, char *words)
 {
 	uint64_t before = clock_ns();
-	int ret = saved_claim(rows, bytes, &call->origin, block, words);
+	int ret = saved_claim(rows, bytes, &call->origin, claim, words);
 
 	TRANSFER_COUNT(call->origin.device, block_wait_ns_total, clock_ns() - before);
 	return ret;
-}
-
-/*
- * Compares the checksum of a block in memory. The fetcher has compared a staged block before the
- * copy to the device.
- */
-static int is_damaged(const struct saved *block)
-{
-	if (block->staged || !block->has_checksum)
-		return 0;
-	saved_checksum_compared();
-	return checksum(block->held, block->bytes) != block->checksum;
 }
 
 /* Reads the tokens of the call's operand into @tokens. */
@@ -110,34 +98,16 @@ static int read_take_tokens(struct lane *lane, cuda_stream stream, const struct 
 }
 
 /* Copies @rows, which have @bytes, to @to. */
-static XLA_FFI_Error *take_rows(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
-				const struct call *call, const struct rows *rows,
-				cuda_pointer to, uint64_t bytes)
+static int take_rows(struct lane *lane, cuda_stream stream, const struct call *call,
+		     const struct rows *rows, cuda_pointer to, uint64_t bytes, char *words)
 {
-	const XLA_FFI_Api *api = frame->api;
-	char words[SAVED_WORDS];
-	XLA_FFI_Error *error;
-	struct saved *block;
+	struct claim *claim;
 	int ret;
 
-	if (!rows->id) {
-		ret = lane_clear(lane, stream, to, bytes, words);
-		return ret ? ffi_error(api, ffi_code(ret), words) : NULL;
-	}
-	ret = claim_block(call, rows, bytes, &block, words);
-	if (ret)
-		return ffi_error(api, ffi_code(ret), words);
-	if (is_damaged(block)) {
-		error = call_damaged(api, block);
-		saved_release(block);
-		return error;
-	}
-	if (bytes == block->bytes)
-		ret = lane_take(lane, stream, to, block, words);
-	else
-		ret = lane_take_part(lane, stream, to, block, saved_offset(block, rows), bytes,
-				     words);
-	return ret ? ffi_error(api, ffi_code(ret), words) : NULL;
+	if (!rows->id)
+		return lane_clear(lane, stream, to, bytes, words);
+	ret = claim_block(call, rows, bytes, &claim, words);
+	return ret ? ret : lane_take(lane, stream, to, claim, bytes, words);
 }
 
 static XLA_FFI_Error *take_value(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
@@ -147,7 +117,6 @@ static XLA_FFI_Error *take_value(struct lane *lane, cuda_stream stream, XLA_FFI_
 	struct token one, *tokens = &one;
 	cuda_pointer to = on_device(call->value);
 	char words[SAVED_WORDS];
-	XLA_FFI_Error *error = NULL;
 	uint64_t at = 0, row_bytes;
 	struct rows rows;
 	int ret;
@@ -160,16 +129,14 @@ static XLA_FFI_Error *take_value(struct lane *lane, cuda_stream stream, XLA_FFI_
 		return ffi_error(api, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED,
 				 "actmem: no memory for bookkeeping");
 	ret = read_take_tokens(lane, stream, call, tokens, words);
-	if (ret)
-		error = ffi_error(api, ffi_code(ret), words);
 	row_bytes = call->bytes / call->count;
-	while (!error && call_next_rows(tokens, call->count, &at, &rows)) {
-		error = take_rows(lane, stream, frame, call, &rows, to, rows.count * row_bytes);
+	while (!ret && call_next_rows(tokens, call->count, &at, &rows)) {
+		ret = take_rows(lane, stream, call, &rows, to, rows.count * row_bytes, words);
 		to += rows.count * row_bytes;
 	}
 	if (tokens != &one)
 		free(tokens);
-	return error;
+	return ret ? ffi_error(api, ffi_code(ret), words) : NULL;
 }
 
 /* Calls @function for all rows of the operand's tokens. */
@@ -246,7 +213,7 @@ static XLA_FFI_Error *hold_tokens(struct lane *lane, cuda_stream stream, XLA_FFI
 				  const struct call *call)
 {
 	char words[SAVED_WORDS];
-	int ret = each_rows(lane, stream, call, saved_hold, words);
+	int ret = each_rows(lane, stream, call, saved_reference, words);
 
 	if (!ret)
 		ret = lane_copy_tokens(lane, stream, on_device(ffi_result(frame, 0)->data),
@@ -258,7 +225,7 @@ static XLA_FFI_Error *drop_tokens(struct lane *lane, cuda_stream stream, XLA_FFI
 				  const struct call *call)
 {
 	char words[SAVED_WORDS];
-	int ret = each_rows(lane, stream, call, saved_end, words);
+	int ret = each_rows(lane, stream, call, saved_unreference, words);
 
 	return ret ? ffi_error(frame->api, ffi_code(ret), words) : NULL;
 }

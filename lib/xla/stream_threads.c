@@ -25,10 +25,6 @@ static void fill_is_done(struct lane *lane, struct saved *block, cuda_result res
 		saved_failed(block, ret, words);
 		return;
 	}
-	if (saved_checksum()) {
-		block->checksum = checksum(block->fill, block->bytes);
-		block->has_checksum = 1;
-	}
 	saved_filled(block);
 }
 
@@ -51,11 +47,22 @@ static cuda_result wait_for_finish(const struct lane *lane, const struct finish 
 	cuda_result result;
 
 	device_wait_begin(&wait, lane->device, finish->bytes,
-			  finish->filled ? "a value from it, put at" : "a value to it, put at",
+			  finish->put ? "a value from it, put at" : "a value to it, put at",
 			  saved_site_name(finish->token));
 	result = cuda.cuEventSynchronize(finish->mark->event);
 	device_wait_end(&wait);
 	return result;
+}
+
+/* Ends a copy ahead. The fetcher may have waited for that. Caller holds the lock. */
+static void end_ahead(struct lane *lane, uint64_t bytes)
+{
+	lane->ahead_bytes -= bytes;
+	if (!lane->put_bytes_most)
+		return;
+	lane->takes++;
+	lane->is_fetching = 1;
+	pthread_cond_signal(&lane->takes_come);
 }
 
 static void *finisher_thread(void *data)
@@ -85,14 +92,18 @@ static void *finisher_thread(void *data)
 			result = wait_for_finish(lane, finish);
 		if (result)
 			let_streams_end(lane);
-		if (finish->filled)
-			fill_is_done(lane, finish->filled, result);
+		if (finish->put)
+			fill_is_done(lane, finish->put, result);
+		else if (finish->take)
+			saved_release(finish->take);
 		else
-			memory_release(finish->read);
+			memory_release(finish->key);
 		pthread_mutex_lock(&lane->lock);
 		lane_unmark(lane, finish->mark);
-		if (finish->filled)
+		if (finish->put)
 			lane->put_bytes -= finish->bytes;
+		else if (!finish->take)
+			end_ahead(lane, finish->bytes);
 		free(finish);
 		__atomic_sub_fetch(&lane->unfinished, 1, __ATOMIC_RELAXED);
 		pthread_cond_broadcast(&lane->is_finished);
@@ -109,7 +120,7 @@ static void unstage_block(void *data)
 	struct lane *lane = staged->lane;
 
 	pthread_mutex_lock(&lane->lock);
-	TRANSFER_COUNT(lane->device, wasted_bytes_total, staged->bytes);
+	TRANSFER_COUNT(lane->device, wasted_bytes_total, staged->is_taken ? 0 : staged->bytes);
 	lane_unstage(lane, staged);
 	pthread_mutex_unlock(&lane->lock);
 }
@@ -184,7 +195,7 @@ static unsigned int find_slots(const struct lane *lane, uint64_t bytes)
 }
 
 /* Copies a held block into slots. If this returns NULL, no copy reads the block any more. */
-static struct staged *stage(struct lane *lane, const struct saved *block)
+static struct staged *stage(struct lane *lane, const struct saved *block, const void *memory)
 {
 	unsigned int count = lane_slots_for(lane, block->bytes);
 	unsigned int first = find_slots(lane, block->bytes);
@@ -203,7 +214,7 @@ static struct staged *stage(struct lane *lane, const struct saved *block)
 	staged->count = count;
 	lane->free_slots &= ~(((UINT32_C(1) << count) - 1) << first);
 	__atomic_add_fetch(&lane->staged_bytes, staged->bytes, __ATOMIC_RELAXED);
-	result = fill_slots(lane, block->held, staged);
+	result = fill_slots(lane, memory, staged);
 	CUDA_TRY(&result, cuEventRecord(staged->ready->event, lane->ahead));
 	if (!result)
 		return staged;
@@ -216,16 +227,20 @@ static struct staged *stage(struct lane *lane, const struct saved *block)
  * Copies a block into slots, after which the finisher releases its memory. Returns NULL if the copy
  * did not begin, or has ended after a failure. Caller holds the lock.
  */
-static struct staged *stage_block(struct lane *lane, const struct saved *block)
+static struct staged *stage_block(struct lane *lane, const struct saved *block,
+				  const void *memory)
 {
 	struct mark *done = lane_mark(lane);
-	struct staged *staged = done ? stage(lane, block) : NULL;
+	struct staged *staged = done ? stage(lane, block, memory) : NULL;
 	cuda_result result = CUDA_OK;
 
 	if (staged) {
 		CUDA_TRY(&result, cuEventRecord(done->event, lane->ahead));
-		if (!result && !lane_finish(lane, done, NULL, block))
+		if (!result &&
+		    !lane_finish(lane, done, block, (struct finish){ .key = block->key })) {
+			lane->ahead_bytes += block->bytes;
 			return staged;
+		}
 		lane_wait_for_stream(lane, lane->ahead);
 		lane_unstage(lane, staged);
 	}
@@ -234,9 +249,16 @@ static struct staged *stage_block(struct lane *lane, const struct saved *block)
 	return NULL;
 }
 
-static int is_as_it_was(const struct saved *block)
+/* Returns the length of the longest block that may be copied ahead now. */
+static uint64_t longest_ahead(const struct lane *lane)
 {
-	return !block->has_checksum || checksum(block->held, block->bytes) == block->checksum;
+	uint64_t slots = longest_run(slots_to_fill(lane)) * lane->slot_bytes;
+	uint64_t most = lane->put_bytes_most / 2;
+
+	if (!most || !lane->ahead_bytes)
+		return slots;
+	most = most > lane->ahead_bytes ? most - lane->ahead_bytes : 0;
+	return most < slots ? most : slots;
 }
 
 /*
@@ -245,26 +267,22 @@ static int is_as_it_was(const struct saved *block)
  */
 static int fetch_block(struct lane *lane)
 {
-	uint64_t bytes_max = longest_run(slots_to_fill(lane)) * lane->slot_bytes;
+	uint64_t bytes_max = longest_ahead(lane);
 	struct staged *staged = NULL;
 	int64_t run = lane->take_run;
+	const void *memory;
 	struct saved *block;
-	int is_good;
 
 	pthread_mutex_unlock(&lane->lock);
-	block = bytes_max ? saved_next(lane->device, run, bytes_max) : NULL;
-	is_good = block && is_as_it_was(block);
+	block = bytes_max ? saved_next(lane->device, run, bytes_max, &memory) : NULL;
 	pthread_mutex_lock(&lane->lock);
 	if (!block)
 		return 0;
-	if (is_good)
-		staged = stage_block(lane, block);
+	staged = stage_block(lane, block, memory);
 	pthread_mutex_unlock(&lane->lock);
 	if (staged) {
 		TRANSFER_COUNT(lane->device, ahead_bytes_total, block->bytes);
 		TRANSFER_COUNT(lane->device, to_device_bytes_total, block->bytes);
-		if (block->has_checksum)
-			saved_checksum_compared();
 		saved_staged(block, staged, unstage_block);
 	} else {
 		saved_not_staged(block);

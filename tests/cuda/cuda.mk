@@ -10,9 +10,9 @@ CUDA_TESTS := $(patsubst tests/cuda/%.c,%,$(filter-out $(addprefix tests/cuda/,c
 	types.c xla_device.c xla_play.c),$(wildcard tests/cuda/*.c)))
 CUDA_SHARED := tests/cuda/cuda_test tests/common/tap tests/common/common
 # Those that play XLA have the handlers in them, and XLA's header.
-CUDA_PLAYS := stream stream_announce stream_batch stream_budget stream_capture stream_failures \
-	stream_far stream_green stream_grow stream_meanwhile stream_nodes stream_own stream_random \
-	stream_waits
+CUDA_PLAYS := stream stream_announce stream_batch stream_budget stream_capture stream_checksum \
+	stream_failures stream_far stream_green stream_grow stream_meanwhile stream_nodes \
+	stream_own stream_random stream_waits
 CUDA_PLAYED := tests/cuda/xla_device tests/cuda/xla_play $(XLA_SOURCES:%.c=%)
 CUDA_COMPILE = $(CC) $(ALL_CFLAGS) -Itests/common -isystem $(CUDA_INCLUDE) \
 	$(addprefix -isystem ,$(XLA_INCLUDE)) -MMD -MP -c $< -o $@

@@ -73,19 +73,19 @@ static void put(const struct origin *origin, struct rows *rows, uint64_t row_byt
 static void take(const struct origin *origin, const struct rows *rows, uint64_t row_bytes)
 {
 	char words[SAVED_WORDS];
-	struct saved *saved;
+	struct claim *claim;
 	int ret, is_last;
 
-	ret = saved_claim(rows, rows->count * row_bytes, origin, &saved, words);
+	ret = saved_claim(rows, rows->count * row_bytes, origin, &claim, words);
 	if (ret) {
 		if (ret != -ESTALE && ret != -ENOENT)
 			fprintf(stderr, "# %s\n", words);
 		check(ret == -ESTALE || ret == -ENOENT);
 		return;
 	}
-	check(is_filled((const char *)saved->held + saved_offset(saved, rows), rows, row_bytes));
-	is_last = !saved->readers;
-	saved_release(saved);
+	check(is_filled(claim->memory, rows, row_bytes));
+	is_last = claim->ends;
+	saved_release(claim);
 	if (is_last)
 		__atomic_add_fetch(&ended_by_takes, 1, __ATOMIC_RELAXED);
 }
@@ -109,12 +109,12 @@ static void take_wrongly(const struct origin *origin, const struct rows *rows,
 	struct rows more = { .id = rows->id, .first = 1, .count = rows->count };
 	struct origin other = *origin;
 	char words[SAVED_WORDS];
-	struct saved *saved;
+	struct claim *claim;
 
-	check(saved_claim(&more, rows->count * row_bytes, origin, &saved, words) < 0);
-	check(saved_claim(rows, rows->count * row_bytes + 1, origin, &saved, words) < 0);
+	check(saved_claim(&more, rows->count * row_bytes, origin, &claim, words) < 0);
+	check(saved_claim(rows, rows->count * row_bytes + 1, origin, &claim, words) < 0);
 	other.shape.hash++;
-	check(saved_claim(rows, rows->count * row_bytes, &other, &saved, words) < 0);
+	check(saved_claim(rows, rows->count * row_bytes, &other, &claim, words) < 0);
 }
 
 static void *rounds(void *argument)
@@ -147,11 +147,11 @@ static void *rounds(void *argument)
 		for (i = 0; i < count; i += 1 + (unsigned int)rand_r(&seed) % 8) {
 			others = __atomic_exchange_n(&shared, values[i].id, __ATOMIC_RELAXED);
 			origin.shape.hash = bytes[i];
-			saved_hold(values[i].id, 2);
+			saved_reference(values[i].id, 2);
 			take_wrongly(&origin, &values[i], bytes[i]);
 			take(&origin, &values[i], bytes[i]);
-			saved_end(values[i].id, 1);
-			saved_end(others, 1);
+			saved_unreference(values[i].id, 1);
+			saved_unreference(others, 1);
 		}
 		origin.ends = rand_r(&seed) % 2;
 		if (rand_r(&seed) % 3)
@@ -162,7 +162,7 @@ static void *rounds(void *argument)
 				else
 					take_each(&origin, &values[i], bytes[i]);
 				if (!origin.ends)
-					saved_end(values[i].id, values[i].count);
+					saved_unreference(values[i].id, values[i].count);
 			}
 		if (rand_r(&seed) % 50 == 0) {
 			actmem_xla_reset();
