@@ -6,8 +6,11 @@
  * two lists. Fills go first, because a thread may wait for them.
  */
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/base.h"
+#include "config/config.h"
 #include "queue/queue.h"
 #include "store/store.h"
 
@@ -45,6 +48,23 @@ static int take_file_room(struct actmem_store *store, struct store_block *block)
 			return error;
 	}
 	return error ? fail(ENOMEM, "no memory for the bookkeeping of spill files") : 0;
+}
+
+void store_describe_more(struct actmem_store *store, const char *what, const char *why)
+{
+	const char *before = store->more ? store->more_words[store->more - 1] : store->words;
+	const char *queue = actmem_queue_describe(store->queue);
+	char spelled[STORE_WORDS], *words;
+
+	if (store->more == STORE_MORE)
+		return;
+	words = store->more_words[store->more++];
+	knob_spell(spelled, sizeof(spelled), why, ACTMEM_NAMES_C);
+	/* The queue's part may have changed. */
+	snprintf(words, sizeof(store->more_words[0]), "%s%s%s%s", queue,
+		 before + strlen(store->queue_description), *why ? what : "", spelled);
+	store->queue_description = queue;
+	atomic_store(&store->description, words);
 }
 
 static void describe_plain(struct actmem_store *store, const char *why)

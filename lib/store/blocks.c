@@ -31,6 +31,29 @@ const char *store_key_text(const struct actmem_store *store, char text[KEY_WORDS
 	return text;
 }
 
+int store_check(const struct actmem_store *store, const char *call)
+{
+	return store ? check_owner(store->am) : fail(EINVAL, "%s: no store", call);
+}
+
+void store_tell(struct actmem_store *store, enum actmem_store_event_kind kind,
+		const struct store_block *block, int result)
+{
+	struct actmem_store_event event = {
+		.kind = kind,
+		.result = result,
+		.key = block->key,
+		.length = block->bytes,
+		.resident_bytes = store->sums[SUM_RESIDENT].bytes,
+		.spilled_bytes = store->sums[SUM_FILED].bytes,
+	};
+
+	if (!store->observe)
+		return;
+	event.time_ns = clock_ns();
+	store->observe(&event, store->observe_data);
+}
+
 static struct store_block **bucket_of(struct store_block **buckets, size_t count,
 				      struct actmem_key key)
 {
@@ -179,7 +202,6 @@ void store_update_counts(struct actmem_store *store, struct store_block *block)
 	struct order *order = order_of(store, block);
 	uint64_t was_live = store->sums[SUM_LIVE].length;
 	uint64_t was_filed = store->sums[SUM_FILED].bytes;
-	bool was_falling = store->schedule.is_falling;
 
 	if (block->order != order) {
 		if (block->order)
@@ -196,15 +218,8 @@ void store_update_counts(struct actmem_store *store, struct store_block *block)
 		store->stats.block_bytes_peak = store->sums[SUM_LIVE].bytes;
 	if (store->sums[SUM_FILED].bytes > store->stats.spilled_bytes_peak)
 		store->stats.spilled_bytes_peak = store->sums[SUM_FILED].bytes;
-	if (store->sums[SUM_LIVE].length == was_live)
-		return;
-	schedule_live(&store->schedule, store->sums[SUM_LIVE].length);
-	if (!was_falling || store->schedule.is_falling)
-		return;
-	follow_reset(&store->follow);
-	store_end_guesses(store);
-	spillfile_end_round(&store->files);
-	store_want_budget(store);
+	if (store->sums[SUM_LIVE].length != was_live)
+		schedule_live(&store->schedule, store->sums[SUM_LIVE].length);
 }
 
 void store_want(struct actmem_store *store, struct store_block *block, struct want want)

@@ -27,6 +27,7 @@ static int reserve(struct actmem_store *store, struct actmem_key key, uint64_t b
 {
 	struct store_block *block;
 	struct waiter waiter;
+	bool was_falling;
 	void *room;
 	int error = check_bytes(store, key, bytes);
 
@@ -38,7 +39,9 @@ static int reserve(struct actmem_store *store, struct actmem_key key, uint64_t b
 		error = fail(EEXIST, "%s is in the store", KEY_TEXT(store, key));
 		goto unlock;
 	}
+	was_falling = store->schedule.is_falling;
 	block = store_add(store, key, bytes);
+	store_begin_round(store, was_falling);
 	if (!block) {
 		error = -ENOMEM;
 		goto unlock;

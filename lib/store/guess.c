@@ -84,10 +84,20 @@ static void want_neighbours(struct actmem_store *store, const struct store_block
 	end_guesses(store, before);
 }
 
-void store_end_guesses(struct actmem_store *store)
+static void store_end_guesses(struct actmem_store *store)
 {
 	end_guesses(store, store->schedule.guesses);
 	store->guess_lasts = 0;
+}
+
+void store_begin_round(struct actmem_store *store, bool was_falling)
+{
+	if (!was_falling || store->schedule.is_falling)
+		return;
+	follow_reset(&store->follow);
+	store_end_guesses(store);
+	spillfile_end_round(&store->files);
+	store_want_budget(store);
 }
 
 void store_follow(struct actmem_store *store, struct store_block *block)

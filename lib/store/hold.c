@@ -70,7 +70,7 @@ static int find_to_hold(struct actmem_store *store, struct actmem_key key, uint6
 }
 
 /* Reads the block into memory, or waits for a fill that has begun. */
-static int await(struct actmem_store *store, struct waiter *waiter, struct store_block *block)
+static int await_block(struct actmem_store *store, struct waiter *waiter, struct store_block *block)
 {
 	void *memory;
 	int error = 0;
@@ -118,7 +118,7 @@ static int fail_changed(const struct actmem_store *store, const struct store_blo
  * checksum differs, the block is in a file, and nobody else holds it, the next try reads the file
  * again.
  */
-static int verify(struct actmem_store *store, struct store_block *block)
+static int compare_checksum(struct actmem_store *store, struct store_block *block)
 {
 	bool is_same;
 	int error;
@@ -186,7 +186,7 @@ static void end_holder(struct actmem_store *store, struct store_block *block,
 }
 
 /* Holds a block for @holder: reads it if no other thread holds it, and compares its checksum. */
-static int claim(struct actmem_store *store, struct waiter *waiter, struct store_block *block,
+static int claim_block(struct actmem_store *store, struct waiter *waiter, struct store_block *block,
 		 struct holder *holder)
 {
 	bool is_handed_over = block->transfer == TRANSFER_SPILL, is_first = !block->holders;
@@ -200,10 +200,10 @@ static int claim(struct actmem_store *store, struct waiter *waiter, struct store
 		block->user = USER_CLAIMS;
 		store_update_counts(store, block);
 		if (counter != &store->stats.hits_total)
-			error = await(store, waiter, block);
+			error = await_block(store, waiter, block);
 	}
 	if (!error)
-		error = verify(store, block);
+		error = compare_checksum(store, block);
 	if (!error) {
 		holder->is_ready = true;
 		store_count(store, counter, 1);
@@ -221,7 +221,7 @@ static int claim(struct actmem_store *store, struct waiter *waiter, struct store
 }
 
 /* Caller holds the lock. @bytes 0: accept any length. */
-static int hold(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
+static int hold_block(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
 		uint64_t timeout_ns, struct store_block **result)
 {
 	struct holder *holder = calloc(1, sizeof(*holder));
@@ -237,7 +237,7 @@ static int hold(struct actmem_store *store, struct actmem_key key, uint64_t byte
 	if (error)
 		free(holder);
 	else
-		error = claim(store, &waiter, *result, holder);
+		error = claim_block(store, &waiter, *result, holder);
 	store->waiting--;
 	waiter_destroy(&waiter);
 	/* After an error, begin nothing that could fail and overwrite its error message. */
@@ -259,7 +259,7 @@ int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const v
 	if (!memory)
 		return fail(EINVAL, "actmem_store_hold: nowhere to put the memory's address");
 	store_enter(store);
-	error = hold(store, key, 0, timeout_ns, &block);
+	error = hold_block(store, key, 0, timeout_ns, &block);
 	if (!error) {
 		*memory = block->memory;
 		if (length)
@@ -317,13 +317,13 @@ int actmem_store_put_back(struct actmem_store *store, struct actmem_key key)
 	return error ? error : end_hold(store, key, false);
 }
 
-static int take(struct actmem_store *store, struct actmem_key key, void *data, uint64_t bytes)
+static int take_block(struct actmem_store *store, struct actmem_key key, void *data, uint64_t bytes)
 {
 	struct store_block *block = NULL;
 	int error;
 
 	store_enter(store);
-	error = hold(store, key, bytes, ACTMEM_WAIT_FOREVER, &block);
+	error = hold_block(store, key, bytes, ACTMEM_WAIT_FOREVER, &block);
 	store_leave(store);
 	if (error)
 		return error;
@@ -341,7 +341,7 @@ int actmem_store_take(struct actmem_store *store, struct actmem_key key, void *d
 	if (!data || !length)
 		return fail(EINVAL, "actmem_store_take: no room for data");
 	thread_hold_cancellation();
-	error = take(store, key, data, length);
+	error = take_block(store, key, data, length);
 	thread_let_cancellation();
 	return error;
 }

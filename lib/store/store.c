@@ -27,30 +27,7 @@
  */
 #define GROW_STEPS	4
 
-int store_check(const struct actmem_store *store, const char *call)
-{
-	return store ? check_owner(store->am) : fail(EINVAL, "%s: no store", call);
-}
-
-void store_tell(struct actmem_store *store, enum actmem_store_event_kind kind,
-		const struct store_block *block, int result)
-{
-	struct actmem_store_event event = {
-		.kind = kind,
-		.result = result,
-		.key = block->key,
-		.length = block->bytes,
-		.resident_bytes = store->sums[SUM_RESIDENT].bytes,
-		.spilled_bytes = store->sums[SUM_FILED].bytes,
-	};
-
-	if (!store->observe)
-		return;
-	event.time_ns = clock_ns();
-	store->observe(&event, store->observe_data);
-}
-
-static int check_options(const struct actmem_store_options *options)
+static int store_check_options(const struct actmem_store_options *options)
 {
 	if (options->flags & ~FLAGS_KNOWN)
 		return fail(EINVAL, "store flags 0x%x are not known",
@@ -158,21 +135,6 @@ static void describe(struct actmem_store *store, const struct actmem_store_optio
 		 store->files.info.direct ? "direct" :
 		 "buffered, as some directory has no direct I/O");
 	atomic_store(&store->description, store->words);
-}
-
-void store_describe_more(struct actmem_store *store, const char *what, const char *why)
-{
-	const char *before = store->more ? store->more_words[store->more - 1] : store->words;
-	const char *queue = actmem_queue_describe(store->queue);
-	char *words = store->more_words[store->more++];
-	char spelled[STORE_WORDS];
-
-	knob_spell(spelled, sizeof(spelled), why, ACTMEM_NAMES_C);
-	/* The queue's part may have changed. */
-	snprintf(words, sizeof(store->more_words[0]), "%s%s%s%s", queue,
-		 before + strlen(store->queue_description), *why ? what : "", spelled);
-	store->queue_description = queue;
-	atomic_store(&store->description, words);
 }
 
 /*
@@ -327,7 +289,7 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 	if (options)
 		error = take_struct(&taken, sizeof(taken), options, "store options");
 	if (!error)
-		error = check_options(&taken);
+		error = store_check_options(&taken);
 	if (error)
 		return error;
 	store = calloc(1, sizeof(*store));

@@ -8,12 +8,13 @@
  * change, the thread that made the change acts on it. Once a store has been created, only its
  * background thread attaches regions and allocates files.
  *
- * First read schedule.h (when blocks will be taken), order.h (sorts them by that time), follow.h
- * (takes in another order) and spillfile.h (space in files). The first three take no lock and do no
- * I/O. Then read store.c, which creates and destroys stores, and calls.c, which has the calls on
- * blocks. The rest: move.c spills and fills blocks, room.c finds memory for them, and budget.c
- * limits that memory. Slow work is in background.c, the table of blocks in blocks.c, and the
- * comparison of takes with the expectation in guess.c.
+ * Read in the order in which files call each other, from the last one on. store.c creates and
+ * destroys stores; calls.c and hold.c have the calls on blocks. These call the files that move
+ * blocks: budget.c (how much memory the store may use), background.c (slow work), move.c (spills and
+ * fills), room.c (memory for waiters) and guess.c (takes in another order). Those call the table of
+ * blocks, blocks.c. It calls files that take no lock and do no I/O: schedule.c (when blocks will be
+ * taken), order.c (sorts them by that time), follow.c (runs of takes), and spillfile.c (space in
+ * files).
  *
  * Locks: the store's lock protects everything in a store. No thread does long work under it: a
  * thread that creates regions, attaches them or allocates files releases it meanwhile. The store's
@@ -262,8 +263,11 @@ void store_check_sums(struct actmem_store *store);
 /* Records that a thread tries to take the block. Only its first try counts. */
 void store_follow(struct actmem_store *store, struct store_block *block);
 
-/* Ends all guesses: the store expects guessed blocks at their learned times again. */
-void store_end_guesses(struct actmem_store *store);
+/*
+ * Called after a block was added: begins a round if the bytes of all blocks fell before that, and
+ * rise now. The store then expects all blocks at their learned times again.
+ */
+void store_begin_round(struct actmem_store *store, bool was_falling);
 
 /* move.c: spills and fills. */
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Announced blocks: the program says which blocks a layer's takes will take before it calls them.
  * Only the device has a GPU's tokens. With the announcement, the host waits once to read all tokens
@@ -23,14 +23,14 @@ static struct saved *announced;
 int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, char *words)
 {
 	struct saved *block;
-	int ret = saved_check(words);
+	int error = saved_check(words);
 
-	if (ret)
-		return ret;
+	if (error)
+		return error;
 	pthread_mutex_lock(&saved_lock);
 	block = table_find(token);
 	if (!block) {
-		ret = saved_explain_missing(token, words);
+		error = saved_explain_missing(token, words);
 	} else if (block->examples == 1) {
 		/*
 		 * If an execution announced the block before, that one has failed and takes
@@ -46,20 +46,10 @@ int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, 
 		announced = block;
 	}
 	pthread_mutex_unlock(&saved_lock);
-	return ret;
+	return error;
 }
 
-void saved_unannounce(struct saved *block)
-{
-	if (!block->announced_link)
-		return;
-	*block->announced_link = block->announced_next;
-	if (block->announced_next)
-		block->announced_next->announced_link = block->announced_link;
-	block->announced_link = NULL;
-}
-
-static int is_for(const struct saved *block, const struct origin *taker, uint32_t number)
+static bool is_for(const struct saved *block, const struct origin *taker, uint32_t number)
 {
 	const struct site *site = block->generation->site;
 
@@ -69,7 +59,7 @@ static int is_for(const struct saved *block, const struct origin *taker, uint32_
 	       !memcmp(site->name, taker->site, taker->site_length);
 }
 
-uint64_t saved_announced(const struct origin *taker, uint32_t number, int *is_staged)
+uint64_t saved_announced(const struct origin *taker, uint32_t number, bool *is_staged)
 {
 	const struct saved *block, *found = NULL;
 	unsigned int count = 0;

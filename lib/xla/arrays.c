@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Memory of arrays; see arrays.h.
  *
@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -38,7 +39,7 @@ static pthread_rwlock_t in_use = PTHREAD_RWLOCK_INITIALIZER;
 static struct actmem *opened;
 static struct knobs knobs;
 static struct actmem_heap *heaps[PLACES_MAX];	/* by place; [0] if it is not registered */
-static int on_cuda;			/* heaps are registered with the runtimes of their places */
+static bool on_cuda;			/* heaps are registered with the runtimes of their places */
 static struct places places;
 static struct actmem_xla_array *_Atomic kept;	/* dropped arrays whose region did not close */
 
@@ -47,11 +48,11 @@ static struct {
 		copied_bytes_total;
 } now;
 
-static int explain_error(int ret, char *words, size_t words_size)
+static int explain_error(int error, char *words, size_t words_size)
 {
 	knobs_error(&knobs, words, words_size);
 	own_memory_explain(0, words, words_size);
-	return ret;
+	return error;
 }
 
 /*
@@ -67,13 +68,13 @@ static uint32_t near_device(uint32_t device)
  * Makes the heap for a device unless it exists. With @cuda, its memory is registered with CUDA, and
  * is near the device unless the user chose nodes.
  */
-static int make_heap(int cuda, uint32_t device)
+static int make_heap(bool cuda, uint32_t device)
 {
 	struct actmem_runtime *runtime;
 	unsigned int place = 0;
 	struct actmem_region_options region;
 	struct actmem_heap_options options;
-	int ret = 0;
+	int error = 0;
 
 	ACTMEM_INIT(&options);
 	ACTMEM_INIT(&region);
@@ -82,39 +83,39 @@ static int make_heap(int cuda, uint32_t device)
 	options.limit_bytes = knobs.limit_bytes;
 	region.name = "arrays";
 	if (cuda)
-		ret = places_add(&places, opened, &knobs, 0, near_device(device), &place);
-	if (ret || heaps[place])
-		return ret;
+		error = places_add(&places, opened, &knobs, 0, near_device(device), &place);
+	if (error || heaps[place])
+		return error;
 	runtime = places.list[place].runtime;
 	if (cuda)
-		ret = attached_place(runtime, &knobs, &region);
-	if (!ret)
-		ret = actmem_heap_create(opened, &options, &heaps[place]);
-	if (!ret && cuda)
-		ret = actmem_heap_register(heaps[place], runtime, 0);
-	if (ret && heaps[place]) {
+		error = attached_place(runtime, &knobs, &region);
+	if (!error)
+		error = actmem_heap_create(opened, &options, &heaps[place]);
+	if (!error && cuda)
+		error = actmem_heap_register(heaps[place], runtime, 0);
+	if (error && heaps[place]) {
 		actmem_heap_destroy(heaps[place]);
 		heaps[place] = NULL;
 	}
-	return ret;
+	return error;
 }
 
 /* Ends heaps until one fails; the next call tries again. Caller holds @in_use for writing. */
 static int end_heaps(void)
 {
 	unsigned int i;
-	int ret;
+	int error;
 
 	for (i = 0; i < PLACES_MAX; i++) {
-		ret = heaps[i] ? actmem_heap_destroy(heaps[i]) : 0;
-		if (ret)
-			return ret;
+		error = heaps[i] ? actmem_heap_destroy(heaps[i]) : 0;
+		if (error)
+			return error;
 		heaps[i] = NULL;
 	}
 	/* Fails if a runtime still has regions that CUDA did not unregister. */
-	ret = places_close(&places);
-	if (ret)
-		return ret;
+	error = places_close(&places);
+	if (error)
+		return error;
 	knobs_forget(&knobs);
 	attached_close();
 	opened = NULL;
@@ -122,27 +123,27 @@ static int end_heaps(void)
 }
 
 /* Opens the handle and makes the heap for a device. Caller holds @in_use for writing. */
-static int open_heap(int cuda, uint32_t device, char *words, size_t words_size)
+static int open_heap(bool cuda, uint32_t device, char *words, size_t words_size)
 {
-	int ret = 0;
+	int error = 0;
 
 	if (!opened)
-		ret = attached_open(&opened, &knobs, words, words_size);
-	if (ret)
-		return ret;
-	ret = make_heap(cuda, device);
-	if (ret) {
-		explain_error(ret, words, words_size);
+		error = attached_open(&opened, &knobs, words, words_size);
+	if (error)
+		return error;
+	error = make_heap(cuda, device);
+	if (error) {
+		explain_error(error, words, words_size);
 		if (!atomic_load(&now.blocks))
 			end_heaps();
 	} else {
 		on_cuda = cuda;
 	}
-	return ret;
+	return error;
 }
 
 /* Returns a suitable heap, or NULL. Memory that is registered with CUDA also suits CPUs. */
-static struct actmem_heap *find_heap(int cuda, uint32_t device)
+static struct actmem_heap *find_heap(bool cuda, uint32_t device)
 {
 	unsigned int place;
 
@@ -158,9 +159,9 @@ static struct actmem_heap *find_heap(int cuda, uint32_t device)
  * Makes the heap for a device. First ends a heap that is not registered, if it has no arrays.
  * Caller holds @in_use for writing, so no thread adds an array.
  */
-static int renew_heap(int cuda, uint32_t device, char *words, size_t words_size)
+static int renew_heap(bool cuda, uint32_t device, char *words, size_t words_size)
 {
-	int ret = 0;
+	int error = 0;
 
 	if (on_cuda && heaps[0])
 		return open_heap(cuda, device, words, words_size);
@@ -171,9 +172,9 @@ static int renew_heap(int cuda, uint32_t device, char *words, size_t words_size)
 		return -EBUSY;
 	}
 	if (heaps[0])
-		ret = end_heaps();
-	if (ret)
-		return explain_error(ret, words, words_size);
+		error = end_heaps();
+	if (error)
+		return explain_error(error, words, words_size);
 	return open_heap(cuda, device, words, words_size);
 }
 
@@ -184,26 +185,26 @@ static int renew_heap(int cuda, uint32_t device, char *words, size_t words_size)
 static int enter_heap(uint32_t flags, uint32_t device, struct actmem_heap **heap, char *words,
 		      size_t words_size)
 {
-	int cuda = !!(flags & ACTMEM_XLA_ARRAY_CUDA);
-	int ret = forked_check(words, words_size);
+	bool cuda = flags & ACTMEM_XLA_ARRAY_CUDA;
+	int error = forked_check(words, words_size);
 
-	if (ret)
-		return ret;
+	if (error)
+		return error;
 	pthread_rwlock_rdlock(&in_use);
 	while (!(*heap = find_heap(cuda, device))) {
 		pthread_rwlock_unlock(&in_use);
 		pthread_rwlock_wrlock(&in_use);
 		if (!find_heap(cuda, device))
-			ret = renew_heap(cuda, device, words, words_size);
+			error = renew_heap(cuda, device, words, words_size);
 		pthread_rwlock_unlock(&in_use);
-		if (ret)
-			return ret;
+		if (error)
+			return error;
 		pthread_rwlock_rdlock(&in_use);
 	}
 	return 0;
 }
 
-static void count_new(uint64_t bytes, int copy)
+static void count_new(uint64_t bytes, bool copy)
 {
 	uint64_t sum = atomic_fetch_add(&now.bytes, bytes) + bytes;
 	uint64_t peak = atomic_load(&now.bytes_peak);
@@ -221,26 +222,26 @@ int actmem_xla_array_new(uint64_t bytes, uint32_t flags, uint32_t device,
 			 size_t words_size)
 {
 	struct actmem_xla_array *array = calloc(1, sizeof(*array));
-	int ret;
+	int error;
 
 	if (!array) {
 		snprintf(words, words_size, "no memory for bookkeeping");
 		return -ENOMEM;
 	}
-	ret = enter_heap(flags, device, &array->heap, words, words_size);
-	if (ret) {
+	error = enter_heap(flags, device, &array->heap, words, words_size);
+	if (error) {
 		free(array);
-		return ret;
+		return error;
 	}
-	ret = actmem_heap_alloc(array->heap, bytes, bytes < PAGE ? ALIGNMENT : PAGE, &array->address);
-	if (ret)
-		explain_error(ret, words, words_size);
+	error = actmem_heap_alloc(array->heap, bytes, bytes < PAGE ? ALIGNMENT : PAGE, &array->address);
+	if (error)
+		explain_error(error, words, words_size);
 	else
-		count_new(bytes, !!(flags & ACTMEM_XLA_ARRAY_COPY));
+		count_new(bytes, flags & ACTMEM_XLA_ARRAY_COPY);
 	pthread_rwlock_unlock(&in_use);
-	if (ret) {
+	if (error) {
 		free(array);
-		return ret;
+		return error;
 	}
 	atomic_init(&array->holds, 1);
 	array->bytes = bytes;
@@ -250,7 +251,7 @@ int actmem_xla_array_new(uint64_t bytes, uint32_t flags, uint32_t device,
 }
 
 /* Opens or creates the region. @path names it, and the names of the heap's regions do not. */
-static int open_region(const char *path, uint64_t bytes, int create,
+static int open_region(const char *path, uint64_t bytes, bool create,
 		       struct actmem_region **region)
 {
 	struct actmem_region_options options;
@@ -265,16 +266,16 @@ static int open_region(const char *path, uint64_t bytes, int create,
 
 static int close_region(struct actmem_xla_array *array)
 {
-	int ret = actmem_region_unregister(array->region);
+	int error = actmem_region_unregister(array->region);
 
-	if (ret && ret != -ENOENT)
-		return ret;
-	ret = actmem_region_close(array->region);
-	if (!ret) {
+	if (error && error != -ENOENT)
+		return error;
+	error = actmem_region_close(array->region);
+	if (!error) {
 		atomic_fetch_sub(&now.named_bytes, array->bytes);
 		free(array);
 	}
-	return ret;
+	return error;
 }
 
 static void keep_array(struct actmem_xla_array *array)
@@ -288,17 +289,17 @@ static void keep_array(struct actmem_xla_array *array)
 static int close_kept(void)
 {
 	struct actmem_xla_array *array = atomic_exchange(&kept, NULL), *next;
-	int ret = 0, failed;
+	int error = 0, failed;
 
 	for (; array; array = next) {
 		next = array->next;
 		failed = close_region(array);
 		if (failed) {
 			keep_array(array);
-			ret = failed;
+			error = failed;
 		}
 	}
-	return ret;
+	return error;
 }
 
 /* Returns the runtime of the device's place. The device must have a heap. */
@@ -313,12 +314,12 @@ static struct actmem_runtime *runtime_of(uint32_t device)
  */
 static int map_region(struct actmem_xla_array *array, uint32_t flags, uint32_t device)
 {
-	int ret = actmem_region_map(array->region, &array->address);
+	int error = actmem_region_map(array->region, &array->address);
 
-	if (!ret && flags & ACTMEM_XLA_ARRAY_CUDA && !(flags & ACTMEM_XLA_ARRAY_CREATE))
-		ret = actmem_region_register(array->region, runtime_of(device),
+	if (!error && flags & ACTMEM_XLA_ARRAY_CUDA && !(flags & ACTMEM_XLA_ARRAY_CREATE))
+		error = actmem_region_register(array->region, runtime_of(device),
 					     ACTMEM_REGISTER_READ_ONLY);
-	return ret;
+	return error;
 }
 
 int actmem_xla_array_open(const char *path, uint64_t *bytes, uint32_t flags, uint32_t device,
@@ -327,36 +328,37 @@ int actmem_xla_array_open(const char *path, uint64_t *bytes, uint32_t flags, uin
 {
 	struct actmem_xla_array *array = calloc(1, sizeof(*array));
 	struct actmem_heap *heap;
-	int create = !!(flags & ACTMEM_XLA_ARRAY_CREATE), ret;
+	bool create = flags & ACTMEM_XLA_ARRAY_CREATE;
+	int error;
 
 	if (!array) {
 		snprintf(words, words_size, "no memory for bookkeeping");
 		return -ENOMEM;
 	}
-	ret = enter_heap(flags, device, &heap, words, words_size);
-	if (ret) {
+	error = enter_heap(flags, device, &heap, words, words_size);
+	if (error) {
 		free(array);
-		return ret;
+		return error;
 	}
-	ret = open_region(path, *bytes, create, &array->region);
-	if (!ret)
-		ret = map_region(array, flags, device);
-	if (ret) {
-		explain_error(ret, words, words_size);
+	error = open_region(path, *bytes, create, &array->region);
+	if (!error)
+		error = map_region(array, flags, device);
+	if (error) {
+		explain_error(error, words, words_size);
 		if (array->region)
 			actmem_region_close(array->region);
 		free(array);
 	} else {
 		atomic_init(&array->holds, 1);
 		array->bytes = actmem_region_length(array->region);
-		count_new(array->bytes, 0);
+		count_new(array->bytes, false);
 		atomic_fetch_add(&now.named_bytes, array->bytes);
 		*bytes = array->bytes;
 		*address = array->address;
 		*result = array;
 	}
 	pthread_rwlock_unlock(&in_use);
-	return ret;
+	return error;
 }
 
 void actmem_xla_array_drop(struct actmem_xla_array *array)
@@ -387,32 +389,28 @@ void arrays_let_go(struct actmem_xla_array *array)
 	actmem_xla_array_drop(array);
 }
 
-static int are_free(void)
+static bool arrays_are_free(void)
 {
-	if (pthread_rwlock_trywrlock(&in_use))
-		return 0;
-	pthread_rwlock_unlock(&in_use);
-	return 1;
+	return forked_rwlock_is_free(&in_use);
 }
-
-FORKED_WATCH(are_free)
+FORKED_WATCH(arrays_are_free)
 
 int arrays_trim(void)
 {
 	unsigned int i;
-	int ret;
+	int error;
 
 	/* If another thread holds the lock, memory is in use. */
 	if (pthread_rwlock_trywrlock(&in_use))
 		return 0;
-	ret = close_kept();
-	for (i = 0; i < PLACES_MAX && !ret; i++)
+	error = close_kept();
+	for (i = 0; i < PLACES_MAX && !error; i++)
 		if (heaps[i])
-			ret = actmem_heap_trim(heaps[i]);
-	if (opened && !ret && !knobs.named && !atomic_load(&now.blocks))
-		ret = end_heaps();
+			error = actmem_heap_trim(heaps[i]);
+	if (opened && !error && !knobs.named && !atomic_load(&now.blocks))
+		error = end_heaps();
 	pthread_rwlock_unlock(&in_use);
-	return ret;
+	return error;
 }
 
 int actmem_xla_array_stats(struct actmem_xla_array_stats *stats)
@@ -420,7 +418,7 @@ int actmem_xla_array_stats(struct actmem_xla_array_stats *stats)
 	struct actmem_xla_array_stats all;
 	struct actmem_heap_stats its;
 	unsigned int i;
-	int ret = 0;
+	int error = 0;
 
 	if (is_forked())
 		return -EOWNERDEAD;
@@ -437,13 +435,13 @@ int actmem_xla_array_stats(struct actmem_xla_array_stats *stats)
 	all.copied_bytes_total = atomic_load(&now.copied_bytes_total);
 	all.region_bytes = atomic_load(&now.named_bytes);
 	pthread_rwlock_rdlock(&in_use);
-	for (i = 0; i < PLACES_MAX && !ret; i++) {
+	for (i = 0; i < PLACES_MAX && !error; i++) {
 		ACTMEM_INIT(&its);
 		if (heaps[i])
-			ret = actmem_heap_get_stats(heaps[i], &its);
+			error = actmem_heap_get_stats(heaps[i], &its);
 		all.region_bytes += its.region_bytes;
 	}
 	all.cuda = heaps[0] && on_cuda;
 	pthread_rwlock_unlock(&in_use);
-	return ret ? ret : counts_copy(stats, stats->size, &all, sizeof(all));
+	return error ? error : counts_copy(stats, stats->size, &all, sizeof(all));
 }

@@ -3,8 +3,8 @@
  * Memory of arrays, which is separate from the store's: it neither spills nor counts against the
  * budget. actmem_xla.h has the calls.
  */
-#ifndef ACTMEM_XLA_ARRAYS_H
-#define ACTMEM_XLA_ARRAYS_H
+#ifndef LIB_XLA_ARRAYS_H
+#define LIB_XLA_ARRAYS_H
 
 #include <stdint.h>
 
@@ -20,4 +20,4 @@ int arrays_trim(void);
 void arrays_hold(struct actmem_xla_array *array);
 void arrays_let_go(struct actmem_xla_array *array);
 
-#endif /* ACTMEM_XLA_ARRAYS_H */
+#endif /* LIB_XLA_ARRAYS_H */

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The handle with which the handlers make regions, and the waits for a GPU that it reports; see
  * attached.h and device_wait.h.
@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "actmem_store.h"
@@ -25,15 +26,11 @@ static unsigned int users;	/* attached_open() without attached_close() */
 static struct knobs given;
 static struct device_wait *waits;	/* that @attached reports */
 
-static int is_free(void)
+static bool attached_is_free(void)
 {
-	if (pthread_mutex_trylock(&lock))
-		return 0;
-	pthread_mutex_unlock(&lock);
-	return !attached;
+	return forked_lock_is_free(&lock) && !attached;
 }
-
-FORKED_WATCH(is_free)
+FORKED_WATCH(attached_is_free)
 
 /*
  * Prints which memory the process uses, if the user chose none. _tell_best() in Python prints the
@@ -51,38 +48,39 @@ static void tell_best(void)
 /* Fails, or prints a line, if a spill directory is in memory. */
 static int check_directories(const struct knobs *knobs)
 {
-	int ret = actmem_store_check_paths((const char *const *)knobs->spill_paths,
+	int error = actmem_store_check_paths((const char *const *)knobs->spill_paths,
 					   knobs->spill_path_count, knobs->spill_allow);
 
-	if (!ret && *actmem_error() && !knob_is_on(KNOB_QUIET))
+	if (!error && *actmem_error() && !knob_is_on(KNOB_QUIET))
 		fprintf(stderr, "actmem: %s; ACTMEM_QUIET=1 omits this line\n",
 			actmem_error_in(knobs->names));
-	return ret;
+	return error;
 }
 
 /*
  * Opens the handle as the environment variables say, unless the program attached one. Caller holds
  * the lock.
  */
-static int open_attached(const struct knobs *knobs)
+static int open_backend(const struct knobs *knobs)
 {
 	struct actmem_options options;
-	int best, ret;
+	bool best;
+	int error;
 
 	if (attached)
 		return 0;
-	ret = check_directories(knobs);
-	if (ret)
-		return ret;
+	error = check_directories(knobs);
+	if (error)
+		return error;
 	given.named = knob_is_set(KNOB_NAME);
 	given.placed = knob_is_set(KNOB_NODES) || knob_is_set(KNOB_POLICY);
 	ACTMEM_INIT(&options);
-	ret = actmem_options_from_environment(&options);
-	best = ret ? 0 : actmem_options_allow_best(&options);
-	if (!ret)
-		ret = actmem_open(&attached, &options);
-	if (ret)
-		return ret;
+	error = actmem_options_from_environment(&options);
+	best = !error && actmem_options_allow_best(&options);
+	if (!error)
+		error = actmem_open(&attached, &options);
+	if (error)
+		return error;
 	if (best)
 		tell_best();
 	return 0;
@@ -90,20 +88,20 @@ static int open_attached(const struct knobs *knobs)
 
 int attached_open(struct actmem **am, struct knobs *knobs, char *words, size_t words_size)
 {
-	int ret = forked_check(words, words_size);
+	int error = forked_check(words, words_size);
 
-	if (ret)
-		return ret;
+	if (error)
+		return error;
 	pthread_mutex_lock(&lock);
-	ret = knobs_complete(knobs, &given, ACTMEM_NAMES_PYTHON, words, words_size);
-	if (!ret) {
-		ret = open_attached(knobs);
-		if (ret) {
+	error = knobs_complete(knobs, &given, ACTMEM_NAMES_PYTHON, words, words_size);
+	if (!error) {
+		error = open_backend(knobs);
+		if (error) {
 			knobs_error(knobs, words, words_size);
 			knobs_forget(knobs);
 		}
 	}
-	if (!ret) {
+	if (!error) {
 		*am = attached;
 		/* These two are known only after the handle is open. */
 		knobs->named = given.named;
@@ -111,7 +109,7 @@ int attached_open(struct actmem **am, struct knobs *knobs, char *words, size_t w
 		users++;
 	}
 	pthread_mutex_unlock(&lock);
-	return ret;
+	return error;
 }
 
 void attached_close(void)
@@ -121,7 +119,7 @@ void attached_close(void)
 	pthread_mutex_unlock(&lock);
 }
 
-int attached_open_runtime(struct actmem *am, uint32_t device, int spills,
+int attached_open_runtime(struct actmem *am, uint32_t device, bool spills,
 			  struct actmem_runtime **runtime)
 {
 	struct actmem_runtime_options options;
@@ -137,14 +135,14 @@ int attached_place(struct actmem_runtime *runtime, const struct knobs *knobs,
 		   struct actmem_region_options *region)
 {
 	struct actmem_runtime_info info;
-	int ret;
+	int error;
 
 	if (knobs->placed || knobs->named)
 		return 0;
 	ACTMEM_INIT(&info);
-	ret = actmem_runtime_get_info(runtime, &info);
-	if (ret || info.node < 0)
-		return ret;
+	error = actmem_runtime_get_info(runtime, &info);
+	if (error || info.node < 0)
+		return error;
 	region->policy = ACTMEM_PLACE_BIND;
 	return actmem_runtime_nodes(runtime, &region->nodes);
 }
@@ -189,17 +187,17 @@ void device_wait_end(struct device_wait *wait)
 
 int actmem_xla_attach(struct actmem *am, const struct actmem_xla_options *options)
 {
-	int ret = -EBUSY;
+	int error = -EBUSY;
 
 	if (is_forked())
 		return -EOWNERDEAD;
 	pthread_mutex_lock(&lock);
 	if (!attached)
-		ret = knobs_take(&given, options);
-	if (!ret)
+		error = knobs_take(&given, options);
+	if (!error)
 		attached = am;
 	pthread_mutex_unlock(&lock);
-	return ret;
+	return error;
 }
 
 void actmem_xla_detach(struct actmem *am)

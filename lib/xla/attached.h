@@ -3,9 +3,10 @@
  * The handle with which the handlers make regions. The program attaches it. Otherwise the first use
  * opens it, as the environment variables say. The store and the arrays keep it attached.
  */
-#ifndef ACTMEM_XLA_ATTACHED_H
-#define ACTMEM_XLA_ATTACHED_H
+#ifndef LIB_XLA_ATTACHED_H
+#define LIB_XLA_ATTACHED_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,7 +24,7 @@ void attached_close(void);
  * Opens the CUDA runtime of @am for @device, as CUDA numbers devices. If @spills, memory must be in
  * regions, because the driver's own memory cannot spill. Returns as actmem_runtime_open().
  */
-int attached_open_runtime(struct actmem *am, uint32_t device, int spills,
+int attached_open_runtime(struct actmem *am, uint32_t device, bool spills,
 			  struct actmem_runtime **runtime);
 
 /*
@@ -33,4 +34,4 @@ int attached_open_runtime(struct actmem *am, uint32_t device, int spills,
 int attached_place(struct actmem_runtime *runtime, const struct knobs *knobs,
 		   struct actmem_region_options *region);
 
-#endif /* ACTMEM_XLA_ATTACHED_H */
+#endif /* LIB_XLA_ATTACHED_H */

@@ -2,9 +2,10 @@
 /*
  * A block that was put and not yet taken, and the put or take that uses it. saved.h has the calls.
  */
-#ifndef ACTMEM_XLA_BLOCK_H
-#define ACTMEM_XLA_BLOCK_H
+#ifndef LIB_XLA_BLOCK_H
+#define LIB_XLA_BLOCK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -47,16 +48,16 @@ struct saved {
 	void *fill;			/* while it is being filled; NULL if bytes is 0 */
 	uint64_t bytes;
 	uint32_t device;
-	int is_gpu;			/* devices of CPUs have the same numbers */
+	bool is_gpu;			/* devices of CPUs have the same numbers */
 	int failure;			/* negative errno if the copy from the device failed */
 	char *why;			/* error message of the failure; NULL: no memory */
 	void *staged;			/* copy on a device, which is then the only one */
 	void (*unstage)(void *staged);
 	/* The table and the generations use these. */
-	int busy;			/* a thread fills it or reads it ahead */
+	bool busy;			/* a thread fills it or reads it ahead */
 	unsigned int claims;		/* takes under way */
-	int is_released;		/* a take has released its memory */
-	int many;			/* several takes may use it, so it is not read ahead */
+	bool is_released;		/* a take has released its memory */
+	bool many;			/* several takes may use it, so it is not read ahead */
 	uint32_t layout;		/* identifies the sharding of the value */
 	struct generation *generation;	/* NULL: it left the table, and its last user frees it */
 	int64_t taker_run;		/* if announced: the execution that will take it */
@@ -71,22 +72,22 @@ struct claim {
 	struct saved *block;
 	const void *memory;		/* of the rows; NULL: they are on the device, or empty */
 	uint64_t offset;		/* of the rows in the block */
-	int ends;			/* it is the last take of the block */
+	bool ends;			/* it is the last take of the block */
 };
 
 /* Properties of a put or take that its handler knows. */
 struct origin {
 	const char *site;		/* NULL for a take without a number */
 	size_t site_length;
-	int bounded;			/* put: 0: no limit on generations */
-	int many;			/* put: several takes may use the block */
-	int ends;			/* take: it is the last one of its tokens */
+	bool bounded;			/* put: 0: no limit on generations */
+	bool many;			/* put: several takes may use the block */
+	bool ends;			/* take: it is the last one of its tokens */
 	uint64_t examples;		/* put */
 	struct shape shape;		/* of each example */
 	uint32_t layout;		/* identifies the sharding; 0 on one device */
 	int64_t run;			/* each platform counts its own */
 	uint32_t device;
-	int is_gpu;
+	bool is_gpu;
 };
 
-#endif /* ACTMEM_XLA_BLOCK_H */
+#endif /* LIB_XLA_BLOCK_H */

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /* Names a block in error messages by the site that put it, because its key has only numbers. */
 #include <stdio.h>
 

@@ -1,8 +1,9 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Reads the operands and attributes of handlers; see call.h.
  */
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,54 +28,54 @@ static int64_t tokens_in(const XLA_FFI_Buffer *buffer)
 	return (int64_t)(bytes / sizeof(struct token));
 }
 
-static int is_token(const XLA_FFI_Buffer *buffer)
+static bool is_token(const XLA_FFI_Buffer *buffer)
 {
 	return tokens_in(buffer) == 1;
 }
 
-static int read_flag(XLA_FFI_CallFrame *frame, const char *name, int *flag)
+static bool read_flag(XLA_FFI_CallFrame *frame, const char *name, bool *flag)
 {
 	const XLA_FFI_Scalar *scalar = ffi_attribute_scalar(frame, name);
 
 	if (!scalar || scalar->dtype != XLA_FFI_DataType_PRED)
-		return 0;
+		return false;
 	*flag = *(const unsigned char *)scalar->value;
-	return 1;
+	return true;
 }
 
-static int read_number(XLA_FFI_CallFrame *frame, const char *name, XLA_FFI_DataType type,
+static bool read_number(XLA_FFI_CallFrame *frame, const char *name, XLA_FFI_DataType type,
 		       uint32_t *number)
 {
 	const XLA_FFI_Scalar *scalar = ffi_attribute_scalar(frame, name);
 
 	if (!scalar || scalar->dtype != type)
-		return 0;
+		return false;
 	memcpy(number, scalar->value, sizeof(*number));
-	return 1;
+	return true;
 }
 
-static int read_site(XLA_FFI_CallFrame *frame, struct origin *origin)
+static bool read_site(XLA_FFI_CallFrame *frame, struct origin *origin)
 {
 	const XLA_FFI_ByteSpan *site = ffi_attribute_string(frame, "site");
 
 	if (!site)
-		return 0;
+		return false;
 	origin->site = site->ptr;
 	origin->site_length = site->len;
-	return 1;
+	return true;
 }
 
 /* Returns true if the first dimensions of @value are those of an array of tokens. */
-static int begins_as(const XLA_FFI_Buffer *value, const XLA_FFI_Buffer *tokens)
+static bool begins_as(const XLA_FFI_Buffer *value, const XLA_FFI_Buffer *tokens)
 {
 	int64_t i, rank = tokens->rank - 1;
 
 	if (value->rank < rank)
-		return 0;
+		return false;
 	for (i = 0; i < rank; i++)
 		if (value->dims[i] != tokens->dims[i])
-			return 0;
-	return 1;
+			return false;
+	return true;
 }
 
 /* Reads the shape of an example of @value, whose dimensions begin at @batch. */
@@ -98,17 +99,17 @@ static void read_shape(const XLA_FFI_Buffer *value, int64_t batch, struct shape 
 }
 
 /* Reads the number of examples, which is the product of the first dimensions of a put's value. */
-static int read_examples(XLA_FFI_CallFrame *frame, const XLA_FFI_Buffer *value, uint32_t *batch,
+static bool read_examples(XLA_FFI_CallFrame *frame, const XLA_FFI_Buffer *value, uint32_t *batch,
 			 uint64_t *examples)
 {
 	uint32_t i;
 
 	if (!read_number(frame, "batch", XLA_FFI_DataType_S32, batch) || *batch > value->rank)
-		return 0;
+		return false;
 	*examples = 1;
 	for (i = 0; i < *batch; i++)
 		*examples *= (uint64_t)value->dims[i];
-	return 1;
+	return true;
 }
 
 XLA_FFI_Error *call_put(XLA_FFI_CallFrame *frame, struct call *call)
@@ -201,12 +202,12 @@ uint64_t call_tokens(XLA_FFI_CallFrame *frame, uint64_t i, void **from, void **t
 	return (uint64_t)tokens_in(operand);
 }
 
-int call_next_rows(const struct token *tokens, uint64_t count, uint64_t *at, struct rows *rows)
+bool call_next_rows(const struct token *tokens, uint64_t count, uint64_t *at, struct rows *rows)
 {
 	uint64_t i = *at;
 
 	if (i >= count)
-		return 0;
+		return false;
 	rows->id = tokens[i].id;
 	rows->first = tokens[i].example;
 	rows->count = 0;
@@ -216,5 +217,5 @@ int call_next_rows(const struct token *tokens, uint64_t count, uint64_t *at, str
 		i++;
 	}
 	*at = i;
-	return 1;
+	return true;
 }

@@ -22,9 +22,10 @@
  * its tokens. A drop, and a take that ends its tokens, end one for each. A drop runs after the
  * takes whose results are its ignored operands. Its own result has no meaning.
  */
-#ifndef ACTMEM_XLA_CALL_H
-#define ACTMEM_XLA_CALL_H
+#ifndef LIB_XLA_CALL_H
+#define LIB_XLA_CALL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "xla/ffi.h"
@@ -57,6 +58,6 @@ uint64_t call_tokens(XLA_FFI_CallFrame *frame, uint64_t i, void **from, void **t
  * Splits @count tokens into rows. Stores the rows that begin at token *@at in *@rows, and moves
  * *@at past them. Returns 0 after the last.
  */
-int call_next_rows(const struct token *tokens, uint64_t count, uint64_t *at, struct rows *rows);
+bool call_next_rows(const struct token *tokens, uint64_t count, uint64_t *at, struct rows *rows);
 
-#endif /* ACTMEM_XLA_CALL_H */
+#endif /* LIB_XLA_CALL_H */

@@ -1,9 +1,10 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Takes blocks from the table of live blocks, and reads blocks before their take; see saved.h.
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,33 +16,6 @@
 #include "xla/site.h"
 #include "xla/table.h"
 
-int saved_explain_missing(uint64_t token, char *words)
-{
-	struct site *site = site_numbered(token >> SERIAL_BITS);
-	uint64_t number = token & SERIAL_MASK;
-
-	if (!site || !number || number > saved_serial) {
-		snprintf(words, SAVED_WORDS,
-			 "actmem: token %#" PRIx64 " was not made by this process",
-			 token);
-		return -EINVAL;
-	}
-	if (site_remembers(site, number)) {
-		snprintf(words, SAVED_WORDS,
-			 "actmem: a value saved at %s was reclaimed, since more than %" PRIu64
-			 " of its forward passes were unfinished; if they are meant to be, "
-			 "raise the limit by actmem.jax.configure(generations=N) or "
-			 "ACTMEM_JAX_GENERATIONS (0: no limit)",
-			 site->name, counts.generations_max);
-		return -ESTALE;
-	}
-	snprintf(words, SAVED_WORDS,
-		 "actmem: a value saved at %s is wanted after its last take, or after "
-		 "actmem.jax.reset()",
-		 site->name);
-	return -ENOENT;
-}
-
 /*
  * Finds block @id, and waits until no thread is busy with it. Drops the lock meanwhile. Returns
  * NULL if there is no such block.
@@ -50,7 +24,7 @@ static struct saved *find_idle(uint64_t id)
 {
 	struct saved *block = table_find(id);
 	struct device_wait wait;
-	int is_told;
+	bool is_told;
 
 	if (!block || !block->busy)
 		return block;
@@ -70,7 +44,7 @@ static struct saved *find_idle(uint64_t id)
 	return block;
 }
 
-static const char *kind_of_device(int is_gpu)
+static const char *device_kind(bool is_gpu)
 {
 	return is_gpu ? "GPU" : "CPU";
 }
@@ -84,31 +58,24 @@ static int check_claim(const struct saved *block, const struct rows *rows, uint6
 {
 	const char *site = block->generation->site->name;
 
-	if (block->device != taker->device || block->is_gpu != taker->is_gpu) {
-		snprintf(words, SAVED_WORDS,
-			 "actmem: the value saved at %s is on %s device %" PRIu32
-			 ", but it is wanted on %s device %" PRIu32,
-			 site, kind_of_device(block->is_gpu), block->device,
-			 kind_of_device(taker->is_gpu), taker->device);
-		return -EINVAL;
-	}
+	if (block->device != taker->device || block->is_gpu != taker->is_gpu)
+		return saved_fail(words, EINVAL, "the value saved at %s is on %s device %" PRIu32
+				  ", but it is wanted on %s device %" PRIu32,
+				  site, device_kind(block->is_gpu), block->device,
+				  device_kind(taker->is_gpu), taker->device);
 	if (block->layout != taker->layout) {
-		snprintf(words, SAVED_WORDS,
-			 "actmem: the value saved at %s is wanted with another sharding than it was "
-			 "saved with; compute its gradient in the program that computed it",
-			 site);
-		return -EINVAL;
+		return saved_fail(words, EINVAL,
+				  "the value saved at %s is wanted with another sharding than it was saved with; compute its gradient in the program that computed it",
+				  site);
 	}
 	if (block->shape.hash != taker->shape.hash || rows->first + rows->count > block->examples ||
-	    bytes != block->bytes / block->examples * rows->count) {
-		snprintf(words, SAVED_WORDS,
-			 "actmem: the value saved at %s is %" PRIu64 " of %s (%" PRIu64
-			 " bytes), but %" PRIu64 " of %s (%" PRIu64 " bytes), from number %" PRIu64
-			 " on, are wanted",
-			 site, block->examples, block->shape.text, block->bytes, rows->count,
-			 taker->shape.text, bytes, rows->first);
-		return -EINVAL;
-	}
+	    bytes != block->bytes / block->examples * rows->count)
+		return saved_fail(words, EINVAL,
+				  "the value saved at %s is %" PRIu64 " of %s (%" PRIu64
+				  " bytes), but %" PRIu64 " of %s (%" PRIu64 " bytes), from number %" PRIu64
+				  " on, are wanted",
+				  site, block->examples, block->shape.text, block->bytes, rows->count,
+				  taker->shape.text, bytes, rows->first);
 	return 0;
 }
 
@@ -117,13 +84,13 @@ static int claim_block(const struct rows *rows, uint64_t bytes, const struct ori
 		       struct claim *claim, char *words)
 {
 	struct saved *block;
-	int ret;
+	int error;
 
 	pthread_mutex_lock(&saved_lock);
 	block = find_idle(rows->id);
-	ret = block ? check_claim(block, rows, bytes, taker, words) :
+	error = block ? check_claim(block, rows, bytes, taker, words) :
 		      saved_explain_missing(rows->id, words);
-	if (!ret) {
+	if (!error) {
 		claim->block = block;
 		claim->offset = block->bytes / block->examples * rows->first;
 		claim->ends = taker->ends && rows->count >= block->references;
@@ -134,7 +101,7 @@ static int claim_block(const struct rows *rows, uint64_t bytes, const struct ori
 		block->claims++;
 	}
 	pthread_mutex_unlock(&saved_lock);
-	return ret;
+	return error;
 }
 
 /*
@@ -145,67 +112,62 @@ static int hold_claimed(struct claim *claim, char *words)
 {
 	const struct saved *block = claim->block;
 	const char *site = saved_site_name(block->token);
+	char why[SAVED_WORDS];
 	const void *memory;
-	int used, ret;
+	int error;
 
-	if (block->failure) {
-		snprintf(words, SAVED_WORDS,
-			 "actmem: the %" PRIu64 " bytes put at %s could not be copied: %s",
-			 block->bytes, site, block->why ? block->why : "no memory for the reason");
-		return block->failure;
-	}
+	if (block->failure)
+		return saved_fail(words, -block->failure,
+				  "the %" PRIu64 " bytes put at %s could not be copied: %s",
+				  block->bytes, site, block->why ? block->why : "no memory for the reason");
 	if (!block->bytes || block->staged)
 		return 0;
-	used = snprintf(words, SAVED_WORDS,
-			"actmem: the %" PRIu64 " bytes saved at %s cannot be read back: ",
-			block->bytes, site);
-	if (used >= SAVED_WORDS)
-		used = 0;
-	ret = memory_hold(block->key, &memory, words + used, SAVED_WORDS - (size_t)used);
-	if (!ret)
-		claim->memory = (const char *)memory + claim->offset;
-	return ret;
+	error = memory_hold(block->key, &memory, why, sizeof(why));
+	if (error)
+		return saved_fail(words, -error,
+				  "the %" PRIu64 " bytes saved at %s cannot be read back: %s",
+				  block->bytes, site, why);
+	claim->memory = (const char *)memory + claim->offset;
+	return 0;
 }
 
 int saved_claim(const struct rows *rows, uint64_t bytes, const struct origin *taker,
 		struct claim **result, char *words)
 {
 	struct claim *claim;
-	int ret = saved_check(words);
+	int error = saved_check(words);
 
-	if (ret)
-		return ret;
+	if (error)
+		return error;
 	claim = calloc(1, sizeof(*claim));
-	if (!claim) {
-		snprintf(words, SAVED_WORDS, "actmem: no memory for bookkeeping");
-		return -ENOMEM;
-	}
-	ret = claim_block(rows, bytes, taker, claim, words);
-	if (ret) {
+	if (!claim)
+		return saved_fail(words, ENOMEM, "no memory for bookkeeping");
+	error = claim_block(rows, bytes, taker, claim, words);
+	if (error) {
 		free(claim);
-		return ret;
+		return error;
 	}
-	ret = hold_claimed(claim, words);
+	error = hold_claimed(claim, words);
 	pthread_mutex_lock(&saved_lock);
-	if (!ret)
+	if (!error)
 		counts_take(taker->device, bytes, taker->run);
 	else
 		counts.lost_blocks_total++;
 	/* The execution that takes a lost block fails. */
-	if (ret && claim->block->generation)
+	if (error && claim->block->generation)
 		saved_unlink(claim->block);
 	pthread_mutex_unlock(&saved_lock);
-	if (ret)
+	if (error)
 		saved_release(claim);
 	else
 		*result = claim;
-	return ret;
+	return error;
 }
 
 void saved_release(struct claim *claim)
 {
 	struct saved *block = claim->block;
-	int is_unused;
+	bool is_unused;
 
 	if (claim->memory && claim->ends)
 		memory_release(block->key);
@@ -219,20 +181,6 @@ void saved_release(struct claim *claim)
 	if (is_unused)
 		saved_drop(block);
 	free(claim);
-}
-
-void saved_is_idle(struct saved *block)
-{
-	int is_unused;
-
-	pthread_mutex_lock(&saved_lock);
-	block->busy = 0;
-	block->fill = NULL;
-	is_unused = !block->generation && !saved_is_used(block);
-	pthread_cond_broadcast(&saved_idle);
-	pthread_mutex_unlock(&saved_lock);
-	if (is_unused)
-		saved_drop(block);
 }
 
 /* Returns the youngest block of @generation that no thread uses and that can be read ahead. */
@@ -277,7 +225,7 @@ struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max, const
 	if (block && block->bytes > bytes_max)
 		block = NULL;
 	if (block)
-		block->busy = 1;
+		block->busy = true;
 	pthread_mutex_unlock(&saved_lock);
 	if (block && memory_hold(block->key, memory, words, sizeof(words))) {
 		saved_is_idle(block);
@@ -288,8 +236,10 @@ struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max, const
 
 void saved_staged(struct saved *block, void *staged, void (*unstage)(void *staged))
 {
+	pthread_mutex_lock(&saved_lock);
 	block->staged = staged;
 	block->unstage = unstage;
+	pthread_mutex_unlock(&saved_lock);
 	saved_is_idle(block);
 }
 

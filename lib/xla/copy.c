@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Copies of host memory inside a handler; see copy.h.
  *
@@ -7,6 +7,7 @@
  * for.
  */
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,7 +70,7 @@ static uint64_t parts_of(XLA_FFI_CallFrame *frame, uint64_t bytes)
 	return parts < threads ? parts : threads;
 }
 
-void copy_start(XLA_FFI_CallFrame *frame, int alone, void *to, const void *from, uint64_t bytes,
+void copy_start(XLA_FFI_CallFrame *frame, bool alone, void *to, const void *from, uint64_t bytes,
 		copy_done *done, void *data)
 {
 	uint64_t count = alone ? 1 : parts_of(frame, bytes), each, offset, i;

@@ -3,9 +3,10 @@
  * Copies of host memory inside a handler. Short copies are done at once, and long ones in parts on
  * the runtime's own threads.
  */
-#ifndef ACTMEM_XLA_COPY_H
-#define ACTMEM_XLA_COPY_H
+#ifndef LIB_XLA_COPY_H
+#define LIB_XLA_COPY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,7 +21,7 @@ typedef void copy_done(void *data);
  * @alone: the calling thread copies everything. The caller must set it if handlers may wait for
  * each other, because they could occupy the threads that the parts need.
  */
-void copy_start(XLA_FFI_CallFrame *frame, int alone, void *to, const void *from, uint64_t bytes,
+void copy_start(XLA_FFI_CallFrame *frame, bool alone, void *to, const void *from, uint64_t bytes,
 		copy_done *done, void *data);
 
-#endif /* ACTMEM_XLA_COPY_H */
+#endif /* LIB_XLA_COPY_H */

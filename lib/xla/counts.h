@@ -3,8 +3,8 @@
  * Counts puts and takes, in total and by device. The lock of saved.c guards everything except the
  * counts of transfers.
  */
-#ifndef ACTMEM_XLA_COUNTS_H
-#define ACTMEM_XLA_COUNTS_H
+#ifndef LIB_XLA_COUNTS_H
+#define LIB_XLA_COUNTS_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -40,4 +40,4 @@ void counts_add_store(struct actmem_store_stats *sum, const struct actmem_store_
 /* Adds all fields of a store that exists at the same time, including its peaks. */
 void counts_sum_store(struct actmem_store_stats *sum, const struct actmem_store_stats *other);
 
-#endif /* ACTMEM_XLA_COUNTS_H */
+#endif /* LIB_XLA_COUNTS_H */

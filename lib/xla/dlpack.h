@@ -3,8 +3,8 @@
  * The part of DLPack's unversioned interface that the library needs. A capsule named "dltensor"
  * contains a struct dlpack_managed. Its consumer calls @deleter once, from any thread.
  */
-#ifndef ACTMEM_XLA_DLPACK_H
-#define ACTMEM_XLA_DLPACK_H
+#ifndef LIB_XLA_DLPACK_H
+#define LIB_XLA_DLPACK_H
 
 #include <stdint.h>
 
@@ -16,7 +16,7 @@ struct dlpack_device {
 struct dlpack_type {
 	uint8_t code;
 	uint8_t bits;		/* of an element */
-	uint16_t lanes;
+	uint16_t width;		/* of a vector; DLPack calls it lanes */
 };
 
 struct dlpack_tensor {
@@ -35,4 +35,4 @@ struct dlpack_managed {
 	void (*deleter)(struct dlpack_managed *managed);
 };
 
-#endif /* ACTMEM_XLA_DLPACK_H */
+#endif /* LIB_XLA_DLPACK_H */

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The calls of XLA's C interface that the handlers need; see ffi.h.
  */
@@ -23,7 +23,7 @@ static atomic_uint told;
  */
 #define FFI_MINOR	3
 
-int ffi_metadata(XLA_FFI_CallFrame *frame)
+bool ffi_metadata(XLA_FFI_CallFrame *frame)
 {
 	/* JAX 0.11 renamed this type. */
 	__typeof__(frame->extension_start) extension = frame->extension_start;
@@ -36,9 +36,9 @@ int ffi_metadata(XLA_FFI_CallFrame *frame)
 		metadata->api_version.major_version = XLA_FFI_API_MAJOR;
 		metadata->api_version.minor_version = FFI_MINOR;
 		metadata->traits = 0;
-		return 1;
+		return true;
 	}
-	return 0;
+	return false;
 }
 
 XLA_FFI_Error *ffi_error(const XLA_FFI_Api *api, XLA_FFI_Error_Code code,
@@ -111,7 +111,7 @@ uint64_t ffi_threads(XLA_FFI_CallFrame *frame)
 	return error || threads < 1 ? 1 : (uint64_t)threads;
 }
 
-int ffi_schedule(XLA_FFI_CallFrame *frame, XLA_FFI_Task *task, void *data)
+bool ffi_schedule(XLA_FFI_CallFrame *frame, XLA_FFI_Task *task, void *data)
 {
 	XLA_FFI_ThreadPool_Schedule_Args args = {
 		.struct_size = XLA_FFI_ThreadPool_Schedule_Args_STRUCT_SIZE,
@@ -240,20 +240,20 @@ const char *ffi_type_name(const XLA_FFI_Buffer *buffer)
 	return type ? type->name : NULL;
 }
 
-int ffi_bytes(const XLA_FFI_Buffer *buffer, uint64_t *bytes)
+bool ffi_bytes(const XLA_FFI_Buffer *buffer, uint64_t *bytes)
 {
 	const struct element_type *type = element_type(buffer->dtype);
 	int64_t i;
 
 	if (!type)
-		return 0;
+		return false;
 	*bytes = type->bytes;
 	for (i = 0; i < buffer->rank; i++)
 		*bytes *= (uint64_t)buffer->dims[i];
-	return 1;
+	return true;
 }
 
-static const void *attribute(XLA_FFI_CallFrame *frame, const char *name,
+static const void *find_attribute(XLA_FFI_CallFrame *frame, const char *name,
 			     XLA_FFI_AttrType type)
 {
 	size_t length = strlen(name);
@@ -270,16 +270,16 @@ static const void *attribute(XLA_FFI_CallFrame *frame, const char *name,
 const XLA_FFI_ByteSpan *ffi_attribute_string(XLA_FFI_CallFrame *frame,
 					     const char *name)
 {
-	return attribute(frame, name, XLA_FFI_AttrType_STRING);
+	return find_attribute(frame, name, XLA_FFI_AttrType_STRING);
 }
 
 const XLA_FFI_Scalar *ffi_attribute_scalar(XLA_FFI_CallFrame *frame,
 					   const char *name)
 {
-	return attribute(frame, name, XLA_FFI_AttrType_SCALAR);
+	return find_attribute(frame, name, XLA_FFI_AttrType_SCALAR);
 }
 
 const XLA_FFI_Array *ffi_attribute_array(XLA_FFI_CallFrame *frame, const char *name)
 {
-	return attribute(frame, name, XLA_FFI_AttrType_ARRAY);
+	return find_attribute(frame, name, XLA_FFI_AttrType_ARRAY);
 }

@@ -3,9 +3,10 @@
  * The functions of XLA's C interface that the handlers need. Each fills in the struct of its
  * arguments.
  */
-#ifndef ACTMEM_XLA_FFI_H
-#define ACTMEM_XLA_FFI_H
+#ifndef LIB_XLA_FFI_H
+#define LIB_XLA_FFI_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,7 +16,7 @@
  * Returns true if @frame requests the handler's metadata instead of a run, and provides the
  * metadata.
  */
-int ffi_metadata(XLA_FFI_CallFrame *frame);
+bool ffi_metadata(XLA_FFI_CallFrame *frame);
 
 /* Creates an error of XLA. If the process uses several devices, also prints it on stderr. */
 XLA_FFI_Error *ffi_error(const XLA_FFI_Api *api, XLA_FFI_Error_Code code,
@@ -28,7 +29,7 @@ XLA_FFI_Error_Code ffi_code(int error);
 /* Returns the number of threads that can run parts, including the caller; 1 without a pool. */
 uint64_t ffi_threads(XLA_FFI_CallFrame *frame);
 /* Schedules @task on the pool. Returns 0 if that failed; the caller then runs it itself. */
-int ffi_schedule(XLA_FFI_CallFrame *frame, XLA_FFI_Task *task, void *data);
+bool ffi_schedule(XLA_FFI_CallFrame *frame, XLA_FFI_Task *task, void *data);
 /* Creates a future. Returns NULL on failure; the caller then works without one. */
 XLA_FFI_Future *ffi_future(XLA_FFI_CallFrame *frame);
 
@@ -47,7 +48,7 @@ XLA_FFI_Buffer *ffi_argument(XLA_FFI_CallFrame *frame, int64_t index);
 XLA_FFI_Buffer *ffi_result(XLA_FFI_CallFrame *frame, int64_t index);
 
 /* Stores the length of @buffer in *@bytes. Returns 0 if its type is not a whole number of bytes. */
-int ffi_bytes(const XLA_FFI_Buffer *buffer, uint64_t *bytes);
+bool ffi_bytes(const XLA_FFI_Buffer *buffer, uint64_t *bytes);
 /* Returns the type of an element, such as "f32"; NULL for a type that ffi_bytes() refuses. */
 const char *ffi_type_name(const XLA_FFI_Buffer *buffer);
 
@@ -58,4 +59,4 @@ const XLA_FFI_Scalar *ffi_attribute_scalar(XLA_FFI_CallFrame *frame,
 					   const char *name);
 const XLA_FFI_Array *ffi_attribute_array(XLA_FFI_CallFrame *frame, const char *name);
 
-#endif /* ACTMEM_XLA_FFI_H */
+#endif /* LIB_XLA_FFI_H */

@@ -1,20 +1,22 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Forked children; see forked.h.
  */
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "xla/forked.h"
 
 #define WATCHED_MAX	5
 
-static int (*watched[WATCHED_MAX])(void);
+static bool (*watched[WATCHED_MAX])(void);
 static unsigned int watched_count;
-static int forked, fork_error;
+static bool forked;
+static int fork_error;
 
-void forked_watch(int (*is_free)(void))
+void forked_watch(bool (*is_free)(void))
 {
 	if (watched_count < WATCHED_MAX)
 		watched[watched_count++] = is_free;
@@ -38,7 +40,7 @@ static void __attribute__((constructor)) watch_forks(void)
 		fork_error = -error;
 }
 
-int is_forked(void)
+bool is_forked(void)
 {
 	return forked;
 }

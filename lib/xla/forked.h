@@ -3,25 +3,37 @@
  * Detects forked children. If the parent had memory, or one of its threads held a lock at fork(),
  * each call fails in the child before it takes a lock of the handlers.
  */
-#ifndef ACTMEM_XLA_FORKED_H
-#define ACTMEM_XLA_FORKED_H
+#ifndef LIB_XLA_FORKED_H
+#define LIB_XLA_FORKED_H
 
+#include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
-
-void forked_watch(int (*is_free)(void));
 
 /*
  * Registers @is_free when the library is loaded. In a child, @is_free returns true if the parent
  * had no state in that file and no thread held its locks.
  */
 #define FORKED_WATCH(is_free)						\
-	static void __attribute__((constructor)) watch_forks(void)	\
+	static void __attribute__((constructor)) watch_forks_by_##is_free(void)	\
 	{								\
 		forked_watch(is_free);					\
 	}
+void forked_watch(bool (*is_free)(void));
+
+/* Returns true if no thread held the lock at fork(). */
+static inline bool forked_lock_is_free(pthread_mutex_t *lock)
+{
+	return !pthread_mutex_trylock(lock) && !pthread_mutex_unlock(lock);
+}
+
+static inline bool forked_rwlock_is_free(pthread_rwlock_t *lock)
+{
+	return !pthread_rwlock_trywrlock(lock) && !pthread_rwlock_unlock(lock);
+}
 
 /* Returns true in such a child. */
-int is_forked(void);
+bool is_forked(void);
 
 /*
  * Returns -EOWNERDEAD with an error message in such a child, or another negative errno if the
@@ -29,4 +41,4 @@ int is_forked(void);
  */
 int forked_check(char *words, size_t words_size);
 
-#endif /* ACTMEM_XLA_FORKED_H */
+#endif /* LIB_XLA_FORKED_H */

@@ -4,10 +4,11 @@
  * takes. One lock guards all of it. A thread holds it for tens of nanoseconds per put or take. It
  * never holds the lock while it copies memory or calls the store, which can wait.
  */
-#ifndef ACTMEM_XLA_GENERATION_H
-#define ACTMEM_XLA_GENERATION_H
+#ifndef LIB_XLA_GENERATION_H
+#define LIB_XLA_GENERATION_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "xla/block.h"
@@ -23,7 +24,7 @@
 struct generation {
 	int64_t run;
 	uint32_t device;
-	int is_gpu;
+	bool is_gpu;
 	uint64_t first, last;		/* serial numbers of its blocks */
 	uint64_t blocks;		/* live ones */
 	uint64_t puts;
@@ -60,4 +61,4 @@ static inline int saved_is_used(const struct saved *block)
 /* Marks a block as not busy and wakes threads that wait for it. Drops it if it left the table. */
 void saved_is_idle(struct saved *block);
 
-#endif /* ACTMEM_XLA_GENERATION_H */
+#endif /* LIB_XLA_GENERATION_H */

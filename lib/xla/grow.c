@@ -1,9 +1,10 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Allocates memory before puts need it; see grow.h.
  */
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/base.h"
@@ -23,7 +24,7 @@ struct grow {
 	struct actmem_store *store;
 	uint64_t least_bytes;
 	uint64_t block_bytes;		/* of the last block that was reserved; 0: no request */
-	int is_ending;
+	bool is_ending;
 };
 
 static uint64_t memory_bytes(struct actmem_store *store)
@@ -78,7 +79,7 @@ static void free_grow(struct grow *grow)
 int grow_begin(struct actmem_store *store, uint64_t grow_bytes, struct grow **result)
 {
 	struct grow *grow = calloc(1, sizeof(*grow));
-	int ret;
+	int error;
 
 	if (!grow)
 		return -ENOMEM;
@@ -86,12 +87,12 @@ int grow_begin(struct actmem_store *store, uint64_t grow_bytes, struct grow **re
 	pthread_cond_init(&grow->wanted, NULL);
 	grow->store = store;
 	grow->least_bytes = (grow_bytes ? grow_bytes : GROW_DEFAULT) / 2;
-	ret = thread_create(&grow->thread, "actmem-grow", grow_store, grow);
-	if (ret)
+	error = thread_create(&grow->thread, "actmem-grow", grow_store, grow);
+	if (error)
 		free_grow(grow);
 	else
 		*result = grow;
-	return -ret;
+	return -error;
 }
 
 void grow_end(struct grow *grow)
@@ -99,7 +100,7 @@ void grow_end(struct grow *grow)
 	if (!grow)
 		return;
 	pthread_mutex_lock(&grow->lock);
-	grow->is_ending = 1;
+	grow->is_ending = true;
 	pthread_cond_signal(&grow->wanted);
 	pthread_mutex_unlock(&grow->lock);
 	pthread_join(grow->thread, NULL);

@@ -5,8 +5,8 @@
  * device's work. The thread works during the first forward pass. From then on the memory exists.
  * The thread reports no failure: the put that needs the memory fails with an error message.
  */
-#ifndef ACTMEM_XLA_GROW_H
-#define ACTMEM_XLA_GROW_H
+#ifndef LIB_XLA_GROW_H
+#define LIB_XLA_GROW_H
 
 #include <stdint.h>
 
@@ -27,4 +27,4 @@ void grow_end(struct grow *grow);
 /* Called after the store has reserved a block of @bytes: more blocks like it may follow. */
 void grow_want(struct grow *grow, uint64_t bytes);
 
-#endif /* ACTMEM_XLA_GROW_H */
+#endif /* LIB_XLA_GROW_H */

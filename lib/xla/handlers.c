@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The handlers actmem_put, _take, _tie, _hold and _drop for XLA's CPU platform; see call.h.
  *
@@ -28,22 +28,22 @@ static void put_done(void *block)
 XLA_FFI_Error *actmem_xla_put(XLA_FFI_CallFrame *frame)
 {
 	char words[SAVED_WORDS];
-	XLA_FFI_Error *error;
+	XLA_FFI_Error *failure;
 	struct saved *block;
 	struct call call = { .origin.is_gpu = 0 };
-	int ret;
+	int error;
 
 	if (ffi_metadata(frame))
 		return NULL;
-	error = call_put(frame, &call);
-	if (error)
-		return error;
+	failure = call_put(frame, &call);
+	if (failure)
+		return failure;
 	memset(call.token, 0, sizeof(struct token));
 	if (!call.origin.examples)
 		return NULL;
-	ret = saved_begin(&call.origin, call.bytes, &block, words);
-	if (ret)
-		return ffi_error(frame->api, ffi_code(ret), words);
+	error = saved_begin(&call.origin, call.bytes, &block, words);
+	if (error)
+		return ffi_error(frame->api, ffi_code(error), words);
 	memcpy(call.token, &block->token, sizeof(block->token));
 	copy_start(frame, memory_waits(), block->fill, call.value, call.bytes, put_done, block);
 	return NULL;
@@ -60,15 +60,15 @@ static XLA_FFI_Error *take_part(const XLA_FFI_Api *api, const struct origin *ori
 {
 	char words[SAVED_WORDS];
 	struct claim *claim;
-	int ret;
+	int error;
 
 	if (!rows->id) {
 		memset(to, 0, bytes);
 		return NULL;
 	}
-	ret = saved_claim(rows, bytes, origin, &claim, words);
-	if (ret)
-		return ffi_error(api, ffi_code(ret), words);
+	error = saved_claim(rows, bytes, origin, &claim, words);
+	if (error)
+		return ffi_error(api, ffi_code(error), words);
 	if (bytes)
 		memcpy(to, claim->memory, bytes);
 	saved_release(claim);
@@ -78,34 +78,34 @@ static XLA_FFI_Error *take_part(const XLA_FFI_Api *api, const struct origin *ori
 XLA_FFI_Error *actmem_xla_take(XLA_FFI_CallFrame *frame)
 {
 	char words[SAVED_WORDS];
-	XLA_FFI_Error *error;
+	XLA_FFI_Error *failure;
 	struct claim *claim;
 	struct call call = { .origin.is_gpu = 0 };
 	uint64_t at = 0, row_bytes;
 	struct rows rows;
 	char *to;
-	int ret;
+	int error;
 
 	if (ffi_metadata(frame))
 		return NULL;
-	error = call_take(frame, &call);
-	if (error)
-		return error;
+	failure = call_take(frame, &call);
+	if (failure)
+		return failure;
 	if (!call_next_rows(call.token, call.count, &at, &rows))
 		return NULL;
 	if (at < call.count || !rows.id) {
 		row_bytes = call.bytes / call.count;
 		to = call.value;
 		do {
-			error = take_part(frame->api, &call.origin, &rows, to,
+			failure = take_part(frame->api, &call.origin, &rows, to,
 					  rows.count * row_bytes);
 			to += rows.count * row_bytes;
-		} while (!error && call_next_rows(call.token, call.count, &at, &rows));
-		return error;
+		} while (!failure && call_next_rows(call.token, call.count, &at, &rows));
+		return failure;
 	}
-	ret = saved_claim(&rows, call.bytes, &call.origin, &claim, words);
-	if (ret)
-		return ffi_error(frame->api, ffi_code(ret), words);
+	error = saved_claim(&rows, call.bytes, &call.origin, &claim, words);
+	if (error)
+		return ffi_error(frame->api, ffi_code(error), words);
 	copy_start(frame, memory_waits(), call.value, claim->memory, call.bytes, take_done, claim);
 	return NULL;
 }
@@ -116,18 +116,18 @@ XLA_FFI_Error *actmem_xla_take(XLA_FFI_CallFrame *frame)
 XLA_FFI_Error *actmem_xla_tie(XLA_FFI_CallFrame *frame)
 {
 	struct call call = { .origin.is_gpu = 0 };
-	XLA_FFI_Error *error;
+	XLA_FFI_Error *failure;
 	void *from, *to;
 	uint64_t count, i;
 
 	if (ffi_metadata(frame))
 		return NULL;
-	error = call_tie(frame, &call);
-	for (i = 0; !error && i < call.count; i++) {
+	failure = call_tie(frame, &call);
+	for (i = 0; !failure && i < call.count; i++) {
 		count = call_tokens(frame, i, &from, &to);
 		memcpy(to, from, count * sizeof(struct token));
 	}
-	return error;
+	return failure;
 }
 
 static void each_rows(const struct call *call, void (*function)(uint64_t id, uint64_t count))
@@ -142,28 +142,28 @@ static void each_rows(const struct call *call, void (*function)(uint64_t id, uin
 XLA_FFI_Error *actmem_xla_hold(XLA_FFI_CallFrame *frame)
 {
 	struct call call = { .origin.is_gpu = 0 };
-	XLA_FFI_Error *error;
+	XLA_FFI_Error *failure;
 
 	if (ffi_metadata(frame))
 		return NULL;
-	error = call_hold(frame, &call);
-	if (!error) {
+	failure = call_hold(frame, &call);
+	if (!failure) {
 		each_rows(&call, saved_reference);
 		memcpy(ffi_result(frame, 0)->data, call.token,
 		       call.count * sizeof(struct token));
 	}
-	return error;
+	return failure;
 }
 
 XLA_FFI_Error *actmem_xla_drop(XLA_FFI_CallFrame *frame)
 {
 	struct call call = { .origin.is_gpu = 0 };
-	XLA_FFI_Error *error;
+	XLA_FFI_Error *failure;
 
 	if (ffi_metadata(frame))
 		return NULL;
-	error = call_drop(frame, &call);
-	if (!error)
+	failure = call_drop(frame, &call);
+	if (!failure)
 		each_rows(&call, saved_unreference);
-	return error;
+	return failure;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /* Keys of blocks in stores. */
-#ifndef ACTMEM_XLA_KEY_H
-#define ACTMEM_XLA_KEY_H
+#ifndef LIB_XLA_KEY_H
+#define LIB_XLA_KEY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
@@ -15,10 +16,10 @@
 #define MEMORY_DEVICE_MASK	UINT64_C(0xff)
 #define MEMORY_ORDINAL_MASK	((UINT64_C(1) << MEMORY_DEVICE_SHIFT) - 1)
 
-static inline uint64_t memory_name(uint64_t site, uint32_t device, int is_gpu, uint64_t ordinal)
+static inline uint64_t memory_name(uint64_t site, uint32_t device, bool is_gpu, uint64_t ordinal)
 {
 	return site << MEMORY_SITE_SHIFT | (is_gpu ? MEMORY_GPU : 0) |
 	       (uint64_t)device << MEMORY_DEVICE_SHIFT | (ordinal & MEMORY_ORDINAL_MASK);
 }
 
-#endif /* ACTMEM_XLA_KEY_H */
+#endif /* LIB_XLA_KEY_H */

@@ -1,9 +1,10 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Reads, checks and names the options of the store of blocks; see knobs.h.
  */
 #include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,29 +34,29 @@ static int add_directory(struct knobs *knobs, const char *path, size_t length)
 static int add_list(struct knobs *knobs, const char *list)
 {
 	size_t length;
-	int ret;
+	int error;
 
 	for (;; list += length + 1) {
 		length = strcspn(list, ":");
-		ret = add_directory(knobs, list, length);
-		if (ret || !list[length])
-			return ret;
+		error = add_directory(knobs, list, length);
+		if (error || !list[length])
+			return error;
 	}
 }
 
 static int add_directories(struct knobs *knobs, const char *const *paths, uint32_t count)
 {
 	uint32_t i;
-	int ret = 0;
+	int error = 0;
 
-	for (i = 0; !ret && i < count; i++)
-		ret = add_directory(knobs, paths[i], strlen(paths[i]));
-	return ret;
+	for (i = 0; !error && i < count; i++)
+		error = add_directory(knobs, paths[i], strlen(paths[i]));
+	return error;
 }
 
 int knobs_take(struct knobs *knobs, const struct actmem_xla_options *options)
 {
-	int ret;
+	int error;
 
 	knobs_forget(knobs);
 	if (options->size < sizeof(*options))
@@ -63,10 +64,10 @@ int knobs_take(struct knobs *knobs, const struct actmem_xla_options *options)
 	if (options->spill_allow & ~SPILL_ALLOW_FLAGS &&
 	    options->spill_allow != ACTMEM_XLA_SPILL_ALLOW_NOTHING)
 		return -EINVAL;
-	ret = add_directories(knobs, options->spill_paths, options->spill_path_count);
-	if (ret) {
+	error = add_directories(knobs, options->spill_paths, options->spill_path_count);
+	if (error) {
 		knobs_forget(knobs);
-		return ret;
+		return error;
 	}
 	knobs->grow_bytes = options->grow_bytes;
 	knobs->limit_bytes = options->limit_bytes;
@@ -90,18 +91,18 @@ static int read_directories(struct knobs *knobs, const struct knobs *given,
 			    struct reader *reader)
 {
 	const char *list = reader_text(reader, KNOB_SPILL);
-	int ret = 0;
+	int error = 0;
 
 	if (given->spill_path_count)
-		ret = add_directories(knobs, (const char *const *)given->spill_paths,
+		error = add_directories(knobs, (const char *const *)given->spill_paths,
 				      given->spill_path_count);
 	else if (list)
-		ret = add_list(knobs, list);
-	if (ret == -EINVAL)
+		error = add_list(knobs, list);
+	if (error == -EINVAL)
 		reader_refuse(reader, KNOB_SPILL, NULL);
-	else if (ret)
+	else if (error)
 		reader_fail(reader, "no memory for bookkeeping");
-	return ret;
+	return error;
 }
 
 static void check_together(const struct knobs *knobs, struct reader *reader)
@@ -121,7 +122,7 @@ int knobs_complete(struct knobs *knobs, const struct knobs *given, unsigned int 
 		   char *words, size_t words_size)
 {
 	struct reader reader = READER(names);
-	int ret;
+	int error;
 
 	knobs_forget(knobs);
 	*knobs = *given;
@@ -138,16 +139,16 @@ int knobs_complete(struct knobs *knobs, const struct knobs *given, unsigned int 
 	reader_check_switches(&reader);
 	if (knob_is_on(KNOB_STRICT))
 		knobs->spill_allow |= ACTMEM_STORE_STRICT;
-	ret = read_directories(knobs, given, &reader);
+	error = read_directories(knobs, given, &reader);
 	check_together(knobs, &reader);
 	if (!*reader.error)
 		return 0;
 	snprintf(words, words_size, "%s", reader.error);
 	knobs_forget(knobs);
-	return ret ? ret : -EINVAL;
+	return error ? error : -EINVAL;
 }
 
-int knobs_are_of_directory(const struct knobs *knobs, const char *why)
+bool knobs_are_of_directory(const struct knobs *knobs, const char *why)
 {
 	char quoted[PATH_MAX + 1];
 	uint32_t i;
@@ -156,9 +157,9 @@ int knobs_are_of_directory(const struct knobs *knobs, const char *why)
 	for (i = 0; i < knobs->spill_path_count; i++) {
 		snprintf(quoted, sizeof(quoted), "%s'", knobs->spill_paths[i]);
 		if (strstr(why, quoted))
-			return 1;
+			return true;
 	}
-	return 0;
+	return false;
 }
 
 void knobs_error(const struct knobs *knobs, char *words, size_t words_size)

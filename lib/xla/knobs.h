@@ -3,9 +3,10 @@
  * The options of the store of blocks, from the program or from the environment. The command `actmem
  * run` also links this file, to check the environment.
  */
-#ifndef ACTMEM_XLA_KNOBS_H
-#define ACTMEM_XLA_KNOBS_H
+#ifndef LIB_XLA_KNOBS_H
+#define LIB_XLA_KNOBS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,8 +24,8 @@ struct knobs {
 	uint32_t spill_path_count;
 	uint32_t spill_allow;		/* ACTMEM_STORE_ALLOW_*, and _STRICT once complete */
 	unsigned int names;		/* enum actmem_names, for error messages */
-	int named;			/* regions have names, and outlive the store */
-	int placed;			/* the program or the user chose nodes */
+	bool named;			/* regions have names, and outlive the store */
+	bool placed;			/* the program or the user chose nodes */
 };
 
 /* Copies the program's options. Returns 0, -EINVAL or -ENOMEM. */
@@ -39,7 +40,7 @@ int knobs_complete(struct knobs *knobs, const struct knobs *given, unsigned int 
 		   char *words, size_t words_size);
 
 /* Returns true if the error message @why names one of the spill directories. */
-int knobs_are_of_directory(const struct knobs *knobs, const char *why);
+bool knobs_are_of_directory(const struct knobs *knobs, const char *why);
 
 /*
  * Writes the error message of the library's last call to @words, with the knobs named as their user
@@ -47,4 +48,4 @@ int knobs_are_of_directory(const struct knobs *knobs, const char *why);
  */
 void knobs_error(const struct knobs *knobs, char *words, size_t words_size);
 
-#endif /* ACTMEM_XLA_KNOBS_H */
+#endif /* LIB_XLA_KNOBS_H */

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The stores that blocks live in; see memory.h.
  *
@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -33,20 +34,11 @@ static pthread_mutex_t dividing = PTHREAD_MUTEX_INITIALIZER;	/* nested in @in_us
 static atomic_int waits;	/* 1: calls may wait, for spilled blocks or for a GPU */
 static atomic_int spills;
 
-static int is_free(void)
+static bool memory_is_free(void)
 {
-	int is;
-
-	if (pthread_mutex_trylock(&dividing))
-		return 0;
-	is = !pthread_rwlock_trywrlock(&in_use);
-	if (is)
-		pthread_rwlock_unlock(&in_use);
-	pthread_mutex_unlock(&dividing);
-	return is;
+	return forked_lock_is_free(&dividing) && forked_rwlock_is_free(&in_use);
 }
-
-FORKED_WATCH(is_free)
+FORKED_WATCH(memory_is_free)
 
 /* Returns the store of a key, or NULL. Caller holds @in_use. */
 static struct actmem_store *store_of(struct actmem_key key)
@@ -56,19 +48,19 @@ static struct actmem_store *store_of(struct actmem_key key)
 	return place < PLACES_MAX ? share_list[place].store : NULL;
 }
 
-static int make_store(struct actmem_key key, char *words, size_t words_size)
+static int memory_make_store(struct actmem_key key, char *words, size_t words_size)
 {
-	int ret = 0;
+	int error = 0;
 
 	pthread_rwlock_wrlock(&in_use);
 	if (!store_of(key))
-		ret = stores_make(&stores, key, words, words_size);
-	if (!ret) {
+		error = stores_make(&stores, key, words, words_size);
+	if (!error) {
 		spills = !!stores.chosen.spill_path_count;
 		waits = spills || stores.has_devices;
 	}
 	pthread_rwlock_unlock(&in_use);
-	return ret;
+	return error;
 }
 
 /*
@@ -79,44 +71,44 @@ static int enter_store(struct actmem_key key, struct actmem_store **store, char 
 		       size_t words_size)
 {
 	unsigned int waited = 0;
-	int ret = forked_check(words, words_size);
+	int error = forked_check(words, words_size);
 
-	if (ret)
-		return ret;
+	if (error)
+		return error;
 	pthread_rwlock_rdlock(&in_use);
 	while (!(*store = store_of(key))) {
 		pthread_rwlock_unlock(&in_use);
-		ret = make_store(key, words, words_size);
-		if (ret == -EAGAIN && spills && waited++ < SHARE_WAITS)
+		error = memory_make_store(key, words, words_size);
+		if (error == -EAGAIN && spills && waited++ < SHARE_WAITS)
 			usleep(SHARE_WAIT_US);
-		else if (ret)
-			return ret == -EAGAIN ? -ENOMEM : ret;
+		else if (error)
+			return error == -EAGAIN ? -ENOMEM : error;
 		pthread_rwlock_rdlock(&in_use);
 	}
 	return 0;
 }
 
-static int leave_store(int ret, char *words, size_t words_size)
+static int leave_store(int error, char *words, size_t words_size)
 {
-	if (ret)
-		stores_explain(&stores, ret, words, words_size);
+	if (error)
+		stores_explain(&stores, error, words, words_size);
 	pthread_rwlock_unlock(&in_use);
-	return ret;
+	return error;
 }
 
 /* Returns true if several stores share a budget. Caller holds @in_use. */
-static int is_divided(void)
+static bool is_divided(void)
 {
 	return stores.shares.count > 1 && stores.shares.total[SHARE_MEMORY];
 }
 
 /* Returns true if a store gets more memory now, or soon. Caller holds @in_use. */
-static int has_more(unsigned int place)
+static bool has_more(unsigned int place)
 {
-	int more;
+	bool more;
 
 	if (!is_divided())
-		return 0;
+		return false;
 	pthread_mutex_lock(&dividing);
 	if (spills)
 		more = shares_divide(&stores.shares) >= 0 && !shares_has_all(&stores.shares, place);
@@ -127,7 +119,7 @@ static int has_more(unsigned int place)
 }
 
 /* Passes memory on that stores on other nodes have released. Caller holds @in_use. */
-static void divide(unsigned int place)
+static void divide_shares(unsigned int place)
 {
 	if (!spills || !is_divided() || pthread_mutex_trylock(&dividing))
 		return;
@@ -140,55 +132,56 @@ static void divide(unsigned int place)
  * Reserves a block and unlocks @in_use. Sets *@may_try if that failed, and more memory will be
  * available.
  */
-static int reserve(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
-		   void **block, int *may_try, char *words, size_t words_size)
+static int reserve_block(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
+		   void **memory, bool *may_try, char *words, size_t words_size)
 {
 	unsigned int place = stores_place(&stores, key);
-	int ret;
+	int error;
 
-	divide(place);
-	ret = actmem_store_reserve(store, key, bytes, block, ACTMEM_WAIT_FOREVER);
-	if (ret) {
-		stores_explain(&stores, ret, words, words_size);
-		*may_try = ret == -ENOMEM && has_more(place);
+	divide_shares(place);
+	error = actmem_store_reserve(store, key, bytes, memory, ACTMEM_WAIT_FOREVER);
+	if (error) {
+		stores_explain(&stores, error, words, words_size);
+		*may_try = error == -ENOMEM && has_more(place);
 	} else {
 		grow_want(stores.there[place].grow, bytes);
 		stores_tell_far(&stores, place);
 	}
 	pthread_rwlock_unlock(&in_use);
-	return ret;
+	return error;
 }
 
-int memory_reserve(struct actmem_key key, uint64_t bytes, void **block, int *has_store,
+int memory_reserve(struct actmem_key key, uint64_t bytes, void **memory, bool *has_store,
 		   char *words, size_t words_size)
 {
 	struct actmem_store *store;
 	unsigned int waited = 0;
-	int may_try = 0, ret;
+	bool may_try = false;
+	int error;
 
 	do {
 		if (may_try && spills)
 			usleep(SHARE_WAIT_US);
-		may_try = 0;
-		ret = enter_store(key, &store, words, words_size);
-		*has_store = !ret;
-		if (!ret)
-			ret = reserve(store, key, bytes, block, &may_try, words, words_size);
+		may_try = false;
+		error = enter_store(key, &store, words, words_size);
+		*has_store = !error;
+		if (!error)
+			error = reserve_block(store, key, bytes, memory, &may_try, words, words_size);
 	} while (may_try && waited++ < SHARE_WAITS);
-	return ret;
+	return error;
 }
 
-int memory_hold(struct actmem_key key, const void **block, char *words,
+int memory_hold(struct actmem_key key, const void **memory, char *words,
 		size_t words_size)
 {
 	struct actmem_store *store;
 	uint64_t bytes;
-	int ret = enter_store(key, &store, words, words_size);
+	int error = enter_store(key, &store, words, words_size);
 
-	if (ret)
-		return ret;
-	ret = actmem_store_hold(store, key, block, &bytes, ACTMEM_WAIT_FOREVER);
-	return leave_store(ret, words, words_size);
+	if (error)
+		return error;
+	error = actmem_store_hold(store, key, memory, &bytes, ACTMEM_WAIT_FOREVER);
+	return leave_store(error, words, words_size);
 }
 
 /*
@@ -241,7 +234,7 @@ void memory_name_blocks(void (*name_block)(struct actmem_key key, char *name, si
 	stores.name_block = name_block;
 }
 
-int memory_waits(void)
+bool memory_waits(void)
 {
 	return waits;
 }
@@ -251,53 +244,53 @@ static int sum_stores(struct actmem_store_stats *sum)
 {
 	struct actmem_store_stats its;
 	unsigned int i;
-	int ret = 0;
+	int error = 0;
 
-	for (i = 0; i < PLACES_MAX && !ret; i++) {
+	for (i = 0; i < PLACES_MAX && !error; i++) {
 		ACTMEM_INIT(&its);
 		if (share_list[i].store)
-			ret = actmem_store_get_stats(share_list[i].store, &its);
+			error = actmem_store_get_stats(share_list[i].store, &its);
 		counts_add_store(&its, &stores.there[i].ended);
 		counts_sum_store(sum, &its);
 	}
-	return ret;
+	return error;
 }
 
 int actmem_xla_store_stats(struct actmem_store_stats *stats)
 {
 	struct actmem_store_stats now;
-	int ret;
+	int error;
 
 	if (is_forked())
 		return -EOWNERDEAD;
 	ACTMEM_INIT(&now);
 	pthread_rwlock_rdlock(&in_use);
-	ret = sum_stores(&now);
+	error = sum_stores(&now);
 	pthread_rwlock_unlock(&in_use);
-	return ret ? ret : counts_copy(stats, stats->size, &now, sizeof(now));
+	return error ? error : counts_copy(stats, stats->size, &now, sizeof(now));
 }
 
 int actmem_xla_trim(void)
 {
-	int ret = is_forked() ? -EOWNERDEAD : arrays_trim();
+	int error = is_forked() ? -EOWNERDEAD : arrays_trim();
 
 	/* A thread that holds the lock uses blocks. */
-	if (ret || pthread_rwlock_trywrlock(&in_use))
-		return ret;
+	if (error || pthread_rwlock_trywrlock(&in_use))
+		return error;
 	if (!stores.am || !stores.chosen.named)
-		ret = stores_end(&stores);
+		error = stores_end(&stores);
 	pthread_rwlock_unlock(&in_use);
-	return ret;
+	return error;
 }
 
 int memory_pin(uint32_t device, uint64_t *ring_bytes, char *words, size_t words_size)
 {
 	struct actmem_key key = { .name = memory_name(0, device, 1, 0) };
 	struct actmem_store *store;
-	int ret = enter_store(key, &store, words, words_size);
+	int error = enter_store(key, &store, words, words_size);
 
-	if (ret)
-		return ret;
+	if (error)
+		return error;
 	*ring_bytes = stores.chosen.ring_bytes;
 	return leave_store(0, words, words_size);
 }

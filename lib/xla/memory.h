@@ -8,9 +8,10 @@
  * calls memory_hold(), reads the block, and calls memory_release(). memory_drop() ends a block that
  * is not needed any more. Several threads may hold a block at the same time.
  */
-#ifndef ACTMEM_XLA_MEMORY_H
-#define ACTMEM_XLA_MEMORY_H
+#ifndef LIB_XLA_MEMORY_H
+#define LIB_XLA_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,11 +19,11 @@
 #include "xla/key.h"
 
 /*
- * Reserves @bytes, not 0, and stores their address in *@block. Waits for memory if blocks spill. On
+ * Reserves @bytes, not 0, and stores their address in *@memory. Waits for memory if blocks spill. On
  * failure, the error message in @words (@words_size bytes) says why and what to do, and *@has_store
  * whether a store exists.
  */
-int memory_reserve(struct actmem_key key, uint64_t bytes, void **block, int *has_store,
+int memory_reserve(struct actmem_key key, uint64_t bytes, void **memory, bool *has_store,
 		   char *words, size_t words_size);
 void memory_commit(struct actmem_key key);
 
@@ -30,7 +31,7 @@ void memory_commit(struct actmem_key key);
  * Waits until a spilled block has been read. On failure the block stays, and @words has the error
  * message.
  */
-int memory_hold(struct actmem_key key, const void **block, char *words,
+int memory_hold(struct actmem_key key, const void **memory, char *words,
 		size_t words_size);
 void memory_release(struct actmem_key key);
 
@@ -53,6 +54,6 @@ int memory_pin(uint32_t device, uint64_t *ring_bytes, char *words, size_t words_
 void memory_name_blocks(void (*name_block)(struct actmem_key key, char *name, size_t size));
 
 /* Returns true if memory_reserve() and memory_hold() may wait for other threads. */
-int memory_waits(void);
+bool memory_waits(void);
 
-#endif /* ACTMEM_XLA_MEMORY_H */
+#endif /* LIB_XLA_MEMORY_H */

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Memory that the CUDA driver allocates, instead of regions; see own_memory.h.
  *
@@ -6,6 +6,7 @@
  */
 #include <inttypes.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,7 +24,7 @@ static atomic_flag told = ATOMIC_FLAG_INIT;
  * Prints a line with one write(2). It does not use stdio, because another thread may hold stdio's
  * lock while it waits for this one.
  */
-static void tell(uint64_t bytes, const char *why)
+static void own_memory_print(uint64_t bytes, const char *why)
 {
 	char line[LINE_BYTES];
 	size_t used;
@@ -37,7 +38,7 @@ static void tell(uint64_t bytes, const char *why)
 		return;
 }
 
-static void take(uint64_t bytes, const char *why)
+static void own_memory_changed(uint64_t bytes, const char *why)
 {
 	if (!why) {
 		atomic_fetch_sub(&now_bytes, bytes);
@@ -46,15 +47,15 @@ static void take(uint64_t bytes, const char *why)
 	atomic_fetch_add(&now_bytes, bytes);
 	atomic_fetch_add(&total_bytes, bytes);
 	if (!atomic_flag_test_and_set(&told))
-		tell(bytes, why);
+		own_memory_print(bytes, why);
 }
 
-void own_memory_allow(struct actmem_runtime_options *options, int spills)
+void own_memory_allow(struct actmem_runtime_options *options, bool spills)
 {
-	options->own_memory = spills || knob_is_on(KNOB_STRICT) ? NULL : take;
+	options->own_memory = spills || knob_is_on(KNOB_STRICT) ? NULL : own_memory_changed;
 }
 
-void own_memory_explain(int spills, char *words, size_t words_size)
+void own_memory_explain(bool spills, char *words, size_t words_size)
 {
 	size_t used = strlen(words);
 

@@ -4,9 +4,10 @@
  * and counts it. The library does not use it with ACTMEM_STRICT, or if blocks may spill: then the
  * failure to register is an error.
  */
-#ifndef ACTMEM_XLA_OWN_MEMORY_H
-#define ACTMEM_XLA_OWN_MEMORY_H
+#ifndef LIB_XLA_OWN_MEMORY_H
+#define LIB_XLA_OWN_MEMORY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "actmem_runtime.h"
@@ -16,12 +17,12 @@
  * Allows the runtime that these options will open to use such memory, except in the two cases
  * above.
  */
-void own_memory_allow(struct actmem_runtime_options *options, int spills);
+void own_memory_allow(struct actmem_runtime_options *options, bool spills);
 
 /* Fills in own_bytes and own_bytes_total. */
 void own_memory_count(struct actmem_xla_stats *stats);
 
 /* Appends to the error message of a failed registration why the driver's memory was not used. */
-void own_memory_explain(int spills, char *words, size_t words_size);
+void own_memory_explain(bool spills, char *words, size_t words_size);
 
-#endif /* ACTMEM_XLA_OWN_MEMORY_H */
+#endif /* LIB_XLA_OWN_MEMORY_H */

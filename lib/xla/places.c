@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Places of memory; see places.h.
  */
@@ -30,32 +30,32 @@ static unsigned int find_node(const struct places *places, int node)
 	return i;
 }
 
-static int open_runtime(struct actmem *am, int spills, uint32_t device,
+static int open_runtime(struct actmem *am, bool spills, uint32_t device,
 			struct actmem_runtime **runtime, int *node)
 {
 	struct actmem_runtime_info info;
-	int ret = attached_open_runtime(am, device, spills, runtime);
+	int error = attached_open_runtime(am, device, spills, runtime);
 
-	if (ret)
-		return ret;
+	if (error)
+		return error;
 	ACTMEM_INIT(&info);
-	ret = actmem_runtime_get_info(*runtime, &info);
+	error = actmem_runtime_get_info(*runtime, &info);
 	*node = info.node;
-	return ret;
+	return error;
 }
 
 /*
  * Adds a device to the place of its node. The first device of a place keeps its runtime open; for
  * others, the runtime is only opened to find the node.
  */
-static int add_device(struct places *places, struct actmem *am, int spills, uint32_t device)
+static int add_device(struct places *places, struct actmem *am, bool spills, uint32_t device)
 {
 	struct actmem_runtime *runtime;
 	unsigned int index;
-	int node, ret = open_runtime(am, spills, device, &runtime, &node);
+	int node, error = open_runtime(am, spills, device, &runtime, &node);
 
-	if (ret)
-		return ret;
+	if (error)
+		return error;
 	index = find_node(places, node);
 	if (index == places->count) {
 		places->list[places->count++] = (struct place){
@@ -68,25 +68,26 @@ static int add_device(struct places *places, struct actmem *am, int spills, uint
 	return 0;
 }
 
-int places_add(struct places *places, struct actmem *am, const struct knobs *knobs, int spills,
+int places_add(struct places *places, struct actmem *am, const struct knobs *knobs, bool spills,
 	       uint32_t device, unsigned int *index)
 {
-	int is_one = places->count && (knobs->placed || knobs->named), ret = 0;
+	bool is_one = places->count && (knobs->placed || knobs->named);
 	struct place *place;
+	int error = 0;
 
 	if (device >= ACTMEM_XLA_DEVICES_MAX)
 		return -ERANGE;
 	if (!places->of_device[device] && is_one)
 		set_place(places, device, 0);
 	else if (!places->of_device[device])
-		ret = add_device(places, am, spills, device);
-	if (ret)
-		return ret;
+		error = add_device(places, am, spills, device);
+	if (error)
+		return error;
 	*index = places_of(places, device);
 	place = &places->list[*index];
 	if (!place->runtime)
-		ret = attached_open_runtime(am, place->device, spills, &place->runtime);
-	return ret;
+		error = attached_open_runtime(am, place->device, spills, &place->runtime);
+	return error;
 }
 
 void places_join(struct places *places, uint32_t device, unsigned int index)
@@ -98,18 +99,18 @@ void places_join(struct places *places, uint32_t device, unsigned int index)
 int places_close(struct places *places)
 {
 	unsigned int i;
-	int ret = 0, failed;
+	int error = 0, failed;
 
 	for (i = 0; i < places->count; i++) {
 		if (!places->list[i].runtime)
 			continue;
 		failed = actmem_runtime_close(places->list[i].runtime);
 		if (failed)
-			ret = failed;
+			error = failed;
 		else
 			places->list[i].runtime = NULL;
 	}
-	if (!ret)
+	if (!error)
 		memset(places, 0, sizeof(*places));
-	return ret;
+	return error;
 }

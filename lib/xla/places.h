@@ -4,9 +4,10 @@
  * its own node. GPUs whose node is not known share a place. If the program or the user chose nodes
  * or a name, there is one place for all GPUs. The caller serializes all calls on a table.
  */
-#ifndef ACTMEM_XLA_PLACES_H
-#define ACTMEM_XLA_PLACES_H
+#ifndef LIB_XLA_PLACES_H
+#define LIB_XLA_PLACES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "actmem_runtime.h"
@@ -36,7 +37,7 @@ unsigned int places_of(const struct places *places, uint32_t device);
  * device of a node. @knobs are those that attached_open() returned with @am. Returns as
  * actmem_runtime_open(); -ERANGE: the number of the device is too large.
  */
-int places_add(struct places *places, struct actmem *am, const struct knobs *knobs, int spills,
+int places_add(struct places *places, struct actmem *am, const struct knobs *knobs, bool spills,
 	       uint32_t device, unsigned int *index);
 
 /*
@@ -50,4 +51,4 @@ void places_join(struct places *places, uint32_t device, unsigned int index);
  */
 int places_close(struct places *places);
 
-#endif /* ACTMEM_XLA_PLACES_H */
+#endif /* LIB_XLA_PLACES_H */

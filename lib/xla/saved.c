@@ -1,15 +1,15 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/*
- * The table of live blocks and the generations they belong to; see saved.h and
- * generation.h.
- */
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/* The table of live blocks, and the generations that they belong to; see saved.h, generation.h. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "xla/actmem_xla.h"
 #include "xla/counts.h"
 #include "xla/forked.h"
@@ -27,15 +27,11 @@ pthread_mutex_t saved_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t saved_idle = PTHREAD_COND_INITIALIZER;
 uint64_t saved_serial;
 
-static int is_free(void)
+static bool saved_is_free(void)
 {
-	if (pthread_mutex_trylock(&saved_lock))
-		return 0;
-	pthread_mutex_unlock(&saved_lock);
-	return 1;
+	return forked_lock_is_free(&saved_lock);
 }
-
-FORKED_WATCH(is_free)
+FORKED_WATCH(saved_is_free)
 
 int saved_check(char *words)
 {
@@ -44,6 +40,27 @@ int saved_check(char *words)
 
 	memcpy(words, prefix, length);
 	return forked_check(words + length, SAVED_WORDS - length);
+}
+
+int saved_fail(char *words, int error, const char *format, ...)
+{
+	size_t used = strlen(strcpy(words, "actmem: "));
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(words + used, SAVED_WORDS - used, format, arguments);
+	va_end(arguments);
+	return -error;
+}
+
+void saved_unannounce(struct saved *block)
+{
+	if (!block->announced_link)
+		return;
+	*block->announced_link = block->announced_next;
+	if (block->announced_next)
+		block->announced_next->announced_link = block->announced_link;
+	block->announced_link = NULL;
 }
 
 static void generation_end(struct generation *generation)
@@ -103,17 +120,17 @@ void saved_drop(struct saved *block)
 	free(block);
 }
 
-static void saved_drop_list(struct saved *list)
+static void drop_list(struct saved *list)
 {
-	struct saved *next;
+	struct saved *block;
 
-	for (; list; list = next) {
-		next = list->next;
-		saved_drop(list);
+	while ((block = list)) {
+		list = block->next;
+		saved_drop(block);
 	}
 }
 
-static int is_on_device_of(const struct generation *generation, const struct origin *origin)
+static bool is_on_device_of(const struct generation *generation, const struct origin *origin)
 {
 	return generation->device == origin->device && generation->is_gpu == origin->is_gpu;
 }
@@ -135,7 +152,7 @@ static struct generation *site_oldest(const struct site *site, const struct orig
 }
 
 /* Reclaims the oldest generations until another one may begin at @site on the device of @origin. */
-static void site_make_room(struct site *site, const struct origin *origin,
+static void site_reclaim(struct site *site, const struct origin *origin,
 			   struct saved **freed)
 {
 	struct generation *oldest;
@@ -165,7 +182,7 @@ static struct generation *site_generation(struct site *site, const struct origin
 		if (generation->run == origin->run && is_on_device_of(generation, origin))
 			return generation;
 	if (origin->bounded)
-		site_make_room(site, origin, freed);
+		site_reclaim(site, origin, freed);
 	generation = calloc(1, sizeof(*generation));
 	if (!generation)
 		return NULL;
@@ -211,7 +228,7 @@ static void block_link(struct saved *block, struct generation *generation)
 }
 
 /* Returns true if another execution has live blocks. */
-static int others_are_unfinished(int64_t run)
+static bool others_are_unfinished(int64_t run)
 {
 	struct generation *generation;
 	struct site *site;
@@ -220,35 +237,29 @@ static int others_are_unfinished(int64_t run)
 	for (i = 0; (site = site_numbered(i)); i++)
 		for (generation = site->oldest; generation; generation = generation->next)
 			if (generation->run != run)
-				return 1;
-	return 0;
+				return true;
+	return false;
 }
 
 /* Gives up @block, whose memory could not be reserved, and writes the error message to @words. */
-static int put_failed(struct saved *block, const struct origin *origin, int ret, int has_store,
+static int put_failed(struct saved *block, const struct origin *origin, int error, bool has_store,
 		      const char *why, char *words)
 {
 	const char *others = "";
 	char what[64] = "nothing can be saved";
-	int used;
 
 	pthread_mutex_lock(&saved_lock);
 	if (block->generation)
 		saved_unlink(block);
-	if ((ret == -ENOMEM || ret == -ENOSPC || ret == -EDQUOT) &&
-	    others_are_unfinished(origin->run))
+	if (is_out_of_memory(error) && others_are_unfinished(origin->run))
 		others = "; other forward passes are unfinished, and have memory: if they failed, actmem.jax.reset() frees it";
 	pthread_mutex_unlock(&saved_lock);
 	if (has_store)
 		snprintf(what, sizeof(what), "no memory for a block of %" PRIu64 " bytes",
 			 block->bytes);
 	free(block);
-	used = snprintf(words, SAVED_WORDS, "actmem: %s at %.*s: ", what,
-			(int)origin->site_length, origin->site);
-	if (used >= SAVED_WORDS)
-		used = 0;
-	snprintf(words + used, SAVED_WORDS - (size_t)used, "%s%s", why, others);
-	return ret;
+	return saved_fail(words, -error, "%s at %.*s: %s%s", what, (int)origin->site_length,
+			  origin->site, why, others);
 }
 
 int saved_begin(const struct origin *origin, uint64_t bytes,
@@ -258,24 +269,22 @@ int saved_begin(const struct origin *origin, uint64_t bytes,
 	struct saved *block, *freed = NULL;
 	char why[SAVED_WORDS];
 	struct site *site;
-	int has_store;
-	int ret = saved_check(words);
+	bool has_store;
+	int error = saved_check(words);
 
-	if (ret)
-		return ret;
-	if (origin->device >= ACTMEM_XLA_DEVICES_MAX) {
-		snprintf(words, SAVED_WORDS,
-			 "actmem: device %" PRIu32 " of a process; %d are supported",
-			 origin->device, ACTMEM_XLA_DEVICES_MAX);
-		return -ERANGE;
-	}
+	if (error)
+		return error;
+	if (origin->device >= ACTMEM_XLA_DEVICES_MAX)
+		return saved_fail(words, ERANGE,
+				  "device %" PRIu32 " of a process; %d are supported",
+				  origin->device, ACTMEM_XLA_DEVICES_MAX);
 	block = calloc(1, sizeof(*block));
 	if (!block)
 		goto no_memory;
 	block->bytes = bytes;
 	block->device = origin->device;
 	block->is_gpu = origin->is_gpu;
-	block->busy = 1;
+	block->busy = true;
 	block->many = origin->many;
 	block->examples = origin->examples;
 	block->references = origin->examples;
@@ -291,16 +300,16 @@ int saved_begin(const struct origin *origin, uint64_t bytes,
 	if (generation)
 		block_link(block, generation);
 	pthread_mutex_unlock(&saved_lock);
-	saved_drop_list(freed);
+	drop_list(freed);
 	if (!generation) {
 		free(block);
 		goto no_memory;
 	}
 	if (bytes) {
-		ret = memory_reserve(block->key, bytes, &block->fill, &has_store, why,
+		error = memory_reserve(block->key, bytes, &block->fill, &has_store, why,
 				     sizeof(why));
-		if (ret)
-			return put_failed(block, origin, ret, has_store, why, words);
+		if (error)
+			return put_failed(block, origin, error, has_store, why, words);
 	}
 	pthread_mutex_lock(&saved_lock);
 	counts_put(origin->device, bytes, origin->run);
@@ -309,8 +318,21 @@ int saved_begin(const struct origin *origin, uint64_t bytes,
 	return 0;
 
 no_memory:
-	snprintf(words, SAVED_WORDS, "actmem: no memory for bookkeeping");
-	return -ENOMEM;
+	return saved_fail(words, ENOMEM, "no memory for bookkeeping");
+}
+
+void saved_is_idle(struct saved *block)
+{
+	bool is_unused;
+
+	pthread_mutex_lock(&saved_lock);
+	block->busy = false;
+	block->fill = NULL;
+	is_unused = !block->generation && !saved_is_used(block);
+	pthread_cond_broadcast(&saved_idle);
+	pthread_mutex_unlock(&saved_lock);
+	if (is_unused)
+		saved_drop(block);
 }
 
 void saved_filled(struct saved *block)
@@ -358,7 +380,7 @@ void saved_reference(uint64_t id, uint64_t count)
 void saved_unreference(uint64_t id, uint64_t count)
 {
 	struct saved *block;
-	int is_used = 0;
+	bool is_used = false;
 
 	pthread_mutex_lock(&saved_lock);
 	block = table_find(id);
@@ -374,6 +396,25 @@ void saved_unreference(uint64_t id, uint64_t count)
 	pthread_mutex_unlock(&saved_lock);
 	if (block && !is_used)
 		saved_drop(block);
+}
+
+int saved_explain_missing(uint64_t token, char *words)
+{
+	struct site *site = site_numbered(token >> SERIAL_BITS);
+	uint64_t number = token & SERIAL_MASK;
+
+	if (!site || !number || number > saved_serial)
+		return saved_fail(words, EINVAL, "token %#" PRIx64 " was not made by this process",
+				  token);
+	if (site_remembers(site, number)) {
+		return saved_fail(words, ESTALE,
+				  "a value saved at %s was reclaimed, since more than %" PRIu64
+				  " of its forward passes were unfinished; if they are meant to be, raise the limit by actmem.jax.configure(generations=N) or ACTMEM_JAX_GENERATIONS (0: no limit)",
+				  site->name, counts.generations_max);
+	}
+	return saved_fail(words, ENOENT,
+			  "a value saved at %s is wanted after its last take, or after actmem.jax.reset()",
+			  site->name);
 }
 
 const char *saved_site_name(uint64_t token)
@@ -410,34 +451,34 @@ int actmem_xla_set_checksum(int on)
 int actmem_xla_stats(struct actmem_xla_stats *stats)
 {
 	struct actmem_store_stats store;
-	int ret;
+	int error;
 
 	ACTMEM_INIT(&store);
-	ret = actmem_xla_store_stats(&store);
-	if (ret)
-		return ret;
+	error = actmem_xla_store_stats(&store);
+	if (error)
+		return error;
 	pthread_mutex_lock(&saved_lock);
 	counts.checksums_total = store.checksums_total;
 	own_memory_count(&counts);
-	ret = counts_copy(stats, stats->size, &counts, sizeof(counts));
+	error = counts_copy(stats, stats->size, &counts, sizeof(counts));
 	pthread_mutex_unlock(&saved_lock);
-	return ret;
+	return error;
 }
 
 int actmem_xla_device_stats(uint32_t device,
 			    struct actmem_xla_device_stats *stats)
 {
-	int ret;
+	int error;
 
 	if (device >= ACTMEM_XLA_DEVICES_MAX)
 		return -ERANGE;
 	if (is_forked())
 		return -EOWNERDEAD;
 	pthread_mutex_lock(&saved_lock);
-	ret = counts_copy(stats, stats->size, &device_counts[device],
+	error = counts_copy(stats, stats->size, &device_counts[device],
 			  sizeof(device_counts[device]));
 	pthread_mutex_unlock(&saved_lock);
-	return ret;
+	return error;
 }
 
 uint64_t actmem_xla_reset(void)
@@ -454,6 +495,6 @@ uint64_t actmem_xla_reset(void)
 			count += generation_abandon(site->oldest, &freed);
 	counts.reset_blocks_total += count;
 	pthread_mutex_unlock(&saved_lock);
-	saved_drop_list(freed);
+	drop_list(freed);
 	return count;
 }

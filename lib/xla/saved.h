@@ -12,12 +12,17 @@
  * saved_next() reads a block before its take. After saved_staged(), a device has the block and its
  * host memory is free. saved_begin() and saved_claim() may wait for the store if blocks spill.
  */
-#ifndef ACTMEM_XLA_SAVED_H
-#define ACTMEM_XLA_SAVED_H
+#ifndef LIB_XLA_SAVED_H
+#define LIB_XLA_SAVED_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "xla/block.h"
+
+/* Writes "actmem: " and the message to @words[SAVED_WORDS], and returns -@error. */
+int saved_fail(char *words, int error, const char *format, ...)
+	__attribute__((cold, format(printf, 3, 4)));
 
 /*
  * Adds a block to the table and reserves its memory. Returns 0, or a negative errno with an error
@@ -46,7 +51,7 @@ void saved_undo(struct saved *block);
  * device has the block already. Only blocks of one example are announced.
  */
 int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, char *words);
-uint64_t saved_announced(const struct origin *taker, uint32_t number, int *is_staged);
+uint64_t saved_announced(const struct origin *taker, uint32_t number, bool *is_staged);
 
 /*
  * Claims a block for a take of @rows, which have @bytes, on the device of the put. A taker that
@@ -84,4 +89,4 @@ void saved_not_staged(struct saved *block);
 /* Returns the name of the site where a token was made; "?" if there is none. */
 const char *saved_site_name(uint64_t token);
 
-#endif /* ACTMEM_XLA_SAVED_H */
+#endif /* LIB_XLA_SAVED_H */

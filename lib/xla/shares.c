@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Divides one budget and one spill limit; see shares.h.
  */
@@ -51,14 +51,14 @@ static uint64_t part_of(const struct shares *shares, unsigned int index, enum sh
 	return (uint64_t)((__uint128_t)shares->total[kind] * shares->list[index].devices / devices);
 }
 
-static int give(struct share *share, enum share_of kind, uint64_t bytes)
+static int share_give(struct share *share, enum share_of kind, uint64_t bytes)
 {
-	int ret = kind == SHARE_MEMORY ? actmem_store_set_budget(share->store, bytes) :
+	int error = kind == SHARE_MEMORY ? actmem_store_set_budget(share->store, bytes) :
 		  actmem_store_set_spill_limit(share->store, bytes);
 
-	if (!ret)
+	if (!error)
 		share->given[kind] = bytes;
-	return ret;
+	return error;
 }
 
 uint64_t shares_left(const struct shares *shares, unsigned int index, enum share_of kind)
@@ -71,61 +71,61 @@ uint64_t shares_left(const struct shares *shares, unsigned int index, enum share
 }
 
 /* Lowers the limit of a store that has more than its part, so that it closes free regions. */
-static int lower(struct shares *shares, unsigned int index, enum share_of kind)
+static int shares_lower(struct shares *shares, unsigned int index, enum share_of kind)
 {
 	struct share *share = &shares->list[index];
 	uint64_t part = part_of(shares, index, kind);
 
 	if (share->given[kind] > part)
-		return give(share, kind, part);
+		return share_give(share, kind, part);
 	if (held_by(share, kind) > share->given[kind])
-		return give(share, kind, share->given[kind]);
+		return share_give(share, kind, share->given[kind]);
 	return 0;
 }
 
-static int raise(struct shares *shares, unsigned int index, enum share_of kind)
+static bool shares_raise(struct shares *shares, unsigned int index, enum share_of kind)
 {
 	struct share *share = &shares->list[index];
 	uint64_t left = shares_left(shares, index, kind);
 
 	if (left > share->given[kind])
-		give(share, kind, left);
+		share_give(share, kind, left);
 	return share->given[kind] == part_of(shares, index, kind) &&
 	       held_by(share, kind) <= share->given[kind];
 }
 
-static int divide(struct shares *shares, enum share_of kind)
+static int shares_divide_kind(struct shares *shares, enum share_of kind)
 {
-	int all = 1, ret = 0;
+	int all = 1, error = 0;
 	unsigned int i;
 
-	for (i = 0; i < shares->count && !ret; i++)
+	for (i = 0; i < shares->count && !error; i++)
 		if (shares->list[i].store)
-			ret = lower(shares, i, kind);
-	for (i = 0; i < shares->count && !ret; i++)
+			error = shares_lower(shares, i, kind);
+	for (i = 0; i < shares->count && !error; i++)
 		if (shares->list[i].store)
-			all &= raise(shares, i, kind);
-	return ret ? ret : all;
+			all &= shares_raise(shares, i, kind);
+	return error ? error : all;
 }
 
 int shares_divide(struct shares *shares)
 {
-	int all = 1, ret = 1, kind;
+	int all = 1, error = 1, kind;
 
-	for (kind = 0; kind < SHARE_KINDS && ret >= 0; kind++) {
+	for (kind = 0; kind < SHARE_KINDS && error >= 0; kind++) {
 		if (shares->total[kind])
-			ret = divide(shares, (enum share_of)kind);
-		all &= ret;
+			error = shares_divide_kind(shares, (enum share_of)kind);
+		all &= error;
 	}
-	return ret < 0 ? -ERANGE : all;
+	return error < 0 ? -ERANGE : all;
 }
 
-int shares_could_have(const struct shares *shares, unsigned int index, uint64_t bytes)
+bool shares_could_have(const struct shares *shares, unsigned int index, uint64_t bytes)
 {
 	return bytes >= part_of(shares, index, SHARE_MEMORY);
 }
 
-int shares_has_all(const struct shares *shares, unsigned int index)
+bool shares_has_all(const struct shares *shares, unsigned int index)
 {
 	return shares_could_have(shares, index, shares->list[index].given[SHARE_MEMORY]);
 }
@@ -145,13 +145,13 @@ static void take_unused(struct share *share)
 		return;
 	do
 		bytes = stats.block_bytes > page_bytes[i] ? stats.block_bytes : page_bytes[i];
-	while (give(share, SHARE_MEMORY, bytes) && ++i < sizeof(page_bytes) / sizeof(page_bytes[0]));
+	while (share_give(share, SHARE_MEMORY, bytes) && ++i < sizeof(page_bytes) / sizeof(page_bytes[0]));
 	held = held_by(share, SHARE_MEMORY);
 	if (held > share->given[SHARE_MEMORY])
-		give(share, SHARE_MEMORY, held);
+		share_give(share, SHARE_MEMORY, held);
 }
 
-int shares_borrow(struct shares *shares, unsigned int index)
+bool shares_borrow(struct shares *shares, unsigned int index)
 {
 	struct share *share = &shares->list[index];
 	uint64_t others, before = share->given[SHARE_MEMORY];
@@ -162,6 +162,6 @@ int shares_borrow(struct shares *shares, unsigned int index)
 			take_unused(&shares->list[i]);
 	others = taken_by_others(shares, index, SHARE_MEMORY);
 	if (others < shares->total[SHARE_MEMORY] && shares->total[SHARE_MEMORY] - others > before)
-		give(share, SHARE_MEMORY, shares->total[SHARE_MEMORY] - others);
+		share_give(share, SHARE_MEMORY, shares->total[SHARE_MEMORY] - others);
 	return share->given[SHARE_MEMORY] > before;
 }

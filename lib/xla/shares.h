@@ -9,9 +9,10 @@
  *
  * The caller ensures that no store is made or ended during a call.
  */
-#ifndef ACTMEM_XLA_SHARES_H
-#define ACTMEM_XLA_SHARES_H
+#ifndef LIB_XLA_SHARES_H
+#define LIB_XLA_SHARES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "actmem_store.h"
@@ -44,15 +45,15 @@ int shares_divide(struct shares *shares);
 uint64_t shares_left(const struct shares *shares, unsigned int index, enum share_of kind);
 
 /* Returns true if @bytes is the store's whole part of the budget, or more. */
-int shares_could_have(const struct shares *shares, unsigned int index, uint64_t bytes);
+bool shares_could_have(const struct shares *shares, unsigned int index, uint64_t bytes);
 
 /* Returns true if a store has its whole part of the budget. */
-int shares_has_all(const struct shares *shares, unsigned int index);
+bool shares_has_all(const struct shares *shares, unsigned int index);
 
 /*
  * Gives a store the part of the budget that no other store uses. Returns true if the store got
  * more.
  */
-int shares_borrow(struct shares *shares, unsigned int index);
+bool shares_borrow(struct shares *shares, unsigned int index);
 
-#endif /* ACTMEM_XLA_SHARES_H */
+#endif /* LIB_XLA_SHARES_H */

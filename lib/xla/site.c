@@ -1,8 +1,9 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The sites that values are put at; see site.h. Each call of a checkpointed function in a program
  * of the process is a site. Sites are never freed.
  */
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,13 +56,13 @@ void site_remember(struct site *site, uint64_t first, uint64_t last)
 	site->reclaimed_next = (site->reclaimed_next + 1) % SITES_REMEMBER;
 }
 
-int site_remembers(const struct site *site, uint64_t serial)
+bool site_remembers(const struct site *site, uint64_t serial)
 {
 	int i;
 
 	for (i = 0; i < SITES_REMEMBER; i++)
 		if (site->reclaimed[i].first <= serial &&
 		    serial <= site->reclaimed[i].last)
-			return 1;
-	return 0;
+			return true;
+	return false;
 }

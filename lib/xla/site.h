@@ -3,9 +3,10 @@
  * The sites that values are put at, by name and by number, and the reclaimed generations of each.
  * The caller's lock guards all of it.
  */
-#ifndef ACTMEM_XLA_SITE_H
-#define ACTMEM_XLA_SITE_H
+#ifndef LIB_XLA_SITE_H
+#define LIB_XLA_SITE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,6 +32,6 @@ struct site *site_numbered(uint64_t number);
 
 /* Records that the blocks with serial numbers from @first to @last were reclaimed. */
 void site_remember(struct site *site, uint64_t first, uint64_t last);
-int site_remembers(const struct site *site, uint64_t serial);
+bool site_remembers(const struct site *site, uint64_t serial);
 
-#endif /* ACTMEM_XLA_SITE_H */
+#endif /* LIB_XLA_SITE_H */

@@ -1,9 +1,10 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Makes and ends stores; see stores.h.
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,24 +27,24 @@ unsigned int stores_place(const struct stores *stores, struct actmem_key key)
 	return key.name & MEMORY_GPU ? places_of(&stores->places, device_of(key)) : 0;
 }
 
-static int spills(const struct stores *stores)
+static bool stores_spill(const struct stores *stores)
 {
 	return !!stores->chosen.spill_path_count;
 }
 
-int stores_explain(const struct stores *stores, int ret, char *words, size_t words_size)
+int stores_explain(const struct stores *stores, int error, char *words, size_t words_size)
 {
 	size_t used;
 
 	knobs_error(&stores->chosen, words, words_size);
-	own_memory_explain(spills(stores), words, words_size);
+	own_memory_explain(stores_spill(stores), words, words_size);
 	used = strlen(words);
-	if (ret == -ENOMEM && stores->shares.count > 1 && stores->shares.total[SHARE_MEMORY] &&
+	if (error == -ENOMEM && stores->shares.count > 1 && stores->shares.total[SHARE_MEMORY] &&
 	    used < words_size)
 		snprintf(words + used, words_size - used,
 			 "; that is one node's part of %" PRIu64 " MiB, which GPUs on %u nodes share",
 			 stores->shares.total[SHARE_MEMORY] >> 20, stores->shares.count);
-	return ret;
+	return error;
 }
 
 /*
@@ -90,10 +91,10 @@ static int take_share(struct stores *stores, unsigned int place,
 		      struct actmem_store_options *options)
 {
 	struct shares *shares = &stores->shares;
-	int ret = shares_divide(shares);
+	int error = shares_divide(shares);
 
-	if (ret < 0)
-		return ret;
+	if (error < 0)
+		return error;
 	options->budget_bytes = shares_left(shares, place, SHARE_MEMORY);
 	options->spill_limit_bytes = shares_left(shares, place, SHARE_FILES);
 	return (shares->total[SHARE_MEMORY] && !options->budget_bytes) ||
@@ -106,22 +107,22 @@ static int create_store(struct stores *stores, unsigned int place)
 	struct actmem_runtime *runtime = stores->places.list[place].runtime;
 	struct actmem_region_options region;
 	struct actmem_store_options options;
-	int ret;
+	int error;
 
 	set_options(stores, &options);
-	ret = take_share(stores, place, &options);
-	if (ret)
-		return ret;
+	error = take_share(stores, place, &options);
+	if (error)
+		return error;
 	ACTMEM_INIT(&region);
 	region.name = "activations";
 	options.region = &region;
 	options.runtime = runtime;
 	if (runtime)
-		ret = attached_place(runtime, &stores->chosen, &region);
-	if (!ret)
-		ret = actmem_store_create(stores->am, &options, &share->store);
-	if (ret)
-		return ret;
+		error = attached_place(runtime, &stores->chosen, &region);
+	if (!error)
+		error = actmem_store_create(stores->am, &options, &share->store);
+	if (error)
+		return error;
 	share->given[SHARE_MEMORY] = options.budget_bytes;
 	share->given[SHARE_FILES] = options.spill_limit_bytes;
 	stores->there[place].is_registered = !!runtime;
@@ -133,19 +134,19 @@ static int start_growing(struct stores *stores, unsigned int place, char *words,
 			 size_t words_size)
 {
 	struct store_there *there = &stores->there[place];
-	int ret = there->is_registered ? grow_begin(stores->shares.list[place].store,
+	int error = there->is_registered ? grow_begin(stores->shares.list[place].store,
 						    stores->chosen.grow_bytes, &there->grow) : 0;
 
-	if (!ret)
+	if (!error)
 		return 0;
 	snprintf(words, words_size,
-		 "cannot start the thread that makes memory (pthread_create: %s)", strerror(-ret));
+		 "cannot start the thread that makes memory (pthread_create: %s)", strerror(-error));
 	actmem_store_destroy(stores->shares.list[place].store);
 	stores->shares.list[place].store = NULL;
-	return ret;
+	return error;
 }
 
-static int any_store(const struct stores *stores, unsigned int *place)
+static bool any_store(const struct stores *stores, unsigned int *place)
 {
 	unsigned int i;
 
@@ -153,16 +154,16 @@ static int any_store(const struct stores *stores, unsigned int *place)
 		if (!stores->shares.list[i].store)
 			continue;
 		*place = i;
-		return 1;
+		return true;
 	}
-	return 0;
+	return false;
 }
 
 /*
  * Has a device use the store of another place. Called if the parts of a small budget would be too
  * small for stores.
  */
-static void join(struct stores *stores, uint32_t device, unsigned int place)
+static void stores_join(struct stores *stores, uint32_t device, unsigned int place)
 {
 	if (!knob_is_on(KNOB_QUIET))
 		fprintf(stderr, "actmem: the budget of %" PRIu64 " KiB is too small to be divided between nodes: values of GPU %" PRIu32 " are in the memory of GPU %" PRIu32 "'s node; ACTMEM_QUIET=1 omits this line\n",
@@ -174,7 +175,7 @@ static void join(struct stores *stores, uint32_t device, unsigned int place)
 }
 
 /* Returns true if a store's share cannot become larger. */
-static int is_share_final(const struct stores *stores, unsigned int place)
+static bool is_share_final(const struct stores *stores, unsigned int place)
 {
 	const struct shares *shares = &stores->shares;
 
@@ -185,27 +186,27 @@ static int make_store(struct stores *stores, unsigned int place, uint32_t device
 		      size_t words_size)
 {
 	unsigned int other;
-	int ret = create_store(stores, place);
+	int error = create_store(stores, place);
 
 	/*
 	 * The budget is too small for a store. It may become larger if other stores hold part of
 	 * it.
 	 */
-	if (ret == -EINVAL && any_store(stores, &other))
-		ret = is_share_final(stores, place) ? -ERANGE : -EAGAIN;
-	if (ret == -ERANGE && any_store(stores, &other)) {
-		join(stores, device, other);
+	if (error == -EINVAL && any_store(stores, &other))
+		error = is_share_final(stores, place) ? -ERANGE : -EAGAIN;
+	if (error == -ERANGE && any_store(stores, &other)) {
+		stores_join(stores, device, other);
 		return 0;
 	}
-	if (ret == -EAGAIN) {
+	if (error == -EAGAIN) {
 		snprintf(words, words_size,
 			 "GPUs on other nodes use up the budget of %" PRIu64 " MiB; raise %s",
 			 stores->shares.total[SHARE_MEMORY] >> 20,
 			 knob_name(stores->chosen.limit_bytes ? KNOB_HEAP_LIMIT : KNOB_BUDGET,
 				   ACTMEM_NAMES_PYTHON));
-		return ret;
+		return error;
 	}
-	return ret ? stores_explain(stores, ret, words, words_size) :
+	return error ? stores_explain(stores, error, words, words_size) :
 	       start_growing(stores, place, words, words_size);
 }
 
@@ -215,23 +216,23 @@ static int end_store(struct stores *stores, unsigned int place)
 	struct store_there *there = &stores->there[place];
 	struct share *share = &stores->shares.list[place];
 	struct actmem_store_stats last;
-	int ret;
+	int error;
 
 	ACTMEM_INIT(&last);
-	ret = actmem_store_get_stats(share->store, &last);
-	if (!ret && last.blocks)
-		ret = -EBUSY;
-	if (ret)
-		return ret;
+	error = actmem_store_get_stats(share->store, &last);
+	if (!error && last.blocks)
+		error = -EBUSY;
+	if (error)
+		return error;
 	grow_end(there->grow);
 	there->grow = NULL;
-	ret = actmem_store_destroy(share->store);
-	if (ret)
-		return ret;
+	error = actmem_store_destroy(share->store);
+	if (error)
+		return error;
 	counts_add_store(&there->ended, &last);
 	share->store = NULL;
-	there->is_registered = 0;
-	there->is_far_told = 0;
+	there->is_registered = false;
+	there->is_far_told = false;
 	return 0;
 }
 
@@ -250,41 +251,41 @@ static int close_memory(struct stores *stores)
 
 int stores_end(struct stores *stores)
 {
-	int ret = 0, failed;
+	int error = 0, failed;
 	unsigned int i;
 
 	for (i = 0; i < PLACES_MAX; i++) {
 		failed = stores->shares.list[i].store ? end_store(stores, i) : 0;
 		if (failed && failed != -EBUSY)
-			ret = failed;
+			error = failed;
 	}
-	return ret ? ret : close_memory(stores);
+	return error ? error : close_memory(stores);
 }
 
 /* Ends a store that a CPU's put has made, because its memory is not registered with devices. */
 static int end_of_cpus(struct stores *stores, char *words, size_t words_size)
 {
-	int ret = 0;
+	int error = 0;
 
 	if (stores->shares.list[0].store && !stores->there[0].is_registered)
-		ret = end_store(stores, 0);
-	if (ret == -EBUSY)
+		error = end_store(stores, 0);
+	if (error == -EBUSY)
 		snprintf(words, words_size,
 			 "actmem: values of a program on a CPU are in memory that was made without CUDA; take them, or call actmem.jax.reset(), before a program on a GPU saves any");
-	else if (ret)
-		stores_explain(stores, ret, words, words_size);
-	return ret;
+	else if (error)
+		stores_explain(stores, error, words, words_size);
+	return error;
 }
 
 static int open_memory(struct stores *stores, char *words, size_t words_size)
 {
-	int ret;
+	int error;
 
 	if (stores->am)
 		return 0;
-	ret = attached_open(&stores->am, &stores->chosen, words, words_size);
-	if (ret)
-		return ret;
+	error = attached_open(&stores->am, &stores->chosen, words, words_size);
+	if (error)
+		return error;
 	stores->shares.total[SHARE_MEMORY] = budget_of(&stores->chosen);
 	stores->shares.total[SHARE_FILES] = stores->chosen.spill_limit_bytes;
 	return 0;
@@ -294,53 +295,53 @@ static int make_for_device(struct stores *stores, uint32_t device, char *words,
 			   size_t words_size)
 {
 	unsigned int place;
-	int ret = end_of_cpus(stores, words, words_size);
+	int error = end_of_cpus(stores, words, words_size);
 
-	if (!ret)
-		ret = open_memory(stores, words, words_size);
-	if (ret)
-		return ret;
-	ret = places_add(&stores->places, stores->am, &stores->chosen, spills(stores), device,
+	if (!error)
+		error = open_memory(stores, words, words_size);
+	if (error)
+		return error;
+	error = places_add(&stores->places, stores->am, &stores->chosen, stores_spill(stores), device,
 			 &place);
-	if (ret)
-		return stores_explain(stores, ret, words, words_size);
+	if (error)
+		return stores_explain(stores, error, words, words_size);
 	count_devices(stores);
 	if (!stores->shares.list[place].store)
-		ret = make_store(stores, place, device, words, words_size);
+		error = make_store(stores, place, device, words, words_size);
 	else
 		shares_divide(&stores->shares);
-	if (!ret && !stores->has_devices)
+	if (!error && !stores->has_devices)
 		stores->first_device = device;
-	stores->has_devices |= !ret;
-	return ret;
+	stores->has_devices |= !error;
+	return error;
 }
 
 static int make_for_cpus(struct stores *stores, char *words, size_t words_size)
 {
-	int ret = open_memory(stores, words, words_size);
+	int error = open_memory(stores, words, words_size);
 
-	if (ret)
-		return ret;
+	if (error)
+		return error;
 	count_devices(stores);
 	return make_store(stores, 0, 0, words, words_size);
 }
 
 int stores_make(struct stores *stores, struct actmem_key key, char *words, size_t words_size)
 {
-	int ret;
+	int error;
 
 	if (key.name & MEMORY_GPU)
-		ret = make_for_device(stores, device_of(key), words, words_size);
+		error = make_for_device(stores, device_of(key), words, words_size);
 	else if (stores->has_devices)
-		ret = make_for_device(stores, stores->places.count ?
+		error = make_for_device(stores, stores->places.count ?
 				      stores->places.list[0].device : stores->first_device,
 				      words, words_size);
 	else
-		ret = make_for_cpus(stores, words, words_size);
+		error = make_for_cpus(stores, words, words_size);
 	/* After a failure, close the handle and the runtimes if no store needs them. */
-	if (ret)
+	if (error)
 		close_memory(stores);
-	return ret;
+	return error;
 }
 
 void stores_tell_far(struct stores *stores, unsigned int place)

@@ -2,10 +2,11 @@
 /*
  * Internals of memory.c: a table of stores. The caller locks the table to make or end stores.
  */
-#ifndef ACTMEM_XLA_STORES_H
-#define ACTMEM_XLA_STORES_H
+#ifndef LIB_XLA_STORES_H
+#define LIB_XLA_STORES_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,8 +19,8 @@
 /* The store of a place. */
 struct store_there {
 	struct grow *grow;
-	int is_registered;		/* registered with the runtime of the place */
-	int is_far_told;		/* printed that memory is on another socket */
+	bool is_registered;		/* registered with the runtime of the place */
+	bool is_far_told;		/* printed that memory is on another socket */
 	struct actmem_store_stats ended;	/* totals and peaks of stores that were ended */
 };
 
@@ -29,7 +30,7 @@ struct stores {
 	struct places places;
 	struct shares shares;		/* the list has the stores, by place */
 	struct store_there there[PLACES_MAX];
-	int has_devices;		/* 1: GPUs have used the table */
+	bool has_devices;		/* 1: GPUs have used the table */
 	uint32_t first_device;		/* first GPU that used it */
 	atomic_int checksum;		/* 1: new stores compute checksums */
 	void (*name_block)(struct actmem_key key, char *name, size_t size);
@@ -54,10 +55,10 @@ int stores_make(struct stores *stores, struct actmem_key key, char *words, size_
  */
 int stores_end(struct stores *stores);
 
-/* Writes the library's error message, with the knobs that help, to @words. Returns @ret. */
-int stores_explain(const struct stores *stores, int ret, char *words, size_t words_size);
+/* Writes the library's error message, with the knobs that help, to @words. Returns @error. */
+int stores_explain(const struct stores *stores, int error, char *words, size_t words_size);
 
 /* Prints a line, once for each store, if it has memory on another socket than its GPU. */
 void stores_tell_far(struct stores *stores, unsigned int place);
 
-#endif /* ACTMEM_XLA_STORES_H */
+#endif /* LIB_XLA_STORES_H */

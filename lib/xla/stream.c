@@ -1,9 +1,10 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Makes and ends lanes; see stream.h.
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,31 +32,17 @@ static struct lane *lanes;
 static pthread_mutex_t one_trim = PTHREAD_MUTEX_INITIALIZER;	/* allows one trim at a time */
 
 /* The locks of lanes need no check, because a process with lanes is not free. */
-static int is_free(void)
+static bool lanes_are_free(void)
 {
 	unsigned int i;
 
-	if (pthread_mutex_trylock(&one_trim))
-		return 0;
-	pthread_mutex_unlock(&one_trim);
-	if (pthread_mutex_trylock(&lanes_lock))
-		return 0;
-	pthread_mutex_unlock(&lanes_lock);
-	for (i = 0; i < ACTMEM_XLA_DEVICES_MAX; i++) {
-		if (pthread_mutex_trylock(&making[i]))
-			return 0;
-		pthread_mutex_unlock(&making[i]);
-	}
-	return !lanes && cuda_is_free();
+	for (i = 0; i < ACTMEM_XLA_DEVICES_MAX; i++)
+		if (!forked_lock_is_free(&making[i]))
+			return false;
+	return forked_lock_is_free(&one_trim) && forked_lock_is_free(&lanes_lock) && !lanes &&
+	       cuda_is_free();
 }
-
-FORKED_WATCH(is_free)
-
-static int no_memory(char *words)
-{
-	snprintf(words, SAVED_WORDS, "actmem: no memory for bookkeeping");
-	return -ENOMEM;
-}
+FORKED_WATCH(lanes_are_free)
 
 /*
  * Frees the CUDA objects of a lane. Its context must be current. A call for an object that has
@@ -114,12 +101,11 @@ static int allocate_ring(struct lane *lane, uint64_t bytes, char *words)
 	if (result == CUDA_OUT_OF_MEMORY) {
 		lane->ring = 0;
 		cuda.cuMemGetInfo_v2(&left, &total);
-		snprintf(words, SAVED_WORDS,
-			 "actmem: device %" PRIu32 " has %zu bytes left, and the ring of device memory needs %" PRIu64
-			 ": have XLA allocate less (XLA_CLIENT_MEM_FRACTION, 0.75 unless set), or make the ring smaller (%s)",
-			 lane->device, left, bytes,
-			 knob_name(KNOB_DEVICE_RING, ACTMEM_NAMES_PYTHON));
-		return -ENOMEM;
+		return saved_fail(words, ENOMEM,
+				  "device %" PRIu32 " has %zu bytes left, and the ring of device memory needs %" PRIu64
+				  ": have XLA allocate less (XLA_CLIENT_MEM_FRACTION, 0.75 unless set), or make the ring smaller (%s)",
+				  lane->device, left, bytes,
+				  knob_name(KNOB_DEVICE_RING, ACTMEM_NAMES_PYTHON));
 	}
 	return result ? cuda_failed(result, "allocate the ring to stage in", lane->device, words,
 				    SAVED_WORDS) : 0;
@@ -156,22 +142,20 @@ static cuda_result make_device_side(struct lane *lane)
 static int fill_lane(struct lane *lane, uint64_t ring_bytes, char *words)
 {
 	cuda_result result;
-	int ret;
+	int error;
 
 	lane->slot_bytes = ring_bytes / SLOTS / SLOT_ALIGN * SLOT_ALIGN;
-	ret = allocate_ring(lane, lane->slot_bytes * SLOTS, words);
-	if (ret)
-		return ret;
+	error = allocate_ring(lane, lane->slot_bytes * SLOTS, words);
+	if (error)
+		return error;
 	result = make_device_side(lane);
 	if (result)
 		return cuda_failed(result, "make streams and events", lane->device, words,
 				   SAVED_WORDS);
-	ret = lane_start_threads(lane);
-	if (!ret)
+	error = lane_start_threads(lane);
+	if (!error)
 		return 0;
-	snprintf(words, SAVED_WORDS, "actmem: cannot start threads for device %" PRIu32,
-		 lane->device);
-	return -ret;
+	return saved_fail(words, error, "cannot start threads for device %" PRIu32, lane->device);
 }
 
 /*
@@ -190,12 +174,12 @@ static uint64_t share_of_budget(void)
 }
 
 static struct lane *make_lane(uint32_t device, cuda_context context, unsigned long long id,
-			      uint64_t ring_bytes, char *words, int *ret)
+			      uint64_t ring_bytes, char *words, int *error)
 {
 	struct lane *lane = calloc(1, sizeof(*lane));
 
 	if (!lane) {
-		*ret = no_memory(words);
+		*error = saved_fail(words, ENOMEM, "no memory for bookkeeping");
 		return NULL;
 	}
 	lane->device = device;
@@ -208,8 +192,8 @@ static struct lane *make_lane(uint32_t device, cuda_context context, unsigned lo
 	pthread_cond_init(&lane->mailboxes_come, NULL);
 	pthread_cond_init(&lane->is_finished, NULL);
 	lane->put_bytes_most = share_of_budget();
-	*ret = fill_lane(lane, ring_bytes, words);
-	if (!*ret)
+	*error = fill_lane(lane, ring_bytes, words);
+	if (!*error)
 		return lane;
 	free_device_side(lane);
 	free_lane(lane);
@@ -231,7 +215,7 @@ static struct lane *find_lane(cuda_context context, unsigned long long id)
 		if (lane->context_id == id)
 			found = lane;
 		else
-			lane->is_dead = 1;
+			lane->is_dead = true;
 	}
 	if (found)
 		found->users++;
@@ -241,7 +225,7 @@ static struct lane *find_lane(cuda_context context, unsigned long long id)
 
 /* Returns the lane of a context, which it makes if necessary. The context must be current. */
 static struct lane *have_lane(uint32_t device, cuda_context context, unsigned long long id,
-			      char *words, int *ret)
+			      char *words, int *error)
 {
 	struct lane *lane = find_lane(context, id);
 	struct device_wait wait;
@@ -249,14 +233,14 @@ static struct lane *have_lane(uint32_t device, cuda_context context, unsigned lo
 
 	if (lane)
 		return lane;
-	*ret = memory_pin(device, &ring_bytes, words, SAVED_WORDS);
-	if (*ret)
+	*error = memory_pin(device, &ring_bytes, words, SAVED_WORDS);
+	if (*error)
 		return NULL;
 	device_wait_begin(&wait, device, ring_bytes, "a ring to stage in", NULL);
 	pthread_mutex_lock(&making[device]);
 	lane = find_lane(context, id);
 	if (!lane) {
-		lane = make_lane(device, context, id, ring_bytes, words, ret);
+		lane = make_lane(device, context, id, ring_bytes, words, error);
 		pthread_mutex_lock(&lanes_lock);
 		if (lane) {
 			lane->users++;
@@ -284,13 +268,12 @@ static int check_not_captured(uint32_t device, cuda_stream stream, char *words)
 		return cuda_failed(result, "use XLA's stream", device, words, SAVED_WORDS);
 	if (status == CUDA_CAPTURE_NONE)
 		return 0;
-	snprintf(words, SAVED_WORDS,
-		 "actmem: XLA records what it does on device %" PRIu32 " as a CUDA graph, which would have the same values in each run; set XLA_FLAGS=--xla_gpu_enable_command_buffer= (nothing after it)",
-		 device);
-	return -EOPNOTSUPP;
+	return saved_fail(words, EOPNOTSUPP,
+			  "XLA records what it does on device %" PRIu32 " as a CUDA graph, which would have the same values in each run; set XLA_FLAGS=--xla_gpu_enable_command_buffer= (nothing after it)",
+			  device);
 }
 
-struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *ret)
+struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *error)
 {
 	unsigned long long id = 0;
 	cuda_context context;
@@ -298,27 +281,25 @@ struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *r
 	struct lane *lane;
 
 	if (device >= ACTMEM_XLA_DEVICES_MAX) {
-		snprintf(words, SAVED_WORDS,
-			 "actmem: device %" PRIu32 " of a process; %d are supported",
-			 device, ACTMEM_XLA_DEVICES_MAX);
-		*ret = -ERANGE;
+		*error = saved_fail(words, ERANGE, "device %" PRIu32 " of a process; %d are supported",
+				    device, ACTMEM_XLA_DEVICES_MAX);
 		return NULL;
 	}
-	*ret = saved_check(words);
-	if (!*ret)
-		*ret = cuda_load(CUDA_COPIES, words, SAVED_WORDS);
-	if (!*ret)
-		*ret = check_not_captured(device, stream, words);
-	if (*ret)
+	*error = saved_check(words);
+	if (!*error)
+		*error = cuda_load(CUDA_COPIES, words, SAVED_WORDS);
+	if (!*error)
+		*error = check_not_captured(device, stream, words);
+	if (*error)
 		return NULL;
 	result = cuda_context_of(stream, &context);
 	CUDA_TRY(&result, cuCtxGetId(context, &id));
 	CUDA_TRY(&result, cuCtxPushCurrent_v2(context));
 	if (result) {
-		*ret = cuda_failed(result, "use XLA's context", device, words, SAVED_WORDS);
+		*error = cuda_failed(result, "use XLA's context", device, words, SAVED_WORDS);
 		return NULL;
 	}
-	lane = have_lane(device, context, id, words, ret);
+	lane = have_lane(device, context, id, words, error);
 	if (!lane)
 		cuda.cuCtxPopCurrent_v2(&context);
 	return lane;
@@ -334,7 +315,7 @@ void lane_leave(struct lane *lane)
 	pthread_mutex_unlock(&lanes_lock);
 }
 
-static int is_at_work(const struct lane *lane)
+static bool is_at_work(const struct lane *lane)
 {
 	return lane->unfinished || lane->is_fetching;
 }
@@ -350,13 +331,6 @@ static void wait_for_work(struct lane *lane)
 		pthread_cond_wait(&lane->is_finished, &lane->lock);
 	pthread_mutex_unlock(&lane->lock);
 	device_wait_end(&wait);
-}
-
-int lane_has_context(const struct lane *lane)
-{
-	unsigned long long id;
-
-	return !cuda.cuCtxGetId(lane->context, &id) && id == lane->context_id;
 }
 
 static void end_lane(struct lane *lane)
@@ -392,7 +366,7 @@ static struct lane *next_unused(struct lane *lane)
 static int unlink_unused(struct lane *lane)
 {
 	struct lane **link = &lanes;
-	int is_unused;
+	bool is_unused;
 
 	wait_for_work(lane);
 	pthread_mutex_lock(&lanes_lock);

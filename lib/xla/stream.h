@@ -7,12 +7,12 @@
  * have a lane each, because only one thread at a time may have a green context current.
  *
  * XLA reuses an operand, and first uses a result, in the order of its own stream. So on XLA's
- * stream, a put copies its operand into a run, which is consecutive slots of a ring in device
+ * stream, a put copies its operand into a span, which is consecutive slots of a ring in device
  * memory. From there the lane's stream `out` copies it into the block. If `out` is still copying an
- * earlier value from the run, XLA's stream first waits for that, on the device. When the copy to
+ * earlier value from the span, XLA's stream first waits for that, on the device. When the copy to
  * the block is done, the finisher commits the block.
  *
- * If the fetcher has filled a run with the block of a take, the take copies from there on XLA's
+ * If the fetcher has filled a span with the block of a take, the take copies from there on XLA's
  * stream. Otherwise, after XLA's stream has reached the take, the stream `late` copies directly
  * into the result. XLA's stream waits for that copy.
  *
@@ -37,10 +37,11 @@
  * hardware queue, and then keeps its block in memory as long as XLA's stream waits. So these copies
  * have at most half as many bytes under way as puts.
  */
-#ifndef ACTMEM_XLA_STREAM_H
-#define ACTMEM_XLA_STREAM_H
+#ifndef LIB_XLA_STREAM_H
+#define LIB_XLA_STREAM_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "xla/counts.h"
@@ -51,20 +52,20 @@
 #define TAKE_SLOTS	16
 #define SLOTS		(PUT_SLOTS + TAKE_SLOTS)
 /* Most slots of one copy of a put. The next copy can begin while the device empties these slots. */
-#define PUT_RUN_MAX	(PUT_SLOTS / 2)
+#define PUT_SPAN_MAX	(PUT_SLOTS / 2)
 #define MAILBOXES	16
 #define MAILBOX_TOKENS	256
 #define SLOT_ALIGN	UINT64_C(4096)
 
-/* A part of the ring. The events of a run are those of its last slot. */
+/* A part of the ring. The events of a span are those of its last slot. */
 struct slot {
-	cuda_event filled;		/* recorded after the copy into the run */
-	cuda_event empty;		/* recorded after the copy from the run */
+	cuda_event filled;		/* recorded after the copy into the span */
+	cuda_event empty;		/* recorded after the copy from the span */
 	/*
-	 * The event of the last run that contained the slot, and for puts the number of that run.
+	 * The event of the last span that contained the slot, and for puts the number of that span.
 	 */
 	cuda_event emptied;
-	uint64_t run;
+	uint64_t put_number;
 };
 
 /* An event of the lane: free, or used by a copy. */
@@ -86,7 +87,7 @@ struct staged {
 	uint64_t bytes;
 	struct mark *ready;
 	unsigned int first, count;	/* slots */
-	int is_taken;
+	bool is_taken;
 };
 
 /* The finisher's work after an event: one of @put, @take and @key. */
@@ -113,12 +114,12 @@ struct lane {
 
 	/* Protected by the list's lock. */
 	unsigned int users;		/* handlers that use it */
-	int is_dead;			/* its context has ended */
+	bool is_dead;			/* its context has ended */
 
 	pthread_mutex_t lock;		/* protects all fields below, and the order on streams */
 	pthread_cond_t finishes_come, takes_come, mailboxes_come, is_finished;
 	unsigned int next_put;		/* slot */
-	uint64_t put_runs;		/* runs that puts have used */
+	uint64_t put_count;		/* spans that puts have used */
 	uint32_t free_slots;		/* bit mask of slots for takes; bit 0 is slot PUT_SLOTS */
 	struct mark *free_marks;
 	struct mailbox *free_mailboxes;
@@ -130,24 +131,24 @@ struct lane {
 	uint64_t takes;			/* and other events that wake the fetcher */
 	int64_t take_run;		/* execution that put the block of the last take */
 	uint64_t staged_bytes;
-	int is_fetching;		/* 1: the fetcher works, or is about to */
-	int is_ending;
+	bool is_fetching;		/* 1: the fetcher works, or is about to */
+	bool is_ending;
 	pthread_t finisher, fetcher;
 };
 
 /*
  * Returns the lane of @stream's context, which it makes if necessary. The context is current until
  * lane_leave(). Returns NULL on failure, with an error message in @words and a negative errno in
- * *@ret.
+ * *@error.
  */
-struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *ret);
+struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *error);
 void lane_leave(struct lane *lane);
 
 /*
  * Returns true if the lane's context still exists, and with it the streams and events. Another
  * context may have the same handle.
  */
-int lane_has_context(const struct lane *lane);
+bool lane_has_context(const struct lane *lane);
 
 /*
  * Called before a block of @bytes is reserved. A device may have to wait for another one whose host
@@ -175,7 +176,7 @@ int lane_clear(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t 
 int lane_read_tokens(struct lane *lane, cuda_stream stream, const cuda_pointer *from,
 		     unsigned int count, struct token *tokens, char *words);
 /* Returns true if an announced take does not need that wait. */
-int lane_may_run_ahead(const struct lane *lane, int is_staged);
+bool lane_may_run_ahead(const struct lane *lane, bool is_staged);
 /* Copies @bytes of a claimed block to @value. Releases the claim, even after a failure. */
 int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct claim *claim,
 	      uint64_t bytes, char *words);
@@ -211,4 +212,4 @@ void lane_wait_for_stream(const struct lane *lane, cuda_stream stream);
 int lane_start_threads(struct lane *lane);
 void lane_end_threads(struct lane *lane);
 
-#endif /* ACTMEM_XLA_STREAM_H */
+#endif /* LIB_XLA_STREAM_H */

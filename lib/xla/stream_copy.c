@@ -1,9 +1,10 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Tokens, puts and takes of a lane; see stream.h. A thread holds the lane's lock while it enqueues
  * the work of one block, so that slots' events are recorded in the order of their use.
  */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,13 @@
 #include "xla/device_wait.h"
 #include "xla/memory.h"
 #include "xla/stream.h"
+
+bool lane_has_context(const struct lane *lane)
+{
+	unsigned long long id;
+
+	return !cuda.cuCtxGetId(lane->context, &id) && id == lane->context_id;
+}
 
 struct mark *lane_mark(struct lane *lane)
 {
@@ -63,7 +71,7 @@ void lane_wait_for_stream(const struct lane *lane, cuda_stream stream)
 	device_wait_end(&wait);
 }
 
-static int is_admitted(const struct lane *lane, uint64_t bytes)
+static bool is_admitted(const struct lane *lane, uint64_t bytes)
 {
 	return !lane->put_bytes_most || !lane->put_bytes ||
 	       lane->put_bytes + bytes <= lane->put_bytes_most;
@@ -181,7 +189,7 @@ int lane_read_tokens(struct lane *lane, cuda_stream stream, const cuda_pointer *
 	return result ? cuda_failed(result, "read a token", lane->device, words, SAVED_WORDS) : 0;
 }
 
-int lane_may_run_ahead(const struct lane *lane, int is_staged)
+bool lane_may_run_ahead(const struct lane *lane, bool is_staged)
 {
 	return is_staged || !lane->put_bytes_most;
 }
@@ -197,10 +205,10 @@ cuda_pointer lane_slot_memory(const struct lane *lane, unsigned int slot)
 }
 
 /*
- * Returns the first of the next @count slots for puts. Slots are used in a circle, but a run never
+ * Returns the first of the next @count slots for puts. Slots are used in a circle, but a span never
  * wraps around its end.
  */
-static unsigned int next_run(struct lane *lane, unsigned int count)
+static unsigned int next_span(struct lane *lane, unsigned int count)
 {
 	unsigned int first = lane->next_put;
 
@@ -211,27 +219,27 @@ static unsigned int next_run(struct lane *lane, unsigned int count)
 }
 
 /*
- * Returns the event after which all slots from @slot to @behind are empty. `out` empties runs in
- * order, so this is the event of the latest run.
+ * Returns the event after which all slots from @slot to @behind are empty. `out` empties spans in
+ * order, so this is the event of the latest span.
  */
 static cuda_event emptied_last(const struct slot *slot, const struct slot *behind)
 {
 	const struct slot *last = slot;
 
 	while (++slot < behind)
-		if (slot->run > last->run)
+		if (slot->put_number > last->put_number)
 			last = slot;
 	return last->emptied;
 }
 
 /*
- * Copies from XLA's stream into a run, and then from the run to memory with `out`. If a copy fails,
+ * Copies from XLA's stream into a span, and then from the span to memory with `out`. If a copy fails,
  * the next user of these slots still waits for the copies that have begun.
  */
-static cuda_result put_run(struct lane *lane, cuda_stream stream, cuda_pointer from, void *to,
+static cuda_result put_span(struct lane *lane, cuda_stream stream, cuda_pointer from, void *to,
 			   uint64_t bytes)
 {
-	unsigned int count = lane_slots_for(lane, bytes), first = next_run(lane, count);
+	unsigned int count = lane_slots_for(lane, bytes), first = next_span(lane, count);
 	struct slot *slot = &lane->slots[first], *last = slot + count - 1;
 	cuda_pointer memory = lane_slot_memory(lane, first);
 	cuda_result result = CUDA_OK, copied;
@@ -247,27 +255,27 @@ static cuda_result put_run(struct lane *lane, cuda_stream stream, cuda_pointer f
 	CUDA_TRY(&result, cuEventRecord(last->empty, lane->out));
 	if (result)
 		return result;
-	lane->put_runs++;
+	lane->put_count++;
 	for (; slot <= last; slot++) {
 		slot->emptied = last->empty;
-		slot->run = lane->put_runs;
+		slot->put_number = lane->put_count;
 	}
 	return copied;
 }
 
-/* Copies a value in as few runs as possible, of about equal length. */
-static cuda_result put_runs(struct lane *lane, cuda_stream stream, cuda_pointer value,
+/* Copies a value in as few spans as possible, of about equal length. */
+static cuda_result put_spans(struct lane *lane, cuda_stream stream, cuda_pointer value,
 			    const struct saved *block)
 {
 	unsigned int slots = lane_slots_for(lane, block->bytes);
-	unsigned int runs = (slots + PUT_RUN_MAX - 1) / PUT_RUN_MAX;
-	const uint64_t most = (slots + runs - 1) / runs * lane->slot_bytes;
+	unsigned int spans = (slots + PUT_SPAN_MAX - 1) / PUT_SPAN_MAX;
+	const uint64_t most = (slots + spans - 1) / spans * lane->slot_bytes;
 	cuda_result result = CUDA_OK;
 	uint64_t offset, bytes;
 
 	for (offset = 0; offset < block->bytes && !result; offset += bytes) {
 		bytes = block->bytes - offset < most ? block->bytes - offset : most;
-		result = put_run(lane, stream, value + offset, (char *)block->fill + offset, bytes);
+		result = put_span(lane, stream, value + offset, (char *)block->fill + offset, bytes);
 	}
 	return result;
 }
@@ -287,7 +295,7 @@ int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct s
 	pthread_mutex_lock(&lane->lock);
 	mark = lane_mark(lane);
 	if (mark)
-		result = put_runs(lane, stream, value, block);
+		result = put_spans(lane, stream, value, block);
 	if (mark)
 		CUDA_TRY(&result, cuEventRecord(mark->event, lane->out));
 	if (mark && !result && !lane_finish(lane, mark, block, (struct finish){ .put = block })) {
@@ -349,23 +357,23 @@ static cuda_result copy_late(struct lane *lane, cuda_stream stream, cuda_pointer
 }
 
 /* Returns true if the finisher will release @claim, when the copy has ended. */
-static int take_late(struct lane *lane, cuda_stream stream, cuda_pointer value,
+static bool take_late(struct lane *lane, cuda_stream stream, cuda_pointer value,
 		     struct claim *claim, uint64_t bytes, cuda_result *result)
 {
 	struct mark *done = lane_mark(lane);
 
 	*result = CUDA_OUT_OF_MEMORY;
 	if (!done)
-		return 0;
+		return false;
 	*result = copy_late(lane, stream, value, claim->memory, bytes, done);
 	if (!*result && !lane_finish(lane, done, claim->block, (struct finish){ .take = claim }))
-		return 1;
+		return true;
 	lane_unmark(lane, done);
 	if (!*result)
 		*result = CUDA_OUT_OF_MEMORY;
 	/* The copy may have begun. */
 	lane_wait_for_stream(lane, lane->late);
-	return 0;
+	return false;
 }
 
 /* Wakes the fetcher after a take. */
@@ -373,7 +381,7 @@ static void tell_fetcher(struct lane *lane, int64_t run)
 {
 	pthread_mutex_lock(&lane->lock);
 	lane->takes++;
-	lane->is_fetching = 1;
+	lane->is_fetching = true;
 	lane->take_run = run;
 	pthread_cond_signal(&lane->takes_come);
 	pthread_mutex_unlock(&lane->lock);
@@ -385,7 +393,7 @@ void lane_look_again(struct lane *lane)
 	/* Without a shared budget, the call after each take is enough. */
 	if (lane->put_bytes_most && lane->takes) {
 		lane->takes++;
-		lane->is_fetching = 1;
+		lane->is_fetching = true;
 		pthread_cond_signal(&lane->takes_come);
 	}
 	pthread_mutex_unlock(&lane->lock);
@@ -394,11 +402,12 @@ void lane_look_again(struct lane *lane)
 /* Releases the claim of a block that was staged in a context that has ended. */
 static int fail_other_context(const struct lane *lane, struct claim *claim, char *words)
 {
-	snprintf(words, SAVED_WORDS,
-		 "actmem: the value saved at %s was in another context of device %u, which has ended",
-		 saved_site_name(claim->block->token), lane->device);
+	const char *site = saved_site_name(claim->block->token);
+
 	saved_release(claim);
-	return -ESTALE;
+	return saved_fail(words, ESTALE,
+			  "the value saved at %s was in another context of device %u, which has ended",
+			  site, lane->device);
 }
 
 int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct claim *claim,
@@ -406,7 +415,7 @@ int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct 
 {
 	const struct saved *block = claim->block;
 	struct staged *staged = block->staged;
-	int is_whole = bytes == block->bytes, is_handed_on = 0;
+	bool is_whole = bytes == block->bytes, is_handed_on = false;
 	const int64_t run = block->run;
 	cuda_result result = CUDA_OK;
 
@@ -415,7 +424,7 @@ int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct 
 	pthread_mutex_lock(&lane->lock);
 	if (staged) {
 		result = copy_staged(lane, stream, value, staged, claim->offset, bytes);
-		staged->is_taken = 1;
+		staged->is_taken = true;
 	} else if (bytes) {
 		is_handed_on = take_late(lane, stream, value, claim, bytes, &result);
 	}

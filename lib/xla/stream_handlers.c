@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The handlers actmem_put, _take, _tie, _hold and _drop for XLA's CUDA platform; see call.h. Values
  * and tokens are on the device, and all work is done in the order of XLA's stream (stream.h). The
@@ -6,6 +6,7 @@
  * once and run them again.
  */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -31,37 +32,37 @@ static XLA_FFI_Error *put_value(struct lane *lane, cuda_stream stream, XLA_FFI_C
 	const XLA_FFI_Api *api = frame->api;
 	char words[SAVED_WORDS];
 	struct saved *block;
-	int ret;
+	int error;
 
 	if (!call->origin.examples) {
-		ret = lane_write_token(lane, stream, on_device(call->token), 0, words);
-		return ret ? ffi_error(api, ffi_code(ret), words) : NULL;
+		error = lane_write_token(lane, stream, on_device(call->token), 0, words);
+		return error ? ffi_error(api, ffi_code(error), words) : NULL;
 	}
 	lane_admit(lane, call->bytes);
-	ret = saved_begin(&call->origin, call->bytes, &block, words);
-	if (ret) {
+	error = saved_begin(&call->origin, call->bytes, &block, words);
+	if (error) {
 		lane_put_ended(lane, call->bytes);
-		return ffi_error(api, ffi_code(ret), words);
+		return ffi_error(api, ffi_code(error), words);
 	}
 	/* Write the token first: without it, no program can take the block. */
-	ret = lane_write_token(lane, stream, on_device(call->token), block->token, words);
-	if (ret) {
+	error = lane_write_token(lane, stream, on_device(call->token), block->token, words);
+	if (error) {
 		saved_undo(block);
 		lane_put_ended(lane, call->bytes);
 	} else {
-		ret = lane_put(lane, stream, on_device(call->value), block, words);
+		error = lane_put(lane, stream, on_device(call->value), block, words);
 	}
-	return ret ? ffi_error(api, ffi_code(ret), words) : NULL;
+	return error ? ffi_error(api, ffi_code(error), words) : NULL;
 }
 
-static int claim_block(const struct call *call, const struct rows *rows, uint64_t bytes,
+static int claim_rows(const struct call *call, const struct rows *rows, uint64_t bytes,
 		       struct claim **claim, char *words)
 {
 	uint64_t before = clock_ns();
-	int ret = saved_claim(rows, bytes, &call->origin, claim, words);
+	int error = saved_claim(rows, bytes, &call->origin, claim, words);
 
 	TRANSFER_COUNT(call->origin.device, block_wait_ns_total, clock_ns() - before);
-	return ret;
+	return error;
 }
 
 /* Reads the tokens of the call's operand into @tokens. */
@@ -71,21 +72,21 @@ static int read_array(struct lane *lane, cuda_stream stream, const struct call *
 	cuda_pointer from = on_device(call->token), parts[MAILBOX_TOKENS];
 	uint64_t done = 0;
 	unsigned int now;
-	int ret = 0;
+	int error = 0;
 
-	while (done < call->count && !ret) {
+	while (done < call->count && !error) {
 		for (now = 0; done + now < call->count && now < MAILBOX_TOKENS; now++)
 			parts[now] = from + (done + now) * sizeof(*tokens);
-		ret = lane_read_tokens(lane, stream, parts, now, tokens + done, words);
+		error = lane_read_tokens(lane, stream, parts, now, tokens + done, words);
 		done += now;
 	}
-	return ret;
+	return error;
 }
 
 static int read_take_tokens(struct lane *lane, cuda_stream stream, const struct call *call,
 			    struct token *tokens, char *words)
 {
-	int is_staged = 0;
+	bool is_staged = false;
 
 	if (call->count == 1) {
 		/* Only blocks of one example are announced. */
@@ -102,12 +103,12 @@ static int take_rows(struct lane *lane, cuda_stream stream, const struct call *c
 		     const struct rows *rows, cuda_pointer to, uint64_t bytes, char *words)
 {
 	struct claim *claim;
-	int ret;
+	int error;
 
 	if (!rows->id)
 		return lane_clear(lane, stream, to, bytes, words);
-	ret = claim_block(call, rows, bytes, &claim, words);
-	return ret ? ret : lane_take(lane, stream, to, claim, bytes, words);
+	error = claim_rows(call, rows, bytes, &claim, words);
+	return error ? error : lane_take(lane, stream, to, claim, bytes, words);
 }
 
 static XLA_FFI_Error *take_value(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
@@ -119,7 +120,7 @@ static XLA_FFI_Error *take_value(struct lane *lane, cuda_stream stream, XLA_FFI_
 	char words[SAVED_WORDS];
 	uint64_t at = 0, row_bytes;
 	struct rows rows;
-	int ret;
+	int error;
 
 	if (!call->count)
 		return NULL;
@@ -128,15 +129,15 @@ static XLA_FFI_Error *take_value(struct lane *lane, cuda_stream stream, XLA_FFI_
 	if (!tokens)
 		return ffi_error(api, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED,
 				 "actmem: no memory for bookkeeping");
-	ret = read_take_tokens(lane, stream, call, tokens, words);
+	error = read_take_tokens(lane, stream, call, tokens, words);
 	row_bytes = call->bytes / call->count;
-	while (!ret && call_next_rows(tokens, call->count, &at, &rows)) {
-		ret = take_rows(lane, stream, call, &rows, to, rows.count * row_bytes, words);
+	while (!error && call_next_rows(tokens, call->count, &at, &rows)) {
+		error = take_rows(lane, stream, call, &rows, to, rows.count * row_bytes, words);
 		to += rows.count * row_bytes;
 	}
 	if (tokens != &one)
 		free(tokens);
-	return ret ? ffi_error(api, ffi_code(ret), words) : NULL;
+	return error ? ffi_error(api, ffi_code(error), words) : NULL;
 }
 
 /* Calls @function for all rows of the operand's tokens. */
@@ -146,17 +147,15 @@ static int each_rows(struct lane *lane, cuda_stream stream, const struct call *c
 	struct token *tokens = calloc(call->count + 1, sizeof(*tokens));
 	struct rows rows;
 	uint64_t at = 0;
-	int ret;
+	int error;
 
-	if (!tokens) {
-		snprintf(words, SAVED_WORDS, "actmem: no memory for bookkeeping");
-		return -ENOMEM;
-	}
-	ret = read_array(lane, stream, call, tokens, words);
-	while (!ret && call_next_rows(tokens, call->count, &at, &rows))
+	if (!tokens)
+		return saved_fail(words, ENOMEM, "no memory for bookkeeping");
+	error = read_array(lane, stream, call, tokens, words);
+	while (!error && call_next_rows(tokens, call->count, &at, &rows))
 		function(rows.id, rows.count);
 	free(tokens);
-	return ret;
+	return error;
 }
 
 /*
@@ -172,9 +171,9 @@ static int announce_takes(struct lane *lane, cuda_stream stream, XLA_FFI_CallFra
 	uint64_t next = 0, i;
 	unsigned int count;
 	void *source, *unused;
-	int ret = 0;
+	int error = 0;
 
-	while (next < call->count && !ret) {
+	while (next < call->count && !error) {
 		for (count = 0; next < call->count && count < MAILBOX_TOKENS; next++) {
 			if (call->numbers[next] < 0)
 				continue;
@@ -183,12 +182,12 @@ static int announce_takes(struct lane *lane, cuda_stream stream, XLA_FFI_CallFra
 			numbers[count++] = call->numbers[next];
 		}
 		if (count)
-			ret = lane_read_tokens(lane, stream, from, count, tokens, words);
-		for (i = 0; i < count && !ret; i++)
-			ret = tokens[i].id ? saved_announce(tokens[i].id, &call->origin,
+			error = lane_read_tokens(lane, stream, from, count, tokens, words);
+		for (i = 0; i < count && !error; i++)
+			error = tokens[i].id ? saved_announce(tokens[i].id, &call->origin,
 							    (uint32_t)numbers[i], words) : 0;
 	}
-	return ret;
+	return error;
 }
 
 static XLA_FFI_Error *tie_tokens(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
@@ -197,14 +196,14 @@ static XLA_FFI_Error *tie_tokens(struct lane *lane, cuda_stream stream, XLA_FFI_
 	char words[SAVED_WORDS];
 	void *from, *to;
 	uint64_t count, i;
-	int ret = announce_takes(lane, stream, frame, call, words);
+	int error = announce_takes(lane, stream, frame, call, words);
 
-	for (i = 0; i < call->count && !ret; i++) {
+	for (i = 0; i < call->count && !error; i++) {
 		count = call_tokens(frame, i, &from, &to);
-		ret = lane_copy_tokens(lane, stream, on_device(to), on_device(from), count, words);
+		error = lane_copy_tokens(lane, stream, on_device(to), on_device(from), count, words);
 	}
-	if (ret)
-		return ffi_error(frame->api, ffi_code(ret), words);
+	if (error)
+		return ffi_error(frame->api, ffi_code(error), words);
 	lane_look_again(lane);
 	return NULL;
 }
@@ -213,21 +212,21 @@ static XLA_FFI_Error *hold_tokens(struct lane *lane, cuda_stream stream, XLA_FFI
 				  const struct call *call)
 {
 	char words[SAVED_WORDS];
-	int ret = each_rows(lane, stream, call, saved_reference, words);
+	int error = each_rows(lane, stream, call, saved_reference, words);
 
-	if (!ret)
-		ret = lane_copy_tokens(lane, stream, on_device(ffi_result(frame, 0)->data),
+	if (!error)
+		error = lane_copy_tokens(lane, stream, on_device(ffi_result(frame, 0)->data),
 				       on_device(call->token), call->count, words);
-	return ret ? ffi_error(frame->api, ffi_code(ret), words) : NULL;
+	return error ? ffi_error(frame->api, ffi_code(error), words) : NULL;
 }
 
 static XLA_FFI_Error *drop_tokens(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
 				  const struct call *call)
 {
 	char words[SAVED_WORDS];
-	int ret = each_rows(lane, stream, call, saved_unreference, words);
+	int error = each_rows(lane, stream, call, saved_unreference, words);
 
-	return ret ? ffi_error(frame->api, ffi_code(ret), words) : NULL;
+	return error ? ffi_error(frame->api, ffi_code(error), words) : NULL;
 }
 
 typedef XLA_FFI_Error *read_call(XLA_FFI_CallFrame *frame, struct call *call);
@@ -239,24 +238,24 @@ static XLA_FFI_Error *run_in_lane(XLA_FFI_CallFrame *frame, read_call *read, do_
 {
 	struct call call = { .origin.is_gpu = 1 };
 	char words[SAVED_WORDS];
-	XLA_FFI_Error *error;
+	XLA_FFI_Error *failure;
 	struct lane *lane;
 	void *stream;
-	int ret;
+	int error;
 
 	if (ffi_metadata(frame))
 		return NULL;
-	error = read(frame, &call);
-	if (!error)
-		error = ffi_stream(frame, &stream);
-	if (error)
-		return error;
-	lane = lane_enter(call.origin.device, stream, words, &ret);
+	failure = read(frame, &call);
+	if (!failure)
+		failure = ffi_stream(frame, &stream);
+	if (failure)
+		return failure;
+	lane = lane_enter(call.origin.device, stream, words, &error);
 	if (!lane)
-		return ffi_error(frame->api, ffi_code(ret), words);
-	error = body(lane, stream, frame, &call);
+		return ffi_error(frame->api, ffi_code(error), words);
+	failure = body(lane, stream, frame, &call);
 	lane_leave(lane);
-	return error;
+	return failure;
 }
 
 XLA_FFI_Error *actmem_xla_put_cuda(XLA_FFI_CallFrame *frame)

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The two threads of a lane; see stream.h. The finisher waits for copies in order, and then commits
  * or releases their blocks. The fetcher copies blocks to the device before they are taken. It takes
@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,12 +18,12 @@
 static void fill_is_done(struct lane *lane, struct saved *block, cuda_result result)
 {
 	char words[SAVED_WORDS];
-	int ret;
+	int error;
 
 	if (result) {
-		ret = cuda_failed(result, "copy a value from it", lane->device, words,
+		error = cuda_failed(result, "copy a value from it", lane->device, words,
 				  sizeof(words));
-		saved_failed(block, ret, words);
+		saved_failed(block, error, words);
 		return;
 	}
 	saved_filled(block);
@@ -61,7 +62,7 @@ static void end_ahead(struct lane *lane, uint64_t bytes)
 	if (!lane->put_bytes_most)
 		return;
 	lane->takes++;
-	lane->is_fetching = 1;
+	lane->is_fetching = true;
 	pthread_cond_signal(&lane->takes_come);
 }
 
@@ -129,13 +130,13 @@ static void unstage_block(void *data)
  * Returns the first of @count consecutive slots in the mask @slots, or TAKE_SLOTS if there are
  * none.
  */
-static unsigned int find_run(uint32_t slots, unsigned int count)
+static unsigned int find_span(uint32_t slots, unsigned int count)
 {
-	const uint32_t run = (UINT32_C(1) << count) - 1;
+	const uint32_t span = (UINT32_C(1) << count) - 1;
 	unsigned int first;
 
 	for (first = 0; first + count <= TAKE_SLOTS; first++)
-		if ((slots >> first & run) == run)
+		if ((slots >> first & span) == span)
 			return first;
 	return TAKE_SLOTS;
 }
@@ -157,18 +158,18 @@ static uint32_t slots_to_fill(const struct lane *lane)
 	return slots;
 }
 
-static uint64_t longest_run(uint32_t slots)
+static uint64_t longest_span(uint32_t slots)
 {
 	unsigned int count = TAKE_SLOTS;
 
-	while (count && find_run(slots, count) == TAKE_SLOTS)
+	while (count && find_span(slots, count) == TAKE_SLOTS)
 		count--;
 	return count;
 }
 
 /*
- * Copies into the run of @staged. Waits, on the device, for each stream that still copies from a
- * part of the run.
+ * Copies into the span of @staged. Waits, on the device, for each stream that still copies from a
+ * part of the span.
  */
 static cuda_result fill_slots(struct lane *lane, const void *memory, const struct staged *staged)
 {
@@ -191,11 +192,11 @@ static unsigned int find_slots(const struct lane *lane, uint64_t bytes)
 {
 	unsigned int count = lane_slots_for(lane, bytes);
 
-	return count <= TAKE_SLOTS ? find_run(slots_to_fill(lane), count) : TAKE_SLOTS;
+	return count <= TAKE_SLOTS ? find_span(slots_to_fill(lane), count) : TAKE_SLOTS;
 }
 
 /* Copies a held block into slots. If this returns NULL, no copy reads the block any more. */
-static struct staged *stage(struct lane *lane, const struct saved *block, const void *memory)
+static struct staged *stage_in_slots(struct lane *lane, const struct saved *block, const void *memory)
 {
 	unsigned int count = lane_slots_for(lane, block->bytes);
 	unsigned int first = find_slots(lane, block->bytes);
@@ -231,7 +232,7 @@ static struct staged *stage_block(struct lane *lane, const struct saved *block,
 				  const void *memory)
 {
 	struct mark *done = lane_mark(lane);
-	struct staged *staged = done ? stage(lane, block, memory) : NULL;
+	struct staged *staged = done ? stage_in_slots(lane, block, memory) : NULL;
 	cuda_result result = CUDA_OK;
 
 	if (staged) {
@@ -252,7 +253,7 @@ static struct staged *stage_block(struct lane *lane, const struct saved *block,
 /* Returns the length of the longest block that may be copied ahead now. */
 static uint64_t longest_ahead(const struct lane *lane)
 {
-	uint64_t slots = longest_run(slots_to_fill(lane)) * lane->slot_bytes;
+	uint64_t slots = longest_span(slots_to_fill(lane)) * lane->slot_bytes;
 	uint64_t most = lane->put_bytes_most / 2;
 
 	if (!most || !lane->ahead_bytes)
@@ -265,7 +266,7 @@ static uint64_t longest_ahead(const struct lane *lane)
  * Copies one block ahead of its take. Returns 0 if there is none before the next take. Caller holds
  * the lock, which is dropped meanwhile.
  */
-static int fetch_block(struct lane *lane)
+static bool fetch_block(struct lane *lane)
 {
 	uint64_t bytes_max = longest_ahead(lane);
 	struct staged *staged = NULL;
@@ -277,7 +278,7 @@ static int fetch_block(struct lane *lane)
 	block = bytes_max ? saved_next(lane->device, run, bytes_max, &memory) : NULL;
 	pthread_mutex_lock(&lane->lock);
 	if (!block)
-		return 0;
+		return false;
 	staged = stage_block(lane, block, memory);
 	pthread_mutex_unlock(&lane->lock);
 	if (staged) {
@@ -302,7 +303,7 @@ static void *fetcher_thread(void *data)
 	while (!lane->is_ending) {
 		takes = lane->takes;
 		if (seen == takes) {
-			lane->is_fetching = 0;
+			lane->is_fetching = false;
 			pthread_cond_broadcast(&lane->is_finished);
 			pthread_cond_wait(&lane->takes_come, &lane->lock);
 			continue;
@@ -325,7 +326,7 @@ static void *fetcher_thread(void *data)
 static void end_finisher(struct lane *lane)
 {
 	pthread_mutex_lock(&lane->lock);
-	lane->is_ending = 1;
+	lane->is_ending = true;
 	pthread_cond_signal(&lane->finishes_come);
 	pthread_mutex_unlock(&lane->lock);
 	pthread_join(lane->finisher, NULL);
@@ -333,14 +334,14 @@ static void end_finisher(struct lane *lane)
 
 int lane_start_threads(struct lane *lane)
 {
-	int ret = thread_create(&lane->finisher, "actmem-finish", finisher_thread, lane);
+	int error = thread_create(&lane->finisher, "actmem-finish", finisher_thread, lane);
 
-	if (ret)
-		return ret;
-	ret = thread_create(&lane->fetcher, "actmem-fetch", fetcher_thread, lane);
-	if (ret)
+	if (error)
+		return error;
+	error = thread_create(&lane->fetcher, "actmem-fetch", fetcher_thread, lane);
+	if (error)
 		end_finisher(lane);
-	return ret;
+	return error;
 }
 
 void lane_end_threads(struct lane *lane)

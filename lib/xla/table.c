@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The hash table from token to block, with chains; see table.h. The lower bits of tokens are serial
  * numbers, which are evenly distributed without a hash function.

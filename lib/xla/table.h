@@ -2,8 +2,8 @@
 /*
  * The table from token to block. The caller's lock guards it.
  */
-#ifndef ACTMEM_XLA_TABLE_H
-#define ACTMEM_XLA_TABLE_H
+#ifndef LIB_XLA_TABLE_H
+#define LIB_XLA_TABLE_H
 
 #include <stdint.h>
 
@@ -16,4 +16,4 @@ void table_add(struct saved *block);
 void table_remove(struct saved *block);
 struct saved *table_find(uint64_t token);
 
-#endif /* ACTMEM_XLA_TABLE_H */
+#endif /* LIB_XLA_TABLE_H */

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Passes arrays to XLA with DLPack. A view ends on the XLA thread that used it last, so this file
  * must not need Python.
@@ -45,7 +45,7 @@ int actmem_xla_tensor_new(struct actmem_xla_array *array,
 	tensor->managed.tensor.rank = (int32_t)options->rank;
 	tensor->managed.tensor.type.code = options->code;
 	tensor->managed.tensor.type.bits = options->bits;
-	tensor->managed.tensor.type.lanes = 1;
+	tensor->managed.tensor.type.width = 1;
 	tensor->managed.tensor.shape = tensor->shape;
 	tensor->managed.context = tensor;
 	tensor->managed.deleter = end_tensor;

@@ -9,6 +9,12 @@
  * streams are in stream.h and the files of its name. arrays.h and tensor.c have JAX's arrays in
  * regions.
  *
+ * Calls go one way. The handlers call call.c, copy.c, stream.c and claim.c. stream.c calls
+ * stream_threads.c, which calls stream_copy.c. These call claim.c and announce.c, which call
+ * saved.c. saved.c calls site.c, table.c and memory.c. memory.c calls stores.c, which calls
+ * shares.c, places.c and grow.c. These and arrays.c call attached.c. All may call counts.c,
+ * own_memory.c, knobs.c and forked.c.
+ *
  * This folder uses only the library's public headers and the headers of base, config, machine
  * and cuda.
  *

@@ -224,7 +224,8 @@ static void test_named(void)
 static void test_block(int node, bool registered)
 {
 	struct actmem_key key = { .name = 1 };
-	int has_store, ret;
+	bool has_store;
+	int ret;
 	void *block;
 
 	words[0] = 0;

@@ -90,7 +90,7 @@ static void test_store(void)
 	static const struct actmem_key key = { .name = 3 };
 	struct actmem *am = attach_own();
 	const void *back;
-	int has_store;
+	bool has_store;
 	void *block;
 
 	returns(memory_reserve(key, LENGTH, &block, &has_store, words, sizeof(words)), 0);
