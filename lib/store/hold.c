@@ -115,8 +115,7 @@ static int fail_changed(const struct actmem_store *store, const struct store_blo
 
 /*
  * Compares the block's checksum. Releases the lock meanwhile; the holder keeps the block. If the
- * checksum differs, the block is in a file, and nobody else holds it, the next try reads the file
- * again.
+ * checksum differs and there is no other holder, the next try reads the block's file again.
  */
 static int compare_checksum(struct actmem_store *store, struct store_block *block)
 {
