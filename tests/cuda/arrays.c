@@ -118,7 +118,7 @@ static void test_view(void)
 	   !managed->tensor.byte_offset, "a view says where it is, and its shape");
 	ok(managed->tensor.device.type == CUDA_HOST && managed->tensor.device.id == 1 &&
 	   managed->tensor.type.code == 2 && managed->tensor.type.bits == 32 &&
-	   managed->tensor.type.lanes == 1, "which memory of which device, and its type");
+	   managed->tensor.type.width == 1, "which memory of which device, and its type");
 	ok(stats_now().blocks == 1 && stats_now().views == 1, "it holds the block alone");
 	memset(address, 5, LENGTH);
 	returns(actmem_xla_trim(), 0);

@@ -324,8 +324,6 @@ static void test_users(struct actmem *am)
 	returns(actmem_store_commit(store, key_of(1)), -ENOENT);
 	returns(hold_block(store, 1, &held, &bytes), 0);
 	ok(bytes == 100, "a block has the bytes that were asked for");
-	returns(hold_block(store, 1, &held, &bytes), 0);
-	returns(actmem_store_put_back(store, key_of(1)), 0);
 	returns(actmem_store_drop(store, key_of(1)), -EBUSY);
 	returns(actmem_store_destroy(store), -EBUSY);
 	returns(actmem_store_put_back(store, key_of(1)), 0);

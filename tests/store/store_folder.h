@@ -31,32 +31,6 @@ static inline void remove_folder(const char *path)
 		tap_bail("%s: %s", path, strerror(errno));
 }
 
-/* Bytes that tell which block they belong to, and where in it. */
-static inline void fill_bytes(void *memory, uint64_t bytes, uint64_t content)
-{
-	uint64_t at, word;
-
-	for (at = 0; at + 8 <= bytes; at += 8) {
-		word = (content + at) * 0x9e3779b97f4a7c15ULL;
-		memcpy((char *)memory + at, &word, 8);
-	}
-	word = (content + at) * 0x9e3779b97f4a7c15ULL;
-	memcpy((char *)memory + at, &word, bytes - at);
-}
-
-static inline bool bytes_hold(const void *memory, uint64_t bytes, uint64_t content)
-{
-	uint64_t at, word;
-
-	for (at = 0; at + 8 <= bytes; at += 8) {
-		word = (content + at) * 0x9e3779b97f4a7c15ULL;
-		if (memcmp((const char *)memory + at, &word, 8))
-			return false;
-	}
-	word = (content + at) * 0x9e3779b97f4a7c15ULL;
-	return !memcmp((const char *)memory + at, &word, bytes - at);
-}
-
 /* Blocks whose content is told by their name. */
 static inline int put_named(struct actmem_store *store, uint64_t name, uint64_t bytes)
 {
@@ -68,7 +42,7 @@ static inline void tell_difference(uint64_t name, const uint64_t *words, uint64_
 	uint64_t count = bytes / sizeof(*words), first = count, last = 0, differ = 0, i;
 
 	for (i = 0; i < count; i++) {
-		if (words[i] == name * 0x9E3779B97F4A7C15ULL + i)
+		if (words[i] == block_word(name, i))
 			continue;
 		differ++;
 		first = first < i ? first : i;

@@ -119,7 +119,7 @@ static void put(struct worker *w, struct entry *entry)
 	entry->bytes = some_bytes(&w->random);
 	entry->content = next_random(&w->random);
 	if (one_in(&w->random, 3)) {
-		fill_bytes(w->copy, entry->bytes, entry->content);
+		fill_block(w->copy, entry->bytes, entry->content);
 		if (!expect(m, entry, actmem_store_put(m->store, entry->key, w->copy, entry->bytes),
 			    0, "put"))
 			return;
@@ -127,7 +127,7 @@ static void put(struct worker *w, struct entry *entry)
 		if (!expect(m, entry, reserve_or_wait(w, entry, &memory), 0, "reserve") ||
 		    !expect(m, entry, (uintptr_t)memory % 4096 != 0, 0, "alignment"))
 			return;
-		fill_bytes(memory, entry->bytes, entry->content);
+		fill_block(memory, entry->bytes, entry->content);
 		if (one_in(&w->random, 20)) {
 			expect(m, entry, hold_again(w, entry), -ENOENT, "hold what is reserved");
 			expect(m, entry, actmem_store_drop(m->store, entry->key), 0,
@@ -157,7 +157,7 @@ static void hold(struct worker *w, struct entry *entry)
 
 	if (!expect(m, entry, hold_or_wait(w, entry, &bytes), 0, "hold") ||
 	    !expect(m, entry, bytes != entry->bytes, 0, "length of what is held") ||
-	    !expect(m, entry, !bytes_hold(entry->memory, bytes, entry->content), 0,
+	    !expect(m, entry, !is_block(entry->memory, bytes, entry->content), 0,
 		    "content of what is held"))
 		return;
 	entry->state = HELD;
@@ -168,7 +168,7 @@ static void end_hold(struct worker *w, struct entry *entry)
 {
 	struct model *m = w->model;
 
-	if (!expect(m, entry, !bytes_hold(entry->memory, entry->bytes, entry->content), 0,
+	if (!expect(m, entry, !is_block(entry->memory, entry->bytes, entry->content), 0,
 		    "content after a while"))
 		return;
 	if (one_in(&w->random, 3)) {
@@ -192,7 +192,7 @@ static void take(struct worker *w, struct entry *entry)
 	}
 	if (!expect(m, entry, actmem_store_take(m->store, entry->key, w->copy, entry->bytes), 0,
 		    "take") ||
-	    !expect(m, entry, !bytes_hold(w->copy, entry->bytes, entry->content), 0,
+	    !expect(m, entry, !is_block(w->copy, entry->bytes, entry->content), 0,
 		    "content of what is taken"))
 		return;
 	entry->state = ABSENT;

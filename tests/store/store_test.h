@@ -62,24 +62,30 @@ static inline struct actmem_store_stats stats_of(struct actmem_store *store)
 	return stats;
 }
 
-/* Words that tell the block and the place in it. */
+static inline uint64_t block_word(uint64_t seed, uint64_t i)
+{
+	return seed * 0x9E3779B97F4A7C15ULL + i;
+}
+
+/* Words that tell the block and the place in it; the last one may be cut off. */
 static inline void fill_block(void *memory, uint64_t bytes, uint64_t seed)
 {
-	uint64_t i, *words = memory;
+	uint64_t i, last = block_word(seed, bytes / sizeof(last)), *words = memory;
 
 	for (i = 0; i < bytes / sizeof(*words); i++)
-		words[i] = seed * 0x9E3779B97F4A7C15ULL + i;
+		words[i] = block_word(seed, i);
+	memcpy(&words[i], &last, bytes % sizeof(last));
 }
 
 static inline bool is_block(const void *memory, uint64_t bytes, uint64_t seed)
 {
+	uint64_t i, last = block_word(seed, bytes / sizeof(last));
 	const uint64_t *words = memory;
-	uint64_t i;
 
 	for (i = 0; i < bytes / sizeof(*words); i++)
-		if (words[i] != seed * 0x9E3779B97F4A7C15ULL + i)
+		if (words[i] != block_word(seed, i))
 			return false;
-	return true;
+	return !memcmp(&words[i], &last, bytes % sizeof(last));
 }
 
 /* For as long as it takes. */
