@@ -202,9 +202,9 @@ struct actmem_request {
 };
 
 /*
- * Submits a transfer from a file into a region (fill), or from a region to a file (spill).
- * @request NULL: no options. The region must be attached. Offsets and lengths must be multiples of the alignments that
- * actmem_file_get_info() returns.
+ * Submits a transfer from a file into a region (fill), or from a region to a file (spill). @request
+ * NULL: no options. The region must be attached. Offsets and lengths must be multiples of the
+ * alignments that actmem_file_get_info() returns.
  *
  * The call does not wait for the transfer: actmem_queue_wait() returns its result. The caller must
  * not touch the memory before. The queue starts the requests of a file in order, and they may

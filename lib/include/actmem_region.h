@@ -109,13 +109,13 @@ int actmem_region_create(struct actmem *am,
 
 /*
  * Opens a region from its descriptor. Another process sent it (SCM_RIGHTS, unix(7)), or
- * actmem_region_fd() returned it. The caller keeps @fd and closes it. Both processes then share
- * the memory, and each closes its own handle. Missing pages stay missing, as in a lazy region. memfd: the receiver gets 4K pages where the creator would have got thp.
- * The receiver may get a fallback that actmem_open() allowed, reported as by
- * actmem_region_create().
+ * actmem_region_fd() returned it. The caller keeps @fd and closes it. Both processes then share the
+ * memory, and each closes its own handle. Missing pages stay missing, as in a lazy region. memfd:
+ * the receiver gets 4K pages where the creator would have got thp. The receiver may get a fallback
+ * that actmem_open() allowed, reported as by actmem_region_create().
  *
- * -EINVAL  @fd is not a region of the backend that the caller asked for, or not open for reading and
- *	writing. For a memfd region with a name, reading is enough: it is then opened as by
+ * -EINVAL  @fd is not a region of the backend that the caller asked for, or not open for reading
+ *	and writing. For a memfd region with a name, reading is enough: it is then opened as by
  *	ACTMEM_OPEN_READ
  * -EBADF  @fd is not open
  * -ENOMEM  RLIMIT_MEMLOCK: each process that has a memfd region locks it for itself
@@ -273,10 +273,10 @@ int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64
 int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_t length);
 
 /*
- * Exports a range of a region as a dma-buf. Device drivers share memory by dma-bufs. Importers are drivers of
- * GPUs and other accelerators (DRM's PRIME), RDMA (ibv_reg_dmabuf_mr) and video. The call stores
- * a close-on-exec descriptor in *@fd, which the caller closes. @offset and @length must be
- * multiples of 2 MiB, and @length must not be 0.
+ * Exports a range of a region as a dma-buf. Device drivers share memory by dma-bufs. Importers are
+ * drivers of GPUs and other accelerators (DRM's PRIME), RDMA (ibv_reg_dmabuf_mr) and video. The
+ * call stores a close-on-exec descriptor in *@fd, which the caller closes. @offset and @length must
+ * be multiples of 2 MiB, and @length must not be 0.
  *
  * The call first allocates missing pages, as actmem_region_populate() does and with its errors.
  * The pages stay as long as the dma-buf or an import of it exists, even if the region is closed.
@@ -305,12 +305,12 @@ int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t
 int actmem_region_close(struct actmem_region *region);
 
 /*
- * Lists the regions on this machine. These are all that the caller may see, of both backends, in
- * an array of *@count elements. The caller frees it with one free(3), which also frees node_bytes
- * (node_count elements) and path of each. Works without actmem_open(). A region that several processes have
- * is listed once, with its creator if that still runs. After a success, actmem_error() is "" or
- * says why the driver did not answer. @size: sizeof(struct actmem_region_info) of the caller,
- * which actmem_region_list() passes.
+ * Lists the regions on this machine. These are all that the caller may see, of both backends, in an
+ * array of *@count elements. The caller frees it with one free(3), which also frees node_bytes
+ * (node_count elements) and path of each. Works without actmem_open(). A region that several
+ * processes have is listed once, with its creator if that still runs. After a success,
+ * actmem_error() is "" or says why the driver did not answer. @size: sizeof(struct
+ * actmem_region_info) of the caller, which actmem_region_list() passes.
  */
 int actmem_region_list_sized(struct actmem_region_info **regions, size_t *count,
 			     size_t size);

@@ -160,9 +160,9 @@ int actmem_region_unregister(struct actmem_region *region);
 
 /*
  * Registers each region that a heap creates from now on. The heap does so before it allocates a
- * block in the region, and unregisters it before it closes the region. actmem_heap_alloc() then returns the
- * errors of actmem_region_register(), unless it may use own_memory. If the runtime does not
- * unregister a region, the region stays until actmem_runtime_close() can unregister it.
+ * block in the region, and unregisters it before it closes the region. actmem_heap_alloc() then
+ * returns the errors of actmem_region_register(), unless it may use own_memory. If the runtime does
+ * not unregister a region, the region stays until actmem_runtime_close() can unregister it.
  *
  * The library registers long regions in pieces. A piece has 64 to 256 MiB, such that CUDA needs
  * about 5 ms for it, or one longer block. Between two pieces, other threads can get the lock of
@@ -208,10 +208,10 @@ int actmem_runtime_pointer(struct actmem_runtime *runtime, const void *address, 
 
 /*
  * Mark the time in which this thread waits for an accelerator. This is for waits outside of the
- * library, such as for an event of a stream. `actmem waits` shows the wait as `device`, with @length bytes (0: not
- * known) and the first 79 bytes of @words (may be NULL). A thread may begin several waits. Any
- * thread passes the result of begin(), even NULL, to end() before actmem_close(). Both take no
- * lock, cannot fail, and do nothing in a forked child.
+ * library, such as for an event of a stream. `actmem waits` shows the wait as `device`, with
+ * @length bytes (0: not known) and the first 79 bytes of @words (may be NULL). A thread may begin
+ * several waits. Any thread passes the result of begin(), even NULL, to end() before
+ * actmem_close(). Both take no lock, cannot fail, and do nothing in a forked child.
  */
 struct actmem_device_wait *actmem_device_wait_begin(struct actmem *am, uint64_t length,
 						    const char *words);

@@ -181,8 +181,8 @@ int actmem_store_set_checksum(struct actmem_store *store, int on);
 
 /*
  * Allocates memory for a new block. It has @length bytes, aligned to 4096; the call stores its
- * address in *@memory. Only the caller may access it until the commit. If the budget is used up, the call
- * waits at most @timeout_ns until other blocks are spilled. The timeout does not interrupt
+ * address in *@memory. Only the caller may access it until the commit. If the budget is used up,
+ * the call waits at most @timeout_ns until other blocks are spilled. The timeout does not interrupt
  * the creation of a region, which the calling thread does.
  *
  * -EEXIST  the key is in the store
