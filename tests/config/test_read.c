@@ -189,8 +189,8 @@ static void test_given(void **state)
 
 static void test_environment(void **state)
 {
-	struct reader reader = READER(ACTMEM_NAMES_VARIABLES);
 	char **saved = environ;
+	struct reader reader;
 	bool is_set;
 
 	unsetenv("ACTMEM_QUIET");
@@ -203,6 +203,7 @@ static void test_environment(void **state)
 	assert_true(knob_is_on(KNOB_QUIET));
 	setenv("ACTMEM_QUIET", "yes", 1);
 	assert_false(knob_is_on(KNOB_QUIET));
+	reader = READER(ACTMEM_NAMES_VARIABLES);
 	reader_check_switches(&reader);
 	assert_string_equal(reader.error, "ACTMEM_QUIET is 'yes'; it may be 1 or 0");
 	setenv("ACTMEM_QUIET", "0", 1);

@@ -49,7 +49,7 @@ static void *first_failure(void *unused)
 {
 	assert_string_equal(actmem_error(), "");
 	fail_every("calloc", ENOMEM);
-	assert_fails(actmem_heap_free(heap, &am), EINVAL, "no memory to tell");
+	assert_fails(actmem_heap_free(heap, &am), EINVAL, "no memory for the error message");
 	fail_nothing();
 	assert_fails(actmem_heap_free(heap, &am), EINVAL, "not the start of a live block");
 	return NULL;

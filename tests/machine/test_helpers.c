@@ -302,7 +302,7 @@ static void test_limit(void **state)
 	assert_int_equal(actmem_region_populate(region, 0, 64 * MIB), 0);
 	assert_fails(actmem_region_populate(region, 0, WHOLE), ENOMEM,
 		     "node 1 has 192.0 MiB free of 960.0 MiB wanted");
-	assert_non_null(strstr(actmem_error(), "of the 1.0 GiB are there"));
+	assert_non_null(strstr(actmem_error(), "of the 1.0 GiB are populated"));
 	assert_int_equal(actmem_region_close(region), 0);
 }
 

@@ -169,7 +169,7 @@ def test_a_plan_s_traffic_is_replayed(capsys, config, tmp_path):
     with open(saved, "w", encoding="utf-8") as file:
         json.dump(fields | {"microbatches": 4}, file)
     result = subprocess.run(replay, capture_output=True, text=True, check=False)
-    assert result.returncode and "is a plan of microbatches" in result.stderr
+    assert result.returncode and "is a plan with microbatches" in result.stderr
 
 
 def test_what_is_refused(capsys, config, program, tmp_path):

@@ -118,8 +118,8 @@ static void test_refusals(struct actmem *am)
 		{ path, LENGTH, create | ACTMEM_OPEN_READ, -EINVAL, "only to be read" },
 		{ "", LENGTH, create, -EINVAL, "name of a region is empty" },
 		{ mount_folder, LENGTH, create, -EINVAL, "is a folder; add a name: " },
-		{ beyond, LENGTH, create, -ENOENT, "cannot look at" },
-		{ other, LENGTH, create, -EINVAL, "no name of a file" },
+		{ beyond, LENGTH, create, -ENOENT, "cannot check" },
+		{ other, LENGTH, create, -EINVAL, "not the name of a file" },
 		{ "/proc/region", LENGTH, create, -EOPNOTSUPP, "proc" },
 	};
 	struct actmem_region *region;
@@ -130,9 +130,9 @@ static void test_refusals(struct actmem *am)
 
 	returns(open_name(am, path, LENGTH, ACTMEM_OPEN_CREATE | ACTMEM_OPEN_EXCLUSIVE, &region),
 		-EEXIST);
-	says("there already");
+	says("exists already");
 	returns(open_name(am, path, 2 * LENGTH, ACTMEM_OPEN_CREATE, &region), -EEXIST);
-	says("8.0 MiB, not with 16.0 MiB");
+	says("with 8.0 MiB, but 16.0 MiB were requested");
 	returns(open_name(am, path, 2 * LENGTH, ACTMEM_OPEN_CREATE | ACTMEM_OPEN_ANY_LENGTH,
 			  &region), 0);
 	ok(actmem_region_length(region) == LENGTH, "any length will do if that is said");
