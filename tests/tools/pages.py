@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The README and the pages of docs/, and the fenced blocks in them."""
+"""The pages of the top folder and of docs/, and the fenced blocks in them."""
 import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEXTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
-         for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
+         for path in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")))}
 LANGUAGES = {"python", "sh", "console", "text"}
 
 
