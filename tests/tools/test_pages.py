@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The README and docs/: commands, options, targets of make, files, variables and links that
+"""The pages of the top folder and of docs/: commands, options, targets of make, files, variables and links that
 they name exist. tests/libraries/test_pages.py runs their Python."""
 import functools
 import os
@@ -15,7 +15,7 @@ from tap import case, main
 
 # Programs of others.
 KNOWN = set("""
-    apt bpftrace cat cd cp docker echo gdb grep kubectl ldconfig ls mkdir modinfo modprobe mokutil
+    apt bpftrace cat cd cp docker echo gdb git grep kubectl ldconfig ls mkdir modinfo modprobe mokutil
     mount perf pip ps py-spy reboot rm rpmbuild systemctl systemd-sysusers time trace-cmd udevadm
     uname usermod
     """.split())
