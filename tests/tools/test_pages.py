@@ -26,6 +26,9 @@ PYTHON = re.compile(r"(?:.*/)?python3?")
 OF_OTHERS = {"--device", "--group-add", "--ulimit", "--shm-size", "--cap-add", "--gres", "--mem"}
 # Files that use make's variables.
 MADE = r"(.*/)?(Makefile|Kbuild|[^/]*\.mk)|(scripts|packaging|lib|tests/(vm|bench))/(.*/)?[^./]*(\.(c|py))?"
+# Functions of the kernel and of CUDA that pages name, and that are called nowhere here.
+FUNCTIONS_OF_OTHERS = {"cuMemGetInfo", "dma_set_max_seg_size", "folio_maybe_dma_pinned",
+                       "pin_user_pages", "remap_pfn_range"}
 # A name that stands for others, such as NAME.
 PLACEHOLDER = re.compile(r"[A-Z]{3,}")
 
@@ -188,6 +191,22 @@ def spans(text):
     """What is `code` outside of blocks."""
     outside = "\n".join(line for language, line in lines_by_language(text) if language is None)
     return [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", outside)]
+
+
+@case
+def functions_exist():
+    code = text_of(r"(lib|driver|uapi|tools|bench|examples)/.*\.(c|h|py|S)")
+    known = set(re.findall(r"\b[a-z]\w+(?=\()", code)) | FUNCTIONS_OF_OTHERS
+    named = {}
+    for page, text in TEXTS.items():
+        on_page = set(re.findall(r"\bdef (\w+)\(", text))
+        for span in spans(text):
+            name = re.fullmatch(r"([a-z_]\w+)\(\)", span)
+            if name and name[1] not in on_page:
+                named[name[1]] = page
+    assert len(named) > 30, len(named)
+    missing = {name: page for name, page in named.items() if name not in known}
+    assert not missing, missing
 
 
 @case
