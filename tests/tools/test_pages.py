@@ -201,10 +201,12 @@ def functions_exist():
     for page, text in TEXTS.items():
         on_page = set(re.findall(r"\bdef (\w+)\(", text))
         for span in spans(text):
-            name = re.fullmatch(r"([a-z_]\w+)\(\)", span)
-            if name and name[1] not in on_page:
-                named[name[1]] = page
-    assert len(named) > 30, len(named)
+            place = re.fullmatch(r"(?:([\w./]+): )?([a-z_]\w+)\(\)", span)
+            if place and place[1]:
+                assert re.search(rf"\b{place[2]}\(", text_of(re.escape(place[1]))), (page, span)
+            if place and place[2] not in on_page:
+                named[place[2]] = page
+    assert len(named) > 50, len(named)
     missing = {name: page for name, page in named.items() if name not in known}
     assert not missing, missing
 
