@@ -154,7 +154,7 @@ def size_of_a_mount(stock):
     told = job.pair[1].do(f"array {EXTRA}")
     check(told["error"] is not None and all(word in told["error"] for word in (
         "0 B left of", "remount,size=", f"mounted at {MOUNT}",
-        f"its files have {size}.0 MiB of {size}.0 MiB")),
+        f"its files use {size}.0 MiB of {size}.0 MiB")),
         f"{limit}: who wants too much is told: {told['error']}", told)
 
     for worker in job.pair:

@@ -114,8 +114,8 @@ static void test_refusals(struct actmem *am)
 	} bad[] = {
 		{ path, 0, create, -EINVAL, "length is 0" },
 		{ path, LENGTH, 1u << 31, -EINVAL, "flags 0x80000000" },
-		{ path, LENGTH, ACTMEM_OPEN_EXCLUSIVE, -EINVAL, "with ACTMEM_OPEN_CREATE alone" },
-		{ path, LENGTH, create | ACTMEM_OPEN_READ, -EINVAL, "only to be read" },
+		{ path, LENGTH, ACTMEM_OPEN_EXCLUSIVE, -EINVAL, "needs ACTMEM_OPEN_CREATE" },
+		{ path, LENGTH, create | ACTMEM_OPEN_READ, -EINVAL, "cannot be combined" },
 		{ "", LENGTH, create, -EINVAL, "name of a region is empty" },
 		{ mount_folder, LENGTH, create, -EINVAL, "is a folder; add a name: " },
 		{ beyond, LENGTH, create, -ENOENT, "cannot check" },
@@ -299,7 +299,7 @@ static void test_empty(struct actmem *am)
 		returns(actmem_region_close(region), 0);
 	} else {
 		returns(open_name(am, path, LENGTH, ACTMEM_OPEN_CREATE, &region), -EINVAL);
-		says("not a region");
+		says("so this library did not create it");
 	}
 	returns(unlink(path), 0);
 }

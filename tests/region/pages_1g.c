@@ -206,7 +206,7 @@ static void test_driver(void)
 	/* One node may have less. */
 	options.policy = ACTMEM_PLACE_PREFERRED;
 	returns(actmem_region_create(am, &options, &region), -EOPNOTSUPP);
-	says("the driver has only 2M pages; 1G come from hugetlb by the backend memfd");
+	says("the driver has only 2M pages; 1G pages come from hugetlb with the backend memfd");
 	says("ACTMEM_ALLOW=2m");
 	options.flags = ACTMEM_REGION_LAZY;
 	options.allow = ACTMEM_ALLOW_2M;
