@@ -164,17 +164,24 @@ int saved_claim(const struct rows *rows, uint64_t bytes, const struct origin *ta
 	return error;
 }
 
+/*
+ * The last claim of a block that the table no longer has ends the block in the store. The claim
+ * that ended its last reference may be released before others have held the block.
+ */
 void saved_release(struct claim *claim)
 {
 	struct saved *block = claim->block;
-	bool is_unused;
+	bool is_last, is_unused;
 
-	if (claim->memory && claim->ends)
+	pthread_mutex_lock(&saved_lock);
+	is_last = !block->generation && block->claims == 1 && !block->busy;
+	pthread_mutex_unlock(&saved_lock);
+	if (claim->memory && is_last)
 		memory_release(block->key);
 	else if (claim->memory)
 		memory_put_back(block->key);
 	pthread_mutex_lock(&saved_lock);
-	block->is_released |= claim->memory && claim->ends;
+	block->is_released |= claim->memory && is_last;
 	block->claims--;
 	is_unused = !block->generation && !saved_is_used(block);
 	pthread_mutex_unlock(&saved_lock);

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The handlers' table and its store under many threads that put, take, abandon,
  * reset and read statistics, built with a sanitizer. Prints TAP. The environment
@@ -20,6 +20,9 @@
 #define VALUES		8
 #define EXAMPLES_MOST	4
 #define BYTES_MOST	(120000 / EXAMPLES_MOST)	/* of an example */
+#define PAIRS		100
+#define PAIR_ROUNDS	60
+#define PAIR_BYTES	30000			/* PAIRS of two are more than the budget */
 
 static atomic_long wrong;
 
@@ -174,6 +177,57 @@ static void *rounds(void *argument)
 	return NULL;
 }
 
+static struct rows pairs[PAIRS];
+static pthread_barrier_t both;
+
+/* Takes one of the two examples of each block, while another thread takes the other one. */
+static void *take_halves(void *argument)
+{
+	struct origin origin = {
+		.site = "pairs", .site_length = 5, .examples = 2, .ends = true,
+		.shape.hash = PAIR_BYTES,
+	};
+	struct rows row = { .first = *(unsigned int *)argument, .count = 1 };
+	char words[SAVED_WORDS];
+	struct claim *claim;
+	unsigned int i;
+
+	for (i = 0; i < PAIRS; i++) {
+		row.id = pairs[i].id;
+		pthread_barrier_wait(&both);
+		if (saved_claim(&row, PAIR_BYTES, &origin, &claim, words)) {
+			fprintf(stderr, "# %s\n", words);
+			check(0);
+			continue;
+		}
+		check(is_filled(claim->memory, &row, PAIR_BYTES));
+		if (claim->ends)
+			__atomic_add_fetch(&ended_by_takes, 1, __ATOMIC_RELAXED);
+		saved_release(claim);
+	}
+	return NULL;
+}
+
+static void take_pairs(void)
+{
+	struct origin origin = {
+		.site = "pairs", .site_length = 5, .examples = 2, .shape.hash = PAIR_BYTES,
+	};
+	unsigned int numbers[2] = { 0, 1 }, i;
+	pthread_t threads[2];
+
+	pthread_barrier_init(&both, NULL, 2);
+	for (i = 0; i < PAIRS; i++) {
+		pairs[i] = (struct rows){ .count = 2 };
+		put(&origin, &pairs[i], PAIR_BYTES);
+	}
+	for (i = 0; i < 2; i++)
+		pthread_create(&threads[i], NULL, take_halves, &numbers[i]);
+	for (i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	pthread_barrier_destroy(&both);
+}
+
 static int result(int number, int good, const char *what)
 {
 	printf("%s %d - %s\n", good ? "ok" : "not ok", number, what);
@@ -196,6 +250,8 @@ int main(void)
 	}
 	for (i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
+	for (i = 0; i < PAIR_ROUNDS; i++)
+		take_pairs();
 	actmem_xla_reset();
 	ACTMEM_INIT(&stats);
 	actmem_xla_stats(&stats);
