@@ -37,7 +37,8 @@ $(B)/man/.calls: scripts/man-pages $(wildcard lib/include/*.h docs/man/*.c)
 	$(PYTHON3) -B scripts/man-pages $(@D)
 	touch $@
 
-$(MAN_CALLS:%=$(B)/man/%.3): $(B)/man/.calls ;
+$(MAN_CALLS:%=$(B)/man/%.3): $(B)/man/.calls
+	@test -e $@ || $(PYTHON3) -B scripts/man-pages $(@D)
 
 install:: $(INSTALLED_MAN_PAGES)
 	set -e; for page in $^; do \

@@ -2,6 +2,9 @@
 /* Sets environment variables from options, from which the library reads them. */
 #include <err.h>
 #include <stdlib.h>
+#include <unistd.h>
+
+#include "config/config.h"
 #include "memory_options.h"
 #include "tool.h"
 
@@ -40,6 +43,13 @@ uint64_t memory_page_bytes(const struct actmem_options *options)
 
 int memory_options(struct actmem_options *options)
 {
+	struct reader reader = READER(ACTMEM_NAMES_VARIABLES);
+
+	reader_check_switches(&reader);
+	if (*reader.error) {
+		warnx("%s", reader.error);
+		return STATUS_USAGE;
+	}
 	ACTMEM_INIT(options);
 	if (actmem_options_from_environment(options)) {
 		print_library_error();

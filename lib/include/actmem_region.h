@@ -299,8 +299,8 @@ int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t
  * Closes a region, and frees @region. The call unmaps it. The memory is freed when no other
  * process has the region. No other thread may use @region during the call or later.
  *
- * -EBUSY  the region is attached to a queue (actmem_queue_detach()), a request of a queue uses it,
- *	or it is registered with a runtime (actmem_region_unregister()); nothing is closed
+ * -EBUSY  the region is attached to a queue (actmem_queue_detach()), or registered with a runtime
+ *	(actmem_region_unregister()); nothing is closed
  */
 int actmem_region_close(struct actmem_region *region);
 

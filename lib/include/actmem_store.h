@@ -259,7 +259,8 @@ int actmem_store_drop(struct actmem_store *store, struct actmem_key key);
 
 /*
  * Copy a block into a store, or out of it. A put is a reserve, a memcpy(3) and a commit. A take is
- * a hold, a memcpy(3) and a release. Both wait without a timeout.
+ * a hold, a memcpy(3) and a release. Both wait without a timeout. If several threads take a block
+ * at the same time, each gets a copy of it.
  *
  * -EINVAL  @length is not the block's
  * others  the errors of actmem_store_reserve() and actmem_store_hold()

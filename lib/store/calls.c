@@ -188,7 +188,6 @@ int actmem_store_put(struct actmem_store *store, struct actmem_key key, const vo
 	return error;
 }
 
-
 int actmem_store_set_checksum(struct actmem_store *store, int on)
 {
 	int error = store_check(store, "actmem_store_set_checksum");

@@ -186,7 +186,7 @@ static void end_holder(struct actmem_store *store, struct store_block *block,
 
 /* Holds a block for @holder: reads it if no other thread holds it, and compares its checksum. */
 static int claim_block(struct actmem_store *store, struct waiter *waiter, struct store_block *block,
-		 struct holder *holder)
+		       struct holder *holder)
 {
 	bool is_handed_over = block->transfer == TRANSFER_SPILL, is_first = !block->holders;
 	uint64_t *counter = counter_of_take(store, block);
@@ -221,7 +221,7 @@ static int claim_block(struct actmem_store *store, struct waiter *waiter, struct
 
 /* Caller holds the lock. @bytes 0: accept any length. */
 static int hold_block(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
-		uint64_t timeout_ns, struct store_block **result)
+		      uint64_t timeout_ns, struct store_block **result)
 {
 	struct holder *holder = calloc(1, sizeof(*holder));
 	struct waiter waiter;

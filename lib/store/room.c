@@ -72,6 +72,7 @@ void store_end_stall(struct actmem_store *store, struct waiter *waiter,
 
 	if (!waiter->is_stalled)
 		return;
+	waiter->is_stalled = false;
 	store_count(store, total, clock_ns() - waiter->since);
 	store_tell(store, ACTMEM_STORE_STALL_END, block, 0);
 }

@@ -24,7 +24,7 @@
 #define STATS_FILE_BYTES	(STATS_HEADER_BYTES + (uint64_t)STATS_RECORDS * STATS_RECORD_BYTES)
 
 static const struct published_kind published_stats = {
-	.label = "actmem-stats", .magic = 0x7374617473414d31ULL, .version = 3,
+	.label = "actmem-stats", .magic = 0x7374617473414d31ULL, .version = 4,
 	.bytes = STATS_FILE_BYTES,
 };
 

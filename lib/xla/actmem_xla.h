@@ -112,10 +112,10 @@ ACTMEM_XLA_API int actmem_xla_attach(struct actmem *am,
 				     const struct actmem_xla_options *options);
 
 /*
- * Detaches @am before the caller closes it. If blocks come from @am already, it stays attached, and
- * the store makes actmem_close() fail.
+ * Calls actmem_close() and detaches @am. No handler can use @am meanwhile. If actmem_close() fails,
+ * @am stays attached.
  */
-ACTMEM_XLA_API void actmem_xla_detach(struct actmem *am);
+ACTMEM_XLA_API int actmem_xla_close(struct actmem *am);
 
 /* Returns the handle from which memory is allocated; NULL before the first use. */
 ACTMEM_XLA_API struct actmem *actmem_xla_attached(void);

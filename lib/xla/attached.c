@@ -200,18 +200,23 @@ int actmem_xla_attach(struct actmem *am, const struct actmem_xla_options *option
 	return error;
 }
 
-void actmem_xla_detach(struct actmem *am)
+int actmem_xla_close(struct actmem *am)
 {
+	int error;
+
 	if (is_forked())
-		return;
+		return actmem_close(am);
 	pthread_mutex_lock(&lock);
-	if (attached == am && !users) {
+	if (attached == am && !users)
 		while (waits)
 			remove_wait(waits);
+	error = actmem_close(am);
+	if (!error && attached == am) {
 		attached = NULL;
 		knobs_forget(&given);
 	}
 	pthread_mutex_unlock(&lock);
+	return error;
 }
 
 struct actmem *actmem_xla_attached(void)

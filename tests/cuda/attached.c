@@ -34,17 +34,16 @@ static struct actmem *attach_own(void)
 /* Whoever has some of it keeps it attached. */
 static void stays(struct actmem *am, const char *who)
 {
-	actmem_xla_detach(am);
+	returns(actmem_xla_close(am), -EBUSY);
 	ok(actmem_xla_attached() == am, "it stays attached for %s", who);
 }
 
 static void goes(struct actmem *am)
 {
 	returns(actmem_xla_trim(), 0);
-	actmem_xla_detach(am);
-	ok(!actmem_xla_attached(), "it goes with the last who has some of it");
 	counters_are_zero(am);
-	returns(actmem_close(am), 0);
+	returns(actmem_xla_close(am), 0);
+	ok(!actmem_xla_attached(), "it goes with the last who has some of it");
 }
 
 static void test_refused(void)
@@ -60,8 +59,8 @@ static void test_refused(void)
 	am = attach_own();
 	ACTMEM_INIT(&options);
 	returns(actmem_xla_attach(am, &options), -EBUSY);
-	actmem_xla_detach(NULL);
-	ok(actmem_xla_attached() == am, "nobody else detaches it");
+	returns(actmem_xla_close(NULL), -EINVAL);
+	ok(actmem_xla_attached() == am, "nothing else detaches it");
 	goes(am);
 }
 
@@ -115,9 +114,8 @@ static void test_no_heap(void)
 	returns(actmem_xla_attach(am, &options), 0);
 	returns(actmem_xla_array_new(LENGTH, 0, 0, &array, &address, words, sizeof(words)), -EINVAL);
 	words_have("heap_grow= (ACTMEM_HEAP_GROW) is 3");
-	actmem_xla_detach(am);
+	returns(actmem_xla_close(am), 0);
 	ok(!actmem_xla_attached(), "nothing has to be given back first");
-	returns(actmem_close(am), 0);
 }
 
 static bool is_told(void *am)

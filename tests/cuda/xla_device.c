@@ -70,9 +70,8 @@ void xla_close(struct actmem *am)
 	ok(!stats.live_blocks && !stats.live_bytes && !stats.generations &&
 	   !__atomic_load_n(&xla_errors, __ATOMIC_RELAXED),
 	   "no block, no generation and no error is left");
-	actmem_xla_detach(am);
 	counters_are_zero(am);
-	returns(actmem_close(am), 0);
+	returns(actmem_xla_close(am), 0);
 }
 
 void xla_run(void (*test)(void), struct memory memory)

@@ -10,5 +10,6 @@ $(STYLE_VENV)/.ready: scripts/requirements-style.txt
 	@scripts/setup venv $(@D) $<
 
 .PHONY: check-style
+CHECK_NEEDS += $(STYLE_VENV)/.ready
 check-style: $(STYLE_VENV)/.ready
-	@$(PYTHON3) -B tests/style/run $(STYLE_VENV)/bin
+	@$(PYTHON3) -B tests/style/run $(STYLE_VENV)/bin $(B)

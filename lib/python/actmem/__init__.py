@@ -84,7 +84,7 @@ def _is_on(variable: str) -> bool:
     return value == "1"
 
 
-def _check_spill(directories: tuple[bytes, ...], permitted: int) -> None:
+def _check_spill(directories: tuple[bytes, ...], permitted: int, quiet: bool) -> None:
     """Raises Error, or prints a line on stderr, if a directory to spill to is in memory."""
     if not directories:
         directories = tuple(os.fsencode(os.environ.get("ACTMEM_SPILL", "")).split(b":"))
@@ -96,13 +96,13 @@ def _check_spill(directories: tuple[bytes, ...], permitted: int) -> None:
     _check(_native.library.actmem_store_check_paths(
         (ctypes.c_char_p * len(directories))(*directories), len(directories), flags))
     note = _native.library.actmem_error_in(_native.NAMES_PYTHON).decode(errors="replace")
-    if note and not _is_on("ACTMEM_QUIET"):
+    if note and not quiet:
         print(f"actmem: {note}; ACTMEM_QUIET=1 omits this line", file=sys.stderr)
 
 
 def _tell_best(memory: Memory) -> None:
-    """Prints a line if the user did not choose the memory, like tell_best() in C."""
-    if not _is_on("ACTMEM_QUIET") and memory.backend != "driver":
+    """Prints a line about memory that the user did not choose, like tell_best() in C."""
+    if memory.backend != "driver":
         print(f"actmem: {memory.describe()}; memory is the best that there is: `actmem doctor` "
               "says how to have better, ACTMEM_STRICT=1 makes it an error, ACTMEM_QUIET=1 leaves "
               "this unsaid", file=sys.stderr)
@@ -163,16 +163,13 @@ class Memory:
         global _default
         with _lock:
             try:
-                _check(_native.library.actmem_close(self.handle))
+                _check(_close_handle(self))
             except Error as error:
-                if error.errno != errno.EBUSY or _on_close is None:
+                if error.errno != errno.EBUSY or _on_open is None:
                     raise
                 raise Error(errno.EBUSY, f"{error.strerror}; actmem.jax.reset() "
                             "closes those of arrays and activations that "
                             "nothing is in any more") from None
-            # Not before: a memory that stays open stays that of the handlers.
-            if _on_close is not None:
-                _on_close(self)
             self._handle = None
             if _default is self:
                 _default = None
@@ -180,10 +177,14 @@ class Memory:
 
 _lock = threading.RLock()
 _default: Memory | None = None
-# Set by actmem.jax. The first two are called after a memory was opened, and after it was closed. The
-# third returns the memory that the handlers opened themselves.
+def _close_handle(memory: Memory) -> int:
+    status: int = _native.library.actmem_close(memory.handle)
+    return status
+
+
+# actmem.jax sets these. The first is called after a memory was opened. It also replaces
+# _close_handle(). The second returns the memory that the handlers opened themselves.
 _on_open: Callable[[Memory], None] | None = None
-_on_close: Callable[[Memory], None] | None = None
 _adopted: Callable[[], int | None] | None = None
 
 
@@ -309,7 +310,8 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
                         "the memory of this process is open already "
                         f"({there.describe()}): call actmem.open() "
                         "before the first use, or close() it")
-        _check_spill(spill, permitted)
+        quiet = _is_on("ACTMEM_QUIET")      # a wrong value is an error before anything is open
+        _check_spill(spill, permitted, quiet)
         best = _native.library.actmem_options_allow_best(ctypes.byref(options))
         handle = ctypes.c_void_p()
         _check(_native.library.actmem_open(ctypes.byref(handle),
@@ -326,7 +328,7 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
                 _native.library.actmem_close(handle)
                 raise
         _default = memory
-        if best:
+        if best and not quiet:
             _tell_best(memory)
         return memory
 

@@ -355,12 +355,26 @@ static bool lives_on_memfd(void *context)
 	       lives_within(context);
 }
 
+/* Waits until the disk has @bytes free: ext4 frees the blocks of a removed file later. */
+static bool await_free_bytes(uint64_t bytes)
+{
+	unsigned int wait;
+
+	for (wait = 0; disk_free_bytes(FOLDER) != bytes && wait < 500; wait++)
+		usleep(20000);
+	return disk_free_bytes(FOLDER) == bytes;
+}
+
 static void test_cgroup(struct group *group)
 {
+	uint64_t free_bytes;
+
 	disk = disk_make("actmem-store", 0, DISK_BYTES);
 	disk_format(&disk, FOLDER);
+	free_bytes = disk_free_bytes(FOLDER);
 	ok(in_child(lives_within, group),
 	   "a store lives in a memory cgroup by its budget, and without one is refused, not killed");
+	ok(await_free_bytes(free_bytes), "its files leave the disk");
 	ok(in_child(lives_on_memfd, group), "and so does one of small pages");
 	disk_unmount(FOLDER);
 	disk_remove(&disk);
@@ -384,8 +398,8 @@ static void be_busy(void *context, int begun)
 static void test_killed(enum actmem_engine engine, uint64_t *random)
 {
 	uint64_t room = disk_free_bytes(FOLDER);
-	unsigned int wait, i;
 	bool good = true;
+	unsigned int i;
 	pid_t child;
 
 	for (i = 0; i < KILLS; i++) {
@@ -393,9 +407,7 @@ static void test_killed(enum actmem_engine engine, uint64_t *random)
 		usleep((unsigned int)random_below(random, 100000));
 		if (!kill_and_wait(child))
 			tap_bail("the child has ended by itself");
-		for (wait = 0; disk_free_bytes(FOLDER) != room && wait < 500; wait++)
-			usleep(20000);
-		good = good && disk_free_bytes(FOLDER) == room;
+		good = await_free_bytes(room) && good;
 	}
 	ok(good, "killed %d times, it leaves no byte of the disk in use", KILLS);
 }

@@ -101,7 +101,7 @@ class TransferStats(_native.Sized):
 def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     for name, result, arguments in (
             ("actmem_xla_attach", c_int, [c_void_p, POINTER(Options)]),
-            ("actmem_xla_detach", None, [c_void_p]),
+            ("actmem_xla_close", c_int, [c_void_p]),
             ("actmem_xla_attached", c_void_p, []),
             ("actmem_xla_trim", c_int, []),
             ("actmem_xla_set_generations", c_int, [c_uint64]),
@@ -165,8 +165,10 @@ def _attach(memory: actmem.Memory) -> None:
                                     "to; there may be up to 64")
 
 
-def _detach(memory: actmem.Memory) -> None:
-    library.actmem_xla_detach(memory.handle)
+def _close(memory: actmem.Memory) -> int:
+    """Closes the memory, which then is no longer that of the handlers."""
+    status: int = library.actmem_xla_close(memory.handle)
+    return status
 
 
 def _register() -> None:
@@ -363,5 +365,5 @@ with actmem._lock:
     if actmem._default is not None:
         _attach(actmem._default)
     actmem._on_open = _attach
-    actmem._on_close = _detach
+    actmem._close_handle = _close
     actmem._adopted = library.actmem_xla_attached
