@@ -178,6 +178,15 @@ def values_that_are_wrong_are_named():
 
 
 @case
+def a_switch_that_is_wrong_is_an_error():
+    for command in ("replay", "bench"):
+        for variable in ("ACTMEM_STRICT", "ACTMEM_QUIET"):
+            environment = clean_environment(**{variable: "yes"})
+            expect(actmem(command, environment=environment), 2, "",
+                   [f"{variable} is 'yes'; it may be 1 or 0"])
+
+
+@case
 def a_store_that_cannot_be_is_told():
     with scratch() as folder:
         missing = os.path.join(folder, "none")
