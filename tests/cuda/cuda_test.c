@@ -41,12 +41,12 @@ int __wrap_sysfile_read(const char *path, char *text, size_t size)
 
 void sysfs_has(const char *command)
 {
-	static char root[64];
-	char text[512];
+	static char root[256];
+	char text[1024];
 
 	if (!sysfs) {
-		snprintf(root, sizeof(root), "/tmp/actmem-sysfs-XXXXXX");
-		sysfs = mkdtemp(root);
+		make_folder(root, sizeof(root));
+		sysfs = root;
 	}
 	snprintf(text, sizeof(text), "cd %s && %s", root, command);
 	if (system(text))
