@@ -219,7 +219,7 @@ enum actmem_backend actmem_get_backend(const struct actmem *am);
 const char *actmem_describe(const struct actmem *am);
 
 /*
- * Returns the counters of a handle, for all threads together. `actmem list` shows the counters of
+ * Returns the counters of a handle. They include all threads. `actmem list` shows the counters of
  * each process.
  */
 int actmem_get_counters(struct actmem *am, struct actmem_counters *counters);

@@ -230,8 +230,8 @@ uint64_t actmem_region_length(const struct actmem_region *region);
  * the region. A thread that touches the page gets SIGBUS with si_code BUS_MCEERR_AR and the
  * address in si_addr; a system call returns -EFAULT. The whole page is lost, even if si_addr_lsb
  * says less (driver: 4 KiB). Discard the page; the next touch or populate allocates a zeroed page.
- * driver: if the page is registered with a device, the device still has the lost page, and the
- * discard returns -EBUSY. Unregister the page first.
+ * driver: a device with which the page is registered still has the lost page. Unregister the page
+ * first; otherwise the discard returns -EBUSY.
  */
 int actmem_region_map(struct actmem_region *region, void **address);
 int actmem_region_unmap(struct actmem_region *region);

@@ -62,7 +62,7 @@ struct actmem_key {
 
 /*
  * Compute a checksum at each commit and compare it at each hold. Nothing else detects a disk that
- * changes data, or a defect of ext4 in Linux 7: while the file system is full, ext4 sometimes
+ * changes data, or a defect of ext4 in Linux 7. While the file system is full, ext4 then sometimes
  * returns zeros for data that it reported as written. The store leaves enough space free, but
  * other writers may fill the file system.
  *
@@ -236,9 +236,9 @@ int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const v
 		      uint64_t *length, uint64_t timeout_ns);
 
 /*
- * Ends a hold of the calling thread or, if this thread has none, of another thread. Removes the
- * block when its last hold ends. Until then, its key stays in use, and no thread can hold the block
- * again.
+ * Ends a hold of the calling thread. If this thread has none, ends a hold of another thread.
+ * Removes the block when its last hold ends. Until then, its key stays in use, and no thread can
+ * hold the block again.
  *
  * -ENOENT  the block is not held
  */
