@@ -42,7 +42,7 @@ enum knob_kind {
 	KNOB_NUMBER,
 	KNOB_SWITCH,			/* 1 or 0 */
 	KNOB_WORD,			/* one of @words; the value is @first plus the index */
-	KNOB_WORDS,			/* bits: several of @words; the last, "any", sets all bits */
+	KNOB_WORDS,			/* bits: several of @words; the last, "any", sets all */
 };
 
 struct knob_info {
