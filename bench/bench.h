@@ -27,8 +27,8 @@ struct bench {
 };
 
 /*
- * Each returns an array of objects. An object that could not be measured has a null bandwidth and a
- * note. Returns NULL if out of memory.
+ * Each function returns an array of objects. An object that could not be measured has a null
+ * bandwidth and a note. Returns NULL if out of memory.
  */
 json_t *bench_copy(const struct bench *bench);
 json_t *bench_spill(const struct bench *bench);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* actmem replay repeats the traffic of training steps with a store, without a framework. */
+/* actmem replay sends a store the requests of training steps, without a framework. */
 #include <err.h>
 #include <errno.h>
 #include <getopt.h>

@@ -17,8 +17,8 @@ uint64_t pattern_seed(uint64_t step, uint64_t name);
 void pattern_fill(void *memory, uint64_t bytes, uint64_t seed);
 
 struct pattern_fault {
-	uint64_t wrong_bytes;		/* in all */
-	uint64_t offset;		/* of the first wrong byte */
+	uint64_t wrong_bytes;		/* number of wrong bytes */
+	uint64_t offset;		/* offset of the first wrong byte */
 	uint8_t wanted, found;
 };
 

@@ -60,7 +60,7 @@ static uint64_t parts_of(uint64_t bytes, uint64_t part)
 	return (bytes + part - 1) / part;
 }
 
-/* Chooses enough requests at a time to keep the devices busy, whichever sizes they have. */
+/* Chooses how many requests run at a time, so that any mix of sizes keeps the devices busy. */
 static void lay_out_file(struct transfers *transfers, const struct transfers_options *options)
 {
 	uint64_t largest = 0, parts = 0;

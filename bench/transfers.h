@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Measures a disk with requests of given lengths. Spills to a file of its own and fills from it,
+ * Measures a disk with requests of given lengths. Spills to its own file and fills from that file,
  * through the library's queue.
  */
 #ifndef ACTMEM_TRANSFERS_H

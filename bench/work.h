@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Runs a thread that fills or verifies its own memory, as a step does, at the pace of the bytes
- * that the disks move. It runs during a measurement of the disks, which never waits for it.
+ * that the disks move. The measurement of the disks never waits for this thread.
  */
 #ifndef ACTMEM_WORK_H
 #define ACTMEM_WORK_H

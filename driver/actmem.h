@@ -100,7 +100,7 @@ struct actmem_node {
  * @inode: NULL before the region has an inode, and when it lingers
  * @lock: protects the pages of the region, see below
  * @pages_held: number of slots in @folios that are not NULL
- * @node_pages_held: the same for each node
+ * @node_pages_held: number of these pages on each node
  * @demand_faults: pages that page faults allocated
  * @exported_pages: pages of the existing dma-bufs of the region
  * @poisoned_pages: pages in @folios in which the hardware reported an error
@@ -174,7 +174,7 @@ static inline void actmem_page_notes_set(struct folio *folio, unsigned long note
  * struct actmem_choice - the nodes from which the current task takes pages
  * @wanted: pages still to be placed
  * @placed: pages placed
- * @placed_here: those placed on the node that is now the nearest one
+ * @placed_here: pages placed on the node that is now the nearest one
  * @charged: pages placed that are charged to a memory cgroup
  * @nodes: nodes of the policy; without the full ones if the policy allows other nodes
  * @from: nodes are tried in order of their distance from this node

@@ -23,8 +23,8 @@ static int unnamed_mount_users;
 
 /*
  * Keeps the internal mount, on which the next unnamed region is created. Open files of
- * unnamed regions hold it, and not their inodes: a watcher (inotify) may drop an inode
- * last, and the shutdown of the superblock waits for watchers.
+ * unnamed regions hold the mount, but their inodes do not: a watcher (inotify) may drop
+ * an inode last, and the shutdown of the superblock waits for watchers.
  */
 static int file_mount_hold(void)
 {

@@ -35,8 +35,8 @@ static void inode_set_times(struct inode *inode, unsigned int which)
 }
 
 /*
- * Allocates an inode, which counts against the limit of the mount, if it has one, until
- * it is evicted.
+ * Allocates an inode. Until its eviction, the inode counts against the limit of the
+ * mount, if there is one.
  */
 static struct inode *inode_alloc(struct super_block *super, umode_t mode)
 {

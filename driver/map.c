@@ -5,7 +5,7 @@
  * The fault handler returns a small page of a compound page. The kernel then maps the
  * whole compound page with one entry, if addresses, offsets and i_size are aligned to
  * it. All code here keeps them aligned. The mapping has no flag VM_IO, VM_PFNMAP or
- * VM_MIXEDMAP, and no page_mkwrite: each of them would prevent drivers and I/O from
+ * VM_MIXEDMAP, and no page_mkwrite: each of these would prevent drivers and I/O from
  * pinning it.
  */
 #include <linux/mm.h>

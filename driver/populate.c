@@ -51,7 +51,7 @@ static int populate_slot_locked(struct actmem_region *region, unsigned long inde
 	return 1;
 }
 
-/* Allocates the page of the slot. Returns 1, or 0 if the slot has a page meanwhile. */
+/* Allocates the page of the slot. Returns 1, or 0 if another task has filled the slot. */
 static int populate_slot(struct actmem_region *region, unsigned long index,
 			 struct actmem_choice *choice, struct actmem_why *why)
 {

@@ -14,7 +14,7 @@ from offloading import report, stack, tutorial
 
 
 def layer(x, weights):
-    """Names its input, so that policies can choose it."""
+    """Names the layer's input, so that policies can choose it."""
     x = checkpoint_name(x, "x")
     return x @ weights[0] @ weights[1]
 

@@ -18,7 +18,7 @@ from offloading import report, tutorial
 ON_DEVICE, ON_HOST = (SingleDeviceSharding(jax.devices()[0], memory_kind=kind)
                       for kind in ("device", "pinned_host"))
 LAYERS = 4
-STEPS = 3       # the state of the first one is zeros in either memory
+STEPS = 3       # in the first step, the state is zeros in either memory
 # Its epsilon is above the gradients' rounding error. With Adam's default, 1e-8, a difference in
 # the last bit of a gradient near 0 would change the step, and results would not be comparable.
 OPTIMIZER = optax.chain(optax.clip_by_global_norm(1.0),

@@ -9,7 +9,7 @@
 
 /*
  * Sets ACTMEM_ALLOW to "any" if the environment chooses no memory, as actmem_options_allow_best()
- * decides. Returns true if it did.
+ * decides. Returns true if it set the variable.
  */
 bool best_memory_allow(void);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * actmem plan and actmem probe execute Python, whose module actmem implements both, because they
- * analyze and measure JAX programs.
+ * actmem plan and actmem probe execute Python, because they analyze and measure JAX programs. The
+ * Python module actmem implements both.
  */
 #include <err.h>
 #include <limits.h>

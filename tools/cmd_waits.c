@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * actmem waits: shows what the processes that use the library wait for now. Each process publishes
- * its waits (lib/watch/waits.h) in a file in memory. Its contents may be garbage, so this command
+ * its waits (lib/watch/waits.h) in a file in memory. The file may contain garbage, so this command
  * does not map it.
  */
 #include <err.h>
@@ -63,9 +63,9 @@ struct process {
 	int pid;
 	uid_t uid;
 	char command[16];
-	bool is_found;			/* it publishes something */
-	bool is_unknown;		/* but no waits */
-	uint64_t last;			/* when its last wait ended, in ns; 0: none has */
+	bool is_found;			/* the process publishes something */
+	bool is_unknown;		/* it publishes something, but no waits */
+	uint64_t last;			/* when the last wait ended, in ns; 0: none has */
 	size_t waits;
 };
 

@@ -154,7 +154,7 @@ json_t *facts_io_uring(void)
 
 	/*
 	 * The kernel refuses io_uring before it reads the parameters. EFAULT therefore means that
-	 * it can be used.
+	 * io_uring can be used.
 	 */
 	syscall(SYS_io_uring_setup, 1, NULL);
 	usable = errno == EFAULT;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Memory of the processes in malloc mode. Each publishes its figures in a file in memory. Its
- * contents may be garbage, so this command never maps it.
+ * Memory of the processes in malloc mode. Each publishes its figures in a file in memory. The file
+ * may contain garbage, so this command never maps it.
  */
 #include <stdbool.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 
 struct named_file {
 	const char *path;
-	uint64_t id;			/* of its region */
+	uint64_t id;			/* id of the file's region */
 	time_t changed;			/* when the file was created or last changed */
 };
 

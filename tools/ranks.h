@@ -14,14 +14,14 @@ struct rank {
 };
 
 /*
- * Reads the rank from @said, such as "1/4", or if that is NULL, from the variables of the job's
- * launcher. Returns an enum exit_status after printing any error message with warnx().
+ * Reads the rank from @said, such as "1/4". If @said is NULL, reads it from the variables of the
+ * job's launcher. Returns an enum exit_status after printing any error message with warnx().
  */
 int rank_find(const char *said, struct rank *rank);
 
 /*
  * Reads the number of tasks on node @node, which counts from 0, from a list of Slurm's, such as
- * "4(x2),3". Returns false if @text is no such list.
+ * "4(x2),3". Returns false if @text is not such a list.
  */
 bool rank_slurm_tasks(const char *text, unsigned int node, unsigned int *tasks);
 

@@ -43,8 +43,8 @@ bool preload_mode_has_cuda(void);
 
 /*
  * Adds options to PYTORCH_ALLOC_CONF so that PyTorch does not round up long blocks of pinned
- * memory, and reports it on stderr. Does nothing if the environment already has such an option, or
- * unless every PyTorch that @program may find knows them. Returns an enum exit_status.
+ * memory, and reports this on stderr. Does nothing if the environment already has such an option,
+ * or if a PyTorch that @program may find does not know them. Returns an enum exit_status.
  */
 int torch_mode_set(const char *program);
 
@@ -72,8 +72,8 @@ int python_start_set(const char *library_folder, char *const *argv, bool offload
 /* trial.c */
 
 struct trial {
-	bool verbose;		/* print the backend and pages that it got */
-	bool is_any;		/* the user chose no memory: print if it is not the best */
+	bool verbose;		/* print the backend and pages of the region */
+	bool is_any;		/* the user chose no memory: print if better is possible */
 };
 
 /*

@@ -225,7 +225,7 @@ static bool names_the_module(const char *path)
 }
 
 /*
- * Warns if nothing loads the module at boot. This is no error, because the administrator may load
+ * Warns if nothing loads the module at boot. This is not an error: the administrator may load
  * it in another way.
  */
 static void tell_unloaded(void)

@@ -17,8 +17,9 @@ struct slice {
 };
 
 /*
- * Divides @things among the ranks. If there are enough, no two ranks share one, and each belongs to
- * a rank. Otherwise each rank gets one, and each belongs to about the same number of ranks.
+ * Divides @things among the ranks. If there are enough, no two ranks share a thing, and each thing
+ * belongs to a rank. Otherwise each rank gets one thing, and the ranks are divided about equally
+ * among the things.
  */
 struct slice share_slice(unsigned int things, const struct rank *rank);
 

@@ -18,7 +18,7 @@
 
 #define SYSFS_NODES	"/sys/devices/system/node"
 #define GPUS_MAX	64
-#define CPUS_MAX	8192	/* of the kernel on x86-64 */
+#define CPUS_MAX	8192	/* limit of the kernel on x86-64 */
 
 struct slice share_slice(unsigned int things, const struct rank *rank)
 {
@@ -88,7 +88,7 @@ static bool nodes_of_gpu(const struct rank *rank, struct actmem_nodes *nodes,
 
 	/*
 	 * With a GPU for each rank, JAX uses the one with the rank's number. Otherwise, all that
-	 * CUDA shows belong to this rank.
+	 * GPUs that CUDA shows belong to this rank.
 	 */
 	if (count >= rank->of) {
 		first = rank->number;

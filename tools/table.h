@@ -75,7 +75,7 @@ const char *pages_text(enum actmem_pages pages);
 
 /*
  * Append an item to an array, and add the members of an object to another. Both take ownership of
- * their arguments, each of which may be NULL. Return NULL then, or if out of memory.
+ * their arguments. Return NULL if an argument is NULL, or if out of memory.
  */
 json_t *append_item(json_t *array, json_t *item);
 json_t *merge_objects(json_t *object, json_t *more);

@@ -110,7 +110,7 @@ struct print_options {
 	unsigned int table_flags;	/* TABLE_* */
 };
 
-/* Does the same for subcommands that only print, and also handles --bytes. */
+/* As take_options(), for subcommands that only print. Also handles --bytes. */
 bool take_print_options(struct print_options *options, int argc, char **argv,
 			const char *help, int *status);
 

@@ -85,8 +85,8 @@ static struct actmem_heap *make_heap(struct actmem *am, const struct knobs *knob
 
 /*
  * Checks whether a region of @bytes would fail. The library checks a lazy region of memfd against
- * limits and free pages with its full length, at no cost. It does not check one of the driver. On
- * failure, actmem_error() has the message.
+ * limits and free pages with its full length, at no cost. It does not check a driver's lazy region.
+ * On failure, actmem_error() has the message.
  */
 static int try_long_region(struct actmem *am, uint64_t bytes)
 {
@@ -105,8 +105,8 @@ static int try_long_region(struct actmem *am, uint64_t bytes)
 }
 
 /*
- * Prints why a region failed. If the longer one that is needed next fails too, prints the message
- * about that one, which names all of the memory that is needed.
+ * Prints why a region failed. If the longer region that is needed next fails too, prints that
+ * region's message instead, which names all of the memory that is needed.
  */
 static void tell_refused(struct actmem *am, uint64_t next_bytes)
 {

@@ -74,7 +74,7 @@ static size_t widest_cell(struct libscols_table *table, size_t column)
 	return most;
 }
 
-/* Returns the columns that the other columns leave, or 0 if the whole column fits. */
+/* Returns the width that the other columns leave for @column, or 0 if it needs no wrapping. */
 static size_t room_for(struct libscols_table *table, size_t column)
 {
 	size_t terminal = terminal_width(), others = 0, i;

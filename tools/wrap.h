@@ -7,8 +7,8 @@
 #include <libsmartcols.h>
 
 /*
- * Returns the columns of stdout's terminal. Returns 0 if it is no terminal, and lines need no
- * wrapping.
+ * Returns the width of stdout's terminal. Returns 0 if stdout is not a terminal, so that lines need
+ * no wrapping.
  */
 size_t terminal_width(void);
 

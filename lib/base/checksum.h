@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A fast checksum that detects accidental changes of memory. It is no defence against an
+ * A fast checksum that detects accidental changes of memory. It does not protect against an
  * attacker.
  */
 #ifndef LIB_BASE_CHECKSUM_H

@@ -62,7 +62,7 @@ struct extent *extents_add_range(struct extents *extents, void *address, uint64_
 /* Returns true if no part of the range is taken. */
 bool extents_range_is_free(const struct extent *first);
 
-/* Removes a range. No extent of it may be taken. */
+/* Removes a range. The caller must have freed all extents of it. */
 void extents_remove_range(struct extents *extents, struct extent *first);
 
 /* Returns the length of an extent for @bytes. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Sizes as users write them. The handlers for XLA, the preload and the command link this file,
- * too.
+ * Sizes as users write them. The preload, the command and the XLA handlers also link this file.
  */
 #ifndef LIB_BASE_SIZE_H
 #define LIB_BASE_SIZE_H

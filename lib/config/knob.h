@@ -2,8 +2,8 @@
 /*
  * Knobs: the options that users set and that error messages name. An error message has a mark for
  * each knob. The mark becomes a name when the message is read: a field for a C program, a variable
- * for a shell, a keyword for Python. The handlers for XLA, the preload and the commands link
- * this file, too.
+ * for a shell, a keyword for Python. The preload, the commands and the XLA handlers also link
+ * this file.
  */
 #ifndef LIB_CONFIG_KNOB_H
 #define LIB_CONFIG_KNOB_H
@@ -33,24 +33,24 @@ enum knob_part {
 	PART_CUDA = 1 << 2,		/* the preload's CUDA mode */
 	PART_MALLOC = 1 << 3,		/* the preload's malloc mode */
 	PART_PRELOAD = 1 << 4,		/* the preload, to choose a mode */
-	PART_START = 1 << 5,		/* the Python module, for other things than memory */
+	PART_START = 1 << 5,		/* the Python module, for anything except memory */
 };
 
 enum knob_kind {
-	KNOB_TEXT,			/* the part that reads it checks it */
+	KNOB_TEXT,			/* text, checked by the part that reads it */
 	KNOB_SIZE,			/* bytes, such as 64M */
 	KNOB_NUMBER,
 	KNOB_SWITCH,			/* 1 or 0 */
-	KNOB_WORD,			/* one of @words; its value is @first plus its index */
-	KNOB_WORDS,			/* bits: several of @words; "any", the last, is all others */
+	KNOB_WORD,			/* one of @words; the value is @first plus the index */
+	KNOB_WORDS,			/* bits: several of @words; the last, "any", sets all */
 };
 
 struct knob_info {
 	const char *names[ACTMEM_NAMES_REPLAY + 1];	/* by enum actmem_names */
-	enum knob variable;		/* of a value; else the knob itself */
+	enum knob variable;		/* a value: its variable; otherwise the knob itself */
 	enum knob_kind kind;
 	unsigned int parts;		/* enum knob_part */
-	const char *words;		/* TEXT: its format; SIZE, NUMBER: means UINT64_MAX */
+	const char *words;		/* TEXT: the format; SIZE, NUMBER: word for UINT64_MAX */
 	unsigned int first;
 	const char *unit;		/* of a NUMBER */
 	uint64_t least, most;		/* most 0: any */
@@ -69,7 +69,7 @@ const char *knob_name(enum knob knob, unsigned int names);
 #define KNOB_FIRST		'A'
 #define KNOB_MARKED(mark, knob)	((const char[]){ mark, (char)(KNOB_FIRST + (knob)), '\0' })
 
-/* Marks of knobs in error messages: in general, and if the environment set the knob. */
+/* Marks of knobs in error messages. KNOB_VARIABLE() is for a knob that the environment set. */
 #define KNOB(knob)		KNOB_MARKED(KNOB_MARK, KNOB_##knob)
 #define KNOB_VARIABLE(knob)	KNOB_MARKED(KNOB_MARK_VARIABLE, knob)
 

@@ -3,8 +3,8 @@
  * Regions of a heap: how long the next one is, where blocks may be in it, and which regions to
  * close.
  *
- * Regions are registered with devices in chunks. Each chunk of a region is a range of extents of
- * its own, so no block crosses two chunks.
+ * Regions are registered with devices in chunks. Each chunk of a region has a separate range of
+ * extents, so no block crosses two chunks.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,19 +16,19 @@
 #include "region/region.h"
 #include "runtime/runtime.h"
 
-/* Blocks fill a region if they leave at most this part of it unused. */
+/* Blocks fill a region if they leave at most 1/WASTE_ACCEPTED of it unused. */
 #define WASTE_ACCEPTED	128
-/* A large heap grows by this part of its length, so that it does not get too many regions. */
+/* A large heap grows by 1/HELD_PART of its length, so that it does not get too many regions. */
 #define HELD_PART	128
 #define HELD_PART_MOST	16
 /*
- * If more than this part of the heap is free and a block still does not fit, blocks have mixed
+ * If more than 1/UNUSED_PART of the heap is free and a block still does not fit, blocks have mixed
  * lengths. Longer regions then leave less memory in pieces that are too short.
  */
 #define UNUSED_PART	16
 #define HELD_PART_MIXED	8
 
-/* Returns the shortest length for @count blocks of @stride. *@waste: its bytes without a block. */
+/* Returns the shortest length for @count blocks of @stride. *@waste: bytes that no block uses. */
 static uint64_t filled_length(uint64_t count, uint64_t stride, uint64_t *waste)
 {
 	uint64_t whole = round_up(count * stride, HUGE_PAGE_BYTES);
@@ -38,10 +38,10 @@ static uint64_t filled_length(uint64_t count, uint64_t stride, uint64_t *waste)
 }
 
 /*
- * Returns the best length of a region for blocks of @stride: more of them are likely to follow. It
- * is the longest length up to @most that such blocks fill. Otherwise it is the shortest one from
- * @most to @at_most that they fill, or else the one up to @most that they fill best. 0: @most is
- * too short.
+ * Returns the best length of a region for many blocks of @stride, because more of them are likely
+ * to follow. The first choice is the longest length up to @most that such blocks fill. The second
+ * is the shortest length from @most to @at_most that they fill. The last is the length up to @most
+ * with the least waste. 0: @most is too short.
  */
 static uint64_t best_region_length(uint64_t stride, uint64_t most, uint64_t at_most)
 {
@@ -51,7 +51,7 @@ static uint64_t best_region_length(uint64_t stride, uint64_t most, uint64_t at_m
 		whole = filled_length(count, stride, &waste);
 		if (whole > most)
 			continue;
-		/* Compared as parts of the whole, by multiplying crosswise. */
+		/* Compare waste / whole with best_waste / best, without dividing. */
 		if (!best || (__uint128_t)waste * best < (__uint128_t)best_waste * whole) {
 			best = whole;
 			best_waste = waste;
@@ -81,9 +81,9 @@ static uint64_t free_bytes_now(struct actmem_heap *heap)
 }
 
 /*
- * Returns how much of a region of @length is registered at once: a piece that blocks of length
- * @home fill. If the region takes more than half of the @left bytes of the limit, returns the
- * maximum: longer blocks might then fit nowhere else.
+ * Returns how much of a region of @length is registered at once: a piece that blocks of @home bytes
+ * fill. If the region takes more than half of the @left bytes of the limit, returns the maximum,
+ * because longer blocks might then fit nowhere else.
  */
 static uint64_t choose_chunk_bytes(const struct actmem_heap *heap, uint64_t length, uint64_t left,
 				   uint64_t home)
@@ -205,9 +205,9 @@ static int add_region(struct actmem_heap *heap, uint64_t length, uint64_t left, 
 }
 
 /*
- * Adds a region for a block. If the kernel refuses a long region, it may still grant one that just
- * holds the block, because others share the limit. The first region must have the length that the
- * options ask for.
+ * Adds a region for a block. Other processes share the kernel's limit, so a long region may be
+ * refused while one that just holds the block is still granted. The first region must have the
+ * length that the options ask for.
  */
 static int add_region_for(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *is_full)
 {
@@ -245,7 +245,7 @@ int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *i
 	if (error)
 		return error;
 	error = add_region_for(heap, length, align, is_full);
-	/* Free regions that are too short for this block may use up the limit. */
+	/* Regions without blocks, too short for this block, may use up the limit. */
 	if (is_out_of_memory(error) && heap_shrink(heap, false))
 		error = add_region_for(heap, length, align, is_full);
 	return error;

@@ -26,7 +26,8 @@ void heap_watch_closing(struct actmem_heap *heap,
 			void (*closing)(void *data, struct actmem_region *region), void *data);
 
 /*
- * Returns 0, or -EINVAL with an error message if such a block would cross two chunks of a region.
+ * Checks the length of a block. Returns 0, or -EINVAL with an error message if no chunk of a region
+ * can hold such a block.
  */
 int heap_check_length(const struct actmem_heap *heap, uint64_t length);
 

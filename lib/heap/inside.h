@@ -21,11 +21,11 @@ struct heap_region {
 
 struct actmem_heap {
 	struct actmem *am;
-	struct region_request request;	/* for new regions; its length is how much to grow by */
+	struct region_request request;	/* for new regions; its length: how much to grow by */
 	/* Called before a region is closed, without a lock except perhaps grow_lock; or NULL. */
 	void (*closing)(void *data, struct actmem_region *region);
 	void *closing_data;
-	uint64_t chunk_bytes;		/* the most that its runtime registers at once */
+	uint64_t chunk_bytes;		/* most bytes that the runtime registers at once */
 	struct actmem_runtime *runtime;	/* registers the regions, or NULL; set before the first */
 	uint32_t register_flags;
 	pthread_mutex_t grow_lock;
@@ -39,7 +39,7 @@ struct actmem_heap {
 	uint64_t region_count;
 	uint64_t region_bytes;
 	uint64_t region_bytes_peak;
-	uint64_t block_bytes;		/* of live blocks, as requested */
+	uint64_t block_bytes;		/* sum of the lengths of live blocks, as requested */
 	uint64_t blocks_total;
 };
 
@@ -95,8 +95,8 @@ void heap_region_close(struct actmem_heap *heap, struct heap_region *its);
 
 /*
  * heap_register_region() registers a new region, and heap_unregister_region() unregisters it before
- * it is closed, if the heap's regions are registered. The latter returns false if CUDA did not
- * release the region. The runtime then closes the region when CUDA releases it.
+ * it is closed, if the heap's regions are registered. heap_unregister_region() returns false if
+ * CUDA did not release the region. The runtime then closes the region when CUDA releases it.
  */
 int heap_register_region(struct actmem_heap *heap, struct heap_region *its);
 bool heap_unregister_region(struct actmem_heap *heap, struct actmem_region *region);

@@ -7,13 +7,13 @@
  * Calls return 0 or a negative errno. actmem_error() then returns an error message with the
  * requested value, the available value and the knob to change. The library never prints, never
  * exits and never installs signal handlers. All sizes are bytes. Calls are thread-safe unless
- * their comment says otherwise. Calls that wait defer cancellation (pthread_cancel(3)) until they
- * return.
+ * their comment says otherwise. A call that waits defers cancellation (pthread_cancel(3)) until it
+ * returns.
  *
  * The caller initializes each struct that has a @size with ACTMEM_INIT(), so that a program
- * compiled today works with a later library. Any call returns -EINVAL for another struct, and for
- * a NULL handle or result. A call copies its options: the caller may free them, and everything
- * that they point to, after the call.
+ * compiled today works with a later library. Any call returns -EINVAL for a struct that is not
+ * initialized so, and for a NULL handle or result. A call copies its options: the caller may free
+ * them, and everything that they point to, after the call.
  *
  * A child of fork() must not use handles that it inherited: all calls on them that can fail return
  * -EOWNERDEAD. The child opens its own handle with actmem_open(). A process may open several
@@ -37,7 +37,7 @@ extern "C" {
 #define ACTMEM_NODES_MAX	1024
 #define ACTMEM_NAME_MAX		64	/* with the terminating NUL */
 
-/* As the relative @timeout_ns of a call: wait without a limit. 0: do not wait. */
+/* A relative @timeout_ns that means: wait without a limit. 0 means: do not wait. */
 #define ACTMEM_WAIT_FOREVER	UINT64_MAX
 
 #if defined(__GNUC__)
@@ -60,7 +60,7 @@ enum actmem_backend {
 enum actmem_policy {
 	ACTMEM_PLACE_DEFAULT,	/* the policy of actmem_open() */
 	ACTMEM_PLACE_BIND,	/* only the given nodes, or an error */
-	ACTMEM_PLACE_PREFERRED,	/* the given node, or the caller's, first */
+	ACTMEM_PLACE_PREFERRED,	/* first the given node or, if none is given, the caller's */
 	ACTMEM_PLACE_INTERLEAVE, /* page i on the (i mod n)-th given node */
 };
 
@@ -96,7 +96,10 @@ struct actmem_options {
 	const char *heap_name;		/* of heaps; NULL: none; see actmem_heap_create() */
 };
 
-/* Counters since actmem_open(). *_total and *_peak only rise; the others return to 0. */
+/*
+ * Counters since actmem_open(). *_total and *_peak only rise; the others fall when objects are
+ * closed or freed.
+ */
 struct actmem_counters {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t regions;		/* open, including those of heaps */
@@ -104,14 +107,15 @@ struct actmem_counters {
 	uint64_t regions_mapped;
 	uint64_t heaps;
 	uint64_t blocks;		/* of heaps, allocated and not freed */
-	uint64_t block_bytes;		/* of these blocks, as requested */
-	uint64_t block_bytes_peak;	/* may lack the last 15 blocks of each other thread */
+	uint64_t block_bytes;		/* sum of the blocks' lengths, as requested */
+	/* May omit the last 15 blocks of each thread other than the caller. */
+	uint64_t block_bytes_peak;
 	uint64_t region_bytes_peak;
 	uint64_t regions_total;
 	uint64_t blocks_total;
-	uint64_t fallbacks_total;	/* permitted ones that were used: pages, node, unlocked */
+	uint64_t fallbacks_total;	/* uses of permitted fallbacks: pages, node, unlocked */
 	uint64_t stores;
-	uint64_t spilled_bytes;		/* of blocks of stores that are only in files */
+	uint64_t spilled_bytes;		/* bytes of those store blocks that are only in files */
 };
 
 /* Zeroes the struct that @p points to, and sets its size. */
@@ -141,15 +145,15 @@ enum actmem_names {
 	ACTMEM_NAMES_RUN,		/* of `actmem run`: "--heap-grow (ACTMEM_HEAP_GROW)" */
 	ACTMEM_NAMES_PYTHON,		/* of actmem.open(): "heap_grow= (ACTMEM_HEAP_GROW)" */
 	ACTMEM_NAMES_REPLAY,		/* of `actmem replay`: "--budget" */
-	ACTMEM_NAMES_AS_LIMIT = 1 << 8,	/* flag: call budgets limits of heaps */
-	ACTMEM_NAMES_AS_BUDGET = 1 << 9,	/* flag: call limits of heaps budgets */
+	ACTMEM_NAMES_AS_LIMIT = 1 << 8,	/* flag: name the heap limit, not the budget */
+	ACTMEM_NAMES_AS_BUDGET = 1 << 9,	/* flag: name the budget, not the heap limit */
 };
 
 /*
  * Returns the message of actmem_error() with other names of options. @names is one of enum
  * actmem_names, plus a flag if the user sets only a budget or only a limit. actmem_error() uses
- * ACTMEM_NAMES_C. If the program called actmem_open() without options, its message names the
- * variables that set them.
+ * ACTMEM_NAMES_C. Once the program has called actmem_open() without options, messages name the
+ * environment variables that set these options.
  */
 const char *actmem_error_in(unsigned int names);
 
@@ -161,32 +165,32 @@ const char *actmem_version(void);
  * variable that is not set leaves the default. heap_name then points into the environment, which
  * no other thread may change (setenv(3)) until actmem_open() has returned.
  *
- * -EINVAL  the value of a variable is not allowed; actmem_error() lists those that are
+ * -EINVAL  the value of a variable is not allowed; actmem_error() lists the allowed values
  */
 int actmem_options_from_environment(struct actmem_options *options);
 
 /*
- * Fills @options from an array of strings. @variables has "NAME=value" as the environment does,
- * and ends with NULL. heap_name then points into it.
+ * Fills @options from an array of strings. Each string of @variables is "NAME=value", as in the
+ * environment, and a NULL ends the array. heap_name then points into one of these strings.
  *
  * -EINVAL  the value of a variable is not allowed
  */
 int actmem_options_from_variables(const char *const *variables, struct actmem_options *options);
 
 /*
- * Permits all fallbacks in @options that choose nothing: neither backend, pages, policy, nodes,
- * allow nor heap_name. Regions then use the best memory available, with any backend. Does nothing
- * if the environment has ACTMEM_STRICT=1.
+ * Permits all fallbacks if @options chooses nothing. This means that backend, pages, policy,
+ * nodes, allow and heap_name all have their defaults. Regions then use the best memory available,
+ * with any backend. The call does nothing if the environment has ACTMEM_STRICT=1.
  *
  * 1  the call changed @options
- * 0  it did not
+ * 0  the call changed nothing
  * -EINVAL  ACTMEM_INIT() did not initialize @options, or ACTMEM_STRICT is neither 0 nor 1
  */
 int actmem_options_allow_best(struct actmem_options *options);
 
 /*
- * Opens a handle on a backend. The caller closes it with actmem_close(). @options NULL: those of
- * actmem_options_from_environment(). After an error *@am is unchanged.
+ * Opens a handle on a backend. The caller closes it with actmem_close(). @options NULL: the options
+ * of actmem_options_from_environment(). After an error, *@am is unchanged.
  *
  * -ENOENT, -ENXIO  the caller wants the driver, and there is no device or no module
  * -EACCES, -EPERM  the user may not open /dev/actmem, and the backend is not MEMFD
@@ -201,7 +205,7 @@ int actmem_open(struct actmem **am, const struct actmem_options *options);
 /*
  * Closes and frees a handle. No other thread may use @am during the call or later.
  *
- * -EBUSY  regions, heaps, queues, stores or runtimes of it are open; nothing is closed
+ * -EBUSY  regions, heaps, queues, stores or runtimes of @am are open; nothing is closed
  */
 int actmem_close(struct actmem *am);
 
@@ -214,7 +218,10 @@ enum actmem_backend actmem_get_backend(const struct actmem *am);
  */
 const char *actmem_describe(const struct actmem *am);
 
-/* Returns the counters of a handle, of all threads. `actmem list` shows those of each process. */
+/*
+ * Returns the counters of a handle. They include all threads. `actmem list` shows the counters of
+ * each process.
+ */
 int actmem_get_counters(struct actmem *am, struct actmem_counters *counters);
 
 #if defined(__GNUC__)

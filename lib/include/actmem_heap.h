@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Heaps of libactmem. A heap allocates blocks of pinned memory in regions, which it creates as it
- * needs them. It has one lock, which a call holds for a small part of a microsecond. A program may
- * include this header or actmem.h: each includes the other.
+ * Heaps of libactmem. A heap allocates blocks of pinned memory in regions, which it creates when
+ * it needs them. Each heap has one lock, which a call holds for a small part of a microsecond. A
+ * program may include this header or actmem.h: each includes the other.
  */
 #include "actmem.h"
 
@@ -21,8 +21,8 @@ struct actmem_heap;		/* allocates blocks in its regions */
 
 struct actmem_heap_options {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t grow_bytes;		/* of a region, a multiple of 2 MiB; 0: 64 MiB; see below */
-	uint64_t limit_bytes;		/* on the length of all regions; 0: no limit */
+	uint64_t grow_bytes;		/* region length, multiple of 2 MiB; 0: 64 MiB; see below */
+	uint64_t limit_bytes;		/* maximum length of all regions together; 0: no limit */
 	const struct actmem_region_options *region;	/* with length 0; NULL: defaults */
 };
 
@@ -31,12 +31,12 @@ struct actmem_heap_stats {
 	uint64_t regions;
 	uint64_t region_bytes;
 	uint64_t blocks;		/* allocated and not freed */
-	uint64_t block_bytes;		/* of the blocks, as requested */
-	uint64_t used_bytes;		/* of the regions that the blocks occupy */
+	uint64_t block_bytes;		/* sum of the blocks' lengths, as requested */
+	uint64_t used_bytes;		/* bytes of the regions that blocks occupy */
 	uint64_t used_bytes_peak;
 	uint64_t largest_free;		/* longest block that needs no new region */
 	uint64_t region_bytes_peak;
-	uint64_t free_pieces;		/* in which the rest of the regions is */
+	uint64_t free_pieces;		/* number of free pieces of the regions */
 	uint64_t blocks_total;		/* allocated since the heap was created */
 };
 
@@ -44,8 +44,8 @@ struct actmem_heap_stats {
  * Creates a heap. Its metadata is outside of the regions. @options NULL: defaults.
  *
  * A region has grow_bytes (rounded up for 1G pages). It is shorter if blocks of the requested
- * length fill a shorter one better. It is longer if a block is longer, or if the heap is large:
- * 1/128 of the heap, and up to 1/8 while most of the free memory is in pieces that are too
+ * length fill a shorter region better. It is longer if a block is longer. A large heap grows by
+ * 1/128 of its length, and by up to 1/8 while most of the free memory is in pieces that are too
  * short. A block lies within one region, and never crosses a multiple of the length that is
  * registered at once: 64 GiB, or chunk_bytes of the runtime.
  *
@@ -54,8 +54,8 @@ struct actmem_heap_stats {
  * length. The heap opens them with ACTMEM_OPEN_LOCK. If two processes use one name,
  * actmem_heap_alloc() returns -EBUSY in the second, so each process of a job needs its own name.
  * The files stay when heaps are trimmed or destroyed and when the process ends. The next process
- * with that name uses them as they are, and finds the old contents in its blocks. They must
- * belong to its user, and must not be symbolic links. rm(1) removes them.
+ * with that name uses them as they are, and finds the old contents in its blocks. The files must
+ * belong to the user of the process, and must not be symbolic links. rm(1) removes them.
  *
  * -EINVAL  wrong grow_bytes or region options, or a region length other than 0
  * -ENOMEM  no memory for the metadata
@@ -78,12 +78,12 @@ int actmem_heap_destroy(struct actmem_heap *heap);
  * that was just freed has the address of the freed one. The call never returns pageable memory.
  *
  * -EINVAL  @length is 0, above the address space, or above the length that can be registered at
- *	once; @align is no power of two or above 2 MiB
+ *	once; @align is above 2 MiB or not a power of two
  * -ENOMEM  the heap's limit, or no memory for the metadata
  * -EBUSY  another process has a heap of this name
  * -EMFILE  the heap needs more than 4096 files
- * others  if the heap needs a new region, the errors of actmem_region_create(), with a heap_name
- *	of actmem_region_open(), and with a runtime of actmem_region_register()
+ * others  if the heap needs a new region: the errors of actmem_region_create() or, with a
+ *	heap_name, of actmem_region_open(); with a runtime also those of actmem_region_register()
  */
 int actmem_heap_alloc(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		      void **block);
@@ -97,8 +97,8 @@ int actmem_heap_free(struct actmem_heap *heap, void *block);
 
 /*
  * Finds the region of a block, and the block's offset in it. actmem_queue_fill() and
- * actmem_queue_spill() need both. The region belongs to the heap, and stays open until the block
- * is freed. The caller may attach it to a queue (actmem_queue_attach()).
+ * actmem_queue_spill() need them. The region belongs to the heap, and stays open until the block
+ * is freed. The caller may attach the region to a queue (actmem_queue_attach()).
  *
  * -EINVAL  @block is not the start of a block of this heap
  */

@@ -35,7 +35,7 @@ enum actmem_engine {
 
 struct actmem_queue_options {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t block_bytes;		/* of the longest transfer; 0: by a file's devices */
+	uint64_t block_bytes;		/* longest transfer; 0: chosen for a file's devices */
 	enum actmem_engine engine;
 	uint32_t depth;			/* concurrent transfers of a file; 0: by its devices */
 	uint32_t workers;		/* threads of WORKERS; 0: 8 */
@@ -45,8 +45,8 @@ struct actmem_queue_options {
 /*
  * Creates a queue. @options NULL: defaults.
  *
- * -EINVAL  block_bytes is no multiple of 4096 or above 1 GiB, depth above 256, workers above 64,
- *	the engine is unknown, or reserved is not 0
+ * -EINVAL  block_bytes is above 1 GiB or not a multiple of 4096, depth is above 256, workers is
+ *	above 64, the engine is unknown, or reserved is not 0
  * -ENOSYS, -EPERM, -EACCES  the caller wants URING, and the kernel lacks io_uring or refuses it:
  *	kernel.io_uring_disabled, seccomp, a security module
  * -ENOMEM, -EMFILE, -EAGAIN  no memory, descriptor or thread is available
@@ -65,7 +65,7 @@ int actmem_queue_destroy(struct actmem_queue *queue);
 /*
  * Describes the engine and why it was chosen. An example is "workers: io_uring is refused (...)".
  * It also says whether the queue works without registered buffers. The string is valid until the
- * queue is destroyed. A later call may return another one.
+ * queue is destroyed. A later call may return another string.
  */
 const char *actmem_queue_describe(const struct actmem_queue *queue);
 
@@ -75,12 +75,12 @@ struct actmem_queue_stats {
 	uint64_t completions;		/* not returned by actmem_queue_wait() yet */
 	uint64_t files;
 	uint64_t regions;		/* attached */
-	uint64_t registered_bytes;	/* of attached regions, in registered buffers */
+	uint64_t registered_bytes;	/* bytes of attached regions in registered buffers */
 	uint64_t requests_total;
 	uint64_t failures_total;	/* requests that ended with an error */
 	uint64_t filled_bytes_total;
 	uint64_t spilled_bytes_total;
-	uint64_t resumed_total;		/* transfers that were resumed after a short one */
+	uint64_t resumed_total;		/* transfers that were resumed because they were short */
 	enum actmem_engine engine;	/* in use */
 	uint32_t reserved;
 };
@@ -95,9 +95,10 @@ int actmem_queue_get_stats(struct actmem_queue *queue, struct actmem_queue_stats
 #define ACTMEM_ATTACH_PLAIN	(1u << 0)
 
 /*
- * Attaches a region to a queue. Fills and spills of it need this. The call maps the region and
- * registers its memory with io_uring, in pieces of at most 1 GiB. That allocates missing pages.
- * Registered pages count against RLIMIT_MEMLOCK a second time, and cannot be discarded.
+ * Attaches a region to a queue. Only an attached region can be filled and spilled. The call maps
+ * the region and registers its memory with io_uring, in pieces of at most 1 GiB. This allocates
+ * missing pages. Registered pages count against RLIMIT_MEMLOCK a second time, and cannot be
+ * discarded.
  *
  * actmem_region_close() returns -EBUSY until the region is detached. Linux 6.1 cannot register
  * memory of the driver. The region then stays plain, and actmem_queue_describe() says so.
@@ -150,7 +151,7 @@ struct actmem_file_options {
 	uint32_t path_count;		/* 1 to 64 */
 	uint32_t flags;			/* ACTMEM_FILE_* */
 	uint64_t stripe_bytes;		/* a multiple of the alignment; 0: block_bytes of the set */
-	uint64_t length;		/* allocated on the disks at once; 0: nothing */
+	uint64_t length;		/* bytes that the call allocates on the disks; 0: none */
 };
 
 /* How the library opened a set of files. */
@@ -158,12 +159,12 @@ struct actmem_file_info {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t alignment;		/* of offsets in the set, and of lengths */
 	uint64_t memory_alignment;	/* of offsets in a region */
-	uint64_t block_bytes;		/* the queue splits longer requests into these */
+	uint64_t block_bytes;		/* the queue splits longer requests into such blocks */
 	uint64_t stripe_bytes;
 	uint64_t length;		/* bytes that the set has now, from its start */
 	uint32_t depth;			/* concurrent blocks */
 	uint32_t direct;		/* 1: direct I/O; 0: through the page cache */
-	uint32_t rotational;		/* 1: some device of the set is */
+	uint32_t rotational;		/* 1: the set has a rotational device */
 	uint32_t reserved;
 };
 
@@ -183,8 +184,9 @@ int actmem_file_open(struct actmem_queue *queue, const struct actmem_file_option
 		     struct actmem_file **file);
 
 /*
- * Closes a set of files. Linux 6.1 holds the files for up to a second longer, or until the queue
- * is destroyed. Their file system cannot be unmounted before.
+ * Closes a set of files. On Linux 6.1, the kernel keeps the files open for up to a second after
+ * this call, unless the queue is destroyed earlier. Until then, their file system cannot be
+ * unmounted.
  *
  * -EBUSY  requests of the set have not completed
  */
@@ -206,8 +208,8 @@ struct actmem_request {
  * NULL: no options. The region must be attached. Offsets and lengths must be multiples of the
  * alignments that actmem_file_get_info() returns.
  *
- * The call does not wait for the transfer: actmem_queue_wait() returns its result. The caller must
- * not touch the memory before. The queue starts the requests of a file in order, and they may
+ * The call does not wait for the transfer: actmem_queue_wait() returns its result. Until then, the
+ * caller must not touch the memory. The queue starts the requests of a file in order, and they may
  * complete in any order. If the ranges of two requests overlap, the caller must wait for the first
  * before it submits the second.
  *
@@ -223,14 +225,14 @@ int actmem_queue_spill(struct actmem_queue *queue, struct actmem_file *file, uin
 		       struct actmem_request *request);
 
 /*
- * The result of a request. Neither the kernel nor the queue accesses its memory any more.
+ * The result of a request. Neither the kernel nor the queue accesses the request's memory any more.
  *
  * result 0: all bytes were transferred. -ECANCELED: actmem_queue_cancel(). -ETIME: the deadline
  * passed. -ENODATA: the file ends before the range. -ENOSPC and others: the error of the
  * system call. If a request failed, any part of it may have been transferred.
  */
 struct actmem_completion {
-	uint64_t cookie;		/* of the request */
+	uint64_t cookie;		/* the request's cookie */
 	uint64_t id;
 	uint64_t bytes;			/* transferred, in whole blocks */
 	int32_t result;			/* 0 or a negative errno */

@@ -51,35 +51,38 @@ struct actmem_region_info {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t id;			/* driver: machine-wide; memfd: inode number */
 	uint64_t length;
-	uint64_t page_bytes;		/* of the smallest page in it */
+	uint64_t page_bytes;		/* length of the smallest page in the region */
 	enum actmem_backend backend;
-	enum actmem_pages pages;	/* that the region got */
+	enum actmem_pages pages;	/* pages that the region got */
 	uint64_t mapped_bytes;
 	uint64_t pinned_bytes;		/* pinned for DMA or I/O (driver), or locked (memfd) */
-	uint64_t allocated_bytes;	/* of pages that are allocated */
+	uint64_t allocated_bytes;	/* bytes of allocated pages */
 	uint64_t demand_faults;		/* pages that page faults allocated (driver) */
-	uint64_t poisoned_bytes;	/* of pages that hardware errors made unusable (driver) */
+	uint64_t poisoned_bytes;	/* bytes of pages that hardware errors destroyed (driver) */
 	uint64_t exported_bytes;	/* sum over its dma-bufs, which may overlap (driver) */
 	uint64_t *node_bytes;		/* element i: bytes on node i; see the calls */
 	uint32_t node_count;
 	uint32_t uid;
-	/* Of the creator, or of a holder if that is hidden; 0: none; -1: other pid namespace. */
+	/*
+	 * The creator's process or, if the creator is hidden, a holder's. 0: none; -1: a process
+	 * in another pid namespace.
+	 */
 	int32_t pid;
-	uint32_t lingering;		/* 1: closed and unmapped, and only pins keep it */
-	uint32_t named;			/* 1: a file, which has the name and outlives processes */
+	uint32_t lingering;		/* 1: closed and unmapped; only pins keep the region */
+	uint32_t named;			/* 1: the region is a file, and outlives its processes */
 	uint32_t reserved;
 	/* Set by actmem_region_list() for a named region that a process has open; else NULL. */
 	const char *path;
 	char name[ACTMEM_NAME_MAX];
-	char command[16];		/* of the process pid; "": none */
+	char command[16];		/* command name of the process pid; "": none */
 };
 
 /*
  * Creates a region. Unless it is ACTMEM_REGION_LAZY, all pages are allocated, zeroed and pinned
  * when the call returns, and the library has verified the node of each page. For 64 MiB and more
  * the call starts helper threads: one for every second CPU in the caller's affinity mask, at
- * most 15, in the caller's cgroups. They end before the call returns. (memfd uses none to
- * interleave.)
+ * most 15, in the caller's cgroups. They end before the call returns. (memfd starts no helper
+ * threads for interleaving.)
  *
  * The administrator must reserve 1G pages, with
  * /sys/devices/system/node/nodeN/hugepages/hugepages-1048576kB/nr_hugepages or, before memory is
@@ -99,20 +102,20 @@ struct actmem_region_info {
  * -EFBIG  RLIMIT_FSIZE (memfd)
  * -EMFILE  too many descriptors, or 4096 regions (memfd)
  *
- * If the library used a fallback that the caller allowed, the call returns 0 and counts it, and
- * actmem_error() says which and why; otherwise that is "". The library tries smaller pages on
- * the wanted nodes before other nodes.
+ * If the library used a fallback that the caller allowed, the call returns 0 and counts the
+ * fallback, and actmem_error() says which and why. Otherwise actmem_error() is "". The library
+ * tries smaller pages on the wanted nodes before other nodes.
  */
 int actmem_region_create(struct actmem *am,
 			 const struct actmem_region_options *options,
 			 struct actmem_region **region);
 
 /*
- * Opens a region from its descriptor. Another process sent it (SCM_RIGHTS, unix(7)), or
+ * Opens a region from its descriptor. Another process sent @fd (SCM_RIGHTS, unix(7)), or
  * actmem_region_fd() returned it. The caller keeps @fd and closes it. Both processes then share the
  * memory, and each closes its own handle. Missing pages stay missing, as in a lazy region. memfd:
  * the receiver gets 4K pages where the creator would have got thp. The receiver may get a fallback
- * that actmem_open() allowed, reported as by actmem_region_create().
+ * that actmem_open() allowed; it is reported as by actmem_region_create().
  *
  * -EINVAL  @fd is not a region of the backend that the caller asked for, or not open for reading
  *	and writing. For a memfd region with a name, reading is enough: it is then opened as by
@@ -125,7 +128,7 @@ int actmem_region_from_fd(struct actmem *am, int fd,
 
 /* Create the region if it does not exist. */
 #define ACTMEM_OPEN_CREATE	(1u << 0)
-/* With CREATE: return -EEXIST if it exists. */
+/* With CREATE: return -EEXIST if the region exists. */
 #define ACTMEM_OPEN_EXCLUSIVE	(1u << 1)
 /*
  * Lock the region. While another process has opened it with this flag, return -EBUSY with an error
@@ -138,8 +141,8 @@ int actmem_region_from_fd(struct actmem *am, int fd,
 /* Accept an existing region whose length differs from that of the options. */
 #define ACTMEM_OPEN_ANY_LENGTH	(1u << 4)
 /*
- * Accept only a file of the calling user (else -EACCES) that is no symbolic link (else -ELOOP).
- * For directories that other users may write to.
+ * Accept only a file that the calling user owns (else -EACCES) and that is not a symbolic link
+ * (else -ELOOP). Use this flag in directories that other users may write to.
  */
 #define ACTMEM_OPEN_OWN		(1u << 5)
 
@@ -157,8 +160,8 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  *
  * If several processes create the region at once, one creates it and the others open it when
  * it is complete; actmem_region_found() says which. The creator needs write permission for the
- * directory. driver: it needs write permission for an empty file that exists, too, unless the
- * region is lazy. The region then has the owner and the permissions of that file.
+ * directory. driver: if an empty file exists there, the creator also needs write permission for
+ * that file, unless the region is lazy. The region then has the file's owner and permissions.
  *
  * An existing region must have the wanted length, and pages of the wanted size on the wanted nodes
  * (memfd), or the wanted policy if the options name nodes or a policy (driver). ACTMEM_ALLOW_*
@@ -169,20 +172,20 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  * Driver  The region counts against RLIMIT_MEMLOCK and the limits of its creator until it is
  *	removed. size= of the mount limits it. Its length never changes. It has 2M pages.
  * Memfd  The region counts against no limit of a user while no process has it open. 4K and thp
- *	pages then count against RLIMIT_MEMLOCK of each process that has. size= of the mount
- *	limits it. hugetlbfs has 2M or 1G pages (pagesize=2M or 1G); tmpfs has 4K pages, and thp
- *	if it is mounted with huge=advise. Other page sizes than these are fallbacks. A process
- *	that may write to the file may also shorten it; a thread that touches memory beyond its
- *	end gets SIGBUS. The library does not check the nodes of a region on hugetlbfs that lacks
+ *	pages count against RLIMIT_MEMLOCK of each process that has the region open. size= of the
+ *	mount limits it. hugetlbfs has 2M or 1G pages (pagesize=2M or 1G); tmpfs has 4K pages, and
+ *	thp if it is mounted with huge=advise. Other page sizes are fallbacks. A process that may
+ *	write to the file may also shorten it; a thread that touches memory beyond the file's end
+ *	gets SIGBUS. The library does not check the nodes of a region on hugetlbfs that lacks
  *	pages.
  *
  * -ENOENT  no such file or directory, or no actmem file system for a name without '/';
  *	actmem_error() lists the mounted ones
- * -EEXIST  it exists (EXCLUSIVE), or differs from the options
- * -EOPNOTSUPP  the file system cannot have regions, and actmem_error() has the command that mounts
- *	one that can; or it lacks this page size
+ * -EEXIST  the region exists (EXCLUSIVE), or differs from the options
+ * -EOPNOTSUPP  the file system lacks this page size, or cannot have regions: actmem_error() has the
+ *	command that mounts one that can
  * -ENOSPC  size= of the mount
- * -EINVAL  a file system of the other backend, no region, or wrong flags
+ * -EINVAL  a file system of the other backend, a file that is not a region, or wrong flags
  * -ENAMETOOLONG  the path is too long
  * -EACCES  the permissions of the file, or it belongs to another user (ACTMEM_OPEN_OWN)
  * -ELOOP  the file is a symbolic link (ACTMEM_OPEN_OWN)
@@ -196,29 +199,29 @@ int actmem_region_open(struct actmem *am, const char *path,
 /*
  * Tells whether a region existed before actmem_region_open().
  *
- * 1  it existed
- * 0  the call created it
+ * 1  the region existed
+ * 0  the call created the region
  */
 int actmem_region_found(const struct actmem_region *region);
 
 /*
- * Returns the descriptor of a region. It is close-on-exec. The region owns it: dup(2) it to keep
- * it longer. A process can send it to another one over a socket (SCM_RIGHTS), which opens it with
- * actmem_region_from_fd().
+ * Returns the descriptor of a region. The descriptor is close-on-exec and belongs to the region:
+ * dup(2) it to keep it longer. A process can send it to another process over a socket (SCM_RIGHTS).
+ * The receiver opens it with actmem_region_from_fd().
  *
  * >= 0  the descriptor
  */
 int actmem_region_fd(const struct actmem_region *region);
 
-/* Returns the length of a region, and 0 for NULL. It also works in a forked child. */
+/* Returns the length of a region, and 0 for NULL. The call also works in a forked child. */
 uint64_t actmem_region_length(const struct actmem_region *region);
 
 /*
  * Maps a region, or ends such a mapping. actmem_region_map() maps the whole region at an address
  * that is a multiple of 2 MiB. The mapping is shared, readable and, unless the region was opened
- * with ACTMEM_OPEN_READ, writable. Later calls return the same address. Each needs an
- * actmem_region_unmap(); the last one unmaps the memory. actmem_region_close() unmaps a region
- * that is still mapped.
+ * with ACTMEM_OPEN_READ, writable. Later calls return the same address. Each call needs an
+ * actmem_region_unmap(), and the last of these unmaps the memory. actmem_region_close() unmaps a
+ * region that is still mapped.
  *
  * -EINVAL  there were more calls of actmem_region_unmap() than of actmem_region_map()
  * -ENOMEM and others  errors of mmap(2)
@@ -226,18 +229,18 @@ uint64_t actmem_region_length(const struct actmem_region *region);
  * If the hardware reports an uncorrected memory error, the 2 MiB page around it is lost, but not
  * the region. A thread that touches the page gets SIGBUS with si_code BUS_MCEERR_AR and the
  * address in si_addr; a system call returns -EFAULT. The whole page is lost, even if si_addr_lsb
- * says less (driver: 4 KiB). Discard it; the next touch or populate allocates a zeroed page.
- * driver: a device that registered the page still has it. Unregister it first, or the discard
- * returns -EBUSY.
+ * says less (driver: 4 KiB). Discard the page; the next touch or populate allocates a zeroed page.
+ * driver: a device with which the page is registered still has the lost page. Unregister the page
+ * first; otherwise the discard returns -EBUSY.
  */
 int actmem_region_map(struct actmem_region *region, void **address);
 int actmem_region_unmap(struct actmem_region *region);
 
 /*
  * Returns the state of a region. Before each call, the caller sets node_bytes to an array and
- * node_count to its number of elements. The call sets node_count to the last node with pages,
- * plus 1, which may be larger than the array; it sets unused elements to 0. With node_bytes NULL
- * it does not count pages by node, which is faster.
+ * node_count to its number of elements. The call sets node_count to the number of the last node
+ * with pages, plus 1. That may be larger than the array. Unused elements are set to 0. If
+ * node_bytes is NULL, the call is faster because it does not count pages by node.
  *
  * -EIO  the kernel does not report the nodes of the pages
  * -EINVAL  node_count without node_bytes
@@ -246,13 +249,13 @@ int actmem_region_get_info(struct actmem_region *region,
 			   struct actmem_region_info *info);
 
 /*
- * Allocates the missing pages of a range. It does so as actmem_region_create() does, with its
- * helper threads and errors. Existing pages stay as they are. A touch also allocates a page; this
- * call returns an error where a touch would cause SIGBUS. Several threads may populate a region at
- * once. After an error, the pages that were allocated stay.
+ * Allocates the missing pages of a range. The call starts the same helper threads and returns the
+ * same errors as actmem_region_create(). Existing pages stay as they are. A touch also allocates a
+ * page; this call returns an error where a touch would cause SIGBUS. Several threads may populate a
+ * region at once. After an error, the pages that were allocated stay.
  *
- * -EINVAL  @offset or @length is no multiple of the region's page size, or @length is 0
- * -EIO  a page is on another node, or a hardware error destroyed one: discard it
+ * -EINVAL  @offset or @length is not a multiple of the region's page size, or @length is 0
+ * -EIO  a page is on another node, or a hardware error destroyed a page: discard that page
  * -EPERM  the region was opened with ACTMEM_OPEN_READ
  */
 int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64_t length);
@@ -267,8 +270,9 @@ int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64
  *	stays with its contents, and the others are freed. This may be transient: the kernel
  *	may release a pin shortly after its holder has ended
  *
- * A memfd does not know who pins a page. A page that a device still pins leaves the region, and
- * what the device writes to it is lost. Unregister the region, and wait for I/O, before.
+ * memfd: the kernel does not report pins of a page. A page that a device still pins leaves the
+ * region, and data that the device writes to it is lost. First unregister the region and wait for
+ * I/O.
  */
 int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_t length);
 
@@ -280,12 +284,12 @@ int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_
  *
  * The call first allocates missing pages, as actmem_region_populate() does and with its errors.
  * The pages stay as long as the dma-buf or an import of it exists, even if the region is closed.
- * actmem_region_discard() of them returns -EBUSY. The dma-buf cannot be mapped: the CPU accesses
- * the memory through the region's mapping.
+ * actmem_region_discard() of these pages returns -EBUSY. The dma-buf cannot be mapped: the CPU
+ * accesses the memory through the region's mapping.
  *
  * When an importer maps the dma-buf, the driver refuses a device whose DMA would go through bounce
  * buffers (its DMA mask is too small, or swiotlb=force). The importer gets -EOPNOTSUPP and may
- * return another error. An IOMMU avoids that.
+ * return another error. An IOMMU avoids bounce buffers.
  *
  * -EINVAL  not a range of whole pages of the region
  * -EOPNOTSUPP  memfd: actmem_error() says what to use; or a kernel without dma-buf
@@ -296,8 +300,8 @@ int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_
 int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t length, int *fd);
 
 /*
- * Closes a region, and frees @region. The call unmaps it. The memory is freed when no other
- * process has the region. No other thread may use @region during the call or later.
+ * Closes a region, and frees @region. The call also unmaps the region. The memory is freed when no
+ * other process has the region. No other thread may use @region during the call or later.
  *
  * -EBUSY  the region is attached to a queue (actmem_queue_detach()), or registered with a runtime
  *	(actmem_region_unregister()); nothing is closed
@@ -305,11 +309,11 @@ int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t
 int actmem_region_close(struct actmem_region *region);
 
 /*
- * Lists the regions on this machine. These are all that the caller may see, of both backends, in an
- * array of *@count elements. The caller frees it with one free(3), which also frees node_bytes
- * (node_count elements) and path of each. Works without actmem_open(). A region that several
- * processes have is listed once, with its creator if that still runs. After a success,
- * actmem_error() is "" or says why the driver did not answer. @size: sizeof(struct
+ * Lists the regions on this machine. The call allocates an array of *@count elements: all regions
+ * of both backends that the caller may see. One free(3) of the array also frees node_bytes
+ * (node_count elements) and path of each element. The call works without actmem_open(). A region
+ * that several processes have is listed once, with its creator if the creator still runs. After a
+ * success, actmem_error() is "" or says why the driver did not answer. @size: sizeof(struct
  * actmem_region_info) of the caller, which actmem_region_list() passes.
  */
 int actmem_region_list_sized(struct actmem_region_info **regions, size_t *count,

@@ -29,7 +29,7 @@ struct actmem_device_wait;	/* a wait that `actmem waits` shows */
 enum actmem_runtime_kind {
 	ACTMEM_RUNTIME_AUTO,	/* CUDA if it is available, else NULL */
 	ACTMEM_RUNTIME_CUDA,	/* the driver API of libcuda.so.1 */
-	ACTMEM_RUNTIME_NULL,	/* no accelerator: registers nothing, and counts */
+	ACTMEM_RUNTIME_NULL,	/* no accelerator: counts regions, but registers none */
 };
 
 #define ACTMEM_DEVICE_TEXT_MAX	320
@@ -38,12 +38,12 @@ struct actmem_runtime_options {
 	size_t size;			/* set by ACTMEM_INIT */
 	enum actmem_runtime_kind kind;
 	int32_t device;			/* CUDA: its ordinal, as CUDA_VISIBLE_DEVICES leaves it */
-	uint64_t chunk_bytes;		/* registered by one call at most; 0: 64 GiB */
+	uint64_t chunk_bytes;		/* most bytes that one call registers; 0: 64 GiB */
 	/*
 	 * Not NULL: if the runtime refuses to register a region of a heap, the heap may use the
-	 * runtime's own memory instead. The library calls the function when the heap gets such
-	 * memory, with @why, and when it frees it, with @why NULL. The calling thread has locks
-	 * of the heap, so the function must not use the heap.
+	 * runtime's own memory instead. The library calls this function with @why when the heap
+	 * gets such memory, and with @why NULL when the heap frees it. The calling thread has
+	 * locks of the heap, so the function must not use the heap.
 	 */
 	void (*own_memory)(uint64_t bytes, const char *why);
 };
@@ -51,14 +51,14 @@ struct actmem_runtime_options {
 /*
  * Opens a runtime. @options NULL: defaults. chunk_bytes must be a multiple of 2 MiB, and at most
  * 64 GiB, because drivers refuse more. No block of a heap crosses a multiple of chunk_bytes, so
- * it limits the length of blocks.
+ * chunk_bytes limits the length of blocks.
  *
- * The own memory of CUDA comes from cuMemHostAlloc(). It has no descriptor and no name, is on the
- * node that CUDA's driver chooses, cannot be attached to a queue, and is lost if the program
- * resets the device's primary context. Heaps with a name never use it.
+ * CUDA's own memory comes from cuMemHostAlloc(). This memory has no descriptor and no name, and is
+ * on the node that CUDA's driver chooses. It cannot be attached to a queue. It is lost if the
+ * program resets the device's primary context. Heaps with a name never use such memory.
  *
- * AUTO opens NULL if there is no libcuda.so.1 or no device; actmem_runtime_describe() says why.
- * If there is a driver that does not work, the call fails.
+ * AUTO opens the NULL runtime if there is no libcuda.so.1 or no device; actmem_runtime_describe()
+ * says why. If there is a driver that does not work, the call fails.
  *
  * -ENOENT  there is no libcuda.so.1, or it is the toolkit's stub; or the program is static
  * -ENODEV  CUDA has no device, or not this one
@@ -91,26 +91,26 @@ struct actmem_runtime_info {
 	uint32_t reserved;
 	uint64_t chunk_bytes;
 	uint64_t regions;		/* registered now */
-	uint64_t chunks;		/* in which the runtime registered them */
+	uint64_t chunks;		/* pieces in which the runtime registered the regions */
 	uint64_t bytes;
-	uint64_t far_bytes;		/* of bytes, on sockets other than the device's */
+	uint64_t far_bytes;		/* part of bytes on sockets other than the device's */
 	uint64_t regions_total;
 	uint64_t far_total;		/* regions that had far_bytes */
 	uint64_t failures_total;	/* registrations that the runtime refused */
 	uint64_t lost_total;		/* regions that the runtime had dropped by itself */
 	char text[ACTMEM_DEVICE_TEXT_MAX];	/* name and bus address of the device */
-	uint64_t own_bytes;		/* of bytes, the runtime's own memory */
+	uint64_t own_bytes;		/* part of bytes that is the runtime's own memory */
 };
 
-/* Returns the device, and counters of the registrations now and so far. */
+/* Returns the device, and counters of current and past registrations. */
 int actmem_runtime_get_info(struct actmem_runtime *runtime, struct actmem_runtime_info *info);
 
 /*
  * Finds the nodes of the device's socket that the task may use. The caller may pass them to
  * actmem_open() or actmem_region_create(). With sub-NUMA clustering a socket has several
- * nodes. The runtime's info has the device's own, and heaps that are registered with the runtime
- * use the nearest first. @nodes is empty if sysfs does not report the node of the device, as in
- * many virtual machines.
+ * nodes. actmem_runtime_get_info() returns the device's own node, and heaps that are registered
+ * with the runtime use the nearest node first. @nodes is empty if sysfs does not report the node of
+ * the device, as in many virtual machines.
  */
 int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *nodes);
 
@@ -134,13 +134,13 @@ int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *no
  * the library retains the device's primary context until the region is unregistered.
  *
  * If pages are on sockets other than the device's, the call returns 0 and counts them, and
- * actmem_error() says how much is on which node; otherwise that is "".
+ * actmem_error() says how much is on which node. Otherwise actmem_error() is "".
  *
  * -EEXIST  the region is registered, or other code in this process registered a part of it
  * -EPERM  the region is read-only, and ACTMEM_REGISTER_READ_ONLY is not set
  * -EOPNOTSUPP  the runtime does not support a flag
  * -ENOMEM, -EINVAL, -ESTALE (the context was destroyed), -EIO  errors of the runtime;
- *	actmem_error() has the runtime's name for them
+ *	actmem_error() has the runtime's name for the error
  *
  * After an error nothing stays registered, unless actmem_error() says so.
  */
@@ -148,29 +148,29 @@ int actmem_region_register(struct actmem_region *region, struct actmem_runtime *
 			   uint32_t flags);
 
 /*
- * Unregisters a region. No device may use it meanwhile. If the runtime had dropped the
- * registration, because its context was destroyed or reset or the process exits, the call
- * returns 0 and counts that, and actmem_error() says so.
+ * Unregisters a region. No device may use the region meanwhile. The runtime may have dropped the
+ * registration before, because its context was destroyed or reset or the process exits. In this
+ * case the call returns 0 and counts the region as lost, and actmem_error() says so.
  *
  * -ENOENT  the region is not registered
- * -EBUSY  another thread registers or unregisters it
+ * -EBUSY  another thread is registering or unregistering it
  * -EIO and others  errors of the runtime; the region stays registered
  */
 int actmem_region_unregister(struct actmem_region *region);
 
 /*
- * Registers each region that a heap creates from now on. The heap does so before it allocates a
- * block in the region, and unregisters it before it closes the region. actmem_heap_alloc() then
+ * Registers each region that a heap creates from now on. The heap registers a region before it
+ * allocates blocks there, and unregisters the region before it closes it. actmem_heap_alloc() then
  * returns the errors of actmem_region_register(), unless it may use own_memory. If the runtime does
  * not unregister a region, the region stays until actmem_runtime_close() can unregister it.
  *
- * The library registers long regions in pieces. A piece has 64 to 256 MiB, such that CUDA needs
- * about 5 ms for it, or one longer block. Between two pieces, other threads can get the lock of
- * CUDA's driver. No block lies in two pieces. A region that takes most of the heap's remaining
- * limit is one piece.
+ * The library registers long regions in pieces. A piece is 64 to 256 MiB long, so that CUDA needs
+ * about 5 ms for it; a longer block has a piece of its own. Between two pieces, other threads can
+ * get the lock of CUDA's driver. No block lies in two pieces. A region that takes most of the
+ * heap's remaining limit is one piece.
  *
  * -EEXIST  the heap is registered
- * -EBUSY  it has regions
+ * -EBUSY  the heap has regions
  */
 int actmem_heap_register(struct actmem_heap *heap, struct actmem_runtime *runtime, uint32_t flags);
 
@@ -180,7 +180,7 @@ struct actmem_registration {
 	void *address;
 	uint64_t length;
 	uint64_t chunks;
-	uint64_t lost_chunks;		/* that the runtime has dropped by itself */
+	uint64_t lost_chunks;		/* chunks that the runtime has dropped by itself */
 	uint64_t far_bytes;
 	uint32_t flags;			/* ACTMEM_REGISTER_* */
 	uint32_t runtime_flags;		/* CUDA: CU_MEMHOSTREGISTER_* of its first chunk */
@@ -190,14 +190,14 @@ struct actmem_registration {
  * Returns how a region is registered.
  *
  * -ENOENT  the region is not registered
- * -EBUSY  another thread registers or unregisters it
+ * -EBUSY  another thread is registering or unregistering it
  */
 int actmem_region_get_registration(struct actmem_region *region,
 				   struct actmem_registration *registration);
 
 /*
- * Returns the device address of an address in a registered region. @length, which may be NULL,
- * then has the number of bytes from there that are contiguous for devices.
+ * Returns the device address of an address in a registered region. The call also stores in
+ * *@length, unless @length is NULL, how many bytes from that address are contiguous for devices.
  *
  * -ENOENT  no region that is registered with @runtime contains the address
  * -EOPNOTSUPP  the runtime is ACTMEM_RUNTIME_NULL
@@ -207,11 +207,11 @@ int actmem_runtime_pointer(struct actmem_runtime *runtime, const void *address, 
 			   uint64_t *length);
 
 /*
- * Mark the time in which this thread waits for an accelerator. This is for waits outside of the
- * library, such as for an event of a stream. `actmem waits` shows the wait as `device`, with
+ * Mark the time in which this thread waits for an accelerator. Use these calls for waits outside of
+ * the library, such as for an event of a stream. `actmem waits` shows the wait as `device`, with
  * @length bytes (0: not known) and the first 79 bytes of @words (may be NULL). A thread may begin
  * several waits. Any thread passes the result of begin(), even NULL, to end() before
- * actmem_close(). Both take no lock, cannot fail, and do nothing in a forked child.
+ * actmem_close(). The calls take no lock, cannot fail, and do nothing in a forked child.
  */
 struct actmem_device_wait *actmem_device_wait_begin(struct actmem *am, uint64_t length,
 						    const char *words);

@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The store of libactmem keeps blocks with keys. It keeps as many of them in memory as its budget
- * allows and the rest in spill files, and reads those back before the caller needs them.
+ * allows. The other blocks are in spill files; the store reads them before the caller needs them.
  *
  * A caller puts a block (reserves, fills and commits it) and later takes it once (holds,
  * reads and releases it). The store spills the blocks that will be taken last, and reads
  * spilled blocks ahead of their takes.
  *
  * The store learns when a block will be needed. A key recurs in every training step. The
- * store expects its block to be taken as many takes after the put as in the previous step.
- * For a key that was never taken, it uses the last block of the same name. Until a name has
- * been taken once, the store expects its blocks in reverse order of their puts, as a backward
- * pass takes them. A wrong guess costs time, but never returns wrong data. If several takes
- * in a step miss, the store reads ahead the blocks that were put next to the taken ones, for
- * runs as long as the last ones, and other blocks one at a time. It stops doing so when takes
- * match the expectation again, or at the next step.
+ * store expects as many takes between a block's put and its take as in the previous step.
+ * For a key that was never taken, it uses the last taken block of the same name. Until a name
+ * has been taken once, the store expects its blocks in reverse order of their puts, as a
+ * backward pass takes them. A wrong guess costs time, but never returns wrong data.
  *
- * If the store cannot get memory within its budget, because other processes use up a limit or
- * pages are short, and it can spill, it treats the memory that it has as its budget until it can
- * get more. A reserve fails only if the store can drop or spill nothing else.
+ * If several takes in a step miss, the order has changed. The store then reads ahead the blocks
+ * that were put next to the taken block, as many as the previous run of such takes was long. It
+ * reads other blocks one at a time. It relies on the learned order again when takes match it, or
+ * at the next step.
+ *
+ * The store may get less memory than its budget, because other processes use up a limit or pages
+ * are short. If it can spill, it then treats the memory that it has as its budget until it can get
+ * more. A reserve fails only if the store can drop or spill nothing else.
  *
  * Spill files grow on demand. The store returns disk space that several steps in a row did
- * not need. When the last block ends, it returns everything except spill_bytes.
+ * not need. When no block is left, the store returns all disk space except spill_bytes.
  *
  * All calls are thread-safe, except destroy. The store has threads of its own, which block
  * all signals.
@@ -53,16 +55,16 @@ struct actmem_key {
 };
 
 /*
- * A bit of an instance that no later step uses again, such as a running number. When the block
- * has been taken, the store forgets such a key and remembers only the order of its name.
+ * Set this bit in instances that are never reused, such as running numbers. When such a block has
+ * been taken, the store forgets its key and remembers only when blocks of its name are taken.
  */
 #define ACTMEM_INSTANCE_ONCE	(UINT64_C(1) << 63)
 
 /*
  * Compute a checksum at each commit and compare it at each hold. Nothing else detects a disk that
- * changes data, or a defect of ext4 in Linux 7: while the file system is full, it sometimes
- * returns zeros for data that it reported as written. The store leaves enough of it free, but
- * other writers may fill it.
+ * changes data, or a defect of ext4 in Linux 7. While the file system is full, ext4 then sometimes
+ * returns zeros for data that it reported as written. The store leaves enough space free, but
+ * other writers may fill the file system.
  *
  * The calling thread reads the block once more in commit and in hold. With few cores, a step
  * that spills takes about a tenth longer.
@@ -76,8 +78,9 @@ struct actmem_key {
 /* See ACTMEM_FILE_ALLOW_BUFFERED. */
 #define ACTMEM_STORE_ALLOW_BUFFERED	(1u << 2)
 /*
- * Threads other than those that reserve and hold blocks commit and release them, and nothing
- * blocks those threads. A wait for memory then waits for them and never returns -EDEADLK.
+ * The threads that commit and release blocks are not those that reserve and hold them, and they
+ * never block. A call that needs memory then waits until these threads free some, and never
+ * returns -EDEADLK.
  */
 #define ACTMEM_STORE_HANDED_ON		(1u << 3)
 /*
@@ -88,13 +91,13 @@ struct actmem_key {
 
 struct actmem_store_options {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t budget_bytes;		/* of memory, whole pages; 0: no budget, spills nothing */
+	uint64_t budget_bytes;		/* memory, in whole pages; 0: no budget, spills nothing */
 	const char *const *spill_paths;	/* directories, one for each disk; blocks are striped */
 	uint32_t spill_path_count;	/* 0: refuse blocks beyond the budget */
 	uint32_t flags;			/* ACTMEM_STORE_* */
 	uint64_t spill_bytes;		/* allocated on the disks at creation; 0: on demand */
-	uint64_t spill_limit_bytes;	/* on the length of the files; 0: no limit */
-	uint64_t window_bytes;		/* to read ahead, at most half the budget; 0: measured */
+	uint64_t spill_limit_bytes;	/* maximum length of all spill files; 0: no limit */
+	uint64_t window_bytes;		/* read-ahead, at most half the budget; 0: measured */
 	uint64_t grow_bytes;		/* see struct actmem_heap_options */
 	const struct actmem_region_options *region;	/* see struct actmem_heap_options */
 	const struct actmem_queue_options *queue;	/* for transfers; NULL: defaults */
@@ -103,8 +106,8 @@ struct actmem_store_options {
 	uint32_t reserved;		/* 0 */
 	/*
 	 * Writes a name for the block of @key to @name, for error messages and `actmem waits`.
-	 * The store may call it under its lock: it must be short and must not call the store.
-	 * NULL: messages show the numbers of the key.
+	 * The store may call this function under its lock: the function must be short and must
+	 * not call the store. NULL: messages show the numbers of the key.
 	 */
 	void (*name_block)(struct actmem_key key, char *name, size_t size);
 };
@@ -112,9 +115,9 @@ struct actmem_store_options {
 /*
  * Creates a store. @options NULL: defaults, which spill nothing.
  *
- * If it returns 0, actmem_error() may say that a spill path is in memory, or that the disks had
- * no space for spill_bytes. With ALLOW_MEMORY, such a store starts without files. Otherwise
- * actmem_error() is empty.
+ * If the call returns 0, actmem_error() may say that a spill path is in memory. With ALLOW_MEMORY
+ * it may also say that the disks had no space for spill_bytes, so that the store starts without
+ * disk space. If there is nothing to report, actmem_error() is empty.
  *
  * -EINVAL  one of these: a budget below two pages of the regions' page size (4 KiB, 2 MiB or
  *	1 GiB), or below one page without spill paths; spill paths without a budget; unknown
@@ -127,9 +130,9 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 			struct actmem_store **store);
 
 /*
- * Checks spill paths as actmem_store_create() does before it opens files there. Of @flags it reads
- * STRICT and ALLOW_MEMORY. After 0, actmem_error() says if a path is in memory. A path that does
- * not exist is no error yet.
+ * Checks spill paths as actmem_store_create() does before it opens files there. Only STRICT and
+ * ALLOW_MEMORY of @flags matter. If the call returns 0, actmem_error() says whether a path is in
+ * memory. A path that does not exist is not an error yet.
  *
  * -EINVAL  a path is in memory, and STRICT is set without ALLOW_MEMORY
  */
@@ -146,19 +149,20 @@ int actmem_store_destroy(struct actmem_store *store);
 
 /*
  * Describes the engine and why it was chosen, the files, and whether I/O is direct or buffered. It
- * also says if the disk cannot take space back, and why the store first got less
- * memory than its budget. The string is valid until destroy. A later call may return another one.
+ * also says if the disk cannot take space back. If the store got less memory than its budget, it
+ * gives the reason of the first time. The string is valid until destroy. A later call may return
+ * another string.
  */
 const char *actmem_store_describe(const struct actmem_store *store);
 
 /*
  * Changes the budget of a store, which may be in use. Waiting calls can use a raised budget at
  * once. If the store has more memory than a lowered budget, the call closes regions that have no
- * block. The store drops and spills blocks in the background until the rest fits, and closes
- * each further region when its last block leaves. No call fails because of that. A store
- * without spill paths keeps its blocks, and refuses new ones until enough blocks have ended.
- * A caller that gives the difference to another store waits until memory_bytes of the
- * statistics is at most the new budget.
+ * block. In the background, the store spills blocks and frees the memory of blocks that are also in
+ * a file, until the rest fits. It closes each further region when its last block leaves. No call
+ * fails because of a lowered budget. A store without spill paths keeps its blocks, and refuses new
+ * ones until enough blocks have ended. To give the difference to another store, first wait until
+ * memory_bytes of the statistics is at most the new budget.
  *
  * May sleep while a thread creates a region.
  *
@@ -182,18 +186,18 @@ int actmem_store_set_checksum(struct actmem_store *store, int on);
 /*
  * Allocates memory for a new block. It has @length bytes, aligned to 4096; the call stores its
  * address in *@memory. Only the caller may access it until the commit. If the budget is used up,
- * the call waits at most @timeout_ns until other blocks are spilled. The timeout does not interrupt
- * the creation of a region, which the calling thread does.
+ * the call waits at most @timeout_ns until other blocks are spilled. The calling thread may have to
+ * create a region; the timeout does not interrupt this.
  *
  * -EEXIST  the key is in the store
  * -EINVAL  length is 0, above the address space, or above what can be registered at once
  *	(64 GiB, or chunk_bytes of the runtime)
  * -ETIMEDOUT  no memory became free in time. Spills that the call started continue
  * -ENOMEM  length is above the budget or, without spill paths, above what is left of it. Or
- *	actmem_heap_alloc() failed, and the store can spill nothing to make up for that. Or the
- *	store's regions have names, so that it cannot replace them, and all are shorter
- * -EDEADLK  this thread, and others that wait for memory or a block without a timeout, reserve
- *	or hold all of the budget. A block belongs to the thread that reserved or held it until any
+ *	actmem_heap_alloc() failed, and the store can spill nothing to make up for that. Or all
+ *	regions of the store are shorter than length, and have names, so that it cannot replace them
+ * -EDEADLK  blocks of this thread, and of others that wait for memory or a block without a timeout,
+ *	take up the whole budget. A block belongs to the thread that reserved or held it until any
  *	thread commits it, releases it or puts it back. Without HANDED_ON, a thread whose block
  *	another thread will commit or release must not wait in a further reserve or hold
  * -ENOSPC, -EIO and others  the store had to spill a block and could not. actmem_error() names
@@ -210,30 +214,31 @@ int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint
 int actmem_store_commit(struct actmem_store *store, struct actmem_key key);
 
 /*
- * Returns the memory of a committed block. The caller may read it until it ends the hold. *@length
- * is then its length, unless @length is NULL. If the block is in a file, the call waits at
- * most @timeout_ns for memory, as a reserve does, and for the read.
+ * Returns the memory of a committed block. The caller may read it until it ends the hold. The call
+ * also stores the block's length in *@length, unless @length is NULL. If the block is in a file,
+ * the call waits at most @timeout_ns for memory, as a reserve does, and for the read.
  *
  * Threads may hold a block at the same time, and a thread may hold it several times. Each hold is
  * ended by one actmem_store_release() or actmem_store_put_back(), which any thread may call. While
  * the first hold waits for memory or for the read, other holds of the block wait for it, at most
  * @timeout_ns. Each hold compares the checksum.
  *
- * -ENOENT  no such key, or not committed, or a holder has released the block
+ * -ENOENT  no such key, or the block is not committed, or a holder has released it
  * -EIO and others  the read failed. actmem_error() names file, offset and block. The block stays:
  *	the caller may try again, or drop it
  * -ENOSPC, -EDEADLK and others  as for a reserve, because a spilled block needs memory. If budget
  *	and disk are both full, the caller must first release or drop another block
  * -EBADMSG  the checksum differs from that of the commit (CHECKSUM)
- * -ETIMEDOUT  there was no memory in time, or the read has not ended; it continues
+ * -ETIMEDOUT  there was no memory in time, or the read has not ended; the read continues
  * -ENOMEM  also: no memory for the bookkeeping
  */
 int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const void **memory,
 		      uint64_t *length, uint64_t timeout_ns);
 
 /*
- * Ends a hold of the calling thread, or of another thread if this one has none. Removes the block
- * when its last hold ends. Until then, its key stays in use, and no thread can hold it again.
+ * Ends a hold of the calling thread. If this thread has none, ends a hold of another thread.
+ * Removes the block when its last hold ends. Until then, its key stays in use, and no thread can
+ * hold the block again.
  *
  * -ENOENT  the block is not held
  */
@@ -252,8 +257,7 @@ int actmem_store_put_back(struct actmem_store *store, struct actmem_key key);
  * not count as taken.
  *
  * -ENOENT  no such key, or its reserve has not returned yet
- * -EBUSY  the block is held, or another thread is in actmem_store_put() or actmem_store_commit()
- *	of it
+ * -EBUSY  the block is held, or another thread is just putting or committing it
  */
 int actmem_store_drop(struct actmem_store *store, struct actmem_key key);
 
@@ -280,9 +284,9 @@ int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key);
 
 /*
  * Creates and registers regions in advance, until @free_bytes are free for blocks of @length each,
- * or the budget is used up. Call it in a thread of its own: other threads can use the store
- * meanwhile. A reserve that needs a region then waits for at most one. If the store can spill and
- * can do without this memory, the call returns 0.
+ * or the budget is used up. Call it in a separate thread: other threads can use the store
+ * meanwhile. A reserve that needs a region then waits for the creation of at most one region. If
+ * the call cannot get all of this memory, it still returns 0 if the store can spill instead.
  *
  * others  the errors of actmem_heap_alloc(). The store keeps the regions that it got, and a later
  *	reserve tries to get more
@@ -295,13 +299,13 @@ struct actmem_store_stats {
 	uint64_t blocks;		/* reserved, committed or held */
 	uint64_t block_bytes;
 	uint64_t block_bytes_peak;
-	uint64_t memory_bytes;		/* of the regions */
+	uint64_t memory_bytes;		/* length of all regions */
 	uint64_t memory_bytes_peak;
-	uint64_t resident_bytes;	/* of blocks in memory */
-	uint64_t spilled_bytes;		/* of blocks that are only in files */
+	uint64_t resident_bytes;	/* bytes of blocks in memory */
+	uint64_t spilled_bytes;		/* bytes of blocks that are only in files */
 	uint64_t spilled_bytes_peak;
-	uint64_t file_bytes;		/* allocated to the spill files */
-	uint64_t window_bytes;		/* that the store reads ahead at most, now */
+	uint64_t file_bytes;		/* disk space of the spill files */
+	uint64_t window_bytes;		/* current limit of the read-ahead */
 	uint64_t write_bandwidth;	/* bytes per second; 0: not measured yet */
 	uint64_t read_bandwidth;
 	uint64_t puts_total;
@@ -310,18 +314,18 @@ struct actmem_store_stats {
 	uint64_t handed_over_total;	/* hits on a block that was being spilled */
 	uint64_t late_total;		/* takes of a block whose read had started or was next */
 	uint64_t misses_total;		/* takes of a block that the store did not expect yet */
-	uint64_t put_stall_ns_total;	/* that puts waited for memory */
-	uint64_t take_stall_ns_total;	/* that takes waited for their block */
-	uint64_t spilled_bytes_total;	/* written */
-	uint64_t filled_bytes_total;	/* read */
-	uint64_t wasted_bytes_total;	/* read ahead, then dropped before their take */
+	uint64_t put_stall_ns_total;	/* time that puts waited for memory */
+	uint64_t take_stall_ns_total;	/* time that takes waited for their block */
+	uint64_t spilled_bytes_total;	/* bytes written */
+	uint64_t filled_bytes_total;	/* bytes read */
+	uint64_t wasted_bytes_total;	/* bytes read ahead, but dropped before their take */
 	uint64_t failed_spills_total;
 	uint64_t failed_fills_total;
-	uint64_t beyond_budget_bytes;	/* in memory because of ALLOW_MEMORY */
+	uint64_t beyond_budget_bytes;	/* memory beyond the budget: lowered, or ALLOW_MEMORY */
 	uint64_t checksums_total;
 	uint64_t file_bytes_peak;
-	uint64_t given_back_bytes_total;	/* of spill files, to the disks */
-	uint64_t refused_bytes;		/* of the budget that the store cannot get now */
+	uint64_t given_back_bytes_total;	/* returned to the disks by spill files */
+	uint64_t refused_bytes;		/* part of the budget that the store cannot get now */
 };
 
 /* Returns the statistics of a store. */
@@ -347,9 +351,9 @@ struct actmem_store_event {
 };
 
 /*
- * Sets the function that the store calls at each event; NULL: none. The store calls it under its
- * lock: it must be short and must not call the store. After this call returns, the store does not
- * call the previous function any more.
+ * Sets the function that the store calls at each event; NULL: none. The store calls @observe under
+ * its lock: the function must be short and must not call the store. After this call returns, the
+ * store does not call the previous function any more.
  */
 void actmem_store_observe(struct actmem_store *store,
 			  void (*observe)(const struct actmem_store_event *event, void *data),

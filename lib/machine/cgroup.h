@@ -23,19 +23,19 @@ struct memory_cgroup {
 	char limit_file[CGROUP_FILE_MAX];	/* "" without a limit */
 	uint64_t limit_bytes;
 	uint64_t used_bytes;
-	uint64_t available_bytes;	/* left below the limit; droppable page cache is free */
+	uint64_t available_bytes;	/* left below the limit; page cache counts as free */
 };
 
 /*
  * Reads the memory cgroup, from files in the format of /proc/self/cgroup and /proc/self/mounts.
- * Returns 0 or a negative errno, without an error message. A process without a memory cgroup is
- * no error.
+ * Returns 0 or a negative errno, without an error message. A missing memory cgroup is not an
+ * error.
  */
 int memory_cgroup_read(struct memory_cgroup *cgroup, const char *cgroup_file,
 		       const char *mounts_file);
 
 /*
- * Returns the bytes that the limits leave to this process; UINT64_MAX if there are none, or if
+ * Returns the bytes that the limits leave to this process; UINT64_MAX if there is no limit, or if
  * they cannot be read. Writes the file of the tightest limit, or "", to @limit_file.
  */
 uint64_t memory_cgroup_available(char limit_file[CGROUP_FILE_MAX]);

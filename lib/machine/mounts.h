@@ -9,18 +9,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Valid only during the call of mounts_find()'s @see. */
+/* Valid only until the callback @see of mounts_find() returns. */
 struct mount {
 	uint64_t device;		/* st_dev of its files */
 	const char *point;
 	const char *type;
 	const char *options;		/* of the file system, such as "rw,size=64G" */
-	bool read_only;			/* this mount; other mounts of it may be writable */
+	bool read_only;			/* this mount; the file system may be writable elsewhere */
 };
 
 /*
- * Calls @see for each mount, in the order in which they were mounted, until it returns true.
- * Returns true if it did; false if not, or if the mounts cannot be read.
+ * Calls @see for each mount, in the order in which they were mounted, until @see returns true.
+ * Returns true if @see did; false if it did not, or if the mounts cannot be read.
  */
 bool mounts_find(bool (*see)(void *context, const struct mount *mount), void *context);
 

@@ -4,8 +4,8 @@
  *
  * The library does not use libnuma, which would not make it shorter. When libnuma is loaded, it
  * changes the memory policy of the loading thread for a moment, and exits if it cannot allocate.
- * Its numa_parse_nodestring() and numa_distance() print on stderr. The former rejects nodes that
- * this machine lacks. The preload, which cannot use libnuma, needs these sets of nodes too.
+ * Its numa_parse_nodestring() and numa_distance() print on stderr. numa_parse_nodestring() rejects
+ * nodes that this machine lacks. The preload cannot use libnuma, but needs these sets of nodes too.
  */
 #ifndef LIB_MACHINE_NODE_H
 #define LIB_MACHINE_NODE_H

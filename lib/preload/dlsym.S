@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * dlsym() and dlvsym() in front of the next ones. cuda_lookup() sees names that begin as
- * CUDA's do, and cuda_lookup_versioned() all that dlvsym() is asked for. All else leaves by
- * a jump, and so do names to which these have no answer: the C library tells by the return
- * address which library asks, and RTLD_NEXT, RTLD_DEFAULT and the words of dlerror() depend
- * on that. C has no word for such a jump.
+ * dlsym() and dlvsym() in front of the next ones. cuda_lookup() gets names that begin as
+ * CUDA's do, and cuda_lookup_versioned() gets all names that a program passes to dlvsym().
+ * For all other names, and if these functions have no answer, the code jumps to the next
+ * function. The C library identifies the calling library by the return address. RTLD_NEXT,
+ * RTLD_DEFAULT and the error message of dlerror() depend on this. C cannot express such a
+ * jump.
  *
- * On other architectures than x86-64 there are none of these.
+ * Only x86-64 has these functions.
  */
 #ifdef __x86_64__
 

@@ -19,8 +19,8 @@
 
 /*
  * Returns true if the program calls the preload's functions. A program with its own malloc calls
- * that one. If it lacks one of the preload's functions, it would call the preload's, and free the
- * block with its own free().
+ * that malloc. If that malloc lacks one of the preload's functions, the program would call the
+ * preload's, and free the block with its own free().
  */
 static bool others_call_ours(void)
 {

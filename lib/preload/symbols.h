@@ -16,22 +16,22 @@ extern void *(*next_dlsym)(void *handle, const char *name);
 extern void *(*next_dlvsym)(void *handle, const char *name, const char *version);
 
 /*
- * Finds these functions. Must be called while there is only one thread. Their first call does so at
- * the latest.
+ * Finds the two functions. Must be called while there is only one thread. The first call of either
+ * function does this at the latest.
  */
 void symbols_find_next(void);
 
 /*
  * Returns true if neither the program nor a library before this one has a function of that name.
- * Its address does not show this: if a program at a fixed address takes the address of a library's
- * function, the function has an address in the program. This too must be called while there is only
- * one thread.
+ * The function's address does not show this: if a program at a fixed address takes the address of a
+ * library's function, that address is in the program. Must also be called while there is only one
+ * thread.
  */
 bool symbols_come_first(const char *name);
 
 /*
- * Returns true if the program's C library is glibc. With another one, the preload only calls the
- * next functions.
+ * Returns true if the program's C library is glibc. With another C library, the preload only calls
+ * the next functions.
  */
 bool is_glibc(void);
 

@@ -13,7 +13,7 @@
 
 /* Unit of st_blocks, whatever the block size of the file system is. */
 #define STAT_BLOCK	512
-/* The file system's metadata about written blocks take less than this part of a file. */
+/* Metadata about written blocks takes less than 1/NOTES_PART of a file. */
 #define NOTES_PART	1024
 
 HOT uint64_t file_locate(const struct actmem_file *file, uint64_t offset, unsigned int *stripe,

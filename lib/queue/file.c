@@ -20,8 +20,8 @@
 #define OWNER_ALONE	0600
 
 /*
- * Returns the offset in the set of the first byte that one of its files, of @length bytes, lacks.
- * If long stripes put it beyond the largest offset, returns that.
+ * Returns the offset in the set of the first byte behind the end of one file, which has @length
+ * bytes. The result is at most the largest offset, INT64_MAX.
  */
 static uint64_t gap_behind(const struct actmem_file *file, unsigned int stripe, uint64_t length)
 {
@@ -115,7 +115,7 @@ static int open_one(struct actmem_file *file, const char *path, uint32_t flags, 
 	return 0;
 }
 
-/* Leaves direct I/O in all files of the set: all files of a set use it, or none. */
+/* Turns off direct I/O for all files of the set: either all files of a set use it, or none. */
 static int make_buffered(struct actmem_file *file)
 {
 	unsigned int i;

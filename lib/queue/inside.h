@@ -29,7 +29,7 @@ struct actmem_file {
 	struct held held;
 	int descriptors[ACTMEM_FILE_PATHS_MAX];
 	struct link pending;		/* requests with blocks to start, in order of arrival */
-	unsigned int under_way, depth;	/* blocks, and how many may be */
+	unsigned int under_way, depth;	/* blocks under way, and their limit */
 	unsigned int requests;		/* under way */
 	bool read_only, direct, rotational;
 	uint64_t alignment, memory_alignment, block_bytes, stripe_bytes;
@@ -72,7 +72,7 @@ struct request {
 	uint64_t begun, done;		/* bytes */
 	uint64_t blocks;		/* started */
 	unsigned int under_way;		/* blocks */
-	int error;			/* ends with this errno, and starts no block; 0: none */
+	int error;			/* the request ends with this errno; 0: none */
 	int64_t failed_block;		/* first block that failed; -1: cancel or deadline */
 	char words[];			/* ERROR_TEXT_MAX bytes; none in a draft */
 };
@@ -186,8 +186,8 @@ uint64_t file_locate(const struct actmem_file *file, uint64_t offset, unsigned i
 
 /*
  * queue_unlock() releases the lock and then wakes the threads that must wake. They would otherwise
- * wake and wait for the lock. A thread that is about to sleep with the lock calls queue_tell()
- * before, which wakes them under the lock.
+ * wake and wait for the lock. A thread that is about to sleep with the lock first calls
+ * queue_tell(), which wakes these threads under the lock.
  */
 void queue_unlock(struct actmem_queue *queue);
 void queue_tell(struct actmem_queue *queue);

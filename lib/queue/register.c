@@ -13,9 +13,9 @@
 #include "region/region.h"
 
 /*
- * Lengths of pieces. The kernel pins one of small pages in less than a millisecond, and one of huge
- * pages in some milliseconds. Pieces of huge pages are longer because a block that crosses the
- * boundary of two pieces needs two transfers. That should be rare for long blocks.
+ * Lengths of pieces. The kernel pins a piece of small pages in less than a millisecond, and a piece
+ * of huge pages in some milliseconds. Pieces of huge pages are longer because a block that crosses
+ * the boundary of two pieces needs two transfers. That should be rare for long blocks.
  */
 #define PIECE_OF_SMALL	(16ULL << 20)
 #define PIECE_OF_HUGE	(512ULL << 20)

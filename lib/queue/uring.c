@@ -27,7 +27,7 @@
 /*
  * If one call submits more than two transfers, the kernel holds them back and merges neighbours
  * into requests as long as the device accepts. Fewer long transfers than intended would then be
- * under way. Short ones gain by that. The kernel does not merge transfers that fill such requests,
+ * under way. Short transfers gain by that. The kernel does not merge transfers that fill requests,
  * so one call can submit many of those.
  */
 #define BEGUN_AT_ONCE	2

@@ -43,8 +43,8 @@ struct uring {
 	int descriptors[2];		/* ring, eventfd */
 	bool listens;			/* polls the eventfd */
 	bool asleep, ending, started, cancelling;
-	bool woken;			/* by wake(), since the thread last checked for work */
-	int error;			/* of the start */
+	bool woken;			/* wake() was called since the thread checked for work */
+	int error;			/* error of starting the ring; 0: none */
 	struct link jobs;
 	struct link unused, to_send, under_way;	/* blocks */
 	unsigned int sent;		/* blocks under way, or in the ring */

@@ -45,10 +45,10 @@ struct backing {
 	int fd;
 	void *address;			/* NULL while not mapped */
 	uint64_t length;
-	uint64_t page_bytes;		/* of the smallest page */
+	uint64_t page_bytes;		/* length of the smallest page */
 	uint64_t locked_bytes;		/* bytes that cannot be swapped; memfd only */
 	uint64_t id;
-	uint64_t device;		/* of the file; with @id unique among memfds */
+	uint64_t device;		/* device of the file; with @id, unique among memfds */
 	enum actmem_pages pages;
 	enum actmem_policy policy;	/* memfd only; DEFAULT: unknown, the region was received */
 	struct actmem_nodes nodes;	/* of the policy */

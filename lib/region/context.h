@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Handles: each is an open backend with its regions. Forked children close their descriptors.
+ * Handles: each is an open backend with its regions. Forked children close the descriptors.
  */
 #ifndef LIB_REGION_CONTEXT_H
 #define LIB_REGION_CONTEXT_H

@@ -25,8 +25,8 @@ int name_to_path(const char *name, char path[PATH_MAX]);
 void parent_of(char folder[PATH_MAX], const char *path);
 
 /*
- * Opens the request's path with @flags and as the request's ACTMEM_OPEN_* say. Fails if it is no
- * regular file. Sets *@stat.
+ * Opens the request's path with @flags and as the request's ACTMEM_OPEN_* say. Fails if the path is
+ * not a regular file. Sets *@stat.
  */
 int name_open(const struct region_request *request, int flags, int *fd, struct stat *stat);
 

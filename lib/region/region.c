@@ -90,7 +90,7 @@ int region_finish(struct actmem_region *region, int error, struct actmem_region 
 		free_region(region);
 		return error;
 	}
-	/* After a success, the error message may describe only the fallbacks of this region. */
+	/* After a success, no error message may stay, except one about this region's fallbacks. */
 	if (!region->backing.fallbacks)
 		fail_clear();
 	error = add_to_lists(region->am, region);
@@ -233,7 +233,7 @@ int actmem_region_unmap(struct actmem_region *region)
 	return error;
 }
 
-/* Copies the bytes on nodes to the caller's array of @room elements, as many as fit. */
+/* Copies the number of bytes on each node to the caller's array, which has @room elements. */
 static void give_nodes(struct actmem_region_info *info, uint64_t *node_bytes, uint32_t room)
 {
 	uint32_t node;

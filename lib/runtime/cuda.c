@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Registers regions by the CUDA driver API.
+ * Registers regions with the CUDA driver API.
  *
  * CUDA does not work in a child of a process that used it, so this file calls nothing there.
  * Because cuInit() may fork, no thread calls it with a lock held that fork() takes.

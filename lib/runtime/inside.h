@@ -100,7 +100,7 @@ int chunks_add(struct registration *registration);
 
 /*
  * Unregisters all chunks, the last one first. Stops with an error at a chunk that cannot be
- * unregistered. Returns RUNTIME_LOST if the runtime had forgotten some.
+ * unregistered. Returns RUNTIME_LOST if the runtime had forgotten some chunks.
  */
 int chunks_drop(struct registration *registration);
 

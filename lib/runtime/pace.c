@@ -15,7 +15,7 @@
 #include "runtime/inside.h"
 
 #define PIECE_NS	(5 * NS_PER_MS)
-/* A pause is this part of the call before it, within bounds. There is none after a short call. */
+/* A pause takes 1/PAUSE_PART of the call before it, within bounds; 0 after a short call. */
 #define PAUSE_PART	32
 #define PAUSE_LEAST_NS	50000ULL
 #define PAUSE_MOST_NS	NS_PER_MS

@@ -228,8 +228,8 @@ static int check_region(const struct actmem_region *region, const char *call)
 
 /*
  * Finds the registration of a region. Returns -EBUSY if a thread is changing it. Caller holds the
- * region's lock, which keeps the registration. With @ends, marks it as busy, and the caller must
- * end it.
+ * region's lock, so that the registration stays valid. With @ends, marks the registration as busy,
+ * and the caller must end it.
  */
 static int find_registration(struct actmem_region *region, struct registration **result, bool ends)
 {
@@ -372,7 +372,8 @@ int actmem_region_get_registration(struct actmem_region *region, struct actmem_r
 }
 
 /*
- * Finds the registration that contains @address. Caller holds the runtime's lock, which keeps it.
+ * Finds the registration that contains @address. Caller holds the runtime's lock, so that the
+ * registration stays valid.
  */
 static struct registration *registration_with(struct actmem_runtime *runtime, const char *address)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Compares takes with the expected order. If they differ, it expects the predicted next blocks at
- * once, before all others that are not urgent.
+ * Compares takes with the expected order. If they differ, the store expects the predicted next
+ * blocks at once, before all others that are not urgent.
  */
 #include "store/store.h"
 

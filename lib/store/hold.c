@@ -11,7 +11,7 @@
 #include "queue/queue.h"
 #include "store/store.h"
 
-/* Waits until the thread that claims the block holds it, or failed to. The block may end then. */
+/* Waits until the thread that claims the block holds it, or fails to. The block may have ended. */
 static void await_claim(struct actmem_store *store, struct waiter *waiter,
 			struct store_block *block)
 {
@@ -80,7 +80,7 @@ static int await_block(struct actmem_store *store, struct waiter *waiter, struct
 		error = store_room(store, waiter, block, &memory);
 		if (!error) {
 			store_fill(store, block, memory);
-			/* After it, read the blocks that are expected next. */
+			/* After this block, read those that are expected next. */
 			if (store->follow.is_lost)
 				store_advance(store);
 		}

@@ -9,14 +9,14 @@
 #include "store/schedule.h"
 
 #define BUCKETS_FIRST	64
-/* The shortest measurement of a device that counts. */
+/* Shorter measurements of a device do not count. */
 #define MEASURE_NS	5000000ULL
 /* Longer than any device takes to start a transfer. */
 #define BUSY_NS		50000000ULL
 #define BUSY_LEAST	(32ULL << 20)
-/* Bytes below this part of a peak count as none. */
+/* Bytes below 1/LITTLE_PART of a peak count as none. */
 #define LITTLE_PART	16
-/* A fall by less than this part of the round's peak does not count as a fall. */
+/* A fall by less than 1/FALLEN_PART of the round's peak does not count. */
 #define FALLEN_PART	8
 
 /* The distance of a key, or of all keys with a name. */

@@ -37,7 +37,7 @@ struct schedule {
 	struct link habits;		/* least recently updated first */
 	/* In each round, the bytes of all blocks rise to a peak and fall again. */
 	uint64_t peaks[SCHEDULE_ROUNDS];	/* of the last rounds */
-	uint64_t refills[SCHEDULE_ROUNDS];	/* how much they rose again after a fall */
+	uint64_t refills[SCHEDULE_ROUNDS];	/* how much the bytes rose again after a fall */
 	uint64_t high, low, dip, refill;	/* since the round began; low: since its fall */
 	bool is_falling;
 };
@@ -77,7 +77,7 @@ bool schedule_is_rising(const struct schedule *schedule, uint64_t bytes);
 struct bandwidth {
 	uint64_t bytes_per_second;	/* 0: not measured yet */
 	uint64_t bytes, busy_ns;	/* since the last measurement */
-	uint64_t since;			/* ns: the start of the time that busy_ns lacks */
+	uint64_t since;			/* ns: start of the time not yet counted in busy_ns */
 	uint64_t under_way;		/* bytes */
 };
 
@@ -94,9 +94,9 @@ uint64_t bandwidth_busy(const struct bandwidth *bandwidth, uint64_t most);
 /* The pauses between takes, and the lengths of blocks. */
 struct pace {
 	uint64_t last;			/* ns; 0: no take yet */
-	uint64_t pause;			/* the longest recent one, in ns */
-	uint64_t length;		/* of a taken block, on average */
-	uint64_t longest;		/* of all blocks so far */
+	uint64_t pause;			/* longest recent pause, in ns */
+	uint64_t length;		/* average length of taken blocks */
+	uint64_t longest;		/* length of the longest block so far */
 };
 
 void pace_take(struct pace *pace, uint64_t length, uint64_t now);

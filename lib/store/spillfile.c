@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Space in spill files. The extents that keep track of memory also keep track of it: each set has a
- * range of addresses that no code accesses.
+ * Space in spill files. Extents (base/extents.h) keep track of space as they do of memory: each set
+ * has a range of addresses that no code accesses.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -15,12 +15,12 @@
 
 #define STEP_LEAST	(64ULL << 20)
 #define STEP_MOST	(1ULL << 30)
-/* Large spill files grow by this part of their length: a queue has a limited number of files. */
+/* Large spill files grow by 1/STEP_PART of their length: a queue has few files. */
 #define STEP_PART	4
 /* Bytes that are returned to the disks, or allocated again, at a time. */
 #define PIECE_MOST	STEP_LEAST
 #define PIECE_LEAST	(64ULL << 10)
-/* Slack, because the needs of rounds differ by this part; and the least excess worth returning. */
+/* Slack: the needs of rounds differ by 1/SPARE_PART. A smaller excess is not worth returning. */
 #define SPARE_PART	8
 #define SHRINK_LEAST	(16ULL << 20)
 /* A set is shorter than 1 << ADDRESS_BITS bytes. */

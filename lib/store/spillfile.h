@@ -22,14 +22,14 @@ struct spillfile {
 	struct actmem_queue *queue;
 	struct actmem_file_options options;
 	struct actmem_file_info info;	/* of the first set */
-	_Atomic uint64_t limit;		/* on bytes; 0: no limit */
+	_Atomic uint64_t limit;		/* limit of bytes; 0: no limit */
 	uint64_t bytes;			/* allocated to all sets */
 	uint64_t bytes_peak;
 	uint64_t given_back_total;
 	struct extents extents;		/* of addresses that encode a set and an offset */
 	struct actmem_file *sets[SPILL_SETS_MAX];
 	unsigned int set_count;
-	uint64_t end;			/* of the last set */
+	uint64_t end;			/* end of the last set */
 	bool is_full;			/* the disks were full at the last allocation */
 	/*
 	 * Space where a disk failed. It is used again after SPILL_ROOMS_AVOIDED further failures,
@@ -38,12 +38,12 @@ struct spillfile {
 	struct extent *avoided[SPILL_ROOMS_AVOIDED];
 	unsigned int avoided_next;
 	struct extent *withheld;	/* list of returned pieces, the latest first */
-	uint64_t withheld_bytes;	/* of these, and of the piece that is being returned */
+	uint64_t withheld_bytes;	/* including the piece that is being returned */
 	uint64_t shrink_to;		/* return free space above this; UINT64_MAX: none */
 	bool never_shrinks;		/* a file system cannot take space back */
 	uint64_t peak;			/* most bytes in use in this round */
 	uint64_t peaks[SPILL_ROUNDS];	/* of the last rounds */
-	unsigned int rounds;		/* with a known peak */
+	unsigned int rounds;		/* number of rounds with a known peak */
 };
 
 /* Space to be added: a new set in @file, a piece in @withheld, or else @offset of the last set. */
@@ -53,7 +53,7 @@ struct spill_growth {
 	uint64_t offset, length;
 };
 
-/* No space if block is NULL. */
+/* Space of one block in the files. @block NULL: no space. */
 struct spill_room {
 	struct extent *block;
 	struct actmem_file *file;
@@ -63,8 +63,8 @@ struct spill_room {
 /*
  * Functions that can fail return 0, or a negative errno with an error message, except
  * spillfile_take(). The caller serializes all calls. Only spillfile_grow() and spillfile_punch(),
- * which may take long, may run beside other calls: not beside each other, spillfile_add(),
- * spillfile_punched() or spillfile_destroy().
+ * which may take long, may run beside other calls. They must not run beside each other,
+ * spillfile_add(), spillfile_punched() or spillfile_destroy().
  *
  * @options: size, paths, path_count and flags; the caller keeps the paths valid. Allocates their
  * length.

@@ -138,7 +138,7 @@ static void describe(struct actmem_store *store, const struct actmem_store_optio
 }
 
 /*
- * Opens the spill files. If the disks have no space and ALLOW_MEMORY is set, starts without files.
+ * Opens the spill files. If the disks have no space and ALLOW_MEMORY is set, starts without space.
  */
 static int open_files(struct actmem_store *store, struct actmem_file_options *files,
 		      const struct actmem_store_options *options)

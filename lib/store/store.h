@@ -45,7 +45,7 @@ enum store_user {
 	USER_WAITS,			/* a reserve waits for its memory */
 	USER_FILLS,
 	USER_COMMITS,			/* a put copies to it, or a commit checksums it */
-	USER_CLAIMS,			/* its first hold has begun */
+	USER_CLAIMS,			/* the first hold has begun */
 	USER_HOLDS,
 };
 
@@ -98,7 +98,7 @@ struct holder {
 
 struct store_block {
 	struct order_place place;
-	struct order *order;		/* that contains place; NULL: none */
+	struct order *order;		/* the order that contains place; NULL: none */
 	struct store_block *chain;	/* next block in the hash bucket */
 	struct link ended;		/* in store->ended: blocks that left the table */
 	struct link puts;		/* in store->puts: blocks to be taken, in order of put */
@@ -107,7 +107,7 @@ struct store_block {
 	struct actmem_key key;
 	uint64_t bytes, length;
 	void *memory;			/* NULL: none */
-	struct actmem_region *region;	/* that contains memory */
+	struct actmem_region *region;	/* region that contains memory */
 	uint64_t offset;
 	struct spill_room room;
 	bool is_filed;			/* the file has the whole block */
@@ -117,13 +117,13 @@ struct store_block {
 	bool is_followed;		/* guess.c has recorded its take; a retry does not count */
 	enum store_user user;
 	uint64_t thread;		/* thread_number() of the user that reserved it */
-	struct holder *holders;		/* of USER_CLAIMS and USER_HOLDS; the latest is first */
-	bool is_released;		/* ends with its last hold */
+	struct holder *holders;		/* holds of USER_CLAIMS and USER_HOLDS, the latest first */
+	bool is_released;		/* the block ends with its last hold */
 	enum store_transfer transfer;
 	bool is_submitted;		/* the queue has the transfer; else it is being prepared */
 	struct link to_do;		/* in fills_to_do or spills_to_do */
 	uint64_t request;
-	struct waiter *waiter;		/* of the thread that waits in a hold of it */
+	struct waiter *waiter;		/* the thread that waits in a hold of the block */
 	uint64_t put_clock;
 	unsigned int turn;		/* takes of the block so far */
 	bool has_checksum;
@@ -145,7 +145,7 @@ struct actmem_store {
 	bool is_to_regain;		/* the background thread will try to get more memory */
 	uint64_t unit;			/* lengths of blocks are multiples of it */
 	uint64_t memory_align;
-	uint64_t busy_bytes;		/* of transfers that keep the disks busy, at most */
+	uint64_t busy_bytes;		/* most bytes of transfers that keep the disks busy */
 	uint64_t fixed_window;		/* window_bytes of the options; 0: measured */
 	uint32_t flags;
 	void (*name_block)(struct actmem_key key, char *name, size_t size);	/* or NULL */

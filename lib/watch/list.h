@@ -11,7 +11,7 @@
 #include "base/base.h"
 
 struct region_item {
-	struct actmem_region_info info;	/* points to the next two, even to an empty path */
+	struct actmem_region_info info;	/* points to the next two fields, even if path is "" */
 	uint64_t node_bytes[ACTMEM_NODES_MAX];
 	char path[PATH_TEXT_MAX];
 };
@@ -32,7 +32,7 @@ void item_copy(struct region_item *item, const struct region_item *from);
 struct region_item *list_add(struct region_list *list);
 void list_drop_last(struct region_list *list);
 
-/* Makes a region's name of a file's name: cut off, and with '?' for bytes it may not have. */
+/* Makes a region's name of a file's name: cuts it off, and replaces forbidden bytes with '?'. */
 void name_label(char label[ACTMEM_NAME_MAX], const char *path);
 
 #endif /* LIB_WATCH_LIST_H */

@@ -19,7 +19,7 @@ struct malloc_counters {
 	_Atomic uint64_t blocks;
 	_Atomic uint64_t block_bytes;
 	_Atomic uint64_t pooled_bytes;	/* upper bound of free bytes not returned to the kernel */
-	_Atomic uint64_t mapped_bytes;	/* of address space */
+	_Atomic uint64_t mapped_bytes;	/* bytes of mapped address space */
 	_Atomic uint64_t blocks_total;
 	_Atomic uint64_t refused_total;	/* large blocks that were left to the next malloc */
 };

@@ -10,9 +10,9 @@
  *
  * XLA does not report that an execution failed or was discarded, so the library finds the values of
  * abandoned forward passes by counting. The puts of one site (a call of a checkpointed function in
- * a program) in one XLA run on one device are a generation. It is unfinished until all of it is
- * taken. When a site begins a generation and already has the maximum of unfinished ones, it loses
- * its oldest.
+ * a program) in one XLA run on one device are a generation. A generation is unfinished until all of
+ * its values are taken. When a site begins a generation and already has the maximum of unfinished
+ * ones, it loses its oldest generation.
  */
 #ifndef ACTMEM_XLA_H
 #define ACTMEM_XLA_H
@@ -27,8 +27,8 @@
 #define ACTMEM_XLA_GENERATIONS	2
 
 /*
- * Fields *_total are totals of the process. The other counts return to 0. Lengths are those of
- * values.
+ * Fields *_total are totals of the process. The other counts fall when blocks end. Lengths are
+ * those of values.
  */
 struct actmem_xla_stats {
 	size_t size;			/* set by ACTMEM_INIT */
@@ -41,16 +41,16 @@ struct actmem_xla_stats {
 	uint64_t take_bytes_total;
 	uint64_t last_run_put_bytes;	/* of the latest XLA run that put */
 	uint64_t last_run_take_bytes;	/* of the latest XLA run that took */
-	uint64_t reclaimed_blocks_total;	/* by the limit on generations */
+	uint64_t reclaimed_blocks_total;	/* blocks reclaimed by the limit on generations */
 	uint64_t reclaimed_bytes_total;
-	uint64_t reset_blocks_total;	/* by actmem_xla_reset() */
+	uint64_t reset_blocks_total;	/* blocks freed by actmem_xla_reset() */
 	uint64_t checksums_total;	/* blocks whose checksum was compared */
-	uint64_t generations;		/* unfinished ones */
+	uint64_t generations;		/* unfinished generations */
 	uint64_t generations_max;	/* per site and device; 0: no limit */
 	uint64_t checksum;		/* 1: blocks are checksummed */
-	uint64_t lost_blocks_total;	/* failed to be copied from a GPU or read from a file */
-	uint64_t dropped_blocks_total;	/* ended by actmem_drop instead of a take */
-	uint64_t own_bytes;		/* allocated by the CUDA driver, as it refused regions */
+	uint64_t lost_blocks_total;	/* blocks that could not be copied or read */
+	uint64_t dropped_blocks_total;	/* blocks ended by actmem_drop, not by a take */
+	uint64_t own_bytes;		/* allocated by the CUDA driver, which refused regions */
 	uint64_t own_bytes_total;	/* total of own_bytes; both include arrays */
 };
 
@@ -65,17 +65,17 @@ struct actmem_xla_device_stats {
 /* Copies between one GPU and the memory of the store. */
 struct actmem_xla_transfer_stats {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t ring_bytes;		/* of device memory in its rings */
+	uint64_t ring_bytes;		/* device memory of its rings */
 	uint64_t to_host_bytes_total;
 	uint64_t to_device_bytes_total;
-	uint64_t ahead_bytes_total;	/* of to_device_bytes_total: copied before the take */
+	uint64_t ahead_bytes_total;	/* part of to_device_bytes_total, copied before takes */
 	uint64_t ahead_total;		/* takes that found their block on the device */
 	uint64_t late_total;		/* takes that made the device wait for the copy */
-	uint64_t wasted_bytes_total;	/* copied ahead, and never taken */
-	uint64_t token_wait_ns_total;	/* of handlers, until the device had reached them */
-	uint64_t block_wait_ns_total;	/* of takes after that, until a block was in memory */
+	uint64_t wasted_bytes_total;	/* bytes copied ahead, and never taken */
+	uint64_t token_wait_ns_total;	/* time until the device had reached handlers */
+	uint64_t block_wait_ns_total;	/* time that takes then waited for a block in memory */
 	uint64_t unfinished;		/* copies under way */
-	uint64_t staged_bytes;		/* on the device, not yet taken */
+	uint64_t staged_bytes;		/* bytes on the device, not yet taken */
 	uint64_t token_waits_total;	/* waits for tokens: one for takes announced together */
 	uint64_t host_waits_total;	/* waits of handlers for the device, for any reason */
 };
@@ -159,7 +159,7 @@ ACTMEM_XLA_API int actmem_xla_store_stats(struct actmem_store_stats *stats);
 ACTMEM_XLA_API uint64_t actmem_xla_reset(void);
 
 /*
- * Arrays: memory that a program fills and XLA then reads in place, until neither uses it any more.
+ * Arrays: memory that a program fills and XLA then reads in place, until neither uses the array.
  * Arrays have a heap of their own. The heap limit applies to this heap and to the store separately;
  * the budget applies only to the store.
  *
@@ -177,7 +177,7 @@ struct actmem_xla_array;
  * address is aligned to 4 KiB, or to 256 for a shorter array. The caller gets a hold on *@array.
  *
  * With ACTMEM_XLA_ARRAY_CUDA, @device is the CUDA number of the first GPU that uses the array, and
- * its memory is on the node of that GPU. With a heap limit, the memory of all arrays is near the
+ * its memory is on that GPU's node. With a heap limit, the memory of all arrays is near the
  * GPU of the first one. Without the flag, the memory may be registered too.
  *
  * -EBUSY  arrays exist that are not registered with CUDA, and this one must be
@@ -194,9 +194,9 @@ ACTMEM_XLA_API int actmem_xla_array_new(uint64_t bytes, uint32_t flags, uint32_t
 #define ACTMEM_XLA_ARRAY_CREATE	(1u << 2)
 
 /*
- * Makes an array of a whole named region. @path is that of actmem_region_open(). If the call
- * creates the region, it has at least *@bytes. The call stores its length in *@bytes. If the call
- * does not create it, ACTMEM_XLA_ARRAY_CUDA registers the region with CUDA for reading.
+ * Makes an array of a whole named region. @path is that of actmem_region_open(). The call creates a
+ * region of at least *@bytes, or opens an existing one. It stores the region's length in *@bytes.
+ * ACTMEM_XLA_ARRAY_CUDA registers an existing region with CUDA for reading.
  *
  * Returns the errors of actmem_region_open(), actmem_region_register() and actmem_xla_array_new().
  */
@@ -231,17 +231,17 @@ ACTMEM_XLA_API int actmem_xla_tensor_new(struct actmem_xla_array *array,
 					 void **tensor);
 ACTMEM_XLA_API void actmem_xla_tensor_drop(void *tensor);
 
-/* Fields *_total and *_peak never decrease. The other counts return to 0. */
+/* Fields *_total and *_peak never decrease. The other counts fall when arrays end. */
 struct actmem_xla_array_stats {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t blocks;		/* arrays, including named regions */
-	uint64_t bytes;			/* of these, as requested */
+	uint64_t bytes;			/* length of all arrays, as requested */
 	uint64_t bytes_peak;
 	uint64_t views;			/* views that XLA has of arrays */
 	uint64_t region_bytes;		/* of the regions that contain arrays */
 	uint64_t blocks_total;
 	uint64_t views_total;
-	uint64_t copied_bytes_total;	/* of arrays with ACTMEM_XLA_ARRAY_COPY */
+	uint64_t copied_bytes_total;	/* bytes of arrays with ACTMEM_XLA_ARRAY_COPY */
 	uint64_t cuda;			/* 1: regions are registered with CUDA */
 };
 

@@ -32,10 +32,7 @@ int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, 
 	if (!block) {
 		error = saved_explain_missing(token, words);
 	} else if (block->examples == 1) {
-		/*
-		 * If an execution announced the block before, that one has failed and takes
-		 * nothing.
-		 */
+		/* An execution that announced the block before has failed, and takes nothing. */
 		saved_unannounce(block);
 		block->taker_run = taker->run;
 		block->taker_number = number;

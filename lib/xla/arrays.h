@@ -11,7 +11,7 @@
 #include "xla/actmem_xla.h"
 
 /*
- * Frees memory that no array uses. If there is no array at all, that is all memory except named
+ * Frees memory that no array uses. If there is no array at all, frees all memory except named
  * regions. Returns 0, or a negative errno with actmem_error().
  */
 int arrays_trim(void);

@@ -28,8 +28,8 @@ int attached_open_runtime(struct actmem *am, uint32_t device, bool spills,
 			  struct actmem_runtime **runtime);
 
 /*
- * Binds regions to the device's socket, if it is known and neither the program nor the user chose
- * nodes. A heap that is registered with @runtime takes the device's own node first.
+ * Binds regions to the device's socket, if the socket is known and neither the program nor the user
+ * chose nodes. A heap that is registered with @runtime takes the device's own node first.
  */
 int attached_place(struct actmem_runtime *runtime, const struct knobs *knobs,
 		   struct actmem_region_options *region);

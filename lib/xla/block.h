@@ -21,7 +21,7 @@ struct generation;
  * one block of all examples, and each example has a token.
  */
 struct token {
-	uint64_t id;			/* of the block; 0: no block, and the values are 0 */
+	uint64_t id;			/* the block; 0: none, and the values are 0 */
 	uint32_t example;
 	uint32_t unused;		/* 0 */
 };
@@ -39,8 +39,8 @@ struct shape {
 };
 
 struct saved {
-	uint64_t token;			/* the id in its tokens */
-	uint64_t examples;		/* their number; they follow each other in memory */
+	uint64_t token;			/* the id in the block's tokens */
+	uint64_t examples;		/* number of examples, which are contiguous in memory */
 	uint64_t references;		/* one for each token that has not ended */
 	struct shape shape;		/* of each example */
 	struct actmem_key key;		/* in the store */
@@ -51,16 +51,16 @@ struct saved {
 	bool is_gpu;			/* devices of CPUs have the same numbers */
 	int failure;			/* negative errno if the copy from the device failed */
 	char *why;			/* error message of the failure; NULL: no memory */
-	void *staged;			/* copy on a device, which is then the only one */
+	void *staged;			/* copy on a device, which is then the only copy */
 	void (*unstage)(void *staged);
 	/* The table and the generations use these. */
 	bool busy;			/* a thread fills it or reads it ahead */
 	unsigned int claims;		/* takes under way */
-	bool is_released;		/* a take has released its memory */
-	bool many;			/* several takes may use it, so it is not read ahead */
+	bool is_released;		/* a take has released the block's memory */
+	bool many;			/* several takes may use the block: it is not read ahead */
 	uint32_t layout;		/* identifies the sharding of the value */
-	struct generation *generation;	/* NULL: it left the table, and its last user frees it */
-	int64_t taker_run;		/* if announced: the execution that will take it */
+	struct generation *generation;	/* NULL: not in the table; the last user frees the block */
+	int64_t taker_run;		/* if announced: the execution that will take the block */
 	uint32_t taker_number;		/* if announced: the take's number at its site */
 	struct saved *announced_next, **announced_link;	/* link NULL: not announced */
 	struct saved *table_next;
@@ -70,9 +70,9 @@ struct saved {
 /* A take that is under way. */
 struct claim {
 	struct saved *block;
-	const void *memory;		/* of the rows; NULL: they are on the device, or empty */
-	uint64_t offset;		/* of the rows in the block */
-	bool ends;			/* it is the last take of the block */
+	const void *memory;		/* memory of the rows; NULL: on the device, or empty */
+	uint64_t offset;		/* offset of the rows in the block */
+	bool ends;			/* this is the last take of the block */
 };
 
 /* Properties of a put or take that its handler knows. */
@@ -81,7 +81,7 @@ struct origin {
 	size_t site_length;
 	bool bounded;			/* put: 0: no limit on generations */
 	bool many;			/* put: several takes may use the block */
-	bool ends;			/* take: it is the last one of its tokens */
+	bool ends;			/* take: the last user of its tokens */
 	uint64_t examples;		/* put */
 	struct shape shape;		/* of each example */
 	uint32_t layout;		/* identifies the sharding; 0 on one device */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Takes blocks from the table of live blocks, and reads blocks before their take; see saved.h.
+ * Takes blocks from the table of live blocks, and reads blocks before they are taken; see saved.h.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -105,8 +105,8 @@ static int claim_block(const struct rows *rows, uint64_t bytes, const struct ori
 }
 
 /*
- * Holds the memory of a claimed block, unless the device has the block. Otherwise writes the error
- * message.
+ * Holds the memory of a claimed block, unless the device has the block. On failure, writes the
+ * error message.
  */
 static int hold_claimed(struct claim *claim, char *words)
 {

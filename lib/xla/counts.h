@@ -14,13 +14,13 @@
 extern struct actmem_xla_stats counts;
 extern struct actmem_xla_device_stats device_counts[ACTMEM_XLA_DEVICES_MAX];
 
-/* Threads add to its totals atomically. */
+/* Threads add to the totals atomically. */
 extern struct actmem_xla_transfer_stats transfer_counts[ACTMEM_XLA_DEVICES_MAX];
 
 #define TRANSFER_COUNT(device, name, value)	\
 	__atomic_add_fetch(&transfer_counts[device].name, (value), __ATOMIC_RELAXED)
 
-/* A block is live from the begin of its put to its end. */
+/* A block is live from the beginning of its put until the block ends. */
 void counts_begin(uint32_t device, uint64_t bytes);
 void counts_end(uint32_t device, uint64_t bytes);
 

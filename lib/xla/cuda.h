@@ -11,8 +11,8 @@
 #include "cuda/cuda.h"
 
 /*
- * Finds the context that owns the memory and events of a stream. For a green context's stream it is
- * the primary context, or the green one before CUDA 12.5.
+ * Finds the context that owns the memory and events of a stream. For a green context's stream,
+ * this is the primary context, or the green one before CUDA 12.5.
  */
 cuda_result cuda_context_of(cuda_stream stream, cuda_context *context);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The functions of XLA's C interface that the handlers need. Each fills in the struct of its
- * arguments.
+ * The functions of XLA's C interface that the handlers need. Each function fills in the struct of
+ * its arguments.
  */
 #ifndef LIB_XLA_FFI_H
 #define LIB_XLA_FFI_H
@@ -28,7 +28,7 @@ XLA_FFI_Error_Code ffi_code(int error);
 
 /* Returns the number of threads that can run parts, including the caller; 1 without a pool. */
 uint64_t ffi_threads(XLA_FFI_CallFrame *frame);
-/* Schedules @task on the pool. Returns 0 if that failed; the caller then runs it itself. */
+/* Schedules @task on the pool. Returns 0 on failure; the caller then runs @task itself. */
 bool ffi_schedule(XLA_FFI_CallFrame *frame, XLA_FFI_Task *task, void *data);
 /* Creates a future. Returns NULL on failure; the caller then works without one. */
 XLA_FFI_Future *ffi_future(XLA_FFI_CallFrame *frame);

@@ -32,7 +32,7 @@ static inline bool forked_rwlock_is_free(pthread_rwlock_t *lock)
 	return !pthread_rwlock_trywrlock(lock) && !pthread_rwlock_unlock(lock);
 }
 
-/* Returns true in such a child. */
+/* Returns true in a child in which calls must fail. */
 bool is_forked(void);
 
 /*

@@ -26,11 +26,11 @@ struct generation {
 	uint32_t device;
 	bool is_gpu;
 	uint64_t first, last;		/* serial numbers of its blocks */
-	uint64_t blocks;		/* live ones */
+	uint64_t blocks;		/* number of live blocks */
 	uint64_t puts;
 	struct saved *list;
 	struct site *site;
-	struct generation *next;	/* the next younger one */
+	struct generation *next;	/* next younger generation */
 };
 
 extern pthread_mutex_t saved_lock;

@@ -12,8 +12,8 @@
 
 #define GROW_DEFAULT	(UINT64_C(64) << 20)
 /*
- * Free memory is two blocks, half of what the store grows by, or this part of all its memory,
- * whichever is most.
+ * The thread keeps free the largest of: two blocks, half of what the store grows by, and
+ * 1/HELD_PART of the store's memory.
  */
 #define HELD_PART	64
 

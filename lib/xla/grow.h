@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Each store that is registered with CUDA has a thread that allocates and registers memory before
- * puts need it. Both take long, and the thread of a put must not wait, because it starts the
- * device's work. The thread works during the first forward pass. From then on the memory exists.
- * The thread reports no failure: the put that needs the memory fails with an error message.
+ * puts need it. Allocating and registering take long. The thread of a put must not wait, because it
+ * starts the device's work. The store's thread works during the first forward pass. From then on
+ * the memory exists. The store's thread reports no failure: the put that needs the memory fails
+ * with an error message.
  */
 #ifndef LIB_XLA_GROW_H
 #define LIB_XLA_GROW_H

@@ -3,7 +3,7 @@
  * The stores that blocks live in; see memory.h.
  *
  * actmem_xla_trim() ends a store without blocks, and the next use makes a new one. A thread that
- * calls a store holds @in_use for reading, which keeps the store.
+ * calls a store holds @in_use for reading, so that the store stays.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -118,7 +118,7 @@ static bool has_more(unsigned int place)
 	return more;
 }
 
-/* Passes memory on that stores on other nodes have released. Caller holds @in_use. */
+/* Passes on memory that stores on other nodes have released. Caller holds @in_use. */
 static void divide_shares(unsigned int place)
 {
 	if (!spills || !is_divided() || pthread_mutex_trylock(&dividing))

@@ -19,9 +19,9 @@
 #include "xla/key.h"
 
 /*
- * Reserves @bytes, not 0, and stores their address in *@memory. Waits for memory if blocks spill. On
- * failure, the error message in @words (@words_size bytes) says why and what to do, and *@has_store
- * whether a store exists.
+ * Reserves @bytes, not 0, and stores their address in *@memory. Waits for memory if blocks spill.
+ * On failure, @words (@words_size bytes) has the error message, and *@has_store is true if a store
+ * exists.
  */
 int memory_reserve(struct actmem_key key, uint64_t bytes, void **memory, bool *has_store,
 		   char *words, size_t words_size);
@@ -40,13 +40,13 @@ void memory_put_back(struct actmem_key key);
 
 void memory_drop(struct actmem_key key);
 
-/* Sets whether blocks that are committed from now on get checksums, which each hold compares. */
+/* Sets whether blocks that are committed from now on get checksums. memory_hold() compares them. */
 void memory_set_checksum(int on);
 
 /*
- * Makes the store of a GPU unless it exists. Its memory is registered with CUDA for all devices. If
- * programs on CPUs have made a store that is not registered, that one ends first. Stores the length
- * of the device's staging ring in *@ring_bytes. On failure, @words has the error message.
+ * Makes the store of a GPU unless it exists. The store's memory is registered with CUDA for all
+ * devices. An unregistered store that programs on CPUs have made ends first. Stores the length of
+ * the device's staging ring in *@ring_bytes. On failure, @words has the error message.
  */
 int memory_pin(uint32_t device, uint64_t *ring_bytes, char *words, size_t words_size);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Memory that the CUDA driver allocates because it does not register regions. The library prints
- * and counts it. The library does not use it with ACTMEM_STRICT, or if blocks may spill: then the
- * failure to register is an error.
+ * Memory that the CUDA driver allocates because it does not register regions. The library reports
+ * such memory on stderr and counts it. With ACTMEM_STRICT, or if blocks may spill, the library does
+ * not use such memory: the failure to register is an error.
  */
 #ifndef LIB_XLA_OWN_MEMORY_H
 #define LIB_XLA_OWN_MEMORY_H

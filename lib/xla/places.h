@@ -18,15 +18,15 @@
 
 struct place {
 	int node;			/* -1: not known */
-	uint32_t device;		/* the first one there */
-	unsigned int devices;		/* number of devices there */
-	struct actmem_runtime *runtime;	/* of that device; NULL: not open */
+	uint32_t device;		/* first device on the node */
+	unsigned int devices;		/* number of devices on the node */
+	struct actmem_runtime *runtime;	/* runtime of the first device; NULL: not open */
 };
 
 struct places {
 	unsigned int count;
 	struct place list[PLACES_MAX];
-	uint16_t of_device[ACTMEM_XLA_DEVICES_MAX];	/* 1 + the place; 0: none yet */
+	uint16_t of_device[ACTMEM_XLA_DEVICES_MAX];	/* 1 + the device's place; 0: none yet */
 };
 
 /* Returns the place of a device; PLACES_MAX if it has none yet. */

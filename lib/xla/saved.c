@@ -337,10 +337,7 @@ void saved_is_idle(struct saved *block)
 
 void saved_filled(struct saved *block)
 {
-	/*
-	 * Commit before the block is idle. Until then, other threads leave it to this one to drop
-	 * the block.
-	 */
+	/* Commit before the block is idle: until then, no other thread drops the block. */
 	if (block->bytes)
 		memory_commit(block->key);
 	saved_is_idle(block);

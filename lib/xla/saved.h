@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The table of the blocks that were put and not yet taken, by token. Their generations serve to
- * find abandoned blocks (see actmem_xla.h).
+ * The table of the blocks that were put and not yet taken, by token. Each block belongs to a
+ * generation, which helps to find abandoned blocks (see actmem_xla.h).
  *
  * A block goes through four calls. saved_begin() adds it to the table, to be filled. After
  * saved_filled(), its token may be used. saved_claim() begins a take. The last take removes the
- * block from the table. saved_release() ends the take, and the last one frees the block. If a block
- * is reclaimed while threads use it, the last of them drops it.
+ * block from the table. saved_release() ends a take, and the last release frees the block. If a
+ * block is reclaimed while threads use it, the last of these threads drops the block.
  *
  * On a GPU, blocks are filled after their put has returned, and saved_claim() waits for that.
- * saved_next() reads a block before its take. After saved_staged(), a device has the block and its
- * host memory is free. saved_begin() and saved_claim() may wait for the store if blocks spill.
+ * saved_next() reads a block before it is taken. After saved_staged(), a device has the block and
+ * its host memory is free. saved_begin() and saved_claim() may wait for the store if blocks spill.
  */
 #ifndef LIB_XLA_SAVED_H
 #define LIB_XLA_SAVED_H
@@ -33,8 +33,8 @@ int saved_begin(const struct origin *origin, uint64_t bytes,
 void saved_filled(struct saved *block);
 
 /*
- * Called instead of saved_filled() if the block could not be filled. Its take fails with @error and
- * the error message @why.
+ * Called instead of saved_filled() if the block could not be filled. The block's take fails with
+ * @error and the error message @why.
  */
 void saved_failed(struct saved *block, int error, const char *why);
 
@@ -44,44 +44,45 @@ void saved_failed(struct saved *block, int error, const char *why);
 void saved_undo(struct saved *block);
 
 /*
- * saved_announce() records that the execution of @taker will take block @token, as take @number of
- * the site of its put. If there is no such block, it fails as the take would, with an error message
- * in @words[SAVED_WORDS]. saved_announced() returns the block for the take with that site and
- * number, or 0 if only the take's operand identifies it. It stores in *@is_staged whether the
- * device has the block already. Only blocks of one example are announced.
+ * saved_announce() records that the execution of @taker will take block @token. @number counts the
+ * takes of blocks that were put at the same site. If there is no such block, saved_announce() fails
+ * as the take would, with an error message in @words[SAVED_WORDS]. saved_announced() returns the
+ * token of the block for the take with that site and number, and stores in *@is_staged whether the
+ * device has the block already. It returns 0 if only the take's operand identifies the block. Only
+ * blocks that contain one example are announced.
  */
 int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, char *words);
 uint64_t saved_announced(const struct origin *taker, uint32_t number, bool *is_staged);
 
 /*
- * Claims a block for a take of @rows, which have @bytes, on the device of the put. A taker that
- * ends its tokens ends a reference for each. The block leaves the table with its last reference.
- * Several takes may claim a block at the same time. If blocks have checksums, the store compares
- * that of a block in host memory. Fails if the shape of the block's examples differs from the
- * taker's. saved_release() ends and frees the claim.
+ * Claims a block for a take of @rows, which have @bytes, on the device of the put. If the taker is
+ * the last user of its tokens, drops one reference for each of them. The block leaves the table
+ * with its last reference. Several takes may claim a block at the same time. If blocks have
+ * checksums and the block is in host memory, the store verifies its checksum. Fails if the shape of
+ * the block's examples differs from the taker's. saved_release() ends and frees the claim.
  */
 int saved_claim(const struct rows *rows, uint64_t bytes, const struct origin *taker,
 		struct claim **claim, char *words);
 void saved_release(struct claim *claim);
 
 /*
- * saved_reference() adds @count references to block @id, and saved_unreference() ends as many. The
- * last one ends the block. Both do nothing if the block is gone or @id is 0.
+ * saved_reference() adds @count references to block @id, and saved_unreference() drops as many. The
+ * block ends with its last reference. Both calls do nothing if the block is gone or @id is 0.
  */
 void saved_reference(uint64_t id, uint64_t count);
 void saved_unreference(uint64_t id, uint64_t count);
 
 /*
- * Finds the block that is expected to be taken next, holds it, which compares its checksum, and
- * stores its address in *@memory. This is the youngest block that execution @run has put on GPU
- * @device. Returns NULL if there is none, if it is longer than @bytes_max, or if the hold fails: the
- * block's take reports that.
+ * Finds and holds the block that is expected to be taken next, and stores its address in *@memory.
+ * The hold verifies the checksum. The block is the youngest one that execution @run has put on GPU
+ * @device. Returns NULL if there is none, if it is longer than @bytes_max, or if the hold fails. In
+ * the last case, the block's take reports the error.
  */
 struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max, const void **memory);
 /*
- * saved_staged() records that a device will have the block as @staged, which @unstage ends if no
- * take claims the block. The caller calls memory_release() when the device has it.
- * saved_not_staged() returns the block to the store.
+ * saved_staged() records that the block is being copied to the device; @staged is that copy. If no
+ * take claims the block, @unstage frees @staged. The caller calls memory_release() when the device
+ * has the block. saved_not_staged() returns the block to the store.
  */
 void saved_staged(struct saved *block, void *staged, void (*unstage)(void *staged));
 void saved_not_staged(struct saved *block);

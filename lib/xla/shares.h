@@ -25,7 +25,7 @@ enum share_of {
 
 struct share {
 	struct actmem_store *store;	/* NULL: none yet */
-	unsigned int devices;		/* that it serves, or will serve */
+	unsigned int devices;		/* devices that the store serves, or will serve */
 	uint64_t given[SHARE_KINDS];
 };
 
@@ -36,8 +36,8 @@ struct shares {
 };
 
 /*
- * Gives each store its part, as far as others have released it. Returns 1 if all have theirs, 0 if
- * some still wait for it, or -ERANGE if a part is too small for a store.
+ * Gives each store its part, as far as other stores have released memory. Returns 1 if each store
+ * has its part, 0 if some still wait, or -ERANGE if a part is too small for a store.
  */
 int shares_divide(struct shares *shares);
 

@@ -160,7 +160,7 @@ static bool any_store(const struct stores *stores, unsigned int *place)
 }
 
 /*
- * Has a device use the store of another place. Called if the parts of a small budget would be too
+ * Makes a device use the store of another place. Called if the parts of a small budget would be too
  * small for stores.
  */
 static void stores_join(struct stores *stores, uint32_t device, unsigned int place)

@@ -113,7 +113,7 @@ struct lane {
 	struct mailbox mailboxes[MAILBOXES];
 
 	/* Protected by the list's lock. */
-	unsigned int users;		/* handlers that use it */
+	unsigned int users;		/* handlers that use the lane */
 	bool is_dead;			/* its context has ended */
 
 	pthread_mutex_t lock;		/* protects all fields below, and the order on streams */
@@ -124,11 +124,11 @@ struct lane {
 	struct mark *free_marks;
 	struct mailbox *free_mailboxes;
 	struct finish *finishes, **last_finish;
-	uint64_t put_bytes;		/* of blocks that are being reserved and filled */
+	uint64_t put_bytes;		/* bytes of blocks that are being reserved and filled */
 	uint64_t put_bytes_most;	/* limit of put_bytes; 0: no budget is shared */
-	uint64_t ahead_bytes;		/* of blocks that are being copied ahead */
+	uint64_t ahead_bytes;		/* bytes of blocks that are being copied ahead */
 	uint64_t unfinished;		/* also read without the lock, like staged_bytes */
-	uint64_t takes;			/* and other events that wake the fetcher */
+	uint64_t takes;			/* takes, and other events that wake the fetcher */
 	int64_t take_run;		/* execution that put the block of the last take */
 	uint64_t staged_bytes;
 	bool is_fetching;		/* 1: the fetcher works, or is about to */
@@ -153,7 +153,7 @@ bool lane_has_context(const struct lane *lane);
 /*
  * Called before a block of @bytes is reserved. A device may have to wait for another one whose host
  * thread waits for memory. So no device may hold the whole budget in blocks that are not filled
- * yet. Waits until enough of them are filled. lane_put() or lane_put_ended() ends this.
+ * yet. Waits until enough blocks are filled. lane_put() or lane_put_ended() ends the admission.
  */
 void lane_admit(struct lane *lane, uint64_t bytes);
 void lane_put_ended(struct lane *lane, uint64_t bytes);
@@ -175,7 +175,7 @@ int lane_clear(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t 
 /* Reads up to MAILBOX_TOKENS tokens. Waits until the device has reached this point of @stream. */
 int lane_read_tokens(struct lane *lane, cuda_stream stream, const cuda_pointer *from,
 		     unsigned int count, struct token *tokens, char *words);
-/* Returns true if an announced take does not need that wait. */
+/* Returns true if an announced take need not wait until the device has reached it. */
 bool lane_may_run_ahead(const struct lane *lane, bool is_staged);
 /* Copies @bytes of a claimed block to @value. Releases the claim, even after a failure. */
 int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct claim *claim,
@@ -199,7 +199,7 @@ struct mark *lane_mark(struct lane *lane);
 void lane_unmark(struct lane *lane, struct mark *mark);
 
 /*
- * Has the finisher do @what for @block after @mark; it copies @what. Returns 0 or -ENOMEM. Caller
+ * Makes the finisher do @what for @block after @mark. Copies @what. Returns 0 or -ENOMEM. Caller
  * holds the lane's lock.
  */
 int lane_finish(struct lane *lane, struct mark *mark, const struct saved *block,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Tokens, puts and takes of a lane; see stream.h. A thread holds the lane's lock while it enqueues
- * the work of one block, so that slots' events are recorded in the order of their use.
+ * Enqueues the copies of a lane: tokens, puts and takes; see stream.h. A thread holds the lane's
+ * lock while it enqueues the work of one block, so that slots' events are recorded in the order of
+ * their use.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -205,8 +206,8 @@ cuda_pointer lane_slot_memory(const struct lane *lane, unsigned int slot)
 }
 
 /*
- * Returns the first of the next @count slots for puts. Slots are used in a circle, but a span never
- * wraps around its end.
+ * Returns the first of the next @count slots for puts. The slots form a ring, but a span never
+ * wraps around from the last slot to the first.
  */
 static unsigned int next_span(struct lane *lane, unsigned int count)
 {
@@ -233,8 +234,8 @@ static cuda_event emptied_last(const struct slot *slot, const struct slot *behin
 }
 
 /*
- * Copies from XLA's stream into a span, and then from the span to memory with `out`. If a copy fails,
- * the next user of these slots still waits for the copies that have begun.
+ * Copies on XLA's stream into a span, and then on the stream `out` from the span to host memory. If
+ * a copy fails, the next user of these slots still waits for the copies that have begun.
  */
 static cuda_result put_span(struct lane *lane, cuda_stream stream, cuda_pointer from, void *to,
 			   uint64_t bytes)
@@ -390,7 +391,7 @@ static void tell_fetcher(struct lane *lane, int64_t run)
 void lane_look_again(struct lane *lane)
 {
 	pthread_mutex_lock(&lane->lock);
-	/* Without a shared budget, the call after each take is enough. */
+	/* Without a shared budget, waking the fetcher after each take is enough. */
 	if (lane->put_bytes_most && lane->takes) {
 		lane->takes++;
 		lane->is_fetching = true;
@@ -439,8 +440,8 @@ int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct 
 	if (!is_handed_on)
 		saved_release(claim);
 	/*
-	 * Wake the fetcher after this copy, so that no copy for a later take precedes it, and after
-	 * the slots of this take are free.
+	 * Wake the fetcher only now: no copy for a later take can precede this copy, and the slots
+	 * of this take are free.
 	 */
 	if (is_whole)
 		tell_fetcher(lane, run);

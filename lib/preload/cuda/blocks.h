@@ -21,8 +21,8 @@ struct cuda_block {
 };
 
 /*
- * Adds a block. Returns false if there is no memory, or if it overlaps another one. The caller then
- * keeps @block.
+ * Adds a block. Returns false if there is no memory, or if the block overlaps another one. The
+ * caller then keeps @block.
  */
 bool cuda_blocks_add(struct cuda_blocks *blocks, struct cuda_block *block);
 

@@ -3,9 +3,9 @@
  * A program's lookups in libcuda.so.1 find the preload's functions in place of CUDA's. No lock is
  * held, so that a child that is forked meanwhile need not wait for one.
  *
- * The preload uses the first libcuda.so.1 in which a program looks something up. From then on it
- * stays loaded, even if the program closes it, because only it knows the memory that it has
- * allocated.
+ * The preload uses the first libcuda.so.1 in which a program looks something up. From then on this
+ * library stays loaded, even if the program closes it, because only this library knows the memory
+ * that it has allocated.
  */
 #include <dlfcn.h>
 #include <link.h>

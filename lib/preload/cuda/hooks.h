@@ -33,7 +33,7 @@ bool cuda_reach(struct link_map *library);
 bool cuda_is_reached(void);
 
 /*
- * Returns true if the library is libcuda.so.1, by its own name, or the one that this loads on WSL.
+ * Returns true if the library is libcuda.so.1, by its own name, or the one that it loads on WSL.
  */
 bool is_libcuda(const struct link_map *library);
 

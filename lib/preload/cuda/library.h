@@ -50,7 +50,7 @@ bool cuda_library_load(struct cuda_failure *failure);
 bool cuda_failure_set(struct cuda_failure *failure, enum tale tale, const char *format, ...)
 	__attribute__((cold, format(printf, 3, 4)));
 
-/* Does the same with the error message of libactmem's last function. */
+/* Sets the failure to the error message of libactmem's last call, and returns false. */
 bool cuda_failure_set_last(struct cuda_failure *failure, enum tale tale);
 
 /*

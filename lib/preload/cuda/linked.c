@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Serves programs that are linked with libcuda.so.1, and call it without a lookup.
- * libactmem_preload.map exports the names in a way that only these programs find them.
+ * libactmem_preload.map exports the names so that only these programs find them.
  */
 #include <dlfcn.h>
 #include <link.h>

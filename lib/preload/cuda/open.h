@@ -15,7 +15,7 @@
 
 struct cuda_pool {
 	struct cuda_pool *next;		/* this and the next two: protected by pool.c's lock */
-	unsigned int users;		/* calls that use it now */
+	unsigned int users;		/* calls that use the pool now */
 	bool is_lost;			/* no thread takes blocks any more */
 	int device, ordinal;
 	bool may_be_anywhere;		/* the environment names no nodes */

@@ -14,8 +14,8 @@
 #include "preload/settings.h"
 
 enum cuda_outcome {
-	OUTCOME_OURS,			/* the preload did it, with the result that it returns */
-	OUTCOME_DRIVERS,		/* the driver must serve it */
+	OUTCOME_OURS,			/* the preload served the request, and has its result */
+	OUTCOME_DRIVERS,		/* the driver must serve the request */
 	OUTCOME_FAILED,			/* the preload failed, with an error message */
 };
 

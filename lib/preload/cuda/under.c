@@ -30,7 +30,7 @@
 
 struct under {
 	struct under *next;
-	char *address;			/* that the program registered */
+	char *address;			/* address that the program registered */
 	char *first;			/* start of the region's mapping */
 	uint64_t length;		/* of the region */
 	struct cuda_policy policy;	/* of the range before */
@@ -178,8 +178,8 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 	if (!cuda_is_untouched(address, whole, &look.policy))
 		return OUTCOME_DRIVERS;
 	/*
-	 * No knob can change this, so it is no failure: print a line, and let the driver serve the
-	 * request.
+	 * No knob can change this, so it is not a failure: print a line, and let the driver serve
+	 * the request.
 	 */
 	fit_region(&look, bytes, HUGE_PAGE_BYTES);
 	if (!look.length) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Memory that a program maps itself and registers before it touches it gets the pages of a region.
- * XLA does that on machines with several nodes. Thread-safe, but not usable in a forked child.
+ * Memory that a program maps itself, and registers before it touches it, gets the pages of a
+ * region. XLA has such memory on machines with several nodes. Thread-safe, but not usable in a
+ * forked child.
  */
 #ifndef LIB_PRELOAD_CUDA_UNDER_H
 #define LIB_PRELOAD_CUDA_UNDER_H

@@ -22,7 +22,7 @@ void cuda_policy_of(struct cuda_policy *policy, const void *address);
 /*
  * Returns true if the range, of whole pages, is private anonymous memory that can be read and
  * written, and no page of it was touched. The range must also be a whole mapping, or have a policy
- * of its own. A block of malloc() in a larger mapping is neither.
+ * of its own. A block of malloc() in a larger mapping has neither property.
  */
 bool cuda_is_untouched(const void *address, size_t bytes, const struct cuda_policy *policy);
 

@@ -40,8 +40,8 @@ int __register_atfork(void (*before)(void), void (*in_parent)(void), void (*in_c
 #define POOLS_MAX	(2 * NODES_MAX)
 #define SHORT_BYTES	(2UL << 20)
 /*
- * A tick is this part of the decay time. Free memory is returned after DECAY_TICKS to DECAY_TICKS +
- * 1 ticks.
+ * A tick is 1/DECAY_TICKS of the decay time. Free memory is returned after DECAY_TICKS to
+ * DECAY_TICKS + 1 ticks.
  */
 #define DECAY_TICKS	8
 
@@ -312,8 +312,8 @@ static int take_block(struct pool *pool, size_t length, size_t align, struct ext
 }
 
 /*
- * Takes a block with as much free memory behind it, so that it can grow. Another block may still
- * get that memory.
+ * Takes a block with free memory of the same length behind it, so that the block can grow. Another
+ * block may still get that memory.
  */
 static int take_growing_block(struct pool *pool, size_t length, size_t align, struct extent **block)
 {

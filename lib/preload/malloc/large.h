@@ -61,7 +61,7 @@ static inline bool large_has(const void *memory, size_t bytes)
  */
 void *large_alloc(size_t bytes, size_t align, enum large_use use);
 
-/* These two abort the process, as glibc does, if no block begins at @memory. */
+/* Both calls abort the process, as glibc does, if no block begins at @memory. */
 void large_free(void *memory);
 size_t large_usable_size(void *memory);
 

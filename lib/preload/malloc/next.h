@@ -28,7 +28,7 @@ struct next {
 
 extern struct next next;
 
-/* Finds the functions. While it does, returns functions that serve dlsym() alone. */
+/* Finds the functions. During the search, returns functions that only serve dlsym(). */
 const struct next *find_next(void);
 
 /* Can be called at any time. */

@@ -12,7 +12,7 @@
 
 struct place {
 	enum actmem_policy policy;	/* DEFAULT: the kernel chooses the node of a page */
-	bool by_caller;			/* the calling CPU's node; nodes have own pools */
+	bool by_caller;			/* use the calling CPU's node; each node has pools */
 	struct actmem_nodes nodes;
 };
 

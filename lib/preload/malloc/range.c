@@ -130,8 +130,8 @@ static uintptr_t address_of_page(const struct range *range, size_t page)
 }
 
 /*
- * The byte of a page that belongs only to the caller says whether to zero it. The first and the
- * last page may be shared, so @taken says so for them.
+ * The byte of a page that belongs only to the caller says whether to zero the page. The first and
+ * the last page may be shared: @taken says whether to zero these.
  */
 void range_zero(const struct range *range, uintptr_t from, uintptr_t to,
 		struct taken_pages taken)

@@ -38,7 +38,7 @@ struct taken_pages {
  */
 struct range *range_make(const struct place *place, unsigned int node, size_t length);
 
-/* Unmaps a range. None of it may be taken. */
+/* Unmaps a range. The caller must have freed all of it. */
 void range_unmake(struct range *range);
 
 static inline bool range_has(const struct range *range, uintptr_t address)

@@ -159,7 +159,7 @@ class Memory:
 
     def close(self) -> None:
         """Closes this memory. No other thread may use it during the call or later. If any of its
-        regions or heaps is open, it raises actmem.Error, and the memory stays open."""
+        regions or heaps is open, raises actmem.Error, and the memory stays open."""
         global _default
         with _lock:
             try:
@@ -236,25 +236,25 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
       heap_limit: Bytes of all of these regions together. Default: no limit. The arrays of
         actmem.jax.empty() use separate regions, with a separate limit of the same size.
       name: Makes these regions the files name.0, name.1 and so on. The files stay, and the
-        next process with that name reuses them with their contents. It is a path on a mounted
+        next process with that name reuses them with their contents. A name is a path on a mounted
         actmem, hugetlbfs or tmpfs, or without "/" a name in the first mounted actmem.
         Processes that run at the same time need different names.
       budget: Bytes of memory that blocks may use, instead of heap_limit. With `spill`, other
         blocks are kept in files until they are needed.
       spill: A directory for these files, or several, one on each disk. Their file system must
         support direct I/O. A directory in memory (tmpfs) frees no memory: a line on stderr
-        says so. With ACTMEM_STRICT=1 it is an error, unless spill_allow has "memory".
+        says so. With ACTMEM_STRICT=1 this is an error, unless spill_allow has "memory".
       spill_limit: Bytes of these files. Default: no limit.
       spill_allow: Permitted fallbacks if the files cannot be written, or not by direct I/O.
         "memory" keeps blocks in memory if the disk is full, beyond the budget if necessary.
         "buffered" accepts directories without direct I/O. Both may be given. () permits
-        neither, regardless of the environment. Without a permitted fallback, it is an error.
+        neither, regardless of the environment. Without a permitted fallback, this is an error.
       device_ring: Bytes of each GPU's memory in which transfers are staged. Default: 512 MiB.
 
       For options that are None or 0, the environment decides. If neither the caller nor the
       environment sets backend, pages, policy, nodes, allow or name, actmem uses the best
-      available memory. If that is not the driver's, it prints a line on stderr. With
-      ACTMEM_STRICT=1 it uses locked huge pages, or raises an error.
+      available memory. If that is not the driver's, open() prints a line on stderr. With
+      ACTMEM_STRICT=1, actmem uses locked huge pages, or open() raises an error.
 
     Returns:
       The memory, which default() returns from then on.

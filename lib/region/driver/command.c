@@ -87,8 +87,8 @@ static uint64_t more_bytes(uint64_t now, uint64_t before)
 }
 
 /*
- * Makes the driver's reason, which concerns only the rest of the range, describe the whole range:
- * adds the bytes that came between @before and @now to those wanted and available.
+ * The driver's reason covers only the rest of the range. Adds the bytes allocated between @before
+ * and @now to the wanted and the available bytes, so that the reason covers the whole range.
  */
 static void tell_of_whole(struct actmem_why *why, const struct pages_there *before,
 			  const struct pages_there *now)

@@ -23,7 +23,7 @@ void driver_tell_pages(const struct region_request *request, unsigned int *fallb
 
 /*
  * Creates a region of 2M pages. Uses other nodes as a fallback, if the request allows that.
- * If @fd is the device, the region has no name. If @fd is an empty file, that becomes a lazy
+ * If @fd is the device, the region has no name. If @fd is an empty file, it becomes a lazy
  * region, and *@backing does not get the descriptor. If @fd is -1, the region is a new file
  * without a name.
  */

@@ -2,9 +2,9 @@
 /*
  * Regions that are files of the driver's file system.
  *
- * A process that creates one meanwhile locks (flock(2)) an empty file with the region's name, so
- * that other processes wait for the result. If that process is killed, the next one completes the
- * empty file that it left.
+ * While a process creates such a region, it locks (flock(2)) an empty file with the region's name,
+ * so that other processes wait for the result. If the process is killed, the next one completes the
+ * empty file.
  *
  * One ioctl turns an empty file into a region without pages, permanently. That suffices for a lazy
  * region. For other regions, the process populates a file without a name, which then replaces the

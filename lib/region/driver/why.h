@@ -11,8 +11,8 @@
 #include "../uapi/actmem.h"
 
 /*
- * Sets this thread's error message for a request that failed with errno @error. Returns false and
- * sets none if the driver gave no reason. @fd: the region of the request, whose creator is
+ * Sets this thread's error message for a request that failed with errno @error. Returns false
+ * without a message if the driver gave no reason. @fd: the region of the request, whose creator is
  * charged; -1: a new region of this process. @may_go_elsewhere: the message may suggest to allow
  * other nodes.
  */
@@ -20,7 +20,7 @@ bool why_tell(int error, const struct actmem_why *why, int fd, bool may_go_elsew
 
 /*
  * If the size= of a file system was reached, appends to the error message where it is mounted and
- * how much its files use. @fd: a file of it; -1: append nothing.
+ * how much its files use. @fd: a file of that file system; -1: append nothing.
  */
 void why_tell_mount(int fd);
 

@@ -22,14 +22,14 @@ int memfd_identify(struct backing *backing);
 
 /*
  * Sets the pages of @backing to those of the file system. Returns false if their size is unknown,
- * or if the length of @backing is 0 or no multiple of it.
+ * or if the length of @backing is 0 or not a multiple of that size.
  */
 bool memfd_take_pages(struct backing *backing, const struct statfs *files);
 
 int memfd_allocated(const struct backing *backing, uint64_t *bytes);
 
 /*
- * Locks the pages of the mapping, also those that are allocated later. If the limit is too low and
+ * Locks the pages of the mapping, even if allocated later. If the limit is too low and
  * @allow permits unlocked memory, counts a fallback instead.
  */
 int memfd_lock(struct backing *backing, uint32_t allow);

@@ -2,7 +2,7 @@
 /*
  * Regions that are files of hugetlbfs or tmpfs, for the memfd backend.
  *
- * A process creates one as a file without a name, which the kernel removes if the process ends.
+ * A process creates a region as a file without a name, which the kernel removes with the process.
  * When the pages are allocated, the process links the file to its path. Only one of several
  * creators can link its file, and other processes find only complete regions. The creator then
  * opens the file by its path, as other processes do.
@@ -103,8 +103,8 @@ static int detect_pages(const struct region_request *request, struct backing *ba
 }
 
 /*
- * Counts a fallback, and appends it to the error message, if it is @allowed. Otherwise returns
- * -EEXIST.
+ * Counts a fallback if it is @allowed. Otherwise returns -EEXIST. Extends the error message in both
+ * cases.
  */
 static int count_fallback(struct backing *backing, bool allowed, const char *what, const char *knob)
 {
@@ -121,7 +121,7 @@ static int check_pages(const struct region_request *request, struct backing *bac
 {
 	enum actmem_pages got = backing->pages, wanted = request->pages;
 
-	/* Larger pages than 4K are as good. */
+	/* Larger pages than 4K are not worse. */
 	if (got == wanted || (wanted == ACTMEM_PAGES_4K && got == ACTMEM_PAGES_THP))
 		return 0;
 	if (pages_are_hugetlb(got) && !(got == ACTMEM_PAGES_2M && wanted == ACTMEM_PAGES_1G))
@@ -275,7 +275,7 @@ static int link_file(const struct region_request *request, const struct backing 
 		    strerror(-error), error == -ENOENT ? " (is /proc mounted?)" : "");
 }
 
-/* Opens, by its path, the file that this process created and linked. Keeps its fallbacks. */
+/* Opens, by its path, the file that this process created and linked. Takes over its fallbacks. */
 static int open_created(const struct region_request *request, const struct backing *made,
 			const char *words, struct backing *backing)
 {
@@ -327,10 +327,10 @@ static int create_and_link(const struct region_request *request, struct backing 
 }
 
 /*
- * Locks the directory of a path. Several processes that create the same region at once may each
- * get a part of memory that does not suffice for two regions. Each therefore locks the directory
- * shared. A process that gets too little memory then waits for the exclusive lock. When it has
- * it, another process has completed the region, or this process can. Any user who can open a
+ * Locks the directory of a path. If several processes create the same region at once, each may get
+ * a part of the memory, so that none can finish. Each process therefore takes a shared lock on the
+ * directory. A process that gets too little memory then waits for the exclusive lock. Once it holds
+ * that lock, another process has completed the region, or this process can. Any user who can open a
  * directory can lock it, so the library does not lock one that all users can open (/dev/shm).
  */
 static int lock_parent(const char *folder, int how, int *lock)
@@ -366,7 +366,7 @@ int memfd_open_name(const struct region_request *request, struct backing *backin
 	for (;;) {
 		if (exclusive && !access(request->path, F_OK))
 			return fail(EEXIST, "%s exists already", request->path);
-		/* EXCLUSIVE does not open a file that appeared since; the next round fails. */
+		/* With EXCLUSIVE, do not open a file that just appeared; the next round fails. */
 		error = exclusive ? -ENOENT : open_existing(request, backing);
 		if (error != -ENOENT || !(request->open & ACTMEM_OPEN_CREATE))
 			return error;

@@ -150,7 +150,7 @@ static int bind_range(const struct backing *backing, uint64_t offset, uint64_t l
 	if (!syscall(SYS_mbind, (char *)backing->address + offset, (unsigned long)length, mode,
 		     nodes->word, (unsigned long)ACTMEM_NODES_MAX + 1, 0))
 		return 0;
-	/* A machine with one node needs no policy, so mbind() may be forbidden. */
+	/* A machine with one node needs no policy: ignore it if mbind() is forbidden. */
 	if ((errno == EPERM || errno == ENOSYS) && node_is_only_one(&node))
 		return 0;
 	snprintf(what, sizeof(what), "cannot bind memory to %s", NODES_TEXT(nodes));

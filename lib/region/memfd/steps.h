@@ -9,8 +9,8 @@
 
 /*
  * Calls @make with the request, then with the fallbacks that the request allows, while they could
- * help. Counts the fallbacks that it used. The error message says which ones and why; if all
- * fail, why each failed.
+ * help. Counts the fallbacks that it used. The error message says which ones and why. If all
+ * attempts fail, it says why each failed.
  */
 int steps_make(int (*make)(const struct region_request *request, struct backing *backing),
 	       const struct region_request *request, struct backing *backing);

@@ -25,7 +25,7 @@ import actmem
 from actmem import _native
 from actmem.jax._handlers import TensorOptions, library
 
-ALIGNMENT = 64          # XLA copies memory that is aligned less
+ALIGNMENT = 64          # XLA copies memory with less alignment
 ON_CUDA, COPY = 1, 2    # ACTMEM_XLA_ARRAY_*
 DLPACK_CPU, DLPACK_CUDA_HOST = 1, 3
 CAPSULE = b"dltensor"
@@ -397,7 +397,7 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *,
     Returns:
       An array of the shape of `a`. Its memory stays allocated until the array is gone and all
       programs that use it have ended. The array is immutable: use it for inputs and read-only
-      data. If it is donated, a CPU leaves it unchanged; a GPU may write a result into it.
+      data. A CPU leaves a donated array unchanged; a GPU may write a result into it.
 
     Raises:
       TypeError: `a` is traced, or JAX and NumPy do not store its type alike.

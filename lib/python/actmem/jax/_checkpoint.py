@@ -226,7 +226,7 @@ def patch(*, min_bytes: int = MIN_BYTES) -> AbstractContextManager[None]:
       min_bytes: Smaller values stay on the device, as with checkpoint.
 
     Returns:
-      A context manager, which undoes the patch at the end of its block. Without `with`, the
+      A context manager, which undoes the patch at the end of the block. Without `with`, the
       patch lasts until the process ends. Patches nest: each ends separately, and the latest one
       that has not ended applies to all threads.
 

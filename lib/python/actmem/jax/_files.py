@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """save and load: an array in a named region, for several processes and for later ones.
 
-The region begins with the header of a .npy file, which states its type and shape. save() writes
+The region begins with the header of a .npy file, which states type and shape. save() writes
 the first bytes of the header last: a region without them is incomplete.
 """
 from __future__ import annotations
@@ -26,7 +26,7 @@ from actmem.jax._handlers import library
 StrPath = str | os.PathLike[str]
 
 CREATE = 4              # ACTMEM_XLA_ARRAY_CREATE
-HEADER_MAX = 1 << 16    # of version 1.0, with the bytes before it
+HEADER_MAX = 1 << 16    # longest of version 1.0, with the bytes before it
 
 
 class _Region(_arrays.Block):
@@ -160,16 +160,16 @@ def load(path: StrPath, dtype: DTypeLike | None = None, *,
 
     Args:
       path: As for save().
-      dtype: The type of the elements. It is required if a NumPy file cannot name the type, as
-        with bfloat16 and the 8-bit floats.
+      dtype: The type of the elements. Required if a NumPy file cannot name the type, as with
+        bfloat16 and the 8-bit floats.
       device: As for asarray(). load() raises ValueError if a device's part must be copied.
 
     Returns:
-      An array of the shape and type that was passed to save(). It keeps the region's memory
-      until it is gone, even if the file is removed.
+      An array of the shape and type that was passed to save(). The array keeps the region's
+      memory until it is gone, even if the file is removed.
 
     Raises:
-      TypeError: `dtype` does not match the file, or it is required and missing.
+      TypeError: `dtype` does not match the file, or is required and missing.
       ValueError: A device's part must be copied.
       actmem.Error: The file does not exist, or its save() has not ended. The error message says
         which.

@@ -86,7 +86,7 @@ def _labels_of_puts(jaxpr: Jaxpr) -> Iterator[str]:
 
 class _Program:
     def __init__(self, puts: set[str], many: bool, gives_away: bool) -> None:
-        self.puts = puts            # their labels; other labels are from other programs
+        self.puts = puts            # labels; other labels are from other programs
         self.many = many            # some token may be taken more than once
         self.gives_away = gives_away
         self.found_many = False
@@ -122,7 +122,7 @@ class _Flow:
     def __init__(self, source: Atom) -> None:
         self.source = source
         self.uses = 0
-        self.last: Eqn = None       # the equation that uses them last; None if they are results
+        self.last: Eqn = None       # equation that uses the tokens last; None: results
 
 
 class _Body:

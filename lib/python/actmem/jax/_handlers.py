@@ -338,7 +338,7 @@ def reset() -> int:
     those of arrays, and the staging memory of GPUs.
 
     Failed or abandoned steps leave such blocks, mainly outside of jit, where no limit reclaims
-    them. Call it while no step is running: a running backward pass would not find its values.
+    them. Call reset() while no step runs: a running backward pass would not find its values.
 
     Returns:
       The number of blocks freed.

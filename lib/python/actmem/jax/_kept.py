@@ -66,7 +66,7 @@ _rules = types.SimpleNamespace(
 
 
 class _KeptType(_private.ExtendedDType):
-    """A dtype with these rules. `of` is what makes it differ from others of its class."""
+    """A dtype with these rules. `of` distinguishes it from others of its class."""
 
     type = _scalar
     _rules = _rules

@@ -65,7 +65,7 @@ def stock(name: str, line: str, aval: Aval) -> str | None:
 
 
 def stock_of(key: _Key) -> str | None:
-    """Does the same with a key of all_said()."""
+    """Returns the result of stock() for a key of all_said()."""
     with _lock:
         return _stock.get(key)
 

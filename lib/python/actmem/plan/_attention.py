@@ -14,7 +14,7 @@ from actmem.jax import _private
 from actmem.plan._structure import Attention
 
 QUERY_BLOCKS = 8                # causal attention then computes 9/16 of all scores; 1/2 are needed
-WINDOW_BLOCKS = 4               # a block of queries is this part of a window
+WINDOW_BLOCKS = 4               # a block of queries is 1/WINDOW_BLOCKS of a window
 
 
 Made = tuple[jax.Array, jax.Array]      # the results of queries, and the logarithms of their sums

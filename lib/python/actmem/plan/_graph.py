@@ -53,7 +53,7 @@ class Value:
     number: int = -1                # index of the input
     users: list[Node] = dataclasses.field(default_factory=list)
     is_output: bool = False
-    names: tuple[str, ...] = ()     # that the program gives it
+    names: tuple[str, ...] = ()     # that the program gives the value
     again: tuple[str, ...] = ()     # names given in a recomputation
 
 
@@ -71,7 +71,7 @@ class Node:
     consts: int = 0                 # of a loop: inputs that are the same in all iterations
     carries: int = 0                # of a loop: inputs that it carries between iterations
     reads: list[Any] = dataclasses.field(default_factory=list)   # types of all operands
-    turn: int = 0                   # number of the recomputation that it is in, from 1; 0: none
+    turn: int = 0                   # number of the node's recomputation, from 1; 0: none
     is_kernel: bool = False         # see _kernels.py
     between: dict[str, int] = dataclasses.field(default_factory=dict)   # see _shards.py
 
@@ -89,7 +89,7 @@ class Graph:
 
     @property
     def is_step(self) -> bool:
-        """Whether it contains a forward and a backward pass, as a body over microbatches does."""
+        """Whether it has a forward and a backward pass, as a body over microbatches does."""
         turns = {node.turn for node in self.nodes if node.turn}
         return len(turns) > 1 or any(
             body.is_step or any(inner.turn for inner in body.nodes)
@@ -289,7 +289,7 @@ class _Maker:
         self.nodes.append(node)
 
     def _key(self, op: str, eqn: Eqn, args: list[Value | None]) -> Any:
-        """Returns a key that equal operations share, or None if it must not be merged."""
+        """Returns a key that equal operations share; None for one that must not be merged."""
         if _private.has_effects(eqn) or op in ("scan", "while", "cond") or is_kernel(eqn):
             return None
         atoms = tuple(id(value) if value is not None else

@@ -212,7 +212,7 @@ class Shards:
             for k, i in enumerate(sums[side]):
                 used[i] = over[k]
             reads.append(self._part(atom.aval, tuple(used)))
-            # If it has a smaller part than it multiplies, other devices send the rest.
+            # If a device has less than it multiplies, other devices send the rest.
             missing = {axis for axes in spec_of for axis in axes} - {
                 axis for axes in used for axis in axes}
             gathered.append(bool(missing))

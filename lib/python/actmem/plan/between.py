@@ -12,7 +12,7 @@ from actmem.plan.decoder import Collective, Step
 from actmem.plan.machine import Machine
 
 BESIDE = ("fsdp", "data")       # axes whose transfers do not depend on the current layer
-GRADIENTS = ("sequence", "expert")      # axes whose sums do not either: they sum gradients
+GRADIENTS = ("sequence", "expert")      # axes whose sums of gradients do not depend on a layer
 
 
 @dataclasses.dataclass

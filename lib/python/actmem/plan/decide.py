@@ -13,7 +13,7 @@ from actmem.plan.report import Plan, Row, Run, size_text
 from actmem.plan.search import (KEEP, OFFLOAD, RECOMPUTE, ROUNDING, Choice, Nothing, Search)
 
 SHORTLIST = 4           # choices that run, besides those that offload nothing
-ATTEMPTS = 3            # at finding a choice that fits
+ATTEMPTS = 3            # attempts at finding a choice that fits
 
 
 def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Mapping[str, str],
@@ -33,7 +33,7 @@ def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Ma
                 choice = sure or stays
         if choice.saved and search.peak(Choice()) <= search.device_memory and \
                 search.gain(choice, Choice()) <= search.rounding(choice, Choice()):
-            choice = Choice()       # it is as fast and saves nothing
+            choice = Choice()       # an empty choice is as fast
     step = search.time(choice)
     return Plan(
         model, search.machine.name, rows(search, choice, candidates), step.seconds,

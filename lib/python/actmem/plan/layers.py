@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""A program's graph as a sequence of layers. For a set of kept names, each has the time of its
-forward and backward compute, and the bytes of named values that it sends to the host."""
+"""A program's graph as a sequence of layers. For given names of values to keep, each layer has
+the time of its forward and backward compute, and the bytes of named values that it sends to the
+host."""
 from __future__ import annotations
 
 import dataclasses
@@ -40,13 +41,13 @@ class _Stack:
 
 
 class Timeline:
-    """The layers of a program that recomputes all names."""
+    """The layers of a program, from a graph that recomputes all named values."""
 
     def __init__(self, graph: Graph, machine: Machine, compiler: Compiler = GPU,
                  between: Between | None = None) -> None:
         self.machine, self.between = machine, between
-        # A scan stacks the values that it keeps: it reads and writes them once more. Values
-        # that go to the host are stacked too. If processors copy, their rates include that.
+        # A scan stacks the values that it keeps: it reads and writes them once more. Values that
+        # go to the host are stacked, too. If processors copy these, the rates include stacking.
         self.stacking = 2 / machine.memory()
         self.copies = machine.has("transfer_share")
         self.counted = Counted(graph, compiler)
@@ -77,7 +78,7 @@ class Timeline:
     @staticmethod
     def _add(between: Between, there: frozenset[str],
              found: list[tuple[int, list[_Stack], float]]) -> None:
-        """Adds transfers between devices. Those of a group that is not a stack go to the rest."""
+        """Adds transfers between devices. If a group matches no stack, adds them to the rest."""
         times, stacks, rest = found[-1]
         behind = list(stacks)
         for group, (forward, backward) in reversed(list(zip(between.groups,
@@ -101,7 +102,7 @@ class Timeline:
         forward: list[tuple[Node, float]] = []
         backward: list[_Stack] = []
         turns: dict[int, float] = {}
-        before = rest = 0.0         # not of a layer: until the first recomputation, and after
+        before = rest = 0.0         # outside of layers: before the first recomputation, and after
         for node in counted.needed(there):
             inner = counted.inner.get(id(node), [])
             if node.op == "scan" and inner[0].graph.is_step:

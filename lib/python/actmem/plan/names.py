@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """The candidates of a plan: values of a function that checkpoint_name names and that depend on
-its batch. If no value has a name, the results of large products, to be named."""
+its batch. If no value has a name, the candidates are results of large products, to be named."""
 from __future__ import annotations
 
 import dataclasses

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The plan of a published model on a machine, without the model's code. decoder.py's function,
-one device's part of a step, stands for it.
+"""The plan of a published model on a machine, without the model's code. It uses decoder.py's
+function, which is one device's part of a step.
 
     of_model.plan_of(models.find("llama-2-13b"), machine.find("h200"), batch=8, tokens=4096,
                      shard=decoder.Shard(fsdp=8))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""actmem probe: measures this machine once, and saves that in $XDG_CACHE_HOME/actmem."""
+"""actmem probe: measures this machine once, and saves the result in $XDG_CACHE_HOME/actmem."""
 from __future__ import annotations
 
 import argparse
@@ -129,7 +129,7 @@ def measure_product(m: int, k: int, n: int, dtype: str, limit: float, batch: int
     b = jnp.ones((*several, k, n), dtype)
 
     def body(a: Any, _: None) -> tuple[Any, None]:
-        most = jnp.minimum(jnp.max(a @ b), 1)       # it needs the whole product
+        most = jnp.minimum(jnp.max(a @ b), 1)       # max() needs the whole product
         return a.at[(0,) * a.ndim].set(most.astype(a.dtype)), None
     products = jax.jit(lambda a: jax.lax.scan(body, a, None, length=IN_A_ROW)[0])
     seconds = _seconds(lambda: products(a).block_until_ready(), limit) / IN_A_ROW

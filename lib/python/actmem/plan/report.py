@@ -57,7 +57,7 @@ class Plan:
     names: Sequence[Row]
     step_s: float
     recompute_step_s: float
-    error: float            # of the gain
+    error: float            # error of the gain
     peak_bytes: int
     host_bytes: int
     disk_bytes: int
@@ -67,8 +67,8 @@ class Plan:
     curve: Sequence[tuple[int, float, str]] = ()
     # Seconds forward and backward, and bytes sent to the host, of each layer.
     layers: Sequence[tuple[float, float, int]] = ()
-    devices: int = 1        # of the host that run the same at once
-    destination: str = "pinned_host"        # of offloaded values
+    devices: int = 1        # of the host, which run the same at once
+    destination: str = "pinned_host"        # memory of offloaded values
     measured: Sequence[Run] = ()            # the fastest first
     waited_s: float = 0.0   # seconds of the step in which the device waits for transfers
     rate_error: float = 0.0         # relative error of the rates
