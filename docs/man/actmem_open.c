@@ -12,7 +12,7 @@ int main(void)
 		fprintf(stderr, "%s\n", actmem_error());
 		return 1;
 	}
-	/* Whatever the environment says, small pages will do. */
+	/* Use small pages, whatever the environment says. */
 	options.allow |= ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K;
 	if (actmem_open(&am, &options)) {
 		fprintf(stderr, "%s\n", actmem_error());
