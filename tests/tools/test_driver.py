@@ -173,13 +173,13 @@ def the_doctor_finds_the_driver_and_its_settings():
         assert found["contiguous memory"]["state"] in ("ok", "fix"), found
         # 128 MiB of each node.
         assert found["movable memory"]["state"] == "note", found
-        told = re.search(r"^node 1: ([0-9.]+)M of what is free are for pages that can move",
+        told = re.search(r"^node 1: ([0-9.]+)M of the free memory are only for movable pages",
                          found["movable memory"]["finding"])
         assert 64 < float(told[1]) <= 128, found
         assert found["NUMA balancing"]["state"] in ("ok", "fix"), found
     assert before["pool"]["state"] == "fix" and "no warm pool" in before["pool"]["finding"]
     assert before["limit"]["state"] == "ok", before
-    assert after["pool"]["state"] == "ok" and "8M ready" in after["pool"]["finding"], after
+    assert after["pool"]["state"] == "ok" and "8M are ready" in after["pool"]["finding"], after
     assert after["limit"]["state"] == "note" and "32M" in after["limit"]["finding"], after
 
 
