@@ -73,11 +73,33 @@ static uint64_t region_unit(const struct actmem_heap *heap)
 	return pages_bytes(heap->request.pages);
 }
 
+/* Returns the length of the regions that no thread is closing. Caller holds heap->lock. */
+static uint64_t open_bytes(const struct actmem_heap *heap)
+{
+	return heap->region_bytes - heap->closing_bytes;
+}
+
 /* Caller holds heap->lock. */
 static uint64_t free_bytes_now(struct actmem_heap *heap)
 {
 	heap_give_freed(heap);
-	return heap->region_bytes - heap->extents.taken_bytes;
+	return open_bytes(heap) - heap->extents.taken_bytes;
+}
+
+/* Caller holds heap->lock. */
+static uint64_t limit_left(const struct actmem_heap *heap)
+{
+	return heap->limit > heap->region_bytes ? heap->limit - heap->region_bytes : 0;
+}
+
+/*
+ * Waits until the regions have at most @most bytes, or until no other thread is closing one. To
+ * close a region, a thread needs no grow_lock. Caller holds heap->lock.
+ */
+static void wait_for_closing(struct actmem_heap *heap, uint64_t most)
+{
+	while (heap->closing_bytes && heap->region_bytes > most)
+		pthread_cond_wait(&heap->region_closed, &heap->lock);
 }
 
 /*
@@ -103,14 +125,16 @@ static int choose_region_length(struct actmem_heap *heap, uint64_t length, uint6
 				uint64_t *result, uint64_t *still_left)
 {
 	uint64_t unit = region_unit(heap), needed = round_up(length, unit);
+	uint64_t wanted = needed > heap->request.length ? needed : heap->request.length;
 	uint64_t limit, held, unused, left, most, grown, piece;
 
 	pthread_mutex_lock(&heap->lock);
+	wait_for_closing(heap, heap->limit > wanted ? heap->limit - wanted : 0);
 	held = heap->region_bytes;
 	limit = heap->limit;
 	unused = free_bytes_now(heap);
+	left = limit_left(heap);
 	pthread_mutex_unlock(&heap->lock);
-	left = limit > held ? limit - held : 0;
 	if (needed > left)
 		return fail(ENOMEM, "the heap's limit is %s, its regions have %s, and %s more are wanted; raise %s or free blocks",
 			    BYTES_TEXT(limit), BYTES_TEXT(held), BYTES_TEXT(needed), KNOB(HEAP_LIMIT));
@@ -264,9 +288,7 @@ int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		while (atomic_load(&heap->growers))
 			pthread_cond_wait(&heap->none_grows, &heap->grow_lock);
 		pthread_mutex_lock(&heap->lock);
-		is_short = free_bytes_now(heap) < free_bytes &&
-			   heap->limit >= heap->region_bytes &&
-			   heap->limit - heap->region_bytes >= needed;
+		is_short = free_bytes_now(heap) < free_bytes && limit_left(heap) >= needed;
 		pthread_mutex_unlock(&heap->lock);
 		/* Close no free regions, whether this succeeds or not. */
 		if (is_short)
@@ -326,7 +348,7 @@ static void detach_region(struct actmem_heap *heap, struct heap_region **link,
 	*detached = its;
 	for (i = 0; i < its->chunks; i++)
 		extents_remove_range(&heap->extents, its->first[i]);
-	count_region(heap, actmem_region_length(its->region), false);
+	heap->closing_bytes += actmem_region_length(its->region);
 }
 
 /* Removes all free regions from the heap, and returns them as a list. */
@@ -385,18 +407,25 @@ static struct heap_region *detach_excess(struct actmem_heap *heap, uint64_t keep
 }
 
 /*
- * Closes regions that are not in the heap any more. A cancelled thread would leak them, so the
- * caller defers cancellation.
+ * Closes regions that are no longer in the list. The limit counts each until its memory is free. A
+ * cancelled thread would leak them, so the caller defers cancellation.
  */
 static void close_regions(struct actmem_heap *heap, struct heap_region *its)
 {
 	struct heap_region *next;
+	uint64_t length;
 
 	for (; its; its = next) {
 		next = its->next;
+		length = actmem_region_length(its->region);
 		if (heap->closing)
 			heap->closing(heap->closing_data, its->region);
 		heap_region_close(heap, its);
+		pthread_mutex_lock(&heap->lock);
+		heap->closing_bytes -= length;
+		count_region(heap, length, false);
+		pthread_cond_broadcast(&heap->region_closed);
+		pthread_mutex_unlock(&heap->lock);
 	}
 }
 
@@ -428,7 +457,7 @@ bool heap_may_grow(struct actmem_heap *heap, uint64_t bytes)
 
 	pthread_mutex_lock(&heap->lock);
 	heap_give_freed(heap);
-	held = heap->region_bytes;
+	held = open_bytes(heap);
 	for (its = heap->regions; its && held + needed > heap->limit; its = its->next)
 		if (!its->named && is_region_free(its))
 			held -= actmem_region_length(its->region);
@@ -442,8 +471,8 @@ void heap_raise_limit(struct actmem_heap *heap, uint64_t bytes)
 	uint64_t needed = round_up(bytes, region_unit(heap));
 
 	pthread_mutex_lock(&heap->lock);
-	if (heap->limit < heap->region_bytes + needed)
-		heap->limit = heap->region_bytes + needed;
+	if (heap->limit < open_bytes(heap) + needed)
+		heap->limit = open_bytes(heap) + needed;
 	pthread_mutex_unlock(&heap->lock);
 }
 
@@ -460,7 +489,7 @@ uint64_t heap_stop_growing(struct actmem_heap *heap)
 	uint64_t held;
 
 	pthread_mutex_lock(&heap->lock);
-	held = heap->region_bytes;
+	held = open_bytes(heap);
 	heap->limit = held;
 	pthread_mutex_unlock(&heap->lock);
 	return held;
@@ -469,17 +498,20 @@ uint64_t heap_stop_growing(struct actmem_heap *heap)
 uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit)
 {
 	uint64_t held, used;
+	bool is_beyond;
 
 	/* Hold grow_lock, because a thread that grows the heap may close free regions too. */
 	heap_lock_growth(heap);
 	pthread_mutex_lock(&heap->lock);
 	heap->limit = limit;
-	held = heap->region_bytes;
-	used = held - free_bytes_now(heap);
+	heap_give_freed(heap);
+	used = heap->extents.taken_bytes;
+	is_beyond = heap->region_bytes > limit;
 	pthread_mutex_unlock(&heap->lock);
-	if (held > limit)
+	if (is_beyond)
 		heap_shrink_to(heap, limit > used ? limit - used : 0);
 	pthread_mutex_lock(&heap->lock);
+	wait_for_closing(heap, limit);
 	held = heap->region_bytes;
 	pthread_mutex_unlock(&heap->lock);
 	heap_unlock_growth(heap);

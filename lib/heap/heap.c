@@ -85,6 +85,7 @@ int actmem_heap_create(struct actmem *am, const struct actmem_heap_options *opti
 	}
 	pthread_mutex_init(&heap->grow_lock, NULL);
 	pthread_cond_init(&heap->none_grows, NULL);
+	pthread_cond_init(&heap->region_closed, NULL);
 	pthread_mutex_init(&heap->lock, NULL);
 	handles_lock();
 	am->heaps++;
@@ -181,6 +182,7 @@ int actmem_heap_destroy(struct actmem_heap *heap)
 	heap_end_runtime(heap);
 	counter_subtract(&heap->am->counters->heaps, 1);
 	pthread_mutex_destroy(&heap->lock);
+	pthread_cond_destroy(&heap->region_closed);
 	pthread_cond_destroy(&heap->none_grows);
 	pthread_mutex_destroy(&heap->grow_lock);
 	extents_destroy(&heap->extents);

@@ -57,7 +57,7 @@ void heap_raise_limit(struct actmem_heap *heap, uint64_t bytes);
 /* Raises the limit to @limit, if it was lower. */
 void heap_lift_limit(struct actmem_heap *heap, uint64_t limit);
 
-/* Sets the limit to the current length of all regions, and returns that. */
+/* Sets the limit to the length of all regions that no thread is closing, and returns that. */
 uint64_t heap_stop_growing(struct actmem_heap *heap);
 
 /*

@@ -31,13 +31,15 @@ struct actmem_heap {
 	pthread_mutex_t grow_lock;
 	atomic_uint growers;		/* threads that want or hold grow_lock for a block */
 	pthread_cond_t none_grows;	/* with grow_lock */
+	pthread_cond_t region_closed;	/* with lock */
 	pthread_mutex_t lock;		/* protects all fields below */
 	uint64_t limit;
 	struct extents extents;
 	struct extent *freed;		/* taken extents whose bytes are 0, the latest first */
 	struct heap_region *regions;
 	uint64_t region_count;
-	uint64_t region_bytes;
+	uint64_t region_bytes;		/* with those that are being closed */
+	uint64_t closing_bytes;		/* of region_bytes, not in the list and without extents */
 	uint64_t region_bytes_peak;
 	uint64_t block_bytes;		/* sum of the lengths of live blocks, as requested */
 	uint64_t blocks_total;

@@ -28,8 +28,8 @@ struct actmem_heap_options {
 
 struct actmem_heap_stats {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t regions;
-	uint64_t region_bytes;
+	uint64_t regions;		/* includes those that are being closed */
+	uint64_t region_bytes;		/* of these regions */
 	uint64_t blocks;		/* allocated and not freed */
 	uint64_t block_bytes;		/* sum of the blocks' lengths, as requested */
 	uint64_t used_bytes;		/* bytes of the regions that blocks occupy */

@@ -288,6 +288,7 @@ int region_check_unregistered(const struct actmem_region *region, const char *wh
 
 void region_close(struct actmem_region *region)
 {
+	uint64_t length = region->backing.length;
 	struct actmem *am = region->am;
 
 	if (region->maps)
@@ -303,9 +304,9 @@ void region_close(struct actmem_region *region)
 		region->next->previous = region->previous;
 	handles_unlock();
 
-	counter_subtract(&am->counters->regions, 1);
-	counter_subtract(&am->counters->region_bytes, region->backing.length);
 	region->backend->release(&region->backing);
+	counter_subtract(&am->counters->regions, 1);
+	counter_subtract(&am->counters->region_bytes, length);
 	free_region(region);
 }
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A heap whose regions are registered as they are made: blocks that devices can have,
- * regions that come and go, and those that CUDA will not let go of.
+ * A heap registers its regions when it creates them. Devices can use its blocks, regions are
+ * created and closed, some cannot be unregistered, and the limit counts a region until it is closed.
  */
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -171,6 +173,45 @@ static void test_own(struct actmem *am)
 	nothing_is_retained(&cuda);
 }
 
+#define GROWTHS	10
+
+struct trimmed {
+	struct actmem_heap *heap;
+	atomic_bool is_over;
+};
+
+static void *trim_always(void *context)
+{
+	struct trimmed *trimmed = context;
+
+	while (!atomic_load(&trimmed->is_over))
+		actmem_heap_trim(trimmed->heap);
+	return NULL;
+}
+
+/* The limit permits one region, and another thread takes 20 ms to close it. */
+static void test_limit_while_closing(struct actmem *am, struct actmem_runtime *runtime)
+{
+	struct trimmed trimmed = { .heap = make_heap(am, LENGTH, LENGTH) };
+	struct actmem_heap *heap = trimmed.heap;
+	unsigned int refused = 0;
+	pthread_t thread;
+	void *block;
+
+	returns(actmem_heap_register(heap, runtime, 0), 0);
+	slow(&cuda, "cuMemHostUnregister", 20000);
+	thread = start_thread(trim_always, &trimmed);
+	while (counters_of(am).regions_total < GROWTHS && !refused)
+		refused = actmem_heap_alloc(heap, 4096, 0, &block) || actmem_heap_free(heap, block);
+	atomic_store(&trimmed.is_over, true);
+	pthread_join(thread, NULL);
+	slow(&cuda, "cuMemHostUnregister", 0);
+	ok(!refused, "a block waits for the region that another thread closes");
+	ok(counters_of(am).region_bytes_peak == LENGTH, "the regions keep to the limit: %llu bytes",
+	   (unsigned long long)counters_of(am).region_bytes_peak);
+	returns(actmem_heap_destroy(heap), 0);
+}
+
 int main(void)
 {
 	struct usage before;
@@ -179,6 +220,7 @@ int main(void)
 
 	am = cuda_begin(&cuda, &before);
 	runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
+	test_limit_while_closing(am, runtime);
 	test_blocks(am, runtime);
 	test_refusals(am, runtime);
 	test_lost(am, runtime);
