@@ -71,6 +71,19 @@ static bool reference_has(uint64_t length, uint64_t align)
 	return false;
 }
 
+/* The longest free run of units in a range. */
+static uint64_t reference_largest(void)
+{
+	size_t longest = 0, run = 0, i;
+
+	for (i = 0; i < RANGES * RANGE_UNITS; i++) {
+		run = owner[i] ? 0 : i % RANGE_UNITS ? run + 1 : 1;
+		if (run > longest)
+			longest = run;
+	}
+	return longest * EXTENT_UNIT;
+}
+
 static void take(uint16_t slot, uint64_t *state)
 {
 	uint64_t bytes = 1 + next_random(state) % (1ULL << (next_random(state) % 21));
@@ -155,6 +168,7 @@ static void test_random(void **state)
 		wrong = extents_wrong(&extents, firsts, RANGES);
 		if (wrong)
 			fail_msg("step %zu: %s", i, wrong);
+		assert_int_equal(extents_largest_free(&extents), reference_largest());
 	}
 	for (slot = 0; slot < SLOTS; slot++)
 		taken_bytes += slots[slot].extent ? slots[slot].extent->length : 0;

@@ -9,6 +9,7 @@
 #include "actmem.h"
 #include "base/error.h"
 #include "base/size.h"
+#include "base/structs.h"
 #include "machine/node.h"
 #include "faults.h"
 
@@ -133,6 +134,23 @@ static void test_words(void **state)
 	for (i = 0; i < 3; i++)
 		(fail)(EINVAL, "%s, two", actmem_error());
 	assert_string_equal(actmem_error(), "one, two, two, two");
+	assert_int_equal(fail_as_before(-EBUSY, "three"), -EBUSY);
+	assert_string_equal(actmem_error(), "three");
+}
+
+/* A caller of a newer library may set no field that this one does not know. */
+static void test_structs(void **state)
+{
+	struct { size_t size; uint64_t known; } taken;
+	struct { size_t size; uint64_t known, unknown; } given = { sizeof(given), 7, 0 };
+
+	assert_int_equal(take_struct(&taken, sizeof(taken), &given, "options"), 0);
+	assert_int_equal(taken.known, 7);
+	given.unknown = 1;
+	assert_fails(take_struct(&taken, sizeof(taken), &given, "options"), EINVAL,
+		     "options: byte 16 is set, which this library");
+	given.unknown = 1ULL << 63;
+	assert_fails(take_struct(&taken, sizeof(taken), &given, "options"), EINVAL, "byte 23 is set");
 }
 
 static void test_environment(void **state)
@@ -216,6 +234,7 @@ int main(void)
 		cmocka_unit_test(test_bytes_text),
 		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_words),
+		cmocka_unit_test(test_structs),
 		cmocka_unit_test(test_environment),
 		cmocka_unit_test(test_allow_best),
 	};

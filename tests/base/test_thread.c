@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The library's own threads: without signals, and behind those that compute.
+ * The library's own threads: without signals, and behind those that compute. And that the
+ * program's threads are not cancelled while they are held.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -94,12 +95,28 @@ static void test_none(void **state)
 	assert_int_equal(sigismember(&signals, SIGTERM), 0);
 }
 
+/* Only the last of nested calls lets the thread be cancelled again. */
+static void test_cancellation(void **state)
+{
+	int was;
+
+	thread_hold_cancellation();
+	thread_hold_cancellation();
+	thread_let_cancellation();
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &was);
+	assert_int_equal(was, PTHREAD_CANCEL_DISABLE);
+	thread_let_cancellation();
+	pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &was);
+	assert_int_equal(was, PTHREAD_CANCEL_ENABLE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_usual),
 		cmocka_unit_test(test_chosen),
 		cmocka_unit_test(test_none),
+		cmocka_unit_test(test_cancellation),
 	};
 
 	pthread_barrier_init(&barrier, NULL, 2);

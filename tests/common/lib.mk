@@ -53,6 +53,7 @@ CHECKS += lib-threads
 CHECK_NEEDS += $(LIB_THREADS)
 check-lib-threads: $(LIB_THREADS)
 	@fixed=$$(setarch -R true 2>/dev/null && echo setarch -R); \
-	for test in $(LIB_THREADS); do \
-		ACTMEM_BACKEND=memfd ACTMEM_PAGES=4K timeout 300 $$fixed $$test || exit; \
-	done
+	status=0; for test in $(LIB_THREADS); do \
+		ACTMEM_BACKEND=memfd ACTMEM_PAGES=4K timeout 300 $$fixed $$test || \
+			{ echo "not ok - $$test ended with status $$?"; status=1; }; \
+	done; exit $$status

@@ -55,6 +55,7 @@ $(UNIT_RANDOM): $(B)/random/%: $(UNIT_OBJ)/%.o \
 CHECKS += lib-random
 CHECK_NEEDS += $(UNIT_RANDOM)
 check-lib-random: $(UNIT_RANDOM)
-	@for test in $(UNIT_RANDOM); do \
-		ACTMEM_BACKEND=memfd ACTMEM_PAGES=4K $$test || exit; \
-	done
+	@status=0; for test in $(UNIT_RANDOM); do \
+		ACTMEM_BACKEND=memfd ACTMEM_PAGES=4K $$test || \
+			{ echo "not ok - $$test ended with status $$?"; status=1; }; \
+	done; exit $$status

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "actmem.h"
 #include "actmem_queue.h"
@@ -17,7 +18,8 @@
 #include "region/context.h"
 #include "faults.h"
 
-#define MIB	(1ULL << 20)
+#define MIB		(1ULL << 20)
+#define PATIENCE_S	20
 
 static struct actmem *am;
 static struct actmem_heap *heap;
@@ -155,6 +157,73 @@ static void test_odd_limit(void **state)
 	assert_int_equal(actmem_heap_trim_to(odd, 0), 0);
 	assert_int_equal(stats_of(odd).region_bytes, 0);
 	assert_int_equal(actmem_heap_destroy(odd), 0);
+}
+
+/* A region may begin where a newer one ends. */
+static void test_adjacent(void **state)
+{
+	struct heap_region *newer, *older;
+	struct actmem_region *region;
+	void *blocks[2];
+	const char *was;
+	uint64_t offset;
+
+	assert_int_equal(actmem_heap_alloc(heap, 2 * MIB, 0, &blocks[0]), 0);
+	assert_int_equal(actmem_heap_alloc(heap, 2 * MIB, 0, &blocks[1]), 0);
+	newer = heap->regions;
+	older = newer->next;
+	was = newer->address;
+	newer->address = older->address - 2 * MIB;
+	assert_int_equal(actmem_heap_locate(heap, blocks[0], &region, &offset), 0);
+	newer->address = was;
+	assert_ptr_equal(region, older->region);
+	assert_int_equal(offset, 0);
+	assert_int_equal(actmem_heap_free(heap, blocks[0]), 0);
+	assert_int_equal(actmem_heap_free(heap, blocks[1]), 0);
+}
+
+/* Free regions are closed until the others fit in a lowered limit. */
+static void test_lowered_limit(void **state)
+{
+	void *blocks[4];
+	unsigned int i;
+
+	for (i = 0; i < 4; i++)
+		assert_int_equal(actmem_heap_alloc(heap, 2 * MIB, 0, &blocks[i]), 0);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(actmem_heap_free(heap, blocks[i]), 0);
+	assert_int_equal(heap_lower_limit(heap, 5 * MIB), 4 * MIB);
+	for (; i < 4; i++)
+		assert_int_equal(actmem_heap_free(heap, blocks[i]), 0);
+}
+
+static void *grow_ahead(void *unused)
+{
+	return heap_grow_ahead(heap, 2 * MIB, EXTENT_UNIT, 2 * MIB) ? heap : NULL;
+}
+
+/* A thread that grows the heap ahead lets another one take its block first, and then goes on. */
+static void test_grows_after_others(void **state)
+{
+	pthread_t ahead, other;
+	struct timespec until;
+	void *block, *failed;
+
+	heap_lock_growth(heap);
+	assert_int_equal(pthread_create(&ahead, NULL, grow_ahead, NULL), 0);
+	/* Let it be the first to wait for the lock. Otherwise this test finds less. */
+	usleep(20000);
+	assert_int_equal(pthread_create(&other, NULL, take_half, &block), 0);
+	while (!atomic_load(&heap->growers))
+		usleep(1000);
+	heap_unlock_growth(heap);
+	assert_int_equal(pthread_join(other, NULL), 0);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += PATIENCE_S;
+	assert_int_equal(pthread_timedjoin_np(ahead, &failed, &until), 0);
+	assert_null(failed);
+	assert_int_equal(stats_of(heap).regions, 2);
+	assert_int_equal(actmem_heap_free(heap, block), 0);
 }
 
 #define CHUNK_BYTES	(2 * MIB)
@@ -321,6 +390,9 @@ int main(void)
 		HEAP_TEST(test_peak),
 		HEAP_TEST(test_taken_again),
 		HEAP_TEST(test_odd_limit),
+		HEAP_TEST(test_adjacent),
+		HEAP_TEST(test_lowered_limit),
+		HEAP_TEST(test_grows_after_others),
 		HEAP_TEST(test_growth_sweep),
 		HEAP_TEST(test_refused_options),
 		QUEUE_TEST(test_free_region),

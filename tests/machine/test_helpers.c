@@ -194,6 +194,7 @@ static void test_threads(void **state)
 	} cases[] = { { 1, 0 }, { 2, 1 }, { 3, 1 }, { 8, 4 }, { 64, 15 } };
 	struct holdings before = held_now();
 	unsigned int i;
+	int cancel;
 
 	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		fake_cpus(cases[i].cpus);
@@ -204,6 +205,9 @@ static void test_threads(void **state)
 	}
 	assert_false(driver.with_signals);
 	assert_same_held(before);
+	/* The thread can be cancelled as before. */
+	pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &cancel);
+	assert_int_equal(cancel, PTHREAD_CANCEL_ENABLE);
 }
 
 /* Where pages go to the CPU's node, no helper is on another. */

@@ -100,14 +100,14 @@ static void test_pages(struct actmem *am)
 }
 
 /* Like a region's, but for its seals or its opening. */
-static int forged(bool sealed, int flags)
+static int forged(int seals, int flags)
 {
 	int fd = memfd_create("actmem:forged", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	char path[64];
 	int again;
 
 	if (fd < 0 || ftruncate(fd, 4096) || write(fd, "x", 1) != 1 ||
-	    (sealed && fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)))
+	    fcntl(fd, F_ADD_SEALS, seals))
 		tap_bail("memfd_create");
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	again = open(path, flags | O_CLOEXEC);
@@ -126,8 +126,9 @@ static void test_descriptors(struct actmem *am)
 		{ open("/proc/self/maps", O_RDONLY | O_CLOEXEC), "a proc file" },
 		{ open(".", O_RDONLY | O_CLOEXEC), "a folder" },
 		{ memfd_create("other", MFD_CLOEXEC), "another memfd" },
-		{ forged(false, O_RDWR), "a memfd that can shrink" },
-		{ forged(true, O_RDONLY), "a memfd open for reading" },
+		{ forged(0, O_RDWR), "a memfd that can shrink and grow" },
+		{ forged(F_SEAL_SEAL | F_SEAL_GROW, O_RDWR), "a memfd that can shrink" },
+		{ forged(F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW, O_RDONLY), "a memfd open for reading" },
 		{ pipes[0], "a pipe" },
 		{ eventfd(0, EFD_CLOEXEC), "a file of no type" },
 		{ open("/proc/self/exe", O_RDONLY | O_CLOEXEC), "a program" },

@@ -307,14 +307,18 @@ static void test_numa_calls_forbidden(void **state)
 	}
 }
 
+/* A region allows what its handle allows, even if it allows something itself. */
 static void test_unlocked(void **state)
 {
+	struct actmem_region_options options = {
+		.size = sizeof(options), .length = LENGTH, .allow = ACTMEM_ALLOW_NODE,
+	};
 	struct actmem_region_info info = { .size = sizeof(info) };
 	struct actmem_region *region;
 
 	reopen(ACTMEM_PAGES_4K, ACTMEM_ALLOW_UNLOCKED);
 	fail_call("mlock2", 1, ENOMEM);
-	assert_int_equal(create(ACTMEM_PLACE_BIND, &region), 0);
+	assert_int_equal(actmem_region_create(am, &options, &region), 0);
 	fail_nothing();
 	assert_non_null(strstr(actmem_error(), "continued without pinning"));
 	assert_int_equal(fallbacks(), 1);

@@ -77,6 +77,10 @@ static void test_version_2(const char *here)
 	put("cgroup", "0::/../elsewhere\n");
 	ok(reads() && cgroup.limit_bytes == 700 && cgroup.used_bytes == 7,
 	   "version 2: a path out of the namespace");
+
+	put("cgroup", "0::/job/step\n");
+	ok(reads() && cgroup.limit_bytes == 700 && cgroup.used_bytes == 7,
+	   "version 2: the limit of the cgroup at the mount point");
 }
 
 static void test_version_1(const char *here)

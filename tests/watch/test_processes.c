@@ -214,6 +214,19 @@ static void test_wrong_files(void **state)
 		close(more[i]);
 }
 
+/* The list moves in memory when it gets long. */
+static void test_long_list(void **state)
+{
+	int i, more[40];
+
+	publish();
+	for (i = 0; i < 40; i++)
+		more[i] = make_memfd("actmem:more", LENGTH);
+	assert_believed(true);
+	for (i = 0; i < 40; i++)
+		close(more[i]);
+}
+
 /* An open that waits for the owner of a lease would wait 45 seconds. */
 static void test_lease(void **state)
 {
@@ -279,6 +292,44 @@ static void test_raw_fork(void **state)
 	assert_int_equal(actmem_close(am), 0);
 }
 
+/* A region's owner is its maker, even if an older process has received it. */
+static void test_maker(void **state)
+{
+	struct actmem_region_info info = { .size = sizeof(info) };
+	int fd, pipes[2], received, times;
+	struct actmem_region *region;
+	struct actmem *am;
+	char path[64];
+	pid_t child;
+
+	assert_int_equal(pipe(pipes), 0);
+	child = fork();
+	if (!child) {
+		if (open_small(&am) || create_region(am, LENGTH, 0, &region))
+			_exit(1);
+		fd = actmem_region_fd(region);
+		if (write(pipes[1], &fd, sizeof(fd)) == sizeof(fd))
+			pause();
+		_exit(1);
+	}
+	close(pipes[1]);
+	assert_int_equal(read(pipes[0], &fd, sizeof(fd)), sizeof(fd));
+	close(pipes[0]);
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", child, fd);
+	received = open(path, O_RDWR | O_CLOEXEC);
+	assert_int_equal(open_small(&am), 0);
+	assert_int_equal(actmem_region_from_fd(am, received, &region), 0);
+	close(received);
+	assert_int_equal(actmem_region_get_info(region, &info), 0);
+	times = listed(info.id, &info);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	assert_int_equal(times, 1);
+	assert_int_equal(info.pid, child);
+	assert_int_equal(actmem_region_close(region), 0);
+	assert_int_equal(actmem_close(am), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -288,9 +339,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_wrong_headers, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wrong_records, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wrong_files, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_long_list, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_lease, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wrong_names, setup, teardown),
 		cmocka_unit_test(test_raw_fork),
+		cmocka_unit_test(test_maker),
 	};
 
 	return cmocka_run_group_tests_name("processes", tests, NULL, NULL);
