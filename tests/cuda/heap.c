@@ -31,6 +31,8 @@ static void test_blocks(struct actmem *am, struct actmem_runtime *runtime)
 
 	returns(actmem_heap_register(heap, runtime, ACTMEM_REGISTER_DEVICEMAP), 0);
 	returns(actmem_heap_register(heap, runtime, 0), -EEXIST);
+	returns(actmem_runtime_close(runtime), -EBUSY);
+	says("0 regions and 1 heaps");
 	for (i = 0; i < 12; i++) {
 		if (actmem_heap_alloc(heap, CHUNK / 2 + 4096, 0, &blocks[i]))
 			tap_bail("actmem_heap_alloc");

@@ -10,9 +10,9 @@
 
 #include "cuda_test.h"
 #include "../heap/heap_test.h"
+#include "runtime/inside.h"
 
 #define BLOCK		(5 * MIB)
-#define PIECE_LEAST	(64 * MIB)
 #define PIECES		24
 #define PINNED		(PIECES * CHUNK)
 #define RATE		"100"		/* bytes a microsecond: 21 ms for a chunk */
@@ -56,6 +56,35 @@ static void *ask(void *unused)
 	return unused;
 }
 
+static struct actmem_runtime *whole_runtime_or_bail(struct actmem *am)
+{
+	struct actmem_runtime_options options = {
+		.size = sizeof(options), .kind = ACTMEM_RUNTIME_CUDA,
+	};
+	struct actmem_runtime *runtime;
+
+	if (actmem_runtime_open(am, &options, &runtime))
+		tap_bail("actmem_runtime_open");
+	return runtime;
+}
+
+/* The length of pieces follows the driver's speed, up to PIECE_MOST. */
+static void test_lengths(struct actmem *am)
+{
+	struct actmem_runtime *runtime = whole_runtime_or_bail(am);
+	unsigned int i;
+
+	ok(runtime_piece_bytes(runtime) == PIECE_LEAST, "the first piece is short");
+	for (i = 0; i < 20; i++)
+		pace_learn(runtime, PIECE_LEAST, 1);
+	ok(runtime_piece_bytes(runtime) > PIECE_LEAST && runtime_piece_bytes(runtime) <= PIECE_MOST,
+	   "a fast driver gets pieces of %llu bytes",
+	   (unsigned long long)runtime_piece_bytes(runtime));
+	pace_learn(runtime, PIECE_LEAST, 10 * NS_PER_SECOND);
+	ok(runtime_piece_bytes(runtime) == PIECE_LEAST, "a slow one gets short ones at once");
+	returns(actmem_runtime_close(runtime), 0);
+}
+
 static struct actmem_heap *heap_or_bail(struct actmem *am, struct actmem_runtime *runtime,
 					uint64_t grow_bytes, uint64_t limit_bytes)
 {
@@ -95,18 +124,6 @@ static void test_neighbour(struct actmem *am)
 	returns(actmem_heap_free(heap, block), 0);
 	end_heap(heap);
 	returns(actmem_runtime_close(runtime), 0);
-}
-
-static struct actmem_runtime *whole_runtime_or_bail(struct actmem *am)
-{
-	struct actmem_runtime_options options = {
-		.size = sizeof(options), .kind = ACTMEM_RUNTIME_CUDA,
-	};
-	struct actmem_runtime *runtime;
-
-	if (actmem_runtime_open(am, &options, &runtime))
-		tap_bail("actmem_runtime_open");
-	return runtime;
 }
 
 /* The driver refuses copies of what lies in two ranges. */
@@ -169,6 +186,7 @@ int main(void)
 
 	am = cuda_begin(&cuda, &before);
 	push_primary(&cuda);
+	test_lengths(am);
 	test_neighbour(am);
 	test_pieces(am);
 	test_limit(am);

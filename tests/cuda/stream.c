@@ -13,6 +13,7 @@
 #define BLOCK	(256 * 1024UL)
 #define VALUES	12
 #define SLOW	1000		/* microseconds */
+#define TABLE_VALUES	1100	/* more than the table holds at first */
 
 static struct xla *const xla = &its.xla;
 
@@ -93,13 +94,16 @@ static void test_ahead(void)
 			after = xla_transfers();
 		} while (after.unfinished || (after.staged_bytes < 4 * BLOCK &&
 					      after.staged_bytes < i * BLOCK));
+		actmem_xla_trim_devices();
+		ok(!i || xla_transfers().ring_bytes, "a ring stays while blocks are in it");
 	}
 	cuda_ok(gpu.cuStreamSynchronize(xla->stream));
 	after = xla_transfers();
 	ok(after.ahead_total - before.ahead_total == VALUES - 1 &&
 	   after.late_total - before.late_total == 1, "all but the first take found their block there");
-	ok(after.wasted_bytes_total == before.wasted_bytes_total && !after.staged_bytes,
-	   "and nothing was copied in vain");
+	ok(after.wasted_bytes_total == before.wasted_bytes_total && !after.staged_bytes &&
+	   after.to_device_bytes_total - before.to_device_bytes_total == VALUES * BLOCK,
+	   "and nothing was copied in vain, or counted twice");
 }
 
 /* What was copied ahead and is not wanted any more goes. */
@@ -238,6 +242,39 @@ static void test_two_streams(void)
 	cuda_ok(gpu.cuStreamDestroy_v2(other.stream));
 }
 
+/* The take of a block fails if the copy of the block from the GPU failed. */
+static void test_failed_copy(void)
+{
+	if (!gpu.standin_fail)
+		return;
+	xla->run++;
+	gpu.standin_fail("cuEventSynchronize", 1, 1, CUDA_ERROR_UNKNOWN);
+	ok(xla_put(xla, "failed", its.work, BLOCK, its.tokens), "put");
+	while (xla_transfers().unfinished)
+		usleep(1000);
+	ok(!xla_take(xla, its.tokens, its.work, BLOCK) &&
+	   strstr(xla->words, "put at failed could not be copied"), "a failed copy: %s", xla->words);
+}
+
+/* The table of live blocks grows, and keeps each of them. */
+static void test_growing_table(void)
+{
+	struct xla_device device;
+	unsigned int i, done = 0;
+
+	xla_begin(&device, 0, TABLE_VALUES, 64);
+	device.xla.run = ++xla->run;
+	for (i = 0; i < TABLE_VALUES; i++)
+		done += xla_put(&device.xla, "table", device.work, 64, xla_token(&device, i));
+	for (i = 0; i < TABLE_VALUES; i++)
+		done += xla_take(&device.xla, xla_token(&device, i), device.results, 64);
+	ok(done == 2 * TABLE_VALUES, "%u values are put and taken: %s", TABLE_VALUES,
+	   device.xla.words);
+	cuda_ok(gpu.cuStreamSynchronize(device.xla.stream));
+	xla_end(&device);
+	cuda_ok(gpu.cuDevicePrimaryCtxRelease_v2(0));
+}
+
 /* After a fault nothing works in that context, and all does in the next one. */
 static void test_fault(void)
 {
@@ -281,6 +318,8 @@ int main(void)
 	XLA_RUN(test_errors, .ring_bytes = 2 * MIB, .limit_bytes = 2 * MIB);
 	XLA_RUN(test_no_room_for_ring, .ring_bytes = 1ULL << 50);
 	XLA_RUN(test_two_streams, .ring_bytes = MIB);
+	XLA_RUN(test_failed_copy, .ring_bytes = MIB);
+	XLA_RUN(test_growing_table, .ring_bytes = MIB);
 	if (gpu.standin_counts)
 		ok(!counts_of(&gpu).unpinned_copies, "all copies were of memory that CUDA knows");
 	XLA_RUN(test_fault, .ring_bytes = 2 * MIB);

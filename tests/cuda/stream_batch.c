@@ -128,7 +128,9 @@ static void test_refusals(void)
 	put_block(0, EXAMPLES, EXAMPLE);
 	write_tokens(all, EXAMPLES);
 	is_refused(EXAMPLES, EXAMPLE - 4, "another shape");
-	is_refused(EXAMPLES / 2, 2 * EXAMPLE, "as many bytes of another shape");
+	is_refused(EXAMPLES / 2, 2 * EXAMPLE, "fewer examples, which are longer");
+	ok(!xla_take_as_rows(xla, its.tokens, its.results, 2, EXAMPLE / 2) &&
+	   strstr(xla->words, "are wanted"), "as many bytes of another shape: %s", xla->words);
 	write_tokens(beyond, 3);
 	is_refused(3, EXAMPLE, "more than there are");
 	ok(take(all, EXAMPLES, true) == EXAMPLES, "after that, all");

@@ -82,10 +82,24 @@ static void test_changed(uint64_t ring_bytes, bool goes_ahead)
 	xla_close(am);
 }
 
+/* A store that exists computes checksums of the blocks that are put after they are switched on. */
+static void test_switched_on(void)
+{
+	actmem_xla_set_checksum(0);
+	its.xla.run++;
+	ok(xla_put_value(&its, "checksum", 0, BLOCK, VALUES + 1) && take(0), "a block has no checksum");
+	actmem_xla_set_checksum(1);
+	put_all();
+	find_block(2)[BLOCK - 1] ^= 1;
+	ok(!take(1) && strstr(its.xla.words, "checksum differs"), "a changed block is found: %s",
+	   its.xla.words);
+	actmem_xla_reset();
+}
+
 int main(void)
 {
 	xla_start(VALUES, BLOCK);
-	actmem_xla_set_checksum(1);
+	XLA_RUN(test_switched_on, .ring_bytes = 32 * BLOCK);
 	test_changed(32 * BLOCK, true);
 	test_changed(32 * 4096, false);
 	return xla_stop();

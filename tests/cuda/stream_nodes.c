@@ -211,6 +211,7 @@ static void test_limit(void)
 	   "and the error says who has it: %s", devices[0].xla.words);
 	ok(take(1, most) && put(1, 0, most) == most, "the other one goes on");
 	ok(take(1, most) && put(0, VALUES - 8, 8) == 8, "and gives back what it has borrowed");
+	ok(put(1, 0, VALUES) <= BUDGET / BLOCK - 8, "and then borrows only what the first one leaves");
 	ok(bytes_peak() <= BUDGET, "both never had more together: %llu bytes",
 	   (unsigned long long)bytes_peak());
 	actmem_xla_reset();
@@ -279,6 +280,7 @@ int main(void)
 	for (i = 0; i < DEVICES; i++)
 		xla_begin(&devices[i], i, VALUES, BLOCK);
 	run(test_homes, memory);
+	ok(xla_store_stats().puts_total == 2 * VALUES, "the totals outlast the stores");
 	for (i = 0; i < DEVICES; i++)
 		test_nearest_first(i);
 	run(test_arrays, memory);

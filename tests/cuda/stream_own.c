@@ -181,6 +181,7 @@ static void run(void (*test)(void), uint64_t limit_bytes, uint64_t budget_bytes,
 		.ring_bytes = MIB, .grow_bytes = GROW, .limit_bytes = limit_bytes,
 		.budget_bytes = budget_bytes, .spill = spill,
 	};
+	const struct standin_counts before = counts_of(&gpu);
 	struct actmem *am = xla_open(&memory);
 
 	test();
@@ -188,6 +189,8 @@ static void run(void (*test)(void), uint64_t limit_bytes, uint64_t budget_bytes,
 	xla_close(am);
 	ok(!xla_stats().own_bytes && !counts_of(&gpu).registered,
 	   "no memory of the driver's own is left in the counters, and nothing registered");
+	ok(counts_of(&gpu).allocated == before.allocated &&
+	   counts_of(&gpu).wrong_frees == before.wrong_frees, "all of it was freed, once");
 }
 
 int main(void)

@@ -217,6 +217,16 @@ bool xla_take(struct xla *xla, CUdeviceptr token, CUdeviceptr value, uint64_t by
 	return take_one(xla, &(struct attributes){ .count = 0 }, true, token, value, bytes);
 }
 
+bool xla_take_as_rows(struct xla *xla, CUdeviceptr token, CUdeviceptr value, int64_t rows,
+		      int64_t row_bytes)
+{
+	int64_t shape[] = { rows, row_bytes }, words = 4;
+
+	return take(xla, &(struct attributes){ .count = 0 }, true,
+		    buffer(token, XLA_FFI_DataType_U32, &words, 1),
+		    buffer(value, XLA_FFI_DataType_U8, shape, 2));
+}
+
 bool xla_take_again(struct xla *xla, CUdeviceptr token, CUdeviceptr value, uint64_t bytes)
 {
 	return take_one(xla, &(struct attributes){ .count = 0 }, false, token, value, bytes);

@@ -43,6 +43,10 @@ bool xla_put(struct xla *xla, const char *site, CUdeviceptr value, uint64_t byte
 	     CUdeviceptr token);
 bool xla_take(struct xla *xla, CUdeviceptr token, CUdeviceptr value, uint64_t bytes);
 
+/* Takes one value, as an array of two dimensions. */
+bool xla_take_as_rows(struct xla *xla, CUdeviceptr token, CUdeviceptr value, int64_t rows,
+		      int64_t row_bytes);
+
 /* A token of a program, in memory of the device. */
 #define XLA_TOKEN_BYTES	sizeof(struct token)
 

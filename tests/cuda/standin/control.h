@@ -40,6 +40,7 @@ struct standin_counts {
 	uint64_t unpinned_copies;	/* of a stream, that waited for it: a total */
 	uint64_t own_waits;		/* calls of this thread that wait for a device: a total */
 	uint64_t own_registrations;	/* and that register memory */
+	uint64_t wrong_frees;		/* cuMemFreeHost() of memory that is not allocated: a total */
 };
 
 typedef void standin_counts_function(struct standin_counts *counts);

@@ -21,11 +21,13 @@
 #define APART_BYTES	(1ULL << 46)
 
 static struct range *ranges;
+static uint64_t wrong_frees;
 
 void memory_count(struct standin_counts *counts)
 {
 	const struct range *range;
 
+	counts->wrong_frees = wrong_frees;
 	for (range = ranges; range; range = range->next) {
 		counts->allocated += range->allocated;
 		counts->allocated_bytes += range->allocated ? range->bytes : 0;
@@ -338,8 +340,10 @@ CUresult cuMemFreeHost(void *p)
 	ENTER();
 	TRY(usable_context(NULL));
 	link = find(p);
-	if (!*link || (*link)->base != p || !(*link)->allocated)
+	if (!*link || (*link)->base != p || !(*link)->allocated) {
+		wrong_frees++;
 		return CUDA_ERROR_INVALID_VALUE;
+	}
 	streams_wait_executing();
 	link = find(p);
 	if (*link)
