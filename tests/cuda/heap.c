@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * A heap registers its regions when it creates them. Devices can use its blocks, regions are
- * created and closed, some cannot be unregistered, and the limit counts a region until it is closed.
+ * created and closed, and some cannot be unregistered. The limit counts a region until it is
+ * closed.
  */
 #include <errno.h>
 #include <pthread.h>
