@@ -24,7 +24,7 @@ struct rig {
 	struct actmem *am;
 	struct actmem_store *store;
 	struct holdings before;
-	uint64_t spill_limit, spill_bytes;
+	uint64_t spill_limit, spill_bytes, window;
 	uint32_t flags;
 	const char *heap_name;
 	uint32_t stripes;		/* 2, NO_FILES, or one file */
@@ -69,6 +69,7 @@ static inline int set_up(struct rig *rig)
 	options.spill_path_count = rig->stripes == NO_FILES ? 0 : rig->stripes ? rig->stripes : 1;
 	options.spill_limit_bytes = rig->spill_limit;
 	options.spill_bytes = rig->spill_bytes;
+	options.window_bytes = rig->window;
 	options.grow_bytes = rig->grow;
 	options.flags = rig->flags | ACTMEM_STORE_ALLOW_BUFFERED;
 	options.queue = &queue;

@@ -50,6 +50,43 @@ static void test_failed_spill(void **state)
 	assert_published(&rig);
 }
 
+/* A spill that fails gives back its part of the files, even if no disk failed. */
+static void test_failed_spill_room(void **state)
+{
+	uint64_t count;
+	unsigned int i;
+	RIG(rig, .spill_limit = 3 * BLOCK);
+
+	fail_transfers(1, 1000, -ENOMEM);
+	count = put_until(&rig, ENOMEM, "cannot be spilled");
+	for (i = 0; i < 4; i++)
+		assert_fails(put(&rig, count), ENOMEM, "cannot be spilled");
+	settle(&rig);
+	fail_nothing();
+	while (count < (BUDGET + rig.spill_limit) / BLOCK)
+		assert_int_equal(put(&rig, count++), 0);
+	take_all(&rig, count);
+}
+
+static void test_window(void **state)
+{
+	RIG(rig, .window = BLOCK);
+
+	assert_int_equal(stats_of(&rig).window_bytes, BLOCK);
+}
+
+/* With HANDED_ON, another thread may free what this one uses. */
+static void test_handed_on(void **state)
+{
+	void *memory;
+	RIG(rig, .flags = ACTMEM_STORE_HANDED_ON);
+
+	assert_int_equal(reserve(&rig, 0, BUDGET), 0);
+	assert_fails(actmem_store_reserve(rig.store, key_of(1), BLOCK, &memory, NS_PER_MS),
+		     ETIMEDOUT, "has no memory yet");
+	assert_int_equal(actmem_store_drop(rig.store, key_of(0)), 0);
+}
+
 static void fill_disk(int error, const char *part)
 {
 	uint64_t count;
@@ -94,6 +131,7 @@ static void test_spill_limit(void **state)
 		count = put_until(&rig, ENOSPC, "spill_limit_bytes");
 		assert_int_equal(count, (BUDGET + rig.spill_limit) / BLOCK);
 		assert_int_equal(stats_of(&rig).file_bytes, rig.spill_limit);
+		assert_int_equal(stats_of(&rig).file_bytes_peak, rig.spill_limit);
 		assert_int_equal(stats_of(&rig).spilled_bytes, rig.spill_limit);
 		assert_int_equal(actmem_get_counters(rig.am, &counters), 0);
 		assert_int_equal(counters.spilled_bytes, rig.spill_limit);
@@ -409,6 +447,9 @@ int main(void)
 		cmocka_unit_test(test_waits_for_late),
 		cmocka_unit_test(test_late_failure),
 		cmocka_unit_test(test_failed_spill),
+		cmocka_unit_test(test_failed_spill_room),
+		cmocka_unit_test(test_window),
+		cmocka_unit_test(test_handed_on),
 		cmocka_unit_test(test_full_disk),
 		cmocka_unit_test(test_full_quota),
 		cmocka_unit_test(test_spill_limit),

@@ -89,6 +89,20 @@ static void test_slow_allocation(void **state)
 	assert_true(slow_calls_of("actmem-bg-work") > 0);
 }
 
+/* The store counts as withheld just the pieces that the disks have back. */
+static void assert_withheld(struct rig *rig)
+{
+	const struct spillfile *files = &rig->store->files;
+	const struct extent *piece;
+	uint64_t bytes = 0;
+
+	pthread_mutex_lock(&rig->store->lock);
+	for (piece = files->withheld; piece; piece = piece->next)
+		bytes += piece->length;
+	assert_int_equal(files->withheld_bytes, bytes);
+	pthread_mutex_unlock(&rig->store->lock);
+}
+
 /* After a large step come small ones: what they do not need goes, and comes again. */
 static void less_is_needed(uint32_t stripes)
 {
@@ -118,6 +132,7 @@ static void less_is_needed(uint32_t stripes)
 	put_and_take(&rig, MANY);
 	assert_in_range(stats_of(&rig).file_bytes, (MANY - BUDGET / BLOCK) * BLOCK, most);
 	assert_in_range(allocated_bytes(), (MANY - BUDGET / BLOCK) * BLOCK, most + most / 16);
+	assert_withheld(&rig);
 }
 
 static void test_less_is_needed(void **state)
