@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Sets up the tensors of each layer: a model's query, key and value, or a plan's. */
+/*
+ * Sets up the tensors of each layer: query, key and value of a model, or one tensor for each device
+ * of a plan.
+ */
 #include <err.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +43,7 @@ static bool is_possible(const struct replay *replay, const char *tensor, double 
 {
 	if (bytes >= PATTERN_ALIGN && bytes <= (double)REPLAY_BYTES_MAX)
 		return true;
-	warnx("%s of %s has %.0f bytes; it may have %d to %llu: change --tokens or --scale", tensor,
+	warnx("%s of %s has %.0f bytes; it must have %d to %llu: change --tokens or --scale", tensor,
 	      replay->name, bytes, PATTERN_ALIGN, REPLAY_BYTES_MAX);
 	return false;
 }
@@ -125,7 +128,7 @@ int replay_lay_out(struct replay *replay)
 		bytes = lay_out_model(replay, model);
 	}
 	if (bytes > (double)REPLAY_BYTES_MAX)
-		warnx("a step of %s has %.0f bytes; it may have up to %llu: lower --tokens or --scale",
+		warnx("a step of %s has %.0f bytes; it must have at most %llu: lower --tokens or --scale",
 		      replay->name, bytes, REPLAY_BYTES_MAX);
 	if (!bytes || bytes > (double)REPLAY_BYTES_MAX)
 		return STATUS_USAGE;

@@ -16,7 +16,7 @@
 #define TABLE_EXACT_BYTES	(1u << 0)	/* 1073741824, not 1G */
 #define TABLE_NO_HEADINGS	(1u << 1)
 
-/* Returns the text of one cell from malloc(), or NULL if out of memory. */
+/* Returns the text of one cell, which the caller frees, or NULL if out of memory. */
 typedef char *(*cell_function)(const json_t *row, const char *key, unsigned int flags);
 
 enum column_how {
@@ -52,7 +52,7 @@ char *cell_nodes(const json_t *row, const char *key, unsigned int flags);
 
 /*
  * Prints an array of objects, one per line, or only the headings if it is empty. Returns 0 or
- * -ENOMEM. The error flag of stdout has errors of the output.
+ * -ENOMEM. If a write to stdout fails, its error flag is set (ferror(3)).
  */
 int table_print(const json_t *rows, const struct column *columns, size_t column_count,
 		unsigned int flags);

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Trains the same model four ways, one after another, and compares them.
 
-Each way is a process of its own (train.py). Ends with a table; the same
-numbers go to demo.json, a picture of them to demo.svg, logs beside them.
+Runs train.py in one process for each way. Prints a table at the end, and
+writes the same numbers to demo.json, a chart of them to demo.svg, and the logs
+to the folder demo.
 """
 import argparse
 import json
@@ -23,13 +24,13 @@ WAYS = """A layer's activations between forward and backward:
   kept        all stay in XLA's memory
   recomputed  each layer's input stays, the rest is computed again
   actmem      Q, K, V and each layer's input wait in actmem's regions
-  spilled     the same with a budget of {budget}; what is over it is in a file
+  spilled     the same with a budget of {budget}; a file holds the rest
 
-On a CPU this shows that results are right and where the bytes are. There is but
-one memory, so that only "spilled" saves any; an accelerator saves its own by
-"actmem" already, and is what step times are to be compared on.
+On a CPU this shows that results are right and where the bytes are. A CPU has
+only one memory, so only "spilled" saves memory there. On an accelerator,
+"actmem" also saves memory of the device. Compare step times on an accelerator.
 """
-REFERENCE = "same policy"   # for actmem's gradients; not trained
+REFERENCE = "same policy"   # runs no steps; its gradients must equal actmem's
 BAR = 24
 
 
@@ -139,9 +140,10 @@ def main():
     parser.add_argument("--output", type=Path, default=Path("build"),
                         help="folder for demo.json and demo.svg")
     parser.add_argument("--budget", default="12M",
-                        help="of the variant that spills")
+                        help="budget of the variant that spills")
     parser.add_argument("--spill", type=Path, metavar="DIR",
-                        help="for its file (default: in --output)")
+                        help="folder for the file of the variant that spills"
+                        " (default: in --output)")
     arguments = parser.parse_args()
     if arguments.steps < 1:
         parser.error("--steps must be at least 1")

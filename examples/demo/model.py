@@ -28,7 +28,9 @@ class Shape(NamedTuple):
 
 
 def initial_parameters(key, shape):
-    """Returns normal weights. Projections into the residual stream are scaled by depth."""
+    """Returns normally distributed random weights. Projections into the residual
+    stream are scaled by depth.
+    """
     keys = iter(jax.random.split(key, 8))
     width, hidden = shape.width, 4 * shape.width
 

@@ -36,9 +36,9 @@ int heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **
 	       bool *is_full);
 
 /*
- * Adds regions for blocks of @length until @free_bytes are free, as far as the limit permits
- * without closing a region. Takes grow_lock for one region at a time, and lets threads that want a
- * block go first. Returns 0, or a negative errno with an error message.
+ * Adds regions for blocks of @length until @free_bytes are free or the limit is reached. Closes no
+ * region to stay below the limit. Takes grow_lock for one region at a time, and lets threads that
+ * want a block go first. Returns 0, or a negative errno with an error message.
  */
 int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		    uint64_t free_bytes);
@@ -48,7 +48,10 @@ int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
  */
 int heap_take(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address);
 
-/* Returns true if the limit permits a region for @bytes, if necessary in place of free regions. */
+/*
+ * Returns true if the limit permits a region for @bytes, perhaps only after the heap has closed
+ * free regions.
+ */
 bool heap_may_grow(struct actmem_heap *heap, uint64_t bytes);
 
 /* Raises the limit so that the heap can add a region for @bytes. */

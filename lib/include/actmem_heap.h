@@ -23,7 +23,7 @@ struct actmem_heap_options {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t grow_bytes;		/* region length, multiple of 2 MiB; 0: 64 MiB; see below */
 	uint64_t limit_bytes;		/* maximum length of all regions together; 0: no limit */
-	const struct actmem_region_options *region;	/* with length 0; NULL: defaults */
+	const struct actmem_region_options *region;	/* its length must be 0; NULL: defaults */
 };
 
 struct actmem_heap_stats {
@@ -32,7 +32,7 @@ struct actmem_heap_stats {
 	uint64_t region_bytes;		/* of these regions */
 	uint64_t blocks;		/* allocated and not freed */
 	uint64_t block_bytes;		/* sum of the blocks' lengths, as requested */
-	uint64_t used_bytes;		/* bytes of the regions that blocks occupy */
+	uint64_t used_bytes;		/* bytes that blocks occupy in the regions */
 	uint64_t used_bytes_peak;
 	uint64_t largest_free;		/* longest block that needs no new region */
 	uint64_t region_bytes_peak;
@@ -43,19 +43,19 @@ struct actmem_heap_stats {
 /*
  * Creates a heap. Its metadata is outside of the regions. @options NULL: defaults.
  *
- * A region has grow_bytes (rounded up for 1G pages). It is shorter if blocks of the requested
+ * A region is grow_bytes long, rounded up for 1G pages. It is shorter if blocks of the requested
  * length fill a shorter region better. It is longer if a block is longer. A large heap grows by
  * 1/128 of its length, and by up to 1/8 while most of the free memory is in pieces that are too
- * short. A block lies within one region, and never crosses a multiple of the length that is
- * registered at once: 64 GiB, or chunk_bytes of the runtime.
+ * short. A region consists of chunks, which a runtime registers one by one. A chunk has at most
+ * 64 GiB or, with a runtime, chunk_bytes. A block lies within one region and within one chunk.
  *
- * If the caller passed a heap_name to actmem_open(), a path or a name as for actmem_region_open(),
- * the regions are the files heap_name.0, heap_name.1 and so on. Existing files may have any
- * length. The heap opens them with ACTMEM_OPEN_LOCK. If two processes use one name,
- * actmem_heap_alloc() returns -EBUSY in the second, so each process of a job needs its own name.
- * The files stay when heaps are trimmed or destroyed and when the process ends. The next process
- * with that name uses them as they are, and finds the old contents in its blocks. The files must
- * belong to the user of the process, and must not be symbolic links. rm(1) removes them.
+ * The caller may pass a heap_name to actmem_open(). It is a path or a name, as for
+ * actmem_region_open(). The regions are then the files heap_name.0, heap_name.1 and so on. Existing
+ * files may have any length. The heap opens them with ACTMEM_OPEN_LOCK. If two processes use one
+ * name, actmem_heap_alloc() returns -EBUSY in the second, so each process of a job needs its own
+ * name. The files stay when heaps are trimmed or destroyed and when the process ends. The next
+ * process with that name uses them as they are, and finds the old contents in its blocks. The files
+ * must belong to the user of the process, and must not be symbolic links. rm(1) removes them.
  *
  * -EINVAL  wrong grow_bytes or region options, or a region length other than 0
  * -ENOMEM  no memory for the metadata
@@ -72,13 +72,14 @@ int actmem_heap_create(struct actmem *am,
 int actmem_heap_destroy(struct actmem_heap *heap);
 
 /*
- * Allocates a block of pinned memory of @length bytes. The call stores its address in *@block,
- * aligned to @align, a power of two up to 2 MiB, and to 256 at least. The contents are
- * unspecified. Any thread may free the block with actmem_heap_free(). The next block of a length
- * that was just freed has the address of the freed one. The call never returns pageable memory.
+ * Allocates a block of pinned memory of @length bytes, and stores its address in *@block. @align
+ * must be a power of two, up to 2 MiB. The address is a multiple of @align and of 256. The contents
+ * are unspecified. Any thread may free the block with actmem_heap_free(). If a block was just
+ * freed, the next block of the same length gets its address. The call never returns pageable
+ * memory.
  *
- * -EINVAL  @length is 0, above the address space, or above the length that can be registered at
- *	once; @align is above 2 MiB or not a power of two
+ * -EINVAL  @length is 0, or longer than the address space or the longest chunk; @align is above
+ *	2 MiB or not a power of two
  * -ENOMEM  the heap's limit, or no memory for the metadata
  * -EBUSY  another process has a heap of this name
  * -EMFILE  the heap needs more than 4096 files
@@ -112,7 +113,8 @@ int actmem_heap_trim(struct actmem_heap *heap);
 
 /*
  * Closes regions without blocks, as actmem_heap_trim() does, until at most @keep_bytes of the heap
- * are free. It closes the shortest region that is enough, or otherwise the longest first.
+ * are free. If closing one region is enough, it closes the shortest such region. Otherwise it
+ * closes the longest regions first.
  */
 int actmem_heap_trim_to(struct actmem_heap *heap, uint64_t keep_bytes);
 

@@ -4,8 +4,8 @@
  * to files (spill).
  *
  * All calls are thread-safe, except those that destroy a queue, close a file or detach a region:
- * the caller makes sure that no other thread uses that object meanwhile. A queue has threads of
- * its own, which block all signals.
+ * the caller makes sure that no other thread uses that object meanwhile. A queue starts threads,
+ * which block all signals.
  */
 #ifndef ACTMEM_QUEUE_H
 #define ACTMEM_QUEUE_H
@@ -35,9 +35,9 @@ enum actmem_engine {
 
 struct actmem_queue_options {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t block_bytes;		/* longest transfer; 0: chosen for a file's devices */
+	uint64_t block_bytes;		/* longest transfer; 0: depends on the file's devices */
 	enum actmem_engine engine;
-	uint32_t depth;			/* concurrent transfers of a file; 0: by its devices */
+	uint32_t depth;			/* concurrent transfers of a file; 0: as its devices need */
 	uint32_t workers;		/* threads of WORKERS; 0: 8 */
 	uint32_t reserved;		/* 0 */
 };
@@ -89,8 +89,8 @@ struct actmem_queue_stats {
 int actmem_queue_get_stats(struct actmem_queue *queue, struct actmem_queue_stats *stats);
 
 /*
- * Do not register the region's memory with io_uring. Its pages can then be discarded, and the
- * kernel pins them for each transfer.
+ * Do not register the region's memory with io_uring. The region's pages can then be discarded; the
+ * kernel pins them only during each transfer.
  */
 #define ACTMEM_ATTACH_PLAIN	(1u << 0)
 
@@ -125,7 +125,7 @@ int actmem_queue_detach(struct actmem_queue *queue, struct actmem_region *region
 #define ACTMEM_FILE_CREATE		(1u << 0)
 /*
  * The paths are directories. Create a file without a name in each (O_TMPFILE). The kernel removes
- * it with its last descriptor, even if the process is killed.
+ * the file when its last descriptor is closed, even if the process is killed.
  */
 #define ACTMEM_FILE_TEMPORARY		(1u << 1)
 #define ACTMEM_FILE_READ_ONLY		(1u << 2)

@@ -21,12 +21,12 @@ extern "C" {
 
 struct actmem_region;		/* a range of pages with a descriptor */
 
-/* Forked children inherit mappings of the region. Without this flag they have none. */
+/* Forked children inherit mappings of the region. Without this flag they inherit none. */
 #define ACTMEM_REGION_INHERIT	(1u << 0)
 /*
- * Allocate no page yet. A page is allocated by the policy when a thread first touches it, or by
- * actmem_region_populate(). If the kernel cannot allocate a touched page, the thread gets SIGBUS,
- * and a system call -EFAULT.
+ * Allocate no page yet. The kernel allocates a page, according to the policy, when a thread first
+ * touches it or calls actmem_region_populate(). If the kernel cannot allocate a touched page, the
+ * thread gets SIGBUS; a system call that touches the page fails with -EFAULT.
  *
  * memfd: The whole length counts against RLIMIT_MEMLOCK at once. The kernel reserves 2M pages
  * until they are discarded, but not on a particular node. If 4K or thp pages run out, the kernel
@@ -60,12 +60,12 @@ struct actmem_region_info {
 	uint64_t demand_faults;		/* pages that page faults allocated (driver) */
 	uint64_t poisoned_bytes;	/* bytes of pages that hardware errors destroyed (driver) */
 	uint64_t exported_bytes;	/* sum over its dma-bufs, which may overlap (driver) */
-	uint64_t *node_bytes;		/* element i: bytes on node i; see the calls */
+	uint64_t *node_bytes;		/* element i: bytes on node i; see get_info() */
 	uint32_t node_count;
 	uint32_t uid;
 	/*
-	 * The creator's process or, if the creator is hidden, a holder's. 0: none; -1: a process
-	 * in another pid namespace.
+	 * Process id of the creator. If the caller may not see the creator, this is another process
+	 * that has the region open or mapped. 0: none; -1: a process in another pid namespace.
 	 */
 	int32_t pid;
 	uint32_t lingering;		/* 1: closed and unmapped; only pins keep the region */
@@ -93,8 +93,8 @@ struct actmem_region_info {
  * -EINVAL  wrong length, pages, policy, nodes, flags or name
  * -ENOMEM  too few pages of the wanted size on the wanted nodes, RLIMIT_MEMLOCK, or the limit of a
  *	memory cgroup: actmem_error() says which
- * -EDQUOT  the administrator's limit of the user or of a wanted node (driver): actmem_error()
- *	says which, and names its file
+ * -EDQUOT  a limit that the administrator set for the user or for a wanted node (driver):
+ *	actmem_error() says which, and names its file
  * -ENODEV  a node has no memory
  * -EPERM  a node is outside the task's cpuset
  * -EOPNOTSUPP  the backend lacks this page size, or lazy regions of it
@@ -112,14 +112,15 @@ int actmem_region_create(struct actmem *am,
 
 /*
  * Opens a region from its descriptor. Another process sent @fd (SCM_RIGHTS, unix(7)), or
- * actmem_region_fd() returned it. The caller keeps @fd and closes it. Both processes then share the
- * memory, and each closes its own handle. Missing pages stay missing, as in a lazy region. memfd:
- * the receiver gets 4K pages where the creator would have got thp. The receiver may get a fallback
- * that actmem_open() allowed; it is reported as by actmem_region_create().
+ * actmem_region_fd() returned it. The call does not take over @fd: the caller must close it. Both
+ * processes then share the memory, and each must close its region. Missing pages stay missing, as
+ * in a lazy region. memfd: the receiver gets 4K pages where the creator would have got thp. The
+ * receiver may get a fallback that actmem_open() allowed; actmem_error() then says which, as after
+ * actmem_region_create().
  *
  * -EINVAL  @fd is not a region of the backend that the caller asked for, or not open for reading
- *	and writing. For a memfd region with a name, reading is enough: it is then opened as by
- *	ACTMEM_OPEN_READ
+ *	and writing. If a memfd region with a name is open only for reading, the call succeeds and
+ *	opens it as with ACTMEM_OPEN_READ
  * -EBADF  @fd is not open
  * -ENOMEM  RLIMIT_MEMLOCK: each process that has a memfd region locks it for itself
  */
@@ -131,7 +132,7 @@ int actmem_region_from_fd(struct actmem *am, int fd,
 /* With CREATE: return -EEXIST if the region exists. */
 #define ACTMEM_OPEN_EXCLUSIVE	(1u << 1)
 /*
- * Lock the region. While another process has opened it with this flag, return -EBUSY with an error
+ * Lock the region. If another process has it open with this flag, return -EBUSY with an error
  * message that names the process. The lock ends with the last descriptor and mapping from this
  * call, even after kill -9 (flock(2)). It does not stop processes that open without the flag.
  */
@@ -163,10 +164,10 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  * directory. driver: if an empty file exists there, the creator also needs write permission for
  * that file, unless the region is lazy. The region then has the file's owner and permissions.
  *
- * An existing region must have the wanted length, and pages of the wanted size on the wanted nodes
- * (memfd), or the wanted policy if the options name nodes or a policy (driver). ACTMEM_ALLOW_*
- * permits other pages and nodes. The library does not move pages. Missing pages stay missing,
- * as in a lazy region.
+ * An existing region must have the wanted length. memfd: its pages must have the wanted size and be
+ * on the wanted nodes. driver: if the options name nodes or a policy, the region must have that
+ * policy. ACTMEM_ALLOW_* permits other pages and nodes. The library does not move pages. Missing
+ * pages stay missing, as in a lazy region.
  *
  * The backends differ:
  * Driver  The region counts against RLIMIT_MEMLOCK and the limits of its creator until it is
@@ -176,8 +177,8 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  *	mount limits it. hugetlbfs has 2M or 1G pages (pagesize=2M or 1G); tmpfs has 4K pages, and
  *	thp if it is mounted with huge=advise. Other page sizes are fallbacks. A process that may
  *	write to the file may also shorten it; a thread that touches memory beyond the file's end
- *	gets SIGBUS. The library does not check the nodes of a region on hugetlbfs that lacks
- *	pages.
+ *	gets SIGBUS. If a region on hugetlbfs has missing pages, the library does not check the
+ *	nodes of its pages.
  *
  * -ENOENT  no such file or directory, or no actmem file system for a name without '/';
  *	actmem_error() lists the mounted ones
@@ -197,7 +198,7 @@ int actmem_region_open(struct actmem *am, const char *path,
 		       struct actmem_region **region);
 
 /*
- * Tells whether a region existed before actmem_region_open().
+ * Returns whether a region existed before actmem_region_open().
  *
  * 1  the region existed
  * 0  the call created the region
@@ -266,9 +267,9 @@ int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64
  *
  * -EINVAL, -EPERM  as for actmem_region_populate()
  * -EBUSY  the region is registered with a runtime (actmem_runtime.h), or a queue registered it with
- *	io_uring (see ACTMEM_ATTACH_PLAIN). driver: a page that a device or I/O in flight pins
- *	stays with its contents, and the others are freed. This may be transient: the kernel
- *	may release a pin shortly after its holder has ended
+ *	io_uring (see ACTMEM_ATTACH_PLAIN). driver: a device or I/O in flight pins a page, which
+ *	keeps its contents; the other pages are freed. The error may be transient: the kernel may
+ *	release a pin shortly after the process that caused it has ended
  *
  * memfd: the kernel does not report pins of a page. A page that a device still pins leaves the
  * region, and data that the device writes to it is lost. First unregister the region and wait for
@@ -282,7 +283,7 @@ int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_
  * call stores a close-on-exec descriptor in *@fd, which the caller closes. @offset and @length must
  * be multiples of 2 MiB, and @length must not be 0.
  *
- * The call first allocates missing pages, as actmem_region_populate() does and with its errors.
+ * The call first allocates missing pages, and can return the errors of actmem_region_populate().
  * The pages stay as long as the dma-buf or an import of it exists, even if the region is closed.
  * actmem_region_discard() of these pages returns -EBUSY. The dma-buf cannot be mapped: the CPU
  * accesses the memory through the region's mapping.

@@ -37,13 +37,13 @@ enum actmem_runtime_kind {
 struct actmem_runtime_options {
 	size_t size;			/* set by ACTMEM_INIT */
 	enum actmem_runtime_kind kind;
-	int32_t device;			/* CUDA: its ordinal, as CUDA_VISIBLE_DEVICES leaves it */
+	int32_t device;			/* CUDA: ordinal among CUDA_VISIBLE_DEVICES */
 	uint64_t chunk_bytes;		/* most bytes that one call registers; 0: 64 GiB */
 	/*
 	 * Not NULL: if the runtime refuses to register a region of a heap, the heap may use the
 	 * runtime's own memory instead. The library calls this function with @why when the heap
-	 * gets such memory, and with @why NULL when the heap frees it. The calling thread has
-	 * locks of the heap, so the function must not use the heap.
+	 * allocates such memory, and with @why NULL when the heap frees it. The calling thread
+	 * holds locks of the heap, so the function must not use the heap.
 	 */
 	void (*own_memory)(uint64_t bytes, const char *why);
 };
@@ -78,8 +78,9 @@ int actmem_runtime_open(struct actmem *am, const struct actmem_runtime_options *
 int actmem_runtime_close(struct actmem_runtime *runtime);
 
 /*
- * Describes which runtime and device is open, its node, and why it was chosen. An example is "null:
- * libcuda.so.1 cannot be loaded (...)". The string is valid until the runtime is closed.
+ * Describes the open runtime, its device, the device's node, and why this runtime was chosen. An
+ * example is "null: libcuda.so.1 cannot be loaded (...)". The string is valid until the runtime is
+ * closed.
  */
 const char *actmem_runtime_describe(const struct actmem_runtime *runtime);
 
@@ -93,13 +94,13 @@ struct actmem_runtime_info {
 	uint64_t regions;		/* registered now */
 	uint64_t chunks;		/* pieces in which the runtime registered the regions */
 	uint64_t bytes;
-	uint64_t far_bytes;		/* part of bytes on sockets other than the device's */
+	uint64_t far_bytes;		/* part of @bytes: on sockets other than the device's */
 	uint64_t regions_total;
 	uint64_t far_total;		/* regions that had far_bytes */
 	uint64_t failures_total;	/* registrations that the runtime refused */
 	uint64_t lost_total;		/* regions that the runtime had dropped by itself */
 	char text[ACTMEM_DEVICE_TEXT_MAX];	/* name and bus address of the device */
-	uint64_t own_bytes;		/* part of bytes that is the runtime's own memory */
+	uint64_t own_bytes;		/* part of @bytes: the runtime's own memory */
 };
 
 /* Returns the device, and counters of current and past registrations. */
@@ -123,11 +124,10 @@ int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *no
 #define ACTMEM_REGISTER_READ_ONLY	(1u << 1)
 
 /*
- * Maps a region and registers it with a runtime, which pins all of it for its devices. The call
- * first allocates missing pages, as actmem_region_populate() does and with its errors. The region
- * stays mapped, and closing it or discarding its pages returns -EBUSY, until
- * actmem_region_unregister(). Other processes must not discard its pages meanwhile. @flags:
- * ACTMEM_REGISTER_*.
+ * Maps a region and registers it with a runtime. The runtime pins the whole region for its devices.
+ * The call first allocates missing pages, and can return the errors of actmem_region_populate().
+ * Until actmem_region_unregister(), the region stays mapped, and closing it or discarding its pages
+ * returns -EBUSY. Other processes must not discard its pages meanwhile. @flags: ACTMEM_REGISTER_*.
  *
  * A region is registered with one runtime at a time. CUDA registers it for all devices and
  * contexts (PORTABLE), in the caller's current context if that belongs to the device. Otherwise
@@ -160,14 +160,15 @@ int actmem_region_unregister(struct actmem_region *region);
 
 /*
  * Registers each region that a heap creates from now on. The heap registers a region before it
- * allocates blocks there, and unregisters the region before it closes it. actmem_heap_alloc() then
- * returns the errors of actmem_region_register(), unless it may use own_memory. If the runtime does
- * not unregister a region, the region stays until actmem_runtime_close() can unregister it.
+ * allocates blocks there, and unregisters the region before it closes it. From then on,
+ * actmem_heap_alloc() can also return the errors of actmem_region_register(). If own_memory is set,
+ * the heap uses the runtime's own memory instead. If the runtime fails to unregister a region, the
+ * region stays open until actmem_runtime_close() unregisters it.
  *
  * The library registers long regions in pieces. A piece is 64 to 256 MiB long, so that CUDA needs
  * about 5 ms for it; a longer block has a piece of its own. Between two pieces, other threads can
- * get the lock of CUDA's driver. No block lies in two pieces. A region that takes most of the
- * heap's remaining limit is one piece.
+ * get the lock of CUDA's driver. No block lies in two pieces. If one region uses up most of what
+ * the heap's limit still permits, it is registered as one piece.
  *
  * -EEXIST  the heap is registered
  * -EBUSY  the heap has regions
@@ -210,8 +211,8 @@ int actmem_runtime_pointer(struct actmem_runtime *runtime, const void *address, 
  * Mark the time in which this thread waits for an accelerator. Use these calls for waits outside of
  * the library, such as for an event of a stream. `actmem waits` shows the wait as `device`, with
  * @length bytes (0: not known) and the first 79 bytes of @words (may be NULL). A thread may begin
- * several waits. Any thread passes the result of begin(), even NULL, to end() before
- * actmem_close(). The calls take no lock, cannot fail, and do nothing in a forked child.
+ * several waits. The result of begin(), even NULL, must be passed to end() before actmem_close();
+ * any thread may call end(). The calls take no lock, cannot fail, and do nothing in a forked child.
  */
 struct actmem_device_wait *actmem_device_wait_begin(struct actmem *am, uint64_t length,
 						    const char *words);

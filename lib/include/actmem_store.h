@@ -14,9 +14,9 @@
  * backward pass takes them. A wrong guess costs time, but never returns wrong data.
  *
  * If several takes in a step miss, the order has changed. The store then reads ahead the blocks
- * that were put next to the taken block, as many as the previous run of such takes was long. It
- * reads other blocks one at a time. It relies on the learned order again when takes match it, or
- * at the next step.
+ * that were put just before or after the taken block. It reads as many as the previous run of such
+ * takes was long. It reads other blocks one at a time. It relies on the learned order again when
+ * takes match it, or at the next step.
  *
  * The store may get less memory than its budget, because other processes use up a limit or pages
  * are short. If it can spill, it then treats the memory that it has as its budget until it can get
@@ -25,8 +25,7 @@
  * Spill files grow on demand. The store returns disk space that several steps in a row did
  * not need. When no block is left, the store returns all disk space except spill_bytes.
  *
- * All calls are thread-safe, except destroy. The store has threads of its own, which block
- * all signals.
+ * All calls are thread-safe, except destroy. The store starts threads, which block all signals.
  */
 #ifndef ACTMEM_STORE_H
 #define ACTMEM_STORE_H
@@ -115,9 +114,9 @@ struct actmem_store_options {
 /*
  * Creates a store. @options NULL: defaults, which spill nothing.
  *
- * If the call returns 0, actmem_error() may say that a spill path is in memory. With ALLOW_MEMORY
- * it may also say that the disks had no space for spill_bytes, so that the store starts without
- * disk space. If there is nothing to report, actmem_error() is empty.
+ * If the call returns 0 and a spill path is in memory, actmem_error() says so. With ALLOW_MEMORY,
+ * it also says if the disks had no space for spill_bytes, so that the store starts without disk
+ * space. Otherwise actmem_error() is empty.
  *
  * -EINVAL  one of these: a budget below two pages of the regions' page size (4 KiB, 2 MiB or
  *	1 GiB), or below one page without spill paths; spill paths without a budget; unknown
@@ -150,8 +149,8 @@ int actmem_store_destroy(struct actmem_store *store);
 /*
  * Describes the engine and why it was chosen, the files, and whether I/O is direct or buffered. It
  * also says if the disk cannot take space back. If the store got less memory than its budget, it
- * gives the reason of the first time. The string is valid until destroy. A later call may return
- * another string.
+ * gives the reason of the first failure to get more. The string is valid until destroy. A later
+ * call may return another string.
  */
 const char *actmem_store_describe(const struct actmem_store *store);
 
@@ -196,10 +195,10 @@ int actmem_store_set_checksum(struct actmem_store *store, int on);
  * -ENOMEM  length is above the budget or, without spill paths, above what is left of it. Or
  *	actmem_heap_alloc() failed, and the store can spill nothing to make up for that. Or all
  *	regions of the store are shorter than length, and have names, so that it cannot replace them
- * -EDEADLK  blocks of this thread, and of others that wait for memory or a block without a timeout,
- *	take up the whole budget. A block belongs to the thread that reserved or held it until any
- *	thread commits it, releases it or puts it back. Without HANDED_ON, a thread whose block
- *	another thread will commit or release must not wait in a further reserve or hold
+ * -EDEADLK  the whole budget is used up by blocks of this thread, and of threads that wait without
+ *	a timeout for memory or a block. A block belongs to the thread that reserved or held it
+ *	until any thread commits it, releases it or puts it back. Without HANDED_ON, a thread whose
+ *	block another thread will commit or release must not wait in a further reserve or hold
  * -ENOSPC, -EIO and others  the store had to spill a block and could not. actmem_error() names
  *	the block, and the file and offset, or the directory without space. The block stays
  */
@@ -266,7 +265,7 @@ int actmem_store_drop(struct actmem_store *store, struct actmem_key key);
  * a hold, a memcpy(3) and a release. Both wait without a timeout. If several threads take a block
  * at the same time, each gets a copy of it.
  *
- * -EINVAL  @length is not the block's
+ * -EINVAL  @length is not the length of the block
  * others  the errors of actmem_store_reserve() and actmem_store_hold()
  */
 int actmem_store_put(struct actmem_store *store, struct actmem_key key, const void *data,
@@ -283,13 +282,13 @@ int actmem_store_take(struct actmem_store *store, struct actmem_key key, void *d
 int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key);
 
 /*
- * Creates and registers regions in advance, until @free_bytes are free for blocks of @length each,
- * or the budget is used up. Call it in a separate thread: other threads can use the store
- * meanwhile. A reserve that needs a region then waits for the creation of at most one region. If
- * the call cannot get all of this memory, it still returns 0 if the store can spill instead.
+ * Creates and registers regions in advance. Stops when @free_bytes are free for blocks of @length
+ * each, or when the budget is used up. Call it in a separate thread: other threads can use the
+ * store meanwhile. A reserve that needs a region then waits for the creation of at most one region.
+ * If the call cannot get all of this memory, it still returns 0 if the store can spill instead.
  *
- * others  the errors of actmem_heap_alloc(). The store keeps the regions that it got, and a later
- *	reserve tries to get more
+ * others  the errors of actmem_heap_alloc(). The store keeps the regions that it created, and a
+ *	later reserve tries to create more
  */
 int actmem_store_grow(struct actmem_store *store, uint64_t length, uint64_t free_bytes);
 
@@ -299,7 +298,7 @@ struct actmem_store_stats {
 	uint64_t blocks;		/* reserved, committed or held */
 	uint64_t block_bytes;
 	uint64_t block_bytes_peak;
-	uint64_t memory_bytes;		/* length of all regions */
+	uint64_t memory_bytes;		/* length of all regions of the store */
 	uint64_t memory_bytes_peak;
 	uint64_t resident_bytes;	/* bytes of blocks in memory */
 	uint64_t spilled_bytes;		/* bytes of blocks that are only in files */
@@ -312,7 +311,7 @@ struct actmem_store_stats {
 	uint64_t takes_total;		/* holds that succeeded */
 	uint64_t hits_total;		/* takes that found their block in memory */
 	uint64_t handed_over_total;	/* hits on a block that was being spilled */
-	uint64_t late_total;		/* takes of a block whose read had started or was next */
+	uint64_t late_total;		/* takes of a block that was being read or was next */
 	uint64_t misses_total;		/* takes of a block that the store did not expect yet */
 	uint64_t put_stall_ns_total;	/* time that puts waited for memory */
 	uint64_t take_stall_ns_total;	/* time that takes waited for their block */
@@ -321,7 +320,7 @@ struct actmem_store_stats {
 	uint64_t wasted_bytes_total;	/* bytes read ahead, but dropped before their take */
 	uint64_t failed_spills_total;
 	uint64_t failed_fills_total;
-	uint64_t beyond_budget_bytes;	/* memory beyond the budget: lowered, or ALLOW_MEMORY */
+	uint64_t beyond_budget_bytes;	/* over the budget: it was lowered, or ALLOW_MEMORY */
 	uint64_t checksums_total;
 	uint64_t file_bytes_peak;
 	uint64_t given_back_bytes_total;	/* returned to the disks by spill files */

@@ -8,14 +8,17 @@
 #include "machine/node.h"
 #include "machine/sysfile.h"
 
-/* Bytes of work that repay starting a thread: a few milliseconds. */
+/* Starting a thread is worth its cost for this many bytes, which take a few milliseconds. */
 #define THREAD_BYTES	(HELPERS_LENGTH / 2)
-/* A helper finishes the part that it began even if the caller fails: a millisecond or two. */
+/*
+ * Length of a part. A helper always finishes the part that it began, even if the caller fails, so a
+ * part must take only a millisecond or two.
+ */
 #define PART_BYTES	(8ULL << 20)
 
 #define CPU_LIST	"/sys/devices/system/node/node%u/cpulist"
 
-/* Removes all CPUs from the set that are not in @list, such as "0-3,8". False: no such list. */
+/* Removes all CPUs from the set that are not in @list, such as "0-3,8". False: invalid list. */
 static bool keep_listed(cpu_set_t *cpus, size_t size, const char *list)
 {
 	unsigned long cpu = 0, first, last;
@@ -51,7 +54,7 @@ static bool find_cpus(struct helpers *helpers)
 	       keep_listed(cpus, sizeof(helpers->cpus), list);
 }
 
-/* Returns how many helpers are worth starting. The caller does the work of one more. */
+/* Returns how many helper threads are worth starting. The caller works beside them. */
 static unsigned int count_useful(struct helpers *helpers, uint64_t length)
 {
 	unsigned int half, most = HELPERS_MAX;
@@ -64,7 +67,7 @@ static unsigned int count_useful(struct helpers *helpers, uint64_t length)
 	return half < most ? half : most;
 }
 
-/* Claims the last part of the rest. Returns its length; 0 if nothing is left. */
+/* Claims a part at the end of the remaining range. Returns its length; 0 if nothing is left. */
 static uint64_t take_part(struct helpers *helpers, uint64_t *offset)
 {
 	uint64_t left = atomic_load(&helpers->left), length;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Sets of NUMA nodes. The command and the preload link this file, too.
+ * Sets of NUMA nodes. The command `actmem` and the LD_PRELOAD library also link this file.
  */
 #include <linux/mempolicy.h>
 #include <stdio.h>

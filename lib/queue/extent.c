@@ -96,8 +96,8 @@ static int allocate_one(const struct stripe *stripe, uint64_t offset, uint64_t l
 			    BYTES_TEXT(offset + length), stripe->path, BYTES_TEXT(device.length));
 	/* Beyond this limit fallocate() would raise SIGXFSZ. */
 	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < offset + length)
-		return fail(EFBIG, "RLIMIT_FSIZE is %s, %s wanted for '%s'; raise it with `ulimit -f`",
-			    BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(offset + length), stripe->path);
+		return fail(EFBIG, "%s are wanted for '%s', and RLIMIT_FSIZE is %s; raise it with `ulimit -f`",
+			    BYTES_TEXT(offset + length), stripe->path, BYTES_TEXT(limit.rlim_cur));
 	error = check_room(stripe, offset, length);
 	if (error)
 		return error;

@@ -141,7 +141,7 @@ struct actmem_queue {
 	struct uring *uring;		/* state of the io_uring engine */
 	pthread_mutex_t lock;
 	pthread_cond_t completed;
-	struct link files;		/* the next one to serve is the first */
+	struct link files;		/* the first one is served next */
 	struct link attachments;
 	unsigned int file_count, attachment_count;
 	struct link under_way, ended, timed;
@@ -185,9 +185,9 @@ uint64_t file_locate(const struct actmem_file *file, uint64_t offset, unsigned i
 		     uint64_t *file_offset);
 
 /*
- * queue_unlock() releases the lock and then wakes the threads that must wake. They would otherwise
- * wake and wait for the lock. A thread that is about to sleep with the lock first calls
- * queue_tell(), which wakes these threads under the lock.
+ * queue_unlock() releases the lock before it wakes other threads, so that they do not have to wait
+ * for the lock. A thread that holds the lock and is about to sleep calls queue_tell() first, which
+ * wakes these threads under the lock.
  */
 void queue_unlock(struct actmem_queue *queue);
 void queue_tell(struct actmem_queue *queue);
@@ -204,8 +204,9 @@ bool queue_begin_transfer(struct actmem_queue *queue, struct transfer *block);
 bool queue_has_transfer(const struct actmem_queue *queue);
 
 /*
- * Handles the result of a system call for the rest of a block: bytes or a negative errno. Returns
- * true if the engine must continue the block from @done. Otherwise the block has been handed back.
+ * Handles @result of a system call that transferred the rest of a block: the number of bytes, or a
+ * negative errno. Returns true if the engine must continue the block from @done. Otherwise the
+ * block has been handed back.
  */
 bool queue_continue(struct actmem_queue *queue, struct transfer *block, int64_t result);
 
@@ -246,7 +247,10 @@ void queue_notify(struct actmem_queue *queue);
 
 void queue_free_requests(struct actmem_queue *queue);
 
-/* Returns true if this thread is a worker of the queue: it notifies before any other work. */
+/*
+ * Returns true if the calling thread is a worker of the queue. A worker notifies before any other
+ * work, so no other thread need be woken for that.
+ */
 bool workers_are_to_notify(const struct actmem_queue *queue);
 
 #endif /* LIB_QUEUE_INSIDE_H */

@@ -2,9 +2,9 @@
 /*
  * Internal interface of queues, which transfer data between files and regions.
  *
- * Requests wait at their set of files, in order of arrival. Each set limits how many of its blocks
- * are under way. An engine takes the next block of a set's first request, transfers it, and hands
- * it back. When a request's last block has come back, the request is complete.
+ * Requests wait in the list of their set of files, in order of arrival. Each set limits how many of
+ * its blocks are under way. An engine takes the next block of a set's first request, transfers it,
+ * and hands it back. When a request's last block has come back, the request is complete.
  *
  * First read inside.h, which has the structs, and queue.c, which creates queues. file.c and
  * extent.c open and allocate files. request.c accepts requests, and blocks.c cuts them into blocks.
@@ -32,11 +32,12 @@
  * it, so the queue's thread is awake anyway.
  *
  * If more requests end meanwhile, the queue calls @notify again, in one thread at a time. The
- * thread holds no lock, and signals are blocked except those of its own faults. The queue calls
- * @notify at once for a request that ends without a transfer, such as by its deadline, even if all
- * transfers hang. @notify may submit and cancel requests. It must not make a call that waits for
- * the queue: attach, detach, open, close, destroy, or a wait with a timeout. With io_uring the
- * queue starts and completes nothing until @notify returns. actmem_queue_destroy() waits for that.
+ * thread holds no lock, and all signals are blocked except those that its own faults raise. The
+ * queue calls @notify at once for a request that ends without a transfer, such as by its deadline,
+ * even if all transfers hang. @notify may submit and cancel requests. It must not make a call that
+ * waits for the queue: attach, detach, open, close, destroy, or a wait with a timeout. With
+ * io_uring the queue starts and completes nothing until @notify returns. actmem_queue_destroy()
+ * waits for that.
  *
  * Call it once, before the first request. Returns 0, or -EAGAIN with an error message if no thread
  * can be started.

@@ -13,8 +13,9 @@
 #define RING_FILES	256
 
 /*
- * The user_data identifies the source of a completion. 0: ignored. The struct uring: the eventfd. A
- * block: its transfer. An attachment with this bit: the kernel has released one of its buffers.
+ * The user_data of a completion is 0, or the address of its source. 0: ignore the completion. A
+ * struct uring: the eventfd is readable. A block: its transfer has ended. An attachment, plus this
+ * bit: the kernel has released one of its buffers.
  */
 #define RING_RELEASE	1ULL
 
@@ -52,7 +53,7 @@ struct uring {
 	/* Free slots of the tables. Only the ring's thread uses these fields. */
 	uint16_t buffers[RING_BUFFERS], files[RING_FILES];
 	unsigned int buffer_count, file_count;
-	char words[ERROR_TEXT_MAX];	/* message of the error */
+	char words[ERROR_TEXT_MAX];	/* error message of @error */
 };
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Internals of runtimes: one table of functions per kind. Only the file of a kind calls the
- * accelerator's own API.
+ * Internals of runtimes. Each kind of runtime has a table of functions. Only the file that defines
+ * a kind calls the API of its accelerator.
  */
 #ifndef LIB_RUNTIME_INSIDE_H
 #define LIB_RUNTIME_INSIDE_H
@@ -34,7 +34,7 @@ struct registration {
 	bool own;			/* the runtime's own memory, from add() to drop() */
 	char *address;
 	uint64_t length;
-	uint64_t chunk_bytes;		/* that one call registers */
+	uint64_t chunk_bytes;		/* bytes that one call registers */
 	uint64_t registered;		/* bytes from the start, in whole chunks or to the end */
 	uint64_t far_bytes;
 	uint32_t flags;			/* ACTMEM_REGISTER_* */
@@ -51,8 +51,8 @@ struct actmem_runtime {
 	pthread_mutex_t lock;
 	struct link registrations;	/* protected by the lock, like the counters of info */
 	struct actmem_runtime_info info;
-	unsigned int heaps;		/* that register their regions; under the lock */
-	uint64_t piece_bytes;		/* of the next region of a heap; under the lock */
+	unsigned int heaps;		/* heaps that register regions; under the lock */
+	uint64_t piece_bytes;		/* of a heap's next region; under the lock */
 	struct actmem_nodes nodes;	/* of the device's socket; empty: not known */
 	int device;			/* CUDA: its handle */
 	char description[RUNTIME_TEXT_MAX];
@@ -88,7 +88,7 @@ struct runtime_kind {
 	/* True if add() can allocate own memory, and drop() can free it. */
 	bool has_own;
 
-	/* Translates an address to the device's. NULL: devices have no addresses of their own. */
+	/* Translates an address to a device address. NULL: there are no device addresses. */
 	int (*pointer)(struct registration *registration, void *address, uint64_t *pointer);
 };
 
@@ -104,7 +104,7 @@ int chunks_add(struct registration *registration);
  */
 int chunks_drop(struct registration *registration);
 
-/* Pauses after a call that took @took_ns, unless that was short. */
+/* Sleeps after a call that took @took_ns, unless the call was short. */
 void pace_pause(uint64_t took_ns);
 
 /* Sets the length of the next pieces according to the time that this one took. */

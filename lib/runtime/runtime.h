@@ -38,19 +38,19 @@ int runtime_node(const struct actmem_runtime *runtime);
 uint64_t runtime_chunk_bytes(const struct actmem_runtime *runtime);
 
 /*
- * Returns the length of the next pieces, which depends on the time that earlier ones took. It is a
- * multiple of 2 MiB.
+ * Returns the length of the next pieces, which depends on the time that earlier pieces took. It is
+ * a multiple of 2 MiB.
  */
 uint64_t runtime_piece_bytes(struct actmem_runtime *runtime);
 
-/* Does as actmem_region_register(), in chunks of @chunk_bytes. */
+/* As actmem_region_register(), but registers the region in chunks of @chunk_bytes. */
 int region_register_in(struct actmem_region *region, struct actmem_runtime *runtime,
 		       uint32_t flags, uint64_t chunk_bytes);
 
 /*
  * Makes a registered region of the runtime's own memory. @why is the error message of the region
- * that could not be registered. The caller ends it like other regions. Returns 0, or a negative
- * errno with an error message. -EOPNOTSUPP: own memory is not allowed.
+ * that could not be registered. The caller closes the new region like other regions. Returns 0, or
+ * a negative errno with an error message. -EOPNOTSUPP: own memory is not allowed.
  */
 int runtime_own_region(struct actmem_runtime *runtime, uint64_t length, uint32_t flags,
 		       const char *why, struct actmem_region **region);
@@ -59,7 +59,9 @@ int runtime_own_region(struct actmem_runtime *runtime, uint64_t length, uint32_t
 void runtime_add_heap(struct actmem_runtime *runtime);
 void runtime_drop_heap(struct actmem_runtime *runtime);
 
-/* Hands a region that its heap could not unregister to the runtime, which closes it later. */
+/*
+ * Passes to the runtime a region that its heap could not unregister. The runtime closes it later.
+ */
 void registration_abandon(struct actmem_region *region);
 
 #endif /* LIB_RUNTIME_H */

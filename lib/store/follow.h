@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Predicts the next takes if takes are not in the expected order. The prediction is the neighbours
- * of the last taken block, in the order of their puts. It takes no lock and does no I/O.
+ * Predicts the next takes if takes are not in the expected order. It expects the blocks that were
+ * put just before or just after the last taken block: its neighbours. It takes no lock and does no
+ * I/O.
  *
  * A run is a sequence of takes that goes from neighbour to neighbour, up or down. A run is expected
  * to be as long as the last one. If it gets longer than that, it is expected to double its length.
@@ -17,18 +18,18 @@ struct follow {
 	bool is_lost;			/* do not rely on the expected order */
 	bool is_up;			/* direction of the run, or of the last run with one */
 	uint64_t run, last_run;		/* lengths in takes */
-	uint64_t below, above;		/* puts of the last take's neighbours; 0: none */
+	uint64_t below, above;		/* put numbers of the neighbours; 0: none */
 };
 
 enum take_kind {
 	TAKE_FORESEEN,			/* at the expected time */
-	TAKE_BY_CHANCE,			/* at another time, but in memory, or the next to be read */
-	TAKE_MISSED,			/* not in memory, and not the next to be read */
+	TAKE_BY_CHANCE,			/* at another time; it was in memory, or next to be read */
+	TAKE_MISSED,			/* it was neither in memory nor next to be read */
 };
 
 /*
- * Records a take of the block with put number @put. @below and @above are the nearest puts before
- * and after it that are left; 0: none.
+ * Records a take of the block with put number @put. @below and @above are the put numbers of its
+ * neighbours, the nearest blocks before and after it that are not taken yet; 0: none.
  */
 void follow_take(struct follow *follow, enum take_kind kind, uint64_t put, uint64_t below,
 		 uint64_t above);

@@ -242,7 +242,10 @@ static bool is_busy(const struct actmem_store *store, enum store_sum sum,
 	       store->sums[sum].length >= bandwidth_busy(bandwidth, store->busy_bytes);
 }
 
-/* Spills a block ahead that will be taken soon only if memory gets short. */
+/*
+ * Returns true if the store should spill a block before its memory is needed. A block that will be
+ * taken soon is spilled only if memory gets short.
+ */
 static bool wants_spill(const struct actmem_store *store)
 {
 	const struct order_place *last = store->dirty.first;
@@ -256,8 +259,8 @@ static bool wants_spill(const struct actmem_store *store)
 }
 
 /*
- * Returns true if no puts are expected for a while, and the memory that @length more bytes leave is
- * enough for the puts that follow.
+ * Returns true if no puts are expected for a while and if, after @length more bytes are used,
+ * enough memory is left for the next puts.
  */
 static bool may_use_all(const struct actmem_store *store, uint64_t length)
 {
@@ -269,8 +272,8 @@ static bool may_use_all(const struct actmem_store *store, uint64_t length)
 
 /*
  * While takes are not in the expected order, any block may be next. The store then reads blocks
- * only into memory that the next run does not need: otherwise that run would evict them. It reads
- * one at a time, so that an urgent fill has little to wait for.
+ * only into memory that the next run of takes does not need: otherwise that run would evict them.
+ * It reads one block at a time, so that an urgent fill has little to wait for.
  */
 static bool may_guess(const struct actmem_store *store, uint64_t length)
 {
@@ -282,7 +285,10 @@ static bool may_guess(const struct actmem_store *store, uint64_t length)
 	return !store->sums[SUM_FILLING].blocks && may_use_all(store, length + run);
 }
 
-/* While puts go on, they get all memory except one window of blocks that will be taken soon. */
+/*
+ * Returns true if the store should read this block now. While puts go on, blocks that were read
+ * ahead may use at most store_window() bytes.
+ */
 static bool is_to_be_read(const struct actmem_store *store, const struct store_block *block)
 {
 	const struct want *want = &block->place.want;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Gets memory for blocks, in the order in which threads asked for it. After each change, the first
- * waiter tries again: it takes free memory or grows the heap, then drops blocks that are also in a
- * file, then waits for spills.
+ * waiter tries again: it takes free memory or grows the heap. If neither is possible, it drops
+ * blocks that are also in a file. If there are none, it waits for spills.
  */
 #include <errno.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 
 void waiter_init(struct waiter *waiter, uint64_t timeout_ns)
 {
-	/* Do not clear waiter->words: most waiters find memory at once, and an error sets it. */
+	/* Do not clear waiter->words: it is read only after an error, which sets it. */
 	link_init(&waiter->link);
 	waiter->thread = thread_number();
 	waiter->is_stalled = false;
@@ -112,8 +112,8 @@ static bool has_waiter(const struct link *list, uint64_t thread)
 }
 
 /*
- * Returns true if @thread may free its blocks: it is another thread, and does not wait without a
- * timeout for memory, or for a block that another thread claims.
+ * Returns true if @thread may free its blocks. The calling thread may not. Nor may a thread that
+ * waits without a timeout, either for memory or for a block that another thread claims.
  */
 static bool may_free(const struct actmem_store *store, uint64_t thread)
 {
@@ -172,16 +172,16 @@ static int do_without_spill(struct actmem_store *store, struct waiter *waiter, u
 static int fail_used_up(const struct actmem_store *store, const struct waiter *waiter,
 			uint64_t length)
 {
-	const char *by = "blocks that this thread has reserved or holds, or others that wait for memory, too";
+	const char *by = "blocks that are reserved or held by this thread, or by other threads that wait for memory";
 
 	if (!waiter->is_refused)
 		return fail(EDEADLK, "%s are wanted, and %s of %s is used up by %s",
 			    BYTES_TEXT(length), KNOB(BUDGET), BYTES_TEXT(store->budget), by);
 	if (!store->sums[SUM_MEMORY].blocks)
-		by = "regions that are free, and too short for that";
-	return fail(ENOMEM, "%s are wanted, and of %s of %s there are %s, used up by %s; more cannot be had: %s",
-		    BYTES_TEXT(length), KNOB(BUDGET), BYTES_TEXT(store->asked), BYTES_TEXT(store->budget), by,
-		    store->refusal);
+		by = "free regions that are too short";
+	return fail(ENOMEM, "%s are wanted, and only %s of %s of %s could be allocated, used up by %s; allocating more failed: %s",
+		    BYTES_TEXT(length), BYTES_TEXT(store->budget), KNOB(BUDGET),
+		    BYTES_TEXT(store->asked), by, store->refusal);
 }
 
 /*
@@ -194,7 +194,7 @@ static int make_room(struct actmem_store *store, struct waiter *waiter, uint64_t
 
 	/* Named regions stay open even if they are empty. */
 	if (name && !waiter->is_refused && !store->sums[SUM_MEMORY].blocks)
-		return fail(ENOMEM, "%s are wanted, and the regions %s.* of the store, all free, are too short for that and use up %s of %s; remove them and raise %s, or raise %s",
+		return fail(ENOMEM, "%s are wanted, and each of the store's regions %s.* is free but too short; together they use up %s of %s; remove them and raise %s, or raise %s",
 			    BYTES_TEXT(length), name, KNOB(BUDGET), BYTES_TEXT(store->budget),
 			    KNOB(HEAP_GROW), KNOB(BUDGET));
 	if (!store->queue && store->flags & ACTMEM_STORE_HANDED_ON && memory_comes_back(store))

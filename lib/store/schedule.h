@@ -3,10 +3,13 @@
  * Learns when blocks will be taken, how much memory all blocks need at the peak, and how far to
  * read ahead. It takes no lock and does no I/O.
  *
- * It counts time in takes. The distance of a block is the number of takes from its put to its own
- * take. It expects the next block of a key to have the same distance as the last one. For a key
- * that was never taken, or whose instance does not recur, it uses the last block of the same name.
- * Putting a block back counts as a new put, for the block's next turn.
+ * Time is counted in takes: each take of any block advances the clock by one. The distance of a
+ * block is the number of takes from its put to its own take. The next block of a key is expected to
+ * have the same distance as the last one. If no block of the key was ever taken, or if its instance
+ * does not recur (ACTMEM_INSTANCE_ONCE), the distance of the last block of the same name is used.
+ *
+ * A block may be put back after its take. This counts as a new put, which begins the block's next
+ * turn. Turns are numbered from 0.
  */
 #ifndef LIB_STORE_SCHEDULE_H
 #define LIB_STORE_SCHEDULE_H
@@ -22,7 +25,10 @@
 #define SCHEDULE_HABITS_MAX	65536
 #define SCHEDULE_ROUNDS		4
 
-/* Time of a block whose name was never taken: after all known times, and the last put first. */
+/*
+ * Time of a block if no block of its name was ever taken. This is after all known times. Among such
+ * blocks, the one that was put last comes first.
+ */
 #define WANTED_UNKNOWN		UINT64_MAX
 
 struct habit;
@@ -38,17 +44,17 @@ struct schedule {
 	/* In each round, the bytes of all blocks rise to a peak and fall again. */
 	uint64_t peaks[SCHEDULE_ROUNDS];	/* of the last rounds */
 	uint64_t refills[SCHEDULE_ROUNDS];	/* how much the bytes rose again after a fall */
-	uint64_t high, low, dip, refill;	/* since the round began; low: since its fall */
+	uint64_t high, low, dip, refill;	/* of this round; low: since the bytes fell */
 	bool is_falling;
 };
 
 void schedule_init(struct schedule *schedule);
 void schedule_destroy(struct schedule *schedule);
 
-/* Records a put of a block for its @turn (0, 1, ...), and returns when it will be taken. */
+/* Records that a block is put for its @turn. Returns the expected time of its take. */
 struct want schedule_put(struct schedule *schedule, struct actmem_key key, unsigned int turn);
 
-/* Records a take, for its @turn, of a block that was put at @put_clock. */
+/* Records that a block is taken for its @turn. @put_clock is the time of its put. */
 void schedule_take(struct schedule *schedule, struct actmem_key key, unsigned int turn,
 		   uint64_t put_clock);
 
@@ -103,9 +109,9 @@ void pace_take(struct pace *pace, uint64_t length, uint64_t now);
 void pace_put(struct pace *pace, uint64_t length);
 
 /*
- * Returns how many bytes to read ahead: the bytes that the device reads in a pause, so that it does
- * not stop meanwhile, and @busy_bytes, which keep it busy. The result is at least two blocks, and
- * at most half the budget.
+ * Returns how many bytes to read ahead. This is the sum of the bytes that the device can read
+ * during a pause and of @busy_bytes, so that the device is never idle. The result is at least twice
+ * the longest block, and at most half the budget.
  */
 uint64_t pace_window(const struct pace *pace, const struct bandwidth *read, uint64_t busy_bytes,
 		     uint64_t budget);

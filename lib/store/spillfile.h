@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Space in spill files. A set of spill files has no names and is striped over directories. It is
- * allocated on the disks before it is written to. When more space is needed, another set is opened,
- * or the last one extended if the disks were full. Free space that is not needed any more returns
- * to the disks, piece by piece.
+ * allocated on the disks before it is written to. When more space is needed, another set is opened.
+ * If the disks were full before, the last set is extended instead. Free space that is not needed
+ * any more returns to the disks, piece by piece.
  */
 #ifndef LIB_STORE_SPILLFILE_H
 #define LIB_STORE_SPILLFILE_H
@@ -46,7 +46,10 @@ struct spillfile {
 	unsigned int rounds;		/* number of rounds with a known peak */
 };
 
-/* Space to be added: a new set in @file, a piece in @withheld, or else @offset of the last set. */
+/*
+ * Space to be added. @file: a new set. @withheld: a piece that was given back to the disks. If
+ * both are NULL, the last set grows at @offset.
+ */
 struct spill_growth {
 	struct actmem_file *file;
 	struct extent *withheld;
@@ -63,11 +66,11 @@ struct spill_room {
 /*
  * Functions that can fail return 0, or a negative errno with an error message, except
  * spillfile_take(). The caller serializes all calls. Only spillfile_grow() and spillfile_punch(),
- * which may take long, may run beside other calls. They must not run beside each other,
+ * which may take long, may run beside other calls. But neither may run beside the other, nor beside
  * spillfile_add(), spillfile_punched() or spillfile_destroy().
  *
- * @options: size, paths, path_count and flags; the caller keeps the paths valid. Allocates their
- * length.
+ * @options: size, length, paths, path_count and flags; the caller keeps the paths valid.
+ * spillfile_init() allocates @options->length bytes on the disks.
  */
 int spillfile_init(struct spillfile *spillfile, struct actmem_queue *queue,
 		   const struct actmem_file_options *options, uint64_t limit);
@@ -79,8 +82,8 @@ bool spillfile_has_no_space(int error);
 void spillfile_destroy(struct spillfile *spillfile);
 
 /*
- * Sets the limit of all sets. If it is lower, free space beyond it returns to the disks. No more is
- * allocated until the sets are below the limit.
+ * Sets the limit of all sets. If more than @limit bytes are allocated, free space beyond the limit
+ * returns to the disks. No more is allocated until the sets are below the limit.
  */
 void spillfile_set_limit(struct spillfile *spillfile, uint64_t limit);
 
@@ -88,23 +91,25 @@ void spillfile_set_limit(struct spillfile *spillfile, uint64_t limit);
 int spillfile_take(struct spillfile *spillfile, uint64_t length, struct spill_room *room);
 void spillfile_give(struct spillfile *spillfile, struct spill_room *room);
 
-/* Returns space that should be used last, because a disk failed there. */
+/* Gives back the space of a block where a disk failed, so that it is used last (see @avoided). */
 void spillfile_avoid(struct spillfile *spillfile, struct spill_room *room);
 
 /* Makes all avoided space usable again. Returns true if there was any. */
 bool spillfile_use_avoided(struct spillfile *spillfile);
 
 /*
- * Allocates space on the disks: a returned piece, or a new set of at least @length bytes. If the
- * disks were full, it allocates only @length bytes, until that succeeds. It then extends the last
- * set, because a queue has a limited number of files. The space is usable after spillfile_add().
+ * Allocates space on the disks: a piece that was given back to them, or a new set of at least
+ * @length bytes. If the disks were full at the last allocation, it allocates only @length bytes. It
+ * then extends the last set, because a queue has a limited number of files. The space is usable
+ * after spillfile_add().
  */
 int spillfile_grow(struct spillfile *spillfile, uint64_t length, struct spill_growth *growth);
 int spillfile_add(struct spillfile *spillfile, const struct spill_growth *growth);
 
 /*
- * Begins another round of blocks. Space that the last SPILL_ROUNDS rounds did not use will return
- * to the disks, except for some slack, if it is enough to be worth that.
+ * Begins another round. In each round, usually one step of the program, the bytes of all blocks
+ * rise and fall. The call compares the allocated space with the highest use in the last
+ * SPILL_ROUNDS rounds, plus some slack. If the excess is large enough, it returns to the disks.
  */
 void spillfile_end_round(struct spillfile *spillfile);
 

@@ -8,13 +8,12 @@
  * change, the thread that made the change acts on it. Once a store has been created, only its
  * background thread attaches regions and allocates files.
  *
- * Read in the order in which files call each other, from the last one on. store.c creates and
- * destroys stores; calls.c and hold.c have the calls on blocks. These call the files that move
- * blocks: budget.c (how much memory the store may use), background.c (slow work), move.c (spills and
- * fills), room.c (memory for waiters) and guess.c (takes in another order). Those call the table of
- * blocks, blocks.c. It calls files that take no lock and do no I/O: schedule.c (when blocks will be
- * taken), order.c (sorts them by that time), follow.c (runs of takes), and spillfile.c (space in
- * files).
+ * Read the files in this order, callers first. store.c creates and destroys stores; calls.c and
+ * hold.c have the calls on blocks. These call the files that move blocks: budget.c (how much memory
+ * the store may use), background.c (slow work), move.c (spills and fills), room.c (memory for
+ * waiters) and guess.c (takes that are not in the expected order). Those call the table of blocks,
+ * blocks.c. It calls files that take no lock and do no I/O: schedule.c (when blocks will be taken),
+ * order.c (sorts them by that time), follow.c (runs of takes), and spillfile.c (space in files).
  *
  * Locks: the store's lock protects everything in a store. No thread does long work under it: a
  * thread that creates regions, attaches them or allocates files releases it meanwhile. The store's
@@ -74,10 +73,10 @@ struct sum {
 	uint64_t length;		/* rounded up to the store's unit */
 };
 
-/* A thread that waits for memory, in its turn, or for its block. */
+/* A thread that waits for its turn to get memory, or for a block that another thread claims. */
 struct waiter {
 	struct link link;		/* in store->waiters or store->claim_waiters */
-	struct store_block *claimed;	/* claim_waiters: the block */
+	struct store_block *claimed;	/* in claim_waiters: the block that it waits for */
 	uint64_t thread;		/* its thread_number() */
 	pthread_cond_t wake;
 	bool is_stalled;
@@ -139,7 +138,7 @@ struct actmem_store {
 	_Atomic uint64_t asked;			/* budget_bytes, in whole pages; 0: no limit */
 	uint64_t page_bytes;		/* page size of the budget */
 	uint64_t budget;		/* asked, or less while the store cannot get more */
-	char refusal[STORE_WORDS];	/* why budget is less than asked, or was */
+	char refusal[STORE_WORDS];	/* why budget is or was less than asked */
 	uint64_t refused_at;		/* budget at the first refusal; 0: no refusal yet */
 	bool is_refusal_told;
 	bool is_to_regain;		/* the background thread will try to get more memory */
@@ -189,8 +188,8 @@ struct actmem_store {
 	char note[STORE_WORDS];		/* for the caller of actmem_store_create(), or "" */
 	bool is_plain;			/* the description says that memory is not registered */
 	/*
-	 * Longer descriptions: plain memory, files that never shrink, a refusal. Callers have their
-	 * addresses, so each one stays.
+	 * Longer descriptions: plain memory, files that never shrink, a refusal. Callers may still
+	 * use an earlier one, so none is overwritten.
 	 */
 	char more_words[STORE_MORE][4 * STORE_WORDS];
 	unsigned int more;
@@ -264,8 +263,8 @@ void store_check_sums(struct actmem_store *store);
 void store_follow(struct actmem_store *store, struct store_block *block);
 
 /*
- * Called after a block was added: begins a round if the bytes of all blocks fell before that, and
- * rise now. The store then expects all blocks at their learned times again.
+ * Called after a block was added. Begins a round if the bytes of all blocks were falling before
+ * (@was_falling) and now rise. The store then expects all blocks at their learned times again.
  */
 void store_begin_round(struct actmem_store *store, bool was_falling);
 
@@ -284,7 +283,8 @@ void store_spill(struct actmem_store *store, struct store_block *block);
 void store_fill(struct actmem_store *store, struct store_block *block, void *memory);
 
 /*
- * Submits a prepared transfer. If preparing it failed with @error (and an error message), ends it.
+ * Submits a prepared transfer. If its preparation failed, @error is the error, with an error
+ * message, and the transfer ends.
  */
 void store_submit(struct actmem_store *store, struct store_block *block, int error);
 
@@ -295,9 +295,9 @@ void store_submit(struct actmem_store *store, struct store_block *block, int err
 void store_give_up_spill(struct actmem_store *store, struct store_block *block, int error);
 
 /*
- * Drops the memory of one block that is also in a file: of those, the one that will be taken last.
- * If @later_than is not NULL, drops it only if it will be taken later than @later_than. Returns
- * true if it dropped one.
+ * Drops the memory of one block that is also in a file. Chooses the one of these blocks that will
+ * be taken last. If @later_than is not NULL, drops it only if it will be taken later than
+ * @later_than. Returns true if it dropped a block.
  */
 bool store_drop_clean(struct actmem_store *store, const struct store_block *later_than);
 
@@ -306,15 +306,18 @@ void store_advance(struct actmem_store *store);
 
 uint64_t store_window(const struct actmem_store *store);
 
-/* Takes completions and acts on them. The queue calls it; it takes the store's lock. */
+/* Handles completions. The queue calls this function, which acquires the store's lock. */
 void store_take_ended(void *store);
 
 /* background.c: slow work. */
 
-/* Leaves a transfer to the background thread: it needs an attached region, or space in a file. */
+/*
+ * Passes a transfer to the background thread, which first attaches the region or allocates space in
+ * a file.
+ */
 void store_add_background_work(struct actmem_store *store, struct store_block *block);
 
-/* The function of the background thread. Takes the lock. */
+/* The function of the background thread. It acquires the lock. */
 void *store_background_thread(void *store);
 
 /* Detaches a region that the heap is about to close. The caller does not hold the lock. */
@@ -327,8 +330,8 @@ void waiter_destroy(struct waiter *waiter);
 bool waiter_is_late(const struct waiter *waiter);
 
 /*
- * Takes memory from the existing regions. Returns -ENOSPC without an error message if they have
- * none within the budget.
+ * Takes memory from the existing regions. Returns -ENOSPC without an error message if they have no
+ * free memory within the budget.
  */
 int store_take_room(struct actmem_store *store, uint64_t length, void **memory);
 
@@ -367,14 +370,14 @@ bool store_lift_budget(struct actmem_store *store);
 void store_keep_to_budget(struct actmem_store *store);
 
 /*
- * Called at the end of a round: asks for more memory in the background if the next round can use
- * it.
+ * Called at the end of a round. If the next round can use more memory, the background thread will
+ * ask for it.
  */
 void store_want_budget(struct actmem_store *store);
 
 /*
- * Called by the background thread: describes a refusal, asks for more memory, or closes regions.
- * Returns false if none of these was due.
+ * Called by the background thread. Describes a refusal, asks for more memory, or closes regions.
+ * Returns false if there was nothing to do.
  */
 bool store_see_to_budget(struct actmem_store *store);
 

@@ -38,8 +38,8 @@ int stats_open(struct stats *stats, enum actmem_backend backend)
 
 	header = publish_file(&published_stats, &stats->fd, &call);
 	if (!header && errno == EFBIG && !getrlimit(RLIMIT_FSIZE, &limit))
-		return fail(EFBIG, "RLIMIT_FSIZE is %s, %s wanted to publish counters; raise it with `ulimit -f`",
-			    BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(STATS_FILE_BYTES));
+		return fail(EFBIG, "cannot publish counters: their file needs %s, and RLIMIT_FSIZE is %s; raise it with `ulimit -f`",
+			    BYTES_TEXT(STATS_FILE_BYTES), BYTES_TEXT(limit.rlim_cur));
 	if (!header)
 		return fail(errno, "cannot publish counters (%s: %s)", call, strerror(errno));
 	/* A forked child must not publish as its parent. */

@@ -41,7 +41,7 @@ static void tell_best(void)
 	if (actmem_get_backend(attached) == ACTMEM_BACKEND_DRIVER ||
 	    knob_is_on(KNOB_QUIET))
 		return;
-	fprintf(stderr, "actmem: %s; memory is the best that there is: `actmem doctor` says how to have better, ACTMEM_STRICT=1 makes it an error, ACTMEM_QUIET=1 leaves this unsaid\n",
+	fprintf(stderr, "actmem: %s; using the best memory available: `actmem doctor` says how to get better memory, ACTMEM_STRICT=1 makes this an error, ACTMEM_QUIET=1 omits this line\n",
 		actmem_describe(attached));
 }
 

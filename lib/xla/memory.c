@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The stores that blocks live in; see memory.h.
+ * The stores that hold the blocks; see memory.h.
  *
  * actmem_xla_trim() ends a store without blocks, and the next use makes a new one. A thread that
  * calls a store holds @in_use for reading, so that the store stays.
@@ -21,8 +21,8 @@
 #include "xla/stores.h"
 
 /*
- * How often, and at which interval, a put checks whether stores on other nodes have released its
- * share of the budget.
+ * A put may wait until stores on other nodes have released its share of the budget. It checks this
+ * every SHARE_WAIT_US, at most SHARE_WAITS times.
  */
 #define SHARE_WAIT_US	1000
 #define SHARE_WAITS	60000
@@ -64,8 +64,8 @@ static int memory_make_store(struct actmem_key key, char *words, size_t words_si
 }
 
 /*
- * Locks @in_use for reading and stores the key's store in *@store, which it makes if necessary.
- * After a failure, the lock is not held.
+ * Locks @in_use for reading and sets *@store to the store of the key. Creates the store if there is
+ * none. After a failure, the lock is not held.
  */
 static int enter_store(struct actmem_key key, struct actmem_store **store, char *words,
 		       size_t words_size)
@@ -118,7 +118,7 @@ static bool has_more(unsigned int place)
 	return more;
 }
 
-/* Passes on memory that stores on other nodes have released. Caller holds @in_use. */
+/* Passes on the memory that was released by stores on other nodes. Caller holds @in_use. */
 static void divide_shares(unsigned int place)
 {
 	if (!spills || !is_divided() || pthread_mutex_trylock(&dividing))
@@ -274,7 +274,7 @@ int actmem_xla_trim(void)
 {
 	int error = is_forked() ? -EOWNERDEAD : arrays_trim();
 
-	/* A thread that holds the lock uses blocks. */
+	/* If another thread holds the lock, blocks are in use, so there is nothing to trim. */
 	if (error || pthread_rwlock_trywrlock(&in_use))
 		return error;
 	if (!stores.am || !stores.chosen.named)

@@ -20,8 +20,8 @@
 #include "xla/site.h"
 #include "xla/table.h"
 
-_Static_assert(SERIAL_BITS == MEMORY_SITE_SHIFT, "sites in tokens and in names");
-_Static_assert(ACTMEM_XLA_DEVICES_MAX <= MEMORY_DEVICE_MASK + 1, "devices in a name");
+_Static_assert(SERIAL_BITS == MEMORY_SITE_SHIFT, "tokens and names must have the site at the same bit");
+_Static_assert(ACTMEM_XLA_DEVICES_MAX <= MEMORY_DEVICE_MASK + 1, "a name must have enough bits for a device");
 
 pthread_mutex_t saved_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t saved_idle = PTHREAD_COND_INITIALIZER;
@@ -170,8 +170,8 @@ static void site_reclaim(struct site *site, const struct origin *origin,
 }
 
 /*
- * Returns the generation that @origin puts to at @site, or NULL if there is no memory for it. Adds
- * the blocks that it reclaims to *@freed.
+ * Returns the generation of @site to which @origin adds blocks, or NULL if there is no memory for
+ * it. Adds the blocks that it reclaims to *@freed.
  */
 static struct generation *site_generation(struct site *site, const struct origin *origin,
 					  struct saved **freed)
@@ -405,12 +405,12 @@ int saved_explain_missing(uint64_t token, char *words)
 				  token);
 	if (site_remembers(site, number)) {
 		return saved_fail(words, ESTALE,
-				  "a value saved at %s was reclaimed, since more than %" PRIu64
-				  " of its forward passes were unfinished; if they are meant to be, raise the limit by actmem.jax.configure(generations=N) or ACTMEM_JAX_GENERATIONS (0: no limit)",
+				  "a value saved at %s was reclaimed, because more than %" PRIu64
+				  " forward passes through this place were unfinished; if the program needs this many, raise the limit by actmem.jax.configure(generations=N) or ACTMEM_JAX_GENERATIONS (0: no limit)",
 				  site->name, counts.generations_max);
 	}
 	return saved_fail(words, ENOENT,
-			  "a value saved at %s is wanted after its last take, or after actmem.jax.reset()",
+			  "a value saved at %s was requested after its last use, or after actmem.jax.reset()",
 			  site->name);
 }
 

@@ -198,7 +198,7 @@ static void test_errors(void)
 	ok(!xla_take(xla, its.tokens, its.work, BLOCK - 4) && strstr(xla->words, "errors"),
 	   "another size: %s", xla->words);
 	ok(xla_take(xla, its.tokens, its.work, BLOCK), "take");
-	ok(!xla_take(xla, its.tokens, its.work, BLOCK) && strstr(xla->words, "after its last take"),
+	ok(!xla_take(xla, its.tokens, its.work, BLOCK) && strstr(xla->words, "after its last use"),
 	   "a second take: %s", xla->words);
 	if (gpu.cuMemAlloc_v2(&large, 3 * MIB))
 		tap_bail("cuMemAlloc_v2");

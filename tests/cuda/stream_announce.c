@@ -135,7 +135,7 @@ static void test_errors(void)
 	ok(put_all("errors"), "put");
 	ok(xla_tie(&its.xla, its.tokens, OF_LAYER), "announce");
 	ok(take("errors", 0), "take one");
-	ok(!take("errors", 0) && strstr(its.xla.words, "after its last take"), "it is there once: %s",
+	ok(!take("errors", 0) && strstr(its.xla.words, "after its last use"), "it is there once: %s",
 	   its.xla.words);
 	/* Another execution, and another site, have to look. */
 	its.xla.run++;

@@ -130,7 +130,7 @@ static void test_closed_meanwhile(void)
 	returns(actmem_xla_close(am), 0);
 	sem_post(&goes_on);
 	pthread_join(thread, NULL);
-	ok(!taker.has_it && strstr(taker.xla.words, "after its last take"), "what is not there is not taken: %s",
+	ok(!taker.has_it && strstr(taker.xla.words, "after its last use"), "what is not there is not taken: %s",
 	   taker.xla.words);
 	actmem_xla_trim_devices();
 }

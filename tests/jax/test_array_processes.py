@@ -109,7 +109,7 @@ def test_memory_can_be_closed_when_no_array_is_left():
         print(json.dumps([words, actmem.counters()["region_bytes"] >> 20]))
     """)
     assert words[0] == errno.EBUSY and again == 6
-    assert "actmem.jax.reset() closes those" in words[1]
+    assert "actmem.jax.reset() closes the unused regions" in words[1]
 
 
 def test_no_pages_is_told():

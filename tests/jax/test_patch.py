@@ -142,7 +142,7 @@ def test_small_values_stay():
         assert puts() == 1
     with actmem.jax.patch(min_bytes=0):
         assert puts() == 3
-    with pytest.raises(ValueError, match="min_bytes='1K' is no number of bytes"):
+    with pytest.raises(ValueError, match="min_bytes='1K' is not a number of bytes"):
         actmem.jax.patch(min_bytes="1K")
     assert puts() == 0
 

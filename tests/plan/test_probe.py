@@ -115,8 +115,10 @@ def test_what_cannot_be_measured(capsys, cache, monkeypatch):
 @pytest.mark.parametrize("option, value, words", [
     ("--products", "8x8", "'8x8' is no product as"), ("--products", "0x8x8", "is no product"),
     ("--products", "8x8x8,", "'' is no product"), ("--dtypes", "int4", "'int4' is none of bfl"),
-    ("--memory", "0", "'0' is no number of bytes"), ("--memory", "2MB", "is no number of bytes"),
-    ("--file-bytes", "-1", "is no number of bytes"), ("--seconds", "nan", "no number of seconds"),
+    ("--memory", "0", "'0' is not a number of bytes"),
+    ("--memory", "2MB", "is not a number of bytes"),
+    ("--file-bytes", "-1", "is not a number of bytes"),
+    ("--seconds", "nan", "no number of seconds"),
     ("--seconds", "x", "no number of seconds")])
 def test_values_that_are_wrong(capsys, option, value, words):
     with pytest.raises(SystemExit) as exit_:

@@ -248,8 +248,8 @@ def test_names_are_proposed():
     row, = found.names
     assert (row.name, row.bytes, row.action) == (given, 2 * 6 * 256 * 256 * 4, KEEP)
     assert found.gain > 0
-    assert f'first name what {place} makes: jax.ad_checkpoint.checkpoint_name(..., "{given}")' \
-        in str(found)
+    assert f'before using this plan, name the value that {place} makes: ' \
+        f'jax.ad_checkpoint.checkpoint_name(..., "{given}")' in str(found)
 
 
 def test_nothing_is_named():
@@ -276,9 +276,9 @@ def test_a_size(size, count):
 
 
 @pytest.mark.parametrize("name, value, words", [
-    *(("device_memory", size, "no number of bytes, as") for size in (
+    *(("device_memory", size, "not a number of bytes, such as") for size in (
         "much", "70GB", "70B", "1.2.3G", ".", "", "0G", "-1G", 0, -1, math.nan, True, b"1")),
-    ("host_memory", "0", "no number of bytes"), ("ring", 0, "no number from 1"),
+    ("host_memory", "0", "not a number of bytes"), ("ring", 0, "no number from 1"),
     ("ring", 1.5, "no number from 1"), ("measure", -1, "no number from 0"),
     ("devices", 0, "no number from 1"), ("donated", -1, "no number from 0"),
     ("frozen", None, "no number from 0")])
@@ -338,10 +338,10 @@ def test_saved_and_loaded(tmp_path):
                   plan_key(*loss_of(2), machine=dataclasses.replace(
                       MACHINE, requests=(machine.Requests(4096, 1e9, 1e9),)))):
         differ = [what for what, value in other.items() if key[what] != value]
-        words = "; for ".join(f"{what} {key[what]}, and here is {other[what]}"
+        words = "; for ".join(f"{what} {key[what]}, but this is {what} {other[what]}"
                               for what in differ)
-        with pytest.raises(Mismatch, match=re.escape(f"{path} is a plan for {words}: plan anew, "
-                                                     "or give force=True")):
+        with pytest.raises(Mismatch, match=re.escape(f"{path} is a plan for {words}: make a "
+                                                     "new plan, or pass force=True")):
             load_plan(path, other)
         assert load_plan(path, other, force=True) == found
     assert [key["machine"].split()[0], key["JAX"]] == ["test", jax.__version__]
@@ -354,7 +354,7 @@ def test_saved_and_loaded(tmp_path):
             {key: value for key, value in fields.items() if key != "step_s"}))):
         path.write_text(text)
         with pytest.raises(Mismatch, match=re.escape(
-                f"{path} is no plan of this version of actmem: plan anew")):
+                f"{path} is no plan of this version of actmem: make a new plan")):
             load_plan(path)
     path.write_bytes(b"\xff")
     with pytest.raises(Mismatch, match="is no plan of this version"):

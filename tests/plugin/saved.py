@@ -101,7 +101,7 @@ def main():
         words = ""
     except jax.errors.JaxRuntimeError as error:
         words = str(error)
-    check("wanted after its last take" in words, f"a second take is refused: {words[:150]}")
+    check("requested after its last use" in words, f"a second take is refused: {words[:150]}")
     actmem.jax.reset()
     check(not actmem.counters()["region_bytes"], "reset() gives the regions back")
     finish()

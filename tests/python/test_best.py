@@ -22,7 +22,7 @@ jax.block_until_ready(jax.jit(jax.grad(layer))(2.0, jnp.ones(1 << 20)))
 print(actmem.describe().partition(":")[0], actmem.counters()["fallbacks_total"])
 """
 PROGRAMS = (OPENED.format(open=""), OPENED.format(open="actmem.open(heap_grow=4 << 20)"), ADOPTED)
-SAID = ("actmem: ", "the best that there is", "`actmem doctor`", "ACTMEM_STRICT=1")
+SAID = ("actmem: ", "the best memory available", "`actmem doctor`", "ACTMEM_STRICT=1")
 
 
 def run(program, **variables):

@@ -69,7 +69,7 @@ static void test_hold_deadlock(void **state)
 	while (!has_waiter(&rig.store->waiters, rig.store))
 		usleep(1000);
 	/* It waits for this thread, until this thread waits for its block. */
-	assert_fails(hold(&rig, call.name), EDEADLK, "is used up by blocks that this thread");
+	assert_fails(hold(&rig, call.name), EDEADLK, "is used up by blocks that are reserved or held by");
 	assert_int_equal(pthread_join(call.thread, NULL), 0);
 	assert_int_equal(call.error, -EDEADLK);
 	assert_int_equal(actmem_store_drop(rig.store, key_of(100)), 0);

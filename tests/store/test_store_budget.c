@@ -94,8 +94,8 @@ static void test_last_resort(void **state)
 	for (i = 0; i < 2; i++)
 		assert_int_equal(reserve(&rig, i, BLOCK), 0);
 	assert_fails(reserve(&rig, 2, BLOCK), ENOMEM,
-		     "of budget_bytes of 4.0 MiB there are 2.0 MiB, used up by blocks that this thread");
-	assert_non_null(strstr(actmem_error(), "more cannot be had: RLIMIT_MEMLOCK"));
+		     "only 2.0 MiB of budget_bytes of 4.0 MiB could be allocated, used up by blocks");
+	assert_non_null(strstr(actmem_error(), "allocating more failed: RLIMIT_MEMLOCK"));
 	fail_nothing();
 	assert_int_equal(reserve(&rig, 2, BLOCK), 0);
 	assert_int_equal(stats_of(&rig).refused_bytes, 0);

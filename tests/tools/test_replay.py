@@ -109,7 +109,7 @@ def the_table_has_a_line_for_each_step_and_the_sum():
 def a_model_that_is_not_known_is_named():
     expect(replay("--model", "gpt"), 2, "", ["--model is 'gpt'", "llama-2-13b, gemma-2-27b"])
     expect(replay("--model", "llama-3.3-70b", "--tokens", str(1 << 30), "--scale", "1"), 2, "",
-           ["bytes; it may have", "--tokens or --scale"])
+           ["bytes; it must have", "--tokens or --scale"])
 
 
 PLAN = {"format": 1, "model": "tiny", "step_s": 0.02, "host_bytes": 2 << 20, "disk_bytes": 1 << 20,

@@ -4,15 +4,15 @@
  *
  * One lock for all pools is enough: a thread that takes a large block will touch all of it, which
  * takes a thousand times as long. The lock is held over fork(), so that the child finds consistent
- * bookkeeping. The thread that forks does not take the lock meanwhile, because other handlers of
- * fork() may allocate.
+ * bookkeeping. Other handlers of fork() may allocate, so the thread that forks does not take the
+ * lock again in the meantime.
  *
- * Each node has two pools. In one pool, short blocks that stay allocated would fragment the memory
- * of long ones.
+ * Each node has two pools, one for short and one for long blocks. In a common pool, short blocks
+ * that stay allocated would fragment the memory of long ones.
  *
- * No thread of the preload returns free memory, because a program does not expect threads that it
- * did not start. A call that takes or frees a large block returns memory that has been free for a
- * while.
+ * The library starts no thread to give free memory back to the kernel, because a program does not
+ * expect threads that it did not start. Instead, a call that allocates or frees a large block gives
+ * back memory that has been free for a while.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -45,7 +45,7 @@ int __register_atfork(void (*before)(void), void (*in_parent)(void), void (*in_c
  */
 #define DECAY_TICKS	8
 
-_Static_assert(CHUNK_BYTES == 1UL << LARGE_CHUNK_SHIFT, "chunks are those of ranges");
+_Static_assert(CHUNK_BYTES == 1UL << LARGE_CHUNK_SHIFT, "CHUNK_BYTES must match LARGE_CHUNK_SHIFT");
 
 struct pool {
 	struct extents extents;
@@ -121,7 +121,7 @@ static void after_fork_in_child(void)
 static __attribute__((noreturn)) void abort_wrong_pointer(void)
 {
 	static const char words[] =
-		"actmem: a pointer was freed that is no allocated block's, or not any more\n";
+		"actmem: the program passed a pointer that is not an allocated block, or was already freed\n";
 
 	unlock_pools();
 	if (write(STDERR_FILENO, words, sizeof(words) - 1) < 0)
@@ -264,8 +264,8 @@ static size_t release_block(struct range *range, const struct extent *block, uin
 }
 
 /*
- * Returns pages that have been free for @age to the kernel, and unmaps empty ranges. Returns true
- * if there were such pages.
+ * Gives back to the kernel the pages that have been free for @age, and unmaps empty ranges. Returns
+ * true if there were such pages.
  */
 static bool release_pages(uint64_t age)
 {

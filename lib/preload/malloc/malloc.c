@@ -31,7 +31,7 @@ static bool is_small(size_t size)
 /* Returns NULL if the next malloc should allocate the block. */
 static void *alloc_large(size_t align, size_t size)
 {
-	/* All of the functions accept such an alignment. */
+	/* Every function of this file accepts a power of two of at least one pointer. */
 	bool is_plain = align >= sizeof(void *) && !(align & (align - 1));
 
 	return is_small(size) || !is_plain ? NULL : large_alloc(size, align, LARGE_ANY);

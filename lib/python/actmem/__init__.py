@@ -7,8 +7,8 @@
 
 `actmem.jax` keeps the activations of a JAX training in this memory.
 
-A process has one open memory. open() makes it, or else the first use does, by the environment
-(ACTMEM_BACKEND, ACTMEM_PAGES, ..., which `actmem run` sets).
+A process has at most one open Memory. open() creates it. Otherwise the first use creates it, with
+the options of the environment (ACTMEM_BACKEND, ACTMEM_PAGES, ..., which `actmem run` sets).
 """
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _node_mask(nodes: int | Iterable[int]) -> _native.Nodes:
     mask = _native.Nodes()
     for node in [nodes] if isinstance(nodes, (int, str)) else nodes:
         if isinstance(node, str):
-            raise ValueError(f"nodes={node!r} is no node's number, nor several")
+            raise ValueError(f"nodes={node!r} is not an integer or a sequence of integers")
         if not 0 <= node < _native.NODES_MAX:
             raise ValueError(
                 f"nodes={node!r} is not within 0 to {_native.NODES_MAX - 1}")
@@ -101,11 +101,12 @@ def _check_spill(directories: tuple[bytes, ...], permitted: int, quiet: bool) ->
 
 
 def _tell_best(memory: Memory) -> None:
-    """Prints a line about memory that the user did not choose, like tell_best() in C."""
+    """If the user did not choose the memory, prints which memory is in use. tell_best() does the
+    same in C."""
     if memory.backend != "driver":
-        print(f"actmem: {memory.describe()}; memory is the best that there is: `actmem doctor` "
-              "says how to have better, ACTMEM_STRICT=1 makes it an error, ACTMEM_QUIET=1 leaves "
-              "this unsaid", file=sys.stderr)
+        print(f"actmem: {memory.describe()}; using the best memory available: `actmem doctor` "
+              "says how to get better memory, ACTMEM_STRICT=1 makes this an error, ACTMEM_QUIET=1 "
+              "omits this line", file=sys.stderr)
 
 
 _PAGES_UNLESS_SAID = "2M"
@@ -168,8 +169,7 @@ class Memory:
                 if error.errno != errno.EBUSY or _on_open is None:
                     raise
                 raise Error(errno.EBUSY, f"{error.strerror}; actmem.jax.reset() "
-                            "closes those of arrays and activations that "
-                            "nothing is in any more") from None
+                            "closes the unused regions of arrays and activations") from None
             self._handle = None
             if _default is self:
                 _default = None
@@ -182,8 +182,8 @@ def _close_handle(memory: Memory) -> int:
     return status
 
 
-# actmem.jax sets these. The first is called after a memory was opened. It also replaces
-# _close_handle(). The second returns the memory that the handlers opened themselves.
+# actmem.jax sets both, and replaces _close_handle(). _on_open() is called after a Memory was
+# opened. _adopted() returns the memory that the XLA handlers opened without this module, or None.
 _on_open: Callable[[Memory], None] | None = None
 _adopted: Callable[[], int | None] | None = None
 
@@ -236,19 +236,21 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
       heap_limit: Bytes of all of these regions together. Default: no limit. The arrays of
         actmem.jax.empty() use separate regions, with a separate limit of the same size.
       name: Makes these regions the files name.0, name.1 and so on. The files stay, and the
-        next process with that name reuses them with their contents. A name is a path on a mounted
-        actmem, hugetlbfs or tmpfs, or without "/" a name in the first mounted actmem.
-        Processes that run at the same time need different names.
+        next process with that name reuses them with their contents. A name with "/" is a path
+        on a mounted actmem, hugetlbfs or tmpfs. A name without "/" is a file in the first
+        mounted actmem. Processes that run at the same time need different names.
       budget: Bytes of memory that blocks may use, instead of heap_limit. With `spill`, other
         blocks are kept in files until they are needed.
       spill: A directory for these files, or several, one on each disk. Their file system must
         support direct I/O. A directory in memory (tmpfs) frees no memory: a line on stderr
         says so. With ACTMEM_STRICT=1 this is an error, unless spill_allow has "memory".
       spill_limit: Bytes of these files. Default: no limit.
-      spill_allow: Permitted fallbacks if the files cannot be written, or not by direct I/O.
+      spill_allow: Permitted fallbacks if the files cannot be written, or if their file system
+        does not support direct I/O.
         "memory" keeps blocks in memory if the disk is full, beyond the budget if necessary.
         "buffered" accepts directories without direct I/O. Both may be given. () permits
-        neither, regardless of the environment. Without a permitted fallback, this is an error.
+        neither, regardless of the environment. If no fallback is permitted, the calls that
+        need one fail.
       device_ring: Bytes of each GPU's memory in which transfers are staged. Default: 512 MiB.
 
       For options that are None or 0, the environment decides. If neither the caller nor the
@@ -273,7 +275,7 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
                        ("budget", budget), ("spill_limit", spill_limit),
                        ("device_ring", device_ring)):
         if not isinstance(size, int) or not 0 <= size < 1 << 64:
-            raise ValueError(f"{what}={size!r} is no number of bytes, as 8 << 30")
+            raise ValueError(f"{what}={size!r} is not a number of bytes, such as 8 << 30")
     if budget and heap_limit:
         raise ValueError(f"budget={budget} and heap_limit={heap_limit}: the "
                          "budget is a limit by itself; leave the other out")

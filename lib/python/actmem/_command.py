@@ -37,7 +37,7 @@ class _Parser(argparse.ArgumentParser):
 def _bytes(word: str) -> int:
     number = word[:-1] if word[-1:] in _UNITS else word
     if not number.isdecimal() or not int(number):
-        raise argparse.ArgumentTypeError(f"'{word}' is no number of bytes, as 256M")
+        raise argparse.ArgumentTypeError(f"'{word}' is not a number of bytes, such as 256M")
     return int(number) << _UNITS.get(word[-1:], 0)
 
 

@@ -56,8 +56,8 @@ static int create_file(const struct region_request *request, int *fd)
 
 	/* ftruncate beyond this limit would raise SIGXFSZ. */
 	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < request->length)
-		return fail(EFBIG, "RLIMIT_FSIZE is %s, %s wanted; raise it with `ulimit -f`",
-			    BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(request->length));
+		return fail(EFBIG, "%s are wanted, and RLIMIT_FSIZE is %s; raise it with `ulimit -f`",
+			    BYTES_TEXT(request->length), BYTES_TEXT(limit.rlim_cur));
 	error = request->path ? nameless_make(request, fd) : create_memfd(request, fd);
 	if (error)
 		return error;

@@ -125,8 +125,8 @@ def _end(jax: Any, compiled: list[str], process: int) -> None:
         report.tell_nothing()
     else:
         _say("this program kept no activation in actmem: `actmem run --offload` keeps there what "
-             "a policy of jax.checkpoint offloads to pinned_host (ACTMEM_QUIET=1 leaves this "
-             "unsaid)")
+             "a policy of jax.checkpoint offloads to pinned_host (ACTMEM_QUIET=1 omits this "
+             "line)")
 
 
 def _offloads_itself(jax: Any) -> bool:

@@ -66,7 +66,7 @@ def _check_options(policy: _private.Rule | None, min_bytes: int) -> None:
     if policy is not None and not callable(policy):
         raise TypeError(f"policy={policy!r} is no policy of jax.checkpoint's")
     if not isinstance(min_bytes, int) or min_bytes < 0:
-        raise ValueError(f"min_bytes={min_bytes!r} is no number of bytes")
+        raise ValueError(f"min_bytes={min_bytes!r} is not a number of bytes")
 
 
 class _Policy:

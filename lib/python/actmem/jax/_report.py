@@ -424,7 +424,7 @@ def tell_nothing() -> None:
         return
     _Kept.is_said = True
     print(f"actmem: this program kept no activation in actmem: {_why_nothing()} "
-          "(ACTMEM_QUIET=1 leaves this unsaid)", file=sys.stderr)
+          "(ACTMEM_QUIET=1 omits this line)", file=sys.stderr)
 
 
 def _why_nothing() -> str:

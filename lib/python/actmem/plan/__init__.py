@@ -57,7 +57,7 @@ def parse_size(what: str, size: int | float | str | None) -> float:
         found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(iB)?\s*", size, re.IGNORECASE)
         count = float(found[1]) * _UNITS[found[2].upper()] if found else 0
     if isinstance(count, bool) or not isinstance(count, numbers.Real) or not count > 0:
-        raise ValueError(f"{what}={size!r} is no number of bytes, as \"70G\" or \"70GiB\"")
+        raise ValueError(f"{what}={size!r} is not a number of bytes, such as \"70G\" or \"70GiB\"")
     return count
 
 
@@ -119,8 +119,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
       model: A name for the plan.
       resident: Additional bytes on the device. Negative if the device holds less than the
         function's arguments and results.
-      devices: How many devices of the host run the same at once. None: all of the mesh, at
-        most as many as a host has.
+      devices: The number of the host's devices that run this program at once. None: all of the
+        mesh, at most as many as a host has.
       choice: A choice to evaluate instead of searching for the fastest, even if it does not
         fit.
       measure: The number of steps to run each of the best few choices on this machine's

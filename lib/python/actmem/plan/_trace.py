@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Makes graphs of programs. It traces them under one policy after another and computes nothing.
 
-A loss is traced once, and its jaxpr is differentiated with each policy. A step takes its gradient
-itself, so it is traced again for each policy. JAX's caches are cleared before, because JAX does
-not distinguish its traces by policy.
+A loss function is traced once, and its jaxpr is differentiated with each policy. A training step
+computes the gradient inside, so the whole step is traced again for each policy. JAX's caches are
+cleared before, because JAX does not distinguish its traces by policy.
 """
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from actmem.plan._specs import Spec
 
 def graph_of(function: Callable[..., Any], *args: Any, layout: Layout | None = None,
              outputs: Sequence[Spec] = ()) -> Graph:
-    """Makes the graph of a function of arrays, or of their shapes. The last results get the
-    shardings `outputs`."""
+    """Makes the graph of a function. `args` are arrays, or the shapes of arrays. The last results
+    get the shardings `outputs`."""
     jaxpr = _private.dce(jax.make_jaxpr(function)(*args))
     return Graph.of(jaxpr, layout.of(jaxpr, outputs) if layout else None)
 
@@ -59,8 +59,8 @@ def _has_names(jaxpr: Jaxpr) -> bool:
 
 
 class Program:
-    """A loss of parameters and a batch, or a training step, to be differentiated under any
-    policy."""
+    """A function and its arguments: a loss function of parameters and a batch, or a training step.
+    graph() makes its graph, with the gradient, for any policy."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], mesh: Any = None,
                  specs: Mapping[str, PartitionSpec] | None = None, frozen: int = 0) -> None:
@@ -71,8 +71,9 @@ class Program:
             if "set_mesh" not in str(error):
                 raise
             raise ValueError(
-                f"{name_of(function)} calls jax.set_mesh, which JAX refuses while it traces: call "
-                "it before actmem.jax.plan(), or in the function that returns it to actmem plan"
+                f"{name_of(function)} calls jax.set_mesh, which JAX does not allow in a traced "
+                "function: call jax.set_mesh before actmem.jax.plan() or, for `actmem plan`, in the "
+                "function that returns the loss"
                 ) from error
         self.layout = Layout(args, self.jaxpr, mesh, specs)
         remats = [eqn for eqn in _eqns(self.jaxpr) if _private.is_remat(eqn)]
@@ -94,7 +95,8 @@ class Program:
                              "a step that takes the gradient of a checkpointed function")
 
     def give_names(self, names: Mapping[str, str]) -> None:
-        """Names the results of the products at these source lines (file.py:12)."""
+        """Gives names to the results of the operations in PRODUCTS at these source lines
+        (file.py:12)."""
         def name(eqn: Eqn) -> list[Eqn] | None:
             if eqn.primitive.name not in PRODUCTS:
                 return None
@@ -148,7 +150,8 @@ class Program:
             layout=self.layout, outputs=self.layout.inputs[:self.weights])
 
     def _gradient(self, jaxpr: Jaxpr) -> Callable[..., Any]:
-        """Returns a function of the loss, its other results, and the gradient of the weights."""
+        """Returns a function that computes the loss, its other results, and the gradient with
+        respect to the weights."""
         def loss(weights: Sequence[Any], batch: Sequence[Any]) -> Any:
             value, *rest = jaxpr_as_fun(jaxpr)(*weights, *batch)
             return value, rest

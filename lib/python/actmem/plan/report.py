@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""A plan: the action for each name and its reason. It is available as a table, JSON, a policy for
-jax.checkpoint, lines for MaxText and a curve, and as a file that a later run loads."""
+"""A plan: the action for each name and its reason. It can be shown as a table, JSON, a policy for
+jax.checkpoint, lines of a MaxText configuration, or a curve. It can also be saved to a file, which
+a later run loads."""
 from __future__ import annotations
 
 import contextlib
@@ -61,13 +62,13 @@ class Plan:
     peak_bytes: int
     host_bytes: int
     disk_bytes: int
-    abstains: str           # why nothing is offloaded although that may gain, or ""
+    abstains: str           # why nothing is offloaded although that may save time, or ""
     key: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # The points of the curve: peak bytes, seconds of a step, and kind of choice.
     curve: Sequence[tuple[int, float, str]] = ()
-    # Seconds forward and backward, and bytes sent to the host, of each layer.
+    # For each layer: seconds forward, seconds backward, bytes sent to the host.
     layers: Sequence[tuple[float, float, int]] = ()
-    devices: int = 1        # of the host, which run the same at once
+    devices: int = 1        # number of the host's devices that run this program at once
     destination: str = "pinned_host"        # memory of offloaded values
     measured: Sequence[Run] = ()            # the fastest first
     waited_s: float = 0.0   # seconds of the step in which the device waits for transfers
@@ -75,11 +76,11 @@ class Plan:
     # Names to add to the function, and the source lines of their values.
     proposed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     microbatches: int = 1           # in a step; `layers` has the layers of all of them
-    lacks: str = ""         # what a given choice lacks, or "" if it fits
+    lacks: str = ""         # if a given choice does not fit: which memory is too small; or ""
 
     @property
     def gain(self) -> float:
-        """The share of the step with full recomputation that the plan saves."""
+        """The time that the plan saves in a step, as a share of a step that recomputes all."""
         return 1 - self.step_s / self.recompute_step_s
 
     def check(self, stats: Mapping[str, Any], *, since: Mapping[str, Any] | None = None,
@@ -88,8 +89,8 @@ class Plan:
         deviates most.
 
         Args:
-          stats: actmem.jax.stats() after these steps, plus other measurements: `step_s`,
-            seconds of a step, and `peak_bytes` of a device.
+          stats: actmem.jax.stats() after these steps, plus other measurements: `step_s` (seconds
+            of a step) and `peak_bytes` (of a device).
           since: actmem.jax.stats() before these steps.
           steps: The number of these steps.
         """
@@ -126,7 +127,7 @@ class Plan:
         if self.abstains:
             lines.append(self.abstains)
         for name, place in self.proposed.items():
-            lines.append(f"first name what {place} makes: "
+            lines.append(f"before using this plan, name the value that {place} makes: "
                          f"jax.ad_checkpoint.checkpoint_name(..., \"{name}\")")
         for run in self.measured:
             lines.append(f"measured: {run.step_s:.4g} s and {size_text(run.peak_bytes)} with "
@@ -183,7 +184,8 @@ def load_plan(path: str | os.PathLike[str], key: Mapping[str, str] | None = None
 
     Args:
       path: The file.
-      key: The key of the present program, from plan_key(). None: only the version of JAX.
+      key: The key of the present program, from plan_key(). If None, only the version of JAX is
+        compared.
       force: Accept a plan with another key too.
 
     Raises:
@@ -196,13 +198,13 @@ def load_plan(path: str | os.PathLike[str], key: Mapping[str, str] | None = None
         fields = None
     found = _plan_of(fields)
     if found is None:
-        raise Mismatch(f"{os.fspath(path)} is no plan of this version of actmem: plan anew")
+        raise Mismatch(f"{os.fspath(path)} is no plan of this version of actmem: make a new plan")
     here = {"JAX": jax.__version__} if key is None else key
-    others = [f"{what} {found.key.get(what)}, and here is {wanted}"
+    others = [f"{what} {found.key.get(what)}, but this is {what} {wanted}"
               for what, wanted in here.items() if found.key.get(what) != wanted]
     if others and not force:
-        raise Mismatch(f"{os.fspath(path)} is a plan for {'; for '.join(others)}: plan anew, or "
-                       "give force=True")
+        raise Mismatch(f"{os.fspath(path)} is a plan for {'; for '.join(others)}: make a "
+                       "new plan, or pass force=True")
     return found
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Simulates the time of a step. Compute, the link to and from the host, and writes and reads of
-files are queues. The layers run forward and then backward.
+"""Simulates the time of a step. It models five queues: compute, the link to the host, the link from
+the host, writes of files and reads of files. The layers run forward and then backward.
 
 If a layer offloads, it must wait until the ring has space for its values. Values beyond the host's
 budget are written to files, and read ahead of the backward pass. The backward pass waits for
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from actmem.plan.machine import Rates
 
-AHEAD = 2       # number of layers to read ahead
+AHEAD = 2       # number of layers with values on the device in the backward pass
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +44,7 @@ def simulate(layers: Sequence[Layer], rates: Rates, rest: float = 0.0, ring: int
              budget: float = math.inf) -> Step:
     """Returns a step of these layers, in the order of the forward pass, plus `rest` seconds of
     other compute. Transfers of at most `ring` layers may be unfinished. The host holds at most
-    `budget` bytes, and reads files AHEAD layers before they are needed."""
+    `budget` bytes. In the backward pass, at most AHEAD layers have their values on the device."""
     device = out = written = 0.0
     sent: dict[int, float] = {}         # layer → when its bytes are in the host's memory
     filed: dict[int, float] = {}        # layer → when its bytes are in a file
@@ -74,7 +74,7 @@ def simulate(layers: Sequence[Layer], rates: Rates, rest: float = 0.0, ring: int
             written = filed[i] = max(written, out) + layer.sent / rates.disk_write(layer.each)
             host -= layer.sent
     taken = read = forward_end = device
-    ended: list[float] = []             # when backward passes that took values ended
+    ended: list[float] = []             # end times of the backward passes of these layers
     free = budget - host
     freed: list[tuple[float, int]] = []     # when a layer's bytes left the host, and how many
     for i in reversed(range(len(layers))):

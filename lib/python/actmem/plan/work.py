@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The work of a program, counted in its graph. Products and convolutions count exact floating
-point operations; other operations count the bytes that they read and write; collectives count
-bytes by axis. The savings of a set of kept names are counted in the program that recomputes all
-names: they are the operations that are not needed when these values exist."""
+"""The work of a program, counted in its graph: exact floating point operations for products and
+convolutions, bytes by axis for collectives, and bytes read and written for other operations. To
+find what a set of kept names saves, it counts the operations of the program that recomputes all
+names. The savings are the operations that are not needed if the kept values exist."""
 from __future__ import annotations
 
 import collections
@@ -77,7 +77,8 @@ def read_of(value: Value) -> int:
 
 
 def _flops_in(compiler: Compiler, jaxpr: Jaxpr) -> collections.Counter[str]:
-    """Counts all of a kernel's jaxpr, because it writes its results instead of returning them."""
+    """Counts all operations of a kernel's jaxpr. A kernel writes its results instead of returning
+    them, so no operation can be ignored as unused."""
     def of(counted: Counted) -> Work:
         work = Work()
         for each in counted.own.values():
