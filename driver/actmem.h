@@ -10,7 +10,6 @@
  *	inode->i_rwsem				creating a file's region, setting its name
  *	mmap_lock				page faults (taken by the kernel)
  *	actmem_pool.settings			changing the target of a pool
- *	makers[] (populate.c)			allocating the page of a slot
  *	lingering_lock (region.c)		checking lingering regions
  *	actmem_region.unmap_lock		keeping @inode alive
  *	actmem_region.lock			slots and their counters
@@ -18,7 +17,9 @@
  *	actmem_pool.lock			the lists of a pool
  *
  * actmem_region.lock and the locks below it are spinlocks with short critical sections.
- * A caller of the page allocator may hold makers[] or settings, but no lock below them.
+ * A caller of the page allocator may hold settings, but no lock below it. The claim of a
+ * slot (slots.c) is not a lock of this order: the task that has it takes no claim of
+ * another slot, nor mmap_lock.
  */
 #ifndef _ACTMEM_H
 #define _ACTMEM_H
@@ -33,6 +34,8 @@
 #include <linux/rcupdate.h>
 #include <linux/types.h>
 #include <linux/uidgid.h>
+#include <linux/wait.h>
+#include <linux/xarray.h>
 
 #include "uapi/actmem.h"
 
@@ -99,14 +102,16 @@ struct actmem_node {
  *	taken before @lock
  * @inode: NULL before the region has an inode, and when it lingers
  * @lock: protects the pages of the region, see below
- * @pages_held: number of slots in @folios that are not NULL
+ * @pages_held: number of slots that have a page
  * @node_pages_held: number of these pages on each node
  * @demand_faults: pages that page faults allocated
  * @exported_pages: pages of the existing dma-bufs of the region
- * @poisoned_pages: pages in @folios in which the hardware reported an error
+ * @poisoned_pages: pages in @slots in which the hardware reported an error
  * @lingering: true if the inode is gone and the remaining pages are pinned from outside
  * @lingering_pages: list of these remaining pages
- * @folios: page i of the region, NULL if it is missing
+ * @slots: page i of the region, or the claim of a task that allocates it; changes under
+ *	@lock, except for claims
+ * @unclaimed: tasks that wait for the end of another task's claim
  * @charges: the dmem cgroup to which page i is charged, if the kernel has dmem cgroups
  * @linger: entry in the list of lingering regions
  * @rcu: frees the region after a grace period, because readers of the table access it
@@ -130,8 +135,8 @@ struct actmem_region {
 	struct mutex unmap_lock;
 	struct inode *inode;
 	/*
-	 * Protects the fields below, except @charges, @linger and @rcu, and the gate of
-	 * slots.c.
+	 * Protects the fields below, except @unclaimed, @charges, @linger and @rcu, and the
+	 * gate of slots.c.
 	 */
 	spinlock_t lock;
 	unsigned long pages_held;
@@ -141,7 +146,8 @@ struct actmem_region {
 	unsigned long poisoned_pages;
 	bool lingering;
 	struct list_head lingering_pages;
-	struct folio **folios;
+	struct xarray slots;
+	wait_queue_head_t unclaimed;
 	struct dmem_cgroup_pool_state **charges;
 	struct list_head linger;
 	struct rcu_head rcu;
@@ -248,7 +254,6 @@ int actmem_sysfs_init(struct miscdevice *device);
 void actmem_sysfs_exit(void);
 
 /* populate.c */
-void actmem_populate_init(void);
 int actmem_populate(struct actmem_region *region, unsigned long first, unsigned long count,
 		    unsigned long *done, struct actmem_why *why);
 struct folio *actmem_populate_demand(struct actmem_region *region, unsigned long index,
@@ -284,13 +289,15 @@ static inline int actmem_slot_error(const struct folio *folio)
 	return PTR_ERR(folio) == -EHWPOISON ? -EIO : PTR_ERR(folio);
 }
 
+int actmem_slot_claim(struct actmem_region *region, unsigned long index);
+int actmem_slot_wait(struct actmem_region *region, unsigned long index);
 void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct folio *folio);
-bool actmem_slot_is_missing(const struct actmem_region *region, unsigned long index);
+bool actmem_slot_is_missing(struct actmem_region *region, unsigned long index);
 bool actmem_slot_is_poisoned(struct actmem_region *region, unsigned long index);
 int actmem_slot_poison(struct actmem_region *region, unsigned long index, struct folio *folio);
 void actmem_slot_unmap_poisoned(struct actmem_region *region, unsigned long index,
 				struct folio *folio);
-unsigned long actmem_slots_missing(const struct actmem_region *region, unsigned long first,
+unsigned long actmem_slots_missing(struct actmem_region *region, unsigned long first,
 				   unsigned long count);
 int actmem_slots_discard(struct actmem_region *region, unsigned long first, unsigned long count,
 			 unsigned long *done);

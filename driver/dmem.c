@@ -58,7 +58,7 @@ void actmem_dmem_region_exit(struct actmem_region *region)
 }
 
 /*
- * Charges one page to @node, for slot @index. The caller holds the slot's lock in makers[].
+ * Charges one page to @node, for slot @index. The caller has claimed the slot.
  * Returns EAGAIN if that would exceed a limit of the task's cgroup or of its ancestors.
  */
 int actmem_dmem_charge(struct actmem_region *region, unsigned long index, int node)

@@ -28,7 +28,6 @@ static int __init actmem_init(void)
 	/* The ids of regions are xarray indices, and region lengths must fit a size_t. */
 	BUILD_BUG_ON(!IS_ENABLED(CONFIG_64BIT));
 
-	actmem_populate_init();
 	err = actmem_account_init();
 	if (err)
 		return err;

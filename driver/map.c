@@ -8,6 +8,7 @@
  * VM_MIXEDMAP, and no page_mkwrite: each of these would prevent drivers and I/O from
  * pinning it.
  */
+#include <linux/file.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
 #include <linux/ratelimit.h>
@@ -61,12 +62,36 @@ static struct folio *map_fault_demand(struct actmem_region *region, unsigned lon
 	actmem_why_clear(&why);
 	folio = actmem_populate_demand(region, index, &why);
 	err = PTR_ERR_OR_ZERO(folio);
+	if (err == -EBUSY)
+		return folio;
 	node = err ? why.node : folio_nid(folio);
 	trace_actmem_fault(region, index, node, err, began_ns);
 	/* The kernel logs hardware errors itself. */
 	if (err && err != -EHWPOISON)
 		map_fault_log(region, index, err, &why);
 	return folio;
+}
+
+/*
+ * Waits for the task that allocates the page. Without mmap_lock, if the fault can be
+ * retried: the other task may run seldom. The file keeps the region, because the mapping
+ * may vanish meanwhile.
+ */
+static vm_fault_t map_fault_wait(struct vm_fault *vmf, struct actmem_region *region,
+				 unsigned long index)
+{
+	struct file *file;
+
+	if (!fault_flag_allow_retry_first(vmf->flags))
+		return actmem_slot_wait(region, index) ? VM_FAULT_SIGBUS : VM_FAULT_NOPAGE;
+	if (vmf->flags & FAULT_FLAG_RETRY_NOWAIT)
+		return VM_FAULT_RETRY;
+	file = get_file(vmf->vma->vm_file);
+	mmap_read_unlock(vmf->vma->vm_mm);
+	/* The retried fault checks for a signal. */
+	(void)actmem_slot_wait(region, index);
+	fput(file);
+	return VM_FAULT_RETRY;
 }
 
 /*
@@ -83,6 +108,8 @@ static vm_fault_t actmem_fault(struct vm_fault *vmf)
 	if (index >= region->page_count)
 		return VM_FAULT_SIGBUS;
 	folio = actmem_slot_get(region, index) ?: map_fault_demand(region, index);
+	if (folio == ERR_PTR(-EBUSY))
+		return map_fault_wait(vmf, region, index);
 	if (IS_ERR(folio))
 		return PTR_ERR(folio) == -EHWPOISON ? VM_FAULT_HWPOISON : VM_FAULT_SIGBUS;
 	vmf->page = folio_page(folio, vmf->pgoff - ACTMEM_SMALL_PAGES(index));

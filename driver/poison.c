@@ -73,12 +73,15 @@ static void poison_report(unsigned long pfn)
 void actmem_poison_explain(struct actmem_region *region, unsigned long index,
 			   struct actmem_why *why)
 {
+	struct folio *folio;
+
 	actmem_why_clear(why);
 	why->reason = ACTMEM_WHY_POISON;
 	why->wanted = index * ACTMEM_PAGE_BYTES;
 	spin_lock(&region->lock);
-	if (region->folios[index])
-		why->node = folio_nid(region->folios[index]);
+	folio = xa_load(&region->slots, index);
+	if (folio && !xa_is_value(folio))
+		why->node = folio_nid(folio);
 	spin_unlock(&region->lock);
 }
 

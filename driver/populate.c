@@ -3,67 +3,32 @@
  * Filling the slots of a region with pages. The task that calls POPULATE fills a range
  * page by page. A task that touches a missing page fills its slot.
  */
-#include <linux/hash.h>
 #include <linux/mm.h>
-#include <linux/mutex.h>
 #include <linux/sched/signal.h>
 
 #include "actmem.h"
 #include "trace.h"
 
-#define MAKER_BITS	8
-
 /*
- * Serializes tasks that allocate the page of the same slot. Otherwise the second task
- * could fail for lack of a page (such as the last one under a limit) that the first
- * task is just getting for both.
+ * Allocates the page of an empty slot. Returns EBUSY if the slot has a page or is claimed.
+ * The claim makes other tasks wait. They could otherwise fail for lack of a page, such as
+ * the last one under a limit, that this task is getting for all of them.
  */
-static struct mutex makers[BIT(MAKER_BITS)];
-
-void actmem_populate_init(void)
-{
-	unsigned int i;
-
-	for (i = 0; i < ARRAY_SIZE(makers); i++)
-		mutex_init(&makers[i]);
-}
-
-static struct mutex *populate_slot_maker(const struct actmem_region *region, unsigned long index)
-{
-	return &makers[hash_long(hash_long(region->id, BITS_PER_LONG) + index, MAKER_BITS)];
-}
-
-static int populate_slot_locked(struct actmem_region *region, unsigned long index,
-				struct actmem_choice *choice, struct actmem_why *why)
+static int populate_slot(struct actmem_region *region, unsigned long index,
+			 struct actmem_choice *choice, struct actmem_why *why)
 {
 	struct folio *folio;
 	int err;
 
-	err = actmem_account_charge(region, why);
+	err = actmem_slot_claim(region, index);
 	if (err)
 		return err;
-	folio = actmem_place_page(region, index, choice, why);
-	if (IS_ERR(folio)) {
+	err = actmem_account_charge(region, why);
+	folio = err ? ERR_PTR(err) : actmem_place_page(region, index, choice, why);
+	if (!err && IS_ERR(folio))
 		actmem_account_uncharge(region);
-		return PTR_ERR(folio);
-	}
 	actmem_slot_fill(region, index, folio);
-	return 1;
-}
-
-/* Allocates the page of the slot. Returns 1, or 0 if another task has filled the slot. */
-static int populate_slot(struct actmem_region *region, unsigned long index,
-			 struct actmem_choice *choice, struct actmem_why *why)
-{
-	struct mutex *maker = populate_slot_maker(region, index);
-	int made = 0;
-
-	if (mutex_lock_killable(maker))
-		return -EINTR;
-	if (actmem_slot_is_missing(region, index))
-		made = populate_slot_locked(region, index, choice, why);
-	mutex_unlock(maker);
-	return made;
+	return PTR_ERR_OR_ZERO(folio);
 }
 
 static int populate_range_fill(struct actmem_region *region, unsigned long first,
@@ -76,17 +41,19 @@ static int populate_range_fill(struct actmem_region *region, unsigned long first
 		unsigned long index = first + *done;
 
 		cond_resched();
+		while (actmem_slot_is_missing(region, index)) {
+			if (fatal_signal_pending(current))
+				return -EINTR;
+			err = populate_slot(region, index, choice, why);
+			if (err == -EBUSY)
+				err = actmem_slot_wait(region, index);
+			if (err)
+				return err;
+		}
 		if (actmem_slot_is_poisoned(region, index)) {
 			actmem_poison_explain(region, index, why);
 			return -EIO;
 		}
-		if (!actmem_slot_is_missing(region, index))
-			continue;
-		if (fatal_signal_pending(current))
-			return -EINTR;
-		err = populate_slot(region, index, choice, why);
-		if (err < 0)
-			return err;
 	}
 	return 0;
 }
@@ -158,24 +125,27 @@ static int populate_one_slot(struct actmem_region *region, unsigned long index,
 
 /*
  * Returns the page with a reference for the caller, and allocates it if it is missing.
- * Returns EHWPOISON if the hardware reported an error in it.
+ * Returns EHWPOISON if the hardware reported an error in it, or EBUSY if another task is
+ * allocating it.
  */
 struct folio *actmem_populate_demand(struct actmem_region *region, unsigned long index,
 				     struct actmem_why *why)
 {
 	struct folio *folio;
-	int made;
+	int err;
 
 	while (!(folio = actmem_slot_get(region, index))) {
-		made = populate_one_slot(region, index, why);
-		if (populate_sweep(made, why))
-			made = populate_one_slot(region, index, why);
-		if (made < 0) {
-			trace_actmem_alloc_fail(region, made, why);
-			return ERR_PTR(made);
+		err = populate_one_slot(region, index, why);
+		if (populate_sweep(err, why))
+			err = populate_one_slot(region, index, why);
+		if (err == -EBUSY)
+			return ERR_PTR(err);
+		if (err) {
+			trace_actmem_alloc_fail(region, err, why);
+			return ERR_PTR(err);
 		}
 		spin_lock(&region->lock);
-		region->demand_faults += made;
+		region->demand_faults++;
 		spin_unlock(&region->lock);
 	}
 	if (IS_ERR(folio))

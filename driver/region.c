@@ -45,7 +45,7 @@ static void region_free(struct kref *ref)
 	if (region->mount)
 		actmem_mount_put(region->mount);
 	put_pid(region->pid);
-	kvfree(region->folios);
+	WARN_ON_ONCE(!xa_empty(&region->slots));
 	actmem_dmem_region_exit(region);
 	kfree(region->node_pages_held);
 	kfree_rcu(region, rcu);
@@ -187,6 +187,8 @@ static struct actmem_region *region_alloc(const struct actmem_ioctl_create *arg,
 	kref_init(&region->ref);
 	spin_lock_init(&region->lock);
 	mutex_init(&region->unmap_lock);
+	xa_init(&region->slots);
+	init_waitqueue_head(&region->unclaimed);
 	INIT_LIST_HEAD(&region->lingering_pages);
 	region->flags = arg->flags;
 	region->policy = arg->policy;
@@ -214,20 +216,8 @@ struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg,
 	region = region_alloc(arg, mount);
 	if (!region)
 		return ERR_PTR(-ENOMEM);
-	/*
-	 * Reject a region that could never be populated before its table of folios is
-	 * allocated.
-	 */
-	err = actmem_place_check(region, arg);
-	if (err)
-		goto put;
-	region->folios = kvcalloc(region->page_count, sizeof(*region->folios),
-				  GFP_KERNEL_ACCOUNT);
-	if (!region->folios) {
-		err = -ENOMEM;
-		goto put;
-	}
-	err = actmem_dmem_region_init(region) ?: actmem_user_attach(region);
+	err = actmem_place_check(region, arg) ?: actmem_dmem_region_init(region) ?:
+	      actmem_user_attach(region);
 	if (err)
 		goto put;
 	region->id = atomic64_inc_return(&last_id);

@@ -2,8 +2,10 @@
 /*
  * The pages of a region: look up, enter, give back.
  *
- * A slot is empty or has a page with two references of the driver. Every page leaves
- * its slot through one gate. Lookups read the slot and take a reference under the
+ * A slot is empty, claimed by a task that allocates its page, or has a page with two
+ * references of the driver. A task that finds a slot claimed waits on its own region.
+ *
+ * Every page leaves its slot through one gate. Lookups read the slot and take a reference under the
  * region's lock. Under the same lock, the gate freezes the reference count at the
  * driver's own references. If the freeze succeeds, no other code has the page or can
  * get it. If it fails, other code has a reference, and the page stays. This also covers
@@ -21,12 +23,14 @@
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/sched/signal.h>
+#include <linux/wait.h>
+#include <linux/xarray.h>
 
 #include "actmem.h"
 #include "compat/compat.h"
 
-/* The number of pages to process under one lock. */
-#define BATCH_PAGES	16
+/* The entry of a claimed slot. For lookups, the slot is empty. */
+#define SLOT_CLAIMED	xa_mk_value(0)
 
 /*
  * GUP-fast, faults and unmappings that are not yet flushed hold references for a short
@@ -48,6 +52,13 @@ static bool slot_page_is_poisoned(const struct folio *folio)
 	return actmem_page_notes(folio) & ACTMEM_PAGE_POISONED;
 }
 
+static struct folio *slot_page(struct actmem_region *region, unsigned long index)
+{
+	void *entry = xa_load(&region->slots, index);
+
+	return xa_is_value(entry) ? NULL : entry;
+}
+
 /*
  * Returns the page with a reference for the caller, NULL if it is missing, or EHWPOISON
  * if the hardware reported an error in it.
@@ -57,7 +68,7 @@ struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index)
 	struct folio *folio;
 
 	spin_lock(&region->lock);
-	folio = region->folios[index];
+	folio = slot_page(region, index);
 	if (folio && slot_page_is_poisoned(folio))
 		folio = ERR_PTR(-EHWPOISON);
 	else if (folio)
@@ -66,20 +77,51 @@ struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index)
 	return folio;
 }
 
-/* Enters the page into the slot, which must be empty, and takes over its reference. */
-void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct folio *folio)
+/*
+ * Claims an empty slot for the current task until actmem_slot_fill(). Returns EBUSY if the
+ * slot has a page or is claimed.
+ */
+int actmem_slot_claim(struct actmem_region *region, unsigned long index)
+{
+	return xa_insert(&region->slots, index, SLOT_CLAIMED,
+			 GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
+}
+
+/* Waits until the slot is not claimed. Returns EINTR if the task is killed. */
+int actmem_slot_wait(struct actmem_region *region, unsigned long index)
+{
+	if (wait_event_killable(region->unclaimed,
+				xa_load(&region->slots, index) != SLOT_CLAIMED))
+		return -EINTR;
+	return 0;
+}
+
+static void slot_enter_page(struct actmem_region *region, unsigned long index, struct folio *folio)
 {
 	folio->index = ACTMEM_SMALL_PAGES(index);
 	INIT_LIST_HEAD(&folio->lru);
 	folio_get(folio);
 	actmem_page_notes_set(folio, actmem_page_notes(folio) | region->id << ACTMEM_PAGE_ID_SHIFT);
 	spin_lock(&region->lock);
-	WARN_ON_ONCE(region->folios[index]);
-	WRITE_ONCE(region->folios[index], folio);
+	/* Replaces an entry, so it allocates nothing. */
+	WARN_ON_ONCE(xa_store(&region->slots, index, folio, GFP_NOWAIT) != SLOT_CLAIMED);
 	actmem_account_count(region, folio_nid(folio), 1);
 	if (region->inode)
 		inode_add_bytes(region->inode, ACTMEM_PAGE_BYTES);
 	spin_unlock(&region->lock);
+}
+
+/*
+ * Ends the claim of the current task: enters the page and takes over its reference, or
+ * empties the slot if @folio is an error.
+ */
+void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct folio *folio)
+{
+	if (IS_ERR(folio))
+		xa_erase(&region->slots, index);
+	else
+		slot_enter_page(region, index, folio);
+	wake_up_all(&region->unclaimed);
 }
 
 /*
@@ -102,12 +144,12 @@ static bool slot_page_take(struct folio *folio)
 
 /*
  * Empties the slot and returns its page with one reference, or NULL if other code has a
- * reference. The slot becomes NULL last: a reader that finds it empty knows that the
+ * reference. The slot becomes empty last: a reader that finds it empty knows that the
  * page does not count any more.
  */
 static struct folio *slot_empty(struct actmem_region *region, unsigned long index)
 {
-	struct folio *folio = region->folios[index];
+	struct folio *folio = slot_page(region, index);
 
 	lockdep_assert_held(&region->lock);
 	if (!folio || !slot_page_take(folio))
@@ -122,7 +164,8 @@ static struct folio *slot_empty(struct actmem_region *region, unsigned long inde
 	if (region->inode)
 		inode_sub_bytes(region->inode, ACTMEM_PAGE_BYTES);
 	/* Pairs with actmem_slot_is_missing(). */
-	smp_store_release(&region->folios[index], NULL);
+	smp_wmb();
+	xa_erase(&region->slots, index);
 	return folio;
 }
 
@@ -143,13 +186,10 @@ static void slot_give_back(struct actmem_region *region, unsigned long index)
  */
 bool actmem_slots_give_back(struct actmem_region *region)
 {
+	struct folio *folio;
 	unsigned long i;
 
-	for (i = 0; i < region->page_count; i++) {
-		if (!(i % BATCH_PAGES))
-			cond_resched();
-		if (actmem_slot_is_missing(region, i))
-			continue;
+	xa_for_each(&region->slots, i, folio) {
 		slot_give_back(region, i);
 		cond_resched();
 	}
@@ -159,13 +199,13 @@ bool actmem_slots_give_back(struct actmem_region *region)
 /* Moves the remaining pages to the region's list of lingering pages. The inode is gone. */
 void actmem_slots_linger(struct actmem_region *region)
 {
+	struct folio *folio;
 	unsigned long i;
 
 	spin_lock(&region->lock);
 	actmem_account_linger(region);
-	for (i = 0; i < region->page_count; i++) {
-		if (region->folios[i])
-			list_move_tail(&region->folios[i]->lru, &region->lingering_pages);
+	xa_for_each(&region->slots, i, folio) {
+		list_move_tail(&folio->lru, &region->lingering_pages);
 		cond_resched_lock(&region->lock);
 	}
 	spin_unlock(&region->lock);
@@ -196,21 +236,25 @@ bool actmem_slots_give_back_lingering(struct actmem_region *region)
 	return list_empty(&region->lingering_pages);
 }
 
-bool actmem_slot_is_missing(const struct actmem_region *region, unsigned long index)
+bool actmem_slot_is_missing(struct actmem_region *region, unsigned long index)
 {
+	bool is_missing = !slot_page(region, index);
+
 	/* Pairs with slot_empty(). */
-	return !smp_load_acquire(&region->folios[index]);
+	smp_rmb();
+	return is_missing;
 }
 
 bool actmem_slot_is_poisoned(struct actmem_region *region, unsigned long index)
 {
-	bool poisoned = false;
+	struct folio *folio;
+	bool poisoned;
 
 	if (!READ_ONCE(region->poisoned_pages))
 		return false;
 	spin_lock(&region->lock);
-	if (region->folios[index])
-		poisoned = slot_page_is_poisoned(region->folios[index]);
+	folio = slot_page(region, index);
+	poisoned = folio && slot_page_is_poisoned(folio);
 	spin_unlock(&region->lock);
 	return poisoned;
 }
@@ -227,7 +271,7 @@ int actmem_slot_poison(struct actmem_region *region, unsigned long index, struct
 	if (index >= region->page_count)
 		return -ENOENT;
 	spin_lock(&region->lock);
-	if (region->folios[index] != folio) {
+	if (slot_page(region, index) != folio) {
 		err = -ENOENT;
 	} else if (slot_page_is_poisoned(folio)) {
 		err = -EALREADY;
@@ -262,7 +306,7 @@ void actmem_slot_unmap_poisoned(struct actmem_region *region, unsigned long inde
 	mutex_unlock(&region->unmap_lock);
 }
 
-unsigned long actmem_slots_missing(const struct actmem_region *region, unsigned long first,
+unsigned long actmem_slots_missing(struct actmem_region *region, unsigned long first,
 				   unsigned long count)
 {
 	unsigned long i, missing = 0;
@@ -334,18 +378,18 @@ static void slot_page_usage(struct folio *folio, struct actmem_usage *usage)
  */
 int actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage)
 {
-	unsigned long i, end;
+	struct folio *folio;
+	unsigned long i;
 
 	memset(usage, 0, sizeof(*usage));
-	for (i = 0; i < region->page_count; cond_resched()) {
+	spin_lock(&region->lock);
+	xa_for_each(&region->slots, i, folio) {
 		if (fatal_signal_pending(current))
-			return -EINTR;
-		end = min(i + BATCH_PAGES, region->page_count);
-		spin_lock(&region->lock);
-		for (; i < end; i++)
-			if (region->folios[i])
-				slot_page_usage(region->folios[i], usage);
-		spin_unlock(&region->lock);
+			break;
+		if (!xa_is_value(folio))
+			slot_page_usage(folio, usage);
+		cond_resched_lock(&region->lock);
 	}
-	return 0;
+	spin_unlock(&region->lock);
+	return fatal_signal_pending(current) ? -EINTR : 0;
 }
