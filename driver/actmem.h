@@ -42,7 +42,6 @@
 struct actmem_mount;
 struct actmem_user;
 struct dentry;
-struct dmem_cgroup_pool_state;
 struct miscdevice;
 
 #define ACTMEM_PAGE_ORDER	HPAGE_PMD_ORDER
@@ -148,7 +147,7 @@ struct actmem_region {
 	struct list_head lingering_pages;
 	struct xarray slots;
 	wait_queue_head_t unclaimed;
-	struct dmem_cgroup_pool_state **charges;
+	struct xarray charges;
 	struct list_head linger;
 	struct rcu_head rcu;
 	char name[ACTMEM_NAME_BYTES];
@@ -330,15 +329,11 @@ unsigned long actmem_pool_held(int node);
 #ifdef CONFIG_CGROUP_DMEM
 int actmem_dmem_init(void);
 void actmem_dmem_exit(void);
-int actmem_dmem_region_init(struct actmem_region *region);
-void actmem_dmem_region_exit(struct actmem_region *region);
 int actmem_dmem_charge(struct actmem_region *region, unsigned long index, int node);
 void actmem_dmem_uncharge(struct actmem_region *region, unsigned long index);
 #else
 static inline int actmem_dmem_init(void) { return 0; }
 static inline void actmem_dmem_exit(void) {}
-static inline int actmem_dmem_region_init(struct actmem_region *region) { return 0; }
-static inline void actmem_dmem_region_exit(struct actmem_region *region) {}
 static inline int actmem_dmem_charge(struct actmem_region *region, unsigned long index, int node)
 {
 	return 0;

@@ -45,31 +45,25 @@ void actmem_dmem_exit(void)
 	kfree(nodes);
 }
 
-int actmem_dmem_region_init(struct actmem_region *region)
-{
-	region->charges = kvcalloc(region->page_count, sizeof(*region->charges),
-				   GFP_KERNEL_ACCOUNT);
-	return region->charges ? 0 : -ENOMEM;
-}
-
-void actmem_dmem_region_exit(struct actmem_region *region)
-{
-	kvfree(region->charges);
-}
-
 /*
  * Charges one page to @node, for slot @index. The caller has claimed the slot.
  * Returns EAGAIN if that would exceed a limit of the task's cgroup or of its ancestors.
  */
 int actmem_dmem_charge(struct actmem_region *region, unsigned long index, int node)
 {
-	return dmem_cgroup_try_charge(nodes[node], ACTMEM_PAGE_BYTES, &region->charges[index],
-				      NULL);
+	struct dmem_cgroup_pool_state *charge;
+	int err = dmem_cgroup_try_charge(nodes[node], ACTMEM_PAGE_BYTES, &charge, NULL);
+
+	if (err)
+		return err;
+	err = xa_err(xa_store(&region->charges, index, charge, GFP_KERNEL_ACCOUNT));
+	if (err)
+		dmem_cgroup_uncharge(charge, ACTMEM_PAGE_BYTES);
+	return err;
 }
 
 /* Uncharges a page that the slot gave back or failed to get. */
 void actmem_dmem_uncharge(struct actmem_region *region, unsigned long index)
 {
-	dmem_cgroup_uncharge(region->charges[index], ACTMEM_PAGE_BYTES);
-	region->charges[index] = NULL;
+	dmem_cgroup_uncharge(xa_erase(&region->charges, index), ACTMEM_PAGE_BYTES);
 }

@@ -46,7 +46,6 @@ static void region_free(struct kref *ref)
 		actmem_mount_put(region->mount);
 	put_pid(region->pid);
 	WARN_ON_ONCE(!xa_empty(&region->slots));
-	actmem_dmem_region_exit(region);
 	kfree(region->node_pages_held);
 	kfree_rcu(region, rcu);
 }
@@ -188,6 +187,7 @@ static struct actmem_region *region_alloc(const struct actmem_ioctl_create *arg,
 	spin_lock_init(&region->lock);
 	mutex_init(&region->unmap_lock);
 	xa_init(&region->slots);
+	xa_init(&region->charges);
 	init_waitqueue_head(&region->unclaimed);
 	INIT_LIST_HEAD(&region->lingering_pages);
 	region->flags = arg->flags;
@@ -216,8 +216,7 @@ struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg,
 	region = region_alloc(arg, mount);
 	if (!region)
 		return ERR_PTR(-ENOMEM);
-	err = actmem_place_check(region, arg) ?: actmem_dmem_region_init(region) ?:
-	      actmem_user_attach(region);
+	err = actmem_place_check(region, arg) ?: actmem_user_attach(region);
 	if (err)
 		goto put;
 	region->id = atomic64_inc_return(&last_id);

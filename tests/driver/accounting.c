@@ -113,5 +113,41 @@ TEST_F(driver, the_memory_cgroup_is_charged)
 	EXPECT_EQ(0, remove_cgroup());
 }
 
+/* Bytes of kernel memory that lazy regions of so many pages take from CGROUP. */
+static long bytes_of_regions(int device, size_t pages)
+{
+	enum { REGIONS = 200 };
+	long before = cgroup_bytes(), bytes;
+	int fds[REGIONS], i;
+
+	for (i = 0; i < REGIONS; i++)
+		fds[i] = must(create_lazy(device, pages));
+	bytes = cgroup_bytes() - before;
+	for (i = 0; i < REGIONS; i++)
+		close(fds[i]);
+	return bytes;
+}
+
+static int create_long_regions(int device)
+{
+	long small, large;
+
+	CHECK(!enter_cgroup());
+	/* The first call also fills the kernel's caches. */
+	bytes_of_regions(device, 1);
+	small = bytes_of_regions(device, 1);
+	large = bytes_of_regions(device, 512);
+	/* Two bytes for each page, where a table would take eight. */
+	CHECK(large < small + 200 * 512 * 2);
+	return 0;
+}
+
+TEST_F(driver, a_length_without_pages_costs_nothing)
+{
+	ASSERT_EQ(0, make_cgroup("+memory"));
+	EXPECT_EQ(0, as_user(0, create_long_regions, self->device));
+	EXPECT_EQ(0, remove_cgroup());
+}
+
 TEST_NOTHING_IS_LEFT
 TEST_HARNESS_MAIN
