@@ -41,7 +41,6 @@
 
 struct actmem_mount;
 struct actmem_user;
-struct dentry;
 struct miscdevice;
 
 #define ACTMEM_PAGE_ORDER	HPAGE_PMD_ORDER
@@ -230,10 +229,9 @@ void actmem_mount_exit(void);
 bool actmem_name_is_valid(const char *name, size_t length);
 struct actmem_region *actmem_create_region(struct actmem_ioctl_create *arg,
 					   struct actmem_mount *mount);
-struct actmem_region *actmem_create_for_file(struct inode *inode, const struct dentry *dentry,
-					     struct actmem_ioctl_create *arg);
+struct actmem_region *actmem_create_for_file(struct inode *inode, struct actmem_ioctl_create *arg);
 void actmem_create_attach(struct inode *inode, struct actmem_region *region);
-int actmem_create_of_length(struct inode *inode, const struct dentry *dentry, loff_t length);
+int actmem_create_of_length(struct inode *inode, loff_t length);
 
 /* dmabuf.c */
 #ifdef CONFIG_DMA_SHARED_BUFFER

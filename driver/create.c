@@ -43,17 +43,20 @@ struct actmem_region *actmem_create_region(struct actmem_ioctl_create *arg,
  * Creates a region for a file of a mount. The caller has locked the inode, so that its
  * name does not change. A file without a name gets one when it is linked.
  */
-struct actmem_region *actmem_create_for_file(struct inode *inode, const struct dentry *dentry,
-					     struct actmem_ioctl_create *arg)
+struct actmem_region *actmem_create_for_file(struct inode *inode, struct actmem_ioctl_create *arg)
 {
 	struct actmem_mount *mount = actmem_super_mount(inode->i_sb);
+	struct dentry *dentry;
 	int node;
 
 	lockdep_assert_held_write(&inode->i_rwsem);
 	if (inode->i_private)
 		return ERR_PTR(-EEXIST);
-	if (inode->i_nlink)
+	/* Not the dentry of the open file, which may be of O_TMPFILE. */
+	dentry = inode->i_nlink ? d_find_alias(inode) : NULL;
+	if (dentry)
 		strscpy_pad(arg->name, dentry->d_name.name, sizeof(arg->name));
+	dput(dentry);
 	if (arg->policy == ACTMEM_POLICY_PREFERRED &&
 	    !memchr_inv(arg->nodes, 0, sizeof(arg->nodes))) {
 		arg->policy = mount->policy;
@@ -80,7 +83,7 @@ void actmem_create_attach(struct inode *inode, struct actmem_region *region)
  * policy. The caller has locked the inode. Returns EPERM if the file already has a
  * region, because other processes may have mapped it.
  */
-int actmem_create_of_length(struct inode *inode, const struct dentry *dentry, loff_t length)
+int actmem_create_of_length(struct inode *inode, loff_t length)
 {
 	struct actmem_ioctl_create arg = {
 		.length = length,
@@ -91,7 +94,7 @@ int actmem_create_of_length(struct inode *inode, const struct dentry *dentry, lo
 
 	if (inode->i_private)
 		return -EPERM;
-	region = actmem_create_for_file(inode, dentry, &arg);
+	region = actmem_create_for_file(inode, &arg);
 	if (!IS_ERR(region))
 		actmem_create_attach(inode, region);
 	return PTR_ERR_OR_ZERO(region);

@@ -243,7 +243,7 @@ static int actmem_setattr(ACTMEM_IDMAP *idmap, struct dentry *dentry, struct iat
 	err = setattr_prepare(idmap, dentry, attributes);
 	if (!err && attributes->ia_valid & ATTR_SIZE &&
 	    attributes->ia_size != i_size_read(inode))
-		err = actmem_create_of_length(inode, dentry, attributes->ia_size);
+		err = actmem_create_of_length(inode, attributes->ia_size);
 	if (!err)
 		setattr_copy(idmap, inode, attributes);
 	return err;

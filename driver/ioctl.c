@@ -100,7 +100,7 @@ static int ioctl_region_create(struct file *file, void __user *user)
 
 	made = arg;
 	inode_lock(inode);
-	region = actmem_create_for_file(inode, file_dentry(file), &made);
+	region = actmem_create_for_file(inode, &made);
 	arg.id = made.id;
 	arg.why = made.why;
 	/*

@@ -265,6 +265,19 @@ TEST_F(names, can_come_without_a_name)
 	EXPECT_EQ(1, regions());
 }
 
+TEST_F(names, can_come_before_the_length)
+{
+	int fd = open(AT, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	char path[32];
+
+	ASSERT_LE(0, fd);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	ASSERT_EQ(0, linkat(AT_FDCWD, path, AT_FDCWD, NAME, AT_SYMLINK_FOLLOW));
+	ASSERT_EQ(0, ftruncate(fd, LENGTH));
+	EXPECT_EQ(0, info_state(fd, "region", ACTMEM_INFO_NAMED));
+	close(fd);
+}
+
 TEST_F(names, a_name_can_be_shown)
 {
 	char path[sizeof(AT) + ACTMEM_NAME_BYTES + 1] = AT "/";
