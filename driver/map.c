@@ -52,7 +52,12 @@ static void map_fault_log(const struct actmem_region *region, unsigned long inde
 		from_kuid(&init_user_ns, region->owner), why->node, why->available, why->wanted);
 }
 
-static struct folio *map_fault_demand(struct actmem_region *region, unsigned long index)
+/*
+ * A mapping of a read-only descriptor allocates nothing, because the page would count
+ * for the owner of the region, as it would with POPULATE.
+ */
+static struct folio *map_fault_demand(struct actmem_region *region, unsigned long index,
+				      bool may_allocate)
 {
 	u64 began_ns = ktime_get_ns();
 	struct actmem_why why;
@@ -60,7 +65,7 @@ static struct folio *map_fault_demand(struct actmem_region *region, unsigned lon
 	int node, err;
 
 	actmem_why_clear(&why);
-	folio = actmem_populate_demand(region, index, &why);
+	folio = may_allocate ? actmem_populate_demand(region, index, &why) : ERR_PTR(-EBADF);
 	err = PTR_ERR_OR_ZERO(folio);
 	if (err == -EBUSY)
 		return folio;
@@ -107,7 +112,8 @@ static vm_fault_t actmem_fault(struct vm_fault *vmf)
 
 	if (index >= region->page_count)
 		return VM_FAULT_SIGBUS;
-	folio = actmem_slot_get(region, index) ?: map_fault_demand(region, index);
+	folio = actmem_slot_get(region, index) ?:
+		map_fault_demand(region, index, vmf->vma->vm_flags & VM_MAYWRITE);
 	if (folio == ERR_PTR(-EBUSY))
 		return map_fault_wait(vmf, region, index);
 	if (IS_ERR(folio))

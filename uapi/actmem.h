@@ -364,7 +364,9 @@ struct actmem_ioctl_list {
  * no such user.
  *
  * If the driver cannot allocate a page that a thread touches, the thread gets SIGBUS,
- * as with hugetlb. A system call returns EFAULT.
+ * as with hugetlb. A system call returns EFAULT. A mapping of a read-only descriptor
+ * allocates no page, because the page would count for the owner: a thread that touches
+ * a missing page in it gets SIGBUS, too.
  *
  * If a machine check or the firmware reports an uncorrected error anywhere in the
  * @page_bytes of a page, that page is lost, but not the rest of the region. The driver

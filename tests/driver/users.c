@@ -261,5 +261,36 @@ TEST_F(driver, subordinate_uids_count_for_their_owner)
 	ASSERT_EQ(0, set_limit(USER_FILE, -1));
 }
 
+/* Touches a page that is there, then one that is missing. */
+static int touch_as_reader(int fd)
+{
+	const volatile char *memory = mapped(mmap(NULL, 2 * PAGE_BYTES, PROT_READ, MAP_SHARED, fd,
+						  0));
+
+	CHECK(memory[0] == 1);
+	CHECK(memory[PAGE_BYTES] == 1);
+	return 0;
+}
+
+TEST_F(driver, a_reader_does_not_use_the_quota_of_the_owner)
+{
+	int fd = must(create_lazy(self->device, 2)), reader = must(reopen(fd, O_RDONLY)), status;
+	char *memory = mapped(map(fd, 2));
+	pid_t child;
+
+	memory[0] = 1;
+	child = start_child(USER, touch_as_reader, reader);
+	ASSERT_EQ(child, waitpid(child, &status, 0));
+	EXPECT_TRUE(WIFSIGNALED(status));
+	EXPECT_EQ(SIGBUS, WTERMSIG(status));
+	EXPECT_EQ(1, pages_held(fd));
+	memory[PAGE_BYTES] = 1;
+	EXPECT_EQ(0, as_user(USER, touch_as_reader, reader));
+	EXPECT_EQ(2, pages_held(fd));
+	munmap(memory, 2 * PAGE_BYTES);
+	close(reader);
+	close(fd);
+}
+
 TEST_NOTHING_IS_LEFT
 TEST_HARNESS_MAIN
