@@ -17,9 +17,8 @@
  *	actmem_pool.lock			the lists of a pool
  *
  * actmem_region.lock and the locks below it are spinlocks with short critical sections.
- * A caller of the page allocator may hold settings, but no lock below it. The claim of a
- * slot (slots.c) is not a lock of this order: the task that has it takes no claim of
- * another slot, nor mmap_lock.
+ * A caller of the page allocator may hold settings, but no lock below it. A task that has
+ * claimed a slot (slots.c) takes neither mmap_lock nor another claim.
  */
 #ifndef _ACTMEM_H
 #define _ACTMEM_H
@@ -101,7 +100,6 @@ struct actmem_node {
  * @inode: NULL before the region has an inode, and when it lingers
  * @lock: protects the pages of the region, see below
  * @pages_held: number of slots that have a page
- * @node_pages_held: number of these pages on each node
  * @demand_faults: pages that page faults allocated
  * @exported_pages: pages of the existing dma-bufs of the region
  * @poisoned_pages: pages in @slots in which the hardware reported an error
@@ -114,7 +112,8 @@ struct actmem_node {
  * @linger: entry in the list of lingering regions
  * @rcu: frees the region after a grace period, because readers of the table access it
  *	under RCU without a reference
- * @name: label of the region, or the name of its file; protected by @lock
+ * @name: label of the region, or the name of its file
+ * @node_pages_held: number of the region's pages on each node
  */
 struct actmem_region {
 	struct kref ref;
@@ -138,7 +137,6 @@ struct actmem_region {
 	 */
 	spinlock_t lock;
 	unsigned long pages_held;
-	unsigned long *node_pages_held;
 	unsigned long demand_faults;
 	unsigned long exported_pages;
 	unsigned long poisoned_pages;
@@ -150,6 +148,7 @@ struct actmem_region {
 	struct list_head linger;
 	struct rcu_head rcu;
 	char name[ACTMEM_NAME_BYTES];
+	unsigned long node_pages_held[];
 };
 
 /*

@@ -37,17 +37,10 @@ int actmem_argument_answer(void __user *user, const void *arg, size_t size)
 	return copy_to_user(user, arg, size) ? -EFAULT : 0;
 }
 
-/**
- * actmem_argument_answer_with_file() - return a struct and the descriptor of a new file
- * @user: address in user space to which the struct is copied
- * @arg: the struct; @make may change it
- * @size: of the struct, in bytes
- * @fd: the field of @arg that receives the descriptor; -1 after an error
- * @make: makes the file
- * @context: argument of @make
- *
- * Returns 0 or an error. After an error, no file or descriptor is left, and the struct
- * may or may not have been copied.
+/*
+ * Returns a struct with the descriptor of a new file, which @make makes. @fd is the field
+ * of @arg for the descriptor. @make may change other fields. After an error, @fd is -1, no
+ * file or descriptor is left, and the struct may or may not have been copied.
  */
 int actmem_argument_answer_with_file(void __user *user, void *arg, size_t size, s32 *fd,
 				     struct file *(*make)(void *context), void *context)

@@ -18,25 +18,16 @@ bool actmem_name_is_valid(const char *name, size_t length)
 	return length < ACTMEM_NAME_BYTES;
 }
 
-static int create_check(const struct actmem_ioctl_create *arg)
-{
-	if (arg->flags & ~ACTMEM_CREATE_INHERIT || arg->page_bytes != ACTMEM_PAGE_BYTES)
-		return -EINVAL;
-	if (!arg->length || arg->length % ACTMEM_PAGE_BYTES ||
-	    arg->length / ACTMEM_PAGE_BYTES > ACTMEM_MAX_PAGES)
-		return -EINVAL;
-	if (!actmem_name_is_valid(arg->name, strnlen(arg->name, ACTMEM_NAME_BYTES)))
-		return -EINVAL;
-	return 0;
-}
-
 /* Creates a region, and stores its id in @arg. On failure, stores the reason there. */
 struct actmem_region *actmem_create_region(struct actmem_ioctl_create *arg,
 					   struct actmem_mount *mount)
 {
-	int err = create_check(arg);
-
-	return err ? ERR_PTR(err) : actmem_region_create(arg, mount);
+	if (arg->flags & ~ACTMEM_CREATE_INHERIT || arg->page_bytes != ACTMEM_PAGE_BYTES ||
+	    !arg->length || arg->length % ACTMEM_PAGE_BYTES ||
+	    arg->length / ACTMEM_PAGE_BYTES > ACTMEM_MAX_PAGES ||
+	    !actmem_name_is_valid(arg->name, strnlen(arg->name, ACTMEM_NAME_BYTES)))
+		return ERR_PTR(-EINVAL);
+	return actmem_region_create(arg, mount);
 }
 
 /*

@@ -90,11 +90,7 @@ struct inode *actmem_inode_unnamed(struct super_block *super)
 	clear_nlink(inode);
 	inode->i_uid = current_fsuid();
 	inode->i_gid = current_fsgid();
-	/*
-	 * Private: a file without a name has no label, so security modules cannot check
-	 * it. As with anonymous inodes, a process that has the descriptor has the
-	 * permission.
-	 */
+	/* Private, as anonymous inodes are: a file without a name has no label to check. */
 	inode->i_flags |= S_PRIVATE | S_NOATIME | S_NOCMTIME;
 	return inode;
 }

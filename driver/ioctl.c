@@ -132,14 +132,6 @@ static bool ioctl_region_is_visible(const struct actmem_region *region)
 	       pid_nr_ns(region->pid, task_active_pid_ns(current));
 }
 
-static int ioctl_info_answer_nodes(const struct actmem_ioctl_info *arg, const u64 *node_bytes)
-{
-	size_t count = min_t(size_t, arg->node_count, nr_node_ids);
-	void __user *user = u64_to_user_ptr(arg->node_bytes);
-
-	return user && copy_to_user(user, node_bytes, count * sizeof(u64)) ? -EFAULT : 0;
-}
-
 static int ioctl_info_answer(struct actmem_region *region, struct actmem_ioctl_info *arg,
 			     void __user *user)
 {
@@ -185,7 +177,10 @@ static int ioctl_info_answer(struct actmem_region *region, struct actmem_ioctl_i
 	if (pid_has_task(region->pid, PIDTYPE_TGID))
 		arg->pid = pid_vnr(region->pid) ?: ACTMEM_PID_ELSEWHERE;
 
-	err = ioctl_info_answer_nodes(arg, node_bytes);
+	if (arg->node_bytes &&
+	    copy_to_user(u64_to_user_ptr(arg->node_bytes), node_bytes,
+			 min_t(size_t, arg->node_count, nr_node_ids) * sizeof(u64)))
+		err = -EFAULT;
 	kfree(node_bytes);
 	if (err)
 		return err;
@@ -197,11 +192,7 @@ static int ioctl_info_fetch(struct actmem_ioctl_info *arg, void __user *user)
 {
 	int err = actmem_argument_fetch(arg, sizeof(*arg), sizeof(*arg), user);
 
-	if (err)
-		return err;
-	if (arg->flags || arg->reserved)
-		return -EINVAL;
-	return 0;
+	return err ?: arg->flags || arg->reserved ? -EINVAL : 0;
 }
 
 static int ioctl_device_info(void __user *user)

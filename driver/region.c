@@ -46,7 +46,6 @@ static void region_free(struct kref *ref)
 		actmem_mount_put(region->mount);
 	put_pid(region->pid);
 	WARN_ON_ONCE(!xa_empty(&region->slots));
-	kfree(region->node_pages_held);
 	kfree_rcu(region, rcu);
 }
 
@@ -173,16 +172,11 @@ void actmem_regions_exit(void)
 static struct actmem_region *region_alloc(const struct actmem_ioctl_create *arg,
 					  struct actmem_mount *mount)
 {
-	struct actmem_region *region = kzalloc(sizeof(*region), GFP_KERNEL_ACCOUNT);
+	struct actmem_region *region = kzalloc(struct_size(region, node_pages_held, nr_node_ids),
+					       GFP_KERNEL_ACCOUNT);
 
 	if (!region)
 		return NULL;
-	region->node_pages_held = kcalloc(nr_node_ids, sizeof(*region->node_pages_held),
-					  GFP_KERNEL_ACCOUNT);
-	if (!region->node_pages_held) {
-		kfree(region);
-		return NULL;
-	}
 	kref_init(&region->ref);
 	spin_lock_init(&region->lock);
 	mutex_init(&region->unmap_lock);

@@ -90,10 +90,8 @@ int actmem_slot_claim(struct actmem_region *region, unsigned long index)
 /* Waits until the slot is not claimed. Returns EINTR if the task is killed. */
 int actmem_slot_wait(struct actmem_region *region, unsigned long index)
 {
-	if (wait_event_killable(region->unclaimed,
-				xa_load(&region->slots, index) != SLOT_CLAIMED))
-		return -EINTR;
-	return 0;
+	return wait_event_killable(region->unclaimed,
+				   xa_load(&region->slots, index) != SLOT_CLAIMED) ? -EINTR : 0;
 }
 
 static void slot_enter_page(struct actmem_region *region, unsigned long index, struct folio *folio)
