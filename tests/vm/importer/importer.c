@@ -10,6 +10,7 @@
 #include <linux/dma-mapping.h>
 #include <linux/file.h>
 #include <linux/io.h>
+#include <linux/iommu.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -50,6 +51,8 @@ struct import {
 	unsigned int maps;
 	enum dma_data_direction directions[MAPS];
 	struct sg_table *tables[MAPS];
+	/* Where the latest mapping starts for the device, even after it is unmapped. */
+	dma_addr_t start;
 };
 
 static struct edu edus[SLOTS];
@@ -166,6 +169,7 @@ static int map(struct import *import, void __user *user)
 		return PTR_ERR(table);
 	import->directions[import->maps] = arg.direction;
 	import->tables[import->maps++] = table;
+	import->start = sg_dma_address(table->sgl);
 	describe(table, &arg);
 	return copy_to_user(user, &arg, sizeof(arg)) ? -EFAULT : 0;
 }
@@ -259,6 +263,18 @@ static int peek(struct import *import, void __user *user)
 	return copy_to_user(user, &arg, sizeof(arg)) ? -EFAULT : 0;
 }
 
+static int is_gone(const struct import *import)
+{
+	struct iommu_domain *domain;
+
+	if (!import->attachment || !import->start)
+		return -EINVAL;
+	domain = iommu_get_domain_for_dev(import->attachment->dev);
+	if (!domain)
+		return -ENODEV;
+	return iommu_iova_to_phys(domain, import->start) ? -EBUSY : 0;
+}
+
 static int carry_out(struct import *import, unsigned int request, void __user *user)
 {
 	switch (request) {
@@ -274,6 +290,8 @@ static int carry_out(struct import *import, unsigned int request, void __user *u
 		return move_from(import, user);
 	case IMPORTER_PEEK:
 		return peek(import, user);
+	case IMPORTER_GONE:
+		return is_gone(import);
 	default:
 		return -ENOTTY;
 	}

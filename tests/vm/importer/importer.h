@@ -54,5 +54,7 @@ struct importer_word {
 #define IMPORTER_UNMAP	_IO('I', 4)
 #define IMPORTER_MOVE	_IOW('I', 5, struct importer_move)
 #define IMPORTER_PEEK	_IOWR('I', 6, struct importer_word)
+/* 0 if the IOMMU does not let the device reach the latest mapping's start; EBUSY if it does. */
+#define IMPORTER_GONE	_IO('I', 7)
 
 #endif

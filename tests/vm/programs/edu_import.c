@@ -159,5 +159,16 @@ TEST_F(edu, transfers_of_their_own)
 	EXPECT_TRUE(pattern_holds(self->memory[1] + 3 * PAGE_BYTES, CHUNK, 2));
 }
 
+/* Otherwise, the device could reach the page after another tenant has got it. */
+TEST_F(edu, cannot_reach_what_is_unmapped)
+{
+	struct importer_map mapped;
+
+	ASSERT_EQ(0, map_attachment(self->attachments[0], IMPORTER_BIDIRECTIONAL, &mapped));
+	EXPECT_EQ(-EBUSY, call(self->attachments[0], IMPORTER_GONE, NULL));
+	ASSERT_EQ(0, unmap_attachment(self->attachments[0]));
+	EXPECT_EQ(0, call(self->attachments[0], IMPORTER_GONE, NULL));
+}
+
 TEST_NOTHING_IS_LEFT
 TEST_HARNESS_MAIN
