@@ -10,11 +10,11 @@
  *	inode->i_rwsem				creating a file's region, setting its name
  *	mmap_lock				page faults (taken by the kernel)
  *	actmem_pool.settings			changing the target of a pool
- *	lingering_lock (region.c)		checking lingering regions
  *	actmem_region.unmap_lock		keeping @inode alive
  *	actmem_region.lock			slots and their counters
  *	account_lock (account.c)		all quotas, and the table of users
  *	actmem_pool.lock			the lists of a pool
+ *	lingering_lock (region.c)		the list of lingering regions
  *
  * actmem_region.lock and the locks below it are spinlocks with short critical sections.
  * A caller of the page allocator may hold settings, but no lock below it. A task that has

@@ -4,8 +4,9 @@
  * still pinned from outside, then freed.
  *
  * The driver gets no notification when a pin ends. A worker therefore checks lingering
- * regions once a second, and a task that is short of memory checks them once. Readers
- * see the state of the last check.
+ * regions once a second, and when a task is short of memory. Tasks do not check them,
+ * because one that gets little CPU time would keep the others waiting. Readers see the
+ * state of the last check.
  */
 #include <linux/cred.h>
 #include <linux/module.h>
@@ -27,15 +28,11 @@ static atomic64_t last_id;
 static atomic_long_t region_total;
 static atomic_long_t lingering_total;
 
-/* Protects the list of lingering regions. Taken before region->lock. */
-static DEFINE_MUTEX(lingering_lock);
+/* Protects the list of lingering regions. */
+static DEFINE_SPINLOCK(lingering_lock);
 static LIST_HEAD(lingering_regions);
 
-static void regions_sweep_work(struct work_struct *work)
-{
-	actmem_regions_sweep();
-}
-
+static void regions_sweep_work(struct work_struct *work);
 static DECLARE_DELAYED_WORK(sweeper, regions_sweep_work);
 
 static void region_free(struct kref *ref)
@@ -95,7 +92,7 @@ unsigned long actmem_regions_total(void)
 	return atomic_long_read(&region_total);
 }
 
-/* Pairs with actmem_regions_sweep(): a caller that reads 0 sees all effects of the sweep. */
+/* Pairs with regions_sweep_work(): a caller that reads 0 sees all effects of the sweep. */
 unsigned long actmem_lingering_regions_total(void)
 {
 	return atomic_long_read_acquire(&lingering_total);
@@ -103,7 +100,6 @@ unsigned long actmem_lingering_regions_total(void)
 
 static void region_linger(struct actmem_region *region)
 {
-	mutex_lock(&lingering_lock);
 	actmem_slots_linger(region);
 	atomic_long_inc(&lingering_total);
 	/*
@@ -111,9 +107,10 @@ static void region_linger(struct actmem_region *region)
 	 * device file or the superblock.
 	 */
 	__module_get(THIS_MODULE);
+	spin_lock(&lingering_lock);
 	list_add_tail(&region->linger, &lingering_regions);
+	spin_unlock(&lingering_lock);
 	schedule_delayed_work(&sweeper, SWEEP_INTERVAL);
-	mutex_unlock(&lingering_lock);
 }
 
 static void region_end(struct actmem_region *region)
@@ -134,21 +131,16 @@ void actmem_region_retire(struct actmem_region *region)
 		region_linger(region);
 }
 
-/*
- * Gives back the pages of lingering regions that are no longer pinned. Returns true if
- * there was a lingering region and the task was not killed.
- */
-bool actmem_regions_sweep(void)
+/* Gives back the pages of lingering regions that are no longer pinned. */
+static void regions_sweep_work(struct work_struct *work)
 {
 	struct actmem_region *region, *next;
+	LIST_HEAD(checked);
 
-	if (!actmem_lingering_regions_total())
-		return false;
-	if (mutex_lock_killable(&lingering_lock))
-		return false;
-	list_for_each_entry_safe(region, next, &lingering_regions, linger) {
-		if (fatal_signal_pending(current))
-			break;
+	spin_lock(&lingering_lock);
+	list_splice_init(&lingering_regions, &checked);
+	spin_unlock(&lingering_lock);
+	list_for_each_entry_safe(region, next, &checked, linger) {
 		if (!actmem_slots_give_back_lingering(region))
 			continue;
 		list_del(&region->linger);
@@ -156,9 +148,21 @@ bool actmem_regions_sweep(void)
 		atomic_long_dec_return_release(&lingering_total);
 		module_put(THIS_MODULE);
 	}
+	spin_lock(&lingering_lock);
+	list_splice(&checked, &lingering_regions);
 	if (!list_empty(&lingering_regions))
 		schedule_delayed_work(&sweeper, SWEEP_INTERVAL);
-	mutex_unlock(&lingering_lock);
+	spin_unlock(&lingering_lock);
+}
+
+/* Waits for a check. Returns false if no region lingers, or if the task was killed. */
+bool actmem_regions_sweep(void)
+{
+	if (!actmem_lingering_regions_total())
+		return false;
+	/* Queues another run if the worker is running; the flush does not wait for a timer. */
+	schedule_delayed_work(&sweeper, 0);
+	flush_delayed_work(&sweeper);
 	return !fatal_signal_pending(current);
 }
 

@@ -211,8 +211,8 @@ void actmem_slots_linger(struct actmem_region *region)
 
 /*
  * Gives back the pages of a lingering region that are no longer pinned. Returns true if
- * no page is left. A lingering region gets no new pages. The caller holds
- * lingering_lock.
+ * no page is left. A lingering region gets no new pages. Only the worker of region.c
+ * calls this function.
  */
 bool actmem_slots_give_back_lingering(struct actmem_region *region)
 {
