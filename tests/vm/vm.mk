@@ -62,7 +62,8 @@ module_of = $$(tests/vm/kernel build-module $(1) tests/vm/$(2))
 # DMA bounce, which matters to no other test there, and pages of 1 GiB.
 FAR_PROGRAMS := $(FAR_TESTS) $(B)/tests/region/pages_1g
 FAR_CPU := Nehalem,+pdpe1gb
-FAR_MACHINE := --memory 7G --numa 2 --cpu $(FAR_CPU) --parameter swiotlb=force --timeout 1000
+FAR_MACHINE := --memory 7G --numa 2 --cpu $(FAR_CPU) --parameter swiotlb=force \
+	--parameter preempt=full --timeout 1000
 
 # Charges come and go in these as well.
 CHARGING_TESTS := $(addprefix $(B)/tests/driver/,limits lingering lazy pool_settings trace)
