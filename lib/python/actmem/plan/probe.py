@@ -123,7 +123,7 @@ def _seconds(run: Callable[[], Any], limit: float) -> float:
 
 def measure_product(m: int, k: int, n: int, dtype: str, limit: float, batch: int = 1,
                     ) -> dict[str, Any]:
-    """Measures a product in a program of several, where each waits for the previous one."""
+    """Measures a product, in a program of several products that each wait for the previous one."""
     several = (batch,) if batch > 1 else ()
     a = jnp.ones((*several, m, k), dtype)
     b = jnp.ones((*several, k, n), dtype)
