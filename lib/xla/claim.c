@@ -17,8 +17,8 @@
 #include "xla/table.h"
 
 /*
- * Finds block @id, and waits until no thread is busy with it. Drops the lock meanwhile. Returns
- * NULL if there is no such block.
+ * Finds block @id, and waits until no thread is busy with the block. Drops the lock during the
+ * wait. Returns NULL if there is no such block.
  */
 static struct saved *find_idle(uint64_t id)
 {

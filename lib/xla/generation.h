@@ -25,7 +25,7 @@ struct generation {
 	int64_t run;
 	uint32_t device;
 	bool is_gpu;
-	uint64_t first, last;		/* serial numbers of its blocks */
+	uint64_t first, last;		/* serial numbers of the first and last block */
 	uint64_t blocks;		/* number of live blocks */
 	uint64_t puts;
 	struct saved *list;
@@ -35,7 +35,7 @@ struct generation {
 
 extern pthread_mutex_t saved_lock;
 extern pthread_cond_t saved_idle;	/* signaled when a block becomes idle */
-extern uint64_t saved_serial;		/* of the latest block */
+extern uint64_t saved_serial;		/* serial number of the latest block */
 
 /* Calls forked_check() with @words[SAVED_WORDS]. A handler calls this before it takes a lock. */
 int saved_check(char *words);
