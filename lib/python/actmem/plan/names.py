@@ -15,7 +15,7 @@ from actmem.plan._graph import PRODUCTS, Graph, Node, Value, local_shape
 @dataclasses.dataclass(frozen=True)
 class Candidate:
     name: str
-    bytes: int              # on a device, of all layers together
+    bytes: int              # on one device, in all layers together
     count: int              # number of occurrences
     shape: tuple[int, ...]  # on a device
     place: str              # the line of the program that makes it
@@ -76,7 +76,7 @@ def _values(graph: Graph, length: int) -> Iterable[tuple[Value, int]]:
 
 
 class _Depends:
-    """The values that depend on given ones, including those in bodies of loops."""
+    """The values that depend on given values, including values in bodies of loops."""
 
     def __init__(self) -> None:
         self.values: set[int] = set()
