@@ -19,7 +19,7 @@ ON_DEVICE, ON_HOST = (SingleDeviceSharding(jax.devices()[0], memory_kind=kind)
                       for kind in ("device", "pinned_host"))
 LAYERS = 4
 STEPS = 3       # in the first step, the state is zeros in either memory
-# Its epsilon is above the gradients' rounding error. With Adam's default, 1e-8, a difference in
+# The epsilon is above the gradients' rounding error. With Adam's default, 1e-8, a difference in
 # the last bit of a gradient near 0 would change the step, and results would not be comparable.
 OPTIMIZER = optax.chain(optax.clip_by_global_norm(1.0),
                         optax.adam(learning_rate=1e-3, eps=1e-6))
@@ -64,7 +64,8 @@ def make_step(layer, fetch=lambda state: state):
 
 
 def train(step, weights, state, x, place):
-    """Returns the compiled step, and the weights and the state, kept at `place`, after training."""
+    """Trains with Adam's state kept at `place`. Returns the compiled step, and the final weights
+    and state."""
     state = jax.device_put(state, place)
     compiled = step.lower(weights, state, x).compile()
     for _ in range(STEPS):
@@ -80,8 +81,8 @@ def kept(width):
 
 
 def fetching_step(layer, places):
-    """Returns a step that fetches the state and leaves its results at `places`. It does not
-    donate arrays on the host, because the device has no memory of theirs to reuse."""
+    """Returns a step that fetches the state and leaves its results at `places`. The step does not
+    donate arrays on the host, because they occupy no device memory that it could reuse."""
     step = make_step(layer, lambda state: jax.device_put(state, ON_DEVICE))
     return jax.jit(step, donate_argnums=0, out_shardings=places)
 

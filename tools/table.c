@@ -195,7 +195,7 @@ static void print_headings(const struct column *columns, size_t column_count)
 	putchar('\n');
 }
 
-/* wrap_column() has already broken a COLUMN_WRAPPED text into lines when it is printed. */
+/* By the time a COLUMN_WRAPPED text is printed, wrap_column() has broken it into lines. */
 static int add_column(struct libscols_table *table, const struct column *of)
 {
 	struct libscols_column *column;

@@ -2,15 +2,16 @@
 /*
  * Chooses the free extent to take.
  *
- * The class of a length also has shorter extents. The search therefore tries a few extents of
- * that class, takes the shortest that fits, and otherwise goes on to the next longer class. It
- * tries all extents only if the heap would grow otherwise, which costs far more.
+ * The class of a length also contains extents that are a little shorter than that length. The
+ * search therefore tries a few extents of that class, takes the shortest that fits, and otherwise
+ * goes on to the next longer class. It tries all extents only if the heap would grow otherwise,
+ * which costs far more.
  *
- * The place of a long extent decides where later ones fit. Micro-batches differ in length. If a
- * short block goes into the space beside a long block, then after the long block is freed, the
- * next long one does not fit there. The search therefore compares some extents of each class
- * and takes the best one. An extent fits well if its range was added for about this length, and
- * if extents of this length fill it without a rest.
+ * The place of a long extent decides where later ones fit. Micro-batches differ in length. Suppose
+ * a short block is placed directly after a long one. When the long block is freed, a slightly
+ * longer block does not fit in its place. The search therefore compares some extents of each class
+ * and takes the best one. An extent fits well if its range was added for blocks of about this
+ * length, and if its length is nearly a multiple of this length.
  */
 #include <stdlib.h>
 
@@ -23,13 +24,13 @@
 #define SOME		32
 #define MANY		256
 /*
- * Scores of a bad fit: if the range was added for extents twice or half as long, and if nearly a
- * whole @length would stay unused.
+ * Penalties for a bad fit. MISFIT_TWICE: the range was added for extents that are twice or half as
+ * long. MISFIT_UNUSED: almost @length bytes of the extent would stay unused.
  */
 #define MISFIT_TWICE	CLASS_COLUMNS
 #define MISFIT_UNUSED	(2 * MISFIT_TWICE)
 
-/* Advances *@class to the first class that is not empty, from itself on. False: none is left. */
+/* If *@class is empty, advances it to the next nonempty class. Returns false if none is left. */
 static bool next_class(const struct extents *extents, struct class *class)
 {
 	uint32_t columns = 0;

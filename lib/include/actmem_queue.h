@@ -38,7 +38,7 @@ struct actmem_queue_options {
 	uint64_t block_bytes;		/* longest transfer; 0: depends on the file's devices */
 	enum actmem_engine engine;
 	uint32_t depth;			/* concurrent transfers of a file; 0: as its devices need */
-	uint32_t workers;		/* threads of WORKERS; 0: 8 */
+	uint32_t workers;		/* number of threads for WORKERS; 0: 8 threads */
 	uint32_t reserved;		/* 0 */
 };
 
@@ -100,8 +100,8 @@ int actmem_queue_get_stats(struct actmem_queue *queue, struct actmem_queue_stats
  * missing pages. Registered pages count against RLIMIT_MEMLOCK a second time, and cannot be
  * discarded.
  *
- * actmem_region_close() returns -EBUSY until the region is detached. Linux 6.1 cannot register
- * memory of the driver. The region then stays plain, and actmem_queue_describe() says so.
+ * actmem_region_close() returns -EBUSY until the region is detached. Linux 6.1 cannot register the
+ * memory of the driver backend. Such a region stays plain, and actmem_queue_describe() says so.
  * WORKERS registers nothing.
  *
  * -EEXIST  the region is attached
@@ -161,7 +161,7 @@ struct actmem_file_info {
 	uint64_t memory_alignment;	/* of offsets in a region */
 	uint64_t block_bytes;		/* the queue splits longer requests into such blocks */
 	uint64_t stripe_bytes;
-	uint64_t length;		/* bytes that the set has now, from its start */
+	uint64_t length;		/* present length of the set, in bytes */
 	uint32_t depth;			/* concurrent blocks */
 	uint32_t direct;		/* 1: direct I/O; 0: through the page cache */
 	uint32_t rotational;		/* 1: the set has a rotational device */
@@ -228,7 +228,7 @@ int actmem_queue_spill(struct actmem_queue *queue, struct actmem_file *file, uin
  * The result of a request. Neither the kernel nor the queue accesses the request's memory any more.
  *
  * result 0: all bytes were transferred. -ECANCELED: actmem_queue_cancel(). -ETIME: the deadline
- * passed. -ENODATA: the file ends before the range. -ENOSPC and others: the error of the
+ * passed. -ENODATA: the file ends before the end of the range. -ENOSPC and others: the error of the
  * system call. If a request failed, any part of it may have been transferred.
  */
 struct actmem_completion {
@@ -243,7 +243,7 @@ struct actmem_completion {
  * Waits for completions. The call returns up to @max of them in @completions. Several threads may
  * wait; each completion goes to one of them. actmem_error() has the error message of the last
  * returned request that failed, or "". A caller that needs all messages passes a @max of 1.
- * @size: sizeof(struct actmem_completion) of the caller, which actmem_queue_wait() passes.
+ * @size: the caller's sizeof(struct actmem_completion). actmem_queue_wait() passes this size.
  *
  * > 0  the number of completions
  * 0  no request is outstanding

@@ -97,7 +97,7 @@ struct actmem_region_info {
  *	actmem_error() says which, and names its file
  * -ENODEV  a node has no memory
  * -EPERM  a node is outside the task's cpuset
- * -EOPNOTSUPP  the backend lacks this page size, or lazy regions of it
+ * -EOPNOTSUPP  the backend lacks this page size, or lazy regions with this page size
  * -EIO  a page is on another node
  * -EFBIG  RLIMIT_FSIZE (memfd)
  * -EMFILE  too many descriptors, or 4096 regions (memfd)
@@ -133,8 +133,9 @@ int actmem_region_from_fd(struct actmem *am, int fd,
 #define ACTMEM_OPEN_EXCLUSIVE	(1u << 1)
 /*
  * Lock the region. If another process has it open with this flag, return -EBUSY with an error
- * message that names the process. The lock ends with the last descriptor and mapping from this
- * call, even after kill -9 (flock(2)). It does not stop processes that open without the flag.
+ * message that names the process. The lock ends when the last descriptor from this call, duplicates
+ * included, is closed and the last mapping made from it is unmapped. This also happens when the
+ * processes are killed (flock(2)). The lock does not stop processes that open without the flag.
  */
 #define ACTMEM_OPEN_LOCK	(1u << 2)
 /* Open and map the region only for reading, which needs no write permission. Not with CREATE. */
@@ -154,8 +155,8 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  * initially 0600, say which users may open it.
  *
  * @path: a path, or a name without '/' in the first mounted actmem file system. The file system
- * determines the backend: actmem is the driver, hugetlbfs and tmpfs are memfd. If the caller
- * passed a backend to actmem_open(), the file system must belong to it.
+ * determines the backend: driver for actmem, memfd for hugetlbfs and tmpfs. If the caller passed a
+ * backend to actmem_open(), the file system must belong to it.
  * @options: as for actmem_region_create(). The name must be NULL, because the file has one.
  * Length 0 accepts any length (without CREATE). NULL: all defaults. @flags: ACTMEM_OPEN_*.
  *
@@ -175,16 +176,16 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  * Memfd  The region counts against no limit of a user while no process has it open. 4K and thp
  *	pages count against RLIMIT_MEMLOCK of each process that has the region open. size= of the
  *	mount limits it. hugetlbfs has 2M or 1G pages (pagesize=2M or 1G); tmpfs has 4K pages, and
- *	thp if it is mounted with huge=advise. Other page sizes are fallbacks. A process that may
- *	write to the file may also shorten it; a thread that touches memory beyond the file's end
- *	gets SIGBUS. If a region on hugetlbfs has missing pages, the library does not check the
- *	nodes of its pages.
+ *	thp if it is mounted with huge=advise. If the options want another page size, the call
+ *	fails unless ACTMEM_ALLOW_* permits these pages. A process that may write to the file may
+ *	also shorten it; a thread that touches memory beyond the file's end gets SIGBUS. If a region
+ *	on hugetlbfs has missing pages, the library does not check the nodes of its pages.
  *
  * -ENOENT  no such file or directory, or no actmem file system for a name without '/';
  *	actmem_error() lists the mounted ones
  * -EEXIST  the region exists (EXCLUSIVE), or differs from the options
- * -EOPNOTSUPP  the file system lacks this page size, or cannot have regions: actmem_error() has the
- *	command that mounts one that can
+ * -EOPNOTSUPP  the file system lacks this page size, or cannot have regions: actmem_error() has a
+ *	command that mounts a suitable file system
  * -ENOSPC  size= of the mount
  * -EINVAL  a file system of the other backend, a file that is not a region, or wrong flags
  * -ENAMETOOLONG  the path is too long
@@ -230,9 +231,9 @@ uint64_t actmem_region_length(const struct actmem_region *region);
  * If the hardware reports an uncorrected memory error, the 2 MiB page around it is lost, but not
  * the region. A thread that touches the page gets SIGBUS with si_code BUS_MCEERR_AR and the
  * address in si_addr; a system call returns -EFAULT. The whole page is lost, even if si_addr_lsb
- * says less (driver: 4 KiB). Discard the page; the next touch or populate allocates a zeroed page.
- * driver: a device with which the page is registered still has the lost page. Unregister the page
- * first; otherwise the discard returns -EBUSY.
+ * denotes a smaller range. (With the driver, si_addr_lsb denotes 4 KiB.) Discard the page; the next
+ * touch or populate allocates a zeroed page. driver: a device with which the page is registered
+ * still has the lost page. Unregister the page first; otherwise the discard returns -EBUSY.
  */
 int actmem_region_map(struct actmem_region *region, void **address);
 int actmem_region_unmap(struct actmem_region *region);

@@ -7,16 +7,16 @@
  * reads and releases it). The store spills the blocks that will be taken last, and reads
  * spilled blocks ahead of their takes.
  *
- * The store learns when a block will be needed. A key recurs in every training step. The
- * store expects as many takes between a block's put and its take as in the previous step.
- * For a key that was never taken, it uses the last taken block of the same name. Until a name
- * has been taken once, the store expects its blocks in reverse order of their puts, as a
- * backward pass takes them. A wrong guess costs time, but never returns wrong data.
+ * The store learns when a block will be needed. A key recurs in every training step. The store
+ * assumes that the number of takes between a block's put and its own take is the same as in the
+ * previous step. For a key that was never taken, it uses the last taken block of the same name.
+ * Until a name has been taken once, the store expects its blocks in reverse order of their puts, as
+ * a backward pass takes them. A wrong guess costs time, but never returns wrong data.
  *
  * If several takes in a step miss, the order has changed. The store then reads ahead the blocks
- * that were put just before or after the taken block. It reads as many as the previous run of such
- * takes was long. It reads other blocks one at a time. It relies on the learned order again when
- * takes match it, or at the next step.
+ * that were put just before or after the taken block. The number of blocks that it reads ahead is
+ * the length of the previous run of such takes. It reads other blocks one at a time. It relies on
+ * the learned order again when takes match it, or at the next step.
  *
  * The store may get less memory than its budget, because other processes use up a limit or pages
  * are short. If it can spill, it then treats the memory that it has as its budget until it can get
@@ -55,15 +55,15 @@ struct actmem_key {
 
 /*
  * Set this bit in instances that are never reused, such as running numbers. When such a block has
- * been taken, the store forgets its key and remembers only when blocks of its name are taken.
+ * been taken, the store forgets its key. It still remembers when blocks of that name are taken.
  */
 #define ACTMEM_INSTANCE_ONCE	(UINT64_C(1) << 63)
 
 /*
  * Compute a checksum at each commit and compare it at each hold. Nothing else detects a disk that
- * changes data, or a defect of ext4 in Linux 7. While the file system is full, ext4 then sometimes
- * returns zeros for data that it reported as written. The store leaves enough space free, but
- * other writers may fill the file system.
+ * changes data, or a defect of ext4 in Linux 7: while the file system is full, ext4 sometimes
+ * returns zeros for data that it reported as written. The store leaves enough space free, but other
+ * writers may fill the file system.
  *
  * The calling thread reads the block once more in commit and in hold. With few cores, a step
  * that spills takes about a tenth longer.
@@ -77,9 +77,9 @@ struct actmem_key {
 /* See ACTMEM_FILE_ALLOW_BUFFERED. */
 #define ACTMEM_STORE_ALLOW_BUFFERED	(1u << 2)
 /*
- * The threads that commit and release blocks are not those that reserve and hold them, and they
- * never block. A call that needs memory then waits until these threads free some, and never
- * returns -EDEADLK.
+ * Some threads reserve and hold blocks, and other threads commit and release them. The threads that
+ * commit and release never block. A call that needs memory then waits until these threads free
+ * some, and never returns -EDEADLK.
  */
 #define ACTMEM_STORE_HANDED_ON		(1u << 3)
 /*
@@ -115,8 +115,8 @@ struct actmem_store_options {
  * Creates a store. @options NULL: defaults, which spill nothing.
  *
  * If the call returns 0 and a spill path is in memory, actmem_error() says so. With ALLOW_MEMORY,
- * it also says if the disks had no space for spill_bytes, so that the store starts without disk
- * space. Otherwise actmem_error() is empty.
+ * the call also returns 0 if the disks have no space for spill_bytes. The store then starts without
+ * disk space, and actmem_error() says so. Otherwise actmem_error() is empty.
  *
  * -EINVAL  one of these: a budget below two pages of the regions' page size (4 KiB, 2 MiB or
  *	1 GiB), or below one page without spill paths; spill paths without a budget; unknown
@@ -147,10 +147,10 @@ int actmem_store_check_paths(const char *const *paths, uint32_t count, uint32_t 
 int actmem_store_destroy(struct actmem_store *store);
 
 /*
- * Describes the engine and why it was chosen, the files, and whether I/O is direct or buffered. It
- * also says if the disk cannot take space back. If the store got less memory than its budget, it
- * gives the reason of the first failure to get more. The string is valid until destroy. A later
- * call may return another string.
+ * Describes the engine and why it was chosen, the files, and whether I/O is direct or buffered. The
+ * string also says if the disk cannot take space back. If the store got less memory than its
+ * budget, the string gives the reason for the first failed attempt to get more. The string is valid
+ * until destroy. A later call may return another string.
  */
 const char *actmem_store_describe(const struct actmem_store *store);
 
@@ -160,8 +160,8 @@ const char *actmem_store_describe(const struct actmem_store *store);
  * block. In the background, the store spills blocks and frees the memory of blocks that are also in
  * a file, until the rest fits. It closes each further region when its last block leaves. No call
  * fails because of a lowered budget. A store without spill paths keeps its blocks, and refuses new
- * ones until enough blocks have ended. To give the difference to another store, first wait until
- * memory_bytes of the statistics is at most the new budget.
+ * ones until enough blocks have been taken or dropped. To give the difference to another store,
+ * first wait until memory_bytes of the statistics is at most the new budget.
  *
  * May sleep while a thread creates a region.
  *
@@ -197,8 +197,9 @@ int actmem_store_set_checksum(struct actmem_store *store, int on);
  *	regions of the store are shorter than length, and have names, so that it cannot replace them
  * -EDEADLK  the whole budget is used up by blocks of this thread, and of threads that wait without
  *	a timeout for memory or a block. A block belongs to the thread that reserved or held it
- *	until any thread commits it, releases it or puts it back. Without HANDED_ON, a thread whose
- *	block another thread will commit or release must not wait in a further reserve or hold
+ *	until any thread commits it, releases it or puts it back. Without HANDED_ON: if another
+ *	thread will commit or release a thread's block, that thread must not reserve or hold a
+ *	further block in a call that waits
  * -ENOSPC, -EIO and others  the store had to spill a block and could not. actmem_error() names
  *	the block, and the file and offset, or the directory without space. The block stays
  */

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * libactmem_xla: functions that the Python module calls besides XLA's handlers, for the memory of
- * values that programs put, and of arrays.
+ * libactmem_xla: the functions that the Python module calls, for the memory of arrays and of the
+ * values that programs put. XLA calls the handlers itself.
  *
  * actmem_put copies its first operand into a block of a store and returns a token, uint32[4].
- * actmem_take copies the block that a token names into its result. The last take ends the block. If
- * no take is marked as the last one, actmem_drop ends it. There are handlers for CPUs and for CUDA;
- * on CUDA, actmem_tie announces takes (call.h).
+ * actmem_take copies the block that a token names into its result. The last take frees the block.
+ * If no take is marked as the last one, actmem_drop frees the block. There are handlers for CPUs
+ * and for CUDA; on CUDA, actmem_tie announces takes (call.h).
  *
  * XLA does not report that an execution failed or was discarded, so the library finds the values of
  * abandoned forward passes by counting. The puts of one site (a call of a checkpointed function in
  * a program) in one XLA run on one device are a generation. A generation is unfinished until all of
- * its values are taken. When a site begins a generation and already has the maximum of unfinished
- * ones, it loses its oldest generation.
+ * its values are taken. When a site begins a generation and already has the maximum number of
+ * unfinished generations, the library reclaims its oldest generation.
  */
 #ifndef ACTMEM_XLA_H
 #define ACTMEM_XLA_H
@@ -27,8 +27,8 @@
 #define ACTMEM_XLA_GENERATIONS	2
 
 /*
- * Fields *_total are totals of the process. The other counts fall when blocks end. Lengths are
- * those of values.
+ * Fields *_total are totals of the process. The other counts fall when blocks are freed. Fields in
+ * bytes count the lengths of values.
  */
 struct actmem_xla_stats {
 	size_t size;			/* set by ACTMEM_INIT */
@@ -102,8 +102,8 @@ struct actmem_xla_options {
 
 /*
  * Attaches @am, from which the store then allocates. The caller keeps @am and does not close it. If
- * the program does not make this call, the first put opens a backend as the environment variables
- * say.
+ * the program does not make this call, the first put opens the backend that the environment
+ * variables select.
  *
  * -EBUSY  memory is attached already;  -EOWNERDEAD  in a forked child
  * -EINVAL  more than 64 directories, an empty path, or an unknown flag;  -ENOMEM
@@ -121,9 +121,10 @@ ACTMEM_XLA_API int actmem_xla_close(struct actmem *am);
 ACTMEM_XLA_API struct actmem *actmem_xla_attached(void);
 
 /*
- * Frees the memory of arrays that ended, and ends each store without blocks, which frees its memory
- * and files. Regions with names stay open: closing them would free only their names, for other
- * processes to use. -EOWNERDEAD without an error message: in a forked child.
+ * Frees the memory of arrays that were dropped. Destroys each store without blocks, and so frees
+ * the store's memory and files. Regions with names stay open: closing them would free no memory,
+ * and would only let other processes use the names. -EOWNERDEAD without an error message: in a
+ * forked child.
  */
 ACTMEM_XLA_API int actmem_xla_trim(void);
 
@@ -159,9 +160,9 @@ ACTMEM_XLA_API int actmem_xla_store_stats(struct actmem_store_stats *stats);
 ACTMEM_XLA_API uint64_t actmem_xla_reset(void);
 
 /*
- * Arrays: memory that a program fills and XLA then reads in place, until neither uses the array.
- * Arrays have a heap of their own. The heap limit applies to this heap and to the store separately;
- * the budget applies only to the store.
+ * Arrays: memory that a program fills and XLA then reads in place. An array exists until neither
+ * the program nor XLA uses it. Arrays have a heap of their own. The heap limit applies to this heap
+ * and to the store separately; the budget applies only to the store.
  *
  * After an error, @words (@words_size bytes) has the error message, which names the knob to change.
  */
@@ -174,7 +175,8 @@ struct actmem_xla_array;
 
 /*
  * Allocates @bytes, not 0, with unspecified contents, and stores their address in *@address. The
- * address is aligned to 4 KiB, or to 256 for a shorter array. The caller gets a hold on *@array.
+ * address is aligned to 4 KiB, or to 256 for a shorter array. The caller gets a reference to
+ * *@array.
  *
  * With ACTMEM_XLA_ARRAY_CUDA, @device is the CUDA number of the first GPU that uses the array, and
  * its memory is on that GPU's node. With a heap limit, the memory of all arrays is near the
@@ -205,8 +207,9 @@ ACTMEM_XLA_API int actmem_xla_array_open(const char *path, uint64_t *bytes, uint
 					 void **address, char *words, size_t words_size);
 
 /*
- * Ends the caller's hold. When the last hold ends, including XLA's, the memory is free for the next
- * array. In a forked child, the memory belongs to the parent and is not freed.
+ * Drops the caller's reference. When the last reference is dropped, including those of XLA, the
+ * memory is free for the next array. In a forked child, the memory belongs to the parent and is not
+ * freed.
  */
 ACTMEM_XLA_API void actmem_xla_array_drop(struct actmem_xla_array *array);
 
@@ -231,7 +234,7 @@ ACTMEM_XLA_API int actmem_xla_tensor_new(struct actmem_xla_array *array,
 					 void **tensor);
 ACTMEM_XLA_API void actmem_xla_tensor_drop(void *tensor);
 
-/* Fields *_total and *_peak never decrease. The other counts fall when arrays end. */
+/* Fields *_total and *_peak never decrease. The other counts fall when arrays are dropped. */
 struct actmem_xla_array_stats {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t blocks;		/* arrays, including named regions */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Announced blocks: the program says which blocks a layer's takes will take before it calls them.
- * Only the device has a GPU's tokens. With the announcement, the host waits once to read all tokens
- * of a layer; see saved.h.
+ * Announced blocks: before a program calls a layer's takes, it announces which blocks they will
+ * take. The tokens of a GPU's blocks are only on the device. With the announcement, the host waits
+ * once to read all tokens of a layer; see saved.h.
  *
  * A program announces all tokens of a layer, and ties the layer's takes to the announcement. So a
- * take is called after its announcement. Its block is one of those that were announced with the
- * take's number, by its execution and on its device, and have not been taken. If there is exactly
- * one, the take gets it. In an unrolled loop the next iteration may have announced its blocks as
- * well, and only the device can distinguish them. A block that is not in the table cannot be
- * announced, because its take would get the block of another iteration.
+ * take is called after its announcement. A take's block is one that has not been taken, and that
+ * the take's execution announced with the take's number, on the same device. If there is exactly
+ * one such block, the take gets it. In an unrolled loop the next iteration may have announced its
+ * blocks as well, and only the device can distinguish them. A block that is not in the table cannot
+ * be announced, because its take would get the block of another iteration.
  */
 #include <string.h>
 
@@ -32,7 +32,7 @@ int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, 
 	if (!block) {
 		error = saved_explain_missing(token, words);
 	} else if (block->examples == 1) {
-		/* An execution that announced the block before has failed, and takes nothing. */
+		/* If another execution announced the block, it has failed and will take nothing. */
 		saved_unannounce(block);
 		block->taker_run = taker->run;
 		block->taker_number = number;

@@ -2,10 +2,10 @@
 /*
  * Memory of arrays; see arrays.h.
  *
- * Any thread of XLA may end a hold, and so may Python's garbage collector in a forked child, where
- * a lock may stay locked forever. So the end of a hold takes no lock of this file. Instead, heaps
- * stay as long as @now.blocks is not 0. A thread that makes an array increments @now.blocks with
- * @in_use held.
+ * Any thread of XLA may drop a reference, and so may Python's garbage collector in a forked child,
+ * where a lock may stay locked forever. So dropping a reference takes no lock of this file.
+ * Instead, heaps stay as long as @now.blocks is not 0. A thread that makes an array increments
+ * @now.blocks with @in_use held.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -56,8 +56,8 @@ static int explain_error(int error, char *words, size_t words_size)
 }
 
 /*
- * Returns the device near which to allocate. Heaps cannot share a limit, so with a limit all arrays
- * are near the first GPU.
+ * Returns the device near which to allocate. Heaps cannot share a limit. So if there is a limit,
+ * there is one heap, and all arrays are near the first GPU.
  */
 static uint32_t near_device(uint32_t device)
 {
@@ -250,7 +250,7 @@ int actmem_xla_array_new(uint64_t bytes, uint32_t flags, uint32_t device,
 	return 0;
 }
 
-/* Opens or creates the region. @path names it, and the names of the heap's regions do not. */
+/* Opens or creates the region, whose name is @path. The heap's names are not used. */
 static int open_region(const char *path, uint64_t bytes, bool create,
 		       struct actmem_region **region)
 {
@@ -309,8 +309,8 @@ static struct actmem_runtime *runtime_of(uint32_t device)
 }
 
 /*
- * Maps the region. Registers it with CUDA only for reading: a caller that creates it fills it with
- * the CPU.
+ * Maps the region. Registers it with CUDA only for reading, because a caller that creates the
+ * region fills it with the CPU.
  */
 static int map_region(struct actmem_xla_array *array, uint32_t flags, uint32_t device)
 {

@@ -16,7 +16,7 @@
  */
 int arrays_trim(void);
 
-/* arrays_hold() adds a hold for a view of XLA. arrays_let_go() ends it. */
+/* arrays_hold() adds a reference for a view of XLA. arrays_let_go() drops it. */
 void arrays_hold(struct actmem_xla_array *array);
 void arrays_let_go(struct actmem_xla_array *array);
 

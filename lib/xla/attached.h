@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The handle with which the handlers make regions. The program attaches it. Otherwise the first use
- * opens it, as the environment variables say. The store and the arrays keep it attached.
+ * opens the backend that the environment variables select. The store and the arrays keep it
+ * attached.
  */
 #ifndef LIB_XLA_ATTACHED_H
 #define LIB_XLA_ATTACHED_H

@@ -41,7 +41,7 @@ struct shape {
 struct saved {
 	uint64_t token;			/* the id in the block's tokens */
 	uint64_t examples;		/* number of examples, which are contiguous in memory */
-	uint64_t references;		/* one for each token that has not ended */
+	uint64_t references;		/* one for each token that has not been dropped */
 	struct shape shape;		/* of each example */
 	struct actmem_key key;		/* in the store */
 	int64_t run;			/* execution that put the block */
@@ -51,10 +51,10 @@ struct saved {
 	bool is_gpu;			/* devices of CPUs have the same numbers */
 	int failure;			/* negative errno if the copy from the device failed */
 	char *why;			/* error message of the failure; NULL: no memory */
-	void *staged;			/* copy on a device, which is then the only copy */
+	void *staged;			/* copy on a device; if not NULL, the only copy */
 	void (*unstage)(void *staged);
 	/* The table and the generations use these. */
-	bool busy;			/* a thread fills it or reads it ahead */
+	bool busy;			/* a thread fills the block or reads it ahead */
 	unsigned int claims;		/* takes under way */
 	bool is_released;		/* a take has released the block's memory */
 	bool many;			/* several takes may use the block: it is not read ahead */

@@ -9,18 +9,19 @@
  *   hold (tokens) -> tokens
  *   drop (tokens, ignored...) -> uint32[1]
  *
- * A token is uint32[4] (struct token). An array of tokens has its own dimensions before this one.
- * The first @batch dimensions of a put's value count its examples. The put returns the token of
- * example 0, and the program computes the tokens of the others. A take returns one example for each
- * of its tokens, in their order. Its value has the dimensions of the array of tokens, followed by
- * those of an example. A take fails if its layout or an example's type or dimensions differ from
- * those of the put.
+ * A token is uint32[4] (struct token). An array of tokens has its own dimensions before that of the
+ * four words. The first @batch dimensions of a put's value count its examples. The put returns the
+ * token of example 0, and the program computes the tokens of the others. A take returns one example
+ * for each of its tokens, in their order. Its value has the dimensions of the array of tokens,
+ * followed by those of an example. A take fails if its layout or an example's type or dimensions
+ * differ from those of the put.
  *
  * A tie returns its tokens only after its ignored operand exists, and announces their takes. It
- * announces a single token whose number is not -1; the take of that token has this number and the
- * site of its put. A take without a number is not announced. A hold adds a reference for each of
- * its tokens. A drop, and a take that ends its tokens, drop one reference for each token. A drop
- * runs after the takes whose results are its ignored operands. Its own result has no meaning.
+ * announces only single tokens, not arrays, whose number is not -1. The take of such a token has
+ * the same number, and the site of its put. A take without a number is not announced. A hold adds a
+ * reference for each of its tokens. A drop, and a take that ends its tokens, drop one reference for
+ * each token. A drop runs after the takes whose results are its ignored operands. Its own result
+ * has no meaning.
  */
 #ifndef LIB_XLA_CALL_H
 #define LIB_XLA_CALL_H

@@ -17,8 +17,8 @@
 #include "xla/table.h"
 
 /*
- * Finds block @id, and waits until no thread is busy with it. Drops the lock meanwhile. Returns
- * NULL if there is no such block.
+ * Finds block @id, and waits until no thread is busy with the block. Drops the lock during the
+ * wait. Returns NULL if there is no such block.
  */
 static struct saved *find_idle(uint64_t id)
 {
@@ -79,7 +79,7 @@ static int check_claim(const struct saved *block, const struct rows *rows, uint6
 	return 0;
 }
 
-/* Claims a block. If its last references end, removes it from the table. */
+/* Claims a block. If this drops its last references, removes it from the table. */
 static int claim_block(const struct rows *rows, uint64_t bytes, const struct origin *taker,
 		       struct claim *claim, char *words)
 {
@@ -165,8 +165,8 @@ int saved_claim(const struct rows *rows, uint64_t bytes, const struct origin *ta
 }
 
 /*
- * The last claim of a block that the table no longer has ends the block in the store. The claim
- * that ended its last reference may be released before others have held the block.
+ * When a block has left the table, the release of its last claim ends the block in the store. The
+ * claim that dropped the last reference may be released before other claims have held the block.
  */
 void saved_release(struct claim *claim)
 {

@@ -2,9 +2,9 @@
 /*
  * Copies of host memory inside a handler; see copy.h.
  *
- * A handler runs on a thread of the pool that its parts run on, so it never waits for them. It
- * copies the first part itself. The part that ends last completes the future that the runtime waits
- * for.
+ * A handler runs on a thread of the pool that also runs the parts of its copy, so it never waits
+ * for the parts. It copies the first part itself. The thread that finishes the last part completes
+ * the future for which the runtime waits.
  */
 #include <stdatomic.h>
 #include <stdbool.h>

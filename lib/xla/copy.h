@@ -12,14 +12,15 @@
 
 #include "xla/ffi.h"
 
-/* The thread that ends the last part calls this function once. */
+/* The thread that finishes the last part calls this function once. */
 typedef void copy_done(void *data);
 
 /*
- * Copies @bytes and calls @done. If threads still copy when it returns, *@frame's future is set.
+ * Copies @bytes and calls @done. If threads are still copying when the call returns, *@frame's
+ * future is set.
  *
- * @alone: the calling thread copies everything. The caller must set it if handlers may wait for
- * each other, because they could occupy the threads that the parts need.
+ * @alone: the calling thread copies everything. The caller must set @alone if handlers may wait for
+ * each other, because waiting handlers could occupy the threads that the parts need.
  */
 void copy_start(XLA_FFI_CallFrame *frame, bool alone, void *to, const void *from, uint64_t bytes,
 		copy_done *done, void *data);

@@ -20,7 +20,7 @@ extern struct actmem_xla_transfer_stats transfer_counts[ACTMEM_XLA_DEVICES_MAX];
 #define TRANSFER_COUNT(device, name, value)	\
 	__atomic_add_fetch(&transfer_counts[device].name, (value), __ATOMIC_RELAXED)
 
-/* A block is live from the beginning of its put until the block ends. */
+/* A block is live from the beginning of its put until it leaves the table. */
 void counts_begin(uint32_t device, uint64_t bytes);
 void counts_end(uint32_t device, uint64_t bytes);
 

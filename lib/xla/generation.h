@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Internals of the table of live blocks: saved.c puts, claim.c takes, and announce.c records future
- * takes. One lock guards all of it. A thread holds it for tens of nanoseconds per put or take. It
- * never holds the lock while it copies memory or calls the store, which can wait.
+ * Internals of the table of live blocks. saved.c adds blocks, claim.c removes them, and announce.c
+ * records which blocks a program is about to take. One lock guards all of it. A thread holds the
+ * lock for tens of nanoseconds per put or take. It never holds the lock while it copies memory, or
+ * while it calls the store, because such a call may sleep.
  */
 #ifndef LIB_XLA_GENERATION_H
 #define LIB_XLA_GENERATION_H
@@ -14,9 +15,8 @@
 #include "xla/block.h"
 
 /*
- * The id of a block has the number of its site in the upper bits, and a serial number that never
- * recurs in the lower ones. So an error message can name the site of a block that has left the
- * table.
+ * The upper bits of a block's id are the number of its site. The lower bits are a serial number,
+ * which is never reused. So an error message can name the site of a block that has left the table.
  */
 #define SERIAL_BITS	40
 #define SERIAL_MASK	((UINT64_C(1) << SERIAL_BITS) - 1)
@@ -25,7 +25,7 @@ struct generation {
 	int64_t run;
 	uint32_t device;
 	bool is_gpu;
-	uint64_t first, last;		/* serial numbers of its blocks */
+	uint64_t first, last;		/* serial numbers of the first and last block */
 	uint64_t blocks;		/* number of live blocks */
 	uint64_t puts;
 	struct saved *list;
@@ -35,12 +35,12 @@ struct generation {
 
 extern pthread_mutex_t saved_lock;
 extern pthread_cond_t saved_idle;	/* signaled when a block becomes idle */
-extern uint64_t saved_serial;		/* of the latest block */
+extern uint64_t saved_serial;		/* serial number of the latest block */
 
 /* Calls forked_check() with @words[SAVED_WORDS]. A handler calls this before it takes a lock. */
 int saved_check(char *words);
 
-/* Removes a block from the table. Its generation ends with its last block. */
+/* Removes a block from the table. Frees its generation if that has no other block. */
 void saved_unlink(struct saved *block);
 
 /* Writes the error message for a @token that is not in the table. Caller holds the lock. */

@@ -12,8 +12,8 @@
 
 #define GROW_DEFAULT	(UINT64_C(64) << 20)
 /*
- * The thread keeps free the largest of: two blocks, half of what the store grows by, and
- * 1/HELD_PART of the store's memory.
+ * The thread keeps this much memory free: two blocks, half of the length by which the store grows,
+ * or 1/HELD_PART of the store's memory, whichever is most.
  */
 #define HELD_PART	64
 

@@ -102,7 +102,7 @@ static bool is_divided(void)
 	return stores.shares.count > 1 && stores.shares.total[SHARE_MEMORY];
 }
 
-/* Returns true if a store gets more memory now, or soon. Caller holds @in_use. */
+/* Returns true if a store gets more memory now or will soon. Caller holds @in_use. */
 static bool has_more(unsigned int place)
 {
 	bool more;
@@ -118,7 +118,7 @@ static bool has_more(unsigned int place)
 	return more;
 }
 
-/* Passes on the memory that was released by stores on other nodes. Caller holds @in_use. */
+/* Gives a store the memory that other nodes' stores have released. Caller holds @in_use. */
 static void divide_shares(unsigned int place)
 {
 	if (!spills || !is_divided() || pthread_mutex_trylock(&dividing))

@@ -5,8 +5,9 @@
  *
  * A block goes through four calls. saved_begin() adds it to the table, to be filled. After
  * saved_filled(), its token may be used. saved_claim() begins a take. The last take removes the
- * block from the table. saved_release() ends a take, and the last release frees the block. If a
- * block is reclaimed while threads use it, the last of these threads drops the block.
+ * block from the table. saved_release() ends a take; when the block has left the table, the last
+ * release frees it. If a block is reclaimed while threads use it, the last of these threads drops
+ * the block.
  *
  * On a GPU, blocks are filled after their put has returned, and saved_claim() waits for that.
  * saved_next() reads a block before it is taken. After saved_staged(), a device has the block and
@@ -67,7 +68,8 @@ void saved_release(struct claim *claim);
 
 /*
  * saved_reference() adds @count references to block @id, and saved_unreference() drops as many. The
- * block ends with its last reference. Both calls do nothing if the block is gone or @id is 0.
+ * last reference frees the block. Both calls do nothing if the block has left the table or @id is
+ * 0.
  */
 void saved_reference(uint64_t id, uint64_t count);
 void saved_unreference(uint64_t id, uint64_t count);

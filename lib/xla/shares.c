@@ -19,7 +19,7 @@ static uint64_t held_by(const struct share *share, enum share_of kind)
 	return kind == SHARE_MEMORY ? stats.memory_bytes : stats.file_bytes;
 }
 
-/* Returns the bytes that no other store can get: a store may always grow up to its part. */
+/* Returns the bytes that other stores cannot get: this store may always grow up to its part. */
 static uint64_t taken_by(const struct share *share, enum share_of kind)
 {
 	uint64_t held = held_by(share, kind);
@@ -70,7 +70,7 @@ uint64_t shares_left(const struct shares *shares, unsigned int index, enum share
 	return part < left ? part : left;
 }
 
-/* Lowers the limit of a store that has more than its part, so that it closes free regions. */
+/* Lowers the limit of a store that has more than its part: the store then closes free regions. */
 static int shares_lower(struct shares *shares, unsigned int index, enum share_of kind)
 {
 	struct share *share = &shares->list[index];

@@ -48,8 +48,8 @@ int stores_explain(const struct stores *stores, int error, char *words, size_t w
 }
 
 /*
- * Returns the limit of memory. A budget without spill files is a limit: the store refuses a block
- * beyond it.
+ * Returns the limit of memory. Without spill files, a budget is such a limit: the store refuses a
+ * block beyond it.
  */
 static uint64_t budget_of(const struct knobs *knobs)
 {

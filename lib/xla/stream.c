@@ -256,8 +256,8 @@ static struct lane *have_lane(uint32_t device, cuda_context context, unsigned lo
 
 /*
  * Fails if XLA records the stream into a CUDA graph. XLA records only handlers that claim to
- * support it, and these do not (stream_handlers.c). If XLA recorded one, each launch of the graph
- * would silently return the values of the first one.
+ * support this, and actmem's handlers do not (stream_handlers.c). If XLA recorded one, each launch
+ * of the graph would silently return the values of the first one.
  */
 static int check_not_captured(uint32_t device, cuda_stream stream, char *words)
 {
@@ -359,9 +359,10 @@ static struct lane *next_unused(struct lane *lane)
 }
 
 /*
- * Ends the caller's use of a lane. If no other thread uses the lane and it holds nothing, removes
- * it from the list and returns true. A handler may have used the lane during the wait for work, so
- * this is checked after it. While the list's lock is held, the lane's lock is only tried.
+ * Ends the caller's use of a lane. If no other thread uses the lane and the lane holds nothing,
+ * removes it from the list and returns true. Checks this only after the wait for work, because a
+ * handler may have used the lane during the wait. While the list's lock is held, the lane's lock is
+ * only tried.
  */
 static int unlink_unused(struct lane *lane)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Copies between a GPU and blocks of the store, on streams of their own. A lane has the streams,
- * events and threads that one CUDA context of a device needs for that. stream.c makes and ends
- * lanes, stream_copy.c does the work of handlers, and stream_threads.c that of a lane's two
- * threads. Green contexts use the lane of the primary context, which owns their memory. They cannot
- * have a lane each, because only one thread at a time may have a green context current.
+ * events and threads for the copies of one CUDA context of a device. stream.c makes and ends lanes,
+ * stream_copy.c does the work of handlers, and stream_threads.c has a lane's two threads. Green
+ * contexts use the lane of the primary context, which owns their memory. They cannot have a lane
+ * each, because only one thread at a time may have a green context current.
  *
  * XLA reuses an operand, and first uses a result, in the order of its own stream. So on XLA's
  * stream, a put copies its operand into a span, which is consecutive slots of a ring in device
@@ -51,7 +51,7 @@
 #define PUT_SLOTS	16
 #define TAKE_SLOTS	16
 #define SLOTS		(PUT_SLOTS + TAKE_SLOTS)
-/* Most slots of one copy of a put. The next copy can begin while the device empties these slots. */
+/* Maximum slots of one copy of a put: the next copy can begin while the device empties them. */
 #define PUT_SPAN_MAX	(PUT_SLOTS / 2)
 #define MAILBOXES	16
 #define MAILBOX_TOKENS	256
@@ -97,7 +97,7 @@ struct finish {
 	struct saved *put;		/* the block to commit */
 	struct claim *take;		/* to release */
 	struct actmem_key key;		/* of a block that the device has, to release in its store */
-	uint64_t token, bytes;		/* of the block */
+	uint64_t token, bytes;		/* token and length of the block */
 };
 
 struct lane {
@@ -151,9 +151,10 @@ void lane_leave(struct lane *lane);
 bool lane_has_context(const struct lane *lane);
 
 /*
- * Called before a block of @bytes is reserved. A device may have to wait for another one whose host
- * thread waits for memory. So no device may hold the whole budget in blocks that are not filled
- * yet. Waits until enough blocks are filled. lane_put() or lane_put_ended() ends the admission.
+ * Called before a block of @bytes is reserved. Waits until enough blocks are filled. The reason: a
+ * device may have to wait for another device whose host thread waits for memory. So no device may
+ * hold the whole budget in blocks that are not filled yet. lane_put() or lane_put_ended() ends the
+ * admission.
  */
 void lane_admit(struct lane *lane, uint64_t bytes);
 void lane_put_ended(struct lane *lane, uint64_t bytes);

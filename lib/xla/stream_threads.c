@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The two threads of a lane; see stream.h. The finisher waits for copies in order, and then commits
- * or releases their blocks. The fetcher copies blocks to the device before they are taken. It takes
- * them from the forward pass of the last take, the youngest first, while slots are free.
+ * or releases their blocks. The fetcher copies blocks to the device before they are taken. While
+ * slots are free, it copies the blocks that belong to the same forward pass as the block that was
+ * taken last. It begins with the newest block.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -55,7 +56,7 @@ static cuda_result wait_for_finish(const struct lane *lane, const struct finish 
 	return result;
 }
 
-/* Ends a copy ahead. The fetcher may have waited for that. Caller holds the lock. */
+/* Accounts for the end of a prefetch, which the fetcher may await. Caller holds the lock. */
 static void end_ahead(struct lane *lane, uint64_t bytes)
 {
 	lane->ahead_bytes -= bytes;
@@ -263,8 +264,8 @@ static uint64_t longest_ahead(const struct lane *lane)
 }
 
 /*
- * Copies one block ahead of its take. Returns 0 if there is none before the next take. Caller holds
- * the lock, which is dropped meanwhile.
+ * Prefetches one block. Returns false if nothing can be prefetched until the next take. Caller
+ * holds the lock; this function drops and retakes it.
  */
 static bool fetch_block(struct lane *lane)
 {
@@ -311,8 +312,8 @@ static void *fetcher_thread(void *data)
 		if (no_context)
 			no_context = cuda.cuCtxPushCurrent_v2(lane->context);
 		/*
-		 * After a failure the block's take copies late, and the next take wakes the fetcher
-		 * again.
+		 * After a failure, the block is copied only when it is taken. The next take wakes
+		 * the fetcher again.
 		 */
 		if (no_context || !fetch_block(lane))
 			seen = takes;

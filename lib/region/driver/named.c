@@ -8,8 +8,8 @@
  *
  * One ioctl turns an empty file into a region without pages, permanently. That suffices for a lazy
  * region. For other regions, the process populates a file without a name, which then replaces the
- * empty one. Any region that can be found is therefore complete. A failure leaves an empty file
- * that existed before as it was.
+ * empty one. Any region that can be found is therefore complete. If the call fails, an empty file
+ * that existed before the call is unchanged.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -121,8 +121,8 @@ static void put_back(const char *path, int empty)
 
 /*
  * Replaces the empty file by the region's file, @made. Caller holds the lock of the empty file. If
- * another process removed or renamed that meanwhile, the region stays without a name, as if it
- * had been removed, too.
+ * another process has removed or renamed the empty file, the region gets no name, as if the region
+ * itself had been removed.
  */
 static int replace_empty(const struct region_request *request, int empty, bool created, int made)
 {
@@ -151,8 +151,8 @@ static int replace_empty(const struct region_request *request, int empty, bool c
 }
 
 /*
- * Replaces the descriptor *@made by one that was opened by name. The kernel shows a descriptor in
- * /proc with the name that it was opened with, and never with a name if the file lacked one then.
+ * Replaces the descriptor *@made by one that was opened by name. /proc shows a descriptor with the
+ * name under which it was opened. If the file had no name at that time, /proc never shows one.
  * Keeps the old descriptor if the name belongs to another file by now.
  */
 static int open_by_name(const struct region_request *request, int *made)
@@ -171,7 +171,7 @@ static int open_by_name(const struct region_request *request, int *made)
 		flock(*made, LOCK_UN);
 		error = name_lock(fd, request->path);
 	}
-	/* Another process locked it first. Lock the old descriptor, if that has ended by now. */
+	/* Another process locked it first. If that process has ended, lock the old descriptor. */
 	if (error) {
 		close(fd);
 		return name_lock(*made, request->path);

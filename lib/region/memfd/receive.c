@@ -21,8 +21,8 @@
 #include "watch/watch.h"
 
 /*
- * Accepts only files as this library creates them, with its label and its seals. The file may have
- * holes. Other processes that have it may punch more, because they may discard pages.
+ * Accepts only files that have this library's label and seals. The file may have holes. Other
+ * processes that have the file open may punch more holes, because they may discard pages.
  */
 static int check_memfd(int fd, struct backing *backing)
 {

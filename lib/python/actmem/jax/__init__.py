@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Keeps the activations of a JAX training, and arrays, in actmem memory.
+"""Keeps arrays, and the activations of a training run in JAX, in actmem memory.
 
     import jax, actmem.jax
 
@@ -20,8 +20,8 @@ configure    sets limits and checks
 plan         predicts which values to keep, offload or recompute: see actmem.plan
 load_plan    reads a plan from a file, for the program of plan_key
 
-A program that was made by jax.export needs this module imported where it runs. Its export
-must allow the custom calls actmem_put, _take, _tie, _hold and _drop. TPUs cannot run it.
+A process that runs a program from jax.export must import this module. The export must allow the
+custom calls actmem_put, _take, _tie, _hold and _drop. TPUs cannot run such a program.
 """
 from typing import TYPE_CHECKING, Any
 

@@ -2,9 +2,9 @@
 """empty and asarray: JAX arrays whose memory is in a region. _files.py has save and load, which
 use named regions.
 
-The NumPy arrays that show a block hold it through Python's reference counts. Each JAX array
-holds the block too, and drops it in C, from the thread of XLA that ends the array
-(lib/xla/tensor.c).
+NumPy arrays that are views of a block keep the block alive through Python's reference counts. Each
+JAX array that uses the block has a reference too. C code drops this reference in the thread of XLA
+that frees the array (lib/xla/tensor.c).
 """
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _is_capsule.argtypes = [py_object, c_char_p]
 
 
 class Block:
-    """A reference to a block. It is the base of the NumPy arrays that show the block."""
+    """A reference to a block. It is the base of the NumPy arrays that are views of the block."""
 
     handle: c_void_p | None = None
     __array_interface__: dict[str, Any]
@@ -114,7 +114,7 @@ class _Exported:
         return self.capsule
 
     def close(self) -> None:
-        """Drops the tensor if no consumer took it out of its capsule."""
+        """Drops the tensor, unless a consumer has taken it out of its capsule."""
         if self.capsule is not None and _is_capsule(self.capsule, CAPSULE):
             library.actmem_xla_tensor_drop(self.managed)
             self.capsule = None
@@ -125,7 +125,7 @@ def address_of(array: NDArray[Any]) -> int:
 
 
 def element(dtype: Any) -> np.dtype[Any]:
-    """Returns `dtype` in native byte order. Raises TypeError if JAX cannot share it."""
+    """Returns `dtype` in native byte order. Raises TypeError if JAX and NumPy cannot share it."""
     if jax.numpy.issubdtype(dtype, jax.dtypes.extended):
         raise TypeError(f"dtype {dtype} is JAX's own and has no form in "
                         "memory; of random keys take jax.random.key_data()")
@@ -173,8 +173,8 @@ def _check_platform(device: jax.Device) -> None:
 
 
 def memory_for(devices: Iterable[jax.Device]) -> tuple[int, int]:
-    """Returns the flags and the GPU index of memory that these devices, and JAX's default
-    device, can use. Memory that is registered for one GPU serves all of them."""
+    """Returns the flags and the GPU index for memory that these devices and JAX's default device
+    can all use. Memory that is registered for one GPU can be used by all GPUs."""
     for device in (*devices, _default_device()):
         _check_platform(device)
         if _is_cuda(device):
@@ -239,7 +239,7 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike | None = None) -> NDArray
 
 
 def _block_of(array: Any) -> Block | None:
-    """Returns the block that `array` shows, or None."""
+    """Returns the block that `array` is a view of, or None."""
     while array is not None and not isinstance(array, Block):
         array = getattr(array, "obj" if isinstance(array, memoryview)
                         else "base", None)
@@ -345,7 +345,7 @@ def as_sharding(device: jax.Device | Sharding | None) -> Sharding:
 
 
 def source(a: Any) -> NDArray[Any]:
-    """Returns `a` as a NumPy array, which shows the same memory if possible."""
+    """Returns `a` as a NumPy array, which uses the memory of `a` if possible."""
     if isinstance(a, jax.core.Tracer):
         raise TypeError("actmem.jax.asarray() of a value that is being traced: "
                         "call it outside of jax.jit, with an array that is there")
@@ -356,7 +356,7 @@ def source(a: Any) -> NDArray[Any]:
 
 def place(array: NDArray[Any], dtype: np.dtype[Any], sharding: Sharding,
           copy: bool | None) -> tuple[jax.Array, bool]:
-    """Returns a JAX array of `array`, and whether any part of it uses the memory in place."""
+    """Returns a JAX array of `array`, and whether any part of it uses the memory of `array`."""
     memory = memory_for(sharding.addressable_devices)
     indices: Mapping[jax.Device, Any] = sharding.addressable_devices_indices_map(array.shape)
     parts: dict[object, NDArray[Any]] = {}
@@ -395,9 +395,9 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *,
       copy: False: raise ValueError instead of copying. True: always copy.
 
     Returns:
-      An array of the shape of `a`. Its memory stays allocated until the array is gone and all
-      programs that use it have ended. The array is immutable: use it for inputs and read-only
-      data. A CPU leaves a donated array unchanged; a GPU may write a result into it.
+      An array of the shape of `a`. Its memory stays allocated until the array is deleted and all
+      computations that use it have finished. The array is immutable: use it for inputs and
+      read-only data. A CPU leaves a donated array unchanged; a GPU may write a result into it.
 
     Raises:
       TypeError: `a` is traced, or JAX and NumPy do not store its type alike.

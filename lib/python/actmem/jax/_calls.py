@@ -171,8 +171,8 @@ def _sharding_elsewhere(key: Hashable, sharding: Any) -> Any:
     return latest if is_here else sharding
 
 
-# Marks a value as a member of a sharding group. XLA drops ghosts, which have no bytes, before
-# it chooses shardings. Without the group, nothing would connect a put with its takes.
+# Marks a value as a member of a sharding group. Without the group, nothing would connect a put with
+# its takes, because XLA drops ghosts (which have no bytes) before it chooses shardings.
 
 alike_p = Primitive("actmem_alike")
 alike_p.def_abstract_eval(lambda value, *, group: value)
@@ -211,10 +211,10 @@ def _replicated(sharding: Any) -> Any:
 
 
 def _fingerprint(sharding: Any, shape: Sequence[int], batch: int) -> int:
-    """Identifies the sharding of a value to its put and its takes, which may be in different
-    programs. It never returns 0, which marks a value on one device. XLA has several forms of
-    one sharding. The batch's dimensions count only if they are sharded, because a take may
-    have fewer examples."""
+    """Returns a number that identifies the sharding of a value. A put and its takes, which may be
+    in different programs, compute the same number, even if XLA expresses the sharding in
+    different forms. The number is never 0, which marks a value on one device. The batch's
+    dimensions count only if they are sharded, because a take may have fewer examples."""
     tiles, devices = _private.tiles_of(sharding, len(shape))
     if max(tiles[:batch], default=1) == 1:
         tiles = tiles[batch:]
@@ -339,9 +339,9 @@ def _shared_key(label: str, number: int | None, shape: Sequence[int],
 
 
 def _for_tokens(sharding: Any, tokens: Any, rank: int, batch: int) -> Any:
-    """Returns the sharding of a value whose tokens XLA's partitioner shards as `tokens`. This
-    is `sharding`, which the partitioner chose for the value, unless it divides the batch
-    differently. A device would then get tokens of examples that it did not put."""
+    """Returns the sharding of a value whose tokens XLA's partitioner shards as `tokens`. The result
+    is `sharding`, which the partitioner chose for the value, unless `sharding` divides the batch
+    differently than `tokens`: a device would then get tokens of examples that it did not put."""
     def parts(sharding: Any) -> Any:
         tiles, devices = _private.tiles_of(sharding, batch)
         return tiles, np.sort(np.reshape(devices, (*tiles, -1))).tolist()

@@ -26,7 +26,7 @@ from actmem.jax._handlers import library
 StrPath = str | os.PathLike[str]
 
 CREATE = 4              # ACTMEM_XLA_ARRAY_CREATE
-HEADER_MAX = 1 << 16    # longest of version 1.0, with the bytes before it
+HEADER_MAX = 1 << 16    # longest header of version 1.0, with the bytes before it
 
 
 class _Region(_arrays.Block):
@@ -165,14 +165,14 @@ def load(path: StrPath, dtype: DTypeLike | None = None, *,
       device: As for asarray(). load() raises ValueError if a device's part must be copied.
 
     Returns:
-      An array of the shape and type that was passed to save(). The array keeps the region's
-      memory until it is gone, even if the file is removed.
+      An array of the shape and type that was passed to save(). The region's memory
+      stays until the array is deleted, even if the file is removed.
 
     Raises:
       TypeError: `dtype` does not match the file, or is required and missing.
       ValueError: A device's part must be copied.
       actmem.Error: The file does not exist, or its save() has not ended. The error message says
-        which.
+        which of these it is.
 
     Example: see save().
     """

@@ -2,15 +2,15 @@
 """Completes a program after JAX's transformations, before JAX lowers it for XLA.
 
 JAX differentiates, batches and splits puts and takes like other primitives. This module then
-follows each token through the resulting program. A token is one reference to its block, which
-ends with the last reference (lib/xla). So each reference has one owner, which ends it once:
+follows each token through the resulting program. A token is one reference to its block. The block
+is freed with its last reference (lib/xla). So each reference has one owner, which drops it once:
 
 * A put owns its tokens. A jaxpr owns the tokens that its equations return, and those of its
   inputs that its caller gives away. The caller owns all tokens that a jaxpr returns.
 * A take ends its tokens if they are used nowhere else. If tokens are taken several times, or in
   each iteration of a loop, the program drops them after the last take.
 * An equation that selects, gathers or copies tokens makes new references (hold). The program
-  drops the tokens that it read like others.
+  drops the tokens that such an equation read, like all other tokens.
 * Python owns the tokens that a program receives or returns, and drops them when their array
   is gone (_tokens.py).
 
@@ -103,7 +103,7 @@ class _Program:
 
     def jaxpr(self, jaxpr: Jaxpr, owned_in: Sequence[bool], tie: int | None = None,
               numbers: Sequence[int | None] | None = None) -> Jaxpr:
-        """Returns `jaxpr` completed. It ends the tokens that it owns, and its caller owns the
+        """Returns the completed `jaxpr`, which ends the tokens that it owns. Its caller owns the
         tokens that it returns.
 
         owned_in  Whether each input is an array of tokens that the caller gives away.
@@ -195,7 +195,7 @@ class _Body:
         return _private.with_eqns(jaxpr, self.eqns, outvars=outvars)
 
     def after(self, token: Atom, ties: Sequence[Atom]) -> Atom:
-        """Returns the token, tied to `ties`: the caller may end it as soon as it exists."""
+        """Returns the token, tied to `ties`. The caller may end the token once it exists."""
         for tie in ties:
             token, = self.emit(tie_p, [token, tie], [token.aval], numbers=(-1,))
         return token
@@ -363,8 +363,8 @@ class _Body:
 
 
 def _without_ghosts(eqn: Eqn) -> Eqn:
-    """Makes the ghosts of a shard_map inside it. XLA in JAX 0.11 crashes if a shard_map is given
-    an array without bytes."""
+    """Moves the creation of ghosts into the shard_map that uses them. XLA in JAX 0.11 crashes if a
+    shard_map gets an array without bytes."""
     if eqn.primitive.name != "shard_map":
         return eqn
     jaxpr = eqn.params["jaxpr"]
@@ -434,5 +434,5 @@ def _finish_and_tell(name: str, jaxpr: Jaxpr) -> Jaxpr:
     return jaxpr
 
 
-# Never donate the memory of tokens to a program: they could then no longer be dropped.
+# Never donate the memory of tokens to a program: the tokens could then not be dropped any more.
 _private.before_lowering(_finish_and_tell, lambda aval: not is_token(aval))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Registers the handlers of libactmem_xla with XLA, and has its settings and counters.
+"""Registers the handlers of libactmem_xla with XLA, reads the counters of this library, and changes
+its settings.
 
 Mirrors lib/xla/actmem_xla.h. Only PLATFORMS states which platforms of XLA have handlers.
 """
@@ -166,7 +167,7 @@ def _attach(memory: actmem.Memory) -> None:
 
 
 def _close(memory: actmem.Memory) -> int:
-    """Closes the memory, which then is no longer that of the handlers."""
+    """Closes the memory. The handlers do not use it any more."""
     status: int = library.actmem_xla_close(memory.handle)
     return status
 
@@ -196,8 +197,8 @@ def configure(generations: int | None = None, checksum: bool | None = None) -> N
         on a device at once. If another one begins, the values that the oldest one saved are
         treated as abandoned, and their memory is reclaimed. 0: no limit. Default: 2, or
         ACTMEM_JAX_GENERATIONS.
-      checksum: Whether later puts compute a checksum that their takes compare. This costs
-        time.
+      checksum: Whether to compute a checksum when a value is put from now on, and to compare it
+        when the value is taken. This costs time.
 
     Raises:
       ValueError: `generations` is not a valid number.
@@ -236,8 +237,8 @@ def _memory() -> dict[str, Any]:
 
 
 def stats() -> dict[str, Any]:
-    """Returns counters: bytes in actmem memory, and bytes that were put, taken or copied. Waits
-    until tokens that Python no longer holds have been dropped.
+    """Returns counters: bytes in actmem memory, and bytes that were put, taken or copied. First
+    drops the values whose tokens Python no longer refers to, and waits until that is done.
 
     memory                     the memory in use: its `backend` ("driver" or "memfd"); `why`,
                                an explanation; `pages`, the requested page size;
@@ -248,13 +249,14 @@ def stats() -> dict[str, Any]:
     live_bytes_peak            the maximum of live_bytes
     puts_total, put_bytes_total, takes_total, take_bytes_total
     last_run_put_bytes, last_run_take_bytes
-                               bytes in the latest execution that put or took. An
+                               bytes put by the latest execution that put a block, and
+                               bytes taken by the latest one that took a block. An
                                execution is one step if a step is one jitted call
     reclaimed_blocks_total, reclaimed_bytes_total
                                blocks reclaimed from abandoned forward passes
     reset_blocks_total         blocks freed by reset()
-    dropped_blocks_total       blocks that no take ended, dropped when they could no
-                               longer be taken
+    dropped_blocks_total       blocks that were dropped without a take, because
+                               nothing could take them any more
     own_bytes, own_bytes_total bytes, including arrays, that the CUDA driver allocated
                                itself because it did not register a region
     lost_blocks_total          blocks that could not be read back from their files
@@ -274,7 +276,8 @@ def stats() -> dict[str, Any]:
                                waited for the end of its read, and takes that the
                                store did not expect
       put_stall_ns_total, take_stall_ns_total
-                               time that puts waited for memory, and takes for a block
+                               how long puts waited for memory, and how long takes
+                               waited for a block
       spilled_bytes_total, filled_bytes_total
                                bytes written to files, and read from them
                                (others: see struct actmem_store_stats)
@@ -294,13 +297,13 @@ def stats() -> dict[str, Any]:
       to_host_bytes_total, to_device_bytes_total
                                bytes copied
       ahead_total, late_total  takes that found their block on the device, and takes
-                               for which the device waited
-      wasted_bytes_total       bytes copied to the device ahead and never taken
+                               that the device waited for
+      wasted_bytes_total       bytes copied to the device in advance and never taken
       token_waits_total        how often takes waited until the device reached them;
                                takes that are announced together count once
       token_wait_ns_total, block_wait_ns_total
-                               time of these waits, and of later waits for a block to
-                               be in memory
+                               duration of these waits, and of the waits that follow
+                               them if a block is not in memory yet
       host_waits_total         how often the host waited for the device, for tokens or
                                anything else
       unfinished, staged_bytes copies in progress, and bytes on the device that are not
@@ -337,8 +340,9 @@ def reset() -> int:
     """Frees all blocks that were put and not taken. It also releases empty regions, including
     those of arrays, and the staging memory of GPUs.
 
-    Failed or abandoned steps leave such blocks, mainly outside of jit, where no limit reclaims
-    them. Call reset() while no step runs: a running backward pass would not find its values.
+    Failed or abandoned steps leave such blocks, mainly outside of jit, where the limit on
+    generations does not apply. Call reset() while no step runs: a running backward pass would
+    not find its values.
 
     Returns:
       The number of blocks freed.

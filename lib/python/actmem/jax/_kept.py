@@ -6,8 +6,8 @@ example, and its token has no dimensions. Under vmap, a put makes one block of a
 an array of tokens with the batch's dimensions. So JAX may select, gather, reverse or stack
 tokens: each token still identifies its example.
 
-A ghost has the shape, the dtype, the sharding and the tangents of the value, and no bytes in
-memory. So a loop can stack ghosts, a batch can have them along any axis, and second derivatives
+A ghost has the shape, the dtype, the sharding and the tangents of the value, but no bytes in
+memory. So a loop can stack ghosts, vmap can batch them along any axis, and second derivatives
 propagate through them. A take states which dimensions of its ghost are those of its tokens.
 
 JAX passes arrays of tokens and ghosts between compiled programs, as it does random keys. When
@@ -66,7 +66,7 @@ _rules = types.SimpleNamespace(
 
 
 class _KeptType(_private.ExtendedDType):
-    """A dtype with these rules. `of` distinguishes it from others of its class."""
+    """A dtype that follows `_rules`. `of` distinguishes it from other dtypes of its class."""
 
     type = _scalar
     _rules = _rules
@@ -180,7 +180,7 @@ def _shard(values: Sequence[Kept], shardings: Sequence[Sharding], layouts: Any,
 
 _private.register_array_class(Kept, _shard)
 
-# Makes tokens or ghosts of the integers that represent them in memory.
+# Makes tokens or ghosts from the integers that represent them in memory.
 wrap_p = Primitive("actmem_wrap")
 wrap_p.def_impl(lambda base, *, dtype: Kept(dtype, base))
 

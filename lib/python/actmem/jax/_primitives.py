@@ -8,9 +8,9 @@ JAX's transformations.
     token = hold_p.bind(token)
     drop_p.bind(token, *ties)
 
-A put returns its value, so that the forward pass uses it after the put. A put whose token and
-ghost are not used stores nothing. A take has the ghost's shape, and its tangent is the ghost's
-tangent: when JAX differentiates once more, put and take together are the identity.
+A put returns its value, so that the forward pass uses the value only after the put. A put whose
+token and ghost are not used stores nothing. A take has the ghost's shape, and its tangent is the
+ghost's tangent: when JAX differentiates once more, put and take together are the identity.
 
 vmap always adds the first dimension to the tokens. `batch` lists the dimensions of the value or
 ghost that correspond to the tokens' dimensions. vmap leaves the axes of a value in place, as it

@@ -116,7 +116,7 @@ def tiles_of(sharding: Sharding, rank: int) -> tuple[tuple[int, ...], tuple[int,
 
 
 def leading_sharding(sharding: Sharding, keep: int, rank: int) -> Sharding:
-    """Returns the sharding of a value of that rank that shards its first `keep` dimensions as
+    """Returns the sharding of a value of rank `rank`. It shards the first `keep` dimensions as
     `sharding` does, and replicates the others. `sharding` must come from XLA's partitioner."""
     hlo = sharding._hlo_sharding    # type: ignore[attr-defined]
     tiles = hlo.tile_assignment_dimensions()
@@ -363,9 +363,10 @@ def together(eqns: Sequence[Eqn], invars: Sequence[Atom], outvars: Sequence[Atom
                               eqns[0].source_info, eqns[0].ctx)
 
 
-# JAX looks up the rule that splits an equation by its primitive alone. These tables find the
-# policy among the local variables of the calling function. They return JAX's own rule unless the
-# policy sends the value to actmem. So JAX runs its own rules without a frame of this package.
+# To split an equation, JAX looks up a rule, with the equation's primitive as the only key. These
+# tables find the policy among the local variables of the calling function. They return JAX's own
+# rule unless the policy sends the value to actmem. So no frame of this package is on the stack when
+# JAX runs its own rules.
 
 class _Rules(UserDict[Primitive, Rule]):
     def __init__(self, stock: dict[Primitive, Rule],
@@ -393,23 +394,23 @@ class _Rules3(_Rules):
 
 
 def replace_partial_eval_rules(choose: Callable[..., Rule | None]) -> None:
-    """Makes `choose(policy, equation)` select the rule that splits an equation. It returns None
-    for JAX's own rule."""
+    """Makes JAX call `choose(policy, equation)` for the rule that splits an equation. `choose`
+    returns None for JAX's own rule."""
     pe.partial_eval_jaxpr_custom_rules = _Rules(  # type: ignore[assignment]
         pe.partial_eval_jaxpr_custom_rules, choose)
 
 
 def replace_remat3_rules(choose: Callable[..., Rule | None]) -> None:
-    """Makes `choose(policy, stock, value, primitive, avals, parameters)` select the rule that
-    splits a call of a primitive. It returns None for JAX's own rule, `stock`. The last three
-    arguments are those of the policy; `value` is the first argument of the call."""
+    """Makes JAX call `choose(policy, stock, value, primitive, avals, parameters)` for the rule that
+    splits a call of a primitive. `choose` returns None for JAX's own rule, `stock`. JAX passes the
+    last three arguments to the policy, too; `value` is the first argument of the call."""
     if has_remat3:
         remat.rules = _Rules3(remat.rules, choose)  # type: ignore[assignment]
 
 
 def _asked3(primitive: Primitive, args: Sequence[Any],
             params: Mapping[str, Any]) -> tuple[Primitive, Sequence[Aval], Any] | None:
-    """Returns the arguments with which JAX asks a policy about this call, or None."""
+    """Returns the arguments that JAX passes to a policy for this call, or None."""
     if primitive in (dot_general_p, conv_general_dilated_p):
         return primitive, [jax.typeof(arg) for arg in args], params
     named: Any = params.get("_prim")
@@ -418,7 +419,7 @@ def _asked3(primitive: Primitive, args: Sequence[Any],
     return None
 
 
-# Passed in place of a trace, it makes a rule of jax_remat3 save the value.
+# If this is passed in place of a trace, a rule of jax_remat3 saves the value.
 SAVING = SimpleNamespace(policy=lambda *args, **params: Saveable)
 
 
@@ -428,8 +429,8 @@ def is_remat(eqn: Eqn) -> bool:
 
 @contextmanager
 def every_policy_is(policy: Rule) -> Iterator[None]:
-    """Within the context, functions that are traced are rematerialised by `policy` instead of
-    their own policy."""
+    """Returns a context in which traced functions are rematerialised by `policy` instead of their
+    own policies."""
     bind: Rule = remat_p.bind
 
     def with_policy(*args: Any, **params: Any) -> Any:

@@ -39,8 +39,8 @@ class Kept(_private.Offloadable):
 
     @property
     def dst(self) -> str:
-        """Raises an error. Only JAX's own rules read it, and would save the value on the
-        device."""
+        """Raises an error. Only JAX's own rules read this attribute, and they would save the value
+        on the device."""
         raise RuntimeError(f"JAX {jax.__version__} splits a function that actmem.jax.checkpoint "
                            "wraps without asking actmem: use a version that it was tested with")
 

@@ -62,7 +62,7 @@ class Row:
 
     @property
     def total(self) -> int | None:
-        """Bytes on each device of all occurrences, or None."""
+        """The bytes of all occurrences on each device, or None if unknown."""
         if self.device_bytes is None or self.times is None:
             return None
         return self.device_bytes * self.times
@@ -167,8 +167,8 @@ def _variables(atoms: Iterable[Atom]) -> list[Atom]:
 
 
 def _kept_in(jaxpr: Jaxpr, kept: Iterable[Atom]) -> set[Atom]:
-    """Returns `kept`, the inputs of recomputations in `jaxpr`, and variables that are other
-    names of these values."""
+    """Returns the variables in `kept`, the inputs of recomputations in `jaxpr`, and all variables
+    that are other names for these values."""
     eqns = _private.open_jaxpr(jaxpr).eqns
     found = set(kept)
     for eqn in eqns:
@@ -183,7 +183,7 @@ def _kept_in(jaxpr: Jaxpr, kept: Iterable[Atom]) -> set[Atom]:
 
 
 def _kept_inside(eqn: Eqn, jaxpr: Jaxpr, kept: set[Atom]) -> list[Atom]:
-    """Returns the variables of `jaxpr`, which is inside `eqn`, that are kept."""
+    """Returns those variables of `jaxpr`, which is inside `eqn`, that are kept."""
     inner = _private.open_jaxpr(jaxpr)
     if eqn.primitive.name == "scan":
         consts, carries = _private.scan_consts(eqn.params), _private.scan_carries(eqn.params)
@@ -370,7 +370,7 @@ class _Programs:
         tell_nothing()
 
     def others(self) -> list[Row]:
-        """Returns rows for values that policies were asked about and no program shows."""
+        """Returns rows for values that policies were asked about, but that no program shows."""
         found = {(value.name, value.line) for _, found in self.found
                  for value in found.values}
         rows = []

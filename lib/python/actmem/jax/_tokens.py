@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Drops the values of tokens that Python no longer holds.
+"""Drops the values of tokens that Python does not refer to any more.
 
-Programs may take a token that Python holds any number of times. When the last array of a token
-is gone, its value must be dropped, but programs that take it may still run. So a separate
-program drops it. The memory of the token is donated to that program, so it runs only when all
-programs that read the token have ended.
+While Python refers to a token, programs may take its value any number of times. When Python has
+deleted the last array that contains the token, the value must be dropped, but programs that take it
+may still run. So a separate program drops the value. It gets the token's memory by donation, so it
+runs only after all programs that read the token have ended.
 """
 import collections
 import threading
@@ -36,15 +36,16 @@ def _count_ended() -> None:
 
 
 def watch(kept: "Kept") -> None:
-    """Drops the values of the tokens in `kept` when this array, and all others that share its
-    memory, are gone. A program that returns its input makes such arrays."""
+    """Drops the values of the tokens in `kept` when Python has deleted this array and all arrays
+    that share its memory. A program that returns its input makes such arrays."""
     with _lock:
         _counts[id(kept.base)] += 1
     weakref.finalize(kept, _ended.append, kept.base).atexit = False
 
 
 def _has_failed(words: jax.Array) -> bool:
-    """True if the program that makes the token failed. The token then has no value. Waits."""
+    """Waits for the program that makes the token. Returns true if it failed: the token then has no
+    value."""
     try:
         words.block_until_ready()
     except jax.errors.JaxRuntimeError:
@@ -53,7 +54,7 @@ def _has_failed(words: jax.Array) -> bool:
 
 
 def drain(wait: bool = False) -> None:
-    """Drops the values of tokens that are gone. With `wait`, waits until that is done."""
+    """Drops the values of all tokens that Python has deleted. With `wait`, waits for that."""
     from actmem.jax._primitives import drop_now
     _count_ended()
     while _gone:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Records the verdicts of jax.checkpoint policies on named values during tracing, for
-_report.py. Warns of a policy that keeps a name in actmem which no value has."""
+"""Records, during tracing, what jax.checkpoint policies decide about named values, for _report.py.
+Warns if a policy keeps a name in actmem, but no value has that name."""
 import os
 import sys
 import threading
@@ -24,14 +24,14 @@ CARRIED = "carried"
 _Key: TypeAlias = tuple[str, str, tuple[int, ...], str]
 
 _lock = threading.Lock()
-# The destination of each value, and the names of its policy.
+# The destination of each value, and the names in the policy that decided about it.
 _said: dict[_Key, tuple[str, frozenset[str]]] = {}
 # The memory in which JAX without actmem keeps each value, by the same policy. None: JAX refuses
 # the policy.
 _stock: dict[_Key, str | None] = {}
-# The names that JAX asked each policy about since the last program was complete.
+# The names that JAX has asked each policy about since it completed the last program.
 _asked: dict[Rule, set[str]] = {}
-# Policies that kept a value before. JAX does not trace a cached function again, or ask again.
+# Policies that have kept a value. JAX traces a cached function no more, so it asks them no more.
 _busy: weakref.WeakSet[Rule] = weakref.WeakSet()
 _warned: set[object] = set()
 
@@ -41,14 +41,14 @@ def _verdict_key(name: str, line: str, aval: Aval) -> _Key:
 
 
 def note(name: str, line: str, aval: Aval, where: str, names: frozenset[str]) -> None:
-    """Records that the value of that name and source line goes to `where`, by a policy that has
-    these names."""
+    """Records that a policy sends the value with that name and source line to `where`. `names`
+    are all names in the policy."""
     with _lock:
         _said[_verdict_key(name, line, aval)] = where, names
 
 
 def said(name: str, line: str, aval: Aval) -> tuple[str | None, frozenset[str]]:
-    """Returns where the value goes, or None, and all names that its policy has."""
+    """Returns where the value goes (None: unknown), and all names in its policy."""
     with _lock:
         return _said.get(_verdict_key(name, line, aval), (None, frozenset()))
 
@@ -87,8 +87,9 @@ def listed(names: Iterable[str]) -> str:
 
 
 def warn_of_idle(kept_names: Callable[[Rule], frozenset[str]]) -> None:
-    """Warns once about each policy that kept nothing in actmem since the last call, although
-    `kept_names` returns names of values that it keeps there."""
+    """Warns once about each policy that names values to keep in actmem, but has not kept any so
+    far. Checks the policies that JAX has asked since the last call of this function. `kept_names`
+    returns the names that a policy keeps in actmem."""
     global _asked
     with _lock:
         asked, _asked = _asked, {}

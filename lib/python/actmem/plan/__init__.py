@@ -11,10 +11,10 @@ memory     the memory that a program needs   time     device, link and files as 
 layers     a program as a list of layers     search   finds the fastest choice that fits
 decide     the plan and its reasons          report   the plan as a table and a file
 measure    runs the best few choices         _graph, _fusion, _trace    programs from jaxprs
-models     published models                  decoder  a function of a model's step
+models     published models                  decoder  a model's training step in JAX
 machine    published figures of machines     probe    measures this machine
 of_model   the plan of a published model     command  actmem plan
-check      compares first steps with a plan
+check      compares a training run's first steps with its plan
 """
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def parse_size(what: str, size: int | float | str | None) -> float:
 
 
 def _check_counts(**counts: tuple[int, int]) -> None:
-    """Checks numbers. Each argument has a value and the least valid one."""
+    """Checks numbers. Each argument is a value and the least valid value."""
     for name, (value, least) in counts.items():
         if isinstance(value, bool) or not isinstance(value, numbers.Integral) or \
                 value < least:
@@ -97,39 +97,40 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
          specs: Mapping[str, PartitionSpec] | None = None, between: Between | None = None,
          frozen: int = 0) -> Plan:
     """Decides for each named value of a training step whether to keep it on the device, offload
-    it to the host, or recompute it. A loss is traced once. A step is traced again for each
-    policy, which clears JAX's caches: functions compiled before are compiled again.
+    it to the host, or recompute it. If `function` is a loss, plan() traces it once. If it is
+    a step, plan() traces it again for each policy. This clears JAX's caches, so functions that
+    were compiled before are compiled again.
 
     Args:
-      function: A loss of parameters and a batch, which returns a scalar; or a step, which takes
-        the gradient of a checkpointed function itself. plan() replaces the policies of layers
-        under jax.checkpoint. If there are none, it plans the bodies of scans. If a loss names
-        no values, plan() proposes names for the results of its large products.
+      function: Either a loss, which takes parameters and a batch and returns a scalar; or a
+        step, which itself computes the gradient of a checkpointed function. plan() replaces the
+        policies of layers under jax.checkpoint. If there are none, it plans the bodies of
+        scans. If a loss names no values, plan() names the results of its large products.
       *args: The arguments of `function`, or their shapes (jax.ShapeDtypeStruct). Values that
         depend only on the first argument are weights.
-      machine: The rates of the device, its link and files: a machine, or its name for
-        machine.find(). "here" is this machine as `actmem probe` measured it.
-      device_memory: Bytes of device memory that a step may use, such as "70G". None: 0.9 of
-        the machine's. math.inf: no limit.
+      machine: A Machine, or a name that machine.find() accepts. It gives the rates of the
+        device, the link and the files. "here" is this machine as `actmem probe` measured it.
+      device_memory: Bytes of device memory that a step may use, such as "70G". None: 90% of
+        the machine's device memory. math.inf: no limit.
       host_memory: Bytes of host memory that one device may use; the rest goes to files. None:
-        the device's share of 0.8 of the machine's, or no limit if that is unknown.
-      donated: Bytes of the arguments that are donated.
-      compiler: How programs are compiled, such as memory.CPU. None: as for the machine.
-      ring: The number of layers whose transfers to the host may be unfinished.
+        the device's share of 80% of the machine's host memory; no limit if that is unknown.
+      donated: How many bytes of the arguments are donated.
+      compiler: The compiler's settings, such as memory.CPU. None: those of the machine's platform.
+      ring: How many layers may have unfinished transfers to the host.
       model: A name for the plan.
       resident: Additional bytes on the device. Negative if the device holds less than the
         function's arguments and results.
-      devices: The number of the host's devices that run this program at once. None: all of the
-        mesh, at most as many as a host has.
-      choice: A choice to evaluate instead of searching for the fastest, even if it does not
-        fit.
-      measure: The number of steps to run each of the best few choices on this machine's
+      devices: How many devices of a host run this program at once. None: all devices of the
+        mesh, but at most as many as a host has.
+      choice: A choice to evaluate, even if it does not fit, instead of a search for the
+        fastest.
+      measure: How many steps to run with each of the best few choices, on this machine's
         devices. The fastest of them becomes the plan. 0: only predict.
       destination: The memory to which JAX offloads; "actmem" for actmem.jax.
       mesh: The devices that share the program, if neither the shardings of its arguments nor
         jax.lax.with_sharding_constraint state them. All bytes are those of one device.
-      specs: How the mesh shards named values, by name, if they are not sharded like the
-        operands.
+      specs: How the mesh shards named values, by name. Needed for values that are not sharded
+        like the operands of the operations that compute them.
       between: The transfers between devices, if `function` is one device's part and does not
         contain them: see of_model.py.
       frozen: How many arguments after the first are weights that are not trained.

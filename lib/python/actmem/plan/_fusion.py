@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Finds the values of a program that never exist in memory, because the compiler computes them
-where they are read. The rules follow XLA's. Steps(graph, compiler) lists the remaining
-operations, each with the values that it really reads."""
+where they are read. The rules follow those of XLA. Steps(graph, compiler) lists the remaining
+operations, each with the values that it reads from memory."""
 from __future__ import annotations
 
 import dataclasses
@@ -178,7 +178,7 @@ class Steps:
         return step
 
     def _wide(self, steps: list[Step]) -> list[Step]:
-        """Orders each step as soon as its operands exist; steps without operands are first."""
+        """Runs each step as soon as its operands exist, and steps without operands first."""
         makers = {id(value): step for step in steps for value in step.made}
         waits, readers = {}, dict[int, list[Step]]()
         for step in steps:

@@ -53,7 +53,7 @@ class Value:
     number: int = -1                # index of the input
     users: list[Node] = dataclasses.field(default_factory=list)
     is_output: bool = False
-    names: tuple[str, ...] = ()     # that the program gives the value
+    names: tuple[str, ...] = ()     # names that the program gives the value
     again: tuple[str, ...] = ()     # names given in a recomputation
 
 

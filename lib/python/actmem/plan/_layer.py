@@ -88,7 +88,7 @@ def experts_of(layer: Layer, w: Weights, x: jax.Array, name: Callable[..., jax.A
              ) -> jax.Array:
     """Applies experts to tokens that are sorted by expert. Each expert gets the same number of
     tokens, as if the router were balanced. If devices share the experts, each device gets
-    tokens for its own experts from all of them, as many as it sends."""
+    tokens for its own experts from all devices, and sends as many tokens as it gets."""
     experts = layer.experts
     assert experts is not None
     batch, tokens, d = x.shape

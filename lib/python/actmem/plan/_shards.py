@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Which part of each value a device of a mesh has. The shardings of arguments, of
-with_sharding_constraint and of names are propagated from operands to results, as XLA's
-partitioner does. `Layout(...).of(jaxpr).local(variable)` is the type of that part.
+"""Finds which part of each value a device of a mesh has. It propagates the shardings of arguments,
+of with_sharding_constraint and of names from operands to results, as XLA's partitioner does.
+`Layout(...).of(jaxpr).local(variable)` is the type of a device's part.
 
 Axes of the mesh divide a dimension, and no two dimensions of a value share an axis. If one
 operand is whole and another is divided, the whole one is cut the same way. A product also

@@ -51,7 +51,8 @@ def divided(what: str, size: int, axis: str, devices: int) -> int:
 
 
 def kv_heads_of(kind: Attention, tensor: int) -> int:
-    """Returns the heads of keys on one device. If devices outnumber heads, they share them."""
+    """Returns how many heads of keys a device has. If there are fewer heads than devices, several
+    devices share a head."""
     if kind.kv_heads < tensor and tensor % kind.kv_heads == 0:
         return 1
     return divided("the number of key and value heads", kind.kv_heads, "tensor", tensor)

@@ -16,7 +16,7 @@ class ModelError(ValueError):
 class Attention:
     """One kind of attention. A value head has as many dimensions as a key head, unless
     `value_dim` differs. With `kv_rank` (multi-head latent attention), `rope_dim` of the
-    `head_dim` dimensions are rotated, and all heads of the key share those."""
+    `head_dim` dimensions are rotated, and all heads of the key share these dimensions."""
     q_heads: int
     kv_heads: int
     head_dim: int
@@ -41,7 +41,7 @@ class Attention:
 @dataclasses.dataclass(frozen=True)
 class Experts:
     """A token passes through `top_k` of `count` experts, and through the shared experts, which
-    are combined into one of width `shared_d_ff`."""
+    form a single expert of width `shared_d_ff`."""
     count: int
     top_k: int
     d_ff: int

@@ -2,8 +2,9 @@
 """Makes graphs of programs. It traces them under one policy after another and computes nothing.
 
 A loss function is traced once, and its jaxpr is differentiated with each policy. A training step
-computes the gradient inside, so the whole step is traced again for each policy. JAX's caches are
-cleared before, because JAX does not distinguish its traces by policy.
+computes the gradient itself, so the whole step is traced again for each policy. Before and
+after each trace of a step, this module clears JAX's caches, because JAX does not distinguish its
+traces by policy.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The time of transfers between the devices of a model's mesh, as decoder.py lists them, for each
-group of layers. Weights are gathered, and their gradients added up, while another layer computes.
-Layers wait for transfers between their own parts."""
+"""The time of the transfers between the devices of a mesh, for each group of layers. decoder.py
+lists these transfers. Weights are gathered, and their gradients summed, while another layer
+computes. A layer waits for transfers between its own parts."""
 from __future__ import annotations
 
 import dataclasses
@@ -17,7 +17,8 @@ GRADIENTS = ("sequence", "expert")      # axes whose sums of gradients do not de
 
 @dataclasses.dataclass
 class Turn:
-    """The transfers in one pass of a layer, in seconds: waited for, or beside the compute."""
+    """The transfers in one pass of a layer, in seconds: those for which the layer waits, and those
+    that run beside the compute."""
     waited: float = 0.0
     beside: float = 0.0
 
@@ -41,8 +42,8 @@ class Between:
         group, position = (int(word) for word in one.of.split()[1].split("."))
         layer = self.groups[group].layers[position]
         if one.axis == "tensor":
-            # These follow the attention and the MLP. Only the next layer needs the sum after
-            # the MLP, unless a norm follows.
+            # One of these sums follows the attention, the other the MLP. Only the next layer needs
+            # the sum after the MLP, unless a norm follows it.
             return 0.5 * ("out_proj" not in there) + \
                 0.5 * (layer.has_post_norms and "mlpwo" not in there)
         if one.axis == "sequence":

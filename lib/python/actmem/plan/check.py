@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Compares the prediction of a plan with the first steps of a training, term by term."""
+"""Compares the prediction of a plan with the first steps of a training run, term by term."""
 from __future__ import annotations
 
 import dataclasses
@@ -48,8 +48,8 @@ def _of_bytes(name: str, foreseen: float, seen: float) -> Term:
 
 
 def check(plan: Plan, stats: Mapping[str, Any], since: Mapping[str, Any], steps: int) -> Checked:
-    """See Plan.check(). Counts are totals over all devices. Stall times are totals too, because
-    each stall affects one device."""
+    """See Plan.check(). Counts and stall times are totals over all devices: a stall delays only one
+    device."""
     store, before = stats.get("store", {}), since.get("store", {})
 
     def in_a_step(name: str) -> float:

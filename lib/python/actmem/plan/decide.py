@@ -88,8 +88,8 @@ def tried(search: Search, program: _trace.Program, steps: int, plan: Plan,
 
 
 def _compile(search: Search, policies: measure.Policies, shortlist: int) -> None:
-    """Compiles the best few choices. If the compiler needs more memory for each than predicted,
-    it tries choices whose prediction is lower by the same ratio."""
+    """Compiles the best few choices. If each of them needs more memory than predicted, tries
+    choices whose predicted memory is lower by the same ratio."""
     limit = search.device_memory
     try:
         for _ in range(ATTEMPTS):
@@ -184,7 +184,8 @@ def _break_even(search: Search, choice: Choice, name: str) -> str:
 
 
 def _curve(search: Search) -> list[tuple[int, float, str]]:
-    """Returns step times as names are kept, or offloaded, one by one, the best per byte first."""
+    """Returns step times as names are kept, or offloaded, one after the other. The names that save
+    most time per byte come first."""
     points = []
     for action, kind in ((KEEP, "keep or recompute"), (OFFLOAD, "with offloading")):
         choice = Choice()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""A program's graph as a sequence of layers. For given names of values to keep, each layer has
-the time of its forward and backward compute, and the bytes of named values that it sends to the
-host."""
+"""A program's graph as a sequence of layers. For a given set of names to keep or offload, each
+layer has its forward and backward compute time, and the bytes of named values that it sends to
+the host."""
 from __future__ import annotations
 
 import dataclasses
@@ -32,7 +32,7 @@ class _Stack:
     forward: float
     backward: float
     bytes: Mapping[str, int]        # of the named values of one layer
-    stacking: float = 0.0           # seconds for each byte that a scan stacks
+    stacking: float = 0.0           # seconds that a scan takes to stack a byte
 
     def layer(self, stacked: Collection[str], offloaded: Collection[str]) -> Layer:
         sent = [size for name, size in self.bytes.items() if name in offloaded]
@@ -46,8 +46,8 @@ class Timeline:
     def __init__(self, graph: Graph, machine: Machine, compiler: Compiler = GPU,
                  between: Between | None = None) -> None:
         self.machine, self.between = machine, between
-        # A scan stacks the values that it keeps: it reads and writes them once more. Values that
-        # go to the host are stacked, too. If processors copy these, the rates include stacking.
+        # A scan stacks the values that it keeps, and values that go to the host: it reads and
+        # writes them once more. If processors copy values to the host, the rates include this.
         self.stacking = 2 / machine.memory()
         self.copies = machine.has("transfer_share")
         self.counted = Counted(graph, compiler)
@@ -63,7 +63,7 @@ class Timeline:
                 for times, stacks, rest in self._stacks(there)]
 
     def needed_names(self) -> set[str]:
-        """Returns the names that the backward pass recomputes. Saving others gains nothing."""
+        """Returns the names that the backward pass recomputes. Saving other names gains nothing."""
         return {name for _, stacks, _ in self._stacks(frozenset()) for stack in stacks
                 for name in stack.bytes}
 
@@ -78,7 +78,8 @@ class Timeline:
     @staticmethod
     def _add(between: Between, there: frozenset[str],
              found: list[tuple[int, list[_Stack], float]]) -> None:
-        """Adds transfers between devices. If a group matches no stack, adds them to the rest."""
+        """Adds the time of transfers between devices to each group's stack, or to the time
+        outside of layers if no stack matches the group."""
         times, stacks, rest = found[-1]
         behind = list(stacks)
         for group, (forward, backward) in reversed(list(zip(between.groups,

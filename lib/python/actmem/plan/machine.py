@@ -5,9 +5,10 @@
     one.products("bfloat16", (4096, 8192, 8192))            # FLOP a second
     machine.of("mine", flops_bf16=1e14, ...)                # from given figures
 
-If a required figure is missing, an error names it. Peak rates of products and memory that were
-not measured are multiplied by `product_efficiency` and `memory_efficiency`. In the table these
-are assumptions, like each figure whose basis is "assumed". Measured figures are used unchanged.
+If a required figure is missing, an error names it. The planner multiplies the peak rate of
+products by `product_efficiency`, and that of memory by `memory_efficiency`, unless the rate was
+measured. In the table, both efficiencies are assumptions, as is each figure whose basis is
+"assumed".
 """
 from __future__ import annotations
 
@@ -74,8 +75,8 @@ class Figure:
 
 @dataclasses.dataclass(frozen=True)
 class Product:
-    """A measured product (m × k) · (k × n), or `batch` of them at once. `flops` is FLOP a
-    second."""
+    """A measured product (m × k) · (k × n), or `batch` such products at once. `flops` is the rate
+    in FLOP a second."""
     m: int
     k: int
     n: int
@@ -86,7 +87,7 @@ class Product:
 
 @dataclasses.dataclass(frozen=True)
 class Requests:
-    """Bytes a second of all files together, in requests of `size` bytes."""
+    """Rates of all files together, in bytes a second, with requests of `size` bytes."""
     size: int
     write: float
     read: float
@@ -109,23 +110,23 @@ class Rates:
 
     @property
     def share(self) -> float:
-        """The share of a device's compute that a transfer blocks: 1 if processors copy."""
+        """The share of a device's compute that a transfer blocks; 1 if its processors copy."""
         return self.machine.need("transfer_share") if self.machine.has("transfer_share") else 0.0
 
     @property
     def call(self) -> float:
-        """Seconds that each value takes in addition to its bytes."""
+        """Seconds that the transfer of a value takes in addition to the time for its bytes."""
         return 1 / self.machine.need("transfers") if self.machine.has("transfers") else 0.0
 
     def disk_write(self, size: float) -> float:
-        """Returns the rate for values of `size` bytes."""
+        """Returns one device's rate of writing values of `size` bytes to files."""
         return self.machine.files("write", size) / self.devices * self.factor
 
     def disk_read(self, size: float) -> float:
         return self.machine.files("read", size) / self.devices * self.factor
 
     def scaled(self, link: float, files: float) -> Rates:
-        """Returns these rates with those of the link and of files multiplied by factors."""
+        """Returns these rates with the link's multiplied by `link`, and the files' by `files`."""
         return dataclasses.replace(
             self, link_out=self.link_out * link, link_in=self.link_in * link,
             link_out_both=self.link_out_both * link, link_in_both=self.link_in_both * link,
@@ -144,7 +145,7 @@ class Machine:
         return name in self.figures
 
     def need(self, name: str) -> float:
-        """Returns the figure of that name, or raises MachineError."""
+        """Returns the value of the figure `name`. Raises MachineError if it is missing."""
         if name not in FIGURES:
             raise MachineError(f"there is no figure {name!r}: a machine has "
                                f"{', '.join(FIGURES)}")
@@ -159,15 +160,16 @@ class Machine:
             self.need(name)
 
     def replace(self, **values: float) -> Machine:
-        """Returns the same machine with other figures."""
+        """Returns a copy of the machine in which these figures have other values."""
         changed = {name: Figure(_number(name, value, self.name), "given", "")
                    for name, value in values.items()}
         return dataclasses.replace(self, figures={**self.figures, **changed})
 
     def products(self, dtype: str, shape: tuple[int, int, int] | None = None,
                  batch: int = 1) -> float:
-        """Returns FLOP a second of products (m, k, n), `batch` at once. It uses the most similar
-        measured product, or the peak rate times `product_efficiency`."""
+        """Returns the rate in FLOP a second of products (m, k, n), `batch` at once. The rate is
+        that of the most similar measured product of `dtype`. If there is none, it is the peak rate
+        times `product_efficiency`."""
         alike = [one for one in self.measured if one.dtype == dtype]
         if alike:
             if shape is None:
@@ -195,8 +197,9 @@ class Machine:
         return value * self.need(efficiency)
 
     def files(self, direction: str, size: float) -> float:
-        """Returns bytes a second written to or read from files, in requests of `size` bytes. It
-        uses the most similar measured requests, or else the figure."""
+        """Returns the rate of writing or reading files, in bytes a second, with requests of
+        `size` bytes. The rate is that of the measured requests of the most similar size. If none
+        were measured, it is the figure disk_write or disk_read."""
         known = self.need(f"disk_{direction}")
         if not self.requests or self.figures[f"disk_{direction}"].basis != "measured":
             return known
@@ -204,9 +207,10 @@ class Machine:
         return alike.write if direction == "write" else alike.read
 
     def link(self, direction: str, *, both: bool = False, devices: int = 1) -> float:
-        """Returns bytes a second of each of `devices` devices, "out" to the host or "in" from
-        it. With `both`, both directions are busy. The rate is the minimum of the link's limits
-        and, for several devices, of the host memory's limit."""
+        """Returns the rate of each of `devices` devices, in bytes a second: "out" to the host,
+        or "in" from the host. With `both`, both directions are busy. The rate is the minimum of
+        the link's limits and, if there are several devices, of the limit of the host's
+        memory."""
         if direction not in ("out", "in"):
             raise ValueError(f"direction={direction!r} is neither 'out' nor 'in'")
         alone = self.need(f"link_{direction}")
@@ -224,24 +228,25 @@ class Machine:
         return min(rates)
 
     def rates(self, devices: int = 1) -> Rates:
-        """Returns transfer rates while `devices` devices of the host transfer."""
+        """Returns each device's transfer rates while `devices` devices of the host transfer."""
         return Rates(self, self.link("out", devices=devices), self.link("in", devices=devices),
                      self.link("out", both=True, devices=devices),
                      self.link("in", both=True, devices=devices), devices)
 
     @property
     def error(self) -> float:
-        """The relative error that each rate may have."""
+        """The relative error that is assumed of each rate."""
         return self.figures["error"].value if self.has("error") else ERROR
 
     @property
     def unsure(self) -> float:
-        """The error in seconds for each value that a layer saves."""
+        """The error of a step's time, in seconds, for each value that a layer saves."""
         return self.figures["unsure"].value if self.has("unsure") else UNSURE
 
     def seconds(self, work: Work) -> float:
-        """Returns the time of an operation: the longer of its products and its memory traffic,
-        plus its transfers between devices."""
+        """Returns the time of an operation. It is the longest of the times for products, memory
+        traffic, transcendental functions and strided reads, plus the time for transfers between
+        devices."""
         arithmetic = sum(flops / self.products(dtype, work.shape, work.batch)
                          for dtype, flops in work.flops.items())
         between = sum(work.collectives.values())
@@ -251,11 +256,11 @@ class Machine:
             between / self.need("interconnect") if between else 0.0)
 
     def _known(self, count: float, name: str) -> float:
-        """Returns seconds for `count` elements; 0 if the machine does not state the rate."""
+        """Returns the seconds that `count` elements take; 0 if the machine lacks the rate."""
         return count / self.figures[name].value if name in self.figures else 0.0
 
     def assumptions(self) -> list[str]:
-        """Returns the assumed figures with their values. The table gives the reasons."""
+        """Returns the names and values of the assumed figures. The table gives the reasons."""
         return [f"{name} {figure.value:g}"
                 for name, figure in self.figures.items() if figure.basis == "assumed"]
 
@@ -318,7 +323,7 @@ def _read(path: str) -> dict[str, Machine]:
 
 
 def from_json(told: Any, where: str) -> Machine:
-    """Makes a machine from an object as `actmem probe --json` prints it."""
+    """Makes a machine from the object that `actmem probe --json` prints."""
     if not isinstance(told, dict) or not isinstance(told.get("figures"), dict):
         raise MachineError(f"{where}: no 'figures': expected what actmem probe --json prints")
     figures = {name: Figure(_number(name, value, where), "measured", where)
@@ -333,7 +338,7 @@ def from_json(told: Any, where: str) -> Machine:
     if platform is not None and not isinstance(platform, str):
         raise MachineError(f"{where}: 'machine': 'platform' is {platform!r}, not a word")
     return Machine(str(told.get("name", where)), figures, measured,
-                   # Requests to all disks together.
+                   # Only the requests that used all disks at once.
                    tuple(one for disks, one in requests if disks == most), platform or "")
 
 
@@ -375,7 +380,7 @@ def _requests(row: dict[str, Any], where: str) -> tuple[int, Requests] | None:
 
 
 def of(name: str, **figures: float) -> Machine:
-    """Makes a machine of these figures."""
+    """Makes a machine that has these figures."""
     return Machine(name, {}).replace(**figures)
 
 
@@ -385,9 +390,9 @@ def names() -> list[str]:
 
 
 def find(name: str | Machine) -> Machine:
-    """Returns the machine of that name in the table; "here", as the probe measured it; or the
-    machine in a file. The file is output of `actmem probe --json`, or has one machine in the
-    form of machines.csv.
+    """Returns a machine. `name` is a machine in the table; "here" for this machine as the probe
+    measured it; or a file's name. The file has the output of `actmem probe --json` (.json), or one
+    machine in the format of machines.csv (.csv).
 
     Raises:
       MachineError: The machine is unknown, or the file is invalid.

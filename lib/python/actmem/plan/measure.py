@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Compiles and runs the best few choices on this machine. It drops choices that do not fit, and
-runs the others in turns, so that a disturbance affects all of them."""
+"""Compiles and runs the best few choices on this machine. It drops choices that do not fit. It runs
+steps of the other choices in turns, so that a disturbance affects all of them."""
 from __future__ import annotations
 
 import dataclasses
@@ -96,7 +96,7 @@ class Policies:
         return choice in self._compiled
 
     def least(self, choices: Iterable[Choice]) -> int | None:
-        """Returns the least bytes that one of these needs, or None if none was compiled."""
+        """Returns the memory of the choice that needs least; None if none was compiled."""
         return min((peak for peak in map(self.peaks.get, choices) if peak is not None),
                    default=None)
 
@@ -129,8 +129,8 @@ class Policies:
 
 
 def fastest(found: Sequence[Measured]) -> tuple[Measured, Measured, float, float]:
-    """Returns the fastest; the fastest that does not offload (or else the fastest itself); the
-    gain of the first over the second; and the error of the gain."""
+    """Returns the fastest choice; the fastest choice that does not offload, or the fastest choice
+    if all offload; the gain of the first over the second; and the error of this gain."""
     best = found[0]
     stays = next((each for each in found if not each.choice.offloaded), best)
     gain = 1 - best.median / stays.median

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """The device memory that a program needs: the maximum of live bytes over all steps.
 
-A value is live from the step that makes it to the last step that reads it; _fusion.py finds the
-steps. While a loop runs, it holds its carried and stacked values and its other operands, and the
-memory that one iteration needs.
+A value is live from the step that makes it to the last step that reads it. _fusion.py finds the
+steps. While a loop runs, its carried values, stacked values and other operands are live. It also
+needs the memory for one iteration.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["CPU", "GPU", "Compiler", "Liveness", "Memory", "foresee"]
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-    """Bytes that a program needs, with the terms of memory_analysis()."""
+    """Bytes that a program needs, in the terms of JAX's memory_analysis()."""
 
     arguments: int
     outputs: int
@@ -62,7 +62,8 @@ class Liveness:
         self.peak = self._run()
 
     def _copied(self, first: int, count: int) -> list[Value]:
-        """Returns carried values that are read after their successors may be written."""
+        """Returns the carried values that may still be read after the next iteration's value has
+        been written. They must be copied."""
         copied = []
         makers = {id(value): at for at, step in enumerate(self.steps) for value in step.made}
         for value, new in zip(self.graph.inputs[first:first + count], self.graph.outputs):
@@ -76,7 +77,7 @@ class Liveness:
         return copied
 
     def _before(self, end: int, makers: dict[int, int]) -> set[int]:
-        """Returns the step at `end` and all steps that must run before it, in any order."""
+        """Returns the step `end` and all steps that must run before it, in no particular order."""
         found, stack = set(), [end] if end >= 0 else []
         while stack:
             at = stack.pop()
@@ -87,7 +88,7 @@ class Liveness:
         return found
 
     def _hosted(self) -> set[int]:
-        """Returns values that can use the memory of later results while they live."""
+        """Returns the values that can use the memory of results that do not exist at that time."""
         begins = {id(value): at for at, step in enumerate(self.steps) for value in step.made}
         if self.compiler.is_wide:
             begins |= {id(value): 0 for step in self.steps for value in _stacked(step.node)}
@@ -143,7 +144,7 @@ class Liveness:
         return most
 
     def _reused(self, step: Step, made: list[Value], live: set[int], at: int) -> int:
-        """Returns the bytes of an operand that ends here and whose memory the result reuses."""
+        """Returns the bytes of an operand that is last used here and whose memory is reused."""
         if not made or step.node.op in MOVING or step.node.op not in ELEMENTWISE and \
                 not step.node.op.startswith("scatter"):
             return 0
@@ -158,7 +159,7 @@ class Liveness:
             return max((Liveness(body, self.compiler, set()).peak for body in node.bodies),
                        default=0)
         need = 0
-        # A carried value that ends here stays in place; otherwise it is copied.
+        # A carried value that is last used here stays in place; otherwise it is copied.
         taken: set[int] = set()
         for value, out in zip(node.inputs[node.consts:][:node.carries], node.outputs):
             if id(value) in live and self.last[id(value)] == at and id(value) not in taken:

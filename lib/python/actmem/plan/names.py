@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The candidates of a plan: values of a function that checkpoint_name names and that depend on
-its batch. If no value has a name, the candidates are results of large products, to be named."""
+"""The candidates of a plan: the values of a function that have a name from checkpoint_name and
+depend on the function's batch. If no value has a name, the candidates are the results of large
+products, to which the plan then gives names."""
 from __future__ import annotations
 
 import dataclasses
@@ -14,7 +15,7 @@ from actmem.plan._graph import PRODUCTS, Graph, Node, Value, local_shape
 @dataclasses.dataclass(frozen=True)
 class Candidate:
     name: str
-    bytes: int              # on a device, of all layers together
+    bytes: int              # on one device, in all layers together
     count: int              # number of occurrences
     shape: tuple[int, ...]  # on a device
     place: str              # the line of the program that makes it
@@ -38,8 +39,8 @@ def find(graph: Graph, batch: Iterable[int]) -> list[Candidate]:
 
 
 def propose(graph: Graph, batch: Iterable[int], least: int = 1 << 16) -> list[Candidate]:
-    """Returns results of products that are worth a name, of at least `least` bytes each. The
-    name consists of the file's name and the line number."""
+    """Returns the results of products that have at least `least` bytes each. Their names consist
+    of the file's name and the line number."""
     depends = _Depends()
     depends.run(graph, [graph.inputs[i] for i in batch])
     found: dict[str, list[tuple[Value, int]]] = {}
@@ -75,7 +76,7 @@ def _values(graph: Graph, length: int) -> Iterable[tuple[Value, int]]:
 
 
 class _Depends:
-    """The values that depend on given ones, including those in bodies of loops."""
+    """The values that depend on given values, including values in bodies of loops."""
 
     def __init__(self) -> None:
         self.values: set[int] = set()

@@ -5,8 +5,9 @@ function, which is one device's part of a step.
     of_model.plan_of(models.find("llama-2-13b"), machine.find("h200"), batch=8, tokens=4096,
                      shard=decoder.Shard(fsdp=8))
 
-The function computes with whole weights, and its gradients are as large. A device stores only its
-part of these and of the optimizer's state, and one layer's gathered weights.
+The function computes with whole weights, and its gradients have the same size. A device stores only
+its part of the weights, the gradients and the optimizer's state, and the gathered weights of one
+layer.
 """
 from __future__ import annotations
 

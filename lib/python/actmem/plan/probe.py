@@ -123,7 +123,7 @@ def _seconds(run: Callable[[], Any], limit: float) -> float:
 
 def measure_product(m: int, k: int, n: int, dtype: str, limit: float, batch: int = 1,
                     ) -> dict[str, Any]:
-    """Measures a product in a program of several, where each waits for the previous one."""
+    """Measures a product, in a program of several products that each wait for the previous one."""
     several = (batch,) if batch > 1 else ()
     a = jnp.ones((*several, m, k), dtype)
     b = jnp.ones((*several, k, n), dtype)
@@ -151,7 +151,7 @@ def _measure_products(told: list[dict[str, Any]], wanted: Sequence[tuple[Any, ..
 
 
 def measure_memory(size: int, limit: float) -> float:
-    """Returns bytes read and written a second."""
+    """Returns the rate of reading and writing together, in bytes a second."""
     x = jnp.ones(size // 4, jnp.float32)
     add = jax.jit(lambda x: x + 1, donate_argnums=0)
     values = [x]
@@ -162,7 +162,7 @@ def measure_memory(size: int, limit: float) -> float:
 
 
 def measure_elements(limit: float) -> dict[str, float]:
-    """Measures elementwise work: exp(), and reads in another order. Returns elements a second."""
+    """Measures exp(), and reads that are not in memory order. Returns elements a second."""
     x = jnp.ones((4, 512, 512), jnp.float32)
     exp = jax.jit(jnp.exp)
     turned = jax.jit(lambda x: jnp.swapaxes(x, 1, 2) * 2)
@@ -171,7 +171,7 @@ def measure_elements(limit: float) -> dict[str, float]:
 
 
 def measure_transfers(limit: float, count: int = 64) -> float:
-    """Returns how many values of a few bytes actmem.jax puts or takes a second."""
+    """Returns how many values of a few bytes actmem.jax can put or take in a second."""
     x = jnp.ones(64, jnp.float32)
 
     def body(x: Any, _: None) -> tuple[Any, None]:
@@ -183,7 +183,7 @@ def measure_transfers(limit: float, count: int = 64) -> float:
 
 
 class _Copies:
-    """Copies between memory that XLA computes in on processors and an actmem region. numpy copies
+    """Copies between an actmem region and memory in which XLA computes on processors. numpy copies
     with as many threads as there are processors, like XLA's thread pool."""
 
     def __init__(self, size: int) -> None:
@@ -250,8 +250,8 @@ def measure_link(size: int, limit: float) -> dict[str, float]:
 
 
 def measure_interconnect(size: int, limit: float) -> float:
-    """Returns bytes a second that each of several devices sends during an all-reduce. In a ring,
-    each device sends nearly twice the bytes that it has."""
+    """Returns the rate at which each of several devices sends during an all-reduce, in bytes a
+    second. In a ring, each device sends nearly twice the bytes that it has."""
     devices = jax.local_devices()
     mesh = jax.sharding.Mesh(np.array(devices), ("all",))
     parts, whole = (jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))

@@ -85,7 +85,7 @@ class Plan:
 
     def check(self, stats: Mapping[str, Any], *, since: Mapping[str, Any] | None = None,
               steps: int = 1) -> check.Checked:
-        """Compares the first steps of a training with the prediction, and names the term that
+        """Compares the first steps of a training run with the prediction, and names the term that
         deviates most.
 
         Args:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The search over keep, offload or recompute for each name. It tries all combinations of up to
-ten names, and changes one or two names at a time if there are more. It estimates the memory of all
-choices, and predicts that of the best exactly."""
+"""Searches for the best choice: whether to keep, offload or recompute each name. With up to ten
+names, the search tries all combinations. With more names, it changes one or two names at a time. It
+estimates the memory of all choices, and predicts the memory of the best choices exactly."""
 from __future__ import annotations
 
 import dataclasses
@@ -17,8 +17,8 @@ from actmem.plan.names import Candidate
 from actmem.plan.time import Step, simulate
 
 KEEP, OFFLOAD, RECOMPUTE = "keep", "offload", "recompute"
-EXHAUSTIVE = 10         # maximum number of names for trying all combinations
-SPARED = 2              # layers whose value may be live at once although it is recomputed
+EXHAUSTIVE = 10         # most names for which all combinations are tried
+SPARED = 2              # layers whose recomputed value may be live at once
 ROUNDING = 0.01         # relative difference below which two steps count as equal
 
 
@@ -46,7 +46,8 @@ class Choice:
 
 class Search:
     """The search over the names of a program on a machine. `peak_of(names)` predicts the device
-    memory if these names are kept; `fixed` bytes of it do not depend on the batch."""
+    memory if these names are kept. `fixed` is the part of that memory, in bytes, that does not
+    depend on the batch."""
 
     def __init__(self, timeline: Timeline, candidates: Sequence[Candidate], machine: Machine,
                  peak_of: Callable[[frozenset[str]], int], device_memory: float = math.inf,
@@ -88,9 +89,9 @@ class Search:
         return self._peaks[saved] - self._gone(choice)
 
     def _least(self, choice: Choice) -> float:
-        """Estimates the least memory that the choice may need, from programs that save less.
-        Each further saved name adds its values of all layers. But the values of one or two
-        layers may no longer be live during recomputation, and neither may the largest operand."""
+        """Estimates the least memory that the choice may need, from programs that save fewer
+        names. Each additional name adds its values in all layers. But during recomputation, the
+        values of one or two layers may not be live any more, nor the largest operand."""
         saved = choice.saved
         if saved in self._peaks:
             return self.peak(choice)
@@ -100,7 +101,7 @@ class Search:
         return least - self.spared - self._gone(choice)
 
     def _learn(self) -> None:
-        """Finds the bytes that each name adds alone: none if a scan stores the value anyway."""
+        """Finds how many bytes each name adds by itself: 0 if a scan stores the value anyway."""
         if not self._has_learnt:
             self._has_learnt = True
             least = self.peak(Choice())
@@ -109,7 +110,7 @@ class Search:
                 self.more[name] = min(self.more[name], alone - least)
 
     def _gone(self, choice: Choice) -> int:
-        """Returns the bytes that leave the device, minus the ring for their transfers."""
+        """Returns the device memory that offloading frees. The ring for the transfers stays."""
         return sum(max(0, self.sizes[name].bytes - self.ring * self.sizes[name].bytes_each)
                    for name in choice.offloaded)
 
@@ -119,12 +120,12 @@ class Search:
             self.sizes[name].bytes for name in choice.offloaded)
 
     def best(self, offloads: bool = True) -> Choice:
-        """Returns the fastest choice that fits; with `offloads` False, among those without
-        offloading."""
+        """Returns the fastest choice that fits. If `offloads` is False, considers only choices that
+        offload nothing."""
         return self.few(1, offloads)[0]
 
     def few(self, count: int, offloads: bool = True) -> list[Choice]:
-        """Returns the `count` fastest choices that fit, or fewer if there are fewer."""
+        """Returns the `count` fastest choices that fit, or all if fewer fit."""
         actions = (RECOMPUTE, KEEP, OFFLOAD) if offloads else (RECOMPUTE, KEEP)
         if len(self.names) <= EXHAUSTIVE:
             found: list[Choice] = []
@@ -149,9 +150,9 @@ class Search:
             self.peak(choice) <= self.device_memory
 
     def _exhaustive(self, actions: Sequence[str]) -> Iterator[Choice]:
-        """Yields all choices that fit, the fastest first. It splits a set of saved names when the
-        set's compute time is the least in the queue. It predicts the memory of a choice exactly
-        when the choice's step time is the least."""
+        """Yields all choices that fit, the fastest first. When a set of saved names has the least
+        compute time in the queue, splits the set into choices. When a choice has the least step
+        time in the queue, predicts the choice's memory exactly."""
         queue: list[tuple[float, int, float, int, Choice, bool]] = []
         count = itertools.count()
         for saved in _subsets(self.names):
@@ -172,13 +173,14 @@ class Search:
                                            next(count), each, True))
 
     def _compute(self, choice: Choice) -> float:
-        """Returns the least compute time, whether saved names are kept or offloaded."""
+        """Returns a lower bound of the step time: the compute time for the saved names, whether
+        they are kept or offloaded."""
         return sum(part.times * (part.rest + sum(layer.forward + layer.backward
                                                  for layer in part.layers))
                    for part in self.timeline.parts((), choice.saved))
 
     def greedy(self, actions: Sequence[str] = (RECOMPUTE, KEEP, OFFLOAD)) -> Choice:
-        """Repeatedly changes one or two names, with the best gain, until nothing gains."""
+        """Repeatedly makes the change of one or two names that gains most, until none gains."""
         best = Choice()
         self._learn()
         if self.peak(best) > self.device_memory:
@@ -202,8 +204,9 @@ class Search:
                 return best
 
     def _small(self) -> list[Choice]:
-        """Returns choices that may need less memory than recomputing all names. These offload
-        one name, or several or all of them, adding or removing the name that saves most."""
+        """Returns choices that may need less memory than recomputing all names. Some offload a
+        single name. Others start with no name or all names offloaded, and repeatedly change the
+        name whose change saves most memory."""
         found = [Choice(offloaded=frozenset({name})) for name in self.names]
         for least, action in ((Choice(), OFFLOAD),
                               (Choice(offloaded=frozenset(self.names)), RECOMPUTE)):
@@ -240,8 +243,9 @@ class Search:
             self.time(Choice()).seconds
 
     def surest(self, best: Choice, stays: Choice) -> Choice | None:
-        """Returns the choice whose gain over `stays` exceeds its error most, or None. Candidates
-        offload some of the names that `best` offloads, and recompute the others. The more a
+        """Returns the choice whose gain over `stays` exceeds the gain's error most, or None. It
+        considers choices that offload some of the names that `best` offloads, and recompute the
+        others. The more a
         choice offloads, the closer the link is to its limit, and the more the gain depends on
         the link."""
         found: list[tuple[float, int, Choice]] = []
@@ -256,9 +260,9 @@ class Search:
 
     def error(self, choice: Choice, other: Choice) -> float:
         """Returns the error of the gain of `choice` over `other`, relative to the step. Each rate
-        of the machine may be off by its error. Files' rates deviate like the link's rate. The
-        time of the compute that only one of the two choices needs may be off by that error
-        too."""
+        of the machine may be off by the machine's error. The rates of files are assumed to
+        deviate as the link's rate does. The difference in compute time between the two choices
+        may be off by the same error."""
         off = self.machine.error
         whole = self.time(Choice()).seconds
         gain = self.gain(choice, other)
@@ -274,15 +278,16 @@ class Search:
         return worst + off * spared + self.rounding(choice, other)
 
     def rounding(self, choice: Choice, other: Choice) -> float:
-        """Returns the part of a gain that may be chance, or the cost of more calls, at any rates.
-        It is large in the step of a small program, and negligible in that of a large one."""
+        """Returns the part of a gain that may be due to chance or to the cost of more calls, even
+        if all rates are exact. It is large for a small program, and negligible for a large
+        one."""
         values = sum(each.count for name, each in self.sizes.items()
                      if choice.action(name) != other.action(name))
         return ROUNDING + self.machine.unsure * values / self.time(Choice()).seconds
 
     def break_even(self, choice: Choice, name: str) -> float | None:
-        """Returns the link rate, in bytes a second, at which offloading `name` too is as fast as
-        `choice`; None if it is not at any rate."""
+        """Returns the link rate, in bytes a second, at which a step that also offloads `name` is
+        as fast as a step with `choice`; None if it is slower at any rate."""
         seconds = self.time(choice).seconds
         other = choice.but(name, OFFLOAD)
 

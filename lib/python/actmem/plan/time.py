@@ -2,9 +2,9 @@
 """Simulates the time of a step. It models five queues: compute, the link to the host, the link from
 the host, writes of files and reads of files. The layers run forward and then backward.
 
-If a layer offloads, it must wait until the ring has space for its values. Values beyond the host's
-budget are written to files, and read ahead of the backward pass. The backward pass waits for
-values that arrive late.
+A layer that offloads values waits until the ring has space for them. Values beyond the host's
+budget are written to files, and read back before the backward pass needs them. If values arrive
+late, the backward pass waits for them.
 """
 from __future__ import annotations
 
@@ -42,9 +42,10 @@ class Step:
 
 def simulate(layers: Sequence[Layer], rates: Rates, rest: float = 0.0, ring: int = 2,
              budget: float = math.inf) -> Step:
-    """Returns a step of these layers, in the order of the forward pass, plus `rest` seconds of
-    other compute. Transfers of at most `ring` layers may be unfinished. The host holds at most
-    `budget` bytes. In the backward pass, at most AHEAD layers have their values on the device."""
+    """Simulates a step of `layers`, which are in the order of the forward pass, plus `rest` seconds
+    of other compute. At most `ring` layers may have unfinished transfers to the host. The host
+    holds at most `budget` bytes. In the backward pass, at most AHEAD layers have their values on
+    the device."""
     device = out = written = 0.0
     sent: dict[int, float] = {}         # layer → when its bytes are in the host's memory
     filed: dict[int, float] = {}        # layer → when its bytes are in a file

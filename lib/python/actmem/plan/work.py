@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The work of a program, counted in its graph: exact floating point operations for products and
-convolutions, bytes by axis for collectives, and bytes read and written for other operations. To
-find what a set of kept names saves, it counts the operations of the program that recomputes all
-names. The savings are the operations that are not needed if the kept values exist."""
+"""Counts the work of a program in its graph: exact floating point operations for products and
+convolutions, bytes by axis for collectives, and bytes read and written for other operations. The
+graph is that of the program that recomputes all names. A set of kept names saves those operations
+of this program that are not needed if the kept values exist."""
 from __future__ import annotations
 
 import collections
@@ -42,7 +42,7 @@ class Work:
 
 
 def shape_of(node: Node) -> tuple[int, int, int] | None:
-    """Returns (m, k, n) of a product of matrices, or of each in a batch; None for others."""
+    """Returns (m, k, n) of a matrix product, or of each product in a batch; else None."""
     if node.op != "dot_general":
         return None
     (sums, other_sums), (batch, other_batch) = node.params["dimension_numbers"]
@@ -69,16 +69,16 @@ def flops_of(node: Node) -> int:
 
 
 def read_of(value: Value) -> int:
-    """Returns the bytes of `value` that one step reads. If steps only take parts of it, as a layer
-    takes its part of all weights, these are the bytes of the largest part."""
+    """Returns the bytes of `value` that one step reads. If each step reads only a part of it, such
+    as a layer its part of all weights, returns the bytes of the largest part."""
     if value.users and all(user.op in PARTS for user in value.users):
         return min(value.bytes, max(part.bytes for user in value.users for part in user.outputs))
     return value.bytes
 
 
 def _flops_in(compiler: Compiler, jaxpr: Jaxpr) -> collections.Counter[str]:
-    """Counts all operations of a kernel's jaxpr. A kernel writes its results instead of returning
-    them, so no operation can be ignored as unused."""
+    """Counts all operations of a kernel's jaxpr, even those whose results seem unused, because a
+    kernel writes its results instead of returning them."""
     def of(counted: Counted) -> Work:
         work = Work()
         for each in counted.own.values():
