@@ -192,7 +192,9 @@ static int ioctl_info_fetch(struct actmem_ioctl_info *arg, void __user *user)
 {
 	int err = actmem_argument_fetch(arg, sizeof(*arg), sizeof(*arg), user);
 
-	return err ?: arg->flags || arg->reserved ? -EINVAL : 0;
+	if (!err && (arg->flags || arg->reserved))
+		err = -EINVAL;
+	return err;
 }
 
 static int ioctl_device_info(void __user *user)

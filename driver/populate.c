@@ -138,12 +138,10 @@ struct folio *actmem_populate_demand(struct actmem_region *region, unsigned long
 		err = populate_one_slot(region, index, why);
 		if (populate_sweep(err, why))
 			err = populate_one_slot(region, index, why);
-		if (err == -EBUSY)
-			return ERR_PTR(err);
-		if (err) {
+		if (err && err != -EBUSY)
 			trace_actmem_alloc_fail(region, err, why);
+		if (err)
 			return ERR_PTR(err);
-		}
 		spin_lock(&region->lock);
 		region->demand_faults++;
 		spin_unlock(&region->lock);
