@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""`make bench-plan` in short: two cases, run a few times, of which nothing is said but that the
-plan is one of those that ran, and fits."""
+"""`make bench-plan` in short: it runs one case a few times. The plan is among the policies that
+ran, and fits."""
 import importlib.machinery
 import importlib.util
 import json
@@ -40,11 +40,9 @@ def fixture_machine(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("host", [1, 0.25])
-def test_a_case_runs(bench, machine, tmp_path, host):
-    case, = (one for one in cases.CASES if one.program == "small vision") if host == 1 else \
-        (one for one in cases.CASES if one.program == "perceptron" and one.host == host and
-         one.device == 0.1)
+def test_a_case_runs(bench, machine, tmp_path):
+    case, = (one for one in cases.CASES
+             if (one.program, one.host, one.device) == ("perceptron", 0.25, 0.1))
     told = bench.run(case, machine, str(tmp_path), quick=True)
     assert told["case"] == case.name
     plan, = (one for one in told["policies"] if "plan" in one["why"])
@@ -56,7 +54,7 @@ def test_a_case_runs(bench, machine, tmp_path, host):
         "plan": 1, "measured": 1, "recompute": 1, "shortlist": 2, "random": 2}
     assert all(len(one["rounds"]) == 2 and min(one["rounds"]) > 0 and one["foreseen_s"] > 0
                for one in told["policies"])
-    assert (told["host_bytes"] is None) == (host == 1)
+    assert told["host_bytes"] > 0
     found = figures.of(told)
     assert found["policies"] == len(told["policies"])
     assert found["over_fastest"] is None or not found["fits"] or found["over_fastest"] >= 0

@@ -51,10 +51,8 @@ class Looked:
         found = names.find(Graph.of(traced.jaxpr), traced.batch)
 
         def peak_of(saved):
-            return memory.foresee(traced.graph(POLICIES.save_only_these_names(*sorted(saved))),
-                                  compiler=memory.CPU).peak
-        timeline = Timeline(traced.graph(POLICIES.save_only_these_names()), found_here,
-                            memory.CPU)
+            return memory.foresee(traced.graph_saving(saved), compiler=memory.CPU).peak
+        timeline = Timeline(traced.graph_saving(), found_here, memory.CPU)
         self.search = search.Search(timeline, found, found_here, peak_of, ring=RING)
         least = self.search.peak(Choice())
         most = self.search.peak(Choice(frozenset(self.search.names)))

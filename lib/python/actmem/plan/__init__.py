@@ -162,15 +162,13 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
     if not candidates:
         proposed = _proposed(program, names.propose(written, program.batch))
         candidates = names.find(program.written(), program.batch)
-    graph = program.graph(jax.checkpoint_policies.save_only_these_names())
+    graph = program.graph_saving()
 
     def memory_of(found: Graph) -> memory.Memory:
         return memory.foresee(found, donated, how)
 
     def peak_of(saved: frozenset[str]) -> int:
-        found = graph if not saved else program.graph(
-            jax.checkpoint_policies.save_only_these_names(*sorted(saved)))
-        return memory_of(found).peak + resident
+        return memory_of(program.graph_saving(saved) if saved else graph).peak + resident
 
     least = memory_of(graph)
     fixed = least.peak - least.temporary + resident - sum(

@@ -150,6 +150,10 @@ class Program:
             jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in jaxpr.in_avals),
             layout=self.layout, outputs=self.layout.inputs[:self.weights])
 
+    def graph_saving(self, names: Iterable[str] = ()) -> Graph:
+        """Returns the graph of the program that saves these named values and no others."""
+        return self.graph(jax.checkpoint_policies.save_only_these_names(*sorted(names)))
+
     def _gradient(self, jaxpr: Jaxpr) -> Callable[..., Any]:
         """Returns a function that computes the loss, its other results, and the gradient with
         respect to the weights."""
