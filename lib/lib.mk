@@ -3,9 +3,9 @@
 # libactmem: the shared library, the static library and the pkg-config file. A program that
 # links the static library must also link LIB_NEEDS.
 
-# From the lowest room to the highest: each includes headers only of rooms before it.
-LIB_ROOMS := base config machine watch region region/driver region/memfd cuda runtime heap queue store
-LIB_SOURCES := $(wildcard $(LIB_ROOMS:%=lib/%/*.c))
+# From the lowest folder to the highest. Each includes headers only of folders before it.
+LIB_FOLDERS := base config machine watch region region/driver region/memfd cuda runtime heap queue store
+LIB_SOURCES := $(wildcard $(LIB_FOLDERS:%=lib/%/*.c))
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(B)/obj/%.o)
 LIB_SONAME := libactmem.so.$(ABI)
 LIB_SHARED := $(B)/lib/$(LIB_SONAME)

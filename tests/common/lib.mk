@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
-# The library's tests, in the rooms of what they test. A file test_*.c there is a unit
+# The library's tests, in folders named like those of lib/. A file test_*.c there is a unit
 # test (tests/faults/unit.mk); each other one is a program that uses the public calls,
 # static, so that it runs in any kernel's initramfs as well as here.
 
@@ -12,7 +12,7 @@ TEST_COMMON := $(B)/obj/tests/common/tap.o $(B)/obj/tests/common/common.o
 
 $(ROOM_TESTS:%=$(B)/obj/%.o) $(TEST_COMMON): ALL_CFLAGS += -Itests/common
 
-# This one makes a call between rooms, which the archive hides.
+# This program calls from one folder into another, which the archive hides.
 LIB_INSIDE := $(B)/tests/queue/queue_notify
 
 $(LIB_INSIDE): $(LIB_OBJECTS)
