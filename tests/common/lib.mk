@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
 # The library's tests, in folders named like those of lib/. A file test_*.c there is a unit
-# test (tests/faults/unit.mk); each other one is a program that uses the public calls,
+# test (tests/common/unit.mk). Each other file is a program that uses the public calls,
 # static, so that it runs in any kernel's initramfs as well as here.
 
-TEST_ROOMS := base config machine watch region heap queue store runtime
-ROOM_TESTS := $(patsubst %.c,%,$(wildcard $(TEST_ROOMS:%=tests/%/*.c)))
-LIB_TEST_PROGRAMS := $(addprefix $(B)/,$(foreach test,$(ROOM_TESTS), \
+TEST_FOLDERS := base config machine watch region heap queue store runtime
+FOLDER_TESTS := $(patsubst %.c,%,$(wildcard $(TEST_FOLDERS:%=tests/%/*.c)))
+LIB_TEST_PROGRAMS := $(addprefix $(B)/,$(foreach test,$(FOLDER_TESTS), \
 	$(if $(filter test_%,$(notdir $(test))),,$(test))))
 TEST_COMMON := $(B)/obj/tests/common/tap.o $(B)/obj/tests/common/common.o
 
-$(ROOM_TESTS:%=$(B)/obj/%.o) $(TEST_COMMON): ALL_CFLAGS += -Itests/common
+$(FOLDER_TESTS:%=$(B)/obj/%.o) $(TEST_COMMON): ALL_CFLAGS += -Itests/common
 
 # This program calls from one folder into another, which the archive hides.
 LIB_INSIDE := $(B)/tests/queue/queue_notify

@@ -15,7 +15,7 @@ UNIT_SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all \
 
 UNIT_OBJ := $(B)/obj/sanitized
 UNIT_FAULTS := $(patsubst %.c,$(UNIT_OBJ)/%.o,$(wildcard tests/faults/faults*.c))
-UNIT_PROGRAMS := $(addprefix $(B)/,$(foreach test,$(ROOM_TESTS), \
+UNIT_PROGRAMS := $(addprefix $(B)/,$(foreach test,$(FOLDER_TESTS), \
 	$(if $(filter test_%,$(notdir $(test))),$(test))))
 
 $(UNIT_OBJ)/%.o: %.c
