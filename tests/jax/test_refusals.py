@@ -42,8 +42,8 @@ def test_derivatives(derive):
 @pytest.mark.parametrize("platform", ["tpu", "rocm"])
 def test_platforms_without_handlers(platform):
     with pytest.raises(NotImplementedError,
-                       match=f"put and taken on cpu, cuda, not on {platform}; use "
-                             "jax.checkpoint there"):
+                       match=f"supports cpu, cuda, but not {platform}; use jax.checkpoint for "
+                             f"{platform}"):
         jax.jit(jax.grad(loss)).trace(X).lower(lowering_platforms=(platform,))
 
 
@@ -63,7 +63,7 @@ def test_platforms_without_handlers(platform):
     pytest.param({"policy": lambda *_, **__: "save"}, TypeError, "policy",
                  marks=pytest.mark.without_remat3("JAX asks it of nothing here")),
     ({"policy": jax.checkpoint_policies.save_only_these_names}, TypeError,
-     "save_only_these_names.* makes a policy: call it"),
+     "save_only_these_names.* makes a policy: call the"),
     ({"policy": jax.checkpoint_policies.save_and_offload_only_these_names}, TypeError,
      "makes a policy"),
     ({"no_such": 1}, TypeError, "no_such"),
@@ -96,7 +96,7 @@ def test_a_jax_that_does_not_ask(monkeypatch):
     asked = _private.pe.partial_eval_jaxpr_custom_rules
     monkeypatch.setattr(_private.pe, "partial_eval_jaxpr_custom_rules", asked.data)
     jax.clear_caches()
-    with pytest.raises(RuntimeError, match=f"JAX {jax.__version__} splits .* use a version"):
+    with pytest.raises(RuntimeError, match=f"JAX {jax.__version__} split .* use a version"):
         jax.grad(loss)(X)
     monkeypatch.undo()
     jax.clear_caches()
@@ -104,7 +104,7 @@ def test_a_jax_that_does_not_ask(monkeypatch):
 
 
 def test_no_function():
-    with pytest.raises(TypeError, match="wants a function, not 3"):
+    with pytest.raises(TypeError, match="needs a function, not 3"):
         actmem.jax.checkpoint(3)
 
 

@@ -72,8 +72,8 @@ def _call_lowered(ctx: Context, *operands: Any, target: str, results: Any,
 def _refused(ctx: Context, *operands: Any, **params: Any) -> Any:
     platforms = ", ".join(ctx.module_context.platforms)
     raise NotImplementedError(
-        f"what actmem.jax keeps is put and taken on {', '.join(PLATFORMS)}, not on "
-        f"{platforms}; use jax.checkpoint there")
+        f"actmem.jax supports {', '.join(PLATFORMS)}, but not {platforms}; use jax.checkpoint "
+        f"for {platforms}")
 
 
 mlir.register_lowering(call_p, _refused)
