@@ -217,7 +217,7 @@ static void test_allow_best(void **state)
 	ACTMEM_INIT(&options);
 	setenv("ACTMEM_STRICT", "yes", 1);
 	assert_fails(actmem_options_allow_best(&options), EINVAL,
-		     "ACTMEM_STRICT is 'yes'; it may be 1 or 0");
+		     "ACTMEM_STRICT is 'yes', but must be 1 or 0");
 	assert_int_equal(options.allow, 0);
 	unsetenv("ACTMEM_STRICT");
 	assert_fails(actmem_options_allow_best(NULL), EINVAL, "no options");

@@ -166,7 +166,7 @@ static void test_messages(void **state)
 	reader = reader_of("ACTMEM_STRICT=yes");
 	reader.names = ACTMEM_NAMES_RUN;
 	reader_value(&reader, KNOB_STRICT);
-	assert_string_equal(reader.error, "ACTMEM_STRICT is 'yes'; it may be 1 or 0");
+	assert_string_equal(reader.error, "ACTMEM_STRICT is 'yes', but must be 1 or 0");
 	/* With marks it is for fail(). */
 	reader = reader_of("ACTMEM_PAGES=3M");
 	reader.names = NAMES_AS_MARKS;
@@ -205,7 +205,7 @@ static void test_environment(void **state)
 	assert_false(knob_is_on(KNOB_QUIET));
 	reader = READER(ACTMEM_NAMES_VARIABLES);
 	reader_check_switches(&reader);
-	assert_string_equal(reader.error, "ACTMEM_QUIET is 'yes'; it may be 1 or 0");
+	assert_string_equal(reader.error, "ACTMEM_QUIET is 'yes', but must be 1 or 0");
 	setenv("ACTMEM_QUIET", "0", 1);
 	/* As after clearenv(), but cmocka needs its own variable again. */
 	environ = NULL;

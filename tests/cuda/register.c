@@ -145,7 +145,7 @@ static void register_to_read(struct actmem_region *region, struct actmem_runtime
 	if (!error)
 		returns(actmem_region_unregister(region), 0);
 	else
-		says("no memory that it only reads");
+		says("does not support read-only registration");
 }
 
 /* Opened to read: devices only read it, too. */

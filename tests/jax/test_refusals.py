@@ -144,7 +144,7 @@ def tie(tokens, numbers):
     lambda: tie(X[:, :3], [0]),
     lambda: tie(jnp.zeros(4, jnp.uint32), [0, 1])])
 def test_handlers_called_wrongly(call):
-    with pytest.raises(Exception, match="actmem_(put|take|tie) wants"):
+    with pytest.raises(Exception, match="actmem_(put|take|tie) needs"):
         jax.block_until_ready(jax.jit(call)())
 
 
@@ -161,12 +161,12 @@ def test_a_token_of_another_size_or_device():
                          (X.T.reshape(2, 8), r"1 of f32\[2,8\] \(64 bytes\)"),
                          (X.astype(jnp.int32), r"1 of s32\[4,4\] \(64 bytes\)")):
         with pytest.raises(Exception, match=r"saved at here is 1 of f32\[4,4\] \(64 bytes\), "
-                                            f"but {wanted}, from number 0 on, are wanted"):
+                                            f"but the program needs {wanted}, from number 0 on"):
             jax.block_until_ready(jax.jit(lambda token: take(token, like))(token))
-    with pytest.raises(Exception, match="on CPU device 0, but it is wanted on CPU device 1"):
+    with pytest.raises(Exception, match="on CPU device 0, but the program needs it on CPU device 1"):
         jax.block_until_ready(jax.jit(take)(
             jax.device_put(token, jax.devices()[1])))
-    with pytest.raises(Exception, match="saved at here is wanted with another sharding"):
+    with pytest.raises(Exception, match="saved at here was saved with another sharding"):
         jax.block_until_ready(jax.jit(lambda token: take(token, layout=np.uint32(7)))(token))
     # Nothing is lost by it.
     assert (jax.jit(take)(token) == X).all()

@@ -119,14 +119,14 @@ static void test_under_way(void **state)
 	assert_fails(actmem_queue_detach(queue, region), EBUSY, "1 requests of the region");
 	assert_fails(actmem_file_close(file), EBUSY, "1 requests of");
 	assert_fails(actmem_queue_wait(queue, &completion, 1, 0), ETIMEDOUT,
-		     "1 requests has ended");
+		     "1 requests has completed");
 	hold_transfers(false);
 	while (actmem_file_close(file))
 		usleep(1000);
 	assert_busy(queue, "1 completions to be taken, 0 files and 1 attached");
 	assert_int_equal(actmem_queue_detach(queue, region), 0);
 	assert_fails(actmem_queue_detach(queue, region), ENOENT, "not attached");
-	assert_busy(queue, "0 requests under way, 1 completions");
+	assert_busy(queue, "0 requests in progress, 1 unread completions");
 	wait_for_result(queue, 0);
 	file = open_file(queue);
 	assert_busy(queue, "1 files and 0 attached");
@@ -183,7 +183,7 @@ static void test_turns(void **state)
 	assert_int_equal(actmem_queue_fill(queue, other, 0, region, LENGTH / 2, LENGTH / 2,
 					   &request), 0);
 	assert_int_equal(actmem_queue_cancel(queue, request.id), 0);
-	assert_fails(actmem_queue_cancel(queue, request.id), ENOENT, "not under way");
+	assert_fails(actmem_queue_cancel(queue, request.id), ENOENT, "not in progress");
 	hold_transfers(false);
 	while (taken < 2)
 		taken += (unsigned int)actmem_queue_wait(queue, completions + taken, 1,

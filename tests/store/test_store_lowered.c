@@ -139,7 +139,7 @@ static void test_no_files(void **state)
 	assert_int_equal(take(&rig, 3), 0);
 	assert_int_equal(take(&rig, 4), 0);
 	assert_true(stats_of(&rig).memory_bytes <= LESS);
-	assert_fails(actmem_store_set_spill_limit(rig.store, MIB), EINVAL, "nothing is ever spilled");
+	assert_fails(actmem_store_set_spill_limit(rig.store, MIB), EINVAL, "nothing is spilled");
 }
 
 static void test_refused(void **state)

@@ -126,7 +126,7 @@ def too_little_room_is_told():
     with mounted("size=8M") as folder:
         result = bench("--spill", folder, "--file-bytes", "32M", "--block", "1M", "--json",
                        "--allow-buffered")
-        expect(result, 1, None, [folder, "no room for 32.0 MiB", "8.0 MiB free"])
+        expect(result, 1, None, [folder, "no space for 32.0 MiB", "8.0 MiB free"])
         (row,) = json.loads(result.stdout)["spilling"]
         assert row["spill_bandwidth"] is None and "no room" in row["note"], row
         assert not os.listdir(folder)

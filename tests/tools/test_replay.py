@@ -109,7 +109,7 @@ def the_table_has_a_line_for_each_step_and_the_sum():
 def a_model_that_is_not_known_is_named():
     expect(replay("--model", "gpt"), 2, "", ["--model is 'gpt'", "llama-2-13b, gemma-2-27b"])
     expect(replay("--model", "llama-3.3-70b", "--tokens", str(1 << 30), "--scale", "1"), 2, "",
-           ["bytes; it must have", "--tokens or --scale"])
+           ["bytes, but must have", "--tokens or --scale"])
 
 
 PLAN = {"format": 1, "model": "tiny", "step_s": 0.02, "host_bytes": 2 << 20, "disk_bytes": 1 << 20,
@@ -183,7 +183,7 @@ def a_switch_that_is_wrong_is_an_error():
         for variable in ("ACTMEM_STRICT", "ACTMEM_QUIET"):
             environment = clean_environment(**{variable: "yes"})
             expect(actmem(command, environment=environment), 2, "",
-                   [f"{variable} is 'yes'; it may be 1 or 0"])
+                   [f"{variable} is 'yes', but must be 1 or 0"])
 
 
 @case
@@ -192,13 +192,13 @@ def a_store_that_cannot_be_is_told():
         missing = os.path.join(folder, "none")
         expect(replay(*spilling(missing)), 2, "", [missing, "No such file"])
         expect(replay("--spill", folder), 2, "", "--spill without --budget")
-        expect(replay("--budget", "1K"), 2, "", "--budget of 1.0 KiB is too small: the least is one page")
+        expect(replay("--budget", "1K"), 2, "", "--budget of 1.0 KiB is too small: it must be at least one page")
 
 
 @case
 def without_a_place_to_spill_the_budget_holds():
     result = replay("--budget", str(BUDGET), "--json")
-    expect(result, 1, None, ["step 0, layer ", "--budget of ", "raise that or give --spill"])
+    expect(result, 1, None, ["step 0, layer ", "--budget of ", "raise it or set --spill"])
     seen = json.loads(result.stdout)
     assert seen["steps"] == [] and seen["sum"] is None, seen
 
