@@ -14,13 +14,13 @@ static int fail_setup(int error)
 	bool is_refused = error == EPERM || error == EACCES;
 
 	if (error == ENOSYS)
-		return fail(error, "io_uring is not available (this kernel has no io_uring, or seccomp hides it)");
+		return fail(error, "io_uring is unavailable (this kernel has no io_uring, or seccomp hides it)");
 	if (is_refused && !sysfile_value(&disabled, "/proc/sys/kernel/io_uring_disabled") &&
 	    disabled)
-		return fail(error, "io_uring is not permitted (kernel.io_uring_disabled is %llu: 0 permits io_uring to all users, 1 to the group of kernel.io_uring_group)",
+		return fail(error, "io_uring is unavailable (kernel.io_uring_disabled is %llu: 0 permits io_uring to all users, 1 to the group of kernel.io_uring_group)",
 			    (unsigned long long)disabled);
 	if (is_refused)
-		return fail(error, "io_uring is not permitted (io_uring_setup: %s; the container's seccomp profile may forbid it)",
+		return fail(error, "io_uring is unavailable (io_uring_setup: %s; the container's seccomp profile may forbid it)",
 			    strerror(error));
 	return fail(error, "cannot create an io_uring (io_uring_setup: %s)", strerror(error));
 }
@@ -39,7 +39,7 @@ static int setup(struct io_uring *ring)
 	int error = io_uring_queue_init_params(RING_ENTRIES, ring, &params);
 
 	if (error == -EINVAL)
-		return fail(ENOSYS, "io_uring is not available (this kernel is older than Linux 6.1)");
+		return fail(ENOSYS, "io_uring is unavailable (this kernel is older than Linux 6.1)");
 	return error ? fail_setup(-error) : 0;
 }
 

@@ -150,7 +150,7 @@ def test_a_function_in_a_file(capsys, program, tmp_path):
     assert _command.run(["plan", "--machine", "h200", f"{program}:make_step"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["name", "bytes", "action", "why"]
-    assert lines[-1].startswith("assumed of h200: ") and "product_efficiency 0." in lines[-1]
+    assert lines[-1].startswith("assumed figures of h200: ") and "product_efficiency 0." in lines[-1]
 
 
 def test_a_plan_s_traffic_is_replayed(capsys, config, tmp_path):

@@ -41,7 +41,7 @@ static bool works_without(void *context)
 	if (actmem_queue_create(am, NULL, &queue))
 		return false;
 	printf("# %s\n", actmem_queue_describe(queue));
-	return strstr(actmem_queue_describe(queue), "workers: io_uring is refused") &&
+	return strstr(actmem_queue_describe(queue), "workers: io_uring is unavailable") &&
 	       fills(am, queue) && !actmem_queue_destroy(queue) && !actmem_close(am);
 }
 

@@ -256,7 +256,7 @@ static void test_refused(void **state)
 		fail_call("io_uring_setup", 1, i ? EACCES : EPERM);
 		assert_int_equal(make_queue(am, ACTMEM_ENGINE_AUTO, &queue), 0);
 		assert_non_null(strstr(actmem_queue_describe(queue),
-				       "workers: io_uring is refused"));
+				       "workers: io_uring is unavailable"));
 		assert_int_equal(actmem_queue_destroy(queue), 0);
 	}
 	fail_call("io_uring_setup", 1, EINVAL);

@@ -120,7 +120,7 @@ def run_tells_what_it_cannot_do():
             (["-B", "8M", "-S", ":".join(["/tmp"] * 65)], 2, ["ACTMEM_SPILL", "1 to 64"]),
             (["-B", "8M", "-S", ""], 2, ["directory's name is empty"]),
             (["--policy", "bind"], 2, ["policy bind needs nodes"]),
-            (["--policy", "preferred", "--nodes", "0-1"], 2, ["takes one node"]),
+            (["--policy", "preferred", "--nodes", "0-1"], 2, ["needs one node"]),
             (["--heap-grow", "3M"], 2, ["3145728", "ACTMEM_HEAP_GROW"]),
             (["--nodes", "1023"], 1, ["node 1023", "ACTMEM_NODES", "--nodes"])):
         result = run(*arguments, "echo", "ran")
