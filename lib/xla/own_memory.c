@@ -66,7 +66,7 @@ void own_memory_explain(bool spills, char *words, size_t words_size)
 			 "; ACTMEM_STRICT=1 (actmem run --strict) forbids the CUDA driver's own memory as a replacement");
 	else if (spills)
 		snprintf(words + used, words_size - used,
-			 "; the CUDA driver's own memory cannot replace it, because only registered regions can be spilled: unset %s",
+			 "; the CUDA driver's own memory cannot replace it, because only registered regions can be spilled: omit %s",
 			 knob_name(KNOB_SPILL, ACTMEM_NAMES_PYTHON));
 }
 

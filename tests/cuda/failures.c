@@ -204,7 +204,7 @@ static void test_open(struct actmem *am)
 		{ ACTMEM_RUNTIME_CUDA, "cuInit", CUDA_ERROR_SYSTEM_NOT_READY, -ENODEV,
 		  "nvidia-fabricmanager" },
 		{ ACTMEM_RUNTIME_CUDA, "cuInit", CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, -ENODEV,
-		  "kernel's module" },
+		  "kernel module" },
 		{ ACTMEM_RUNTIME_AUTO, "cuInit", CUDA_ERROR_UNKNOWN, -EIO, "CUDA_ERROR_UNKNOWN" },
 		{ ACTMEM_RUNTIME_AUTO, "cuDeviceGetCount", CUDA_ERROR_UNKNOWN, -EIO, "count" },
 		{ ACTMEM_RUNTIME_AUTO, "cuDeviceGet", CUDA_ERROR_UNKNOWN, -EIO, "device 0" },

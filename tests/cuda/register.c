@@ -74,7 +74,7 @@ static void test_region(struct actmem *am, struct actmem_runtime *runtime)
 	unsetenv("STANDIN_CUDA_ADDRESSES");
 
 	returns(actmem_region_register(region, runtime, 0), -EEXIST);
-	says("registered already");
+	says("already registered");
 	returns(actmem_region_discard(region, 0, LENGTH), -EBUSY);
 	says("actmem_region_unregister()");
 	returns(actmem_region_close(region), -EBUSY);

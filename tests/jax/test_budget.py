@@ -207,7 +207,7 @@ def test_errors_name_the_knob(tmp_path):
             "word": ["spill_allow= (ACTMEM_SPILL_ALLOW) is 'swap'", "memory, buffered"],
             "large": ["block of 8388608 bytes", "4.0 MiB", "ACTMEM_BUDGET"],
             "small": ["INVALID_ARGUMENT", "it must be at least two pages of 4.0 KiB", "ACTMEM_BUDGET"],
-            "both": ["ACTMEM_BUDGET", "ACTMEM_HEAP_LIMIT", "unset one of them"],
+            "both": ["ACTMEM_BUDGET", "ACTMEM_HEAP_LIMIT", "omit one of them"],
             "no budget": ["there is no budget", "set budget="],
             "no directory": ["no directory to spill to", "set spill="],
             "little": ["spill_limit=", "from 2M on"],

@@ -416,7 +416,7 @@ int main(void)
 			run_told("/proc/self/pagemap", "memory of which nothing is known is left alone",
 			 unseen, "ACTMEM_STRICT=1", NULL);
 	}
-	run_told("registered untouched", "who wants to know is told", whole_mapping,
+	run_told("registers before it touches them", "who wants to know is told", whole_mapping,
 		 "ACTMEM_VERBOSE=1", NULL);
 	if (!stand_in_is_there()) {
 		tap_skip("the real GPU does not fail when asked to");

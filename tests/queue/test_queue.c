@@ -210,7 +210,7 @@ static void test_tells(void **state)
 	assert_non_null(strstr(actmem_error(), "fill: "));
 	fail_transfers(3, 1, -ENOSPC);
 	assert_fails(spill(&rig), ENOSPC, place);
-	assert_non_null(strstr(actmem_error(), "make room"));
+	assert_non_null(strstr(actmem_error(), "free space there"));
 	fail_transfers(3, 1, 0);
 	assert_fails(fill(&rig), ENODATA, place);
 	fail_transfers(3, 1, 0);

@@ -154,7 +154,7 @@ static void test_refused_heap(void **state)
 	assert_int_equal(driver.asked[0].length, 2 * LENGTH);
 	driver.created = 0;
 	assert_fails(actmem_heap_alloc(heap, 2 * LENGTH, 0, &block), EDQUOT,
-		     "limit of the region's user");
+		     "limit on the region's user");
 	assert_null(strstr(actmem_error(), "grow_bytes"));
 	assert_int_equal(actmem_heap_destroy(heap), 0);
 }
@@ -202,7 +202,7 @@ static void test_ranges(void **state)
 	/* Pages count for who made the region, not for who has them come. */
 	driver.range_error = EDQUOT;
 	driver.create.why.reason = ACTMEM_WHY_USER_LIMIT;
-	assert_fails(actmem_region_populate(region, 0, LENGTH), EDQUOT, "limit of the region's user");
+	assert_fails(actmem_region_populate(region, 0, LENGTH), EDQUOT, "limit on the region's user");
 	driver.create.why.reason = ACTMEM_WHY_MEMLOCK;
 	assert_fails(actmem_region_populate(region, 0, LENGTH), EDQUOT, "in the process that creates the region");
 	assert_int_equal(actmem_region_close(region), 0);
@@ -231,7 +231,7 @@ static void test_other_node(void **state)
 		const char *words;
 		unsigned int tried;
 	} refused[] = {
-		{ EDQUOT, 0, ACTMEM_WHY_USER_LIMIT, "limit of the region's user", 1 },
+		{ EDQUOT, 0, ACTMEM_WHY_USER_LIMIT, "limit on the region's user", 1 },
 		{ ENOMEM, 0, ACTMEM_WHY_MEMLOCK, "RLIMIT_MEMLOCK", 1 },
 		{ ENOMEM, ENOMEM, ACTMEM_WHY_NODE_FULL, "node 2", 2 },
 	};

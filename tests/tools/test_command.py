@@ -113,7 +113,7 @@ def run_names_the_value_that_is_wrong():
 @case
 def run_tells_what_it_cannot_do():
     for arguments, status, words in (
-            (["-B", "8M", "-l", "8M"], 2, ["--budget", "--heap-limit", "unset one of them"]),
+            (["-B", "8M", "-l", "8M"], 2, ["--budget", "--heap-limit", "omit one of them"]),
             (["-S", "/tmp"], 2, ["--spill", "no budget", "--budget"]),
             (["-B", "8M", "-L", "1G"], 2, ["--spill-limit", "no directory", "--spill"]),
             (["-B", "8M", "-S", "/tmp", "-L", "1K"], 2, ["'1K'", "--spill-limit", "from 2M on"]),

@@ -120,7 +120,7 @@ def verbose_tells_whether_it_was_found():
 def refusals_say_what_to_do():
     with mounted(DISK) as folder, tempfile.TemporaryDirectory(dir="/var/tmp") as elsewhere:
         expect(run(f"{elsewhere}/job", "echo", "ran"), 1, "",
-               ["cannot have regions", "mount -t actmem", "mount -t hugetlbfs"])
+               ["cannot contain regions", "mount -t actmem", "mount -t hugetlbfs"])
         expect(run("job", "echo", "ran"), 1, "", ["'job'", "mount -t actmem", folder])
         expect(run(f"{folder}/no/job", "echo", "ran"), 1, "", [f"{folder}/no", "No such"])
         result = actmem("run", "--name", f"{folder}/job", "--heap-grow", "64M", "echo", "ran",

@@ -171,7 +171,7 @@ def values_that_are_wrong_are_named():
                           ("--compute-ms-per-layer", "-1"), ("--compute-ms-per-layer", "x"),
                           ("--budget", "0"), ("--budget", "1X"), ("--budget", "2000T"),
                           ("--steps", "0"), ("--steps", "1000001")):
-        expect(actmem("replay", option, value), 2, "", [option, "may be"])
+        expect(actmem("replay", option, value), 2, "", [option, "must be"])
     expect(replay("--scale", "0.00000001"), 2, "", ["--tokens", "--scale"])
     many = [word for _ in range(65) for word in ("--spill", "/tmp")]
     expect(actmem("replay", *many), 2, "", "more than 64")
@@ -191,7 +191,7 @@ def a_store_that_cannot_be_is_told():
     with scratch() as folder:
         missing = os.path.join(folder, "none")
         expect(replay(*spilling(missing)), 2, "", [missing, "No such file"])
-        expect(replay("--spill", folder), 2, "", "--spill without --budget")
+        expect(replay("--spill", folder), 2, "", "--spill needs --budget")
         expect(replay("--budget", "1K"), 2, "", "--budget of 1.0 KiB is too small: it must be at least one page")
 
 
@@ -211,7 +211,7 @@ def too_little_room_is_told_or_blocks_stay_in_memory():
                [folder, "4.0 MiB free"])
         result = replay(*spilling(folder, "--allow-buffered", "--allow-memory", "--json",
                                   "--steps", "2"), environment=quiet)
-        expect(result, 0, None, ["disks are not measured", "no room"])
+        expect(result, 0, None, ["disks are not measured", "no space"])
         seen = json.loads(result.stdout)
         assert len(seen["steps"]) == 2 and seen["wrong_blocks"] == 0, seen
         assert seen["memory"]["region_bytes_peak"] > BUDGET, seen

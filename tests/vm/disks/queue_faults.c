@@ -255,7 +255,7 @@ static void test_full(struct setup *s)
 	while (i--) {
 		completion = wait_or_bail(s->queue);
 		well += !completion.result;
-		full += completion.result == -ENOSPC && strstr(actmem_error(), "make room") &&
+		full += completion.result == -ENOSPC && strstr(actmem_error(), "free space there") &&
 			strstr(actmem_error(), FILE_PATH);
 	}
 	ok(well && full && well + full == DISK_BYTES / LENGTH,
