@@ -177,7 +177,7 @@ static void test_environment(void **state)
 	assert_int_equal(options.backend, ACTMEM_BACKEND_AUTO);
 	assert_int_equal(options.allow, 0);
 	assert_string_equal(options.heap_name, "/mnt/a/job");
-	assert_fails(actmem_options_from_variables(NULL, &options), EINVAL, "no variables");
+	assert_fails(actmem_options_from_variables(NULL, &options), EINVAL, "variables is NULL");
 	setenv("ACTMEM_NODES", "none", 1);
 	assert_fails(actmem_options_from_environment(&options), EINVAL, "ACTMEM_NODES is 'none'");
 	options.size = 0;
