@@ -220,7 +220,7 @@ static void test_allow_best(void **state)
 		     "ACTMEM_STRICT is 'yes', but must be 1 or 0");
 	assert_int_equal(options.allow, 0);
 	unsetenv("ACTMEM_STRICT");
-	assert_fails(actmem_options_allow_best(NULL), EINVAL, "no options");
+	assert_fails(actmem_options_allow_best(NULL), EINVAL, "options is NULL");
 	options.size = 0;
 	assert_fails(actmem_options_allow_best(&options), EINVAL, "ACTMEM_INIT");
 }

@@ -170,12 +170,12 @@ int main(void)
 		 gets_the_drivers, "ACTMEM_BACKEND=driver", NULL);
 	run_told("/nowhere", "a folder for names that is not there, too", gets_the_drivers,
 		 "ACTMEM_NAME=/nowhere/job", NULL);
-	run_told("ACTMEM_CUDA_MIN is 'some'; it may be ",
+	run_told("ACTMEM_CUDA_MIN is 'some', but must be ",
 		 "a wrong variable leaves all to the driver", gets_the_drivers,
 		 "ACTMEM_CUDA_MIN=some", NULL);
 	run_told("because ACTMEM_STRICT=1 is set", "strictly that is an error", fails_in_all_ways,
 		 "ACTMEM_CUDA_MIN=some", "ACTMEM_STRICT=1", NULL);
-	run_told("ACTMEM_VERBOSE is 'some'; it may be ",
+	run_told("ACTMEM_VERBOSE is 'some', but must be ",
 		 "and so it is with a variable that is read late", fails_in_all_ways,
 		 "ACTMEM_VERBOSE=some", "ACTMEM_STRICT=1", NULL);
 	run_quiet("requests are served from ACTMEM_CUDA_MIN on", limit_of_settings,

@@ -277,7 +277,7 @@ static void test_registration(void **state)
 	set_up_or_skip(&rig, &uring);
 	/* It is not first registered once more. */
 	fail_call("register_buffer", 1, ENOMEM);
-	assert_fails(actmem_queue_attach(rig.queue, rig.region, 0), EEXIST, "is attached");
+	assert_fails(actmem_queue_attach(rig.queue, rig.region, 0), EEXIST, "is already attached");
 	assert_int_equal(actmem_queue_detach(rig.queue, rig.region), 0);
 	fail_call("register_buffer", 1, ENOMEM);
 	assert_fails(actmem_queue_attach(rig.queue, rig.region, 0), ENOMEM, "RLIMIT_MEMLOCK");

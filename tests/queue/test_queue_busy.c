@@ -111,7 +111,7 @@ static void test_under_way(void **state)
 	struct actmem_file *file;
 
 	assert_int_equal(actmem_queue_attach(queue, region, 0), 0);
-	assert_busy(queue, "0 files and 1 attached regions");
+	assert_busy(queue, "0 open files and 1 attached regions");
 	assert_fails(actmem_region_close(region), EBUSY, "attached to 1 queue");
 	file = open_file(queue);
 	hold_transfers(true);
@@ -129,7 +129,7 @@ static void test_under_way(void **state)
 	assert_busy(queue, "0 requests in progress, 1 unread completions");
 	wait_for_result(queue, 0);
 	file = open_file(queue);
-	assert_busy(queue, "1 files and 0 attached");
+	assert_busy(queue, "1 open files and 0 attached");
 	assert_int_equal(actmem_file_close(file), 0);
 	assert_int_equal(actmem_queue_destroy(queue), 0);
 }
