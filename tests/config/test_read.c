@@ -172,8 +172,8 @@ static void test_messages(void **state)
 	reader.names = NAMES_AS_MARKS;
 	reader_value(&reader, KNOB_PAGES);
 	(fail)(EINVAL, "%s", reader.error);
-	assert_non_null(strstr(actmem_error(), "ACTMEM_PAGES is '3M'; "));
-	assert_non_null(strstr(actmem_error_in(ACTMEM_NAMES_PYTHON), "pages= (ACTMEM_PAGES) is '3M'; "));
+	assert_non_null(strstr(actmem_error(), "ACTMEM_PAGES is '3M', "));
+	assert_non_null(strstr(actmem_error_in(ACTMEM_NAMES_PYTHON), "pages= (ACTMEM_PAGES) is '3M', "));
 }
 
 static void test_given(void **state)
