@@ -21,7 +21,7 @@ bool option_bytes(const char *option, const char *text, uint64_t least, uint64_t
 		return true;
 	least_text = bytes_to_text(least, 0);
 	most_text = bytes_to_text(most, 0);
-	warnx("%s is '%s'; it may be a number of bytes from %s to %s, such as 268435456 or 256M",
+	warnx("%s is '%s', but must be a number of bytes from %s to %s, such as 268435456 or 256M",
 	      option, text, least_text ? least_text : "", most_text ? most_text : "");
 	free(least_text);
 	free(most_text);
@@ -37,7 +37,7 @@ bool option_count(const char *option, const char *text, uint64_t least, uint64_t
 	*count = strtoull(text, &end, 10);
 	if (!errno && *text >= '0' && *text <= '9' && !*end && *count >= least && *count <= most)
 		return true;
-	warnx("%s is '%s'; it may be a number from %" PRIu64 " to %" PRIu64, option, text, least,
+	warnx("%s is '%s', but must be a number from %" PRIu64 " to %" PRIu64, option, text, least,
 	      most);
 	return false;
 }
@@ -58,7 +58,7 @@ bool option_number(const char *option, const char *text, double least, double mo
 
 	if (parse_decimal(text, &end, number) && !*end && *number >= least && *number <= most)
 		return true;
-	warnx("%s is '%s'; it may be a number from %g to %g", option, text, least, most);
+	warnx("%s is '%s', but must be a number from %g to %g", option, text, least, most);
 	return false;
 }
 
@@ -74,7 +74,7 @@ bool option_fraction(const char *option, const char *text, double most, double *
 	}
 	if (good && !*end && *fraction > 0 && *fraction <= most)
 		return true;
-	warnx("%s is '%s'; it may be a number above 0 and up to %g, such as 1/64 or 0.5", option,
+	warnx("%s is '%s', but must be a number above 0 and up to %g, such as 1/64 or 0.5", option,
 	      text, most);
 	return false;
 }
@@ -114,6 +114,6 @@ bool option_choice(const char *option, const char *text, const char *const *choi
 		if (length >= sizeof(list))
 			length = sizeof(list) - 1;
 	}
-	warnx("%s is '%s'; it may be one of %s", option, text, list);
+	warnx("%s is '%s', but must be one of %s", option, text, list);
 	return false;
 }

@@ -56,8 +56,8 @@ struct disk_speed {
 };
 
 /*
- * @beside: measured while a thread fills or verifies as much as a step does, which uses the same
- * memory bandwidth. @alone: measured without that thread.
+ * @beside: measured while a thread fills or verifies as many bytes as a step does, because this
+ * uses memory bandwidth. @alone: measured without that thread.
  */
 struct disk_speeds {
 	struct disk_speed beside, alone;

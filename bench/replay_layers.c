@@ -35,7 +35,7 @@ static const struct model *find_model(const char *name)
 			return &models[i];
 		strcat(strcat(names, i ? ", " : ""), models[i].name);
 	}
-	warnx("--model is '%s'; it may be one of %s", name, names);
+	warnx("--model is '%s', but must be one of %s", name, names);
 	return NULL;
 }
 
@@ -43,7 +43,7 @@ static bool is_possible(const struct replay *replay, const char *tensor, double 
 {
 	if (bytes >= PATTERN_ALIGN && bytes <= (double)REPLAY_BYTES_MAX)
 		return true;
-	warnx("%s of %s has %.0f bytes; it must have %d to %llu: change --tokens or --scale", tensor,
+	warnx("%s of %s has %.0f bytes, but must have %d to %llu: change --tokens or --scale", tensor,
 	      replay->name, bytes, PATTERN_ALIGN, REPLAY_BYTES_MAX);
 	return false;
 }
@@ -128,7 +128,7 @@ int replay_lay_out(struct replay *replay)
 		bytes = lay_out_model(replay, model);
 	}
 	if (bytes > (double)REPLAY_BYTES_MAX)
-		warnx("a step of %s has %.0f bytes; it must have at most %llu: lower --tokens or --scale",
+		warnx("a step of %s has %.0f bytes, but must have at most %llu: lower --tokens or --scale",
 		      replay->name, bytes, REPLAY_BYTES_MAX);
 	if (!bytes || bytes > (double)REPLAY_BYTES_MAX)
 		return STATUS_USAGE;

@@ -5,9 +5,9 @@
  * Compute is the time that the options request, or the time of filling and verifying if that is
  * longer.
  *
- * I/O is the bytes that were moved, divided by the speed of the disks. The disks are measured just
- * before and just after the step, in requests of the same sizes, beside as much filling and
- * verifying. I/O alone uses their speed with nothing beside.
+ * I/O time is the number of bytes that were moved, divided by the speed of the disks. The disks are
+ * measured just before and just after the step, in requests of the same sizes, while a thread fills
+ * and verifies as many bytes. For "I/O alone", the disks are measured without that thread.
  */
 #include <errno.h>
 #include <inttypes.h>

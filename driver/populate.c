@@ -11,8 +11,8 @@
 
 /*
  * Allocates the page of an empty slot. Returns EBUSY if the slot has a page or is claimed.
- * The claim makes other tasks wait. They could otherwise fail for lack of a page, such as
- * the last one under a limit, that this task is getting for all of them.
+ * The claim makes other tasks wait for this page. Otherwise they would try to allocate the
+ * same page, and could fail at a limit although this task gets the page.
  */
 static int populate_slot(struct actmem_region *region, unsigned long index,
 			 struct actmem_choice *choice, struct actmem_why *why)
@@ -86,8 +86,8 @@ static int populate_range(struct actmem_region *region, unsigned long first, uns
 }
 
 /*
- * Returns true if the failed call is worth another try, because lingering regions were
- * checked.
+ * Returns true if the call failed for lack of memory, and a check of lingering regions may
+ * have freed some: the caller should try again.
  */
 static bool populate_sweep(int err, struct actmem_why *why)
 {

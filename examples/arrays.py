@@ -96,8 +96,8 @@ def main():
         raise SystemExit(f"the losses differ: {plain} and {linked}")
     counts = actmem.jax.stats()["arrays"]
     print(actmem.describe())
-    print(f"loss {linked[0]:.3f} to {linked[-1]:.3f} in {steps} steps; the same "
-          "losses, bit by bit, with arrays of NumPy's")
+    print(f"loss {linked[0]:.3f} to {linked[-1]:.3f} in {steps} steps; NumPy's own "
+          "arrays give the same losses, bit by bit")
     print(f"{counts['blocks_total']} batches of {BATCH * (FEATURES + 1) * 4} "
           f"bytes in {counts['region_bytes']} bytes of regions, "
           f"{counts['copied_bytes_total']} bytes copied")

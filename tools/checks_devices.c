@@ -34,11 +34,11 @@ int check_io_uring(json_t *findings)
 	else if (json_integer_value(json_object_get(io_uring, "disabled")) > 0)
 		err = add_finding(findings, "io_uring", CHECK_FIX,
 				  "as root: sysctl kernel.io_uring_disabled=0",
-				  "%s: spilling uses threads instead, and more CPU time", error);
+				  "%s: spilling uses threads instead, which need more CPU time", error);
 	else
 		err = add_finding(findings, "io_uring", CHECK_FIX,
-				  "have the container's seccomp profile permit io_uring_setup, io_uring_enter and io_uring_register",
-				  "%s: spilling uses threads instead, and more CPU time", error);
+				  "permit io_uring_setup, io_uring_enter and io_uring_register in the container's seccomp profile",
+				  "%s: spilling uses threads instead, which need more CPU time", error);
 	json_decref(io_uring);
 	return err;
 }
@@ -77,7 +77,7 @@ static int check_folder(json_t *findings, const char *folder)
 
 	if (statfs(folder, &files) || lstat(folder, &stat) || access(folder, W_OK))
 		return add_finding(findings, "spill", CHECK_FIX,
-				   "create the folder, and let the job's user write there",
+				   "create the folder, and give the job's user write permission",
 				   "%s: %s", folder, strerror(errno));
 	if (memory_file_system(folder))
 		return add_finding(findings, "spill", CHECK_FIX,
@@ -89,7 +89,7 @@ static int check_folder(json_t *findings, const char *folder)
 				   "%s is on another machine (NFS)", folder);
 	if (!has_direct_io(folder))
 		return add_finding(findings, "spill", CHECK_FIX,
-				   "use a folder on ext4 or XFS; or allow the page cache (--spill-allow buffered)",
+				   "use a folder on ext4 or XFS, or allow the page cache (--spill-allow buffered)",
 				   "%s: no direct I/O", folder);
 	if (is_rotational(stat.st_dev))
 		return add_finding(findings, "spill", CHECK_FIX,
@@ -143,7 +143,7 @@ static int check_device(json_t *findings, const char *kind, const char *device, 
 	if (!sysfile_read(path, type, sizeof(type)) && !strncmp(type, "DMA", 3))
 		return add_finding(findings, "IOMMU", CHECK_FIX,
 				   "boot with iommu=pt on the kernel's command line",
-				   "%s %s: each transfer's addresses are translated (%.*s)", kind,
+				   "%s %s: the IOMMU translates the addresses of each transfer (%.*s)", kind,
 				   device, (int)strcspn(type, "\n"), type);
 	if (has_nodes && !strcmp(node, "-1"))
 		return add_finding(findings, "device", CHECK_FIX,
@@ -232,7 +232,7 @@ int check_environment(json_t *findings)
 
 	if (cap)
 		err = add_finding(findings, "XLA", CHECK_OK, NULL,
-				  "pinned host memory of a device: at most %s GB", cap);
+				  "XLA uses at most %s GB of pinned host memory for a device", cap);
 	else if (begins_a_variable("XLA_") || begins_a_variable("JAX_"))
 		err = add_finding(findings, "XLA", CHECK_FIX,
 				  "export XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB=N, or offload with actmem.jax, which has no such limit",

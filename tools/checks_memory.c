@@ -53,7 +53,7 @@ static int add_no_driver(json_t *findings, const char *error)
 				   "as root: usermod -aG actmem USER, and log in again; in a container, pass /dev/actmem",
 				   "/dev/actmem exists, but this user may not open it");
 	return add_finding(findings, "driver", CHECK_FIX,
-			   "as root: modprobe actmem, once actmem-dkms or `make dkms-install` has built it",
+			   "build the module with actmem-dkms or `make dkms-install`, then as root: modprobe actmem",
 			   "/dev/actmem cannot be opened (%s): no warm pools, no limits by user, regions are not listed after a crash",
 			   error);
 }
@@ -74,8 +74,8 @@ int check_driver(json_t *findings, const json_t *driver, bool *is_usable)
 	} else if (get_number(driver, "abi") < get_number(library, "abi_oldest") ||
 		   get_number(library, "abi") < get_number(driver, "abi_oldest")) {
 		err = add_finding(findings, "driver", CHECK_FIX,
-				  "install module and library of one version, then as root: modprobe -r actmem && modprobe actmem",
-				  "the module supports ABI %" PRIu64 " to %" PRIu64 ", the library %" PRIu64 " to %" PRIu64,
+				  "install the module and the library of one version, then as root: modprobe -r actmem && modprobe actmem",
+				  "the module supports ABI %" PRIu64 " to %" PRIu64 ", the library supports ABI %" PRIu64 " to %" PRIu64,
 				  get_number(driver, "abi_oldest"), get_number(driver, "abi"),
 				  get_number(library, "abi_oldest"), get_number(library, "abi"));
 	} else {
@@ -162,7 +162,7 @@ static int check_movable(json_t *findings, const json_t *facts, const struct fre
 		return 0;
 	text = bytes_to_text(memory->movable_bytes, 0);
 	err = text ? add_finding(findings, "movable memory", CHECK_NOTE, NULL,
-				 "node %" PRIu64 ": %s of the free memory are only for movable pages, in a movable zone or for CMA, not for regions; kho=off on the kernel's command line frees what is reserved for kexec handover",
+				 "node %" PRIu64 ": regions cannot use %s of the free memory, which is in a movable zone or CMA; kho=off on the kernel's command line frees memory that is reserved for kexec handover",
 				 get_number(facts, "node"), text) : -ENOMEM;
 	free(text);
 	return err;
@@ -183,8 +183,8 @@ static int check_contiguous(json_t *findings, const json_t *facts,
 	*is_good = false;
 	text = bytes_to_text(huge, 0);
 	err = text ? add_finding(findings, "contiguous memory", CHECK_FIX,
-				 "as root, while no job runs: echo 1 > /proc/sys/vm/compact_memory; a pool that is filled at boot does not need it",
-				 "node %" PRIu64 ": %s in blocks of 2 MiB, less than half of the free memory for regions",
+				 "as root, while no job runs: echo 1 > /proc/sys/vm/compact_memory; a pool that is filled at boot does not need this",
+				 "node %" PRIu64 ": only %s are in blocks of 2 MiB, less than half of the free memory for regions",
 				 get_number(facts, "node"), text) : -ENOMEM;
 	free(text);
 	return err;
@@ -235,7 +235,7 @@ static int check_hugetlb(json_t *findings, const json_t *nodes)
 	}
 	if (total && without >= 0)
 		err = add_finding(findings, "huge pages", CHECK_FIX,
-				  "as root: write as many to each /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages",
+				  "as root: write the same number to each /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages",
 				  "node %d has none of the %" PRIu64 " hugetlb pages of 2 MiB",
 				  without, total);
 	else if (total)
@@ -248,7 +248,7 @@ static int check_hugetlb(json_t *findings, const json_t *nodes)
 		err = add_finding(findings, "huge pages", CHECK_FIX,
 				  "as root: sysctl vm.nr_hugepages=N, or echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled",
 				  "no hugetlb pages and no transparent huge pages for shared memory (%s), so pages have 4 KiB",
-				  shmem ?: "the kernel has none");
+				  shmem ?: "the kernel does not support them");
 	json_decref(thp);
 	return err;
 }
@@ -337,7 +337,7 @@ int check_memlock(json_t *findings, const json_t *driver, bool has_driver)
 				  "locked memory (ulimit -l) is unlimited");
 	} else if (may_lock_all()) {
 		err = add_finding(findings, "limit", CHECK_OK, NULL,
-				  "none for this user (CAP_IPC_LOCK); ulimit -l for other users");
+				  "no limit for this user (CAP_IPC_LOCK); ulimit -l applies to other users");
 	} else {
 		limit = bytes_to_text(get_number(memlock, "soft_bytes"), 0);
 		err = limit ? add_finding(findings, "limit", CHECK_FIX,

@@ -33,10 +33,10 @@ static const char help[] =
 	"each process by backend and pages, and its counters. Each request reads the machine\n"
 	"once. SIGTERM ends the exporter. Only root sees other users' processes.\n"
 	"\n"
-	"  -l, --listen=ADDRESS  serve /metrics over HTTP there, such as [::1]:19475.\n"
+	"  -l, --listen=ADDRESS  serve /metrics over HTTP at this address, such as [::1]:19475.\n"
 	"                        Default: 127.0.0.1:19475\n"
-	"  -t, --textfile=PATH   write them once to this file, for the textfile collector of\n"
-	"                        node_exporter, and end; -: to standard output\n"
+	"  -t, --textfile=PATH   write the metrics once to this file, for the textfile collector\n"
+	"                        of node_exporter, and exit; -: write to standard output\n"
 	"  -h, --help            print this";
 
 /*
@@ -232,7 +232,7 @@ static int listen_at(const char *address, int *status)
 	*status = STATUS_USAGE;
 	if (snprintf(text, sizeof(text), "%s", address) >= (int)sizeof(text) ||
 	    !split_address(text, &host, &port)) {
-		warnx("--listen is '%s'; it may be an address such as 127.0.0.1:19475", address);
+		warnx("--listen is '%s', but must be an address such as 127.0.0.1:19475", address);
 		usage_hint();
 		return -1;
 	}
@@ -302,7 +302,7 @@ static int serve_metrics(const char *address)
 
 static int serve_metrics(const char *address)
 {
-	warnx("this command was built without libmicrohttpd, so it has no HTTP; use --textfile");
+	warnx("this command was built without libmicrohttpd, so it cannot serve HTTP; use --textfile");
 	return STATUS_FAILED;
 }
 

@@ -14,15 +14,16 @@
 #include "tool.h"
 
 static const char help[] =
-	"Shows the backend that a program would use now, and why; versions; limits; mounted\n"
-	"file systems of the driver, with their size and use; and for each node its memory,\n"
-	"the driver's regions and pool, and pools of huge pages.\n"
+	"Shows the backend that a program would use now, and the reason; versions; limits;\n"
+	"and mounted file systems of the driver, with their size and use. For each node, shows\n"
+	"its memory, the driver's regions and pool, and pools of huge pages.\n"
 	"\n"
-	"  -J, --json     print JSON; sizes are bytes, null means no limit, or not known\n"
+	"  -J, --json     print JSON; sizes are bytes, null means no limit or unknown\n"
 	"  -b, --bytes    print sizes as bytes, not as 64M or 1.5G\n"
 	"  -h, --help     print this\n"
 	"\n"
-	"Exit status 1 if there is no such backend (ACTMEM_BACKEND=driver without one).";
+	"Exit status 1 if the requested backend is not available (ACTMEM_BACKEND=driver\n"
+	"without the driver).";
 
 /*
  * Returns {"backend", "reason"}. If no backend can be opened, backend is null and reason is the
@@ -227,7 +228,7 @@ static int add_cgroup_limits(json_t *lines, const json_t *info)
 		return 0;
 	sscanf(kernel ? kernel : "", "%d.%d", &major, &minor);
 	return add_line(lines, "Limits by cgroup",
-			"none, as %s; mount a file system with size= for each job instead",
+			"none, because %s; mount a file system with size= for each job instead",
 			major > 6 || (major == 6 && minor >= 14) ?
 			"this kernel is built without CONFIG_CGROUP_DMEM" :
 			"this kernel is older than 6.14");

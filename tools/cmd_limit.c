@@ -14,17 +14,17 @@
 #include "tool.h"
 
 static const char help[] =
-	"Shows the limits of the driver's memory: of each user, of each node, of mounted file\n"
-	"systems, and of the cgroup of this process, if the kernel has those. A limit is a\n"
-	"multiple of 2M, such as 64G, or max for none. Only the administrator may set one.\n"
+	"Shows the limits on the driver's memory: for each user, each node, each mounted file\n"
+	"system and, if the kernel supports it, the cgroup of this process. A limit is a\n"
+	"multiple of 2M such as 64G, or max for no limit. Only root can set a limit.\n"
 	"\n"
-	"  -u, --user LIMIT  set the limit of all regions of each user; with max, RLIMIT_MEMLOCK\n"
+	"  -u, --user LIMIT  set the limit on all regions of each user; with max, RLIMIT_MEMLOCK\n"
 	"                    of the process that creates a region applies\n"
-	"  -n, --nodes LIST  set the limit of all regions on each of these nodes, such as 0,2-3,\n"
+	"  -n, --nodes LIST  set the limit on all regions on each of these nodes, such as 0,2-3,\n"
 	"                    to LIMIT\n"
-	"  -s, --save        also set it at the next boot, when the module is loaded; if nothing\n"
-	"                    is set: save the limits as they are now\n"
-	"  -J, --json        print JSON; sizes are bytes, null means no limit, or not known\n"
+	"  -s, --save        also set the limit at the next boot, when the module is loaded.\n"
+	"                    Without LIMIT: save the current limits\n"
+	"  -J, --json        print JSON; sizes are bytes, null means no limit or unknown\n"
 	"  -h, --help        print this";
 
 struct limit {

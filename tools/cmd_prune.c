@@ -17,9 +17,9 @@
 #define FIRST_PID_NAMESPACE	0xeffffffcUL
 
 static const char help[] =
-	"Removes files of the driver's mounted file systems that no process has open or mapped\n"
-	"and no device pins: what jobs with --name have left behind. A job that starts again\n"
-	"then finds its memory empty.\n"
+	"Removes files that jobs with --name left behind: files of the driver's mounted file\n"
+	"systems that no process has open or mapped, and that no device pins. If such a job\n"
+	"starts again, it begins with new memory.\n"
 	"\n"
 	"  -o, --older=TIME  only files that were created or changed at least that long ago,\n"
 	"                    such as 90s, 10m, 1h or 2d\n"
@@ -59,7 +59,7 @@ static bool parse_age(struct prune *prune, const char *value)
 		if (!strcmp(end, "d"))
 			return true;
 	}
-	warnx("--older is '%s'; it may be a time such as 90s, 10m, 1h or 2d", value);
+	warnx("--older is '%s', but must be a time such as 90s, 10m, 1h or 2d", value);
 	return false;
 }
 

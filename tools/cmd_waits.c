@@ -20,8 +20,8 @@
 #define PATH_SIZE	64
 
 static const char help[] =
-	"Shows what the processes that use actmem wait for now, and since when: a disk, memory,\n"
-	"or nothing, which means that they are in the program itself.\n"
+	"Shows what the processes that use actmem wait for now, and how long they have waited:\n"
+	"for a disk, for memory, or for nothing, which means that they run their own code.\n"
 	"\n"
 	"  -J, --json     print JSON; sizes are bytes\n"
 	"  -b, --bytes    print sizes as bytes, not as 64M or 1.5G\n"
@@ -38,9 +38,9 @@ static const char help[] =
 	"  device    a thread waits for a GPU, until its streams have done their work\n"
 	"  file      a thread waits for disk space, which the file system allocates\n"
 	"  read      a disk has REQUESTS in flight; the oldest, of BYTES, is a read\n"
-	"  write     the same; the oldest is a write\n"
+	"  write     a disk has REQUESTS in flight; the oldest, of BYTES, is a write\n"
 	"  others    number of further waits, beyond the size of the list\n"
-	"  nothing   the process waits for none of these. SECONDS: since its last wait ended\n"
+	"  nothing   the process waits for none of these. SECONDS: time since its last wait\n"
 	"  unknown   the library of the process does not publish waits\n"
 	"\n"
 	"SECONDS: how long the thread, or the oldest request, has waited. WHAT: the block, the\n"
@@ -183,7 +183,7 @@ static json_t *waits_to_json(void)
 	if (!rows)
 		warnx("%s", strerror(ENOMEM));
 	else if (!good)
-		warnx("cannot look for processes in /proc (%s)", strerror(errno));
+		warnx("cannot list the processes in /proc (%s)", strerror(errno));
 	while (good && (pid = process_next(directory)))
 		good = !add_process_waits(rows, pid);
 	if (directory)

@@ -18,7 +18,7 @@ bool filter_number(long long *number, const char *option, const char *text)
 	*number = strtoll(text, &end, 10);
 	if (end != text && !*end && !errno && *number >= 0)
 		return true;
-	warnx("'%s' is no number (%s)", text, option);
+	warnx("'%s' is not a number (%s)", text, option);
 	return false;
 }
 
@@ -116,7 +116,7 @@ size_t filter_columns(const struct list_filter *filter, const struct column *all
 		const struct column *column = column_of(all, count, name, length);
 
 		if (!column || taken == LIST_COLUMNS_MAX) {
-			warnx("'%.*s' is not a column: they are named as in the heading, in lower case, and cgroup, age, id (--output)",
+			warnx("'%.*s' is not a column: use the names in the heading, in lower case, or cgroup, age or id (--output)",
 			      (int)length, name);
 			return 0;
 		}

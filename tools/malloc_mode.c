@@ -104,10 +104,10 @@ static void tell_mode(const struct malloc_settings *settings, const struct place
 		warnx("malloc: transparent huge pages: %s", enabled);
 	}
 	if (off)
-		warnx("malloc: large blocks get small pages: %s is '%s' ('madvise' is enough)",
+		warnx("malloc: large blocks get small pages, because %s is '%s'; as root set it to 'madvise'",
 		      THP_ENABLED, enabled);
 	else if (prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) > 0)
-		warnx("malloc: large blocks get small pages: this process has PR_SET_THP_DISABLE");
+		warnx("malloc: large blocks get small pages, because this process has PR_SET_THP_DISABLE");
 }
 
 int malloc_mode_set(bool verbose)

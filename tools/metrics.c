@@ -41,9 +41,9 @@ static const struct metric library_metrics[] = {
 	      "1: the metrics include all users; 0: only what this exporter's user may see.",
 	      "all_users"),
 	GAUGE("actmem_driver_regions_visible",
-	      "0: there is a driver, but this exporter may not list its regions.", "driver_visible"),
+	      "0: the driver is loaded, but this exporter may not list its regions.", "driver_visible"),
 	GAUGE("actmem_processes_left_out",
-	      "Processes without their own series, which are summed with an empty pid.",
+	      "Processes without their own series; their sums have an empty pid.",
 	      "left_out"),
 };
 
@@ -67,7 +67,7 @@ static const struct metric node_metrics[] = {
 	      "Memory on the node of regions that are closed and still pinned.", "lingering_bytes"),
 	GAUGE("actmem_node_limit_bytes", "Limit on the driver's regions on the node.",
 	      "limit_bytes", .is_limit = true),
-	GAUGE("actmem_node_poisoned_bytes", "Pages out of use by hardware errors.",
+	GAUGE("actmem_node_poisoned_bytes", "Bytes lost to hardware errors.",
 	      "poisoned_bytes"),
 	GAUGE("actmem_node_pool_bytes", "The driver's pool on the node.", "pool.total_bytes"),
 	GAUGE("actmem_node_pool_free_bytes", "Part of the pool that is ready.",
@@ -100,7 +100,7 @@ static const struct metric region_metrics[] = {
 	GAUGE("actmem_region_allocated_bytes", "Allocated bytes of the regions.",
 	      "allocated_bytes"),
 	GAUGE("actmem_region_pinned_bytes",
-	      "Held by devices and I/O (driver) or locked (memfd).", "pinned_bytes"),
+	      "Bytes pinned by devices and I/O (driver) or locked (memfd).", "pinned_bytes"),
 };
 
 static const struct metric process_metrics[] = {
@@ -124,8 +124,10 @@ static const struct metric process_metrics[] = {
 		"put_stall_ns", .is_ns = true),
 	COUNTER("actmem_store_take_stall_seconds_total", "Time that takes waited for blocks.",
 		"take_stall_ns", .is_ns = true),
-	COUNTER("actmem_store_spilled_bytes_total", "Written to files.", "spilled_bytes_total"),
-	COUNTER("actmem_store_filled_bytes_total", "Read from files.", "filled_bytes_total"),
+	COUNTER("actmem_store_spilled_bytes_total", "Bytes written to files.",
+		"spilled_bytes_total"),
+	COUNTER("actmem_store_filled_bytes_total", "Bytes read from files.",
+		"filled_bytes_total"),
 	COUNTER("actmem_store_failed_spills_total", "Blocks that could not be written.",
 		"failed_spills"),
 	COUNTER("actmem_store_failed_fills_total", "Blocks that could not be read.",

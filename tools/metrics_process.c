@@ -227,7 +227,7 @@ static bool add_processes(struct process_rows *rows)
 	int pid;
 
 	if (!good)
-		warnx("cannot look for processes in /proc (%s)", strerror(errno));
+		warnx("cannot list the processes in /proc (%s)", strerror(errno));
 	while (good && (pid = process_next(directory)))
 		good = add_process_counters(rows, pid);
 	if (directory)

@@ -89,7 +89,7 @@ static int find_said(const char *said, struct rank *rank)
 	if (parse_leading(&text, &rank->number) && *text++ == '/' && parse_whole(text, &rank->of) &&
 	    rank->number < rank->of)
 		return STATUS_OK;
-	warnx("--share is '%s'; it may be RANK/OF, such as 0/4 to 3/4 for four processes", said);
+	warnx("--share is '%s', but must be RANK/OF, such as 0/4 to 3/4 for four processes", said);
 	return STATUS_USAGE;
 }
 
@@ -110,7 +110,7 @@ int rank_find(const char *said, struct rank *rank)
 		if (parse_whole(number, &rank->number) && count_of(variable, of, &rank->of) &&
 		    rank->number < rank->of)
 			return STATUS_OK;
-		warnx("%s is '%s' and %s '%s', which is not a valid rank; use --share=RANK/OF",
+		warnx("%s is '%s' and %s is '%s', which is not a valid rank; use --share=RANK/OF",
 		      rank->by, number, variable, of);
 		return STATUS_USAGE;
 	}

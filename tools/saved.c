@@ -201,9 +201,9 @@ static int remove_file(void)
 static bool tell_unwritten(int err)
 {
 	warnx("cannot write " SAVED_FILE ": %s; nothing is saved%s", strerror(-err),
-	      err == -EACCES ? ": only root may; run it as root" :
-	      err == -EROFS ? ": save it where this machine's /etc is made" :
-	      err == -ENOENT ? ": udev, which would set it, is not installed" : "");
+	      err == -EACCES ? ": run this command as root" :
+	      err == -EROFS ? ": /etc is read-only; change the image that this machine boots" :
+	      err == -ENOENT ? ": udev, which would apply the settings, is not installed" : "");
 	return false;
 }
 
@@ -278,12 +278,12 @@ static bool unit_is_installed(void)
 static bool pools_can_be_saved(void)
 {
 	if (access("/run/systemd/system", F_OK)) {
-		warnx("pools cannot be saved: systemd, which would set them, does not run this machine (there is no /run/systemd/system); have its init run 'actmem pool --nodes N SIZE'");
+		warnx("pools cannot be saved, because this machine does not run systemd (there is no /run/systemd/system); let its init run 'actmem pool --nodes N SIZE'");
 		return false;
 	}
 	if (unit_is_installed())
 		return true;
-	warnx("pools cannot be saved: systemd has no unit " UNIT ".service, which would set them; install this command by make install or its package");
+	warnx("pools cannot be saved, because systemd has no unit " UNIT ".service; install this command with make install or its package");
 	return false;
 }
 

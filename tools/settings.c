@@ -17,7 +17,7 @@ bool settings_take(struct settings_options *options, int option, const char *val
 	case 'n':
 		if (nodes_parse(value, &options->nodes) && !nodes_empty(&options->nodes))
 			return true;
-		warnx("--nodes is '%s'; it may be a list of nodes such as 0,2-3", value);
+		warnx("--nodes is '%s', but must be a list of nodes such as 0,2-3", value);
 		return false;
 	case 's':
 		options->is_saved = true;
@@ -45,7 +45,7 @@ bool setting_take(const char *text, bool may_be_max, uint64_t *bytes)
 {
 	if (setting_from_text(text, may_be_max, bytes))
 		return true;
-	warnx("'%s' is not a multiple of 2M, such as 64G%s", text,
+	warnx("'%s' is not a valid size: use a multiple of 2M such as 64G%s", text,
 	      may_be_max ? ", or max" : "");
 	return false;
 }
@@ -90,7 +90,7 @@ bool settings_are_there(const struct actmem_nodes *nodes)
 	unsigned int node;
 
 	if (access(DRIVER_SYSFS, F_OK)) {
-		warnx("there is no driver here (" DRIVER_SYSFS ": %s): load its module, as root: modprobe actmem",
+		warnx("the driver is not loaded (" DRIVER_SYSFS ": %s); load its module, as root: modprobe actmem",
 		      strerror(errno));
 		return false;
 	}
@@ -128,9 +128,9 @@ int setting_write(const char *name, uint64_t bytes)
 
 void setting_tell(const char *name, int err)
 {
-	const char *remedy = err == -EACCES || err == -EPERM ? ": only root may; run it as root" :
-			     err == -EROFS ? ": run it outside of the container" :
-			     err == -ENOENT ? ": the module that is loaded has no such file; load the one of this version" :
+	const char *remedy = err == -EACCES || err == -EPERM ? ": run this command as root" :
+			     err == -EROFS ? ": run this command outside of the container" :
+			     err == -ENOENT ? ": the loaded module has no such file; load the module of this version" :
 			     "";
 
 	warnx("cannot set " DRIVER_SYSFS "/%s: %s%s", name, strerror(-err), remedy);

@@ -41,7 +41,7 @@ static int divide_size(enum knob knob, const char *label, const struct rank *ran
 		return STATUS_OK;
 	bytes = share_bytes(whole, rank);
 	if (!bytes) {
-		warnx("%s is '%s', which is too little for %u processes; raise it",
+		warnx("%s is '%s', which is too small for %u processes; raise it",
 		      knob_name(knob, ACTMEM_NAMES_RUN), text, rank->of);
 		return STATUS_USAGE;
 	}

@@ -87,8 +87,8 @@ static bool nodes_of_gpu(const struct rank *rank, struct actmem_nodes *nodes,
 	unsigned int count = find_gpus(of_gpus), first = 0, i;
 
 	/*
-	 * With a GPU for each rank, JAX uses the one with the rank's number. Otherwise, all that
-	 * GPUs that CUDA shows belong to this rank.
+	 * If there is a GPU for each rank, JAX uses the GPU with the rank's number. Otherwise, all
+	 * GPUs that CUDA shows to this process belong to this rank.
 	 */
 	if (count >= rank->of) {
 		first = rank->number;

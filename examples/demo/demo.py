@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Trains the same model four ways, one after another, and compares them.
 
-Runs train.py in one process for each way. Prints a table at the end, and
-writes the same numbers to demo.json, a chart of them to demo.svg, and the logs
-to the folder demo.
+Runs train.py in one process for each way. Prints a table at the end. Writes
+the same numbers to demo.json, a chart to demo.svg, and the logs to the folder
+demo.
 """
 import argparse
 import json
@@ -23,12 +23,12 @@ VARIANTS = ("kept", "recomputed", "actmem", "spilled")
 WAYS = """A layer's activations between forward and backward:
   kept        all stay in XLA's memory
   recomputed  each layer's input stays, the rest is computed again
-  actmem      Q, K, V and each layer's input wait in actmem's regions
-  spilled     the same with a budget of {budget}; a file holds the rest
+  actmem      Q, K, V and each layer's input are in actmem's regions
+  spilled     like actmem, with a budget of {budget}; the rest is in a file
 
-On a CPU this shows that results are right and where the bytes are. A CPU has
-only one memory, so only "spilled" saves memory there. On an accelerator,
-"actmem" also saves memory of the device. Compare step times on an accelerator.
+On a CPU, the demo shows that results are right and where the bytes are. A CPU
+has only one memory, so only "spilled" saves memory there. On an accelerator,
+"actmem" also saves device memory. Compare step times on an accelerator.
 """
 REFERENCE = "same policy"   # runs no steps; its gradients must equal actmem's
 BAR = 24

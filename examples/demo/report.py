@@ -54,16 +54,16 @@ def rows(document):
         row("loss at the end", lambda v: f"{v['final_loss']:.4f}"),
         row("XLA's temp memory", lambda v: mebibytes(v["temp_bytes"])),
         row("peak RSS", lambda v: mebibytes(v["peak_rss_bytes"])),
-        row("  of it before the first step",
+        row("  before the first step",
             lambda v: mebibytes(v["compiled_rss_bytes"])),
-        row("  with regions that are not in it",
+        row("  plus regions not in RSS",
             lambda v: mebibytes(v["peak_bytes"])),
         row("in regions", lambda v: mebibytes(in_regions.get(v["name"], 0))),
         row("through actmem, per step",
             lambda v: mebibytes(v["offloaded_bytes_per_step"])),
-        row("  through its file, both ways",
+        row("  through its file, in and out",
             lambda v: mebibytes(v.get("file_bytes_per_step", 0))),
-        row("  waited for", lambda v: milliseconds(v.get("stall_ms", 0))),
+        row("  time spent waiting", lambda v: milliseconds(v.get("stall_ms", 0))),
         row("largest gradient difference", lambda v: (
             "–" if v is variants[0] else difference(v["max_grad_diff"]))),
     ]
@@ -96,27 +96,27 @@ def reading(document):
 
 
 def where(document):
-    """Says where the bytes over the budget are."""
+    """Says where the bytes beyond the budget are."""
     if document["spill_is_memory"]:
-        return (", the rest being in a file on tmpfs, which is memory itself: "
-                "with a folder on a disk (make demo DEMO_SPILL=DIR, or --spill) "
-                "memory is really saved")
-    return (": there memory is really saved, the rest of the activations being "
-            "in a file until it is wanted")
+        return ("The rest is in a file on tmpfs, so it still uses memory. To save "
+                "memory, name a folder on a disk (make demo DEMO_SPILL=DIR, or --spill)")
+    return ("This really saves memory: the rest of the activations is in a file "
+            "until it is needed")
 
 
 def honesty(document):
     actmem, spilled = document["variants"][2:]
-    same = ("the same bits" if not spilled["max_grad_diff_actmem"] else
-            f"off by at most {difference(spilled['max_grad_diff_actmem'])}")
+    differ = spilled["max_grad_diff_actmem"]
+    same = (f"differ from those without a budget by at most {difference(differ)}"
+            if differ else "equal those without a budget bit by bit")
     return (
-        "On a CPU those bytes only move, from XLA's temp memory to the regions, "
-        "which are part of the peak RSS unless their pages are hugetlb's or the "
-        "driver's; copying them takes time. With a budget of "
-        f"{mebibytes(spilled['budget_bytes'])} the regions hold "
+        "On a CPU, the activations only move from XLA's temp memory to the "
+        "regions, and the copies take time. The regions are part of the peak "
+        "RSS, unless they have hugetlb pages or the driver's pages. With a "
+        f"budget of {mebibytes(spilled['budget_bytes'])}, the regions have "
         f"{mebibytes(bytes_in_regions(document)['spilled'])} instead of "
-        f"{mebibytes(bytes_in_regions(document)['actmem'])}{where(document)}. "
-        f"The gradients are {same}.")
+        f"{mebibytes(bytes_in_regions(document)['actmem'])}. {where(document)}. "
+        f"The gradients {same}.")
 
 
 def text(document):

@@ -58,7 +58,8 @@ def compare(arrays, wanted):
     for name, right in wanted.items():
         largest = _largest(right)
         if not largest > 0 or not np.isfinite(largest):
-            raise ValueError(f"the largest value of {name} is {largest}: it shows nothing")
+            raise ValueError(f"the largest value of {name} is {largest}, so a comparison "
+                             "proves nothing")
         if np.array_equal(_bits(arrays[name]), _bits(right)):
             continue
         if not np.isfinite(_largest(arrays[name])):

@@ -20,30 +20,30 @@ from offloading.compare import TOLERANCE, compare, digest, on_host
 jax.config.update("jax_default_matmul_precision", "highest")
 
 WIDTH = 80
-ON_CPU = """On a CPU, device and host are one memory: JAX accepts what asks for \
-pinned_host and moves nothing, so that no row has bytes on the host. Rows differ in \
-the values that are computed again, or written over others that are not needed any more."""
+ON_CPU = """On a CPU, device and host have the same memory. JAX accepts requests for \
+pinned_host but moves nothing, so no row has bytes on the host. Rows differ in the values \
+that are recomputed, and in the values that reuse the memory of earlier values."""
 PUT = """Activations were really moved to actmem in the forward pass, and back in the \
 backward pass."""
-HELD = "Weights were in actmem all along, and read where they are."
-WRONG = """These results are wrong: {names}. Some versions of JAX compute wrong gradients \
-where something is offloaded, 0.11.0 among them (docs/offloading.md). This is JAX \
+HELD = "Weights were in actmem all the time, and XLA read them in place."
+WRONG = """These results are wrong: {names}. Some versions of JAX, such as 0.11.0, compute \
+wrong gradients if a program offloads values (docs/offloading.md). This is JAX \
 {version}."""
-WRONG_IN_ACTMEM = "The results of 'actmem' are wrong, and that is a fault of actmem."
-LEFT = "{blocks} blocks and {regions} regions of actmem are left, where none should be."
+WRONG_IN_ACTMEM = "The results of 'actmem' are wrong. This is a defect of actmem."
+LEFT = "{blocks} blocks and {regions} regions of actmem are left, but none should be left."
 
 
 def options(text):
     """Parses the command line. `text` is the program's description."""
     parser = argparse.ArgumentParser(description=text.splitlines()[0])
     parser.add_argument("--with", dest="way", choices=("plain", "actmem"), default="plain",
-                        help="actmem: another row, by actmem.jax")
+                        help="actmem: add a row that uses actmem.jax")
     parser.add_argument("--small", action="store_true", help="small sizes, for tests")
     parser.add_argument("--json", type=Path, metavar="FILE",
-                        help="write there what is printed, and more")
+                        help="write the results to this file as JSON")
     arguments = parser.parse_args()
     if arguments.way == "actmem" and not importlib.util.find_spec("actmem"):
-        parser.error("--with actmem: this Python has no module actmem; run the program "
+        parser.error("--with actmem: this Python cannot import actmem; run the program "
                      "under `actmem run --`")
     if arguments.json:
         try:

@@ -133,7 +133,7 @@ static void refuse_text(struct reader *reader, enum knob knob, const char *text,
 	char buffer[KNOB_CHOICE_MAX];
 
 	/* The option of a switch has no value that could be wrong. */
-	reader_fail(reader, "%s is '%.500s'; it may be %s", info->kind == KNOB_SWITCH ?
+	reader_fail(reader, "%s is '%.500s', but must be %s", info->kind == KNOB_SWITCH ?
 		    info->names[ACTMEM_NAMES_VARIABLES] : KNOB_VARIABLE(knob), text,
 		    choice ?: knob_choice(buffer, knob));
 }

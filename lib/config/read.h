@@ -40,7 +40,7 @@ void reader_fail(struct reader *reader, const char *format, ...)
  */
 void reader_refuse(struct reader *reader, enum knob knob, const char *choice);
 
-/* Writes the values that a variable may have, for "it may be ...". Returns @text or a literal. */
+/* Writes the values that a variable may have, for "must be ...". Returns @text or a literal. */
 const char *knob_choice(char text[KNOB_CHOICE_MAX], enum knob knob);
 
 /* Returns true if the environment sets a variable to other than "". */

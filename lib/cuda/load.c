@@ -40,7 +40,7 @@ static int find_functions(struct cuda_functions *found, void *library, unsigned 
 		memcpy((char *)found + rows[i].slot, &function, sizeof(function));
 		if (function || !(rows[i].uses & uses) || rows[i].uses & CUDA_OPTIONAL)
 			continue;
-		snprintf(words, size, CUDA_LIBRARY " has no %s; it is older than CUDA %d",
+		snprintf(words, size, CUDA_LIBRARY " has no %s, because it is older than CUDA %d",
 			 rows[i].name, uses & (CUDA_COPIES | CUDA_SERVES) ? 12 : 11);
 		return -EOPNOTSUPP;
 	}

@@ -103,9 +103,9 @@ static void wait_for_closing(struct actmem_heap *heap, uint64_t most)
 }
 
 /*
- * Returns how much of a region of @length is registered at once: a piece that blocks of @home bytes
- * fill. If the region takes more than half of the @left bytes of the limit, returns the maximum,
- * because longer blocks might then fit nowhere else.
+ * Returns how many bytes of a region of @length one call registers. Blocks of @home bytes should
+ * fill that many bytes without waste. If @length is more than half of the @left bytes of the limit,
+ * returns the maximum, because longer blocks may then fit nowhere else.
  */
 static uint64_t choose_chunk_bytes(const struct actmem_heap *heap, uint64_t length, uint64_t left,
 				   uint64_t home)
@@ -136,7 +136,7 @@ static int choose_region_length(struct actmem_heap *heap, uint64_t length, uint6
 	left = limit_left(heap);
 	pthread_mutex_unlock(&heap->lock);
 	if (needed > left)
-		return fail(ENOMEM, "the heap's limit is %s, its regions have %s, and %s more are wanted; raise %s or free blocks",
+		return fail(ENOMEM, "the heap's limit is %s, its regions have %s, and a block needs %s more; raise %s or free blocks",
 			    BYTES_TEXT(limit), BYTES_TEXT(held), BYTES_TEXT(needed), KNOB(HEAP_LIMIT));
 	most = held / (unused > held / UNUSED_PART ? HELD_PART_MIXED : HELD_PART);
 	if (most < heap->request.length)
@@ -369,8 +369,8 @@ static struct heap_region *detach_free_regions(struct actmem_heap *heap, bool na
 }
 
 /*
- * Returns the shortest region of at least @excess that may be closed, or else the longest; NULL:
- * none.
+ * Returns the shortest region of at least @excess bytes that may be closed. If all of these regions
+ * are shorter, returns the longest. Returns NULL if no region may be closed.
  */
 static struct heap_region **choose_free_region(struct actmem_heap *heap, uint64_t excess)
 {

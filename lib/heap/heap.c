@@ -3,15 +3,15 @@
  * The calls on heaps, for any number of threads. base/extents.c keeps track of the parts of regions
  * that are taken.
  *
- * Taking or freeing a block holds the heap's lock for some ten nanoseconds. Filling a block of 1
- * MiB takes ten thousand at least. Creating a region takes far longer, so it happens under
- * grow_lock alone. Other threads can take and free blocks meanwhile.
+ * A thread that takes or frees a block holds the heap's lock for some ten nanoseconds. A thread
+ * that fills a block of 1 MiB needs at least ten thousand nanoseconds. Creating a region takes far
+ * longer, so a thread holds only grow_lock for it, and other threads can take and free blocks.
  *
  * A training step takes blocks of the same lengths as the last step, in the reverse order of their
  * frees. So freed blocks stay whole on a stack. The next step finds each one at the top, and takes
  * it at its old place. If the heap placed each block anew, the same blocks could need more regions
- * than in the first step. When a block is wanted that is not among the top ones, or when free
- * memory is counted, the whole stack merges with the free memory around its blocks.
+ * than in the first step. If none of the top blocks has the requested length, or if free memory is
+ * counted, the whole stack merges with the free memory around its blocks.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -221,8 +221,8 @@ void heap_give_freed(struct actmem_heap *heap)
 }
 
 /*
- * Takes one of the latest freed blocks, with exactly this length and so aligned; NULL: none. Caller
- * holds heap->lock.
+ * Takes one of the latest freed blocks, with exactly this length and this alignment. Returns NULL
+ * if there is none. Caller holds heap->lock.
  */
 static struct extent *take_freed(struct actmem_heap *heap, uint64_t length, uint64_t align)
 {
@@ -239,8 +239,8 @@ static struct extent *take_freed(struct actmem_heap *heap, uint64_t length, uint
 }
 
 /*
- * Takes a block from the existing regions. Returns -ENOSPC without an error message if it fits in
- * none.
+ * Takes a block from the existing regions. Returns -ENOSPC without an error message if no region
+ * has enough free memory in one piece.
  */
 static int take_block(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address)
 {
@@ -296,7 +296,7 @@ static int alloc_block(struct actmem_heap *heap, uint64_t bytes, uint64_t align,
 	if (error)
 		return error;
 	if (!address || !bytes || bytes > EXTENT_BYTES_MAX)
-		return fail(EINVAL, "actmem_heap_alloc: the size is %llu; it may be 1 to %llu, and memory must not be NULL",
+		return fail(EINVAL, "actmem_heap_alloc: the size is %llu, but must be 1 to %llu, and memory must not be NULL",
 			    (unsigned long long)bytes, (unsigned long long)EXTENT_BYTES_MAX);
 	if (align & (align - 1) || align > EXTENT_ALIGN_MAX)
 		return fail(EINVAL, "actmem_heap_alloc: align is %llu; it must be a power of two up to 2 MiB",

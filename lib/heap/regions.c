@@ -23,7 +23,7 @@ static int take_file_number(struct heap_names *names, unsigned int *number)
 		*number = word * 64 + (unsigned int)__builtin_ctzll(~names->taken[word]);
 		names->taken[word] |= 1ULL << (*number % 64);
 	} else {
-		error = fail(EMFILE, "%s has %d regions in use; use longer ones", names->path,
+		error = fail(EMFILE, "%s has %d regions in use; use longer regions", names->path,
 			     HEAP_NAMES_MAX);
 	}
 	handles_unlock();
@@ -46,7 +46,7 @@ static int check_found_file(const struct region_request *request, struct actmem_
 	int error;
 
 	if (length > left)
-		return fail(ENOMEM, "the heap may grow by %s, and %s exists and has %s; raise %s, or remove the file",
+		return fail(ENOMEM, "the heap may grow by only %s, but the file %s has %s; raise %s, or remove the file",
 			    BYTES_TEXT(left), request->path, BYTES_TEXT(length), KNOB(HEAP_LIMIT));
 	ACTMEM_INIT(&info);
 	error = actmem_region_get_info(region, &info);

@@ -29,11 +29,11 @@ int actmem_heap_register(struct actmem_heap *heap, struct actmem_runtime *runtim
 		return fail(EINVAL, heap ? "the heap and the runtime are not of the same actmem_open()" :
 			    "actmem_heap_register: no heap");
 	if (flags & ~ACTMEM_REGISTER_ALL)
-		return fail(EINVAL, "register flags 0x%x are not known", flags & ~ACTMEM_REGISTER_ALL);
+		return fail(EINVAL, "register flags 0x%x are unknown", flags & ~ACTMEM_REGISTER_ALL);
 	heap_lock_growth(heap);
 	pthread_mutex_lock(&heap->lock);
 	if (heap->runtime) {
-		error = fail(EEXIST, "the heap's regions are registered already (%s)",
+		error = fail(EEXIST, "the heap's regions are already registered (%s)",
 			     actmem_runtime_describe(heap->runtime));
 	} else if (heap->regions) {
 		error = fail(EBUSY, "the heap has %llu regions that are not registered; register the heap before its first block",

@@ -93,7 +93,7 @@ struct actmem_options {
 	struct actmem_nodes nodes;
 	uint32_t allow;			/* ACTMEM_ALLOW_* */
 	uint32_t reserved;		/* 0 */
-	const char *heap_name;		/* of heaps; NULL: none; see actmem_heap_create() */
+	const char *heap_name;		/* name of heaps, or NULL; see actmem_heap_create() */
 };
 
 /*
@@ -132,8 +132,8 @@ static inline void actmem_init(void *object, size_t size)
 
 /*
  * Returns the error message of this thread's last failure, or "". The message names the object,
- * the number and the knob: "node 1 has 3.1 GiB free of 8.0 GiB wanted; ...". Some calls leave a
- * message when they succeed with less than the caller asked for. The string is valid until this
+ * the number and the knob: "node 1 has 3.1 GiB free, but 8.0 GiB are needed; ...". Some calls leave
+ * a message when they succeed with less than the caller asked for. The string is valid until this
  * thread's next call.
  */
 const char *actmem_error(void);

@@ -63,9 +63,9 @@ int actmem_queue_create(struct actmem *am, const struct actmem_queue_options *op
 int actmem_queue_destroy(struct actmem_queue *queue);
 
 /*
- * Describes the engine and why it was chosen. An example is "workers: io_uring is refused (...)".
- * It also says whether the queue works without registered buffers. The string is valid until the
- * queue is destroyed. A later call may return another string.
+ * Describes the engine and why it was chosen. An example is "workers: io_uring is unavailable
+ * (...)". It also says whether the queue works without registered buffers. The string is valid
+ * until the queue is destroyed. A later call may return another string.
  */
 const char *actmem_queue_describe(const struct actmem_queue *queue);
 
@@ -248,7 +248,7 @@ struct actmem_completion {
  * > 0  the number of completions
  * 0  no request is outstanding
  * -ETIMEDOUT  no completion within @timeout_ns (0: does not wait)
- * -EINVAL  max is 0
+ * -EINVAL  @max is 0 or above INT32_MAX
  */
 int actmem_queue_wait_sized(struct actmem_queue *queue, struct actmem_completion *completions,
 			    unsigned int max, uint64_t timeout_ns, size_t size);

@@ -79,7 +79,7 @@ int device_of(int fd, const char *path, struct device *device)
 	take_queue_limits((dev_t)device->number, device);
 	if (device->is_block) {
 		if (ioctl(fd, BLKGETSIZE64, &device->length) || ioctl(fd, BLKSSZGET, &sector))
-			return fail(errno, "'%s' does not tell its length (%s)", path,
+			return fail(errno, "cannot get the length of '%s' (%s)", path,
 				    strerror(errno));
 		device->alignment = (uint64_t)sector;
 		device->memory_alignment = device->alignment;

@@ -44,7 +44,8 @@ struct helpers {
 
 /*
  * Starts helpers for a range of whole pages of @page_bytes. Starts at most one for every second
- * CPU, because other threads need CPUs, too, and none that would not repay its start.
+ * CPU, because other threads need CPUs, too. Starts only helpers that save more time than their
+ * start takes.
  */
 void helpers_begin(struct helpers *helpers, uint64_t offset, uint64_t length,
 		   uint64_t page_bytes);

@@ -138,7 +138,7 @@ static int ask_nodes(unsigned long count, void **pages, int *status)
 	if (!syscall(SYS_move_pages, 0, count, pages, NULL, status, 0))
 		return 0;
 	if ((errno != EPERM && errno != ENOSYS) || !node_is_only_one(&node))
-		return fail_numa_call("cannot ask for the nodes of pages", "move_pages");
+		return fail_numa_call("cannot get the nodes of pages", "move_pages");
 	for (i = 0; i < count; i++)
 		status[i] = (int)node;
 	return 0;

@@ -45,7 +45,7 @@ __attribute__((constructor)) static void start_modes(int argc, char **argv, char
 	if (getauxval(AT_SECURE))
 		return;
 	if (knob_is_set(KNOB_CUDA) && !cuda_keep_variables(environ))
-		say("no memory to keep the variables ACTMEM_*: if this program clears its environment, its calls of CUDA are left alone.");
+		say("no memory to save the variables ACTMEM_*: if this program clears its environment, the preload does not handle its calls of CUDA.");
 	cuda.variables = (const char *const *)environ;
 	reader_value(&cuda, KNOB_CUDA);
 	say_if_wrong(&cuda, "The CUDA mode");

@@ -192,7 +192,7 @@ static void *no_dlvsym(void *handle, const char *name, const char *version)
 static void say_none_found(void)
 {
 	static const char line[] =
-		"actmem: no dlsym() was found behind the preload's own: lookups fail; do without it\n";
+		"actmem: the preload found no dlsym() of the C library, so lookups fail; run the program without the preload\n";
 
 	if (write(STDERR_FILENO, line, sizeof(line) - 1) < 0)
 		return;

@@ -176,7 +176,7 @@ static void stop_early(struct actmem_queue *queue, struct request *request, int 
 {
 	if (request->error)
 		return;
-	snprintf(request->words, ERROR_TEXT_MAX, "%s: %llu of %llu bytes were begun",
+	snprintf(request->words, ERROR_TEXT_MAX, "%s: the transfer of %llu of %llu bytes was started",
 		 error == ETIME ? "the deadline passed" : "cancelled",
 		 (unsigned long long)request->begun, (unsigned long long)request->length);
 	if (request->under_way)
@@ -213,7 +213,7 @@ int actmem_queue_cancel(struct actmem_queue *queue, uint64_t id)
 			break;
 	}
 	if (link == &queue->under_way)
-		error = fail(ENOENT, "request %llu is not under way", (unsigned long long)id);
+		error = fail(ENOENT, "request %llu is not in progress", (unsigned long long)id);
 	else
 		stop_early(queue, request, ECANCELED);
 	queue_unlock(queue);
@@ -276,11 +276,11 @@ static const char *advice(int error)
 	switch (error) {
 	case ENOSPC:
 	case EDQUOT:
-		return "; make room there, or use another file system";
+		return "; free space there, or use another file system";
 	case EFAULT:
-		return "; pages of the region are missing and cannot be had";
+		return "; pages of the region are missing and cannot be allocated";
 	case EINVAL:
-		return "; its file system may want another alignment than it says";
+		return "; its file system may need a larger alignment than it reports";
 	default:
 		return "";
 	}
@@ -318,9 +318,8 @@ static bool advance(struct transfer *block, uint64_t bytes)
 }
 
 /*
- * Returns an error if the block cannot continue. @moved: the last call made progress. Any
- * notification interrupts a thread of the kernel, whether it is for live patching or for the end of
- * a task.
+ * Returns an error if the block cannot continue. @moved: the last call made progress. The kernel
+ * may interrupt a transfer without a failure, for example for live patching or because a task ended.
  */
 static int check_progress(struct transfer *block, int64_t result, bool moved)
 {
@@ -331,8 +330,8 @@ static int check_progress(struct transfer *block, int64_t result, bool moved)
 	if (result < 0)
 		return fail_block(block, (int)-result, strerror((int)-result));
 	if (block->request->kind == REQUEST_FILL)
-		return fail_block(block, ENODATA, "the file ends before that");
-	return fail_block(block, EIO, "nothing was written, and no error told");
+		return fail_block(block, ENODATA, "the file ends before the end of the block");
+	return fail_block(block, EIO, "the kernel wrote nothing and reported no error");
 }
 
 HOT bool queue_continue(struct actmem_queue *queue, struct transfer *block, int64_t result)

@@ -53,7 +53,7 @@ static uint64_t share_of(const struct actmem_file *file, unsigned int stripe, ui
 
 static int fail_no_room(const struct stripe *stripe, uint64_t length, const struct statvfs *room)
 {
-	return fail(ENOSPC, "no room for %s in '%s': its file system has %s free",
+	return fail(ENOSPC, "no space for %s in '%s': its file system has %s free",
 		    BYTES_TEXT(length), stripe->path,
 		    BYTES_TEXT((uint64_t)room->f_bavail * room->f_frsize));
 }
@@ -92,11 +92,11 @@ static int allocate_one(const struct stripe *stripe, uint64_t offset, uint64_t l
 		return error;
 	if (device.is_block)
 		return offset + length <= device.length ? 0 :
-		       fail(ENOSPC, "%s are wanted on '%s', which has %s",
+		       fail(ENOSPC, "%s are needed on '%s', which has only %s",
 			    BYTES_TEXT(offset + length), stripe->path, BYTES_TEXT(device.length));
 	/* Beyond this limit fallocate() would raise SIGXFSZ. */
 	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < offset + length)
-		return fail(EFBIG, "%s are wanted for '%s', and RLIMIT_FSIZE is %s; raise it with `ulimit -f`",
+		return fail(EFBIG, "%s are needed for '%s', but RLIMIT_FSIZE is %s; raise it with `ulimit -f`",
 			    BYTES_TEXT(offset + length), stripe->path, BYTES_TEXT(limit.rlim_cur));
 	error = check_room(stripe, offset, length);
 	if (error)
@@ -118,7 +118,7 @@ static int punch_one(const struct stripe *stripe, uint64_t offset, uint64_t leng
 	while (fallocate(stripe->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
 			 (off_t)length))
 		if (errno != EINTR)
-			return fail(errno, "'%s' takes no room back (fallocate: %s)", stripe->path,
+			return fail(errno, "cannot free space in '%s' (fallocate: %s)", stripe->path,
 				    strerror(errno));
 	return 0;
 }

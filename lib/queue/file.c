@@ -39,20 +39,20 @@ static int check_options(const struct actmem_file_options *options)
 	uint32_t i;
 
 	if (!options->paths || !options->path_count || options->path_count > ACTMEM_FILE_PATHS_MAX)
-		return fail(EINVAL, "a set has 1 to %u files, not %u", ACTMEM_FILE_PATHS_MAX,
+		return fail(EINVAL, "a set must have 1 to %u files, not %u", ACTMEM_FILE_PATHS_MAX,
 			    options->paths ? options->path_count : 0);
 	for (i = 0; i < options->path_count; i++)
 		if (!options->paths[i] || !*options->paths[i])
 			return fail(EINVAL, "path %u of %u is empty", i + 1, options->path_count);
 	if (flags & ~FLAGS_KNOWN)
-		return fail(EINVAL, "file flags 0x%x are not known", flags & ~FLAGS_KNOWN);
+		return fail(EINVAL, "file flags 0x%x are unknown", flags & ~FLAGS_KNOWN);
 	if (flags & ACTMEM_FILE_CREATE && flags & ACTMEM_FILE_TEMPORARY)
-		return fail(EINVAL, "a file is made with a name (CREATE) or without (TEMPORARY), not both");
+		return fail(EINVAL, "CREATE (a file with a name) and TEMPORARY (a file without a name) cannot be combined");
 	if (flags & ACTMEM_FILE_READ_ONLY &&
 	    (options->length || flags & (ACTMEM_FILE_CREATE | ACTMEM_FILE_TEMPORARY)))
-		return fail(EINVAL, "a file that is READ_ONLY is neither made nor given a length");
+		return fail(EINVAL, "READ_ONLY cannot be combined with CREATE, TEMPORARY or a length");
 	if (options->length > INT64_MAX)
-		return fail(EINVAL, "no file has %llu bytes", (unsigned long long)options->length);
+		return fail(EINVAL, "length is %llu, which is too long for a file", (unsigned long long)options->length);
 	return 0;
 }
 
@@ -72,10 +72,10 @@ static int fail_open(const char *path, uint32_t flags, int error)
 			   flags & ACTMEM_FILE_CREATE ? "make" : "open";
 
 	if (flags & ACTMEM_FILE_TEMPORARY && (error == EOPNOTSUPP || error == EISDIR))
-		return fail(EOPNOTSUPP, "cannot %s '%s': its file system has none (O_TMPFILE); use a directory of another",
+		return fail(EOPNOTSUPP, "cannot %s '%s': its file system does not support O_TMPFILE; use a directory on another file system",
 			    what, path);
 	if (flags & ACTMEM_FILE_NO_ATIME && error == EPERM)
-		return fail(EPERM, "cannot %s '%s' without noting the access (NO_ATIME), as another user owns it",
+		return fail(EPERM, "cannot %s '%s' with NO_ATIME, because another user owns the file",
 			    what, path);
 	return fail(error, "cannot %s '%s' (%s)", what, path, strerror(error));
 }
@@ -180,13 +180,13 @@ static int take_devices(struct actmem_file *file)
 static int check_alignment(const struct actmem_file *file)
 {
 	if (file->stripe_bytes % file->alignment)
-		return fail(EINVAL, "stripes of %llu bytes are no multiple of %llu, which '%s' needs",
-			    (unsigned long long)file->stripe_bytes,
-			    (unsigned long long)file->alignment, file->stripes[0].path);
+		return fail(EINVAL, "stripes have %llu bytes, but '%s' needs a multiple of %llu",
+			    (unsigned long long)file->stripe_bytes, file->stripes[0].path,
+			    (unsigned long long)file->alignment);
 	if (file->block_bytes % file->alignment)
-		return fail(EINVAL, "blocks of %llu bytes are no multiple of %llu, which '%s' needs; set block_bytes of the queue",
-			    (unsigned long long)file->block_bytes,
-			    (unsigned long long)file->alignment, file->stripes[0].path);
+		return fail(EINVAL, "blocks have %llu bytes, but '%s' needs a multiple of %llu; set block_bytes of the queue",
+			    (unsigned long long)file->block_bytes, file->stripes[0].path,
+			    (unsigned long long)file->alignment);
 	return 0;
 }
 
@@ -282,7 +282,7 @@ int actmem_file_open(struct actmem_queue *queue, const struct actmem_file_option
 	if (error)
 		return error;
 	if (!options || !result)
-		return fail(EINVAL, "actmem_file_open: no options or nowhere to put the file");
+		return fail(EINVAL, "actmem_file_open: options or file is NULL");
 	error = take_struct(&taken, sizeof(taken), options, "file options");
 	if (!error)
 		error = check_options(&taken);
@@ -333,7 +333,7 @@ int actmem_file_close(struct actmem_file *file)
 	}
 	pthread_mutex_unlock(&queue->lock);
 	if (requests)
-		return fail(EBUSY, "%u requests of '%s' are under way", requests,
+		return fail(EBUSY, "%u requests of '%s' are in progress", requests,
 			    file->stripes[0].path);
 	queue->engine->remove_file(queue, file);
 	held_drop(&file->held);
@@ -348,7 +348,7 @@ int actmem_file_get_info(struct actmem_file *file, struct actmem_file_info *info
 	int error;
 
 	if (!file || !info)
-		return fail(EINVAL, "actmem_file_get_info: no file or nowhere to put it");
+		return fail(EINVAL, "actmem_file_get_info: file or info is NULL");
 	error = check_owner(file->queue->am);
 	if (error)
 		return error;

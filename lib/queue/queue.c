@@ -54,16 +54,16 @@ HOT void queue_tell(struct actmem_queue *queue)
 static int check_options(const struct actmem_queue_options *options)
 {
 	if (options->engine > ACTMEM_ENGINE_WORKERS)
-		return fail(EINVAL, "queue engine %u is not known", options->engine);
+		return fail(EINVAL, "queue engine %u is unknown", options->engine);
 	if (options->block_bytes % BLOCK_UNIT_BYTES ||
 	    options->block_bytes > ACTMEM_BLOCK_BYTES_MAX)
-		return fail(EINVAL, "%s is %llu; it is a multiple of %u, of 1 GiB at most",
+		return fail(EINVAL, "%s is %llu, but must be a multiple of %u up to 1 GiB",
 			    KNOB(BLOCK), (unsigned long long)options->block_bytes, BLOCK_UNIT_BYTES);
 	if (options->depth > ACTMEM_QUEUE_DEPTH_MAX)
-		return fail(EINVAL, "depth is %u, at most %u", options->depth,
+		return fail(EINVAL, "depth is %u, but must be at most %u", options->depth,
 			    ACTMEM_QUEUE_DEPTH_MAX);
 	if (options->workers > ACTMEM_QUEUE_WORKERS_MAX)
-		return fail(EINVAL, "workers is %u, at most %u", options->workers,
+		return fail(EINVAL, "workers is %u, but must be at most %u", options->workers,
 			    ACTMEM_QUEUE_WORKERS_MAX);
 	return options->reserved ? fail(EINVAL, "queue options: reserved is not 0") : 0;
 }
@@ -93,7 +93,7 @@ static bool is_refused(int error)
 static int start(struct actmem_queue *queue)
 {
 	enum actmem_engine wanted = queue->options.engine;
-	const char *why = wanted ? "as asked for" : "the kernel permits it";
+	const char *why = wanted ? "as requested" : "the kernel permits it";
 	int error;
 
 	if (wanted != ACTMEM_ENGINE_WORKERS) {
@@ -103,7 +103,7 @@ static int start(struct actmem_queue *queue)
 			snprintf(queue->description, sizeof(queue->description), "io_uring: %s",
 				 why);
 			snprintf(queue->plain_description, sizeof(queue->plain_description),
-				 "io_uring: %s; without registered buffers, as this kernel registers no such memory (EOPNOTSUPP)",
+				 "io_uring: %s; without registered buffers, because this kernel cannot register memory of the actmem driver (EOPNOTSUPP)",
 				 why);
 		}
 		if (!error || wanted || !is_refused(error))
@@ -111,7 +111,7 @@ static int start(struct actmem_queue *queue)
 		snprintf(queue->description, sizeof(queue->description), "workers: %s",
 			 actmem_error());
 	} else {
-		snprintf(queue->description, sizeof(queue->description), "workers: as asked for");
+		snprintf(queue->description, sizeof(queue->description), "workers: as requested");
 	}
 	queue->engine = &engine_workers;
 	return queue->engine->start(queue);
@@ -149,7 +149,7 @@ int actmem_queue_create(struct actmem *am, const struct actmem_queue_options *op
 	int error = 0;
 
 	if (!am || !result)
-		return fail(EINVAL, "actmem_queue_create: no handle or nowhere to put the queue");
+		return fail(EINVAL, "actmem_queue_create: am or queue is NULL");
 	error = check_owner(am);
 	if (error)
 		return error;
@@ -198,7 +198,7 @@ int actmem_queue_destroy(struct actmem_queue *queue)
 	stats = &queue->stats;
 	pthread_mutex_lock(&queue->lock);
 	if (stats->requests || stats->completions || queue->file_count || queue->attachment_count)
-		error = fail(EBUSY, "the queue has %llu requests under way, %llu completions to be taken, %u files and %u attached regions",
+		error = fail(EBUSY, "the queue has %llu requests in progress, %llu unread completions, %u open files and %u attached regions",
 			     (unsigned long long)stats->requests,
 			     (unsigned long long)stats->completions, queue->file_count,
 			     queue->attachment_count);
@@ -240,7 +240,7 @@ int actmem_queue_get_stats(struct actmem_queue *queue, struct actmem_queue_stats
 	if (error)
 		return error;
 	if (!stats)
-		return fail(EINVAL, "actmem_queue_get_stats: nowhere to put them");
+		return fail(EINVAL, "actmem_queue_get_stats: stats is NULL");
 	pthread_mutex_lock(&queue->lock);
 	now = queue->stats;
 	now.files = queue->file_count;
@@ -327,15 +327,15 @@ static int check_attachable(const struct actmem_region *region)
 	int error = region_check_writable(region);
 
 	if (region->backing.fd < 0)
-		return fail(EOPNOTSUPP, "the memory is the runtime's own, which io_uring cannot be expected to read and write; what is spilled has to be in regions that are registered");
+		return fail(EOPNOTSUPP, "the memory is the runtime's own, which io_uring may not be able to access; only registered regions can be spilled");
 	if (error)
-		fail_more(", so it cannot be attached to a queue, which writes to it");
+		fail_more(", so it cannot be attached to a queue, which writes to its regions");
 	return error;
 }
 
 static int fail_attached(void)
 {
-	return fail(EEXIST, "the region is attached to the queue");
+	return fail(EEXIST, "the region is already attached to the queue");
 }
 
 bool queue_is_attached(struct actmem_queue *queue, const struct actmem_region *region)
@@ -365,7 +365,7 @@ int actmem_queue_attach(struct actmem_queue *queue, struct actmem_region *region
 		return fail(EINVAL, region ? "the region and the queue are not of the same actmem_open()" :
 			    "actmem_queue_attach: no region");
 	if (flags & ~ACTMEM_ATTACH_PLAIN)
-		return fail(EINVAL, "attach flags 0x%x are not known", flags & ~ACTMEM_ATTACH_PLAIN);
+		return fail(EINVAL, "attach flags 0x%x are unknown", flags & ~ACTMEM_ATTACH_PLAIN);
 	error = check_attachable(region);
 	if (!error && queue_is_attached(queue, region))
 		error = fail_attached();
@@ -400,7 +400,7 @@ int actmem_queue_detach(struct actmem_queue *queue, struct actmem_region *region
 	if (!attachment) {
 		error = fail(ENOENT, "the region is not attached to the queue");
 	} else if (attachment->requests) {
-		error = fail(EBUSY, "%u requests of the region are under way",
+		error = fail(EBUSY, "%u requests of the region are in progress",
 			     attachment->requests);
 	} else {
 		link_remove(&attachment->link);

@@ -79,7 +79,7 @@ static int register_piece(struct uring *uring, struct attachment *attachment, un
 	int result;
 
 	if (!uring->buffer_count)
-		return fail(EMFILE, "the queue has no room for more registered buffers: %u of 1 GiB at most",
+		return fail(EMFILE, "the queue cannot register more buffers: its maximum is %u buffers of 1 GiB",
 			    RING_BUFFERS);
 	slot = uring->buffers[uring->buffer_count - 1];
 	result = io_uring_register_buffers_update_tag(&uring->ring, slot, &memory, &tag, 1);
@@ -192,7 +192,7 @@ static int register_file(struct uring *uring, struct stripe *stripe)
 	int result;
 
 	if (!uring->file_count)
-		return fail(EMFILE, "the queue has no room for '%s': %u files at most", stripe->path,
+		return fail(EMFILE, "the queue cannot open '%s': its maximum is %u files", stripe->path,
 			    RING_FILES);
 	stripe->slot = uring->files[uring->file_count - 1];
 	result = io_uring_register_files_update(&uring->ring, stripe->slot, &stripe->fd, 1);

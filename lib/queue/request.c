@@ -39,7 +39,7 @@ static HOT int check_region(const struct actmem_queue *queue, const struct actme
 		return fail(EINVAL, "the region and the queue are not of the same actmem_open()");
 	whole = region->backing.length;
 	if (!length || length > whole || offset > whole - length)
-		return fail(EINVAL, "%llu bytes at %llu are no range of a region of %llu",
+		return fail(EINVAL, "%llu bytes at %llu are not a valid range in a region of %llu bytes",
 			    (unsigned long long)length, (unsigned long long)offset,
 			    (unsigned long long)whole);
 	return 0;
@@ -51,11 +51,11 @@ static HOT int check_file(const struct actmem_queue *queue, const struct request
 	uint64_t offset = request->file_offset, length = request->length;
 
 	if (!file || file->queue != queue)
-		return fail(EINVAL, file ? "the file is another queue's" : "no file");
+		return fail(EINVAL, file ? "the file belongs to another queue" : "the file is NULL");
 	if (request->kind == REQUEST_SPILL && file->read_only)
 		return fail(EBADF, "'%s' is READ_ONLY", file->stripes[0].path);
 	if (offset > INT64_MAX || length > INT64_MAX - offset)
-		return fail(EINVAL, "%llu bytes at %llu are no range of a file",
+		return fail(EINVAL, "%llu bytes at %llu are not a valid range in a file",
 			    (unsigned long long)length, (unsigned long long)offset);
 	if (offset % file->alignment || length % file->alignment)
 		return fail(EINVAL, "%llu bytes at %llu: '%s' needs multiples of %llu bytes",
@@ -303,7 +303,7 @@ static HOT int wait_and_take(struct actmem_queue *queue, struct actmem_completio
 	queue_expire(queue);
 	count = take_ended(queue, (char *)completions, max, size);
 	if (!count && queue->stats.requests)
-		count = fail(ETIMEDOUT, "none of %llu requests has ended",
+		count = fail(ETIMEDOUT, "none of %llu requests has completed",
 			     (unsigned long long)queue->stats.requests);
 	queue_unlock(queue);
 	return count;
@@ -317,7 +317,7 @@ HOT int actmem_queue_wait_sized(struct actmem_queue *queue, struct actmem_comple
 	if (count)
 		return count;
 	if (!completions || !max || max > INT32_MAX || !size)
-		return fail(EINVAL, "actmem_queue_wait: no room for completions");
+		return fail(EINVAL, "actmem_queue_wait: completions is NULL, or max or size is invalid");
 	thread_hold_cancellation();
 	count = wait_and_take(queue, completions, max, timeout_ns, size);
 	thread_let_cancellation();

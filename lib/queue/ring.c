@@ -14,15 +14,15 @@ static int fail_setup(int error)
 	bool is_refused = error == EPERM || error == EACCES;
 
 	if (error == ENOSYS)
-		return fail(error, "io_uring is refused (this kernel has none, or seccomp hides it)");
+		return fail(error, "io_uring is unavailable (this kernel has no io_uring, or seccomp hides it)");
 	if (is_refused && !sysfile_value(&disabled, "/proc/sys/kernel/io_uring_disabled") &&
 	    disabled)
-		return fail(error, "io_uring is refused (kernel.io_uring_disabled is %llu: 0 permits it to all, 1 to the group of kernel.io_uring_group)",
+		return fail(error, "io_uring is unavailable (kernel.io_uring_disabled is %llu: 0 permits io_uring to all users, 1 to the group of kernel.io_uring_group)",
 			    (unsigned long long)disabled);
 	if (is_refused)
-		return fail(error, "io_uring is refused (io_uring_setup: %s; a container's seccomp profile does that)",
+		return fail(error, "io_uring is unavailable (io_uring_setup: %s; the container's seccomp profile may forbid it)",
 			    strerror(error));
-	return fail(error, "cannot make a ring (io_uring_setup: %s)", strerror(error));
+	return fail(error, "cannot create an io_uring (io_uring_setup: %s)", strerror(error));
 }
 
 /*
@@ -39,7 +39,7 @@ static int setup(struct io_uring *ring)
 	int error = io_uring_queue_init_params(RING_ENTRIES, ring, &params);
 
 	if (error == -EINVAL)
-		return fail(ENOSYS, "io_uring is refused (this kernel's is older than Linux 6.1's)");
+		return fail(ENOSYS, "io_uring is unavailable (this kernel is older than Linux 6.1)");
 	return error ? fail_setup(-error) : 0;
 }
 
@@ -58,8 +58,8 @@ int ring_open(struct uring *uring)
 		error = io_uring_register_files_sparse(&uring->ring, RING_FILES);
 	if (error) {
 		io_uring_queue_exit(&uring->ring);
-		return fail(-error, "cannot make a ring (io_uring_register: %s)%s", strerror(-error),
-			    error == -EMFILE ? "; raise RLIMIT_NOFILE, 256 are wanted" : "");
+		return fail(-error, "cannot create an io_uring (io_uring_register: %s)%s", strerror(-error),
+			    error == -EMFILE ? "; raise RLIMIT_NOFILE to at least 256" : "");
 	}
 	uring->descriptors[0] = uring->ring.ring_fd;
 	return 0;

@@ -25,10 +25,10 @@
 #define BREATH_US	1000
 
 /*
- * If one call submits more than two transfers, the kernel holds them back and merges neighbours
- * into requests as long as the device accepts. Fewer long transfers than intended would then be
- * under way. Short transfers gain by that. The kernel does not merge transfers that fill requests,
- * so one call can submit many of those.
+ * If one call submits more than two transfers, the kernel delays them and merges adjacent transfers
+ * into requests of the maximum length that the device accepts. The merging makes short transfers
+ * faster. But of long transfers, fewer than intended would then be under way. The kernel does not
+ * merge transfers of that maximum length, so one call can submit many of these.
  */
 #define BEGUN_AT_ONCE	2
 #define LONG_BYTES	(512U << 10)

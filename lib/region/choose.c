@@ -44,7 +44,7 @@ static void read_mount_type(uint64_t device, char *type, size_t size)
 
 static int refuse_file_system(const char *path, const char *type)
 {
-	return fail(EOPNOTSUPP, "%s is on a file system of type %s, which cannot have regions; as root " MOUNT_DRIVER ", or without the driver " MOUNT_MEMFD ", and use a path there",
+	return fail(EOPNOTSUPP, "%s is on a file system of type %s, which cannot contain regions; as root " MOUNT_DRIVER ", or without the driver " MOUNT_MEMFD ", and use a path there",
 		    path, type);
 }
 

@@ -110,14 +110,14 @@ static int open_backend(struct actmem *am)
 	int error;
 
 	if (am->options.backend == ACTMEM_BACKEND_MEMFD)
-		return use_memfd(am, "as asked for");
+		return use_memfd(am, "as requested");
 	if (!am->options.backend && am->options.pages == ACTMEM_PAGES_1G)
 		return use_memfd(am, "1G pages come from hugetlb, and the driver has only 2M pages");
 	am->backend = &backend_driver;
 	error = am->backend->open(&am->device);
 	if (!error)
 		snprintf(am->description, sizeof(am->description), "driver: /dev/actmem%s",
-			 am->options.backend ? ", as asked for" : " is usable");
+			 am->options.backend ? ", as requested" : " is usable");
 	if (!error || am->options.backend)
 		return error;
 	if (driver_is_missing(error))

@@ -75,12 +75,12 @@ int name_to_path(const char *name, char path[PATH_MAX])
 		length = snprintf(path, PATH_MAX, "%s", name);
 	} else {
 		if (!getcwd(folder, sizeof(folder)))
-			return fail(errno, "%s: the current directory is not known (%s)", name,
+			return fail(errno, "%s: cannot get the current directory (%s)", name,
 				    strerror(errno));
 		length = snprintf(path, PATH_MAX, "%s/%s", folder, name);
 	}
 	if (length >= PATH_MAX)
-		return fail(ENAMETOOLONG, "a region's path is %d bytes long, which is too long",
+		return fail(ENAMETOOLONG, "the path of a region is too long (%d bytes)",
 			    length);
 	if (path[length - 1] == '/')
 		return fail(EINVAL, "%s is not the name of a file", path);
@@ -178,7 +178,7 @@ int name_lock(int fd, const char *path)
 		snprintf(holder, sizeof(holder), "process %d%s%s%s", pid, *command ? " (" : "",
 			 command, *command ? ")" : "");
 	}
-	return fail(EBUSY, "%s is in use by %s; end that, or use another name", path, holder);
+	return fail(EBUSY, "%s is in use by %s; end that process, or use another name", path, holder);
 }
 
 struct mount_place {

@@ -36,14 +36,14 @@ int actmem_options_from_variables(const char *const *variables, struct actmem_op
 {
 	if (!variables || !options)
 		return fail(EINVAL, "actmem_options_from_variables: %s",
-			    variables ? "nowhere to put them" : "no variables");
+			    variables ? "options is NULL" : "variables is NULL");
 	return read_variables(variables, options);
 }
 
 int actmem_options_from_environment(struct actmem_options *options)
 {
 	if (!options)
-		return fail(EINVAL, "actmem_options_from_environment: nowhere to put them");
+		return fail(EINVAL, "actmem_options_from_environment: options is NULL");
 	return read_variables((const char *const *)environ, options);
 }
 
@@ -55,7 +55,7 @@ int actmem_options_allow_best(struct actmem_options *options)
 	int error;
 
 	if (!options)
-		return fail(EINVAL, "actmem_options_allow_best: no options");
+		return fail(EINVAL, "actmem_options_allow_best: options is NULL");
 	error = *reader.error ? fail(EINVAL, "%s", reader.error) :
 		take_struct(&found, sizeof(found), options, "options");
 	if (error)
@@ -97,7 +97,7 @@ int take_name(char name[ACTMEM_NAME_MAX], const char *from)
 		if (i == ACTMEM_NAME_MAX - 1)
 			return fail(EINVAL, "name is longer than %d bytes", ACTMEM_NAME_MAX - 1);
 		if (from[i] < ' ' || from[i] > '~' || from[i] == '/')
-			return fail(EINVAL, "name has a byte 0x%02x at %zu; it may have printable ASCII without '/'",
+			return fail(EINVAL, "name has a byte 0x%02x at %zu; a name may have printable ASCII characters except '/'",
 				    (unsigned char)from[i], i);
 		name[i] = from[i];
 	}
@@ -111,7 +111,7 @@ static int check_nodes(const struct region_request *request)
 	if (request->policy == ACTMEM_PLACE_BIND && !count)
 		return fail(EINVAL, "policy bind needs nodes; name them, or use preferred");
 	if (request->policy == ACTMEM_PLACE_PREFERRED && count > 1)
-		return fail(EINVAL, "policy preferred takes one node, not %s; use bind or interleave",
+		return fail(EINVAL, "policy preferred needs one node, not %s; use bind or interleave",
 			    NODES_TEXT(&request->nodes));
 	return 0;
 }

@@ -256,7 +256,7 @@ int actmem_region_get_info(struct actmem_region *region, struct actmem_region_in
 	if (!error)
 		error = take_struct(&asked, sizeof(asked), info, "region info");
 	if (!error && asked.node_count && !asked.node_bytes)
-		error = fail(EINVAL, "region info: node_count is %u, and there are no node_bytes",
+		error = fail(EINVAL, "region info: node_count is %u, but node_bytes is NULL",
 			     asked.node_count);
 	if (error)
 		return error;

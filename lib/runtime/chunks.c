@@ -62,7 +62,7 @@ static int undo_chunks(struct registration *registration, int error)
 	if (chunks_drop(registration) >= 0)
 		return fail_as_before(error, words);
 	snprintf(again, sizeof(again), "%s", fail_words());
-	return fail(-error, "%s; %s of it stay registered until actmem_region_unregister(), as %s",
+	return fail(-error, "%s; %s of the region stay registered until actmem_region_unregister(), because %s",
 		    words, BYTES_TEXT(registration->registered), again);
 }
 

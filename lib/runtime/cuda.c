@@ -23,25 +23,25 @@ static const char *advice_for(cuda_result result)
 {
 	switch (result) {
 	case CUDA_OUT_OF_MEMORY:
-		return "; have less registered, or in smaller pieces (chunk_bytes)";
+		return "; register less memory, or use smaller pieces (chunk_bytes)";
 	case CUDA_NOT_INITIALIZED:
-		return "; CUDA cannot be used in a process forked from one that used it: start it anew (multiprocessing's spawn)";
+		return "; CUDA does not work in a process forked from one that used CUDA: start a new process instead (multiprocessing's spawn)";
 	case CUDA_STUB_LIBRARY:
-		return "; it is the toolkit's stub: take its folder out of LD_LIBRARY_PATH";
+		return "; the library is the toolkit's stub: remove its folder from LD_LIBRARY_PATH";
 	case CUDA_NO_DEVICE:
-		return "; see that /dev/nvidia0 is there, and what CUDA_VISIBLE_DEVICES leaves";
+		return "; check that /dev/nvidia0 exists, and that CUDA_VISIBLE_DEVICES includes the GPU";
 	case CUDA_DEVICE_UNAVAILABLE:
-		return "; another process has it to itself: its compute mode is exclusive (nvidia-smi -q -d COMPUTE)";
+		return "; another process uses the GPU, and its compute mode is exclusive (nvidia-smi -q -d COMPUTE)";
 	case CUDA_OPERATING_SYSTEM:
-		return "; the kernel did not pin the pages: dmesg may tell why";
+		return "; the kernel did not pin the pages: dmesg may show the reason";
 	case CUDA_SYSTEM_NOT_READY:
-		return "; see that nvidia-fabricmanager runs, where GPUs have NVLink switches";
+		return "; if the GPUs have NVLink switches, check that nvidia-fabricmanager runs";
 	case CUDA_DRIVER_MISMATCH:
-		return "; libcuda.so.1 and the kernel's module are of different versions: load the module anew";
+		return "; libcuda.so.1 and NVIDIA's kernel module have different versions: reload the module";
 	case CUDA_STREAM_CAPTURE_UNSUPPORTED:
-		return "; a stream is being captured meanwhile (cuStreamBeginCapture): do so before or after it";
+		return "; a stream is being captured (cuStreamBeginCapture): register before or after the capture";
 	case CUDA_ALREADY_REGISTERED:
-		return "; another part of this process has registered some of it, as DmaMap of PJRT does on a GPU";
+		return "; another part of this process has already registered part of the memory, as DmaMap of PJRT does on a GPU";
 	case CUDA_CONTEXT_IS_DESTROYED:
 	case CUDA_INVALID_CONTEXT:
 		return "; the CUDA context has been destroyed or reset";
@@ -75,7 +75,7 @@ static int start_cuda(unsigned int uses, int *devices)
 	int error;
 
 	if (has_begun && begun_generation != handles_generation)
-		return fail(EOWNERDEAD, "this process was forked from one that had used CUDA%s",
+		return fail(EOWNERDEAD, "this process was forked from one that used CUDA%s",
 			    advice_for(CUDA_NOT_INITIALIZED));
 	/* Set these before the lock is taken, because a child could inherit it locked. */
 	begun_generation = handles_generation;
@@ -121,7 +121,7 @@ static int cuda_open(struct actmem_runtime *runtime)
 	if (error)
 		return error;
 	if (ordinal >= devices)
-		return fail(ENODEV, "CUDA has %d devices, from 0 on, and none is %d; see CUDA_VISIBLE_DEVICES",
+		return fail(ENODEV, "CUDA has %d devices, numbered from 0, so there is no device %d; check CUDA_VISIBLE_DEVICES",
 			    devices, ordinal);
 	result = cuda.cuDeviceGet(&runtime->device, ordinal);
 	if (!result)
@@ -131,7 +131,7 @@ static int cuda_open(struct actmem_runtime *runtime)
 	if (!result)
 		result = cuda.cuDriverGetVersion(&version);
 	if (result)
-		return cuda_fail(result, "cannot ask CUDA what device %d is", ordinal);
+		return cuda_fail(result, "cannot get the properties of CUDA device %d", ordinal);
 	runtime->info.device = ordinal;
 	runtime->info.node = node_of_bus_id(bus_id);
 	snprintf(runtime->info.text, sizeof(runtime->info.text), "%s (%s, CUDA %d.%d)", name,
@@ -185,7 +185,7 @@ static int cuda_begin(struct registration *registration)
 	if (!result)
 		result = cuda.cuDevicePrimaryCtxRetain(&primary, runtime->device);
 	if (result)
-		return cuda_fail(result, "cannot have a context of %s to register %s with",
+		return cuda_fail(result, "cannot get a context of %s to register %s",
 				 runtime->info.text, BYTES_TEXT(registration->length));
 	if (current && current != primary) {
 		cuda.cuDevicePrimaryCtxRelease_v2(runtime->device);
@@ -275,13 +275,13 @@ static int cuda_add(struct registration *registration, void *address, uint64_t l
 	cuda_fail(result, "cannot register %s at %p with %s", BYTES_TEXT(length), address,
 		  registration->runtime->info.text);
 	if (result == CUDA_NOT_SUPPORTED && registration->flags & ACTMEM_REGISTER_READ_ONLY)
-		fail_more("; the device has no memory that it only reads (ACTMEM_REGISTER_READ_ONLY)");
+		fail_more("; the device does not support read-only registration (ACTMEM_REGISTER_READ_ONLY)");
 	return -cuda_errno(result);
 }
 
 static int tell_lost(const void *address, uint64_t length, cuda_result result)
 {
-	cuda_fail(result, "%s at %p were registered no longer, as their context has ended",
+	cuda_fail(result, "%s at %p were not registered any more, because their context has ended",
 		  BYTES_TEXT(length), address);
 	return RUNTIME_LOST;
 }
@@ -319,7 +319,7 @@ static int cuda_drop(struct registration *registration, void *address, uint64_t 
 		return 0;
 	if (is_gone(result))
 		return tell_lost(address, length, result);
-	return cuda_fail(result, "cannot unregister %s at %p from %s; the end of its context does it, by cuDevicePrimaryCtxReset() or the end of the process",
+	return cuda_fail(result, "cannot unregister %s at %p from %s; CUDA unregisters the memory when the context ends (cuDevicePrimaryCtxReset() or the end of the process)",
 			 BYTES_TEXT(length), address, registration->runtime->info.text);
 }
 
@@ -337,7 +337,7 @@ static int cuda_look(struct registration *registration, void *address, uint32_t 
 	cuda_leave(pushed);
 	if (result && is_gone(result))
 		return RUNTIME_LOST;
-	return result ? cuda_fail(result, "cannot ask CUDA of %p", address) : 0;
+	return result ? cuda_fail(result, "cannot get CUDA's attributes of %p", address) : 0;
 }
 
 static int cuda_pointer_of(struct registration *registration, void *address, uint64_t *pointer)
@@ -352,11 +352,11 @@ static int cuda_pointer_of(struct registration *registration, void *address, uin
 		result = cuda.cuMemHostGetDevicePointer_v2(&mapped, address, 0);
 	cuda_leave(pushed);
 	if (result && is_gone(result)) {
-		cuda_fail(result, "%p is registered no longer, as its context has ended", address);
+		cuda_fail(result, "%p is not registered any more, because its context has ended", address);
 		return -ESTALE;
 	}
 	if (result)
-		return cuda_fail(result, "cannot have the device's address of %p; ACTMEM_REGISTER_DEVICEMAP may be wanted",
+		return cuda_fail(result, "cannot get the device's address of %p; register it with ACTMEM_REGISTER_DEVICEMAP",
 				 address);
 	*pointer = mapped;
 	return 0;

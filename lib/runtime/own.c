@@ -29,12 +29,12 @@ static int own_populate(const struct backing *backing, uint64_t offset, uint64_t
 
 static int own_discard(const struct backing *backing, uint64_t offset, uint64_t length)
 {
-	return fail(EOPNOTSUPP, "the memory is the runtime's own, which gives no page of it back");
+	return fail(EOPNOTSUPP, "the memory is the runtime's own, so its pages cannot be discarded");
 }
 
 static int own_export(const struct backing *backing, uint64_t offset, uint64_t length, int *fd)
 {
-	return fail(EOPNOTSUPP, "the memory is the runtime's own, and has no descriptor");
+	return fail(EOPNOTSUPP, "the memory is the runtime's own, so it has no descriptor");
 }
 
 /* Does not report nodes, which only the driver knows. */
@@ -84,7 +84,7 @@ int runtime_own_region(struct actmem_runtime *runtime, uint64_t length, uint32_t
 	int error;
 
 	if (!runtime->options.own_memory || !runtime->kind->has_own)
-		return fail(EOPNOTSUPP, "memory of the runtime's own is not allowed");
+		return fail(EOPNOTSUPP, "the runtime's own memory is not allowed");
 	region = region_new(runtime->am, &backend_own);
 	if (!region)
 		return -ENOMEM;

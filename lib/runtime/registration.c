@@ -40,7 +40,7 @@ static int claim_region(struct registration *registration)
 	pthread_mutex_lock(&region->lock);
 	other = region->registration;
 	if (other)
-		error = fail(EEXIST, "the region is registered already (%s)",
+		error = fail(EEXIST, "the region is already registered (%s)",
 			     other->runtime->description);
 	else
 		region->registration = registration;
@@ -128,7 +128,7 @@ static int tell_place(const struct registration *registration)
 		fail_clear();
 		return 0;
 	}
-	return fail(0, "%s of %s are on other nodes than %s, which %s is at; have the region made there (actmem_runtime_nodes)",
+	return fail(0, "%s of %s are not on %s, where %s is; create the region there (actmem_runtime_nodes)",
 		    BYTES_TEXT(registration->far_bytes), BYTES_TEXT(registration->length),
 		    NODES_TEXT(&registration->runtime->nodes), info->text);
 }
@@ -171,7 +171,7 @@ static int check_registrable(const struct actmem_region *region,
 		return fail(EINVAL, region ? "the region and the runtime are not of the same actmem_open()" :
 			    "actmem_region_register: no region");
 	if (flags & ~ACTMEM_REGISTER_ALL)
-		return fail(EINVAL, "register flags 0x%x are not known", flags & ~ACTMEM_REGISTER_ALL);
+		return fail(EINVAL, "register flags 0x%x are unknown", flags & ~ACTMEM_REGISTER_ALL);
 	if (flags & ACTMEM_REGISTER_READ_ONLY)
 		return 0;
 	error = region_check_writable(region);
@@ -240,7 +240,7 @@ static int find_registration(struct actmem_region *region, struct registration *
 		return fail(ENOENT, "the region is not registered");
 	pthread_mutex_lock(&registration->runtime->lock);
 	if (registration->busy) {
-		error = fail(EBUSY, "another thread registers or unregisters the region just now");
+		error = fail(EBUSY, "another thread is registering or unregistering the region");
 	} else if (ends) {
 		registration->busy = true;
 		count_registration(registration, false);
@@ -363,7 +363,7 @@ int actmem_region_get_registration(struct actmem_region *region, struct actmem_r
 	if (error)
 		return error;
 	if (!result)
-		return fail(EINVAL, "actmem_region_get_registration: nowhere to put it");
+		return fail(EINVAL, "actmem_region_get_registration: result is NULL");
 	ACTMEM_INIT(&now);
 	pthread_mutex_lock(&region->lock);
 	error = look_at_chunks(region, &now);
@@ -399,7 +399,7 @@ static int translate_address(struct actmem_runtime *runtime, const void *address
 	int error;
 
 	if (!registration)
-		return fail(ENOENT, "%p is in no region that is registered with %s", address,
+		return fail(ENOENT, "%p is not in a region that is registered with %s", address,
 			    runtime->info.text);
 	offset = (uint64_t)((const char *)address - registration->address);
 	error = runtime->kind->pointer(registration, registration->address + offset, pointer);
@@ -418,9 +418,9 @@ int actmem_runtime_pointer(struct actmem_runtime *runtime, const void *address, 
 	if (error)
 		return error;
 	if (!pointer)
-		return fail(EINVAL, "actmem_runtime_pointer: nowhere to put it");
+		return fail(EINVAL, "actmem_runtime_pointer: pointer is NULL");
 	if (!runtime->kind->pointer)
-		return fail(EOPNOTSUPP, "devices have no addresses of their own by this runtime (%s)",
+		return fail(EOPNOTSUPP, "this runtime gives devices no addresses of their own (%s)",
 			    runtime->description);
 	pthread_mutex_lock(&runtime->lock);
 	error = translate_address(runtime, address, pointer, length);

@@ -51,13 +51,13 @@ void runtime_drop_heap(struct actmem_runtime *runtime)
 static int check_options(struct actmem_runtime_options *options)
 {
 	if (options->kind > ACTMEM_RUNTIME_NULL)
-		return fail(EINVAL, "runtime %u is not known", options->kind);
+		return fail(EINVAL, "runtime %u is unknown", options->kind);
 	if (options->device < 0)
-		return fail(EINVAL, "device is %d; the first one is 0", options->device);
+		return fail(EINVAL, "device is %d, but must be at least 0", options->device);
 	if (!options->chunk_bytes)
 		options->chunk_bytes = CHUNK_BYTES_MAX;
 	if (options->chunk_bytes % HUGE_PAGE_BYTES || options->chunk_bytes > CHUNK_BYTES_MAX)
-		return fail(EINVAL, "chunk_bytes is %llu; it is a multiple of 2 MiB, of 64 GiB at most",
+		return fail(EINVAL, "chunk_bytes is %llu, but must be a multiple of 2 MiB up to 64 GiB",
 			    (unsigned long long)options->chunk_bytes);
 	return 0;
 }
@@ -91,7 +91,7 @@ static int open_kind(struct actmem_runtime *runtime)
 	runtime->kind = wanted ? kinds[wanted] : &runtime_cuda;
 	error = runtime->kind->open(runtime);
 	if (!error)
-		describe_runtime(runtime, wanted ? "as asked for" : "as it is there");
+		describe_runtime(runtime, wanted ? "as requested" : "because it is available");
 	/*
 	 * Fall back only for device 0, which is the default. The caller asked for any other device.
 	 */
@@ -109,7 +109,7 @@ int actmem_runtime_open(struct actmem *am, const struct actmem_runtime_options *
 	int error = 0;
 
 	if (!am || !result)
-		return fail(EINVAL, "actmem_runtime_open: no handle or nowhere to put the runtime");
+		return fail(EINVAL, "actmem_runtime_open: am or runtime is NULL");
 	error = check_owner(am);
 	if (error)
 		return error;
@@ -152,7 +152,7 @@ int actmem_runtime_close(struct actmem_runtime *runtime)
 	registration_end_abandoned(runtime);
 	pthread_mutex_lock(&runtime->lock);
 	if (!link_is_alone(&runtime->registrations) || runtime->heaps)
-		error = fail(EBUSY, "%llu regions and %u heaps are registered with the runtime; actmem_region_unregister() them and destroy these",
+		error = fail(EBUSY, "%llu regions and %u heaps are registered with the runtime; unregister the regions with actmem_region_unregister(), and destroy the heaps",
 			     (unsigned long long)runtime->info.regions, runtime->heaps);
 	pthread_mutex_unlock(&runtime->lock);
 	if (error)
@@ -178,7 +178,7 @@ int actmem_runtime_get_info(struct actmem_runtime *runtime, struct actmem_runtim
 	if (error)
 		return error;
 	if (!info)
-		return fail(EINVAL, "actmem_runtime_get_info: nowhere to put it");
+		return fail(EINVAL, "actmem_runtime_get_info: info is NULL");
 	pthread_mutex_lock(&runtime->lock);
 	now = runtime->info;
 	pthread_mutex_unlock(&runtime->lock);
@@ -192,7 +192,7 @@ int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *no
 	if (error)
 		return error;
 	if (!nodes)
-		return fail(EINVAL, "actmem_runtime_nodes: nowhere to put them");
+		return fail(EINVAL, "actmem_runtime_nodes: nodes is NULL");
 	*nodes = runtime->nodes;
 	return 0;
 }

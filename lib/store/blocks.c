@@ -300,11 +300,11 @@ static void check_block(const struct actmem_store *store, const struct store_blo
 	unsigned int i;
 
 	if (block->counted != sums_of(block))
-		wrong = "is counted as what it is not";
+		wrong = "is in a counter of another state";
 	else if (block->is_filed && !block->room.block)
-		wrong = "is in a file that it has no room in";
+		wrong = "is in a file, but has no space in it";
 	else if (!block->memory && block->is_ahead)
-		wrong = "is counted as read ahead, and has no memory";
+		wrong = "is counted as read ahead, but has no memory";
 	else if (!block->memory && !block->is_filed && block->user != USER_WAITS)
 		wrong = "is nowhere";
 	if (wrong) {
@@ -337,7 +337,7 @@ void store_check_sums(struct actmem_store *store)
 		check_block(store, link_item(link, struct store_block, ended), sums);
 	if (!memcmp(sums, store->sums, sizeof(sums)) && seen == ordered)
 		return;
-	fprintf(stderr, "actmem: the sums of a store are not those of its blocks\n");
+	fprintf(stderr, "actmem: the totals of a store differ from the sums over its blocks\n");
 	abort();
 }
 #else

@@ -17,12 +17,12 @@
 
 static int fail_small_budget(uint64_t bytes, unsigned int least, uint64_t page_bytes)
 {
-	int error = fail(EINVAL, "%s of %s is too small: the least is %s of %s; raise it",
+	int error = fail(EINVAL, "%s of %s is too small: it must be at least %s of %s; raise it",
 			 KNOB(BUDGET), BYTES_TEXT(bytes), least > 1 ? "two pages" : "one page",
 			 BYTES_TEXT(page_bytes));
 
 	if (page_bytes > BASE_PAGE_BYTES)
-		fail_more(", or ask for smaller pages with %s", KNOB(PAGES));
+		fail_more(", or request smaller pages with %s", KNOB(PAGES));
 	return error;
 }
 
@@ -128,7 +128,7 @@ int actmem_store_set_spill_limit(struct actmem_store *store, uint64_t bytes)
 	if (error)
 		return error;
 	if (!store->queue)
-		return fail(EINVAL, "%s without %s: nothing is ever spilled", KNOB(SPILL_LIMIT),
+		return fail(EINVAL, "%s needs %s: without it, nothing is spilled", KNOB(SPILL_LIMIT),
 			    KNOB(SPILL));
 	store_enter(store);
 	spillfile_set_limit(&store->files, bytes);
@@ -151,7 +151,7 @@ static void tell_refusal(struct actmem_store *store)
 	char what[BYTES_TEXT_MAX * 2 + 64];
 
 	store->is_refusal_told = true;
-	snprintf(what, sizeof(what), "; instead of its budget of %s it made do with %s: ",
+	snprintf(what, sizeof(what), "; instead of its budget of %s, it got only %s: ",
 		 BYTES_TEXT(store->asked), BYTES_TEXT(store->refused_at));
 	store_describe_more(store, what, store->refusal);
 }

@@ -11,12 +11,12 @@
 static int check_bytes(const struct actmem_store *store, struct actmem_key key, uint64_t bytes)
 {
 	if (!bytes)
-		return fail(EINVAL, "%s: 0 bytes", KEY_TEXT(store, key));
+		return fail(EINVAL, "%s: bytes is 0", KEY_TEXT(store, key));
 	if (bytes > EXTENT_BYTES_MAX)
-		return fail(EINVAL, "%s: %llu bytes; a block has %llu at most", KEY_TEXT(store, key),
+		return fail(EINVAL, "%s: a block of %llu bytes is too large; the maximum is %llu", KEY_TEXT(store, key),
 			    (unsigned long long)bytes, (unsigned long long)EXTENT_BYTES_MAX);
 	if (store->asked && round_up(bytes, store->unit) > store->asked)
-		return fail(ENOMEM, "%s has %s, and %s is %s; raise it",
+		return fail(ENOMEM, "%s needs %s, but %s is %s; raise it",
 			    KEY_TEXT(store, key), BYTES_TEXT(bytes), KNOB(BUDGET), BYTES_TEXT(store->asked));
 	return heap_check_length(store->heap, bytes);
 }
@@ -36,7 +36,7 @@ static int reserve(struct actmem_store *store, struct actmem_key key, uint64_t b
 	waiter_init(&waiter, timeout_ns);
 	store_enter(store);
 	if (store_find(store, key)) {
-		error = fail(EEXIST, "%s is in the store", KEY_TEXT(store, key));
+		error = fail(EEXIST, "%s is already in the store", KEY_TEXT(store, key));
 		goto unlock;
 	}
 	was_falling = store->schedule.is_falling;
@@ -73,7 +73,7 @@ int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint
 	if (error)
 		return error;
 	if (!memory)
-		return fail(EINVAL, "actmem_store_reserve: nowhere to put the memory's address");
+		return fail(EINVAL, "actmem_store_reserve: memory is NULL");
 	return reserve(store, key, length, USER_FILLS, memory, timeout_ns);
 }
 
@@ -181,7 +181,7 @@ int actmem_store_put(struct actmem_store *store, struct actmem_key key, const vo
 	if (error)
 		return error;
 	if (!data)
-		return fail(EINVAL, "actmem_store_put: no data");
+		return fail(EINVAL, "actmem_store_put: data is NULL");
 	thread_hold_cancellation();
 	error = put(store, key, data, length);
 	thread_let_cancellation();

@@ -59,7 +59,7 @@ static int find_to_hold(struct actmem_store *store, struct actmem_key key, uint6
 	if (!block)
 		return store_fail_no_block(store, key, "is not in the store");
 	if (block->user && block->user <= USER_COMMITS)
-		return store_fail_no_block(store, key, "is reserved, and not committed");
+		return store_fail_no_block(store, key, "is reserved, but not committed");
 	if (block->is_released)
 		return store_fail_no_block(store, key, "was released");
 	if (bytes && bytes != block->bytes)
@@ -105,10 +105,10 @@ static int fail_changed(const struct actmem_store *store, const struct store_blo
 	uint64_t at;
 
 	if (!block->is_filed)
-		return fail(EBADMSG, "%s of %s is not what was committed: its checksum differs",
+		return fail(EBADMSG, "%s of %s differs from the committed data: its checksum is wrong",
 			    KEY_TEXT(store, block->key), BYTES_TEXT(block->bytes));
 	path = file_place(block->room.file, block->room.offset, &at);
-	return fail(EBADMSG, "%s of %s, at %llu of '%s', is not what was committed: its checksum differs",
+	return fail(EBADMSG, "%s of %s, at %llu of '%s', differs from the committed data: its checksum is wrong",
 		    KEY_TEXT(store, block->key), BYTES_TEXT(block->bytes), (unsigned long long)at,
 		    path);
 }
@@ -256,7 +256,7 @@ int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const v
 	if (error)
 		return error;
 	if (!memory)
-		return fail(EINVAL, "actmem_store_hold: nowhere to put the memory's address");
+		return fail(EINVAL, "actmem_store_hold: memory is NULL");
 	store_enter(store);
 	error = hold_block(store, key, 0, timeout_ns, &block);
 	if (!error) {
@@ -338,7 +338,7 @@ int actmem_store_take(struct actmem_store *store, struct actmem_key key, void *d
 	if (error)
 		return error;
 	if (!data || !length)
-		return fail(EINVAL, "actmem_store_take: no room for data");
+		return fail(EINVAL, "actmem_store_take: data is NULL, or its length is 0");
 	thread_hold_cancellation();
 	error = take_block(store, key, data, length);
 	thread_let_cancellation();

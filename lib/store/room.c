@@ -157,7 +157,7 @@ static bool memory_comes_back(const struct actmem_store *store)
 static int do_without_spill(struct actmem_store *store, struct waiter *waiter, uint64_t length)
 {
 	if (waiter->is_refused)
-		return fail(-waiter->spill_error, "%s; and there is no memory beyond %s: %s",
+		return fail(-waiter->spill_error, "%s; no more memory can be allocated beyond %s: %s",
 			    waiter->words, BYTES_TEXT(store->budget), store->refusal);
 	if (!(store->flags & ACTMEM_STORE_ALLOW_MEMORY))
 		return fail(-waiter->spill_error, "%s", waiter->words);
@@ -175,11 +175,11 @@ static int fail_used_up(const struct actmem_store *store, const struct waiter *w
 	const char *by = "blocks that are reserved or held by this thread, or by other threads that wait for memory";
 
 	if (!waiter->is_refused)
-		return fail(EDEADLK, "%s are wanted, and %s of %s is used up by %s",
+		return fail(EDEADLK, "%s are needed, but %s of %s is used up by %s",
 			    BYTES_TEXT(length), KNOB(BUDGET), BYTES_TEXT(store->budget), by);
 	if (!store->sums[SUM_MEMORY].blocks)
 		by = "free regions that are too short";
-	return fail(ENOMEM, "%s are wanted, and only %s of %s of %s could be allocated, used up by %s; allocating more failed: %s",
+	return fail(ENOMEM, "%s are needed, but only %s of %s of %s could be allocated, and are used up by %s; allocating more failed: %s",
 		    BYTES_TEXT(length), BYTES_TEXT(store->budget), KNOB(BUDGET),
 		    BYTES_TEXT(store->asked), by, store->refusal);
 }
@@ -194,13 +194,13 @@ static int make_room(struct actmem_store *store, struct waiter *waiter, uint64_t
 
 	/* Named regions stay open even if they are empty. */
 	if (name && !waiter->is_refused && !store->sums[SUM_MEMORY].blocks)
-		return fail(ENOMEM, "%s are wanted, and each of the store's regions %s.* is free but too short; together they use up %s of %s; remove them and raise %s, or raise %s",
+		return fail(ENOMEM, "%s are needed, but each of the store's regions %s.* is free but too short; together they use up %s of %s; remove them and raise %s, or raise %s",
 			    BYTES_TEXT(length), name, KNOB(BUDGET), BYTES_TEXT(store->budget),
 			    KNOB(HEAP_GROW), KNOB(BUDGET));
 	if (!store->queue && store->flags & ACTMEM_STORE_HANDED_ON && memory_comes_back(store))
 		return WAIT;
 	if (!store->queue)
-		return fail(ENOMEM, "%s are wanted, and %s of %s is used up; raise that or give %s",
+		return fail(ENOMEM, "%s are needed, but %s of %s is used up; raise it or set %s",
 			    BYTES_TEXT(length), KNOB(BUDGET), BYTES_TEXT(store->budget),
 			    KNOB(SPILL));
 	while (store->dirty.first && !waiter->spill_error &&
@@ -245,7 +245,7 @@ static int look_for(struct actmem_store *store, struct waiter *waiter, uint64_t 
 
 static int fail_late(const struct actmem_store *store, const struct store_block *block)
 {
-	return fail(ETIMEDOUT, "%s of %s has no memory yet: %s of %s is used up, %s of it are being spilled, and %u threads wait",
+	return fail(ETIMEDOUT, "%s of %s has no memory yet: %s of %s is used up, %s are being spilled, and %u threads wait",
 		    KEY_TEXT(store, block->key), BYTES_TEXT(block->bytes), KNOB(BUDGET), BYTES_TEXT(store->budget),
 		    BYTES_TEXT(store->sums[SUM_SPILLING].length), store->waiting);
 }
@@ -279,7 +279,7 @@ int actmem_store_grow(struct actmem_store *store, uint64_t length, uint64_t free
 	if (error)
 		return error;
 	if (!length || length > EXTENT_BYTES_MAX)
-		return fail(EINVAL, "actmem_store_grow: blocks of %llu bytes; 1 to %llu are possible",
+		return fail(EINVAL, "actmem_store_grow: block_bytes is %llu, but must be 1 to %llu",
 			    (unsigned long long)length, (unsigned long long)EXTENT_BYTES_MAX);
 	store_enter(store);
 	store->waiting++;

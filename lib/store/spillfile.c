@@ -112,7 +112,7 @@ static int add_set(struct spillfile *spillfile, struct actmem_file *file, uint64
 	int error;
 
 	if (spillfile->set_count == SPILL_SETS_MAX)
-		return fail(EMFILE, "there are %u sets of spill files, and no more can be",
+		return fail(EMFILE, "there are already %u sets of spill files, which is the maximum",
 			    SPILL_SETS_MAX);
 	error = add_range(spillfile, spillfile->set_count, 0, length);
 	if (!error)
@@ -329,7 +329,7 @@ int spillfile_grow(struct spillfile *spillfile, uint64_t length, struct spill_gr
 	if (limit)
 		left = limit > spillfile->bytes ? limit - spillfile->bytes : 0;
 	if (least > left)
-		return fail(ENOSPC, "the spill files have %s, and %s more are wanted, over %s of %s; raise that or free blocks",
+		return fail(ENOSPC, "the spill files have %s, and %s more are needed, but %s is %s; raise it or free blocks",
 			    BYTES_TEXT(spillfile->bytes), BYTES_TEXT(least), KNOB(SPILL_LIMIT),
 			    BYTES_TEXT(limit));
 	if (spillfile->is_full)

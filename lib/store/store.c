@@ -30,15 +30,15 @@
 static int store_check_options(const struct actmem_store_options *options)
 {
 	if (options->flags & ~FLAGS_KNOWN)
-		return fail(EINVAL, "store flags 0x%x are not known",
+		return fail(EINVAL, "store flags 0x%x are unknown",
 			    options->flags & ~FLAGS_KNOWN);
 	if (options->reserved)
 		return fail(EINVAL, "store options: reserved is %u, not 0", options->reserved);
 	if (options->spill_path_count && !options->budget_bytes)
-		return fail(EINVAL, "%s without %s: nothing would ever be spilled", KNOB(SPILL),
+		return fail(EINVAL, "%s needs %s: without it, nothing is spilled", KNOB(SPILL),
 			    KNOB(BUDGET));
 	if (options->spill_path_count && !options->spill_paths)
-		return fail(EINVAL, "spill_path_count is %u, and there are no %s",
+		return fail(EINVAL, "spill_path_count is %u, but %s is NULL",
 			    options->spill_path_count, KNOB(SPILL));
 	return 0;
 }
@@ -116,7 +116,7 @@ int actmem_store_check_paths(const char *const *paths, uint32_t count, uint32_t 
 	char note[STORE_WORDS] = "";
 
 	if (count && !paths)
-		return fail(EINVAL, "actmem_store_check_paths: no paths");
+		return fail(EINVAL, "actmem_store_check_paths: paths is NULL");
 	if (check_paths(paths, count, flags, note))
 		return -EINVAL;
 	fail_clear();
@@ -133,7 +133,7 @@ static void describe(struct actmem_store *store, const struct actmem_store_optio
 		 options->spill_path_count > 1 ? " and others" : "",
 		 store->files.info.rotational ? " (rotational)" : "",
 		 store->files.info.direct ? "direct" :
-		 "buffered, as some directory has no direct I/O");
+		 "buffered, because a directory has no direct I/O");
 	atomic_store(&store->description, store->words);
 }
 
@@ -207,7 +207,7 @@ static int copy_path(const char *path, char **result)
 	if (*path == '/' || !*path) {
 		*result = strdup(path);
 	} else if (!getcwd(folder, sizeof(folder))) {
-		return fail(errno, "spill path '%s' is relative, and the working directory has none (%s)",
+		return fail(errno, "spill path '%s' is relative, but the working directory has no path (%s)",
 			    path, strerror(errno));
 	} else {
 		length = strlen(folder) + strlen(path) + 2;
@@ -229,7 +229,7 @@ static int copy_paths(struct actmem_store *store, const struct actmem_store_opti
 	int error = 0;
 
 	if (count > ACTMEM_FILE_PATHS_MAX)
-		return fail(EINVAL, "spill_path_count is %u; %u are possible", count,
+		return fail(EINVAL, "spill_path_count is %u, but must be at most %u", count,
 			    ACTMEM_FILE_PATHS_MAX);
 	store->paths = calloc(count + 1, sizeof(char *));
 	if (!store->paths)
@@ -281,7 +281,7 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 	int error = 0;
 
 	if (!am || !result)
-		return fail(EINVAL, "actmem_store_create: no handle or nowhere to put the store");
+		return fail(EINVAL, "actmem_store_create: am or store is NULL");
 	error = check_owner(am);
 	if (error)
 		return error;
@@ -314,7 +314,7 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 	pthread_mutex_init(&store->lock, NULL);
 	pthread_cond_init(&store->all_ended, NULL);
 	pthread_cond_init(&store->background, NULL);
-	atomic_init(&store->description, "memory alone: there are no spill paths");
+	atomic_init(&store->description, "only memory: there are no spill paths");
 	error = copy_paths(store, &taken);
 	if (!error)
 		error = check_paths((const char *const *)store->paths, store->path_count,
@@ -421,7 +421,7 @@ int actmem_store_get_stats(struct actmem_store *store, struct actmem_store_stats
 	if (error)
 		return error;
 	if (!stats)
-		return fail(EINVAL, "actmem_store_get_stats: nowhere to put them");
+		return fail(EINVAL, "actmem_store_get_stats: stats is NULL");
 	ACTMEM_INIT(&heap);
 	pthread_mutex_lock(&store->lock);
 	actmem_heap_get_stats(store->heap, &heap);

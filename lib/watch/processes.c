@@ -254,7 +254,7 @@ static int walk_links(struct region_search *search, int pid, const char *prefix,
 	int error = process_links_open(&links, pid);
 
 	if (error)
-		return fail(-error, "cannot look into process %d (%s)", pid, strerror(-error));
+		return fail(-error, "cannot read the descriptors of process %d (%s)", pid, strerror(-error));
 	while (!error && process_links_next(&links, prefix))
 		error = take(search, pid, links.path, links.link);
 	process_links_close(&links);

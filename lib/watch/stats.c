@@ -38,7 +38,7 @@ int stats_open(struct stats *stats, enum actmem_backend backend)
 
 	header = publish_file(&published_stats, &stats->fd, &call);
 	if (!header && errno == EFBIG && !getrlimit(RLIMIT_FSIZE, &limit))
-		return fail(EFBIG, "cannot publish counters: their file needs %s, and RLIMIT_FSIZE is %s; raise it with `ulimit -f`",
+		return fail(EFBIG, "cannot publish counters: their file needs %s, but RLIMIT_FSIZE is %s; raise it with `ulimit -f`",
 			    BYTES_TEXT(STATS_FILE_BYTES), BYTES_TEXT(limit.rlim_cur));
 	if (!header)
 		return fail(errno, "cannot publish counters (%s: %s)", call, strerror(errno));
@@ -77,7 +77,7 @@ int stats_add(struct stats *stats, uint64_t device, bool received,
 	while (word < STATS_RECORDS / 64 && stats->taken[word] == UINT64_MAX)
 		word++;
 	if (word == STATS_RECORDS / 64)
-		return fail(EMFILE, "%d regions are open; use longer ones", STATS_RECORDS);
+		return fail(EMFILE, "%d regions are open; use longer regions", STATS_RECORDS);
 	index = word * 64 + (unsigned int)__builtin_ctzll(~stats->taken[word]);
 	record = record_at(stats, index);
 	error = populate(record, STATS_RECORD_BYTES);

@@ -3,8 +3,8 @@
  * Publishes the current waits of a process (stats.h), for `actmem waits`.
  *
  * Publishing costs time only where the process waits anyway. A thread publishes when it is about
- * to sleep or to populate pages, a queue when another request becomes the oldest. A place belongs
- * to one writer from wait_begin() to wait_end().
+ * to sleep or to populate pages. A queue publishes when another request becomes its oldest one. A
+ * place belongs to one writer from wait_begin() to wait_end().
  */
 #ifndef LIB_WATCH_WAITS_H
 #define LIB_WATCH_WAITS_H

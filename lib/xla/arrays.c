@@ -167,7 +167,7 @@ static int renew_heap(bool cuda, uint32_t device, char *words, size_t words_size
 		return open_heap(cuda, device, words, words_size);
 	if (heaps[0] && atomic_load(&now.blocks)) {
 		snprintf(words, words_size,
-			 "the memory of the arrays that are there is not registered with CUDA, and was to be, for device %u: drop them all first, or make them within jax.default_device() of that GPU",
+			 "the memory of the existing arrays is not registered with CUDA, but device %u needs that: delete all of these arrays first, or make them within jax.default_device() of that GPU",
 			 device);
 		return -EBUSY;
 	}

@@ -124,7 +124,7 @@ XLA_FFI_Error *call_put(XLA_FFI_CallFrame *frame, struct call *call)
 	    !read_flag(frame, "many", &origin->many) ||
 	    !read_number(frame, "layout", XLA_FFI_DataType_U32, &origin->layout))
 		return wrong_call(frame,
-				  "actmem_put wants a value of whole bytes, a site, batch, bounded, many and a layout, and returns uint32[4]");
+				  "actmem_put needs a value of whole bytes, a site, batch, bounded, many and a layout, and returns uint32[4]");
 	read_shape(value, batch, &origin->shape);
 	call->value = value->data;
 	call->token = token->data;
@@ -140,7 +140,7 @@ XLA_FFI_Error *call_take(XLA_FFI_CallFrame *frame, struct call *call)
 	    !begins_as(value, token) || !read_flag(frame, "ends", &origin->ends) ||
 	    !read_number(frame, "layout", XLA_FFI_DataType_U32, &origin->layout))
 		return wrong_call(frame,
-				  "actmem_take wants tokens, uint32[..., 4], ends and a layout, and returns as many examples of whole bytes");
+				  "actmem_take needs tokens, uint32[..., 4], ends and a layout, and returns one example of whole bytes for each token");
 	read_shape(value, token->rank - 1, &origin->shape);
 	call->value = value->data;
 	call->token = token->data;
@@ -166,7 +166,7 @@ XLA_FFI_Error *call_tie(XLA_FFI_CallFrame *frame, struct call *call)
 	}
 	if (!numbers || i < numbers->size)
 		return wrong_call(frame,
-				  "actmem_tie wants arrays of tokens and as many numbers, int32, and returns the tokens");
+				  "actmem_tie needs arrays of tokens and one int32 number for each, and returns the tokens");
 	call->numbers = numbers->data;
 	call->count = numbers->size;
 	return ffi_run(frame, &call->origin.run, &call->origin.device);
@@ -177,7 +177,7 @@ XLA_FFI_Error *call_drop(XLA_FFI_CallFrame *frame, struct call *call)
 	XLA_FFI_Buffer *tokens = ffi_argument(frame, 0);
 
 	if (tokens_in(tokens) < 0)
-		return wrong_call(frame, "actmem_drop and actmem_hold want an array of tokens");
+		return wrong_call(frame, "actmem_drop and actmem_hold need an array of tokens");
 	call->token = tokens->data;
 	call->count = (uint64_t)tokens_in(tokens);
 	return ffi_run(frame, &call->origin.run, &call->origin.device);

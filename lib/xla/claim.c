@@ -32,7 +32,7 @@ static struct saved *find_idle(uint64_t id)
 	is_told = block->is_gpu;
 	if (is_told) {
 		TRANSFER_COUNT(block->device, host_waits_total, 1);
-		device_wait_begin(&wait, block->device, block->bytes, "a value on its way, put at",
+		device_wait_begin(&wait, block->device, block->bytes, "a copy to the host of a value put at",
 				  block->generation->site->name);
 	}
 	do {
@@ -60,20 +60,20 @@ static int check_claim(const struct saved *block, const struct rows *rows, uint6
 
 	if (block->device != taker->device || block->is_gpu != taker->is_gpu)
 		return saved_fail(words, EINVAL, "the value saved at %s is on %s device %" PRIu32
-				  ", but it is wanted on %s device %" PRIu32,
+				  ", but the program needs it on %s device %" PRIu32,
 				  site, device_kind(block->is_gpu), block->device,
 				  device_kind(taker->is_gpu), taker->device);
 	if (block->layout != taker->layout) {
 		return saved_fail(words, EINVAL,
-				  "the value saved at %s is wanted with another sharding than it was saved with; compute its gradient in the program that computed it",
+				  "the value saved at %s was saved with another sharding than the program needs; compute its gradient in the program that computed it",
 				  site);
 	}
 	if (block->shape.hash != taker->shape.hash || rows->first + rows->count > block->examples ||
 	    bytes != block->bytes / block->examples * rows->count)
 		return saved_fail(words, EINVAL,
 				  "the value saved at %s is %" PRIu64 " of %s (%" PRIu64
-				  " bytes), but %" PRIu64 " of %s (%" PRIu64 " bytes), from number %" PRIu64
-				  " on, are wanted",
+				  " bytes), but the program needs %" PRIu64 " of %s (%" PRIu64
+				  " bytes), from number %" PRIu64 " on",
 				  site, block->examples, block->shape.text, block->bytes, rows->count,
 				  taker->shape.text, bytes, rows->first);
 	return 0;

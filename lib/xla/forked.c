@@ -49,10 +49,10 @@ int forked_check(char *words, size_t words_size)
 {
 	if (forked) {
 		snprintf(words, words_size,
-			 "this process was forked from one that uses actmem.jax, and has none of its memory: start it anew instead of by fork() (multiprocessing's spawn)");
+			 "this process was forked from one that uses actmem.jax, and did not inherit the memory of its parent: start a new process instead of fork() (multiprocessing's spawn)");
 		return -EOWNERDEAD;
 	}
 	if (fork_error)
-		snprintf(words, words_size, "no memory to be told of fork()");
+		snprintf(words, words_size, "no memory to register handlers of fork()");
 	return fork_error;
 }

@@ -108,13 +108,13 @@ static int read_directories(struct knobs *knobs, const struct knobs *given,
 static void check_together(const struct knobs *knobs, struct reader *reader)
 {
 	if (knobs->budget_bytes && knobs->limit_bytes)
-		reader_fail(reader, "%s and %s are both set; the budget is a limit by itself: leave the other out",
+		reader_fail(reader, "%s and %s are both set, but the budget also limits the heap; omit one of them",
 			    KNOB(BUDGET), KNOB(HEAP_LIMIT));
 	if (!knobs->budget_bytes && knobs->spill_path_count)
-		reader_fail(reader, "there is no budget beyond which to spill; set %s, or leave %s out",
+		reader_fail(reader, "there is no budget, so nothing is spilled; set %s, or omit %s",
 			    KNOB(BUDGET), KNOB(SPILL));
 	if (knobs->spill_limit_bytes && !knobs->spill_path_count)
-		reader_fail(reader, "there is no directory to spill to; set %s, or leave %s out",
+		reader_fail(reader, "there is no directory to spill to; set %s, or omit %s",
 			    KNOB(SPILL), KNOB(SPILL_LIMIT));
 }
 

@@ -19,9 +19,9 @@
 #include "xla/key.h"
 
 /*
- * Reserves @bytes, not 0, and stores their address in *@memory. Waits for memory if blocks spill.
- * On failure, @words (@words_size bytes) has the error message, and *@has_store is true if a store
- * exists.
+ * Reserves @bytes, which must not be 0, and stores their address in *@memory. Waits for memory if
+ * blocks spill. On failure, @words (@words_size bytes) has the error message, and *@has_store is
+ * true if a store exists.
  */
 int memory_reserve(struct actmem_key key, uint64_t bytes, void **memory, bool *has_store,
 		   char *words, size_t words_size);

@@ -30,7 +30,7 @@ static void own_memory_print(uint64_t bytes, const char *why)
 	size_t used;
 
 	snprintf(line, sizeof(line) - 1,
-		 "actmem: %" PRIu64 " MiB are the CUDA driver's own memory (cuMemHostAlloc), not a region, and so may others be: %.1500s. ACTMEM_STRICT=1 (actmem run --strict) makes this an error.",
+		 "actmem: %" PRIu64 " MiB are the CUDA driver's own memory (cuMemHostAlloc), not a region; later memory may be, too: %.1500s. ACTMEM_STRICT=1 (actmem run --strict) makes this an error.",
 		 bytes >> 20, why);
 	used = strlen(line);
 	line[used++] = '\n';
@@ -63,10 +63,10 @@ void own_memory_explain(bool spills, char *words, size_t words_size)
 		return;
 	if (knob_is_on(KNOB_STRICT))
 		snprintf(words + used, words_size - used,
-			 "; ACTMEM_STRICT=1 (actmem run --strict) does not let the driver's own memory take its place");
+			 "; ACTMEM_STRICT=1 (actmem run --strict) forbids the CUDA driver's own memory as a replacement");
 	else if (spills)
 		snprintf(words + used, words_size - used,
-			 "; the driver's own memory cannot take its place, as what is spilled has to be in registered regions: leave %s out",
+			 "; the CUDA driver's own memory cannot replace it, because only registered regions can be spilled: omit %s",
 			 knob_name(KNOB_SPILL, ACTMEM_NAMES_PYTHON));
 }
 

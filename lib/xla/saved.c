@@ -252,7 +252,7 @@ static int put_failed(struct saved *block, const struct origin *origin, int erro
 	if (block->generation)
 		saved_unlink(block);
 	if (is_out_of_memory(error) && others_are_unfinished(origin->run))
-		others = "; other forward passes are unfinished, and have memory: if they failed, actmem.jax.reset() frees it";
+		others = "; other unfinished forward passes use memory: if they failed, actmem.jax.reset() frees it";
 	pthread_mutex_unlock(&saved_lock);
 	if (has_store)
 		snprintf(what, sizeof(what), "no memory for a block of %" PRIu64 " bytes",
@@ -276,7 +276,7 @@ int saved_begin(const struct origin *origin, uint64_t bytes,
 		return error;
 	if (origin->device >= ACTMEM_XLA_DEVICES_MAX)
 		return saved_fail(words, ERANGE,
-				  "device %" PRIu32 " of a process; %d are supported",
+				  "the process uses device %" PRIu32 ", but only %d devices are supported",
 				  origin->device, ACTMEM_XLA_DEVICES_MAX);
 	block = calloc(1, sizeof(*block));
 	if (!block)

@@ -42,7 +42,7 @@ int stores_explain(const struct stores *stores, int error, char *words, size_t w
 	if (error == -ENOMEM && stores->shares.count > 1 && stores->shares.total[SHARE_MEMORY] &&
 	    used < words_size)
 		snprintf(words + used, words_size - used,
-			 "; that is one node's part of %" PRIu64 " MiB, which GPUs on %u nodes share",
+			 "; this is one node's part of %" PRIu64 " MiB, which GPUs on %u nodes share",
 			 stores->shares.total[SHARE_MEMORY] >> 20, stores->shares.count);
 	return error;
 }
@@ -140,7 +140,7 @@ static int start_growing(struct stores *stores, unsigned int place, char *words,
 	if (!error)
 		return 0;
 	snprintf(words, words_size,
-		 "cannot start the thread that makes memory (pthread_create: %s)", strerror(-error));
+		 "cannot start the thread that allocates memory (pthread_create: %s)", strerror(-error));
 	actmem_store_destroy(stores->shares.list[place].store);
 	stores->shares.list[place].store = NULL;
 	return error;
@@ -271,7 +271,7 @@ static int end_of_cpus(struct stores *stores, char *words, size_t words_size)
 		error = end_store(stores, 0);
 	if (error == -EBUSY)
 		snprintf(words, words_size,
-			 "actmem: values of a program on a CPU are in memory that was made without CUDA; take them, or call actmem.jax.reset(), before a program on a GPU saves any");
+			 "actmem: values of a program on a CPU are in memory that is not registered with CUDA; take them, or call actmem.jax.reset(), before a program on a GPU saves values");
 	else if (error)
 		stores_explain(stores, error, words, words_size);
 	return error;
@@ -355,6 +355,6 @@ void stores_tell_far(struct stores *stores, unsigned int place)
 	    __atomic_exchange_n(&stores->there[place].is_far_told, 1, __ATOMIC_RELAXED) ||
 	    stores->chosen.placed || knob_is_on(KNOB_QUIET))
 		return;
-	fprintf(stderr, "actmem: %" PRIu64 " MiB for GPU %" PRIu32 " are on another socket than the GPU, as that of node %d has too little memory; ACTMEM_STRICT=1 makes it an error, ACTMEM_QUIET=1 omits this line\n",
+	fprintf(stderr, "actmem: %" PRIu64 " MiB for GPU %" PRIu32 " are on another socket than the GPU, because the socket of node %d has too little memory; ACTMEM_STRICT=1 makes this an error, ACTMEM_QUIET=1 omits this line\n",
 		info.far_bytes >> 20, stores->places.list[place].device, info.node);
 }

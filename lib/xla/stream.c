@@ -102,12 +102,12 @@ static int allocate_ring(struct lane *lane, uint64_t bytes, char *words)
 		lane->ring = 0;
 		cuda.cuMemGetInfo_v2(&left, &total);
 		return saved_fail(words, ENOMEM,
-				  "device %" PRIu32 " has %zu bytes left, and the ring of device memory needs %" PRIu64
-				  ": have XLA allocate less (XLA_CLIENT_MEM_FRACTION, 0.75 unless set), or make the ring smaller (%s)",
+				  "device %" PRIu32 " has %zu bytes left, but the ring of device memory needs %" PRIu64
+				  ": let XLA allocate less (XLA_CLIENT_MEM_FRACTION, 0.75 by default), or make the ring smaller (%s)",
 				  lane->device, left, bytes,
 				  knob_name(KNOB_DEVICE_RING, ACTMEM_NAMES_PYTHON));
 	}
-	return result ? cuda_failed(result, "allocate the ring to stage in", lane->device, words,
+	return result ? cuda_failed(result, "allocate the ring for copies", lane->device, words,
 				    SAVED_WORDS) : 0;
 }
 
@@ -236,7 +236,7 @@ static struct lane *have_lane(uint32_t device, cuda_context context, unsigned lo
 	*error = memory_pin(device, &ring_bytes, words, SAVED_WORDS);
 	if (*error)
 		return NULL;
-	device_wait_begin(&wait, device, ring_bytes, "a ring to stage in", NULL);
+	device_wait_begin(&wait, device, ring_bytes, "a ring for copies", NULL);
 	pthread_mutex_lock(&making[device]);
 	lane = find_lane(context, id);
 	if (!lane) {
@@ -269,7 +269,7 @@ static int check_not_captured(uint32_t device, cuda_stream stream, char *words)
 	if (status == CUDA_CAPTURE_NONE)
 		return 0;
 	return saved_fail(words, EOPNOTSUPP,
-			  "XLA records what it does on device %" PRIu32 " as a CUDA graph, which would have the same values in each run; set XLA_FLAGS=--xla_gpu_enable_command_buffer= (nothing after it)",
+			  "XLA records its work on device %" PRIu32 " as a CUDA graph, which would use the same values in each run; set XLA_FLAGS=--xla_gpu_enable_command_buffer= (with an empty value)",
 			  device);
 }
 
@@ -281,7 +281,7 @@ struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *e
 	struct lane *lane;
 
 	if (device >= ACTMEM_XLA_DEVICES_MAX) {
-		*error = saved_fail(words, ERANGE, "device %" PRIu32 " of a process; %d are supported",
+		*error = saved_fail(words, ERANGE, "the process uses device %" PRIu32 ", but only %d devices are supported",
 				    device, ACTMEM_XLA_DEVICES_MAX);
 		return NULL;
 	}
@@ -325,7 +325,7 @@ static void wait_for_work(struct lane *lane)
 {
 	struct device_wait wait;
 
-	device_wait_begin(&wait, lane->device, 0, "values on their way", NULL);
+	device_wait_begin(&wait, lane->device, 0, "copies of values", NULL);
 	pthread_mutex_lock(&lane->lock);
 	while (is_at_work(lane))
 		pthread_cond_wait(&lane->is_finished, &lane->lock);

@@ -85,7 +85,7 @@ void lane_admit(struct lane *lane, uint64_t bytes)
 	pthread_mutex_lock(&lane->lock);
 	if (!is_admitted(lane, bytes)) {
 		TRANSFER_COUNT(lane->device, host_waits_total, 1);
-		device_wait_begin(&wait, lane->device, bytes, "values from it, before another one",
+		device_wait_begin(&wait, lane->device, bytes, "copies to the host, before another copy",
 				  NULL);
 		while (!is_admitted(lane, bytes))
 			pthread_cond_wait(&lane->is_finished, &lane->lock);
@@ -311,7 +311,7 @@ int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct s
 	lane_wait_for_stream(lane, lane->out);
 	saved_undo(block);
 	lane_put_ended(lane, bytes);
-	return cuda_failed(result ? result : CUDA_OUT_OF_MEMORY, "copy a value from it",
+	return cuda_failed(result ? result : CUDA_OUT_OF_MEMORY, "copy a value to the host",
 			   lane->device, words, SAVED_WORDS);
 }
 
@@ -445,6 +445,6 @@ int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct 
 	 */
 	if (is_whole)
 		tell_fetcher(lane, run);
-	return result ? cuda_failed(result, "copy a value to it", lane->device, words,
+	return result ? cuda_failed(result, "copy a value to the device", lane->device, words,
 				    SAVED_WORDS) : 0;
 }

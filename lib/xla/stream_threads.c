@@ -22,7 +22,7 @@ static void fill_is_done(struct lane *lane, struct saved *block, cuda_result res
 	int error;
 
 	if (result) {
-		error = cuda_failed(result, "copy a value from it", lane->device, words,
+		error = cuda_failed(result, "copy a value to the host", lane->device, words,
 				  sizeof(words));
 		saved_failed(block, error, words);
 		return;
@@ -49,7 +49,8 @@ static cuda_result wait_for_finish(const struct lane *lane, const struct finish 
 	cuda_result result;
 
 	device_wait_begin(&wait, lane->device, finish->bytes,
-			  finish->put ? "a value from it, put at" : "a value to it, put at",
+			  finish->put ? "a copy to the host of a value put at" :
+			  "a copy to the device of a value put at",
 			  saved_site_name(finish->token));
 	result = cuda.cuEventSynchronize(finish->mark->event);
 	device_wait_end(&wait);

@@ -177,7 +177,7 @@ static void test_environment(void **state)
 	assert_int_equal(options.backend, ACTMEM_BACKEND_AUTO);
 	assert_int_equal(options.allow, 0);
 	assert_string_equal(options.heap_name, "/mnt/a/job");
-	assert_fails(actmem_options_from_variables(NULL, &options), EINVAL, "no variables");
+	assert_fails(actmem_options_from_variables(NULL, &options), EINVAL, "variables is NULL");
 	setenv("ACTMEM_NODES", "none", 1);
 	assert_fails(actmem_options_from_environment(&options), EINVAL, "ACTMEM_NODES is 'none'");
 	options.size = 0;
@@ -217,10 +217,10 @@ static void test_allow_best(void **state)
 	ACTMEM_INIT(&options);
 	setenv("ACTMEM_STRICT", "yes", 1);
 	assert_fails(actmem_options_allow_best(&options), EINVAL,
-		     "ACTMEM_STRICT is 'yes'; it may be 1 or 0");
+		     "ACTMEM_STRICT is 'yes', but must be 1 or 0");
 	assert_int_equal(options.allow, 0);
 	unsetenv("ACTMEM_STRICT");
-	assert_fails(actmem_options_allow_best(NULL), EINVAL, "no options");
+	assert_fails(actmem_options_allow_best(NULL), EINVAL, "options is NULL");
 	options.size = 0;
 	assert_fails(actmem_options_allow_best(&options), EINVAL, "ACTMEM_INIT");
 }

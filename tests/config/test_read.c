@@ -109,7 +109,7 @@ static void test_kinds(void **state)
 			fail_msg("%s is %llu", cases[i].variable, (unsigned long long)value);
 		if (!is_wrong != !*reader.error)
 			fail_msg("%s: '%s'", cases[i].variable, reader.error);
-		snprintf(begin, sizeof(begin), "%.*s is '%s'; it may be ",
+		snprintf(begin, sizeof(begin), "%.*s is '%s', but must be ",
 			 (int)strcspn(cases[i].variable, "="), cases[i].variable,
 			 text ? text + 1 : "");
 		if (is_wrong && strncmp(reader.error, begin, strlen(begin)))
@@ -123,7 +123,7 @@ static void assert_refused(const char *variable, enum knob knob, const char *cho
 	char message[256];
 
 	reader_value(&reader, knob);
-	snprintf(message, sizeof(message), "%.*s is 'x'; it may be %s",
+	snprintf(message, sizeof(message), "%.*s is 'x', but must be %s",
 		 (int)strcspn(variable, "="), variable, choice);
 	assert_string_equal(reader.error, message);
 }
@@ -155,25 +155,25 @@ static void test_messages(void **state)
 	/* The first error stays. */
 	assert_string_equal(reader_text(&reader, KNOB_NODES), "x");
 	reader_refuse(&reader, KNOB_NODES, NULL);
-	assert_string_equal(reader.error, "ACTMEM_NODES is 'x'; it may be a list such as 0,2-3 of nodes below 1024");
+	assert_string_equal(reader.error, "ACTMEM_NODES is 'x', but must be a list such as 0,2-3 of nodes below 1024");
 	reader_fail(&reader, "another");
 	assert_non_null(strstr(reader.error, "ACTMEM_NODES"));
 	reader = reader_of("ACTMEM_NODES=7");
 	reader.names = ACTMEM_NAMES_RUN;
 	reader_refuse(&reader, KNOB_NODES, "6");
-	assert_string_equal(reader.error, "--nodes (ACTMEM_NODES) is '7'; it may be 6");
+	assert_string_equal(reader.error, "--nodes (ACTMEM_NODES) is '7', but must be 6");
 	/* An option without a value cannot be wrong. */
 	reader = reader_of("ACTMEM_STRICT=yes");
 	reader.names = ACTMEM_NAMES_RUN;
 	reader_value(&reader, KNOB_STRICT);
-	assert_string_equal(reader.error, "ACTMEM_STRICT is 'yes'; it may be 1 or 0");
+	assert_string_equal(reader.error, "ACTMEM_STRICT is 'yes', but must be 1 or 0");
 	/* With marks it is for fail(). */
 	reader = reader_of("ACTMEM_PAGES=3M");
 	reader.names = NAMES_AS_MARKS;
 	reader_value(&reader, KNOB_PAGES);
 	(fail)(EINVAL, "%s", reader.error);
-	assert_non_null(strstr(actmem_error(), "ACTMEM_PAGES is '3M'; "));
-	assert_non_null(strstr(actmem_error_in(ACTMEM_NAMES_PYTHON), "pages= (ACTMEM_PAGES) is '3M'; "));
+	assert_non_null(strstr(actmem_error(), "ACTMEM_PAGES is '3M', "));
+	assert_non_null(strstr(actmem_error_in(ACTMEM_NAMES_PYTHON), "pages= (ACTMEM_PAGES) is '3M', "));
 }
 
 static void test_given(void **state)
@@ -205,7 +205,7 @@ static void test_environment(void **state)
 	assert_false(knob_is_on(KNOB_QUIET));
 	reader = READER(ACTMEM_NAMES_VARIABLES);
 	reader_check_switches(&reader);
-	assert_string_equal(reader.error, "ACTMEM_QUIET is 'yes'; it may be 1 or 0");
+	assert_string_equal(reader.error, "ACTMEM_QUIET is 'yes', but must be 1 or 0");
 	setenv("ACTMEM_QUIET", "0", 1);
 	/* As after clearenv(), but cmocka needs its own variable again. */
 	environ = NULL;

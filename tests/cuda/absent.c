@@ -29,7 +29,7 @@ int main(int count, char **arguments)
 	before = usage_now();
 	am = open_or_bail();
 	runtime = runtime_or_bail(am, ACTMEM_RUNTIME_NULL);
-	ok(strstr(actmem_runtime_describe(runtime), "null: no device, as asked for"),
+	ok(strstr(actmem_runtime_describe(runtime), "null: no device, as requested"),
 	   "it is there where it is asked for");
 	returns(actmem_runtime_close(runtime), 0);
 

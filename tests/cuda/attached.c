@@ -152,9 +152,9 @@ static void test_together(void)
 		{ "ACTMEM_SPILL_ALLOW", "memory,", NULL, NULL, "spill_allow= (ACTMEM_SPILL_ALLOW) is 'memory,'" },
 		{ "ACTMEM_SPILL", "/tmp:", "ACTMEM_BUDGET", "64M", "spill= (ACTMEM_SPILL) is '/tmp:'" },
 		{ "ACTMEM_BUDGET", "64M", "ACTMEM_HEAP_LIMIT", "64M", "are both set" },
-		{ "ACTMEM_SPILL", "/tmp", NULL, NULL, "no budget beyond which" },
+		{ "ACTMEM_SPILL", "/tmp", NULL, NULL, "there is no budget" },
 		{ "ACTMEM_SPILL_LIMIT", "64M", "ACTMEM_BUDGET", "64M", "no directory to spill to" },
-		{ "ACTMEM_DEVICE_RING", "127K", NULL, NULL, "device_ring= (ACTMEM_DEVICE_RING) is '127K'; it may be a number of bytes from 128K on" },
+		{ "ACTMEM_DEVICE_RING", "127K", NULL, NULL, "device_ring= (ACTMEM_DEVICE_RING) is '127K', but must be a number of bytes from 128K on" },
 	};
 	static const struct knobs given = { 0 };
 	struct knobs knobs = { 0 };

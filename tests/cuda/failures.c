@@ -96,7 +96,7 @@ static void test_kernel_log(struct actmem_region *region, struct actmem_runtime 
 	cuda.standin_fail("cuMemHostRegister_v2", 3, 1, CUDA_ERROR_OUT_OF_MEMORY);
 	returns(actmem_region_register(region, runtime, 0), -ENOMEM);
 	says(line);
-	says("4.0 MiB of it stay registered");
+	says("4.0 MiB of the region stay registered");
 	returns(actmem_region_unregister(region), 0);
 	/* That chunk was registered, so the line is about something else. */
 	snprintf(line, sizeof(line), format, memory);
@@ -122,7 +122,7 @@ static void test_undo(struct actmem_region *region, struct actmem_runtime *runti
 	cuda.standin_fail("cuMemHostUnregister", 2, 1, CUDA_ERROR_ILLEGAL_ADDRESS);
 	returns(actmem_region_register(region, runtime, 0), -ENOMEM);
 	says("CUDA_ERROR_OUT_OF_MEMORY");
-	says("4.0 MiB of it stay registered until actmem_region_unregister()");
+	says("4.0 MiB of the region stay registered until actmem_region_unregister()");
 	says("CUDA_ERROR_ILLEGAL_ADDRESS");
 	ok(runtime_info(runtime).bytes == 2 * CHUNK, "and are counted");
 	returns(actmem_region_close(region), -EBUSY);
@@ -204,7 +204,7 @@ static void test_open(struct actmem *am)
 		{ ACTMEM_RUNTIME_CUDA, "cuInit", CUDA_ERROR_SYSTEM_NOT_READY, -ENODEV,
 		  "nvidia-fabricmanager" },
 		{ ACTMEM_RUNTIME_CUDA, "cuInit", CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, -ENODEV,
-		  "kernel's module" },
+		  "kernel module" },
 		{ ACTMEM_RUNTIME_AUTO, "cuInit", CUDA_ERROR_UNKNOWN, -EIO, "CUDA_ERROR_UNKNOWN" },
 		{ ACTMEM_RUNTIME_AUTO, "cuDeviceGetCount", CUDA_ERROR_UNKNOWN, -EIO, "count" },
 		{ ACTMEM_RUNTIME_AUTO, "cuDeviceGet", CUDA_ERROR_UNKNOWN, -EIO, "device 0" },

@@ -60,7 +60,7 @@ static void test_far(struct actmem *am)
 	struct actmem_region *region = region_or_bail(am, "far");
 
 	returns(actmem_region_register(region, runtime, 0), 0);
-	says("8.0 MiB of 8.0 MiB are on other nodes than node 1000");
+	says("8.0 MiB of 8.0 MiB are not on node 1000");
 	says(runtime_info(runtime).text);
 	says("actmem_runtime_nodes");
 	ok(runtime_info(runtime).far_bytes == LENGTH && runtime_info(runtime).far_total == 1,

@@ -74,7 +74,7 @@ static void test_region(struct actmem *am, struct actmem_runtime *runtime)
 	unsetenv("STANDIN_CUDA_ADDRESSES");
 
 	returns(actmem_region_register(region, runtime, 0), -EEXIST);
-	says("registered already");
+	says("already registered");
 	returns(actmem_region_discard(region, 0, LENGTH), -EBUSY);
 	says("actmem_region_unregister()");
 	returns(actmem_region_close(region), -EBUSY);
@@ -145,7 +145,7 @@ static void register_to_read(struct actmem_region *region, struct actmem_runtime
 	if (!error)
 		returns(actmem_region_unregister(region), 0);
 	else
-		says("no memory that it only reads");
+		says("does not support read-only registration");
 }
 
 /* Opened to read: devices only read it, too. */

@@ -117,7 +117,7 @@ static void test_references(void)
 static void is_refused(unsigned int examples, uint64_t bytes, const char *why)
 {
 	ok(!xla_take_batch(xla, its.tokens, examples, its.results, bytes, false) &&
-	   strstr(xla->words, "are wanted"), "%s: %s", why, xla->words);
+	   strstr(xla->words, "the program needs"), "%s: %s", why, xla->words);
 }
 
 static void test_refusals(void)
@@ -130,7 +130,7 @@ static void test_refusals(void)
 	is_refused(EXAMPLES, EXAMPLE - 4, "another shape");
 	is_refused(EXAMPLES / 2, 2 * EXAMPLE, "fewer examples, which are longer");
 	ok(!xla_take_as_rows(xla, its.tokens, its.results, 2, EXAMPLE / 2) &&
-	   strstr(xla->words, "are wanted"), "as many bytes of another shape: %s", xla->words);
+	   strstr(xla->words, "the program needs"), "as many bytes of another shape: %s", xla->words);
 	write_tokens(beyond, 3);
 	is_refused(3, EXAMPLE, "more than there are");
 	ok(take(all, EXAMPLES, true) == EXAMPLES, "after that, all");

@@ -83,7 +83,7 @@ static bool is_refused(struct worker *worker)
 	gpu.cuMemcpyDtoH_v2(&token, tokens_of[!own->xla.device], sizeof(token));
 	gpu.cuMemcpyHtoD_v2(xla_token(own, 1), &token, sizeof(token));
 	return !xla_take(&own->xla, xla_token(own, 1), own->work, BLOCK) &&
-	       strstr(own->xla.words, "it is wanted on GPU device");
+	       strstr(own->xla.words, "the program needs it on GPU device");
 }
 
 static struct actmem_xla_transfer_stats transfers_of(const struct worker *worker)

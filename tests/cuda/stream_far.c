@@ -20,7 +20,7 @@
 #define BIT	(1UL << NODE % 64)
 #define BLOCK	(256 * 1024UL)
 #define VALUES	20		/* 5 MiB, in regions of 2 MiB */
-#define LINE	" MiB for GPU 0 are on another socket than the GPU, as that of node 1000 has too little memory;"
+#define LINE	" MiB for GPU 0 are on another socket than the GPU, because the socket of node 1000 has too little memory;"
 
 
 /* In the place of the C library's: with its sixth argument, no call has more. */
@@ -72,7 +72,7 @@ static void test_strict(void)
 	ok(!xla_put(&its.xla, "far", its.work, BLOCK, its.tokens),
 	   "no value is put if other nodes are not allowed");
 	ok(!stderr_lines(LINE), "nothing is on another node");
-	ok(strstr(its.xla.words, "node 1000 has 0 B free of 2.0 MiB wanted"), "the error says why: %s",
+	ok(strstr(its.xla.words, "node 1000 has 0 B free, but 2.0 MiB are needed"), "the error says why: %s",
 	   its.xla.words);
 }
 

@@ -114,7 +114,7 @@ static void test_strict(void)
 static void test_spill(void)
 {
 	refuse("cuMemHostRegister_v2", 1, CUDA_ERROR_OPERATING_SYSTEM);
-	test_error("an error where values may spill", "has to be in registered regions");
+	test_error("an error where values may spill", "only registered regions can be spilled");
 }
 
 static void test_neither(void)

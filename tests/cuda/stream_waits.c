@@ -93,13 +93,13 @@ static void test_told(void)
 
 	hold_stream();
 	ok(xla_put(&taker.xla, "site", its.work, BLOCK, taker.token), "put");
-	ok(is_told(am, "GPU 0: a value from it, put at site", &first) && first.bytes == BLOCK &&
+	ok(is_told(am, "GPU 0: a copy to the host of a value put at site", &first) && first.bytes == BLOCK &&
 	   first.since && first.thread != (int)syscall(SYS_gettid),
 	   "the thread that ends copies waits for that of the value");
 	thread = start_thread(take, &taker);
 	ok(is_told(am, "GPU 0: tokens of values", &other) && other.thread == taker.thread &&
 	   other.since >= first.since, "the thread that takes it waits for its token");
-	ok(is_told(am, "GPU 0: a value from it, put at site", &other) &&
+	ok(is_told(am, "GPU 0: a copy to the host of a value put at site", &other) &&
 	   other.since == first.since, "and the other one since then");
 	sem_post(&goes_on);
 	pthread_join(thread, NULL);

@@ -108,7 +108,7 @@ def what_is_not_finite_never_agrees():
         spoilt = array.copy()
         spoilt[0, 0, 0] = value
         assert not compare.compare(wanted | {name: spoilt}, wanted).agrees, value
-        refuses(wanted, wanted | {name: spoilt}, "it shows nothing")
+        refuses(wanted, wanted | {name: spoilt}, "proves nothing")
 
 
 @case
@@ -129,7 +129,7 @@ def what_shows_nothing_is_refused():
                   wanted | {name: array.astype(np.float16)}):
         refuses(other, wanted, "cannot be compared")
     refuses({}, {}, "cannot be compared")
-    refuses(wanted, wanted | {name: np.zeros_like(array)}, "it shows nothing")
+    refuses(wanted, wanted | {name: np.zeros_like(array)}, "proves nothing")
 
 
 @case

@@ -124,13 +124,13 @@ def limits_of_the_user():
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (LIMIT * MIB,) * 2)
     job = Job(lambda rank: ("--backend", "driver", *GROW), UNPRIVILEGED)
     fit(job, "RLIMIT_MEMLOCK")
-    do_not_fit(job, "RLIMIT_MEMLOCK", "RLIMIT_MEMLOCK has 0 B left of 2.0 MiB wanted",
-               "ulimit -l", "of the limit's 24.0 MiB, 24.0 MiB are held")
+    do_not_fit(job, "RLIMIT_MEMLOCK", "RLIMIT_MEMLOCK has 0 B left, but 2.0 MiB are needed",
+               "ulimit -l", "24.0 MiB of the limit of 24.0 MiB are in use")
     job.pair.do("reset")
     write("user_limit_bytes", LIMIT * MIB)
     fit(job, "the user's limit")
-    do_not_fit(job, "the user's limit", "has 0 B left of 2.0 MiB wanted",
-               "user_limit_bytes", "of the limit's 24.0 MiB, 24.0 MiB are held")
+    do_not_fit(job, "the user's limit", "has 0 B left, but 2.0 MiB are needed",
+               "user_limit_bytes", "24.0 MiB of the limit of 24.0 MiB are in use")
     killed(job, "the user's limit")
     write("user_limit_bytes", "max")
     return job.stock
@@ -153,7 +153,7 @@ def size_of_a_mount(stock):
           f"{limit}: and so does the job of both", told)
     told = job.pair[1].do(f"array {EXTRA}")
     check(told["error"] is not None and all(word in told["error"] for word in (
-        "0 B left of", "remount,size=", f"mounted at {MOUNT}",
+        "0 B left, but", "remount,size=", f"mounted at {MOUNT}",
         f"its files use {size}.0 MiB of {size}.0 MiB")),
         f"{limit}: who wants too much is told: {told['error']}", told)
 

@@ -7,7 +7,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ACTMEM = os.path.join(os.path.dirname(os.path.dirname(HERE)), "build", "bin", "actmem")
-BEGINS = "actmem: jax.checkpoint keeps in actmem what its policies offload to pinned_host"
+BEGINS = "actmem: values that policies of jax.checkpoint offload to pinned_host go to actmem"
 ENDS = "actmem: this program kept no activation in actmem"
 
 # Prints how many values are put at the end of a program, whose code goes on from here.

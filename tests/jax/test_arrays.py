@@ -81,8 +81,8 @@ def test_every_type_is_taken_as_it_is(dtype):
 
 def test_types_of_64_bits_need_x64():
     for dtype in (np.float64, np.dtype(float), "float64", "f8"):
-        with pytest.raises(TypeError, match="float64: JAX has float32 in its "
-                                            "place; set jax_enable_x64"):
+        with pytest.raises(TypeError, match="float64: JAX would use float32 "
+                                            "instead; set jax_enable_x64"):
             actmem.jax.empty(3, dtype)
     assert actmem.jax.empty(3).dtype == actmem.jax.empty(3, float).dtype == \
         np.float32
@@ -222,8 +222,8 @@ def test_the_same_memory_by_other_ways():
 
 
 @pytest.mark.parametrize("why, make", [
-    ("is not in memory of actmem.jax.empty", lambda ours: np.zeros(3)),
-    ("begins 4 bytes behind a multiple of 64", lambda ours: ours[0, 1:]),
+    ("was not made by actmem.jax.empty", lambda ours: np.zeros(3)),
+    ("begins 4 bytes after a multiple of 64", lambda ours: ours[0, 1:]),
     (r"not contiguous: shape \(16, 4\), strides \(256, 4\)",
      lambda ours: ours[:, :4]),
     ("of type >f4", lambda ours: ours.view(">f4")),
@@ -241,27 +241,27 @@ def test_no_copy_where_none_is_wanted(why, make):
     (TypeError, "int4: XLA packs", lambda: actmem.jax.empty(3, jnp.int4)),
     (TypeError, "int4: XLA packs",
      lambda: actmem.jax.asarray(jnp.ones(3, jnp.int4))),
-    (TypeError, "object is none", lambda: actmem.jax.asarray([None])),
-    (TypeError, "<U1 is none", lambda: actmem.jax.asarray("a")),
-    (TypeError, "is none", lambda: actmem.jax.empty(3, [("a", "f4")])),
-    (TypeError, "float128 is none", lambda: actmem.jax.empty(3, "f16")),
-    (TypeError, ">i4, whose bytes are in the other order",
+    (TypeError, "object: JAX and NumPy cannot share", lambda: actmem.jax.asarray([None])),
+    (TypeError, "<U1: JAX and NumPy cannot share", lambda: actmem.jax.asarray("a")),
+    (TypeError, "JAX and NumPy cannot share", lambda: actmem.jax.empty(3, [("a", "f4")])),
+    (TypeError, "float128: JAX and NumPy cannot share", lambda: actmem.jax.empty(3, "f16")),
+    (TypeError, ">i4, but JAX needs the byte order",
      lambda: actmem.jax.empty(3, ">i4")),
     (OverflowError, "1099511627776 out of bounds for int32",
      lambda: actmem.jax.asarray(1 << 40)),
     (OverflowError, "out of bounds", lambda: actmem.jax.asarray([1, 1 << 31])),
     (OverflowError, "300 out of bounds for uint8",
      lambda: actmem.jax.asarray([[300]], np.uint8)),
-    (TypeError, "take jax.random.key_data",
+    (TypeError, "use jax.random.key_data",
      lambda: actmem.jax.asarray(jax.random.key(0))),
-    (TypeError, "being traced", lambda: jax.jit(actmem.jax.asarray)(1.0)),
+    (TypeError, "a traced value", lambda: jax.jit(actmem.jax.asarray)(1.0)),
     (TypeError, "neither an integer", lambda: actmem.jax.empty(2.5)),
     (ValueError, "negative", lambda: actmem.jax.empty((3, -1))),
     (TypeError, "device='cpu' is neither",
      lambda: actmem.jax.asarray(1, device="cpu")),
     (TypeError, "copy=3", lambda: actmem.jax.asarray(1, copy=3)),
     (ValueError, "copy=False", lambda: actmem.jax.asarray(1, copy=0)),
-    (actmem.Error, "the size is 18446744073709551615; it may be",
+    (actmem.Error, "the size is 18446744073709551615, but must be",
      lambda: actmem.jax.empty((1 << 40, 1 << 40))),
 ])
 def test_refusals(error, why, call):

@@ -185,7 +185,7 @@ def test_a_take_of_another_shape_is_refused():
     x = jnp.arange(6.).reshape(2, 3)
     np.testing.assert_array_equal(taken(lambda ghost: ghost)(x), x)
     for change in (lambda ghost: ghost.T, lambda ghost: ghost.reshape(6)):
-        with pytest.raises(TypeError, match=r"put at there \(x.py:1\).* float32\[2, 3\], "
+        with pytest.raises(TypeError, match=r"put at there \(x.py:1\).* float32\[2, 3\] .*"
                                             r"cannot be taken at there"):
             taken(change)(x)
     with pytest.raises(TypeError, match="cannot be taken at elsewhere"):

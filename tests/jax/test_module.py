@@ -102,7 +102,7 @@ def test_open_decides_before_first_use():
     """, ACTMEM_BACKEND="driver")
     length, backend, again, close, text = result
     assert length == 4 << 20 and backend == "memfd"
-    assert "open already" in again and "before the first use" in again
+    assert "already open" in again and "before the first use" in again
     assert close == 16      # EBUSY: the handlers' heap
     assert text.startswith("<actmem.Memory memfd: ")
 
@@ -157,7 +157,7 @@ def test_a_memory_that_cannot_be_closed_stays_that_of_the_handlers():
 
 def test_open_after_the_first_use_is_refused():
     error = python("train(); actmem.open()", ACTMEM_ALLOW="any")
-    assert "open already" in error
+    assert "already open" in error
 
 
 def test_no_huge_pages_and_nothing_allowed():
@@ -199,29 +199,29 @@ def test_wrong_environment(name, value):
 
 
 @pytest.mark.parametrize("options,words", [
-    ({"backend": "disk"}, "backend='disk' is none of auto, driver, memfd"),
-    ({"pages": "1M"}, "pages='1M' is none of"),
-    ({"policy": "near"}, "policy='near' is none of"),
-    ({"allow": ("thp", "all")}, "allow='all' is none of"),
+    ({"backend": "disk"}, "backend='disk' must be one of auto, driver, memfd"),
+    ({"pages": "1M"}, "pages='1M' must be one of"),
+    ({"policy": "near"}, "policy='near' must be one of"),
+    ({"allow": ("thp", "all")}, "allow='all' must be one of"),
     ({"heap_limit": -1}, "heap_limit=-1 is not a number of bytes"),
     ({"heap_grow": 1 << 64}, "heap_grow=18446744073709551616 is not a number"),
     ({"heap_grow": "64M"}, "heap_grow='64M' is not a number of bytes"),
     ({"budget": -1}, "budget=-1 is not a number of bytes"),
     ({"spill_limit": "1G"}, "spill_limit='1G' is not a number of bytes"),
     ({"budget": 1 << 24, "heap_limit": 1 << 24},
-     "budget=16777216 and heap_limit=16777216: the budget is a limit by itself"),
-    ({"spill": "/tmp"}, "spill= without a budget"),
-    ({"budget": 1 << 24, "spill_limit": 1 << 24}, "without a directory to spill to"),
+     "budget=16777216 and heap_limit=16777216 cannot be combined"),
+    ({"spill": "/tmp"}, "spill= needs a budget"),
+    ({"budget": 1 << 24, "spill_limit": 1 << 24}, "needs a directory to spill to"),
     ({"budget": 1 << 24, "spill_allow": "memory"},
-     "spill_allow='memory' without a directory to spill to"),
+     "spill_allow='memory' needs a directory to spill to"),
     ({"budget": 1 << 24, "spill": "/tmp", "spill_allow": "memory,swap"},
-     "spill_allow='swap' is none of memory, buffered"),
-    ({"spill": ""}, "spill='' is no directory's name"),
-    ({"spill": ["/tmp", "a\0b"]}, r"spill='a\\x00b' is no directory's name"),
+     "spill_allow='swap' must be one of memory, buffered"),
+    ({"spill": ""}, "spill='' is not a valid name of a directory"),
+    ({"spill": ["/tmp", "a\0b"]}, r"spill='a\\x00b' is not a valid name of a directory"),
     ({"spill": []}, "spill= names no directory"),
-    ({"nodes": "0"}, "nodes='0' is not an integer or a sequence"),
-    ({"nodes": 1024}, "nodes=1024 is not within 0 to 1023"),
-    ({"nodes": [-1]}, "nodes=-1 is not within")])
+    ({"nodes": "0"}, "nodes='0' must be an integer or a sequence"),
+    ({"nodes": 1024}, "nodes=1024 must be from 0 to 1023"),
+    ({"nodes": [-1]}, "nodes=-1 must be from 0 to 1023")])
 def test_wrong_options(options, words):
     with pytest.raises(ValueError, match=words):
         actmem.open(**options)
@@ -253,7 +253,7 @@ def test_libraries_beside_the_module(tmp_path):
     shutil.copytree(os.path.join(MODULE, "actmem"), tmp_path / "actmem",
                     ignore=shutil.ignore_patterns("__pycache__"))
     missing = python("", path=str(tmp_path))
-    assert "libactmem.so is not in" in missing
+    assert "cannot find libactmem.so in" in missing
     assert "`make`" in missing and "ACTMEM_LIBDIR" in missing
     for name in ("libactmem.so.0", "libactmem_xla.so"):
         shutil.copy(os.path.join(TREE, "build", "lib", name),
@@ -273,7 +273,7 @@ def test_libraries_beside_the_module(tmp_path):
 
 
 def test_a_library_folder_without_libraries(tmp_path):
-    assert f"libactmem.so is not in {tmp_path}" in python(
+    assert f"cannot find libactmem.so in {tmp_path}" in python(
         "", ACTMEM_LIBDIR=str(tmp_path))
 
 

@@ -62,7 +62,7 @@ def test_versions(monkeypatch, version, words):
 def test_too_old(monkeypatch, version):
     """tests/python/test_versions.py has those of PyPI."""
     monkeypatch.setattr(jax, "__version__", version)
-    with pytest.raises(ImportError, match=f"JAX {version}: .*0.10.1 to 0.12.0.1; pip install"):
+    with pytest.raises(ImportError, match=f"JAX {version}, .*0.10.1 to 0.12.0.1; pip install"):
         _versions.check()
 
 
@@ -97,7 +97,7 @@ def test_run_refuses_a_wrong_switch(monkeypatch, capsys):
     monkeypatch.setenv("ACTMEM_OFFLOAD", "yes")
     with pytest.raises(SystemExit):
         with_jax.begin(types.SimpleNamespace(__version__="0.11.2"))
-    assert "actmem: ACTMEM_OFFLOAD is 'yes'; it may be 1 or 0" in capsys.readouterr().err
+    assert "actmem: ACTMEM_OFFLOAD is 'yes', but must be 1 or 0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("major, minor, refused", [

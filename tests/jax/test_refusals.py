@@ -42,8 +42,8 @@ def test_derivatives(derive):
 @pytest.mark.parametrize("platform", ["tpu", "rocm"])
 def test_platforms_without_handlers(platform):
     with pytest.raises(NotImplementedError,
-                       match=f"put and taken on cpu, cuda, not on {platform}; use "
-                             "jax.checkpoint there"):
+                       match=f"supports cpu, cuda, but not {platform}; use jax.checkpoint for "
+                             f"{platform}"):
         jax.jit(jax.grad(loss)).trace(X).lower(lowering_platforms=(platform,))
 
 
@@ -63,7 +63,7 @@ def test_platforms_without_handlers(platform):
     pytest.param({"policy": lambda *_, **__: "save"}, TypeError, "policy",
                  marks=pytest.mark.without_remat3("JAX asks it of nothing here")),
     ({"policy": jax.checkpoint_policies.save_only_these_names}, TypeError,
-     "save_only_these_names.* makes a policy: call it"),
+     "save_only_these_names.* makes a policy: call the"),
     ({"policy": jax.checkpoint_policies.save_and_offload_only_these_names}, TypeError,
      "makes a policy"),
     ({"no_such": 1}, TypeError, "no_such"),
@@ -96,7 +96,7 @@ def test_a_jax_that_does_not_ask(monkeypatch):
     asked = _private.pe.partial_eval_jaxpr_custom_rules
     monkeypatch.setattr(_private.pe, "partial_eval_jaxpr_custom_rules", asked.data)
     jax.clear_caches()
-    with pytest.raises(RuntimeError, match=f"JAX {jax.__version__} splits .* use a version"):
+    with pytest.raises(RuntimeError, match=f"JAX {jax.__version__} split .* use a version"):
         jax.grad(loss)(X)
     monkeypatch.undo()
     jax.clear_caches()
@@ -104,7 +104,7 @@ def test_a_jax_that_does_not_ask(monkeypatch):
 
 
 def test_no_function():
-    with pytest.raises(TypeError, match="wants a function, not 3"):
+    with pytest.raises(TypeError, match="needs a function, not 3"):
         actmem.jax.checkpoint(3)
 
 
@@ -144,7 +144,7 @@ def tie(tokens, numbers):
     lambda: tie(X[:, :3], [0]),
     lambda: tie(jnp.zeros(4, jnp.uint32), [0, 1])])
 def test_handlers_called_wrongly(call):
-    with pytest.raises(Exception, match="actmem_(put|take|tie) wants"):
+    with pytest.raises(Exception, match="actmem_(put|take|tie) needs"):
         jax.block_until_ready(jax.jit(call)())
 
 
@@ -161,12 +161,12 @@ def test_a_token_of_another_size_or_device():
                          (X.T.reshape(2, 8), r"1 of f32\[2,8\] \(64 bytes\)"),
                          (X.astype(jnp.int32), r"1 of s32\[4,4\] \(64 bytes\)")):
         with pytest.raises(Exception, match=r"saved at here is 1 of f32\[4,4\] \(64 bytes\), "
-                                            f"but {wanted}, from number 0 on, are wanted"):
+                                            f"but the program needs {wanted}, from number 0 on"):
             jax.block_until_ready(jax.jit(lambda token: take(token, like))(token))
-    with pytest.raises(Exception, match="on CPU device 0, but it is wanted on CPU device 1"):
+    with pytest.raises(Exception, match="on CPU device 0, but the program needs it on CPU device 1"):
         jax.block_until_ready(jax.jit(take)(
             jax.device_put(token, jax.devices()[1])))
-    with pytest.raises(Exception, match="saved at here is wanted with another sharding"):
+    with pytest.raises(Exception, match="saved at here was saved with another sharding"):
         jax.block_until_ready(jax.jit(lambda token: take(token, layout=np.uint32(7)))(token))
     # Nothing is lost by it.
     assert (jax.jit(take)(token) == X).all()

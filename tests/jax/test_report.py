@@ -75,7 +75,7 @@ def test_where_each_value_goes(is_jitted):
     assert report.device_bytes("actmem") == TURNS * ONE
     assert report.temp_bytes > 0
     words = str(report)
-    assert "12.0 KiB  actmem" in words and "by no value: nobody" in words
+    assert "12.0 KiB  actmem" in words and "that no value has: nobody" in words
 
 
 def test_what_argnums_and_min_bytes_do():
@@ -183,8 +183,8 @@ def test_a_loop_of_unknown_turns():
 def test_nothing_to_report():
     report = actmem.jax.report(lambda x: x + 1, jnp.ones(3))
     assert not report.rows and not report.unknown
-    assert "no value" in str(report)
-    with pytest.raises(TypeError, match="wants a function"):
+    assert "asked no policy" in str(report)
+    with pytest.raises(TypeError, match="needs a function"):
         actmem.jax.report(3)
 
 

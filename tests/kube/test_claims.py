@@ -35,13 +35,13 @@ def a_claim_of_another_uid_or_of_nothing_here_is_refused():
     with usual_node() as node:
         claim = Node.api.claim("other", ("node0", "8Mi"))
         empty = Node.api.claim("empty")
-        for asked, words in ((dict(claim, uid="0000-else"), "no such claim with the UID 0000-else"),
-                             (dict(claim, name="nowhere"), "no such claim"),
-                             (empty, "nothing of node node-1 is allocated to the claim")):
+        for asked, words in ((dict(claim, uid="0000-else"), "no claim of this name with the UID 0000-else"),
+                             (dict(claim, name="nowhere"), "no claim of this name"),
+                             (empty, "the claim has no allocated memory on node node-1")):
             error = node.kubelet.prepare(asked)[asked["uid"]].error
             assert words in error, error
         for uid in ("../../etc", "", "a/b"):
-            assert "is no UID" in node.kubelet.unprepare(dict(claim, uid=uid))[uid]
+            assert "is not a UID" in node.kubelet.unprepare(dict(claim, uid=uid))[uid]
         nothing_left(node)
 
 
@@ -111,7 +111,7 @@ def podman_runs_a_program_with_a_claim():
 @with_module
 def without_a_limit_of_users_the_limit_of_locked_memory_holds():
     with usual_node() as node:
-        node.says("KiB of memory, and pods can have no larger regions: on the node, `actmem limit "
+        node.says("KiB of memory, so pods cannot have larger regions: on the node, run `actmem limit "
                   "--user SIZE")
         claim = Node.api.claim("locked", ("node0", "64Mi"))
         with claimed(node, claim):
@@ -243,7 +243,7 @@ def what_a_process_still_has_is_told_and_goes_with_it():
         process = node.ready(claim)
         assert node.kubelet.unprepare(claim) == {claim["uid"]: ""}, node.log()
         nothing_left(node)
-        node.says("files left: 2; removed; some process still has 12288 KiB of them (actmem list)")
+        node.says("files left: 2; removed; a process still uses 12288 KiB of them (actmem list)")
         assert int(read(f"{SYSFS}/node0/region_bytes")) == 12 * MIB
         process.communicate()
         wait_for(lambda: int(read(f"{SYSFS}/node0/region_bytes")) == 0)

@@ -41,7 +41,7 @@ def a_driver_takes_the_place_of_one_that_was_killed():
     node.process.wait()
     assert os.path.exists(node.kubelet.socket()), "its socket went with it"
     with node:
-        assert node.log().count("the kubelet knows the driver\n") == 2, node.log()
+        assert node.log().count("the kubelet accepted the driver\n") == 2, node.log()
 
 
 @case
@@ -49,7 +49,7 @@ def a_driver_that_the_kubelet_refuses_ends_and_says_why():
     node = Node().start()
     node.kubelet.find(error="it has such a one")
     assert node.process.wait(60) == 1, node.log()
-    assert "actmem: the kubelet does not take the driver: it has such a one\n" in node.log()
+    assert "actmem: the kubelet refused the driver: it has such a one\n" in node.log()
 
 
 @case
@@ -109,11 +109,11 @@ def an_api_server_that_refuses_is_named_and_asked_again():
 def without_the_module_nothing_is_offered_and_claims_are_refused():
     with Node() as node:
         assert wait_for(Node.api.slice)["spec"]["devices"] == []
-        node.says("node node-1: nothing to give: this node has no actmem file system (module not "
-                  "loaded: on the node, as root, `modprobe actmem`")
+        node.says("node node-1: nothing to offer: this node has no actmem file system, because the "
+                  "module is not loaded; install actmem-dkms on the node, then run `modprobe actmem`")
         claim = Node.api.claim("early", ("node0", "8Mi"))
         error = node.kubelet.prepare(claim)[claim["uid"]].error
-        assert "module not loaded" in error, error
+        assert "module is not loaded" in error, error
         nothing_left(node)
         assert node.kubelet.unprepare(claim) == {claim["uid"]: ""}
 

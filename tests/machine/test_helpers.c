@@ -289,7 +289,7 @@ static void test_limit(void **state)
 	driver.limit = PAGES / 2;
 	for (round = 0; round < 20; round++) {
 		forget_pages();
-		assert_fails(create(0, &region), EDQUOT, "has 512.0 MiB left of 1.0 GiB wanted");
+		assert_fails(create(0, &region), EDQUOT, "has 512.0 MiB left, but 1.0 GiB are needed");
 		assert_same_held(before);
 	}
 	driver.limit = 0;
@@ -297,7 +297,7 @@ static void test_limit(void **state)
 	for (round = 0; round < 5; round++) {
 		forget_pages();
 		assert_fails(create(0, &region), ENOMEM,
-			     "node 1 has 256.0 MiB free of 1.0 GiB wanted");
+			     "node 1 has 256.0 MiB free, but 1.0 GiB are needed");
 		assert_same_held(before);
 	}
 	/* Of a range of a region that is there, too. */
@@ -305,7 +305,7 @@ static void test_limit(void **state)
 	assert_int_equal(create(ACTMEM_REGION_LAZY, &region), 0);
 	assert_int_equal(actmem_region_populate(region, 0, 64 * MIB), 0);
 	assert_fails(actmem_region_populate(region, 0, WHOLE), ENOMEM,
-		     "node 1 has 192.0 MiB free of 960.0 MiB wanted");
+		     "node 1 has 192.0 MiB free, but 960.0 MiB are needed");
 	assert_non_null(strstr(actmem_error(), "of the 1.0 GiB are populated"));
 	assert_int_equal(actmem_region_close(region), 0);
 }

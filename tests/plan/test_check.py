@@ -20,7 +20,7 @@ def stats(step_s=10.0, waited=1.0, put=200, spilled=50, peak=1000, steps=1):
 
 def test_as_foreseen():
     found = PLAN.check(stats())
-    assert not found.off and str(found).endswith("all is within the error")
+    assert not found.off and str(found).endswith("all predictions are within the error")
     assert {term.name for term in found.terms} == {
         "compute", "waiting for transfers", "bytes offloaded", "bytes written to files",
         "device memory"}
@@ -34,7 +34,7 @@ def test_as_foreseen():
 def test_the_term_that_was_off(term, seen):
     found = PLAN.check(stats(**seen))
     assert found.off == term
-    assert str(found).endswith(f"{term} was off") and "were foreseen" in str(found)
+    assert str(found).endswith(f"prediction of {term} was wrong") and "predicted" in str(found)
 
 
 def test_counts_are_of_these_steps():
@@ -54,6 +54,6 @@ def test_stalls_are_of_all_devices():
 
 
 def test_nothing_to_compare():
-    with pytest.raises(ValueError, match="nothing to compare: give actmem.jax.stats"):
+    with pytest.raises(ValueError, match="nothing to compare: pass actmem.jax.stats"):
         PLAN.check({})
     assert [term.name for term in PLAN.check({"step_s": 9.5}).terms] == ["compute"]

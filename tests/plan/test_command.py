@@ -117,7 +117,7 @@ def test_other_lengths(capsys, config):
     lines = capsys.readouterr().out.splitlines()
     assert lines[-3].startswith("at 512 tokens: gain ")
     assert lines[-2].startswith("at 1048576 tokens: nothing fits")
-    assert "'256,256' has a number twice" in misused(capsys, "--config", config, "--tokens",
+    assert "'256,256' contains a number twice" in misused(capsys, "--config", config, "--tokens",
                                                      "256,256")
 
 
@@ -133,7 +133,7 @@ def test_a_policy_that_is_given(capsys, config):
                     "dot_product", "--keep", "attention_out")
     actions = {row["name"]: row["action"] for row in found["names"]}
     assert actions["attention_out"] == "keep" and "context" not in actions
-    assert "nothing is named 'q'" in refused(capsys, "--config", config, "--machine", "h200",
+    assert "no value is named 'q'" in refused(capsys, "--config", config, "--machine", "h200",
                                              "--offload", "q")
     assert "q is in --keep and in --offload" in misused(
         capsys, "--config", config, "--machine", "h200", "--offload", "q", "--keep", "q")
@@ -150,7 +150,7 @@ def test_a_function_in_a_file(capsys, program, tmp_path):
     assert _command.run(["plan", "--machine", "h200", f"{program}:make_step"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["name", "bytes", "action", "why"]
-    assert lines[-1].startswith("assumed of h200: ") and "product_efficiency 0." in lines[-1]
+    assert lines[-1].startswith("assumed figures of h200: ") and "product_efficiency 0." in lines[-1]
 
 
 def test_a_plan_s_traffic_is_replayed(capsys, config, tmp_path):
@@ -177,8 +177,8 @@ def test_what_is_refused(capsys, config, program, tmp_path):
     broken.write_text("\ndef make(:\n")
     h200 = ("--machine", "h200")
     for words, arguments in (
-            ("no model 'gpt': there are llama-2-13b, ", ("--model", "gpt", *h200)),
-            ("no machine 'cray': there are v5p, ", ("--config", config, "--machine", "cray")),
+            ("unknown model 'gpt': use one of llama-2-13b, ", ("--model", "gpt", *h200)),
+            ("unknown machine 'cray': use one of v5p, ", ("--config", config, "--machine", "cray")),
             ("cannot read the model of /none", ("--config", "/none", *h200)),
             ("data x fsdp x expert=3 does not divide the batch",
              ("--config", config, *h200, "--devices", "3", "--batch", "4")),
@@ -186,10 +186,10 @@ def test_what_is_refused(capsys, config, program, tmp_path):
             ("nothing fits into device_memory=1024 bytes",
              ("--config", config, *h200, "--device-memory", "1K")),
             ("no file '/none.py'", ("/none.py:make", *h200)),
-            ("has no function make: it has ", (f"{program}:make", *h200)),
+            ("has no function make: its functions are ", (f"{program}:make", *h200)),
             ("nothing() of", (f"{program}:nothing", *h200)),
             ("few() of", (f"{program}:few", *h200)),
-            ("returned 1 arguments, which its function does not take: missing a required",
+            ("returned a function and 1 arguments, but the function does not accept these: missing a required",
              (f"{program}:few", *h200)),
             (f"{program}:22: ValueError: no data\n", (f"{program}:failing", *h200)),
             (f"{program}:25: KeyError: 'w'\n", (f"{program}:wrong", *h200)),
@@ -197,16 +197,16 @@ def test_what_is_refused(capsys, config, program, tmp_path):
             ("no figure 'devices'", ("--config", config, "--machine", "xeon-6980p-2s"))):
         assert words in refused(capsys, *arguments), words
     for words, arguments in (
-            ("argument --images: '-1' is no number from 0 to ", ("--model", "x", "--images=-1")),
-            ("--lora trains its factors alone", ("--config", config, *h200, "--lora", "4",
+            ("argument --images: '-1' is not a number from 0 to ", ("--model", "x", "--images=-1")),
+            ("--lora and --train cannot be combined", ("--config", config, *h200, "--lora", "4",
                                                  "--train", "attention")),
-            ("give one of --json and --maxtext", ("--config", config, "--json", "--maxtext")),
-            ("argument --mesh: 'fsdp' is there twice", ("--mesh", "fsdp=2,fsdp=4")),
-            ("give one of --model", ()), ("give one of --model", ("--model", "x", "y.py:f")),
-            ("'train.py' is no function", ("train.py", *h200)),
-            ("--batch is of a model", (f"{program}:make_step", "--batch", "4", *h200)),
+            ("--json and --maxtext cannot be combined", ("--config", config, "--json", "--maxtext")),
+            ("argument --mesh: 'fsdp' is given twice", ("--mesh", "fsdp=2,fsdp=4")),
+            ("give exactly one of --model", ()), ("give exactly one of --model", ("--model", "x", "y.py:f")),
+            ("'train.py' is not a function", ("train.py", *h200)),
+            ("--batch applies only to a model", (f"{program}:make_step", "--batch", "4", *h200)),
             ("--measure runs a program", ("--config", config, "--measure", "3")),
-            ("--measure looks for the fastest policy", (f"{program}:f", "--measure", "3",
+            ("--measure cannot be combined with --keep", (f"{program}:f", "--measure", "3",
                                                         "--keep", "hidden")),
             ("--measure runs on this machine", (f"{program}:f", "--measure", "3", *h200)),
             ("--mesh has 4 devices", ("--config", config, "--mesh", "fsdp=4", "--devices", "8",
@@ -223,7 +223,7 @@ def test_a_plan_that_cannot_be_saved_is_printed(capsys, program, tmp_path):
 
 def test_plot_s_library_is_looked_for_first(capsys, program, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "--plot wants matplotlib" in refused(capsys, f"{program}:make_step", "--machine",
+    assert "--plot needs matplotlib" in refused(capsys, f"{program}:make_step", "--machine",
                                                 "cray", "--plot", "plan.svg")
 
 

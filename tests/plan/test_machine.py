@@ -54,18 +54,18 @@ def test_a_missing_figure_is_named():
         machine.find("xeon-8480c-2s").memory()
     with pytest.raises(MachineError, match="'v5p' has no figure 'flops_fp8'"):
         machine.find("v5p").products("float8_e4m3fn")
-    with pytest.raises(MachineError, match="no figure for products of int4: known are bfloat16"):
+    with pytest.raises(MachineError, match="no figure for products of int4: supported types are bfloat16"):
         machine.find("v5p").products("int4")
     with pytest.raises(MachineError, match="'h200' has no figure 'disk_write'.*--spill DIR"):
         machine.find("h200").check(["link_out", "disk_write"])
-    with pytest.raises(MachineError, match="'xeon-8480c-2s' has no figure 'interconnect'.*to a "
-                                           "copy of what actmem probe --json prints"):
+    with pytest.raises(MachineError, match="'xeon-8480c-2s' has no figure 'interconnect'.*save "
+                                           "the output of actmem probe --json to a file"):
         machine.find("xeon-8480c-2s").need("interconnect")
-    with pytest.raises(MachineError, match="there is no figure 'speed'"):
+    with pytest.raises(MachineError, match="unknown figure 'speed'"):
         machine.find("h200").need("speed")
-    with pytest.raises(ValueError, match="direction='up' is neither"):
+    with pytest.raises(ValueError, match="direction='up' must be"):
         machine.find("h200").link("up")
-    with pytest.raises(MachineError, match="no machine 'h2000': there are v5p, "):
+    with pytest.raises(MachineError, match="unknown machine 'h2000': use one of v5p, "):
         machine.find("h2000")
 
 
@@ -74,9 +74,9 @@ def test_figures_that_are_given():
     assert (one.error, one.replace(error=0.05).error) == (machine.ERROR, 0.05)
     assert one.need("disk_write") == 11e9 and one.figures["disk_write"].basis == "given"
     assert one.link("out") == 1e9 and one.link("in") == machine.find("h200").link("in")
-    for values, words in (({"disk": 1}, "there is no figure 'disk'"),
-                          ({"disk_read": 0}, "'disk_read' is 0, not a number above 0"),
-                          ({"disk_read": "x"}, "'disk_read' is 'x', not a number")):
+    for values, words in (({"disk": 1}, "unknown figure 'disk'"),
+                          ({"disk_read": 0}, "'disk_read' is 0, but must be a number above 0"),
+                          ({"disk_read": "x"}, "'disk_read' is 'x', but must be a number")):
         with pytest.raises(MachineError, match=words):
             machine.find("h200").replace(**values)
 
@@ -103,15 +103,15 @@ def test_files(tmp_path):
     for rows, words in (
             ((), "expected the names of the columns, machine,figure,value"),
             ((*good, ("mine", "link_in", "fast", "", "")), "mine.csv:4: figure 'link_in' is 'fa"),
-            ((*good, ("mine", "link", "1", "", "")), "mine.csv:4: there is no figure 'link'"),
-            ((*good, ("mine", "link_in", "1")), "mine.csv:4: expected 5 words"),
-            ((*good, good[1]), "mine.csv:4: figure 'link_out' of mine is there twice"),
+            ((*good, ("mine", "link", "1", "", "")), "mine.csv:4: unknown figure 'link'"),
+            ((*good, ("mine", "link_in", "1")), "mine.csv:4: found 3 columns, but expected 5"),
+            ((*good, good[1]), "mine.csv:4: figure 'link_out' of mine is given twice"),
             ((*good, ("mine", "link_in", "1", "guessed", "")),
-             "mine.csv:4: the basis of figure 'link_in' is 'guessed', none of published, "),
-            ((*good, ("mine", "link_in", "1" * 400, "given", "")), "not a number above 0"),
+             "mine.csv:4: the basis of figure 'link_in' is 'guessed', but must be one of published, "),
+            ((*good, ("mine", "link_in", "1" * 400, "given", "")), "must be a number above 0"),
             ((*good, ("mine", "link_in", "1", "given", "x" * (1 << 18))),
              "cannot read the machines of .*mine.csv: field larger"),
-            ((*good, ("other", "link_in", "1", "given", "")), "has 2 machines, not one")):
+            ((*good, ("other", "link_in", "1", "given", "")), "has 2 machines, but must have one")):
         with pytest.raises(MachineError, match=words):
             machine.find(written(path, *rows))
     with pytest.raises(MachineError, match="cannot read the machines of .*none.csv"):
@@ -134,7 +134,7 @@ def test_what_the_probe_printed(tmp_path):
     assert one.products("float32", (100, 64, 64)) == 1e9
     assert one.products("float32", (8, 8, 16), 100) == 2e9
     assert one.products("float32", (2048, 64, 64)) == one.products("float32") == 3e9
-    with pytest.raises(MachineError, match="no product of float16 was measured of machine 'here'"
+    with pytest.raises(MachineError, match="machine 'here' has no measured products of float16"
                                            ".*actmem probe --dtypes float16"):
         one.products("float16")
     disks = [{"path": "/a"}, {"path": "/b"}]
@@ -151,28 +151,28 @@ def test_what_the_probe_printed(tmp_path):
     assert (one.files("write", 300 << 10), one.files("read", 300 << 10)) == (1e9, 2e9)
     assert (one.files("write", 64 << 20), one.files("read", 3 << 20)) == (4e9, 8e9)
     assert one.replace(disk_write=1e6).files("write", 300 << 10) == 1e6
-    for text, words in (("{", "cannot read the machine of"), ("[]", "no 'figures'"),
-                        ('{"figures": {"link": 1}}', "there is no figure 'link'"),
+    for text, words in (("{", "cannot read the machine of"), ("[]", "'figures' is missing"),
+                        ('{"figures": {"link": 1}}', "unknown figure 'link'"),
                         ('{"figures": {"link_in": 1%s}}' % ("0" * 400), "'link_in' is 1000"),
                         ('{"figures": {}, "products": [{"m": 1}]}',
-                         "probe.json: 'products': one has no 'k'")):
+                         "probe.json: 'products': an entry has no 'k'")):
         path.write_text(text)
         with pytest.raises(MachineError, match=words):
             machine.find(str(path))
     product, row = products[0], told["spill"][0]
     for changed, words in (
-            ({"spill": None}, "'spill' is no list of objects"), ({"spill": 3}, "'spill' is no"),
-            ({"spill": [3]}, "'spill' is no list"), ({"products": None}, "'products' is no"),
-            ({"spill": [{"disks": []}]}, "'spill': one has no 'request_bytes'"),
-            ({"spill": [row | {"disks": 1}]}, "'spill': 'disks' is 1, not a list"),
-            ({"spill": [row | {"spill_bandwidth": "x"}]}, "'spill_bandwidth' is 'x', not a num"),
-            ({"products": [product | {"m": 0}]}, "'products': 'm' is 0, not a number above 0"),
-            ({"products": [product | {"k": 0.5}]}, "'products': 'k' is 0.5, not a number from 1"),
-            ({"products": [product | {"flops": 0}]}, "'products': 'flops' is 0, not a number"),
-            ({"products": [product | {"flops": "x"}]}, "'products': 'flops' is 'x', not a num"),
-            ({"products": [product | {"dtype": 1}]}, "'products': 'dtype' is 1, not a word"),
-            ({"products": [product | {"o": 1}]}, "'products': one has 'o', none of m, k, n, "),
-            ({"machine": {"platform": 1}}, "'machine': 'platform' is 1, not a word")):
+            ({"spill": None}, "'spill' is not a list of objects"), ({"spill": 3}, "'spill' is not"),
+            ({"spill": [3]}, "'spill' is not a list"), ({"products": None}, "'products' is not"),
+            ({"spill": [{"disks": []}]}, "'spill': an entry has no 'request_bytes'"),
+            ({"spill": [row | {"disks": 1}]}, "'spill': 'disks' is 1, but must be a list"),
+            ({"spill": [row | {"spill_bandwidth": "x"}]}, "'spill_bandwidth' is 'x', but must be a num"),
+            ({"products": [product | {"m": 0}]}, "'products': 'm' is 0, but must be a number above 0"),
+            ({"products": [product | {"k": 0.5}]}, "'products': 'k' is 0.5, but must be at least 1"),
+            ({"products": [product | {"flops": 0}]}, "'products': 'flops' is 0, but must be a number"),
+            ({"products": [product | {"flops": "x"}]}, "'products': 'flops' is 'x', but must be a num"),
+            ({"products": [product | {"dtype": 1}]}, "'products': 'dtype' is 1, but must be a string"),
+            ({"products": [product | {"o": 1}]}, "'products': an entry has the unknown field 'o'; valid fields are m, k, n, "),
+            ({"machine": {"platform": 1}}, "'machine': 'platform' is 1, but must be a string")):
         path.write_text(json.dumps(told | changed))
         with pytest.raises(MachineError, match=f"probe.json: .*{words}"):
             machine.find(str(path))

@@ -69,7 +69,7 @@ def test_it_measures_once(capsys, cache, monkeypatch):
     with open(probe.cache_path(), "w", encoding="utf-8") as file:
         json.dump(first, file)
     assert command(*SMALL) == 1
-    assert "is of another machine or version: remove it" in capsys.readouterr().err
+    assert "has the results of another machine or version: remove the file" in capsys.readouterr().err
     with pytest.raises(machine.MachineError, match="another machine or version"):
         machine.find("here")
 
@@ -113,13 +113,13 @@ def test_what_cannot_be_measured(capsys, cache, monkeypatch):
 
 
 @pytest.mark.parametrize("option, value, words", [
-    ("--products", "8x8", "'8x8' is no product as"), ("--products", "0x8x8", "is no product"),
-    ("--products", "8x8x8,", "'' is no product"), ("--dtypes", "int4", "'int4' is none of bfl"),
+    ("--products", "8x8", "'8x8' is not a product such as"), ("--products", "0x8x8", "is not a product"),
+    ("--products", "8x8x8,", "'' is not a product"), ("--dtypes", "int4", "'int4' must be one of bfl"),
     ("--memory", "0", "'0' is not a number of bytes"),
     ("--memory", "2MB", "is not a number of bytes"),
     ("--file-bytes", "-1", "is not a number of bytes"),
-    ("--seconds", "nan", "no number of seconds"),
-    ("--seconds", "x", "no number of seconds")])
+    ("--seconds", "nan", "not a number of seconds"),
+    ("--seconds", "x", "not a number of seconds")])
 def test_values_that_are_wrong(capsys, option, value, words):
     with pytest.raises(SystemExit) as exit_:
         command(f"{option}={value}")

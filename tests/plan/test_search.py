@@ -137,7 +137,7 @@ def test_the_device_is_the_limit():
     bare = dataclasses.replace(MACHINE, figures={
         name: figure for name, figure in MACHINE.figures.items() if name != "hbm_bytes"})
     with pytest.raises(machine.MachineError, match="machine 'test' has no figure 'hbm_bytes': "
-                                                   "give device_memory"):
+                                                   "pass device_memory"):
         plan(*loss_of(), machine=bare)
 
 
@@ -147,7 +147,7 @@ def test_a_policy_that_is_given_and_does_not_fit():
     assert not found.lacks and "does not fit" not in str(found) and "lacks" not in found.json()
     short = plan(*loss_of(), machine=MACHINE, choice=kept,
                  device_memory=found.peak_bytes - (1 << 20))
-    assert short.lacks.startswith("it does not fit: it lacks 1.00 MiB of the device, which may ")
+    assert short.lacks.startswith("the policy does not fit: it needs another 1.00 MiB of device memory (limit ")
     assert short.lacks in str(short) and short.json()["lacks"] == short.lacks
     assert short.step_s == found.step_s
     bare = dataclasses.replace(MACHINE, figures={
@@ -155,7 +155,7 @@ def test_a_policy_that_is_given_and_does_not_fit():
     sent = Choice(offloaded=frozenset({"mlpwi_0"}))
     size, = (row.bytes for row in found.names if row.name == "mlpwi_0")
     without = plan(*loss_of(), machine=bare, choice=sent, host_memory=size - 1024)
-    assert without.lacks.startswith("it does not fit: it lacks 1.00 KiB of the host, which ")
+    assert without.lacks.startswith("the policy does not fit: it needs another 1.00 KiB of host memory (limit ")
     assert without.host_bytes == size
     assert not plan(*loss_of(), machine=bare, choice=sent, host_memory=size).lacks
 
@@ -164,11 +164,11 @@ def test_what_a_policy_that_is_given_would_gain():
     """Where the link does what it must, it is not said to do less."""
     found = plan(*loss_of(8), machine=with_link(1e12), choice=Choice())
     row, = (row for row in found.names if row.name == "mlpwi_0")
-    assert re.fullmatch("to keep it spares .* s; to offload it would gain [^ ]* s"
-                        "(, within the error)?", row.why)
+    assert re.fullmatch("keeping saves .* s; offloading saves [^ ]* s"
+                        "(, which is within the error)?", row.why)
     found = plan(*loss_of(8), machine=with_link(1e12), choice=Choice(), device_memory=1e6)
     row, = (row for row in found.names if row.name == "mlpwi_0")
-    assert re.search(r"to offload it would gain [^ ]* s and lacks [0-9.]+ MiB", row.why)
+    assert re.search(r"offloading saves [^ ]* s but needs [0-9.]+ MiB more memory", row.why)
 
 
 def test_microbatches_write_their_files_one_after_the_other():
@@ -198,7 +198,7 @@ def test_a_slow_link_takes_nothing():
     assert not found.with_action(OFFLOAD)
     assert found.peak_bytes <= 22e6
     row, = (row for row in found.names if row.name == "mlpwi_0")
-    assert row.action == KEEP or "GB/s of the link" in row.why or "no rate" in row.why
+    assert row.action == KEEP or " GB/s" in row.why or "no time" in row.why
 
 
 def test_a_fast_link_takes_what_does_not_fit():
@@ -248,7 +248,7 @@ def test_names_are_proposed():
     row, = found.names
     assert (row.name, row.bytes, row.action) == (given, 2 * 6 * 256 * 256 * 4, KEEP)
     assert found.gain > 0
-    assert f'before using this plan, name the value that {place} makes: ' \
+    assert f'before using this plan, name the value that {place} computes: ' \
         f'jax.ad_checkpoint.checkpoint_name(..., "{given}")' in str(found)
 
 
@@ -256,11 +256,11 @@ def test_nothing_is_named():
     def step(w, x):
         layer = jax.checkpoint(lambda w, x: jnp.sum(jnp.sin(x @ w) @ w))
         return jax.grad(layer)(w, x)
-    with pytest.raises(ValueError, match=r"step names nothing to decide about.*checkpoint_name: "
+    with pytest.raises(ValueError, match=r"step names no values; name .*checkpoint_name: "
                                          r"test_search.py:\d+, \d+ bytes"):
         plan(step, shape(256, 256), shape(256, 256), machine=MACHINE)
-    with pytest.raises(ValueError, match="<lambda> names nothing.*products.*, of which it has "
-                                         "none"):
+    with pytest.raises(ValueError, match="<lambda> names no values, and it has no large "
+                                         "products"):
         plan(lambda w, x: jnp.sum(w * x), shape(8), shape(8), machine=MACHINE)
 
 
@@ -278,12 +278,13 @@ def test_a_size(size, count):
 @pytest.mark.parametrize("name, value, words", [
     *(("device_memory", size, "not a number of bytes, such as") for size in (
         "much", "70GB", "70B", "1.2.3G", ".", "", "0G", "-1G", 0, -1, math.nan, True, b"1")),
-    ("host_memory", "0", "not a number of bytes"), ("ring", 0, "no number from 1"),
-    ("ring", 1.5, "no number from 1"), ("measure", -1, "no number from 0"),
-    ("devices", 0, "no number from 1"), ("donated", -1, "no number from 0"),
-    ("frozen", None, "no number from 0")])
+    ("host_memory", "0", "not a number of bytes"), ("ring", 0, "a number of at least 1"),
+    ("ring", 1.5, "a number of at least 1"), ("measure", -1, "a number of at least 0"),
+    ("devices", 0, "a number of at least 1"), ("donated", -1, "a number of at least 0"),
+    ("frozen", None, "a number of at least 0")])
 def test_a_number_that_is_none(name, value, words):
-    with pytest.raises(ValueError, match=re.escape(f"{name}={value!r} is {words}")):
+    verb = "is" if words.startswith("not") else "must be"
+    with pytest.raises(ValueError, match=re.escape(f"{name}={value!r} {verb} {words}")):
         plan(*loss_of(1), machine=MACHINE, **{name: value})
 
 
@@ -354,10 +355,10 @@ def test_saved_and_loaded(tmp_path):
             {key: value for key, value in fields.items() if key != "step_s"}))):
         path.write_text(text)
         with pytest.raises(Mismatch, match=re.escape(
-                f"{path} is no plan of this version of actmem: make a new plan")):
+                f"{path} is not a plan of this version of actmem: make a new plan")):
             load_plan(path)
     path.write_bytes(b"\xff")
-    with pytest.raises(Mismatch, match="is no plan of this version"):
+    with pytest.raises(Mismatch, match="is not a plan of this version"):
         load_plan(path)
 
 

@@ -151,10 +151,10 @@ static bool limit_of_settings(void)
 int main(void)
 {
 	skip_without_cuda();
-	run_told("cuMemHostAlloc of 32.0 MiB is the CUDA driver's own, not from regions: ",
+	run_told("cuMemHostAlloc of 32.0 MiB uses the CUDA driver's own memory instead of a region: ",
 		 "without pages on the node the driver has some", gets_the_drivers,
 		 "ACTMEM_NODES=1023", NULL);
-	run_told("cuMemHostAlloc of 32.0 MiB fails, as ACTMEM_STRICT=1 wants",
+	run_told("cuMemHostAlloc of 32.0 MiB fails, because ACTMEM_STRICT=1 is set",
 		 "strictly that is an error", fails, "ACTMEM_NODES=1023", "ACTMEM_STRICT=1", NULL);
 	run_told("raise ACTMEM_HEAP_LIMIT or free blocks",
 		 "more than the heap may have is the driver's", up_to_the_limit,
@@ -163,19 +163,19 @@ int main(void)
 		 "ACTMEM_HEAP_LIMIT=16M", NULL);
 	run_told("ACTMEM_STRICT=1", "strictly that is an error", fails, "ACTMEM_HEAP_LIMIT=16M",
 		 "ACTMEM_STRICT=1", NULL);
-	run_told("a block may be 64.0 GiB long",
+	run_told("a block can have at most 64.0 GiB",
 		 "more than is registered at once is none of regions", more_than_is_registered,
 		 "ACTMEM_STRICT=1", NULL);
 	run_told("/dev/actmem", "a backend that is not there leaves it to the driver",
 		 gets_the_drivers, "ACTMEM_BACKEND=driver", NULL);
 	run_told("/nowhere", "a folder for names that is not there, too", gets_the_drivers,
 		 "ACTMEM_NAME=/nowhere/job", NULL);
-	run_told("ACTMEM_CUDA_MIN is 'some'; it may be ",
+	run_told("ACTMEM_CUDA_MIN is 'some', but must be ",
 		 "a wrong variable leaves all to the driver", gets_the_drivers,
 		 "ACTMEM_CUDA_MIN=some", NULL);
-	run_told("as ACTMEM_STRICT=1 wants", "strictly that is an error", fails_in_all_ways,
+	run_told("because ACTMEM_STRICT=1 is set", "strictly that is an error", fails_in_all_ways,
 		 "ACTMEM_CUDA_MIN=some", "ACTMEM_STRICT=1", NULL);
-	run_told("ACTMEM_VERBOSE is 'some'; it may be ",
+	run_told("ACTMEM_VERBOSE is 'some', but must be ",
 		 "and so it is with a variable that is read late", fails_in_all_ways,
 		 "ACTMEM_VERBOSE=some", "ACTMEM_STRICT=1", NULL);
 	run_quiet("requests are served from ACTMEM_CUDA_MIN on", limit_of_settings,

@@ -405,7 +405,7 @@ int main(void)
 	told(2, "ranges of 1.0 GiB and more");
 	run_case("what was unmapped under its registration is not held", never_unregistered, NULL);
 	run_case("a forked child cannot write to it", in_a_child, NULL);
-	run_told("cuMemHostRegister of 8.0 MiB is the CUDA driver's own, not from regions: ",
+	run_told("cuMemHostRegister of 8.0 MiB uses the CUDA driver's own memory instead of a region: ",
 		 "without pages the driver has the program's own", without_pages,
 		 "ACTMEM_NODES=1023", NULL);
 	run_told("ACTMEM_STRICT=1", "strictly that is an error", without_pages_strictly,
@@ -416,7 +416,7 @@ int main(void)
 			run_told("/proc/self/pagemap", "memory of which nothing is known is left alone",
 			 unseen, "ACTMEM_STRICT=1", NULL);
 	}
-	run_told("registered untouched", "who wants to know is told", whole_mapping,
+	run_told("registers before it touches them", "who wants to know is told", whole_mapping,
 		 "ACTMEM_VERBOSE=1", NULL);
 	if (!stand_in_is_there()) {
 		tap_skip("the real GPU does not fail when asked to");

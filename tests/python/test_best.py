@@ -55,7 +55,7 @@ def a_line_says_what_it_is_in_the_same_words_whoever_opens_it():
         for variable in ("ACTMEM_QUIET", "ACTMEM_STRICT"):
             result = run(program, **{variable: "yes"})
             assert result.returncode and not result.stdout, (program, result)
-            assert f"{variable} is 'yes'; it may be 1 or 0" in result.stderr, result
+            assert f"{variable} is 'yes', but must be 1 or 0" in result.stderr, result
     assert len(said) <= 1, said
 
 

@@ -41,7 +41,7 @@ static bool works_without(void *context)
 	if (actmem_queue_create(am, NULL, &queue))
 		return false;
 	printf("# %s\n", actmem_queue_describe(queue));
-	return strstr(actmem_queue_describe(queue), "workers: io_uring is refused") &&
+	return strstr(actmem_queue_describe(queue), "workers: io_uring is unavailable") &&
 	       fills(am, queue) && !actmem_queue_destroy(queue) && !actmem_close(am);
 }
 
@@ -51,7 +51,7 @@ static const struct {
 } cases[] = {
 	{ { .depth = ACTMEM_QUEUE_DEPTH_MAX + 1 }, "depth is 257" },
 	{ { .block_bytes = 4095 }, "block_bytes is 4095" },
-	{ { .block_bytes = ACTMEM_BLOCK_BYTES_MAX + 4096 }, "1 GiB at most" },
+	{ { .block_bytes = ACTMEM_BLOCK_BYTES_MAX + 4096 }, "up to 1 GiB" },
 	{ { .block_bytes = ACTMEM_BLOCK_BYTES_MAX }, NULL },
 	{ { .workers = ACTMEM_QUEUE_WORKERS_MAX + 1 }, "workers is 65" },
 	{ { .engine = ACTMEM_ENGINE_WORKERS + 1 }, "queue engine 3" },

@@ -210,7 +210,7 @@ static void test_tells(void **state)
 	assert_non_null(strstr(actmem_error(), "fill: "));
 	fail_transfers(3, 1, -ENOSPC);
 	assert_fails(spill(&rig), ENOSPC, place);
-	assert_non_null(strstr(actmem_error(), "make room"));
+	assert_non_null(strstr(actmem_error(), "free space there"));
 	fail_transfers(3, 1, 0);
 	assert_fails(fill(&rig), ENODATA, place);
 	fail_transfers(3, 1, 0);
@@ -256,7 +256,7 @@ static void test_refused(void **state)
 		fail_call("io_uring_setup", 1, i ? EACCES : EPERM);
 		assert_int_equal(make_queue(am, ACTMEM_ENGINE_AUTO, &queue), 0);
 		assert_non_null(strstr(actmem_queue_describe(queue),
-				       "workers: io_uring is refused"));
+				       "workers: io_uring is unavailable"));
 		assert_int_equal(actmem_queue_destroy(queue), 0);
 	}
 	fail_call("io_uring_setup", 1, EINVAL);
@@ -277,7 +277,7 @@ static void test_registration(void **state)
 	set_up_or_skip(&rig, &uring);
 	/* It is not first registered once more. */
 	fail_call("register_buffer", 1, ENOMEM);
-	assert_fails(actmem_queue_attach(rig.queue, rig.region, 0), EEXIST, "is attached");
+	assert_fails(actmem_queue_attach(rig.queue, rig.region, 0), EEXIST, "is already attached");
 	assert_int_equal(actmem_queue_detach(rig.queue, rig.region), 0);
 	fail_call("register_buffer", 1, ENOMEM);
 	assert_fails(actmem_queue_attach(rig.queue, rig.region, 0), ENOMEM, "RLIMIT_MEMLOCK");

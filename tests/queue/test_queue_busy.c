@@ -111,7 +111,7 @@ static void test_under_way(void **state)
 	struct actmem_file *file;
 
 	assert_int_equal(actmem_queue_attach(queue, region, 0), 0);
-	assert_busy(queue, "0 files and 1 attached regions");
+	assert_busy(queue, "0 open files and 1 attached regions");
 	assert_fails(actmem_region_close(region), EBUSY, "attached to 1 queue");
 	file = open_file(queue);
 	hold_transfers(true);
@@ -119,17 +119,17 @@ static void test_under_way(void **state)
 	assert_fails(actmem_queue_detach(queue, region), EBUSY, "1 requests of the region");
 	assert_fails(actmem_file_close(file), EBUSY, "1 requests of");
 	assert_fails(actmem_queue_wait(queue, &completion, 1, 0), ETIMEDOUT,
-		     "1 requests has ended");
+		     "1 requests has completed");
 	hold_transfers(false);
 	while (actmem_file_close(file))
 		usleep(1000);
-	assert_busy(queue, "1 completions to be taken, 0 files and 1 attached");
+	assert_busy(queue, "1 unread completions, 0 open files and 1 attached");
 	assert_int_equal(actmem_queue_detach(queue, region), 0);
 	assert_fails(actmem_queue_detach(queue, region), ENOENT, "not attached");
-	assert_busy(queue, "0 requests under way, 1 completions");
+	assert_busy(queue, "0 requests in progress, 1 unread completions");
 	wait_for_result(queue, 0);
 	file = open_file(queue);
-	assert_busy(queue, "1 files and 0 attached");
+	assert_busy(queue, "1 open files and 0 attached");
 	assert_int_equal(actmem_file_close(file), 0);
 	assert_int_equal(actmem_queue_destroy(queue), 0);
 }
@@ -183,7 +183,7 @@ static void test_turns(void **state)
 	assert_int_equal(actmem_queue_fill(queue, other, 0, region, LENGTH / 2, LENGTH / 2,
 					   &request), 0);
 	assert_int_equal(actmem_queue_cancel(queue, request.id), 0);
-	assert_fails(actmem_queue_cancel(queue, request.id), ENOENT, "not under way");
+	assert_fails(actmem_queue_cancel(queue, request.id), ENOENT, "not in progress");
 	hold_transfers(false);
 	while (taken < 2)
 		taken += (unsigned int)actmem_queue_wait(queue, completions + taken, 1,
@@ -370,7 +370,7 @@ static void test_slots(void **state)
 	assert_int_equal(actmem_queue_destroy(queue), 0);
 }
 
-/* Sums that are too large for their type are no ranges. */
+/* Sums that are too large for their type are not a valid ranges. */
 static void test_ranges(void **state)
 {
 	static const uint64_t at = UINT64_MAX - BLOCK + 1;
@@ -379,15 +379,15 @@ static void test_ranges(void **state)
 
 	assert_int_equal(actmem_queue_attach(queue, region, ACTMEM_ATTACH_PLAIN), 0);
 	assert_fails(actmem_queue_fill(queue, file, 0, region, at, 2 * BLOCK, NULL), EINVAL,
-		     "no range");
+		     "not a valid range");
 	assert_fails(actmem_queue_spill(queue, file, 0, region, at, 2 * BLOCK, NULL), EINVAL,
-		     "no range");
+		     "not a valid range");
 	assert_fails(actmem_queue_spill(queue, file, at, region, 0, 2 * BLOCK, NULL), EINVAL,
-		     "no range of a file");
+		     "not a valid range in a file");
 	assert_fails(actmem_queue_spill(queue, file, INT64_MAX - BLOCK + 1, region, 0, 2 * BLOCK,
-					NULL), EINVAL, "no range of a file");
+					NULL), EINVAL, "not a valid range in a file");
 	assert_fails(actmem_queue_fill(queue, file, 0, region, 0, LENGTH + BLOCK, NULL), EINVAL,
-		     "no range");
+		     "not a valid range");
 	end(queue, file);
 }
 

@@ -148,7 +148,7 @@ static void test_size_limit(void **state)
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
 }
 
-/* What there is no room for is not tried: it would fill the disk before it fails. */
+/* What there is no space for is not tried: it would fill the disk before it fails. */
 static void test_no_room(void **state)
 {
 	struct actmem_file *file;
@@ -159,7 +159,7 @@ static void test_no_room(void **state)
 	length = ((uint64_t)disk.f_bavail * disk.f_frsize / BLOCK + 16) * BLOCK;
 	fail_every("fallocate", EIO);
 	assert_fails(open_set(ACTMEM_FILE_CREATE, BLOCK, FILES * length, &file), ENOSPC,
-		     "no room for");
+		     "no space for");
 	assert_none_there();
 }
 
@@ -256,7 +256,7 @@ static void test_no_atime(void **state)
 	assert_int_equal(actmem_file_close(file), 0);
 	fail_call("open", 2, EPERM);
 	assert_fails(open_set(ACTMEM_FILE_NO_ATIME, BLOCK, 0, &file), EPERM,
-		     "as another user owns it");
+		     "because another user owns the file");
 	remove_files();
 }
 

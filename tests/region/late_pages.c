@@ -80,8 +80,8 @@ static bool pages_stay_away(void *unused)
 	if (make(2, &region) != -ENOMEM)
 		return false;
 	printf("# after %u naps: %s\n", naps, actmem_error());
-	if (naps <= NAP_OF_RETURN || !strstr(actmem_error(), "free of 4.0 MiB wanted") ||
-	    !strstr(actmem_error(), "`actmem list` shows which processes use the others"))
+	if (naps <= NAP_OF_RETURN || !strstr(actmem_error(), "free, but 4.0 MiB are needed") ||
+	    !strstr(actmem_error(), "`actmem list` shows which processes use the other pages"))
 		return false;
 	waited = naps;
 	return make(2, &region) == -ENOMEM && naps == waited && !make(1, &keeps) &&

@@ -68,7 +68,7 @@ static bool hugetlb_runs_out(void *context)
 		return !error;
 	printf("# %s\n", actmem_error());
 	return error == -ENOMEM && strstr(actmem_error(), "nr_hugepages") &&
-	       strstr(actmem_error(), "256.0 MiB wanted") && strstr(actmem_error(), "ACTMEM_ALLOW");
+	       strstr(actmem_error(), "256.0 MiB are needed") && strstr(actmem_error(), "ACTMEM_ALLOW");
 }
 
 static bool base_pages_are_allowed(void *context)
@@ -132,7 +132,7 @@ static bool other_nodes_are_allowed(void *context)
 	if (!actmem_region_create(am, &options, &region))
 		return room && spills_over(am, region, node);
 	printf("# %s\n", actmem_error());
-	return !room && strstr(actmem_error(), " free of ") && !fallbacks(am) && !actmem_close(am);
+	return !room && strstr(actmem_error(), " free, but ") && !fallbacks(am) && !actmem_close(am);
 }
 
 /* Nobody is killed. The cgroup is made for the test, in whichever version is there. */
@@ -151,7 +151,7 @@ static bool cgroup_refuses(void *context)
 		return !error && !actmem_region_close(region) && !actmem_close(am);
 	printf("# %s\n", actmem_error());
 	if (error != -ENOMEM || !strstr(actmem_error(), "memory cgroup") ||
-	    !strstr(actmem_error(), "64.0 MiB wanted") ||
+	    !strstr(actmem_error(), "64.0 MiB are needed") ||
 	    !strstr(actmem_error(), strrchr(group->folder, '/')) ||
 	    !strstr(actmem_error(), group->limit_file))
 		return false;

@@ -75,7 +75,7 @@ static bool limit_refuses(void *context)
 	error = make(am, 0, &region);
 	printf("# %s\n", actmem_error());
 	return error == -ENOMEM && !actmem_close(am) &&
-	       strstr(actmem_error(), "RLIMIT_MEMLOCK has 60.0 MiB left of 96.0 MiB wanted");
+	       strstr(actmem_error(), "RLIMIT_MEMLOCK has 60.0 MiB left, but 96.0 MiB are needed");
 }
 
 static void test_limit(struct actmem *am)

@@ -154,7 +154,7 @@ static void test_refusals(struct actmem *am)
 	snprintf(other, sizeof(other), "%s/more", mount_folder);
 	returns(open_name(am, other, MOUNT_BYTES, ACTMEM_OPEN_CREATE, &region), -ENOSPC);
 	says("size=");
-	says(on_driver(am) || pages_wanted() != ACTMEM_PAGES_2M ? "remount" : "mount another one");
+	says(on_driver(am) || pages_wanted() != ACTMEM_PAGES_2M ? "remount" : "mount another hugetlbfs");
 	ok(count_files(mount_folder) == 1, "and nothing is left of it");
 }
 

@@ -108,7 +108,7 @@ static void test_region(struct actmem *am, unsigned int node)
 	ok(free_pages(node) == before, "it is free again when it is discarded");
 	options.length = 64 * GIB;
 	returns(actmem_region_create(am, &options, &received), -ENOMEM);
-	says("free of 64.0 GiB wanted in 1 GiB hugetlb pages");
+	says("free, but 64.0 GiB are needed in 1 GiB hugetlb pages");
 	returns(actmem_region_close(region), 0);
 	ok(free_pages(node) == before, "the page is free again");
 }
@@ -127,7 +127,7 @@ static void test_heap(struct actmem *am)
 	options.limit_bytes = GIB - 2 * MIB;
 	returns(actmem_heap_create(am, &options, &heap), 0);
 	returns(actmem_heap_alloc(heap, MIB, 0, &block), -ENOMEM);
-	says("1.0 GiB more are wanted; raise limit_bytes");
+	says("1.0 GiB more; raise limit_bytes");
 	returns(actmem_heap_destroy(heap), 0);
 	options.limit_bytes = GIB;
 	options.grow_bytes = 6 * MIB;
@@ -148,7 +148,7 @@ static bool hold_other_node(void *context)
 	struct actmem *am;
 
 	if (actmem_open(&am, NULL) || actmem_region_create(am, &options, &region) != -ENOMEM ||
-	    !strstr(actmem_error(), "node 0 has 0 B free of 1.0 GiB wanted"))
+	    !strstr(actmem_error(), "node 0 has 0 B free, but 1.0 GiB are needed"))
 		return false;
 	options.allow = ACTMEM_ALLOW_NODE;
 	return !actmem_region_create(am, &options, &region) &&
@@ -173,7 +173,7 @@ static void test_step_down(struct actmem *am)
 	struct actmem_region *region;
 
 	returns(actmem_region_create(am, &options, &region), -ENOMEM);
-	says("node 1 has 0 B free of 1.0 GiB wanted in 1 GiB hugetlb pages; as root add 1 to /sys/devices/system/node/node1/hugepages/hugepages-1048576kB/nr_hugepages");
+	says("node 1 has 0 B free, but 1.0 GiB are needed in 1 GiB hugetlb pages; as root add 1 to /sys/devices/system/node/node1/hugepages/hugepages-1048576kB/nr_hugepages");
 	says("hugepagesz=1G hugepages=1");
 	options.flags = ACTMEM_REGION_LAZY;
 	options.allow = ACTMEM_ALLOW_2M | ACTMEM_ALLOW_4K;
@@ -281,7 +281,7 @@ static void test_refusal(struct actmem *am)
 	bool has_knob = free_pages(0) >= 0;
 
 	returns(actmem_region_create(am, &options, &region), has_knob ? -ENOMEM : -EOPNOTSUPP);
-	says(has_knob ? "0 B free of 1.0 GiB wanted in 1 GiB hugetlb pages" :
+	says(has_knob ? "0 B free, but 1.0 GiB are needed in 1 GiB hugetlb pages" :
 	     "has no 1 GiB hugetlb pages");
 	if (has_knob)
 		says("node0/hugepages/hugepages-1048576kB/nr_hugepages");

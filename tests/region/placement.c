@@ -118,7 +118,7 @@ static void test_full_node(struct actmem *am)
 	returns(actmem_region_create(am, &options, &region), -ENOMEM);
 	snprintf(words, sizeof(words), "node %u has ", node);
 	says(words);
-	says(" free of ");
+	says(" free, but ");
 	says("ACTMEM_ALLOW=");
 	after = counters_of(am);
 	ok(!memcmp(&before, &after, sizeof(before)), "a failure counts nothing");

@@ -72,7 +72,7 @@ static void test_request(void **state)
 	assert_int_equal(info.node_count, 2);
 	assert_int_equal(node_bytes[1], 1);
 	info.node_bytes = NULL;
-	assert_fails(actmem_region_get_info(region, &info), EINVAL, "there are no node_bytes");
+	assert_fails(actmem_region_get_info(region, &info), EINVAL, "but node_bytes is NULL");
 	info.node_count = 0;
 	assert_int_equal(actmem_region_get_info(region, &info), 0);
 	assert_int_equal(info.node_count, 0);
@@ -96,20 +96,20 @@ static void test_refusals(void **state)
 		const char *words;
 	} cases[] = {
 		{ ACTMEM_WHY_NONE, EMFILE, "4.0 MiB" },
-		{ ACTMEM_WHY_NODE_FULL, ENOMEM, "node 1 has 3.1 GiB free of 8.0 GiB wanted" },
+		{ ACTMEM_WHY_NODE_FULL, ENOMEM, "node 1 has 3.1 GiB free, but 8.0 GiB are needed" },
 		{ ACTMEM_WHY_NODE_FULL, ENOMEM, "ACTMEM_ALLOW_NODE" },
 		{ ACTMEM_WHY_NODE_FULL, ENOMEM, "16.0 GiB more are free there" },
-		{ ACTMEM_WHY_MEMLOCK, ENOMEM, "RLIMIT_MEMLOCK has 3.1 GiB left of 8.0 GiB wanted" },
-		{ ACTMEM_WHY_MEMCG, ENOMEM, "the memory cgroup has 3.1 GiB left of 8.0 GiB wanted" },
-		{ ACTMEM_WHY_USER_LIMIT, EDQUOT, "limit of the region's user has 3.1 GiB left of 8.0 GiB wanted" },
+		{ ACTMEM_WHY_MEMLOCK, ENOMEM, "RLIMIT_MEMLOCK has 3.1 GiB left, but 8.0 GiB are needed" },
+		{ ACTMEM_WHY_MEMCG, ENOMEM, "the memory cgroup has 3.1 GiB left, but 8.0 GiB are needed" },
+		{ ACTMEM_WHY_USER_LIMIT, EDQUOT, "limit on the region's user has 3.1 GiB left, but 8.0 GiB are needed" },
 		{ ACTMEM_WHY_USER_LIMIT, EDQUOT, "user_limit_bytes in /sys/class/misc/actmem" },
-		{ ACTMEM_WHY_NODE_LIMIT, EDQUOT, "limit of node 1 has 3.1 GiB left of 8.0 GiB wanted" },
+		{ ACTMEM_WHY_NODE_LIMIT, EDQUOT, "limit on node 1 has 3.1 GiB left, but 8.0 GiB are needed" },
 		{ ACTMEM_WHY_NODE_LIMIT, EDQUOT, "/sys/class/misc/actmem/node1/limit_bytes" },
 		{ ACTMEM_WHY_NODE_LIMIT, EDQUOT, "ACTMEM_ALLOW_NODE" },
 		{ ACTMEM_WHY_CPUSET, EPERM, "node 1 is outside this task's cpuset" },
 		{ ACTMEM_WHY_NO_MEMORY_NODE, ENODEV, "node 1 has no memory" },
 		{ ACTMEM_WHY_NO_MEMORY_NODE, ENODEV, "others with nodes" },
-		{ ACTMEM_WHY_DMEM, EDQUOT, "cgroup's limit of memory of node 1 has 3.1 GiB left of 8.0 GiB wanted" },
+		{ ACTMEM_WHY_DMEM, EDQUOT, "cgroup's limit on node 1 has 3.1 GiB left, but 8.0 GiB are needed" },
 		{ ACTMEM_WHY_DMEM, EDQUOT, "raise actmem/node1 in " },
 		{ ACTMEM_WHY_DMEM, EDQUOT, "ACTMEM_ALLOW_NODE" },
 		{ ACTMEM_WHY_POISON, EIO, "memory of node 1: the 2 MiB at offset 8589934592" },
@@ -154,7 +154,7 @@ static void test_refused_heap(void **state)
 	assert_int_equal(driver.asked[0].length, 2 * LENGTH);
 	driver.created = 0;
 	assert_fails(actmem_heap_alloc(heap, 2 * LENGTH, 0, &block), EDQUOT,
-		     "limit of the region's user");
+		     "limit on the region's user");
 	assert_null(strstr(actmem_error(), "grow_bytes"));
 	assert_int_equal(actmem_heap_destroy(heap), 0);
 }
@@ -202,7 +202,7 @@ static void test_ranges(void **state)
 	/* Pages count for who made the region, not for who has them come. */
 	driver.range_error = EDQUOT;
 	driver.create.why.reason = ACTMEM_WHY_USER_LIMIT;
-	assert_fails(actmem_region_populate(region, 0, LENGTH), EDQUOT, "limit of the region's user");
+	assert_fails(actmem_region_populate(region, 0, LENGTH), EDQUOT, "limit on the region's user");
 	driver.create.why.reason = ACTMEM_WHY_MEMLOCK;
 	assert_fails(actmem_region_populate(region, 0, LENGTH), EDQUOT, "in the process that creates the region");
 	assert_int_equal(actmem_region_close(region), 0);
@@ -222,7 +222,7 @@ static void test_other_node(void **state)
 	} others[] = {
 		{ ENOMEM, 0, ACTMEM_WHY_NODE_FULL, "node 2 has" },
 		{ 0, ENOMEM, ACTMEM_WHY_NODE_FULL, "node 2 has" },
-		{ EDQUOT, 0, ACTMEM_WHY_NODE_LIMIT, "limit of node 2 has" },
+		{ EDQUOT, 0, ACTMEM_WHY_NODE_LIMIT, "limit on node 2 has" },
 	};
 	/* Another node would not help against these, nor does it help if all are full. */
 	static const struct {
@@ -231,7 +231,7 @@ static void test_other_node(void **state)
 		const char *words;
 		unsigned int tried;
 	} refused[] = {
-		{ EDQUOT, 0, ACTMEM_WHY_USER_LIMIT, "limit of the region's user", 1 },
+		{ EDQUOT, 0, ACTMEM_WHY_USER_LIMIT, "limit on the region's user", 1 },
 		{ ENOMEM, 0, ACTMEM_WHY_MEMLOCK, "RLIMIT_MEMLOCK", 1 },
 		{ ENOMEM, ENOMEM, ACTMEM_WHY_NODE_FULL, "node 2", 2 },
 	};
@@ -301,7 +301,7 @@ static void test_giant_pages(void **state)
 		fail_call("mmap", 1, ENOMEM);
 		/* More than any machine has. */
 		assert_fails(create_1g(GIANT_PAGE_BYTES << 16, 0, 0), ENOMEM,
-			     "free of 64.0 TiB wanted in 1 GiB hugetlb pages");
+			     "free, but 64.0 TiB are needed in 1 GiB hugetlb pages");
 		assert_non_null(strstr(actmem_error(), "/sys/devices/system/node/node0/hugepages/hugepages-1048576kB/nr_hugepages"));
 		assert_non_null(strstr(actmem_error(), "boot with hugepagesz=1G hugepages="));
 		assert_same_held(before);
@@ -383,9 +383,9 @@ static void test_export_refused(void **state)
 		int range_error, export_error, error;
 		const char *words;
 	} cases[] = {
-		{ ENOMEM, 0, ENOMEM, "node 1 has 2.0 MiB free of 8.0 MiB wanted" },
+		{ ENOMEM, 0, ENOMEM, "node 1 has 2.0 MiB free, but 8.0 MiB are needed" },
 		{ 0, EOPNOTSUPP, EOPNOTSUPP, "CONFIG_DMA_SHARED_BUFFER" },
-		{ 0, ENODATA, ENODATA, "pages of it are missing" },
+		{ 0, ENODATA, ENODATA, "pages are missing" },
 		{ 0, EMFILE, EMFILE, "cannot export 4.0 MiB" },
 	};
 	struct actmem_region *region;

@@ -228,7 +228,7 @@ static void test_list(void **state)
 	const struct fault list_faults[] = {
 		{ "opendir", 1, EMFILE, EMFILE, "/proc", 0 },
 		{ "opendir", 2, EMFILE, EMFILE, "cannot read what process", 0 },
-		{ "opendir", 3, EMFILE, EMFILE, "cannot look into process", 0 },
+		{ "opendir", 3, EMFILE, EMFILE, "cannot read the descriptors of process", 0 },
 		{ "realloc", 1, ENOMEM, ENOMEM, "no memory for a list", 0 },
 		{ "realloc", 2, ENOMEM, ENOMEM, "no memory for a list", 0 },
 		{ "calloc", 1, ENOMEM, ENOMEM, "no memory for a list", 0 },

@@ -325,7 +325,7 @@ static void test_driver_refuses(void **state)
 	driver.populate_error = ENOSPC;
 	driver.reason = ACTMEM_WHY_MOUNT_LIMIT;
 	assert_fails(open_name(HUGE, ACTMEM_OPEN_CREATE, 0, &region), ENOSPC,
-		     "1.0 MiB left of 2.0 MiB wanted");
+		     "1.0 MiB left, but 2.0 MiB are needed");
 	assert_non_null(strstr(actmem_error(), "mount -o remount,size="));
 	assert_non_null(strstr(actmem_error(), NAMES_FOLDER));
 	assert_int_equal(access(path, F_OK), -1);
@@ -344,7 +344,7 @@ static void test_driver_keeps_empty(void **state)
 	close(fd);
 	driver.populate_error = ENOSPC;
 	driver.reason = ACTMEM_WHY_MOUNT_LIMIT;
-	assert_fails(open_name(HUGE, ACTMEM_OPEN_CREATE, 0, &region), ENOSPC, "left of");
+	assert_fails(open_name(HUGE, ACTMEM_OPEN_CREATE, 0, &region), ENOSPC, " left, but ");
 	assert_int_equal(lstat(path, &stat), 0);
 	assert_int_equal(stat.st_size, 0);
 	assert_same_held(before);

@@ -224,7 +224,7 @@ def the_prolog_asks_again_when_slurmctld_does_not_answer():
         assert result.returncode == 0 and len(file.readlines()) == 3, result
     assert "size=16M, of its gres" in ended_by_epilog(900001)[0], log.of(900001)
     result = script("prolog", 900002, PATH=answers(line, calls=100)[1])
-    assert result.returncode == 1 and "cannot ask slurmctld" in result.stdout, result
+    assert result.returncode == 1 and "from slurmctld" in result.stdout, result
     assert not os.path.exists(f"{JOBS}/job-900002")
 
 
@@ -239,7 +239,7 @@ def what_the_prolog_cannot_read_is_no_job_without_a_limit():
     for text, words in (
             ("Nodes=localhost CPU_IDs=0 Mem=100 GRES=actmem:1.50G", "the gres 'actmem:1.50G'"),
             ("Nodes=localhost CPU_IDs=0 Mem=100 GRES=actmem(CNT:1M)", "the gres 'actmem(CNT:1M)'"),
-            ("Nodes=localhost CPU_IDs=0 Mem=1.5G GRES=", "does not tell what the job has")):
+            ("Nodes=localhost CPU_IDs=0 Mem=1.5G GRES=", "does not list the job's resources")):
         result = script("prolog", 900003, PATH=answers(text)[1])
         assert result.returncode == 1 and words in result.stdout, result
         assert not os.path.exists(f"{JOBS}/job-900003"), result

@@ -98,7 +98,7 @@ static bool works_without_uring(void *context)
 	if (actmem_store_create(am, &options, &store))
 		return false;
 	printf("# %s\n", actmem_store_describe(store));
-	return strstr(actmem_store_describe(store), "io_uring is refused") &&
+	return strstr(actmem_store_describe(store), "io_uring is unavailable") &&
 	       puts_and_takes(store) && stats_of(store).spilled_bytes_total &&
 	       !actmem_store_destroy(store) && !actmem_close(am);
 }

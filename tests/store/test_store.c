@@ -111,7 +111,7 @@ static void fill_disk(int error, const char *part)
 
 static void test_full_disk(void **state)
 {
-	fill_disk(ENOSPC, "no room for");
+	fill_disk(ENOSPC, "no space for");
 }
 
 static void test_full_quota(void **state)

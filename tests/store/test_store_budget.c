@@ -8,7 +8,7 @@
 #define GROW	(BUDGET / 2)
 #define COUNT	12
 #define WAITS	2000
-#define TOLD	"made do with 2.0 MiB: RLIMIT_MEMLOCK is"
+#define TOLD	"got only 2.0 MiB: RLIMIT_MEMLOCK is"
 
 static void start(struct rig *rig)
 {
@@ -94,7 +94,7 @@ static void test_last_resort(void **state)
 	for (i = 0; i < 2; i++)
 		assert_int_equal(reserve(&rig, i, BLOCK), 0);
 	assert_fails(reserve(&rig, 2, BLOCK), ENOMEM,
-		     "only 2.0 MiB of budget_bytes of 4.0 MiB could be allocated, used up by blocks");
+		     "only 2.0 MiB of budget_bytes of 4.0 MiB could be allocated, and are used up by blocks");
 	assert_non_null(strstr(actmem_error(), "allocating more failed: RLIMIT_MEMLOCK"));
 	fail_nothing();
 	assert_int_equal(reserve(&rig, 2, BLOCK), 0);
@@ -132,7 +132,7 @@ static void test_disk_is_full_too(void **state)
 	assert_int_equal(put(&rig, 0), 0);
 	fail_transfers(1, 1000, -EIO);
 	assert_fails(put(&rig, 1), EIO, "cannot be spilled: ");
-	assert_non_null(strstr(actmem_error(), "no memory beyond 2.0 MiB: RLIMIT_MEMLOCK"));
+	assert_non_null(strstr(actmem_error(), "beyond 2.0 MiB: RLIMIT_MEMLOCK"));
 	fail_nothing();
 	for (count = 1; count < COUNT; count++)
 		assert_int_equal(put(&rig, count), 0);

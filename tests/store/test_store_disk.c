@@ -74,7 +74,7 @@ static void test_nearly_full(void **state)
 	RIG(rig);
 
 	limit_disk(BLOCK);
-	count = put_until(&rig, ENOSPC, "no room for");
+	count = put_until(&rig, ENOSPC, "no space for");
 	settle(&rig);
 	limit_disk(6 * BLOCK);
 	for (more = 0; more < 5; more++)
@@ -97,7 +97,7 @@ static void test_full_from_the_start(void **state)
 	limit_disk(0);
 	rig.flags = ACTMEM_STORE_ALLOW_MEMORY;
 	assert_int_equal(set_up(&rig), 0);
-	assert_non_null(strstr(actmem_error(), "no room for 1.0 MiB in '"));
+	assert_non_null(strstr(actmem_error(), "no space for 1.0 MiB in '"));
 	assert_non_null(strstr(actmem_error(), "stay in memory, as ALLOW_MEMORY permits"));
 	put_all(&rig, BLOCKS);
 	assert_int_equal(stats_of(&rig).beyond_budget_bytes, BLOCKS * BLOCK - BUDGET);

@@ -153,7 +153,7 @@ static void test_all_dropped(void **state)
 	assert_in_range(allocated_bytes(), 0, 2 * BLOCK + BLOCK / 2);
 	/* On a full disk that is all there is. */
 	fail_every("fallocate", ENOSPC);
-	name = put_until(&rig, ENOSPC, "no room for");
+	name = put_until(&rig, ENOSPC, "no space for");
 	assert_int_equal(name, BUDGET / BLOCK + 2);
 	fail_nothing();
 	take_all(&rig, name);
@@ -189,7 +189,7 @@ static void test_file_system_keeps_it(void **state)
 	for (i = 0; i < WAITS && !strstr(actmem_store_describe(rig.store), "never get"); i++)
 		usleep(1000);
 	assert_non_null(strstr(actmem_store_describe(rig.store),
-			       "spill files never get shorter: '"));
+			       "spill files never get shorter: cannot free space in '"));
 	assert_non_null(strstr(actmem_store_describe(rig.store), "Operation not supported"));
 	assert_int_equal(stats_of(&rig).file_bytes, 64 * MIB);
 	assert_int_equal(stats_of(&rig).given_back_bytes_total, 0);
@@ -225,7 +225,7 @@ static void test_full_again_and_again(void **state)
 	RIG(rig, .stripes = 2);
 
 	limit_disk(0);
-	count = put_until(&rig, ENOSPC, "no room for");
+	count = put_until(&rig, ENOSPC, "no space for");
 	for (; count < MANY; count++) {
 		settle(&rig);
 		limit_disk(BLOCK);
@@ -235,7 +235,7 @@ static void test_full_again_and_again(void **state)
 	limit_disk(0);
 	while (!(error = put(&rig, count)))
 		count++;
-	assert_fails(error, ENOSPC, "no room for");
+	assert_fails(error, ENOSPC, "no space for");
 	assert_int_equal(stats_of(&rig).file_bytes, (count - BUDGET / BLOCK) * BLOCK);
 	assert_true(allocated_bytes_of(&files) >= stats_of(&rig).file_bytes);
 	assert_int_equal(files, 2);
@@ -256,7 +256,7 @@ static void test_tried_once(void **state)
 	settle(&rig);
 	/* Ahead of time one may have been. */
 	before = stats_of(&rig).failed_spills_total;
-	assert_fails(reserve(&rig, count, BUDGET), ENOSPC, "no room for");
+	assert_fails(reserve(&rig, count, BUDGET), ENOSPC, "no space for");
 	assert_int_equal(rig.under_way, 0);
 	assert_int_equal(stats_of(&rig).failed_spills_total, before + 1);
 	fail_nothing();

@@ -139,7 +139,7 @@ static void test_no_files(void **state)
 	assert_int_equal(take(&rig, 3), 0);
 	assert_int_equal(take(&rig, 4), 0);
 	assert_true(stats_of(&rig).memory_bytes <= LESS);
-	assert_fails(actmem_store_set_spill_limit(rig.store, MIB), EINVAL, "nothing is ever spilled");
+	assert_fails(actmem_store_set_spill_limit(rig.store, MIB), EINVAL, "nothing is spilled");
 }
 
 static void test_refused(void **state)
@@ -170,7 +170,7 @@ static void test_spill_limit(void **state)
 	for (count = 0; count < 80 && !put(&rig, count); count++)
 		;
 	assert_true(count >= 8 && count <= 13);
-	assert_non_null(strstr(actmem_error(), "over spill_limit_bytes of 8.0 MiB"));
+	assert_non_null(strstr(actmem_error(), "spill_limit_bytes is 8.0 MiB"));
 	assert_int_equal(actmem_store_set_spill_limit(rig.store, 0), 0);
 	for (; count < 40; count++)
 		assert_int_equal(put(&rig, count), 0);

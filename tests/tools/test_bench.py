@@ -98,7 +98,7 @@ def values_that_are_wrong_are_named():
                           ("--memory", ""), ("--seconds", "-1"), ("--seconds", "nan"),
                           ("--seconds", "1e3"), ("--block", "1000"), ("--block", "1M,"),
                           ("--block", "2G"), ("--file-bytes", "0"), ("--file-bytes", "9999999T")):
-        expect(actmem("bench", option, value), 2, "", [option, "may be"])
+        expect(actmem("bench", option, value), 2, "", [option, "must be"])
     expect(actmem("bench", "--block", ",".join(["1M"] * 17)), 2, "", ["--block", "16"])
     for name in MEASURING:
         for option, value, variable in (("--backend", "disk", "ACTMEM_BACKEND"),
@@ -126,9 +126,9 @@ def too_little_room_is_told():
     with mounted("size=8M") as folder:
         result = bench("--spill", folder, "--file-bytes", "32M", "--block", "1M", "--json",
                        "--allow-buffered")
-        expect(result, 1, None, [folder, "no room for 32.0 MiB", "8.0 MiB free"])
+        expect(result, 1, None, [folder, "no space for 32.0 MiB", "8.0 MiB free"])
         (row,) = json.loads(result.stdout)["spilling"]
-        assert row["spill_bandwidth"] is None and "no room" in row["note"], row
+        assert row["spill_bandwidth"] is None and "no space" in row["note"], row
         assert not os.listdir(folder)
 
 

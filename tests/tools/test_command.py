@@ -113,14 +113,14 @@ def run_names_the_value_that_is_wrong():
 @case
 def run_tells_what_it_cannot_do():
     for arguments, status, words in (
-            (["-B", "8M", "-l", "8M"], 2, ["--budget", "--heap-limit", "leave the other out"]),
+            (["-B", "8M", "-l", "8M"], 2, ["--budget", "--heap-limit", "omit one of them"]),
             (["-S", "/tmp"], 2, ["--spill", "no budget", "--budget"]),
             (["-B", "8M", "-L", "1G"], 2, ["--spill-limit", "no directory", "--spill"]),
             (["-B", "8M", "-S", "/tmp", "-L", "1K"], 2, ["'1K'", "--spill-limit", "from 2M on"]),
             (["-B", "8M", "-S", ":".join(["/tmp"] * 65)], 2, ["ACTMEM_SPILL", "1 to 64"]),
             (["-B", "8M", "-S", ""], 2, ["directory's name is empty"]),
             (["--policy", "bind"], 2, ["policy bind needs nodes"]),
-            (["--policy", "preferred", "--nodes", "0-1"], 2, ["takes one node"]),
+            (["--policy", "preferred", "--nodes", "0-1"], 2, ["needs one node"]),
             (["--heap-grow", "3M"], 2, ["3145728", "ACTMEM_HEAP_GROW"]),
             (["--nodes", "1023"], 1, ["node 1023", "ACTMEM_NODES", "--nodes"])):
         result = run(*arguments, "echo", "ran")
@@ -162,7 +162,7 @@ def run_hands_the_budget_on():
 def run_tells_the_limit_by_its_own_name():
     for knob, variable in (("--heap-limit", "ACTMEM_HEAP_LIMIT"), ("--budget", "ACTMEM_BUDGET")):
         result = run("--pages", "4K", knob, "2K", "true")
-        expect(result, 2, "", f"{knob} ({variable}) of 2.0 KiB is too small: the least is one page of 4.0 KiB; raise it")
+        expect(result, 2, "", f"{knob} ({variable}) of 2.0 KiB is too small: it must be at least one page of 4.0 KiB; raise it")
         assert "_bytes" not in result.stderr and "--pages" not in result.stderr, result
         # Pages as they are asked for, though smaller ones may take their place.
         expect(run("--pages", "2M", "--allow", "4k", knob, "1M", "true"), 2, "",
@@ -178,7 +178,7 @@ def run_tells_what_a_directory_lacks():
         with open(f"{folder}/file", "w", encoding="ascii"):
             pass
         refused(f"{folder}/file", "Not a directory")
-        refused("/proc", "use a directory of another", "with --spill (ACTMEM_SPILL)")
+        refused("/proc", "use a directory on another", "with --spill (ACTMEM_SPILL)")
         expect(run("-B", "4K", "-S", folder, "true"), 2, "",
                ["two pages of 2.0 MiB", "--budget (ACTMEM_BUDGET)"])
         expect(run("-l", "4K", "true"), 2, "", ["one page of 2.0 MiB", "--heap-limit (ACTMEM_HEAP_LIMIT)"])
@@ -206,9 +206,9 @@ def run_tells_of_full_and_of_small_file_systems():
             # It has no room that can be allocated ahead either, which is asked for next.
             ("ramfs", "mode=755", ["--spill-allow", "memory,buffered"], 1,
              ["cannot allocate 2.0 MiB"]),
-            ("tmpfs", "size=1M", [], 1, ["no room for 2.0 MiB"]),
+            ("tmpfs", "size=1M", [], 1, ["no space for 2.0 MiB"]),
             ("tmpfs", "size=1M", ["--spill-allow", "memory"], 0,
-             ["no room for 2.0 MiB", "blocks over --budget (ACTMEM_BUDGET) stay in memory"]),
+             ["no space for 2.0 MiB", "blocks over --budget (ACTMEM_BUDGET) stay in memory"]),
             ("tmpfs", "size=16M", [], 0,
              ["tmpfs, which is memory itself", "with --spill (ACTMEM_SPILL)"]),
             ("tmpfs", "size=16M", ["--strict"], 1,
@@ -242,7 +242,7 @@ def run_tells_what_pages_of_1_gib_lack():
     elif free is None:
         expect(result, 1, "", ["no 1 GiB hugetlb pages", "--allow 2m (ACTMEM_ALLOW)"])
     else:
-        expect(result, 1, "", ["0 B free of 1.0 GiB wanted", "hugepages-1048576kB",
+        expect(result, 1, "", ["0 B free, but 1.0 GiB are needed", "hugepages-1048576kB",
                                "hugepagesz=1G hugepages=1", "--allow 2m (ACTMEM_ALLOW)"])
 
 

@@ -173,7 +173,7 @@ def the_doctor_finds_the_driver_and_its_settings():
         assert found["contiguous memory"]["state"] in ("ok", "fix"), found
         # 128 MiB of each node.
         assert found["movable memory"]["state"] == "note", found
-        told = re.search(r"^node 1: ([0-9.]+)M of the free memory are only for movable pages",
+        told = re.search(r"^node 1: regions cannot use ([0-9.]+)M of the free memory, which is in a movable zone",
                          found["movable memory"]["finding"])
         assert 64 < float(told[1]) <= 128, found
         assert found["NUMA balancing"]["state"] in ("ok", "fix"), found
@@ -251,7 +251,7 @@ def a_scrape_has_as_many_samples_as_the_formula_says():
 @case
 def refusals_name_the_file_to_write():
     user, node = [line for line in outputs()["refused"].splitlines() if "actmem run" in line]
-    assert "0 B left of 2.0 MiB wanted" in user and "user_limit_bytes" in user, user
+    assert "0 B left, but 2.0 MiB are needed" in user and "user_limit_bytes" in user, user
     assert "node 1" in node and "/sys/class/misc/actmem/node1/limit_bytes" in node, node
 
 
@@ -318,7 +318,7 @@ def refusals_of_names_say_what_to_do():
     lines = values("names")[1]
     (locked, full) = [line for line in lines if line.startswith("actmem run: ")]
     assert "/act/job.0 is in use by process" in locked and "(holder)" in locked, locked
-    assert "12.0 MiB left of 64.0 MiB" in full and "remount,size=" in full and "/act" in full, full
+    assert "12.0 MiB left, but 64.0 MiB are needed" in full and "remount,size=" in full and "/act" in full, full
     assert "refused" in lines and "full" in lines, lines
 
 

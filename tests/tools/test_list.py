@@ -83,8 +83,8 @@ def columns_are_chosen():
 
 @case
 def what_cannot_be_chosen_is_named():
-    for words, said in ((("--pid", "x"), "'x' is no number (--pid)"),
-                        (("--node", "-1"), "'-1' is no number (--node)"),
+    for words, said in ((("--pid", "x"), "'x' is not a number (--pid)"),
+                        (("--node", "-1"), "'-1' is not a number (--node)"),
                         (("--user", "nobody here"), "no user 'nobody here' (--user)"),
                         (("--output", "pid,what"), "'what' is not a column"),
                         (("--output", ""), "'' is not a column")):

@@ -120,12 +120,12 @@ def verbose_tells_whether_it_was_found():
 def refusals_say_what_to_do():
     with mounted(DISK) as folder, tempfile.TemporaryDirectory(dir="/var/tmp") as elsewhere:
         expect(run(f"{elsewhere}/job", "echo", "ran"), 1, "",
-               ["cannot have regions", "mount -t actmem", "mount -t hugetlbfs"])
+               ["cannot contain regions", "mount -t actmem", "mount -t hugetlbfs"])
         expect(run("job", "echo", "ran"), 1, "", ["'job'", "mount -t actmem", folder])
         expect(run(f"{folder}/no/job", "echo", "ran"), 1, "", [f"{folder}/no", "No such"])
         result = actmem("run", "--name", f"{folder}/job", "--heap-grow", "64M", "echo", "ran",
                         environment=clean_environment(**ENVIRONMENT))
-        expect(result, 1, "", ["32.0 MiB left of 64.0 MiB", "size=", f"remount,size=64M {folder}"])
+        expect(result, 1, "", ["32.0 MiB left, but 64.0 MiB are needed", "size=", f"remount,size=64M {folder}"])
         result = actmem("run", "--name", f"{folder}/job", "echo", "ran",
                         environment=clean_environment(ACTMEM_BACKEND="memfd"))
         expect(result, 1, "", ["no hugetlb pages", "mount -t hugetlbfs", "--allow thp,4k (ACTMEM_ALLOW)"])
@@ -139,7 +139,7 @@ def a_refused_growth_tells_what_is_missing_by_the_names_of_who_asks():
     any_pages = {"ACTMEM_BACKEND": "memfd", "ACTMEM_ALLOW": "any"}
     with mounted("size=6M,mode=0700") as folder:
         name = f"{folder}/job"
-        short = "6.0 MiB left of 64.0 MiB wanted"
+        short = "6.0 MiB left, but 64.0 MiB are needed"
         result = actmem("run", "--name", name, "true", environment=clean_environment(**any_pages))
         expect(result, 1, "", [f"actmem run: the file system of {name}.0 has {short}",
                                "--heap-grow (ACTMEM_HEAP_GROW)"])
@@ -147,7 +147,7 @@ def a_refused_growth_tells_what_is_missing_by_the_names_of_who_asks():
         # Room for the first region alone.
         result = actmem("run", "--name", name, "--heap-grow", "4M", "--", *PROGRAM, str(8 * MIB),
                         environment=clean_environment(**any_pages))
-        words = f"holder: the file system of {name}.1 has 2.0 MiB left of 8.0 MiB"
+        words = f"holder: the file system of {name}.1 has 2.0 MiB left, but 8.0 MiB are needed"
         assert result.returncode == 1 and result.stderr.startswith(words), result.stderr
         # A program without options of its own has the variable to turn.
         environment = clean_environment(ACTMEM_NAME=f"{folder}/other", ACTMEM_BACKEND="memfd")
@@ -198,13 +198,13 @@ def what_a_heap_could_not_take_is_told_before():
         expect(run(f"{folder}/job", "echo", "ran"), 0, "ran\n")
         result = actmem("run", "--name", f"{folder}/job", "--heap-grow", "4M", "--heap-limit", "4M",
                         "echo", "ran", environment=clean_environment(**ENVIRONMENT))
-        expect(result, 1, "", ["job.0 exists and has 8.0 MiB", "ACTMEM_HEAP_LIMIT"])
+        expect(result, 1, "", ["job.0 has 8.0 MiB", "ACTMEM_HEAP_LIMIT"])
         budget = ("run", "--name", f"{folder}/small", "--budget", "4M")
         expect(actmem(*budget, "true", environment=clean_environment(**ENVIRONMENT)), 0, "")
         assert os.stat(f"{folder}/small.0").st_size == 4 * MIB
         os.truncate(f"{folder}/small.0", 8 * MIB)
         result = actmem(*budget, "true", environment=clean_environment(**ENVIRONMENT))
-        expect(result, 1, "", ["small.0 exists and has 8.0 MiB", "raise --budget (ACTMEM_BUDGET)"])
+        expect(result, 1, "", ["small.0 has 8.0 MiB", "raise --budget (ACTMEM_BUDGET)"])
 
 
 if __name__ == "__main__":

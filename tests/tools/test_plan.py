@@ -36,7 +36,7 @@ def the_planning_ones_are_in_the_python_of_the_path():
         os.chmod(python, 0o755)
         for name in PLANNING:
             expect(actmem(name, environment=clean_environment(PATH=folder)), 1, "",
-                   [f"actmem {name}: ", " has no JAX", "pip install jax"])
+                   [f"actmem {name}: ", " cannot import JAX", "pip install jax"])
 
 
 @case

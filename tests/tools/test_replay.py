@@ -109,7 +109,7 @@ def the_table_has_a_line_for_each_step_and_the_sum():
 def a_model_that_is_not_known_is_named():
     expect(replay("--model", "gpt"), 2, "", ["--model is 'gpt'", "llama-2-13b, gemma-2-27b"])
     expect(replay("--model", "llama-3.3-70b", "--tokens", str(1 << 30), "--scale", "1"), 2, "",
-           ["bytes; it must have", "--tokens or --scale"])
+           ["bytes, but must have", "--tokens or --scale"])
 
 
 PLAN = {"format": 1, "model": "tiny", "step_s": 0.02, "host_bytes": 2 << 20, "disk_bytes": 1 << 20,
@@ -171,7 +171,7 @@ def values_that_are_wrong_are_named():
                           ("--compute-ms-per-layer", "-1"), ("--compute-ms-per-layer", "x"),
                           ("--budget", "0"), ("--budget", "1X"), ("--budget", "2000T"),
                           ("--steps", "0"), ("--steps", "1000001")):
-        expect(actmem("replay", option, value), 2, "", [option, "may be"])
+        expect(actmem("replay", option, value), 2, "", [option, "must be"])
     expect(replay("--scale", "0.00000001"), 2, "", ["--tokens", "--scale"])
     many = [word for _ in range(65) for word in ("--spill", "/tmp")]
     expect(actmem("replay", *many), 2, "", "more than 64")
@@ -183,7 +183,7 @@ def a_switch_that_is_wrong_is_an_error():
         for variable in ("ACTMEM_STRICT", "ACTMEM_QUIET"):
             environment = clean_environment(**{variable: "yes"})
             expect(actmem(command, environment=environment), 2, "",
-                   [f"{variable} is 'yes'; it may be 1 or 0"])
+                   [f"{variable} is 'yes', but must be 1 or 0"])
 
 
 @case
@@ -191,14 +191,14 @@ def a_store_that_cannot_be_is_told():
     with scratch() as folder:
         missing = os.path.join(folder, "none")
         expect(replay(*spilling(missing)), 2, "", [missing, "No such file"])
-        expect(replay("--spill", folder), 2, "", "--spill without --budget")
-        expect(replay("--budget", "1K"), 2, "", "--budget of 1.0 KiB is too small: the least is one page")
+        expect(replay("--spill", folder), 2, "", "--spill needs --budget")
+        expect(replay("--budget", "1K"), 2, "", "--budget of 1.0 KiB is too small: it must be at least one page")
 
 
 @case
 def without_a_place_to_spill_the_budget_holds():
     result = replay("--budget", str(BUDGET), "--json")
-    expect(result, 1, None, ["step 0, layer ", "--budget of ", "raise that or give --spill"])
+    expect(result, 1, None, ["step 0, layer ", "--budget of ", "raise it or set --spill"])
     seen = json.loads(result.stdout)
     assert seen["steps"] == [] and seen["sum"] is None, seen
 
@@ -211,7 +211,7 @@ def too_little_room_is_told_or_blocks_stay_in_memory():
                [folder, "4.0 MiB free"])
         result = replay(*spilling(folder, "--allow-buffered", "--allow-memory", "--json",
                                   "--steps", "2"), environment=quiet)
-        expect(result, 0, None, ["disks are not measured", "no room"])
+        expect(result, 0, None, ["disks are not measured", "no space"])
         seen = json.loads(result.stdout)
         assert len(seen["steps"]) == 2 and seen["wrong_blocks"] == 0, seen
         assert seen["memory"]["region_bytes_peak"] > BUDGET, seen

@@ -34,7 +34,7 @@ def a_rank_that_nobody_tells_is_an_error():
     expect(share("true"), 2, "", [*RANKS, "--share=RANK/OF"])
     expect(share("true", SLURM_LOCALID="0"), 2, "", "cannot share")
     expect(share("true", LOCAL_RANK="4", LOCAL_WORLD_SIZE="4"), 2, "",
-           ["LOCAL_RANK is '4'", "LOCAL_WORLD_SIZE '4'"])
+           ["LOCAL_RANK is '4'", "LOCAL_WORLD_SIZE is '4'"])
     expect(share("true", said="4/4"), 2, "", ["--share is '4/4'", "RANK/OF"])
 
 

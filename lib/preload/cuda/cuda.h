@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The interface between hooks.c, where lookups of a program find the preload's functions in place
- * of some of CUDA's, and memory.c, which has these functions.
+ * The interface between hooks.c and memory.c. memory.c has functions that replace some of CUDA's.
+ * With hooks.c, a program that looks up one of CUDA's functions finds its replacement.
  */
 #ifndef LIB_PRELOAD_CUDA_CUDA_H
 #define LIB_PRELOAD_CUDA_CUDA_H

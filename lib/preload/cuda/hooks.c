@@ -134,7 +134,7 @@ bool cuda_is_reached(void)
 static void tell_left_alone(enum tale tale, const char *path, const char *why)
 {
 	if (cuda_is_wanted())
-		say_once(tale, "%.700s is left alone, and its memory is the driver's own: %s",
+		say_once(tale, "the preload does not handle %.700s, so its memory is the CUDA driver's own: %s",
 			 path, why);
 }
 
@@ -203,18 +203,18 @@ bool cuda_reach(struct link_map *library)
 	handle = known ? NULL : hold_library(library);
 	if (!known && !handle) {
 		tell_left_alone(TALE_NAMESPACE, library->l_name,
-				"it is in a namespace of its own (dlmopen)");
+				"the library is in its own namespace (dlmopen)");
 		return false;
 	}
 	if (handle && !find_driver(&found, handle, &missing)) {
-		snprintf(why, sizeof(why), "it has no %s, as it is older than CUDA 6.5", missing);
+		snprintf(why, sizeof(why), "it has no %s, because it is older than CUDA 6.5", missing);
 		tell_left_alone(TALE_OLD, library->l_name, why);
 		return false;
 	}
 	if (known || (!atomic_compare_exchange_strong(&chosen_library, &none, library) &&
 		      none != library)) {
 		tell_left_alone(TALE_ANOTHER, library->l_name,
-				"another " CUDA_LIBRARY " is in use in this process");
+				"this process uses another " CUDA_LIBRARY);
 		return false;
 	}
 	publish_driver(&found);

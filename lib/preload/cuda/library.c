@@ -70,13 +70,13 @@ static bool find_functions(struct cuda_library *found, struct cuda_failure *fail
 	size_t i;
 
 	if (!library)
-		return cuda_failure_set(failure, TALE_LIBRARY, LIB_SONAME " cannot be loaded (%s); it belongs beside libactmem_preload.so",
+		return cuda_failure_set(failure, TALE_LIBRARY, "cannot load " LIB_SONAME " (%s); it must be in the folder of libactmem_preload.so",
 					dlerror());
 	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		void *function = dlsym(library, rows[i].name);
 
 		if (!function)
-			return cuda_failure_set(failure, TALE_LIBRARY, LIB_SONAME " has no %s; it is too old",
+			return cuda_failure_set(failure, TALE_LIBRARY, LIB_SONAME " is too old: it has no %s",
 						rows[i].name);
 		memcpy((char *)found + rows[i].slot, &function, sizeof(function));
 	}

@@ -34,8 +34,8 @@ static void read_settings(void)
 	if (settings_are_good)
 		return;
 	say_once(TALE_SETTINGS, settings.is_strict ?
-		 "%s. Requests to CUDA for host memory fail, as ACTMEM_STRICT=1 wants (actmem run --strict)." :
-		 "%s. Host memory for CUDA is the driver's own.", reader.error);
+		 "%s. Requests to CUDA for host memory fail, because ACTMEM_STRICT=1 is set (actmem run --strict)." :
+		 "%s. Host memory for CUDA is the CUDA driver's own.", reader.error);
 }
 
 /* Returns false inside the preload's own calls, and in a child, where CUDA does not work. */
@@ -66,8 +66,8 @@ static bool is_served(size_t bytes, unsigned int flags)
 static bool say_failure(const char *call, size_t bytes, const struct cuda_failure *failure)
 {
 	say_once(failure->tale, settings.is_strict ?
-		 "%s of %s fails, as ACTMEM_STRICT=1 wants (actmem run --strict): %s" :
-		 "%s of %s is the CUDA driver's own, not from regions: %s",
+		 "%s of %s fails, because ACTMEM_STRICT=1 is set (actmem run --strict): %s" :
+		 "%s of %s uses the CUDA driver's own memory instead of a region: %s",
 		 call, SAY_BYTES(bytes), failure->words);
 	return !settings.is_strict;
 }

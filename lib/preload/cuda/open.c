@@ -167,7 +167,7 @@ bool cuda_pool_take(struct cuda_pool *pool, size_t bytes, void **block,
 	int error;
 
 	if (bytes > BLOCK_BYTES_MOST)
-		return cuda_failure_set(failure, TALE_BLOCK, "a block may be %s long, as CUDA registers no more at once; have the program ask for it in parts",
+		return cuda_failure_set(failure, TALE_BLOCK, "a block can have at most %s, which is the most that CUDA registers in one call; the program must request smaller blocks",
 					SAY_BYTES(BLOCK_BYTES_MOST));
 	cuda_library_enter();
 	error = cuda_library.actmem_heap_alloc(pool->heap, bytes, BASE_PAGE_BYTES, block);

@@ -119,7 +119,7 @@ static enum cuda_outcome open_pool(const struct cuda_settings *settings, cuda_co
 	if (cuda.cuCtxGetDevice(&device))
 		return OUTCOME_DRIVERS;
 	if (!cuda_context_is_primary(context, device)) {
-		say_once(TALE_CONTEXT, "host memory of a context that the program made itself (cuCtxCreate) is the CUDA driver's own, and goes with that context; host memory of the primary context comes from regions");
+		say_once(TALE_CONTEXT, "host memory of a context that the program made itself (cuCtxCreate) is the CUDA driver's own, and ends with that context; host memory of the primary context comes from regions");
 		return OUTCOME_DRIVERS;
 	}
 	pool = cuda_pool_open(device, failure);
@@ -176,8 +176,8 @@ static bool record_block(struct cuda_pool *pool, struct cuda_block *block,
 		is_added = cuda_blocks_add(&blocks, block);
 	pthread_mutex_unlock(&lock);
 	if (is_lost)
-		return cuda_failure_set(failure, TALE_LOST, "the region is not registered any more: the program has unregistered it, or reset its device meanwhile");
-	return is_added || cuda_failure_set(failure, TALE_BLOCK, "no memory to remember it");
+		return cuda_failure_set(failure, TALE_LOST, "the region is not registered any more: the program unregistered the region, or reset the device");
+	return is_added || cuda_failure_set(failure, TALE_BLOCK, "no memory for bookkeeping");
 }
 
 /*
@@ -220,7 +220,7 @@ enum cuda_outcome cuda_pool_alloc(const struct cuda_settings *settings, size_t b
 		return OUTCOME_FAILED;
 	block = malloc(sizeof(*block));
 	if (!block) {
-		cuda_failure_set(failure, TALE_BLOCK, "no memory to remember it");
+		cuda_failure_set(failure, TALE_BLOCK, "no memory for bookkeeping");
 		return OUTCOME_FAILED;
 	}
 	*block = (struct cuda_block){

@@ -78,7 +78,7 @@ bool cuda_region_prepare(const struct cuda_settings *settings, uint64_t *unit,
 		if (error)
 			cuda_failure_set_last(failure, TALE_REGION);
 		else if (settings->is_verbose)
-			say("ranges of %s and more that are registered untouched get pages of regions (%s)",
+			say("ranges of %s and more that the program registers before it touches them get pages of regions (%s)",
 			    SAY_BYTES(least), cuda_library.actmem_describe(am));
 	}
 	pthread_mutex_unlock(&open_lock);
@@ -211,13 +211,13 @@ static void say_if_far(const struct actmem_region_info *info, const struct cuda_
 			far_bytes += info->node_bytes[node];
 	if (!far_bytes)
 		return;
-	say_once(TALE_FAR, "%s of %s that are registered are on other nodes than node %u, which the program asked for (mbind): %s",
+	say_once(TALE_FAR, "%s of %s registered memory are not on node %u, which the program requested (mbind): %s",
 		 SAY_BYTES(far_bytes), SAY_BYTES(info->length), wanted,
-		 is_found ? "the file of that name has them there; remove it, or use another name (ACTMEM_NAME, actmem run --name)" :
+		 is_found ? "the existing file has its pages on other nodes; remove the file, or use another name (ACTMEM_NAME, actmem run --name)" :
 		 !nodes_empty(&defaults.nodes) || defaults.policy ?
-		 "ACTMEM_NODES or ACTMEM_POLICY says so (actmem run --nodes, --policy)" :
-		 info->backend == ACTMEM_BACKEND_MEMFD ? "it has no more room" :
-		 "it has no more room, or its limit_bytes in /sys/class/misc/actmem is reached");
+		 "ACTMEM_NODES or ACTMEM_POLICY overrides the program (actmem run --nodes, --policy)" :
+		 info->backend == ACTMEM_BACKEND_MEMFD ? "the node has no more free memory" :
+		 "the node has no more free memory, or its limit_bytes in /sys/class/misc/actmem is reached");
 }
 
 /*
@@ -264,7 +264,7 @@ bool cuda_region_open(struct cuda_region *region, uint64_t length,
 	if (is_open)
 		error = check_region(region->region, policy);
 	if (error == -ENOBUFS)
-		cuda_failure_set(failure, TALE_REGION, "no memory to remember a name");
+		cuda_failure_set(failure, TALE_REGION, "no memory for the name of a region");
 	else if (error)
 		cuda_failure_set_last(failure, TALE_REGION);
 	if (error && is_open)

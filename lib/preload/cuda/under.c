@@ -153,7 +153,7 @@ static enum cuda_outcome register_range(struct under *under, size_t bytes, unsig
 	if (*result)
 		return OUTCOME_OURS;
 	cuda_driver.cuMemHostUnregister(under->address);
-	cuda_failure_set(failure, TALE_REFUSED, "CUDA registers other pages there, but not the region's: %s",
+	cuda_failure_set(failure, TALE_REFUSED, "CUDA registers other pages at this address, but not the pages of a region: %s",
 			 CUDA_TEXT(first));
 	return OUTCOME_FAILED;
 }
@@ -183,7 +183,7 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 	 */
 	fit_region(&look, bytes, HUGE_PAGE_BYTES);
 	if (!look.length) {
-		say_once(TALE_SHORT, "cuMemHostRegister of %s at %p is the CUDA driver's own, not from regions: no whole page of 2 MiB lies in it",
+		say_once(TALE_SHORT, "cuMemHostRegister of %s at %p uses the program's own pages instead of a region: the range contains no whole page of 2 MiB",
 			 SAY_BYTES(bytes), address);
 		return OUTCOME_DRIVERS;
 	}
@@ -191,7 +191,7 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 		return OUTCOME_FAILED;
 	fit_region(&look, bytes, unit);
 	if (!look.length) {
-		cuda_failure_set(failure, TALE_REGION, "no whole page of 1 GiB lies in the range at %p; have pages of 2 MiB (ACTMEM_PAGES=2M, actmem run --pages 2M)",
+		cuda_failure_set(failure, TALE_REGION, "the range at %p contains no whole page of 1 GiB; use pages of 2 MiB (ACTMEM_PAGES=2M, actmem run --pages 2M)",
 				 address);
 		return OUTCOME_FAILED;
 	}
@@ -208,7 +208,7 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 		*under = look;
 		outcome = register_range(under, bytes, flags, result, failure);
 	} else {
-		cuda_failure_set(failure, TALE_REGION, "no memory to remember it");
+		cuda_failure_set(failure, TALE_REGION, "no memory for bookkeeping");
 	}
 	if (outcome == OUTCOME_OURS && !*result) {
 		add_under(under);

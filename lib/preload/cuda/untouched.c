@@ -115,7 +115,7 @@ bool cuda_is_untouched(const void *address, size_t bytes, const struct cuda_poli
 		return false;
 	fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	if (fd < 0) {
-		say_once(TALE_UNSEEN, "memory that is registered gets no pages of regions, as it may hold data: /proc/self/pagemap does not tell (%s)",
+		say_once(TALE_UNSEEN, "registered memory gets no pages of regions, because it may contain data: cannot read /proc/self/pagemap to check (%s)",
 			 strerror(errno));
 		return false;
 	}

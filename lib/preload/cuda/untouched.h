@@ -21,8 +21,8 @@ void cuda_policy_of(struct cuda_policy *policy, const void *address);
 
 /*
  * Returns true if the range, of whole pages, is private anonymous memory that can be read and
- * written, and no page of it was touched. The range must also be a whole mapping, or have a policy
- * of its own. A block of malloc() in a larger mapping has neither property.
+ * written, and no page of it was touched. The range must also be a whole mapping, or have its own
+ * policy. So the call returns false for a block of malloc() in a larger mapping.
  */
 bool cuda_is_untouched(const void *address, size_t bytes, const struct cuda_policy *policy);
 

@@ -3,9 +3,9 @@
  * Finds the malloc that the program would use without the preload, at the first call of any
  * function. There is only one thread then, because starting another one allocates.
  *
- * In some C libraries, dlsym() allocates memory. It gets that from an array here, which is never
- * freed. Only if this has happened, free() and two others are replaced with functions that recognize
- * the array.
+ * In some C libraries, dlsym() allocates memory. It then gets memory from an array in this file,
+ * which is never freed. Only in this case, this file replaces free() and two other functions with
+ * functions that recognize the array.
  */
 #include <dlfcn.h>
 #include <errno.h>

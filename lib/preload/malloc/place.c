@@ -28,11 +28,11 @@ void place_choose(struct place *place, const struct malloc_settings *settings,
 	if (place->policy == ACTMEM_PLACE_BIND && !count)
 		reader_refuse(reader, KNOB_POLICY, "bind if ACTMEM_NODES names nodes");
 	if (place->policy == ACTMEM_PLACE_PREFERRED && count > 1)
-		reader_refuse(reader, KNOB_POLICY, "preferred with one node alone");
+		reader_refuse(reader, KNOB_POLICY, "preferred only if ACTMEM_NODES names a single node");
 	nodes_allowed(&allowed);
 	for_each_node(node, &place->nodes)
 		if (!node_is_set(&allowed, node))
-			reader_fail(reader, "%s is '%.200s'; it may be some of the nodes that this task can have memory on, %s",
+			reader_fail(reader, "%s is '%.200s', but this task may only use memory of %s",
 				    KNOB(NODES), reader_text(reader, KNOB_NODES),
 				    NODES_TEXT(&allowed));
 	if (count)

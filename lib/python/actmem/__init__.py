@@ -5,7 +5,7 @@
     actmem.open(allow=("thp", "4k"))    # without arguments, the environment decides
     print(actmem.describe())
 
-`actmem.jax` keeps the activations of a JAX training in this memory.
+`actmem.jax` keeps the activations of a JAX training run in this memory.
 
 A process has at most one open Memory. open() creates it. Otherwise the first use creates it, with
 the options of the environment (ACTMEM_BACKEND, ACTMEM_PAGES, ..., which `actmem run` sets).
@@ -46,7 +46,7 @@ def _choice(kind: str, value: str, names: Sequence[str]) -> int:
     for number, name in enumerate(names):
         if name.lower() == wanted:
             return number
-    raise ValueError(f"{kind}={value!r} is none of {', '.join(names)}")
+    raise ValueError(f"{kind}={value!r} must be one of {', '.join(names)}")
 
 
 def _bits(kind: str, value: str | Iterable[str], known: Mapping[str, int]) -> int:
@@ -54,7 +54,7 @@ def _bits(kind: str, value: str | Iterable[str], known: Mapping[str, int]) -> in
     for name in value.split(",") if isinstance(value, str) else value:
         bit = known.get(name.strip().lower())
         if bit is None:
-            raise ValueError(f"{kind}={name!r} is none of {', '.join(known)}")
+            raise ValueError(f"{kind}={name!r} must be one of {', '.join(known)}")
         bits |= bit
     return bits
 
@@ -63,10 +63,10 @@ def _node_mask(nodes: int | Iterable[int]) -> _native.Nodes:
     mask = _native.Nodes()
     for node in [nodes] if isinstance(nodes, (int, str)) else nodes:
         if isinstance(node, str):
-            raise ValueError(f"nodes={node!r} is not an integer or a sequence of integers")
+            raise ValueError(f"nodes={node!r} must be an integer or a sequence of integers")
         if not 0 <= node < _native.NODES_MAX:
             raise ValueError(
-                f"nodes={node!r} is not within 0 to {_native.NODES_MAX - 1}")
+                f"nodes={node!r} must be from 0 to {_native.NODES_MAX - 1}")
         mask.word[node // 64] |= 1 << node % 64
     return mask
 
@@ -80,7 +80,7 @@ def _options_of_environment() -> _native.Options:
 def _is_on(variable: str) -> bool:
     value = os.environ.get(variable) or "0"
     if value not in ("0", "1"):
-        raise Error(errno.EINVAL, f"{variable} is '{value}'; it may be 1 or 0")
+        raise Error(errno.EINVAL, f"{variable} is '{value}', but must be 1 or 0")
     return value == "1"
 
 
@@ -191,8 +191,8 @@ _adopted: Callable[[], int | None] | None = None
 def _encoded(what: str, path: StrOrBytesPath) -> bytes:
     encoded = os.fsencode(path)
     if b"\0" in encoded:
-        raise ValueError(f"{what}={os.fsdecode(encoded)!r} is no name: it has a "
-                         "byte of 0 in it")
+        raise ValueError(f"{what}={os.fsdecode(encoded)!r} is not a valid name: it "
+                         "contains a byte of 0")
     return encoded
 
 
@@ -206,12 +206,12 @@ def _directories(spill: StrOrBytesPath | Iterable[StrOrBytesPath] | None) -> tup
         directories = tuple(os.fsencode(path) for path in spill)
     except TypeError:
         raise TypeError(f"spill={spill!r} is neither a directory nor a "
-                        "sequence of them") from None
+                        "sequence of directories") from None
     if not directories:
         raise ValueError("spill= names no directory")
     for path in directories:
         if not path or b"\0" in path:
-            raise ValueError(f"spill={os.fsdecode(path)!r} is no directory's name")
+            raise ValueError(f"spill={os.fsdecode(path)!r} is not a valid name of a directory")
     return tuple(os.path.abspath(path) for path in directories)
 
 
@@ -227,10 +227,11 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
     Args:
       backend: "auto", "driver" or "memfd".
       pages: "1G", "2M", "thp" or "4K".
-      policy: "bind", "preferred" or "interleave", on `nodes`.
-      nodes: A node's number, or several.
+      policy: How pages are placed on `nodes`: "bind", "preferred" or "interleave".
+      nodes: The number of a node, or the numbers of several nodes.
       allow: Pages, nodes or memory that actmem may use instead of the requested ones: some of
-        "2m", "thp", "4k", "node" and "unlocked", or "any". Errors say which of them would help.
+        "2m", "thp", "4k", "node" and "unlocked", or "any". Error messages name the values that
+        would help.
       heap_grow: Bytes of each region that provides blocks. Default: 64 MiB, rounded up to
         whole pages.
       heap_limit: Bytes of all of these regions together. Default: no limit. The arrays of
@@ -239,11 +240,12 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
         next process with that name reuses them with their contents. A name with "/" is a path
         on a mounted actmem, hugetlbfs or tmpfs. A name without "/" is a file in the first
         mounted actmem. Processes that run at the same time need different names.
-      budget: Bytes of memory that blocks may use, instead of heap_limit. With `spill`, other
-        blocks are kept in files until they are needed.
-      spill: A directory for these files, or several, one on each disk. Their file system must
-        support direct I/O. A directory in memory (tmpfs) frees no memory: a line on stderr
-        says so. With ACTMEM_STRICT=1 this is an error, unless spill_allow has "memory".
+      budget: Bytes of memory that blocks may use, instead of heap_limit. With `spill`, blocks
+        beyond the budget are kept in files until they are needed.
+      spill: A directory for these files, or several directories, one on each disk. Their file
+        system must support direct I/O. Spilling to a directory in memory (tmpfs) frees no
+        memory, so open() prints a warning on stderr. With ACTMEM_STRICT=1, open() raises an
+        error instead, unless spill_allow has "memory".
       spill_limit: Bytes of these files. Default: no limit.
       spill_allow: Permitted fallbacks if the files cannot be written, or if their file system
         does not support direct I/O.
@@ -255,8 +257,8 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
 
       For options that are None or 0, the environment decides. If neither the caller nor the
       environment sets backend, pages, policy, nodes, allow or name, actmem uses the best
-      available memory. If that is not the driver's, open() prints a line on stderr. With
-      ACTMEM_STRICT=1, actmem uses locked huge pages, or open() raises an error.
+      available memory. If this memory is not from the driver, open() prints a line on stderr.
+      With ACTMEM_STRICT=1, open() raises an error if it cannot get locked huge pages.
 
     Returns:
       The memory, which default() returns from then on.
@@ -277,17 +279,17 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
         if not isinstance(size, int) or not 0 <= size < 1 << 64:
             raise ValueError(f"{what}={size!r} is not a number of bytes, such as 8 << 30")
     if budget and heap_limit:
-        raise ValueError(f"budget={budget} and heap_limit={heap_limit}: the "
-                         "budget is a limit by itself; leave the other out")
+        raise ValueError(f"budget={budget} and heap_limit={heap_limit} cannot be combined: "
+                         "the budget also limits the heap; omit heap_limit")
     spill = _directories(spill)
     if spill and not budget and not os.environ.get("ACTMEM_BUDGET"):
-        raise ValueError("spill= without a budget beyond which to spill: set "
-                         "budget= or ACTMEM_BUDGET")
+        raise ValueError("spill= needs a budget: actmem spills only blocks beyond the "
+                         "budget; set budget= or ACTMEM_BUDGET")
     if spill_limit and not spill and not os.environ.get("ACTMEM_SPILL"):
-        raise ValueError(f"spill_limit={spill_limit} without a directory to "
+        raise ValueError(f"spill_limit={spill_limit} needs a directory to "
                          "spill to: set spill= or ACTMEM_SPILL")
     if spill_allow is not None and not spill and not os.environ.get("ACTMEM_SPILL"):
-        raise ValueError(f"spill_allow={spill_allow!r} without a directory to "
+        raise ValueError(f"spill_allow={spill_allow!r} needs a directory to "
                          "spill to: set spill= or ACTMEM_SPILL")
     permitted = 0 if spill_allow is None else (
         _bits("spill_allow", spill_allow, _native.SPILL_ALLOW) or
@@ -309,9 +311,9 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
         there = _current()
         if there is not None:
             raise Error(errno.EBUSY,
-                        "the memory of this process is open already "
-                        f"({there.describe()}): call actmem.open() "
-                        "before the first use, or close() it")
+                        "the memory of this process is already open "
+                        f"({there.describe()}): call actmem.open() before "
+                        "the first use of the memory, or close() the memory")
         quiet = _is_on("ACTMEM_QUIET")      # a wrong value is an error before anything is open
         _check_spill(spill, permitted, quiet)
         best = _native.library.actmem_options_allow_best(ctypes.byref(options))
@@ -346,8 +348,8 @@ def _current() -> Memory | None:
 
 
 def default() -> Memory:
-    """Returns the memory of this process. If it is not open, opens it with the options of the
-    environment, and raises the errors of open(). Thread-safe, like open()."""
+    """Returns the memory of this process. If the memory is not open, opens it with the options of
+    the environment; open() says which errors this raises. Thread-safe, like open()."""
     with _lock:
         return _current() or open()
 

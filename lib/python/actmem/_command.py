@@ -43,7 +43,7 @@ def _bytes(word: str) -> int:
 
 def _count(word: str, least: int = 1) -> int:
     if not word.isdecimal() or not least <= int(word) <= 1 << 30:
-        raise argparse.ArgumentTypeError(f"'{word}' is no number from {least} to {1 << 30}")
+        raise argparse.ArgumentTypeError(f"'{word}' is not a number from {least} to {1 << 30}")
     return int(word)
 
 
@@ -54,7 +54,7 @@ def _count_or_none(word: str) -> int:
 def _counts(word: str) -> list[int]:
     counts = [_count(part) for part in word.split(",")]
     if len(set(counts)) < len(counts):
-        raise argparse.ArgumentTypeError(f"'{word}' has a number twice")
+        raise argparse.ArgumentTypeError(f"'{word}' contains a number twice")
     return counts
 
 
@@ -64,7 +64,7 @@ def _seconds(word: str) -> float:
     except ValueError:
         value = -1
     if not 0 <= value <= 3600:
-        raise argparse.ArgumentTypeError(f"'{word}' is no number of seconds to 3600")
+        raise argparse.ArgumentTypeError(f"'{word}' is not a number of seconds from 0 to 3600")
     return value
 
 
@@ -74,10 +74,10 @@ def _mesh(word: str) -> dict[str, int]:
         axis, _, number = part.partition("=")
         if axis not in AXES or not number:
             raise argparse.ArgumentTypeError(
-                f"'{part}' is no axis of a mesh with its devices, as fsdp=8: axes are "
-                f"{', '.join(AXES)}")
+                f"'{part}' is not an axis with its number of devices, such as fsdp=8: valid axes "
+                f"are {', '.join(AXES)}")
         if axis in mesh:
-            raise argparse.ArgumentTypeError(f"'{axis}' is there twice")
+            raise argparse.ArgumentTypeError(f"'{axis}' is given twice")
         mesh[axis] = _count(number)
     return mesh
 
@@ -90,51 +90,58 @@ def plan_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="actmem plan", usage="actmem plan [OPTION]... [FILE.py:FUNCTION]", add_help=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Foresees a training step on a machine, and decides for each of its named "
-        "values whether\nthe device keeps it, it goes to the host, or the backward pass "
-        "computes it again.\nThe step is that of a model, or of FUNCTION, which returns what "
-        "actmem.jax.plan()\ntakes: a loss, or a step, and its arguments or their shapes.",
-        epilog="Without --offload and --keep the fastest that fits is looked for; with them "
-        "this one\npolicy is foreseen. Exit status 1 if nothing fits or something has no "
-        "sense, 2 for\nbad usage.")
+        description="Predicts a training step on a machine. For each named value of the step, "
+        "decides whether\nto keep the value on the device, offload it to the host, or recompute "
+        "it in the backward\npass. The step is that of a model (--model, --config) or of "
+        "FUNCTION. FUNCTION returns the\narguments of actmem.jax.plan(): a loss or a step, and "
+        "its arguments or their shapes.",
+        epilog="Without --offload and --keep, finds the fastest policy that fits. With them, "
+        "predicts that\npolicy. Exit status 1 if nothing fits or the plan fails, 2 for bad "
+        "usage.")
     parser.add_argument("function", nargs="?", metavar="FILE.py:FUNCTION",
                         help=argparse.SUPPRESS)
     add = parser.add_argument_group("Step").add_argument
-    add("--model", metavar="NAME", help="of the table, as llama-3.3-70b")
-    add("--config", metavar="FILE", help="a model's config.json, as of Hugging Face")
+    add("--model", metavar="NAME", help="a model in the table, such as llama-3.3-70b")
+    add("--config", metavar="FILE", help="a model's config.json in the format of Hugging Face")
     add("--batch", metavar="N", type=_count,
-        help="sequences of a model's step, on all devices together; default: one for each")
+        help="sequences in a model's step, on all devices together; default: one per device")
     add("--tokens", metavar="N[,N...]", type=_counts,
-        help="tokens of text in each sequence, 4096 by default; and lengths at which to say "
-             "what would become of other names")
+        help="text tokens in each sequence, 4096 by default. For further lengths, only report "
+             "the names whose action differs")
     add("--images", metavar="N", type=_count_or_none,
-        help="images in front of each sequence; default: as the model is used")
+        help="images in front of each sequence; default: the model's usual number")
     add("--train", choices=("all", "attention"), metavar="all|attention",
-        help="which weights of a model are trained; default: all")
-    add("--lora", metavar="RANK", type=_count, help="train factors of that rank instead")
+        help="the weights of the model to train; default: all")
+    add("--lora", metavar="RANK", type=_count,
+        help="train LoRA factors of that rank instead of weights")
     add("--attention", choices=("kernel", "dot_product"), metavar="kernel|dot_product",
-        help="how a model computes it, as MaxText's setting; default: kernel")
+        help="how the model computes attention, like MaxText's setting; default: kernel")
     add = parser.add_argument_group("Machine").add_argument
     add("--machine", metavar="here|NAME|FILE", default="here",
-        help="of the table, as h200; a file; or here, the default, as actmem probe has "
-             "measured it")
+        help="a machine in the table, such as h200; a file; or here, which is this machine as "
+             "actmem probe measured it; default: here")
     add("--devices", metavar="N", type=_count,
-        help="of the job, over which a model is sharded (fsdp); default: those of one host")
+        help="number of devices that share the model (fsdp); default: the devices of one host")
     add("--mesh", metavar="AXIS=N,...", type=_mesh,
-        help=f"instead: devices of each axis, of {', '.join(AXES)}")
+        help=f"instead of --devices: number of devices on each axis. Axes: {', '.join(AXES)}")
     add("--device-memory", metavar="SIZE", type=_bytes,
-        help="of each device, as 70G; default: nine tenths of what it has")
+        help="memory of each device that a step may use, such as 70G; default: 90%% of the "
+             "device's memory")
     add("--host-memory", metavar="SIZE", type=_bytes,
-        help="for what one device sends; beyond it are files; default: its share of the host")
+        help="host memory for the values of one device; further values go to files; default: the "
+             "device's share of the host's memory")
     add = parser.add_argument_group("Policy").add_argument
-    add("--offload", metavar="NAME,...", type=_names, help="foresee this policy: these names "
-        "go to the host")
-    add("--keep", metavar="NAME,...", type=_names, help="and these stay on the device")
+    add("--offload", metavar="NAME,...", type=_names,
+        help="predict a policy that offloads these names")
+    add("--keep", metavar="NAME,...", type=_names,
+        help="predict a policy that keeps these names on the device")
     add("--measure", metavar="N", type=_count,
-        help="compile the best few, run N steps of each, and take the fastest")
+        help="compile the best few policies, run N steps of each, and choose the fastest")
     add = parser.add_argument_group("Output").add_argument
-    add("--plot", metavar="FILE", help="draw step time over device memory, as plan.svg")
-    add("--save", metavar="FILE", help="for actmem.jax.load_plan(), and actmem replay --plan")
+    add("--plot", metavar="FILE",
+        help="draw step time against device memory to a file such as plan.svg")
+    add("--save", metavar="FILE",
+        help="save the plan for actmem.jax.load_plan() and actmem replay --plan")
     add("--maxtext", action="store_true", help="print the lines of a MaxText configuration")
     add("-J", "--json", action="store_true", help="print JSON")
     add("-h", "--help", action="help", help="print this")
@@ -145,26 +152,26 @@ def probe_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="actmem probe", usage="actmem probe [OPTION]...", add_help=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Measures once what this machine does, for actmem plan: products, memory, "
-        "the link to\nthe host, the host's memory and files. The results are kept; what "
-        "is asked for\nbeyond it is measured and added.")
+        description="Measures the rates of this machine for actmem plan: matrix products, device "
+        "memory, the\nlink to the host, the host's memory and files. Saves the results. Later "
+        "calls measure\nonly what is missing, and add it.")
     add = parser.add_argument_group("Measurements").add_argument
-    add("--products", metavar="MxKxN,...", help="shapes of products, as 4096x8192x8192")
+    add("--products", metavar="MxKxN,...", help="shapes of products, such as 4096x8192x8192")
     add("--dtypes", metavar="NAME,...", default="bfloat16,float32",
-        help="of products; default: bfloat16,float32")
+        help="types of products; default: bfloat16,float32")
     add("--spill", metavar="DIR", action="append", default=[],
-        help="on a device to spill to; may be repeated")
+        help="measure files in this directory; may be repeated")
     add("--allow-buffered", action="store_true",
-        help="through the page cache where there is no direct I/O")
+        help="use the page cache if the file system has no direct I/O")
     add("--memory", metavar="SIZE", type=_bytes, default=256 << 20,
-        help="to copy; default: 256M")
+        help="bytes to copy in each measurement; default: 256M")
     add("--file-bytes", metavar="SIZE", type=_bytes, default=1 << 30,
-        help="length of the file to spill to; default: 1G")
+        help="length of the file in a --spill directory; default: 1G")
     add("--seconds", metavar="SECONDS", type=_seconds, default=0.5,
-        help="for each measurement; default: 0.5")
+        help="duration of each measurement; default: 0.5")
     add("--command", metavar="FILE", default="actmem",
-        help="that measures memory and files; default: the one that was called")
-    add("--again", action="store_true", help="forget what was measured")
+        help="the actmem command that measures memory and files; default: the one that runs")
+    add("--again", action="store_true", help="discard saved results")
     add = parser.add_argument_group("Output").add_argument
     add("-J", "--json", action="store_true", help="print JSON")
     add("-h", "--help", action="help", help="print this")
@@ -179,8 +186,8 @@ def _has_jax(prog: str) -> bool:
     try:
         importlib.import_module("jax")
     except ImportError as error:
-        print(f"{prog}: {sys.executable} has no JAX, which tells what a program computes "
-              f"({error}): activate an environment that has it, or pip install jax",
+        print(f"{prog}: {sys.executable} cannot import JAX ({error}): activate an environment "
+              "that has JAX, or run `pip install jax`",
               file=sys.stderr)
         return False
     return True
@@ -193,7 +200,7 @@ def _has_device(prog: str) -> bool:
     except (RuntimeError, AssertionError) as error:
         of = os.environ.get("JAX_PLATFORMS", "")
         print(f"{prog}: JAX has no device{f' of JAX_PLATFORMS={of}' if of else ''}: "
-              f"{str(error).partition(chr(10))[0] or 'it does not know that platform'}",
+              f"{str(error).partition(chr(10))[0] or 'JAX does not know that platform'}",
               file=sys.stderr)
         return False
     return True
@@ -203,7 +210,7 @@ def run(arguments: Sequence[str]) -> int:
     """Runs the command. Raises SystemExit after bad usage and after the help."""
     name, *rest = arguments or [""]
     if name not in COMMANDS:
-        print(f"python3 -m actmem: '{name}' is none of {', '.join(COMMANDS)}", file=sys.stderr)
+        print(f"python3 -m actmem: '{name}' must be one of {', '.join(COMMANDS)}", file=sys.stderr)
         return USAGE
     make, module = COMMANDS[name]
     parser = make()

@@ -121,12 +121,12 @@ def load(name: str) -> ctypes.CDLL:
                 try:
                     return ctypes.CDLL(path)
                 except OSError as error:
-                    raise ImportError(f"{path} does not load: {error}") from None
+                    raise ImportError(f"cannot load {path}: {error}") from None
         tried.append(folder)
     target = " jax" if name == "libactmem_xla" else ""
     raise ImportError(
-        f"{name}.so is not in {' nor in '.join(tried)}: build it with `make{target}`, "
-        "or name its folder in ACTMEM_LIBDIR")
+        f"cannot find {name}.so in {' or '.join(tried)}: build it with `make{target}`, "
+        "or set ACTMEM_LIBDIR to its folder")
 
 
 def _declare(library: ctypes.CDLL) -> ctypes.CDLL:

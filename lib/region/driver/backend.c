@@ -60,7 +60,7 @@ static int check_version(int device)
 		return fail(EPROTONOSUPPORT, "this library's version %u is older than %u, the oldest that the driver (version %u) works with; upgrade libactmem",
 			    ACTMEM_ABI_VERSION, query.abi_oldest, query.abi);
 	if (query.page_bytes != HUGE_PAGE_BYTES)
-		return fail(EPROTONOSUPPORT, "the driver has pages of %s, this library knows 2 MiB ones",
+		return fail(EPROTONOSUPPORT, "the driver has pages of %s, but this library supports only pages of 2 MiB",
 			    BYTES_TEXT(query.page_bytes));
 	return 0;
 }

@@ -15,7 +15,7 @@ static int tell_export(int error, uint64_t length)
 	case -EOPNOTSUPP:
 		return fail(EOPNOTSUPP, "this kernel has no dma-bufs (CONFIG_DMA_SHARED_BUFFER); give the device the region's memory by address");
 	case -ENODATA:
-		return fail(ENODATA, "the driver cannot export %s: pages of it are missing (discarded meanwhile); populate them first",
+		return fail(ENODATA, "the driver cannot export %s: some of the pages are missing (they were discarded); populate them first",
 			    BYTES_TEXT(length));
 	default:
 		return fail(-error, "the driver cannot export %s (%s)", BYTES_TEXT(length),

@@ -41,7 +41,7 @@ static int fail_create(int device, int error, const struct actmem_ioctl_create *
 		return -error;
 	if (error == EINVAL && !driver_query(device, &query) &&
 	    create->length > query.max_region_bytes)
-		return fail(EINVAL, "%s are requested for one region; the most that this driver supports is %s",
+		return fail(EINVAL, "%s are requested for one region, but this driver supports at most %s",
 			    BYTES_TEXT(create->length), BYTES_TEXT(query.max_region_bytes));
 	return fail(error, "the driver cannot make a region of %s (%s)",
 		    BYTES_TEXT(create->length), strerror(error));

@@ -103,7 +103,7 @@ static int copy_permissions(int from, int to, const char *path)
 	    ((old.st_uid != new.st_uid || old.st_gid != new.st_gid) &&
 	     fchown(to, old.st_uid, old.st_gid)) ||
 	    (old.st_mode != new.st_mode && fchmod(to, old.st_mode & 07777)))
-		return fail(errno, "cannot create a region with the owner and the permissions of %s (%s); remove it, or create it lazily",
+		return fail(errno, "cannot create a region with the owner and the permissions of %s (%s); remove the file, or create a lazy region",
 			    path, strerror(errno));
 	return 0;
 }

@@ -28,7 +28,7 @@ static void tell_other_nodes(bool may_go_elsewhere)
 
 static void tell_full_node(int error, const struct actmem_why *why, bool may_go_elsewhere)
 {
-	fail(error, "node %d has %s free of %s wanted; free memory there", why->node,
+	fail(error, "node %d has %s free, but %s are needed; free memory there", why->node,
 	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted));
 	tell_other_nodes(may_go_elsewhere);
 	if (why->movable)
@@ -41,7 +41,7 @@ static void tell_cgroup(int error, const struct actmem_why *why)
 	char knob[CGROUP_FILE_MAX];
 
 	memory_cgroup_available(knob);
-	fail(error, "the memory cgroup has %s left of %s wanted; raise %s",
+	fail(error, "the memory cgroup has %s left, but %s are needed; raise %s",
 	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), *knob ? knob : "memory.max");
 }
 
@@ -51,8 +51,8 @@ static void tell_cgroup(int error, const struct actmem_why *why)
  */
 static void tell_held(uint64_t limit, uint64_t left, const char *others)
 {
-	fail_more("; of the limit's %s, %s are held (`actmem list` shows the owners%s)",
-		  BYTES_TEXT(limit), BYTES_TEXT(limit > left ? limit - left : 0), others);
+	fail_more("; %s of the limit of %s are in use (`actmem list` shows the owners%s)",
+		  BYTES_TEXT(limit > left ? limit - left : 0), BYTES_TEXT(limit), others);
 }
 
 /* An existing region keeps the limit of its creator, which this process does not know. */
@@ -60,18 +60,18 @@ static void tell_memlock(int error, const struct actmem_why *why, int fd)
 {
 	struct rlimit limit;
 
-	fail(error, "RLIMIT_MEMLOCK has %s left of %s wanted; raise it with `ulimit -l` in the process that creates the region; an existing region keeps its limit",
+	fail(error, "RLIMIT_MEMLOCK has %s left, but %s are needed; raise it with `ulimit -l` in the process that creates the region; an existing region keeps its limit",
 	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted));
 	if (fd < 0 && !getrlimit(RLIMIT_MEMLOCK, &limit))
 		tell_held(limit.rlim_cur, why->available,
-			  ", except what io_uring, AF_XDP and perf hold");
+			  ", except the memory of io_uring, AF_XDP and perf");
 }
 
 static void tell_user_limit(int error, const struct actmem_why *why)
 {
 	uint64_t limit;
 
-	fail(error, "the administrator's limit of the region's user has %s left of %s wanted; as root raise user_limit_bytes in " SYSFS,
+	fail(error, "the limit on the region's user has %s left, but %s are needed; as root raise user_limit_bytes in " SYSFS,
 	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted));
 	if (!sysfile_value(&limit, SYSFS "/user_limit_bytes") && limit != UINT64_MAX)
 		tell_held(limit, why->available, "");
@@ -81,7 +81,7 @@ static void tell_node_limit(int error, const struct actmem_why *why, bool may_go
 {
 	uint64_t limit;
 
-	fail(error, "the administrator's limit of node %d has %s left of %s wanted; as root raise " SYSFS "/node%d/limit_bytes",
+	fail(error, "the limit on node %d has %s left, but %s are needed; as root raise " SYSFS "/node%d/limit_bytes",
 	     why->node, BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), why->node);
 	tell_other_nodes(may_go_elsewhere);
 	if (!sysfile_value(&limit, SYSFS "/node%d/limit_bytes", why->node) && limit != UINT64_MAX)
@@ -96,13 +96,13 @@ static void tell_dmem(int error, const struct actmem_why *why, bool may_go_elsew
 
 	snprintf(region, sizeof(region), "actmem/node%d", why->node);
 	is_known = dmem_limit_read(&limit, region, "/proc/self/cgroup", "/proc/self/mounts");
-	fail(error, "the cgroup's limit of memory of node %d has %s left of %s wanted; raise %s in %s",
+	fail(error, "the cgroup's limit on node %d has %s left, but %s are needed; raise %s in %s",
 	     why->node, BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), region,
 	     is_known ? limit.file : "dmem.max");
 	tell_other_nodes(may_go_elsewhere);
 	if (is_known)
-		fail_more("; of the limit's %s, %s are held", BYTES_TEXT(limit.limit_bytes),
-			  BYTES_TEXT(limit.used_bytes));
+		fail_more("; %s of the limit of %s are in use", BYTES_TEXT(limit.used_bytes),
+			  BYTES_TEXT(limit.limit_bytes));
 }
 
 void why_tell_mount(int fd)
@@ -136,7 +136,7 @@ bool why_tell(int error, const struct actmem_why *why, int fd, bool may_go_elsew
 		tell_node_limit(error, why, may_go_elsewhere);
 		return true;
 	case ACTMEM_WHY_MOUNT_LIMIT:
-		fail(error, "size= of the mounted file system has %s left of %s wanted; remove files there, or as root raise it with `mount -o remount,size=`",
+		fail(error, "size= of the mounted file system has %s left, but %s are needed; remove files there, or as root raise it with `mount -o remount,size=`",
 		     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted));
 		why_tell_mount(fd);
 		return true;

@@ -42,7 +42,7 @@ int memfd_allocated(const struct backing *backing, uint64_t *bytes)
 	struct stat stat;
 
 	if (fstat(backing->fd, &stat))
-		return fail(errno, "cannot ask for the pages of a memfd (fstat: %s)",
+		return fail(errno, "cannot get the page size of a memfd (fstat: %s)",
 			    strerror(errno));
 	*bytes = (uint64_t)stat.st_blocks * 512;
 	return 0;
@@ -73,7 +73,7 @@ int memfd_lock(struct backing *backing, uint32_t allow)
 	    !sysfile_read("/proc/self/status", text, sizeof(text)))
 		locked = sysfile_number(text, "\nVmLck:") * 1024;
 	wanted = locked + backing->length;
-	fail(ENOMEM, "RLIMIT_MEMLOCK is %s, of which %s are locked, and %s more wanted; raise it with `ulimit -l %llu`%s, or allow unpinned memory with %s",
+	fail(ENOMEM, "RLIMIT_MEMLOCK is %s, of which %s are locked, but %s more are needed; raise it with `ulimit -l %llu`%s, or allow unpinned memory with %s",
 	     BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(locked), BYTES_TEXT(backing->length),
 	     (unsigned long long)wanted / 1024,
 	     wanted > limit.rlim_max ? "; root must raise the hard limit first (in a container: docker run --ulimit memlock=-1)" : "",

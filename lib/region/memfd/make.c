@@ -56,7 +56,7 @@ static int create_file(const struct region_request *request, int *fd)
 
 	/* ftruncate beyond this limit would raise SIGXFSZ. */
 	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < request->length)
-		return fail(EFBIG, "%s are wanted, and RLIMIT_FSIZE is %s; raise it with `ulimit -f`",
+		return fail(EFBIG, "%s are needed, but RLIMIT_FSIZE is %s; raise it with `ulimit -f`",
 			    BYTES_TEXT(request->length), BYTES_TEXT(limit.rlim_cur));
 	error = request->path ? nameless_make(request, fd) : create_memfd(request, fd);
 	if (error)
@@ -95,7 +95,7 @@ static int verify_thp(const struct backing *backing)
 
 	if (error || huge == mapped)
 		return error;
-	return fail(ENOMEM, "%s of %s became transparent huge pages, because memory is fragmented; as root write 1 to /proc/sys/vm/compact_memory, or allow 4 KiB pages with %s",
+	return fail(ENOMEM, "only %s of %s became transparent huge pages, because memory is fragmented; as root write 1 to /proc/sys/vm/compact_memory, or allow 4 KiB pages with %s",
 		    BYTES_TEXT(huge), BYTES_TEXT(mapped), KNOB(ALLOW_4K));
 }
 

@@ -70,10 +70,10 @@ static int check_space(const struct region_request *request, const struct statfs
 
 	if (!files->f_blocks || available >= request->length)
 		return 0;
-	fail(ENOSPC, "the file system of %s has %s left of %s wanted; remove files there, or as root ",
+	fail(ENOSPC, "the file system of %s has %s left, but %s are needed; remove files there, or as root ",
 	     request->path, BYTES_TEXT(available), BYTES_TEXT(request->length));
 	if (files->f_type == HUGETLBFS_MAGIC)
-		fail_more("mount another one with a larger size= (hugetlbfs keeps the size it was mounted with)");
+		fail_more("mount another hugetlbfs with a larger size= (a mounted hugetlbfs cannot change its size)");
 	else
 		fail_more("raise its size= with `mount -o remount,size=%lluM %s`",
 			  ((unsigned long long)files->f_blocks * (unsigned long long)files->f_bsize +

@@ -61,11 +61,11 @@ int pages_fail_hugetlb(const struct region_request *request)
 	unsigned int node = nodes_next(&nodes, 0);
 
 	if (available >= request->length)
-		return fail(ENOMEM, "%s %s %s free of %s wanted in %s, but other processes have reserved them or a hugetlb cgroup limits this one",
+		return fail(ENOMEM, "%s %s %s free, but %s are needed in %s, but other processes have reserved them, or a hugetlb cgroup limits this process",
 			    NODES_TEXT(&nodes), has_or_have(&nodes), BYTES_TEXT(available),
 			    BYTES_TEXT(request->length), page_names[request->pages]);
 	pages -= available / page_bytes;
-	fail(ENOMEM, "%s %s %s free of %s wanted in %s; as root add %llu to /sys/devices/system/node/node%u/hugepages/hugepages-%llukB/nr_hugepages",
+	fail(ENOMEM, "%s %s %s free, but %s are needed in %s; as root add %llu to /sys/devices/system/node/node%u/hugepages/hugepages-%llukB/nr_hugepages",
 	     NODES_TEXT(&nodes), has_or_have(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length),
 	     page_names[request->pages], (unsigned long long)pages, node,
 	     (unsigned long long)page_bytes / 1024);
@@ -75,7 +75,7 @@ int pages_fail_hugetlb(const struct region_request *request)
 	fail_more(", or allow other pages with %s",
 		  giant ? KNOB(ALLOW_2M) : KNOB(ALLOW_THP_4K));
 	if (nodes_all_hugetlb_bytes(&nodes, page_bytes) >= request->length)
-		fail_more("; `actmem list` shows which processes use the others");
+		fail_more("; `actmem list` shows which processes use the other pages");
 	return -ENOMEM;
 }
 
@@ -122,12 +122,12 @@ int pages_check_room(const struct region_request *request)
 			node_set(&one, node);
 			available = nodes_available_bytes(&one);
 			if (available < share)
-				return fail(ENOMEM, "node %u has %s free of %s wanted to interleave; free memory there, use other nodes with %s, or allow others with %s",
+				return fail(ENOMEM, "node %u has %s free, but interleaving needs %s; free memory there, use other nodes with %s, or allow other nodes with %s",
 					    node, BYTES_TEXT(available), BYTES_TEXT(share),
 					    KNOB(NODES), KNOB(ALLOW_NODE));
 		}
 	} else if (available < request->length) {
-		fail(ENOMEM, "%s %s %s free of %s wanted; free memory there", NODES_TEXT(&nodes),
+		fail(ENOMEM, "%s %s %s free, but %s are needed; free memory there", NODES_TEXT(&nodes),
 		     has_or_have(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length));
 		if (request->policy == ACTMEM_PLACE_BIND)
 			fail_more(" or allow other nodes with %s", KNOB(ALLOW_NODE));
@@ -135,7 +135,7 @@ int pages_check_room(const struct region_request *request)
 	}
 	available = memory_cgroup_available(knob);
 	if (available < request->length)
-		return fail(ENOMEM, "the memory cgroup has %s left of %s wanted; raise %s",
+		return fail(ENOMEM, "the memory cgroup has %s left, but %s are needed; raise %s",
 			    BYTES_TEXT(available), BYTES_TEXT(request->length), knob);
 	return 0;
 }

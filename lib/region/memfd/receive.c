@@ -58,7 +58,7 @@ static int check_memfd(int fd, struct backing *backing)
 		return fail(EINVAL, "descriptor %d is not open for reading and writing", fd);
 	backing->length = (uint64_t)stat.st_size;
 	if (!memfd_take_pages(backing, &files))
-		return fail(EINVAL, "descriptor %d has an odd length, so this library did not create it", fd);
+		return fail(EINVAL, "the length of descriptor %d is not a multiple of the page size, so this library did not create it", fd);
 	return take_name(backing->name, label + sizeof(prefix) - 1);
 }
 

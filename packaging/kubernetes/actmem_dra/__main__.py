@@ -17,25 +17,25 @@ from .slices import Slice
 def parse():
     parser = argparse.ArgumentParser(prog="actmem_dra", description=__doc__)
     parser.add_argument("--node", default=os.environ.get("NODE_NAME"), metavar="NAME",
-                        help="of the cluster's, which this runs on (NODE_NAME)")
+                        help="the cluster's name of this node (NODE_NAME)")
     parser.add_argument("--capacity", default=os.environ.get("ACTMEM_CAPACITY", ""),
-                        metavar="NODE=SIZE,...", help="what memory nodes have for claims, as "
-                        "0=448Gi,1=448Gi (ACTMEM_CAPACITY); default: their pools")
-    parser.add_argument("--device", action="store_true", help="give containers /dev/actmem, too, "
+                        metavar="NODE=SIZE,...", help="memory of each memory node for claims, such "
+                        "as 0=448Gi,1=448Gi (ACTMEM_CAPACITY); default: the sizes of the pools")
+    parser.add_argument("--device", action="store_true", help="also give containers /dev/actmem, "
                         "for regions without names, which a claim's size does not limit")
     parser.add_argument("--mounts", default="/run/actmem/kubernetes", metavar="FOLDER",
-                        help="for the claims' file systems (%(default)s)")
+                        help="folder of the claims' mounts (%(default)s)")
     parser.add_argument("--cdi", default="/var/run/cdi", metavar="FOLDER",
-                        help="that the container runtime reads (%(default)s)")
+                        help="folder of CDI files for the container runtime (%(default)s)")
     parser.add_argument("--kubelet", default="/var/lib/kubelet", metavar="FOLDER",
-                        help="of the kubelet (%(default)s)")
+                        help="folder of the kubelet (%(default)s)")
     parser.add_argument("--account", default=ACCOUNT, metavar="FOLDER",
-                        help="token and CA for the API server (%(default)s)")
+                        help="folder with token and CA for the API server (%(default)s)")
     parser.add_argument("--interval", type=float, default=60, metavar="SECONDS",
-                        help="between looks at the pools (%(default)s)")
+                        help="time between checks of the pools (%(default)s)")
     options = parser.parse_args()
     if not options.node:
-        parser.error("no node: --node, or NODE_NAME")
+        parser.error("the name of this node is missing: pass --node or set NODE_NAME")
     return options
 
 

@@ -49,7 +49,7 @@ class Claims:
 
     def paths(self, uid):
         if not re.fullmatch(r"[0-9A-Za-z-]+", uid):
-            raise Refusal(f"'{uid}' is no UID of a claim")
+            raise Refusal(f"'{uid}' is not a UID of a claim")
         return f"{self.mounts}/claim-{uid}", f"{self.cdi}/{DRIVER}-{uid}.json"
 
     def prepare(self, uid, sizes):
@@ -59,8 +59,8 @@ class Claims:
         folder, spec = self.paths(uid)
         pages = sum(size // machine.PAGE_BYTES for size, _ in sizes)
         if not pages:
-            raise Refusal("the claim has less than 2Mi of memory; ask for it by "
-                          "capacity.requests.memory of its request")
+            raise Refusal("the claim has less than 2Mi of memory; set capacity.requests.memory "
+                          "of its request")
         nodes = ":".join(str(node) for node in sorted({node for _, node in sizes}))
         with self.lock:
             self.mount(folder, f"size={pages * machine.PAGE_BYTES >> 20}M", f"node={nodes}")
@@ -75,7 +75,7 @@ class Claims:
                 say(f"{folder}: now with {size}")
             return
         if there is not None:
-            say(f"{folder} is mounted with {','.join(there)}, of an earlier allocation")
+            say(f"{folder} is still mounted from an earlier allocation, with {','.join(there)}")
             self.clear(folder)
         os.makedirs(folder, exist_ok=True)
         text = f"{size},{nodes},mode=1777"
@@ -133,8 +133,8 @@ class Claims:
             left = os.statvfs(folder)
             kib = (left.f_blocks - left.f_bfree) * left.f_frsize >> 10
             say(f"{folder}: files left: {files}; removed" + (
-                f"; some process still has {kib} KiB of them (actmem list), and its memory until "
-                "it ends" if kib else ""))
+                f"; a process still uses {kib} KiB of them (actmem list), which are freed when it "
+                "ends" if kib else ""))
             if subprocess.run(["umount", folder], stderr=subprocess.DEVNULL,
                               check=False).returncode:
                 subprocess.run(["umount", "-l", folder], check=True)

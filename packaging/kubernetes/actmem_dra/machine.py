@@ -25,7 +25,8 @@ def read(path):
 def parse_quantity(text):
     match = re.fullmatch(r"(\d+)([kMGTPE]|[KMGTPE]i)?", text)
     if not match:
-        raise Refusal(f"'{text}' is no size; write 64Gi, 512Mi or a number of bytes")
+        raise Refusal(f"'{text}' is not a size; write a size such as 64Gi or 512Mi, or a number "
+                      "of bytes")
     return int(match[1]) * UNITS[match[2] or ""]
 
 
@@ -35,7 +36,7 @@ def parse_capacity(text):
     for part in filter(None, text.split(",")):
         node, equals, size = part.partition("=")
         if not equals or not node.isdigit():
-            raise Refusal(f"'{part}' is no capacity; write NODE=SIZE, as 0=448Gi,1=448Gi")
+            raise Refusal(f"'{part}' is not a capacity; write NODE=SIZE, such as 0=448Gi,1=448Gi")
         capacity[int(node)] = parse_quantity(size)
     return capacity
 
@@ -43,8 +44,8 @@ def parse_capacity(text):
 def check_module():
     kinds = read("/proc/filesystems").split()
     if "actmem" not in kinds:
-        raise Refusal("this node has no actmem file system (module not loaded: on the node, as "
-                      "root, `modprobe actmem`, once actmem-dkms has built it)")
+        raise Refusal("this node has no actmem file system, because the module is not loaded; "
+                      "install actmem-dkms on the node, then run `modprobe actmem` as root")
 
 
 def version():
@@ -69,6 +70,6 @@ def too_little_to_lock():
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     if limit == resource.RLIM_INFINITY or read(f"{SYSFS}/user_limit_bytes") != "max":
         return ""
-    return f"; but containers may lock {limit >> 10} KiB of memory, and pods can have no larger " \
-        "regions: on the node, `actmem limit --user SIZE --save` stands in for that limit, or set " \
-        "LimitMEMLOCK=infinity for the container runtime"
+    return f"; but containers may lock only {limit >> 10} KiB of memory, so pods cannot have " \
+        "larger regions: on the node, run `actmem limit --user SIZE --save`, which replaces that " \
+        "limit, or set LimitMEMLOCK=infinity for the container runtime"

@@ -73,8 +73,8 @@ class Plugin:
 
     def registered(self, request, _context):
         if not request.plugin_registered:
-            self.refused = f"the kubelet does not take the driver: {request.error}"
-        say(self.refused or "the kubelet knows the driver")
+            self.refused = f"the kubelet refused the driver: {request.error}"
+        say(self.refused or "the kubelet accepted the driver")
         self.changed.put(None)
         return registration_pb2.RegistrationStatusResponse()
 
@@ -115,12 +115,12 @@ class Plugin:
         path = f"{RESOURCES}/namespaces/{claim.namespace}/resourceclaims/{claim.name}"
         there = self.api.ask("GET", path)
         if not there or there["metadata"]["uid"] != claim.uid:
-            raise Refusal(f"the cluster has no such claim with the UID {claim.uid}")
+            raise Refusal(f"the cluster has no claim of this name with the UID {claim.uid}")
         devices = there.get("status", {}).get("allocation", {}).get("devices", {})
         results = [result for result in devices.get("results", [])
                    if result["driver"] == DRIVER and result["pool"] == self.node]
         if not results:
-            raise Refusal(f"nothing of node {self.node} is allocated to the claim")
+            raise Refusal(f"the claim has no allocated memory on node {self.node}")
         return results
 
     def size_of(self, result):
@@ -132,5 +132,5 @@ class Plugin:
         try:
             return self.capacity()[node], node
         except KeyError:
-            raise Refusal(f"node {node} of this machine has no memory for regions any more: "
-                          f"`actmem pool --nodes {node} SIZE`, or --capacity") from None
+            raise Refusal(f"node {node} of this machine has no memory for regions any more: set "
+                          f"`actmem pool --nodes {node} SIZE` or --capacity") from None

@@ -43,10 +43,10 @@ class Slice:
         devices = []
         try:
             devices = devices_of(self.capacity(), machine.version())
-            text = "nothing to give: no memory node has a pool: on the node, `actmem pool --nodes " \
-                "N SIZE --save`, or give the driver --capacity"
+            text = "nothing to offer, because no memory node has a pool: run `actmem pool " \
+                "--nodes N SIZE --save` on the node, or start the driver with --capacity"
         except Refusal as refusal:
-            text = f"nothing to give: {refusal}"
+            text = f"nothing to offer: {refusal}"
         if devices:
             text = ", ".join(f"{device['name']} has {device['capacity']['memory']['value']} bytes"
                              for device in devices) + machine.too_little_to_lock()
@@ -56,7 +56,7 @@ class Slice:
         return devices
 
     def publish(self):
-        """Has the cluster know what there is; asks once where nothing has changed."""
+        """Publishes the memory of this node. If nothing has changed, sends a single request."""
         devices = self.devices()
         made_of = json.dumps(devices, sort_keys=True)
         there = self.api.ask("GET", f"{SLICES}/{self.name}")
@@ -64,7 +64,7 @@ class Slice:
             return
         node = self.api.ask("GET", f"/api/v1/nodes/{self.node}")
         if not node:
-            raise Refusal(f"the cluster has no node {self.node}; name it by --node")
+            raise Refusal(f"the cluster has no node {self.node}; pass its name with --node")
         wanted = self.object(devices, made_of, node["metadata"]["uid"])
         if there:
             wanted["metadata"]["resourceVersion"] = there["metadata"]["resourceVersion"]
@@ -73,11 +73,11 @@ class Slice:
         else:
             stored = self.api.ask("POST", SLICES, wanted)
         if not stored:
-            raise Refusal(f"the API server has no {RESOURCES}: Kubernetes 1.34 is the first")
+            raise Refusal(f"the API server has no {RESOURCES}: use Kubernetes 1.34 or later")
         if not all(device.get("allowMultipleAllocations")
                    for device in stored["spec"].get("devices", [])):
             say("this cluster has no DRAConsumableCapacity (on since Kubernetes 1.36): one claim "
-                "takes all of a memory node")
+                "takes the whole pool of a memory node")
 
     def object(self, devices, made_of, node_uid):
         # With the node, the slice goes.

@@ -30,7 +30,7 @@ DOCUMENTED = {
     "a value on several devices along a batch, in a scan on an explicit mesh":
         (None, "has duplicate entries"),
     "a vjp function of two programs that spread a value otherwise":
-        (None, "wanted with another sharding than it was saved with"),
+        (None, "was saved with another sharding than the program needs"),
     "a value that is larger than the budget": (None, "and budget= .* is .*; raise it"),
     # Stock JAX does so, too, but under other policies.
     "forward mode over reverse mode of names in nested checkpoints":

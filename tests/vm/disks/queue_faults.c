@@ -255,7 +255,7 @@ static void test_full(struct setup *s)
 	while (i--) {
 		completion = wait_or_bail(s->queue);
 		well += !completion.result;
-		full += completion.result == -ENOSPC && strstr(actmem_error(), "make room") &&
+		full += completion.result == -ENOSPC && strstr(actmem_error(), "free space there") &&
 			strstr(actmem_error(), FILE_PATH);
 	}
 	ok(well && full && well + full == DISK_BYTES / LENGTH,
@@ -393,7 +393,7 @@ static void test_refused(struct actmem *am)
 	returns(actmem_queue_create(am, &options, &queue), -EPERM);
 	says("kernel.io_uring_disabled is 2");
 	returns(actmem_queue_create(am, NULL, &queue), 0);
-	ok(strstr(actmem_queue_describe(queue), "workers: io_uring is refused") &&
+	ok(strstr(actmem_queue_describe(queue), "workers: io_uring is unavailable") &&
 	   strstr(actmem_queue_describe(queue), "kernel.io_uring_disabled"),
 	   "a queue works without it, and says so (%s)", actmem_queue_describe(queue));
 	destroy_idle(queue);

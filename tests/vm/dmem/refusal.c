@@ -66,13 +66,13 @@ static void test_refusals(struct actmem *am, const char *actmem)
 	options.nodes.word[0] = 2;
 	put(JOB "/dmem.max", "actmem/node1 16M");
 	returns(actmem_region_create(am, &options, &region), -EDQUOT);
-	says("cgroup's limit of memory of node 1 has 16.0 MiB left of 48.0 MiB wanted");
+	says("cgroup's limit on node 1 has 16.0 MiB left, but 48.0 MiB are needed");
 	says("raise actmem/node1 in " JOB "/dmem.max");
-	says("of the limit's 16.0 MiB, 0 B are held");
+	says("0 B of the limit of 16.0 MiB are in use");
 
 	put(STEP "/dmem.max", "actmem/node1 8M");
 	returns(actmem_region_create(am, &options, &region), -EDQUOT);
-	says("has 8.0 MiB left of 48.0 MiB wanted");
+	says("has 8.0 MiB left, but 48.0 MiB are needed");
 	says("raise actmem/node1 in " STEP "/dmem.max");
 
 	put(STEP "/dmem.max", "actmem/node1 max");

@@ -24,7 +24,7 @@ _RANKS = ("RANK", "JAX_PROCESS_ID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_P
 def _is_on(variable: str) -> bool:
     value = os.environ.get(variable) or "0"
     if value not in ("0", "1"):
-        _say(f"{variable} is '{value}'; it may be 1 or 0")
+        _say(f"{variable} is '{value}', but must be 1 or 0")
         raise SystemExit(1)
     return value == "1"
 
@@ -57,23 +57,23 @@ def wrong_flag(version: str) -> str | None:
               if word.partition("=")[0] == _PIPELINED]
     if version != "0.11.2" or not values or values[-1] in ("false", "0"):
         return None
-    return (f"JAX {version} computes wrong gradients on GPUs with {_PIPELINED}: take it out of "
-            "XLA_FLAGS, or use another version of JAX")
+    return (f"JAX {version} computes wrong gradients on GPUs with {_PIPELINED}: remove this flag "
+            "from XLA_FLAGS, or use another version of JAX")
 
 
 def _offload(version: str) -> None:
     try:
         if sys.version_info < _OLDEST:
-            raise ImportError("actmem.jax needs Python {}.{}, and this is {}.{}".format(
+            raise ImportError("actmem.jax needs Python {}.{}, but this is Python {}.{}".format(
                 *_OLDEST, *sys.version_info[:2]))
         import actmem.jax
         actmem.jax.patch()
     except Exception as error:
-        _say(f"--offload failed in {sys.executable} with JAX {version}: {error}; use a JAX that "
-             "actmem supports, or set ACTMEM_OFFLOAD=0 to run without it")
+        _say(f"--offload failed in {sys.executable} with JAX {version}: {error}; use a version of "
+             "JAX that actmem supports, or set ACTMEM_OFFLOAD=0 to run without --offload")
         raise SystemExit(1) from None
     if not _is_on("ACTMEM_QUIET") and _is_first() and not _is_worker():
-        _say("jax.checkpoint keeps in actmem what its policies offload to pinned_host "
+        _say("values that policies of jax.checkpoint offload to pinned_host go to actmem "
              "(ACTMEM_OFFLOAD=0 disables this)")
 
 
@@ -124,9 +124,9 @@ def _end(jax: Any, compiled: list[str], process: int) -> None:
     if report is not None:
         report.tell_nothing()
     else:
-        _say("this program kept no activation in actmem: `actmem run --offload` keeps there what "
-             "a policy of jax.checkpoint offloads to pinned_host (ACTMEM_QUIET=1 omits this "
-             "line)")
+        _say("this program kept no activation in actmem: `actmem run --offload` keeps values in "
+             "actmem that a policy of jax.checkpoint offloads to pinned_host (ACTMEM_QUIET=1 "
+             "omits this line)")
 
 
 def _offloads_itself(jax: Any) -> bool:

@@ -127,16 +127,16 @@ def address_of(array: NDArray[Any]) -> int:
 def element(dtype: Any) -> np.dtype[Any]:
     """Returns `dtype` in native byte order. Raises TypeError if JAX and NumPy cannot share it."""
     if jax.numpy.issubdtype(dtype, jax.dtypes.extended):
-        raise TypeError(f"dtype {dtype} is JAX's own and has no form in "
-                        "memory; of random keys take jax.random.key_data()")
+        raise TypeError(f"dtype {dtype} exists only in JAX and has no layout in "
+                        "memory; for random keys, use jax.random.key_data()")
     known: np.dtype[Any] = np.dtype(dtype)
     if known.name in _CODES:
         return known.newbyteorder("=")
     if known.name in _PACKED:
         raise TypeError(f"dtype {known}: XLA packs elements that are shorter "
-                        "than a byte, NumPy does not, so that they cannot be "
-                        "shared; use int8 or uint8")
-    raise TypeError(f"dtype {known} is none that JAX can share with NumPy")
+                        "than a byte, but NumPy does not, so they cannot share "
+                        "arrays; use int8 or uint8")
+    raise TypeError(f"dtype {known}: JAX and NumPy cannot share arrays of this type")
 
 
 def canonical(dtype: Any) -> np.dtype[Any]:
@@ -147,8 +147,8 @@ def canonical(dtype: Any) -> np.dtype[Any]:
     wanted = element(dtype)
     canonical = jax.dtypes.canonicalize_dtype(wanted)
     if wanted != canonical:
-        raise TypeError(f"dtype {wanted}: JAX has {canonical} in its place; set "
-                        "jax_enable_x64, or ask for that one")
+        raise TypeError(f"dtype {wanted}: JAX would use {canonical} instead; set "
+                        f"jax_enable_x64, or pass dtype={canonical}")
     return wanted
 
 
@@ -156,8 +156,8 @@ def check_order(dtype: np.dtype[Any], what: object) -> None:
     """Raises TypeError if the bytes of `dtype` are not in native order."""
     if not dtype.isnative:
         raise TypeError(
-            f"{what} has the type {dtype.str}, whose bytes are in the other "
-            f"order than this machine's and JAX's ({dtype.newbyteorder('=').str})")
+            f"{what} has the type {dtype.str}, but JAX needs the byte order of this "
+            f"machine ({dtype.newbyteorder('=').str})")
 
 
 def _is_cuda(device: jax.Device) -> bool:
@@ -168,8 +168,8 @@ def _is_cuda(device: jax.Device) -> bool:
 def _check_platform(device: jax.Device) -> None:
     if device.platform != "cpu" and not _is_cuda(device):
         raise NotImplementedError(
-            f"arrays of actmem are not for {device.platform}, only for CPUs "
-            "and CUDA; use jax.device_put() there")
+            f"actmem supports arrays only on CPUs and CUDA GPUs, not on {device.platform}; "
+            f"use jax.device_put() for {device.platform}")
 
 
 def memory_for(devices: Iterable[jax.Device]) -> tuple[int, int]:
@@ -193,7 +193,7 @@ def _shape(shape: int | Sequence[int]) -> tuple[int, ...]:
                             shape if np.iterable(shape) else (shape,)))
     except TypeError:
         raise TypeError(f"shape={shape!r} is neither an integer nor a sequence "
-                        "of them") from None
+                        "of integers") from None
     if any(length < 0 for length in lengths):
         raise ValueError(f"shape={shape!r} has a negative length")
     return lengths
@@ -205,24 +205,24 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike | None = None) -> NDArray
 
     Args:
       shape: A length, or a sequence of lengths.
-      dtype: Any type of at least a byte per element that NumPy or JAX accepts. Default: JAX's
-        float, which is float32 without jax_enable_x64.
+      dtype: Any type that NumPy or JAX accepts and whose elements have at least one byte.
+        Default: JAX's float, which is float32 without jax_enable_x64.
 
     Returns:
       An array of that shape and type, with unspecified contents. Arrays of 4 KiB or more begin
       at a multiple of 4 KiB.
 
     Raises:
-      TypeError: JAX does not support the type, or not with the present jax_enable_x64; or
-        `shape` is invalid.
+      TypeError: JAX does not support the type with the present jax_enable_x64, or `shape` is
+        invalid.
       ValueError: A length is negative.
       NotImplementedError: JAX's default device is neither a CPU nor an NVIDIA GPU.
       actmem.Error: The memory is not available. The error message says why and which setting
         helps.
 
-    The array and its slices own the memory, together with the JAX arrays made of them. When
-    the last of them is gone, the memory returns to the region for the next array. A forked
-    child does not inherit this memory and must not access it.
+    The memory stays allocated while the array, a slice of it, or a JAX array that uses the
+    memory exists. Then the region can use the memory for the next array. A forked child does
+    not inherit this memory and must not access it.
 
     Example:
       >>> import actmem.jax
@@ -250,10 +250,10 @@ def _why_not_shared(array: NDArray[Any], dtype: np.dtype[Any], flags: int) -> st
     """Returns an error message that says why XLA cannot use `array` in place; "" if it can."""
     block = _block_of(array)
     if block is None:
-        return "it is not in memory of actmem.jax.empty()"
+        return "the array was not made by actmem.jax.empty()"
     if flags & ON_CUDA and not block.is_registered:
-        return ("it is for a GPU, and was made where JAX computes on CPUs by "
-                "default; make it within jax.default_device() of that GPU")
+        return ("its memory is not registered with CUDA, because JAX's default device was a "
+                "CPU; call empty() within jax.default_device() of the GPU")
     if array.dtype != dtype:
         return (f"its elements are of type {array.dtype} "
                 f"({array.dtype.str}), not {dtype} ({dtype.str})")
@@ -262,8 +262,8 @@ def _why_not_shared(array: NDArray[Any], dtype: np.dtype[Any], flags: int) -> st
                 f"{array.strides}")
     beyond = address_of(array) % ALIGNMENT
     if beyond:
-        return (f"it begins {beyond} bytes behind a multiple of {ALIGNMENT}, "
-                "which is what XLA takes")
+        return (f"it begins {beyond} bytes after a multiple of {ALIGNMENT}, but XLA needs "
+                f"memory that begins at a multiple of {ALIGNMENT}")
     return ""
 
 
@@ -292,8 +292,8 @@ def _by_dlpack(array: NDArray[Any], device: jax.Device, device_type: int) -> jax
         if device_type != DLPACK_CUDA_HOST or "device type" not in str(error):
             raise
         raise NotImplementedError(
-            f"JAX {jax.__version__} takes no host memory as pinned_host "
-            "(kDLCUDAHost of DLPack); JAX 0.11 does") from error
+            f"JAX {jax.__version__} does not accept host memory as pinned_host "
+            "(DLPack's kDLCUDAHost); use JAX 0.11 or later") from error
     finally:
         exported.close()
 
@@ -308,9 +308,8 @@ def on_device(array: NDArray[Any], device: jax.Device, memory_kind: str | None) 
     result: jax.Array = jax.device_put(array, SingleDeviceSharding(
         device, memory_kind=memory_kind), may_alias=True)
     if array.size and result.unsafe_buffer_pointer() != address_of(array):
-        raise RuntimeError(f"JAX {jax.__version__} has copied an array to "
-                           f"{memory_kind} of {device} that it could have taken "
-                           "as it is; leave the memory kind out")
+        raise RuntimeError(f"JAX {jax.__version__} copied the array to {memory_kind} of "
+                           f"{device}, although no copy was necessary; omit the memory kind")
     return result
 
 
@@ -337,18 +336,17 @@ def as_sharding(device: jax.Device | Sharding | None) -> Sharding:
         _check_platform(one)
         if _is_cuda(one) and sharding.memory_kind != "pinned_host":
             raise ValueError(
-                f"device={device!r} is in the memory of a GPU, and arrays of "
-                "actmem are in the host's: use "
-                ".with_memory_kind(\"pinned_host\"), and jax.device_put() to "
-                "bring them to the GPU")
+                f"device={device!r} denotes GPU memory, but arrays of actmem are in host memory: "
+                "use .with_memory_kind(\"pinned_host\"), then copy the array to the GPU with "
+                "jax.device_put()")
     return sharding
 
 
 def source(a: Any) -> NDArray[Any]:
     """Returns `a` as a NumPy array, which uses the memory of `a` if possible."""
     if isinstance(a, jax.core.Tracer):
-        raise TypeError("actmem.jax.asarray() of a value that is being traced: "
-                        "call it outside of jax.jit, with an array that is there")
+        raise TypeError("actmem.jax.asarray() got a traced value: call it outside "
+                        "of jax.jit, with a concrete array")
     if isinstance(a, jax.Array):
         element(a.dtype)
     return np.asarray(a)
@@ -385,13 +383,13 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *,
 
     Args:
       a: Anything that numpy.asarray() accepts, of any shape. asarray() uses an array of
-        empty() in place, and makes it read-only. The same applies to a contiguous slice that
-        begins at a multiple of 64 bytes. It copies everything else once, into a region.
+        empty() in place, and makes the array read-only. asarray() also uses a contiguous slice
+        in place if the slice begins at a multiple of 64 bytes. asarray() copies everything else
+        once, into a region.
       dtype: The type of the result. Default: the type that jnp.asarray() would choose.
       device: A jax.Device or Sharding, as for jnp.asarray(). Each addressable device of a
-        sharding gets its own part. Parts of an array of empty() are used in place too, if they
-        qualify as above. Equal parts share one copy. On a GPU, the memory_kind must be
-        pinned_host.
+        sharding gets its own part. asarray() uses a part in place under the same conditions as a
+        slice. Equal parts share one copy. On a GPU, the memory_kind must be pinned_host.
       copy: False: raise ValueError instead of copying. True: always copy.
 
     Returns:
@@ -413,7 +411,7 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *,
       (2, 3)
     """
     if copy not in (None, False, True):
-        raise TypeError(f"copy={copy!r} is none of None, False, True")
+        raise TypeError(f"copy={copy!r} must be None, False or True")
     copy = None if copy is None else bool(copy)
     sharding = as_sharding(device)
     array = source(a)

@@ -72,8 +72,8 @@ def _call_lowered(ctx: Context, *operands: Any, target: str, results: Any,
 def _refused(ctx: Context, *operands: Any, **params: Any) -> Any:
     platforms = ", ".join(ctx.module_context.platforms)
     raise NotImplementedError(
-        f"what actmem.jax keeps is put and taken on {', '.join(PLATFORMS)}, not on "
-        f"{platforms}; use jax.checkpoint there")
+        f"actmem.jax supports {', '.join(PLATFORMS)}, but not {platforms}; use jax.checkpoint "
+        f"for {platforms}")
 
 
 mlir.register_lowering(call_p, _refused)
@@ -100,7 +100,7 @@ def put_here(value: Any, site: str, bounded: bool, many: bool, layout: int = 0,
                   bounded=np.bool_(bounded), many=np.bool_(many), layout=np.uint32(layout))[0]
     if not batch:
         return token
-    # The third word of a token is its index in the batch.
+    # The third word of a token is the index of the token's example in the batch.
     shape = (*value.shape[:batch], TOKEN_WORDS)
     number, *_, word = (jax.lax.broadcasted_iota(np.uint32, shape, i)
                         for i in range(len(shape)))

@@ -41,7 +41,7 @@ def _argnums(kind: str, argnums: int | Sequence[int], count: int) -> set[int]:
         numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     except TypeError:
         raise TypeError(f"{kind}={argnums!r} is neither a position nor a "
-                        "sequence of them") from None
+                        "sequence of positions") from None
     for number in numbers:
         if not isinstance(number, int) or not -count <= number < count:
             raise ValueError(f"{kind} names argument {number!r}, but there "
@@ -58,13 +58,13 @@ _FACTORIES = {getattr(jax.checkpoint_policies, name, None) for name in (
 
 def _check_options(policy: _private.Rule | None, min_bytes: int) -> None:
     if getattr(jax.config, "jax_remat3", False) and not _private.has_remat3:
-        raise NotImplementedError(f"JAX {jax.__version__} with jax_remat3: actmem.jax supports "
-                                  "that flag since JAX 0.12")
+        raise NotImplementedError(f"JAX {jax.__version__}: actmem.jax supports jax_remat3 only "
+                                  "with JAX 0.12 or later")
     if isinstance(policy, type(_function_label)) and policy in _FACTORIES:
-        raise TypeError(f"policy=jax.checkpoint_policies.{policy.__name__} makes a policy: "
-                        "call it, for instance with the names to save")
+        raise TypeError(f"policy=jax.checkpoint_policies.{policy.__name__} is a function that "
+                        "makes a policy: call the function, for instance with the names to save")
     if policy is not None and not callable(policy):
-        raise TypeError(f"policy={policy!r} is no policy of jax.checkpoint's")
+        raise TypeError(f"policy={policy!r} is not a policy for jax.checkpoint")
     if not isinstance(min_bytes, int) or min_bytes < 0:
         raise ValueError(f"min_bytes={min_bytes!r} is not a number of bytes")
 
@@ -179,7 +179,7 @@ def checkpoint(fun: Callable[..., Any] | None = None, *,
             checkpoint, prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums,
             offload_argnums=offload_argnums, min_bytes=min_bytes, **options)
     if not callable(fun):
-        raise TypeError(f"checkpoint wants a function, not {fun!r}")
+        raise TypeError(f"checkpoint needs a function, not {fun!r}")
     _check_options(policy, min_bytes)
     if offload_argnums != ():
         fun = _with_named_arguments(fun, offload_argnums, static_argnums)

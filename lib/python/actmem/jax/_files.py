@@ -61,17 +61,17 @@ def _read_header(path: StrPath,
         shape, transposed, dtype = npy.read_array_header_1_0(file)
     except ValueError as error:
         raise actmem.Error(
-            errno.EINVAL, f"{path} does not begin as an array of "
-            f"actmem.jax.save() ({error}): that was interrupted or has not "
-            "ended yet; wait for it, or remove the file and save anew"
+            errno.EINVAL, f"{path} has no header of actmem.jax.save() ({error}): "
+            "the save() still runs or was interrupted; wait for it to end, or "
+            "remove the file and save the array again"
             ) from None
     begin = file.tell()
     size = dtype.itemsize * int(np.prod(shape, dtype=object))
     if transposed or begin + size > memory.size:
         raise actmem.Error(
-            errno.EINVAL, f"{path} is {memory.size} bytes long, and should "
-            f"have {size} bytes of {dtype}{shape} behind {begin}, row by row: "
-            "remove the file and save anew")
+            errno.EINVAL, f"{path} is {memory.size} bytes long, but must have "
+            f"{size} bytes of {dtype}{shape} in C order after byte {begin}: "
+            "remove the file and save the array again")
     return shape, dtype, begin
 
 
@@ -82,10 +82,10 @@ def _what_is_there(path: StrPath) -> str:
     except actmem.Error as error:
         if error.errno != errno.EINVAL:
             return ""
-        return (", and is no array that is complete: its save() was "
-                "interrupted, and then it may be removed, or has not ended yet")
-    return (f", an array that is complete, {dtype}{shape}: load() it, or remove "
-            "the file and save anew")
+        return (", and is not a complete array: its save() still runs or was "
+                "interrupted; wait for it to end, or remove the file")
+    return (f", and is a complete array, {dtype}{shape}: load() it, or remove "
+            "the file and save the array again")
 
 
 def _make(path: StrPath, size: int) -> _Region:
@@ -182,11 +182,11 @@ def load(path: StrPath, dtype: DTypeLike | None = None, *,
     shape, there, begin = _read_header(path, memory)
     _arrays.check_order(there, path)
     if dtype is None and there.kind == "V":
-        raise TypeError(f"{path} has elements of {there.itemsize} bytes of a "
-                        "type that its header cannot name; pass dtype=")
+        raise TypeError(f"{path} has elements of {there.itemsize} bytes, but its header "
+                        "cannot name their type; pass dtype=")
     dtype = there if dtype is None else np.dtype(dtype)
     if dtype != there and (there.kind != "V" or
                            dtype.itemsize != there.itemsize):
-        raise TypeError(f"dtype={dtype}, but {path} has {there}")
+        raise TypeError(f"dtype={dtype}, but the elements of {path} are {there}")
     array = np.ndarray(shape, _arrays.canonical(dtype), memory, begin)
     return _arrays.place(array, array.dtype, sharding, False)[0]

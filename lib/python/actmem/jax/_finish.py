@@ -5,8 +5,8 @@ JAX differentiates, batches and splits puts and takes like other primitives. Thi
 follows each token through the resulting program. A token is one reference to its block. The block
 is freed with its last reference (lib/xla). So each reference has one owner, which drops it once:
 
-* A put owns its tokens. A jaxpr owns the tokens that its equations return, and those of its
-  inputs that its caller gives away. The caller owns all tokens that a jaxpr returns.
+* A put owns its tokens. A jaxpr owns the tokens that its equations return. It also owns those of
+  its input tokens that its caller gives away. The caller owns all tokens that a jaxpr returns.
 * A take ends its tokens if they are used nowhere else. If tokens are taken several times, or in
   each iteration of a loop, the program drops them after the last take.
 * An equation that selects, gathers or copies tokens makes new references (hold). The program

@@ -137,8 +137,8 @@ library = _declare(_native.load("libactmem_xla"))
 
 def _check(status: int) -> None:
     if status == -errno.EOWNERDEAD:
-        raise actmem.Error(errno.EOWNERDEAD, "this process was forked from one "
-                           "that uses actmem.jax, and has none of its memory")
+        raise actmem.Error(errno.EOWNERDEAD, "this process was forked from one that uses "
+                           "actmem.jax, and did not inherit the memory of its parent")
     actmem._check(status)
 
 
@@ -157,13 +157,13 @@ def _attach(memory: actmem.Memory) -> None:
     status = library.actmem_xla_attach(memory.handle, ctypes.byref(options))
     if status == -errno.EBUSY:
         raise actmem.Error(errno.EBUSY,
-                           "the handlers have taken memory already: call "
-                           "actmem.open() before the first use")
+                           "actmem.jax already uses memory: call actmem.open() "
+                           "before the first use")
     if status == -errno.EOWNERDEAD:
         _check(status)
     if status:
-        raise actmem.Error(-status, f"{len(memory.spill)} directories to spill "
-                                    "to; there may be up to 64")
+        raise actmem.Error(-status, f"spill= has {len(memory.spill)} directories, but "
+                                    "at most 64 are possible")
 
 
 def _close(memory: actmem.Memory) -> int:
@@ -184,8 +184,8 @@ def _from_environment() -> None:
     text = os.environ.get("ACTMEM_JAX_GENERATIONS")
     if text:
         if not text.isdigit():
-            raise ValueError(f"ACTMEM_JAX_GENERATIONS is {text!r}, which is "
-                             "no number of forward passes (0: no limit)")
+            raise ValueError(f"ACTMEM_JAX_GENERATIONS is {text!r}, but must be "
+                             "a number of forward passes (0: no limit)")
         configure(generations=int(text))
 
 
@@ -210,7 +210,7 @@ def configure(generations: int | None = None, checksum: bool | None = None) -> N
     """
     if generations is not None:
         if not isinstance(generations, int) or not 0 <= generations < 1 << 63:
-            raise ValueError(f"generations={generations!r} is no number of "
+            raise ValueError(f"generations={generations!r} must be a number of "
                              "forward passes (0: no limit)")
         _check(library.actmem_xla_set_generations(generations))
     if checksum is not None:

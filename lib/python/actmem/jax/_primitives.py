@@ -117,8 +117,8 @@ def _take_abstract(token: Aval, ghost: Aval, *, label: str, weak_type: bool,
     put, shape = token.dtype.of, batch_first(ghost, batch).shape
     if (*token.shape, *put[0]) != shape or put[1:] != (ghost.dtype.of, label):
         raise TypeError(
-            f"a value that was put at {put[2]}, for each of {token.shape} tokens "
-            f"{put[1]}{list(put[0])}, cannot be taken at {label} as "
+            f"a value was put at {put[2]} as {put[1]}{list(put[0])} for each of "
+            f"{token.shape} tokens, so it cannot be taken at {label} as "
             f"{ghost.dtype.of}{list(shape)}")
     return ghost.update(dtype=ghost.dtype.of, weak_type=weak_type)
 

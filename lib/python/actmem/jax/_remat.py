@@ -41,8 +41,8 @@ class Kept(_private.Offloadable):
     def dst(self) -> str:
         """Raises an error. Only JAX's own rules read this attribute, and they would save the value
         on the device."""
-        raise RuntimeError(f"JAX {jax.__version__} splits a function that actmem.jax.checkpoint "
-                           "wraps without asking actmem: use a version that it was tested with")
+        raise RuntimeError(f"JAX {jax.__version__} split a function of actmem.jax.checkpoint "
+                           "without asking actmem: use a version of JAX that actmem supports")
 
 
 def _in_force() -> int | None:

@@ -92,16 +92,16 @@ class Report:
         for goes in dict.fromkeys(row.goes for row in self.rows):
             total = self.device_bytes(goes)
             if total and goes not in _NOWHERE:
-                lines.append(f"{goes}: {_words(total)} of each device's in a step")
+                lines.append(f"{goes}: {_words(total)} on each device per step")
         kept = self.device_bytes(_verdicts.ACTMEM) * jax.local_device_count()
         if 0 < self.budget_bytes < kept:
-            lines.append(f"spilled: up to {_words(kept - self.budget_bytes)} of what is in "
-                         f"actmem, by the budget of {_words(self.budget_bytes)}")
+            lines.append(f"spilled: up to {_words(kept - self.budget_bytes)} of the bytes in "
+                         f"actmem, because the budget is {_words(self.budget_bytes)}")
         if self.temp_bytes is not None:
             lines.append(f"XLA's own temporary memory: {_words(self.temp_bytes)} on each "
                          "device")
         if self.unknown:
-            lines.append(f"named by a policy, and by no value: {', '.join(self.unknown)}")
+            lines.append(f"names in a policy that no value has: {', '.join(self.unknown)}")
         return "\n".join(lines)
 
 
@@ -122,7 +122,7 @@ _RIGHT = (3, 4, 5)
 
 def _table(rows: Sequence[Row]) -> list[str]:
     if not rows:
-        return ["no value has a name that a policy was asked of"]
+        return ["JAX asked no policy about a named value"]
     cells = [_HEAD] + [
         (row.name, row.line, f"{row.dtype}{list(row.shape)}".replace(" ", ""),
          _words(row.device_bytes), _UNKNOWN if row.times is None else str(row.times),
@@ -319,7 +319,7 @@ def report(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     """
     if not hasattr(step, "trace"):
         if not callable(step):
-            raise TypeError(f"report wants a function, not {step!r}")
+            raise TypeError(f"report needs a function, not {step!r}")
         step = jax.jit(step)
     traced = step.trace(*args, **kwargs)
     compiled = traced.lower().compile()
@@ -437,21 +437,21 @@ def _why_nothing() -> str:
             small[label] = None
     if values.get(_verdicts.ACTMEM):
         return (f"policies of jax.checkpoint offload {_some(values[_verdicts.ACTMEM])}, but no "
-                "backward pass needs that; offload a value that it computes with")
+                "backward pass uses these values; offload a value that a backward pass uses")
     if small:
-        return (f"policies of jax.checkpoint offload {_some(small)}, which has fewer bytes than "
-                "patch() keeps in actmem; patch(min_bytes=0) keeps all")
+        return (f"policies of jax.checkpoint offload {_some(small)}, but patch() leaves such "
+                "small values on the device; patch(min_bytes=0) keeps all in actmem")
     by_jax = {goes: labels for goes, labels in values.items()
               if goes not in (_verdicts.DEVICE, _verdicts.RECOMPUTED)}
     if by_jax:
         count = sum(map(len, by_jax.values()))
         return (f"JAX itself offloads {count} named value{'s' * (count > 1)} to "
-                f"{', '.join(sorted(by_jax))}; `actmem run --offload` or actmem.jax.patch() keeps "
-                "in actmem what goes to pinned_host")
+                f"{', '.join(sorted(by_jax))}; with `actmem run --offload` or actmem.jax.patch(), "
+                "values that go to pinned_host go to actmem")
     named = _some(dict.fromkeys(label for labels in values.values() for label in labels))
     return ("no policy of jax.checkpoint offloads a value" +
-            (f", though values have names: {named}" if named else "") +
-            "; use one that does, such as "
+            (f", although values have names: {named}" if named else "") +
+            "; use a policy that offloads values, such as "
             "jax.checkpoint_policies.save_and_offload_only_these_names")
 
 

@@ -31,7 +31,8 @@ _said: dict[_Key, tuple[str, frozenset[str]]] = {}
 _stock: dict[_Key, str | None] = {}
 # The names that JAX has asked each policy about since it completed the last program.
 _asked: dict[Rule, set[str]] = {}
-# Policies that have kept a value. JAX traces a cached function no more, so it asks them no more.
+# Policies that have kept a value. JAX does not trace a cached function again, so it does not ask
+# the function's policy again.
 _busy: weakref.WeakSet[Rule] = weakref.WeakSet()
 _warned: set[object] = set()
 
@@ -101,11 +102,11 @@ def warn_of_idle(kept_names: Callable[[Rule], frozenset[str]]) -> None:
         if not wanted or policy in _busy or case in _warned:
             continue
         _warned.add(case)
-        there = f"there are {listed(had)}" if had else "nothing in it has a name"
+        found = f"names found: {listed(had)}" if had else "no value in the function has a name"
         warnings.warn(
-            f"a policy of jax.checkpoint is to keep {listed(wanted)} in actmem, but the "
-            f"function names no such value ({there}), so that nothing goes there; "
-            "jax.ad_checkpoint.checkpoint_name gives names", stacklevel=_users_frame())
+            f"a policy of jax.checkpoint keeps {listed(wanted)} in actmem, but the function "
+            f"names no such value ({found}), so actmem keeps nothing; name values with "
+            "jax.ad_checkpoint.checkpoint_name", stacklevel=_users_frame())
 
 
 _OTHERS = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (actmem, jax))

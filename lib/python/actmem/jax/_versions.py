@@ -43,17 +43,17 @@ def check() -> None:
     other names of JAX, which may differ in that version."""
     version, tested = jax.__version__, f"{OLDEST} to {NEWEST}"
     if _numbers(version) < _numbers(OLDEST):
-        raise ImportError(f"actmem.jax does not work with JAX {version}: it was tested with "
+        raise ImportError(f"actmem.jax does not work with JAX {version}, only with JAX "
                           f"{tested}; pip install 'jax>={OLDEST}'")
     ffi = _ffi()
     if ffi and (ffi[0] != FFI_MAJOR or ffi[1] < FFI_MINOR):
         raise ImportError(
-            f"actmem's handlers are of version {FFI_MAJOR}.{FFI_MINOR} of XLA's FFI, and the "
+            f"actmem's handlers need version {FFI_MAJOR}.{FFI_MINOR} of XLA's FFI, but the "
             f"jaxlib of JAX {version} has {ffi[0]}.{ffi[1]}: use JAX {tested}")
     why = WRONG.get(version)
     if not why and _numbers(version) > _numbers(NEWEST):
-        why = (f"is newer than those that actmem was tested with, {tested}: if "
-               "something fails, use one of them")
+        why = (f"is newer than the versions that actmem was tested with, {tested}: "
+               "if something fails, use a tested version")
     if why:
         warnings.warn(f"JAX {version} {why}", stacklevel=3)
     from actmem._start.with_jax import wrong_flag

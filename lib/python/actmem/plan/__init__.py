@@ -66,7 +66,7 @@ def _check_counts(**counts: tuple[int, int]) -> None:
     for name, (value, least) in counts.items():
         if isinstance(value, bool) or not isinstance(value, numbers.Integral) or \
                 value < least:
-            raise ValueError(f"{name}={value!r} is no number from {least}")
+            raise ValueError(f"{name}={value!r} must be a number of at least {least}")
 
 
 def plan_key(function: Callable[..., Any], *args: Any, machine: Machine | str = "here",
@@ -116,12 +116,12 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
         the device's share of 80% of the machine's host memory; no limit if that is unknown.
       donated: How many bytes of the arguments are donated.
       compiler: The compiler's settings, such as memory.CPU. None: those of the machine's platform.
-      ring: How many layers may have unfinished transfers to the host.
+      ring: The number of layers that may have unfinished transfers to the host.
       model: A name for the plan.
       resident: Additional bytes on the device. Negative if the device holds less than the
         function's arguments and results.
-      devices: How many devices of a host run this program at once. None: all devices of the
-        mesh, but at most as many as a host has.
+      devices: The number of devices of one host that run this program at the same time. None:
+        all devices of the mesh, but at most all devices of a host.
       choice: A choice to evaluate, even if it does not fit, instead of a search for the
         fastest.
       measure: How many steps to run with each of the best few choices, on this machine's
@@ -129,10 +129,10 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
       destination: The memory to which JAX offloads; "actmem" for actmem.jax.
       mesh: The devices that share the program, if neither the shardings of its arguments nor
         jax.lax.with_sharding_constraint state them. All bytes are those of one device.
-      specs: How the mesh shards named values, by name. Needed for values that are not sharded
+      specs: The shardings of named values, by name. Needed for values that are not sharded
         like the operands of the operations that compute them.
       between: The transfers between devices, if `function` is one device's part and does not
-        contain them: see of_model.py.
+        contain these transfers: see of_model.py.
       frozen: How many arguments after the first are weights that are not trained.
 
     Returns:
@@ -148,8 +148,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
                   devices=(1 if devices is None else devices, 1))
     machine = machines.find(machine)
     if choice is not None and measure:
-        raise ValueError("measure= looks for the fastest policy, and choice= gives one: give "
-                         "one of them")
+        raise ValueError("measure= and choice= cannot be combined: measure= searches for the "
+                         "fastest policy, but choice= sets the policy")
     if device_memory is None:
         device_memory = defaults.device_memory_of(machine)
     if host_memory is None:
@@ -191,7 +191,7 @@ def _check_names(choice: Choice, candidates: list[Candidate]) -> None:
     there = [each.name for each in candidates]
     for name in sorted(choice.kept | choice.offloaded):
         if name not in there:
-            raise ValueError(f"nothing is named {name!r}: there are {', '.join(there)}")
+            raise ValueError(f"no value is named {name!r}: the names are {', '.join(there)}")
 
 
 def _proposed(program: _trace.Program, products: list[Candidate]) -> dict[str, str]:
@@ -199,9 +199,9 @@ def _proposed(program: _trace.Program, products: list[Candidate]) -> dict[str, s
     places = {each.place: each.name for each in products}
     if not products or program.is_step:
         raise ValueError(
-            f"{_trace.name_of(program.function)} names nothing to decide about: give its large "
-            "products a name with jax.ad_checkpoint.checkpoint_name" + (": " + "; ".join(
-                f"{each.place}, {each.bytes} bytes" for each in products[:8])
-                if products else ", of which it has none"))
+            f"{_trace.name_of(program.function)} names no values" + (
+                "; name its large products with jax.ad_checkpoint.checkpoint_name: " + "; ".join(
+                    f"{each.place}, {each.bytes} bytes" for each in products[:8])
+                if products else ", and it has no large products that could be named"))
     program.give_names(places)
     return {name: place for place, name in places.items()}

@@ -49,33 +49,33 @@ class Fields:
         value = self.values.get(name)
         if value is None:
             if default is ...:
-                raise self.error(name, f"is missing: a model of type {self.kind!r} has to "
-                                 "say it")
+                raise self.error(name, f"is missing: a model of type {self.kind!r} must have "
+                                 "this field")
             return default
         return value
 
     def size(self, name: str, default: Any = ..., least: int = 1) -> int:
         value = self._value(name, default)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise self.error(name, f"is {value!r}, not a number from {least}")
+            raise self.error(name, f"is {value!r}, but must be an integer of at least {least}")
         return value
 
     def flag(self, name: str, default: Any = ...) -> bool:
         value = self._value(name, default)
         if not isinstance(value, bool):
-            raise self.error(name, f"is {value!r}, not true or false")
+            raise self.error(name, f"is {value!r}, but must be true or false")
         return value
 
     def real(self, name: str, default: Any = ...) -> float:
         value = self._value(name, default)
         if not isinstance(value, (int, float)) or isinstance(value, bool) or value < 0:
-            raise self.error(name, f"is {value!r}, not a number from 0")
+            raise self.error(name, f"is {value!r}, but must be a number of at least 0")
         return float(value)
 
     def items(self, name: str, default: Any = ...) -> list[Any]:
         value = self._value(name, default)
         if not isinstance(value, list):
-            raise self.error(name, f"is {value!r}, not a list")
+            raise self.error(name, f"is {value!r}, but must be a list")
         return value
 
     def inner(self, name: str) -> Fields:
@@ -91,7 +91,7 @@ class Fields:
         if name is None:
             return "silu"
         if not isinstance(name, str) or not name.startswith(("gelu", "silu", "swish")):
-            raise self.error("hidden_act", f"is {name!r}, neither gelu nor silu")
+            raise self.error("hidden_act", f"is {name!r}, but must be gelu or silu")
         return "gelu" if name.startswith("gelu") else "silu"
 
     def end(self) -> None:
@@ -99,9 +99,9 @@ class Fields:
         left = sorted(name for name, value in self.values.items()
                       if value is not None and name not in self.taken | NEUTRAL | self.ignore)
         if left:
-            raise self.error(left[0], f"is not known for a model of type {self.kind!r}: if it "
-                             "changes no size, remove it from the file (or, in Python, "
-                             f"ignore={tuple(left)!r})")
+            raise self.error(left[0], f"is unknown for a model of type {self.kind!r}: if the field "
+                             "changes no size, remove it from the file or, in Python, pass "
+                             f"ignore={tuple(left)!r}")
 
 
 def _attention(fields: Fields, head_dim: Any = None, **more: Any) -> Attention:
@@ -118,7 +118,7 @@ def _attention(fields: Fields, head_dim: Any = None, **more: Any) -> Attention:
 def _even(fields: Fields, name: str, dim: int) -> int:
     """Returns `dim`, which must be even, because positions rotate pairs of numbers."""
     if dim % 2:
-        raise fields.error(name, f"is {dim}, not an even number")
+        raise fields.error(name, f"is {dim}, but must be even")
     return dim
 
 
@@ -126,7 +126,7 @@ def _experts(fields: Fields, count: str, each: str, d_ff: int, shared_d_ff: int 
              has_bias: bool = False) -> Experts:
     number, taken = fields.size(count), fields.size(each)
     if taken > number:
-        raise fields.error(each, f"is {taken}, more than the {number} of {count}")
+        raise fields.error(each, f"is {taken}, but {count} is only {number}")
     return Experts(number, taken, d_ff, shared_d_ff, has_bias)
 
 
@@ -164,9 +164,9 @@ def _windowed(fields: Fields, count: int, is_local: Callable[[int], bool]) -> li
         return [is_local(i) for i in range(count)]
     for kind in types:
         if not isinstance(kind, str) or kind not in known:
-            raise fields.error("layer_types", f"has {kind!r}, none of {', '.join(known)}")
+            raise fields.error("layer_types", f"has {kind!r}; valid types are {', '.join(known)}")
     if len(types) != count:
-        raise fields.error("layer_types", f"has {len(types)} layers, num_hidden_layers says "
+        raise fields.error("layer_types", f"has {len(types)} layers, but num_hidden_layers is "
                            f"{count}")
     return [known[kind] for kind in types]
 
@@ -225,7 +225,7 @@ def _gemma(fields: Fields) -> Model:
             wide = dataclasses.replace(wide, kv_heads=kv_heads)
         for name in ("hidden_size_per_layer_input", "num_kv_shared_layers",
                      "use_double_wide_mlp"):
-            fields.refuse(name, "such layers are not built here")
+            fields.refuse(name, "actmem plan does not support such layers")
         fields.taken.update(("num_experts", "top_k_experts", "moe_intermediate_size"))
         if fields.flag("enable_moe_block", False):
             experts = _experts(fields, "num_experts", "top_k_experts",
@@ -249,7 +249,7 @@ def _deepseek(fields: Fields) -> Model:
     heads = fields.size("num_attention_heads")
     rope = _even(fields, "qk_rope_head_dim", fields.size("qk_rope_head_dim"))
     fields.size("num_key_value_heads", heads)
-    fields.refuse("attention_bias", "such projections are not built here")
+    fields.refuse("attention_bias", "actmem plan does not support such projections")
     attention = Attention(heads, heads, fields.size("qk_nope_head_dim") + rope,
                           fields.size("v_head_dim"), q_rank=fields.size("q_lora_rank", 0, 0),
                           kv_rank=fields.size("kv_lora_rank"), rope_dim=rope)
@@ -266,8 +266,8 @@ def _deepseek(fields: Fields) -> Model:
 
 def _siglip(fields: Fields, tokens: int | None, has_norm: bool) -> Vision:
     if fields.kind != "siglip_vision_model":
-        raise fields.error("model_type", f"is {fields.kind!r}: the one tower known is "
-                           "'siglip_vision_model'; a text_config by itself can be planned")
+        raise fields.error("model_type", f"is {fields.kind!r}, but the only supported tower is "
+                           "'siglip_vision_model'; text_config can be planned by itself")
     hidden, heads = fields.size("hidden_size"), fields.size("num_attention_heads")
     if hidden % heads:
         raise fields.error("num_attention_heads", f"is {heads}, which does not divide the "
@@ -283,8 +283,7 @@ def _siglip(fields: Fields, tokens: int | None, has_norm: bool) -> Vision:
                     fields.size("num_channels", 3), 0, not has_norm, has_norm)
     fields.end()
     if not vision.patches:
-        raise fields.error("image_size", f"is {vision.image}, less than the {vision.patch} of "
-                           "patch_size")
+        raise fields.error("image_size", f"is {vision.image}, but patch_size is {vision.patch}")
     tokens = tokens or vision.patches
     ratio = vision.patches / tokens
     if int(ratio ** 0.5) ** 2 != ratio:
@@ -298,13 +297,13 @@ def _with_images(fields: Fields) -> Model:
     text = fields.inner("text_config")
     inner = parser_of(text)
     if inner is _with_images:
-        raise text.error("model_type", f"is {text.kind!r}, which has text_config itself")
+        raise text.error("model_type", f"is {text.kind!r}, which itself contains a text_config")
     model = inner(Fields({**text.values, "tie_word_embeddings": True}, text.where,
                           text.ignore))
     # These fields repeat fields of text_config and vision_config.
     fields.taken.update(("hidden_size", "vocab_size", "projection_dim", "tie_word_embeddings",
                          "vision_soft_tokens_per_image"))
-    fields.refuse("audio_config", "audio is not built here", ())
+    fields.refuse("audio_config", "actmem plan does not support audio", ())
     tokens = fields.size("mm_tokens_per_image", 256) if fields.kind == "gemma3" else None
     vision = None
     if fields.kind != "gemma4" or fields.values.get("vision_config") is not None:
@@ -326,5 +325,6 @@ PARSERS: dict[str, Callable[[Fields], Model]] = {
 def parser_of(fields: Fields) -> Callable[[Fields], Model]:
     kind = fields.kind
     if not isinstance(kind, str) or kind not in PARSERS:
-        raise fields.error("model_type", f"is {kind!r}, none of {', '.join(sorted(PARSERS))}")
+        raise fields.error("model_type",
+                           f"is {kind!r}; valid types are {', '.join(sorted(PARSERS))}")
     return PARSERS[kind]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Finds the values of a program that never exist in memory, because the compiler computes them
-where they are read. The rules follow those of XLA. Steps(graph, compiler) lists the remaining
-operations, each with the values that it reads from memory."""
+"""Finds the values of a program that never exist in memory, because the compiler fuses their
+computation into the operations that read them. The rules follow those of XLA. Steps(graph,
+compiler) lists the remaining operations, each with the values that it reads from memory."""
 from __future__ import annotations
 
 import dataclasses

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The kernels of a program. Only the arguments and results of a kernel are in device memory. The
-work of a kernel is that of the operations that it replaces. The known kernels are those of Pallas,
-attention by cuDNN, and the attention of decoder.py."""
+"""The kernels of a program. Only the arguments and results of a kernel are in device memory. A
+kernel does the same work as the operations that it replaces. This module knows the kernels of
+Pallas, cuDNN's attention, and the attention of decoder.py."""
 from __future__ import annotations
 
 import collections

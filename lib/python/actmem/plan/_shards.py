@@ -50,7 +50,7 @@ class Layout:
                   *(each.mesh for each in _constraints(jaxpr))]
         found = next((each for each in meshes if each is not None), None)
         if specs and found is None:
-            raise ValueError("specs= are of a mesh, and there is none: give mesh=")
+            raise ValueError("specs= needs a mesh: pass mesh=")
         self.sizes: dict[str, int] = dict(found.shape) if found is not None else {}
         # In Explicit mode, the types state their sharding.
         self.is_there = found is not None and not found.are_all_axes_explicit

@@ -30,7 +30,7 @@ class Shard:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if not isinstance(value, int) or value < 1:
-                raise ShardError(f"{field.name}={value!r} is no number of devices")
+                raise ShardError(f"{field.name}={value!r} is not a number of devices")
 
     @property
     def devices(self) -> int:

@@ -21,7 +21,7 @@ def whole(shape: Sequence[int]) -> Spec:
 def of(spec: Any, shape: Sequence[int], sizes: Sizes, what: str) -> Spec:
     """Converts a PartitionSpec. `what` names the value in error messages."""
     if len(spec) > len(shape):
-        raise ValueError(f"{what} has {len(shape)} dimensions, and its sharding {len(spec)}")
+        raise ValueError(f"{what} has {len(shape)} dimensions, but its sharding has {len(spec)}")
     found: list[Axes] = []
     for i, size in enumerate(shape):
         part = spec[i] if i < len(spec) else None
@@ -30,12 +30,12 @@ def of(spec: Any, shape: Sequence[int], sizes: Sizes, what: str) -> Spec:
             axes = ()               # unconstrained
         for axis in axes:
             if axis not in sizes:
-                raise ValueError(f"{what} is divided by {axis!r}, and the mesh has "
-                                 f"{', '.join(sizes)}")
+                raise ValueError(f"the sharding of {what} names the axis {axis!r}, but the mesh "
+                                 f"has only {', '.join(sizes)}")
         count = _count(axes, sizes)
         if size % count:
-            raise ValueError(f"the mesh does not divide {what}: its dimension {i} is {size}, "
-                             f"and {' x '.join(axes)} {count}")
+            raise ValueError(f"the mesh does not divide {what}: its dimension {i} is {size}, but "
+                             f"{' x '.join(axes)} is {count}")
         found.append(axes)
     return tuple(found)
 

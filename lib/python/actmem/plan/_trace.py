@@ -73,8 +73,8 @@ class Program:
                 raise
             raise ValueError(
                 f"{name_of(function)} calls jax.set_mesh, which JAX does not allow in a traced "
-                "function: call jax.set_mesh before actmem.jax.plan() or, for `actmem plan`, in the "
-                "function that returns the loss"
+                "function: call jax.set_mesh before actmem.jax.plan() or, for `actmem plan`, in "
+                "the function that returns the loss"
                 ) from error
         self.layout = Layout(args, self.jaxpr, mesh, specs)
         remats = [eqn for eqn in _eqns(self.jaxpr) if _private.is_remat(eqn)]
@@ -91,9 +91,9 @@ class Program:
         if not avals or avals[0].shape != () or \
                 not jax.numpy.issubdtype(avals[0].dtype, jax.numpy.floating):
             kinds = ", ".join(aval.str_short() for aval in avals) or "nothing"
-            raise ValueError(f"{name_of(self.function)} returns {kinds}: a plan is made for a "
-                             "loss, which returns a number of a floating point type, or for "
-                             "a step that takes the gradient of a checkpointed function")
+            raise ValueError(f"{name_of(self.function)} returns {kinds}: a plan needs a loss, "
+                             "which returns a floating point number, or a step that computes "
+                             "the gradient of a checkpointed function")
 
     def give_names(self, names: Mapping[str, str]) -> None:
         """Gives names to the results of the operations in PRODUCTS at these source lines

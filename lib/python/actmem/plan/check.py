@@ -21,7 +21,7 @@ class Term:
     off: float                  # its deviation divided by its permitted error
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.seen:.4g} {self.unit}, and {self.foreseen:.4g} were foreseen"
+        return f"{self.name}: measured {self.seen:.4g} {self.unit}, predicted {self.foreseen:.4g}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +37,8 @@ class Checked:
 
     def __str__(self) -> str:
         lines = [str(term) for term in self.terms]
-        lines.append(f"{self.off} was off" if self.off else "all is within the error")
+        lines.append(f"the prediction of {self.off} was wrong" if self.off else
+                     "all predictions are within the error")
         return "\n".join(lines)
 
 
@@ -48,8 +49,8 @@ def _of_bytes(name: str, foreseen: float, seen: float) -> Term:
 
 
 def check(plan: Plan, stats: Mapping[str, Any], since: Mapping[str, Any], steps: int) -> Checked:
-    """See Plan.check(). Counts and stall times are totals over all devices: a stall delays only one
-    device."""
+    """See Plan.check(). Counts and stall times in `stats` are totals over all devices, but a stall
+    delays only one device."""
     store, before = stats.get("store", {}), since.get("store", {})
 
     def in_a_step(name: str) -> float:
@@ -77,6 +78,6 @@ def check(plan: Plan, stats: Mapping[str, Any], since: Mapping[str, Any], steps:
     if "peak_bytes" in stats:
         terms.append(_of_bytes("device memory", plan.peak_bytes, stats["peak_bytes"]))
     if not terms:
-        raise ValueError("there is nothing to compare: give actmem.jax.stats(), with 'step_s' "
-                         "and 'peak_bytes' of what was measured")
+        raise ValueError("stats has nothing to compare: pass actmem.jax.stats() with the measured "
+                         "'step_s' and 'peak_bytes'")
     return Checked(tuple(terms))

@@ -31,7 +31,7 @@ def load(what: str) -> tuple[Any, ...]:
     modules from its own folder."""
     path, _, name = what.rpartition(":")
     if not path.endswith(".py") or not name.isidentifier():
-        raise UsageError(f"'{what}' is no function of a file, as train.py:make_step")
+        raise UsageError(f"'{what}' is not a function in a file, such as train.py:make_step")
     if not os.path.isfile(path):
         raise FunctionError(f"there is no file '{path}'")
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
@@ -44,17 +44,18 @@ def load(what: str) -> tuple[Any, ...]:
     if not callable(make):
         has = ", ".join(key for key, value in vars(module).items()
                         if callable(value) and not key.startswith("_"))
-        raise FunctionError(f"'{path}' has no function {name}: it has {has or 'none'}")
+        raise FunctionError(f"'{path}' has no function {name}: its functions are {has or 'none'}")
     made = make()
     if not isinstance(made, tuple) or not made or not callable(made[0]):
-        raise FunctionError(f"{name}() of '{path}' returned {type(made).__name__}: it is to "
-                            "return a loss or a step and its arguments, as (loss, params, "
+        raise FunctionError(f"{name}() of '{path}' returned {type(made).__name__}: it must "
+                            "return a loss or a step, and its arguments, such as (loss, params, "
                             "batch)")
     try:
         inspect.signature(made[0]).bind(*made[1:])
     except TypeError as error:
-        raise FunctionError(f"{name}() of '{path}' returned {len(made) - 1} arguments, which "
-                            f"its function does not take: {error}") from None
+        raise FunctionError(f"{name}() of '{path}' returned a function and {len(made) - 1} "
+                            f"arguments, but the function does not accept these: {error}"
+                            ) from None
     except ValueError:      # it has no signature
         pass
     return made
@@ -90,7 +91,7 @@ def _shard(options: argparse.Namespace, machine: machines.Machine) -> decoder.Sh
     if options.mesh:
         shard = decoder.Shard(**options.mesh)
         if options.devices and options.devices != shard.devices:
-            raise UsageError(f"--mesh has {shard.devices} devices, and --devices is "
+            raise UsageError(f"--mesh has {shard.devices} devices, but --devices is "
                              f"{options.devices}")
         return shard
     return decoder.Shard(fsdp=options.devices or int(machine.need("devices")))
@@ -127,7 +128,8 @@ def _of_function(options: argparse.Namespace, machine: machines.Machine,
                  ) -> tuple[Plan, list[of_model.Length]]:
     for name in OF_MODELS:
         if getattr(options, name) is not None:
-            raise UsageError(f"--{name} is of a model: '{options.function}' says it itself")
+            raise UsageError(f"--{name} applies only to a model: '{options.function}' sets it "
+                             "itself")
     function, *arguments = load(options.function)
     compiler = defaults.compiler_of(machine)
     return plan(function, *arguments, machine=machine, compiler=compiler,
@@ -142,18 +144,18 @@ def _planned(options: argparse.Namespace,
              ) -> tuple[Plan, list[of_model.Length], machines.Machine]:
     given = [what for what in (options.model, options.config, options.function) if what]
     if len(given) != 1:
-        raise UsageError("give one of --model NAME, --config FILE and FILE.py:FUNCTION")
+        raise UsageError("give exactly one of --model NAME, --config FILE and FILE.py:FUNCTION")
     if options.measure and not options.function:
         raise UsageError("--measure runs a program: give FILE.py:FUNCTION, not a model")
     if options.measure and (options.keep is not None or options.offload is not None):
-        raise UsageError("--measure looks for the fastest policy, and --keep and --offload give "
-                         "one")
+        raise UsageError("--measure cannot be combined with --keep or --offload: it searches for "
+                         "the fastest policy")
     if options.measure and options.machine != "here":
-        raise UsageError(f"--measure runs on this machine: --machine is {options.machine}")
+        raise UsageError(f"--measure runs on this machine, but --machine is {options.machine}")
     if options.lora and options.train:
-        raise UsageError("--lora trains its factors alone: --train is of the weights")
+        raise UsageError("--lora and --train cannot be combined: --lora trains only its factors")
     if options.json and options.maxtext:
-        raise UsageError("give one of --json and --maxtext")
+        raise UsageError("--json and --maxtext cannot be combined")
     machine = machines.find(options.machine)
     found, lengths = (_of_function if options.function else _of_model)(options, machine)
     return found, lengths, machine
@@ -162,7 +164,7 @@ def _planned(options: argparse.Namespace,
 def run(options: argparse.Namespace) -> int:
     """Runs actmem plan with the options of _command.plan_parser()."""
     if options.plot and not importlib.util.find_spec("matplotlib"):
-        return _tell("--plot wants matplotlib: pip install matplotlib")
+        return _tell("--plot needs matplotlib: pip install matplotlib")
     try:
         found, lengths, machine = _planned(options)
     except UsageError:
@@ -181,7 +183,7 @@ def run(options: argparse.Namespace) -> int:
         print("\n".join([str(found), *(each.line(found) for each in lengths)]))
         assumed = machine.assumptions()
         if assumed:
-            print(f"assumed of {machine.name}: {', '.join(assumed)}")
+            print(f"assumed figures of {machine.name}: {', '.join(assumed)}")
     try:
         if options.save:
             found.save(options.save)

@@ -50,13 +50,13 @@ def _lacks(search: Search, choice: Choice) -> str:
     lacks = []
     peak, limit = search.peak(choice), search.device_memory
     if peak > limit:
-        lacks.append(f"{size_text(peak - limit)} of the device, which may take {size_text(limit)}")
+        lacks.append(f"{size_text(peak - limit)} of device memory (limit {size_text(limit)})")
     if not search.has_room(choice):
         sent = sum(search.sizes[name].bytes for name in choice.offloaded)
-        lacks.append(f"{size_text(sent - search.host_memory)} of the host, which may take "
-                     f"{size_text(search.host_memory)}, and files' rates are not known")
+        lacks.append(f"{size_text(sent - search.host_memory)} of host memory (limit "
+                     f"{size_text(search.host_memory)}; the rates of files are unknown)")
         search.host_memory = math.inf
-    return f"it does not fit: it lacks {' and '.join(lacks)}" if lacks else ""
+    return f"the policy does not fit: it needs another {' and '.join(lacks)}" if lacks else ""
 
 
 def tried(search: Search, program: _trace.Program, steps: int, plan: Plan,
@@ -127,7 +127,7 @@ def _without_offloading(search: Search) -> Choice | None:
 
 def abstention(choice: Choice, gain: float, error: float) -> str:
     return (f"abstains: offloading {', '.join(sorted(choice.offloaded))} would gain {gain:.1%}, "
-            f"within the error of {error:.1%}")
+            f"but the error is {error:.1%}")
 
 
 def rows(search: Search, choice: Choice, candidates: Sequence[Candidate]) -> tuple[Row, ...]:
@@ -141,18 +141,17 @@ def _why(search: Search, choice: Choice, each: Candidate) -> str:
     if action != RECOMPUTE:
         longer = search.time(choice.but(each.name, RECOMPUTE)).seconds - seconds
         if action == KEEP:
-            return f"to recompute it takes {longer:.3g} s"
+            return f"recomputing takes {longer:.3g} s"
         if longer <= 0:
-            return "the backward pass begins with it: to leave it there takes " + \
-                size_text(each.bytes)
-        return f"to recompute it takes {longer:.3g} s, and to keep it {size_text(each.bytes)}"
+            return "the backward pass begins with it: keeping takes " + size_text(each.bytes)
+        return f"recomputing takes {longer:.3g} s, keeping takes {size_text(each.bytes)}"
     if each.name not in search.names:
         return "the backward pass does not need it"
     kept = choice.but(each.name, KEEP)
     spared = seconds - search.time(kept).seconds
     if spared <= 0:
-        return "to keep it spares nothing"
-    return f"to keep it spares {spared:.3g} s{_what_it_lacks(search, kept)}; " + \
+        return "keeping saves no time"
+    return f"keeping saves {spared:.3g} s{_what_it_lacks(search, kept)}; " + \
         _break_even(search, choice, each.name)
 
 
@@ -163,29 +162,29 @@ def _what_it_lacks(search: Search, kept: Choice) -> str:
     if peak <= limit:
         return ""
     share = (limit - search.fixed) / (peak - search.fixed) if peak > search.fixed else 0
-    return f" and lacks {size_text(peak - limit)}" + (
+    return f" but needs {size_text(peak - limit)} more memory" + (
         f" (it would fit with {share:.0%} of the batch)" if share > 0 else "")
 
 
 def _break_even(search: Search, choice: Choice, name: str) -> str:
     other = choice.but(name, OFFLOAD)
     if not search.has_room(other):
-        return "the host has no room for it, and files' rates are not known"
+        return "host memory is too small to offload it, and the rates of files are unknown"
     spared = search.time(choice).seconds - search.time(other).seconds
     if spared > 0:
         lacks = _what_it_lacks(search, other)
         if not lacks and search.gain(other, choice) <= search.error(other, choice):
-            lacks = ", within the error"
-        return f"to offload it would gain {spared:.3g} s{lacks}"
+            lacks = ", which is within the error"
+        return f"offloading saves {spared:.3g} s{lacks}"
     rate = search.break_even(choice, name)
     if rate is None:
-        return "to offload it gains at no rate of the link"
-    return f"to offload it gains beyond {rate / 1e9:.3g} GB/s of the link"
+        return "offloading saves no time, however fast the link is"
+    return f"offloading saves time if the link is faster than {rate / 1e9:.3g} GB/s"
 
 
 def _curve(search: Search) -> list[tuple[int, float, str]]:
-    """Returns step times as names are kept, or offloaded, one after the other. The names that save
-    most time per byte come first."""
+    """Returns the points of the curve. Each point keeps, or offloads, one name more than the point
+    before it. The names that save most time per byte come first."""
     points = []
     for action, kind in ((KEEP, "keep or recompute"), (OFFLOAD, "with offloading")):
         choice = Choice()

@@ -227,9 +227,9 @@ def step(model: Model, *, batch: int, tokens: int, images: int | None = None,
     """
     for what, value in (("batch", batch), ("tokens", tokens)):
         if not isinstance(value, int) or value < 1:
-            raise ValueError(f"{what}={value!r} is no number from 1")
+            raise ValueError(f"{what}={value!r} must be a number of at least 1")
     if attention not in ATTENTIONS:
-        raise ValueError(f"attention={attention!r} is none of {', '.join(ATTENTIONS)}")
+        raise ValueError(f"attention={attention!r} must be one of {', '.join(ATTENTIONS)}")
     images = model.images if images is None else images
     if images and not model.vision:
         raise ValueError(f"images={images}, but {model.name or 'the model'} has no vision "
@@ -239,7 +239,8 @@ def step(model: Model, *, batch: int, tokens: int, images: int | None = None,
     seen = images * model.vision.tokens if model.vision else 0
     here = divided("the number of tokens", tokens + seen, "sequence", shard.sequence)
     if shard.sequence > 1 and seen:
-        raise ShardError(f"sequence={shard.sequence} divides no sequence with images in it")
+        raise ShardError(f"sequence={shard.sequence} must be 1, because sequences with images "
+                         "cannot be divided")
     groups = groups_of(model, scan)
     step_shapes = shapes(model, shard, scan, images, lora)
     is_trained = _trains(train, lora)

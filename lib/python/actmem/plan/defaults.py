@@ -18,8 +18,8 @@ HOST_SHARE = 0.8                # of a device's share of host memory
 def device_memory_of(machine: Machine) -> float:
     """Returns the bytes of device memory that a step may use."""
     if not machine.has("hbm_bytes"):
-        raise MachineError(f"machine {machine.name!r} has no figure 'hbm_bytes': give "
-                           "device_memory")
+        raise MachineError(f"machine {machine.name!r} has no figure 'hbm_bytes': pass "
+                           "device_memory=")
     return machine.need("hbm_bytes") * DEVICE_SHARE
 
 

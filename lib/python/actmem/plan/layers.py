@@ -78,8 +78,8 @@ class Timeline:
     @staticmethod
     def _add(between: Between, there: frozenset[str],
              found: list[tuple[int, list[_Stack], float]]) -> None:
-        """Adds the time of transfers between devices to each group's stack, or to the time
-        outside of layers if no stack matches the group."""
+        """Adds the time of the transfers between devices to the stack of each group. If a group
+        has no matching stack, adds this time to the time outside of layers."""
         times, stacks, rest = found[-1]
         behind = list(stacks)
         for group, (forward, backward) in reversed(list(zip(between.groups,

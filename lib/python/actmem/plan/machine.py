@@ -29,31 +29,31 @@ COLUMNS = ("machine", "figure", "value", "basis", "source")
 # All valid figures and their meanings.
 FIGURES = {
     "devices": "devices of one host",
-    "flops_bf16": "FLOP a second of dense products of bfloat16, of one device",
-    "flops_fp8": "FLOP a second of dense products of fp8, of one device",
-    "flops_f32": "FLOP a second of dense products of float32, of one device",
+    "flops_bf16": "FLOP a second of one device in dense products of bfloat16",
+    "flops_fp8": "FLOP a second of one device in dense products of fp8",
+    "flops_f32": "FLOP a second of one device in dense products of float32",
     "hbm_bytes": "bytes of a device's memory",
-    "hbm_bandwidth": "bytes a second that a device reads and writes of its memory",
-    "product_efficiency": "the share of flops_* that is reached",
-    "memory_efficiency": "the share of hbm_bandwidth that is reached",
-    "link_out": "bytes a second from one device to the host, while nothing else is moved",
-    "link_in": "bytes a second from the host to one device, while nothing else is moved",
-    "link_out_both": "bytes a second from one device to the host, while as much comes back",
-    "link_in_both": "bytes a second from the host to one device, while as much goes out",
-    "link_out_all": "bytes a second of each device to the host, while all do it",
-    "link_in_all": "bytes a second of the host to each device, while all do it",
-    "interconnect": "bytes a second that a device sends to others of its host",
-    "transfer_share": "the share of a device's work that a transfer keeps it from meanwhile",
-    "transfers": "values a second that go to the host or come from there, however small",
-    "transcendentals": "elements a second of exp() and its like",
-    "strided": "elements a second that are read in another order than they lie in",
+    "hbm_bandwidth": "bytes a second that a device reads from and writes to its memory",
+    "product_efficiency": "the share of flops_* that products reach",
+    "memory_efficiency": "the share of hbm_bandwidth that programs reach",
+    "link_out": "bytes a second from one device to the host, while the link is otherwise idle",
+    "link_in": "bytes a second from the host to one device, while the link is otherwise idle",
+    "link_out_both": "bytes a second from one device to the host, while it also receives",
+    "link_in_both": "bytes a second from the host to one device, while it also sends",
+    "link_out_all": "bytes a second from each device to the host, while all devices send",
+    "link_in_all": "bytes a second from the host to each device, while all devices receive",
+    "interconnect": "bytes a second that a device sends to other devices of its host",
+    "transfer_share": "the share of a device's compute that is lost during a transfer",
+    "transfers": "small values a second that go to the host or come from the host",
+    "transcendentals": "elements a second of exp() and similar functions",
+    "strided": "elements a second that are read in an order other than memory order",
     "host_nodes": "NUMA nodes of the host that have memory",
     "host_bytes": "bytes of the host's memory",
-    "host_bandwidth": "bytes a second that are read and written of one node's memory",
+    "host_bandwidth": "bytes a second that are read from and written to one node's memory",
     "disk_write": "bytes a second that are spilled to all files together",
     "disk_read": "bytes a second that are filled from all files together",
-    "error": "the share by which each of the rates may be off",
-    "unsure": "seconds by which each value that a layer saves may be off, whatever its bytes",
+    "error": "the possible relative error of each rate",
+    "unsure": "the possible error of a step's time, in seconds, for each value that a layer saves",
 }
 BASES = ("published", "reckoned", "assumed", "measured", "given")
 ERROR = 0.15                    # default of the figure "error"
@@ -147,7 +147,7 @@ class Machine:
     def need(self, name: str) -> float:
         """Returns the value of the figure `name`. Raises MachineError if it is missing."""
         if name not in FIGURES:
-            raise MachineError(f"there is no figure {name!r}: a machine has "
+            raise MachineError(f"unknown figure {name!r}: valid figures are "
                                f"{', '.join(FIGURES)}")
         if name not in self.figures:
             raise MachineError(f"machine {self.name!r} has no figure '{name}' "
@@ -180,9 +180,9 @@ class Machine:
         kind = DTYPES.get(dtype)
         if kind is None:
             raise MachineError(f"machine {self.name!r} has no figure for products of {dtype}: "
-                               f"known are {', '.join(DTYPES)}")
+                               f"supported types are {', '.join(DTYPES)}")
         if self.measured and not self.has(f"flops_{kind}"):
-            raise MachineError(f"no product of {dtype} was measured of machine {self.name!r}: "
+            raise MachineError(f"machine {self.name!r} has no measured products of {dtype}: "
                                f"measure some with actmem probe --dtypes {dtype}")
         return self._effective(f"flops_{kind}", "product_efficiency")
 
@@ -212,7 +212,7 @@ class Machine:
         the link's limits and, if there are several devices, of the limit of the host's
         memory."""
         if direction not in ("out", "in"):
-            raise ValueError(f"direction={direction!r} is neither 'out' nor 'in'")
+            raise ValueError(f"direction={direction!r} must be 'out' or 'in'")
         alone = self.need(f"link_{direction}")
         rates = [alone]
         share = 1.0
@@ -268,13 +268,13 @@ class Machine:
 def _advice(name: str) -> str:
     """Returns how to obtain a figure."""
     if name.startswith("disk"):
-        return "give it, or measure it with actmem probe --spill DIR"
+        return "set the figure, or measure it with actmem probe --spill DIR"
     if name.startswith(("flops", "interconnect")) or name.endswith("efficiency"):
-        why = ("the probe measures it where there are several devices; else"
-               if name == "interconnect" else "the probe does not measure it:")
-        return (f"{why} add it to the machine's file, for this machine to a copy of what "
-                "actmem probe --json prints, and name that with --machine")
-    return "give it, or measure it with actmem probe"
+        why = ("actmem probe measures it only with several devices"
+               if name == "interconnect" else "actmem probe does not measure it")
+        return (f"{why}; add it to the machine's file, and pass the file with --machine. For this "
+                "machine, first save the output of actmem probe --json to a file")
+    return "set the figure, or measure it with actmem probe"
 
 
 def _positive(what: str, value: Any, where: str) -> float:
@@ -283,13 +283,13 @@ def _positive(what: str, value: Any, where: str) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not 0 < number < math.inf:
-        raise MachineError(f"{where}: {what} is {value!r}, not a number above 0")
+        raise MachineError(f"{where}: {what} is {value!r}, but must be a number above 0")
     return number
 
 
 def _number(name: str, value: Any, where: str) -> float:
     if name not in FIGURES:
-        raise MachineError(f"{where}: there is no figure {name!r}: a machine has "
+        raise MachineError(f"{where}: unknown figure {name!r}: valid figures are "
                            f"{', '.join(FIGURES)}")
     return _positive(f"figure '{name}'", value, where)
 
@@ -308,16 +308,16 @@ def _read(path: str) -> dict[str, Machine]:
     for (number, _), row in zip(lines[1:], rows[1:]):
         where = f"{path}:{number}"
         if len(row) != len(COLUMNS):
-            raise MachineError(f"{where}: expected {len(COLUMNS)} words, as "
-                               f"{','.join(COLUMNS)}, not {len(row)}")
+            raise MachineError(f"{where}: found {len(row)} columns, but expected {len(COLUMNS)}: "
+                               f"{','.join(COLUMNS)}")
         name, figure, value, basis, source = row
         figures = machines.setdefault(name, {})
         if figure in figures:
-            raise MachineError(f"{where}: figure '{figure}' of {name} is there twice")
+            raise MachineError(f"{where}: figure '{figure}' of {name} is given twice")
         number_of = _number(figure, value, where)
         if basis not in BASES:
-            raise MachineError(f"{where}: the basis of figure '{figure}' is {basis!r}, none of "
-                               f"{', '.join(BASES)}")
+            raise MachineError(f"{where}: the basis of figure '{figure}' is {basis!r}, but must be "
+                               f"one of {', '.join(BASES)}")
         figures[figure] = Figure(number_of, basis, source)
     return {name: Machine(name, figures) for name, figures in machines.items()}
 
@@ -325,7 +325,8 @@ def _read(path: str) -> dict[str, Machine]:
 def from_json(told: Any, where: str) -> Machine:
     """Makes a machine from the object that `actmem probe --json` prints."""
     if not isinstance(told, dict) or not isinstance(told.get("figures"), dict):
-        raise MachineError(f"{where}: no 'figures': expected what actmem probe --json prints")
+        raise MachineError(f"{where}: 'figures' is missing: expected the output of actmem probe "
+                           "--json")
     figures = {name: Figure(_number(name, value, where), "measured", where)
                for name, value in told["figures"].items()}
     measured = tuple(_product(row, f"{where}: 'products'") for row in _objects(
@@ -336,7 +337,7 @@ def from_json(told: Any, where: str) -> Machine:
     device = told.get("machine")
     platform = device.get("platform") if isinstance(device, dict) else None
     if platform is not None and not isinstance(platform, str):
-        raise MachineError(f"{where}: 'machine': 'platform' is {platform!r}, not a word")
+        raise MachineError(f"{where}: 'machine': 'platform' is {platform!r}, but must be a string")
     return Machine(str(told.get("name", where)), figures, measured,
                    # Only the requests that used all disks at once.
                    tuple(one for disks, one in requests if disks == most), platform or "")
@@ -345,7 +346,7 @@ def from_json(told: Any, where: str) -> Machine:
 def _objects(told: dict[str, Any], name: str, where: str) -> list[dict[str, Any]]:
     rows = told.get(name, [])
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise MachineError(f"{where}: '{name}' is no list of objects")
+        raise MachineError(f"{where}: '{name}' is not a list of objects")
     return rows
 
 
@@ -353,14 +354,15 @@ def _product(row: dict[str, Any], where: str) -> Product:
     known = [field.name for field in dataclasses.fields(Product)]
     for name in known:
         if name not in row and name != "batch":
-            raise MachineError(f"{where}: one has no '{name}'")
+            raise MachineError(f"{where}: an entry has no '{name}'")
     for name, value in row.items():
         if name not in known:
-            raise MachineError(f"{where}: one has '{name}', none of {', '.join(known)}")
+            raise MachineError(f"{where}: an entry has the unknown field '{name}'; valid fields "
+                               f"are {', '.join(known)}")
         if name == "dtype" and not isinstance(value, str):
-            raise MachineError(f"{where}: 'dtype' is {value!r}, not a word")
+            raise MachineError(f"{where}: 'dtype' is {value!r}, but must be a string")
         if name != "dtype" and _positive(f"'{name}'", value, where) < 1:
-            raise MachineError(f"{where}: '{name}' is {value!r}, not a number from 1")
+            raise MachineError(f"{where}: '{name}' is {value!r}, but must be at least 1")
     m, k, n, batch = (int(float(row.get(name, 1))) for name in ("m", "k", "n", "batch"))
     return Product(m, k, n, row["dtype"], float(row["flops"]), batch)
 
@@ -369,9 +371,9 @@ def _requests(row: dict[str, Any], where: str) -> tuple[int, Requests] | None:
     """Returns the number of disks and the rates of a row, or None if it has no rate."""
     for name in ("disks", "request_bytes", "spill_bandwidth", "fill_bandwidth"):
         if name not in row:
-            raise MachineError(f"{where}: one has no '{name}'")
+            raise MachineError(f"{where}: an entry has no '{name}'")
     if not isinstance(row["disks"], list):
-        raise MachineError(f"{where}: 'disks' is {row['disks']!r}, not a list")
+        raise MachineError(f"{where}: 'disks' is {row['disks']!r}, but must be a list")
     if not row["spill_bandwidth"] or not row["fill_bandwidth"]:
         return None
     size, write, read = (_positive(f"'{name}'", row[name], where) for name in (
@@ -413,10 +415,10 @@ def find(name: str | Machine) -> Machine:
     if name.endswith(".csv"):
         machines = list(_read(name).values())
         if len(machines) != 1:
-            raise MachineError(f"{name} has {len(machines)} machines, not one")
+            raise MachineError(f"{name} has {len(machines)} machines, but must have one")
         return machines[0]
     machines_of_table = _read(TABLE)
     if name not in machines_of_table:
-        raise MachineError(f"no machine {name!r}: there are {', '.join(machines_of_table)}, "
-                           "'here', and files .json (actmem probe --json) or .csv")
+        raise MachineError(f"unknown machine {name!r}: use one of {', '.join(machines_of_table)}, "
+                           "'here', or the name of a .json (actmem probe --json) or .csv file")
     return machines_of_table[name]

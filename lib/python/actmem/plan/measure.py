@@ -120,9 +120,9 @@ class Policies:
             there = left
         if not there:
             least = self.least(self.peaks)
-            raise Nothing(f"nothing fits into device_memory={self.device_memory:.0f} bytes, of "
-                          f"the {len(self.peaks)} policies that were compiled" +
-                          (f": the least needs {least}" if least else ""))
+            raise Nothing(f"none of the {len(self.peaks)} compiled policies fits into "
+                          f"device_memory={self.device_memory:.0f} bytes" +
+                          (f": the smallest needs {least}" if least else ""))
         found = [Measured(choice, self.peaks[choice] or 0, tuple(seconds))
                  for choice, _, seconds in there]
         return sorted(found, key=lambda each: each.median)

@@ -74,5 +74,5 @@ def find(name: str) -> Model:
         if row["name"] == name:
             return dataclasses.replace(from_config(row["config"], name), source=row["source"],
                                        parameters=row["parameters"])
-    raise ModelError(f"no model {name!r}: there are {', '.join(names())}, and any config.json "
+    raise ModelError(f"unknown model {name!r}: use one of {', '.join(names())}, or a config.json "
                      "of Hugging Face (--config FILE)")

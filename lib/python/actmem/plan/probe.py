@@ -72,12 +72,12 @@ def kept() -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise ProbeError(f"cannot read what was measured, {path}: {error}; remove it, or "
-                         "measure anew with --again") from None
+        raise ProbeError(f"cannot read the saved results {path}: {error}; remove the file, or "
+                         "measure again with --again") from None
     if not isinstance(told, dict) or told.get("machine") != identity() or not all(
             isinstance(told.get(key), kind) for key, kind in KEYS.items()):
-        raise ProbeError(f"{path} is of another machine or version: remove it, or measure anew "
-                         "with --again")
+        raise ProbeError(f"{path} has the results of another machine or version: remove the file, "
+                         "or measure again with --again")
     return told
 
 
@@ -89,8 +89,8 @@ def keep(told: dict[str, Any]) -> None:
             json.dump(told, file, indent=1)
         os.replace(file.name, path)
     except OSError as error:
-        raise ProbeError(f"cannot keep what was measured in {path}: {error} "
-                         "(XDG_CACHE_HOME)") from None
+        raise ProbeError(f"cannot save the results in {path}: {error}; set XDG_CACHE_HOME to "
+                         "another folder") from None
 
 
 def here() -> machine.Machine:
@@ -105,7 +105,7 @@ def here() -> machine.Machine:
         raise machine.MachineError(str(error)) from None
     if told is None:
         raise machine.MachineError("this machine has not been measured: run actmem probe, or "
-                                   "name one of the table")
+                                   "name a machine in the table")
     return machine.from_json(told, cache_path())
 
 
@@ -266,7 +266,7 @@ def _bench(command: str, *arguments: str) -> dict[str, Any]:
     path = shutil.which(command)
     if path is None:
         raise ProbeError(f"cannot find the command {command!r}, which measures the host's "
-                         "memory and files: name it with --command")
+                         "memory and files: pass its path with --command")
     result = subprocess.run([path, "bench", "--json", *arguments], capture_output=True,
                             text=True, check=False)
     if result.returncode:
@@ -358,7 +358,7 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
         shape = f"{product['m']}x{product['k']}x{product['n']}"
         yield f"{shape:>22} {product['dtype']:10} {product['flops'] / 1e9:12.1f}"
     yield ""
-    yield f"{'FIGURE':16} {'VALUE':>12}  WHAT IT IS"
+    yield f"{'FIGURE':16} {'VALUE':>12}  MEANING"
     for name, value in told["figures"].items():
         rate = "bytes a second" in machine.FIGURES[name]
         size = name.endswith("_bytes")
@@ -373,7 +373,8 @@ def _products(words: str, dtypes: Sequence[str]) -> list[tuple[int, int, int, st
         parts = word.split("x")
         if len(parts) != 3 or not all(part.isdecimal() and 0 < int(part) <= 1 << 20
                                       for part in parts):
-            raise UsageError(f"argument --products: '{word}' is no product as 4096x8192x8192")
+            raise UsageError(f"argument --products: '{word}' is not a product such as "
+                             "4096x8192x8192")
         m, k, n = map(int, parts)
         found += [(m, k, n, dtype) for dtype in dtypes]
     return found
@@ -382,7 +383,7 @@ def _products(words: str, dtypes: Sequence[str]) -> list[tuple[int, int, int, st
 def _dtypes(word: str) -> list[str]:
     for dtype in word.split(","):
         if dtype not in machine.DTYPES:
-            raise UsageError(f"argument --dtypes: '{dtype}' is none of "
+            raise UsageError(f"argument --dtypes: '{dtype}' must be one of "
                              f"{', '.join(machine.DTYPES)}")
     return word.split(",")
 

@@ -120,14 +120,14 @@ class Plan:
         lines.append(
             f"{self.model} on {self.machine}: a step of {self.step_s:.4g} s, "
             f"{self.recompute_step_s:.4g} s if all is recomputed; gain {self.gain:.1%} "
-            f"± {self.error:.1%}; {size_text(self.peak_bytes)} of the device, "
-            f"{size_text(self.host_bytes)} of the host, {size_text(self.disk_bytes)} of files")
+            f"± {self.error:.1%}; {size_text(self.peak_bytes)} of device memory, "
+            f"{size_text(self.host_bytes)} of host memory, {size_text(self.disk_bytes)} in files")
         if self.lacks:
             lines.append(self.lacks)
         if self.abstains:
             lines.append(self.abstains)
         for name, place in self.proposed.items():
-            lines.append(f"before using this plan, name the value that {place} makes: "
+            lines.append(f"before using this plan, name the value that {place} computes: "
                          f"jax.ad_checkpoint.checkpoint_name(..., \"{name}\")")
         for run in self.measured:
             lines.append(f"measured: {run.step_s:.4g} s and {size_text(run.peak_bytes)} with "
@@ -166,7 +166,7 @@ class Plan:
         try:
             from matplotlib.figure import Figure
         except ImportError:
-            raise ImportError("plot() wants matplotlib: pip install matplotlib") from None
+            raise ImportError("plot() needs matplotlib: pip install matplotlib") from None
         figure = Figure(figsize=(6, 4))
         axes = figure.add_subplot(xlabel="device memory (GiB)", ylabel="step (s)")
         for kind in ("keep or recompute", "with offloading"):
@@ -198,7 +198,8 @@ def load_plan(path: str | os.PathLike[str], key: Mapping[str, str] | None = None
         fields = None
     found = _plan_of(fields)
     if found is None:
-        raise Mismatch(f"{os.fspath(path)} is no plan of this version of actmem: make a new plan")
+        raise Mismatch(f"{os.fspath(path)} is not a plan of this version of actmem: make a new "
+                       "plan")
     here = {"JAX": jax.__version__} if key is None else key
     others = [f"{what} {found.key.get(what)}, but this is {what} {wanted}"
               for what, wanted in here.items() if found.key.get(what) != wanted]

@@ -233,8 +233,8 @@ class Search:
                                       for choice in self._small()):
             self.machine.check(["disk_write", "disk_read"])
         raise Nothing(f"nothing fits into device_memory={self.device_memory:.0f} bytes: the "
-                      f"program that recomputes every name needs {least}; give it a smaller "
-                      "batch, or more devices")
+                      f"program that recomputes every name needs {least}; use a smaller batch "
+                      "or more devices")
 
     def gain(self, choice: Choice, other: Choice) -> float:
         """Returns the time that `choice` gains over `other`, relative to the step that
@@ -245,9 +245,8 @@ class Search:
     def surest(self, best: Choice, stays: Choice) -> Choice | None:
         """Returns the choice whose gain over `stays` exceeds the gain's error most, or None. It
         considers choices that offload some of the names that `best` offloads, and recompute the
-        others. The more a
-        choice offloads, the closer the link is to its limit, and the more the gain depends on
-        the link."""
+        others. If a choice offloads more, the link is closer to its limit, and the gain depends
+        more on the link."""
         found: list[tuple[float, int, Choice]] = []
         for offloaded in _subsets(best.offloaded):
             choice = Choice(best.kept, offloaded)
