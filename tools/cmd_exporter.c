@@ -62,14 +62,21 @@ static int name_file(int fd, const char *path)
 	return 0;
 }
 
-/* The file gets its name only when it is complete, so a killed process leaves no partial file. */
+/*
+ * Writes a file, or replaces a regular one. Refuses to replace a device or a link, such as /dev/null
+ * or /dev/stdout. The file gets its name only when it is complete, so a killed process leaves no
+ * partial file.
+ */
 static int write_file(const char *path, const char *text, size_t length)
 {
+	struct stat found;
 	char folder[PATH_MAX];
 	char *slash;
 	FILE *file;
 	int fd, err;
 
+	if (!lstat(path, &found) && !S_ISREG(found.st_mode))
+		return -EEXIST;
 	if (snprintf(folder, sizeof(folder), "%s", path) >= (int)sizeof(folder))
 		return -ENAMETOOLONG;
 	slash = strrchr(folder, '/');
@@ -100,7 +107,9 @@ static int write_metrics(const char *path)
 	free(text);
 	if (err)
 		warnx("cannot write %s: %s", path, err == -EOPNOTSUPP ?
-		      "its file system has no O_TMPFILE; choose another folder" : strerror(-err));
+		      "its file system has no O_TMPFILE; choose another folder" : err == -EEXIST ?
+		      "it is not a regular file; choose another path, or - for standard output" :
+		      strerror(-err));
 	return err ? STATUS_FAILED : STATUS_OK;
 }
 
@@ -186,12 +195,16 @@ static enum MHD_Result answer_request(void *context, struct MHD_Connection *conn
 	return send_reply(connection, 200, "text/plain; version=0.0.4; charset=utf-8", text, length);
 }
 
-/* Splits an address such as 127.0.0.1:80 or [::1]:80 in place. */
+/* Splits an address such as 127.0.0.1:80 or [::1]:80 in place. Refuses a port above 65535. */
 static bool split_address(char *address, const char **host, const char **port)
 {
 	char *colon = strrchr(address, ':');
 
 	if (!colon || colon == address || !colon[1])
+		return false;
+	/* getaddrinfo() takes the port modulo 65536. */
+	if (strspn(colon + 1, "0123456789") != strlen(colon + 1) || strlen(colon + 1) > 5 ||
+	    atoi(colon + 1) > UINT16_MAX)
 		return false;
 	*colon = '\0';
 	*port = colon + 1;
@@ -232,7 +245,8 @@ static int listen_at(const char *address, int *status)
 	*status = STATUS_USAGE;
 	if (snprintf(text, sizeof(text), "%s", address) >= (int)sizeof(text) ||
 	    !split_address(text, &host, &port)) {
-		warnx("--listen is '%s', but must be an address such as 127.0.0.1:19475", address);
+		warnx("--listen is '%s', but must be an address and a port up to 65535, such as 127.0.0.1:19475",
+		      address);
 		usage_hint();
 		return -1;
 	}

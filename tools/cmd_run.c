@@ -263,22 +263,28 @@ static const struct option options[] = {
 	{ NULL, 0, NULL, 0 },
 };
 
+static const char *long_name_of(int option)
+{
+	const struct option *known = options;
+
+	while (known->val != option)
+		known++;
+	return known->name;
+}
+
 /* Returns the variable that an option sets: that of the knob with the option's name. */
 static const char *variable_of(int option)
 {
-	const struct option *known = options;
+	const char *long_name = long_name_of(option);
+	size_t length = strlen(long_name);
 	unsigned int knob;
 	const char *name;
-	size_t length;
 
 	if (option == 'C')
 		return knob_name(KNOB_CUDA, ACTMEM_NAMES_VARIABLES);
-	while (known->val != option)
-		known++;
-	length = strlen(known->name);
 	for (knob = 0; knob < KNOB_VARIABLES; knob++) {
 		name = knob_name(knob, ACTMEM_NAMES_RUN) + strlen("--");
-		if (!strncmp(name, known->name, length) && name[length] == ' ')
+		if (!strncmp(name, long_name, length) && name[length] == ' ')
 			return knob_name(knob, ACTMEM_NAMES_VARIABLES);
 	}
 	return NULL;
@@ -324,9 +330,8 @@ int cmd_run(int argc, char **argv)
 				return status;
 			break;
 		default:
-			if (strchr("NS", option) && !*optarg) {
-				warnx(option == 'N' ? "the name is empty" :
-				      "the directory's name is empty");
+			if (optarg && !*optarg) {
+				warnx("--%s is empty", long_name_of(option));
 				return usage_hint();
 			}
 			if (option == 'S' && !can_be_told_apart(optarg))

@@ -2,36 +2,30 @@
 /* Sets environment variables from options, from which the library reads them. */
 #include <err.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "config/config.h"
 #include "memory_options.h"
 #include "tool.h"
 
-/* Returns the variable that an option sets, or NULL for other options. */
-static const char *memory_variable(int option)
-{
-	switch (option) {
-	case 'b':
-		return "ACTMEM_BACKEND";
-	case 'p':
-		return "ACTMEM_PAGES";
-	case 'n':
-		return "ACTMEM_NODES";
-	case 'a':
-		return "ACTMEM_ALLOW";
-	default:
-		return NULL;
-	}
-}
-
 bool memory_option(int option, const char *value)
 {
-	const char *variable = memory_variable(option);
+	const char letters[] = "bpna";
+	const enum knob knobs[] = { KNOB_BACKEND, KNOB_PAGES, KNOB_NODES, KNOB_ALLOW };
+	const char *letter = strchr(letters, option);
+	enum knob knob;
 
-	if (!variable)
+	if (!letter)
 		return false;
-	if (variable_set(variable, value))
+	knob = knobs[letter - letters];
+	if (!*value) {
+		const char *name = knob_name(knob, ACTMEM_NAMES_RUN);
+
+		warnx("%.*s is empty", (int)strcspn(name, " "), name);
+		exit(usage_hint());
+	}
+	if (variable_set(knob_name(knob, ACTMEM_NAMES_VARIABLES), value))
 		exit(STATUS_FAILED);
 	return true;
 }

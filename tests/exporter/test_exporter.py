@@ -183,9 +183,10 @@ def sigterm_ends_it_and_a_busy_port_is_an_error():
 @case
 def what_is_no_address_is_named():
     loopback()
-    for address in ("", "19475", ":19475", "127.0.0.1:", "127.0.0.1", "[]:1"):
+    for address in ("", "19475", ":19475", "127.0.0.1:", "127.0.0.1", "[]:1",
+                    "127.0.0.1:none", "127.0.0.1:65536", "127.0.0.1:99999", "[::1]:+1"):
         expect(actmem("exporter", "--listen", address), 2, "", "--listen")
-    expect(actmem("exporter", "--listen", "127.0.0.1:none"), 2, "", "cannot resolve")
+    expect(actmem("exporter", "--listen", "name.invalid:1"), 2, "", "cannot resolve")
     expect(actmem("exporter", "-l", "127.0.0.1:0", "-t", "x"), 2, "", "cannot be used together")
     expect(actmem("exporter", "x"), 2, "", "unexpected argument 'x'")
 
@@ -208,6 +209,16 @@ def the_file_takes_the_place_of_the_one_before():
         assert sorted(os.listdir(folder)) == ["actmem.prom", "here.prom"]
         expect(actmem("exporter", "-t", os.path.join(folder, "no", "file")), 1, "",
                ["cannot write", "No such file"])
+        os.symlink(path, os.path.join(folder, "link"))
+        os.mknod(os.path.join(folder, "null"), stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        os.mkfifo(os.path.join(folder, "pipe"))
+        before = os.listdir(folder)
+        for name in ("link", "null", "pipe", "."):
+            kind = stat.S_IFMT(os.lstat(os.path.join(folder, name)).st_mode)
+            expect(actmem("exporter", "-t", os.path.join(folder, name)), 1, "",
+                   [f"cannot write {folder}/{name}", "not a regular file"])
+            assert stat.S_IFMT(os.lstat(os.path.join(folder, name)).st_mode) == kind
+        assert sorted(os.listdir(folder)) == sorted(before)
         expect(actmem("exporter", "-t", "/sys/file"), 1, "",
                ["cannot write /sys/file", "has no O_TMPFILE"])
 

@@ -215,10 +215,15 @@ def test_what_is_refused(capsys, config, program, tmp_path):
 
 
 def test_a_plan_that_cannot_be_saved_is_printed(capsys, program, tmp_path):
-    arguments = ("--machine", "h200", f"{program}:make_step", "--save", str(tmp_path))
-    assert _command.run(["plan", *arguments]) == 1
-    told = capsys.readouterr()
-    assert "hidden" in told.out and str(tmp_path) in told.err and told.err.count("\n") == 1
+    link = tmp_path / "link"
+    link.symlink_to("/dev/stdout")
+    for path in (tmp_path, link):
+        arguments = ("--machine", "h200", f"{program}:make_step", "--save", str(path))
+        assert _command.run(["plan", *arguments]) == 1
+        told = capsys.readouterr()
+        assert "hidden" in told.out and "not a regular file" in told.err
+        assert str(path) in told.err and told.err.count("\n") == 1
+    assert link.is_symlink()
 
 
 def test_plot_s_library_is_looked_for_first(capsys, program, monkeypatch):

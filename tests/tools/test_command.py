@@ -118,7 +118,8 @@ def run_tells_what_it_cannot_do():
             (["-B", "8M", "-L", "1G"], 2, ["--spill-limit", "no directory", "--spill"]),
             (["-B", "8M", "-S", "/tmp", "-L", "1K"], 2, ["'1K'", "--spill-limit", "from 2M on"]),
             (["-B", "8M", "-S", ":".join(["/tmp"] * 65)], 2, ["ACTMEM_SPILL", "1 to 64"]),
-            (["-B", "8M", "-S", ""], 2, ["directory's name is empty"]),
+            *((["-B", "8M", f"--{name}", ""], 2, [f"--{name} is empty"])
+              for name in ("spill", "budget", "nodes", "pages", "name")),
             (["--policy", "bind"], 2, ["policy bind needs nodes"]),
             (["--policy", "preferred", "--nodes", "0-1"], 2, ["needs one node"]),
             (["--heap-grow", "3M"], 2, ["3145728", "ACTMEM_HEAP_GROW"]),

@@ -104,7 +104,7 @@ def a_relative_name_is_where_run_was_called():
                         cwd=folder)
         expect(result, 0, f"{folder}/./job\n")
         assert os.listdir(folder) == ["job.0"], os.listdir(folder)
-        expect(run("", "echo", "ran", cwd=folder), 2, "", "name is empty")
+        expect(run("", "echo", "ran", cwd=folder), 2, "", "--name is empty")
 
 
 @case

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -149,7 +151,11 @@ class Plan:
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the plan to a file for load_plan()."""
+        """Writes the plan to a file for load_plan(), or replaces a regular file. Raises
+        FileExistsError for anything else, such as /dev/stdout."""
+        if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+            raise FileExistsError(errno.EEXIST, "it is not a regular file; choose another path",
+                                  os.fspath(path))
         fields = dataclasses.asdict(self) | {"format": FORMAT}
         written = f"{os.fspath(path)}.{os.getpid()}"
         try:
