@@ -29,7 +29,8 @@ int actmem_heap_register(struct actmem_heap *heap, struct actmem_runtime *runtim
 		return fail(EINVAL, heap ? "the heap and the runtime are not of the same actmem_open()" :
 			    "actmem_heap_register: no heap");
 	if (flags & ~ACTMEM_REGISTER_ALL)
-		return fail(EINVAL, "register flags 0x%x are unknown", flags & ~ACTMEM_REGISTER_ALL);
+		return fail(EINVAL, "register flags 0x%x are unknown",
+			    flags & ~ACTMEM_REGISTER_ALL);
 	heap_lock_growth(heap);
 	pthread_mutex_lock(&heap->lock);
 	if (heap->runtime) {
