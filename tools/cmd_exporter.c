@@ -63,9 +63,9 @@ static int name_file(int fd, const char *path)
 }
 
 /*
- * Writes a file, or replaces a regular one. Refuses to replace a device or a link, such as /dev/null
- * or /dev/stdout. The file gets its name only when it is complete, so a killed process leaves no
- * partial file.
+ * Writes a file, or replaces a regular one. Refuses to replace a device or a link, such as
+ * /dev/null or /dev/stdout. The file gets its name only when it is complete, so a killed process
+ * leaves no partial file.
  */
 static int write_file(const char *path, const char *text, size_t length)
 {
