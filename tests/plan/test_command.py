@@ -180,6 +180,7 @@ def test_what_is_refused(capsys, config, program, tmp_path):
             ("unknown model 'gpt': use one of llama-2-13b, ", ("--model", "gpt", *h200)),
             ("unknown machine 'cray': use one of v5p, ", ("--config", config, "--machine", "cray")),
             ("cannot read the model of /none", ("--config", "/none", *h200)),
+            ("/dev/zero: the file has more than", ("--config", "/dev/zero", *h200)),
             ("data x fsdp x expert=3 does not divide the batch",
              ("--config", config, *h200, "--devices", "3", "--batch", "4")),
             ("tensor=3 does not divide", ("--config", config, *h200, "--mesh", "tensor=3")),

@@ -136,7 +136,7 @@ static const struct fault faults[] = {
 	{ "madvise", 4, EHWPOISON, EHWPOISON, "cannot populate", ACTMEM_PLACE_BIND },
 	{ "madvise", 5, ENOMEM, ENOMEM, "cannot populate 4.0 KiB", ACTMEM_PLACE_INTERLEAVE },
 	{ "mlock2", 1, ENOMEM, ENOMEM, "ulimit -l", ACTMEM_PLACE_BIND },
-	{ "mlock2", 1, EPERM, ENOMEM, "RLIMIT_MEMLOCK", ACTMEM_PLACE_BIND },
+	{ "mlock2", 1, EPERM, EPERM, "seccomp", ACTMEM_PLACE_BIND },
 	{ "mlock2", 1, EINVAL, EINVAL, "mlock", ACTMEM_PLACE_BIND },
 	{ "mbind", 1, EIO, EIO, "cannot bind memory to node 0", ACTMEM_PLACE_BIND },
 	{ "mbind", 2, ENOMEM, ENOMEM, "mbind", ACTMEM_PLACE_INTERLEAVE },

@@ -48,6 +48,16 @@ int memfd_allocated(const struct backing *backing, uint64_t *bytes)
 	return 0;
 }
 
+/* Continues without pinning if @allow permits it. The caller has set the error message. */
+static int lock_failed(struct backing *backing, uint32_t allow, int error)
+{
+	if (!(allow & ACTMEM_ALLOW_UNLOCKED))
+		return -error;
+	fail_more("; continued without pinning");
+	backing->fallbacks++;
+	return 0;
+}
+
 /* Hugetlb pages are never swapped, so mlock(2) would only count them against the limit. */
 int memfd_lock(struct backing *backing, uint32_t allow)
 {
@@ -73,16 +83,17 @@ int memfd_lock(struct backing *backing, uint32_t allow)
 	    !sysfile_read("/proc/self/status", text, sizeof(text)))
 		locked = sysfile_number(text, "\nVmLck:") * 1024;
 	wanted = locked + backing->length;
+	if (error == EPERM && limit.rlim_cur) {
+		fail(EPERM, "cannot lock %s (mlock2: Operation not permitted), although RLIMIT_MEMLOCK is not 0: a seccomp filter or a security module forbids mlock2(); permit it, or allow unpinned memory with %s",
+		     BYTES_TEXT(backing->length), KNOB(ALLOW_UNLOCKED));
+		return lock_failed(backing, allow, EPERM);
+	}
 	fail(ENOMEM, "RLIMIT_MEMLOCK is %s, of which %s are locked, but %s more are needed; raise it with `ulimit -l %llu`%s, or allow unpinned memory with %s",
 	     BYTES_TEXT(limit.rlim_cur), BYTES_TEXT(locked), BYTES_TEXT(backing->length),
 	     (unsigned long long)wanted / 1024,
 	     wanted > limit.rlim_max ? "; root must raise the hard limit first (in a container: docker run --ulimit memlock=-1)" : "",
 	     KNOB(ALLOW_UNLOCKED));
-	if (!(allow & ACTMEM_ALLOW_UNLOCKED))
-		return -ENOMEM;
-	fail_more("; continued without pinning");
-	backing->fallbacks++;
-	return 0;
+	return lock_failed(backing, allow, ENOMEM);
 }
 
 int memfd_advise(const struct region_request *request, const struct backing *backing)

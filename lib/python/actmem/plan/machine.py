@@ -20,6 +20,8 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from actmem.plan._files import read_text
+
 if TYPE_CHECKING:
     from actmem.plan.work import Work
 
@@ -297,11 +299,10 @@ def _number(name: str, value: Any, where: str) -> float:
 def _read(path: str) -> dict[str, Machine]:
     machines: dict[str, dict[str, Figure]] = {}
     try:
-        with open(path, encoding="utf-8", newline="") as file:
-            lines = [(number, line) for number, line in enumerate(file, 1)
-                     if line.strip() and not line.startswith("#")]
+        lines = [(number, line) for number, line in enumerate(read_text(path).splitlines(), 1)
+                 if line.strip() and not line.startswith("#")]
         rows = list(csv.reader([line for _, line in lines]))
-    except (OSError, UnicodeError, csv.Error) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise MachineError(f"cannot read the machines of {path}: {error}") from None
     if not rows or tuple(rows[0]) != COLUMNS:
         raise MachineError(f"{path}: expected the names of the columns, {','.join(COLUMNS)}")
@@ -406,8 +407,7 @@ def find(name: str | Machine) -> Machine:
         return probe.here()
     if name.endswith(".json"):
         try:
-            with open(name, encoding="utf-8") as file:
-                return from_json(json.load(file), name)
+            return from_json(json.loads(read_text(name)), name)
         except (OSError, ValueError) as error:
             if isinstance(error, MachineError):
                 raise

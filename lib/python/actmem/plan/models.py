@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from actmem.plan._configs import Fields, parser_of
+from actmem.plan._files import read_text
 from actmem.plan._structure import (Attention, Experts, Group, Layer, Model, ModelError, Vision,
                                     grouped)
 
@@ -45,8 +46,7 @@ def from_config(config: Mapping[str, Any], name: str = "config",
 def load(path: str | os.PathLike[str], ignore: Iterable[str] = ()) -> Model:
     """Makes a model from a file config.json; see from_config()."""
     try:
-        with open(path, encoding="utf-8") as file:
-            config = json.load(file)
+        config = json.loads(read_text(path))
     except (OSError, ValueError) as error:
         raise ModelError(f"cannot read the model of {os.fspath(path)}: {error}") from None
     model = from_config(config, os.fspath(path), ignore)

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 
 from actmem.plan import check
+from actmem.plan._files import read_text
 from actmem.plan.search import KEEP, OFFLOAD, RECOMPUTE
 
 FORMAT = 1
@@ -198,8 +199,7 @@ def load_plan(path: str | os.PathLike[str], key: Mapping[str, str] | None = None
       Mismatch: The plan is for another program, machine or version of JAX.
     """
     try:
-        with open(path, encoding="utf-8") as file:
-            fields = json.load(file)
+        fields = json.loads(read_text(path))
     except ValueError:
         fields = None
     found = _plan_of(fields)

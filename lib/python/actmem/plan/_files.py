@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Reads files that a user names."""
+import os
+
+MOST = 16 << 20
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """Returns the text of a file. Raises ValueError for one that is longer than 16 MiB, because a
+    device such as /dev/zero has no end."""
+    with open(path, encoding="utf-8", newline="") as file:
+        text = file.read(MOST + 1)
+    if len(text) > MOST:
+        raise ValueError(f"the file has more than {MOST} characters")
+    return text
