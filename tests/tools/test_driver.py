@@ -188,7 +188,7 @@ def the_doctor_finds_free_memory_without_huge_blocks():
     found = json.loads(outputs()["broken"])
     (told,) = [each for each in found if each["check"] == "contiguous memory"]
     assert told["state"] == "fix" and "compact_memory" in told["fix"], told
-    assert told["finding"].startswith("node 0: 0B in blocks of 2 MiB"), told
+    assert told["finding"].startswith("node 0: only 0B are in blocks of 2 MiB"), told
     checks = [each["check"] for each in found]
     assert checks.index("contiguous memory") < checks.index("movable memory"), checks
 
@@ -249,10 +249,10 @@ def a_scrape_has_as_many_samples_as_the_formula_says():
 
 
 @case
-def refusals_name_the_file_to_write():
+def refusals_name_the_command_that_raises_the_limit():
     user, node = [line for line in outputs()["refused"].splitlines() if "actmem run" in line]
-    assert "0 B left, but 2.0 MiB are needed" in user and "user_limit_bytes" in user, user
-    assert "node 1" in node and "/sys/class/misc/actmem/node1/limit_bytes" in node, node
+    assert "0 B left, but 2.0 MiB are needed" in user and "`actmem limit --user SIZE`" in user, user
+    assert "node 1" in node and "`actmem limit --nodes 1 SIZE`" in node, node
 
 
 @case
