@@ -35,15 +35,19 @@ void best_memory_tell(const struct actmem *am, struct actmem_region *region)
 {
 	bool is_driver = actmem_get_backend(am) == ACTMEM_BACKEND_DRIVER;
 	struct actmem_region_info info;
+	uint64_t node_bytes;
 	bool is_huge;
 
 	ACTMEM_INIT(&info);
+	info.node_bytes = &node_bytes;
+	info.node_count = 1;
 	if (knob_is_on(KNOB_QUIET) || actmem_region_get_info(region, &info))
 		return;
 	is_huge = info.pages == ACTMEM_PAGES_2M;
 	if (is_driver && is_huge)
 		return;
-	warnx("memory is %s pages of %s%s; 'actmem doctor' reports how to get better memory, ACTMEM_STRICT=1 makes this an error, ACTMEM_QUIET=1 omits this line",
+	warnx("memory is %s pages of %s%s%s; 'actmem doctor' reports how to get better memory, ACTMEM_STRICT=1 makes this an error, ACTMEM_QUIET=1 omits this line",
 	      pages_text(info.pages), backend_text(actmem_get_backend(am)),
-	      is_driver || is_huge || info.pinned_bytes >= info.length ? "" : ", not locked");
+	      is_driver || is_huge || info.pinned_bytes >= info.length ? "" : ", not locked",
+	      info.node_count ? "" : ", on nodes that the kernel chose (mbind is forbidden)");
 }

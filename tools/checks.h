@@ -41,6 +41,7 @@ int check_io_uring(json_t *findings);
 int check_spill(json_t *findings, const struct spill_folders *folders);
 int check_devices(json_t *findings);
 int check_balancing(json_t *findings);
+int check_placement(json_t *findings);
 int check_environment(json_t *findings);
 int check_container(json_t *findings);
 

@@ -6,10 +6,12 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/magic.h>
+#include <linux/mempolicy.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -195,6 +197,19 @@ int check_balancing(json_t *findings)
 				   "as root: sysctl kernel.numa_balancing=0",
 				   "the kernel unmaps pages to learn which node uses them");
 	return add_finding(findings, "NUMA balancing", CHECK_OK, NULL, "off");
+}
+
+/* Docker's usual seccomp profile forbids mbind(), which places memory of the memfd backend. */
+int check_placement(json_t *findings)
+{
+	if (!has_several_nodes())
+		return 0;
+	if (syscall(SYS_mbind, NULL, 0UL, MPOL_DEFAULT, NULL, 0UL, 0U))
+		return add_finding(findings, "placement", CHECK_FIX,
+				   "docker run --cap-add SYS_NICE, or use the driver",
+				   "the kernel chooses the nodes of memfd's memory, because mbind is forbidden (%s)",
+				   strerror(errno));
+	return add_finding(findings, "placement", CHECK_OK, NULL, "mbind is permitted");
 }
 
 static bool begins_a_variable(const char *prefix)

@@ -70,6 +70,7 @@ static int run_checks(json_t *findings, const struct spill_folders *folders)
 	err = err ?: check_spill(findings, folders);
 	err = err ?: check_io_uring(findings);
 	err = err ?: check_balancing(findings);
+	err = err ?: check_placement(findings);
 	err = err ?: check_environment(findings);
 	return err ?: check_container(findings);
 }

@@ -54,6 +54,7 @@ struct backing {
 	struct actmem_nodes nodes;	/* of the policy */
 	unsigned int fallbacks;		/* number of fallbacks that were used */
 	bool inherit;
+	bool unplaced;			/* mbind() is forbidden, so the kernel chose the nodes */
 	bool received;			/* another process created it */
 	bool named;
 	bool read_only;			/* opened only for reading */

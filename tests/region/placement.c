@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Every page is on the node asked for, by the kernel's own word; nodes that
- * cannot be had are refused in words.
+ * The kernel confirms that each page is on the requested node. The library refuses nodes that it
+ * cannot have. In a container that forbids mbind(), the kernel may choose the nodes.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common.h"
+#include "refuse.h"
 
 static struct actmem_region *make(struct actmem *am, enum actmem_policy policy,
 				  const struct actmem_nodes *nodes)
@@ -163,7 +164,40 @@ static void test_memfd(struct actmem *driver)
 	returns(actmem_close(am), 0);
 }
 
+static bool is_placed_by_kernel(void *context)
+{
+	struct actmem_region_options options = { .size = sizeof(options), .length = LENGTH };
+	struct actmem_region *region;
+	struct actmem *am;
+	bool right;
+
+	setenv("ACTMEM_BACKEND", "memfd", 1);
+	setenv("ACTMEM_PAGES", "4K", 1);
+	if (!refuse_call(SYS_mbind, EPERM) || !refuse_call(SYS_move_pages, EPERM) ||
+	    actmem_open(&am, NULL))
+		return false;
+	right = actmem_region_create(am, &options, &region) == -EPERM &&
+		strstr(actmem_error(), "CAP_SYS_NICE");
+	options.allow = ACTMEM_ALLOW_NODE;
+	add_node(&options.nodes, 0);
+	right = right && actmem_region_create(am, &options, &region) == -EPERM;
+	memset(&options.nodes, 0, sizeof(options.nodes));
+	return right && !actmem_region_create(am, &options, &region) &&
+	       strstr(actmem_error(), "CAP_SYS_NICE") &&
+	       strstr(actmem_error(), "the kernel chose the nodes") &&
+	       !info_or_bail(region).node_count && !actmem_region_populate(region, 0, LENGTH) &&
+	       !actmem_region_close(region) && !actmem_close(am);
+}
+
+/* As Docker does by default on a machine with several nodes. */
+static void test_forbidden(struct actmem *am)
+{
+	if (on_driver(am))
+		ok(in_child(is_placed_by_kernel, NULL),
+		   "if mbind() is forbidden, the kernel may choose the nodes, but not for given nodes");
+}
+
 int main(void)
 {
-	return RUN_TESTS(test_all, test_memfd);
+	return RUN_TESTS(test_all, test_memfd, test_forbidden);
 }

@@ -14,7 +14,11 @@
  * holder instead FILE OF -- PROGRAM... runs it while FILE is what OF reads as.
  *
  * holder limited PROGRAM... runs it, as root, without the right to lock any memory.
+ *
+ * holder contained PROGRAM... runs it as Docker does by default: without the driver's device, and
+ * mbind() and move_pages() are refused.
  */
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +30,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "actmem.h"
+#include "refuse.h"
 
 static int fail(void)
 {
@@ -112,6 +117,19 @@ static int run_limited(char **program)
 	return run(program);
 }
 
+static int run_contained(char **program)
+{
+	int status;
+
+	if (!refuse_call(SYS_mbind, EPERM) || !refuse_call(SYS_move_pages, EPERM) ||
+	    rename("/dev/actmem", "/dev/hidden")) {
+		perror("holder");
+		return 1;
+	}
+	status = run(program);
+	return rename("/dev/hidden", "/dev/actmem") ? 1 : status;
+}
+
 static int make(struct actmem *am, const char *name, const char *size,
 		struct actmem_region **region)
 {
@@ -170,6 +188,8 @@ int main(int argc, char **argv)
 		return run_instead(argv[2], argv[3], argv + 5);
 	if (!strcmp(argv[1], "limited"))
 		return run_limited(argv + 2);
+	if (!strcmp(argv[1], "contained"))
+		return run_contained(argv + 2);
 	if (actmem_open(&am, NULL))
 		return fail();
 	if (!strcmp(argv[1], "heap"))

@@ -73,6 +73,13 @@ PROGRAMS = {
                 "echo max >user_limit_bytes; echo 0 >node1/limit_bytes; "
                 f"{ACTMEM} run --backend driver --nodes 1 -- {ACTMEM} --version; "
                 "echo max >node1/limit_bytes"],
+    "contained": ["/bin/sh", "-c",
+                  f"contained='{HOLDER} contained {ACTMEM}'; run='--backend memfd --pages 4K'; "
+                  f"$contained run -- {ACTMEM} --version; "
+                  f"$contained run $run --allow node -- {ACTMEM} --version; "
+                  f"for more in --strict '--allow any --nodes 1'; do "
+                  f"$contained run $run $more -- {ACTMEM} --version; echo status $?; done; "
+                  f"$contained doctor --json; [ $? = 1 ]"],
     "names": [HOLDER, "mount", "/act", "size=16M", "--", "/bin/sh", "-c",
               f"{ACTMEM} run {NAMED} {HOLDER} heap {MIB} -- /bin/sh -c 'kill -9 $PPID'; "
               f"{ACTMEM} list --json; "
@@ -286,6 +293,18 @@ def pool_and_limit_set_and_show():
         assert any(line[:4] == row for line in lines), (row, lines)
     assert after["user_limit_bytes"] is None, after
     assert [each["limit_bytes"] for each in after["nodes"]] == [None, None], after
+
+
+@case
+def a_container_may_leave_the_nodes_to_the_kernel():
+    (doctor,), lines = values("contained")
+    version = [number for number, line in enumerate(lines) if line.startswith("actmem 0")]
+    assert len(version) == 2, lines
+    assert "on nodes that the kernel chose" in lines[version[0] - 1], lines
+    assert lines.count("status 1") == 2, lines
+    assert sum("CAP_SYS_NICE" in line for line in lines[version[1]:]) == 2, lines
+    placed, = (each for each in doctor if each["check"] == "placement")
+    assert placed["state"] == "fix" and "SYS_NICE" in placed["fix"], placed
 
 
 @case

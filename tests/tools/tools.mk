@@ -16,6 +16,7 @@ $(TOOLS_TESTS)/holder $(TOOLS_TESTS)/waiter: $(TOOLS_TESTS)/%: \
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -Wl,-rpath,'$$ORIGIN/../../lib'
 
+$(B)/obj/tests/tools/holder.o: ALL_CFLAGS += -Itests/common
 $(B)/obj/tests/tools/cgroup_test.o: ALL_CFLAGS += -Itests/common
 $(B)/obj/tests/tools/waiter.o: ALL_CFLAGS += -Itests/cuda/standin
 $(B)/obj/tests/tools/share_test.o: ALL_CFLAGS += -I.

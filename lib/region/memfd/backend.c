@@ -83,7 +83,7 @@ static int memfd_info(const struct backing *backing, struct actmem_region_info *
 			     backing->locked_bytes : info->allocated_bytes;
 	info->uid = getuid();
 	info->pid = getpid();
-	if (!info->node_bytes)
+	if (!info->node_bytes || backing->unplaced)
 		return 0;
 	error = pages_count_present(backing, info->node_bytes);
 	/* On a machine with one node, the count may include missing pages. */

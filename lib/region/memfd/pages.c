@@ -198,7 +198,7 @@ static void prefer_home(const struct region_request *request, const struct backi
 			(unsigned long)backing->length, (unsigned long)request->home, 0UL);
 }
 
-int pages_bind(const struct region_request *request, const struct backing *backing)
+int pages_bind(const struct region_request *request, struct backing *backing)
 {
 	struct actmem_nodes nodes = request->nodes;
 	int mode = MPOL_PREFERRED, error;
@@ -214,6 +214,14 @@ int pages_bind(const struct region_request *request, const struct backing *backi
 	error = bind_range(backing, 0, backing->length, mode, &nodes);
 	if (!error)
 		prefer_home(request, backing);
+	if ((error == -EPERM || error == -ENOSYS) && request->any_place &&
+	    request->allow & ACTMEM_ALLOW_NODE) {
+		fail_more("; the kernel chose the nodes");
+		backing->unplaced = true;
+		backing->policy = ACTMEM_PLACE_DEFAULT;
+		backing->fallbacks++;
+		error = 0;
+	}
 	return error;
 }
 
@@ -301,6 +309,9 @@ int pages_verify(const struct region_request *request, const struct backing *bac
 	};
 	unsigned int node;
 
+	/* Where mbind() is forbidden, so is move_pages(). */
+	if (backing->unplaced)
+		return 0;
 	for_each_node(node, &placement.nodes)
 		placement.order[placement.count++] = node;
 	return pages_walk((char *)backing->address + offset, length, backing->page_bytes,

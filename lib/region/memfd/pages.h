@@ -29,9 +29,10 @@ int pages_check_room(const struct region_request *request);
 
 /*
  * Sets the memory policy of the mapping, which also places the pages that a touch allocates. Their
- * interleaving need not begin with the first node.
+ * interleaving need not begin with the first node. If mbind() is forbidden, a request that names no
+ * nodes and allows other nodes continues with the nodes that the kernel chooses, as a fallback.
  */
-int pages_bind(const struct region_request *request, const struct backing *backing);
+int pages_bind(const struct region_request *request, struct backing *backing);
 
 /*
  * Allocates the missing pages of a range as the policy says. Returns an error instead of raising
