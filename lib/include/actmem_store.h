@@ -189,11 +189,11 @@ int actmem_store_set_checksum(struct actmem_store *store, int on);
  * create a region; the timeout does not interrupt this.
  *
  * -EEXIST  the key is in the store
- * -EINVAL  length is 0, above the address space, or above what can be registered at once
+ * -EINVAL  length is 0, above the address space, or above the maximum of one registration
  *	(64 GiB, or chunk_bytes of the runtime)
  * -ETIMEDOUT  no memory became free in time. Spills that the call started continue
- * -ENOMEM  length is above the budget or, without spill paths, above what is left of it. Or
- *	actmem_heap_alloc() failed, and the store can spill nothing to make up for that. Or all
+ * -ENOMEM  length is above the budget or, without spill paths, above the rest of the budget. Or
+ *	actmem_heap_alloc() failed, and the store has no block that it could spill instead. Or all
  *	regions of the store are shorter than length, and have names, so that it cannot replace them
  * -EDEADLK  the whole budget is used up by blocks of this thread, and of threads that wait without
  *	a timeout for memory or a block. A block belongs to the thread that reserved or held it

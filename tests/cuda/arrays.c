@@ -159,7 +159,7 @@ static void test_without(void)
 	ok(!is_registered(address) && !stats_now().cuda, "nothing is registered unasked");
 	memset(address, 6, LENGTH);
 	returns(array_new(1, ACTMEM_XLA_ARRAY_CUDA, &other, &address), -EBUSY);
-	array_says("for device 0");
+	array_says("but device 0 needs that");
 	actmem_xla_array_drop(array);
 	returns(array_new(1, ACTMEM_XLA_ARRAY_CUDA, &array, &address), 0);
 	ok(is_registered(address), "once there is none, memory is made anew");

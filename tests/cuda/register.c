@@ -46,7 +46,7 @@ static void test_pointers(struct actmem_runtime *runtime, char *memory)
 	pop_primary(&cuda);
 	returns(actmem_runtime_pointer(runtime, memory + LENGTH, &pointer, NULL), -ENOENT);
 	returns(actmem_runtime_pointer(runtime, memory - 1, &pointer, NULL), -ENOENT);
-	says("no region that is registered");
+	says("not in a region that is registered");
 }
 
 static void test_region(struct actmem *am, struct actmem_runtime *runtime)
@@ -205,8 +205,8 @@ static void test_refusals(struct actmem *am, struct actmem_runtime *runtime)
 	} bad[] = {
 		{ { OPTIONS, .kind = 17 }, -EINVAL, "runtime 17" },
 		{ { OPTIONS, .device = -1 }, -EINVAL, "device is -1" },
-		{ { OPTIONS, .kind = ACTMEM_RUNTIME_CUDA, .device = 1000 }, -ENODEV, "none is 1000" },
-		{ { OPTIONS, .kind = ACTMEM_RUNTIME_AUTO, .device = 1000 }, -ENODEV, "none is 1000" },
+		{ { OPTIONS, .kind = ACTMEM_RUNTIME_CUDA, .device = 1000 }, -ENODEV, "there is no device 1000" },
+		{ { OPTIONS, .kind = ACTMEM_RUNTIME_AUTO, .device = 1000 }, -ENODEV, "there is no device 1000" },
 		{ { OPTIONS, .chunk_bytes = 4096 }, -EINVAL, "chunk_bytes is 4096" },
 		{ { OPTIONS, .chunk_bytes = 65ULL << 30 }, -EINVAL, "64 GiB" },
 		{ { .size = 4 }, -EINVAL, "ACTMEM_INIT" },

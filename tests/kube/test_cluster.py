@@ -110,7 +110,7 @@ def without_the_module_nothing_is_offered_and_claims_are_refused():
     with Node() as node:
         assert wait_for(Node.api.slice)["spec"]["devices"] == []
         node.says("node node-1: nothing to offer: this node has no actmem file system, because the "
-                  "module is not loaded; install actmem-dkms on the node, then run `modprobe actmem`")
+                  "module is not loaded; install actmem-dkms on the node, then run `modprobe ")
         claim = Node.api.claim("early", ("node0", "8Mi"))
         error = node.kubelet.prepare(claim)[claim["uid"]].error
         assert "module is not loaded" in error, error

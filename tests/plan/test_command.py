@@ -190,7 +190,7 @@ def test_what_is_refused(capsys, config, program, tmp_path):
             ("has no function make: its functions are ", (f"{program}:make", *h200)),
             ("nothing() of", (f"{program}:nothing", *h200)),
             ("few() of", (f"{program}:few", *h200)),
-            ("returned a function and 1 arguments, but the function does not accept these: missing a required",
+            ("1 arguments, but the function does not accept these: missing a required",
              (f"{program}:few", *h200)),
             (f"{program}:22: ValueError: no data\n", (f"{program}:failing", *h200)),
             (f"{program}:25: KeyError: 'w'\n", (f"{program}:wrong", *h200)),

@@ -173,16 +173,17 @@ def test_the_devices_of_a_mesh_share_the_host():
 def test_a_mesh_that_does_not_divide():
     mesh = mesh_of(data=4)
     args = shape(64, 64), shape(30, 64)
-    with pytest.raises(ValueError, match="the mesh does not divide 'y': its dimension 0 is 30, but "
-                                         "and data 4"):
+    with pytest.raises(ValueError, match="the mesh does not divide 'y': its dimension 0 is 30, "
+                                         "but data is 4"):
         plan(product, *args, machine=HERE, mesh=mesh, specs={"y": P("data")})
-    with pytest.raises(ValueError, match="the sharding of 'y' names the axis 'model', but the mesh has only data"):
+    with pytest.raises(ValueError, match="the sharding of 'y' names the axis 'model', but the mesh "
+                                         "has only data"):
         plan(product, *args, machine=HERE, mesh=mesh, specs={"y": P("model")})
     with pytest.raises(ValueError, match="pass mesh="):
         plan(product, *args, machine=HERE, specs={"y": P("data")})
     odd = jax.ShapeDtypeStruct((30, 64), jnp.float32, sharding=NamedSharding(mesh, P("data")))
     with pytest.raises(ValueError, match=r"the mesh does not divide argument \[1\]: its "
-                                         "dimension 0 is 30, and data 4"):
+                                         "dimension 0 is 30, but data is 4"):
         plan(product, shape(64, 64), odd, machine=HERE)
     with pytest.raises(machine.MachineError, match="'test' has no figure 'interconnect'"):
         plan(*decoder_on(mesh, fully_sharded), machine=MACHINE.replace(

@@ -147,7 +147,7 @@ def test_a_policy_that_is_given_and_does_not_fit():
     assert not found.lacks and "does not fit" not in str(found) and "lacks" not in found.json()
     short = plan(*loss_of(), machine=MACHINE, choice=kept,
                  device_memory=found.peak_bytes - (1 << 20))
-    assert short.lacks.startswith("the policy does not fit: it needs another 1.00 MiB of device memory (limit ")
+    assert short.lacks.startswith("the policy does not fit: it needs another 1.00 MiB of device memory")
     assert short.lacks in str(short) and short.json()["lacks"] == short.lacks
     assert short.step_s == found.step_s
     bare = dataclasses.replace(MACHINE, figures={
@@ -155,7 +155,7 @@ def test_a_policy_that_is_given_and_does_not_fit():
     sent = Choice(offloaded=frozenset({"mlpwi_0"}))
     size, = (row.bytes for row in found.names if row.name == "mlpwi_0")
     without = plan(*loss_of(), machine=bare, choice=sent, host_memory=size - 1024)
-    assert without.lacks.startswith("the policy does not fit: it needs another 1.00 KiB of host memory (limit ")
+    assert without.lacks.startswith("the policy does not fit: it needs another 1.00 KiB of host memory")
     assert without.host_bytes == size
     assert not plan(*loss_of(), machine=bare, choice=sent, host_memory=size).lacks
 

@@ -93,7 +93,7 @@ static void test_refusals(struct actmem *am, struct actmem_queue *queue,
 	returns(actmem_queue_attach(queue, region, 8), -EINVAL);
 	returns(actmem_queue_detach(queue, stranger), -ENOENT);
 	returns(actmem_queue_destroy(queue), -EBUSY);
-	says("1 files");
+	says("1 open files");
 	returns(actmem_close(am), -EBUSY);
 	returns(actmem_region_close(stranger), 0);
 	set_close(&set);

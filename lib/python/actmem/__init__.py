@@ -31,8 +31,8 @@ StrOrBytesPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 
 class Error(OSError):
-    """A call of libactmem failed. It has `errno`, and an error message that says what was
-    requested, what was available and which setting helps."""
+    """A call of libactmem failed. The exception has `errno`, and an error message that names the
+    requested memory, the available memory and the setting that helps."""
 
 
 def _check(status: int) -> None:
@@ -265,8 +265,8 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
 
     Raises:
       ValueError: An option is invalid, or conflicts with another.
-      actmem.Error: The memory is not available, or is already open. The error message says
-        what was requested, what was available and which setting helps.
+      actmem.Error: The memory is not available, or is already open. The error message names the
+        requested memory, the available memory and the setting that helps.
 
     Example:
       memory = actmem.open(nodes=0, pages="2M", allow=("thp", "4k"), heap_limit=8 << 30)

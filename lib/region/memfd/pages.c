@@ -61,9 +61,9 @@ int pages_fail_hugetlb(const struct region_request *request)
 	unsigned int node = nodes_next(&nodes, 0);
 
 	if (available >= request->length)
-		return fail(ENOMEM, "%s %s %s free, but %s are needed in %s, but other processes have reserved them, or a hugetlb cgroup limits this process",
-			    NODES_TEXT(&nodes), has_or_have(&nodes), BYTES_TEXT(available),
-			    BYTES_TEXT(request->length), page_names[request->pages]);
+		return fail(ENOMEM, "%s are needed in %s; %s %s %s free, but other processes have reserved them, or a hugetlb cgroup limits this process",
+			    BYTES_TEXT(request->length), page_names[request->pages],
+			    NODES_TEXT(&nodes), has_or_have(&nodes), BYTES_TEXT(available));
 	pages -= available / page_bytes;
 	fail(ENOMEM, "%s %s %s free, but %s are needed in %s; as root add %llu to /sys/devices/system/node/node%u/hugepages/hugepages-%llukB/nr_hugepages",
 	     NODES_TEXT(&nodes), has_or_have(&nodes), BYTES_TEXT(available), BYTES_TEXT(request->length),
