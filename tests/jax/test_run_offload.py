@@ -61,7 +61,7 @@ def test_what_keeps_nothing_and_why(tmp_path):
     _, _, lines, words = run(
         sys.executable, UNCHANGED, "plain", "out", with_words=True,
         options=("--offload", "--report", "--budget", "8M", "--spill", str(tmp_path)))
-    starts(sorted(lines), BEGINS, "actmem: others", ENDS)
+    starts(sorted(lines), "actmem: others", ENDS, BEGINS)
     assert re.search(r"\nout .* unneeded +unneeded\n", words)
 
 
