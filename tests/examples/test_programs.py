@@ -57,7 +57,7 @@ def check(program, text, document, names):
     rows = {row["name"]: row for row in document["rows"]}
     assert list(rows) == names, list(rows)
     assert document["program"] == program and document["ok"] is True, document
-    assert document["platform"] == "cpu" and "and moves nothing" in " ".join(text.split()), text
+    assert document["platform"] == "cpu" and "but moves nothing" in " ".join(text.split()), text
     lines = text.splitlines()
     for name, row in rows.items():
         wanted = " ".join([name] + [f"{row[key] / 2**20:.2f}" for key in
