@@ -52,6 +52,10 @@ VM_MACHINE := --memory 2304M --numa 3 --parameter cma=32M --nvme 1G --edu --time
 	--load vgem --load hwpoison-inject --load mce-inject --env ACTMEM_BACKEND=driver \
 	--env ACTMEM_TEST_DISK=/dev/nvme0n1 $(DISK_MACHINE)
 
+# Half of it, on the kernels beside the newest.
+VM_PARAMETERS_6.1 := --env ACTMEM_STRESS_ROUNDS=400
+VM_PARAMETERS_6.12 := $(VM_PARAMETERS_6.1)
+
 # Ubuntu's 7.0 keeps 970 MiB of that machine for kexec handover, where no region's page lies.
 VM_PARAMETERS_ubuntu-7.0 := --parameter kho=off
 
@@ -179,4 +183,4 @@ check-strict-tools: $(TOOLS_ON_DRIVER)
 	@ACTMEM_TEST_KERNEL=strict $(PYTHON3) tests/tools/test_driver.py $(B)
 
 check-strict-jax: $(JAX_ON_DRIVER)
-	@$(call jax_on_driver,strict,4G)
+	@$(call jax_on_driver,strict,4G,jax-one-driver)
