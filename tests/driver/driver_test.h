@@ -28,6 +28,7 @@
 #define SYSFS		"/sys/class/misc/actmem"
 #define USER		1000
 #define OTHER_USER	1001
+#define POOR_USER	1003
 
 static inline int call(int fd, unsigned long request, void *arg)
 {
@@ -396,25 +397,6 @@ static inline void let_go(int ends[2])
 	close(ends[1]);
 }
 
-/* What lingers is looked after once a second, and readers see it as it was then. */
-static inline void wait_for_sweep(void)
-{
-	if (number_in(SYSFS "/lingering_regions") > 0)
-		usleep(2200000);
-}
-
-static inline long regions(void)
-{
-	wait_for_sweep();
-	return number_in(SYSFS "/regions");
-}
-
-static inline long lingering_regions(void)
-{
-	wait_for_sweep();
-	return number_in(SYSFS "/lingering_regions");
-}
-
 /* Over all nodes; -1 if there is no node. */
 static inline long node_sum(const char *name)
 {
@@ -494,6 +476,45 @@ static inline int open_device(void)
 	int fd = open("/dev/actmem", O_RDWR | O_CLOEXEC);
 
 	return must(fd < 0 ? -errno : fd);
+}
+
+static inline int is_refused_pages(int device)
+{
+	size_t pages = node_memory(0, "MemTotal") / PAGE_BYTES / 2;
+	int err;
+
+	CHECK(!set_memlock(0));
+	err = create_pages(device, pages);
+	CHECK(err == -ENOMEM || err == -EDQUOT);
+	return 0;
+}
+
+/*
+ * Readers see lingering regions as the last sweep saw them. The driver sweeps once a
+ * second, and before it refuses pages: a user asks for more than any limit of these tests.
+ */
+static inline void sweep_lingering(void)
+{
+	int device;
+
+	if (number_in(SYSFS "/lingering_regions") <= 0)
+		return;
+	device = open_device();
+	if (as_user(POOR_USER, is_refused_pages, device))
+		must(-EINVAL);
+	close(device);
+}
+
+static inline long regions(void)
+{
+	sweep_lingering();
+	return number_in(SYSFS "/regions");
+}
+
+static inline long lingering_regions(void)
+{
+	sweep_lingering();
+	return number_in(SYSFS "/lingering_regions");
 }
 
 FIXTURE(driver)

@@ -112,7 +112,7 @@ TEST_F(driver, pages_go_one_by_one)
 	munmap(memory, PAGES * PAGE_BYTES);
 	close(fd);
 	for (i = 0; i < PAGES; i++) {
-		wait_for_sweep();
+		sweep_lingering();
 		EXPECT_EQ((PAGES - i) * (long)PAGE_BYTES, node_sum("lingering_bytes"));
 		EXPECT_EQ((PAGES - i) * (long)PAGE_BYTES, node_sum("region_bytes"));
 		EXPECT_EQ(1, lingering_regions());
@@ -148,8 +148,9 @@ TEST_F(driver, the_module_stays_until_the_last_page)
 	ASSERT_EQ(0, make_lingering(self->device, 2, 1, &id, ends));
 	close(self->device);
 	EXPECT_ERRNO(EAGAIN, syscall(SYS_delete_module, "actmem", O_NONBLOCK));
+	/* Nobody asks: the driver finds out by itself, by another sweep than the first. */
+	usleep(1500000);
 	let_go(ends);
-	/* Nobody asks: the driver finds out by itself. */
 	while (number_in("/sys/module/actmem/refcnt"))
 		usleep(50000);
 	EXPECT_EQ(0, regions());

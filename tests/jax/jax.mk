@@ -92,29 +92,34 @@ check-jax-threads: $(SAVED_TESTS) $(ARRAY_TESTS)
 		env $(SAVED_MEMORY) ACTMEM_HEAP_GROW=2M timeout 300 $$fixed $$test || exit; \
 	done
 
-# The same on the driver, in a booted kernel that sees this machine's files.
-# The processor is one with AVX, which jaxlib wants.
+# The same on the driver, in a booted kernel that sees this machine's files: of one process,
+# of a budget, of two processes, and of `actmem run --share`. All in one machine of two memory
+# nodes with a disk to spill to, and a PCI device of node 1 that is said to be a GPU. Its
+# processor is one with AVX, which jaxlib wants.
 CHECKS_IN_VM += jax-driver
 
 JAX_ON_DRIVER := $(VENV)/.ready $(XLA_LIBRARY) $(B)/bin/actmem $(PRELOAD_LIBRARY) $(B)/vm/init
 
-# $(call jax_on_driver,KERNEL,MEMORY)
-jax_on_driver = tests/vm/run --kernel $(1) --tap --host --cpu max --numa 2 --memory $(2) \
-	--timeout 900 --env PYTHONDONTWRITEBYTECODE=1 --env TMPDIR=/dev/shm \
-	-- $(B)/bin/actmem run --backend driver --nodes 1 -- \
-	$(VENV_PYTHON) tests/jax/on_driver.py
+# Without what an emulator copies by, a byte at a time.
+JAX_CPU := max,-erms,-fsrm
 
-# With an NVMe disk and ext4 on it, to spill to.
-jax_budget_on_driver = tests/vm/run --kernel $(1) --tap --host --cpu max --memory $(2) \
-	--nvme 1G --load ext4 --load crc32c_generic --timeout 1200 \
+JAX_PARTS := jax-one-driver jax-budget-driver jax-pair-driver jax-share-driver
+jax-one-driver := $(B)/bin/actmem run --backend driver --nodes 1 -- $(VENV_PYTHON) tests/jax/on_driver.py
+jax-budget-driver := $(VENV_PYTHON) tests/jax/budget_on_driver.py
+jax-pair-driver := $(VENV_PYTHON) tests/jax/pair_on_driver.py
+jax-share-driver = env LD_LIBRARY_PATH=$(abspath $(dir $(CUDA_STANDIN))) \
+	$(JAX_SHARE) GPU=0000:80:00.0:1 --backend driver
+
+# $(call jax_on_driver,KERNEL,MEMORY,PARTS)
+jax_on_driver = tests/vm/run --kernel $(1) --tap --host --cpu $(JAX_CPU) --numa 2 --pci-node 1 \
+	--memory $(2) --nvme 1G --load ext4 --load crc32c_generic --timeout 3600 \
 	--env PYTHONDONTWRITEBYTECODE=1 --env TMPDIR=/dev/shm \
-	-- $(VENV_PYTHON) tests/jax/budget_on_driver.py
+	-- $($(firstword $(3))) $(foreach part,$(wordlist 2,9,$(3)),--and $($(part)))
 
-.PHONY: check-jax-driver
-check-jax-driver: $(JAX_ON_DRIVER)
-	@$(call jax_on_driver,6.12,3G)
+.PHONY: check-jax-driver $(addprefix check-,$(JAX_PARTS))
+check-jax-driver: $(JAX_ON_DRIVER) $(CUDA_STANDIN)
+	@$(call jax_on_driver,6.12,3G,$(JAX_PARTS))
 
-CHECKS_IN_VM += jax-budget-driver
-.PHONY: check-jax-budget-driver
-check-jax-budget-driver: $(JAX_ON_DRIVER)
-	@$(call jax_budget_on_driver,6.12,3G)
+# Each part alone, by name.
+$(addprefix check-,$(JAX_PARTS)): check-%: $(JAX_ON_DRIVER) $(CUDA_STANDIN)
+	@$(call jax_on_driver,6.12,3G,$*)

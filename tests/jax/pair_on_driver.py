@@ -130,7 +130,7 @@ def limits_of_the_user():
     write("user_limit_bytes", LIMIT * MIB)
     fit(job, "the user's limit")
     do_not_fit(job, "the user's limit", "has 0 B left, but 2.0 MiB are needed",
-               "user_limit_bytes", "24.0 MiB of the limit of 24.0 MiB are in use")
+               "actmem limit --user SIZE", "24.0 MiB of the limit of 24.0 MiB are in use")
     killed(job, "the user's limit")
     write("user_limit_bytes", "max")
     return job.stock

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Four JAX processes of one job, each under
+"""Four JAX processes of one job, or two where a GPU stands in, each under
 
-    actmem run --share --budget 24M --spill FOLDER...
+    actmem run --share --budget SIZE --spill FOLDER...
 
 train together as JAX alone does, each with its part of the budget and of the folders, and
 on its node, if the machine has several. What `actmem run` is to be told besides follows the
@@ -18,7 +18,7 @@ sys.path[:0] = [os.path.dirname(os.path.abspath(__file__))]
 from pair import ACTMEM, TREE, Pair, check, finish  # noqa: E402
 
 MIB = 1 << 20
-RANKS, BUDGET, FOLDERS = 4, 24, 2
+BUDGET_OF_RANK, FOLDERS = 6, 2          # MiB
 NODES = "/sys/devices/system/node"
 
 
@@ -39,11 +39,12 @@ def folder_of_files(pid, folders):
     return [folder for folder in folders if any(link.startswith(f"{folder}/#") for link in links)]
 
 
-def train(options, folders):
+def train(options, folders, ranks):
+    budget = ranks * BUDGET_OF_RANK
     spill = [word for folder in folders for word in ("--spill", folder)]
-    job = Pair(lambda rank: ("--share", *options, "--budget", f"{BUDGET}M", "--heap-grow", "2M",
-                             *spill), count=RANKS)
-    check(all(told["devices"] == RANKS for told in job.started), f"{RANKS} processes are one job",
+    job = Pair(lambda rank: ("--share", *options, "--budget", f"{budget}M", "--heap-grow", "2M",
+                             *spill), count=ranks)
+    check(all(told["devices"] == ranks for told in job.started), f"{ranks} processes are one job",
           job.started)
     job.do("prepare together")
     stock = job.do("stock together")
@@ -55,27 +56,27 @@ def train(options, folders):
     stores = [one["store"] for one in told]
     budgets = [store["budget_bytes"] for store in stores]
     held = [store["memory_bytes_peak"] for store in stores]
-    check(0 < sum(budgets) <= BUDGET * MIB and len(set(budgets)) == 1,
-          f"their budgets are parts of {BUDGET} MiB: {budgets}")
-    check(all(0 < bytes_held <= budget for bytes_held, budget in zip(held, budgets)),
+    check(0 < sum(budgets) <= budget * MIB and len(set(budgets)) == 1,
+          f"their budgets are parts of {budget} MiB: {budgets}")
+    check(all(0 < bytes_held <= part for bytes_held, part in zip(held, budgets)),
           f"and hold: {held}")
     check(all(store["spilled_bytes_total"] > 0 for store in stores), "each spills", stores)
     used = [folder_of_files(worker.process.pid, folders) for worker in job]
-    check(used == [[folders[0]], [folders[0]], [folders[1]], [folders[1]]],
-          "each two to a folder", used)
+    check(used == [[folders[rank * FOLDERS // ranks]] for rank in range(ranks)],
+          "each to its folder", used)
 
     there = nodes()
-    wanted = [there[rank * len(there) // RANKS] for rank in range(RANKS)]
+    wanted = [there[rank * len(there) // ranks] for rank in range(ranks)]
     placed = [{place["node"] for region in regions_of(worker.process.pid)
                for place in region["nodes"]} for worker in job]
     check(placed == [{node} for node in wanted],
           f"their regions are on nodes {wanted} of {there}", placed)
     lines = [worker.told() for worker in job]
-    check(all(f"rank {rank} of {RANKS} on this machine (LOCAL_RANK): budget 6M, spills to "
-              in line and (len(there) < 2 or f"node {wanted[rank]} of its rank" in line)
+    check(all(f"rank {rank} of {ranks} on this machine (LOCAL_RANK): budget "
+              f"{BUDGET_OF_RANK}M, spills to " in line and (len(there) < 2 or f"node {wanted[rank]} of its rank" in line)
               for rank, line in enumerate(lines)), "and each says what it has", lines)
     statuses = job.end()
-    check(statuses == [0] * RANKS, "all end well", statuses)
+    check(statuses == [0] * ranks, "all end well", statuses)
 
 
 def set_by_share(rank, *options, prefix=(), **variables):
@@ -125,7 +126,7 @@ def main():
                    for number in range(FOLDERS)]
         for name in folders:
             os.mkdir(name)
-        train(options, folders)
+        train(options, folders, 2 if gpu else 4)
     finish()
 
 

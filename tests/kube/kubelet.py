@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """A stand-in of the kubelet: finds a driver by its socket, and has it prepare claims."""
 import glob
+import socket
 import time
 
 import grpc
@@ -33,10 +34,16 @@ class Kubelet:
         sockets = glob.glob(f"{self.folder}/plugins_registry/*.sock")
         return sockets[0] if sockets else None
 
+    def listening(self):
+        """Not the socket that a killed driver has left: gRPC tries that one again ever later."""
+        path = self.socket()
+        with socket.socket(socket.AF_UNIX) as probe:
+            return path if path and probe.connect_ex(path) == 0 else None
+
     def find(self, error=""):
         """Registers the driver, as the kubelet does with each socket that it finds, or refuses
         it. Returns how the driver has introduced itself."""
-        path = wait_for(self.socket)
+        path = wait_for(self.listening)
         with grpc.insecure_channel(f"unix:{path}") as channel:
             grpc.channel_ready_future(channel).result(60)
             info = self.call(channel, "/pluginregistration.Registration/GetInfo",

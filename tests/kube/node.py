@@ -18,6 +18,8 @@ SYSFS = "/sys/class/misc/actmem"
 USER_LIMIT = f"{SYSFS}/user_limit_bytes"
 MOUNTS = "/run/actmem/kubernetes"
 COMMANDS = "/usr/sbin:/usr/bin:/sbin:/bin"
+# Seconds. A look at the pools takes a good part of a second in an emulated machine.
+INTERVAL = "2" if HAS_DRIVER else "0.2"
 
 
 def with_module(function):
@@ -55,7 +57,7 @@ class Node:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "actmem_dra", "--account", self.api.account,
                  "--node", "node-1", "--kubelet", self.kubelet.folder, "--cdi", self.cdi,
-                 "--interval", "0.2", *self.arguments],
+                 "--interval", INTERVAL, *self.arguments],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env={"PYTHONPATH": f"{self.build}/kube", "PATH": path,
                      **self.api.environment()})

@@ -210,30 +210,40 @@ def killed(node, step, claim):
         assert node.process.wait(60) == -signal.SIGKILL, node.log()
 
 
-def killed_at(command, when):
-    """A claim, and a driver that was killed when it ran this command."""
-    node = Node().start(path=killing(command, when))
+def killed_at(node, step, command, when, claim):
+    """The next driver, which is killed when it runs this command; then @step."""
+    node.start(path=killing(command, when))
     node.kubelet.find()
-    claim = Node.api.claim(f"{command}-{when}", ("node0", "8Mi"))
-    if command == "umount":
-        node.prepared(claim)
+    step(claim)
     killed(node, node.kubelet.prepare if command == "mount" else node.kubelet.unprepare, claim)
-    return node, claim
 
 
 @with_module
 def a_driver_that_is_killed_while_it_mounts_or_unmounts_completes_it_later():
+    """Each driver completes what the one before it has left, until it is killed itself."""
+    node, ended = Node(), None
+
+    def end(claim):
+        assert node.kubelet.unprepare(claim) == {claim["uid"]: ""}, node.log()
+        nothing_left(node)
+
+    def complete_end(_):
+        if ended:
+            end(ended)
+
+    def complete(claim):
+        names = node.prepared(claim)
+        assert names == node.prepared(claim) and len(mounts()) == 1, mounts()
+
     for when in ("before", "after"):
-        node, claim = killed_at("mount", when)
+        claim = Node.api.claim(f"killed-{when}", ("node0", "8Mi"))
+        killed_at(node, complete_end, "mount", when, claim)
         assert len(mounts()) == (when == "after"), mounts()
         assert not glob.glob(f"{node.cdi}/*.json")
-        with node, claimed(node, claim):
-            names = node.prepared(claim)
-            assert names == node.prepared(claim) and len(mounts()) == 1, mounts()
-        node, claim = killed_at("umount", when)
-        with node:
-            assert node.kubelet.unprepare(claim) == {claim["uid"]: ""}, node.log()
-            nothing_left(node)
+        killed_at(node, complete, "umount", when, claim)
+        ended = claim
+    with node:
+        end(ended)
 
 
 @with_module
@@ -292,7 +302,9 @@ def a_second_end_and_an_unknown_one_are_no_errors():
         node.prepared(claim)
         # Even where the cluster has forgotten it.
         Node.api.objects.pop("/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/twice")
-        subprocess.run(["sh", "-c", "for _ in $(seq 1100); do mkdir d && cd -P d || exit; done"],
+        # Deeper than Python's recursion; a shell would look for its path at each level.
+        subprocess.run([sys.executable, "-c", "import os\nfor _ in range(1100):\n"
+                        "    os.mkdir('d')\n    os.chdir('d')"],
                        cwd=f"{MOUNTS}/claim-{claim['uid']}", check=True)
         for _ in range(2):
             assert node.kubelet.unprepare(claim) == {claim["uid"]: ""}

@@ -21,7 +21,7 @@ from node import (HAS_DRIVER, SYSFS, Node, claimed, mounts, nothing_left, read, 
 from tap import case  # noqa: E402
 
 
-@case
+@without_module
 def the_kubelet_learns_of_the_driver():
     with Node() as node:
         info = node.kubelet.find()
@@ -33,7 +33,7 @@ def the_kubelet_learns_of_the_driver():
     assert not any(os.path.exists(path) for path in paths), "a socket is left"
 
 
-@case
+@without_module
 def a_driver_takes_the_place_of_one_that_was_killed():
     node = Node().start()
     node.kubelet.find()
@@ -44,7 +44,7 @@ def a_driver_takes_the_place_of_one_that_was_killed():
         assert node.log().count("the kubelet accepted the driver\n") == 2, node.log()
 
 
-@case
+@without_module
 def a_driver_that_the_kubelet_refuses_ends_and_says_why():
     node = Node().start()
     node.kubelet.find(error="it has such a one")
@@ -52,7 +52,7 @@ def a_driver_that_the_kubelet_refuses_ends_and_says_why():
     assert "actmem: the kubelet refused the driver: it has such a one\n" in node.log()
 
 
-@case
+@without_module
 def fields_have_the_numbers_of_kubernetes():
     """Messages by hand, byte for byte: 0x0a is field 1 and a length, 0x12 is 2, 0x1a is 3."""
     message = b"\x0a\x07default\x12\x03u-1\x1a\x05claim"
@@ -77,7 +77,7 @@ def fields_have_the_numbers_of_kubernetes():
     assert status.plugin_registered and status.error == "e", status
 
 
-@case
+@without_module
 def sizes_are_read_as_kubernetes_writes_them():
     for text, size in (("64Gi", 64 << 30), ("2097152", 2 << 20), ("3M", 3 * 10**6),
                        ("1Ki", 1024), ("5k", 5000)):

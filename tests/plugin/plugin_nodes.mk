@@ -10,6 +10,6 @@ NODES_GPU_AT_0 := 0000:90:00.0
 .PHONY: check-plugin-nodes
 CHECKS_IN_VM += plugin-nodes
 check-plugin-nodes: all $(B)/vm/init $(B)/tests/cuda/stream_nodes $(PLUGIN_STANDINS) $(PLUGIN_WHEELS)/.ready $(CUDA_STANDIN)
-	@tests/vm/run --kernel 6.12 --tap --host --cpu max --numa 2 --pci-node 1 --pci-node 0 \
+	@tests/vm/run --kernel 6.12 --tap --host --cpu $(JAX_CPU) --numa 2 --pci-node 1 --pci-node 0 \
 		--memory 3G --timeout 1800 -- tests/plugin/run_on_nodes $(B) $(VENV_PYTHON) \
 		$(NODES_GPU) 1 $(NODES_GPU_AT_0)

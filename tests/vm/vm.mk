@@ -52,6 +52,10 @@ VM_MACHINE := --memory 2304M --numa 3 --parameter cma=32M --nvme 1G --edu --time
 	--load vgem --load hwpoison-inject --load mce-inject --env ACTMEM_BACKEND=driver \
 	--env ACTMEM_TEST_DISK=/dev/nvme0n1 $(DISK_MACHINE)
 
+# Half of it, on the kernels beside the newest.
+VM_PARAMETERS_6.1 := --env ACTMEM_STRESS_ROUNDS=400
+VM_PARAMETERS_6.12 := $(VM_PARAMETERS_6.1)
+
 # Ubuntu's 7.0 keeps 970 MiB of that machine for kexec handover, where no region's page lies.
 VM_PARAMETERS_ubuntu-7.0 := --parameter kho=off
 
@@ -80,7 +84,16 @@ $(B)/obj/tests/vm/dmem/%.o: ALL_CFLAGS += -Itests/common
 STRICT_MACHINE := --memory 3G --numa 3 --nvme 1G --edu --timeout 2400 \
 	--env ACTMEM_BACKEND=driver --env ACTMEM_TEST_DISK=/dev/nvme0n1
 
-VM_TESTS = $(DRIVER_TESTS) $(VM_PROGRAMS) $(LIB_TEST_PROGRAMS) $(DISK_PROGRAMS)
+# The newest kernel runs all programs of the library, the older ones of `make check` only those
+# whose result depends on the kernel. All run the driver's, and those with devices and disks.
+VM_OLDER := 6.1 6.12
+LIB_BY_KERNEL := $(addprefix $(B)/tests/,region/region region/lazy region/names region/fork \
+	region/limits region/placement region/pages_1g region/late_pages queue/queue \
+	queue/queue_refused queue/queue_eventfd queue/queue_killed runtime/runtime store/store)
+
+# $(call lib_tests,KERNEL)
+lib_tests = $(if $(filter $(VM_OLDER),$(1)),$(LIB_BY_KERNEL),$(LIB_TEST_PROGRAMS))
+vm_tests = $(DRIVER_TESTS) $(VM_PROGRAMS) $(call lib_tests,$(1)) $(DISK_PROGRAMS)
 
 CHECK_NEEDS += $(B)/vm/init $(B)/vm/misbehave $(VM_PROGRAMS) $(DRIVER_TESTS) $(FAR_TESTS) $(BENCH_PROGRAMS) \
 	$(DMEM_TESTS) $(DMEM_PROGRAMS)
@@ -95,15 +108,16 @@ check-module:
 
 sparse: check-module
 
-$(addprefix check-vm-,$(VM_LABELS) $(VM_UBUNTU)): check-vm-%: $(B)/vm/init $(VM_TESTS) $(FAR_PROGRAMS) $(BENCH_PROGRAMS)
+$(addprefix check-vm-,$(VM_LABELS) $(VM_UBUNTU)): check-vm-%: $(B)/vm/init $(call vm_tests,all) $(FAR_PROGRAMS) $(BENCH_PROGRAMS)
 	@mkdir -p $(B)/check
 	@status=0; \
 	importer=$(call module_of,$*,importer) && \
 	tests/vm/run --kernel $* --tap --log $(B)/check/vm-$*.kernel-log $(VM_MACHINE) \
 		$(VM_PARAMETERS_$*) \
 		--file "$$importer:/vm/modules/importer.ko" \
-		-- $(firstword $(VM_TESTS)) \
-		$(addprefix --and ,$(wordlist 2,$(words $(VM_TESTS)),$(VM_TESTS))) $(BENCH_SMOKE) || \
+		-- $(firstword $(DRIVER_TESTS)) \
+		$(addprefix --and ,$(filter-out $(firstword $(DRIVER_TESTS)),$(call vm_tests,$*))) \
+		$(BENCH_SMOKE) || \
 		status=$$?; \
 	tests/vm/run --kernel $* --tap --log $(B)/check/vm-$*-far.kernel-log $(FAR_MACHINE) \
 		$(VM_PARAMETERS_$*) \
@@ -169,4 +183,4 @@ check-strict-tools: $(TOOLS_ON_DRIVER)
 	@ACTMEM_TEST_KERNEL=strict $(PYTHON3) tests/tools/test_driver.py $(B)
 
 check-strict-jax: $(JAX_ON_DRIVER)
-	@$(call jax_on_driver,strict,4G)
+	@$(call jax_on_driver,strict,4G,jax-one-driver)
