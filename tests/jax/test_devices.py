@@ -282,4 +282,4 @@ def test_an_error_on_one_device_is_told():
                            env={**os.environ, "XLA_FLAGS": flags,
                                 "PYTHONPATH": ":".join(sys.path)})
     assert ended.returncode
-    assert "wanted on CPU device" in ended.stderr and "one of several devices" in ended.stderr
+    assert "needs it on CPU device" in ended.stderr and "one of several devices" in ended.stderr

@@ -31,10 +31,10 @@ def main():
     # With it the others are on their way to the GPU.
     check(np.array_equal(take(tokens[gpu][-1]), original), "a value of the GPU's")
     words = refusal(tokens[gpu][0], cpu)
-    check("on GPU device 0" in words and "wanted on CPU device 0" in words,
+    check("on GPU device 0" in words and "needs it on CPU device 0" in words,
           f"a CPU is refused it: {words[:150]}")
     words = refusal(tokens[cpu][0], gpu)
-    check("on CPU device 0" in words and "wanted on GPU device 0" in words,
+    check("on CPU device 0" in words and "needs it on GPU device 0" in words,
           f"a GPU is refused a CPU's: {words[:150]}")
     check(all(np.array_equal(take(token), original)
               for token in tokens[gpu][:-1] + tokens[cpu]), "each has its own")
