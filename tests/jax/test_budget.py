@@ -202,7 +202,7 @@ def test_errors_name_the_knob(tmp_path):
                      "budget= (ACTMEM_BUDGET) of 4.0 MiB is used up", "spill= (ACTMEM_SPILL)"],
             "dead": ["budget= (ACTMEM_BUDGET) of 4.0 MiB is used up", "actmem.jax.reset() frees"],
             "limit": ["RESOURCE_EXHAUSTED", "layer (models.py) #", "of 256.0 KiB cannot be spilled",
-                      "over spill_limit= (ACTMEM_SPILL_LIMIT) of 2.0 MiB"],
+                      "spill_limit= (ACTMEM_SPILL_LIMIT) is 2.0 MiB"],
             "over": ["heap_limit= (ACTMEM_HEAP_LIMIT) of 4.0 MiB is used up; raise it"],
             "word": ["spill_allow= (ACTMEM_SPILL_ALLOW) is 'swap'", "memory, buffered"],
             "large": ["block of 8388608 bytes", "4.0 MiB", "ACTMEM_BUDGET"],
@@ -235,7 +235,7 @@ def test_what_is_allowed(tmp_path):
     assert failure is None and failed > 0
     failure, failed = trained(script.replace("ALLOW", "()"), tmp_path,
                               ACTMEM_SPILL_ALLOW="memory")
-    assert "spill_limit= (ACTMEM_SPILL_LIMIT) of 2.0 MiB" in failure
+    assert "spill_limit= (ACTMEM_SPILL_LIMIT) is 2.0 MiB" in failure
     failure, failed = trained(script.replace("ALLOW", "None"), tmp_path,
                               ACTMEM_SPILL_ALLOW="memory")
     assert failure is None and failed > 0
