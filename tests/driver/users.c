@@ -261,6 +261,44 @@ TEST_F(driver, subordinate_uids_count_for_their_owner)
 	ASSERT_EQ(0, set_limit(USER_FILE, -1));
 }
 
+/* Root's new container: a user namespace, whose root is the machine's. */
+static int enter_container(void)
+{
+	if (unshare(CLONE_NEWUSER))
+		return -errno;
+	return put("/proc/self/setgroups", "deny") ?: put("/proc/self/uid_map", "0 0 1") ?:
+	       put("/proc/self/gid_map", "0 0 1");
+}
+
+static int hold_all_in_a_container(void *device)
+{
+	CHECK(!enter_container());
+	return has_room_for_all(*(int *)device);
+}
+
+static int in_another_container(int device)
+{
+	CHECK(!enter_container());
+	CHECK(!has_room_for_all(device));
+	/* A namespace inside the container is the container's. */
+	CHECK(!enter_container());
+	CHECK(create_pages(device, 1) == -EDQUOT);
+	return 0;
+}
+
+TEST_F(driver, containers_of_root_have_separate_limits)
+{
+	pid_t child;
+
+	ASSERT_EQ(0, set_limit(USER_FILE, 3));
+	child = hold_in_child(hold_all_in_a_container, &self->device);
+	ASSERT_LT(0, child);
+	EXPECT_EQ(0, as_user(0, in_another_container, self->device));
+	EXPECT_EQ(0, as_user(0, has_room_for_all, self->device));
+	EXPECT_EQ(0, kill_child(child));
+	ASSERT_EQ(0, set_limit(USER_FILE, -1));
+}
+
 /* Touches a page that is there, then one that is missing. */
 static int touch_as_reader(int fd)
 {
