@@ -303,8 +303,9 @@ void actmem_account_linger(struct actmem_region *region)
 {
 	int node;
 
-	lockdep_assert_held(&region->lock);
+	spin_lock(&region->lock);
 	region->lingering = true;
 	for_each_node(node)
 		atomic_long_add(region->node_pages_held[node], &actmem_nodes[node].lingering);
+	spin_unlock(&region->lock);
 }
