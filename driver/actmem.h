@@ -372,5 +372,6 @@ int actmem_argument_fetch(void *arg, size_t size, size_t oldest, void __user *us
 int actmem_argument_answer(void __user *user, const void *arg, size_t size);
 int actmem_argument_answer_with_file(void __user *user, void *arg, size_t size, s32 *fd,
 				     struct file *(*make)(void *context), void *context);
+const char *actmem_argument_number(const char *text, u64 *number);
 
 #endif /* _ACTMEM_H */
