@@ -338,8 +338,7 @@ static inline void actmem_dmem_uncharge(struct actmem_region *region, unsigned l
 /* quarantine.c */
 extern bool actmem_quarantine_expected;
 bool actmem_quarantine_is_needed(struct folio *folio);
-void actmem_quarantine_log(const struct actmem_region *region, unsigned long index,
-			   struct folio *folio);
+void actmem_quarantine_log(struct actmem_region *region, unsigned long index, struct folio *folio);
 void actmem_quarantine_page(struct folio *folio);
 
 /* node.c */
