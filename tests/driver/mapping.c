@@ -338,12 +338,12 @@ TEST_F(region, the_file_cannot_change)
 /* As actmem(4) says: between the threads of a process, and not between processes. */
 TEST_F(region, futexes)
 {
-	uint32_t *word = (uint32_t *)self->memory, value = *word;
+	uint32_t *word = (uint32_t *)self->memory, other = *word + 1;
 
 	EXPECT_EQ(0, syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0));
-	EXPECT_ERRNO(EAGAIN, syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value + 1, NULL, NULL, 0));
+	EXPECT_ERRNO(EAGAIN, syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, other, NULL, NULL, 0));
 	EXPECT_ERRNO(EFAULT, syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0));
-	EXPECT_ERRNO(EFAULT, syscall(SYS_futex, word, FUTEX_WAIT, value + 1, NULL, NULL, 0));
+	EXPECT_ERRNO(EFAULT, syscall(SYS_futex, word, FUTEX_WAIT, other, NULL, NULL, 0));
 }
 
 TEST_F(region, works_with_transparent_huge_pages_off)
