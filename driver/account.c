@@ -19,9 +19,10 @@
 #include "mount.h"
 
 /**
- * struct actmem_user - a user that has regions
+ * struct actmem_user - a user that has regions, or a container of root
  * @entry: in the table of users
  * @uid: identifies the user
+ * @container: the user namespace of a container, NULL for a user
  * @regions: number of regions that count for the user; the last one to end frees the
  *	struct
  * @pages: pages that these regions have or are about to get
@@ -29,6 +30,7 @@
 struct actmem_user {
 	struct hlist_node entry;
 	kuid_t uid;
+	struct user_namespace *container;
 	unsigned long regions;
 	unsigned long pages;
 };
@@ -37,7 +39,7 @@ struct actmem_user {
 static DEFINE_SPINLOCK(account_lock);
 static DEFINE_HASHTABLE(users, 6);
 
-/* The limit of each user; it does not bind regions whose creator had CAP_IPC_LOCK. */
+/* The limit of each user, whatever the user's capabilities. */
 unsigned long actmem_user_limit = ACTMEM_NO_LIMIT;
 
 struct actmem_node *actmem_nodes;
@@ -66,36 +68,39 @@ void actmem_account_exit(void)
 }
 
 /*
- * Returns the uid whose limit applies to the current task. A user namespace has as many
- * uids as /etc/subuid gives its owner, so a limit for each uid would not limit the
+ * Identifies the user whose limit applies to the current task. A user namespace has as
+ * many uids as /etc/subuid gives its owner, so a limit for each uid would not limit the
  * owner. Regions that a task in a namespace creates therefore count for the owner of
- * the outermost namespace below the initial one.
+ * the outermost namespace below the initial one. If that is root, the namespace is a
+ * container of one of root's tenants, and counts by itself.
  */
-static kuid_t account_user_uid(void)
+static void account_user_identify(struct actmem_user *user)
 {
-	const struct user_namespace *namespace = current_user_ns();
-	kuid_t uid = current_euid();
+	struct user_namespace *namespace = current_user_ns();
 
-	for (; namespace != &init_user_ns; namespace = namespace->parent)
-		uid = namespace->owner;
-	return uid;
+	user->uid = current_euid();
+	for (; namespace != &init_user_ns; namespace = namespace->parent) {
+		user->uid = namespace->owner;
+		user->container = uid_eq(user->uid, GLOBAL_ROOT_UID) ? namespace : NULL;
+	}
 }
 
-static struct actmem_user *account_user_find(kuid_t uid)
+static struct actmem_user *account_user_find(const struct actmem_user *wanted)
 {
 	struct actmem_user *user;
 
 	lockdep_assert_held(&account_lock);
-	hash_for_each_possible(users, user, entry, __kuid_val(uid))
-		if (uid_eq(user->uid, uid))
+	hash_for_each_possible(users, user, entry, __kuid_val(wanted->uid))
+		if (uid_eq(user->uid, wanted->uid) && user->container == wanted->container)
 			return user;
 	return NULL;
 }
 
 /*
  * Counts the region for its user, and records the RLIMIT_MEMLOCK that applies to it.
- * The check of CAP_IPC_LOCK is not audited: if the administrator sets a limit of users,
- * RLIMIT_MEMLOCK does not apply, and a missing capability denies nothing.
+ * CAP_IPC_LOCK lifts only RLIMIT_MEMLOCK. The check of it is not audited: if the
+ * administrator sets a limit of users, RLIMIT_MEMLOCK does not apply, and a missing
+ * capability denies nothing.
  */
 int actmem_user_attach(struct actmem_region *region)
 {
@@ -103,10 +108,12 @@ int actmem_user_attach(struct actmem_region *region)
 
 	if (!unused)
 		return -ENOMEM;
-	unused->uid = account_user_uid();
+	account_user_identify(unused);
 	spin_lock(&account_lock);
-	region->user = account_user_find(unused->uid);
+	region->user = account_user_find(unused);
 	if (!region->user) {
+		/* Keep the namespace, so that no other one gets its address. */
+		get_user_ns(unused->container);
 		hash_add(users, &unused->entry, __kuid_val(unused->uid));
 		swap(region->user, unused);
 	}
@@ -135,6 +142,7 @@ void actmem_user_detach(struct actmem_region *region)
 	if (!is_last)
 		return;
 	WARN_ON_ONCE(user->pages);
+	put_user_ns(user->container);
 	kfree(user);
 }
 
@@ -217,8 +225,6 @@ static int account_check_user(const struct actmem_region *region, unsigned long 
 {
 	struct actmem_quota quota = { READ_ONCE(actmem_user_limit), region->user->pages };
 
-	if (region->memlock_pages == ACTMEM_NO_LIMIT)
-		return 0;
 	if (quota.limit != ACTMEM_NO_LIMIT)
 		return account_quota_check(quota, pages, -EDQUOT, ACTMEM_WHY_USER_LIMIT, why);
 	quota.limit = region->memlock_pages;
@@ -297,8 +303,9 @@ void actmem_account_linger(struct actmem_region *region)
 {
 	int node;
 
-	lockdep_assert_held(&region->lock);
+	spin_lock(&region->lock);
 	region->lingering = true;
 	for_each_node(node)
 		atomic_long_add(region->node_pages_held[node], &actmem_nodes[node].lingering);
+	spin_unlock(&region->lock);
 }

@@ -104,7 +104,6 @@ struct actmem_node {
  * @exported_pages: pages of the existing dma-bufs of the region
  * @poisoned_pages: pages in @slots in which the hardware reported an error
  * @lingering: true if the inode is gone and the remaining pages are pinned from outside
- * @lingering_pages: list of these remaining pages
  * @slots: page i of the region, or the claim of a task that allocates it; changes under
  *	@lock, except for claims
  * @unclaimed: tasks that wait for the end of another task's claim
@@ -141,7 +140,6 @@ struct actmem_region {
 	unsigned long exported_pages;
 	unsigned long poisoned_pages;
 	bool lingering;
-	struct list_head lingering_pages;
 	struct xarray slots;
 	wait_queue_head_t unclaimed;
 	struct xarray charges;
@@ -298,8 +296,6 @@ unsigned long actmem_slots_missing(struct actmem_region *region, unsigned long f
 int actmem_slots_discard(struct actmem_region *region, unsigned long first, unsigned long count,
 			 unsigned long *done);
 bool actmem_slots_give_back(struct actmem_region *region);
-void actmem_slots_linger(struct actmem_region *region);
-bool actmem_slots_give_back_lingering(struct actmem_region *region);
 int actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage);
 
 /* place.c */
@@ -342,8 +338,7 @@ static inline void actmem_dmem_uncharge(struct actmem_region *region, unsigned l
 /* quarantine.c */
 extern bool actmem_quarantine_expected;
 bool actmem_quarantine_is_needed(struct folio *folio);
-void actmem_quarantine_log(const struct actmem_region *region, unsigned long index,
-			   struct folio *folio);
+void actmem_quarantine_log(struct actmem_region *region, unsigned long index, struct folio *folio);
 void actmem_quarantine_page(struct folio *folio);
 
 /* node.c */
@@ -376,5 +371,6 @@ int actmem_argument_fetch(void *arg, size_t size, size_t oldest, void __user *us
 int actmem_argument_answer(void __user *user, const void *arg, size_t size);
 int actmem_argument_answer_with_file(void __user *user, void *arg, size_t size, s32 *fd,
 				     struct file *(*make)(void *context), void *context);
+const char *actmem_argument_number(const char *text, u64 *number);
 
 #endif /* _ACTMEM_H */

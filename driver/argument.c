@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Copies the arguments of ioctls from and to user space. */
+/* Copies the arguments of ioctls from and to user space, and parses numbers that root writes. */
+#include <linux/ctype.h>
 #include <linux/fcntl.h>
 #include <linux/file.h>
+#include <linux/overflow.h>
+#include <linux/string.h>
 #include <linux/uaccess.h>
 
 #include "actmem.h"
@@ -66,4 +69,32 @@ int actmem_argument_answer_with_file(void __user *user, void *arg, size_t size, 
 	}
 	fd_install(number, file);
 	return 0;
+}
+
+/*
+ * Parses a decimal number with an optional suffix K, M, G, T, P or E, and returns what
+ * follows it. Returns NULL if there is no number, or if it does not fit 64 bits:
+ * memparse() would return a smaller number.
+ */
+const char *actmem_argument_number(const char *text, u64 *number)
+{
+	static const char suffixes[] = "KMGTPE";
+	const char *suffix;
+	u64 unit = 1;
+
+	if (!isdigit(*text))
+		return NULL;
+	for (*number = 0; isdigit(*text); text++) {
+		u64 digit = *text - '0';
+
+		if (check_mul_overflow(*number, 10ULL, number) ||
+		    check_add_overflow(*number, digit, number))
+			return NULL;
+	}
+	suffix = *text ? strchr(suffixes, toupper(*text)) : NULL;
+	if (suffix) {
+		unit <<= 10 * (suffix - suffixes + 1);
+		text++;
+	}
+	return check_mul_overflow(*number, unit, number) ? NULL : text;
 }

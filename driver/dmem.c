@@ -9,6 +9,7 @@
 #include <linux/slab.h>
 
 #include "actmem.h"
+#include "compat/compat.h"
 
 /* Indexed by node; NULL for a node that is not possible. */
 static struct dmem_cgroup_region **nodes;
@@ -25,8 +26,8 @@ int actmem_dmem_init(void)
 		u64 pages = max(actmem_node_capacity(node), 1UL);
 		struct dmem_cgroup_region *region;
 
-		region = dmem_cgroup_register_region(pages * ACTMEM_PAGE_BYTES, "actmem/node%d",
-						     node);
+		region = dmem_cgroup_register_region(ACTMEM_DMEM_BYTES(pages * ACTMEM_PAGE_BYTES),
+						     "actmem/node%d", node);
 		if (IS_ERR(region)) {
 			actmem_dmem_exit();
 			return PTR_ERR(region);

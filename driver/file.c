@@ -31,11 +31,6 @@ static int file_mount_hold(void)
 	return simple_pin_fs(&actmem_fs_type, &unnamed_mount, &unnamed_mount_users);
 }
 
-static void file_mount_release(void)
-{
-	simple_release_fs(&unnamed_mount, &unnamed_mount_users);
-}
-
 static int actmem_open(struct inode *inode, struct file *file)
 {
 	if (actmem_super_mount(inode->i_sb))
@@ -46,7 +41,7 @@ static int actmem_open(struct inode *inode, struct file *file)
 static int actmem_release(struct inode *inode, struct file *file)
 {
 	if (!actmem_super_mount(inode->i_sb))
-		file_mount_release();
+		simple_release_fs(&unnamed_mount, &unnamed_mount_users);
 	return 0;
 }
 
@@ -156,7 +151,7 @@ struct file *actmem_file_make(struct actmem_region *region)
 put_inode:
 	iput(inode);
 release_mount:
-	file_mount_release();
+	simple_release_fs(&unnamed_mount, &unnamed_mount_users);
 retire:
 	actmem_region_retire(region);
 	return ERR_PTR(err);

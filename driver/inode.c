@@ -80,6 +80,23 @@ struct inode *actmem_inode_root(struct super_block *super)
 	return inode;
 }
 
+/* Lets security modules label the inode. Returns the inode, or drops it and returns an error. */
+static struct inode *inode_label(struct inode *inode, struct inode *directory,
+				 const struct qstr *name)
+{
+	int err = security_inode_init_security(inode, directory, name, NULL, NULL);
+
+	/* Linux 6.1 returns EOPNOTSUPP if no security module has labels. */
+	if (!err || err == -EOPNOTSUPP)
+		return inode;
+	iput(inode);
+	return ERR_PTR(err);
+}
+
+/*
+ * Not S_PRIVATE, as the inodes inside the kernel are: processes hold this inode, and
+ * security modules decide which may. It is labeled as a file of the root directory.
+ */
 struct inode *actmem_inode_unnamed(struct super_block *super)
 {
 	struct inode *inode = inode_alloc(super, S_IFREG | 0600);
@@ -90,9 +107,8 @@ struct inode *actmem_inode_unnamed(struct super_block *super)
 	clear_nlink(inode);
 	inode->i_uid = current_fsuid();
 	inode->i_gid = current_fsgid();
-	/* Private, as anonymous inodes are: a file without a name has no label to check. */
-	inode->i_flags |= S_PRIVATE | S_NOATIME | S_NOCMTIME;
-	return inode;
+	inode->i_flags |= S_NOATIME | S_NOCMTIME;
+	return inode_label(inode, d_inode(super->s_root), &super->s_root->d_name);
 }
 
 void actmem_inode_evict(struct inode *inode)
@@ -117,17 +133,11 @@ static struct inode *inode_make(ACTMEM_IDMAP *idmap, struct inode *directory,
 				struct dentry *dentry, umode_t mode)
 {
 	struct inode *inode = inode_alloc(directory->i_sb, mode);
-	int err;
 
 	if (IS_ERR(inode))
 		return inode;
 	inode_init_owner(idmap, inode, directory, mode);
-	err = security_inode_init_security(inode, directory, &dentry->d_name, NULL, NULL);
-	/* Linux 6.1 returns EOPNOTSUPP if no security module has labels. */
-	if (!err || err == -EOPNOTSUPP)
-		return inode;
-	iput(inode);
-	return ERR_PTR(err);
+	return inode_label(inode, directory, &dentry->d_name);
 }
 
 static int inode_directory_add(ACTMEM_IDMAP *idmap, struct inode *directory, struct dentry *dentry,

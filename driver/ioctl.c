@@ -257,11 +257,9 @@ static int ioctl_device_list(void __user *user)
 		seen = ioctl_region_is_visible(region);
 		actmem_region_put(region);
 		cond_resched();
-		if (!seen)
-			continue;
-		if (put_user(id, ids + count))
+		if (seen && put_user(id, ids + count))
 			return -EFAULT;
-		count++;
+		count += seen;
 	}
 	arg.count = count;
 	return actmem_argument_answer(user, &arg, sizeof(arg));

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * The module and its device, /dev/actmem.
- */
+/* The module and its device, /dev/actmem. */
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 

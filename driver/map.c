@@ -35,7 +35,7 @@ static const char *const refusals[] = {
 };
 
 /* Logs why a page fault fails, because SIGBUS does not say. Logs nothing for a killed task. */
-static void map_fault_log(const struct actmem_region *region, unsigned long index, int err,
+static void map_fault_log(struct actmem_region *region, unsigned long index, int err,
 			  const struct actmem_why *why)
 {
 	/* Log one line when several processes, such as those of a job, fail together. */
@@ -46,10 +46,12 @@ static void map_fault_log(const struct actmem_region *region, unsigned long inde
 		return;
 	if (why->reason < ARRAY_SIZE(refusals))
 		words = refusals[why->reason];
+	spin_lock(&region->lock);
 	pr_warn("actmem: %s[%d] cannot have the page that it touches (SIGBUS): region %llu '%s', offset %llu: %s (error %d; user %u, node %d: %llu bytes left of %llu wanted)\n",
 		current->comm, task_tgid_nr(current), region->id, region->name,
 		index * ACTMEM_PAGE_BYTES, words ?: "see actmem(4)", err,
 		from_kuid(&init_user_ns, region->owner), why->node, why->available, why->wanted);
+	spin_unlock(&region->lock);
 }
 
 /*

@@ -57,15 +57,15 @@ static const struct fs_parameter_spec mount_parameters[] = {
 static int mount_parse_size(struct fs_context *context, struct actmem_mount *mount,
 			    const char *text)
 {
-	char *rest;
-	u64 bytes = memparse(text, &rest);
+	u64 bytes;
+	const char *rest = actmem_argument_number(text, &bytes);
 
-	if (*rest == '%') {
+	if (rest && *rest == '%' && bytes <= 100) {
 		bytes = mult_frac((u64)totalram_pages() << PAGE_SHIFT, bytes, 100);
 		bytes = round_down(bytes, ACTMEM_PAGE_BYTES);
 		rest++;
 	}
-	if (*rest || !bytes || !IS_ALIGNED(bytes, ACTMEM_PAGE_BYTES))
+	if (!rest || *rest || !bytes || !IS_ALIGNED(bytes, ACTMEM_PAGE_BYTES))
 		return invalfc(context, "size=%s: write a multiple of 2 MiB, as 64G, or 50%%",
 			       text);
 	mount->pages.limit = bytes / ACTMEM_PAGE_BYTES;
@@ -86,10 +86,10 @@ static int mount_parse(struct fs_context *context, struct fs_parameter *paramete
 {
 	struct actmem_mount *mount = context->s_fs_info;
 	struct fs_parse_result result;
+	const char *rest;
 	u64 number;
 	kuid_t uid;
 	kgid_t gid;
-	char *rest;
 	int option;
 
 	option = fs_parse(context, mount_parameters, parameter, &result);
@@ -100,8 +100,8 @@ static int mount_parse(struct fs_context *context, struct fs_parameter *paramete
 	case OPTION_SIZE:
 		return mount_parse_size(context, mount, parameter->string);
 	case OPTION_NR_INODES:
-		number = memparse(parameter->string, &rest);
-		if (*rest || rest == parameter->string)
+		rest = actmem_argument_number(parameter->string, &number);
+		if (!rest || *rest)
 			goto bad_value;
 		/* 0 means no limit, as in tmpfs. */
 		mount->inodes.limit = number ?: ACTMEM_NO_LIMIT;

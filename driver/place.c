@@ -18,8 +18,8 @@
 #include "actmem.h"
 
 /* Allocate zeroed pages on this node only; never movable, because these pages get pinned. */
-#define ACTMEM_GFP	(GFP_USER | __GFP_COMP | __GFP_ZERO | __GFP_THISNODE | \
-			 __GFP_RETRY_MAYFAIL | __GFP_NOWARN | __GFP_ACCOUNT)
+#define ACTMEM_GFP	(GFP_USER | __GFP_ZERO | __GFP_THISNODE | __GFP_RETRY_MAYFAIL | \
+			 __GFP_NOWARN | __GFP_ACCOUNT)
 
 /*
  * After this many accounted allocations failed on a node with free pages, the memory
@@ -224,19 +224,19 @@ static struct folio *choice_alloc_page(int node, const struct actmem_choice *cho
 				       struct actmem_why *why)
 {
 	gfp_t unpaid = ACTMEM_GFP & ~(__GFP_ACCOUNT | __GFP_ZERO);
-	struct page *page;
+	struct folio *folio;
 	int err, tries;
 
 	for (tries = 0; tries < FULL_TRIES; tries++) {
-		page = alloc_pages_node(node, ACTMEM_GFP, ACTMEM_PAGE_ORDER);
-		if (page)
-			return page_folio(page);
-		page = alloc_pages_node(node, unpaid, ACTMEM_PAGE_ORDER);
+		folio = __folio_alloc_node(ACTMEM_GFP, ACTMEM_PAGE_ORDER, node);
+		if (folio)
+			return folio;
+		folio = __folio_alloc_node(unpaid, ACTMEM_PAGE_ORDER, node);
 		/* A killed task may get no page only because it was killed. */
 		err = fatal_signal_pending(current) ? -EINTR : 0;
-		if (!page)
+		if (!folio)
 			return ERR_PTR(err ?: -ENOSPC);
-		__free_pages(page, ACTMEM_PAGE_ORDER);
+		folio_put(folio);
 		if (err)
 			return ERR_PTR(err);
 	}

@@ -37,11 +37,10 @@
 #include "actmem.h"
 
 /* As hugetlb allocates its pages, but without the OOM killer, and never movable. */
-#define RESERVE_GFP	(GFP_KERNEL | __GFP_COMP | __GFP_THISNODE | __GFP_RETRY_MAYFAIL | \
-			 __GFP_NOWARN)
+#define RESERVE_GFP	(GFP_KERNEL | __GFP_THISNODE | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 /* Take only free pages, and reclaim nothing. */
-#define REPLACE_GFP	((GFP_KERNEL & ~__GFP_RECLAIM) | __GFP_COMP | __GFP_THISNODE | \
-			 __GFP_NOMEMALLOC | __GFP_NOWARN)
+#define REPLACE_GFP	((GFP_KERNEL & ~__GFP_RECLAIM) | __GFP_THISNODE | __GFP_NOMEMALLOC | \
+			 __GFP_NOWARN)
 
 #define WORK_BATCH	8
 #define REST		msecs_to_jiffies(10)
@@ -221,7 +220,7 @@ void actmem_pool_give(struct folio *folio)
  */
 static int pool_grow(struct actmem_pool *pool, gfp_t gfp)
 {
-	struct page *page;
+	struct folio *folio;
 	bool is_wanted;
 
 	spin_lock(&pool->lock);
@@ -229,12 +228,12 @@ static int pool_grow(struct actmem_pool *pool, gfp_t gfp)
 	spin_unlock(&pool->lock);
 	if (!is_wanted)
 		return 0;
-	page = alloc_pages_node(pool->node, gfp, ACTMEM_PAGE_ORDER);
-	if (!page)
+	folio = __folio_alloc_node(gfp, ACTMEM_PAGE_ORDER, pool->node);
+	if (!folio)
 		return -ENOMEM;
-	if (pool_put(pool, page_folio(page), false))
+	if (pool_put(pool, folio, false))
 		return 1;
-	pool_page_release(page_folio(page));
+	pool_page_release(folio);
 	return 0;
 }
 

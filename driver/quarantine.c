@@ -23,16 +23,18 @@ bool actmem_quarantine_is_needed(struct folio *folio)
 }
 
 /* Logs and counts the error. @region is NULL if the page is in no region. */
-void actmem_quarantine_log(const struct actmem_region *region, unsigned long index,
-			   struct folio *folio)
+void actmem_quarantine_log(struct actmem_region *region, unsigned long index, struct folio *folio)
 {
-	if (region)
+	if (region) {
+		spin_lock(&region->lock);
 		pr_err("actmem: hardware error in the page at offset %llu of region %llu '%s', made by process %d: %llu bytes of node %d at pfn %#lx are out of use\n",
 		       index * ACTMEM_PAGE_BYTES, region->id, region->name, pid_nr(region->pid),
 		       ACTMEM_PAGE_BYTES, folio_nid(folio), folio_pfn(folio));
-	else
+		spin_unlock(&region->lock);
+	} else {
 		pr_err("actmem: hardware error in a page of no region: %llu bytes of node %d at pfn %#lx are out of use\n",
 		       ACTMEM_PAGE_BYTES, folio_nid(folio), folio_pfn(folio));
+	}
 	/* Increment last: when a reader sees the new number, the rest is done. */
 	atomic_long_inc(&actmem_nodes[folio_nid(folio)].poisoned);
 }

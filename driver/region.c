@@ -100,7 +100,7 @@ unsigned long actmem_lingering_regions_total(void)
 
 static void region_linger(struct actmem_region *region)
 {
-	actmem_slots_linger(region);
+	actmem_account_linger(region);
 	atomic_long_inc(&lingering_total);
 	/*
 	 * __module_get() is safe: the caller already holds a reference through the open
@@ -141,7 +141,7 @@ static void regions_sweep_work(struct work_struct *work)
 	list_splice_init(&lingering_regions, &checked);
 	spin_unlock(&lingering_lock);
 	list_for_each_entry_safe(region, next, &checked, linger) {
-		if (!actmem_slots_give_back_lingering(region))
+		if (!actmem_slots_give_back(region))
 			continue;
 		list_del(&region->linger);
 		region_end(region);
@@ -187,7 +187,6 @@ static struct actmem_region *region_alloc(const struct actmem_ioctl_create *arg,
 	xa_init(&region->slots);
 	xa_init(&region->charges);
 	init_waitqueue_head(&region->unclaimed);
-	INIT_LIST_HEAD(&region->lingering_pages);
 	region->flags = arg->flags;
 	region->policy = arg->policy;
 	if (mount) {

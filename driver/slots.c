@@ -97,7 +97,6 @@ int actmem_slot_wait(struct actmem_region *region, unsigned long index)
 static void slot_enter_page(struct actmem_region *region, unsigned long index, struct folio *folio)
 {
 	folio->index = ACTMEM_SMALL_PAGES(index);
-	INIT_LIST_HEAD(&folio->lru);
 	folio_get(folio);
 	actmem_page_notes_set(folio, actmem_page_notes(folio) | region->id << ACTMEM_PAGE_ID_SHIFT);
 	spin_lock(&region->lock);
@@ -154,7 +153,6 @@ static struct folio *slot_empty(struct actmem_region *region, unsigned long inde
 		return NULL;
 	if (slot_page_is_poisoned(folio))
 		region->poisoned_pages--;
-	list_del_init(&folio->lru);
 	actmem_account_count(region, folio_nid(folio), -1);
 	actmem_quota_uncharge(&actmem_nodes[folio_nid(folio)].pages);
 	actmem_dmem_uncharge(region, index);
@@ -180,7 +178,7 @@ static void slot_give_back(struct actmem_region *region, unsigned long index)
 
 /*
  * Gives back every page to which only its slot has references. Returns true if no page
- * is left.
+ * is left. The region has no inode, so it gets no new pages.
  */
 bool actmem_slots_give_back(struct actmem_region *region)
 {
@@ -192,46 +190,6 @@ bool actmem_slots_give_back(struct actmem_region *region)
 		cond_resched();
 	}
 	return !READ_ONCE(region->pages_held);
-}
-
-/* Moves the remaining pages to the region's list of lingering pages. The inode is gone. */
-void actmem_slots_linger(struct actmem_region *region)
-{
-	struct folio *folio;
-	unsigned long i;
-
-	spin_lock(&region->lock);
-	actmem_account_linger(region);
-	xa_for_each(&region->slots, i, folio) {
-		list_move_tail(&folio->lru, &region->lingering_pages);
-		cond_resched_lock(&region->lock);
-	}
-	spin_unlock(&region->lock);
-}
-
-/*
- * Gives back the pages of a lingering region that are no longer pinned. Returns true if
- * no page is left. A lingering region gets no new pages. Only the worker of region.c
- * calls this function.
- */
-bool actmem_slots_give_back_lingering(struct actmem_region *region)
-{
-	struct folio *folio, *next;
-	LIST_HEAD(leaving);
-
-	spin_lock(&region->lock);
-	list_for_each_entry_safe(folio, next, &region->lingering_pages, lru) {
-		if (slot_empty(region, folio->index >> ACTMEM_PAGE_ORDER))
-			list_add(&folio->lru, &leaving);
-		cond_resched_lock(&region->lock);
-	}
-	spin_unlock(&region->lock);
-	list_for_each_entry_safe(folio, next, &leaving, lru) {
-		list_del(&folio->lru);
-		actmem_pool_give(folio);
-		cond_resched();
-	}
-	return list_empty(&region->lingering_pages);
 }
 
 bool actmem_slot_is_missing(struct actmem_region *region, unsigned long index)

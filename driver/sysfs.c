@@ -4,7 +4,6 @@
  * /sys/class/misc/actmem/, with a directory nodeN/ for each possible node.
  * docs/abi/sysfs-class-misc-actmem describes each file.
  */
-#include <linux/ctype.h>
 #include <linux/device.h>
 #include <linux/kernel.h>
 #include <linux/miscdevice.h>
@@ -24,10 +23,10 @@ static ssize_t sysfs_show_pages(char *buffer, unsigned long pages)
 
 static int sysfs_parse_pages(const char *text, unsigned long *pages)
 {
-	char *rest;
-	u64 bytes = memparse(text, &rest);
+	u64 bytes;
+	const char *rest = actmem_argument_number(text, &bytes);
 
-	if (!isdigit(*text) || !sysfs_streq(rest, "") || !IS_ALIGNED(bytes, ACTMEM_PAGE_BYTES))
+	if (!rest || !sysfs_streq(rest, "") || !IS_ALIGNED(bytes, ACTMEM_PAGE_BYTES))
 		return -EINVAL;
 	*pages = bytes / ACTMEM_PAGE_BYTES;
 	return 0;
@@ -41,24 +40,17 @@ static int sysfs_parse_limit(const char *text, unsigned long *pages)
 	return 0;
 }
 
-static ssize_t regions_show(struct device *device, struct device_attribute *attribute, char *buffer)
-{
-	return sysfs_emit(buffer, "%lu\n", actmem_regions_total());
+/* Defines the show function of a file; @result is an expression that prints to @buffer. */
+#define SHOW(name, result)								\
+static ssize_t name##_show(struct device *device, struct device_attribute *attribute,	\
+			   char *buffer)						\
+{											\
+	return result;									\
 }
-static DEVICE_ATTR_RO(regions);
 
-static ssize_t lingering_regions_show(struct device *device, struct device_attribute *attribute,
-				      char *buffer)
-{
-	return sysfs_emit(buffer, "%lu\n", actmem_lingering_regions_total());
-}
-static DEVICE_ATTR_RO(lingering_regions);
-
-static ssize_t user_limit_bytes_show(struct device *device, struct device_attribute *attribute,
-				     char *buffer)
-{
-	return sysfs_show_pages(buffer, READ_ONCE(actmem_user_limit));
-}
+SHOW(regions, sysfs_emit(buffer, "%lu\n", actmem_regions_total()))
+SHOW(lingering_regions, sysfs_emit(buffer, "%lu\n", actmem_lingering_regions_total()))
+SHOW(user_limit_bytes, sysfs_show_pages(buffer, READ_ONCE(actmem_user_limit)))
 
 static ssize_t user_limit_bytes_store(struct device *device, struct device_attribute *attribute,
 				      const char *buffer, size_t count)
@@ -70,6 +62,9 @@ static ssize_t user_limit_bytes_store(struct device *device, struct device_attri
 		WRITE_ONCE(actmem_user_limit, pages);
 	return err ?: count;
 }
+
+static DEVICE_ATTR_RO(regions);
+static DEVICE_ATTR_RO(lingering_regions);
 static DEVICE_ATTR_RW(user_limit_bytes);
 
 static struct attribute *machine_attributes[] = {
@@ -88,23 +83,17 @@ static int sysfs_node(struct device_attribute *attribute)
 	return (long)container_of(attribute, struct dev_ext_attribute, attr)->var;
 }
 
-/* Defines the show function of a file of a node; @pages is an expression that may use @node. */
-#define NODE_SHOW(name, pages)								\
-static ssize_t name##_show(struct device *device, struct device_attribute *attribute,	\
-			   char *buffer)						\
-{											\
-	int node = sysfs_node(attribute);							\
-											\
-	return sysfs_show_pages(buffer, pages);						\
-}
+/* The same of a file of a node; @pages is an expression that may use NODE, the node's number. */
+#define NODE			sysfs_node(attribute)
+#define NODE_SHOW(name, pages)	SHOW(name, sysfs_show_pages(buffer, pages))
 
-NODE_SHOW(region_bytes, actmem_quota_read(&actmem_nodes[node].pages).used)
-NODE_SHOW(lingering_bytes, atomic_long_read(&actmem_nodes[node].lingering))
-NODE_SHOW(poisoned_bytes, atomic_long_read(&actmem_nodes[node].poisoned))
-NODE_SHOW(limit_bytes, actmem_quota_read(&actmem_nodes[node].pages).limit)
-NODE_SHOW(pool_bytes, actmem_pool_target(node))
-NODE_SHOW(pool_free_bytes, actmem_pool_ready(node))
-NODE_SHOW(pool_lent_bytes, actmem_pool_lent(node))
+NODE_SHOW(region_bytes, actmem_quota_read(&actmem_nodes[NODE].pages).used)
+NODE_SHOW(lingering_bytes, atomic_long_read(&actmem_nodes[NODE].lingering))
+NODE_SHOW(poisoned_bytes, atomic_long_read(&actmem_nodes[NODE].poisoned))
+NODE_SHOW(limit_bytes, actmem_quota_read(&actmem_nodes[NODE].pages).limit)
+NODE_SHOW(pool_bytes, actmem_pool_target(NODE))
+NODE_SHOW(pool_free_bytes, actmem_pool_ready(NODE))
+NODE_SHOW(pool_lent_bytes, actmem_pool_lent(NODE))
 
 static ssize_t limit_bytes_store(struct device *device, struct device_attribute *attribute,
 				 const char *buffer, size_t count)

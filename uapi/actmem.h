@@ -210,9 +210,10 @@ struct actmem_why {
  *
  * The region counts against the limits of the caller's effective user. In a user
  * namespace, it counts against those of the owner of the outermost namespace below the
- * initial one. Unless the caller has CAP_IPC_LOCK, the driver records the caller's
- * RLIMIT_MEMLOCK during this call. All regions of the user together count against that
- * limit.
+ * initial one, or of that namespace itself if root owns it. Unless the caller has
+ * CAP_IPC_LOCK, the driver records the caller's RLIMIT_MEMLOCK during this call. All
+ * regions of the user together count against that limit. CAP_IPC_LOCK does not lift the
+ * administrator's limit of users.
  *
  * ACTMEM_IOC_CREATE on the descriptor of an empty file of a mount creates the region of
  * that file, and @fd is -1. The descriptor must be open for writing (EBADF otherwise).

@@ -58,6 +58,13 @@ static inline void actmem_kill_anon_super(struct super_block *super)
 #endif
 }
 
+/* The first argument of dmem_cgroup_register_region(). */
+#if ACTMEM_HAVE_DMEM_INIT
+#define ACTMEM_DMEM_BYTES(bytes)	(&(const struct dmem_cgroup_init){ .size = (bytes) })
+#else
+#define ACTMEM_DMEM_BYTES(bytes)	(bytes)
+#endif
+
 /* AMD: the address is a physical one. Older kernels do not define this bit. */
 #ifndef MCI_STATUS_PADDRV
 #define MCI_STATUS_PADDRV	0

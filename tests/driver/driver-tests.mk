@@ -8,7 +8,7 @@ STRICT_TESTS := $(addprefix $(B)/tests/driver/,faults faults_export faults_names
 
 # Those that need a machine of more than 6 GiB, one whose DMA all bounces, and one whose
 # kernel preempts tasks in system calls and faults.
-FAR_TESTS := $(addprefix $(B)/tests/driver/,far bounce stall)
+FAR_TESTS := $(addprefix $(B)/tests/driver/,far bounce gate stall)
 
 # That needs a kernel with the dmem controller.
 DMEM_TESTS := $(B)/tests/driver/dmem

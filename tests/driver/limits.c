@@ -167,12 +167,17 @@ TEST_F(user_limit, of_each_user_apart)
 	EXPECT_EQ(0, as_user(USER, up_to_the_limit, self->device));
 }
 
-TEST_F(user_limit, not_of_who_may_lock_memory)
+/* CAP_IPC_LOCK lifts RLIMIT_MEMLOCK, but not the administrator's limit. */
+TEST_F(user_limit, of_who_may_lock_memory)
 {
 	int fd;
 
-	ASSERT_EQ(0, limit_users(0));
-	fd = must(create_pages(self->device, LIMIT));
+	if (reason == ACTMEM_WHY_USER_LIMIT) {
+		EXPECT_TRUE(is_refused(self->device, LIMIT + 1, LIMIT));
+		EXPECT_EQ(0, as_user(0, up_to_the_limit, self->device));
+		return;
+	}
+	fd = must(create_pages(self->device, LIMIT + 1));
 	close(fd);
 }
 
@@ -399,17 +404,20 @@ static int region_of_other;
 static int populate_for_other(int device)
 {
 	struct actmem_ioctl_range there;
+	int fd = must(create_pages(device, 4));
 
 	CHECK(create_pages(device, 1) == -EDQUOT);
 	CHECK(change_range(region_of_other, ACTMEM_IOC_POPULATE, 0, 3, &there) == 0);
 	CHECK(!touch_to_death(region_of_other, 4));
+	close(fd);
+	CHECK(change_range(region_of_other, ACTMEM_IOC_POPULATE, 0, 5, &there) == -EDQUOT);
 	return 0;
 }
 
 /* Whoever populates: the region's owner pays, and the limit is the owner's. */
 TEST_F(limits, of_the_owner)
 {
-	ASSERT_EQ(0, set_limit(USER_FILE, 0));
+	ASSERT_EQ(0, set_limit(USER_FILE, 4));
 	region_of_other = must(create_lazy(self->device, 5));
 	EXPECT_EQ(0, as_user(USER, populate_for_other, self->device));
 	EXPECT_EQ(0, user_pages(self->device, USER));

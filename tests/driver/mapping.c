@@ -3,6 +3,7 @@
  * Mapping: huge pages and nothing else, whatever is done to the mapping; what
  * would break them up is refused and leaves everything as it was.
  */
+#include <linux/futex.h>
 #include <linux/mman.h>
 #include <sys/prctl.h>
 
@@ -332,6 +333,17 @@ TEST_F(region, the_file_cannot_change)
 	EXPECT_EQ(-1, fchmod(self->fd, 0666));
 	EXPECT_ERRNO(EPERM, fchown(self->fd, USER, USER));
 	EXPECT_TRUE(is_whole(self->memory));
+}
+
+/* As actmem(4) says: between the threads of a process, and not between processes. */
+TEST_F(region, futexes)
+{
+	uint32_t *word = (uint32_t *)self->memory, other = *word + 1;
+
+	EXPECT_EQ(0, syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0));
+	EXPECT_ERRNO(EAGAIN, syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, other, NULL, NULL, 0));
+	EXPECT_ERRNO(EFAULT, syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0));
+	EXPECT_ERRNO(EFAULT, syscall(SYS_futex, word, FUTEX_WAIT, other, NULL, NULL, 0));
 }
 
 TEST_F(region, works_with_transparent_huge_pages_off)

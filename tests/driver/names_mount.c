@@ -43,6 +43,11 @@ TEST_F(names, what_is_wrong_is_told)
 	EXPECT_STREQ(SIZE_ERROR("-2M"), complaint("size", "-2M"));
 	EXPECT_STREQ(SIZE_ERROR("G"), complaint("size", "G"));
 	EXPECT_STREQ(SIZE_ERROR("2MB"), complaint("size", "2MB"));
+	/* 2^64 and 2 MiB. */
+	EXPECT_STREQ(SIZE_ERROR("17592186044418M"), complaint("size", "17592186044418M"));
+	EXPECT_STREQ(SIZE_ERROR("18446744073711648768"), complaint("size", "18446744073711648768"));
+	EXPECT_STREQ(SIZE_ERROR("101%"), complaint("size", "101%"));
+	EXPECT_STREQ("e actmem: Bad value for 'nr_inodes'\n", complaint("nr_inodes", "16E"));
 	EXPECT_STREQ("", complaint("nr_inodes", "64k"));
 	EXPECT_STREQ("", complaint("nr_inodes", "0"));
 	EXPECT_STREQ("e actmem: Bad value for 'nr_inodes'\n", complaint("nr_inodes", "-1"));

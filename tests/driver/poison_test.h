@@ -9,11 +9,8 @@
 #include <setjmp.h>
 #include <signal.h>
 
-#include "driver_test.h"
+#include "frame_test.h"
 
-#define SMALL	4096
-
-#define PFN_MASK	((1ULL << 55) - 1)
 #define CORRUPT_PFN	"/sys/kernel/debug/hwpoison/corrupt-pfn"
 
 #define MCE	"/sys/kernel/debug/mce-inject"
@@ -24,19 +21,6 @@
 #define MCE_MEMORY_READ	0x90
 /* The address is a physical one, of a small page. */
 #define MCE_PHYSICAL	(2 << 6 | 12)
-
-/* Of the small page at @memory, which is mapped; 0 if it cannot be told. */
-static inline uint64_t frame_of(const char *memory)
-{
-	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-	uint64_t entry = 0;
-
-	if (fd >= 0 && pread(fd, &entry, 8, (uintptr_t)memory / SMALL * 8) != 8)
-		entry = 0;
-	if (fd >= 0)
-		close(fd);
-	return entry & PFN_MASK;
-}
 
 /* Has the kernel mark a small page, and tell nobody. */
 static inline void mark_frame(uint64_t frame)

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /* Warm pools: what they hold, who gets it and what comes back. */
 #include <pthread.h>
+#include <sys/utsname.h>
 
+#include "frame_test.h"
 #include "pool_test.h"
 
 /* Finds zeros only, and leaves a pattern. */
@@ -52,6 +54,27 @@ TEST_F(pool, a_region_takes_from_it_and_gives_back)
 		EXPECT_EQ(0, get(NODE, "region_bytes"));
 		wait_ready(NODE, FULL);
 	}
+}
+
+/* The kernel maps a large page as a whole only if it was allocated as one that can be. */
+TEST_F(pool, pages_are_allocated_as_those_that_are_mapped)
+{
+	struct utsname kernel;
+	char *memory;
+	int fd, i;
+
+	uname(&kernel);
+	if (!strncmp(kernel.release, "6.1.", 4))
+		SKIP(return, "this kernel does not tell how a page was allocated");
+	fill_pool(NODE, 1);
+	/* The first one is of the pool. */
+	fd = must(create_on(self->device, NODE, 2));
+	ASSERT_EQ(1, lent(NODE));
+	memory = mapped(map_and_touch(fd, 2));
+	for (i = 0; i < 2; i++)
+		EXPECT_TRUE(frame_flags(memory + i * PAGE_BYTES) & 1ULL << KPF_THP);
+	munmap(memory, 2 * PAGE_BYTES);
+	close(fd);
 }
 
 TEST_F(pool, what_was_written_is_gone)

@@ -71,6 +71,14 @@ static int check_limit_file(const char *path)
 		{ "18446744073707454464", 0, "18446744073707454464" },
 		{ "18446744073707454465", -EINVAL, "18446744073707454464" },
 		{ "18446744073709551615", -EINVAL, "18446744073707454464" },
+		/* What does not fit 64 bits. */
+		{ "18446744073709551616", -EINVAL, "18446744073707454464" },
+		{ "18446744073713745920", -EINVAL, "18446744073707454464" },
+		{ "16E", -EINVAL, "18446744073707454464" },
+		{ "17592186044418M", -EINVAL, "18446744073707454464" },
+		/* Numbers are decimal. */
+		{ "0x400000", -EINVAL, "18446744073707454464" },
+		{ "04194304", 0, "4194304" },
 		{ "max\n", 0, "max" },
 		{ "4194304", 0, "4194304" },
 		{ "max", 0, "max" },
@@ -258,6 +266,44 @@ TEST_F(driver, subordinate_uids_count_for_their_owner)
 	ASSERT_EQ(1, write(namespace_pipe[1][1], "", 1));
 	EXPECT_EQ(0, wait_for(child));
 	EXPECT_EQ(0, as_user(USER, has_room_for_all, self->device));
+	ASSERT_EQ(0, set_limit(USER_FILE, -1));
+}
+
+/* Root's new container: a user namespace, whose root is the machine's. */
+static int enter_container(void)
+{
+	if (unshare(CLONE_NEWUSER))
+		return -errno;
+	return put("/proc/self/setgroups", "deny") ?: put("/proc/self/uid_map", "0 0 1") ?:
+	       put("/proc/self/gid_map", "0 0 1");
+}
+
+static int hold_all_in_a_container(void *device)
+{
+	CHECK(!enter_container());
+	return has_room_for_all(*(int *)device);
+}
+
+static int in_another_container(int device)
+{
+	CHECK(!enter_container());
+	CHECK(!has_room_for_all(device));
+	/* A namespace inside the container is the container's. */
+	CHECK(!enter_container());
+	CHECK(create_pages(device, 1) == -EDQUOT);
+	return 0;
+}
+
+TEST_F(driver, containers_of_root_have_separate_limits)
+{
+	pid_t child;
+
+	ASSERT_EQ(0, set_limit(USER_FILE, 3));
+	child = hold_in_child(hold_all_in_a_container, &self->device);
+	ASSERT_LT(0, child);
+	EXPECT_EQ(0, as_user(0, in_another_container, self->device));
+	EXPECT_EQ(0, as_user(0, has_room_for_all, self->device));
+	EXPECT_EQ(0, kill_child(child));
 	ASSERT_EQ(0, set_limit(USER_FILE, -1));
 }
 
