@@ -1,9 +1,21 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /* Checks which capabilities this process has, and so which other processes it can see. */
 #include <linux/capability.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "tool.h"
+
+/* Inode numbers of the initial namespaces in /proc/PID/ns (include/linux/proc_ns.h). */
+#define FIRST_USER_NAMESPACE	0xeffffffdUL
+#define FIRST_PID_NAMESPACE	0xeffffffcUL
+
+static bool is_in_namespace(const char *path, ino_t number)
+{
+	struct stat found;
+
+	return !stat(path, &found) && found.st_ino == number;
+}
 
 bool has_capability(unsigned int capability)
 {
@@ -24,4 +36,12 @@ bool sees_all_users(void)
 {
 	return has_capability(CAP_SYS_ADMIN) && has_capability(CAP_SYS_PTRACE) &&
 	       (has_capability(CAP_DAC_READ_SEARCH) || has_capability(CAP_DAC_OVERRIDE));
+}
+
+/* A container has processes of its own, and perhaps users of its own. */
+bool sees_machine(void)
+{
+	return sees_all_users() &&
+	       is_in_namespace("/proc/self/ns/user", FIRST_USER_NAMESPACE) &&
+	       is_in_namespace("/proc/self/ns/pid", FIRST_PID_NAMESPACE);
 }

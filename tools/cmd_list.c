@@ -199,7 +199,7 @@ static json_t *list_to_json(const struct actmem_region_info *regions, size_t cou
 	rows = add_paths(rows);
 	return rows ? json_pack("{s:o, s:o, s:b}", "regions", rows, "malloc",
 				filter_is_set(filter) ? json_array() : mallocs_to_json(),
-				"all_users", sees_all_users())
+				"all_users", sees_machine())
 		    : NULL;
 }
 

@@ -13,9 +13,6 @@
 #include "table.h"
 #include "tool.h"
 
-/* Inode number of the initial PID namespace in /proc/PID/ns (include/linux/proc_ns.h). */
-#define FIRST_PID_NAMESPACE	0xeffffffcUL
-
 static const char help[] =
 	"Removes files that jobs with --name left behind: files of the driver's mounted file\n"
 	"systems that no process has open or mapped, and that no device pins. If such a job\n"
@@ -108,14 +105,6 @@ static bool prune_file(void *context, const struct named_file *file)
 	return !prune->removed;
 }
 
-static bool sees_all_processes(void)
-{
-	struct stat stat_;
-
-	return sees_all_users() && !stat("/proc/self/ns/pid", &stat_) &&
-	       stat_.st_ino == FIRST_PID_NAMESPACE;
-}
-
 static int print_removed(const struct prune *prune)
 {
 	static const struct column columns[] = {
@@ -143,7 +132,7 @@ int cmd_prune(int argc, char **argv)
 
 	if (!take_options(&table, &prune, argc, argv, &as_json, &status))
 		return status;
-	if (!sees_all_processes()) {
+	if (!sees_machine()) {
 		warnx("cannot see all processes, and one of them may use the memory; run the command as root, outside of containers");
 		return STATUS_FAILED;
 	}

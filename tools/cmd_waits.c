@@ -189,7 +189,7 @@ static json_t *waits_to_json(void)
 	if (directory)
 		closedir(directory);
 	if (good)
-		return json_pack("{s:o, s:b}", "waits", rows, "all_users", sees_all_users());
+		return json_pack("{s:o, s:b}", "waits", rows, "all_users", sees_machine());
 	json_decref(rows);
 	return NULL;
 }

@@ -268,7 +268,7 @@ static bool write_processes(FILE *out, const struct process_rows *rows)
 static bool write_self(FILE *out, const struct process_rows *rows, uint64_t began)
 {
 	json_t *self = merge_objects(facts_library(), json_pack(
-		"{s:i, s:b, s:b, s:I}", "one", 1, "all_users", sees_all_users(),
+		"{s:i, s:b, s:b, s:I}", "one", 1, "all_users", sees_machine(),
 		"driver_visible", !driver_missing() && !driver_lacks_device(),
 		"left_out", (json_int_t)rows->left_out));
 

@@ -80,8 +80,12 @@ bool own_folder(char folder[PATH_MAX]);
 /* Returns true if this process has the capability, one of CAP_* in linux/capability.h. */
 bool has_capability(unsigned int capability);
 
-/* Returns true if this process can see other users' processes and regions. */
+/*
+ * Returns true if this process can see other users' processes and regions: those of its container, or
+ * those of the machine.
+ */
 bool sees_all_users(void);
+bool sees_machine(void);
 
 struct option;
 

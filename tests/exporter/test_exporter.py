@@ -250,18 +250,6 @@ def a_full_disk_leaves_the_one_before():
 
 
 @case
-def a_user_is_told_what_he_may_see():
-    assert value(parse(printed()), "actmem_all_users_visible") == 1
-    with holder("secret", 2 * MIB) as process, public_copy() as program:
-        result = actmem("exporter", "-t", "-", prefix=stranger(), program=program, cwd="/")
-        expect(result, 0)
-        samples = parse(result.stdout)
-    assert value(samples, "actmem_all_users_visible") == 0
-    assert held(samples, process.pid) == 0
-    value(samples, "actmem_node_memory_bytes", node="0")
-
-
-@case
 def a_forbidden_driver_is_told():
     assert value(parse(printed()), "actmem_driver_regions_visible") == 1
     with forbidden_device():

@@ -191,32 +191,6 @@ def the_dashboard_asks_for_what_is_told():
 
 
 @case
-def the_capabilities_of_the_service_show_all_users():
-    (line,) = re.findall(r"^CapabilityBoundingSet=(.+)", source(SERVICE), re.MULTILINE)
-    kept = [f",+{name.removeprefix('CAP_').lower()}" for name in line.split()]
-
-    def told(capabilities):
-        return parse(printed(prefix=["setpriv", "--bounding-set=-all" + "".join(capabilities),
-                                     "--inh-caps=-all", "--no-new-privs"]))
-    with public_copy() as program:
-        folder = os.path.dirname(program)
-        tool("install", "-m", "755", HOLDER, folder)
-        with subprocess.Popen([*stranger(), os.path.join(folder, "holder"), "his", str(2 * MIB)],
-                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                              env=clean_environment(
-                                  ACTMEM_ALLOW="any",
-                                  LD_LIBRARY_PATH=os.path.join(folder, "..", "lib"))) as process:
-            assert process.stdout.readline() == "ready\n"
-            samples = told(kept)
-            process.kill()
-    assert value(samples, "actmem_region_bytes", pid=str(process.pid), uid="65534") == 2 * MIB
-    assert value(samples, "actmem_all_users_visible") == 1
-    for one in kept:
-        fewer = told(name for name in kept if name != one)
-        assert value(fewer, "actmem_all_users_visible") == 0, one
-
-
-@case
 def systemd_takes_the_service():
     if not os.path.exists("/usr/bin/systemd-analyze"):
         raise Skip("systemd-analyze is not installed")

@@ -39,7 +39,7 @@ def nothing_is_the_headings_alone():
     assert not rows()
     result = actmem("list", "--json")
     assert json.loads(result.stdout) == {"regions": [], "malloc": [],
-                                         "all_users": True}, result.stdout
+                                         "all_users": False}, result.stdout
 
 
 @case

@@ -196,7 +196,7 @@ def spans(text):
 @case
 def functions_exist():
     code = text_of(r"(lib|driver|uapi|tools|bench|examples)/.*\.(c|h|py|S)")
-    known = set(re.findall(r"\b[a-z]\w+(?=\()", code)) | FUNCTIONS_OF_OTHERS
+    known = set(re.findall(r"\b[a-z_]\w+(?=\()", code)) | FUNCTIONS_OF_OTHERS
     named = {}
     for page, text in TEXTS.items():
         on_page = set(re.findall(r"\bdef (\w+)\(", text))
