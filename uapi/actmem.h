@@ -213,9 +213,9 @@ struct actmem_why {
  * The region counts against the limits of the caller's effective user. If the caller is
  * in a user namespace, the region counts against the limits of the owner of the outermost
  * namespace below the initial one. If root owns that outermost namespace, the namespace
- * itself has the limits of one user. Unless the caller has CAP_IPC_LOCK, the driver
- * records the caller's RLIMIT_MEMLOCK during this call. All regions of the user together
- * count against that limit. CAP_IPC_LOCK does not lift the administrator's limit of users.
+ * counts as a user of its own. Unless the caller has CAP_IPC_LOCK, the driver records the
+ * caller's RLIMIT_MEMLOCK during this call. All regions of the user together count against
+ * that limit. CAP_IPC_LOCK does not lift the administrator's limit of users.
  *
  * ACTMEM_IOC_CREATE on the descriptor of an empty file of a mount creates the region of
  * that file, and @fd is -1. The descriptor must be open for writing (EBADF otherwise).
