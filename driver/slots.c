@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The pages of a region: look up, enter, give back.
+ * Looks up the pages of a region, stores them in slots, and gives them back.
  *
- * A slot is empty, claimed by a task that allocates its page, or has a page with two
- * references of the driver. A task that finds a slot claimed waits on its own region.
+ * A slot is empty, claimed by the task that is allocating its page, or filled with a page. The
+ * driver holds two references to the page of a filled slot. A task that finds a slot claimed
+ * sleeps on the wait queue of its region until a claim ends, and then checks the slot again.
  *
- * Every page leaves its slot through one gate. Lookups read the slot and take a reference under the
- * region's lock. Under the same lock, the gate freezes the reference count at the
- * driver's own references. If the freeze succeeds, no other code has the page or can
- * get it. If it fails, other code has a reference, and the page stays. This also covers
- * stale TLB entries, because the kernel drops a mapping's reference only after the
- * flush.
+ * Every page leaves its slot through slot_empty(). Lookups read the slot and take a reference
+ * under the region's lock. Under the same lock, slot_empty() freezes the reference count, if only
+ * the driver's own references are left. If the freeze succeeds, no other code has the page or can
+ * get it. If it fails, other code has a reference, and the page stays. This also covers stale TLB
+ * entries, because the kernel drops a mapping's reference only after the flush.
  *
- * One user of a page may have no reference. A fault hands its reference over to the
- * mapping, which may be gone before the fault unlocks the page. The gate therefore
- * leaves a locked page in its slot, too.
+ * There is one exception: a page fault may use a page to which it holds no reference. The fault
+ * hands its reference over to the mapping, which may be gone before the fault unlocks the page.
+ * Therefore slot_empty() also leaves a locked page in its slot.
  *
- * A page in which the hardware reported an error stays in its slot until it leaves
- * through the gate, as any other page does. Lookups do not return it any more.
+ * A page in which the hardware reported an error stays in its slot until slot_empty() removes it,
+ * as it does any other page. Lookups no longer return the page.
  */
 #include <linux/delay.h>
 #include <linux/mm.h>
@@ -34,16 +34,16 @@
 
 /*
  * GUP-fast, faults and unmappings that are not yet flushed hold references for a short
- * time. A discard waits for them once for each batch of pages.
+ * time. A discard waits for these references once for each batch of DISCARD_PAGES pages.
  */
 #define DISCARD_PAGES	512UL
 #define UNMAP_TRIES	5
 #define UNMAP_PAUSE	1000	/* microseconds */
 
 /*
- * The number of references that a slot has to its page. With one reference, the kernel
- * would free the page when an error is revoked (unpoison-pfn of hwpoison-inject),
- * because it would take that reference for its own.
+ * The number of references that a slot holds to its page. If a slot held only one, the
+ * kernel would take that reference for its own when an error is revoked (unpoison-pfn of
+ * hwpoison-inject), and would free the page.
  */
 #define OWN_REFERENCES	2
 
@@ -60,8 +60,8 @@ static struct folio *slot_page(struct actmem_region *region, unsigned long index
 }
 
 /*
- * Returns the page with a reference for the caller, NULL if it is missing, or EHWPOISON
- * if the hardware reported an error in it.
+ * Returns the page with a reference for the caller, NULL if the page is missing, or
+ * EHWPOISON if the hardware reported an error in the page.
  */
 struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index)
 {
@@ -100,7 +100,7 @@ static void slot_enter_page(struct actmem_region *region, unsigned long index, s
 	folio_get(folio);
 	actmem_page_notes_set(folio, actmem_page_notes(folio) | region->id << ACTMEM_PAGE_ID_SHIFT);
 	spin_lock(&region->lock);
-	/* Replaces an entry, so it allocates nothing. */
+	/* xa_store() replaces an entry here, so it allocates nothing. */
 	WARN_ON_ONCE(xa_store(&region->slots, index, folio, GFP_NOWAIT) != SLOT_CLAIMED);
 	actmem_account_count(region, folio_nid(folio), 1);
 	if (region->inode)
@@ -109,8 +109,8 @@ static void slot_enter_page(struct actmem_region *region, unsigned long index, s
 }
 
 /*
- * Ends the claim of the current task: enters the page and takes over its reference, or
- * empties the slot if @folio is an error.
+ * Ends the claim of the current task: stores @folio in the slot and takes over the
+ * caller's reference to it. If @folio is an error, the function empties the slot.
  */
 void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct folio *folio)
 {
@@ -122,9 +122,9 @@ void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct 
 }
 
 /*
- * Reduces the page's references to one, if only the slot has references. Returns false
- * otherwise. The caller holds the region's lock, so that no other code can get the
- * page.
+ * Reduces the page's reference count to one and returns true, if only the slot holds
+ * references and the page is not locked. Returns false otherwise. The caller holds the
+ * region's lock, so that no other code can get the page.
  */
 static bool slot_page_take(struct folio *folio)
 {
@@ -141,8 +141,8 @@ static bool slot_page_take(struct folio *folio)
 
 /*
  * Empties the slot and returns its page with one reference, or NULL if other code has a
- * reference. The slot becomes empty last: a reader that finds it empty knows that the
- * page does not count any more.
+ * reference. The slot becomes empty last: a reader that finds the slot empty knows that
+ * all counters no longer include the page.
  */
 static struct folio *slot_empty(struct actmem_region *region, unsigned long index)
 {
@@ -177,7 +177,7 @@ static void slot_give_back(struct actmem_region *region, unsigned long index)
 }
 
 /*
- * Gives back every page to which only its slot has references. Returns true if no page
+ * Gives back every page to which only its slot holds references. Returns true if no page
  * is left. The region has no inode, so it gets no new pages.
  */
 bool actmem_slots_give_back(struct actmem_region *region)
@@ -216,9 +216,9 @@ bool actmem_slot_is_poisoned(struct actmem_region *region, unsigned long index)
 }
 
 /*
- * Marks the page as poisoned: lookups do not return it any more, and the driver never
- * frees it. Returns ENOENT if the slot has another page, because @folio may be any page of
- * the machine, or EALREADY if the page was already marked.
+ * Marks the page as poisoned: lookups no longer return it, and the driver never frees it.
+ * @folio may be any page of the machine. Returns ENOENT if the slot does not contain
+ * @folio, or EALREADY if the page is already marked.
  */
 int actmem_slot_poison(struct actmem_region *region, unsigned long index, struct folio *folio)
 {
@@ -241,8 +241,8 @@ int actmem_slot_poison(struct actmem_region *region, unsigned long index, struct
 
 /*
  * Unmaps a poisoned page. A fault that got the page before it was marked may still map
- * it, so the function retries for a short time while other code has a reference. If a
- * fault maps the page even later, the next touch reports the error again, and the
+ * the page, so the function retries for a short time while other code has a reference.
+ * If a fault maps the page even later, the next touch reports the error again, and the
  * driver unmaps the page then.
  */
 void actmem_slot_unmap_poisoned(struct actmem_region *region, unsigned long index,
@@ -274,7 +274,7 @@ unsigned long actmem_slots_missing(struct actmem_region *region, unsigned long f
 	return missing;
 }
 
-/* Discards pages. Returns how many stay because other code has a reference. */
+/* Discards pages. Returns how many pages stay because other code has a reference. */
 static unsigned long slot_range_discard(struct actmem_region *region, unsigned long first,
 					unsigned long count)
 {
@@ -296,7 +296,7 @@ static unsigned long slot_range_discard(struct actmem_region *region, unsigned l
 	return busy;
 }
 
-/* Gives back the pages of a range. Returns EBUSY if other code has a reference to one. */
+/* Gives back the pages of a range. Returns EBUSY if other code has a reference to a page. */
 int actmem_slots_discard(struct actmem_region *region, unsigned long first, unsigned long count,
 			 unsigned long *done)
 {
@@ -314,9 +314,9 @@ int actmem_slots_discard(struct actmem_region *region, unsigned long first, unsi
 }
 
 /*
- * Adds the page to @usage. Other tasks map and unmap it meanwhile. A mapping takes its
- * reference before it is counted and drops it later, so a page that is about to be
- * mapped may count as pinned.
+ * Adds the page to @usage, while other tasks may map and unmap it. A mapping takes a
+ * reference before the page's map count rises, and drops the reference after the count
+ * falls. So a page that a task is mapping or unmapping may count as pinned.
  */
 static void slot_page_usage(struct folio *folio, struct actmem_usage *usage)
 {
@@ -329,8 +329,8 @@ static void slot_page_usage(struct folio *folio, struct actmem_usage *usage)
 }
 
 /*
- * Returns EINTR if the task is killed during the call, because a region may have
- * millions of pages.
+ * Adds up the usage of all pages. A region may have millions of pages, so the function
+ * stops and returns EINTR if the task is killed.
  */
 int actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage)
 {

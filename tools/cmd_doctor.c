@@ -81,8 +81,8 @@ static bool is_well(const json_t *finding)
 }
 
 /*
- * Prints @text after @before, which it pads to @indent columns. Indents the lines that it breaks
- * off by the same number of columns.
+ * Prints @text after @before, which is padded to @indent columns. If the function wraps @text, it
+ * indents all further lines by the same number of columns.
  */
 static int print_sentence(const char *before, const char *text, size_t indent)
 {

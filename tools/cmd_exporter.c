@@ -2,9 +2,9 @@
 /*
  * actmem exporter: metrics for Prometheus, over HTTP or in a file for node_exporter.
  *
- * It loads libmicrohttpd only when needed: that library loads TLS, which would slow down the start
- * of all other subcommands. One thread answers requests one after the other, so that only one of
- * them reads the machine at a time.
+ * The exporter loads libmicrohttpd only when needed: that library loads TLS, which would slow down
+ * the start of all other subcommands. One thread answers the requests one after the other, so that
+ * metrics are never collected twice at the same time.
  */
 #include <dlfcn.h>
 #include <err.h>
@@ -29,14 +29,15 @@
 #define DEFAULT_ADDRESS	"127.0.0.1:19475"
 
 static const char help[] =
-	"Reports this machine to Prometheus: the driver, nodes, pools, limits, the memory of\n"
-	"each process by backend and pages, and its counters. Each request reads the machine\n"
-	"once. SIGTERM ends the exporter. Only root sees other users' processes.\n"
+	"Reports this machine to Prometheus: the driver, nodes, pools and limits, and, for each\n"
+	"process, its counters and its memory by backend and page size. All values are collected\n"
+	"anew for each request. SIGTERM ends the exporter. Only root sees other users' processes.\n"
 	"\n"
 	"  -l, --listen=ADDRESS  serve /metrics over HTTP at this address, such as [::1]:19475.\n"
 	"                        Default: 127.0.0.1:19475\n"
 	"  -t, --textfile=PATH   write the metrics once to this file, for the textfile collector\n"
-	"                        of node_exporter, and exit; -: write to standard output\n"
+	"                        of node_exporter, and exit. If PATH is -, write to standard\n"
+	"                        output\n"
 	"  -h, --help            print this";
 
 /*
@@ -264,7 +265,7 @@ static int listen_at(const char *address, int *status)
 	return fd;
 }
 
-/* Prints the address, because the kernel chooses the port if it is 0. */
+/* Prints the address, because the kernel chooses the port if the user asked for port 0. */
 static void print_address(int fd)
 {
 	struct sockaddr_storage name;

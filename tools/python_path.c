@@ -55,7 +55,7 @@ int python_path_set(const char *library_folder)
 	       variable_prepend("PYTHONPATH", python_folder);
 }
 
-/* Returns the option of @argv's Python that makes it ignore our file, or 0 if there is none. */
+/* Returns the option in @argv with which Python ignores our sitecustomize.py, or 0 if none does. */
 static char ignoring_option(char *const *argv)
 {
 	const char *program = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];

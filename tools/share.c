@@ -62,7 +62,8 @@ static int by_node(const void *left, const void *right)
 }
 
 /*
- * Sorts the folders by node. Ranks are mostly in the order of their nodes, so each gets near disks.
+ * Sorts the folders by node. Ranks are mostly in the order of their nodes, so each rank gets disks
+ * that are close to it.
  */
 static int keep_folders(char *paths, const struct rank *rank, FILE *told)
 {

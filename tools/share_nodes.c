@@ -132,7 +132,10 @@ static void intersect_nodes(struct actmem_nodes *nodes, const struct actmem_node
 		nodes->word[i] &= others->word[i];
 }
 
-/* Restricts the nodes for ranks without a GPU to nodes with CPUs, unless the user named nodes. */
+/*
+ * Removes nodes without CPUs from @nodes, unless the user named the nodes. Ranks without a GPU then
+ * use some of the remaining nodes.
+ */
 static void find_candidates(struct actmem_nodes *nodes, bool are_named)
 {
 	struct actmem_nodes with_cpus;
@@ -187,7 +190,7 @@ bool share_nodes(const struct rank *rank, struct actmem_nodes *nodes, char why[S
 		nodes_of_rank(rank, &some, nodes);
 		snprintf(why, SHARE_WHY_MAX, "of its rank");
 	}
-	/* This policy takes only one node. */
+	/* The policy "preferred" takes only one node. */
 	first = nodes_next(nodes, 0);
 	if (policy == ACTMEM_PLACE_PREFERRED && first < ACTMEM_NODES_MAX) {
 		memset(nodes, 0, sizeof(*nodes));

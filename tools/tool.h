@@ -81,8 +81,8 @@ bool own_folder(char folder[PATH_MAX]);
 bool has_capability(unsigned int capability);
 
 /*
- * Returns true if this process can see other users' processes and regions: those of its container, or
- * those of the machine.
+ * Return true if this process can see other users' processes and regions: those of its container,
+ * or those of the machine.
  */
 bool sees_all_users(void);
 bool sees_machine(void);

@@ -5,12 +5,13 @@
  *
  * /dev/actmem accepts ACTMEM_IOC_QUERY, _CREATE, _LIST and _INFO (by id). The
  * descriptor of a region accepts ACTMEM_IOC_INFO, _POPULATE, _DISCARD and _EXPORT.
- * Everything else works on the descriptor as on that of any file: mmap(MAP_SHARED),
- * SCM_RIGHTS, close(2), reopening through /proc/PID/fd, and the calls listed below.
+ * Everything else works as on the descriptor of any file: mmap(MAP_SHARED), SCM_RIGHTS,
+ * close(2), reopening through /proc/PID/fd, and the calls listed below.
  *
- * Every struct begins with its own size, as user space was compiled with it. A driver
- * that knows more fields treats the missing ones as 0 and writes at most @size bytes. A
- * driver that knows fewer fields requires the surplus bytes to be 0 (E2BIG otherwise).
+ * The first field of every struct is the size of the struct in the version of this file
+ * with which user space was compiled. A driver that knows more fields treats the missing
+ * fields as 0 and writes at most @size bytes. A driver that knows fewer fields requires
+ * the surplus bytes to be 0 (E2BIG otherwise).
  * Flags and reserved fields that the driver does not know must be 0 on input (EINVAL
  * otherwise). An unknown request returns ENOTTY. A bad user pointer returns EFAULT.
  *
@@ -27,10 +28,10 @@
  *	the root directory. The default is 64K; 0 means no limit.
  * mode=, uid=, gid=	set the permissions and the owner of the root directory. The
  *	default is 0755 and the user and group of the mounting process.
- * node=	sets the nodes of regions that are created without their own policy,
- *	such as 0-1:3. A colon replaces the comma of other node lists.
- * policy=	is bind, preferred or interleave, for the same regions. The default is
- *	bind if node= is given, and preferred otherwise.
+ * node=	sets a list of nodes, such as 0-1:3, for regions that are created
+ *	without their own policy. A colon replaces the comma of other node lists.
+ * policy=	sets the policy of the same regions: bind, preferred or interleave. The
+ *	default is bind if node= is given, and preferred otherwise.
  *
  * A remount can change size= and nr_inodes=, but not below the current usage (EBUSY).
  * It cannot change other options (EINVAL).
@@ -140,8 +141,8 @@ struct actmem_ioctl_query {
  *
  * If a node of the mask has no memory, the call fails with ENODEV. If the task's cpuset
  * forbids a node of the mask, the call fails with EPERM. The driver never narrows a
- * mask silently. It checks both for the task that creates the region, and again for
- * each task that allocates a page.
+ * mask silently. The driver checks these two conditions for the task that creates the
+ * region, and again for each task that allocates a page.
  */
 #define ACTMEM_POLICY_BIND		0
 #define ACTMEM_POLICY_PREFERRED		1
@@ -176,8 +177,8 @@ struct actmem_ioctl_query {
  *	size, not counting memory that only movable pages can use. With a limit, the
  *	bytes that were left under it. With MEMCG and DMEM, the bytes that the cgroup
  *	granted to the call.
- * @movable: free bytes on that node that only movable pages can use, so that they
- *	cannot be pinned: those in its movable zone and those reserved for CMA
+ * @movable: free bytes on that node that cannot be pinned, because only movable pages can
+ *	use them: free bytes in the node's movable zone and in CMA
  */
 struct actmem_why {
 	__u32 reason;
@@ -200,7 +201,8 @@ struct actmem_why {
  * @nodes: in: node mask of the policy
  * @id: out: identifies the region on this machine; the driver uses each id only once
  *	until the module is unloaded
- * @why: out: why the call failed; the driver also writes it on failure
+ * @why: out: why the call failed. The driver fills in this field although the call
+ *	returns an error.
  * @name: in: a label for the administrator, NUL-terminated, printable and without '/'
  *	(EINVAL otherwise). It may be empty and need not be unique.
  *
@@ -208,12 +210,12 @@ struct actmem_why {
  * each page on a node of the policy. Several threads can populate parts of a region at
  * once. Returns EMFILE and ENFILE as open(2) does.
  *
- * The region counts against the limits of the caller's effective user. In a user
- * namespace, it counts against those of the owner of the outermost namespace below the
- * initial one, or of that namespace itself if root owns it. Unless the caller has
- * CAP_IPC_LOCK, the driver records the caller's RLIMIT_MEMLOCK during this call. All
- * regions of the user together count against that limit. CAP_IPC_LOCK does not lift the
- * administrator's limit of users.
+ * The region counts against the limits of the caller's effective user. If the caller is
+ * in a user namespace, the region counts against the limits of the owner of the outermost
+ * namespace below the initial one. If root owns that outermost namespace, the namespace
+ * counts as a user of its own. Unless the caller has CAP_IPC_LOCK, the driver records the
+ * caller's RLIMIT_MEMLOCK during this call. All regions of the user together count against
+ * that limit. CAP_IPC_LOCK does not lift the administrator's limit of users.
  *
  * ACTMEM_IOC_CREATE on the descriptor of an empty file of a mount creates the region of
  * that file, and @fd is -1. The descriptor must be open for writing (EBADF otherwise).
@@ -255,8 +257,8 @@ struct actmem_ioctl_create {
  * struct actmem_ioctl_info - ACTMEM_IOC_INFO: the current state of a region
  * @size: sizeof(struct actmem_ioctl_info)
  * @flags: in: 0
- * @id: in: the id of the region on /dev/actmem, or 0 on a region's descriptor; out: the
- *	region's id
+ * @id: in: if the call is on /dev/actmem, the id of the region; if it is on a region's
+ *	descriptor, 0; out: the region's id
  * @length: out: bytes, as created
  * @page_bytes: out: bytes of a page, the unit of ranges
  * @allocated_bytes: out: bytes of the allocated pages
@@ -269,7 +271,7 @@ struct actmem_ioctl_create {
  * @uid: out: the user that created the region, in the caller's user namespace
  * @pid: out: the process that created the region, in the caller's pid namespace. 0 if
  *	the process has ended, ACTMEM_PID_ELSEWHERE if that namespace does not contain
- *	it.
+ *	the process.
  * @node_bytes: in: pointer to an array of __u64, or 0; out: element i is the number of
  *	bytes on node i
  * @node_count: in: the number of elements of that array; out: the highest possible node
@@ -284,8 +286,8 @@ struct actmem_ioctl_create {
  *	two dma-bufs counts twice.
  *
  * On /dev/actmem, the call returns ENOENT if the region does not exist. A caller
- * without CAP_SYS_ADMIN gets EPERM if another user owns the region, or if it was
- * created outside the caller's pid namespace. On a region's descriptor, it returns
+ * without CAP_SYS_ADMIN gets EPERM if another user owns the region, or if the region was
+ * created outside the caller's pid namespace. On a region's descriptor, the call returns
  * EINVAL if @id is not 0, and ENODATA if the file is empty.
  */
 struct actmem_ioctl_info {
@@ -319,7 +321,7 @@ struct actmem_ioctl_info {
  *	first call
  * @ids: in: pointer to an array of __u64
  * @count: in: the number of elements of that array (EINVAL if 0); out: the number of
- *	elements written, which is smaller only if no further region exists
+ *	elements written. It is less than the input only if no further region exists.
  * @reserved: in: 0
  *
  * The call lists the regions that the caller's effective user created inside the
@@ -343,31 +345,33 @@ struct actmem_ioctl_list {
  * @offset: in: bytes from the start of the region, a multiple of @page_bytes
  * @length: in: bytes, not 0, a multiple of @page_bytes; the range must end within the
  *	region (EINVAL otherwise)
- * @done: out: the driver also writes it on failure. POPULATE: at least this many bytes
- *	from @offset are allocated. DISCARD: bytes of the range that have no page; after
- *	EINTR, in the part that the call processed.
+ * @done: out: written even if the call fails. POPULATE: at least this many bytes from
+ *	@offset are allocated. DISCARD: the bytes of the range that have no page. After
+ *	EINTR, DISCARD counts only the part of the range that the call processed.
  * @why: out: why the driver could not allocate a page
  *
  * POPULATE allocates and zeroes the missing pages of the range, one after the other in
  * the calling thread, on nodes of the region's policy. Existing pages stay as they are.
- * Before it allocates a page, the call compares @length, minus the pages that the
- * region has or is about to get, with the limits of the user, the mount and the nodes.
- * If a limit is too low, the call fails and allocates nothing. For an interleaved
- * region, it checks the limits of nodes in advance only if the range is the whole
- * region. Any other limit fails the call at the first page that exceeds it. EIO if the
- * hardware has reported an error in an existing page.
+ * Before it allocates a page, the call checks the limits of the user, the mount and the
+ * nodes for the missing bytes of the range. It assumes that all pages that the region
+ * has, or that other calls are allocating for it, are in the range. If a limit is too
+ * low, the call fails and allocates nothing. For an interleaved region, the call checks
+ * the limits of nodes in advance only if the range is the whole region. Any other limit
+ * fails the call at the first page that exceeds it. EIO if the hardware has reported an
+ * error in an existing page.
  *
  * DISCARD frees the pages of the range and unmaps them from every process. The next
  * touch allocates a zeroed page. A page that is in use outside the driver (registered
  * with a device, I/O in flight) stays with its contents. The call then processes the
  * other pages, returns EBUSY, and reports in @done how many bytes have no page. EBUSY
- * may be transient: the kernel may hold a reference for a moment even if the page has
- * no such user.
+ * may be transient: the kernel may hold a reference for a moment even if the page is not
+ * in use outside the driver.
  *
  * If the driver cannot allocate a page that a thread touches, the thread gets SIGBUS,
- * as with hugetlb. A system call returns EFAULT. A mapping of a read-only descriptor
- * allocates no page, because the page would count for the owner: a thread that touches
- * a missing page in it gets SIGBUS, too.
+ * as with hugetlb. A system call that touches the page returns EFAULT. A thread that
+ * touches a missing page through a mapping of a read-only descriptor also gets SIGBUS.
+ * Such a mapping allocates no page, because the page would count against the limits of
+ * the region's owner.
  *
  * If a machine check or the firmware reports an uncorrected error anywhere in the
  * @page_bytes of a page, that page is lost, but not the rest of the region. The driver
@@ -375,13 +379,13 @@ struct actmem_ioctl_list {
  * SIGBUS with si_code BUS_MCEERR_AR. (si_addr_lsb is 12, the smallest page size that
  * the kernel can report.) A system call returns EFAULT; POPULATE and read(2) return
  * EIO. The page belongs to the region and counts against its limits until a program
- * discards it or the region ends. Then the driver keeps it out of use until the next
- * boot, and a new page can take its place. A device that registered the page still has
+ * discards the page or the region ends. Then the driver keeps the page out of use until
+ * the next boot, and a new page can take its place. A device that registered the page still has
  * access to it, and DISCARD returns EBUSY until the device releases it.
  *
  * The kernel can mark a page as failed without a machine check (MADV_HWPOISON,
  * hard_offline_page). That page stays in use until a program discards it or the region
- * ends. Then the driver keeps it out of use, too.
+ * ends. Then the driver keeps this page out of use, too.
  *
  * Both requests need a descriptor that is open for writing (EBADF otherwise). They
  * return ENODATA if the file is empty, and EINTR if the task was killed during the call.
@@ -408,7 +412,7 @@ struct actmem_ioctl_range {
  *
  * The call allocates no page, so POPULATE the range first. ENODATA if a page is missing
  * or the file is empty; EIO if the hardware has reported an error in a page. While the
- * dma-buf exists, the region exists and its pages in the range stay in place. They
+ * dma-buf exists, the region exists and its pages in the range stay in place. These pages
  * count as pinned, and DISCARD of them returns EBUSY. The dma-buf exists as long as a
  * descriptor or an importer holds it.
  *

@@ -3,15 +3,16 @@
  * The calls on heaps, for any number of threads. base/extents.c keeps track of the parts of regions
  * that are taken.
  *
- * A thread that takes or frees a block holds the heap's lock for some ten nanoseconds. A thread
+ * A thread that takes or frees a block holds the heap's lock for tens of nanoseconds. A thread
  * that fills a block of 1 MiB needs at least ten thousand nanoseconds. Creating a region takes far
  * longer, so a thread holds only grow_lock for it, and other threads can take and free blocks.
  *
- * A training step takes blocks of the same lengths as the last step, in the reverse order of their
- * frees. So freed blocks stay whole on a stack. The next step finds each one at the top, and takes
- * it at its old place. If the heap placed each block anew, the same blocks could need more regions
- * than in the first step. If none of the top blocks has the requested length, or if free memory is
- * counted, the whole stack merges with the free memory around its blocks.
+ * A training step takes blocks of the same lengths as the previous step. It takes the block first
+ * that the previous step freed last. So the heap keeps freed blocks undivided on a stack. The next
+ * step finds each block at the top of the stack, and takes it at its old address. If the heap chose
+ * a new address for each block, the same blocks could need more regions than in the first step. If
+ * none of the top blocks has the requested length, or if a caller counts free memory, the heap
+ * merges all blocks of the stack with the free memory around them.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@
 
 #define GROW_DEFAULT	(64ULL << 20)
 #define CHUNK_DEFAULT	(64ULL << 30)
-/* How many of the latest freed blocks are checked for one of the same length. */
+/* How many of the blocks that were freed last are checked for one of the requested length. */
 #define FREED_TRIES	8
 
 static int read_heap_options(struct actmem_heap *heap, const struct actmem_heap_options *options)
@@ -221,8 +222,8 @@ void heap_give_freed(struct actmem_heap *heap)
 }
 
 /*
- * Takes one of the latest freed blocks, with exactly this length and this alignment. Returns NULL
- * if there is none. Caller holds heap->lock.
+ * Takes one of the blocks that were freed last, if it has exactly this length and this alignment.
+ * Returns NULL if there is none. Caller holds heap->lock.
  */
 static struct extent *take_freed(struct actmem_heap *heap, uint64_t length, uint64_t align)
 {
@@ -273,8 +274,8 @@ static int take_block_or_grow(struct actmem_heap *heap, uint64_t bytes, uint64_t
 	atomic_fetch_add(&heap->growers, 1);
 	heap_lock_growth(heap);
 	/*
-	 * Another thread may have grown the heap meanwhile, or may take the memory that this one
-	 * adds.
+	 * Another thread may have grown the heap meanwhile, or may take the memory that this
+	 * thread adds.
 	 */
 	while ((error = take_block(heap, bytes, align, address)) == -ENOSPC) {
 		error = heap_grow(heap, extent_length(bytes), align, is_full);
@@ -326,7 +327,7 @@ int heap_take(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **a
 	return alloc_block(heap, bytes, align, address, NULL);
 }
 
-/* Returns the live block that begins at @address; NULL: none. Caller holds heap->lock. */
+/* Returns the live block at @address, or NULL if there is none. Caller holds heap->lock. */
 static struct extent *find_live(const struct actmem_heap *heap, const void *address)
 {
 	struct extent *block = extents_at(&heap->extents, address);

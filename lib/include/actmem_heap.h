@@ -28,26 +28,28 @@ struct actmem_heap_options {
 
 struct actmem_heap_stats {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t regions;		/* includes those that are being closed */
-	uint64_t region_bytes;		/* of these regions */
-	uint64_t blocks;		/* allocated and not freed */
+	uint64_t regions;		/* includes regions that are being closed */
+	uint64_t region_bytes;		/* total length of these regions */
+	uint64_t blocks;		/* blocks that are allocated and not freed */
 	uint64_t block_bytes;		/* sum of the blocks' lengths, as requested */
 	uint64_t used_bytes;		/* bytes that blocks occupy in the regions */
 	uint64_t used_bytes_peak;
 	uint64_t largest_free;		/* longest block that needs no new region */
 	uint64_t region_bytes_peak;
 	uint64_t free_pieces;		/* number of free pieces of the regions */
-	uint64_t blocks_total;		/* allocated since the heap was created */
+	uint64_t blocks_total;		/* blocks allocated since the heap was created */
 };
 
 /*
  * Creates a heap. Its metadata is outside of the regions. @options NULL: defaults.
  *
  * A region is grow_bytes long, rounded up for 1G pages. It is shorter if blocks of the requested
- * length fill a shorter region better. It is longer if a block is longer. A large heap grows by
- * 1/128 of its length, and by up to 1/8 while most of the free memory is in pieces that are too
- * short. A region consists of chunks, which a runtime registers one by one. A chunk has at most
- * 64 GiB or, with a runtime, chunk_bytes. A block lies within one region and within one chunk.
+ * length fill a shorter region better. It is longer if the requested block is longer. In a large
+ * heap, a new region has up to 1/128 of the total length of the existing regions, if that is more
+ * than grow_bytes. The fraction is 1/8 if more than 1/16 of the heap is free, but only in pieces
+ * that are too short for the block. A region consists of chunks, which a runtime registers one by
+ * one. A chunk has at most 64 GiB or, with a runtime, chunk_bytes. A block lies within one region
+ * and within one chunk.
  *
  * The caller may pass a heap_name to actmem_open(). It is a path or a name, as for
  * actmem_region_open(). The regions are then the files heap_name.0, heap_name.1 and so on. Existing
@@ -97,8 +99,8 @@ int actmem_heap_alloc(struct actmem_heap *heap, uint64_t length, uint64_t align,
 int actmem_heap_free(struct actmem_heap *heap, void *block);
 
 /*
- * Finds the region of a block, and the block's offset in it. actmem_queue_fill() and
- * actmem_queue_spill() need them. The region belongs to the heap, and stays open until the block
+ * Finds the region of a block, and the block's offset in the region. actmem_queue_fill() and
+ * actmem_queue_spill() need both. The region belongs to the heap, and stays open until the block
  * is freed. The caller may attach the region to a queue (actmem_queue_attach()).
  *
  * -EINVAL  @block is not the start of a block of this heap
@@ -113,8 +115,8 @@ int actmem_heap_trim(struct actmem_heap *heap);
 
 /*
  * Closes regions without blocks, as actmem_heap_trim() does, until at most @keep_bytes of the heap
- * are free. If closing one region is enough, it closes the shortest such region. Otherwise it
- * closes the longest regions first.
+ * are free. If closing one region is enough, the call closes the shortest such region. Otherwise
+ * the call closes the longest regions first.
  */
 int actmem_heap_trim_to(struct actmem_heap *heap, uint64_t keep_bytes);
 

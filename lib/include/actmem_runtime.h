@@ -38,7 +38,7 @@ struct actmem_runtime_options {
 	size_t size;			/* set by ACTMEM_INIT */
 	enum actmem_runtime_kind kind;
 	int32_t device;			/* CUDA: ordinal among CUDA_VISIBLE_DEVICES */
-	uint64_t chunk_bytes;		/* most bytes that one call registers; 0: 64 GiB */
+	uint64_t chunk_bytes;		/* maximum bytes that one call registers; 0: 64 GiB */
 	/*
 	 * Not NULL: if the runtime refuses to register a region of a heap, the heap may use the
 	 * runtime's own memory instead. The library calls this function with @why when the heap
@@ -87,11 +87,11 @@ const char *actmem_runtime_describe(const struct actmem_runtime *runtime);
 struct actmem_runtime_info {
 	size_t size;			/* set by ACTMEM_INIT */
 	enum actmem_runtime_kind kind;	/* in use */
-	int32_t device;			/* CUDA: its ordinal */
+	int32_t device;			/* CUDA: ordinal of the device */
 	int32_t node;			/* NUMA node of the device; -1: not known */
 	uint32_t reserved;
 	uint64_t chunk_bytes;
-	uint64_t regions;		/* registered now */
+	uint64_t regions;		/* regions that are registered now */
 	uint64_t chunks;		/* pieces in which the runtime registered the regions */
 	uint64_t bytes;
 	uint64_t far_bytes;		/* part of @bytes: on sockets other than the device's */
@@ -142,7 +142,7 @@ int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *no
  * -ENOMEM, -EINVAL, -ESTALE (the context was destroyed), -EIO  errors of the runtime;
  *	actmem_error() has the runtime's name for the error
  *
- * After an error nothing stays registered, unless actmem_error() says so.
+ * After an error nothing stays registered, unless actmem_error() says that something does.
  */
 int actmem_region_register(struct actmem_region *region, struct actmem_runtime *runtime,
 			   uint32_t flags);
@@ -150,7 +150,7 @@ int actmem_region_register(struct actmem_region *region, struct actmem_runtime *
 /*
  * Unregisters a region. No device may use the region meanwhile. The runtime may have dropped the
  * registration before, because its context was destroyed or reset or the process exits. In this
- * case the call returns 0 and counts the region as lost, and actmem_error() says so.
+ * case the call returns 0 and counts the region as lost, and actmem_error() reports the loss.
  *
  * -ENOENT  the region is not registered
  * -EBUSY  another thread is registering or unregistering it
@@ -160,15 +160,16 @@ int actmem_region_unregister(struct actmem_region *region);
 
 /*
  * Registers each region that a heap creates from now on. The heap registers a region before it
- * allocates blocks there, and unregisters the region before it closes it. From then on,
- * actmem_heap_alloc() can also return the errors of actmem_region_register(). If own_memory is set,
- * the heap uses the runtime's own memory instead. If the runtime fails to unregister a region, the
- * region stays open until actmem_runtime_close() unregisters it.
+ * allocates blocks there, and unregisters the region before it closes the region. From then on,
+ * actmem_heap_alloc() can also return the errors of actmem_region_register(). If the runtime
+ * refuses to register a region and own_memory is set, the heap uses the runtime's own memory
+ * instead of the region. If the runtime fails to unregister a region, the region stays open until
+ * actmem_runtime_close() unregisters it.
  *
- * The library registers long regions in pieces. A piece is 64 to 256 MiB long, so that CUDA needs
- * about 5 ms for it; a longer block has a piece of its own. Between two pieces, other threads can
- * get the lock of CUDA's driver. No block lies in two pieces. If one region uses up most of what
- * the heap's limit still permits, it is registered as one piece.
+ * The library registers long regions in pieces of 64 to 256 MiB, so that CUDA registers each piece
+ * in about 5 ms. A block that is longer than a piece is registered as one piece. Between two
+ * pieces, other threads can get the lock of CUDA's driver. No block lies in two pieces. A region
+ * that uses up most of what the heap's limit still permits is registered as one piece.
  *
  * -EEXIST  the heap is registered
  * -EBUSY  the heap has regions
@@ -197,8 +198,8 @@ int actmem_region_get_registration(struct actmem_region *region,
 				   struct actmem_registration *registration);
 
 /*
- * Returns the device address of an address in a registered region. The call also stores in
- * *@length, unless @length is NULL, how many bytes from that address are contiguous for devices.
+ * Returns the device address of an address in a registered region. If @length is not NULL, the call
+ * stores in *@length the number of bytes from that address that are contiguous for devices.
  *
  * -ENOENT  no region that is registered with @runtime contains the address
  * -EOPNOTSUPP  the runtime is ACTMEM_RUNTIME_NULL

@@ -319,7 +319,8 @@ static bool advance(struct transfer *block, uint64_t bytes)
 
 /*
  * Returns an error if the block cannot continue. @moved: the last call made progress. The kernel
- * may interrupt a transfer without a failure, for example for live patching or because a task ended.
+ * may interrupt a transfer without a failure, for example for live patching or because a task
+ * ended.
  */
 static int check_progress(struct transfer *block, int64_t result, bool moved)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Checks requests, queues them at their files, and returns their completions. */
+/* Checks requests, adds them to the queues of their files, and returns their completions. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ HOT struct attachment *queue_attachment(struct actmem_queue *queue,
 		if (attachment->region != region)
 			continue;
 		/*
-		 * Several requests in a row often use one region: the next search finds it first.
+		 * Requests in a row often use the same region. The next search checks it first.
 		 */
 		link_remove(link);
 		link_prepend(&queue->attachments, link);
@@ -68,7 +68,7 @@ static HOT int check_file(const struct actmem_queue *queue, const struct request
 	return 0;
 }
 
-/* Inserts a request before those with later deadlines. Most requests come in that order. */
+/* Inserts a request before requests with later deadlines. Most come in order of deadline. */
 static void insert_timed(struct actmem_queue *queue, struct request *request)
 {
 	struct link *link = queue->timed.previous;
@@ -100,8 +100,9 @@ void queue_free_requests(struct actmem_queue *queue)
 }
 
 /*
- * Returns true if almost as many blocks are under way as the file permits. One of them completes
- * soon, and the engine then starts a waiting block. This saves every other wakeup of the engine.
+ * Returns true if almost as many blocks are under way as the file permits. One of these blocks
+ * completes soon, and the engine then starts a waiting block. So the caller need not wake the
+ * engine.
  */
 static bool is_served_soon(const struct request *request)
 {
@@ -125,14 +126,17 @@ static HOT void enlist(struct actmem_queue *queue, struct request *request)
 	queue_publish(queue);
 	if (!is_served_soon(request))
 		queue->engine->wake(queue);
-	/* Waiting threads must see this deadline, which is now the first: all workers may hang. */
+	/*
+	 * This deadline is now the earliest. Wake the waiting threads, because they must expire
+	 * the request if all workers hang.
+	 */
 	if (queue->timed.next == &request->timed)
 		queue->to_tell += queue->waiting;
 	if (queue->listens && queue->timed.next == &request->timed)
 		queue->engine->attend(queue);
 }
 
-/* Copies the caller's struct. Most callers know the same version of it as the library. */
+/* Copies the caller's struct. Most callers use the same version of the struct as the library. */
 static int take_request(struct actmem_request *taken, const struct actmem_request *caller)
 {
 	if (caller->size != sizeof(*taken))
@@ -231,7 +235,7 @@ static void describe(const struct request *request, struct actmem_completion *co
 		fail(request->error, "%s", request->words);
 }
 
-/* Writes a completion to the @size bytes that the caller knows. */
+/* Writes a completion to the caller's struct, which has @size bytes in the caller's version. */
 static void hand_over(const struct request *request, char *caller, size_t size)
 {
 	struct actmem_completion completion;
@@ -268,7 +272,7 @@ static HOT int take_ended(struct actmem_queue *queue, char *completions, unsigne
 	return (int)count;
 }
 
-/* Waits until a request ends or @until passes; 0: no limit. Returns false if @until has passed. */
+/* Waits until a request ends or @until (0: no limit). Returns false if @until has passed. */
 static bool wait_until(struct actmem_queue *queue, uint64_t until)
 {
 	uint64_t expiry = queue_expire(queue);

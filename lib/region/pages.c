@@ -8,7 +8,7 @@
 #include "base/base.h"
 #include "region/regions.h"
 
-/* Returns -EINVAL with an error message if the range is not whole pages of the region; else 0. */
+/* Returns 0, or -EINVAL with an error message if the range is not whole pages of the region. */
 static int check_range(const struct actmem_region *region, uint64_t offset, uint64_t length)
 {
 	uint64_t whole = region->backing.length, page_bytes = region->backing.page_bytes;
@@ -45,8 +45,8 @@ static int publish_pages(struct actmem_region *region)
 }
 
 /*
- * Publishes the pages of a memfd region after a change, even if that failed midway. Returns the
- * error of the change if it failed, and keeps its error message.
+ * Publishes the page counts of a memfd region after a change, even if the change failed midway. If
+ * it failed, returns the change's error and keeps its error message.
  */
 static int publish_change(struct actmem_region *region, int error)
 {
@@ -75,8 +75,8 @@ void region_let_go_of_pages(struct actmem_region *region)
 }
 
 /*
- * Populates or discards a range. Does not lock region->lock, because it may take long. Publishes
- * the wait.
+ * Populates or discards a range. Does not lock region->lock, because the change may take long.
+ * Meanwhile, `actmem waits` shows this thread as waiting.
  */
 static int change_range(struct actmem_region *region, uint64_t offset, uint64_t length,
 			int (*check)(const struct actmem_region *region),

@@ -3,14 +3,14 @@
  * The runtimes of accelerators, with which regions are registered.
  *
  * Read inside.h first, which has the table of functions of each kind. Then read runtime.c, which
- * opens runtimes, and registration.c, which registers regions. chunks.c does so piece by piece,
- * pace.c determines the length of a piece, and own.c provides a runtime's own memory in place of
- * regions. The kinds are null.c and cuda.c. device_wait.c publishes that a thread waits for an
- * accelerator.
+ * opens runtimes, and registration.c, which registers regions. chunks.c registers regions in
+ * pieces, and pace.c determines the length of a piece. own.c provides a runtime's own memory in
+ * place of regions. The kinds are null.c and cuda.c. device_wait.c publishes that a thread waits
+ * for an accelerator.
  *
  * Locks: a runtime's lock protects its list of registrations and its counters. A thread that takes
- * it may hold a region's lock, but no other. inside.h says which functions of a kind are called
- * with a lock held.
+ * this lock may hold a region's lock, but no other. inside.h says which functions of a kind are
+ * called with a lock held.
  */
 #ifndef LIB_RUNTIME_H
 #define LIB_RUNTIME_H
@@ -60,7 +60,7 @@ void runtime_add_heap(struct actmem_runtime *runtime);
 void runtime_drop_heap(struct actmem_runtime *runtime);
 
 /*
- * Passes to the runtime a region that its heap could not unregister. The runtime closes it later.
+ * Hands a region that its heap could not unregister over to the runtime, which closes it later.
  */
 void registration_abandon(struct actmem_region *region);
 

@@ -12,7 +12,7 @@ import urllib.error
 
 from fleet import FORMULAS
 from harness import (HOLDER, actmem, clean_environment, expect, forbidden_device, holder,
-                     module_files, mounted, opens, public_copy, stranger, NO_CAPABILITIES)
+                     module_files, mounted, opens, NO_CAPABILITIES)
 from metrics import exporter, fetch, loopback, parse, printed, value
 from tap import case, main
 

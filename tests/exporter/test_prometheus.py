@@ -10,8 +10,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-from harness import (ACTMEM_BENCH, BUILD, HOLDER, clean_environment, holder, public_copy,
-                     scratch, stranger, wait_for)
+from harness import ACTMEM_BENCH, BUILD, clean_environment, holder, scratch, wait_for
 from metrics import exporter, fetch, parse, printed, value
 from tap import Skip, case, main
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""In `actmem run`, this module begins in a program that has just imported jax. It warns of a flag
-with which JAX computes wrong values, and calls actmem.jax.patch() if ACTMEM_OFFLOAD is set. If
-the process compiles its own functions but keeps nothing in actmem, it prints that at the end.
+"""`actmem run` starts this module in a program as soon as the program has imported jax. The module
+warns of a flag with which JAX computes wrong values, and calls actmem.jax.patch() if ACTMEM_OFFLOAD
+is set. If the process compiles its own functions but keeps nothing in actmem, the module prints a
+line about it when the process ends.
 
 A program without ACTMEM_OFFLOAD may use any version of JAX, because this module uses no private
 name of JAX.
@@ -30,13 +31,15 @@ def _is_on(variable: str) -> bool:
 
 
 def _is_first() -> bool:
-    """Returns whether this process prints for its job. The others would repeat the line."""
+    """Returns whether this is the one process of a job that prints messages, so that each message
+    appears only once."""
     ranks = [os.environ[variable] for variable in _RANKS if variable in os.environ]
     return not ranks or ranks[0] == "0"
 
 
 def _is_worker() -> bool:
-    """Returns whether multiprocessing started this process. Its parent has printed the line."""
+    """Returns whether multiprocessing started this process. Its parent has printed the
+    messages."""
     return any("from multiprocessing." in word for word in getattr(sys, "orig_argv", ()))
 
 
@@ -112,8 +115,8 @@ def _is_operation(jax: Any, program: str) -> bool:
 
 
 def _end(jax: Any, compiled: list[str], process: int) -> None:
-    """Prints a line if the process kept nothing in actmem. It prints none in forked children. It
-    prints none after an exception, because the program may have ended before its first step."""
+    """Prints a line if the process kept nothing in actmem. Prints nothing in forked children.
+    Prints nothing after an exception, because the program may have ended before its first step."""
     if not compiled or os.getpid() != process or hasattr(sys, "last_value"):
         return
     if _is_daemon() or not _is_first() or jax.process_index() != 0:

@@ -16,11 +16,13 @@ import jax
 if TYPE_CHECKING:
     from actmem.jax._kept import Kept
 
-# The integers of token arrays that are gone. Python may collect such an array at any time, even
-# while the thread holds the lock. So the finalizer only appends the integers here.
+# The finalizer of a token array appends the underlying array of integers to _ended. Python may
+# collect a token array at any time, even while the thread holds the lock. So the finalizer does
+# nothing else.
 _ended: collections.deque[jax.Array] = collections.deque()
+# Arrays of integers whose token arrays Python has all deleted. drain() drops their values.
 _gone: collections.deque[jax.Array] = collections.deque()
-# The number of token arrays that share each array of integers, by its id.
+# The number of token arrays that share each array of integers, by the id of the latter.
 _counts: collections.Counter[int] = collections.Counter()
 _lock = threading.RLock()
 
@@ -36,16 +38,16 @@ def _count_ended() -> None:
 
 
 def watch(kept: "Kept") -> None:
-    """Drops the values of the tokens in `kept` when Python has deleted this array and all arrays
-    that share its memory. A program that returns its input makes such arrays."""
+    """Arranges that the values of the tokens in `kept` are dropped after Python has deleted `kept`
+    and all arrays that share its memory. A program that returns its input makes such arrays."""
     with _lock:
         _counts[id(kept.base)] += 1
     weakref.finalize(kept, _ended.append, kept.base).atexit = False
 
 
 def _has_failed(words: jax.Array) -> bool:
-    """Waits for the program that makes the token. Returns true if it failed: the token then has no
-    value."""
+    """Waits for the program that makes the token. Returns true if the program failed: the token
+    then has no value."""
     try:
         words.block_until_ready()
     except jax.errors.JaxRuntimeError:
@@ -54,7 +56,8 @@ def _has_failed(words: jax.Array) -> bool:
 
 
 def drain(wait: bool = False) -> None:
-    """Drops the values of all tokens that Python has deleted. With `wait`, waits for that."""
+    """Drops the values of all tokens that Python has deleted. With `wait`, waits until
+    they are dropped."""
     from actmem.jax._primitives import drop_now
     _count_ended()
     while _gone:

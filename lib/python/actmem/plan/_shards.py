@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Finds which part of each value a device of a mesh has. It propagates the shardings of arguments,
-of with_sharding_constraint and of names from operands to results, as XLA's partitioner does.
-`Layout(...).of(jaxpr).local(variable)` is the type of a device's part.
+"""Finds the part of each value that a device of a mesh holds. Shardings are given for arguments,
+for names and by with_sharding_constraint. This module propagates them from operands to results, as
+XLA's partitioner does. `Layout(...).of(jaxpr).local(variable)` is the type of a device's part.
 
-Axes of the mesh divide a dimension, and no two dimensions of a value share an axis. If one
-operand is whole and another is divided, the whole one is cut the same way. A product also
-counts the transfers between devices that it needs.
+Axes of the mesh divide a dimension, and no two dimensions of a value share an axis. If one operand
+is whole and another is divided, the whole one is divided in the same way. For each matrix product,
+this module also counts the bytes that devices must send each other.
 """
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Layout:
         if specs and found is None:
             raise ValueError("specs= needs a mesh: pass mesh=")
         self.sizes: dict[str, int] = dict(found.shape) if found is not None else {}
-        # In Explicit mode, the types state their sharding.
+        # In Explicit mode, the types already contain their sharding.
         self.is_there = found is not None and not found.are_all_axes_explicit
         self.inputs: list[Spec] = []
         for (path, leaf), each in zip(leaves, shardings):
@@ -63,14 +63,14 @@ class Layout:
         self.names = dict(specs or {})
 
     def text(self) -> str:
-        """Returns a text that differs between different layouts."""
+        """Returns a text that is different for each layout."""
         if not self.sizes:
             return ""
         return f"{self.sizes} {self.inputs} {sorted(self.names.items())}"
 
     def of(self, jaxpr: Jaxpr, outputs: Sequence[Spec] = ()) -> Shards | None:
-        """Propagates the shardings through a program of these arguments. The last results get
-        the shardings `outputs`, where these divide them."""
+        """Propagates the shardings through a program with these arguments. `outputs` has the
+        shardings of the program's last results; a sharding that divides nothing is ignored."""
         if not self.is_there:
             return None
         shards = Shards(self)
@@ -84,9 +84,9 @@ class Layout:
 
 @dataclasses.dataclass
 class _Product:
-    reads: list[Aval]               # each operand's part that a device multiplies
-    gathered: list[bool]            # whether other devices send parts of it
-    between: dict[str, int]         # bytes that it receives or sends, by axis
+    reads: list[Aval]               # the part of each operand that a device multiplies
+    gathered: list[bool]            # whether other devices send parts of the operand
+    between: dict[str, int]         # bytes that a device receives or sends, by axis
 
 
 class Shards:
@@ -116,7 +116,7 @@ class Shards:
         for eqn in jaxpr.eqns:
             told = self._told(eqn)
             if told is not None:
-                # The operand has the same sharding, unless it has one of its own.
+                # The operand gets the same sharding, unless it has a sharding of its own.
                 self.fixed.setdefault(id(eqn.invars[0]), told)
         for eqn in jaxpr.eqns:
             for var, spec in zip(eqn.outvars, self._eqn(eqn)):
@@ -212,7 +212,7 @@ class Shards:
             for k, i in enumerate(sums[side]):
                 used[i] = over[k]
             reads.append(self._part(atom.aval, tuple(used)))
-            # If a device has less than it multiplies, other devices send the rest.
+            # If a device holds less of the operand than it multiplies, other devices send the rest.
             missing = {axis for axes in spec_of for axis in axes} - {
                 axis for axes in used for axis in axes}
             gathered.append(bool(missing))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The axes of a mesh that divide each dimension of a value, and the axes of a result from those
-of the operands: see _shards.py."""
+"""Determines which axes of a mesh divide each dimension of a value, and derives the axes of a
+result from the axes of its operands. See _shards.py."""
 from __future__ import annotations
 
 import math
@@ -61,7 +61,8 @@ def joined(specs: Sequence[Spec]) -> Spec:
 
 
 def _reshaped(spec: Spec, before: Sequence[int], after: Sequence[int], sizes: Sizes) -> Spec:
-    """If dimensions are joined or split, divides the first one, if its length allows that."""
+    """Returns the spec after a reshape. If dimensions are joined or split, the axes of the first
+    of them divide the first resulting dimension, if its length is a multiple of their size."""
     found: list[Axes] = [()] * len(after)
     i = j = 0
     while i < len(before) and j < len(after):
@@ -87,7 +88,8 @@ def _reshaped(spec: Spec, before: Sequence[int], after: Sequence[int], sizes: Si
 
 
 def _gathered(eqn: Eqn, shape: Sequence[int], operand: Spec, index: Spec) -> Spec:
-    """Divides the result of a gather like its indices, and whole rows like the operand."""
+    """Returns the spec of a gather's result. The dimensions that come from the indices are divided
+    like the indices. A dimension that spans a whole dimension of the operand is divided like it."""
     dims = eqn.params["dimension_numbers"]
     sizes, source = eqn.params["slice_sizes"], eqn.invars[0].aval.shape
     kept = [i for i in range(len(source)) if i not in dims.collapsed_slice_dims and
@@ -104,7 +106,7 @@ def _gathered(eqn: Eqn, shape: Sequence[int], operand: Spec, index: Spec) -> Spe
 
 
 def _at_their_places(shape: Sequence[int], spec: Spec, before: Sequence[int]) -> Spec:
-    """Divides each dimension that keeps its length as before."""
+    """Returns the spec in which only dimensions of unchanged length are divided, as before."""
     if len(before) != len(shape):
         return whole(shape)
     return tuple(axes if a == b else () for axes, a, b in zip(spec, before, shape))
@@ -112,7 +114,7 @@ def _at_their_places(shape: Sequence[int], spec: Spec, before: Sequence[int]) ->
 
 def result(op: str, eqn: Eqn, shape: Sequence[int], specs: Sequence[Spec], sizes: Sizes,
            ) -> Spec:
-    """Returns the spec of a result of that shape, from the specs of the operands."""
+    """Returns the spec of a result of shape `shape`, from the specs of the operands."""
     shapes = [tuple(getattr(atom.aval, "shape", ())) for atom in eqn.invars]
     params = eqn.params
     if not specs:

@@ -107,7 +107,8 @@ class Model:
 
 
 def grouped(layers: Sequence[Layer]) -> tuple[Group, ...]:
-    """Groups layers that repeat, in order. Each group has the period that covers most layers."""
+    """Groups layers that repeat, in order. Each group uses the period that covers the
+    largest number of layers."""
     groups, at = [], 0
     while at < len(layers):
         best, repeat = 1, 1

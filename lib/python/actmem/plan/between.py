@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The time of the transfers between the devices of a mesh, for each group of layers. decoder.py
-lists these transfers. Weights are gathered, and their gradients summed, while another layer
-computes. A layer waits for transfers between its own parts."""
+"""Computes the time of the transfers between the devices of a mesh, for each group of layers.
+decoder.py lists these transfers. Weights are gathered, and their gradients are summed, while
+another layer computes. If several devices share the computation of a layer, the layer waits for
+the transfers between them."""
 from __future__ import annotations
 
 import dataclasses
@@ -11,14 +12,16 @@ from actmem.plan._sizes import groups_of
 from actmem.plan.decoder import Collective, Step
 from actmem.plan.machine import Machine
 
-BESIDE = ("fsdp", "data")       # axes whose transfers do not depend on the current layer
-GRADIENTS = ("sequence", "expert")      # axes whose sums of gradients do not depend on a layer
+# Axes whose transfers all run while another layer computes.
+BESIDE = ("fsdp", "data")
+# Axes whose sums of gradients run while another layer computes. Layers wait for other transfers.
+GRADIENTS = ("sequence", "expert")
 
 
 @dataclasses.dataclass
 class Turn:
-    """The transfers in one pass of a layer, in seconds: those for which the layer waits, and those
-    that run beside the compute."""
+    """The transfers in one pass of a layer, in seconds: transfers for which the layer waits, and
+    transfers that run while it computes."""
     waited: float = 0.0
     beside: float = 0.0
 
@@ -27,7 +30,7 @@ class Turn:
 
 
 class Between:
-    """The transfers of the groups of layers of a step."""
+    """All transfers of a step, by group of layers."""
 
     def __init__(self, step: Step, machine: Machine) -> None:
         self.step, self.machine = step, machine
@@ -42,8 +45,8 @@ class Between:
         group, position = (int(word) for word in one.of.split()[1].split("."))
         layer = self.groups[group].layers[position]
         if one.axis == "tensor":
-            # One of these sums follows the attention, the other the MLP. Only the next layer needs
-            # the sum after the MLP, unless a norm follows it.
+            # On this axis, a layer has two sums: one after the attention, and one after the MLP.
+            # Only the next layer needs the sum after the MLP, unless a norm follows the MLP.
             return 0.5 * ("out_proj" not in there) + \
                 0.5 * (layer.has_post_norms and "mlpwo" not in there)
         if one.axis == "sequence":
@@ -51,8 +54,8 @@ class Between:
         return 1.0
 
     def turns(self, there: Collection[str]) -> list[tuple[Turn, Turn]]:
-        """Returns the forward and backward transfers of one pass of each group, if these names
-        are kept."""
+        """Returns the forward and backward transfers of each group in one pass, if the device keeps
+        the values whose names are in `there`."""
         found = [(Turn(), Turn()) for _ in self.groups]
         for one in self.step.collectives:
             if not one.of.startswith("layer "):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""actmem probe: measures this machine once, and saves the result in $XDG_CACHE_HOME/actmem."""
+"""actmem probe: measures this machine once, and saves the results in $XDG_CACHE_HOME/actmem."""
 from __future__ import annotations
 
 import argparse
@@ -27,21 +27,21 @@ from actmem._command import UsageError
 from actmem.jax._calls import put_here, take_here, tie_here
 from actmem.plan import machine
 
-ROUNDS = 3                      # minimum number of runs
-IN_A_ROW = 8                    # products in one program
-COLD = 64 << 20                 # copies exceed the caches, as offloaded values do
+ROUNDS = 3                      # minimum number of runs of a measurement
+IN_A_ROW = 8                    # matrix products that run one after the other in one program
+COLD = 64 << 20                 # bytes of a copy, which exceed the caches as offloaded values do
 USUAL = {"cpu": "256x1024x1024,1024x1024x1024,1024x1024x4096"}
 USUAL_LARGE = "4096x4096x4096,4096x8192x8192,8192x8192x28672"
 KEYS = {"figures": dict, "products": list, "nodes": list, "spill": list}
 
 
 class ProbeError(RuntimeError):
-    """This machine cannot measure something."""
+    """Something cannot be measured on this machine, or its results cannot be read or saved."""
 
 
 def identity() -> dict[str, Any]:
-    """Returns the properties that identify this machine. Saved results are valid if all of them
-    are equal."""
+    """Returns the properties that identify this machine. Saved results are valid only while all
+    of these properties stay the same."""
     processor = platform.processor()
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -97,7 +97,7 @@ def here() -> machine.Machine:
     """Returns this machine as the probe measured it.
 
     Raises:
-      machine.MachineError: The probe has not measured it.
+      machine.MachineError: The probe has not measured this machine.
     """
     try:
         told = kept()
@@ -110,7 +110,7 @@ def here() -> machine.Machine:
 
 
 def _seconds(run: Callable[[], Any], limit: float) -> float:
-    """Returns the median time of a run, after one run that is not counted."""
+    """Returns the median time of a run. Ignores the time of the first run."""
     run()
     times: list[float] = []
     begun = time.perf_counter()
@@ -123,7 +123,7 @@ def _seconds(run: Callable[[], Any], limit: float) -> float:
 
 def measure_product(m: int, k: int, n: int, dtype: str, limit: float, batch: int = 1,
                     ) -> dict[str, Any]:
-    """Measures a product, in a program of several products that each wait for the previous one."""
+    """Measures a matrix product, in a program in which each product waits for the previous one."""
     several = (batch,) if batch > 1 else ()
     a = jnp.ones((*several, m, k), dtype)
     b = jnp.ones((*several, k, n), dtype)
@@ -139,8 +139,8 @@ def measure_product(m: int, k: int, n: int, dtype: str, limit: float, batch: int
 
 def _measure_products(told: list[dict[str, Any]], wanted: Sequence[tuple[Any, ...]],
                       limit: float) -> None:
-    """Measures the missing products in several rounds and adds the best result of each. A brief
-    disturbance then does not lower the result."""
+    """Measures each missing product once in each of several rounds, and appends the best result of
+    each product to `told`. A short disturbance then does not lower the result."""
     there = {(one["m"], one["k"], one["n"], one["dtype"], one.get("batch", 1)) for one in told}
     missing = [(*product, 1)[:5] for product in dict.fromkeys(wanted)]
     missing = [product for product in missing if product not in there]
@@ -162,7 +162,7 @@ def measure_memory(size: int, limit: float) -> float:
 
 
 def measure_elements(limit: float) -> dict[str, float]:
-    """Measures exp(), and reads that are not in memory order. Returns elements a second."""
+    """Returns two rates, in elements a second: of exp(), and of reading out of memory order."""
     x = jnp.ones((4, 512, 512), jnp.float32)
     exp = jax.jit(jnp.exp)
     turned = jax.jit(lambda x: jnp.swapaxes(x, 1, 2) * 2)
@@ -171,7 +171,7 @@ def measure_elements(limit: float) -> dict[str, float]:
 
 
 def measure_transfers(limit: float, count: int = 64) -> float:
-    """Returns how many values of a few bytes actmem.jax can put or take in a second."""
+    """Returns how many small values actmem.jax can transfer to or from the host in a second."""
     x = jnp.ones(64, jnp.float32)
 
     def body(x: Any, _: None) -> tuple[Any, None]:
@@ -183,8 +183,8 @@ def measure_transfers(limit: float, count: int = 64) -> float:
 
 
 class _Copies:
-    """Copies between an actmem region and memory in which XLA computes on processors. numpy copies
-    with as many threads as there are processors, like XLA's thread pool."""
+    """Copies data between actmem's memory and ordinary memory, in which XLA's CPU backend computes.
+    numpy copies with as many threads as there are processors, like XLA's thread pool."""
 
     def __init__(self, size: int) -> None:
         self.threads = os.cpu_count() or 1
@@ -211,7 +211,7 @@ class _Copies:
 
 
 class _Transfers:
-    """Copies between devices and JAX's pinned_host."""
+    """Copies data between devices and JAX's pinned_host memory."""
 
     def __init__(self, size: int, devices: Sequence[jax.Device]) -> None:
         kinds = [jax.sharding.SingleDeviceSharding(device, memory_kind="pinned_host")
@@ -251,7 +251,7 @@ def measure_link(size: int, limit: float) -> dict[str, float]:
 
 def measure_interconnect(size: int, limit: float) -> float:
     """Returns the rate at which each of several devices sends during an all-reduce, in bytes a
-    second. In a ring, each device sends nearly twice the bytes that it has."""
+    second. In a ring, each device sends nearly twice as many bytes as its array has."""
     devices = jax.local_devices()
     mesh = jax.sharding.Mesh(np.array(devices), ("all",))
     parts, whole = (jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))
@@ -277,7 +277,8 @@ def _bench(command: str, *arguments: str) -> dict[str, Any]:
 
 
 def measure_nodes(command: str, size: int, limit: float) -> list[dict[str, Any]]:
-    """Measures copies by one thread from each node to each. Returns rows of actmem bench."""
+    """Measures copies by one thread for each pair of nodes, and within each node. Returns rows of
+    actmem bench."""
     rows: list[dict[str, Any]] = _bench(command, "--only", "copying", "--memory", str(size),
                                         "--seconds", str(limit), "--allow", "any")["copying"]
     return rows
@@ -285,7 +286,7 @@ def measure_nodes(command: str, size: int, limit: float) -> list[dict[str, Any]]
 
 def measure_spill(command: str, folders: Sequence[str], size: int, limit: float,
                   buffered: bool) -> list[dict[str, Any]]:
-    """Measures each folder's files alone, and all together. Returns rows of actmem bench."""
+    """Measures each folder alone, and then all folders together. Returns rows of actmem bench."""
     options = [word for folder in folders for word in ("--spill", folder)]
     if buffered:
         options.append("--allow-buffered")
@@ -297,8 +298,9 @@ def measure_spill(command: str, folders: Sequence[str], size: int, limit: float,
 
 def _host_figures(nodes: Sequence[dict[str, Any]], size: int, limit: float,
                   ) -> dict[str, float]:
-    """Returns figures of the host. A node's bandwidth is that of a copy by one of its threads,
-    or its share of a copy by all threads. A copy both reads and writes."""
+    """Returns figures of the host. The bandwidth of a node is the larger of two rates: a copy by
+    one thread within the slowest node, and a node's share of a copy by all threads. A copy both
+    reads and writes, so each byte counts twice."""
     own = [float(row["bandwidth"]) for row in nodes
            if row["from"] == row["to"] and row["bandwidth"]]
     number = len({row["from"] for row in nodes}) or 1
@@ -309,7 +311,7 @@ def _host_figures(nodes: Sequence[dict[str, Any]], size: int, limit: float,
 
 
 def _spill_figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Returns the rates of all folders together, with the fastest request size."""
+    """Returns the rates of all folders together, for the fastest request size."""
     most = max(len(row["disks"]) for row in rows)
     together = [row for row in rows if len(row["disks"]) == most and row["spill_bandwidth"]]
     return {"disk_write": max(float(row["spill_bandwidth"]) for row in together),
@@ -333,7 +335,7 @@ def measure(told: dict[str, Any] | None, options: argparse.Namespace) -> dict[st
         figures.update(measure_link(max(options.memory, COLD), options.seconds))
         figures["transfers"] = measure_transfers(options.seconds)
         if told["machine"]["platform"] == "cpu":
-            figures["transfer_share"] = 1.0     # processors copy and cannot compute meanwhile
+            figures["transfer_share"] = 1.0     # processors cannot compute while they copy
     if "interconnect" not in figures and told["machine"]["devices"] > 1:
         figures["interconnect"] = measure_interconnect(options.memory, options.seconds)
     if not told["nodes"]:
@@ -391,7 +393,7 @@ def _dtypes(word: str) -> list[str]:
 def run(options: argparse.Namespace) -> int:
     """Runs actmem probe with the options of _command.probe_parser()."""
     dtypes = _dtypes(options.dtypes)
-    # By default, it measures whichever pages are available.
+    # By default, the probe measures with any pages that are available.
     os.environ.setdefault("ACTMEM_ALLOW", "any")
     usual = USUAL.get(jax.local_devices()[0].platform, USUAL_LARGE)
     options.products = _products(options.products or usual, dtypes)
