@@ -118,8 +118,11 @@ struct actmem_counters {
 	uint64_t spilled_bytes;		/* bytes of those store blocks that are only in files */
 };
 
-/* Zeroes the struct that @p points to, and sets its size. */
-#define ACTMEM_INIT(p)	actmem_init((p), sizeof(*(p)))
+/*
+ * Zeroes the struct that @p points to, and sets its size. Does not compile for a pointer to a
+ * pointer, which has no member size.
+ */
+#define ACTMEM_INIT(p)	actmem_init((p), sizeof(*(p)) + 0 * sizeof((p)->size))
 
 static inline void actmem_init(void *object, size_t size)
 {

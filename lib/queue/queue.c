@@ -87,7 +87,7 @@ static int init_condition(pthread_cond_t *condition)
  */
 static bool is_refused(int error)
 {
-	return error == -ENOSYS || error == -EPERM || error == -EACCES;
+	return error == -ENOSYS || error == -EPERM || error == -EACCES || error == -ENOMEM;
 }
 
 static int start(struct actmem_queue *queue)

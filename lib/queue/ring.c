@@ -2,6 +2,7 @@
 /* Creates and closes a queue's ring with its tables, and explains why the kernel refuses a ring. */
 #include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "machine/machine.h"
 #include "queue/uring.h"
@@ -10,6 +11,7 @@
 
 static int fail_setup(int error)
 {
+	struct rlimit limit = { 0 };
 	uint64_t disabled;
 	bool is_refused = error == EPERM || error == EACCES;
 
@@ -22,7 +24,11 @@ static int fail_setup(int error)
 	if (is_refused)
 		return fail(error, "io_uring is unavailable (io_uring_setup: %s; the container's seccomp profile may forbid it)",
 			    strerror(error));
-	return fail(error, "cannot create an io_uring (io_uring_setup: %s)", strerror(error));
+	if (error == ENOMEM && !getrlimit(RLIMIT_MEMLOCK, &limit) &&
+	    limit.rlim_cur != RLIM_INFINITY)
+		return fail(error, "io_uring is unavailable (io_uring_setup: %s; the rings of a user count against RLIMIT_MEMLOCK, which is %llu KiB: raise it with `ulimit -l`)",
+			    strerror(error), (unsigned long long)limit.rlim_cur / 1024);
+	return fail(error, "io_uring is unavailable (io_uring_setup: %s)", strerror(error));
 }
 
 /*

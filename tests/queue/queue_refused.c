@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Where io_uring is refused, by seccomp as in many containers: a queue left to
- * choose works with threads and says so; one that is to have io_uring is an error
- * in words.
+ * If io_uring is refused, as by seccomp in many containers or by a low RLIMIT_MEMLOCK, a queue that
+ * may choose works with threads and says so. A queue that must have io_uring is an error.
  */
 #include "queue_test.h"
 #include "refuse.h"
@@ -86,11 +85,12 @@ static void test_options(void)
 int main(void)
 {
 	struct usage before = usage_now();
-	int errors[] = { EPERM, ENOSYS };
+	int errors[] = { EPERM, ENOSYS, ENOMEM };
 
 	test_options();
 	ok(in_child(works_without, &errors[0]), "refused with EPERM");
 	ok(in_child(works_without, &errors[1]), "refused with ENOSYS");
+	ok(in_child(works_without, &errors[2]), "refused with ENOMEM");
 	same_usage(before);
 	return tap_end();
 }

@@ -122,4 +122,15 @@ def a_program_with_longer_structs_runs_as_far_as_it_leaves_them_empty():
         run(folder, "-DNEWER")
 
 
+@case
+def only_a_struct_with_a_size_can_be_initialized():
+    for argument, is_good in (("&options", True), ("&options.nodes", False), ("&pointer", False)):
+        text = "#include <actmem.h>\nvoid f(void);\nvoid f(void)\n{\n\tstruct actmem_options " \
+            f"options, *pointer = &options;\n\tACTMEM_INIT({argument});\n\t(void)pointer;\n}}\n"
+        ended = subprocess.run(["cc", "-fsyntax-only", "-I", os.path.join(ROOT, "lib", "include"),
+                                "-xc", "-"], input=text, capture_output=True, text=True,
+                               check=False)
+        assert (ended.returncode == 0) == is_good, ended.stderr
+
+
 main()

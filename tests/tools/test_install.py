@@ -2,6 +2,7 @@
 """make install into a folder, the installed files at work, make uninstall."""
 import os
 import re
+import select
 import shutil
 import subprocess
 import tempfile
@@ -143,6 +144,22 @@ def check_manual(top):
         told = sh("man", "-M", os.path.join(top, "share", "man"), "actmem_store_take",
                   env=clean_environment(MANWIDTH="100"))
         assert told.startswith("actmem_store_put(3)"), told
+
+
+@case
+def progress_is_shown_while_packages_come():
+    """A line of pip's appears at once, also with an awk that collects its input."""
+    with open(os.path.join(ROOT, "scripts", "setup"), encoding="utf-8") as file:
+        functions = re.findall(r"^(?:live_awk|pip_progress)\(\) \{\n.*?^\}\n", file.read(),
+                               re.MULTILINE | re.DOTALL)
+    assert len(functions) == 2
+    with subprocess.Popen(["sh", "-c", "".join(functions) + "pip_progress"], text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdin.write("  Downloading jax-0.12.0.1-py3-none-any.whl (3.1 MB)\n")
+        process.stdin.flush()
+        assert select.select([process.stdout], [], [], 20)[0], "nothing is shown"
+        assert process.stdout.readline() == "  jax-0.12.0.1-py3-none-any.whl (3.1 MB)\n"
+        process.stdin.close()
 
 
 if __name__ == "__main__":
