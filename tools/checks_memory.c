@@ -79,8 +79,12 @@ int check_driver(json_t *findings, const json_t *driver, bool *is_usable)
 				  get_number(driver, "abi_oldest"), get_number(driver, "abi"),
 				  get_number(library, "abi_oldest"), get_number(library, "abi"));
 	} else {
+		bool is_same = version && !strcmp(version, actmem_version());
+
 		*is_usable = true;
-		err = add_finding(findings, "driver", CHECK_OK, NULL, "module %s, library %s",
+		err = add_finding(findings, "driver", is_same ? CHECK_OK : CHECK_NOTE, is_same ? NULL :
+				  "install the module of the library's version, and as root while no region is open: modprobe -r actmem && modprobe actmem",
+				  "the loaded module is %s, the library is %s",
 				  version ?: "of an unknown version", actmem_version());
 	}
 	json_decref(library);

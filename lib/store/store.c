@@ -127,12 +127,14 @@ int actmem_store_check_paths(const char *const *paths, uint32_t count, uint32_t 
 
 static void describe(struct actmem_store *store, const struct actmem_store_options *options)
 {
+	const char *memory = memory_file_system(options->spill_paths[0]);
+
 	store->queue_description = actmem_queue_describe(store->queue);
 	snprintf(store->words, sizeof(store->words), "%s; spills to %s%s%s, %s",
 		 store->queue_description, options->spill_paths[0],
 		 options->spill_path_count > 1 ? " and others" : "",
 		 store->files.info.rotational ? " (rotational)" : "",
-		 store->files.info.direct ? "direct" :
+		 memory ? "which is memory" : store->files.info.direct ? "direct" :
 		 "buffered, because a directory has no direct I/O");
 	atomic_store(&store->description, store->words);
 }

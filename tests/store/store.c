@@ -183,10 +183,7 @@ static void test_least_budget(struct actmem *am)
 	says("one page");
 }
 
-/*
- * A spill path in memory is an error if the store is strict; else the store says so. /proc is
- * no tmpfs on any machine, virtual ones included.
- */
+/* A spill path in memory is an error if the store is strict, else a note. /proc is never tmpfs. */
 static void test_memory_path(struct actmem *am)
 {
 	const char *paths[] = { "/proc", "/dev/shm" };
@@ -196,6 +193,7 @@ static void test_memory_path(struct actmem *am)
 	returns(actmem_store_create(am, &options, &store), 0);
 	says("'/dev/shm' is on tmpfs");
 	says("spill_paths");
+	ok(strstr(actmem_store_describe(store), "/dev/shm, which is memory"), "it is not called direct");
 	destroy_empty(store);
 	options.flags |= ACTMEM_STORE_STRICT;
 	returns(actmem_store_create(am, &options, &store), -EINVAL);

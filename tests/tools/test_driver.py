@@ -33,6 +33,9 @@ PROGRAMS = {
                "echo 'Node 1, zone Normal 0 0 0 0 0 0 0 0 0 900 0'; } >/tmp/blocks; "
                f"{HOLDER} instead /tmp/blocks /proc/buddyinfo -- {ACTMEM} doctor --json; "
                "[ $? = 1 ]"],
+    "older": ["/bin/sh", "-c",
+              f"echo 0.0.9 >/tmp/version; {HOLDER} instead /tmp/version /sys/module/actmem/version "
+              f"-- {ACTMEM} doctor --json; [ $? = 1 ]"],
     "held": [ACTMEM, "run", "--nodes", "0,1", "--policy", "interleave", *HOLD, ACTMEM, "info",
              "--json"],
     # Lines that begin with # are the machine's.
@@ -198,6 +201,14 @@ def the_doctor_finds_free_memory_without_huge_blocks():
     assert told["finding"].startswith("node 0: only 0B are in blocks of 2 MiB"), told
     checks = [each["check"] for each in found]
     assert checks.index("contiguous memory") < checks.index("movable memory"), checks
+
+
+@case
+def the_doctor_finds_a_module_of_another_version():
+    (findings,), _ = values("older")
+    told, = (each for each in findings if each["check"] == "driver")
+    assert told["state"] == "note" and "modprobe -r actmem" in told["fix"], told
+    assert told["finding"].startswith("the loaded module is 0.0.9, the library is 0.1"), told
 
 
 @case
