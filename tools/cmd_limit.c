@@ -51,7 +51,7 @@ static json_t *cgroup_limits(const struct actmem_nodes *nodes)
 {
 	json_t *rows = json_array(), *driver = facts_driver();
 	bool has_them = json_is_true(json_object_get(driver, "cgroup_limits"));
-	struct dmem_limit limit;
+	struct cgroup_limit limit;
 	unsigned int node;
 	char region[32];
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Finds the memory cgroup and the dmem cgroup of this process, and the tightest limit of each.
+ * Finds the memory, dmem and hugetlb cgroups of this process, and the tightest limit of each.
  */
 #include <errno.h>
 #include <mntent.h>
@@ -28,10 +28,11 @@ static bool list_has(const char *list, const char *word)
 }
 
 /*
- * Finds the path of the memory cgroup. Lines are "ID:CONTROLLERS:PATH". If version 1 has the
- * memory controller, the line of version 2 is also there but does not concern memory.
+ * Finds the path of the controller's cgroup. Lines are "ID:CONTROLLERS:PATH". If version 1 has the
+ * controller, the line of version 2 is also there but does not concern the controller.
  */
-static int find_path(struct memory_cgroup *cgroup, const char *cgroup_file)
+static int find_path(struct memory_cgroup *cgroup, const char *controller,
+		     const char *cgroup_file)
 {
 	FILE *file = fopen(cgroup_file, "re");
 	char *line = NULL;
@@ -50,7 +51,7 @@ static int find_path(struct memory_cgroup *cgroup, const char *cgroup_file)
 		line[length - 1] = '\0';
 		*path++ = '\0';
 		controllers++;
-		if (list_has(controllers, "memory"))
+		if (list_has(controllers, controller))
 			version = 1;
 		else if (!*controllers && !cgroup->version)
 			version = 2;
@@ -66,7 +67,8 @@ static int find_path(struct memory_cgroup *cgroup, const char *cgroup_file)
 	return 0;
 }
 
-static int find_mount(char *mount, size_t size, int version, const char *mounts_file)
+static int find_mount(char *mount, size_t size, int version, const char *controller,
+		      const char *mounts_file)
 {
 	FILE *file = setmntent(mounts_file, "re");
 	struct mntent entry;
@@ -76,7 +78,7 @@ static int find_mount(char *mount, size_t size, int version, const char *mounts_
 	if (!file)
 		return -errno;
 	while (error && getmntent_r(file, &entry, line, sizeof(line))) {
-		if (version == 1 ? !strcmp(entry.mnt_type, "cgroup") && hasmntopt(&entry, "memory")
+		if (version == 1 ? !strcmp(entry.mnt_type, "cgroup") && hasmntopt(&entry, controller)
 				 : !strcmp(entry.mnt_type, "cgroup2")) {
 			snprintf(mount, size, "%s", entry.mnt_dir);
 			error = 0;
@@ -150,17 +152,18 @@ static void find_tightest(struct memory_cgroup *cgroup, char *folder, size_t mou
  * Finds the cgroup's folder. The first *@mount_length bytes of it are the mount point. Sets the
  * version to 0 if there is no such cgroup.
  */
-static int find_folder(struct memory_cgroup *cgroup, char folder[CGROUP_PATH_MAX],
-		       size_t *mount_length, const char *cgroup_file, const char *mounts_file)
+static int find_folder(struct memory_cgroup *cgroup, const char *controller,
+		       char folder[CGROUP_PATH_MAX], size_t *mount_length,
+		       const char *cgroup_file, const char *mounts_file)
 {
 	size_t room;
 	int error;
 
 	memset(cgroup, 0, sizeof(*cgroup));
-	error = find_path(cgroup, cgroup_file);
+	error = find_path(cgroup, controller, cgroup_file);
 	if (error || !cgroup->version)
 		return error;
-	error = find_mount(folder, CGROUP_PATH_MAX, cgroup->version, mounts_file);
+	error = find_mount(folder, CGROUP_PATH_MAX, cgroup->version, controller, mounts_file);
 	if (error == -ENOENT) {
 		cgroup->version = 0;
 		return 0;
@@ -187,7 +190,8 @@ int memory_cgroup_read(struct memory_cgroup *cgroup, const char *cgroup_file,
 {
 	char folder[CGROUP_PATH_MAX];
 	size_t mount_length;
-	int error = find_folder(cgroup, folder, &mount_length, cgroup_file, mounts_file);
+	int error = find_folder(cgroup, "memory", folder, &mount_length, cgroup_file,
+				mounts_file);
 
 	cgroup->limit_bytes = UINT64_MAX;
 	cgroup->available_bytes = UINT64_MAX;
@@ -214,31 +218,82 @@ static uint64_t dmem_value(const char *folder, const char *name, const char *reg
 	return line && line[length + 1] != 'm' ? strtoull(line + length, NULL, 10) : UINT64_MAX;
 }
 
-bool dmem_limit_read(struct dmem_limit *limit, const char *region, const char *cgroup_file,
+/* Records the limit in @folder if it leaves less than those seen so far. */
+static void keep_tightest(struct cgroup_limit *limit, uint64_t most, uint64_t used,
+			  const char *folder, const char *name)
+{
+	uint64_t left = used < most ? most - used : 0;
+
+	if (*limit->file && left >= limit->available_bytes)
+		return;
+	limit->limit_bytes = most;
+	limit->used_bytes = used;
+	limit->available_bytes = left;
+	snprintf(limit->file, sizeof(limit->file), "%s/%s", folder, name);
+}
+
+/* Changes @folder to its parent. Returns false at the mount point. */
+static bool go_up(char *folder, size_t mount_length)
+{
+	char *slash = strrchr(folder, '/');
+
+	if (!slash || (size_t)(slash - folder) < mount_length)
+		return false;
+	*slash = '\0';
+	return true;
+}
+
+bool dmem_limit_read(struct cgroup_limit *limit, const char *region, const char *cgroup_file,
 		     const char *mounts_file)
 {
 	struct memory_cgroup cgroup;
-	uint64_t most, used, left = UINT64_MAX;
-	char folder[CGROUP_PATH_MAX], *slash;
+	char folder[CGROUP_PATH_MAX];
 	size_t mount_length;
+	uint64_t most, used;
 
-	if (find_folder(&cgroup, folder, &mount_length, cgroup_file, mounts_file) ||
+	*limit->file = '\0';
+	if (find_folder(&cgroup, "memory", folder, &mount_length, cgroup_file, mounts_file) ||
 	    cgroup.version != 2)
 		return false;
 	do {
 		most = dmem_value(folder, "dmem.max", region);
 		used = dmem_value(folder, "dmem.current", region);
-		if (most != UINT64_MAX && used != UINT64_MAX && most - (used < most ? used : most) < left) {
-			left = most - (used < most ? used : most);
-			limit->limit_bytes = most;
-			limit->used_bytes = used;
-			snprintf(limit->file, sizeof(limit->file), "%s/dmem.max", folder);
+		if (most != UINT64_MAX && used != UINT64_MAX)
+			keep_tightest(limit, most, used, folder, "dmem.max");
+	} while (go_up(folder, mount_length));
+	return *limit->file;
+}
+
+bool hugetlb_limit_read(struct cgroup_limit *limit, uint64_t page_bytes, const char *cgroup_file,
+			const char *mounts_file)
+{
+	static const char *const counters[] = { "", "rsvd." };
+	const char *pages = page_bytes >> 30 ? "1GB" : "2MB";
+	struct memory_cgroup cgroup;
+	char folder[CGROUP_PATH_MAX], name[32];
+	size_t mount_length;
+	uint64_t most, used;
+	unsigned int i;
+
+	*limit->file = '\0';
+	if (find_folder(&cgroup, "hugetlb", folder, &mount_length, cgroup_file, mounts_file) ||
+	    !cgroup.version)
+		return false;
+	do {
+		for (i = 0; i < 2; i++) {
+			snprintf(name, sizeof(name), "hugetlb.%s.%s%s", pages, counters[i],
+				 cgroup.version == 2 ? "current" : "usage_in_bytes");
+			if (sysfile_value(&used, "%s/%s", folder, name))
+				continue;
+			snprintf(name, sizeof(name), "hugetlb.%s.%s%s", pages, counters[i],
+				 cgroup.version == 2 ? "max" : "limit_in_bytes");
+			/* Version 1 reports "no limit" as the largest multiple of the page size. */
+			if (!sysfile_value(&most, "%s/%s", folder, name) &&
+			    most <= INT64_MAX - page_bytes)
+				keep_tightest(limit, most, used, folder, name);
 		}
-		slash = strrchr(folder, '/');
-		if (slash)
-			*slash = '\0';
-	} while (slash && (size_t)(slash - folder) >= mount_length);
-	return left != UINT64_MAX;
+	} while (go_up(folder, mount_length));
+	return *limit->file;
 }
 
 uint64_t memory_cgroup_available(char limit_file[CGROUP_FILE_MAX])

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The memory and dmem cgroups that this process is charged to, version 1 or 2. The command links
- * this file, too, so it uses only sysfile.h.
+ * The memory, dmem and hugetlb cgroups that this process is charged to, version 1 or 2. The command
+ * links this file, too, so it uses only sysfile.h.
  */
 #ifndef LIB_MACHINE_CGROUP_H
 #define LIB_MACHINE_CGROUP_H
@@ -40,17 +40,26 @@ int memory_cgroup_read(struct memory_cgroup *cgroup, const char *cgroup_file,
  */
 uint64_t memory_cgroup_available(char limit_file[CGROUP_FILE_MAX]);
 
-struct dmem_limit {
+struct cgroup_limit {
 	char file[CGROUP_FILE_MAX];
 	uint64_t limit_bytes;
 	uint64_t used_bytes;
+	uint64_t available_bytes;
 };
 
 /*
  * Finds the tightest dmem limit on this process for @region, such as "actmem/node0". Returns false
  * if there is none, or if it cannot be read.
  */
-bool dmem_limit_read(struct dmem_limit *limit, const char *region, const char *cgroup_file,
+bool dmem_limit_read(struct cgroup_limit *limit, const char *region, const char *cgroup_file,
 		     const char *mounts_file);
+
+/*
+ * Finds the tightest hugetlb limit on this process for pages of 2 MiB or 1 GiB: of pages in use, or
+ * of reserved ones. Returns false if there is none, or if it cannot be read. A pod that requests no
+ * huge pages has a limit of 0.
+ */
+bool hugetlb_limit_read(struct cgroup_limit *limit, uint64_t page_bytes, const char *cgroup_file,
+			const char *mounts_file);
 
 #endif /* LIB_MACHINE_CGROUP_H */

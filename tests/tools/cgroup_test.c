@@ -122,6 +122,46 @@ static void test_none(void)
 }
 
 /* cgroup_test FOLDER: an empty one, to make the files in. */
+static bool reads_hugetlb(struct cgroup_limit *limit)
+{
+	return hugetlb_limit_read(limit, 2 << 20, "cgroup", "mounts");
+}
+
+static void test_hugetlb(const char *here)
+{
+	struct cgroup_limit limit;
+
+	mkdir("huge", 0755);
+	mkdir("huge/pod", 0755);
+	mkdir("huge/pod/job", 0755);
+	put("cgroup", "0::/pod/job\n");
+	put("mounts", "cgroup2 %s/huge cgroup2 rw 0 0\n", here);
+	ok(!reads_hugetlb(&limit), "hugetlb: no files");
+	put("huge/pod/job/hugetlb.2MB.max", "max\n");
+	put("huge/pod/job/hugetlb.2MB.current", "0\n");
+	put("huge/pod/hugetlb.1GB.max", "0\n");
+	put("huge/pod/hugetlb.1GB.current", "0\n");
+	ok(!reads_hugetlb(&limit), "hugetlb: no limit, and a limit on other pages");
+	put("huge/pod/hugetlb.2MB.max", "6291456\n");
+	put("huge/pod/hugetlb.2MB.current", "2097152\n");
+	ok(reads_hugetlb(&limit) && limit.available_bytes == 4 << 20 &&
+	   strstr(limit.file, "/huge/pod/hugetlb.2MB.max"), "hugetlb: an ancestor's limit");
+	put("huge/pod/job/hugetlb.2MB.rsvd.max", "0\n");
+	put("huge/pod/job/hugetlb.2MB.rsvd.current", "0\n");
+	ok(reads_hugetlb(&limit) && !limit.available_bytes &&
+	   strstr(limit.file, "/huge/pod/job/hugetlb.2MB.rsvd.max"), "hugetlb: reserved pages");
+
+	put("cgroup", "7:hugetlb:/pod\n0::/pod/job\n");
+	put("mounts", "cgroup2 %s/none cgroup2 rw 0 0\ncgroup %s/huge cgroup rw,hugetlb 0 0\n",
+	    here, here);
+	put("huge/pod/hugetlb.2MB.usage_in_bytes", "0\n");
+	put("huge/pod/hugetlb.2MB.limit_in_bytes", "9223372036852678656\n");
+	ok(!reads_hugetlb(&limit), "hugetlb, version 1: no limit");
+	put("huge/pod/hugetlb.2MB.limit_in_bytes", "0\n");
+	ok(reads_hugetlb(&limit) && !limit.limit_bytes &&
+	   strstr(limit.file, "/huge/pod/hugetlb.2MB.limit_in_bytes"), "hugetlb, version 1: 0");
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 2 || chdir(argv[1])) {
@@ -131,5 +171,6 @@ int main(int argc, char **argv)
 	test_version_2(argv[1]);
 	test_version_1(argv[1]);
 	test_none();
+	test_hugetlb(argv[1]);
 	return tap_end();
 }

@@ -90,7 +90,7 @@ static void tell_node_limit(int error, const struct actmem_why *why, bool may_go
 
 static void tell_dmem(int error, const struct actmem_why *why, bool may_go_elsewhere)
 {
-	struct dmem_limit limit;
+	struct cgroup_limit limit;
 	char region[32];
 	bool is_known;
 

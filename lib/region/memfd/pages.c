@@ -59,9 +59,16 @@ int pages_fail_hugetlb(const struct region_request *request)
 	uint64_t available = nodes_free_hugetlb_bytes(&nodes, page_bytes);
 	uint64_t pages = (request->length + page_bytes - 1) / page_bytes;
 	unsigned int node = nodes_next(&nodes, 0);
+	struct cgroup_limit limit;
 
+	if (hugetlb_limit_read(&limit, page_bytes, "/proc/self/cgroup", "/proc/self/mounts") &&
+	    limit.available_bytes < request->length)
+		return fail(ENOMEM, "the hugetlb cgroup has %s left, but %s are needed in %s; raise %s, or allow other pages with %s",
+			    BYTES_TEXT(limit.available_bytes), BYTES_TEXT(request->length),
+			    page_names[request->pages], limit.file,
+			    giant ? KNOB(ALLOW_2M) : KNOB(ALLOW_THP_4K));
 	if (available >= request->length)
-		return fail(ENOMEM, "%s are needed in %s; %s %s %s free, but other processes have reserved them, or a hugetlb cgroup limits this process",
+		return fail(ENOMEM, "%s are needed in %s; %s %s %s free, but other processes have reserved them",
 			    BYTES_TEXT(request->length), page_names[request->pages],
 			    NODES_TEXT(&nodes), has_or_have(&nodes), BYTES_TEXT(available));
 	pages -= available / page_bytes;
