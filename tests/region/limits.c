@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What happens at limits: RLIMIT_MEMLOCK, pages that run out, the steps down that
- * are allowed, and a memory cgroup. Each runs in a child, which may lower its own
- * limits.
+ * Regions at limits: RLIMIT_MEMLOCK, too few pages, allowed fallbacks, and a memory cgroup. Each test
+ * runs in a child, which may lower its own limits.
  */
 #include "memory_group.h"
 
 #define GROUP_BYTES	(32 * MIB)
+#define EDGE_BYTES	(256 * MIB)	/* with 1 MiB of page tables */
 
 static struct actmem *open_with(enum actmem_pages pages, uint32_t allow)
 {
@@ -159,6 +159,45 @@ static bool cgroup_refuses(void *context)
 	       !actmem_close(am);
 }
 
+struct edge {
+	const struct group *group;
+	uint64_t length;
+};
+
+/* The kernel kills the child if it populates more than the cgroup has left. */
+static bool create_at_edge(void *context)
+{
+	const struct edge *edge = context;
+	struct actmem_region *region;
+	struct actmem *am;
+	int error;
+
+	if (!enter_group(edge->group) || actmem_open(&am, NULL))
+		return false;
+	/* The driver's allocations fail instead. */
+	if (on_driver(am))
+		return !actmem_close(am);
+	error = create_region(am, edge->length, 0, &region);
+	if (!error)
+		error = actmem_region_close(region);
+	return (!error || error == -ENOMEM) && !actmem_close(am);
+}
+
+static bool all_edges_are_errors(const struct group *group)
+{
+	const uint64_t step = page_bytes_wanted() > 4096 ? 2 * MIB : MIB / 4;
+	struct edge edge = { .group = group };
+
+	if (!put_in_group(group->folder, group->limit_file, "268435456"))
+		return false;
+	for (edge.length = EDGE_BYTES - 2 * MIB; edge.length <= EDGE_BYTES; edge.length += step)
+		if (!in_child(create_at_edge, &edge)) {
+			printf("# at %llu bytes\n", (unsigned long long)edge.length);
+			return false;
+		}
+	return true;
+}
+
 int main(void)
 {
 	struct group group = { 0 };
@@ -168,11 +207,13 @@ int main(void)
 	ok(in_child(hugetlb_runs_out, NULL), "too few pages: node, bytes and knob are named");
 	ok(in_child(base_pages_are_allowed, NULL), "smaller pages where they are allowed");
 	ok(in_child(other_nodes_are_allowed, NULL), "other nodes are tried where they are allowed");
-	if (make_group(&group, GROUP_BYTES))
+	if (make_group(&group, GROUP_BYTES)) {
 		ok(in_child(cgroup_refuses, &group),
 		   "a memory cgroup refuses: bytes and knob are named, and less can be had");
-	else
+		ok(all_edges_are_errors(&group), "no length near the cgroup's limit kills the process");
+	} else {
 		tap_skip("no memory cgroup can be made here (%s)", strerror(errno));
+	}
 	remove_group(&group);
 	return tap_end();
 }

@@ -25,6 +25,9 @@
 #define NAP_NS		10000000
 #define NAPS_MAX	200
 
+/* What a memory cgroup must have left beside page tables, for other allocations of the kernel. */
+#define SPARE_BYTES	(1 << 20)
+
 const char *const page_names[] = {
 	[ACTMEM_PAGES_2M] = "2 MiB hugetlb pages",
 	[ACTMEM_PAGES_THP] = "transparent huge pages",
@@ -117,6 +120,8 @@ int pages_check_room(const struct region_request *request)
 {
 	struct actmem_nodes nodes = source_nodes(request);
 	uint64_t available = nodes_available_bytes(&nodes);
+	/* The cgroup is also charged for page tables and the file's index: 1/240 with 4 KiB pages. */
+	const uint64_t spare = request->length / 128 + SPARE_BYTES;
 	char knob[CGROUP_FILE_MAX];
 
 	if (request->policy == ACTMEM_PLACE_INTERLEAVE) {
@@ -141,9 +146,10 @@ int pages_check_room(const struct region_request *request)
 		return -ENOMEM;
 	}
 	available = memory_cgroup_available(knob);
-	if (available < request->length)
-		return fail(ENOMEM, "the memory cgroup has %s left, but %s are needed; raise %s",
-			    BYTES_TEXT(available), BYTES_TEXT(request->length), knob);
+	if (available < request->length || available - request->length < spare)
+		return fail(ENOMEM, "the memory cgroup has %s left, but %s are needed, and %s for page tables; raise %s",
+			    BYTES_TEXT(available), BYTES_TEXT(request->length),
+			    BYTES_TEXT(spare), knob);
 	return 0;
 }
 
