@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Regions at limits: RLIMIT_MEMLOCK, too few pages, allowed fallbacks, and a memory cgroup. Each test
- * runs in a child, which may lower its own limits.
+ * Regions at limits: RLIMIT_MEMLOCK, too few pages, allowed fallbacks, and a memory cgroup. Each
+ * test runs in a child, which may lower its own limits.
  */
 #include "memory_group.h"
 
@@ -210,7 +210,8 @@ int main(void)
 	if (make_group(&group, GROUP_BYTES)) {
 		ok(in_child(cgroup_refuses, &group),
 		   "a memory cgroup refuses: bytes and knob are named, and less can be had");
-		ok(all_edges_are_errors(&group), "no length near the cgroup's limit kills the process");
+		ok(all_edges_are_errors(&group),
+		   "no length near the cgroup's limit kills the process");
 	} else {
 		tap_skip("no memory cgroup can be made here (%s)", strerror(errno));
 	}

@@ -120,7 +120,7 @@ int pages_check_room(const struct region_request *request)
 {
 	struct actmem_nodes nodes = source_nodes(request);
 	uint64_t available = nodes_available_bytes(&nodes);
-	/* The cgroup is also charged for page tables and the file's index: 1/240 with 4 KiB pages. */
+	/* With 4 KiB pages, the page tables and the file's index add 1/240. */
 	const uint64_t spare = request->length / 128 + SPARE_BYTES;
 	char knob[CGROUP_FILE_MAX];
 
