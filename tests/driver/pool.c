@@ -64,14 +64,13 @@ TEST_F(pool, pages_are_allocated_as_those_that_are_mapped)
 	int fd, i;
 
 	uname(&kernel);
-	if (!strncmp(kernel.release, "6.1.", 4))
-		SKIP(return, "this kernel does not tell how a page was allocated");
 	fill_pool(NODE, 1);
 	/* The first one is of the pool. */
 	fd = must(create_on(self->device, NODE, 2));
 	ASSERT_EQ(1, lent(NODE));
 	memory = mapped(map_and_touch(fd, 2));
-	for (i = 0; i < 2; i++)
+	/* Linux 6.1 shows this flag for other pages. */
+	for (i = 0; i < 2 && strncmp(kernel.release, "6.1.", 4); i++)
 		EXPECT_TRUE(frame_flags(memory + i * PAGE_BYTES) & 1ULL << KPF_THP);
 	munmap(memory, 2 * PAGE_BYTES);
 	close(fd);
