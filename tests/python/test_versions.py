@@ -29,7 +29,7 @@ def refused(version):
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     first, *_, last = told.stdout.splitlines()
     assert told.returncode and first == version, told.stdout
-    assert last.startswith(f"ImportError: actmem.jax does not work with JAX {version}: ") and \
+    assert last.startswith(f"ImportError: actmem.jax does not work with JAX {version}, only with ") and \
         last.endswith(f"; pip install 'jax>={OLDEST}'"), told.stdout
 
 
