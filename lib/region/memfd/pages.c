@@ -25,7 +25,7 @@
 #define NAP_NS		10000000
 #define NAPS_MAX	200
 
-/* What a memory cgroup must have left beside page tables, for other allocations of the kernel. */
+/* A memory cgroup must have this many bytes left for other allocations of the kernel. */
 #define SPARE_BYTES	(1 << 20)
 
 const char *const page_names[] = {
@@ -322,7 +322,7 @@ int pages_verify(const struct region_request *request, const struct backing *bac
 	};
 	unsigned int node;
 
-	/* Where mbind() is forbidden, so is move_pages(). */
+	/* If a container forbids mbind(), it forbids move_pages(), too. */
 	if (backing->unplaced)
 		return 0;
 	for_each_node(node, &placement.nodes)
