@@ -127,25 +127,31 @@ static void take_limit(struct memory_cgroup *cgroup, const char *folder, uint64_
 	snprintf(cgroup->limit_file, sizeof(cgroup->limit_file), "%s/%s", folder, names->limit);
 }
 
+/* Changes @folder to its parent. Returns false at the mount point. */
+static bool go_up(char *folder, size_t mount_length)
+{
+	char *slash = strrchr(folder, '/');
+
+	if (!slash || (size_t)(slash - folder) < mount_length)
+		return false;
+	*slash = '\0';
+	return true;
+}
+
 /* Walks from the cgroup's own folder up to the mount point. */
 static void find_tightest(struct memory_cgroup *cgroup, char *folder, size_t mount_length)
 {
 	bool own = true;
 	uint64_t used;
-	char *slash;
 
-	for (;;) {
+	do {
 		if (!sysfile_value(&used, "%s/%s", folder, files[cgroup->version].used)) {
 			if (own)
 				cgroup->used_bytes = used;
 			own = false;
 			take_limit(cgroup, folder, used);
 		}
-		slash = strrchr(folder, '/');
-		if (!slash || (size_t)(slash - folder) < mount_length)
-			return;
-		*slash = '\0';
-	}
+	} while (go_up(folder, mount_length));
 }
 
 /*
@@ -230,17 +236,6 @@ static void keep_tightest(struct cgroup_limit *limit, uint64_t most, uint64_t us
 	limit->used_bytes = used;
 	limit->available_bytes = left;
 	snprintf(limit->file, sizeof(limit->file), "%s/%s", folder, name);
-}
-
-/* Changes @folder to its parent. Returns false at the mount point. */
-static bool go_up(char *folder, size_t mount_length)
-{
-	char *slash = strrchr(folder, '/');
-
-	if (!slash || (size_t)(slash - folder) < mount_length)
-		return false;
-	*slash = '\0';
-	return true;
 }
 
 bool dmem_limit_read(struct cgroup_limit *limit, const char *region, const char *cgroup_file,
