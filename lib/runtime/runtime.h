@@ -3,8 +3,8 @@
  * The runtimes of accelerators, with which regions are registered.
  *
  * Read inside.h first, which has the table of functions of each kind. Then read runtime.c, which
- * opens runtimes, and registration.c, which registers regions. chunks.c registers regions in
- * pieces, and pace.c determines the length of a piece. own.c provides a runtime's own memory in
+ * opens runtimes. registration.c registers regions, chunks.c does so in pieces, and pace.c
+ * determines the length of a piece. own.c provides a runtime's own memory in
  * place of regions. The kinds are null.c and cuda.c. device_wait.c publishes that a thread waits
  * for an accelerator.
  *
