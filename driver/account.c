@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Usage and limits of regions: by node, by user and by mount. A page counts from before
- * it is allocated until after it is freed. It counts against all limits or none, so
- * that no limit is ever exceeded.
+ * Usage and limits of regions: by node, by user and by mount. A page counts from before it is
+ * allocated until after it is freed. It counts against all limits or none, so that no limit is ever
+ * exceeded.
  *
- * The page allocator charges the memory cgroup (__GFP_ACCOUNT). dmem.c charges the dmem
- * cgroup, which can also limit pages from a pool.
+ * The page allocator charges the memory cgroup (__GFP_ACCOUNT). dmem.c charges the dmem cgroup,
+ * which can also limit pages from a pool.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
 #include <linux/hashtable.h>
+#include <linux/poll.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
@@ -42,6 +43,9 @@ static DEFINE_HASHTABLE(users, 6);
 /* The limit of each user, whatever the user's capabilities. */
 unsigned long actmem_user_limit = ACTMEM_NO_LIMIT;
 
+/* Woken when a limit of pages changes. */
+DECLARE_WAIT_QUEUE_HEAD(actmem_limit_changed);
+
 struct actmem_node *actmem_nodes;
 
 int actmem_account_init(void)
@@ -68,11 +72,11 @@ void actmem_account_exit(void)
 }
 
 /*
- * Identifies the user whose limit applies to the current task. A user namespace has as
- * many uids as /etc/subuid gives its owner, so a limit for each uid would not limit the
- * owner. Regions that a task in a namespace creates therefore count for the owner of
- * the outermost namespace below the initial one. If that is root, the namespace is a
- * container of one of root's tenants, and counts by itself.
+ * Identifies the user whose limit applies to the current task. A user namespace has as many uids as
+ * /etc/subuid gives its owner, so a limit for each uid would not limit the owner. Regions that a
+ * task in a namespace creates therefore count for the owner of the outermost namespace below the
+ * initial one. If that is root, the namespace is a container of one of root's tenants, and counts
+ * by itself.
  */
 static void account_user_identify(struct actmem_user *user)
 {
@@ -97,10 +101,9 @@ static struct actmem_user *account_user_find(const struct actmem_user *wanted)
 }
 
 /*
- * Counts the region for its user, and records the RLIMIT_MEMLOCK that applies to it.
- * CAP_IPC_LOCK lifts only RLIMIT_MEMLOCK. The check of it is not audited: if the
- * administrator sets a limit of users, RLIMIT_MEMLOCK does not apply, and a missing
- * capability denies nothing.
+ * Counts the region for its user, and records the RLIMIT_MEMLOCK that applies to it. CAP_IPC_LOCK
+ * lifts only RLIMIT_MEMLOCK. The check of it is not audited: if the administrator sets a limit of
+ * users, RLIMIT_MEMLOCK does not apply, and a missing capability denies nothing.
  */
 int actmem_user_attach(struct actmem_region *region)
 {
@@ -133,8 +136,8 @@ void actmem_user_detach(struct actmem_region *region)
 	struct actmem_user *user = region->user;
 	bool is_last;
 
-	region->user = NULL;
 	spin_lock(&account_lock);
+	region->user = NULL;
 	is_last = !--user->regions;
 	if (is_last)
 		hash_del(&user->entry);
@@ -177,29 +180,15 @@ struct actmem_quota actmem_quota_read(const struct actmem_quota *quota)
 }
 
 /*
- * Sets the limit. If it is below the usage, charges fail until the usage has fallen
- * below it.
+ * Sets a limit. If it is below the usage, charges fail until the usage has fallen below it, and
+ * each region whose pages count against it has a surplus.
  */
-void actmem_quota_set_limit(struct actmem_quota *quota, unsigned long limit)
+void actmem_limit_set(unsigned long *limit, unsigned long value)
 {
 	spin_lock(&account_lock);
-	quota->limit = limit;
+	WRITE_ONCE(*limit, value);
 	spin_unlock(&account_lock);
-}
-
-/* Sets the limit, or returns EBUSY if the usage is higher. Always stores the usage in @used. */
-int actmem_quota_try_limit(struct actmem_quota *quota, unsigned long limit, unsigned long *used)
-{
-	int err = 0;
-
-	spin_lock(&account_lock);
-	*used = quota->used;
-	if (limit < quota->used)
-		err = -EBUSY;
-	else
-		quota->limit = limit;
-	spin_unlock(&account_lock);
-	return err;
+	wake_up_poll(&actmem_limit_changed, EPOLLPRI);
 }
 
 static int account_quota_check(struct actmem_quota quota, unsigned long pages, int err, u32 reason,
@@ -217,8 +206,8 @@ static int account_quota_check(struct actmem_quota quota, unsigned long pages, i
 }
 
 /*
- * Checks the administrator's limit of users if there is one. It replaces the
- * RLIMIT_MEMLOCK of the process that created the region.
+ * Checks the administrator's limit of users if there is one. It replaces the RLIMIT_MEMLOCK of the
+ * process that created the region.
  */
 static int account_check_user(const struct actmem_region *region, unsigned long pages,
 			      struct actmem_why *why)
@@ -244,8 +233,8 @@ static int account_check_locked(const struct actmem_region *region, unsigned lon
 }
 
 /*
- * Checks that the limits of the user and the mount allow @pages pages, minus those that
- * the region has or is about to get. Returns EDQUOT, ENOMEM or ENOSPC if not.
+ * Checks that the limits of the user and the mount allow @pages pages, minus those that the region
+ * has or is about to get. Returns EDQUOT, ENOMEM or ENOSPC if not.
  */
 int actmem_account_check(const struct actmem_region *region, unsigned long pages,
 			 struct actmem_why *why)
@@ -286,6 +275,46 @@ void actmem_account_uncharge(struct actmem_region *region)
 	spin_lock(&account_lock);
 	account_charge_locked(region, -1);
 	spin_unlock(&account_lock);
+}
+
+/* Returns the part of the excess over a limit that falls to @pages of the used pages. */
+static unsigned long account_share(struct actmem_quota quota, unsigned long pages)
+{
+	if (quota.used <= quota.limit)
+		return 0;
+	return DIV_ROUND_UP((quota.used - quota.limit) * pages, quota.used);
+}
+
+/*
+ * Returns how many pages the region should give back, so that all usage falls to the limits, and
+ * stores the ACTMEM_WHY_* of the limit that requires the most in @reason.
+ */
+unsigned long actmem_account_surplus(struct actmem_region *region, u32 *reason)
+{
+	struct actmem_quota user = { .limit = ACTMEM_NO_LIMIT };
+	unsigned long share, surplus = 0;
+	int node;
+
+	spin_lock(&region->lock);
+	spin_lock(&account_lock);
+	for_each_node(node)
+		surplus += account_share(actmem_nodes[node].pages, region->node_pages_held[node]);
+	*reason = surplus ? ACTMEM_WHY_NODE_LIMIT : ACTMEM_WHY_NONE;
+	if (region->user)
+		user = (struct actmem_quota){ actmem_user_limit, region->user->pages };
+	share = account_share(user, region->charged);
+	if (share > surplus) {
+		*reason = ACTMEM_WHY_USER_LIMIT;
+		surplus = share;
+	}
+	share = region->mount ? account_share(region->mount->pages, region->charged) : 0;
+	if (share > surplus) {
+		*reason = ACTMEM_WHY_MOUNT_LIMIT;
+		surplus = share;
+	}
+	spin_unlock(&account_lock);
+	spin_unlock(&region->lock);
+	return surplus;
 }
 
 /* Counts a page that was added to or removed from @node. */

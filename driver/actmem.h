@@ -131,8 +131,8 @@ struct actmem_region {
 	struct mutex unmap_lock;
 	struct inode *inode;
 	/*
-	 * Protects the fields below, except @unclaimed, @charges, @linger and @rcu, and the
-	 * gate of slots.c.
+	 * Protects the fields below, except @unclaimed, @charges, @linger and @rcu, and the gate of
+	 * slots.c.
 	 */
 	spinlock_t lock;
 	unsigned long pages_held;
@@ -150,12 +150,11 @@ struct actmem_region {
 };
 
 /*
- * The driver keeps notes on a page in folio->private. The kernel does not use this
- * field for a page of this kind, and does not read it unless PG_private is set. LENT:
- * the page belongs to a pool that has lent it; the task that takes the page from the
- * pool or gives it back changes this bit. POISONED: the page is in a region and the
- * hardware reported an error in it; protected by the region's lock. The higher bits
- * hold the id of the region that has the page.
+ * The driver keeps notes on a page in folio->private. The kernel does not use this field for a page
+ * of this kind, and does not read it unless PG_private is set. LENT: the page belongs to a pool
+ * that has lent it; the task that takes the page from the pool or gives it back changes this bit.
+ * POISONED: the page is in a region and the hardware reported an error in it; protected by the
+ * region's lock. The higher bits hold the id of the region that has the page.
  */
 #define ACTMEM_PAGE_LENT	BIT(0)
 #define ACTMEM_PAGE_POISONED	BIT(1)
@@ -275,8 +274,8 @@ void actmem_regions_exit(void);
 /* slots.c */
 struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index);
 /*
- * Translates the error of a slot for system calls. A thread that touches a mapping of a
- * poisoned page gets a signal instead.
+ * Translates the error of a slot for system calls. A thread that touches a mapping of a poisoned
+ * page gets a signal instead.
  */
 static inline int actmem_slot_error(const struct folio *folio)
 {
@@ -349,6 +348,7 @@ bool actmem_node_wait(unsigned int *waits);
 
 /* account.c */
 extern unsigned long actmem_user_limit;
+extern struct wait_queue_head actmem_limit_changed;
 extern struct actmem_node *actmem_nodes;
 int actmem_account_init(void);
 void actmem_account_exit(void);
@@ -357,12 +357,12 @@ void actmem_user_detach(struct actmem_region *region);
 bool actmem_quota_charge(struct actmem_quota *quota);
 void actmem_quota_uncharge(struct actmem_quota *quota);
 struct actmem_quota actmem_quota_read(const struct actmem_quota *quota);
-void actmem_quota_set_limit(struct actmem_quota *quota, unsigned long limit);
-int actmem_quota_try_limit(struct actmem_quota *quota, unsigned long limit, unsigned long *used);
+void actmem_limit_set(unsigned long *limit, unsigned long value);
 int actmem_account_check(const struct actmem_region *region, unsigned long pages,
 			 struct actmem_why *why);
 int actmem_account_charge(struct actmem_region *region, struct actmem_why *why);
 void actmem_account_uncharge(struct actmem_region *region);
+unsigned long actmem_account_surplus(struct actmem_region *region, u32 *reason);
 void actmem_account_count(struct actmem_region *region, int node, int change);
 void actmem_account_linger(struct actmem_region *region);
 

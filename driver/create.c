@@ -31,8 +31,8 @@ struct actmem_region *actmem_create_region(struct actmem_ioctl_create *arg,
 }
 
 /*
- * Creates a region for a file of a mount. The caller has locked the inode, so that its
- * name does not change. A file without a name gets one when it is linked.
+ * Creates a region for a file of a mount. The caller has locked the inode, so that its name does
+ * not change. A file without a name gets one when it is linked.
  */
 struct actmem_region *actmem_create_for_file(struct inode *inode, struct actmem_ioctl_create *arg)
 {
@@ -70,9 +70,9 @@ void actmem_create_attach(struct inode *inode, struct actmem_region *region)
 }
 
 /*
- * Creates a region of this length for an empty file of a mount, with the mount's
- * policy. The caller has locked the inode. Returns EPERM if the file already has a
- * region, because other processes may have mapped it.
+ * Creates a region of this length for an empty file of a mount, with the mount's policy. The caller
+ * has locked the inode. Returns EPERM if the file already has a region, because other processes may
+ * have mapped it.
  */
 int actmem_create_of_length(struct inode *inode, loff_t length)
 {

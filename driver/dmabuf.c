@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Export of a range of a region as a dma-buf. Every page must be present. The dma-buf
- * holds a reference to each page, so that the page cannot be discarded. Pages therefore
- * never move, and importers need no notification of moves.
+ * Export of a range of a region as a dma-buf. Every page must be present. The dma-buf holds a
+ * reference to each page, so that the page cannot be discarded. Pages therefore never move, and
+ * importers need no notification of moves.
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
@@ -24,8 +24,8 @@ struct export {
 };
 
 /*
- * Cuts the pages into parts for the table. All parts have the same power-of-two length
- * and are aligned to it, so that none crosses the device's segment boundary.
+ * Cuts the pages into parts for the table. All parts have the same power-of-two length and are
+ * aligned to it, so that none crosses the device's segment boundary.
  */
 static int dmabuf_cut(const struct export *export, struct device *dev, struct sg_table *table)
 {
@@ -50,10 +50,10 @@ static int dmabuf_cut(const struct export *export, struct device *dev, struct sg
 }
 
 /*
- * Maps the pages for DMA in both directions, as other exporters do. CPU accesses need
- * no synchronization: DMA is coherent on x86, and the call refuses devices that would
- * use bounce buffers (swiotlb). A bounce buffer cannot hold a whole page, and neither
- * side would see the other's writes.
+ * Maps the pages for DMA in both directions, as other exporters do. CPU accesses need no
+ * synchronization: DMA is coherent on x86, and the call refuses devices that would use bounce
+ * buffers (swiotlb). A bounce buffer cannot hold a whole page, and neither side would see the
+ * other's writes.
  */
 static struct sg_table *dmabuf_map(struct dma_buf_attachment *attachment,
 				   enum dma_data_direction direction)
@@ -115,10 +115,7 @@ static const struct dma_buf_ops dmabuf_ops = {
 	.release = dmabuf_release,
 };
 
-/*
- * Takes a reference to each page. Allocates none: only POPULATE and page faults charge
- * pages.
- */
+/* Takes a reference to each page. Allocates none: only POPULATE and page faults charge pages. */
 static int dmabuf_take_pages(struct export *export, unsigned long count)
 {
 	struct actmem_region *region = actmem_file_region(export->file);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Limits by cgroup, if the kernel has the dmem controller. Each node is a region of
- * that controller, "actmem/nodeN". The driver charges each page, including those from a
- * pool, to the dmem cgroup of the task that allocates it. The charge lasts from before
- * the allocation until the page is freed, even if the task or the cgroup ends earlier.
+ * Limits by cgroup, if the kernel has the dmem controller. Each node is a region of that
+ * controller, "actmem/nodeN". The driver charges each page, including those from a pool, to the
+ * dmem cgroup of the task that allocates it. The charge lasts from before the allocation until the
+ * page is freed, even if the task or the cgroup ends earlier.
  */
 #include <linux/cgroup_dmem.h>
 #include <linux/slab.h>
@@ -47,8 +47,8 @@ void actmem_dmem_exit(void)
 }
 
 /*
- * Charges one page to @node, for slot @index. The caller has claimed the slot.
- * Returns EAGAIN if that would exceed a limit of the task's cgroup or of its ancestors.
+ * Charges one page to @node, for slot @index. The caller has claimed the slot. Returns EAGAIN if
+ * that would exceed a limit of the task's cgroup or of its ancestors.
  */
 int actmem_dmem_charge(struct actmem_region *region, unsigned long index, int node)
 {

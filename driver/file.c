@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The file operations of a region: open and read, fdinfo, and the files of unnamed
- * regions. ioctl.c handles requests, and map.c mappings. As on hugetlbfs, programs
- * write to a region only through mappings.
+ * The file operations of a region: open, read and poll, fdinfo, and the files of unnamed regions.
+ * ioctl.c handles requests, and map.c mappings. As on hugetlbfs, programs write to a region only
+ * through mappings.
  *
- * An empty file of a mount has no region and its length is 0, so a read returns
- * nothing.
+ * An empty file of a mount has no region and its length is 0, so a read returns nothing.
  */
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/mm.h>
 #include <linux/mount.h>
+#include <linux/poll.h>
 #include <linux/sched/signal.h>
 #include <linux/seq_file.h>
 #include <linux/uio.h>
@@ -22,9 +22,9 @@ static struct vfsmount *unnamed_mount;
 static int unnamed_mount_users;
 
 /*
- * Keeps the internal mount, on which the next unnamed region is created. Open files of
- * unnamed regions hold the mount, but their inodes do not: a watcher (inotify) may drop
- * an inode last, and the shutdown of the superblock waits for watchers.
+ * Keeps the internal mount, on which the next unnamed region is created. Open files of unnamed
+ * regions hold the mount, but their inodes do not: a watcher (inotify) may drop an inode last, and
+ * the shutdown of the superblock waits for watchers.
  */
 static int file_mount_hold(void)
 {
@@ -46,8 +46,8 @@ static int actmem_release(struct inode *inode, struct file *file)
 }
 
 /*
- * Reads missing pages as zeros. Returns an error only if it read nothing before the
- * error, so that bytes that were read are not lost.
+ * Reads missing pages as zeros. Returns an error only if it read nothing before the error, so that
+ * bytes that were read are not lost.
  */
 static ssize_t actmem_read_iter(struct kiocb *call, struct iov_iter *to)
 {
@@ -85,9 +85,21 @@ static ssize_t actmem_read_iter(struct kiocb *call, struct iov_iter *to)
 	return done ?: err;
 }
 
+/* EPOLLPRI: a limit fell, and the region should give pages back. */
+static __poll_t actmem_poll(struct file *file, struct poll_table_struct *table)
+{
+	struct actmem_region *region = actmem_file_region(file);
+	u32 reason;
+
+	poll_wait(file, &actmem_limit_changed, table);
+	if (region && actmem_account_surplus(region, &reason))
+		return DEFAULT_POLLMASK | EPOLLPRI;
+	return DEFAULT_POLLMASK;
+}
+
 /*
- * Prints lines for /proc/PID/fdinfo: key and value, sizes in bytes. ACTMEM_IOC_INFO of
- * the id returns the rest.
+ * Prints lines for /proc/PID/fdinfo: key and value, sizes in bytes. ACTMEM_IOC_INFO of the id
+ * returns the rest.
  */
 static void actmem_show_fdinfo(struct seq_file *seq, struct file *file)
 {
@@ -108,6 +120,7 @@ const struct file_operations actmem_file_operations = {
 	.release = actmem_release,
 	.llseek = generic_file_llseek,
 	.read_iter = actmem_read_iter,
+	.poll = actmem_poll,
 	.fsync = noop_fsync,
 	.mmap = actmem_mmap,
 	.get_unmapped_area = actmem_get_unmapped_area,
@@ -117,8 +130,8 @@ const struct file_operations actmem_file_operations = {
 };
 
 /*
- * Makes the file of an unnamed region. The file takes over the caller's reference. On
- * failure the region ends, so the caller must not use it in either case.
+ * Makes the file of an unnamed region. The file takes over the caller's reference. On failure the
+ * region ends, so the caller must not use it in either case.
  */
 struct file *actmem_file_make(struct actmem_region *region)
 {

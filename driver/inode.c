@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Inodes and names. A file of a mount is created empty, without a region. It gets a
- * region, and with it a length, once. The kernel keeps the names: each is a dentry that
- * stays in memory until the name is removed.
+ * Inodes and names. A file of a mount is created empty, without a region. It gets a region, and
+ * with it a length, once. The kernel keeps the names: each is a dentry that stays in memory until
+ * the name is removed.
  *
  * The inode's lock is held when a file gets its region or another name.
  */
@@ -16,10 +16,7 @@
 static const struct inode_operations actmem_file_inode_operations;
 static const struct inode_operations actmem_directory_operations;
 
-/*
- * Sets the times in @which to the current time. Only setattr_copy() is the same in all
- * kernels.
- */
+/* Sets the times in @which to the current time. Only setattr_copy() is the same in all kernels. */
 static void inode_set_times(struct inode *inode, unsigned int which)
 {
 	struct timespec64 now = current_time(inode);
@@ -35,8 +32,8 @@ static void inode_set_times(struct inode *inode, unsigned int which)
 }
 
 /*
- * Allocates an inode. Until its eviction, the inode counts against the limit of the
- * mount, if there is one.
+ * Allocates an inode. Until its eviction, the inode counts against the limit of the mount, if there
+ * is one.
  */
 static struct inode *inode_alloc(struct super_block *super, umode_t mode)
 {
@@ -94,8 +91,8 @@ static struct inode *inode_label(struct inode *inode, struct inode *directory,
 }
 
 /*
- * Not S_PRIVATE, as the inodes inside the kernel are: processes hold this inode, and
- * security modules decide which may. It is labeled as a file of the root directory.
+ * Not S_PRIVATE, as the inodes inside the kernel are: processes hold this inode, and security
+ * modules decide which may. It is labeled as a file of the root directory.
  */
 struct inode *actmem_inode_unnamed(struct super_block *super)
 {
@@ -241,8 +238,8 @@ static int actmem_setattr(ACTMEM_IDMAP *idmap, struct dentry *dentry, struct iat
 	int err;
 
 	/*
-	 * An unnamed region keeps its attributes, because several processes may have
-	 * its descriptor.
+	 * An unnamed region keeps its attributes, because several processes may have its
+	 * descriptor.
 	 */
 	if (!actmem_super_mount(inode->i_sb))
 		return -EPERM;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The ioctls of the device and of a region's descriptor: copy arguments, check
- * permission, copy results.
+ * The ioctls of the device and of a region's descriptor: copy arguments, check permission, copy
+ * results.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
@@ -104,8 +104,7 @@ static int ioctl_region_create(struct file *file, void __user *user)
 	arg.id = made.id;
 	arg.why = made.why;
 	/*
-	 * Copy the result to user space first, because a region cannot be detached from
-	 * its file.
+	 * Copy the result to user space first, because a region cannot be detached from its file.
 	 */
 	err = actmem_argument_answer(user, &arg, sizeof(arg));
 	if (IS_ERR(region))
@@ -119,10 +118,9 @@ static int ioctl_region_create(struct file *file, void __user *user)
 }
 
 /*
- * Returns true if the caller may see the region. The user that created the region may
- * see it, but in a container only if it was created there, because others may have the
- * same uid. The check of CAP_SYS_ADMIN is not audited, because a task without it still
- * sees its own regions.
+ * Returns true if the caller may see the region. The user that created the region may see it, but
+ * in a container only if it was created there, because others may have the same uid. The check of
+ * CAP_SYS_ADMIN is not audited, because a task without it still sees its own regions.
  */
 static bool ioctl_region_is_visible(const struct actmem_region *region)
 {
@@ -168,6 +166,8 @@ static int ioctl_info_answer(struct actmem_region *region, struct actmem_ioctl_i
 		arg->state |= ACTMEM_INFO_POISONED;
 	memcpy(arg->name, region->name, sizeof(arg->name));
 	spin_unlock(&region->lock);
+	arg->surplus_bytes = actmem_account_surplus(region, &arg->surplus_reason) *
+			     ACTMEM_PAGE_BYTES;
 
 	memset(arg->nodes, 0, sizeof(arg->nodes));
 	for_each_node_mask(node, region->nodes)
@@ -190,9 +190,10 @@ static int ioctl_info_answer(struct actmem_region *region, struct actmem_ioctl_i
 
 static int ioctl_info_fetch(struct actmem_ioctl_info *arg, void __user *user)
 {
-	int err = actmem_argument_fetch(arg, sizeof(*arg), sizeof(*arg), user);
+	size_t oldest = offsetof(struct actmem_ioctl_info, surplus_bytes);
+	int err = actmem_argument_fetch(arg, sizeof(*arg), oldest, user);
 
-	if (!err && (arg->flags || arg->reserved))
+	if (!err && (arg->flags || arg->surplus_reason))
 		err = -EINVAL;
 	return err;
 }

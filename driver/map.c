@@ -2,11 +2,10 @@
 /*
  * Mapping a region into a process.
  *
- * The fault handler returns a small page of a compound page. The kernel then maps the
- * whole compound page with one entry, if addresses, offsets and i_size are aligned to
- * it. All code here keeps them aligned. The mapping has no flag VM_IO, VM_PFNMAP or
- * VM_MIXEDMAP, and no page_mkwrite: each of these would prevent drivers and I/O from
- * pinning it.
+ * The fault handler returns a small page of a compound page. The kernel then maps the whole
+ * compound page with one entry, if addresses, offsets and i_size are aligned to it. All code here
+ * keeps them aligned. The mapping has no flag VM_IO, VM_PFNMAP or VM_MIXEDMAP, and no page_mkwrite:
+ * each of these would prevent drivers and I/O from pinning it.
  */
 #include <linux/file.h>
 #include <linux/mm.h>
@@ -55,8 +54,8 @@ static void map_fault_log(struct actmem_region *region, unsigned long index, int
 }
 
 /*
- * A mapping of a read-only descriptor allocates nothing, because the page would count
- * for the owner of the region, as it would with POPULATE.
+ * A mapping of a read-only descriptor allocates nothing, because the page would count for the owner
+ * of the region, as it would with POPULATE.
  */
 static struct folio *map_fault_demand(struct actmem_region *region, unsigned long index,
 				      bool may_allocate)
@@ -80,9 +79,8 @@ static struct folio *map_fault_demand(struct actmem_region *region, unsigned lon
 }
 
 /*
- * Waits for the task that allocates the page. Without mmap_lock, if the fault can be
- * retried: the other task may run seldom. The file keeps the region, because the mapping
- * may vanish meanwhile.
+ * Waits for the task that allocates the page. Without mmap_lock, if the fault can be retried: the
+ * other task may run seldom. The file keeps the region, because the mapping may vanish meanwhile.
  */
 static vm_fault_t map_fault_wait(struct vm_fault *vmf, struct actmem_region *region,
 				 unsigned long index)
@@ -102,9 +100,9 @@ static vm_fault_t map_fault_wait(struct vm_fault *vmf, struct actmem_region *reg
 }
 
 /*
- * Returns SIGBUS if the page cannot be allocated, as hugetlb does, or if the hardware
- * reported an error in it. VM_FAULT_HWPOISON_LARGE would report the lost size as an
- * index into a table of hugetlb, which is not exported.
+ * Returns SIGBUS if the page cannot be allocated, as hugetlb does, or if the hardware reported an
+ * error in it. VM_FAULT_HWPOISON_LARGE would report the lost size as an index into a table of
+ * hugetlb, which is not exported.
  */
 static vm_fault_t actmem_fault(struct vm_fault *vmf)
 {
@@ -125,8 +123,8 @@ static vm_fault_t actmem_fault(struct vm_fault *vmf)
 }
 
 /*
- * Refuses to split a mapping inside a page, because the kernel would then always map
- * the rest of that page with small entries.
+ * Refuses to split a mapping inside a page, because the kernel would then always map the rest of
+ * that page with small entries.
  */
 static int actmem_may_split(struct vm_area_struct *vma, unsigned long address)
 {
@@ -149,8 +147,8 @@ static bool map_is_valid(const struct actmem_region *region, unsigned long lengt
 }
 
 /*
- * Chooses an aligned address. Also refuses invalid mappings: with MAP_FIXED, the kernel
- * has already removed the old mapping when it calls actmem_mmap().
+ * Chooses an aligned address. Also refuses invalid mappings: with MAP_FIXED, the kernel has already
+ * removed the old mapping when it calls actmem_mmap().
  */
 unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 				       unsigned long length, unsigned long pgoff,
@@ -177,10 +175,7 @@ unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 int actmem_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	struct actmem_region *region = actmem_file_region(file);
-	/*
-	 * VM_DONTEXPAND also keeps khugepaged away, which would treat the pages as page
-	 * cache.
-	 */
+	/* VM_DONTEXPAND also keeps khugepaged away, which would treat the pages as page cache. */
 	unsigned long flags = VM_DONTEXPAND | VM_DONTDUMP;
 
 	if (!region)

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The file system of regions: superblocks and mount options. Each region is a file with
- * its own inode and size, because the kernel maps huge pages only below i_size.
+ * The file system of regions: superblocks and mount options. Each region is a file with its own
+ * inode and size, because the kernel maps huge pages only below i_size.
  *
- * Unnamed regions are on an internal superblock, which exists while any of them is open
- * (file.c). Each mount of the file system has its own superblock, with names (inode.c)
- * and limits.
+ * Unnamed regions are on an internal superblock, which exists while any of them is open (file.c).
+ * Each mount of the file system has its own superblock, with names (inode.c) and limits.
  *
- * A superblock holds a reference to the module (fs_type.owner). Each open file holds
- * its mount, and so the superblock. The module can therefore be unloaded when nothing
- * is mounted and the last region has ended, and the file operations need no owner.
+ * A superblock holds a reference to the module (fs_type.owner). Each open file holds its mount, and
+ * so the superblock. The module can therefore be unloaded when nothing is mounted and the last
+ * region has ended, and the file operations need no owner.
  */
 #include <linux/cred.h>
 #include <linux/fs_context.h>
@@ -173,35 +172,23 @@ static int mount_show(struct seq_file *seq, struct dentry *root)
 	return 0;
 }
 
-/* Changes both limits or none. mount(8) repeats the options that do not change. */
+/* mount(8) repeats the options that do not change. */
 static int mount_reconfigure(struct fs_context *context)
 {
 	struct actmem_mount *mount = actmem_super_mount(context->root->d_sb);
 	const struct actmem_mount *wanted = context->s_fs_info;
-	unsigned long limit = actmem_quota_read(&mount->inodes).limit, used;
-	int err;
 
 	if (wanted->mode != mount->mode || wanted->policy != mount->policy ||
 	    !uid_eq(wanted->uid, mount->uid) || !gid_eq(wanted->gid, mount->gid) ||
 	    !nodes_equal(wanted->nodes, mount->nodes))
 		return invalfc(context, "a remount changes nothing but size= and nr_inodes=");
-	err = actmem_quota_try_limit(&mount->inodes, wanted->inodes.limit, &used);
-	if (err) {
-		errorfc(context, "nr_inodes= is less than the %lu that there are", used);
-		return err;
-	}
-	err = actmem_quota_try_limit(&mount->pages, wanted->pages.limit, &used);
-	if (err) {
-		errorfc(context, "size= is less than the %lluM that regions have",
-			used * ACTMEM_PAGE_BYTES >> 20);
-		actmem_quota_set_limit(&mount->inodes, limit);
-	}
-	return err;
+	actmem_limit_set(&mount->inodes.limit, wanted->inodes.limit);
+	actmem_limit_set(&mount->pages.limit, wanted->pages.limit);
+	return 0;
 }
 
 /*
- * Reports the pages of the mount's regions and their limit; without a limit, the
- * machine's memory.
+ * Reports the pages of the mount's regions and their limit; without a limit, the machine's memory.
  */
 static int mount_statfs(struct dentry *dentry, struct kstatfs *stat)
 {
@@ -286,8 +273,7 @@ static int mount_init_context(struct fs_context *context)
 {
 	context->ops = &mount_context_operations;
 	/*
-	 * Only the kernel's own mounts have this flag; here, that is the mount of
-	 * unnamed regions.
+	 * Only the kernel's own mounts have this flag; here, that is the mount of unnamed regions.
 	 */
 	if (context->sb_flags & SB_KERNMOUNT) {
 		context->sb_flags |= SB_NOUSER;
@@ -313,9 +299,8 @@ static void mount_kill_super(struct super_block *super)
 }
 
 /*
- * Lacks FS_USERNS_MOUNT: root of a user namespace may not mount it. The regions of a
- * mount use memory as long as the mount exists, even if the user that they count for
- * has no process left.
+ * Lacks FS_USERNS_MOUNT: root of a user namespace may not mount it. The regions of a mount use
+ * memory as long as the mount exists, even if the user that they count for has no process left.
  */
 struct file_system_type actmem_fs_type = {
 	.owner = THIS_MODULE,

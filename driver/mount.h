@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Declarations that only the files of the file system share: superblocks, their options
- * and limits, and inodes.
+ * Declarations that only the files of the file system share: superblocks, their options and limits,
+ * and inodes.
  */
 #ifndef _ACTMEM_MOUNT_H
 #define _ACTMEM_MOUNT_H

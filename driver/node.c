@@ -11,9 +11,8 @@
 #define FULL_REST	msecs_to_jiffies(10)
 
 /*
- * Returns the free small pages of a zone, except those reserved for CMA, which only
- * movable pages can use. The two counters are not updated together, so the difference
- * is clamped.
+ * Returns the free small pages of a zone, except those reserved for CMA, which only movable pages
+ * can use. The two counters are not updated together, so the difference is clamped.
  */
 static unsigned long node_zone_free_pages(struct zone *zone)
 {
@@ -23,8 +22,8 @@ static unsigned long node_zone_free_pages(struct zone *zone)
 }
 
 /*
- * Counts huge pages' worth of memory outside the node's movable zone. @free: counts
- * only free memory, which may be fragmented.
+ * Counts huge pages' worth of memory outside the node's movable zone. @free: counts only free
+ * memory, which may be fragmented.
  */
 unsigned long actmem_node_pages(int node, bool free)
 {
@@ -56,10 +55,9 @@ unsigned long actmem_node_capacity(int node)
 }
 
 /*
- * Waits before the caller retries on a full node. Returns false after FULL_WAITS calls,
- * which @waits counts from 0. If much of the free memory is reserved for CMA, the page
- * allocator fails although page cache is left, which the kernel then reclaims in the
- * background.
+ * Waits before the caller retries on a full node. Returns false after FULL_WAITS calls, which
+ * @waits counts from 0. If much of the free memory is reserved for CMA, the page allocator fails
+ * although page cache is left, which the kernel then reclaims in the background.
  */
 bool actmem_node_wait(unsigned int *waits)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Choice of the node for each page. The driver never narrows a mask: a call fails if
- * the task may not use a node of the mask, or if the node has no memory.
+ * Choice of the node for each page. The driver never narrows a mask: a call fails if the task may
+ * not use a node of the mask, or if the node has no memory.
  *
- * A call also fails, before it allocates anything, in two cases. First, the nodes could
- * not hold the length even if all of their memory were free. Second, the length, minus
- * the pages that the region has, exceeds the administrator's limits.
+ * A call also fails, before it allocates anything, in two cases. First, the nodes could not hold
+ * the length even if all of their memory were free. Second, the length, minus the pages that the
+ * region has, exceeds the administrator's limits.
  */
 #include <linux/bitmap.h>
 #include <linux/cpuset.h>
@@ -22,8 +22,8 @@
 			 __GFP_NOWARN | __GFP_ACCOUNT)
 
 /*
- * After this many accounted allocations failed on a node with free pages, the memory
- * cgroup is full.
+ * After this many accounted allocations failed on a node with free pages, the memory cgroup is
+ * full.
  */
 #define FULL_TRIES	4
 
@@ -61,10 +61,7 @@ static int place_fail(struct actmem_why *why, int err, u32 reason, int node,
 	return err;
 }
 
-/*
- * Fills in @why if the node is full, or if a limit of the node is reached; @reason says
- * which.
- */
+/* Fills in @why if the node is full, or if a limit of the node is reached; @reason says which. */
 static int place_fail_node(struct actmem_why *why, u32 reason, int node,
 			   unsigned long wanted, unsigned long available)
 {
@@ -120,11 +117,10 @@ static unsigned long choice_share(const struct actmem_choice *choice, unsigned l
 }
 
 /*
- * Fails early if the call could only fail after it has reclaimed all memory: if the
- * range has more pages than the nodes or, with @by_limit, than the administrator's
- * limits leave. For an interleaved region, it checks only the whole region, because the
- * share of each node in a part of the region is not known. A part fails at the first
- * page that cannot be allocated.
+ * Fails early if the call could only fail after it has reclaimed all memory: if the range has more
+ * pages than the nodes or, with @by_limit, than the administrator's limits leave. For an
+ * interleaved region, it checks only the whole region, because the share of each node in a part of
+ * the region is not known. A part fails at the first page that cannot be allocated.
  */
 static int choice_check_room(const struct actmem_choice *choice,
 			     const struct actmem_region *region, unsigned long pages,
@@ -140,10 +136,7 @@ static int choice_check_room(const struct actmem_choice *choice,
 		struct actmem_quota quota = actmem_quota_read(&actmem_nodes[node].pages);
 		unsigned long room = by_limit ? actmem_quota_left(quota) :
 						actmem_node_capacity(node);
-		/*
-		 * Read @charged last: a page counts there before it counts in the
-		 * node's quota.
-		 */
+		/* Read @charged last: a page counts there before it counts in the node's quota. */
 		unsigned long had = by_limit ? READ_ONCE(region->charged) : 0;
 		unsigned long wanted = interleave ? choice_share(choice, pages, i) : pages;
 
@@ -204,10 +197,7 @@ int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create 
 			return err;
 		node_set(node, region->nodes);
 	}
-	/*
-	 * Fix the mask now: the node of page i must not depend on which task touches it
-	 * first.
-	 */
+	/* Fix the mask now: the node of page i must not depend on which task touches it first. */
 	if (region->policy == ACTMEM_POLICY_INTERLEAVE && nodes_empty(region->nodes))
 		region->nodes = place_allowed_nodes();
 	actmem_place_choose(region, region->page_count, &choice);
@@ -215,10 +205,10 @@ int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create 
 }
 
 /*
- * Allocates a page on the node. Returns ENOSPC if the node is full. If the accounted
- * allocation fails and an unaccounted one succeeds, either a page has just become free,
- * or the memory cgroup is full. Several attempts distinguish the two if other tasks
- * free and allocate pages. Pages from pools do not count against the memory cgroup.
+ * Allocates a page on the node. Returns ENOSPC if the node is full. If the accounted allocation
+ * fails and an unaccounted one succeeds, either a page has just become free, or the memory cgroup
+ * is full. Several attempts distinguish the two if other tasks free and allocate pages. Pages from
+ * pools do not count against the memory cgroup.
  */
 static struct folio *choice_alloc_page(int node, const struct actmem_choice *choice,
 				       struct actmem_why *why)
@@ -245,8 +235,8 @@ static struct folio *choice_alloc_page(int node, const struct actmem_choice *cho
 }
 
 /*
- * Gets a page on this node for the slot. Returns ENOSPC if the node is full, EDQUOT if
- * the node has reached its limit, or EAGAIN if the task's dmem cgroup has.
+ * Gets a page on this node for the slot. Returns ENOSPC if the node is full, EDQUOT if the node has
+ * reached its limit, or EAGAIN if the task's dmem cgroup has.
  */
 static struct folio *choice_place_on(int node, struct actmem_region *region, unsigned long index,
 				     struct actmem_choice *choice, struct actmem_why *why)
@@ -311,9 +301,8 @@ static u32 place_reason(const struct folio *folio)
 }
 
 /*
- * Returns a zeroed page for slot @index, from a pool or from the page allocator. Only a
- * page from the page allocator is charged to the memory cgroup. The caller owns the
- * only reference.
+ * Returns a zeroed page for slot @index, from a pool or from the page allocator. Only a page from
+ * the page allocator is charged to the memory cgroup. The caller owns the only reference.
  */
 struct folio *actmem_place_page(struct actmem_region *region, unsigned long index,
 				struct actmem_choice *choice, struct actmem_why *why)

@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Pages with hardware errors, as the decode chain of machine checks reports them. The
- * chain also gets errors that the firmware reports, which the kernel logs as machine
- * checks (apei_mce_report_mem_error()).
+ * Pages with hardware errors, as the decode chain of machine checks reports them. The chain also
+ * gets errors that the firmware reports, which the kernel logs as machine checks
+ * (apei_mce_report_mem_error()).
  *
- * The unit is the huge page. The driver unmaps a failed page everywhere and returns it
- * to no caller any more. When the page leaves its region, the driver keeps it until the
- * next boot, so that the page allocator cannot reuse it.
+ * The unit is the huge page. The driver unmaps a failed page everywhere and returns it to no caller
+ * any more. When the page leaves its region, the driver keeps it until the next boot, so that the
+ * page allocator cannot reuse it.
  *
- * The kernel treats pages of a driver as opaque and only marks the small page
- * (PG_hwpoison). It also marks pages without a machine check: when the administrator
- * takes a page offline, as some do after corrected errors, and in tests (MADV_HWPOISON,
- * hwpoison-inject). The driver therefore checks each page for the mark before the page
- * gets another owner. It checks when it zeroes a page, and before it returns a page to
- * the page allocator, which accesses the page's structs, too. After the first machine
- * check, it also checks when a pool lends a page.
+ * The kernel treats pages of a driver as opaque and only marks the small page (PG_hwpoison). It
+ * also marks pages without a machine check: when the administrator takes a page offline, as some do
+ * after corrected errors, and in tests (MADV_HWPOISON, hwpoison-inject). The driver therefore
+ * checks each page for the mark before the page gets another owner. It checks when it zeroes a
+ * page, and before it returns a page to the page allocator, which accesses the page's structs, too.
+ * After the first machine check, it also checks when a pool lends a page.
  *
- * The report does not find a page that is in a pool, or on its way into its slot. For a
- * page in a pool, the driver finds the kernel's mark later. For a page in a slot, the
- * next touch reports the error again.
+ * The report does not find a page that is in a pool, or on its way into its slot. For a page in a
+ * pool, the driver finds the kernel's mark later. For a page in a slot, the next touch reports the
+ * error again.
  */
 #include <linux/memory_hotplug.h>
 #include <linux/mm.h>
@@ -34,9 +33,8 @@
 #define FIRMWARE_BANK	0xff
 
 /*
- * Makes the kernel mark and count the error. The kernel does so itself only for some of
- * the errors on the chain. It does not if the driver's own copy hit the error and
- * recovered.
+ * Makes the kernel mark and count the error. The kernel does so itself only for some of the errors
+ * on the chain. It does not if the driver's own copy hit the error and recovered.
  */
 static void poison_mark(unsigned long pfn)
 {
@@ -45,9 +43,8 @@ static void poison_mark(unsigned long pfn)
 }
 
 /*
- * Handles an error in this small page, which may belong to any part of the kernel. The
- * page's notes and index may change at any time: actmem_slot_poison() verifies that the
- * slot has the page.
+ * Handles an error in this small page, which may belong to any part of the kernel. The page's notes
+ * and index may change at any time: actmem_slot_poison() verifies that the slot has the page.
  */
 static void poison_report(unsigned long pfn)
 {

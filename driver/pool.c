@@ -1,31 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Pools: each node has a pool of pages that are already zero, so that creating a region
- * need not zero them.
+ * Pools: each node has a pool of pages that are already zero, so that creating a region need not
+ * zero them.
  *
- * A pool is the administrator's reservation, like that of hugetlb. It owns at most as
- * many pages as its target, whether it holds them or has lent them. Only a change of
- * the target takes pages away. Each page in the pool is ready (zeroed), dirty, or being
- * zeroed by the worker, and the pool has the only reference to it. A lent page has the
- * mark LENT and belongs to a region. It returns when the region gives it up, unless the
- * pool is too large by then. Pages without the mark go back to the page allocator.
+ * A pool is the administrator's reservation, like that of hugetlb. It owns at most as many pages as
+ * its target, whether it holds them or has lent them. Only a change of the target takes pages away.
+ * Each page in the pool is ready (zeroed), dirty, or being zeroed by the worker, and the pool has
+ * the only reference to it. A lent page has the mark LENT and belongs to a region. It returns when
+ * the region gives it up, unless the pool is too large by then. Pages without the mark go back to
+ * the page allocator.
  *
- * A page returns only when no other code can reach it. The caller has made sure that no
- * other code can find the page, and then has frozen its reference count at one, the
- * caller's own.
+ * A page returns only when no other code can reach it. The caller has made sure that no other code
+ * can find the page, and then has frozen its reference count at one, the caller's own.
  *
- * A write of the target fills the pool, and reclaims and compacts memory for it, as a
- * write to nr_hugepages does. If memory is short, the target becomes the number of
- * pages that the pool got. The worker does the rest in the background: it zeroes dirty
- * pages, and replaces a page that the hardware has failed by a free one.
+ * A write of the target fills the pool, and reclaims and compacts memory for it, as a write to
+ * nr_hugepages does. If memory is short, the target becomes the number of pages that the pool got.
+ * The worker does the rest in the background: it zeroes dirty pages, and replaces a page that the
+ * hardware has failed by a free one.
  *
- * The worker is a work item of each pool on an unbound workqueue. The kernel runs it
- * near the node, on CPUs that are not isolated. The administrator can choose other
- * CPUs, and a nice level, in sysfs. Before each batch of pages, the worker sleeps for
- * ten milliseconds if other tasks want its CPU.
+ * The worker is a work item of each pool on an unbound workqueue. The kernel runs it near the node,
+ * on CPUs that are not isolated. The administrator can choose other CPUs, and a nice level, in
+ * sysfs. Before each batch of pages, the worker sleeps for ten milliseconds if other tasks want its
+ * CPU.
  *
- * Pages of a pool are not charged to memory cgroups, whether in the pool or in a
- * region. In a region they are charged to dmem cgroups (dmem.c).
+ * Pages of a pool are not charged to memory cgroups, whether in the pool or in a region. In a
+ * region they are charged to dmem cgroups (dmem.c).
  */
 #include <linux/gfp.h>
 #include <linux/highmem.h>
@@ -135,8 +134,7 @@ static bool pool_put(struct actmem_pool *pool, struct folio *folio, bool was_len
 }
 
 /*
- * Zeroes the page. Returns false if the hardware has failed it; zeroing reads the
- * structs anyway.
+ * Zeroes the page. Returns false if the hardware has failed it; zeroing reads the structs anyway.
  */
 static bool pool_page_zero(struct folio *folio)
 {
@@ -160,8 +158,8 @@ static void pool_page_release(struct folio *folio)
 }
 
 /*
- * Takes a zeroed page, which is not charged to a memory cgroup. If no page is ready,
- * zeroes a dirty one here. Returns NULL if the pool is empty.
+ * Takes a zeroed page, which is not charged to a memory cgroup. If no page is ready, zeroes a dirty
+ * one here. Returns NULL if the pool is empty.
  */
 struct folio *actmem_pool_take(int node)
 {
@@ -193,8 +191,8 @@ struct folio *actmem_pool_take(int node)
 }
 
 /*
- * Takes over a page that no other code can reach, and returns it to its origin: the
- * pool of its node, or the page allocator.
+ * Takes over a page that no other code can reach, and returns it to its origin: the pool of its
+ * node, or the page allocator.
  */
 void actmem_pool_give(struct folio *folio)
 {
@@ -215,8 +213,8 @@ void actmem_pool_give(struct folio *folio)
 }
 
 /*
- * Allocates a page for the pool, still to be zeroed. Returns 1, 0 if the pool has
- * reached its target, or -ENOMEM.
+ * Allocates a page for the pool, still to be zeroed. Returns 1, 0 if the pool has reached its
+ * target, or -ENOMEM.
  */
 static int pool_grow(struct actmem_pool *pool, gfp_t gfp)
 {
@@ -282,8 +280,8 @@ static void pool_work(struct work_struct *work)
 	else if (err)
 		queue_delayed_work(workers, &pool->work, RETRY);
 	/*
-	 * A concurrent pool_kick() may have come before the delayed work and found no
-	 * timer to cancel.
+	 * A concurrent pool_kick() may have come before the delayed work and found no timer to
+	 * cancel.
 	 */
 	if (err < 0 && READ_ONCE(pool->dirty.count))
 		pool_kick(pool);
@@ -337,9 +335,9 @@ static int pool_fill(struct actmem_pool *pool)
 }
 
 /*
- * Sets the number of pages that belong to the pool, or as many as it can get. Returns
- * ERANGE if the node has less memory. Returns EINTR if a signal arrived; the target is
- * then the number of pages that the pool got.
+ * Sets the number of pages that belong to the pool, or as many as it can get. Returns ERANGE if the
+ * node has less memory. Returns EINTR if a signal arrived; the target is then the number of pages
+ * that the pool got.
  */
 int actmem_pool_set_target(int node, unsigned long target)
 {

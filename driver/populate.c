@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Filling the slots of a region with pages. The task that calls POPULATE fills a range
- * page by page. A task that touches a missing page fills its slot.
+ * Filling the slots of a region with pages. The task that calls POPULATE fills a range page by
+ * page. A task that touches a missing page fills its slot.
  */
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
@@ -10,9 +10,9 @@
 #include "trace.h"
 
 /*
- * Allocates the page of an empty slot. Returns EBUSY if the slot has a page or is claimed.
- * The claim makes other tasks wait for this page. Otherwise they would try to allocate the
- * same page, and could fail at a limit although this task gets the page.
+ * Allocates the page of an empty slot. Returns EBUSY if the slot has a page or is claimed. The
+ * claim makes other tasks wait for this page. Otherwise they would try to allocate the same page,
+ * and could fail at a limit although this task gets the page.
  */
 static int populate_slot(struct actmem_region *region, unsigned long index,
 			 struct actmem_choice *choice, struct actmem_why *why)
@@ -64,9 +64,9 @@ static bool populate_slot_is_present(struct actmem_region *region, unsigned long
 }
 
 /*
- * Fails early if a limit is too low. The check assumes that all pages that the region
- * has, or is about to get, are in the range. If they are not, the call fails later, at
- * the first page that exceeds a limit.
+ * Fails early if a limit is too low. The check assumes that all pages that the region has, or is
+ * about to get, are in the range. If they are not, the call fails later, at the first page that
+ * exceeds a limit.
  */
 static int populate_range(struct actmem_region *region, unsigned long first, unsigned long count,
 			  unsigned long *done, struct actmem_why *why)
@@ -86,8 +86,8 @@ static int populate_range(struct actmem_region *region, unsigned long first, uns
 }
 
 /*
- * Returns true if the call failed for lack of memory, and a check of lingering regions may
- * have freed some: the caller should try again.
+ * Returns true if the call failed for lack of memory, and a check of lingering regions may have
+ * freed some: the caller should try again.
  */
 static bool populate_sweep(int err, struct actmem_why *why)
 {
@@ -124,9 +124,8 @@ static int populate_one_slot(struct actmem_region *region, unsigned long index,
 }
 
 /*
- * Returns the page with a reference for the caller, and allocates it if it is missing.
- * Returns EHWPOISON if the hardware reported an error in it, or EBUSY if another task is
- * allocating it.
+ * Returns the page with a reference for the caller, and allocates it if it is missing. Returns
+ * EHWPOISON if the hardware reported an error in it, or EBUSY if another task is allocating it.
  */
 struct folio *actmem_populate_demand(struct actmem_region *region, unsigned long index,
 				     struct actmem_why *why)

@@ -6,8 +6,8 @@
 #include "actmem.h"
 
 /*
- * True if there has been a machine check of any kind. Before the first one, checking the
- * 512 structs of a ready page would cost more than the rest of lending it.
+ * True if there has been a machine check of any kind. Before the first one, checking the 512
+ * structs of a ready page would cost more than the rest of lending it.
  */
 bool actmem_quarantine_expected;
 
@@ -40,10 +40,10 @@ void actmem_quarantine_log(struct actmem_region *region, unsigned long index, st
 }
 
 /*
- * Takes over a page and its reference, and never drops the reference, so that the page
- * is never reused. A second reference keeps unpoison-pfn from freeing the page, see
- * OWN_REFERENCES. The memory cgroup stays charged, unless the page is from a pool: the
- * kernel exports no function that uncharges a page before it is free.
+ * Takes over a page and its reference, and never drops the reference, so that the page is never
+ * reused. A second reference keeps unpoison-pfn from freeing the page, see OWN_REFERENCES. The
+ * memory cgroup stays charged, unless the page is from a pool: the kernel exports no function that
+ * uncharges a page before it is free.
  */
 void actmem_quarantine_page(struct folio *folio)
 {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The life of a region: live (it has an inode), then lingering while its pages are
- * still pinned from outside, then freed.
+ * The life of a region: live (it has an inode), then lingering while its pages are still pinned
+ * from outside, then freed.
  *
- * The driver gets no notification when a pin ends. A worker therefore checks lingering
- * regions once a second, and when a task is short of memory. Tasks do not check them,
- * because one that gets little CPU time would keep the others waiting. Readers see the
- * state of the last check.
+ * The driver gets no notification when a pin ends. A worker therefore checks lingering regions once
+ * a second, and when a task is short of memory. Tasks do not check them, because one that gets
+ * little CPU time would keep the others waiting. Readers see the state of the last check.
  */
 #include <linux/cred.h>
 #include <linux/module.h>
@@ -103,8 +102,8 @@ static void region_linger(struct actmem_region *region)
 	actmem_account_linger(region);
 	atomic_long_inc(&lingering_total);
 	/*
-	 * __module_get() is safe: the caller already holds a reference through the open
-	 * device file or the superblock.
+	 * __module_get() is safe: the caller already holds a reference through the open device file
+	 * or the superblock.
 	 */
 	__module_get(THIS_MODULE);
 	spin_lock(&lingering_lock);
@@ -201,8 +200,8 @@ static struct actmem_region *region_alloc(const struct actmem_ioctl_create *arg,
 }
 
 /*
- * Creates a region without pages and without an inode, and adds it to the table. @mount
- * is NULL for an unnamed region. Stores the id or, on failure, the reason in @arg.
+ * Creates a region without pages and without an inode, and adds it to the table. @mount is NULL for
+ * an unnamed region. Stores the id or, on failure, the reason in @arg.
  */
 struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg,
 					   struct actmem_mount *mount)

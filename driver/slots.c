@@ -3,13 +3,13 @@
  * Looks up the pages of a region, stores them in slots, and gives them back.
  *
  * A slot is empty, claimed by the task that is allocating its page, or filled with a page. The
- * driver holds two references to the page of a filled slot. A task that finds a slot claimed
- * sleeps on the wait queue of its region until a claim ends, and then checks the slot again.
+ * driver holds two references to the page of a filled slot. A task that finds a slot claimed sleeps
+ * on the wait queue of its region until a claim ends, and then checks the slot again.
  *
- * Every page leaves its slot through slot_empty(). Lookups read the slot and take a reference
- * under the region's lock. Under the same lock, slot_empty() freezes the reference count, if only
- * the driver's own references are left. If the freeze succeeds, no other code has the page or can
- * get it. If it fails, other code has a reference, and the page stays. This also covers stale TLB
+ * Every page leaves its slot through slot_empty(). Lookups read the slot and take a reference under
+ * the region's lock. Under the same lock, slot_empty() freezes the reference count, if only the
+ * driver's own references are left. If the freeze succeeds, no other code has the page or can get
+ * it. If it fails, other code has a reference, and the page stays. This also covers stale TLB
  * entries, because the kernel drops a mapping's reference only after the flush.
  *
  * There is one exception: a page fault may use a page to which it holds no reference. The fault
@@ -33,17 +33,17 @@
 #define SLOT_CLAIMED	xa_mk_value(0)
 
 /*
- * GUP-fast, faults and unmappings that are not yet flushed hold references for a short
- * time. A discard waits for these references once for each batch of DISCARD_PAGES pages.
+ * GUP-fast, faults and unmappings that are not yet flushed hold references for a short time. A
+ * discard waits for these references once for each batch of DISCARD_PAGES pages.
  */
 #define DISCARD_PAGES	512UL
 #define UNMAP_TRIES	5
 #define UNMAP_PAUSE	1000	/* microseconds */
 
 /*
- * The number of references that a slot holds to its page. If a slot held only one, the
- * kernel would take that reference for its own when an error is revoked (unpoison-pfn of
- * hwpoison-inject), and would free the page.
+ * The number of references that a slot holds to its page. If a slot held only one, the kernel would
+ * take that reference for its own when an error is revoked (unpoison-pfn of hwpoison-inject), and
+ * would free the page.
  */
 #define OWN_REFERENCES	2
 
@@ -60,8 +60,8 @@ static struct folio *slot_page(struct actmem_region *region, unsigned long index
 }
 
 /*
- * Returns the page with a reference for the caller, NULL if the page is missing, or
- * EHWPOISON if the hardware reported an error in the page.
+ * Returns the page with a reference for the caller, NULL if the page is missing, or EHWPOISON if
+ * the hardware reported an error in the page.
  */
 struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index)
 {
@@ -78,8 +78,8 @@ struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index)
 }
 
 /*
- * Claims an empty slot for the current task until actmem_slot_fill(). Returns EBUSY if the
- * slot has a page or is claimed.
+ * Claims an empty slot for the current task until actmem_slot_fill(). Returns EBUSY if the slot has
+ * a page or is claimed.
  */
 int actmem_slot_claim(struct actmem_region *region, unsigned long index)
 {
@@ -109,8 +109,8 @@ static void slot_enter_page(struct actmem_region *region, unsigned long index, s
 }
 
 /*
- * Ends the claim of the current task: stores @folio in the slot and takes over the
- * caller's reference to it. If @folio is an error, the function empties the slot.
+ * Ends the claim of the current task: stores @folio in the slot and takes over the caller's
+ * reference to it. If @folio is an error, the function empties the slot.
  */
 void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct folio *folio)
 {
@@ -122,9 +122,9 @@ void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct 
 }
 
 /*
- * Reduces the page's reference count to one and returns true, if only the slot holds
- * references and the page is not locked. Returns false otherwise. The caller holds the
- * region's lock, so that no other code can get the page.
+ * Reduces the page's reference count to one and returns true, if only the slot holds references and
+ * the page is not locked. Returns false otherwise. The caller holds the region's lock, so that no
+ * other code can get the page.
  */
 static bool slot_page_take(struct folio *folio)
 {
@@ -140,9 +140,9 @@ static bool slot_page_take(struct folio *folio)
 }
 
 /*
- * Empties the slot and returns its page with one reference, or NULL if other code has a
- * reference. The slot becomes empty last: a reader that finds the slot empty knows that
- * all counters no longer include the page.
+ * Empties the slot and returns its page with one reference, or NULL if other code has a reference.
+ * The slot becomes empty last: a reader that finds the slot empty knows that all counters no longer
+ * include the page.
  */
 static struct folio *slot_empty(struct actmem_region *region, unsigned long index)
 {
@@ -177,8 +177,8 @@ static void slot_give_back(struct actmem_region *region, unsigned long index)
 }
 
 /*
- * Gives back every page to which only its slot holds references. Returns true if no page
- * is left. The region has no inode, so it gets no new pages.
+ * Gives back every page to which only its slot holds references. Returns true if no page is left.
+ * The region has no inode, so it gets no new pages.
  */
 bool actmem_slots_give_back(struct actmem_region *region)
 {
@@ -240,10 +240,9 @@ int actmem_slot_poison(struct actmem_region *region, unsigned long index, struct
 }
 
 /*
- * Unmaps a poisoned page. A fault that got the page before it was marked may still map
- * the page, so the function retries for a short time while other code has a reference.
- * If a fault maps the page even later, the next touch reports the error again, and the
- * driver unmaps the page then.
+ * Unmaps a poisoned page. A fault that got the page before it was marked may still map the page, so
+ * the function retries for a short time while other code has a reference. If a fault maps the page
+ * even later, the next touch reports the error again, and the driver unmaps the page then.
  */
 void actmem_slot_unmap_poisoned(struct actmem_region *region, unsigned long index,
 				struct folio *folio)
@@ -314,9 +313,9 @@ int actmem_slots_discard(struct actmem_region *region, unsigned long first, unsi
 }
 
 /*
- * Adds the page to @usage, while other tasks may map and unmap it. A mapping takes a
- * reference before the page's map count rises, and drops the reference after the count
- * falls. So a page that a task is mapping or unmapping may count as pinned.
+ * Adds the page to @usage, while other tasks may map and unmap it. A mapping takes a reference
+ * before the page's map count rises, and drops the reference after the count falls. So a page that
+ * a task is mapping or unmapping may count as pinned.
  */
 static void slot_page_usage(struct folio *folio, struct actmem_usage *usage)
 {
@@ -329,8 +328,8 @@ static void slot_page_usage(struct folio *folio, struct actmem_usage *usage)
 }
 
 /*
- * Adds up the usage of all pages. A region may have millions of pages, so the function
- * stops and returns EINTR if the task is killed.
+ * Adds up the usage of all pages. A region may have millions of pages, so the function stops and
+ * returns EINTR if the task is killed.
  */
 int actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage)
 {

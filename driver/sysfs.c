@@ -52,15 +52,20 @@ SHOW(regions, sysfs_emit(buffer, "%lu\n", actmem_regions_total()))
 SHOW(lingering_regions, sysfs_emit(buffer, "%lu\n", actmem_lingering_regions_total()))
 SHOW(user_limit_bytes, sysfs_show_pages(buffer, READ_ONCE(actmem_user_limit)))
 
-static ssize_t user_limit_bytes_store(struct device *device, struct device_attribute *attribute,
-				      const char *buffer, size_t count)
+static ssize_t sysfs_store_limit(const char *buffer, size_t count, unsigned long *limit)
 {
 	unsigned long pages;
 	int err = sysfs_parse_limit(buffer, &pages);
 
 	if (!err)
-		WRITE_ONCE(actmem_user_limit, pages);
+		actmem_limit_set(limit, pages);
 	return err ?: count;
+}
+
+static ssize_t user_limit_bytes_store(struct device *device, struct device_attribute *attribute,
+				      const char *buffer, size_t count)
+{
+	return sysfs_store_limit(buffer, count, &actmem_user_limit);
 }
 
 static DEVICE_ATTR_RO(regions);
@@ -98,12 +103,7 @@ NODE_SHOW(pool_lent_bytes, actmem_pool_lent(NODE))
 static ssize_t limit_bytes_store(struct device *device, struct device_attribute *attribute,
 				 const char *buffer, size_t count)
 {
-	unsigned long pages;
-	int err = sysfs_parse_limit(buffer, &pages);
-
-	if (!err)
-		actmem_quota_set_limit(&actmem_nodes[sysfs_node(attribute)].pages, pages);
-	return err ?: count;
+	return sysfs_store_limit(buffer, count, &actmem_nodes[NODE].pages.limit);
 }
 
 static ssize_t pool_bytes_store(struct device *device, struct device_attribute *attribute,

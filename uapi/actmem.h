@@ -33,8 +33,9 @@
  * policy=	sets the policy of the same regions: bind, preferred or interleave. The
  *	default is bind if node= is given, and preferred otherwise.
  *
- * A remount can change size= and nr_inodes=, but not below the current usage (EBUSY).
- * It cannot change other options (EINVAL).
+ * A remount can change only size= and nr_inodes= (EINVAL otherwise). Either may fall
+ * below the current usage: the mount then gets no more pages or files until the usage is
+ * below the limit. With a size= below the usage, regions have a surplus (poll(2) below).
  *
  * A program creates a region with a name in two steps. First, open(O_CREAT) creates an
  * empty file, which has no region. The file cannot be mapped, and only
@@ -63,6 +64,10 @@
  *	pages, and DISCARD frees them.
  * ftruncate(2)	returns EPERM for an unnamed region, and for any length other than the
  *	region's.
+ * poll(2)	reports POLLPRI while the region has a surplus: the administrator lowered a
+ *	limit of the user, a node or the mount below the usage. The driver takes no page
+ *	away. The program should give pages back with DISCARD, or by closing regions;
+ *	INFO returns how many. Reads never block, so POLLIN and POLLOUT are always set.
  */
 #ifndef _UAPI_LINUX_ACTMEM_H
 #define _UAPI_LINUX_ACTMEM_H
@@ -74,7 +79,7 @@
  * The version of this interface. It increases when a field, flag or request is added or
  * removed. ACTMEM_ABI_OLDEST is the oldest version of the peer that this side accepts.
  */
-#define ACTMEM_ABI_VERSION	5
+#define ACTMEM_ABI_VERSION	6
 #define ACTMEM_ABI_OLDEST	4
 
 /* The size of each page of a region, in bytes. */
@@ -276,7 +281,8 @@ struct actmem_ioctl_create {
  *	bytes on node i
  * @node_count: in: the number of elements of that array; out: the highest possible node
  *	number + 1. The driver does not write beyond the caller's count.
- * @reserved: in: 0
+ * @surplus_reason: in: 0; out: ACTMEM_WHY_* of the limit that makes most of the surplus,
+ *	ACTMEM_WHY_NONE if there is none
  * @name: out: the region's label. For a named region, the last name that its file got
  *	by creation, link or rename, without the directory.
  * @demand_faults: out: the number of pages that page faults allocated
@@ -284,6 +290,11 @@ struct actmem_ioctl_create {
  *	an error
  * @exported_bytes: out: total bytes of the existing dma-bufs of the region. A page in
  *	two dma-bufs counts twice.
+ * @surplus_bytes: out: how much the region should give back, because the usage is above
+ *	a limit of the user, the mount or a node. It is the region's share of the excess:
+ *	all regions together have as much, rounded up to pages, so several programs may
+ *	give back their shares at once. The call computes it anew each time. If others
+ *	give nothing back, the share therefore rises as a part of the remaining usage.
  *
  * On /dev/actmem, the call returns ENOENT if the region does not exist. A caller
  * without CAP_SYS_ADMIN gets EPERM if another user owns the region, or if the region was
@@ -306,11 +317,12 @@ struct actmem_ioctl_info {
 	__s32 pid;
 	__u64 node_bytes;
 	__u32 node_count;
-	__u32 reserved;
+	__u32 surplus_reason;
 	char name[ACTMEM_NAME_BYTES];
 	__u64 demand_faults;
 	__u64 poisoned_bytes;
 	__u64 exported_bytes;
+	__u64 surplus_bytes;
 };
 
 /**

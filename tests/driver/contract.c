@@ -46,18 +46,22 @@ TEST_F(driver, query_refuses_a_peer_that_is_too_old)
 	EXPECT_EQ(0, call(self->device, ACTMEM_IOC_QUERY, &arg));
 }
 
-/* The requests, and whether they are those of a region's descriptor. */
+/*
+ * The requests, the sizes of their structs now and in the oldest version, and whether they are
+ * requests of a region's descriptor.
+ */
 static const struct {
 	unsigned long request;
-	uint32_t size;
+	uint32_t size, oldest;
 	bool on_region;
 } requests[] = {
-	{ ACTMEM_IOC_QUERY, sizeof(struct actmem_ioctl_query), false },
-	{ ACTMEM_IOC_CREATE, sizeof(struct actmem_ioctl_create), false },
-	{ ACTMEM_IOC_INFO, sizeof(struct actmem_ioctl_info), false },
-	{ ACTMEM_IOC_LIST, sizeof(struct actmem_ioctl_list), false },
-	{ ACTMEM_IOC_DISCARD, sizeof(struct actmem_ioctl_range), true },
-	{ ACTMEM_IOC_POPULATE, sizeof(struct actmem_ioctl_range), true },
+#define SIZE(name)	sizeof(struct actmem_ioctl_##name)
+	{ ACTMEM_IOC_QUERY, SIZE(query), SIZE(query), false },
+	{ ACTMEM_IOC_CREATE, SIZE(create), SIZE(create), false },
+	{ ACTMEM_IOC_INFO, SIZE(info), offsetof(struct actmem_ioctl_info, surplus_bytes), false },
+	{ ACTMEM_IOC_LIST, SIZE(list), SIZE(list), false },
+	{ ACTMEM_IOC_DISCARD, SIZE(range), SIZE(range), true },
+	{ ACTMEM_IOC_POPULATE, SIZE(range), SIZE(range), true },
 };
 
 #define REQUESTS	(sizeof(requests) / sizeof(requests[0]))
@@ -108,8 +112,8 @@ TEST_F(driver, sizes)
 
 	ASSERT_LE(0, create(self->device, &kept));
 	for (i = 0; i < REQUESTS; i++) {
-		const uint32_t size = requests[i].size;
-		const uint32_t too_small[] = { 0, 1, 4, 8, size - 8, size - 1 };
+		const uint32_t size = requests[i].size, oldest = requests[i].oldest;
+		const uint32_t too_small[] = { 0, 1, 4, 8, oldest - 8, oldest - 1 };
 		int fd = requests[i].on_region ? kept.fd : self->device;
 		size_t j;
 
@@ -119,6 +123,15 @@ TEST_F(driver, sizes)
 			EXPECT_EQ(-EINVAL, call(fd, requests[i].request, &arg))
 				TH_LOG("request %zu, size %u", i, too_small[j]);
 		}
+
+		/* An older caller, to whom the driver writes no newer field. */
+		make_good(requests[i].request, &arg, kept.id, ids);
+		arg.size = oldest;
+		arg.words[oldest / 8] = 7;
+		EXPECT_EQ(0, call(fd, requests[i].request, &arg));
+		EXPECT_EQ(7, arg.words[oldest / 8]);
+		if (requests[i].request == ACTMEM_IOC_CREATE)
+			close(arg.create.fd);
 
 		/* A newer caller, who wants nothing new. */
 		make_good(requests[i].request, &arg, kept.id, ids);
@@ -214,7 +227,7 @@ static const struct {
 } zeros[] = {
 	{ 0, 1 }, { 1, 1 }, { 2, 1 }, { 3, 1 }, { 4, 1 }, { 5, 1 },
 	{ 0, offsetof(struct actmem_ioctl_query, reserved) / 4 },
-	{ 2, offsetof(struct actmem_ioctl_info, reserved) / 4 },
+	{ 2, offsetof(struct actmem_ioctl_info, surplus_reason) / 4 },
 	{ 3, offsetof(struct actmem_ioctl_list, reserved) / 4 },
 };
 

@@ -318,6 +318,14 @@ static inline int set_limit(const char *path, long pages)
 	return put(path, text);
 }
 
+static inline int set_node_limit(int node, long pages)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), SYSFS "/node%d/limit_bytes", node);
+	return set_limit(path, pages);
+}
+
 /* Of /sys/devices/system/node/nodeN/meminfo. */
 static inline size_t node_memory(int node, const char *key)
 {

@@ -5,14 +5,6 @@
  */
 #include "pool_test.h"
 
-static int set_node_limit(int node, long pages)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), SYSFS "/node%d/limit_bytes", node);
-	return set_limit(path, pages);
-}
-
 FIXTURE(node_limits)
 {
 	int device;
