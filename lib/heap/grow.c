@@ -7,6 +7,7 @@
  * extents, so no block crosses two chunks.
  */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -516,6 +517,41 @@ uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit)
 	pthread_mutex_unlock(&heap->lock);
 	heap_unlock_growth(heap);
 	return held;
+}
+
+uint64_t heap_bytes(struct actmem_heap *heap)
+{
+	uint64_t held;
+
+	pthread_mutex_lock(&heap->lock);
+	held = open_bytes(heap);
+	pthread_mutex_unlock(&heap->lock);
+	return held;
+}
+
+unsigned int heap_watch(struct actmem_heap *heap, struct pollfd *watched, unsigned int most)
+{
+	const struct heap_region *its;
+	unsigned int count = 0;
+
+	pthread_mutex_lock(&heap->lock);
+	for (its = heap->regions; its && count < most; its = its->next)
+		watched[count++] = (struct pollfd){ .fd = its->region->backing.fd,
+						    .events = POLLPRI };
+	pthread_mutex_unlock(&heap->lock);
+	return count;
+}
+
+uint64_t heap_surplus(struct actmem_heap *heap)
+{
+	const struct heap_region *its;
+	uint64_t surplus = 0;
+
+	pthread_mutex_lock(&heap->lock);
+	for (its = heap->regions; its; its = its->next)
+		surplus += region_surplus(its->region);
+	pthread_mutex_unlock(&heap->lock);
+	return surplus;
 }
 
 void heap_watch_closing(struct actmem_heap *heap,

@@ -18,6 +18,8 @@
 
 #include "actmem.h"
 
+struct pollfd;
+
 /*
  * Sets a function that the heap calls before it closes a region. The caller of @closing holds no
  * lock, except perhaps grow_lock. Call this before the first block is allocated.
@@ -68,5 +70,18 @@ uint64_t heap_stop_growing(struct actmem_heap *heap);
  * that are left. Takes grow_lock, so no region is being added meanwhile.
  */
 uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit);
+
+/* Returns the length of all regions that no thread is closing. */
+uint64_t heap_bytes(struct actmem_heap *heap);
+
+/*
+ * Stores the descriptors of at most @most regions in @watched, and returns their number. A
+ * descriptor reports POLLPRI while its region has a surplus. Another thread may close a region at
+ * any time, so a descriptor may be invalid or belong to another file.
+ */
+unsigned int heap_watch(struct actmem_heap *heap, struct pollfd *watched, unsigned int most);
+
+/* Returns how many bytes of the regions should be returned, because a limit of the driver fell. */
+uint64_t heap_surplus(struct actmem_heap *heap);
 
 #endif /* LIB_HEAP_H */

@@ -60,6 +60,7 @@ struct actmem_region_info {
 	uint64_t demand_faults;		/* pages that page faults allocated (driver) */
 	uint64_t poisoned_bytes;	/* bytes of pages that hardware errors destroyed (driver) */
 	uint64_t exported_bytes;	/* sum over its dma-bufs, which may overlap (driver) */
+	uint64_t surplus_bytes;		/* its share of the excess over a limit (driver) */
 	uint64_t *node_bytes;		/* element i: bytes on node i; see get_info() */
 	uint32_t node_count;
 	uint32_t uid;

@@ -291,6 +291,27 @@ bool hugetlb_limit_read(struct cgroup_limit *limit, uint64_t page_bytes, const c
 	return *limit->file;
 }
 
+bool memory_high_read(struct cgroup_limit *limit, const char *cgroup_file, const char *mounts_file)
+{
+	struct memory_cgroup cgroup;
+	char folder[CGROUP_PATH_MAX];
+	uint64_t high, used, cache;
+	size_t mount_length;
+
+	*limit->file = '\0';
+	if (find_folder(&cgroup, "memory", folder, &mount_length, cgroup_file, mounts_file) ||
+	    cgroup.version != 2)
+		return false;
+	do {
+		if (sysfile_value(&high, "%s/memory.high", folder) || high == UINT64_MAX ||
+		    sysfile_value(&used, "%s/memory.current", folder))
+			continue;
+		cache = cache_bytes(folder, &files[2]);
+		keep_tightest(limit, high, used > cache ? used - cache : 0, folder, "memory.high");
+	} while (go_up(folder, mount_length));
+	return *limit->file;
+}
+
 uint64_t memory_cgroup_available(char limit_file[CGROUP_FILE_MAX])
 {
 	struct memory_cgroup cgroup;

@@ -55,6 +55,14 @@ bool dmem_limit_read(struct cgroup_limit *limit, const char *region, const char 
 		     const char *mounts_file);
 
 /*
+ * Finds the memory.high (version 2) that leaves this process the least; if several are exceeded,
+ * the innermost of them. used_bytes does not include page cache, which the kernel drops first.
+ * Returns false if there is none, or if it cannot be read.
+ */
+bool memory_high_read(struct cgroup_limit *limit, const char *cgroup_file,
+		      const char *mounts_file);
+
+/*
  * Finds the tightest hugetlb limit on this process for pages of 2 MiB or 1 GiB: of pages in use, or
  * of reserved ones. Returns false if there is none, or if it cannot be read. A pod that requests no
  * huge pages has a limit of 0.

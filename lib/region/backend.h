@@ -113,6 +113,9 @@ struct backend {
 	 */
 	int (*info)(const struct backing *backing, struct actmem_region_info *info);
 
+	/* Returns the region's surplus in bytes (see actmem_region_info). NULL: there is none. */
+	uint64_t (*surplus)(const struct backing *backing);
+
 	/* Closes and unmaps. */
 	void (*release)(struct backing *backing);
 

@@ -31,6 +31,12 @@ static inline unsigned int region_attachments(const struct actmem_region *region
 void region_hold_pages(struct actmem_region *region);
 void region_let_go_of_pages(struct actmem_region *region);
 
+/* Returns how many bytes the region should return, because a limit of the driver fell. */
+static inline uint64_t region_surplus(const struct actmem_region *region)
+{
+	return region->backend->surplus ? region->backend->surplus(&region->backing) : 0;
+}
+
 /* Returns -EPERM with an error message if the region was opened only for reading; else 0. */
 int region_check_writable(const struct actmem_region *region);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * How much memory a store may use: its budget, or less if it cannot get that much. A limit that it
- * shares with others may be used up, or the machine may have no more memory. The store then treats
- * the memory that it has as its budget, and spills the rest.
+ * shares with others may be used up or fall, or the machine may have no more memory. The store then
+ * treats the memory that it has, or may keep, as its budget, and spills the rest.
  *
  * Others may free memory later. The store tries again in the background, for each round of blocks
  * that can use more. It also tries again before a call fails because there is no memory.
@@ -37,16 +37,30 @@ int store_check_budget(const struct actmem_store *store, bool spills, uint64_t *
 	return 0;
 }
 
+/* Returns the most that the store may use now. */
+static uint64_t limit_of(const struct actmem_store *store)
+{
+	return store->asked < store->ceiling ? store->asked : store->ceiling;
+}
+
 bool store_lift_budget(struct actmem_store *store)
 {
-	bool was_less = store->budget < store->asked;
+	bool was_less = store->budget < limit_of(store);
 
-	store->budget = store->asked;
-	heap_lift_limit(store->heap, store->asked);
+	store->budget = limit_of(store);
+	heap_lift_limit(store->heap, store->budget);
 	return was_less;
 }
 
 /* The background thread describes the reason for the first refusal. */
+static void note_refusal(struct actmem_store *store)
+{
+	if (store->refused_at || store->budget >= store->asked)
+		return;
+	store->refused_at = store->budget;
+	pthread_cond_signal(&store->background);
+}
+
 bool store_make_do(struct actmem_store *store, int error)
 {
 	uint64_t held;
@@ -59,11 +73,8 @@ bool store_make_do(struct actmem_store *store, int error)
 		return false;
 	}
 	snprintf(store->refusal, sizeof(store->refusal), "%s", fail_words());
-	store->budget = held < store->asked ? held : store->asked;
-	if (!store->refused_at && store->budget < store->asked) {
-		store->refused_at = store->budget;
-		pthread_cond_signal(&store->background);
-	}
+	store->budget = held < limit_of(store) ? held : limit_of(store);
+	note_refusal(store);
 	return true;
 }
 
@@ -90,17 +101,54 @@ void store_keep_to_budget(struct actmem_store *store)
 	store->is_scattered = store->is_lowered && !store_is_over(store, 0);
 }
 
-/* If the budget was lowered, store_keep_to_budget() closes regions as they become free. */
+/* Closes regions beyond the budget, which has changed, now and as they become free. */
+static void keep_to_new_budget(struct actmem_store *store)
+{
+	store->is_beyond = true;
+	store->is_lowered = true;
+	store_keep_to_budget(store);
+	store_advance(store);
+	/* Blocks that were dropped just now may have freed regions. */
+	store_keep_to_budget(store);
+	store_kick(store);
+}
+
 static void set_budget(struct actmem_store *store, uint64_t bytes)
 {
 	bool is_refused = store->budget < store->asked && store->budget < bytes;
 
 	store->asked = bytes;
-	if (!is_refused)
-		store->budget = bytes;
-	store->is_beyond = true;
-	store->is_lowered = true;
-	store_keep_to_budget(store);
+	if (!is_refused || store->budget > limit_of(store))
+		store->budget = limit_of(store);
+	keep_to_new_budget(store);
+}
+
+/* Returns the least memory with which the store can transfer a block while another is in use. */
+static uint64_t least_bytes(const struct actmem_store *store)
+{
+	uint64_t longest = store->pace.longest > store->page_bytes ? store->pace.longest :
+			   store->page_bytes;
+
+	return 2 * round_up(longest, store->page_bytes);
+}
+
+void store_set_ceiling(struct actmem_store *store, uint64_t bytes, const char *why)
+{
+	store->ceiling = bytes > least_bytes(store) ? bytes : least_bytes(store);
+	if (limit_of(store) >= store->budget)
+		return;
+	snprintf(store->refusal, sizeof(store->refusal), "%s", why);
+	store->budget = limit_of(store);
+	note_refusal(store);
+	keep_to_new_budget(store);
+}
+
+bool store_exceed_ceiling(struct actmem_store *store)
+{
+	bool was_less = store->ceiling < store->asked;
+
+	store->ceiling = UINT64_MAX;
+	return was_less && store_lift_budget(store);
 }
 
 int actmem_store_set_budget(struct actmem_store *store, uint64_t bytes)
@@ -113,10 +161,6 @@ int actmem_store_set_budget(struct actmem_store *store, uint64_t bytes)
 		return error;
 	store_enter(store);
 	set_budget(store, bytes);
-	store_advance(store);
-	/* Blocks that were dropped just now may have freed regions. */
-	store_keep_to_budget(store);
-	store_kick(store);
 	store_leave(store);
 	return 0;
 }
@@ -140,7 +184,7 @@ int actmem_store_set_spill_limit(struct actmem_store *store, uint64_t bytes)
 
 void store_want_budget(struct actmem_store *store)
 {
-	if (store->budget == store->asked || schedule_peak(&store->schedule) <= store->budget)
+	if (store->budget == limit_of(store) || schedule_peak(&store->schedule) <= store->budget)
 		return;
 	store->is_to_regain = true;
 	pthread_cond_signal(&store->background);
@@ -162,14 +206,14 @@ static void tell_refusal(struct actmem_store *store)
 static void regain(struct actmem_store *store)
 {
 	uint64_t peak = schedule_peak(&store->schedule), used = store->sums[SUM_MEMORY].length;
-	uint64_t wanted = peak < store->asked ? peak : store->asked;
+	uint64_t limit = limit_of(store), wanted = peak < limit ? peak : limit;
 	uint64_t length = store->pace.longest;
 	int error;
 
 	store->is_to_regain = false;
 	if (wanted <= used || !length)
 		return;
-	heap_lift_limit(store->heap, store->asked);
+	heap_lift_limit(store->heap, limit);
 	pthread_mutex_unlock(&store->lock);
 	error = heap_grow_ahead(store->heap, length, store->memory_align, wanted - used);
 	pthread_mutex_lock(&store->lock);

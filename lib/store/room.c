@@ -237,7 +237,8 @@ static int look_for(struct actmem_store *store, struct waiter *waiter, uint64_t 
 		else
 			error = make_room(store, waiter, length);
 		/* Memory that was refused before may be available now. */
-		if (error < 0 && !waiter->is_refused && store_lift_budget(store))
+		if (error < 0 && !waiter->is_refused &&
+		    (store_lift_budget(store) || store_exceed_ceiling(store)))
 			error = LOOK_AGAIN;
 	} while (error == LOOK_AGAIN);
 	return error;

@@ -62,6 +62,7 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 	if (error)
 		return error;
 	store->asked = store->budget;
+	store->ceiling = UINT64_MAX;
 	ACTMEM_INIT(&heap);
 	heap.region = &region;
 	heap.limit_bytes = store->budget;
@@ -266,9 +267,21 @@ static int start(struct actmem_store *store, const struct actmem_store_options *
 		goto destroy_heap;
 	error = queue_notify_by(store->queue, store_take_ended, store);
 	if (!error)
-		error = start_thread(store);
-	if (!error)
-		return 0;
+		error = store_watch_limits(store);
+	if (error)
+		goto end_queue;
+	error = start_thread(store);
+	if (error)
+		goto unwatch_limits;
+	counter_add(&store->am->counters->spilling_stores, 1);
+	return 0;
+
+unwatch_limits:
+	pthread_mutex_lock(&store->lock);
+	store->is_ending = true;
+	pthread_mutex_unlock(&store->lock);
+	store_unwatch_limits(store);
+end_queue:
 	end_queue(store);
 destroy_heap:
 	actmem_heap_destroy(store->heap);
@@ -392,8 +405,11 @@ int actmem_store_destroy(struct actmem_store *store)
 	if (error)
 		return error;
 	thread_hold_cancellation();
-	if (store->queue)
+	if (store->queue) {
+		store_unwatch_limits(store);
 		await_end(store);
+		counter_subtract(&store->am->counters->spilling_stores, 1);
+	}
 	actmem_heap_destroy(store->heap);
 	if (store->queue)
 		end_queue(store);

@@ -9,11 +9,12 @@
  * background thread attaches regions and allocates files.
  *
  * Read the files in this order, callers first. store.c creates and destroys stores; calls.c and
- * hold.c have the calls on blocks. These call the files that move blocks: budget.c (how much memory
- * the store may use), background.c (slow work), move.c (spills and fills), room.c (memory for
- * waiters) and guess.c (takes that are not in the expected order). Those call the table of blocks,
- * blocks.c. It calls files that take no lock and do no I/O: schedule.c (when blocks will be taken),
- * order.c (sorts them by that time), follow.c (runs of takes), and spillfile.c (space in files).
+ * hold.c have the calls on blocks. limits.c returns memory when a limit falls. These call the files
+ * that move blocks: budget.c (how much memory the store may use), background.c (slow work), move.c
+ * (spills and fills), room.c (memory for waiters) and guess.c (takes that are not in the expected
+ * order). Those call the table of blocks, blocks.c. It calls files that take no lock and do no I/O:
+ * schedule.c (when blocks will be taken), order.c (sorts them by that time), follow.c (runs of
+ * takes), and spillfile.c (space in files).
  *
  * Locks: the store's lock protects everything in a store. No thread does long work under it: a
  * thread that creates regions, attaches them or allocates files releases it meanwhile. The store's
@@ -137,6 +138,7 @@ struct actmem_store {
 	const char *queue_description;	/* the queue's part of the description */
 	_Atomic uint64_t asked;			/* budget_bytes, in whole pages; 0: no limit */
 	uint64_t page_bytes;		/* page size of the budget */
+	uint64_t ceiling;		/* what limits.c leaves to it; UINT64_MAX: all */
 	uint64_t budget;		/* asked, or less while the store cannot get more */
 	char refusal[STORE_WORDS];	/* why budget is or was less than asked */
 	uint64_t refused_at;		/* budget at the first refusal; 0: no refusal yet */
@@ -152,6 +154,9 @@ struct actmem_store {
 	uint32_t path_count;
 	struct spillfile files;
 	pthread_t background_thread;
+	pthread_t limits_thread;
+	int limits_wake;		/* an eventfd, which wakes that thread */
+	struct held limits_held;	/* holds limits_wake */
 	pthread_mutex_t lock;
 	pthread_cond_t all_ended;	/* no submitted transfers are left, while the store ends */
 	pthread_cond_t background;	/* the background thread has work, or must end */
@@ -220,6 +225,10 @@ static inline void store_leave(struct actmem_store *store)
 	pthread_mutex_unlock(&store->lock);
 	thread_let_cancellation();
 }
+
+/* limits.c: limits that others set. Neither caller holds the lock. */
+int store_watch_limits(struct actmem_store *store);
+void store_unwatch_limits(struct actmem_store *store);
 
 /* Callers of the functions below hold the store's lock, unless a comment says otherwise. */
 
@@ -363,8 +372,17 @@ void store_kick(struct actmem_store *store);
  */
 bool store_make_do(struct actmem_store *store, int error);
 
-/* Lets the heap grow up to budget_bytes again. Returns true if the budget was lower. */
+/* Lets the heap grow up to the limit again. Returns true if the budget was lower. */
 bool store_lift_budget(struct actmem_store *store);
+
+/*
+ * Limits the store to @bytes for now, for the reason @why, as actmem_store_set_budget() does.
+ * UINT64_MAX: no limit. If the store cannot do without more, it exceeds the ceiling.
+ */
+void store_set_ceiling(struct actmem_store *store, uint64_t bytes, const char *why);
+
+/* Removes the ceiling. Returns false if there was none. */
+bool store_exceed_ceiling(struct actmem_store *store);
 
 /* Closes free regions beyond the budget. Releases the lock meanwhile. */
 void store_keep_to_budget(struct actmem_store *store);

@@ -89,6 +89,43 @@ int published_walk(int pid, const struct published_kind *kind, int (*take)(void 
 	return error;
 }
 
+struct new_limit {
+	uint64_t bytes;
+	int handles;
+};
+
+/* The file was opened only for reading. */
+static int write_limit(void *context, int fd)
+{
+	struct new_limit *limit = context;
+	char path[PATH_SIZE];
+	int own, error = 0;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	own = open(path, O_WRONLY | O_CLOEXEC);
+	if (own < 0 || pwrite(own, &limit->bytes, sizeof(limit->bytes),
+			      offsetof(struct stats_header, limit_bytes)) < 0)
+		error = -errno;
+	if (own >= 0)
+		close(own);
+	close(fd);
+	limit->handles++;
+	return error;
+}
+
+int published_set_limit(int pid, uint64_t bytes)
+{
+	struct new_limit limit = { .bytes = bytes };
+	char path[PATH_SIZE];
+	int error;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	if (access(path, R_OK | X_OK))
+		return errno == ENOENT ? -ESRCH : -errno;
+	error = published_walk(pid, &published_stats, write_limit, &limit);
+	return error ? error : limit.handles;
+}
+
 static unsigned int published_records(int fd)
 {
 	struct stats_header header;

@@ -27,6 +27,12 @@ struct published {
 int published_walk(int pid, const struct published_kind *kind, int (*take)(void *context, int fd),
 		   void *context);
 
+/*
+ * Sets the limit of each handle of a process; 0: none. Returns how many handles there are, or an
+ * error: -EACCES if this process may not, -ESRCH if the process does not exist.
+ */
+int published_set_limit(int pid, uint64_t bytes);
+
 /* Reads the header, which has the counters. Returns false if it cannot be read. */
 bool published_header(int fd, struct stats_header *header);
 

@@ -24,7 +24,7 @@
 #define STATS_FILE_BYTES	(STATS_HEADER_BYTES + (uint64_t)STATS_RECORDS * STATS_RECORD_BYTES)
 
 static const struct published_kind published_stats = {
-	.label = "actmem-stats", .magic = 0x7374617473414d31ULL, .version = 4,
+	.label = "actmem-stats", .magic = 0x7374617473414d31ULL, .version = 5,
 	.bytes = STATS_FILE_BYTES,
 };
 
@@ -43,6 +43,7 @@ struct counters {
 	_Atomic uint64_t fallbacks_total;
 	_Atomic uint64_t stores;
 	_Atomic uint64_t spilled_bytes;
+	_Atomic uint64_t spilling_stores;	/* they can return memory */
 };
 
 /*
@@ -62,6 +63,7 @@ struct stats_header {
 	struct published_start start;
 	uint32_t backend;
 	_Atomic uint32_t records;	/* records from this number on are unused */
+	_Atomic uint64_t limit_bytes;	/* of the regions (`actmem limit`); 0: none */
 	struct counters counters;
 	struct published_waits waits;
 	struct published_traffic traffic;

@@ -59,6 +59,7 @@ class RegionInfo(Sized):
                 ("mapped_bytes", c_uint64), ("pinned_bytes", c_uint64),
                 ("allocated_bytes", c_uint64), ("demand_faults", c_uint64),
                 ("poisoned_bytes", c_uint64), ("exported_bytes", c_uint64),
+                ("surplus_bytes", c_uint64),
                 ("node_bytes", POINTER(c_uint64)), ("node_count", c_uint32),
                 ("uid", c_uint32), ("pid", c_int32), ("lingering", c_uint32),
                 ("named", c_uint32), ("reserved", c_uint32), ("path", c_char_p),

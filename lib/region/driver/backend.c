@@ -151,6 +151,7 @@ static void copy_info(struct actmem_region_info *into, const struct actmem_ioctl
 	into->demand_faults = from->demand_faults;
 	into->poisoned_bytes = from->poisoned_bytes;
 	into->exported_bytes = from->exported_bytes;
+	into->surplus_bytes = from->surplus_bytes;
 	into->uid = from->uid;
 	into->pid = from->pid;
 	into->named = !!(from->state & ACTMEM_INFO_NAMED);
@@ -180,6 +181,14 @@ static int driver_info(const struct backing *backing, struct actmem_region_info 
 
 	return error ? fail(-error, "the driver cannot report on the region (%s)",
 			    strerror(-error)) : 0;
+}
+
+/* A driver without this field reports 0. */
+static uint64_t driver_surplus(const struct backing *backing)
+{
+	struct actmem_ioctl_info info = { .size = sizeof(info) };
+
+	return driver_ask(backing->fd, ACTMEM_IOC_INFO, &info) ? 0 : info.surplus_bytes;
 }
 
 static void driver_release(struct backing *backing)
@@ -260,6 +269,7 @@ const struct backend backend_driver = {
 	.discard = driver_discard,
 	.export = driver_export,
 	.info = driver_info,
+	.surplus = driver_surplus,
 	.release = driver_release,
 	.list = driver_list,
 };

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Returns memory of a store that spills when a limit falls below the usage, and lets the store grow
+ * again when there is room. A thread watches the limits, which others may lower at any time:
+ *
+ * - the driver's limits of the user, the node and the mount: the driver reports a surplus;
+ * - the limit of this handle, which `actmem limit --pid` sets;
+ * - memory.high of the memory cgroup, for memfd regions whose pages the cgroup counts.
+ *
+ * If others share a limit, the store returns its share of the excess.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "config/config.h"
+#include "machine/machine.h"
+#include "store/store.h"
+
+#define LOOK_MS		100
+/* While memory is being returned, the descriptors of the driver are ready all the time. */
+#define RETURN_MS	50
+#define WATCHED_MAX	1024
+#define WHY_MAX		(CGROUP_FILE_MAX + 64)
+
+/* What the limits leave to a store. */
+struct room {
+	int64_t bytes;			/* negative: to return; INT64_MAX: no limit */
+	char why[WHY_MAX];
+};
+
+/* Records a limit if it leaves less than those seen so far. */
+static void take_limit(struct room *room, int64_t left, const char *why)
+{
+	if (left >= room->bytes)
+		return;
+	room->bytes = left;
+	snprintf(room->why, sizeof(room->why), "%s", why);
+}
+
+/* Returns the store's part of what a limit leaves (or, if negative, of the excess over it). */
+static int64_t share_of(int64_t left, uint64_t held, uint64_t used, uint64_t sharers)
+{
+	if (left >= 0)
+		return left / (int64_t)sharers;
+	return -(int64_t)((-(__int128_t)left * held + used - 1) / used);
+}
+
+static void take_handle_limit(struct actmem_store *store, uint64_t held, struct room *room)
+{
+	uint64_t limit = atomic_load(&store->am->stats.header->limit_bytes);
+	uint64_t used = store->am->counters->region_bytes;
+	char why[WHY_MAX];
+
+	if (!limit || !used)
+		return;
+	snprintf(why, sizeof(why), "'actmem limit --pid' allows this process %s",
+		 BYTES_TEXT(limit));
+	take_limit(room, share_of((int64_t)(limit - used), held, used, store->am->counters->stores),
+		   why);
+}
+
+static void take_cgroup_limit(uint64_t held, struct room *room)
+{
+	struct cgroup_limit high;
+	char why[WHY_MAX];
+
+	if (!memory_high_read(&high, "/proc/self/cgroup", "/proc/self/mounts") || !high.used_bytes)
+		return;
+	snprintf(why, sizeof(why), "%s is %s", high.file, BYTES_TEXT(high.limit_bytes));
+	/* Others in the cgroup may grow, too, so the store takes half of what is left. */
+	take_limit(room, share_of((int64_t)(high.limit_bytes - high.used_bytes), held,
+				  high.used_bytes, 2), why);
+}
+
+static bool cgroup_counts_pages(const struct actmem_store *store)
+{
+	enum actmem_pages pages = options_pages(&store->am->options, ACTMEM_PAGES_DEFAULT);
+
+	return store->am->backend->kind == ACTMEM_BACKEND_MEMFD && !pages_are_hugetlb(pages);
+}
+
+/* Returns true if the store still has memory to return. */
+static bool follow_limits(struct actmem_store *store, uint64_t surplus)
+{
+	uint64_t held = heap_bytes(store->heap);
+	struct room room = { .bytes = INT64_MAX };
+
+	if (surplus)
+		take_limit(&room, -(int64_t)surplus, "the driver's limit was lowered");
+	take_handle_limit(store, held, &room);
+	if (cgroup_counts_pages(store))
+		take_cgroup_limit(held, &room);
+	if (room.bytes == INT64_MAX)
+		store_set_ceiling(store, UINT64_MAX, NULL);
+	else if (room.bytes < 0 && held < (uint64_t)-room.bytes)
+		store_set_ceiling(store, 0, room.why);
+	else
+		store_set_ceiling(store, held + (uint64_t)room.bytes, room.why);
+	return room.bytes < 0;
+}
+
+static bool any_has_surplus(const struct pollfd *watched, unsigned int count)
+{
+	while (count)
+		if (watched[--count].revents & POLLPRI)
+			return true;
+	return false;
+}
+
+static void *limits_thread(void *data)
+{
+	struct actmem_store *store = data;
+	struct pollfd watched[1 + WATCHED_MAX];
+	bool is_over = false, is_ending = false;
+	uint64_t surplus;
+	unsigned int count;
+
+	while (!is_ending) {
+		watched[0] = (struct pollfd){ .fd = store->limits_wake, .events = POLLIN };
+		count = heap_watch(store->heap, watched + 1, WATCHED_MAX);
+		if (is_over)
+			poll(watched, 1, RETURN_MS);
+		poll(watched, 1 + count, is_over ? 0 : LOOK_MS);
+		surplus = any_has_surplus(watched + 1, count) ? heap_surplus(store->heap) : 0;
+		pthread_mutex_lock(&store->lock);
+		is_ending = store->is_ending;
+		if (!is_ending)
+			is_over = follow_limits(store, surplus);
+		pthread_mutex_unlock(&store->lock);
+	}
+	return NULL;
+}
+
+int store_watch_limits(struct actmem_store *store)
+{
+	int error;
+
+	store->limits_wake = eventfd(0, EFD_CLOEXEC);
+	if (store->limits_wake < 0)
+		return fail(errno, "cannot create an eventfd for the store (%s)", strerror(errno));
+	error = thread_start(&store->limits_thread, "actmem-limits", limits_thread, store);
+	if (!error) {
+		store->limits_held.descriptors = &store->limits_wake;
+		store->limits_held.count = 1;
+		held_add(store->am, &store->limits_held);
+		return 0;
+	}
+	close(store->limits_wake);
+	return fail(error, "cannot start a thread for the store (pthread_create: %s)",
+		    strerror(error));
+}
+
+void store_unwatch_limits(struct actmem_store *store)
+{
+	eventfd_write(store->limits_wake, 1);
+	pthread_join(store->limits_thread, NULL);
+	held_drop(&store->limits_held);
+	close(store->limits_wake);
+}

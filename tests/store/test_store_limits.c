@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * A limit of the handle that falls below the usage while stores have blocks: stores that spill
+ * return memory, no call fails, and they use memory again when the limit rises.
+ */
+#include "store_rig.h"
+#include "watch/watch.h"
+
+#define GROW	(2 * MIB)
+#define LESS	(2 * MIB)
+#define COUNT	12
+#define WAITS	5000
+
+static void set_limit(uint64_t bytes)
+{
+	assert_int_equal(published_set_limit(getpid(), bytes), 1);
+}
+
+/* Waits until the regions of the handle have at most @bytes. */
+static void await_bytes(struct rig *rig, uint64_t bytes)
+{
+	unsigned int i;
+
+	for (i = 0; i < WAITS && rig->am->counters->region_bytes > bytes; i++)
+		usleep(1000);
+	assert_true(rig->am->counters->region_bytes <= bytes);
+}
+
+static void test_returns(void **state)
+{
+	RIG(rig, .grow = GROW);
+	unsigned int round;
+
+	assert_int_equal(rig.am->counters->spilling_stores, 1);
+	put_all(&rig, COUNT);
+	assert_int_equal(stats_of(&rig).memory_bytes, BUDGET);
+	set_limit(LESS);
+	await_bytes(&rig, LESS);
+	assert_int_equal(stats_of(&rig).budget_bytes, BUDGET);
+	assert_int_equal(stats_of(&rig).refused_bytes, BUDGET - LESS);
+	assert_non_null(strstr(actmem_store_describe(rig.store),
+			       "'actmem limit --pid' allows this process 2.0 MiB"));
+	for (round = 0; round < 3; round++) {
+		take_all(&rig, COUNT);
+		put_all(&rig, COUNT);
+		assert_true(stats_of(&rig).memory_bytes <= LESS);
+	}
+	take_all(&rig, COUNT);
+	/* Without the limit, the next rounds use the whole budget again. */
+	set_limit(0);
+	usleep(300000);
+	for (round = 0; round < 3; round++) {
+		put_all(&rig, COUNT);
+		take_all(&rig, COUNT);
+	}
+	assert_int_equal(stats_of(&rig).memory_bytes_peak, BUDGET);
+	put_all(&rig, COUNT);
+	assert_int_equal(stats_of(&rig).memory_bytes, BUDGET);
+	take_all(&rig, COUNT);
+}
+
+/* Two stores of one handle return half of the excess each. */
+static void test_shares(void **state)
+{
+	RIG(rig, .grow = GROW);
+	struct rig other = rig;
+	const char *paths[] = { FOLDER };
+	struct actmem_store_options options = {
+		.size = sizeof(options), .budget_bytes = BUDGET, .spill_paths = paths,
+		.spill_path_count = 1, .grow_bytes = GROW, .flags = ACTMEM_STORE_ALLOW_BUFFERED,
+	};
+
+	assert_int_equal(actmem_store_create(rig.am, &options, &other.store), 0);
+	assert_int_equal(rig.am->counters->spilling_stores, 2);
+	put_all(&rig, COUNT);
+	put_all(&other, COUNT);
+	set_limit(BUDGET);
+	await_bytes(&rig, BUDGET);
+	assert_true(stats_of(&rig).memory_bytes >= MIB);
+	assert_true(stats_of(&other).memory_bytes >= MIB);
+	take_all(&rig, COUNT);
+	take_all(&other, COUNT);
+	assert_int_equal(actmem_store_destroy(other.store), 0);
+	assert_int_equal(rig.am->counters->spilling_stores, 1);
+}
+
+/* Blocks that are held need more than the limit: no call fails, and the store returns it later. */
+static void test_exceeds(void **state)
+{
+	RIG(rig, .grow = GROW);
+	unsigned int i;
+
+	for (i = 0; i < 4; i++)
+		assert_int_equal(put(&rig, i), 0);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(hold(&rig, i), 0);
+	set_limit(LESS);
+	usleep(300000);
+	assert_int_equal(put(&rig, 4), 0);
+	assert_int_equal(hold(&rig, 3), 0);
+	for (i = 0; i < 4; i++)
+		assert_int_equal(actmem_store_put_back(rig.store, key_of(i)), 0);
+	await_bytes(&rig, LESS);
+	for (i = 0; i < 5; i++)
+		assert_int_equal(take(&rig, i), 0);
+}
+
+/* A store that does not spill keeps its blocks, and works on. */
+static void test_keeps(void **state)
+{
+	RIG(rig, .grow = GROW, .stripes = NO_FILES);
+	unsigned int i;
+
+	assert_int_equal(rig.am->counters->spilling_stores, 0);
+	for (i = 0; i < 4; i++)
+		assert_int_equal(put(&rig, i), 0);
+	set_limit(LESS);
+	usleep(300000);
+	assert_int_equal(stats_of(&rig).memory_bytes, BUDGET);
+	for (i = 0; i < 4; i++)
+		assert_int_equal(take(&rig, i), 0);
+	assert_int_equal(put(&rig, 4), 0);
+	assert_int_equal(take(&rig, 4), 0);
+}
+
+static void test_no_process(void **state)
+{
+	(void)state;
+	assert_int_equal(published_set_limit(INT32_MAX, LESS), -ESRCH);
+	assert_int_equal(published_set_limit(getpid(), LESS), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_returns),
+		cmocka_unit_test(test_shares),
+		cmocka_unit_test(test_exceeds),
+		cmocka_unit_test(test_keeps),
+		cmocka_unit_test(test_no_process),
+	};
+
+	return cmocka_run_group_tests_name("store_limits", tests, NULL, NULL);
+}
