@@ -35,6 +35,7 @@ int check_pages(json_t *findings, const json_t *nodes, bool has_driver);
 int check_pools(json_t *findings, const json_t *nodes, bool has_driver);
 int check_memlock(json_t *findings, const json_t *driver, bool has_driver);
 int check_cgroup(json_t *findings);
+int check_surplus(json_t *findings);
 
 /* Check devices, files and the environment of the process (checks_devices.c). */
 int check_io_uring(json_t *findings);

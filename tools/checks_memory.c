@@ -15,6 +15,7 @@
 #include "checks.h"
 #include "facts.h"
 #include "machine/machine.h"
+#include "reclaim.h"
 #include "table.h"
 #include "tool.h"
 
@@ -371,5 +372,40 @@ int check_cgroup(json_t *findings)
 				  "%s left of %s (%s)", left, limit, cgroup.limit_file);
 	free(limit);
 	free(left);
+	return err;
+}
+
+static int add_surplus(json_t *findings, const json_t *row)
+{
+	bool can_return = json_is_true(json_object_get(row, "can_return"));
+	char *surplus = bytes_to_text(get_number(row, "surplus_bytes"), 0);
+	int err = -ENOMEM;
+
+	if (surplus)
+		err = add_finding(findings, "surplus", can_return ? CHECK_NOTE : CHECK_FIX,
+				  can_return ? NULL :
+				  "raise the limit (actmem limit), or restart the program with --budget and --spill",
+				  "process %" PRIu64 " (%s) has %s more than a limit allows, and %s",
+				  get_number(row, "pid"),
+				  json_string_value(json_object_get(row, "command")), surplus,
+				  can_return ? "is returning memory" :
+				  "cannot return memory, because none of its stores spills");
+	free(surplus);
+	return err;
+}
+
+int check_surplus(json_t *findings)
+{
+	json_t *rows = reclaim_rows();
+	int err = rows ? 0 : -ENOMEM;
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row)
+		err = err ?: add_surplus(findings, row);
+	if (!err && !json_array_size(rows))
+		err = add_finding(findings, "surplus", CHECK_OK, NULL,
+				  "no process has more than a limit allows");
+	json_decref(rows);
 	return err;
 }

@@ -63,6 +63,7 @@ static int run_checks(json_t *findings, const struct spill_folders *folders)
 	err = err ?: check_pages(findings, nodes, has_driver);
 	err = err ?: check_memlock(findings, driver, has_driver);
 	err = err ?: check_cgroup(findings);
+	err = err ?: check_surplus(findings);
 	err = err ?: check_pools(findings, nodes, has_driver);
 	json_decref(nodes);
 	json_decref(driver);

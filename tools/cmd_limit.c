@@ -1,27 +1,44 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* actmem limit: shows and sets the limits of the driver's memory. */
+/*
+ * actmem limit: shows and sets the limits of memory. If a limit falls below the usage, it shows how
+ * the processes return memory (reclaim.h).
+ */
 #include <err.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <unistd.h>
 #include "facts.h"
+#include "base/base.h"
 #include "machine/machine.h"
+#include "reclaim.h"
 #include "saved.h"
 #include "settings.h"
 #include "table.h"
 #include "tool.h"
+#include "watch/watch.h"
 
 static const char help[] =
 	"Shows the limits on the driver's memory: for each user, each node, each mounted file\n"
 	"system and, if the kernel supports it, the cgroup of this process. A limit is a\n"
-	"multiple of 2M such as 64G, or max for no limit. Only root can set a limit.\n"
+	"multiple of 2M such as 64G, or max for no limit. Only root can set a limit, except\n"
+	"with --pid. If a limit falls below the usage, no process loses memory. Programs that\n"
+	"spill (--spill) return memory within seconds; this command shows who and how much.\n"
 	"\n"
 	"  -u, --user LIMIT  set the limit on all regions of each user; with max, RLIMIT_MEMLOCK\n"
 	"                    of the process that creates a region applies\n"
 	"  -n, --nodes LIST  set the limit on all regions on each of these nodes, such as 0,2-3,\n"
 	"                    to LIMIT\n"
+	"  -p, --pid PID     set the limit on the regions of one process to LIMIT, until it ends\n"
+	"  -m, --mount DIR   set size= of the driver's file system at DIR to LIMIT\n"
+	"  -c, --cgroup DIR  set memory.high of the memory cgroup DIR (version 2) to LIMIT;\n"
+	"                    programs with regions of memfd in 4K or thp pages follow it\n"
 	"  -s, --save        also set the limit at the next boot, when the module is loaded.\n"
 	"                    Without LIMIT: save the current limits\n"
 	"  -J, --json        print JSON; sizes are bytes, null means no limit or unknown\n"
@@ -29,18 +46,30 @@ static const char help[] =
 
 struct limit {
 	struct settings_options given;
-	const char *user;
-	uint64_t user_bytes, node_bytes;
+	const char *user, *pid, *mount, *cgroup;
+	uint64_t user_bytes, bytes;	/* bytes: of the argument */
 };
 
 static bool limit_option(void *data, int option, const char *value)
 {
 	struct limit *limit = data;
 
-	if (option != 'u')
+	switch (option) {
+	case 'u':
+		limit->user = value;
+		return setting_take(value, true, &limit->user_bytes);
+	case 'p':
+		limit->pid = value;
+		return true;
+	case 'm':
+		limit->mount = value;
+		return true;
+	case 'c':
+		limit->cgroup = value;
+		return true;
+	default:
 		return settings_take(&limit->given, option, value);
-	limit->user = value;
-	return setting_take(value, true, &limit->user_bytes);
+	}
 }
 
 /*
@@ -94,11 +123,12 @@ static json_t *limits_to_json(void)
 	uint64_t user;
 
 	settings_nodes(&nodes);
-	return json_pack("{s:o, s:o, s:o, s:o, s:o}",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}",
 			 "user_limit_bytes",
 			 setting_read(USER_LIMIT, &user) ? json_null() : limit_to_json(user),
 			 "memlock", facts_memlock(), "nodes", node_limits(&nodes),
-			 "mounts", facts_mounts(), "cgroups", cgroup_limits(&nodes));
+			 "mounts", facts_mounts(), "cgroups", cgroup_limits(&nodes),
+			 "surplus", reclaim_rows());
 }
 
 /* @bytes is null for no limit. @used is NULL if it is not known. */
@@ -142,7 +172,7 @@ static json_t *add_rows(json_t *rows, const json_t *limits)
 		rows = add_limit(rows, json_sprintf("mount %s", path),
 				 json_object_get(each, "size_bytes"),
 				 json_object_get(each, "used_bytes"),
-				 json_sprintf("mount -o remount,size=SIZE %s", path));
+				 json_sprintf("actmem limit --mount %s LIMIT", path));
 	}
 	json_array_foreach(json_object_get(limits, "cgroups"), i, each) {
 		int node = (int)json_integer_value(json_object_get(each, "node"));
@@ -170,12 +200,16 @@ static int print_limits(const json_t *limits)
 		{ "USED", "used_bytes", cell_bytes, COLUMN_RIGHT },
 		{ "SET BY", "set_by", cell_text, COLUMN_LEFT },
 	};
+	const json_t *surplus = json_object_get(limits, "surplus");
 	json_t *rows = add_rows(json_array(), limits);
 	int err = rows ? table_print(rows, columns, sizeof(columns) / sizeof(columns[0]), 0) :
 			 -ENOMEM;
 
 	json_decref(rows);
-	return err;
+	if (err || !json_array_size(surplus))
+		return err;
+	puts("\nThe usage exceeds a limit. To be returned:");
+	return reclaim_print(surplus);
 }
 
 static bool show_limits(bool as_json)
@@ -196,6 +230,63 @@ static bool set_limit(const char *name, uint64_t bytes)
 	return !err;
 }
 
+static bool set_pid_limit(const char *text, uint64_t bytes)
+{
+	char *end;
+	long pid = strtol(text, &end, 10);
+	int handles;
+
+	if (pid <= 0 || pid > INT_MAX || *end) {
+		warnx("--pid is '%s', but must be the number of a process", text);
+		return false;
+	}
+	handles = published_set_limit((int)pid, bytes == NO_LIMIT ? 0 : bytes);
+	if (handles < 0)
+		warnx("cannot set the limit of process %ld: %s%s", pid, strerror(-handles),
+		      handles == -EACCES || handles == -EPERM ?
+		      ": run this command as root or as the user of the process" : "");
+	else if (!handles)
+		warnx("process %ld does not use actmem, or has a library of another version", pid);
+	return handles > 0;
+}
+
+/* Changes only size=: mount(2) would reset flags such as nosuid. */
+static bool set_mount_limit(const char *folder, uint64_t bytes)
+{
+	char text[32];
+	int fd = fspick(AT_FDCWD, folder, FSPICK_CLOEXEC), err = 0;
+
+	snprintf(text, sizeof(text), "%" PRIu64, bytes);
+	if (fd < 0 || fsconfig(fd, FSCONFIG_SET_STRING, "size", text, 0) ||
+	    fsconfig(fd, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0))
+		err = errno;
+	if (fd >= 0)
+		close(fd);
+	if (err)
+		warnx("cannot set size= of the file system at '%s': %s%s", folder, strerror(err),
+		      err == EPERM ? ": run this command as root" :
+		      err == EINVAL ? ": it must be the folder of a mount" : "");
+	return !err;
+}
+
+static bool set_cgroup_limit(const char *folder, uint64_t bytes)
+{
+	char path[PATH_MAX], text[32] = "max";
+	bool is_good;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/memory.high", folder);
+	if (bytes != NO_LIMIT)
+		snprintf(text, sizeof(text), "%" PRIu64, bytes);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	is_good = fd >= 0 && write(fd, text, strlen(text)) > 0;
+	if (!is_good)
+		warn("cannot set '%s'", path);
+	if (fd >= 0)
+		close(fd);
+	return is_good;
+}
+
 static bool set_limits(const struct limit *limit)
 {
 	unsigned int node;
@@ -203,9 +294,11 @@ static bool set_limits(const struct limit *limit)
 	if (limit->user && !set_limit(USER_LIMIT, limit->user_bytes))
 		return false;
 	for_each_node(node, &limit->given.nodes)
-		if (limit->given.value && !set_limit(NODE_LIMIT(node), limit->node_bytes))
+		if (limit->given.value && !set_limit(NODE_LIMIT(node), limit->bytes))
 			return false;
-	return true;
+	return (!limit->pid || set_pid_limit(limit->pid, limit->bytes)) &&
+	       (!limit->mount || set_mount_limit(limit->mount, limit->bytes)) &&
+	       (!limit->cgroup || set_cgroup_limit(limit->cgroup, limit->bytes));
 }
 
 /* Saves the limits that the options name, or all limits if they name none. */
@@ -223,7 +316,7 @@ static bool change_limits(struct saved *saved, const void *context)
 			     &saved->user_limit))
 		return false;
 	for_each_node(node, &nodes)
-		if (!setting_to_save(NODE_LIMIT(node), limit->given.value ? &limit->node_bytes : NULL,
+		if (!setting_to_save(NODE_LIMIT(node), limit->given.value ? &limit->bytes : NULL,
 				     &saved->node_limits[node]))
 			return false;
 	return true;
@@ -234,13 +327,21 @@ static bool check_usage(struct limit *limit)
 {
 	const char *value = limit->given.value;
 	bool has_nodes = !nodes_empty(&limit->given.nodes);
+	int targets = has_nodes + !!limit->pid + !!limit->mount + !!limit->cgroup;
 
-	if (value && !has_nodes)
-		warnx("the limit '%s' needs --nodes, such as --nodes 0; or use --user %s", value, value);
-	else if (has_nodes && !value && !limit->given.is_saved)
-		warnx("--nodes needs a limit, such as --nodes 0 448G, or max");
+	if (value && !targets)
+		warnx("the limit '%s' needs --nodes, such as --nodes 0, or --pid, --mount or --cgroup; or use --user %s",
+		      value, value);
+	else if (targets > 1)
+		warnx("--nodes, --pid, --mount and --cgroup exclude each other: each needs a limit of its own");
+	else if (targets && !value && !(has_nodes && limit->given.is_saved))
+		warnx("%s needs a limit, such as 448G, or max",
+		      has_nodes ? "--nodes" : limit->pid ? "--pid" :
+		      limit->mount ? "--mount" : "--cgroup");
+	else if (limit->given.is_saved && targets && !has_nodes)
+		warnx("--save is only for --user and --nodes: other limits do not survive a boot");
 	else
-		return !value || setting_take(value, true, &limit->node_bytes);
+		return !value || setting_take(value, !limit->mount, &limit->bytes);
 	return false;
 }
 
@@ -248,12 +349,16 @@ int cmd_limit(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "user", required_argument, NULL, 'u' },
+		{ "pid", required_argument, NULL, 'p' },
+		{ "mount", required_argument, NULL, 'm' },
+		{ "cgroup", required_argument, NULL, 'c' },
 		SETTINGS_OPTIONS,
 		COMMON_OPTIONS
 	};
-	const struct option_table table = { SETTINGS_OPTIONS_SHORT "u:", options, help, limit_option };
+	const struct option_table table = { SETTINGS_OPTIONS_SHORT "u:p:m:c:", options, help,
+					    limit_option };
 	struct limit limit = { 0 };
-	bool is_saved, is_good = true;
+	bool is_saved, is_set, is_good = true;
 	int status;
 
 	if (!take_options(&table, &limit, argc, argv, &limit.given.as_json, &status))
@@ -261,10 +366,15 @@ int cmd_limit(int argc, char **argv)
 	if (!check_usage(&limit))
 		return usage_hint();
 	is_saved = limit.given.is_saved;
-	if (!settings_are_there(&limit.given.nodes) || (is_saved && !saved_can_change(false)))
+	is_set = limit.user || limit.given.value;
+	if (!(limit.pid || limit.mount || limit.cgroup) && !settings_are_there(&limit.given.nodes))
+		return STATUS_FAILED;
+	if (is_saved && !saved_can_change(false))
 		return STATUS_FAILED;
 	is_good = set_limits(&limit) && (!is_saved || saved_change(change_limits, &limit));
-	if (is_good && (limit.given.as_json || (!limit.user && !limit.given.value && !is_saved)))
+	if (is_good && is_set && !limit.given.as_json)
+		is_good = reclaim_follow();
+	if (is_good && (limit.given.as_json || (!is_set && !is_saved)))
 		is_good = show_limits(limit.given.as_json);
 	return is_good ? STATUS_OK : STATUS_FAILED;
 }

@@ -98,7 +98,7 @@ static json_t *cgroup_to_json(int pid)
 /* If no owner is visible, pid and command are null. */
 static json_t *region_to_json(const struct actmem_region_info *region)
 {
-	return json_pack("{s:o, s:b, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:o, s:n, s:o}",
+	return json_pack("{s:o, s:b, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:o, s:n, s:o}",
 			 "pid", region->pid > 0 ? json_integer(region->pid) : json_null(),
 			 "elsewhere", region->pid < 0,
 			 "uid", (json_int_t)region->uid,
@@ -117,6 +117,7 @@ static json_t *region_to_json(const struct actmem_region_info *region)
 			 "demand_faults", (json_int_t)region->demand_faults,
 			 "poisoned_bytes", (json_int_t)region->poisoned_bytes,
 			 "exported_bytes", (json_int_t)region->exported_bytes,
+			 "surplus_bytes", (json_int_t)region->surplus_bytes,
 			 "lingering", !!region->lingering,
 			 "named", !!region->named,
 			 "path", region->path ? text_to_json(region->path) : json_null(),

@@ -16,6 +16,7 @@
 #include "machine/machine.h"
 #include "mallocs.h"
 #include "metrics.h"
+#include "reclaim.h"
 #include "table.h"
 #include "tool.h"
 
@@ -33,6 +34,7 @@ static const char *const mount_labels[] = { "path", NULL };
 static const char *const backend_labels[] = { "backend", NULL };
 static const char *const region_labels[] = { "pid", "uid", "command", "backend", "pages", "kind",
 					     "state", NULL };
+static const char *const surplus_labels[] = { "pid", "uid", "command", "can_return", NULL };
 static const char *const process_labels[] = { "pid", "uid", "command", "backend", NULL };
 
 static const struct metric library_metrics[] = {
@@ -132,6 +134,11 @@ static const struct metric process_metrics[] = {
 		"failed_spills"),
 	COUNTER("actmem_store_failed_fills_total", "Blocks that could not be read.",
 		"failed_fills"),
+};
+
+static const struct metric surplus_metrics[] = {
+	GAUGE("actmem_process_surplus_bytes",
+	      "Bytes that the process has beyond a limit that was lowered.", "surplus_bytes"),
 };
 
 static const struct metric malloc_metrics[] = {
@@ -262,7 +269,9 @@ static bool write_processes(FILE *out, const struct process_rows *rows)
 	metrics_write(out, rows->regions, region_labels, region_metrics, COUNT(region_metrics));
 	metrics_write(out, rows->processes, process_labels, process_metrics,
 		      COUNT(process_metrics));
-	return write_rows(out, malloc_rows(), no_labels, malloc_metrics, COUNT(malloc_metrics));
+	return write_rows(out, reclaim_rows(), surplus_labels, surplus_metrics,
+			  COUNT(surplus_metrics)) &&
+	       write_rows(out, malloc_rows(), no_labels, malloc_metrics, COUNT(malloc_metrics));
 }
 
 static bool write_self(FILE *out, const struct process_rows *rows, uint64_t began)

@@ -26,6 +26,8 @@ static void write_label(FILE *out, const json_t *row, const char *label)
 		fprintf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
 	else if (json_is_string(value))
 		write_escaped(out, json_string_value(value));
+	else if (json_is_boolean(value))
+		fputs(json_is_true(value) ? "true" : "false", out);
 	putc('"', out);
 }
 

@@ -8,8 +8,9 @@ from harness import (BUILD, NO_CAPABILITIES, actmem, clean_environment, expect, 
                      module_files, mounted, on_terminal, opens, private_dev, transparent_pages)
 from tap import case, main
 
-ORDER = ["driver", "huge pages", "contiguous memory", "movable memory", "limit", "cgroup", "pool",
-         "IOMMU", "device", "spill", "io_uring", "NUMA balancing", "XLA", "PyTorch", "pod"]
+ORDER = ["driver", "huge pages", "contiguous memory", "movable memory", "limit", "cgroup",
+         "surplus", "pool", "IOMMU", "device", "spill", "io_uring", "NUMA balancing", "XLA",
+         "PyTorch", "pod"]
 
 
 def findings(*arguments, environment=None, prefix=()):

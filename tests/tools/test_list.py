@@ -108,7 +108,7 @@ def json_tells_all_of_each_region():
         assert region["allocated_bytes"] == region["bytes"], region
         assert region["demand_faults"] == 0, region
         assert region["poisoned_bytes"] == 0, region
-        assert region["exported_bytes"] == 0, region
+        assert region["exported_bytes"] == region["surplus_bytes"] == 0, region
         assert region["lingering"] is False, region
         assert region["named"] is False and region["path"] is None, region
 

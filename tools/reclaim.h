@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/* Which processes should return memory because a limit is below the usage, and whether they can. */
+#ifndef ACTMEM_RECLAIM_H
+#define ACTMEM_RECLAIM_H
+
+#include <stdbool.h>
+#include <jansson.h>
+
+/*
+ * Returns [{"pid", "uid", "command", "bytes", "surplus_bytes", "can_return"}], with one row for
+ * each process that has a surplus. A process can return memory if a store of it spills. Returns
+ * NULL if out of memory.
+ */
+json_t *reclaim_rows(void);
+
+/* Prints such rows as a table. Returns as table_print() does. */
+int reclaim_print(const json_t *rows);
+
+/*
+ * Prints which processes have a surplus, and waits until none has, or until nothing has been
+ * returned for several seconds. Shows the progress on a terminal. Returns false after printing the
+ * error message if memory ran out.
+ */
+bool reclaim_follow(void);
+
+#endif
