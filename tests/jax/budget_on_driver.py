@@ -57,9 +57,6 @@ def check_two():
 
 def cases():
     yield from budget_case.check_within(FOLDER, RUN, mib=96, budget_mib=8, limit_mib=56)
-    yield from reclaim_case.check_one(
-        RUN, FOLDER, lambda job: ("--user", f"{reclaim_case.LESS}M"),
-        lambda job: ("--user", "max"))
     yield from check_two()
 
 
