@@ -53,6 +53,23 @@ def python(script, path=MODULE, **environment):
     return json.loads(result.stdout)
 
 
+def test_memory_that_the_handlers_open_meanwhile():
+    """XLA's thread opens the memory after this thread has looked for it, and before it opens its
+    own: both use the same."""
+    seen = python("""
+    look = actmem._adopted
+    def look_early():
+        actmem._adopted = look
+        train()
+        return None
+    actmem._adopted = look_early
+    memory = actmem.default()
+    print(json.dumps([memory.counters()["regions"], actmem.jax.stats()["put_bytes_total"] > 0,
+                      memory is actmem.default()]))
+    """, ACTMEM_BACKEND="memfd", ACTMEM_ALLOW="any", ACTMEM_PAGES="4K")
+    assert seen == [1, True, True]
+
+
 def test_a_name_outlives_its_process():
     path = f"/dev/shm/actmem-jax-{os.getpid()}"
     environment = {"ACTMEM_BACKEND": "memfd", "ACTMEM_ALLOW": "any",

@@ -351,7 +351,17 @@ def default() -> Memory:
     """Returns the memory of this process. If the memory is not open, opens it with the options of
     the environment; open() says which errors this raises. Thread-safe, like open()."""
     with _lock:
-        return _current() or open()
+        memory = _current()
+        if memory is not None:
+            return memory
+        try:
+            return open()
+        except Error:
+            # A thread of XLA may have opened the memory since the first look.
+            memory = _current()
+            if memory is None:
+                raise
+            return memory
 
 
 def describe() -> str:
