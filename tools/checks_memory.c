@@ -396,7 +396,7 @@ static int add_surplus(json_t *findings, const json_t *row)
 
 int check_surplus(json_t *findings)
 {
-	json_t *rows = reclaim_rows();
+	json_t *rows = reclaim_rows(0);
 	int err = rows ? 0 : -ENOMEM;
 	const json_t *row;
 	size_t i;

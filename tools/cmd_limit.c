@@ -128,7 +128,7 @@ static json_t *limits_to_json(void)
 			 setting_read(USER_LIMIT, &user) ? json_null() : limit_to_json(user),
 			 "memlock", facts_memlock(), "nodes", node_limits(&nodes),
 			 "mounts", facts_mounts(), "cgroups", cgroup_limits(&nodes),
-			 "surplus", reclaim_rows());
+			 "surplus", reclaim_rows(0));
 }
 
 /* @bytes is null for no limit. @used is NULL if it is not known. */
@@ -373,7 +373,7 @@ int cmd_limit(int argc, char **argv)
 		return STATUS_FAILED;
 	is_good = set_limits(&limit) && (!is_saved || saved_change(change_limits, &limit));
 	if (is_good && is_set && !limit.given.as_json)
-		is_good = reclaim_follow();
+		is_good = reclaim_follow(limit.pid ? atoi(limit.pid) : 0);
 	if (is_good && (limit.given.as_json || (!is_set && !is_saved)))
 		is_good = show_limits(limit.given.as_json);
 	return is_good ? STATUS_OK : STATUS_FAILED;

@@ -269,7 +269,7 @@ static bool write_processes(FILE *out, const struct process_rows *rows)
 	metrics_write(out, rows->regions, region_labels, region_metrics, COUNT(region_metrics));
 	metrics_write(out, rows->processes, process_labels, process_metrics,
 		      COUNT(process_metrics));
-	return write_rows(out, reclaim_rows(), surplus_labels, surplus_metrics,
+	return write_rows(out, reclaim_rows(0), surplus_labels, surplus_metrics,
 			  COUNT(surplus_metrics)) &&
 	       write_rows(out, malloc_rows(), no_labels, malloc_metrics, COUNT(malloc_metrics));
 }

@@ -56,7 +56,7 @@ static struct process *find_process(struct processes *processes,
 }
 
 /* Regions without a process have no one to return them. */
-static int add_regions(struct processes *processes)
+static int add_regions(struct processes *processes, int pid)
 {
 	struct actmem_region_info *regions;
 	struct process *process;
@@ -67,7 +67,7 @@ static int add_regions(struct processes *processes)
 		return -EIO;
 	}
 	for (i = 0; i < count; i++) {
-		if (regions[i].pid <= 0)
+		if (regions[i].pid <= 0 || (pid && regions[i].pid != pid))
 			continue;
 		process = find_process(processes, &regions[i]);
 		if (!process)
@@ -127,11 +127,11 @@ static json_t *process_to_json(const struct process *process)
 			 "can_return", process->can_return);
 }
 
-json_t *reclaim_rows(void)
+json_t *reclaim_rows(int pid)
 {
 	struct processes processes = { 0 };
 	json_t *rows = json_array();
-	int err = add_regions(&processes);
+	int err = add_regions(&processes, pid);
 	size_t i;
 
 	for (i = 0; i < processes.count && !err; i++) {
@@ -203,10 +203,10 @@ static void show_end(uint64_t left, bool is_shown)
 	free(text);
 }
 
-bool reclaim_follow(void)
+bool reclaim_follow(int pid)
 {
 	uint64_t last = UINT64_MAX, since = clock_ns(), left;
-	json_t *rows = reclaim_rows();
+	json_t *rows = reclaim_rows(pid);
 	bool is_shown = false;
 
 	while (rows && (left = sum_surplus(rows)) && clock_ns() - since < PATIENCE_NS) {
@@ -220,7 +220,7 @@ bool reclaim_follow(void)
 		last = left;
 		usleep(LOOK_US);
 		json_decref(rows);
-		rows = reclaim_rows();
+		rows = reclaim_rows(pid);
 	}
 	if (!rows) {
 		warnx("%s", strerror(ENOMEM));

@@ -8,19 +8,19 @@
 
 /*
  * Returns [{"pid", "uid", "command", "bytes", "surplus_bytes", "can_return"}], with one row for
- * each process that has a surplus. A process can return memory if a store of it spills. Returns
- * NULL if out of memory.
+ * each process that has a surplus; only for process @pid if that is not 0. A process can return
+ * memory if a store of it spills. Returns NULL if out of memory.
  */
-json_t *reclaim_rows(void);
+json_t *reclaim_rows(int pid);
 
 /* Prints such rows as a table. Returns as table_print() does. */
 int reclaim_print(const json_t *rows);
 
 /*
- * Prints which processes have a surplus, and waits until none has, or until nothing has been
- * returned for several seconds. Shows the progress on a terminal. Returns false after printing the
- * error message if memory ran out.
+ * Prints such rows, and waits until there are none, or until nothing has been returned for several
+ * seconds. Shows the progress on a terminal. Returns false after printing the error message if
+ * memory ran out.
  */
-bool reclaim_follow(void);
+bool reclaim_follow(int pid);
 
 #endif

@@ -12,8 +12,8 @@ TEST_COMMON := $(B)/obj/tests/common/tap.o $(B)/obj/tests/common/common.o
 
 $(FOLDER_TESTS:%=$(B)/obj/%.o) $(TEST_COMMON): ALL_CFLAGS += -Itests/common
 
-# This program calls from one folder into another, which the archive hides.
-LIB_INSIDE := $(B)/tests/queue/queue_notify
+# These programs call functions that the archive hides.
+LIB_INSIDE := $(B)/tests/queue/queue_notify $(B)/tests/store/store_reclaim
 
 $(LIB_INSIDE): $(LIB_OBJECTS)
 $(filter-out $(LIB_INSIDE),$(LIB_TEST_PROGRAMS)): $(LIB_STATIC)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""A training for reclaim_case.py: prints a line of JSON after each step, and ends after COUNT
+"""A training for test_reclaim.py: prints a line of JSON after each step, and ends after COUNT
 steps, or after the next step once its standard input is closed.
 
     python reclaim_train.py MIB COUNT
