@@ -84,24 +84,50 @@ static bool cgroup_counts_pages(const struct actmem_store *store)
 	return store->am->backend->kind == ACTMEM_BACKEND_MEMFD && !pages_are_hugetlb(pages);
 }
 
+/* Reads files, so the caller does not hold the lock. */
+static void find_room(struct actmem_store *store, uint64_t held, uint64_t surplus,
+		      struct room *room)
+{
+	room->bytes = INT64_MAX;
+	if (surplus)
+		take_limit(room, -(int64_t)surplus, "the driver's limit was lowered");
+	take_handle_limit(store, held, room);
+	if (cgroup_counts_pages(store))
+		take_cgroup_limit(held, room);
+}
+
+/* Returns the ceiling of a store that has @held bytes. */
+static uint64_t ceiling_of(const struct room *room, uint64_t held)
+{
+	if (room->bytes == INT64_MAX)
+		return UINT64_MAX;
+	if (room->bytes < 0 && held < (uint64_t)-room->bytes)
+		return 0;
+	return held + (uint64_t)room->bytes;
+}
+
 /* Returns true if the store still has memory to return. */
 static bool follow_limits(struct actmem_store *store, uint64_t surplus)
 {
 	uint64_t held = heap_bytes(store->heap);
-	struct room room = { .bytes = INT64_MAX };
+	struct room room;
 
-	if (surplus)
-		take_limit(&room, -(int64_t)surplus, "the driver's limit was lowered");
-	take_handle_limit(store, held, &room);
-	if (cgroup_counts_pages(store))
-		take_cgroup_limit(held, &room);
-	if (room.bytes == INT64_MAX)
-		store_set_ceiling(store, UINT64_MAX, NULL);
-	else if (room.bytes < 0 && held < (uint64_t)-room.bytes)
-		store_set_ceiling(store, 0, room.why);
-	else
-		store_set_ceiling(store, held + (uint64_t)room.bytes, room.why);
+	find_room(store, held, surplus, &room);
+	pthread_mutex_lock(&store->lock);
+	if (!store->is_ending)
+		store_set_ceiling(store, ceiling_of(&room, held), room.why);
+	pthread_mutex_unlock(&store->lock);
 	return room.bytes < 0;
+}
+
+static bool store_is_ending(struct actmem_store *store)
+{
+	bool is_ending;
+
+	pthread_mutex_lock(&store->lock);
+	is_ending = store->is_ending;
+	pthread_mutex_unlock(&store->lock);
+	return is_ending;
 }
 
 static bool any_has_surplus(const struct pollfd *watched, unsigned int count)
@@ -116,22 +142,18 @@ static void *limits_thread(void *data)
 {
 	struct actmem_store *store = data;
 	struct pollfd watched[1 + WATCHED_MAX];
-	bool is_over = false, is_ending = false;
+	bool is_over = false;
 	uint64_t surplus;
 	unsigned int count;
 
-	while (!is_ending) {
+	while (!store_is_ending(store)) {
 		watched[0] = (struct pollfd){ .fd = store->limits_wake, .events = POLLIN };
 		count = heap_watch(store->heap, watched + 1, WATCHED_MAX);
 		if (is_over)
 			poll(watched, 1, RETURN_MS);
 		poll(watched, 1 + count, is_over ? 0 : LOOK_MS);
 		surplus = any_has_surplus(watched + 1, count) ? heap_surplus(store->heap) : 0;
-		pthread_mutex_lock(&store->lock);
-		is_ending = store->is_ending;
-		if (!is_ending)
-			is_over = follow_limits(store, surplus);
-		pthread_mutex_unlock(&store->lock);
+		is_over = follow_limits(store, surplus);
 	}
 	return NULL;
 }
