@@ -14,9 +14,9 @@
 #include "store_test.h"
 #include "watch/published.h"
 
-#define BLOCK		MIB
+#define BLOCK		(MIB / 2)
 #define BLOCKS		24
-#define SPILLING	(16 * MIB)	/* budget of a store that spills */
+#define SPILLING	(8 * MIB)	/* budget of a store that spills */
 #define KEEPING		(BLOCKS * BLOCK)
 #define LIMIT		(SPILLING + KEEPING)
 #define USER_LIMIT	"/sys/class/misc/actmem/user_limit_bytes"
@@ -134,7 +134,7 @@ static void test_limits(struct job *jobs, bool is_driver)
 	ok(awaits(&jobs[i], KEEPING, KEEPING), "a job that does not spill uses its budget");
 	ok(set_limits(jobs, is_driver, LIMIT, SPILLING / 2), "the limit falls below the usage");
 	for (i = 0; i < JOBS - 1; i++)
-		ok(awaits(&jobs[i], 4 * MIB, SPILLING - 4 * MIB), "job %u returns its share", i);
+		ok(awaits(&jobs[i], 2 * MIB, SPILLING - 2 * MIB), "job %u returns its share", i);
 	for (i = 0; is_driver && i < WAITS && jobs[0].bytes + jobs[1].bytes + KEEPING > LIMIT; i++)
 		usleep(10000);
 	ok(jobs[0].bytes + jobs[1].bytes + KEEPING <= LIMIT, "the usage falls to the limit");
