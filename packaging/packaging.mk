@@ -35,10 +35,10 @@ install::
 	install -m 644 LICENSES/*.txt docs/*.md $(DOCDIR)
 	install -D -m 644 -t $(DOCDIR)/abi docs/abi/*
 	install -D -m 755 -t $(DATADIR)/slurm packaging/slurm/*
-	install -D -m 644 -t $(DATADIR)/kubernetes packaging/kubernetes/*.yaml \
-		packaging/kubernetes/Dockerfile packaging/kubernetes/requirements.txt
+	install -D -m 644 -t $(DATADIR)/kubernetes packaging/contrib/kubernetes/*.yaml \
+		packaging/contrib/kubernetes/Dockerfile packaging/contrib/kubernetes/requirements.txt
 	install -D -m 644 -t $(DATADIR)/kubernetes/actmem_dra \
-		packaging/kubernetes/actmem_dra/*.py packaging/kubernetes/actmem_dra/*.proto
+		packaging/contrib/kubernetes/actmem_dra/*.py packaging/contrib/kubernetes/actmem_dra/*.proto
 
 uninstall::
 	@$(if $(DESTDIR),:,packaging/traces stop $(UNITDIR))

@@ -397,7 +397,7 @@ TEST_F(machine_check, a_pin_outlives_the_region)
 {
 	int round;
 
-	/* Stop at the first failure, which leaves a region: the next call would wait for its end. */
+	/* A failure leaves a region, for whose end the next call would wait: stop. */
 	ASSERT_EQ(0, fail_pinned(self->device, OPEN));
 	for (round = 0; round < 3; round++)
 		ASSERT_EQ(0, fail_pinned(self->device, ENDING));

@@ -14,7 +14,7 @@ import yaml
 
 NEWEST = "1.37"
 MANIFEST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "packaging",
-                        "kubernetes", "driver.yaml")
+                        "contrib", "kubernetes", "driver.yaml")
 VERBS = {"GET": "get", "POST": "create", "PUT": "update"}
 TOKEN = "a-token-of-this-test"
 RESOURCES = "/apis/resource.k8s.io/v1"

@@ -6,7 +6,7 @@
 CHECKS += kube
 CHECKS_IN_VM += kube-driver
 
-KUBE := packaging/kubernetes
+KUBE := packaging/contrib/kubernetes
 KUBE_VENV := $(B)/venv-kube
 KUBE_SOURCES := $(wildcard $(KUBE)/actmem_dra/*.py)
 KUBE_DRIVER := $(KUBE_SOURCES:$(KUBE)/%=$(B)/kube/%) \

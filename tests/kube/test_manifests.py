@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The manifests of packaging/kubernetes: against the schemas of each release of Kubernetes that
+"""The manifests of packaging/contrib/kubernetes: against the schemas of each release of Kubernetes that
 has what they need, and against the driver that they start. Prints TAP."""
 import glob
 import os
@@ -10,7 +10,7 @@ import kubernetes_validate
 import yaml
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-KUBE = os.path.join(ROOT, "packaging", "kubernetes")
+KUBE = os.path.join(ROOT, "packaging", "contrib", "kubernetes")
 sys.path[:0] = [os.path.join(ROOT, "tests", "tools"), os.path.join(ROOT, "build", "kube")]
 
 from actmem_dra import DRIVER  # noqa: E402
@@ -99,7 +99,7 @@ def images_are_those_of_this_version():
     version = read(os.path.join(ROOT, "VERSION")).strip()
     images = {container["image"] for _, _, container in containers()}
     assert images == {f"actmem:{version}"}, images
-    assert f"actmem:{version} -f packaging/kubernetes/Dockerfile" in read(f"{KUBE}/Dockerfile")
+    assert f"actmem:{version} -f packaging/contrib/kubernetes/Dockerfile" in read(f"{KUBE}/Dockerfile")
 
 
 if __name__ == "__main__":
