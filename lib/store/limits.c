@@ -27,7 +27,7 @@
 #define WATCHED_MAX	1024
 #define WHY_MAX		(CGROUP_FILE_MAX + 64)
 
-/* What the limits leave to a store. */
+/* The memory that the limits still allow a store. */
 struct room {
 	int64_t bytes;			/* negative: to return; INT64_MAX: no limit */
 	char why[WHY_MAX];
@@ -42,7 +42,7 @@ static void take_limit(struct room *room, int64_t left, const char *why)
 	snprintf(room->why, sizeof(room->why), "%s", why);
 }
 
-/* Returns the store's part of what a limit leaves (or, if negative, of the excess over it). */
+/* Returns the store's part of @left bytes; if @left is negative, of the excess over the limit. */
 static int64_t share_of(int64_t left, uint64_t held, uint64_t used, uint64_t sharers)
 {
 	if (left >= 0)
@@ -72,7 +72,7 @@ static void take_cgroup_limit(uint64_t held, struct room *room)
 	if (!memory_high_read(&high, "/proc/self/cgroup", "/proc/self/mounts") || !high.used_bytes)
 		return;
 	snprintf(why, sizeof(why), "%s is %s", high.file, BYTES_TEXT(high.limit_bytes));
-	/* Others in the cgroup may grow, too, so the store takes half of what is left. */
+	/* Others in the cgroup may grow, too, so the store takes only half of the rest. */
 	take_limit(room, share_of((int64_t)(high.limit_bytes - high.used_bytes), held,
 				  high.used_bytes, 2), why);
 }

@@ -9,12 +9,12 @@
  * background thread attaches regions and allocates files.
  *
  * Read the files in this order, callers first. store.c creates and destroys stores; calls.c and
- * hold.c have the calls on blocks. limits.c returns memory when a limit falls. These call the files
- * that move blocks: budget.c (how much memory the store may use), background.c (slow work), move.c
- * (spills and fills), room.c (memory for waiters) and guess.c (takes that are not in the expected
- * order). Those call the table of blocks, blocks.c. It calls files that take no lock and do no I/O:
- * schedule.c (when blocks will be taken), order.c (sorts them by that time), follow.c (runs of
- * takes), and spillfile.c (space in files).
+ * hold.c have the calls on blocks. limits.c returns memory when a limit falls. These call five
+ * files that move blocks. budget.c decides how much memory the store may use, and background.c
+ * does slow work. move.c spills and fills, room.c gets memory for waiters, and guess.c handles
+ * takes that are not in the expected order. Those call the table of blocks, blocks.c. It calls
+ * files that take no lock and do no I/O: schedule.c (when blocks will be taken), order.c (sorts
+ * them by that time), follow.c (runs of takes), and spillfile.c (space in files).
  *
  * Locks: the store's lock protects everything in a store. No thread does long work under it: a
  * thread that creates regions, attaches them or allocates files releases it meanwhile. The store's
@@ -138,7 +138,7 @@ struct actmem_store {
 	const char *queue_description;	/* the queue's part of the description */
 	_Atomic uint64_t asked;			/* budget_bytes, in whole pages; 0: no limit */
 	uint64_t page_bytes;		/* page size of the budget */
-	uint64_t ceiling;		/* what limits.c leaves to it; UINT64_MAX: all */
+	uint64_t ceiling;		/* set by limits.c; UINT64_MAX: none */
 	uint64_t budget;		/* asked, or less while the store cannot get more */
 	char refusal[STORE_WORDS];	/* why budget is or was less than asked */
 	uint64_t refused_at;		/* budget at the first refusal; 0: no refusal yet */
