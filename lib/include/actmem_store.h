@@ -22,6 +22,12 @@
  * are short. If it can spill, it then treats the memory that it has as its budget until it can get
  * more. A reserve fails only if the store can drop or spill nothing else.
  *
+ * If a limit falls below the usage, a store that spills returns memory in the background: it spills
+ * blocks and closes regions until its share of the excess is returned, and grows again when the
+ * limit rises. It follows the driver's limits, the limit that `actmem limit --pid` sets for the
+ * handle, and, with memfd regions of 4K or thp pages, memory.high of the cgroup. A call that cannot
+ * do with less still gets its memory. Regions with names stay open.
+ *
  * Spill files grow on demand. The store returns disk space that several steps in a row did
  * not need. When no block is left, the store returns all disk space except spill_bytes.
  *
