@@ -139,7 +139,8 @@ help:
 	@echo 'make check-NAME    run one of: $(CHECKS) $(CHECKS_IN_VM)'
 	@echo 'make check-jax VERSION=0.11.2  test the Python module with that version of JAX'
 	@echo "make check-jax-suite JAX_SOURCE=  JAX's own tests of checkpoint, from a checkout of it"
-	@echo 'make mutants       break the library once for each of a list of mistakes: tests must notice'
+	@echo 'make fuzz          random operations on the driver for an hour: KERNEL=7.2 SECONDS= SEED='
+	@echo 'make mutants       break the code once for each of a list of mistakes: tests must notice'
 	@echo 'make bench         measure the library against its peers on this machine'
 	@echo 'make bench-vm      measure the driver against its peers in a booted kernel'
 	@echo 'make bench-PART    one of its parts, as bench-transfer, beside fio'

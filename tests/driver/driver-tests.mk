@@ -13,10 +13,13 @@ FAR_TESTS := $(addprefix $(B)/tests/driver/,far bounce gate stall)
 # That needs a kernel with the dmem controller.
 DMEM_TESTS := $(B)/tests/driver/dmem
 
-DRIVER_TESTS := $(filter-out $(STRICT_TESTS) $(FAR_TESTS) $(DMEM_TESTS),$(patsubst tests/driver/%.c,$(B)/tests/driver/%,$(sort $(wildcard tests/driver/*.c))))
+# That runs for as long as it is told to.
+FUZZ := $(B)/tests/driver/fuzz
+
+DRIVER_TESTS := $(filter-out $(STRICT_TESTS) $(FAR_TESTS) $(DMEM_TESTS) $(FUZZ),$(patsubst tests/driver/%.c,$(B)/tests/driver/%,$(sort $(wildcard tests/driver/*.c))))
 
 .PHONY: driver-tests
-driver-tests: $(DRIVER_TESTS) $(STRICT_TESTS) $(FAR_TESTS) $(DMEM_TESTS)
+driver-tests: $(DRIVER_TESTS) $(STRICT_TESTS) $(FAR_TESTS) $(DMEM_TESTS) $(FUZZ)
 
 # Included as a system's: the harness is not held to the warnings of this project.
 # The functions that its macros make have no prototypes.

@@ -95,8 +95,15 @@ LIB_BY_KERNEL := $(addprefix $(B)/tests/,region/region region/lazy region/names 
 lib_tests = $(if $(filter $(VM_OLDER),$(1)),$(LIB_BY_KERNEL),$(LIB_TEST_PROGRAMS))
 vm_tests = $(DRIVER_TESTS) $(VM_PROGRAMS) $(call lib_tests,$(1)) $(DISK_PROGRAMS)
 
+# `make check` runs the fuzzer on the newest kernel alone. `make fuzz` runs it for as long as
+# SECONDS says, on the kernel KERNEL, with the seed SEED.
+KERNEL ?= 7.2
+SECONDS ?= 3600
+SEED ?=
+FUZZ_7.2 := --and $(FUZZ) --seconds 120
+
 CHECK_NEEDS += $(B)/vm/init $(B)/vm/misbehave $(VM_PROGRAMS) $(DRIVER_TESTS) $(FAR_TESTS) $(BENCH_PROGRAMS) \
-	$(DMEM_TESTS) $(DMEM_PROGRAMS)
+	$(DMEM_TESTS) $(DMEM_PROGRAMS) $(FUZZ)
 
 .PHONY: check-vm-harness check-vm-dmem check-module sparse \
 	$(addprefix check-vm-,$(VM_LABELS) $(VM_UBUNTU))
@@ -108,7 +115,7 @@ check-module:
 
 sparse: check-module
 
-$(addprefix check-vm-,$(VM_LABELS) $(VM_UBUNTU)): check-vm-%: $(B)/vm/init $(call vm_tests,all) $(FAR_PROGRAMS) $(BENCH_PROGRAMS)
+$(addprefix check-vm-,$(VM_LABELS) $(VM_UBUNTU)): check-vm-%: $(B)/vm/init $(call vm_tests,all) $(FUZZ) $(FAR_PROGRAMS) $(BENCH_PROGRAMS)
 	@mkdir -p $(B)/check
 	@status=0; \
 	importer=$(call module_of,$*,importer) && \
@@ -117,7 +124,7 @@ $(addprefix check-vm-,$(VM_LABELS) $(VM_UBUNTU)): check-vm-%: $(B)/vm/init $(cal
 		--file "$$importer:/vm/modules/importer.ko" \
 		-- $(firstword $(DRIVER_TESTS)) \
 		$(addprefix --and ,$(filter-out $(firstword $(DRIVER_TESTS)),$(call vm_tests,$*))) \
-		$(BENCH_SMOKE) || \
+		$(FUZZ_$*) $(BENCH_SMOKE) || \
 		status=$$?; \
 	tests/vm/run --kernel $* --tap --log $(B)/check/vm-$*-far.kernel-log $(FAR_MACHINE) \
 		$(VM_PARAMETERS_$*) \
@@ -125,6 +132,15 @@ $(addprefix check-vm-,$(VM_LABELS) $(VM_UBUNTU)): check-vm-%: $(B)/vm/init $(cal
 		-- $(firstword $(FAR_PROGRAMS)) \
 		$(addprefix --and ,$(wordlist 2,$(words $(FAR_PROGRAMS)),$(FAR_PROGRAMS))) || status=$$?; \
 	exit $$status
+
+.PHONY: fuzz
+fuzz: $(B)/vm/init $(FUZZ)
+	@mkdir -p $(B)/check
+	@importer=$(call module_of,$(KERNEL),importer) && \
+	tests/vm/run --kernel $(KERNEL) --tap --log $(B)/check/fuzz-$(KERNEL).kernel-log \
+		--memory $(if $(filter strict,$(KERNEL)),3G,2304M) --numa 3 --nvme 1G \
+		--timeout $$(($(SECONDS) + 300)) --file "$$importer:/vm/modules/importer.ko" \
+		-- $(FUZZ) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 check-vm-dmem: all $(B)/vm/init $(DMEM_TESTS) $(DMEM_PROGRAMS) $(CHARGING_TESTS)
 	@mkdir -p $(B)/check
