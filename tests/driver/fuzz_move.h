@@ -128,7 +128,8 @@ static inline uint32_t touch(const struct model *m, uint32_t first, uint32_t num
 	if (!touch_begin())
 		for (; done < number; done++) {
 			if (version)
-				pattern_fill((uint64_t *)at(m, first + done), m->key, first + done, version);
+				pattern_fill((uint64_t *)at(m, first + done), m->key,
+					     first + done, version);
 			else
 				memcpy(buffer + done * SMALL, at(m, first + done), SMALL);
 		}
