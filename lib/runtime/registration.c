@@ -120,19 +120,22 @@ static void count_failure(struct actmem_runtime *runtime)
 	pthread_mutex_unlock(&runtime->lock);
 }
 
-static int tell_place(const struct registration *registration)
+/* Sets the message of a success, which is empty if all pages are near the device. */
+static void tell_place(const struct registration *registration)
 {
-	const struct actmem_runtime_info *info = &registration->runtime->info;
+	const struct actmem_runtime *runtime = registration->runtime;
 
-	if (!registration->far_bytes) {
-		fail_clear();
-		return 0;
-	}
-	return fail(0, "%s of %s are not on %s, where %s is; create the region there (actmem_runtime_nodes)",
-		    BYTES_TEXT(registration->far_bytes), BYTES_TEXT(registration->length),
-		    NODES_TEXT(&registration->runtime->nodes), info->text);
+	fail_clear();
+	if (registration->far_bytes)
+		fail(0, "%s of %s are not on %s, where %s is; create the region there (actmem_runtime_nodes)",
+		     BYTES_TEXT(registration->far_bytes), BYTES_TEXT(registration->length),
+		     NODES_TEXT(&runtime->nodes), runtime->info.text);
 }
 
+/*
+ * Registers a claimed region, or frees the registration. From settle_registration() on, another
+ * thread may unregister the region, which frees the registration.
+ */
 static int registration_make(struct registration *registration)
 {
 	struct actmem_runtime *runtime = registration->runtime;
@@ -140,7 +143,7 @@ static int registration_make(struct registration *registration)
 	int error = actmem_region_map(registration->region, &address);
 
 	if (error)
-		return error;
+		goto disclaim;
 	registration->address = address;
 	error = place_pages(registration);
 	if (error)
@@ -154,11 +157,15 @@ static int registration_make(struct registration *registration)
 	if (error)
 		count_failure(runtime);
 	if (!error || registration->registered) {
+		if (!error)
+			tell_place(registration);
 		settle_registration(registration, error);
 		return error;
 	}
 unmap:
 	actmem_region_unmap(registration->region);
+disclaim:
+	disclaim_region(registration);
 	return error;
 }
 
@@ -204,12 +211,7 @@ int region_register_in(struct actmem_region *region, struct actmem_runtime *runt
 		free(registration);
 		return error;
 	}
-	error = registration_make(registration);
-	if (!error)
-		return tell_place(registration);
-	if (!registration->registered)
-		disclaim_region(registration);
-	return error;
+	return registration_make(registration);
 }
 
 int actmem_region_register(struct actmem_region *region, struct actmem_runtime *runtime,
@@ -254,7 +256,6 @@ int actmem_region_unregister(struct actmem_region *region)
 {
 	struct registration *registration;
 	struct actmem_runtime *runtime;
-	bool own;
 	int error = check_region(region, "actmem_region_unregister");
 
 	if (error)
@@ -270,19 +271,17 @@ int actmem_region_unregister(struct actmem_region *region)
 		settle_registration(registration, true);
 		return error;
 	}
-	own = registration->own;
 	runtime->kind->end(registration);
-	disclaim_region(registration);
 	actmem_region_unmap(region);
-	if (own)
-		runtime->options.own_memory(actmem_region_length(region), NULL);
-	if (error != RUNTIME_LOST) {
+	if (registration->own)
+		runtime->options.own_memory(registration->length, NULL);
+	if (error != RUNTIME_LOST)
 		fail_clear();
-		return 0;
-	}
 	pthread_mutex_lock(&runtime->lock);
-	runtime->info.lost_total++;
+	runtime->info.lost_total += error == RUNTIME_LOST;
 	pthread_mutex_unlock(&runtime->lock);
+	/* Comes last: another thread may now close the region and the runtime. */
+	disclaim_region(registration);
 	return 0;
 }
 
