@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /* Sets the environment up for the malloc mode of libactmem_preload.so. */
 #include <err.h>
-#include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 #include "base/base.h"
 #include "config/config.h"
@@ -35,24 +32,6 @@ bool malloc_mode_is_all(void)
 		    !(knob_table[knob].parts & PART_MALLOC) && knob_is_set(knob))
 			return false;
 	return malloc_mode_is_wanted();
-}
-
-/*
- * Sets half of the cgroup's limit here, because the preload library does not know it: it reads no
- * files in the programs that start.
- */
-static int set_keep(void)
-{
-	struct memory_cgroup cgroup;
-	struct sysinfo machine;
-	char text[32];
-
-	if (knob_is_set(KNOB_MALLOC_KEEP) || sysinfo(&machine) ||
-	    memory_cgroup_read(&cgroup, "/proc/self/cgroup", "/proc/self/mounts") ||
-	    cgroup.limit_bytes >= (uint64_t)machine.totalram * machine.mem_unit)
-		return STATUS_OK;
-	snprintf(text, sizeof(text), "%llu", (unsigned long long)cgroup.limit_bytes / 2);
-	return variable_set("ACTMEM_MALLOC_KEEP", text);
 }
 
 static int try_place(const struct place *place)
@@ -126,8 +105,6 @@ int malloc_mode_set(bool verbose)
 		return STATUS_USAGE;
 	}
 	status = try_place(&place);
-	if (!status)
-		status = set_keep();
 	if (!status)
 		tell_mode(&settings, &place, verbose);
 	return status;

@@ -56,9 +56,6 @@
 	  .about = "Without it, the preload leaves malloc alone.", .parts = PART_PRELOAD) \
 	f(MALLOC_MIN, "", "", "", "", .kind = KNOB_SIZE, .least = 4096, .initial = "256K", \
 	  .about = "Blocks of at least this length come from the pool.", .parts = PART_MALLOC) \
-	f(MALLOC_KEEP, "", "", "", "", .kind = KNOB_SIZE, .words = "half", .initial = "half", \
-	  .about = "How many freed bytes the pool keeps; half: half of the machine's memory. *actmem run* sets it to half of the memory cgroup's limit if that is lower than the machine's memory.", \
-	  .parts = PART_MALLOC)								\
 	f(MALLOC_DECAY, "", "", "", "", .kind = KNOB_NUMBER, .words = "never",		\
 	  .unit = "seconds", .most = 365 * 24 * 3600, .initial = "10",			\
 	  .about = "How long the pool keeps freed bytes.", .parts = PART_MALLOC)	\

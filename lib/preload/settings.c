@@ -18,7 +18,6 @@ void malloc_settings_read(struct malloc_settings *settings, struct reader *reade
 	if (!settings->is_wanted)
 		return;
 	settings->min_bytes = reader_value(reader, KNOB_MALLOC_MIN);
-	settings->keep_bytes = reader_value(reader, KNOB_MALLOC_KEEP);
 	settings->decay_ms = reader_value(reader, KNOB_MALLOC_DECAY);
 	if (settings->decay_ms != DECAY_NEVER)
 		settings->decay_ms *= 1000;

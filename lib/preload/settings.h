@@ -11,14 +11,12 @@
 #include "actmem.h"
 #include "config/config.h"
 
-#define KEEP_HALF	UINT64_MAX	/* half of the machine's memory */
 #define DECAY_NEVER	UINT64_MAX
 
 struct malloc_settings {
 	bool is_wanted;			/* ACTMEM_MALLOC=1 */
 	uint64_t min_bytes;		/* ACTMEM_MALLOC_MIN: shortest block that is served */
-	uint64_t keep_bytes;		/* ACTMEM_MALLOC_KEEP: freed memory that is kept */
-	uint64_t decay_ms;		/* ACTMEM_MALLOC_DECAY: for how long it is kept */
+	uint64_t decay_ms;		/* ACTMEM_MALLOC_DECAY: how long freed memory is kept */
 	enum actmem_policy policy;	/* ACTMEM_POLICY; DEFAULT: BIND with nodes */
 	struct actmem_nodes nodes;	/* ACTMEM_NODES; none: that of the calling CPU */
 };

@@ -46,8 +46,6 @@ static const struct {
 	{ KNOB_DEVICE_RING, "ACTMEM_DEVICE_RING", 512 * KIB * KIB },
 	{ KNOB_DEVICE_RING, "ACTMEM_DEVICE_RING=128K", 128 * KIB },
 	{ KNOB_DEVICE_RING, "ACTMEM_DEVICE_RING=0", WRONG },
-	{ KNOB_MALLOC_KEEP, "ACTMEM_MALLOC_KEEP=half", UINT64_MAX },
-	{ KNOB_MALLOC_KEEP, "ACTMEM_MALLOC_KEEP=0", 0 },
 	{ KNOB_MALLOC_MIN, "ACTMEM_MALLOC_MIN=half", WRONG },
 	{ KNOB_MALLOC_DECAY, "ACTMEM_MALLOC_DECAY=31536000", 31536000 },
 	{ KNOB_MALLOC_DECAY, "ACTMEM_MALLOC_DECAY=never", UINT64_MAX },
@@ -142,8 +140,6 @@ static void test_choices(void **state)
 		       "a number of bytes from 4K on, such as 268435456 or 256M");
 	assert_refused("ACTMEM_HEAP_GROW=x", KNOB_HEAP_GROW,
 		       "a number of bytes from 1 on, such as 268435456 or 256M");
-	assert_refused("ACTMEM_MALLOC_KEEP=x", KNOB_MALLOC_KEEP,
-		       "a number of bytes, such as 268435456 or 256M, or half");
 	assert_refused("ACTMEM_MALLOC_DECAY=x", KNOB_MALLOC_DECAY,
 		       "a number of seconds up to 31536000, or never");
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A program at a fixed address that takes those of malloc and free, as Debian's Python
+ * A program at a fixed address that takes those of aligned_alloc and free, as Debian's Python
  * does: they are addresses in the program then, for all libraries. Tells whether its
  * large blocks are the preload's.
  */
@@ -17,15 +17,15 @@ static int is_in_program(const void *address)
 
 int main(void)
 {
-	void *(*volatile allocate)(size_t size) = malloc;
+	void *(*volatile allocate)(size_t align, size_t size) = aligned_alloc;
 	void (*volatile release)(void *memory) = free;
 	FILE *file = fopen("/proc/self/maps", "re");
-	void *memory = allocate(2 << 20);
+	void *memory = allocate(64, 2 << 20);
 	int is_pooled = 0;
 	char line[4096];
 
 	if (!is_in_program((void *)allocate) || !is_in_program((void *)release)) {
-		puts("malloc and free have their addresses elsewhere");
+		puts("aligned_alloc and free have their addresses elsewhere");
 		return 1;
 	}
 	memset(memory, 1, 2 << 20);

@@ -42,7 +42,7 @@ static void *allocate(void *context)
 		free(memory[i]);
 		sizes[i] = MIB / 2 + (size_t)rand_r(&seed) % (3 * MIB);
 		library_lock();
-		memory[i] = malloc(sizes[i]);
+		memory[i] = memalign(64, sizes[i]);
 		library_unlock();
 		fill(memory[i], sizes[i], (unsigned int)i);
 	}
@@ -53,7 +53,7 @@ static void *allocate(void *context)
 
 static void *exit_with_block(void *context)
 {
-	char *memory = malloc(2 * MIB);
+	char *memory = memalign(64, 2 * MIB);
 
 	fill(memory, 2 * MIB, 6);
 	return memory;
@@ -100,7 +100,7 @@ static void end_child(void)
 
 	if (!is_child)
 		return;
-	free(malloc(MIB));
+	free(memalign(64, MIB));
 	counters = counters_now();
 	_exit(counters.start.pid != getpid() || !counters.blocks_total || counters.blocks);
 }
@@ -112,7 +112,7 @@ static void test_signals(void)
 	signal(SIGALRM, fork_in_handler);
 	setitimer(ITIMER_REAL, &each, NULL);
 	while (signals < SIGNALS) {
-		free(malloc(MIB));
+		free(memalign(64, MIB));
 		end_child();
 	}
 	setitimer(ITIMER_REAL, &none, NULL);
@@ -123,7 +123,7 @@ static void test_signals(void)
 
 static bool grandchild_allocates(void)
 {
-	kept = malloc(4 * MIB);
+	kept = memalign(64, 4 * MIB);
 	fill(kept, 4 * MIB, 5);
 	return in_child(child_allocates);
 }
@@ -136,7 +136,7 @@ int main(void)
 
 	parent = getpid();
 	test_signals();
-	kept = malloc(4 * MIB);
+	kept = memalign(64, 4 * MIB);
 	fill(kept, 4 * MIB, 5);
 	for (i = 0; i < THREADS; i++)
 		if (pthread_create(&threads[i], NULL, allocate, (void *)(uintptr_t)(i + 1)))

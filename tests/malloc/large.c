@@ -55,13 +55,11 @@ static bool is_marked(const struct slot *slot, size_t bytes, unsigned char value
 static void take(struct slot *slot, unsigned int *seed)
 {
 	size_t align = 1UL << rand_r(seed) % 22;
-	bool zero = rand_r(seed) % 2;
 
 	slot->bytes = 64 * KIB + (size_t)rand_r(seed) % BYTES_MAX;
-	slot->memory = large_alloc(slot->bytes, align, zero ? LARGE_ZERO : LARGE_GROWS);
+	slot->memory = large_alloc(slot->bytes, align);
 	wrong += !slot->memory || (uintptr_t)slot->memory % align || !large_is(slot->memory) ||
-		 large_usable_size(slot->memory) < slot->bytes ||
-		 (zero && !is_marked(slot, slot->bytes, 0));
+		 large_usable_size(slot->memory) < slot->bytes;
 	mark(slot, (unsigned char)(1 + rand_r(seed) % 255));
 }
 
@@ -121,7 +119,7 @@ static void *work(void *context)
 static bool start(void)
 {
 	struct malloc_settings settings = {
-		.is_wanted = true, .min_bytes = 64 * KIB, .keep_bytes = 24 << 20, .decay_ms = 200,
+		.is_wanted = true, .min_bytes = 64 * KIB, .decay_ms = 200,
 	};
 	struct reader reader = { NULL };
 

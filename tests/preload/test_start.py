@@ -48,8 +48,8 @@ def it_exports_what_it_is_in_front_of_and_no_more():
     result = subprocess.run(["nm", "-D", "--defined-only", PRELOAD], capture_output=True,
                             text=True, check=True)
     exported = {line.split()[2] for line in result.stdout.splitlines()}
-    blocks = {"aligned_alloc", "calloc", "free", "free_aligned_sized", "free_sized", "malloc",
-              "malloc_trim", "malloc_usable_size", "memalign", "posix_memalign", "pvalloc",
+    blocks = {"aligned_alloc", "free", "free_aligned_sized", "free_sized", "malloc_trim",
+              "malloc_usable_size", "memalign", "posix_memalign", "pvalloc",
               "realloc", "reallocarray", "valloc"}
     cuda = {f"{name}@ACTMEM_CUDA" for name in (
         "cuMemHostAlloc", "cuMemAllocHost_v2", "cuMemFreeHost", "cuMemHostRegister_v2",

@@ -7,12 +7,11 @@
  * bookkeeping. Other handlers of fork() may allocate, so the thread that forks does not take the
  * lock again in the meantime.
  *
- * Each node has two pools, one for short and one for long blocks. In a common pool, short blocks
- * that stay allocated would fragment the memory of long ones.
- *
- * The library starts no thread to give free memory back to the kernel, because a program does not
- * expect threads that it did not start. Instead, a call that allocates or frees a large block gives
- * back memory that has been free for a while.
+ * Freed pages stay resident for the next block, but the kernel may take them at any time
+ * (MADV_FREE). So they never cause the program to run out of memory. The pools also keep little
+ * more than the blocks needed at their peak. A call that allocates or frees a large block gives back
+ * memory that has been free for a while. No thread does this, because a program does not expect
+ * threads that it did not start.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -20,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -37,8 +35,8 @@ int __register_atfork(void (*before)(void), void (*in_parent)(void), void (*in_c
 		      void *library) __attribute__((weak));
 
 #define NODES_MAX	64
-#define POOLS_MAX	(2 * NODES_MAX)
-#define SHORT_BYTES	(2UL << 20)
+/* The pools keep up to 1/SPARE_PART more than the blocks' peak, for memory between blocks. */
+#define SPARE_PART	16
 /*
  * A tick is 1/DECAY_TICKS of the decay time. Free memory is returned after DECAY_TICKS to
  * DECAY_TICKS + 1 ticks.
@@ -50,7 +48,7 @@ _Static_assert(CHUNK_BYTES == 1UL << LARGE_CHUNK_SHIFT, "CHUNK_BYTES must match 
 struct pool {
 	struct extents extents;
 	struct range *ranges;
-	unsigned int node, number;
+	unsigned int node;
 };
 
 struct large_gate large_gate = { .min_bytes = SIZE_MAX };
@@ -63,12 +61,13 @@ static __thread volatile sig_atomic_t inside;
 /* Set in a child of such a fork() until it takes the lock again. */
 static volatile sig_atomic_t counts_as_parent;
 
-static struct pool *pools[POOLS_MAX];
+static struct pool *pools[NODES_MAX];
 static struct place place;
-static uint64_t keep_bytes, tick_ms;
+static bool is_kept;		/* freed pages stay until they are old */
+static uint64_t tick_ms;
 static uint64_t tick;
 
-static uint64_t range_bytes, filled_bytes, taken_bytes, taken_blocks;
+static uint64_t range_bytes, taken_bytes, taken_bytes_peak, filled_bytes_checked, taken_blocks;
 
 static void lock_pools(void)
 {
@@ -135,7 +134,7 @@ static __attribute__((noreturn)) void abort_wrong_pointer(void)
  */
 static uint64_t count_pooled(void)
 {
-	return filled_bytes > taken_bytes ? filled_bytes - taken_bytes : 0;
+	return range_filled_bytes > taken_bytes ? range_filled_bytes - taken_bytes : 0;
 }
 
 static void set_counter(_Atomic uint64_t *counter, uint64_t value)
@@ -171,11 +170,10 @@ static struct pool *find_pool(const void *memory)
 	return owner ? pools[owner - 1] : NULL;
 }
 
-static struct pool *find_pool_of_caller(size_t length)
+static struct pool *find_pool_of_caller(void)
 {
-	unsigned int node = place_of_caller(&place);
-	unsigned int number = node % NODES_MAX * 2 + (length < SHORT_BYTES);
-	struct pool *pool = pools[number];
+	unsigned int node = place_of_caller(&place) % NODES_MAX;
+	struct pool *pool = pools[node];
 
 	if (pool)
 		return pool;
@@ -183,8 +181,7 @@ static struct pool *find_pool_of_caller(size_t length)
 	if (!pool || extents_init(&pool->extents))
 		return NULL;
 	pool->node = node;
-	pool->number = number;
-	pools[number] = pool;
+	pools[node] = pool;
 	return pool;
 }
 
@@ -229,7 +226,7 @@ static bool grow_pool(struct pool *pool, size_t length)
 	range->next = pool->ranges;
 	pool->ranges = range;
 	range_bytes += range->length;
-	set_owners(range, (uint8_t)(1 + pool->number));
+	set_owners(range, (uint8_t)(1 + pool->node));
 	return true;
 }
 
@@ -254,39 +251,32 @@ static uintptr_t end_of(const struct extent *block)
 	return begin_of(block) + block->length;
 }
 
-static size_t release_block(struct range *range, const struct extent *block, uint64_t age,
-			    size_t most)
-{
-	size_t released = range_release(range, begin_of(block), end_of(block), tick, age, most);
-
-	filled_bytes -= released;
-	return released;
-}
-
 /*
- * Gives back to the kernel the pages that have been free for @age, and unmaps empty ranges. Returns
- * true if there were such pages.
+ * Gives back to the kernel the pages that have been free for @age, up to @most bytes, and unmaps
+ * empty ranges. Returns true if there were such pages.
  */
-static bool release_pages(uint64_t age)
+static bool release_pages(uint64_t age, size_t most)
 {
 	struct range **link, *range;
 	struct extent *block;
-	bool any = false;
+	size_t released = 0;
 	unsigned int i;
 
-	for (i = 0; i < POOLS_MAX; i++) {
+	for (i = 0; i < NODES_MAX; i++) {
 		for (link = pools[i] ? &pools[i]->ranges : NULL; link && *link;) {
 			range = *link;
-			for (block = range->first; block; block = block->after)
-				if (block->is_free && release_block(range, block, age, SIZE_MAX))
-					any = true;
+			for (block = range->first; block && released < most; block = block->after)
+				if (block->is_free)
+					released += range_release(range, begin_of(block),
+								  end_of(block), tick, age,
+								  most - released);
 			if (extents_range_is_free(range->first) && !range->filled)
 				drop_range(pools[i], link);
 			else
 				link = &range->next;
 		}
 	}
-	return any;
+	return released;
 }
 
 static void age_blocks(void)
@@ -299,38 +289,60 @@ static void age_blocks(void)
 	passed = now - tick;
 	tick = now;
 	if (passed)
-		release_pages(passed > DECAY_TICKS ? 0 : DECAY_TICKS);
+		release_pages(passed > DECAY_TICKS ? 0 : DECAY_TICKS, SIZE_MAX);
 }
 
-static int take_block(struct pool *pool, size_t length, size_t align, struct extent **block)
+static struct extent *take_block(struct pool *pool, size_t length, size_t align)
 {
-	int error = extents_take(&pool->extents, length, align, block);
+	struct extent *block = NULL;
 
-	if (error == -ENOSPC && grow_pool(pool, length))
-		error = extents_take(&pool->extents, length, align, block);
-	return error;
+	if (extents_take(&pool->extents, length, align, &block) == -ENOSPC &&
+	    grow_pool(pool, length))
+		extents_take(&pool->extents, length, align, &block);
+	return block;
 }
 
 /*
- * Takes a block with free memory of the same length behind it, so that the block can grow. Another
- * block may still get that memory.
+ * Counts a block that was taken. Gives back free pages if the pools have more pages than the blocks
+ * needed at their peak. Not all excess may be free, so this tries again only when more are filled.
  */
-static int take_growing_block(struct pool *pool, size_t length, size_t align, struct extent **block)
+static void count_taken(size_t length)
 {
-	if (take_block(pool, 2 * length, align, block))
-		return take_block(pool, length, align, block);
-	extents_resize(&pool->extents, *block, length);
-	return 0;
+	uint64_t spare, most;
+
+	taken_bytes += length;
+	if (taken_bytes > taken_bytes_peak)
+		taken_bytes_peak = taken_bytes;
+	if (range_filled_bytes <= filled_bytes_checked)
+		return;
+	spare = taken_bytes_peak / SPARE_PART;
+	most = taken_bytes_peak + spare;
+	if (range_filled_bytes > most)
+		release_pages(0, range_filled_bytes - most);
+	filled_bytes_checked = range_filled_bytes + spare;
 }
 
-void *large_alloc(size_t bytes, size_t align, enum large_use use)
+/* Lets the kernel take the pages of a part of a block that is now free, or returns them. */
+static void give_part(struct range *range, const struct extent *block, uintptr_t from, uintptr_t to)
+{
+	range_give(range, from, to, tick);
+	/* With the free memory around it, the part may have more whole pages. */
+	from &= ~(PAGE_BYTES - 1);
+	from = from > begin_of(block) ? from : begin_of(block);
+	to = round_up(to, PAGE_BYTES);
+	to = to < end_of(block) ? to : end_of(block);
+	if (is_kept)
+		range_offer(range, from, to);
+	else
+		range_release(range, from, to, tick, 0, SIZE_MAX);
+}
+
+void *large_alloc(size_t bytes, size_t align)
 {
 	size_t length = extent_length(bytes);
 	struct extent *block = NULL;
-	struct taken_pages taken;
-	int saved = errno, error = -ENOMEM;
-	struct range *range;
 	struct pool *pool;
+	int saved = errno;
 	void *memory;
 
 	if (bytes > EXTENT_BYTES_MAX / 4 || align > EXTENT_ALIGN_MAX)
@@ -339,38 +351,24 @@ void *large_alloc(size_t bytes, size_t align, enum large_use use)
 		align = EXTENT_UNIT;
 	lock_pools();
 	age_blocks();
-	pool = find_pool_of_caller(length);
-	if (pool)
-		error = use == LARGE_GROWS ? take_growing_block(pool, length, align, &block) :
-			take_block(pool, length, align, &block);
-	/*
-	 * Free pages that were kept, here or in another pool, may be all that is left. Return them,
-	 * and try again.
-	 */
-	if (error && pool) {
-		release_pages(0);
-		error = take_block(pool, length, align, &block);
-	}
-	if (error) {
+	pool = find_pool_of_caller();
+	/* Free pages in another pool may be all that is left. Return them, and try again. */
+	if (pool && !(block = take_block(pool, length, align)) && release_pages(0, SIZE_MAX))
+		block = take_block(pool, length, align);
+	if (!block) {
 		increment_counter(&counters_get()->refused_total);
 		unlock_pools();
 		errno = saved;
 		return NULL;
 	}
-	length = block->length;
-	memory = (void *)begin_of(block);
-	range = find_range(pool, begin_of(block));
-	filled_bytes -= range->filled * PAGE_BYTES;
-	taken = range_take(range, begin_of(block), end_of(block));
-	filled_bytes += range->filled * PAGE_BYTES;
-	taken_bytes += length;
+	memory = block->address;
+	range_take(find_range(pool, begin_of(block)), begin_of(block), end_of(block));
+	count_taken(length);
 	taken_blocks++;
 	increment_counter(&counters_get()->blocks_total);
 	set_counters();
 	unlock_pools();
 	errno = saved;
-	if (use == LARGE_ZERO)
-		range_zero(range, (uintptr_t)memory, (uintptr_t)memory + length, taken);
 	return memory;
 }
 
@@ -387,22 +385,21 @@ static struct extent *find_block(struct pool *pool, const void *memory)
 void large_free(void *memory)
 {
 	struct extent *block, *merged;
+	uintptr_t from, to;
 	int saved = errno;
-	struct range *range;
 	struct pool *pool;
 
 	lock_pools();
 	age_blocks();
 	pool = find_pool(memory);
 	block = find_block(pool, memory);
-	range = find_range(pool, begin_of(block));
+	from = begin_of(block);
+	to = end_of(block);
 	taken_bytes -= block->length;
 	taken_blocks--;
-	range_give(range, begin_of(block), end_of(block), tick);
 	merged = block->before && block->before->is_free ? block->before : block;
 	extents_give(&pool->extents, block);
-	if (count_pooled() > keep_bytes)
-		release_block(range, merged, 0, count_pooled() - keep_bytes);
+	give_part(find_range(pool, from), merged, from, to);
 	set_counters();
 	unlock_pools();
 	errno = saved;
@@ -439,15 +436,11 @@ bool large_resize(void *memory, size_t bytes)
 	was = block->length;
 	fits = extents_resize(&pool->extents, block, length);
 	if (fits) {
-		filled_bytes -= range->filled * PAGE_BYTES;
 		if (length > was)
 			range_take(range, begin_of(block) + was, end_of(block));
-		else if (length < was)
-			range_give(range, end_of(block), begin_of(block) + was, tick);
-		filled_bytes += range->filled * PAGE_BYTES;
-		taken_bytes += length - was;
-		if (length < was && count_pooled() > keep_bytes)
-			release_block(range, block->after, 0, count_pooled() - keep_bytes);
+		count_taken(length - was);
+		if (length < was)
+			give_part(range, block->after, end_of(block), begin_of(block) + was);
 		set_counters();
 	}
 	unlock_pools();
@@ -461,7 +454,7 @@ bool large_trim(void)
 	bool any;
 
 	lock_pools();
-	any = release_pages(0);
+	any = release_pages(0, SIZE_MAX);
 	set_counters();
 	unlock_pools();
 	errno = saved;
@@ -470,7 +463,6 @@ bool large_trim(void)
 
 void large_start(const struct malloc_settings *settings, struct reader *reader)
 {
-	struct sysinfo machine;
 	void *owners;
 
 	if (!__register_atfork)
@@ -478,12 +470,8 @@ void large_start(const struct malloc_settings *settings, struct reader *reader)
 	place_choose(&place, settings, reader);
 	if (*reader->error)
 		return;
-	keep_bytes = settings->keep_bytes;
-	if (keep_bytes == KEEP_HALF && !sysinfo(&machine))
-		keep_bytes = (uint64_t)machine.totalram * machine.mem_unit / 2;
-	if (!settings->decay_ms)
-		keep_bytes = 0;
-	else if (settings->decay_ms != DECAY_NEVER)
+	is_kept = settings->decay_ms;
+	if (is_kept && settings->decay_ms != DECAY_NEVER)
 		tick_ms = (settings->decay_ms + DECAY_TICKS - 1) / DECAY_TICKS;
 	owners = mmap(NULL, LARGE_CHUNKS, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

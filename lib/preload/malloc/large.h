@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Large blocks for malloc, from pools of private huge pages: two pools, or two for each node.
+ * Large blocks for malloc, from a pool of private huge pages, or from one for each node.
  * Thread-safe. A forked child continues with the blocks that it inherited.
  */
 #ifndef LIB_PRELOAD_MALLOC_LARGE_H
@@ -25,13 +25,6 @@ extern struct large_gate large_gate;
 
 /* Starts malloc mode: sets large_gate.min_bytes. On failure, @reader has the error message. */
 void large_start(const struct malloc_settings *settings, struct reader *reader);
-
-/* The intended use of a block. */
-enum large_use {
-	LARGE_ANY,
-	LARGE_ZERO,			/* it must read as zero */
-	LARGE_GROWS,			/* prefer a place where it can grow */
-};
 
 static inline bool chunk_is_owned(uintptr_t chunk)
 {
@@ -59,7 +52,7 @@ static inline bool large_has(const void *memory, size_t bytes)
  * Allocates a block. @align must be a power of two. Returns NULL, with errno unchanged, if there is
  * no memory, which is counted, or if @bytes or @align is too large for a large block.
  */
-void *large_alloc(size_t bytes, size_t align, enum large_use use);
+void *large_alloc(size_t bytes, size_t align);
 
 /* Both calls abort the process, as glibc does, if no block begins at @memory. */
 void large_free(void *memory);

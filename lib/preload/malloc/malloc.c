@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * malloc() and related functions, in front of the program's own. Large blocks come from large.h if
- * the environment asks for that. All other calls go to the next malloc.
+ * Functions that allocate aligned blocks, and those that take blocks, in front of the program's
+ * own. If the environment asks for that, large aligned blocks come from large.h. All other calls go
+ * to the program's own functions, and malloc() and calloc() are not intercepted: many programs use
+ * few pages of a large block that they do not align.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -10,6 +12,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/base.h"
 #include "preload/malloc/large.h"
@@ -17,7 +20,9 @@
 
 #define EXPORT		__attribute__((visibility("default")))
 #define SMALL_PAGE	4096UL
-#define MALLOC_ALIGN	16UL
+/* malloc() aligns to 16 bytes. */
+#define LEAST_ALIGN	32UL
+#define PIECE_BYTES	(16UL << 20)
 
 /* C23 and newer C libraries declare these. */
 void free_sized(void *memory, size_t size);
@@ -31,15 +36,9 @@ static bool is_small(size_t size)
 /* Returns NULL if the next malloc should allocate the block. */
 static void *alloc_large(size_t align, size_t size)
 {
-	/* Every function of this file accepts a power of two of at least one pointer. */
-	bool is_plain = align >= sizeof(void *) && !(align & (align - 1));
+	bool is_power = !(align & (align - 1));
 
-	return is_small(size) || !is_plain ? NULL : large_alloc(size, align, LARGE_ANY);
-}
-
-EXPORT void *malloc(size_t size)
-{
-	return alloc_large(MALLOC_ALIGN, size) ?: get_next()->malloc(size);
+	return is_small(size) || align < LEAST_ALIGN || !is_power ? NULL : large_alloc(size, align);
 }
 
 EXPORT void free(void *memory)
@@ -60,55 +59,40 @@ EXPORT void free_aligned_sized(void *memory, size_t align, size_t size)
 	free(memory);
 }
 
-EXPORT void *calloc(size_t count, size_t size)
+/* Copies a block piece by piece, and returns each piece's pages to the kernel. */
+static void move_bytes(char *to, char *from, size_t bytes)
 {
-	size_t bytes;
-	void *memory;
+	size_t some;
 
-	if (__builtin_mul_overflow(count, size, &bytes) || is_small(bytes))
-		return get_next()->calloc(count, size);
-	memory = large_alloc(bytes, 1, LARGE_ZERO);
-	return memory ? memory : get_next()->calloc(count, size);
-}
-
-/* Moves a block to another place. It may change between large and small. */
-static void *move_block(void *memory, size_t was, size_t size)
-{
-	void *moved = is_small(size) ? NULL : large_alloc(size, 1, LARGE_GROWS);
-
-	if (!moved)
-		moved = get_next()->malloc(size);
-	if (!moved)
-		return NULL;
-	memcpy(moved, memory, was < size ? was : size);
-	free(memory);
-	return moved;
+	for (; bytes; to += some, from += some, bytes -= some) {
+		some = bytes < PIECE_BYTES ? bytes : PIECE_BYTES;
+		memcpy(to, from, some);
+		if (some == PIECE_BYTES)
+			madvise((void *)round_up((uintptr_t)from, SMALL_PAGE),
+				PIECE_BYTES - SMALL_PAGE, MADV_DONTNEED);
+	}
 }
 
 static void *realloc_large(void *memory, size_t size)
 {
-	void *moved;
+	size_t was = large_usable_size(memory);
+	void *moved = NULL;
 
-	if (!size) {
-		large_free(memory);
-		return NULL;
-	}
 	if (!is_small(size) && large_resize(memory, size))
 		return memory;
-	moved = move_block(memory, large_usable_size(memory), size);
 	/* Shortening a block must not fail. */
-	return !moved && size <= large_usable_size(memory) ? memory : moved;
+	if (size && !(moved = malloc(size)))
+		return size <= was ? memory : NULL;
+	if (moved)
+		move_bytes(moved, memory, was < size ? was : size);
+	large_free(memory);
+	return moved;
 }
 
+/* A block that grows belongs to the next malloc, which can move its pages without a copy. */
 EXPORT void *realloc(void *memory, size_t size)
 {
-	if (!memory)
-		return malloc(size);
-	if (large_is(memory))
-		return realloc_large(memory, size);
-	if (is_small(size) || !get_next()->knows_sizes)
-		return get_next()->realloc(memory, size);
-	return move_block(memory, get_next()->malloc_usable_size(memory), size);
+	return large_is(memory) ? realloc_large(memory, size) : get_next()->realloc(memory, size);
 }
 
 EXPORT void *reallocarray(void *memory, size_t count, size_t size)

@@ -11,11 +11,7 @@
 
 struct next {
 	bool is_found;
-	/* True if malloc and malloc_usable_size are functions of the same library. */
-	bool knows_sizes;
-	void *(*malloc)(size_t size);
 	void (*free)(void *memory);
-	void *(*calloc)(size_t count, size_t size);
 	void *(*realloc)(void *memory, size_t size);
 	int (*posix_memalign)(void **memory, size_t align, size_t size);
 	void *(*aligned_alloc)(size_t align, size_t size);

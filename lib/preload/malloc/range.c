@@ -2,9 +2,9 @@
 /*
  * Ranges of private memory in huge pages.
  *
- * One byte for each page of 2 MiB says what the page may contain: nothing, so that it reads as
- * zero; data of a taken block; or data of a freed block. For a freed block it has the time of the
- * free, in the caller's units and modulo STAMPS. If several blocks share a page, its byte has the
+ * One byte for each page of 2 MiB says what the page may contain: nothing, data of a taken block, or
+ * data of a freed block. For a freed block it has the time of the free, in the caller's units and
+ * modulo STAMPS. If several blocks share a page, its byte has the
  * last change. That does no harm: the page is returned to the kernel only when all of it is free,
  * and then the byte has the time of the last free.
  */
@@ -17,16 +17,17 @@
 #include "preload/malloc/own.h"
 #include "preload/malloc/range.h"
 
-#define EMPTY		0	/* reads as zero */
-#define TAKEN_EMPTY	1	/* taken when it read as zero */
-#define TAKEN		2
-#define STAMP		3	/* and above: freed at that time */
+#define EMPTY		0
+#define TAKEN		1
+#define STAMP		2	/* and above: freed at that time */
 #define STAMPS		250
 
 #ifndef PR_SET_VMA
 #define PR_SET_VMA		0x53564d41
 #define PR_SET_VMA_ANON_NAME	0
 #endif
+
+size_t range_filled_bytes;
 
 static struct range *unused;
 
@@ -96,25 +97,17 @@ static size_t page_behind(const struct range *range, uintptr_t address)
 	return page_of(range, address + PAGE_BYTES - 1);
 }
 
-static bool take_page(struct range *range, size_t page)
+void range_take(struct range *range, uintptr_t from, uintptr_t to)
 {
-	bool was_filled = range->pages[page] != EMPTY;
+	size_t page = page_of(range, from), end = page_behind(range, to);
 
-	range->pages[page] = was_filled ? TAKEN : TAKEN_EMPTY;
-	range->filled += !was_filled;
-	return was_filled;
-}
-
-struct taken_pages range_take(struct range *range, uintptr_t from, uintptr_t to)
-{
-	size_t page = page_of(range, from), last = page_of(range, to - 1);
-	struct taken_pages taken;
-
-	taken.first_was_filled = take_page(range, page);
-	taken.last_was_filled = page == last ? taken.first_was_filled : take_page(range, last);
-	for (page++; page < last; page++)
-		take_page(range, page);
-	return taken;
+	for (; page < end; page++) {
+		if (range->pages[page] == EMPTY) {
+			range->filled++;
+			range_filled_bytes += PAGE_BYTES;
+		}
+		range->pages[page] = TAKEN;
+	}
 }
 
 void range_give(struct range *range, uintptr_t from, uintptr_t to, uint64_t now)
@@ -129,31 +122,17 @@ static uintptr_t address_of_page(const struct range *range, size_t page)
 	return range->base + page * PAGE_BYTES;
 }
 
-/*
- * The byte of a page that belongs only to the caller says whether to zero the page. The first and
- * the last page may be shared: @taken says whether to zero these.
- */
-void range_zero(const struct range *range, uintptr_t from, uintptr_t to,
-		struct taken_pages taken)
-{
-	size_t first = page_of(range, from), last = page_of(range, to - 1), page;
-	uintptr_t begin, end;
-
-	for (page = first; page <= last; page++) {
-		if (!(page == first ? taken.first_was_filled :
-		      page == last ? taken.last_was_filled : range->pages[page] == TAKEN))
-			continue;
-		begin = address_of_page(range, page);
-		end = begin + PAGE_BYTES;
-		begin = begin > from ? begin : from;
-		end = end < to ? end : to;
-		memset((void *)begin, 0, end - begin);
-	}
-}
-
 static bool is_old(uint8_t state, uint64_t now, uint64_t age)
 {
 	return state >= STAMP && (!age || (now + STAMPS - (state - STAMP)) % STAMPS >= age);
+}
+
+void range_offer(const struct range *range, uintptr_t from, uintptr_t to)
+{
+	size_t page = page_behind(range, from), end = page_of(range, to);
+
+	if (page < end)
+		madvise((void *)address_of_page(range, page), (end - page) * PAGE_BYTES, MADV_FREE);
 }
 
 size_t range_release(struct range *range, uintptr_t from, uintptr_t to, uint64_t now,
@@ -170,6 +149,7 @@ size_t range_release(struct range *range, uintptr_t from, uintptr_t to, uint64_t
 					   (run - page) * PAGE_BYTES, MADV_DONTNEED)) {
 			memset(&range->pages[page], EMPTY, run - page);
 			range->filled -= run - page;
+			range_filled_bytes -= (run - page) * PAGE_BYTES;
 			released += (run - page) * PAGE_BYTES;
 		}
 		page = run + 1;

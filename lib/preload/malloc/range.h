@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Ranges of private memory, and which of their huge pages may contain data. The caller's lock
- * guards everything except range_zero().
+ * guards everything.
  */
 #ifndef LIB_PRELOAD_MALLOC_RANGE_H
 #define LIB_PRELOAD_MALLOC_RANGE_H
@@ -27,10 +27,8 @@ struct range {
 	uint8_t pages[];		/* see range.c */
 };
 
-/* The state of one block's pages when it was taken. */
-struct taken_pages {
-	bool first_was_filled, last_was_filled;
-};
+/* Length of the pages of all ranges that may contain data. */
+extern size_t range_filled_bytes;
 
 /*
  * Maps a range. Returns NULL if there is no address space, no memory for the bookkeeping, or if the
@@ -47,12 +45,11 @@ static inline bool range_has(const struct range *range, uintptr_t address)
 }
 
 /* Mark the bytes from @from to @to as taken, or as freed at time @now. */
-struct taken_pages range_take(struct range *range, uintptr_t from, uintptr_t to);
+void range_take(struct range *range, uintptr_t from, uintptr_t to);
 void range_give(struct range *range, uintptr_t from, uintptr_t to, uint64_t now);
 
-/* Zeroes the bytes that may contain data. Only the owner of the bytes calls this. */
-void range_zero(const struct range *range, uintptr_t from, uintptr_t to,
-		struct taken_pages taken);
+/* Lets the kernel take the whole pages of a free part when it needs memory. */
+void range_offer(const struct range *range, uintptr_t from, uintptr_t to);
 
 /*
  * Returns pages of a free part to the kernel if they were freed at least @age before @now, up to
