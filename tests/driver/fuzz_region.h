@@ -148,7 +148,7 @@ static void op_end(struct model *m)
 	m->life = NONE;
 }
 
-static void op_populate(struct model *m)
+static void populate_some(struct model *m, bool checks_bytes)
 {
 	static const int errors[] = {
 		[ACTMEM_WHY_NODE_FULL] = -ENOMEM, [ACTMEM_WHY_MEMLOCK] = -ENOMEM,
@@ -177,8 +177,13 @@ static void op_populate(struct model *m)
 	       err, done, number);
 	for (i = first; i < first + done; i++)
 		m->state[i] = PRESENT;
-	if (done && !choose(4))
+	if (done && checks_bytes)
 		fetch(m, (first + choose(done)) * SMALLS, SMALLS, BY_READ);
+}
+
+static void op_populate(struct model *m)
+{
+	populate_some(m, !choose(4));
 }
 
 /* After a DISCARD with EBUSY: which page is it, if any of its bytes can tell? */

@@ -383,19 +383,25 @@ static void op_reopen(struct model *m)
 	m->fd = fd;
 }
 
-/* Populates from a memory cgroup that has little left. */
+/*
+ * Populates in a memory cgroup that allows two more pages. The rest, which is less than a page,
+ * is for the kernel's own objects: without it, the kernel would kill the child.
+ */
 static void op_cgroup(struct model *m)
 {
 	pid_t child, parent = getpid();
+	char text[32];
 
 	if (geteuid() || !fuzz->has_cgroup)
 		return;
+	snprintf(text, sizeof(text), "%zu", cgroup_bytes() + 3 * PAGE_BYTES - PAGE_BYTES / 4);
+	expect(0, put(CGROUP "/memory.max", text));
 	child = fork();
 	ensure(child >= 0, "fork: errno %d", errno);
 	if (!child) {
 		die_with(parent);
 		expect(0, enter_cgroup());
-		op_populate(m);
+		populate_some(m, false);
 		_exit(0);
 	}
 	ensure(!wait_for(child), "a child in a cgroup failed");
