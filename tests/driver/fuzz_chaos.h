@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Actors without a model. The second thread of each worker uses regions that the worker sends
- * it, in ways that must not change their bytes, and the arena: a region that all threads
- * populate, discard and write at once, in which each word may only be zero or its own position.
+ * it, in ways that must not change their bytes. All these threads also populate, discard and
+ * write one region at once, the arena: each 64-bit word there must be zero or its own position.
  * The limiter changes limits, pools and cgroups.
  */
 #ifndef FUZZ_CHAOS_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * What the fuzzer's processes share: the model of each worker's regions, which predicts every
- * byte, and the reports of failures. The model lies in memory that outlives a killed worker, so
- * that the worker's successor can check the named regions that it inherits.
+ * The model of each worker's regions, which predicts every byte, and reports of failures. The
+ * fuzzer's processes share the model, and it outlives a killed worker, so that the worker's
+ * successor can check the named regions.
  *
  * A region consists of pages of 2 MiB and small pages of 4 KiB. The model has a version for each
  * small page, from which every word of it follows. Version 0 is zeros.
@@ -72,7 +72,7 @@ struct record {
 };
 
 /*
- * What a process or its second thread does. @steps: operations that it has begun, and calls whose
+ * A process or its second thread. @steps: operations that it has begun, and calls whose
  * results were compared; a number that stays the same shows that the actor hangs.
  */
 struct actor {
@@ -91,7 +91,7 @@ struct worker {
 	unsigned int records;
 };
 
-/* What happened, for the summary. */
+/* Counts of the summary. */
 enum event { BUSY, REFUSED, FAULTED, LINGERED, CANCELLED, RECOVERED, KILLED, EVENTS };
 
 static struct fuzz {
@@ -257,9 +257,10 @@ static inline uint64_t word_of(uint64_t key, uint32_t small, uint32_t version, s
 	return version ? mix(key ^ mix((uint64_t)version << 32 | small)) + FACTOR * word : 0;
 }
 
-static inline void pattern_fill(uint64_t *words, uint64_t key, uint32_t small, uint32_t version)
+static inline void pattern_fill(void *at, uint64_t key, uint32_t small, uint32_t version)
 {
 	uint64_t word = word_of(key, small, version, 0), step_by = version ? FACTOR : 0;
+	uint64_t *words = at;
 	size_t i;
 
 	for (i = 0; i < WORDS; i++, word += step_by)
@@ -329,7 +330,7 @@ static inline void forget_missing(struct model *m, uint32_t first, uint32_t numb
 			m->state[i] = UNKNOWN;
 }
 
-/* A range of small pages was touched, of which @done were accessed without an error. */
+/* A range of small pages was touched. The first @done accesses succeeded. */
 static inline void pages_touched(struct model *m, uint32_t first, uint32_t number, uint32_t done)
 {
 	uint32_t i;

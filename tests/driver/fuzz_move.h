@@ -15,7 +15,7 @@ static const char *const ways[] = {
 	"mapping", "process_vm", "read(2)", "disk", "AIO", "io_uring", "fixed buffer",
 };
 
-/* What the main thread of a worker moves bytes through. */
+/* Only the main thread of a worker uses these. */
 static char buffer[SMALLS * SMALL] __attribute__((aligned(4096)));
 static struct io_uring ring;
 static bool has_ring, has_fixed;
@@ -128,8 +128,7 @@ static inline uint32_t touch(const struct model *m, uint32_t first, uint32_t num
 	if (!touch_begin())
 		for (; done < number; done++) {
 			if (version)
-				pattern_fill((uint64_t *)at(m, first + done), m->key,
-					     first + done, version);
+				pattern_fill(at(m, first + done), m->key, first + done, version);
 			else
 				memcpy(buffer + done * SMALL, at(m, first + done), SMALL);
 		}
@@ -137,7 +136,7 @@ static inline uint32_t touch(const struct model *m, uint32_t first, uint32_t num
 	return done;
 }
 
-/* Judges how many small pages of a range were moved: all, unless a page could not be had. */
+/* Returns how many small pages of a range were moved: all, if their pages are present. */
 static inline uint32_t moved(struct model *m, enum way way, uint32_t first, uint32_t number,
 			     long result)
 {
@@ -213,7 +212,7 @@ static inline void settle(struct model *m)
 		}
 		memory = mapped(mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd,
 				     page));
-		pattern_fill((uint64_t *)(memory + i % SMALLS * SMALL), m->key, i, version);
+		pattern_fill(memory + i % SMALLS * SMALL, m->key, i, version);
 		munmap(memory, PAGE_BYTES);
 		m->version[i] = version;
 	}
@@ -229,7 +228,7 @@ static inline void store(struct model *m, uint32_t first, uint32_t number, enum 
 
 	way = way == BY_READ ? BY_MAPPING : way;
 	for (i = 0; i < number && way != BY_MAPPING; i++)
-		pattern_fill((uint64_t *)(buffer + i * SMALL), m->key, first + i, version);
+		pattern_fill(buffer + i * SMALL, m->key, first + i, version);
 	if (way >= BY_DISK)
 		expect((long)length, pwrite(fuzz->disk, buffer, length, disk_place()));
 	change_begin(m, first, number, version);

@@ -138,7 +138,7 @@ fuzz: $(B)/vm/init $(FUZZ)
 	@mkdir -p $(B)/check
 	@importer=$(call module_of,$(KERNEL),importer) && \
 	tests/vm/run --kernel $(KERNEL) --tap --log $(B)/check/fuzz-$(KERNEL).kernel-log \
-		--memory $(if $(filter strict,$(KERNEL)),3G,2304M) --numa 3 --nvme 1G \
+		--memory 2304M --numa 3 --nvme 1G \
 		--timeout $$(($(SECONDS) + 300)) --file "$$importer:/vm/modules/importer.ko" \
 		-- $(FUZZ) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
