@@ -22,7 +22,7 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 
 import actmem.jax  # noqa: E402
-from models import trained  # noqa: E402
+from models import normal, trained  # noqa: E402
 
 BATCH, WIDTH, STEPS = 1024, 512, 2      # 2 MiB of each layer
 PR_SET_THP_DISABLE = 41
@@ -47,8 +47,7 @@ def without_huge_heap():
 def main():
     without_huge_heap()
     wrap, layers = WRAPPERS[sys.argv[1]], int(sys.argv[2]) // 2
-    weights = jax.random.normal(jax.random.key(0), (layers, WIDTH))
-    x = jax.random.normal(jax.random.key(1), (BATCH, WIDTH))
+    weights, x = normal(0, layers, WIDTH), normal(1, BATCH, WIDTH)
     step = trained(wrap(layer)).lower(weights, x).compile()
     jax.block_until_ready((weights, x))
     if len(sys.argv) > 3:

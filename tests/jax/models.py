@@ -18,6 +18,12 @@ LAYERS, BATCH, TOKENS, WIDTH = 3, 4, 16, 32
 POLICY = jax.checkpoint_policies.save_only_these_names("q", "k", "v")
 
 
+def normal(seed, *shape):
+    """Returns normally distributed values from NumPy. XLA would compile such a generator for
+    each shape, which takes longer than the import of JAX."""
+    return jnp.asarray(np.random.default_rng(seed).standard_normal(shape, np.float32))
+
+
 def layer(x, w):
     q = checkpoint_name(x @ w["q"], "q")
     k = checkpoint_name(x @ w["k"], "k")
@@ -29,12 +35,9 @@ def layer(x, w):
 
 def data(dtype=jnp.float32, layers=LAYERS, batch=BATCH, tokens=TOKENS,
          width=WIDTH):
-    keys = jax.random.split(jax.random.key(0), 6)
-    weights = {name: (jax.random.normal(key, (layers, width, width)) *
-                      width ** -0.5).astype(dtype)
-               for name, key in zip(("q", "k", "v", "up", "down"), keys)}
-    x = jax.random.normal(keys[5], (batch, tokens, width)).astype(dtype)
-    return weights, x
+    weights = {name: (normal(seed, layers, width, width) * width ** -0.5).astype(dtype)
+               for seed, name in enumerate(("q", "k", "v", "up", "down"))}
+    return weights, normal(5, batch, tokens, width).astype(dtype)
 
 
 def scanned(f):

@@ -18,7 +18,7 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 
 import actmem.jax  # noqa: E402
-from models import trained  # noqa: E402
+from models import normal, trained  # noqa: E402
 
 BATCH, WIDTH = 1024, 512        # 2 MiB of each layer
 
@@ -29,8 +29,7 @@ def layer(x, w):
 
 def main():
     layers, count = int(sys.argv[1]) // 2, int(sys.argv[2])
-    weights = jax.random.normal(jax.random.key(0), (layers, WIDTH))
-    x = jax.random.normal(jax.random.key(1), (BATCH, WIDTH))
+    weights, x = normal(0, layers, WIDTH), normal(1, BATCH, WIDTH)
     step = trained(actmem.jax.checkpoint(layer, offload_argnums=0))
     for number in range(count):
         value, _, weights = step(weights, x)

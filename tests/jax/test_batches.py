@@ -24,8 +24,8 @@ OFFLOAD = jax.checkpoint_policies.save_and_offload_only_these_names(
 # The batch has as many examples as an example has rows: an axis that is moved without its
 # value fits all the same.
 N = 4
-X = jax.random.normal(jax.random.key(0), (N, N))
-WEIGHTS = jax.random.normal(jax.random.key(1), (N, N, N))
+X = models.normal(0, N, N)
+WEIGHTS = models.normal(1, N, N, N)
 
 
 def layer(w, x):

@@ -14,7 +14,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import actmem.jax
-from models import FORMS, LAYERS, POLICY, close, data, layer, scanned, unrolled
+from models import FORMS, LAYERS, POLICY, close, data, layer, normal, scanned, unrolled
 
 DEVICES = 4
 
@@ -169,7 +169,7 @@ def test_a_batch_and_rows_over_the_same_devices(shape, chosen):
     """XLA may divide a value by its rows, and its tokens by the batch."""
     mesh = mesh_of(AxisType.Auto, shape, ("data", "model")[:len(shape)])
     x = jnp.arange(32.).reshape(8, 4) / 32
-    w = jax.device_put(jax.random.normal(jax.random.key(0), (4, DEVICES, 4)),
+    w = jax.device_put(normal(0, 4, DEVICES, 4),
                        NamedSharding(mesh, P(None, "data")))
     n = jnp.array(chosen)
 

@@ -10,7 +10,7 @@ from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
 import actmem.jax
-from models import Count, close
+from models import Count, close, normal
 
 offload = jax.checkpoint_policies.save_and_offload_only_these_names(
     names_which_can_be_saved=["out"], names_which_can_be_offloaded=["hidden"],
@@ -18,7 +18,7 @@ offload = jax.checkpoint_policies.save_and_offload_only_these_names(
 save = jax.checkpoint_policies.save_only_these_names("hidden", "out")
 
 LAYERS, WIDTH, HIDDEN = 2, 16, 64
-X = jax.random.normal(jax.random.key(1), (2, 8, WIDTH))
+X = normal(1, 2, 8, WIDTH)
 HIDDEN_BYTES = LAYERS * X.size // WIDTH * HIDDEN * 4
 
 

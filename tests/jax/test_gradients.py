@@ -9,7 +9,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 import actmem.jax
 from actmem.jax._primitives import _take_now
-from models import FORMS, LAYERS, Count, compare, data, layer, scanned, unrolled
+from models import FORMS, LAYERS, Count, compare, data, layer, normal, scanned, unrolled
 
 policies = jax.checkpoint_policies
 NAMES = policies.save_only_these_names("a", "b")
@@ -22,8 +22,7 @@ def small(x, w):
 
 
 def inputs(dtype=jnp.float32):
-    keys = jax.random.split(jax.random.key(1))
-    return [jax.random.normal(key, (16, 16)).astype(dtype) for key in keys]
+    return [normal(seed, 16, 16).astype(dtype) for seed in range(2)]
 
 
 def square(result):
@@ -89,7 +88,7 @@ def test_offload_policy_inside_scan_and_jit():
 
 def test_vmap_outside_and_inside():
     _, w = inputs()
-    xs = jax.random.normal(jax.random.key(2), (3, 5, 16, 16))
+    xs = normal(2, 3, 5, 16, 16)
 
     def outside(wrap):
         gradient = jax.grad(lambda x, w: square(wrap(small)(x, w)), (0, 1))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import actmem.jax
-from models import LAYERS, POLICY, Count, compare, data, layer, scanned, unrolled
+from models import LAYERS, POLICY, Count, compare, data, layer, normal, scanned, unrolled
 
 
 def live():
@@ -124,7 +124,7 @@ def test_threads():
 
 def test_gradient_accumulation():
     weights, _ = data()
-    xs = jax.random.normal(jax.random.key(5), (3, *data()[1].shape))
+    xs = normal(5, 3, *data()[1].shape)
 
     def run(wrap):
         gradient = jax.grad(unrolled(wrap(layer)))

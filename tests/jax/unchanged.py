@@ -27,9 +27,9 @@ def block(x, up, down):
 
 
 def plain(policy):
-    keys = jax.random.split(jax.random.key(0), 2)
-    weights = (jax.random.normal(keys[0], (LAYERS, WIDTH, HIDDEN)) / 8,
-               jax.random.normal(keys[1], (LAYERS, HIDDEN, WIDTH)) / 8)
+    random = np.random.default_rng(0)
+    weights = tuple(jnp.asarray(random.standard_normal((LAYERS, *shape), np.float32) / 8)
+                    for shape in ((WIDTH, HIDDEN), (HIDDEN, WIDTH)))
     layer = jax.checkpoint(lambda x, w: block(x, lambda x: x @ w[0], lambda x: x @ w[1]),
                            policy=policy)
 
