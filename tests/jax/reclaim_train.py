@@ -14,7 +14,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "..", "lib", "python")]
 os.environ["JAX_PLATFORMS"] = "cpu"
 
-import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 
 import actmem.jax  # noqa: E402
