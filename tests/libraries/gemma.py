@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Trains a Gemma-like model of MaxText in bfloat16, for one step on one device: with stock
-offloading, under patch(), and with the same values kept on the device. Prints whether patch()
-has the bits of each of the others, and its largest difference to stock offloading, by the
-largest element of the leaf."""
+"""gemma.py DIRECTORY FLAGS...: trains a Gemma-like model of MaxText in bfloat16, for one step on
+one device: with stock offloading, under patch(), and with the same values kept on the device.
+Prints whether patch() has the bits of each of the others, and its largest difference to stock
+offloading, by the largest element of the leaf: a line for each FLAGS, which are those of XLA."""
 import json
+import os
 import sys
 
 import actmem.jax
@@ -26,16 +27,30 @@ def difference(a, b):
     return float(np.abs(a - b).max() / (np.abs(b).max() or 1))
 
 
-def main():
+def compare():
     stock, kept = leaves("qkv_proj_offloaded"), leaves("save_qkv_proj")
     with actmem.jax.patch():
         count = Count()
         patched = leaves("qkv_proj_offloaded")
-    print(json.dumps({
+    print("\n" + json.dumps({
         "puts": count("puts_total"),
         "stock": [leaf.tobytes() for leaf in patched] == [leaf.tobytes() for leaf in stock],
         "kept": [leaf.tobytes() for leaf in patched] == [leaf.tobytes() for leaf in kept],
-        "difference": max(map(difference, patched, stock))}))
+        "difference": max(map(difference, patched, stock))}), flush=True)
+
+
+def main():
+    """XLA reads its flags once, when JAX is first used, so each run needs its own process. These
+    share the import of MaxText, which takes as long as a run."""
+    for flags in sys.argv[2:]:
+        pid = os.fork()
+        if not pid:
+            os.environ["XLA_FLAGS"] = flags
+            compare()
+            return
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if status:
+            sys.exit(f"{flags}: exit status {status}")
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ RATE = 0.2
 # What OFFLOAD sends to the host in a training of STEPS steps.
 BYTES = STEPS * LAYERS * BATCH * TOKENS * HIDDEN * 4
 
-X = jax.random.normal(jax.random.key(1), (BATCH, TOKENS, WIDTH))
-Y = jax.random.normal(jax.random.key(2), (BATCH, TOKENS, WIDTH))
+X = np.random.default_rng(1).standard_normal((BATCH, TOKENS, WIDTH), np.float32)
+Y = np.random.default_rng(2).standard_normal((BATCH, TOKENS, WIDTH), np.float32)
 
 
 def on_host(tree):
