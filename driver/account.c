@@ -24,8 +24,7 @@
  * @entry: in the table of users
  * @uid: identifies the user
  * @container: the user namespace of a container, NULL for a user
- * @regions: number of regions that count for the user; the last one to end frees the
- *	struct
+ * @regions: number of regions that count for the user; the last one to end frees the struct
  * @pages: pages that these regions have or are about to get
  */
 struct actmem_user {
@@ -43,8 +42,7 @@ static DEFINE_HASHTABLE(users, 6);
 /* The limit of each user, whatever the user's capabilities. */
 unsigned long actmem_user_limit = ACTMEM_NO_LIMIT;
 
-/* Woken when a limit of pages changes. */
-DECLARE_WAIT_QUEUE_HEAD(actmem_limit_changed);
+DECLARE_WAIT_QUEUE_HEAD(actmem_limit_changed);	/* woken when a limit is set */
 
 struct actmem_node *actmem_nodes;
 
@@ -191,18 +189,24 @@ void actmem_limit_set(unsigned long *limit, unsigned long value)
 	wake_up_poll(&actmem_limit_changed, EPOLLPRI);
 }
 
+/* Fills in @why: @available of @wanted pages are available. Returns @err. */
+int actmem_why_fail(struct actmem_why *why, int err, u32 reason, int node, unsigned long wanted,
+		    unsigned long available)
+{
+	actmem_why_clear(why);
+	why->reason = reason;
+	why->node = node;
+	why->wanted = wanted * ACTMEM_PAGE_BYTES;
+	why->available = available * ACTMEM_PAGE_BYTES;
+	return err;
+}
+
 static int account_quota_check(struct actmem_quota quota, unsigned long pages, int err, u32 reason,
 			       struct actmem_why *why)
 {
 	unsigned long left = actmem_quota_left(quota);
 
-	if (pages <= left)
-		return 0;
-	why->reason = reason;
-	why->node = NUMA_NO_NODE;
-	why->wanted = pages * ACTMEM_PAGE_BYTES;
-	why->available = left * ACTMEM_PAGE_BYTES;
-	return err;
+	return pages <= left ? 0 : actmem_why_fail(why, err, reason, NUMA_NO_NODE, pages, left);
 }
 
 /*
@@ -280,9 +284,8 @@ void actmem_account_uncharge(struct actmem_region *region)
 /* Returns the part of the excess over a limit that falls to @pages of the used pages. */
 static unsigned long account_share(struct actmem_quota quota, unsigned long pages)
 {
-	if (quota.used <= quota.limit)
-		return 0;
-	return DIV_ROUND_UP((quota.used - quota.limit) * pages, quota.used);
+	return quota.used <= quota.limit ? 0 :
+	       DIV_ROUND_UP((quota.used - quota.limit) * pages, quota.used);
 }
 
 /*
@@ -291,30 +294,24 @@ static unsigned long account_share(struct actmem_quota quota, unsigned long page
  */
 unsigned long actmem_account_surplus(struct actmem_region *region, u32 *reason)
 {
-	struct actmem_quota user = { .limit = ACTMEM_NO_LIMIT };
-	unsigned long share, surplus = 0;
-	int node;
+	unsigned long nodes = 0, user = 0, mount = 0;
+	int i;
 
 	spin_lock(&region->lock);
 	spin_lock(&account_lock);
-	for_each_node(node)
-		surplus += account_share(actmem_nodes[node].pages, region->node_pages_held[node]);
-	*reason = surplus ? ACTMEM_WHY_NODE_LIMIT : ACTMEM_WHY_NONE;
+	for_each_node(i)
+		nodes += account_share(actmem_nodes[i].pages, region->node_pages_held[i]);
 	if (region->user)
-		user = (struct actmem_quota){ actmem_user_limit, region->user->pages };
-	share = account_share(user, region->charged);
-	if (share > surplus) {
-		*reason = ACTMEM_WHY_USER_LIMIT;
-		surplus = share;
-	}
-	share = region->mount ? account_share(region->mount->pages, region->charged) : 0;
-	if (share > surplus) {
-		*reason = ACTMEM_WHY_MOUNT_LIMIT;
-		surplus = share;
-	}
+		user = account_share((struct actmem_quota){ actmem_user_limit, region->user->pages },
+				     region->charged);
+	if (region->mount)
+		mount = account_share(region->mount->pages, region->charged);
 	spin_unlock(&account_lock);
 	spin_unlock(&region->lock);
-	return surplus;
+	*reason = !(nodes || user || mount) ? ACTMEM_WHY_NONE :
+		  nodes >= max(user, mount) ? ACTMEM_WHY_NODE_LIMIT :
+		  user >= mount ? ACTMEM_WHY_USER_LIMIT : ACTMEM_WHY_MOUNT_LIMIT;
+	return max3(nodes, user, mount);
 }
 
 /* Counts a page that was added to or removed from @node. */

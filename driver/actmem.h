@@ -50,8 +50,7 @@ struct miscdevice;
 
 /**
  * struct actmem_quota - usage and limit of a resource
- * @limit: ACTMEM_NO_LIMIT if there is none. The usage may exceed a limit that was
- *	lowered.
+ * @limit: ACTMEM_NO_LIMIT if there is none. The usage may exceed a limit that was lowered.
  * @used: existing objects, and those that are about to be created
  */
 struct actmem_quota {
@@ -82,8 +81,8 @@ struct actmem_node {
 
 /**
  * struct actmem_region - a range of huge pages
- * @ref: held by the inode, then by the list of lingering regions; and by each caller
- *	that looked the region up by its id
+ * @ref: held by the inode, then by the list of lingering regions; and by each caller that looked
+ *	the region up by its id
  * @id: index in the table of regions
  * @flags: ACTMEM_CREATE_*
  * @policy: ACTMEM_POLICY_*
@@ -95,8 +94,8 @@ struct actmem_node {
  * @user: user for which the region counts, until actmem_user_detach()
  * @memlock_pages: RLIMIT_MEMLOCK of the creator, ACTMEM_NO_LIMIT with CAP_IPC_LOCK
  * @charged: pages that the region has or is about to get; protected by account_lock
- * @unmap_lock: held to unmap pages without a reference to @inode, which it keeps alive;
- *	taken before @lock
+ * @unmap_lock: held to unmap pages without a reference to @inode, which it keeps alive; taken
+ *	before @lock
  * @inode: NULL before the region has an inode, and when it lingers
  * @lock: protects the pages of the region, see below
  * @pages_held: number of slots that have a page
@@ -104,13 +103,13 @@ struct actmem_node {
  * @exported_pages: pages of the existing dma-bufs of the region
  * @poisoned_pages: pages in @slots in which the hardware reported an error
  * @lingering: true if the inode is gone and the remaining pages are pinned from outside
- * @slots: page i of the region, or the claim of a task that allocates it; changes under
- *	@lock, except for claims
+ * @slots: page i of the region, or the claim of a task that allocates it; changes under @lock,
+ *	except for claims
  * @unclaimed: tasks that wait for the end of another task's claim
  * @charges: the dmem cgroup to which page i is charged, if the kernel has dmem cgroups
  * @linger: entry in the list of lingering regions
- * @rcu: frees the region after a grace period, because readers of the table access it
- *	under RCU without a reference
+ * @rcu: frees the region after a grace period, because readers of the table access it under RCU
+ *	without a reference
  * @name: label of the region, or the name of its file
  * @node_pages_held: number of the region's pages on each node
  */
@@ -191,8 +190,7 @@ struct actmem_choice {
 /**
  * struct actmem_usage - how the pages of a region are used at this moment
  * @mapped_bytes: bytes of pages that at least one process maps
- * @pinned_bytes: bytes of pages with references other than the driver's and those of
- *	mappings
+ * @pinned_bytes: bytes of pages with references other than the driver's and those of mappings
  */
 struct actmem_usage {
 	u64 mapped_bytes;
@@ -357,6 +355,8 @@ void actmem_user_detach(struct actmem_region *region);
 bool actmem_quota_charge(struct actmem_quota *quota);
 void actmem_quota_uncharge(struct actmem_quota *quota);
 struct actmem_quota actmem_quota_read(const struct actmem_quota *quota);
+int actmem_why_fail(struct actmem_why *why, int err, u32 reason, int node, unsigned long wanted,
+		    unsigned long available);
 void actmem_limit_set(unsigned long *limit, unsigned long value);
 int actmem_account_check(const struct actmem_region *region, unsigned long pages,
 			 struct actmem_why *why);

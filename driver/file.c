@@ -89,12 +89,10 @@ static ssize_t actmem_read_iter(struct kiocb *call, struct iov_iter *to)
 static __poll_t actmem_poll(struct file *file, struct poll_table_struct *table)
 {
 	struct actmem_region *region = actmem_file_region(file);
-	u32 reason;
+	u32 why;
 
 	poll_wait(file, &actmem_limit_changed, table);
-	if (region && actmem_account_surplus(region, &reason))
-		return DEFAULT_POLLMASK | EPOLLPRI;
-	return DEFAULT_POLLMASK;
+	return DEFAULT_POLLMASK | (region && actmem_account_surplus(region, &why) ? EPOLLPRI : 0);
 }
 
 /*

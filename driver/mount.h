@@ -15,8 +15,8 @@
 
 /**
  * struct actmem_mount - options and limits of a superblock with names
- * @ref: held by the superblock and by each of its regions, because a lingering region
- *	may outlive the superblock
+ * @ref: held by the superblock and by each of its regions, because a lingering region may outlive
+ *	the superblock
  * @policy: ACTMEM_POLICY_*, for regions that are created without their own policy
  * @nodes: mask of the policy
  * @uid: initial owner of the root directory

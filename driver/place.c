@@ -49,28 +49,15 @@ static int place_nearest_node(const nodemask_t *mask, int from)
 	return nearest;
 }
 
-/* Fills in @why: @available of @wanted pages are available. */
-static int place_fail(struct actmem_why *why, int err, u32 reason, int node,
-		      unsigned long wanted, unsigned long available)
-{
-	actmem_why_clear(why);
-	why->reason = reason;
-	why->node = node;
-	why->wanted = wanted * ACTMEM_PAGE_BYTES;
-	why->available = available * ACTMEM_PAGE_BYTES;
-	return err;
-}
-
 /* Fills in @why if the node is full, or if a limit of the node is reached; @reason says which. */
 static int place_fail_node(struct actmem_why *why, u32 reason, int node,
 			   unsigned long wanted, unsigned long available)
 {
-	int err;
+	bool full = reason == ACTMEM_WHY_NODE_FULL;
+	int err = actmem_why_fail(why, full ? -ENOMEM : -EDQUOT, reason, node, wanted, available);
 
-	if (reason != ACTMEM_WHY_NODE_FULL)
-		return place_fail(why, -EDQUOT, reason, node, wanted, available);
-	err = place_fail(why, -ENOMEM, ACTMEM_WHY_NODE_FULL, node, wanted, available);
-	why->movable = actmem_node_movable_bytes(node);
+	if (full)
+		why->movable = actmem_node_movable_bytes(node);
 	return err;
 }
 
@@ -78,10 +65,10 @@ static int place_fail_node(struct actmem_why *why, u32 reason, int node,
 static int place_node_check(int node, struct actmem_why *why)
 {
 	if (node >= MAX_NUMNODES || !node_state(node, N_MEMORY))
-		return place_fail(why, -ENODEV, ACTMEM_WHY_NO_MEMORY_NODE, node, 0, 0);
+		return actmem_why_fail(why, -ENODEV, ACTMEM_WHY_NO_MEMORY_NODE, node, 0, 0);
 	/* Testing a single bit needs no lock. */
 	if (!node_isset(node, cpuset_current_mems_allowed))
-		return place_fail(why, -EPERM, ACTMEM_WHY_CPUSET, node, 0, 0);
+		return actmem_why_fail(why, -EPERM, ACTMEM_WHY_CPUSET, node, 0, 0);
 	return 0;
 }
 
@@ -230,8 +217,8 @@ static struct folio *choice_alloc_page(int node, const struct actmem_choice *cho
 		if (err)
 			return ERR_PTR(err);
 	}
-	return ERR_PTR(place_fail(why, -ENOMEM, ACTMEM_WHY_MEMCG, NUMA_NO_NODE,
-				  choice->wanted + choice->charged, choice->charged));
+	return ERR_PTR(actmem_why_fail(why, -ENOMEM, ACTMEM_WHY_MEMCG, NUMA_NO_NODE,
+				       choice->wanted + choice->charged, choice->charged));
 }
 
 /*

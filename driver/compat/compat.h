@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * All differences between kernels. The build runs ./probe on the given kernel to define
- * the ACTMEM_HAVE_* macros.
+ * All differences between kernels. The build runs ./probe on the given kernel to define the
+ * ACTMEM_HAVE_* macros.
  */
 #ifndef _ACTMEM_COMPAT_H
 #define _ACTMEM_COMPAT_H
@@ -86,18 +86,17 @@ static inline int actmem_folio_mapcount(struct folio *folio)
 	return folio_mapcount(folio);
 #else
 	/*
-	 * These kernels do not export folio_mapcount(), or a function that it calls. Up
-	 * to 6.1, the kernel counts a mapping of the whole folio in the folio and once
-	 * more in each of its pages, because they are neither anonymous nor hugetlb
-	 * pages.
+	 * These kernels do not export folio_mapcount(), or a function that it calls. Up to 6.1, the
+	 * kernel counts a mapping of the whole folio in the folio and once more in each of its
+	 * pages, because they are neither anonymous nor hugetlb pages.
 	 */
 	int whole = folio_entire_mapcount(folio);
 	int count = whole;
 	long i;
 
 	/*
-	 * Every mapping has a reference, and the slot has two. If there are no others,
-	 * all mappings are of the whole folio.
+	 * Every mapping has a reference, and the slot has two. If there are no others, all mappings
+	 * are of the whole folio.
 	 */
 	if (folio_ref_count(folio) <= 2 + whole)
 		return whole;
