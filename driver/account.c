@@ -43,7 +43,6 @@ static DEFINE_HASHTABLE(users, 6);
 unsigned long actmem_user_limit = ACTMEM_NO_LIMIT;
 
 DECLARE_WAIT_QUEUE_HEAD(actmem_limit_changed);	/* woken when a limit is set */
-
 struct actmem_node *actmem_nodes;
 
 int actmem_account_init(void)
@@ -302,7 +301,8 @@ unsigned long actmem_account_surplus(struct actmem_region *region, u32 *reason)
 	for_each_node(i)
 		nodes += account_share(actmem_nodes[i].pages, region->node_pages_held[i]);
 	if (region->user)
-		user = account_share((struct actmem_quota){ actmem_user_limit, region->user->pages },
+		user = account_share((struct actmem_quota){ actmem_user_limit,
+							    region->user->pages },
 				     region->charged);
 	if (region->mount)
 		mount = account_share(region->mount->pages, region->charged);
