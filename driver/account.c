@@ -176,10 +176,7 @@ struct actmem_quota actmem_quota_read(const struct actmem_quota *quota)
 	return read;
 }
 
-/*
- * Sets a limit. If it is below the usage, charges fail until the usage has fallen below it, and
- * each region whose pages count against it has a surplus.
- */
+/* Sets a limit. While the usage exceeds it, charges fail, and regions have a surplus. */
 void actmem_limit_set(unsigned long *limit, unsigned long value)
 {
 	spin_lock(&account_lock);
@@ -300,10 +297,11 @@ unsigned long actmem_account_surplus(struct actmem_region *region, u32 *reason)
 	spin_lock(&account_lock);
 	for_each_node(i)
 		nodes += account_share(actmem_nodes[i].pages, region->node_pages_held[i]);
-	if (region->user)
-		user = account_share((struct actmem_quota){ actmem_user_limit,
-							    region->user->pages },
-				     region->charged);
+	if (region->user) {
+		struct actmem_quota quota = { actmem_user_limit, region->user->pages };
+
+		user = account_share(quota, region->charged);
+	}
 	if (region->mount)
 		mount = account_share(region->mount->pages, region->charged);
 	spin_unlock(&account_lock);
