@@ -217,7 +217,7 @@ static void run_limiter(void)
 				change_cgroups();
 			break;
 		case 8:
-			if (!choose(16))
+			if (!choose(64))
 				fill_node(fuzz->node_count - 1);
 		}
 		usleep(choose(50000));
