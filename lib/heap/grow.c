@@ -113,10 +113,15 @@ static uint64_t choose_chunk_bytes(const struct actmem_heap *heap, uint64_t leng
 {
 	uint64_t most, piece;
 
-	if (!heap->runtime || length > left / 2)
+	if (!heap->runtime)
 		return heap->chunk_bytes;
-	most = runtime_piece_bytes(heap->runtime);
-	piece = home < most ? best_region_length(home, most, most) : home;
+	if (length > left / 2) {
+		most = runtime_accepted_bytes(heap->runtime);
+		piece = home < most ? most : home;
+	} else {
+		most = runtime_piece_bytes(heap->runtime);
+		piece = home < most ? best_region_length(home, most, most) : home;
+	}
 	piece = round_up(round_up(piece, HUGE_PAGE_BYTES), region_unit(heap));
 	return piece < heap->chunk_bytes ? piece : heap->chunk_bytes;
 }
@@ -215,7 +220,7 @@ static int add_region(struct actmem_heap *heap, uint64_t length, uint64_t left, 
 	struct heap_region *its;
 	void *address;
 	int error = heap_region_open(heap, length, left,
-				     choose_chunk_bytes(heap, length, left, home), &its);
+				     choose_chunk_bytes(heap, length, left, home), home, &its);
 
 	if (error)
 		return error;

@@ -87,20 +87,27 @@ void heap_give_freed(struct actmem_heap *heap);
 unsigned int heap_attached(const struct actmem_heap *heap);
 
 /*
- * Creates a region of @length, registered in chunks of @chunk_bytes. If the heap's regions have
- * names, opens or creates the next file, of at most @left bytes, instead. Caller holds grow_lock.
- * Returns 0, or a negative errno with an error message.
+ * Creates a region of @length, registered in chunks of @chunk_bytes. If the runtime refuses that,
+ * the chunks are shorter, but a block of @home bytes fits. If the heap's regions have names, opens
+ * or creates the next file, of at most @left bytes, instead. Caller holds grow_lock. Returns 0, or a
+ * negative errno with an error message.
  */
 int heap_region_open(struct actmem_heap *heap, uint64_t length, uint64_t left,
-		     uint64_t chunk_bytes, struct heap_region **result);
+		     uint64_t chunk_bytes, uint64_t home, struct heap_region **result);
 void heap_region_close(struct actmem_heap *heap, struct heap_region *its);
+
+/*
+ * Returns -EOPNOTSUPP with an error message if the heap's regions must be registered, but the
+ * runtime refused that before; else 0.
+ */
+int heap_check_registers(const struct actmem_heap *heap);
 
 /*
  * heap_register_region() registers a new region, and heap_unregister_region() unregisters it before
  * it is closed, if the heap's regions are registered. heap_unregister_region() returns false if
  * CUDA did not release the region. The runtime then closes the region when CUDA releases it.
  */
-int heap_register_region(struct actmem_heap *heap, struct heap_region *its);
+int heap_register_region(struct actmem_heap *heap, struct heap_region *its, uint64_t home);
 bool heap_unregister_region(struct actmem_heap *heap, struct actmem_region *region);
 
 /*

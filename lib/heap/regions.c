@@ -84,7 +84,7 @@ static int open_next_file(struct actmem_heap *heap, struct region_request *reque
 }
 
 /*
- * Closes a region whose registration failed with @error. If allowed, replaces it by a region that
+ * Closes a region, if there is one, whose registration failed with @error. If allowed, replaces it by a region that
  * the runtime allocates itself. Otherwise returns @error and restores its error message.
  */
 static int replace_region(struct actmem_heap *heap, uint64_t length, int error,
@@ -106,7 +106,7 @@ static int replace_region(struct actmem_heap *heap, uint64_t length, int error,
 }
 
 int heap_region_open(struct actmem_heap *heap, uint64_t length, uint64_t left,
-		     uint64_t chunk_bytes, struct heap_region **result)
+		     uint64_t chunk_bytes, uint64_t home, struct heap_region **result)
 {
 	struct heap_region *made = calloc(1, sizeof(*made));
 	struct region_request request = heap->request;
@@ -116,13 +116,16 @@ int heap_region_open(struct actmem_heap *heap, uint64_t length, uint64_t left,
 		return fail(ENOMEM, "no memory for a heap's bookkeeping");
 	made->chunk_bytes = chunk_bytes;
 	request.length = length;
-	error = heap->am->heap_names.path ? open_next_file(heap, &request, left, made) :
-		region_create(heap->am, &request, &made->region);
-	if (error) {
-		free(made);
-		return error;
+	error = heap_check_registers(heap);
+	if (!error) {
+		error = heap->am->heap_names.path ? open_next_file(heap, &request, left, made) :
+			region_create(heap->am, &request, &made->region);
+		if (error) {
+			free(made);
+			return error;
+		}
+		error = heap_register_region(heap, made, home);
 	}
-	error = heap_register_region(heap, made);
 	if (error)
 		error = replace_region(heap, length, error, &made);
 	if (!error)
@@ -132,7 +135,7 @@ int heap_region_open(struct actmem_heap *heap, uint64_t length, uint64_t left,
 
 void heap_region_close(struct actmem_heap *heap, struct heap_region *its)
 {
-	if (heap_unregister_region(heap, its->region)) {
+	if (its->region && heap_unregister_region(heap, its->region)) {
 		region_close(its->region);
 		if (its->named)
 			give_file_number(&heap->am->heap_names, its->number);

@@ -59,10 +59,15 @@ void heap_end_runtime(struct actmem_heap *heap)
 		runtime_drop_heap(heap->runtime);
 }
 
-int heap_register_region(struct actmem_heap *heap, struct heap_region *its)
+int heap_check_registers(const struct actmem_heap *heap)
+{
+	return heap->runtime ? runtime_check_registers(heap->runtime) : 0;
+}
+
+int heap_register_region(struct actmem_heap *heap, struct heap_region *its, uint64_t home)
 {
 	return heap->runtime ? region_register_in(its->region, heap->runtime, heap->register_flags,
-						  its->chunk_bytes) : 0;
+						  &its->chunk_bytes, round_up(home, HUGE_PAGE_BYTES)) : 0;
 }
 
 int heap_own_region(struct actmem_heap *heap, uint64_t length, const char *why,

@@ -3,6 +3,7 @@
  * Registers and unregisters a region chunk by chunk, with pauses in which other threads get
  * the runtime's lock. If the kernel did not pin a chunk, the error quotes the kernel's log.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -93,14 +94,41 @@ static int add_chunks(struct registration *registration)
 	return error;
 }
 
+/*
+ * Halves the chunks if the runtime may have refused the first one because of its length. Returns
+ * false if the chunks cannot be shorter, or if the length was not the cause.
+ */
+static bool shorten_chunks(struct registration *registration, int error)
+{
+	uint64_t page = registration->region->backing.page_bytes;
+	uint64_t unit = page > HUGE_PAGE_BYTES ? page : HUGE_PAGE_BYTES;
+	uint64_t length = registration->length, least = registration->chunk_least, half;
+
+	if (length > registration->chunk_bytes)
+		length = registration->chunk_bytes;
+	half = round_up(length / 2, unit);
+	if (registration->own || registration->registered || half < least || half >= length ||
+	    (error != -ENOMEM && error != -EINVAL && error != -EIO))
+		return false;
+	registration->chunk_bytes = half;
+	return true;
+}
+
 int chunks_add(struct registration *registration)
 {
+	bool are_shorter = false;
 	int log, error;
 
 	thread_hold_cancellation();
 	/* Open the log before the first call, in order to ignore earlier lines. */
 	log = kernel_log_open(KERNEL_LOG);
 	error = add_chunks(registration);
+	while (error && shorten_chunks(registration, error)) {
+		are_shorter = true;
+		error = add_chunks(registration);
+	}
+	if (are_shorter && !error)
+		pace_limit(registration->runtime, registration->chunk_bytes);
 	if (error && !registration->own)
 		explain_refusal(log, registration->address + registration->registered,
 				registration->length - registration->registered, error);

@@ -35,6 +35,7 @@ struct registration {
 	char *address;
 	uint64_t length;
 	uint64_t chunk_bytes;		/* bytes that one call registers */
+	uint64_t chunk_least;		/* the least that one call may register */
 	uint64_t registered;		/* bytes from the start, in whole chunks or to the end */
 	uint64_t far_bytes;
 	uint32_t flags;			/* ACTMEM_REGISTER_* */
@@ -53,6 +54,8 @@ struct actmem_runtime {
 	struct actmem_runtime_info info;
 	unsigned int heaps;		/* heaps that register regions; under the lock */
 	uint64_t piece_bytes;		/* of a heap's next region; under the lock */
+	uint64_t accepted_bytes;	/* most that one call registers; under the lock */
+	char refusal[ERROR_TEXT_MAX];	/* why it registers no memory, or ""; under the lock */
 	struct actmem_nodes nodes;	/* of the device's socket; empty: not known */
 	int device;			/* CUDA: its handle */
 	char description[RUNTIME_TEXT_MAX];
@@ -93,7 +96,8 @@ struct runtime_kind {
 };
 
 /*
- * Registers all chunks, or none. After a failure, @registered is the length of the chunks that
+ * Registers all chunks, or none. If the runtime refuses the first chunk, tries shorter ones: sets
+ * @chunk_bytes, which stays at least @chunk_least. After a failure, @registered is the length of the chunks that
  * could not be unregistered again.
  */
 int chunks_add(struct registration *registration);
@@ -109,6 +113,9 @@ void pace_pause(uint64_t took_ns);
 
 /* Sets the length of the next pieces according to the time that this one took. */
 void pace_learn(struct actmem_runtime *runtime, uint64_t bytes, uint64_t took_ns);
+
+/* Limits the length of the next pieces, because the runtime refused a longer one. */
+void pace_limit(struct actmem_runtime *runtime, uint64_t bytes);
 
 /* own_is() returns true if the region is a runtime's own memory. own_place() sets its address. */
 bool own_is(const struct actmem_region *region);

@@ -95,7 +95,7 @@ int runtime_own_region(struct actmem_runtime *runtime, uint64_t length, uint32_t
 	error = region_finish(region, 0, result);
 	if (error)
 		return error;
-	error = region_register_in(region, runtime, flags, length);
+	error = region_register_in(region, runtime, flags, &length, length);
 	if (error) {
 		region_close(region);
 		return error;

@@ -56,12 +56,30 @@ void pace_learn(struct actmem_runtime *runtime, uint64_t bytes, uint64_t took_ns
 	pthread_mutex_unlock(&runtime->lock);
 }
 
+void pace_limit(struct actmem_runtime *runtime, uint64_t bytes)
+{
+	pthread_mutex_lock(&runtime->lock);
+	if (bytes < runtime->accepted_bytes)
+		runtime->accepted_bytes = bytes;
+	pthread_mutex_unlock(&runtime->lock);
+}
+
+uint64_t runtime_accepted_bytes(struct actmem_runtime *runtime)
+{
+	uint64_t bytes;
+
+	pthread_mutex_lock(&runtime->lock);
+	bytes = runtime->accepted_bytes;
+	pthread_mutex_unlock(&runtime->lock);
+	return bytes;
+}
+
 uint64_t runtime_piece_bytes(struct actmem_runtime *runtime)
 {
 	uint64_t bytes;
 
 	pthread_mutex_lock(&runtime->lock);
-	bytes = runtime->piece_bytes;
+	bytes = between(0, runtime->piece_bytes, runtime->accepted_bytes);
 	pthread_mutex_unlock(&runtime->lock);
-	return bytes < runtime->options.chunk_bytes ? bytes : runtime->options.chunk_bytes;
+	return bytes;
 }

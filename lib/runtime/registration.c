@@ -7,6 +7,7 @@
  * it meanwhile.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,10 +114,16 @@ static void settle_registration(struct registration *registration, bool failed)
 	pthread_mutex_unlock(&runtime->lock);
 }
 
-static void count_failure(struct actmem_runtime *runtime)
+/* A runtime that does not support the first registration, other than a read-only one, refuses all. */
+static void count_failure(const struct registration *registration, int error)
 {
+	struct actmem_runtime *runtime = registration->runtime;
+
 	pthread_mutex_lock(&runtime->lock);
 	runtime->info.failures_total++;
+	if (error == -EOPNOTSUPP && !runtime->info.regions_total &&
+	    !(registration->flags & ACTMEM_REGISTER_READ_ONLY))
+		snprintf(runtime->refusal, sizeof(runtime->refusal), "%s", fail_words());
 	pthread_mutex_unlock(&runtime->lock);
 }
 
@@ -136,7 +143,7 @@ static void tell_place(const struct registration *registration)
  * Registers a claimed region, or frees the registration. From settle_registration() on, another
  * thread may unregister the region, which frees the registration.
  */
-static int registration_make(struct registration *registration)
+static int registration_make(struct registration *registration, uint64_t *chunk_bytes)
 {
 	struct actmem_runtime *runtime = registration->runtime;
 	void *address;
@@ -155,10 +162,11 @@ static int registration_make(struct registration *registration)
 			runtime->kind->end(registration);
 	}
 	if (error)
-		count_failure(runtime);
+		count_failure(registration, error);
 	if (!error || registration->registered) {
 		if (!error)
 			tell_place(registration);
+		*chunk_bytes = registration->chunk_bytes;
 		settle_registration(registration, error);
 		return error;
 	}
@@ -188,11 +196,13 @@ static int check_registrable(const struct actmem_region *region,
 }
 
 int region_register_in(struct actmem_region *region, struct actmem_runtime *runtime,
-		       uint32_t flags, uint64_t chunk_bytes)
+		       uint32_t flags, uint64_t *chunk_bytes, uint64_t chunk_least)
 {
 	struct registration *registration;
 	int error = check_registrable(region, runtime, flags);
 
+	if (!error && !own_is(region))
+		error = runtime_check_registers(runtime);
 	if (error)
 		return error;
 	registration = calloc(1, sizeof(*registration));
@@ -202,7 +212,8 @@ int region_register_in(struct actmem_region *region, struct actmem_runtime *runt
 	registration->runtime = runtime;
 	registration->region = region;
 	registration->length = actmem_region_length(region);
-	registration->chunk_bytes = chunk_bytes;
+	registration->chunk_bytes = *chunk_bytes;
+	registration->chunk_least = chunk_least > PIECE_LEAST ? chunk_least : PIECE_LEAST;
 	registration->flags = flags;
 	registration->own = own_is(region);
 	registration->busy = true;
@@ -211,16 +222,19 @@ int region_register_in(struct actmem_region *region, struct actmem_runtime *runt
 		free(registration);
 		return error;
 	}
-	return registration_make(registration);
+	return registration_make(registration, chunk_bytes);
 }
 
 int actmem_region_register(struct actmem_region *region, struct actmem_runtime *runtime,
 			   uint32_t flags)
 {
 	int error = runtime_check(runtime, "actmem_region_register");
+	uint64_t chunk_bytes;
 
-	return error ? error : region_register_in(region, runtime, flags,
-						  runtime_chunk_bytes(runtime));
+	if (error)
+		return error;
+	chunk_bytes = runtime_accepted_bytes(runtime);
+	return region_register_in(region, runtime, flags, &chunk_bytes, 0);
 }
 
 static int check_region(const struct actmem_region *region, const char *call)

@@ -34,6 +34,16 @@ uint64_t runtime_chunk_bytes(const struct actmem_runtime *runtime)
 	return runtime->options.chunk_bytes;
 }
 
+int runtime_check_registers(struct actmem_runtime *runtime)
+{
+	char words[ERROR_TEXT_MAX];
+
+	pthread_mutex_lock(&runtime->lock);
+	memcpy(words, runtime->refusal, sizeof(words));
+	pthread_mutex_unlock(&runtime->lock);
+	return *words ? fail(EOPNOTSUPP, "%s; this is not tried again", words) : 0;
+}
+
 void runtime_add_heap(struct actmem_runtime *runtime)
 {
 	pthread_mutex_lock(&runtime->lock);
@@ -133,6 +143,7 @@ int actmem_runtime_open(struct actmem *am, const struct actmem_runtime_options *
 	runtime->info.kind = runtime->kind->kind;
 	runtime->info.chunk_bytes = runtime->options.chunk_bytes;
 	runtime->piece_bytes = PIECE_LEAST;
+	runtime->accepted_bytes = runtime->options.chunk_bytes;
 	link_init(&runtime->registrations);
 	pthread_mutex_init(&runtime->lock, NULL);
 	handles_lock();

@@ -43,9 +43,18 @@ uint64_t runtime_chunk_bytes(const struct actmem_runtime *runtime);
  */
 uint64_t runtime_piece_bytes(struct actmem_runtime *runtime);
 
-/* As actmem_region_register(), but registers the region in chunks of @chunk_bytes. */
+/* Returns the most that one call registers, as far as the runtime has not refused that. */
+uint64_t runtime_accepted_bytes(struct actmem_runtime *runtime);
+
+/* Returns -EOPNOTSUPP with an error message if the runtime refused to register any memory; else 0. */
+int runtime_check_registers(struct actmem_runtime *runtime);
+
+/*
+ * As actmem_region_register(), but registers the region in chunks of *@chunk_bytes. If the runtime
+ * refuses that length, tries shorter chunks of at least @chunk_least, and sets *@chunk_bytes.
+ */
 int region_register_in(struct actmem_region *region, struct actmem_runtime *runtime,
-		       uint32_t flags, uint64_t chunk_bytes);
+		       uint32_t flags, uint64_t *chunk_bytes, uint64_t chunk_least);
 
 /*
  * Makes a registered region of the runtime's own memory. @why is the error message of the region

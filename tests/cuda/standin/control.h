@@ -18,6 +18,8 @@
  *   STANDIN_CUDA_PIN_RATE=1000          bytes a microsecond that are registered, while all
  *                                       other calls wait. Read by each call, not by
  *                                       cuInit(); no page is faulted in
+ *   STANDIN_CUDA_REGISTER_MOST=1048576  bytes that a call registers at most; 0: as in confidential
+ *                                       computing, none. Read by each call, not by cuInit()
  */
 #ifndef STANDIN_CONTROL_H
 #define STANDIN_CONTROL_H

@@ -133,6 +133,8 @@ static CUresult fault_in(const char *base, size_t bytes, bool read_only)
 
 static CUresult check_register(const char *base, size_t bytes, unsigned int flags)
 {
+	const char *most = getenv("STANDIN_CUDA_REGISTER_MOST");
+
 	if (!base || !bytes || (uintptr_t)base + bytes < (uintptr_t)base)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (flags & CU_MEMHOSTREGISTER_IOMEMORY)
@@ -141,6 +143,8 @@ static CUresult check_register(const char *base, size_t bytes, unsigned int flag
 		return CUDA_ERROR_INVALID_VALUE;
 	if (flags & CU_MEMHOSTREGISTER_READ_ONLY && setting_is("STANDIN_CUDA_READ_ONLY", "0"))
 		return CUDA_ERROR_NOT_SUPPORTED;
+	if (most && bytes > strtoull(most, NULL, 10))
+		return *most == '0' ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_OUT_OF_MEMORY;
 	if (overlaps(base, bytes))
 		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 	return CUDA_SUCCESS;
