@@ -19,6 +19,7 @@ enum tale {
 	TALE_REGION,			/* a registered range cannot get pages of a region */
 	TALE_REFUSED,			/* CUDA does not register a region's pages */
 	TALE_SHORT,			/* a range contains no whole huge page */
+	TALE_SHARED,			/* a range is shared memory in /dev/shm */
 	TALE_UNSEEN,			/* the kernel does not say which pages hold data */
 	TALE_FAR,			/* a range's pages are not on the nodes of its policy */
 	TALE_NAMESPACE,			/* a libcuda.so.1 is in a namespace of its own */

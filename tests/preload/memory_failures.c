@@ -4,6 +4,7 @@
  * or, strictly, an error.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -81,6 +82,23 @@ static bool registration_fails(void)
 	CHECK(!api.cuMemHostAlloc(&memory, 8 * MIB, 0) && !is_in_region(memory));
 	CHECK(!own_regions(&listed) && !api.cuMemFreeHost(memory));
 	/* The next one is tried anew. */
+	return block_is_in_region(8 * MIB);
+}
+
+/* As in confidential computing: CUDA is asked once, and serves each request itself. */
+static bool refuses_all(void)
+{
+	uint64_t asked = counts_now().own_registrations;
+	unsigned int i;
+
+	setenv("STANDIN_CUDA_REGISTER_MOST", "0", 1);
+	for (i = 0; i < 16; i++)
+		CHECK(block_is_of_driver(8 * MIB));
+	CHECK(counts_now().own_registrations == asked + 1);
+	/* Another context is asked again. */
+	CHECK(!api.cuDevicePrimaryCtxReset_v2(0));
+	CHECK(!api.cuDevicePrimaryCtxRetain(&primary, 0) && !api.cuCtxSetCurrent(primary));
+	unsetenv("STANDIN_CUDA_REGISTER_MOST");
 	return block_is_in_region(8 * MIB);
 }
 
@@ -187,6 +205,8 @@ int main(void)
 	}
 	run_told("CUDA_ERROR_OUT_OF_MEMORY", "what CUDA does not register is the driver's own",
 		 registration_fails, NULL);
+	run_told("CUDA_ERROR_NOT_SUPPORTED", "what CUDA never registers, it is asked for once",
+		 refuses_all, NULL);
 	run_told("the region is not registered any more",
 		 "what is registered no longer is not handed out", unregistered_behind,
 		 "ACTMEM_CUDA_KEEP", NULL);

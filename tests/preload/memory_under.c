@@ -317,6 +317,37 @@ static bool refused_strictly(void)
 	return true;
 }
 
+/* Another process may map the file, so it stays. */
+static bool in_shared_memory(void)
+{
+	char path[64], *memory;
+	int fd;
+
+	snprintf(path, sizeof(path), "/dev/shm/actmem-test-%d", getpid());
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	CHECK(fd >= 0 && !unlink(path) && !ftruncate(fd, 8 * MIB));
+	memory = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(is_left_alone(memory, 8 * MIB, 0) && is_left_alone(memory, 8 * MIB, 0));
+	return !close(fd) && !munmap(memory, 8 * MIB);
+}
+
+/* As in confidential computing: no region is made for the second request. */
+static bool refuses_all(void)
+{
+	uint64_t asked;
+
+	setenv("STANDIN_CUDA_REGISTER_MOST", "0", 1);
+	CHECK(is_refused(8 * MIB, CUDA_ERROR_NOT_SUPPORTED));
+	asked = counts_now().own_registrations;
+	CHECK(asked == 2 && is_refused(8 * MIB, CUDA_ERROR_NOT_SUPPORTED));
+	CHECK(counts_now().own_registrations == asked + 1);
+	/* Another context is asked again. */
+	CHECK(!api.cuDevicePrimaryCtxReset_v2(0));
+	CHECK(!api.cuDevicePrimaryCtxRetain(&primary, 0) && !api.cuCtxSetCurrent(primary));
+	unsetenv("STANDIN_CUDA_REGISTER_MOST");
+	return whole_mapping();
+}
+
 /* The driver refuses the program's own memory too: its word, and no failure of ours. */
 static bool refused_both(void)
 {
@@ -394,6 +425,9 @@ int main(void)
 	run_quiet("and so is a range of which one page was written to", one_page_touched, NULL);
 	run_quiet("and what is written while a region is made", written_meanwhile, NULL);
 	run_case("a mapping without a policy gets a region", whole_mapping, NULL);
+	run_told("the range is shared memory in /dev/shm", "a file in /dev/shm stays as it is",
+		 in_shared_memory, "ACTMEM_VERBOSE=1", NULL);
+	run_quiet("and without -v no line says so", in_shared_memory, NULL);
 	run_told("cuMemHostRegister of 2.0 MiB at ", "what has no whole huge page stays as it is",
 		 too_short, "ACTMEM_STRICT=1", NULL);
 	run_told("actmem run --pages 2M", "and what has no giant page", too_short_for_giants,
@@ -427,5 +461,6 @@ int main(void)
 	run_told("CUDA_ERROR_OUT_OF_MEMORY", "strictly that is an error, too", refused_strictly,
 		 "ACTMEM_STRICT=1", NULL);
 	run_quiet("what CUDA refuses in any case is told by its result", refused_both, NULL);
+	run_quiet("and no region is made again for what it never registers", refuses_all, NULL);
 	return tap_end();
 }

@@ -39,6 +39,8 @@ struct under {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct under *unders;
+/* ID + 1 of a context in which CUDA registers no memory at all, or 0. */
+static _Atomic unsigned long long refusing_context;
 
 /* Sets @first and @length to the part of the range that is whole pages of @unit. */
 static void fit_region(struct under *under, size_t bytes, uint64_t unit)
@@ -86,6 +88,16 @@ static bool map_region(struct under *under, struct cuda_failure *failure)
 			 strerror(errno));
 	map_untouched(under);
 	return false;
+}
+
+/* Returns the ID + 1 of the current context, or 0. */
+static unsigned long long current_context(void)
+{
+	cuda_context context = NULL;
+	unsigned long long id;
+
+	return cuda.cuCtxGetCurrent(&context) || !context || cuda.cuCtxGetId(context, &id) ? 0 :
+	       id + 1;
 }
 
 static void add_under(struct under *under)
@@ -150,6 +162,8 @@ static enum cuda_outcome register_range(struct under *under, size_t bytes, unsig
 		return OUTCOME_OURS;
 	map_untouched(under);
 	*result = cuda_driver.cuMemHostRegister_v2(under->address, bytes, flags);
+	if (first == CUDA_NOT_SUPPORTED && *result == CUDA_NOT_SUPPORTED)
+		refusing_context = current_context();
 	if (*result)
 		return OUTCOME_OURS;
 	cuda_driver.cuMemHostUnregister(under->address);
@@ -175,7 +189,7 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 	if (large_has(address, bytes))
 		return OUTCOME_DRIVERS;
 	cuda_policy_of(&look.policy, address);
-	if (!cuda_is_untouched(address, whole, &look.policy))
+	if (!cuda_is_untouched(address, whole, &look.policy, settings->is_verbose))
 		return OUTCOME_DRIVERS;
 	/*
 	 * No knob can change this, so it is not a failure: print a line, and let the driver serve
@@ -187,7 +201,12 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 			 SAY_BYTES(bytes), address);
 		return OUTCOME_DRIVERS;
 	}
-	if (!cuda_library_load(failure) || !cuda_region_prepare(settings, &unit, failure))
+	if (!cuda_library_load(failure))
+		return OUTCOME_FAILED;
+	/* The driver refuses the request without a region, too. */
+	if (refusing_context && refusing_context == current_context())
+		return OUTCOME_DRIVERS;
+	if (!cuda_region_prepare(settings, &unit, failure))
 		return OUTCOME_FAILED;
 	fit_region(&look, bytes, unit);
 	if (!look.length) {
@@ -199,7 +218,7 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 	if (!cuda_region_open(&look.its, look.length, &look.policy, failure))
 		return OUTCOME_FAILED;
 	/* Another thread may have written there while the region was being made. */
-	if (!cuda_is_untouched(address, whole, &look.policy)) {
+	if (!cuda_is_untouched(address, whole, &look.policy, settings->is_verbose)) {
 		cuda_region_close(&look.its);
 		return OUTCOME_DRIVERS;
 	}

@@ -33,6 +33,7 @@ void cuda_policy_of(struct cuda_policy *policy, const void *address)
 struct mapping {
 	uintptr_t first, end;
 	bool is_plain;			/* private, anonymous, readable and writable */
+	bool is_shm;			/* a file in /dev/shm */
 };
 
 /*
@@ -52,6 +53,7 @@ static bool parse_mapping(const char *line, struct mapping *mapping)
 	mapping->end = end;
 	mapping->is_plain = !strcmp(access, "rw-p") && !inode && !major_number &&
 			    !minor_number && (!*name || !strncmp(name, "[anon:", 6));
+	mapping->is_shm = !strncmp(name, "/dev/shm/", 9);
 	return true;
 }
 
@@ -59,7 +61,7 @@ static bool parse_mapping(const char *line, struct mapping *mapping)
  * Returns true if the range contains only plain mappings. *@is_whole: they contain nothing but the
  * range.
  */
-static bool has_plain_only(uintptr_t first, uintptr_t end, bool *is_whole)
+static bool has_plain_only(uintptr_t first, uintptr_t end, bool is_verbose, bool *is_whole)
 {
 	FILE *file = fopen("/proc/self/maps", "re");
 	uintptr_t reached = first, begin = 0;
@@ -69,6 +71,9 @@ static bool has_plain_only(uintptr_t first, uintptr_t end, bool *is_whole)
 	while (file && reached < end && fgets(line, sizeof(line), file)) {
 		if (!parse_mapping(line, &mapping) || mapping.end <= first)
 			continue;
+		if (is_verbose && mapping.first <= reached && mapping.is_shm)
+			say_once(TALE_SHARED, "cuMemHostRegister of %s at %p uses the program's own pages instead of a region: the range is shared memory in /dev/shm",
+				 SAY_BYTES(end - first), (void *)first);
 		if (mapping.first > reached || !mapping.is_plain)
 			break;
 		if (reached == first)
@@ -104,13 +109,14 @@ static bool are_empty(int fd, uint64_t entry, uint64_t count)
 	return true;
 }
 
-bool cuda_is_untouched(const void *address, size_t bytes, const struct cuda_policy *policy)
+bool cuda_is_untouched(const void *address, size_t bytes, const struct cuda_policy *policy,
+		       bool is_verbose)
 {
 	uintptr_t first = (uintptr_t)address;
 	bool is_whole, is_untouched;
 	int fd;
 
-	if (!has_plain_only(first, first + bytes, &is_whole) ||
+	if (!has_plain_only(first, first + bytes, is_verbose, &is_whole) ||
 	    (!is_whole && policy->mode == MPOL_DEFAULT))
 		return false;
 	fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);

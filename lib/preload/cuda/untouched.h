@@ -22,8 +22,10 @@ void cuda_policy_of(struct cuda_policy *policy, const void *address);
 /*
  * Returns true if the range, of whole pages, is private anonymous memory that can be read and
  * written, and no page of it was touched. The range must also be a whole mapping, or have its own
- * policy. So the call returns false for a block of malloc() in a larger mapping.
+ * policy. So the call returns false for a block of malloc() in a larger mapping. @is_verbose: print
+ * a line if the range is a file in /dev/shm.
  */
-bool cuda_is_untouched(const void *address, size_t bytes, const struct cuda_policy *policy);
+bool cuda_is_untouched(const void *address, size_t bytes, const struct cuda_policy *policy,
+		       bool is_verbose);
 
 #endif /* LIB_PRELOAD_CUDA_UNTOUCHED_H */
