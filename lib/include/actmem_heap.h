@@ -80,6 +80,11 @@ int actmem_heap_destroy(struct actmem_heap *heap);
  * freed, the next block of the same length gets its address. The call never returns pageable
  * memory.
  *
+ * The call does not consider the node of the calling thread: the block, reused or fresh, is in any
+ * region of the heap that has enough free memory. Only a region that the call creates is on the
+ * caller's node, unless the options name nodes or a policy. If threads on several nodes need near
+ * memory, create a heap for each node.
+ *
  * -EINVAL  @length is 0, or longer than the address space or the longest chunk; @align is above
  *	2 MiB or not a power of two
  * -ENOMEM  the heap's limit, or no memory for the metadata
