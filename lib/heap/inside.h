@@ -89,8 +89,8 @@ unsigned int heap_attached(const struct actmem_heap *heap);
 /*
  * Creates a region of @length, registered in chunks of @chunk_bytes. If the runtime refuses that,
  * the chunks are shorter, but a block of @home bytes fits. If the heap's regions have names, opens
- * or creates the next file, of at most @left bytes, instead. Caller holds grow_lock. Returns 0, or a
- * negative errno with an error message.
+ * or creates the next file, of at most @left bytes, instead. Caller holds grow_lock. Returns 0, or
+ * a negative errno with an error message.
  */
 int heap_region_open(struct actmem_heap *heap, uint64_t length, uint64_t left,
 		     uint64_t chunk_bytes, uint64_t home, struct heap_region **result);

@@ -84,8 +84,9 @@ static int open_next_file(struct actmem_heap *heap, struct region_request *reque
 }
 
 /*
- * Closes a region, if there is one, whose registration failed with @error. If allowed, replaces it by a region that
- * the runtime allocates itself. Otherwise returns @error and restores its error message.
+ * Closes a region, if there is one, whose registration failed with @error. If allowed, replaces it
+ * by a region that the runtime allocates itself. Otherwise returns @error and restores its error
+ * message.
  */
 static int replace_region(struct actmem_heap *heap, uint64_t length, int error,
 			  struct heap_region **made)

@@ -66,8 +66,10 @@ int heap_check_registers(const struct actmem_heap *heap)
 
 int heap_register_region(struct actmem_heap *heap, struct heap_region *its, uint64_t home)
 {
-	return heap->runtime ? region_register_in(its->region, heap->runtime, heap->register_flags,
-						  &its->chunk_bytes, round_up(home, HUGE_PAGE_BYTES)) : 0;
+	if (!heap->runtime)
+		return 0;
+	return region_register_in(its->region, heap->runtime, heap->register_flags,
+				  &its->chunk_bytes, round_up(home, HUGE_PAGE_BYTES));
 }
 
 int heap_own_region(struct actmem_heap *heap, uint64_t length, const char *why,

@@ -114,7 +114,7 @@ static void settle_registration(struct registration *registration, bool failed)
 	pthread_mutex_unlock(&runtime->lock);
 }
 
-/* A runtime that does not support the first registration, other than a read-only one, refuses all. */
+/* A runtime that does not support the first registration refuses all, unless that is read-only. */
 static void count_failure(const struct registration *registration, int error)
 {
 	struct actmem_runtime *runtime = registration->runtime;

@@ -46,7 +46,7 @@ uint64_t runtime_piece_bytes(struct actmem_runtime *runtime);
 /* Returns the most that one call registers, as far as the runtime has not refused that. */
 uint64_t runtime_accepted_bytes(struct actmem_runtime *runtime);
 
-/* Returns -EOPNOTSUPP with an error message if the runtime refused to register any memory; else 0. */
+/* Returns -EOPNOTSUPP with an error message if the runtime registers no memory at all; else 0. */
 int runtime_check_registers(struct actmem_runtime *runtime);
 
 /*

@@ -54,7 +54,8 @@ static void *work(void *region)
 	pthread_barrier_wait(&start);
 	/* Another thread may unregister the region before the call that registered it returns. */
 	for (round = 0; round < SHARED_ROUNDS; round++) {
-		failed += is_odd(actmem_region_register(shared, runtime, ACTMEM_REGISTER_DEVICEMAP));
+		failed += is_odd(actmem_region_register(shared, runtime,
+							ACTMEM_REGISTER_DEVICEMAP));
 		failed += is_odd(actmem_region_unregister(shared));
 	}
 	pthread_barrier_wait(&start);

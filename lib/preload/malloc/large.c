@@ -9,9 +9,9 @@
  *
  * Freed pages stay resident for the next block, but the kernel may take them at any time
  * (MADV_FREE). So they never cause the program to run out of memory. The pools also keep little
- * more than the blocks needed at their peak. A call that allocates or frees a large block gives back
- * memory that has been free for a while. No thread does this, because a program does not expect
- * threads that it did not start.
+ * more than the blocks needed at their peak. A call that allocates or frees a large block gives
+ * back memory that has been free for a while. No thread does this, because a program does not
+ * expect threads that it did not start.
  */
 #include <errno.h>
 #include <pthread.h>
