@@ -97,8 +97,8 @@ struct runtime_kind {
 
 /*
  * Registers all chunks, or none. If the runtime refuses the first chunk, tries shorter ones: sets
- * @chunk_bytes, which stays at least @chunk_least. After a failure, @registered is the length of the
- * chunks that could not be unregistered again.
+ * @chunk_bytes, which stays at least @chunk_least. After a failure, @registered is the length of
+ * the chunks that could not be unregistered again.
  */
 int chunks_add(struct registration *registration);
 

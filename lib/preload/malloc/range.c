@@ -4,8 +4,9 @@
  *
  * One byte for each page of 2 MiB says what the page may contain: nothing, data of a taken block,
  * or data of a freed block. For a freed block it has the time of the free, in the caller's units
- * and modulo STAMPS. If several blocks share a page, its byte has the last change. That does no harm: the page is returned to the kernel only when all of it is free,
- * and then the byte has the time of the last free.
+ * and modulo STAMPS. If several blocks share a page, its byte has the last change. That does no
+ * harm: the page is returned to the kernel only when all of it is free, and then the byte has the
+ * time of the last free.
  */
 #include <errno.h>
 #include <string.h>
