@@ -66,10 +66,11 @@ struct actmem_key {
 #define ACTMEM_INSTANCE_ONCE	(UINT64_C(1) << 63)
 
 /*
- * Compute a checksum at each commit and compare it at each hold. Nothing else detects a disk that
- * changes data, or a defect of ext4 in Linux 7: while the file system is full, ext4 sometimes
- * returns zeros for data that it reported as written. The store leaves enough space free, but other
- * writers may fill the file system.
+ * Compute a checksum at each commit and compare it at each hold. Nothing else detects that a disk
+ * or a file system returns other data than the store wrote. A file system may report a write as
+ * successful, and later return zeros without an error. ext4 does so on a disk that fails, also in
+ * Linux 6.18. In Linux 7, ext4 does so while the file system is full, too. The store leaves enough
+ * space free, but other writers may fill the file system.
  *
  * The calling thread reads the block once more in commit and in hold. With few cores, a step
  * that spills takes about a tenth longer.
