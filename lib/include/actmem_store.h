@@ -22,8 +22,8 @@
  * are short. If it can spill, it then treats the memory that it has as its budget until it can get
  * more. A reserve fails only if the store can drop or spill nothing else.
  *
- * If a limit falls below the usage, a store that spills returns memory in the background: it spills
- * blocks and closes regions until its share of the excess is returned, and grows again when the
+ * If a limit falls below the usage, a store that spills returns memory in the background. It spills
+ * blocks and closes regions until it has returned its share of the excess. It grows again when the
  * limit rises. It follows the driver's limits, the limit that `actmem limit --pid` sets for the
  * handle, and, with memfd regions of 4K or thp pages, memory.high of the cgroup. A call that cannot
  * do with less still gets its memory. Regions with names stay open.
