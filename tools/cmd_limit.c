@@ -271,20 +271,14 @@ static bool set_mount_limit(const char *folder, uint64_t bytes)
 
 static bool set_cgroup_limit(const char *folder, uint64_t bytes)
 {
-	char path[PATH_MAX], text[32] = "max";
-	bool is_good;
-	int fd;
+	char path[PATH_MAX];
+	int err;
 
 	snprintf(path, sizeof(path), "%s/memory.high", folder);
-	if (bytes != NO_LIMIT)
-		snprintf(text, sizeof(text), "%" PRIu64, bytes);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	is_good = fd >= 0 && write(fd, text, strlen(text)) > 0;
-	if (!is_good)
-		warn("cannot set '%s'", path);
-	if (fd >= 0)
-		close(fd);
-	return is_good;
+	err = limit_write(path, bytes);
+	if (err)
+		warnx("cannot set '%s': %s", path, strerror(-err));
+	return !err;
 }
 
 static bool set_limits(const struct limit *limit)

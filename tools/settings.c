@@ -110,13 +110,12 @@ int setting_read(const char *name, uint64_t *bytes)
 	return sysfile_value(bytes, DRIVER_SYSFS "/%s", name);
 }
 
-int setting_write(const char *name, uint64_t bytes)
+int limit_write(const char *path, uint64_t bytes)
 {
-	char path[128], text[32];
+	char text[32];
 	ssize_t length;
 	int fd, err;
 
-	snprintf(path, sizeof(path), DRIVER_SYSFS "/%s", name);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
@@ -124,6 +123,14 @@ int setting_write(const char *name, uint64_t bytes)
 	err = write(fd, text, (size_t)length) == length ? 0 : -errno;
 	close(fd);
 	return err;
+}
+
+int setting_write(const char *name, uint64_t bytes)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), DRIVER_SYSFS "/%s", name);
+	return limit_write(path, bytes);
 }
 
 void setting_tell(const char *name, int err)

@@ -59,6 +59,9 @@ const char *setting_name(char name[64], unsigned int node, const char *file);
 int setting_read(const char *name, uint64_t *bytes);
 int setting_write(const char *name, uint64_t bytes);
 
+/* As setting_write(), to any file that takes a number of bytes or "max". */
+int limit_write(const char *path, uint64_t bytes);
+
 /* Prints that a file cannot be written, with the remedy if one is known. */
 void setting_tell(const char *name, int err);
 

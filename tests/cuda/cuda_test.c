@@ -269,17 +269,31 @@ int cuda_end(const struct cuda *cuda, struct actmem *am, struct usage before)
 	return tap_end();
 }
 
-struct actmem_runtime *runtime_or_bail(struct actmem *am, enum actmem_runtime_kind kind)
+/* With 0, the chunks have the default length. */
+static struct actmem_runtime *open_runtime(struct actmem *am, enum actmem_runtime_kind kind,
+					   uint64_t chunk_bytes)
 {
 	struct actmem_runtime_options options = {
-		.size = sizeof(options), .kind = kind, .chunk_bytes = CHUNK,
+		.size = sizeof(options), .kind = kind, .chunk_bytes = chunk_bytes,
 	};
 	struct actmem_runtime *runtime;
 
 	if (actmem_runtime_open(am, &options, &runtime))
 		tap_bail("actmem_runtime_open");
+	return runtime;
+}
+
+struct actmem_runtime *runtime_or_bail(struct actmem *am, enum actmem_runtime_kind kind)
+{
+	struct actmem_runtime *runtime = open_runtime(am, kind, CHUNK);
+
 	printf("# %s\n", actmem_runtime_describe(runtime));
 	return runtime;
+}
+
+struct actmem_runtime *whole_runtime_or_bail(struct actmem *am)
+{
+	return open_runtime(am, ACTMEM_RUNTIME_CUDA, 0);
 }
 
 struct actmem_runtime_info runtime_info(struct actmem_runtime *runtime)

@@ -94,6 +94,8 @@ int cuda_end(const struct cuda *cuda, struct actmem *am, struct usage before);
 
 /* A runtime of that kind with chunks of CHUNK, or bails out. */
 struct actmem_runtime *runtime_or_bail(struct actmem *am, enum actmem_runtime_kind kind);
+/* A runtime of CUDA with chunks of the default length, or bails out. */
+struct actmem_runtime *whole_runtime_or_bail(struct actmem *am);
 struct actmem_runtime_info runtime_info(struct actmem_runtime *runtime);
 struct actmem_registration registration_of(struct actmem_region *region);
 

@@ -56,18 +56,6 @@ static void *ask(void *unused)
 	return unused;
 }
 
-static struct actmem_runtime *whole_runtime_or_bail(struct actmem *am)
-{
-	struct actmem_runtime_options options = {
-		.size = sizeof(options), .kind = ACTMEM_RUNTIME_CUDA,
-	};
-	struct actmem_runtime *runtime;
-
-	if (actmem_runtime_open(am, &options, &runtime))
-		tap_bail("actmem_runtime_open");
-	return runtime;
-}
-
 /* The length of pieces follows the driver's speed, up to PIECE_MOST. */
 static void test_lengths(struct actmem *am)
 {

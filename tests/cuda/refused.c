@@ -15,18 +15,6 @@
 
 static struct cuda cuda;
 
-static struct actmem_runtime *whole_runtime_or_bail(struct actmem *am)
-{
-	struct actmem_runtime_options options = {
-		.size = sizeof(options), .kind = ACTMEM_RUNTIME_CUDA,
-	};
-	struct actmem_runtime *runtime;
-
-	if (actmem_runtime_open(am, &options, &runtime))
-		tap_bail("actmem_runtime_open");
-	return runtime;
-}
-
 static uint64_t asked(void)
 {
 	return counts_of(&cuda).own_registrations;
