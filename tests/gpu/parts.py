@@ -69,6 +69,15 @@ def _program(name, *if_small):
     return commands
 
 
+def _programs(options, seconds):
+    """Random programs, on all cores: XLA compiles each several times."""
+    how = ["--count=4"] if options.standin else [
+        "--gpu", f"--jobs={min(len(os.sched_getaffinity(0)), 14)}",
+        f"--seconds={max(seconds - 60, 10):.0f}"]
+    return [_python(options, "programs", "tests/jax/programs.py", "1", "--tap",
+                    "--shrink-seconds=0", *how)]
+
+
 def _tutorial(options, seconds):
     return [_python(options, f"{os.path.basename(script)} {way}", script, under=under)
             for script in sorted(glob.glob("examples/offload_*.py"))
@@ -94,6 +103,7 @@ PARTS = [
     Part("cuda", 150, _make("check-gpu")),
     Part("preload", 200, _make("check-gpu-preload")),
     Part("checkpoint", 240, _program("checkpoint", "--cpu")),
+    Part("programs", 240, _programs),
     Part("arrays", 90, _program("arrays")),
     Part("tutorial", 240, _tutorial),
     Part("pinned", 120, _pinned),

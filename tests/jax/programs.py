@@ -6,6 +6,7 @@
     tests/jax/programs.py SEED --count 1000
     tests/jax/programs.py SEED --seconds 120 --python build/venv/bin/python \\
         --python build/venv-newest/bin/python       with both versions of JAX at once
+    tests/jax/programs.py SEED --seconds 120 --gpu --jobs 12    on the first GPU
 
 Each seed is a program (what model(x, w, s, n) computes and which derivatives of it), a
 form in which it is compared with stock JAX, and flags. The results have to be those of
@@ -32,11 +33,12 @@ What it cannot compare, and why:
   spilled values on a mesh, and of jacrev and hessian
                         values of 512 KiB, which a budget needs, take too long there
   jax_scan3             stock JAX cannot differentiate scans with it
-  GPUs                  the references would have to run on one: tests/gpu
+  meshes of several GPUs        with --gpu, a program on such a mesh is left out
 """
 import argparse
 import collections
 import json
+import math
 import os
 import sys
 import threading
@@ -78,18 +80,20 @@ def counted(counts):
 class Run:
     """Seeds with one version of JAX."""
 
-    def __init__(self, options, python, say):
+    def __init__(self, options, python, job, say):
         self.options = options
         self.python = python
-        self.workers = workers.Workers(python, options.timeout)
+        self.workers = workers.Workers(python, options.timeout, options.gpu)
         self.version = f"JAX {self.workers.version()}"
+        if options.jobs > 1:
+            self.version += f", job {job}"
         self.say = say
         self.counts = collections.Counter()             # by result
         self.by = collections.defaultdict(collections.Counter)
         self.skipped = collections.defaultdict(list)    # seeds by reason
         self.failures = []
         self.kinds = set()                              # of failures
-        self.seed = options.seed
+        self.seed = options.seed + job
         self.seconds = 0
         self.error = None
 
@@ -113,12 +117,16 @@ class Run:
             case = draw.case(self.seed)
             if self.options.form:
                 case["form"] = self.options.form
+            mesh = case["program"]["mesh"]
+            if self.options.gpu and mesh and math.prod(mesh["shape"]) > 1:
+                self.seed += self.options.jobs
+                continue
             verdict = self.workers.run(case)
             self._count(case, verdict)
             self.seconds += time.monotonic() - began
             if verdict["result"] not in (*PASSED, "skipped"):
                 self._fail(case, verdict)
-            self.seed += 1
+            self.seed += self.options.jobs
             if self.seconds - said > PROGRESS_SECONDS:
                 said = self.seconds
                 self.say([f"{self.version}: {self.summary()}"])
@@ -142,7 +150,8 @@ class Run:
         what = f"seed {self.seed} of {self.version}, {title(case)}: {verdict['result']}"
         self.failures.append(what)
         self.say([what, *verdict["detail"].splitlines(),
-                  f"repeat: {self.python} tests/jax/programs.py {self.seed}"])
+                  f"repeat: {self.python} tests/jax/programs.py {self.seed}"
+                  f"{' --gpu' * self.options.gpu}"])
         if self.options.shrink_seconds and is_new and len(self.kinds) <= SHRUNK_MOST:
             case, verdict = shrink.shrink(case, verdict, self.workers.run,
                                           self.options.shrink_seconds)
@@ -175,6 +184,9 @@ def options_of(arguments):
     parser.add_argument("--seconds", type=float, default=0, help="run seeds for that long")
     parser.add_argument("--python", action="append",
                         help="of an environment with JAX; several run at the same time")
+    parser.add_argument("--gpu", action="store_true", help="run on the first GPU, not the CPU")
+    parser.add_argument("--jobs", type=int, default=1,
+                        help="run so many programs at the same time, of different seeds")
     parser.add_argument("--form", choices=draw.FORMS, help="use this form for every seed")
     parser.add_argument("--timeout", type=float, default=120, help="seconds for a program")
     parser.add_argument("--shrink-seconds", type=float, default=60,
@@ -196,7 +208,8 @@ def main():
     if is_one:
         case = draw.case(options.seed)
         say([title(case), *describe(case)])
-    runs = [Run(options, python, say) for python in options.python or [sys.executable]]
+    runs = [Run(options, python, job, say) for python in options.python or [sys.executable]
+            for job in range(1 if is_one else options.jobs)]
     threads = [threading.Thread(target=run.run) for run in runs]
     for thread in threads:
         thread.start()

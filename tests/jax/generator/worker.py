@@ -16,7 +16,8 @@ TREE = os.path.dirname(os.path.dirname(TESTS))
 CLEAR_AFTER = 40        # cases, so that memory stays bounded
 # XLA's emitters for fusions, which take more than half of the time, have a flag before 0.11.
 VERSION = tuple(map(int, importlib.metadata.version("jaxlib").split(".")[:2]))
-FLAGS = " --xla_cpu_use_fusion_emitters=false" if VERSION < (0, 11) else ""
+IS_OLD = VERSION < (0, 11) and os.environ["JAX_PLATFORMS"] == "cpu"
+FLAGS = " --xla_cpu_use_fusion_emitters=false" if IS_OLD else ""
 
 
 def main():

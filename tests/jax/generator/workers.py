@@ -20,18 +20,26 @@ FLAGS = ("--xla_backend_optimization_level=0 --xla_allow_excess_precision=false 
          "--xla_cpu_max_isa=AVX --xla_force_host_platform_device_count=4 "
          # XLA ends the process when devices wait for each other for 40 s.
          "--xla_cpu_collective_call_terminate_timeout_seconds=300")
+# On a GPU: sums in the same order in every run, and no search for the fastest kernels.
+GPU_FLAGS = ("--xla_gpu_autotune_level=0 --xla_gpu_deterministic_ops=true "
+             "--xla_allow_excess_precision=false")
+# A GPU would round the operands of products to 10 bits. Several processes share its memory.
+GPU_ENVIRONMENT = {"JAX_PLATFORMS": "cuda", "XLA_FLAGS": GPU_FLAGS,
+                   "JAX_DEFAULT_MATMUL_PRECISION": "highest",
+                   "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 
 class Worker:
-    def __init__(self, python, spills, timeout):
+    def __init__(self, python, spills, timeout, gpu=False):
         self.timeout = timeout
         self.folder = tempfile.TemporaryDirectory(prefix="programs-") if spills else None
         self.errors = tempfile.TemporaryFile("w+", errors="replace")
         environment = {name: value for name, value in os.environ.items()
-                       if not name.startswith(("ACTMEM_", "JAX_", "XLA_"))}
-        environment.update(JAX_PLATFORMS="cpu", XLA_FLAGS=FLAGS, ACTMEM_QUIET="1",
-                           ACTMEM_ALLOW="any", ACTMEM_HEAP_GROW="16M",
-                           PYTHONDONTWRITEBYTECODE="1")
+                       if name == "ACTMEM_LIBDIR" or
+                       not name.startswith(("ACTMEM_", "JAX_", "XLA_"))}
+        environment.update({"JAX_PLATFORMS": "cpu", "XLA_FLAGS": FLAGS, "ACTMEM_QUIET": "1",
+                            "ACTMEM_ALLOW": "any", "ACTMEM_HEAP_GROW": "16M",
+                            "PYTHONDONTWRITEBYTECODE": "1", **(GPU_ENVIRONMENT if gpu else {})})
         if spills:
             environment.update(ACTMEM_BACKEND="memfd", ACTMEM_PAGES="4K",
                                ACTMEM_BUDGET=BUDGET, ACTMEM_SPILL=self.folder.name)
@@ -100,9 +108,10 @@ class Worker:
 class Workers:
     """run(case) by whatever process it needs."""
 
-    def __init__(self, python=sys.executable, timeout=120):
+    def __init__(self, python=sys.executable, timeout=120, gpu=False):
         self.python = python
         self.timeout = timeout
+        self.gpu = gpu
         self.started = {}
         self.jax = None
 
@@ -112,7 +121,8 @@ class Workers:
             worker.close()
             worker = None
         if worker is None:
-            worker = self.started[spills] = Worker(self.python, spills, self.timeout)
+            worker = self.started[spills] = Worker(self.python, spills, self.timeout,
+                                                          self.gpu)
             self.jax = worker.jax
         return worker
 
