@@ -95,6 +95,7 @@ class Run:
         self.kinds = set()                              # of failures
         self.seed = options.seed + job
         self.seconds = 0
+        self.slowest = (0, options.seed)                # seconds, seed
         self.error = None
 
     def run(self):
@@ -114,7 +115,7 @@ class Run:
         said = 0
         while not self._is_over():
             began = time.monotonic()
-            case = draw.case(self.seed)
+            case = draw.case(self.seed, self.options.gpu)
             if self.options.form:
                 case["form"] = self.options.form
             mesh = case["program"]["mesh"]
@@ -123,7 +124,9 @@ class Run:
                 continue
             verdict = self.workers.run(case)
             self._count(case, verdict)
-            self.seconds += time.monotonic() - began
+            took = time.monotonic() - began
+            self.seconds += took
+            self.slowest = max(self.slowest, (took, self.seed))
             if verdict["result"] not in (*PASSED, "skipped"):
                 self._fail(case, verdict)
             self.seed += self.options.jobs
@@ -163,7 +166,8 @@ class Run:
 
     def summary(self):
         return (f"{sum(self.counts.values())} programs: {counted(self.counts)}; "
-                f"next seed {self.seed}")
+                f"next seed {self.seed}; slowest: seed {self.slowest[1]}, "
+                f"{self.slowest[0]:.0f} s")
 
     def report(self):
         """Lines about all that became of the seeds."""
@@ -206,7 +210,7 @@ def main():
             for line in lines:
                 print(f"# {line}" if options.tap else line, flush=True)
     if is_one:
-        case = draw.case(options.seed)
+        case = draw.case(options.seed, options.gpu)
         say([title(case), *describe(case)])
     runs = [Run(options, python, job, say) for python in options.python or [sys.executable]
             for job in range(1 if is_one else options.jobs)]

@@ -18,9 +18,28 @@ TIED = re.compile(r"(%\w+)(?::(\d+))? = stablehlo\.custom_call @actmem_tie\((.*?
                   r" \{(.*)\} : \((.*)\) -> ")
 
 
+SEPARATED = re.compile(r"(%\w+)((?::\d+)?) = (stablehlo\.custom_call @actmem_.*)\n"
+                       r" *(%\w+)((?::\d+)?) = stablehlo\.optimization_barrier (.*) : .*\n")
+
+
+def without_barriers(text):
+    """Removes the barrier behind each call, which separates the call's results from what
+    stores them."""
+    functions = text.split("func.func")
+    for i, function in enumerate(functions):
+        while found := SEPARATED.search(function):
+            result, count, call, barrier, as_many, operands = found.groups()
+            assert as_many == count and set(re.findall(r"%\w+", operands)) == {result}
+            rest = re.sub(rf"{barrier}\b", result, function[found.end():])
+            function = f"{function[:found.start()]}{result}{count} = {call}\n{rest}"
+        functions[i] = function
+    return "func.func".join(functions)
+
+
 def lowered(f, *arguments, platforms=("cuda",)):
-    return jax.jit(f).trace(*arguments).lower(
-        lowering_platforms=platforms).as_text()
+    text = jax.jit(f).trace(*arguments).lower(lowering_platforms=platforms).as_text()
+    assert len(SEPARATED.findall(text)) == text.count("@actmem_") // len(platforms)
+    return without_barriers(text)
 
 
 def calls(text):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Draws a case from a seed: a program, the form that is compared with stock JAX, and flags.
-The same seed is the same case with every version of JAX."""
+The same seed is the same case with every version of JAX; on a GPU the values are larger."""
 import random
 
 from generator.text import ARGS, WITHOUT_SCALARS
@@ -20,6 +20,8 @@ CHAINS = (
     ("checkpoint", "scan", "cond"), ("checkpoint", "switch", "checkpoint"),
     ("vmap", "checkpoint", "vmap", "checkpoint"), ("checkpoint", "inner", "checkpoint"))
 SMALL = {"rows": 3, "columns": 4}
+# XLA's compiler for GPUs treats slices of 128 bytes, and multiples of it, in another way.
+ALIGNED = {"rows": 8, "columns": 32}
 # A few values of which are more than workers.BUDGET.
 LARGE = {"rows": 2048, "columns": 64}
 
@@ -216,13 +218,13 @@ def statements(body):
             yield from statements(inner)
 
 
-def case(seed):
+def case(seed, gpu=False):
     draw = _Draw(seed)
     program = draw.program()
     form = draw.weighted(FORMS)
     flags = list(draw.weighted(FLAGS))
     spills = form in ("ours", "patch", "destination") and draw.chance(0.15) and \
         program["mesh"] is None and program["derivation"] not in ("jacrev", "hessian")
-    if spills:
-        program.update(LARGE)
+    if spills or gpu:
+        program.update(LARGE if spills else ALIGNED)
     return {"program": program, "form": form, "flags": flags, "spills": spills}

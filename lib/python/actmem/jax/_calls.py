@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental.custom_partitioning import SdyShardingRule, custom_partitioning
 from jax.extend.core import Primitive
+from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import mlir
 
 from actmem.jax import _private
@@ -76,9 +77,17 @@ def _refused(ctx: Context, *operands: Any, **params: Any) -> Any:
         f"for {platforms}")
 
 
+def _call_lowered_for_cuda(ctx: Context, *operands: Any, **params: Any) -> Any:
+    """Separates the results from the rest of the program. Without the barrier, XLA fuses a call
+    with the update of a loop's stack that stores its result. JAX 0.11.1 and 0.11.2 then run the
+    call a second time."""
+    return stablehlo.OptimizationBarrierOp(_call_lowered(ctx, *operands, **params)).results
+
+
 mlir.register_lowering(call_p, _refused)
 for platform in PLATFORMS:
-    mlir.register_lowering(call_p, _call_lowered, platform=platform)
+    mlir.register_lowering(call_p, _call_lowered_for_cuda if platform == "cuda" else
+                           _call_lowered, platform=platform)
 
 
 def _call(target: str, operands: Sequence[Any], results: Sequence[tuple[Sequence[int], DType]],

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""What XLA's compiler for GPUs makes of steps. Nothing is run. Prints TAP.
+
+In a step whose layers are unrolled, the puts of each layer are in the forward pass, before those
+of the next layer, and not where their takes are. In a step with loops, each call is there once."""
+import argparse
+import os
+import re
+import sys
+
+import actmem.jax
+import jax
+import jax.numpy as jnp
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../gpu"))
+
+import stack  # noqa: E402
+import training  # noqa: E402
+from stock import check, finish  # noqa: E402
+
+LAYERS = 6
+CALLED = re.compile('custom_call_target="actmem')
+
+
+def unrolled():
+    sizes = stack.MODELS["small"]._replace(layers=LAYERS)
+    options = argparse.Namespace(method="actmem", form="unrolled", attention="xla")
+    step = jax.jit(training.make_step(sizes, options))
+    return step.lower(*training.shapes(sizes, options)).compile().as_text()
+
+
+def powers(x):
+    """A loop whose values a loop of the backward pass only stores."""
+    return jax.lax.fori_loop(0, 2, lambda _, x: jnp.cos(x) * x, x)
+
+
+def check_loops():
+    """XLA fuses an operation with the update that stores its result in a stack, and may then
+    run it in both places."""
+    kept = actmem.jax.checkpoint(powers, policy=jax.checkpoint_policies.everything_saveable,
+                                 min_bytes=0)
+    lowered = jax.jit(jax.grad(lambda x: jnp.sum(kept(x) ** 2))).lower(jnp.ones((64, 64)))
+    text = lowered.compile().as_text()
+    wanted, found = (each.count(f'{mark}actmem_take') for each, mark in (
+        (lowered.as_text(), "@"), (text, 'custom_call_target="')))
+    check(0 < wanted == found, f"{wanted} takes in loops are {found} when compiled")
+    fusions = re.findall(r"^%(\S*fus\S*) \(.*\n((?:  .*\n)*)", text, re.MULTILINE)
+    holding = [name for name, body in fusions if CALLED.search(body)]
+    check(fusions and not holding, f"none of {len(fusions)} fusions has a call: {holding}")
+
+
+def main():
+    check_loops()
+    text = unrolled()
+    check("is_scheduled=true" in text, "XLA tells the order")
+    calls = training.calls(text)
+    puts = [i for i, name in calls if name == "put"]
+    tie = next(i for i, name in calls if name == "tie")
+    check(len(puts) == 3 * LAYERS and puts[-1] < tie,
+          f"{len(puts)} puts come before the first layer's takes are tied, at {tie}: {puts}")
+    gaps = [puts[i] - puts[i - 1] for i in range(3, len(puts), 3)]
+    within = [puts[i + 2] - puts[i] for i in range(0, len(puts), 3)]
+    check(min(gaps) > max(within),
+          f"what a layer computes after its puts is before the next layer's: {gaps}")
+    late = training.late_share(text)
+    check(0 < late < 0.5, f"{late:.2f} of the puts are in the last quarter of the forward pass")
+    finish()
+
+
+if __name__ == "__main__":
+    main()
