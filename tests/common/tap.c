@@ -9,6 +9,13 @@
 
 static unsigned int results, failures, skips;
 
+/* A test that is killed has printed all lines until then. */
+__attribute__((constructor))
+static void print_each_line(void)
+{
+	setvbuf(stdout, NULL, _IOLBF, 0);
+}
+
 bool tap_ok(bool passed, const char *file, int line, const char *format, ...)
 {
 	va_list arguments;

@@ -70,9 +70,12 @@ int main(void)
 	struct actmem_runtime_info info;
 	struct usage before;
 	unsigned int i;
+	CUcontext primary;
 	void *failed;
 
 	am = cuda_begin(&cuda, &before);
+	/* As a program does. Otherwise NVIDIA's driver makes a context for each registration. */
+	cuda_ok(cuda.cuDevicePrimaryCtxRetain(&primary, 0));
 	runtime = runtime_or_bail(am, ACTMEM_RUNTIME_CUDA);
 	wanted_by_all = region_or_bail(am, "wanted by all");
 	shared = region_or_bail(am, "shared");
@@ -99,5 +102,6 @@ int main(void)
 	returns(actmem_region_close(wanted_by_all), 0);
 	returns(actmem_runtime_close(runtime), 0);
 	pthread_barrier_destroy(&start);
+	cuda_ok(cuda.cuDevicePrimaryCtxRelease_v2(0));
 	return cuda_end(&cuda, am, before);
 }

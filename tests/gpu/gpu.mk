@@ -5,7 +5,10 @@
 .PHONY: gpu-needs check-gpu-run
 
 # Built by tests/gpu/run. check-gpu and check-gpu-preload build their own programs.
+# `actmem run --offload` looks for the Python module where a package has it.
 gpu-needs: all $(CUDA_STANDIN)
+	@mkdir -p $(B)/lib/actmem
+	@ln -sfn $(CURDIR)/lib/python $(B)/lib/actmem/python
 
 # Uses the stand-in for libcuda.so.1, JAX on the CPU, and small sizes.
 CHECKS += gpu-run

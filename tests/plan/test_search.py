@@ -212,6 +212,18 @@ def test_a_fast_link_takes_what_does_not_fit():
     jax.make_jaxpr(jax.grad(lambda x: jnp.sum(layer(x))))(jnp.ones(8))
 
 
+def test_what_fits_stays_on_the_device():
+    """With actmem.jax.checkpoint, too, which offloads what a policy of save_only_these_names
+    saves."""
+    found = plan(*loss_of(2), machine=MACHINE)
+    kept, *_ = found.with_action(KEEP)
+    assert not found.with_action(OFFLOAD)
+    layer = actmem.jax.checkpoint(lambda x: jnp.sin(name(jnp.sin(x), kept)), policy=found.policy,
+                                  min_bytes=0)
+    text = jax.jit(jax.grad(lambda x: jnp.sum(layer(x)))).lower(jnp.ones(8)).as_text()
+    assert "actmem_put" not in text
+
+
 def test_the_host_s_budget_goes_to_files():
     fast = with_link(1e11, disk_write=5e10, disk_read=5e10)
     found = plan(*loss_of(8), machine=fast, device_memory=24e6, host_memory="4M")

@@ -82,7 +82,7 @@ def kept_names(policy: Rule) -> frozenset[str]:
     """Returns the names that `policy` keeps in actmem, if it is made of names."""
     saved, offloaded, destination = _private.names_of(_inner(policy))
     if _inner(policy) is not policy:
-        return offloaded or saved
+        return saved if destination is None else offloaded
     is_ours = _is_ours(_private.Offloadable("device", destination or ""))
     return offloaded if is_ours else frozenset()
 

@@ -27,9 +27,9 @@ class Mismatch(ValueError):
 
 
 def policy_of(kept: Sequence[str], offloaded: Sequence[str], destination: str) -> Any:
-    """Returns a jax.checkpoint policy that keeps some names and offloads others."""
-    if not offloaded:
-        return jax.checkpoint_policies.save_only_these_names(*kept)
+    """Returns a jax.checkpoint policy that keeps some names and offloads others. It distinguishes
+    them even if it offloads nothing, because actmem.jax.checkpoint would offload all that a policy
+    of other kinds saves."""
     return jax.checkpoint_policies.save_and_offload_only_these_names(
         names_which_can_be_saved=list(kept), names_which_can_be_offloaded=list(offloaded),
         offload_src="device", offload_dst=destination)
