@@ -18,7 +18,7 @@ import machine
 import predict
 import running
 import stack
-from telling import fact
+from telling import fact, is_rounding
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # What the programs of the methods are, and what starts them.
@@ -31,8 +31,6 @@ METHODS = {
     "planned": ("planned", []),
 }
 FLAGS = {"": "", "pipelined": "--xla_gpu_enable_pipelined_host_offloading=true"}
-# The largest relative difference of gradients that rounding of bfloat16 explains.
-TOLERANCE = 0.1
 SHARE = 0.88                # of the card's memory, for XLA's pool
 LEAST_SECONDS, CASE_SECONDS = 20, 180
 FEW_LAYERS = 4              # a method that keeps more layers on the card does not offload
@@ -153,7 +151,7 @@ class Runs:
         pinned = grown["actmem"] or grown["driver"] or grown["anonymous"]
         difference, late = found.get("difference"), found.get("late_puts")
         row = {"valid": case.method == "recomputed" if difference is None else
-               difference <= TOLERANCE, "gradient_difference": difference,
+               is_rounding(case.method, difference), "gradient_difference": difference,
                **{name: found[name] for name in ("step_s", "steps", "first_step_s", "compile_s",
                                                  "first_run_s", "hidden_out", "hidden_in")
                   if name in found},
