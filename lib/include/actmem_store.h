@@ -283,11 +283,30 @@ int actmem_store_take(struct actmem_store *store, struct actmem_key key, void *d
 
 /*
  * Asks the store to read a block before all others, as soon as it has memory for it. The call does
- * not wait.
+ * not wait. actmem_store_eventfd() tells when a read has ended.
  *
  * -ENOENT  no such key
  */
 int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key);
+
+/*
+ * Returns an eventfd(2) that becomes readable when a read of a block from a spill file ends, also
+ * one that the store began by itself. It is for programs that take blocks and wait for other things
+ * at the same time:
+ *
+ *	actmem_store_prefetch(store, key);
+ *	while ((error = actmem_store_hold(store, key, &memory, NULL, 0)) == -ETIMEDOUT)
+ *		// poll(2) for the eventfd and other descriptors, then read(2) the eventfd
+ *
+ * Read the eventfd before the next actmem_store_hold(), not after it. If a read fails that no call
+ * waits for, the next hold with a timeout of 0 returns its error; the hold after that reads again.
+ * The descriptor is close-on-exec and nonblocking. It belongs to the store, which closes it when
+ * the store is destroyed.
+ *
+ * >= 0  the descriptor
+ * -EMFILE, -ENFILE, -ENOMEM  no descriptor is available
+ */
+int actmem_store_eventfd(struct actmem_store *store);
 
 /*
  * Creates and registers regions in advance. Stops when @free_bytes are free for blocks of @length

@@ -69,12 +69,28 @@ static int find_to_hold(struct actmem_store *store, struct actmem_key key, uint6
 	return 0;
 }
 
+/* Returns the error of a read that no thread waited for. The next hold reads the block again. */
+static int fail_unattended(const struct actmem_store *store, struct store_block *block)
+{
+	const char *path;
+	uint64_t at;
+	int error = -block->fill_error;
+
+	block->fill_error = 0;
+	path = file_place(block->room.file, block->room.offset, &at);
+	return fail(error, "%s of %s cannot be read again from %llu of '%s' (%s)", KEY_TEXT(store, block->key),
+		    BYTES_TEXT(block->bytes), (unsigned long long)at, path, strerror(error));
+}
+
 /* Reads the block into memory, or waits for a fill that has begun. */
 static int await_block(struct actmem_store *store, struct waiter *waiter, struct store_block *block)
 {
 	void *memory;
 	int error = 0;
 
+	/* A caller that never waits would not see the error of a read. */
+	if (block->fill_error && waiter_is_late(waiter))
+		return fail_unattended(store, block);
 	block->waiter = waiter;
 	if (!block->transfer) {
 		error = store_room(store, waiter, block, &memory);

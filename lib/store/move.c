@@ -2,6 +2,7 @@
 /* Spills and fills: chooses the blocks and the time, and handles the results. */
 #include <errno.h>
 #include <stdio.h>
+#include <sys/eventfd.h>
 
 #include "base/base.h"
 #include "queue/queue.h"
@@ -108,6 +109,7 @@ static void fill_ended(struct actmem_store *store, struct store_block *block, in
 			store_count(store, &store->stats.failed_fills_total, 1);
 			block->is_unreadable = true;
 		}
+		block->fill_error = waiter ? 0 : error;
 		if (waiter) {
 			waiter->fill_error = error;
 			snprintf(waiter->words, sizeof(waiter->words),
@@ -118,6 +120,8 @@ static void fill_ended(struct actmem_store *store, struct store_block *block, in
 	if (!block->is_ended)
 		store_update_counts(store, block);
 	store_tell(store, ACTMEM_STORE_FILL_END, block, error);
+	if (store->event >= 0)
+		eventfd_write(store->event, 1);
 	if (waiter)
 		pthread_cond_signal(&waiter->wake);
 	if (block->is_ended)
@@ -158,6 +162,7 @@ void store_fill(struct actmem_store *store, struct store_block *block, void *mem
 {
 	store_take_memory(store, block, memory);
 	block->is_unreadable = false;
+	block->fill_error = 0;
 	begin(store, block, TRANSFER_FILL);
 	submit_or_prepare(store, block);
 }

@@ -311,6 +311,7 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 	if (!store)
 		return fail(ENOMEM, "no memory for a store");
 	store->am = am;
+	store->event = -1;
 	store->flags = taken.flags;
 	store->name_block = taken.name_block;
 	store->unit = PAGE_BYTES;
@@ -413,6 +414,10 @@ int actmem_store_destroy(struct actmem_store *store)
 	actmem_heap_destroy(store->heap);
 	if (store->queue)
 		end_queue(store);
+	if (store->event >= 0) {
+		held_drop(&store->event_held);
+		close(store->event);
+	}
 	counter_subtract(&store->am->counters->stores, 1);
 	free_paths(store, store->path_count);
 	schedule_destroy(&store->schedule);

@@ -114,6 +114,7 @@ struct store_block {
 	bool is_ended;			/* free the block when its transfer completes */
 	bool is_ahead;
 	bool is_unreadable;		/* do not read it ahead again */
+	int fill_error;			/* of its last read, if no thread waited for that; or 0 */
 	bool is_followed;		/* guess.c has recorded its take; a retry does not count */
 	enum store_user user;
 	uint64_t thread;		/* thread_number() of the user that reserved it */
@@ -157,6 +158,8 @@ struct actmem_store {
 	pthread_t limits_thread;
 	int limits_wake;		/* an eventfd, which wakes that thread */
 	struct held limits_held;	/* holds limits_wake */
+	int event;			/* of actmem_store_eventfd(); -1: none yet */
+	struct held event_held;		/* holds event */
 	pthread_mutex_t lock;
 	pthread_cond_t all_ended;	/* no submitted transfers are left, while the store ends */
 	pthread_cond_t background;	/* the background thread has work, or must end */
