@@ -5,7 +5,7 @@
 include tools/needs.mk
 
 BENCH_OBJECTS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard bench/*.c))
-BENCH_TOOLS_OBJECTS := $(patsubst %,$(B)/obj/tools/%.o,best_memory command environment memory_options options own_folder table wrap)
+BENCH_TOOLS_OBJECTS := $(patsubst %,$(B)/obj/tools/%.o,command environment memory_options options own_folder table wrap)
 BENCH_LIB_OBJECTS := $(patsubst %,$(B)/obj/lib/%.o,base/size config/knob config/read \
 	machine/sysfile)
 

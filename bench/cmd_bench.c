@@ -11,7 +11,6 @@
 #include "bench.h"
 #include "machine/machine.h"
 #include "parse.h"
-#include "../tools/best_memory.h"
 #include "../tools/memory_options.h"
 #include "../tools/table.h"
 #include "../tools/tool.h"
@@ -141,7 +140,6 @@ static int open_bench(struct bench *bench)
 {
 	struct actmem_options options;
 	int status = memory_options(&options);
-	bool is_any = !status && actmem_options_allow_best(&options) > 0;
 
 	if (!status)
 		status = find_nodes(bench, &options);
@@ -151,8 +149,6 @@ static int open_bench(struct bench *bench)
 	bench->bytes = round_up(bench->bytes, bench->page_bytes);
 	if (actmem_open(&bench->am, &options))
 		return print_library_error();
-	if (is_any)
-		best_memory_try(bench->am, bench->page_bytes);
 	return STATUS_OK;
 }
 

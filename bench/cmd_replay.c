@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include "../tools/best_memory.h"
 #include "../tools/memory_options.h"
 #include "../tools/table.h"
 #include "../tools/tool.h"
@@ -161,7 +160,6 @@ static int open_replay(struct replay *replay)
 {
 	struct actmem_options options;
 	int status = memory_options(&options);
-	bool is_any = !status && actmem_options_allow_best(&options) > 0;
 
 	if (status)
 		return status;
@@ -170,8 +168,6 @@ static int open_replay(struct replay *replay)
 		print_error();
 		return STATUS_FAILED;
 	}
-	if (is_any)
-		best_memory_try(replay->am, replay->page_bytes);
 	status = open_store(replay);
 	if (!status)
 		status = replay_probe_open(replay);

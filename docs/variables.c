@@ -12,6 +12,7 @@ static const struct {
 	const char *name;
 } readers[] = {
 	{ PART_OPEN, "the library (if a program opens it without options)" },
+	{ PART_LIBRARY, "the library" },
 	{ PART_PYTHON | PART_START, "the Python module" },
 	{ PART_CUDA, "the preload for CUDA" },
 	{ PART_MALLOC, "the preload for malloc" },

@@ -14,7 +14,6 @@
 #include "actmem.h"
 #include "base/base.h"
 #include "config/config.h"
-#include "best_memory.h"
 #include "memory_options.h"
 #include "ranks.h"
 #include "run.h"
@@ -300,7 +299,7 @@ int cmd_run(int argc, char **argv)
 {
 	bool is_shared = false, is_malloc, is_offload;
 	const char *said_rank = NULL;
-	struct trial trial = { 0 };
+	bool verbose = false;
 	struct reader reader;
 	unsigned int spills = 0;
 	struct rank rank;
@@ -312,7 +311,7 @@ int cmd_run(int argc, char **argv)
 				     options, NULL)) != -1) {
 		switch (option) {
 		case 'v':
-			trial.verbose = true;
+			verbose = true;
 			break;
 		case 'R':
 			is_shared = true;
@@ -361,7 +360,6 @@ int cmd_run(int argc, char **argv)
 	}
 	is_malloc = malloc_mode_is_all();
 	is_offload = knob_is_on(KNOB_OFFLOAD);
-	trial.is_any = !is_malloc && best_memory_allow();
 	status = is_shared ? rank_find(said_rank, &rank) : STATUS_OK;
 	/*
 	 * Do not set nodes with --malloc: they would also bind malloc's blocks, which are placed by
@@ -370,15 +368,15 @@ int cmd_run(int argc, char **argv)
 	if (!status && is_shared)
 		status = share_set(&rank, !malloc_mode_is_wanted());
 	if (!status && !is_malloc)
-		status = try_environment(&trial);
+		status = try_environment(verbose);
 	if (!status && !find_library_folder(library_folder))
 		status = STATUS_FAILED;
 	if (!status)
-		status = preload_mode_set(library_folder, trial.verbose);
+		status = preload_mode_set(library_folder, verbose);
 	if (!status && preload_mode_has_cuda())
 		status = torch_mode_set(argv[optind]);
 	if (!status)
-		status = malloc_mode_set(trial.verbose);
+		status = malloc_mode_set(verbose);
 	if (status == STATUS_USAGE)
 		return usage_hint();
 	if (!status)

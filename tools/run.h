@@ -71,19 +71,16 @@ int python_start_set(const char *library_folder, char *const *argv, bool offload
 
 /* trial.c */
 
-struct trial {
-	bool verbose;		/* print the backend and pages of the region */
-	bool is_any;		/* the user chose no memory: print if better is possible */
-};
-
 /*
  * Opens the backend. Creates a region and closes it or, with ACTMEM_NAME, creates or opens the
  * first region of that name. Creates a store with the budget and spill folders. This reports errors
  * on stderr that would otherwise stop the program much later: an invalid value, no device, no
- * permission, no free huge pages, or a limit.
+ * permission, no free huge pages, or a limit. If @verbose, prints the backend and pages of the
+ * region. If the library has reported worse memory than huge pages, sets ACTMEM_REPORTED=1, so that
+ * the program does not repeat the report.
  * Returns an enum exit_status, STATUS_USAGE for an invalid value.
  */
-int try_environment(const struct trial *trial);
+int try_environment(bool verbose);
 
 /* become.c */
 

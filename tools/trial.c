@@ -10,7 +10,6 @@
 #include "actmem_store.h"
 #include "base/base.h"
 #include "config/config.h"
-#include "best_memory.h"
 #include "memory_options.h"
 #include "table.h"
 #include "run.h"
@@ -117,8 +116,7 @@ static void tell_refused(struct actmem *am, uint64_t next_bytes)
 	      actmem_error_in(ACTMEM_NAMES_RUN) : words);
 }
 
-static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes,
-		      const struct trial *trial)
+static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes, bool verbose)
 {
 	struct actmem_region_options options;
 	struct actmem_region *region = NULL;
@@ -132,11 +130,9 @@ static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes,
 		tell_refused(am, error != -EINVAL && grow_bytes > length ? grow_bytes : 0);
 		return error == -EINVAL ? STATUS_USAGE : STATUS_FAILED;
 	}
-	if (trial->verbose) {
+	if (verbose) {
 		tell_steps();
 		describe_region(am, region, "");
-	} else if (trial->is_any) {
-		best_memory_tell(am, region);
 	}
 	actmem_region_close(region);
 	/* Only warn: not every program creates regions of that length. */
@@ -240,8 +236,18 @@ static int try_store(struct actmem *am, const struct knobs *knobs, bool verbose)
 	return STATUS_OK;
 }
 
-static int try_memory(const struct actmem_options *options, const struct knobs *knobs,
-		      const struct trial *trial)
+/* Sets ACTMEM_REPORTED if the library has printed its line: only for fallbacks by default. */
+static int set_reported(struct actmem *am, const struct actmem_options *options)
+{
+	struct actmem_counters counters;
+
+	ACTMEM_INIT(&counters);
+	if (options->allow || actmem_get_counters(am, &counters) || !counters.fallbacks_total)
+		return STATUS_OK;
+	return variable_set("ACTMEM_REPORTED", "1");
+}
+
+static int try_memory(const struct actmem_options *options, const struct knobs *knobs, bool verbose)
 {
 	struct actmem_heap *heap;
 	struct actmem *am;
@@ -253,19 +259,20 @@ static int try_memory(const struct actmem_options *options, const struct knobs *
 	heap = make_heap(am, knobs);
 	status = heap ? STATUS_OK : STATUS_USAGE;
 	if (heap && options->heap_name) {
-		status = try_name(am, heap, options->heap_name, knobs, trial->verbose);
+		status = try_name(am, heap, options->heap_name, knobs, verbose);
 	} else if (heap) {
 		actmem_heap_destroy(heap);
-		status = try_region(am, memory_page_bytes(options), grow_length(knobs),
-				    trial);
+		status = try_region(am, memory_page_bytes(options), grow_length(knobs), verbose);
 	}
 	if (!status)
-		status = try_store(am, knobs, trial->verbose);
+		status = try_store(am, knobs, verbose);
+	if (!status)
+		status = set_reported(am, options);
 	actmem_close(am);
 	return status;
 }
 
-int try_environment(const struct trial *trial)
+int try_environment(bool verbose)
 {
 	static const struct knobs none;
 	struct actmem_options options;
@@ -282,7 +289,7 @@ int try_environment(const struct trial *trial)
 		warnx("%s", words);
 		return STATUS_USAGE;
 	}
-	status = try_memory(&options, &knobs, trial);
+	status = try_memory(&options, &knobs, verbose);
 	knobs_forget(&knobs);
 	return status;
 }

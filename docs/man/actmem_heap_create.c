@@ -14,7 +14,6 @@ int main(void)
 
 	ACTMEM_INIT(&region);
 	region.name = "example";
-	region.allow = ACTMEM_ALLOW_4K;
 	ACTMEM_INIT(&options);
 	options.grow_bytes = 4 << 20;
 	options.limit_bytes = 64 << 20;

@@ -12,8 +12,9 @@ int main(void)
 		fprintf(stderr, "%s\n", actmem_error());
 		return 1;
 	}
-	/* Use small pages, whatever the environment says. */
-	options.allow |= ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K;
+	/* Demand huge pages, whatever the environment says. Accept transparent ones. */
+	options.pages = ACTMEM_PAGES_2M;
+	options.allow = ACTMEM_ALLOW_THP;
 	if (actmem_open(&am, &options)) {
 		fprintf(stderr, "%s\n", actmem_error());
 		return 1;

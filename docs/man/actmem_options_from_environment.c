@@ -12,7 +12,6 @@ int main(void)
 
 	ACTMEM_INIT(&options);
 	if (actmem_options_from_variables(variables, &options) ||
-	    actmem_options_allow_best(&options) < 0 ||
 	    actmem_open(&am, &options)) {
 		fprintf(stderr, "%s\n", actmem_error());
 		return 1;

@@ -34,6 +34,7 @@ enum knob_part {
 	PART_MALLOC = 1 << 3,		/* the preload's malloc mode */
 	PART_PRELOAD = 1 << 4,		/* the preload, to choose a mode */
 	PART_START = 1 << 5,		/* the Python module, for anything except memory */
+	PART_LIBRARY = 1 << 6,		/* the library, whatever options a program passes */
 };
 
 enum knob_kind {

@@ -43,7 +43,7 @@
 	  .least = 128 << 10, .initial = "512M", .parts = PART_PYTHON)			\
 	f(STRICT, "", "--strict", "", "", .kind = KNOB_SWITCH,				\
 	  .about = "1: worse memory than the program asked for is an error.",		\
-	  .parts = PART_PYTHON | PART_CUDA)						\
+	  .parts = PART_LIBRARY | PART_PYTHON | PART_CUDA)				\
 	f(CUDA, "", "", "", "", .kind = KNOB_SWITCH,					\
 	  .about = "*actmem run* sets it: to 0 with *--no-cuda*, or if it is 0, and otherwise to 1. Without it, the preload leaves CUDA alone.", \
 	  .parts = PART_PRELOAD)							\
@@ -66,7 +66,11 @@
 	  .initial = "2",								\
 	  .about = "How many forward passes of a checkpointed function may be unfinished. If there is one more, the blocks of the oldest are reclaimed. 0: no limit.", \
 	  .parts = PART_START)								\
-	f(QUIET, "", "--quiet", "", "", .kind = KNOB_SWITCH, .parts = PART_START)	\
+	f(QUIET, "", "--quiet", "", "", .kind = KNOB_SWITCH,				\
+	  .parts = PART_LIBRARY | PART_START)						\
+	f(REPORTED, "", "", "", "", .kind = KNOB_SWITCH,				\
+	  .about = "*actmem run* sets it to 1 after it has reported which memory the program will get.", \
+	  .parts = PART_LIBRARY)							\
 	f(VERBOSE, "", "--verbose", "", "", .kind = KNOB_SWITCH,			\
 	  .about = "The program reports on stderr when its first memory for CUDA comes from regions.", \
 	  .parts = PART_PRELOAD)							\

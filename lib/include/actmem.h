@@ -5,10 +5,10 @@
  * (actmem_heap.h).
  *
  * Calls return 0 or a negative errno. actmem_error() then returns an error message with the
- * requested value, the available value and the knob to change. The library never prints, never
- * exits and never installs signal handlers. All sizes are bytes. Calls are thread-safe unless
- * their comment says otherwise. A call that waits defers cancellation (pthread_cancel(3)) until it
- * returns.
+ * requested value, the available value and the knob to change. The library never exits and never
+ * installs signal handlers. It prints only the line that ACTMEM_ALLOW_* describes. All sizes are
+ * bytes. Calls are thread-safe unless their comment says otherwise. A call that waits defers
+ * cancellation (pthread_cancel(3)) until it returns.
  *
  * The caller initializes each struct that has a @size with ACTMEM_INIT(), so that a program
  * compiled today works with a later library. Any call returns -EINVAL for a struct that is not
@@ -73,7 +73,20 @@ enum actmem_pages {
 };
 
 /*
- * Fallbacks that the caller permits; the library uses no others. It counts those that it used, and
+ * Fallbacks. The library uses one only if it is permitted. For each option of a region, the struct
+ * that sets it decides:
+ *
+ * Neither the region nor the handle sets the option: by default, the library uses the best memory
+ *	available. Other pages are permitted if no struct sets @pages, and other nodes if none sets
+ *	@policy or @nodes. Unpinned memory is permitted. The first use in a process prints a line on
+ *	stderr, unless the environment has ACTMEM_QUIET=1. If a struct has flags in @allow, or the
+ *	environment has ACTMEM_STRICT=1, only the flags are permitted.
+ * The handle sets the option: the flags of the handle and of the region are permitted.
+ * The region sets the option: only the flags of the region are permitted. So a region that sets 1G
+ *	gets 1G or an error, whatever the handle permits.
+ *
+ * The region options of a heap or a store count as those of its regions. No flag permits another
+ * backend than the requested one. The library counts the fallbacks that it used, and
  * actmem_region_get_info() reports the pages and nodes of a region.
  */
 #define ACTMEM_ALLOW_THP	(1u << 0)	/* memfd: transparent huge pages for 1G or 2M */
@@ -81,6 +94,7 @@ enum actmem_pages {
 #define ACTMEM_ALLOW_NODE	(1u << 2)	/* other nodes if the bound ones are full */
 #define ACTMEM_ALLOW_UNLOCKED	(1u << 3)	/* unpinned if RLIMIT_MEMLOCK refuses mlock */
 #define ACTMEM_ALLOW_2M		(1u << 4)	/* 2M for 1G */
+#define ACTMEM_ALLOW_ONLY	(1u << 31)	/* nothing else, nor what the handle permits */
 
 /*
  * Options of a handle, and defaults of its regions.
@@ -91,7 +105,7 @@ struct actmem_options {
 	enum actmem_pages pages;	/* DEFAULT: 2M */
 	enum actmem_policy policy;	/* DEFAULT: PREFERRED if nodes is empty, else BIND */
 	struct actmem_nodes nodes;
-	uint32_t allow;			/* ACTMEM_ALLOW_* */
+	uint32_t allow;			/* ACTMEM_ALLOW_*; 0: the default */
 	uint32_t reserved;		/* 0 */
 	const char *heap_name;		/* name of heaps, or NULL; see actmem_heap_create() */
 };
@@ -165,8 +179,9 @@ const char *actmem_version(void);
 
 /*
  * Fills @options from the environment. actmem(1) lists the variables, which `actmem run` sets. A
- * variable that is not set leaves the default. heap_name then points into the environment, which
- * no other thread may change (setenv(3)) until actmem_open() has returned.
+ * variable that is not set leaves the default. ACTMEM_STRICT=1 sets ACTMEM_ALLOW_ONLY. heap_name
+ * then points into the environment, which no other thread may change (setenv(3)) until
+ * actmem_open() has returned.
  *
  * -EINVAL  the value of a variable is not allowed; actmem_error() lists the allowed values
  */
@@ -179,17 +194,6 @@ int actmem_options_from_environment(struct actmem_options *options);
  * -EINVAL  the value of a variable is not allowed
  */
 int actmem_options_from_variables(const char *const *variables, struct actmem_options *options);
-
-/*
- * Permits all fallbacks if @options chooses nothing. This means that backend, pages, policy,
- * nodes, allow and heap_name all have their defaults. Regions then use the best memory available,
- * with any backend. The call does nothing if the environment has ACTMEM_STRICT=1.
- *
- * 1  the call changed @options
- * 0  the call changed nothing
- * -EINVAL  ACTMEM_INIT() did not initialize @options, or ACTMEM_STRICT is neither 0 nor 1
- */
-int actmem_options_allow_best(struct actmem_options *options);
 
 /*
  * Opens a handle on a backend. The caller closes it with actmem_close(). @options NULL: the options

@@ -34,6 +34,11 @@ struct actmem_region;		/* a range of pages with a descriptor */
  * verify the node of touched pages. Interleaving may start at any of the nodes.
  */
 #define ACTMEM_REGION_LAZY	(1u << 1)
+/*
+ * Prefer the policy and the nodes, but do not demand them. Other nodes are permitted as if the
+ * region set neither (see ACTMEM_ALLOW_*).
+ */
+#define ACTMEM_REGION_NEAR	(1u << 2)
 
 struct actmem_region_options {
 	size_t size;			/* set by ACTMEM_INIT */
@@ -42,7 +47,7 @@ struct actmem_region_options {
 	enum actmem_policy policy;
 	struct actmem_nodes nodes;
 	uint32_t flags;			/* ACTMEM_REGION_* */
-	uint32_t allow;			/* ACTMEM_ALLOW_*, besides those of actmem_open() */
+	uint32_t allow;			/* ACTMEM_ALLOW_*, besides those of the handle */
 	const char *name;		/* a label, printable and without '/'; may be NULL */
 };
 

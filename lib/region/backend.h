@@ -26,6 +26,7 @@ struct region_request {
 	bool has_home;			/* BIND: prefer the nodes nearest to @home... */
 	unsigned int home;		/* ...instead of those nearest to the caller's CPU */
 	uint32_t allow;
+	bool by_default;		/* no caller set @allow */
 	bool inherit;
 	bool lazy;
 	char name[ACTMEM_NAME_MAX];	/* printable, without '/'; may be "" */
@@ -55,6 +56,7 @@ struct backing {
 	unsigned int fallbacks;		/* number of fallbacks that were used */
 	bool inherit;
 	bool unplaced;			/* mbind() is forbidden, so the kernel chose the nodes */
+	bool elsewhere;			/* memfd: a fallback to other nodes was used */
 	bool received;			/* another process created it */
 	bool named;
 	bool read_only;			/* opened only for reading */

@@ -52,6 +52,7 @@ struct actmem_region {
 	const struct backend *backend;	/* with AUTO, it may differ from that of am */
 	pthread_mutex_t pages_lock;	/* serializes populate and discard, if @in_turn */
 	pthread_mutex_t lock;
+	bool by_default;		/* report its fallbacks, because no caller allowed them */
 	struct backing backing;
 	struct stats_record *record;	/* memfd only; mapped bytes: under lock */
 	unsigned int maps;		/* under lock */

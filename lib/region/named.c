@@ -29,6 +29,7 @@ int region_open(struct actmem *am, const struct region_request *request,
 	if (!region)
 		return -ENOMEM;
 	wait = wait_begin(am->waits, WAIT_REGION, 0, request->length, request->path);
+	region->by_default = request->by_default;
 	error = backend->open_name(request, &region->backing);
 	wait_end(am->waits, wait);
 	return region_finish(region, error, result);

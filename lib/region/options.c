@@ -12,8 +12,14 @@
 #include "machine/machine.h"
 #include "region/options.h"
 
-#define ALLOW_ALL	(ACTMEM_ALLOW_2M | ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K | \
-			 ACTMEM_ALLOW_NODE | ACTMEM_ALLOW_UNLOCKED)
+#define ALLOW_PAGES	(ACTMEM_ALLOW_2M | ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K)
+#define ALLOW_ALL	(ALLOW_PAGES | ACTMEM_ALLOW_NODE | ACTMEM_ALLOW_UNLOCKED)
+
+static void read_strict(struct reader *reader, struct actmem_options *options)
+{
+	if (reader_value(reader, KNOB_STRICT))
+		options->allow |= ACTMEM_ALLOW_ONLY;
+}
 
 static int read_variables(const char *const *variables, struct actmem_options *options)
 {
@@ -25,6 +31,7 @@ static int read_variables(const char *const *variables, struct actmem_options *o
 	found.pages = reader_value(&reader, KNOB_PAGES);
 	found.policy = reader_value(&reader, KNOB_POLICY);
 	found.allow = reader_value(&reader, KNOB_ALLOW);
+	read_strict(&reader, &found);
 	found.heap_name = reader_text(&reader, KNOB_NAME);
 	nodes_read(&found.nodes, &reader);
 	if (*reader.error)
@@ -47,39 +54,24 @@ int actmem_options_from_environment(struct actmem_options *options)
 	return read_variables((const char *const *)environ, options);
 }
 
-int actmem_options_allow_best(struct actmem_options *options)
-{
-	struct reader reader = READER(NAMES_AS_MARKS);
-	struct actmem_options found;
-	bool is_strict = reader_value(&reader, KNOB_STRICT);
-	int error;
-
-	if (!options)
-		return fail(EINVAL, "actmem_options_allow_best: options is NULL");
-	error = *reader.error ? fail(EINVAL, "%s", reader.error) :
-		take_struct(&found, sizeof(found), options, "options");
-	if (error)
-		return error;
-	if (is_strict || found.backend || found.pages || found.policy ||
-	    found.allow || !nodes_empty(&found.nodes) || found.heap_name)
-		return 0;
-	options->allow = ALLOW_ALL;
-	return 1;
-}
-
 static int check_common(enum actmem_pages pages, enum actmem_policy policy, uint32_t allow)
 {
 	if ((unsigned int)pages > ACTMEM_PAGES_1G)
 		return fail(EINVAL, "pages %u is none of ACTMEM_PAGES_*", (unsigned int)pages);
 	if ((unsigned int)policy > ACTMEM_PLACE_INTERLEAVE)
 		return fail(EINVAL, "policy %u is none of ACTMEM_PLACE_*", (unsigned int)policy);
-	if (allow & ~ALLOW_ALL)
+	if (allow & ~(ALLOW_ALL | ACTMEM_ALLOW_ONLY))
 		return fail(EINVAL, "allow 0x%x has bits that are none of ACTMEM_ALLOW_*", allow);
 	return 0;
 }
 
-int options_check(const struct actmem_options *options)
+int options_check(struct actmem_options *options)
 {
+	struct reader reader = READER(NAMES_AS_MARKS);
+
+	read_strict(&reader, options);
+	if (*reader.error)
+		return fail(EINVAL, "%s", reader.error);
 	if ((unsigned int)options->backend > ACTMEM_BACKEND_MEMFD)
 		return fail(EINVAL, "backend %u is none of ACTMEM_BACKEND_*",
 			    (unsigned int)options->backend);
@@ -132,19 +124,44 @@ enum actmem_pages options_pages(const struct actmem_options *defaults,
 	return pages ? pages : defaults->pages ? defaults->pages : ACTMEM_PAGES_2M;
 }
 
+/* Returns the fallbacks that options rule out because they set pages or a placement. */
+static uint32_t ruled_out(enum actmem_pages pages, enum actmem_policy policy,
+			  const struct actmem_nodes *nodes)
+{
+	return (pages ? ALLOW_PAGES : 0) |
+	       (policy || !nodes_empty(nodes) ? ACTMEM_ALLOW_NODE : 0);
+}
+
+void options_permit(const struct actmem_options *defaults,
+		    const struct actmem_region_options *options, struct region_request *request)
+{
+	uint32_t own = ruled_out(options->pages, options->policy, &options->nodes);
+	uint32_t given = options->allow;
+
+	if (options->flags & ACTMEM_REGION_NEAR)
+		own &= ~ACTMEM_ALLOW_NODE;
+	if (!(given & ACTMEM_ALLOW_ONLY))
+		given |= defaults->allow;
+	request->by_default = !given;
+	if (!given)
+		given = ALLOW_ALL & ~ruled_out(defaults->pages, defaults->policy, &defaults->nodes);
+	request->allow = (given & ~own) | (options->allow & own);
+}
+
 int options_resolve(const struct actmem_options *defaults,
 		    const struct actmem_region_options *options, bool any_length,
 		    struct region_request *request)
 {
 	int error = check_common(options->pages, options->policy, options->allow);
 
-	if (!error && options->flags & ~(ACTMEM_REGION_INHERIT | ACTMEM_REGION_LAZY))
+	if (!error && options->flags & ~(ACTMEM_REGION_INHERIT | ACTMEM_REGION_LAZY |
+					ACTMEM_REGION_NEAR))
 		error = fail(EINVAL, "flags 0x%x has bits that are none of ACTMEM_REGION_*",
 			     options->flags);
 	if (error)
 		return error;
 	*request = (struct region_request){ .length = options->length };
-	request->allow = options->allow | defaults->allow;
+	options_permit(defaults, options, request);
 	request->inherit = options->flags & ACTMEM_REGION_INHERIT;
 	request->lazy = options->flags & ACTMEM_REGION_LAZY;
 	request->pages = options_pages(defaults, options->pages);

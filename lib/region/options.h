@@ -11,8 +11,11 @@
 #include "actmem.h"
 #include "region/backend.h"
 
-/* Returns -EINVAL with an error message if actmem_open() does not accept a value; else 0. */
-int options_check(const struct actmem_options *options);
+/*
+ * Returns -EINVAL with an error message if actmem_open() does not accept a value; else 0. Applies
+ * ACTMEM_STRICT=1 of the environment.
+ */
+int options_check(struct actmem_options *options);
 
 /*
  * Copies a name of a region; NULL becomes "". Returns -EINVAL with an error message if it is too
@@ -23,6 +26,10 @@ int take_name(char name[ACTMEM_NAME_MAX], const char *from);
 /* Returns the kind of pages of a region whose options have @pages. */
 enum actmem_pages options_pages(const struct actmem_options *defaults,
 				enum actmem_pages pages);
+
+/* Sets which fallbacks a region may use, by the rule at struct actmem_options. */
+void options_permit(const struct actmem_options *defaults,
+		    const struct actmem_region_options *options, struct region_request *request);
 
 /*
  * Checks the options of a region, and makes a request of them and of @defaults. @any_length: accept

@@ -94,9 +94,12 @@ int region_finish(struct actmem_region *region, int error, struct actmem_region 
 	if (!region->backing.fallbacks)
 		fail_clear();
 	error = add_to_lists(region->am, region);
-	if (!error)
-		*result = region;
-	return error;
+	if (error)
+		return error;
+	if (region->by_default && region->backing.fallbacks)
+		region_report(region);
+	*result = region;
+	return 0;
 }
 
 /*
@@ -121,6 +124,7 @@ int region_create(struct actmem *am, const struct region_request *request,
 	if (!region)
 		return -ENOMEM;
 	wait = wait_begin(am->waits, WAIT_REGION, 0, request->length, request->name);
+	region->by_default = request->by_default;
 	error = region->backend->create(am->device, request, &region->backing);
 	wait_end(am->waits, wait);
 	return region_finish(region, error, result);
@@ -145,6 +149,8 @@ int actmem_region_create(struct actmem *am, const struct actmem_region_options *
 
 int actmem_region_from_fd(struct actmem *am, int fd, struct actmem_region **result)
 {
+	struct actmem_region_options none;
+	struct region_request request;
 	const struct backend *backend;
 	struct actmem_region *region;
 	int error;
@@ -160,7 +166,10 @@ int actmem_region_from_fd(struct actmem *am, int fd, struct actmem_region **resu
 	region = region_new(am, backend);
 	if (!region)
 		return -ENOMEM;
-	error = backend->adopt(am->device, fd, am->options.allow, &region->backing);
+	ACTMEM_INIT(&none);
+	options_permit(&am->options, &none, &request);
+	region->by_default = request.by_default;
+	error = backend->adopt(am->device, fd, request.allow, &region->backing);
 	return region_finish(region, error, result);
 }
 

@@ -55,6 +55,12 @@ struct actmem_region *region_new(struct actmem *am, const struct backend *backen
  */
 int region_finish(struct actmem_region *made, int error, struct actmem_region **region);
 
+/*
+ * Prints on stderr, once in a process, that a region is worse than ACTMEM_STRICT=1 demands. Prints
+ * nothing if `actmem run` has done so, or if ACTMEM_QUIET=1 is set.
+ */
+void region_report(const struct actmem_region *region);
+
 /* Like actmem_region_open(), with a request that was checked and has a path. */
 int region_open(struct actmem *am, const struct region_request *request,
 		struct actmem_region **region);

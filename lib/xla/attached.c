@@ -32,19 +32,6 @@ static bool attached_is_free(void)
 }
 FORKED_WATCH(attached_is_free)
 
-/*
- * Prints which memory the process uses, if the user chose none. _tell_best() in Python prints the
- * same line.
- */
-static void tell_best(void)
-{
-	if (actmem_get_backend(attached) == ACTMEM_BACKEND_DRIVER ||
-	    knob_is_on(KNOB_QUIET))
-		return;
-	fprintf(stderr, "actmem: %s; using the best memory available: `actmem doctor` says how to get better memory, ACTMEM_STRICT=1 makes this an error, ACTMEM_QUIET=1 omits this line\n",
-		actmem_describe(attached));
-}
-
 /* Fails, or prints a line, if a spill directory is in memory. */
 static int check_directories(const struct knobs *knobs)
 {
@@ -64,7 +51,6 @@ static int check_directories(const struct knobs *knobs)
 static int open_backend(const struct knobs *knobs)
 {
 	struct actmem_options options;
-	bool best;
 	int error;
 
 	if (attached)
@@ -76,14 +62,7 @@ static int open_backend(const struct knobs *knobs)
 	given.placed = knob_is_set(KNOB_NODES) || knob_is_set(KNOB_POLICY);
 	ACTMEM_INIT(&options);
 	error = actmem_options_from_environment(&options);
-	best = !error && actmem_options_allow_best(&options);
-	if (!error)
-		error = actmem_open(&attached, &options);
-	if (error)
-		return error;
-	if (best)
-		tell_best();
-	return 0;
+	return error ? error : actmem_open(&attached, &options);
 }
 
 int attached_open(struct actmem **am, struct knobs *knobs, char *words, size_t words_size)
@@ -144,6 +123,7 @@ int attached_place(struct actmem_runtime *runtime, const struct knobs *knobs,
 	if (error || info.node < 0)
 		return error;
 	region->policy = ACTMEM_PLACE_BIND;
+	region->flags |= ACTMEM_REGION_NEAR;
 	return actmem_runtime_nodes(runtime, &region->nodes);
 }
 

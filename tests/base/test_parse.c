@@ -185,46 +185,6 @@ static void test_environment(void **state)
 	assert_fails(actmem_options_from_environment(&options), EINVAL, "ACTMEM_INIT");
 }
 
-/* One field of them chosen, nothing is allowed beside it. */
-static void test_allow_best(void **state)
-{
-	struct actmem_options chosen[6], options;
-	unsigned int i;
-
-	for (i = 0; i < 6; i++)
-		ACTMEM_INIT(&chosen[i]);
-	chosen[0].backend = ACTMEM_BACKEND_MEMFD;
-	chosen[1].pages = ACTMEM_PAGES_2M;
-	chosen[2].policy = ACTMEM_PLACE_INTERLEAVE;
-	chosen[3].nodes.word[15] = 1;
-	chosen[4].allow = ACTMEM_ALLOW_THP;
-	chosen[5].heap_name = "job";
-	for (i = 0; i < 6; i++) {
-		options = chosen[i];
-		assert_int_equal(actmem_options_allow_best(&options), 0);
-		assert_memory_equal(&options, &chosen[i], sizeof(options));
-	}
-	ACTMEM_INIT(&options);
-	setenv("ACTMEM_STRICT", "1", 1);
-	assert_int_equal(actmem_options_allow_best(&options), 0);
-	assert_int_equal(options.allow, 0);
-	setenv("ACTMEM_STRICT", "0", 1);
-	assert_int_equal(actmem_options_allow_best(&options), 1);
-	assert_int_equal(options.allow, 0x1f);
-	ACTMEM_INIT(&options);
-	setenv("ACTMEM_STRICT", "", 1);
-	assert_int_equal(actmem_options_allow_best(&options), 1);
-	ACTMEM_INIT(&options);
-	setenv("ACTMEM_STRICT", "yes", 1);
-	assert_fails(actmem_options_allow_best(&options), EINVAL,
-		     "ACTMEM_STRICT is 'yes', but must be 1 or 0");
-	assert_int_equal(options.allow, 0);
-	unsetenv("ACTMEM_STRICT");
-	assert_fails(actmem_options_allow_best(NULL), EINVAL, "options is NULL");
-	options.size = 0;
-	assert_fails(actmem_options_allow_best(&options), EINVAL, "ACTMEM_INIT");
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -236,7 +196,6 @@ int main(void)
 		cmocka_unit_test(test_words),
 		cmocka_unit_test(test_structs),
 		cmocka_unit_test(test_environment),
-		cmocka_unit_test(test_allow_best),
 	};
 
 	return cmocka_run_group_tests_name("parse", tests, NULL, NULL);

@@ -85,10 +85,13 @@ int main(void)
 	xla_start(VALUES, BLOCK);
 	xla_standin_or_skip();
 	make_machine();
+	setenv("ACTMEM_STRICT", "1", 1);
 	xla_run(test_strict, memory);
 	setenv("ACTMEM_ALLOW", "node", 1);
 	xla_run(test_step, memory);
 	ok(lines == 1, "one line says that memory is on another node");
+	unsetenv("ACTMEM_ALLOW");
+	unsetenv("ACTMEM_STRICT");
 	xla_run(test_step, memory);
 	ok(lines == 1, "a new store says so again");
 	setenv("ACTMEM_QUIET", "1", 1);

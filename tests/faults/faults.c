@@ -46,6 +46,7 @@ static int (*device_ioctl)(int fd, unsigned long request, void *argument);
 static unsigned int forced_cpus;
 static int forced_node = -1;
 static long forced_type;
+static enum hugetlb forced_hugetlb;
 
 void fail_nth(unsigned int nth)
 {
@@ -147,6 +148,7 @@ void fail_nothing(void)
 	call_name[0] = '\0';
 	forced_node = -1;
 	forced_type = 0;
+	forced_hugetlb = HUGETLB_REAL;
 	device_ioctl = NULL;
 	forced_cpus = 0;
 	slow_call("", 0);
@@ -173,6 +175,11 @@ void fake_node(int node)
 void fake_file_system(long type)
 {
 	forced_type = type;
+}
+
+void fake_hugetlb(enum hugetlb hugetlb)
+{
+	forced_hugetlb = hugetlb;
 }
 
 bool fails(const char *call, int usual)
@@ -243,7 +250,14 @@ WRAP(void *, mmap, (void *address, size_t length, int protection, int flags, int
 WRAP(int, memfd_create, (const char *name, unsigned int flags))
 {
 	be_slow("memfd_create");
-	return fails("memfd_create", EMFILE) ? -1 : __real_memfd_create(name, flags);
+	if (fails("memfd_create", EMFILE))
+		return -1;
+	if (forced_hugetlb == HUGETLB_NONE && flags & MFD_HUGETLB) {
+		errno = ENODEV;
+		return -1;
+	}
+	return __real_memfd_create(name, forced_hugetlb == HUGETLB_PLENTY ?
+				   flags & (MFD_HUGETLB - 1) : flags);
 }
 
 WRAP(int, madvise, (void *address, size_t length, int advice))
@@ -424,7 +438,7 @@ int open_memfd(struct actmem **am, enum actmem_pages pages, uint32_t allow)
 {
 	struct actmem_options options = {
 		.size = sizeof(options), .backend = ACTMEM_BACKEND_MEMFD, .pages = pages,
-		.allow = allow,
+		.allow = allow | ACTMEM_ALLOW_ONLY,
 	};
 
 	return actmem_open(am, &options);

@@ -65,6 +65,10 @@ void fake_cpus(unsigned int count);
 /* move_pages() says that every page is on this node; -1: the truth. */
 void fake_node(int node);
 
+/* Hugetlb memfds are refused, or are of small pages and so never short; HUGETLB_REAL: the truth. */
+enum hugetlb { HUGETLB_REAL, HUGETLB_NONE, HUGETLB_PLENTY };
+void fake_hugetlb(enum hugetlb hugetlb);
+
 /* Where the tests of names have their files. */
 #define NAMES_FOLDER	"/dev/shm"
 #define NAMES_PREFIX	NAMES_FOLDER "/actmem-unit"

@@ -182,7 +182,7 @@ def test_no_huge_pages_and_nothing_allowed():
     result = python("""
         train()
         print(json.dumps(actmem.regions()))
-    """, ACTMEM_BACKEND="memfd")
+    """, ACTMEM_BACKEND="memfd", ACTMEM_PAGES="2M")
     if isinstance(result, str):
         assert "RESOURCE_EXHAUSTED: actmem: no memory for a block of 262144" in result
         assert "<lambda> (<string>)" in result

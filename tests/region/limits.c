@@ -114,7 +114,7 @@ static bool spills_over(struct actmem *am, struct actmem_region *region, unsigne
 static bool other_nodes_are_allowed(void *context)
 {
 	struct actmem_nodes usable = usable_nodes();
-	struct actmem *am = open_with(0, ACTMEM_ALLOW_NODE);
+	struct actmem *am = open_with(0, 0);
 	struct actmem_region_options options = { .size = sizeof(options) };
 	struct actmem_region *region;
 	unsigned int node = 0;
@@ -128,6 +128,7 @@ static bool other_nodes_are_allowed(void *context)
 	       node_total(node) <= 2048 * MIB;
 	options.length = room ? node_total(node) : total_of(&usable);
 	options.policy = ACTMEM_PLACE_BIND;
+	options.allow = ACTMEM_ALLOW_NODE;
 	add_node(&options.nodes, node);
 	if (!actmem_region_create(am, &options, &region))
 		return room && spills_over(am, region, node);

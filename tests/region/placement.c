@@ -173,12 +173,13 @@ static bool is_placed_by_kernel(void *context)
 
 	setenv("ACTMEM_BACKEND", "memfd", 1);
 	setenv("ACTMEM_PAGES", "4K", 1);
+	options.allow = ACTMEM_ALLOW_ONLY;
 	if (!refuse_call(SYS_mbind, EPERM) || !refuse_call(SYS_move_pages, EPERM) ||
 	    actmem_open(&am, NULL))
 		return false;
 	right = actmem_region_create(am, &options, &region) == -EPERM &&
 		strstr(actmem_error(), "CAP_SYS_NICE");
-	options.allow = ACTMEM_ALLOW_NODE;
+	options.allow = 0;
 	add_node(&options.nodes, 0);
 	right = right && actmem_region_create(am, &options, &region) == -EPERM;
 	memset(&options.nodes, 0, sizeof(options.nodes));

@@ -53,7 +53,8 @@ static inline int set_up(struct rig *rig)
 	const char *paths[] = { FOLDER, FOLDER };
 	struct actmem_options open_options = {
 		.size = sizeof(open_options), .backend = ACTMEM_BACKEND_MEMFD,
-		.pages = ACTMEM_PAGES_4K, .heap_name = rig->heap_name,
+		.pages = ACTMEM_PAGES_4K, .allow = ACTMEM_ALLOW_ONLY,
+		.heap_name = rig->heap_name,
 	};
 	int error;
 	struct actmem_store_options options = { .size = sizeof(options), .budget_bytes = BUDGET };

@@ -5,6 +5,7 @@ Every struct with a size may grow at its end. Of the headers there are two more 
 here: one in which each of these structs is shorter, and one in which each has a field
 more. A program is compiled with each, and run with the shared library."""
 import glob
+import itertools
 import os
 import re
 import subprocess
@@ -124,13 +125,15 @@ def a_program_with_longer_structs_runs_as_far_as_it_leaves_them_empty():
 
 @case
 def only_a_struct_with_a_size_can_be_initialized():
-    for argument, is_good in (("&options", True), ("&options.nodes", False), ("&pointer", False)):
-        text = "#include <actmem.h>\nvoid f(void);\nvoid f(void)\n{\n\tstruct actmem_options " \
+    for (argument, is_good), language in itertools.product(
+            (("&options", True), ("&options.region", False), ("&options.grow_bytes", False),
+             ("&pointer", False)), ("c", "c++")):
+        text = "#include <actmem.h>\nvoid f(void);\nvoid f(void)\n{\n\tstruct actmem_heap_options " \
             f"options, *pointer = &options;\n\tACTMEM_INIT({argument});\n\t(void)pointer;\n}}\n"
         ended = subprocess.run(["cc", "-fsyntax-only", "-I", os.path.join(ROOT, "lib", "include"),
-                                "-xc", "-"], input=text, capture_output=True, text=True,
+                                f"-x{language}", "-"], input=text, capture_output=True, text=True,
                                check=False)
-        assert (ended.returncode == 0) == is_good, ended.stderr
+        assert (ended.returncode == 0) == is_good, (argument, language, ended.stderr)
 
 
 main()

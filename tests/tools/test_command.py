@@ -9,7 +9,7 @@ import stat
 import subprocess
 import tempfile
 
-from harness import (ACTMEM, ACTMEM_BENCH, BUILD, MEASURING, NO_CAPABILITIES, SUBCOMMANDS,
+from harness import (ACTMEM, ACTMEM_BENCH, BUILD, HOLDER, MEASURING, NO_CAPABILITIES, SUBCOMMANDS,
                      actmem, clean_environment, expect, forbidden_device, holder, module_files,
                      mounted, private_dev, public_copy, transparent_pages)
 from tap import case, main
@@ -358,26 +358,34 @@ def run_without_permission():
 
 
 @case
-def run_takes_the_best_there_is_where_nobody_chose():
-    """And says in a line what that is, unless it is huge pages of the driver."""
+def run_takes_the_best_of_what_is_left_open():
+    """And says in one line what that is, which the program does not repeat."""
     private_dev()
     limited = [*NO_CAPABILITIES, "prlimit", "--memlock=65536:65536"]
-    seen = "echo ${ACTMEM_ALLOW-none}"
-    for options, environment in (([], {}), (["--heap-grow", "4M"], {}),
-                                 ([], {"ACTMEM_STRICT": "0", "ACTMEM_ALLOW": ""})):
-        expect(actmem("run", *options, "sh", "-c", seen, prefix=limited,
-                      environment=clean_environment(**environment)), 0, "any\n",
-               ["memory is ", "of memfd", "actmem doctor", "ACTMEM_STRICT"])
-    expect(actmem("run", "--quiet", "sh", "-c", seen, prefix=limited), 0, "any\n")
-    expect(actmem("run", "sh", "-c", seen, prefix=limited,
-                  environment=clean_environment(ACTMEM_QUIET="1")), 0, "any\n")
+    seen = "echo ${ACTMEM_ALLOW:-none} ${ACTMEM_REPORTED-0}"
+    said = ["actmem: memory is ", "of memfd, not locked", "actmem doctor", "ACTMEM_STRICT"]
+    for options, environment in (
+            ([], {}), (["--heap-grow", "4M"], {}), (["--backend", "memfd"], {}),
+            (["--nodes", "0"], {}), (["--pages", "4K"], {}),
+            ([], {"ACTMEM_STRICT": "0", "ACTMEM_ALLOW": ""})):
+        environment = clean_environment(**environment)
+        expect(actmem("run", *options, "sh", "-c", seen, prefix=limited, environment=environment),
+               0, "none 1\n", said)
+    quiet = clean_environment(ACTMEM_QUIET="1")
+    expect(actmem("run", "--quiet", "sh", "-c", seen, prefix=limited), 0, "none 1\n")
+    expect(actmem("run", "sh", "-c", seen, prefix=limited, environment=quiet), 0, "none 1\n")
+    expect(actmem("run", HOLDER, "held", str(4 << 20), "--", "true", prefix=limited), 0, "", said)
+    expect(actmem("held", str(4 << 20), "--", "true", program=HOLDER, prefix=limited), 0, "", said)
+    # What the user allows is no surprise.
+    expect(actmem("run", "--allow", "any", "sh", "-c", seen, prefix=limited), 0, "any 0\n")
     # What was asked for by name is that or an error, and so is the usual where it is strict.
-    for options in (["--pages", "4K"], ["--pages", "4K", "--backend", "memfd"], ["--strict"],
+    for options in (["--pages", "1G"], ["--pages", "2M", "--backend", "memfd"], ["--strict"],
+                    ["--pages", "4K", "--strict"], ["--allow", "node"],
                     ["--policy", "preferred", "--strict"]):
         result = actmem("run", *options, "sh", "-c", seen, prefix=limited)
-        if result.returncode == 0 and "--pages" not in options:
+        if result.returncode == 0 and "4K" not in options:
             # Others may have reserved huge pages just now, which is as good as asked for.
-            expect(result, 0, "none\n")
+            expect(result, 0, "none 0\n" if "--allow" not in options else "node 0\n")
             continue
         assert result.returncode == 1 and not result.stdout, result
         assert "RLIMIT_MEMLOCK" in result.stderr or "nr_hugepages" in result.stderr, result
@@ -510,6 +518,8 @@ def told_of_the_limit(pages):
     """The trial's region is shorter than those of the Python module."""
     limited = ["prlimit", "--memlock=8388608:8388608", *NO_CAPABILITIES]
     chosen = ["run", "--backend", "memfd", "--pages", pages]
+    expect(actmem(*chosen, "--", "true", prefix=limited), 0, "", ["memory is ", "not locked"])
+    chosen.append("--strict")
     expect(actmem(*chosen, "--", "true", prefix=limited), 0, "",
            ["regions of 64M", "--heap-grow", "RLIMIT_MEMLOCK is 8.0 MiB",
             "raise the hard limit first"])

@@ -126,7 +126,7 @@ def refusals_say_what_to_do():
         result = actmem("run", "--name", f"{folder}/job", "--heap-grow", "64M", "echo", "ran",
                         environment=clean_environment(**ENVIRONMENT))
         expect(result, 1, "", ["32.0 MiB left, but 64.0 MiB are needed", "size=", f"remount,size=64M {folder}"])
-        result = actmem("run", "--name", f"{folder}/job", "echo", "ran",
+        result = actmem("run", "--name", f"{folder}/job", "--strict", "echo", "ran",
                         environment=clean_environment(ACTMEM_BACKEND="memfd"))
         expect(result, 1, "", ["no hugetlb pages", "mount -t hugetlbfs", "--allow thp,4k (ACTMEM_ALLOW)"])
         assert not os.listdir(folder), os.listdir(folder)
@@ -150,7 +150,8 @@ def a_refused_growth_tells_what_is_missing_by_the_names_of_who_asks():
         words = f"holder: the file system of {name}.1 has 2.0 MiB left, but 8.0 MiB are needed"
         assert result.returncode == 1 and result.stderr.startswith(words), result.stderr
         # A program without options of its own has the variable to turn.
-        environment = clean_environment(ACTMEM_NAME=f"{folder}/other", ACTMEM_BACKEND="memfd")
+        environment = clean_environment(ACTMEM_NAME=f"{folder}/other", ACTMEM_BACKEND="memfd",
+                                        ACTMEM_PAGES="2M")
         result = actmem("heap", str(MIB), program=HOLDER, environment=environment)
         words = "allow other pages with ACTMEM_ALLOW=thp,4k\n"
         assert result.returncode == 1 and result.stderr.endswith(words), result.stderr

@@ -94,6 +94,7 @@ static int open_pool_heap(struct cuda_pool *pool, const struct cuda_settings *se
 	options.limit_bytes = settings->limit_bytes;
 	snprintf(label, sizeof(label), "cuda%d", pool->ordinal);
 	region.name = label;
+	region.flags = ACTMEM_REGION_NEAR;
 	if (pool->may_be_anywhere)
 		error = cuda_library.actmem_runtime_nodes(pool->runtime, &region.nodes);
 	if (!error)

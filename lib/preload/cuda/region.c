@@ -252,6 +252,8 @@ bool cuda_region_open(struct cuda_region *region, uint64_t length,
 	*region = (struct cuda_region){ .name = NULL };
 	ACTMEM_INIT(&options);
 	options.length = length;
+	/* The user's flags also apply to nodes that the program set. */
+	options.allow = defaults.allow;
 	apply_policy(&options, policy);
 	cuda_library_enter();
 	if (*name_prefix) {

@@ -100,15 +100,6 @@ def _check_spill(directories: tuple[bytes, ...], permitted: int, quiet: bool) ->
         print(f"actmem: {note}; ACTMEM_QUIET=1 omits this line", file=sys.stderr)
 
 
-def _tell_best(memory: Memory) -> None:
-    """If the user did not choose the memory, prints which memory is in use. tell_best() does the
-    same in C."""
-    if memory.backend != "driver":
-        print(f"actmem: {memory.describe()}; using the best memory available: `actmem doctor` "
-              "says how to get better memory, ACTMEM_STRICT=1 makes this an error, ACTMEM_QUIET=1 "
-              "omits this line", file=sys.stderr)
-
-
 _PAGES_UNLESS_SAID = "2M"
 
 
@@ -230,8 +221,8 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
       policy: How pages are placed on `nodes`: "bind", "preferred" or "interleave".
       nodes: The number of a node, or the numbers of several nodes.
       allow: Pages, nodes or memory that actmem may use instead of the requested ones: some of
-        "2m", "thp", "4k", "node" and "unlocked", or "any". Error messages name the values that
-        would help.
+        "2m", "thp", "4k", "node" and "unlocked", or "any". () permits nothing, regardless of the
+        environment. Error messages name the values that would help.
       heap_grow: Bytes of each region that provides blocks. Default: 64 MiB, rounded up to
         whole pages.
       heap_limit: Bytes of all of these regions together. Default: no limit. The arrays of
@@ -256,9 +247,10 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
       device_ring: Bytes of each GPU's memory in which transfers are staged. Default: 512 MiB.
 
       For options that are None or 0, the environment decides. If neither the caller nor the
-      environment sets backend, pages, policy, nodes, allow or name, actmem uses the best
-      available memory. If this memory is not from the driver, open() prints a line on stderr.
-      With ACTMEM_STRICT=1, open() raises an error if it cannot get locked huge pages.
+      environment sets allow, actmem uses the best available memory. Unless pages is set, other
+      pages are permitted. Unless nodes or policy is set, other nodes are permitted. Unlocked
+      memory is permitted, too. A line on stderr reports the first such memory of the process.
+      With ACTMEM_STRICT=1 it is an error.
 
     Returns:
       The memory, which default() returns from then on.
@@ -304,7 +296,7 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
     if nodes is not None:
         options.nodes = _node_mask(nodes)
     if allow is not None:
-        options.allow = _bits("allow", allow, _native.ALLOW)
+        options.allow = _bits("allow", allow, _native.ALLOW) | _native.ALLOW_ONLY
     if name is not None:
         options.heap_name = _encoded("name", name)
     with _lock:
@@ -316,7 +308,6 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
                         "the first use of the memory, or close() the memory")
         quiet = _is_on("ACTMEM_QUIET")      # a wrong value is an error before anything is open
         _check_spill(spill, permitted, quiet)
-        best = _native.library.actmem_options_allow_best(ctypes.byref(options))
         handle = ctypes.c_void_p()
         _check(_native.library.actmem_open(ctypes.byref(handle),
                                            ctypes.byref(options)))
@@ -332,8 +323,6 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
                 _native.library.actmem_close(handle)
                 raise
         _default = memory
-        if best and not quiet:
-            _tell_best(memory)
         return memory
 
 

@@ -17,6 +17,7 @@ BACKENDS = ("auto", "driver", "memfd")
 POLICIES = ("default", "bind", "preferred", "interleave")
 PAGES = ("default", "2M", "thp", "4K", "1G")
 ALLOW = {"2m": 16, "thp": 1, "4k": 2, "node": 4, "unlocked": 8, "any": 31}
+ALLOW_ONLY = 1 << 31
 NAMES_PYTHON = 3
 SPILL_ALLOW = {"memory": 2, "buffered": 4}
 SPILL_ALLOW_NOTHING = 1 << 31
@@ -136,7 +137,6 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
             ("actmem_error_in", c_char_p, [c_uint]),
             ("actmem_version", c_char_p, []),
             ("actmem_options_from_environment", c_int, [options]),
-            ("actmem_options_allow_best", c_int, [options]),
             ("actmem_open", c_int, [POINTER(handle), options]),
             ("actmem_close", c_int, [handle]),
             ("actmem_store_check_paths", c_int,

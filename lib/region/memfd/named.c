@@ -149,6 +149,7 @@ static int check_places(const struct region_request *request, struct backing *ba
 		fail(EEXIST, "%s exists, but %s", request->path, fail_words());
 		error = count_fallback(backing, request->allow & ACTMEM_ALLOW_NODE,
 				       "other nodes", KNOB(ALLOW_NODE));
+		backing->elsewhere = true;
 	}
 	if (!error && !backing->read_only)
 		error = pages_bind(request, backing);

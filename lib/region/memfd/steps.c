@@ -82,6 +82,7 @@ int steps_make(int (*make)(const struct region_request *request, struct backing 
 		append_history(history);
 	steps = (attempt.pages != request->pages) + (attempt.policy != request->policy);
 	backing->fallbacks += steps;
+	backing->elsewhere = attempt.policy != request->policy;
 	if (backing->fallbacks)
 		fail(0, "%s%s%s%s", history, steps ? "; used " : "",
 		     steps ? page_names[attempt.pages] : "",

@@ -393,8 +393,6 @@ def _dtypes(word: str) -> list[str]:
 def run(options: argparse.Namespace) -> int:
     """Runs actmem probe with the options of _command.probe_parser()."""
     dtypes = _dtypes(options.dtypes)
-    # By default, the probe measures with any pages that are available.
-    os.environ.setdefault("ACTMEM_ALLOW", "any")
     usual = USUAL.get(jax.local_devices()[0].platform, USUAL_LARGE)
     options.products = _products(options.products or usual, dtypes)
     try:

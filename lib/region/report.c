@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/* Reports which memory the process got, if no caller chose it. */
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "config/config.h"
+#include "region/regions.h"
+
+void region_report(const struct actmem_region *region)
+{
+	static const char *const pages[] = {
+		[ACTMEM_PAGES_2M] = "2M", [ACTMEM_PAGES_THP] = "thp", [ACTMEM_PAGES_4K] = "4K",
+		[ACTMEM_PAGES_1G] = "1G",
+	};
+	static atomic_flag is_reported = ATOMIC_FLAG_INIT;
+	const struct backing *backing = &region->backing;
+	bool is_memfd = region->backend->kind == ACTMEM_BACKEND_MEMFD;
+
+	if (knob_is_on(KNOB_QUIET) || knob_is_on(KNOB_REPORTED) ||
+	    atomic_flag_test_and_set(&is_reported))
+		return;
+	/* The driver has one kind of pages, and pins them. Its only fallback is other nodes. */
+	fprintf(stderr, "actmem: memory is %s pages of %s%s%s; 'actmem doctor' reports how to get better memory, ACTMEM_STRICT=1 makes this an error, ACTMEM_QUIET=1 omits this line\n",
+		pages[backing->pages], region->backend->name,
+		is_memfd && backing->locked_bytes < backing->length ? ", not locked" : "",
+		backing->unplaced ? ", on nodes that the kernel chose (mbind is forbidden)" :
+		backing->elsewhere || !is_memfd ? ", on other nodes than requested" : "");
+}
