@@ -39,12 +39,17 @@ def test_derivatives(derive):
     close(derive(loss)(X), wanted, 16)
 
 
+@pytest.mark.parametrize("devices", [1, 4])
 @pytest.mark.parametrize("platform", ["tpu", "rocm"])
-def test_platforms_without_handlers(platform):
+def test_platforms_without_handlers(platform, devices):
+    """On a mesh, too, where XLA would otherwise fail with words of its own."""
+    mesh = jax.make_mesh((devices,), ("d",))
+    spread = jax.ShapeDtypeStruct(X.shape, X.dtype, sharding=jax.sharding.NamedSharding(
+        mesh, jax.sharding.PartitionSpec("d")))
     with pytest.raises(NotImplementedError,
-                       match=f"supports cpu, cuda, but not {platform}; use jax.checkpoint for "
-                             f"{platform}"):
-        jax.jit(jax.grad(loss)).trace(X).lower(lowering_platforms=(platform,))
+                       match=f"supports cpu, cuda, but not {platform}; on {platform}, use "
+                             "jax.checkpoint with .*save_and_offload_only_these_names"):
+        jax.jit(jax.grad(loss)).trace(spread).lower(lowering_platforms=(platform,))
 
 
 @pytest.mark.parametrize("options,error,words", [

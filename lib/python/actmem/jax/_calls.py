@@ -73,8 +73,8 @@ def _call_lowered(ctx: Context, *operands: Any, target: str, results: Any,
 def _refused(ctx: Context, *operands: Any, **params: Any) -> Any:
     platforms = ", ".join(ctx.module_context.platforms)
     raise NotImplementedError(
-        f"actmem.jax supports {', '.join(PLATFORMS)}, but not {platforms}; use jax.checkpoint "
-        f"for {platforms}")
+        f"actmem.jax supports {', '.join(PLATFORMS)}, but not {platforms}; on {platforms}, use "
+        "jax.checkpoint with jax.checkpoint_policies.save_and_offload_only_these_names")
 
 
 def _call_lowered_for_cuda(ctx: Context, *operands: Any, **params: Any) -> Any:
@@ -296,7 +296,9 @@ def _spread_lowered(ctx: Context, *operands: Any, function: Rule,
     return lowered
 
 
-mlir.register_lowering(spread_p, _spread_lowered)
+mlir.register_lowering(spread_p, _refused)
+for platform in PLATFORMS:
+    mlir.register_lowering(spread_p, _spread_lowered, platform=platform)
 _private.wants_devices(spread_p)
 
 
