@@ -13,17 +13,21 @@
 #define CGROUP_PATH_MAX	1024
 #define CGROUP_FILE_MAX	(CGROUP_PATH_MAX + 32)
 
-struct memory_cgroup {
-	int version;			/* 0: none */
-	char path[CGROUP_PATH_MAX];		/* of the process, within the hierarchy */
-	/*
-	 * The tightest limit, of the cgroup itself or of an ancestor, and the usage there. Without
-	 * a limit, limit_bytes is UINT64_MAX and used_bytes is the usage of the cgroup itself.
-	 */
-	char limit_file[CGROUP_FILE_MAX];	/* "" without a limit */
+struct cgroup_limit {
+	char file[CGROUP_FILE_MAX];	/* "" without a limit */
 	uint64_t limit_bytes;
 	uint64_t used_bytes;
 	uint64_t available_bytes;	/* left below the limit; page cache counts as free */
+};
+
+struct memory_cgroup {
+	int version;				/* 0: none */
+	char path[CGROUP_PATH_MAX];		/* of the process, within the hierarchy */
+	/*
+	 * Of the cgroup itself or of an ancestor. Without a limit, limit_bytes and available_bytes
+	 * are UINT64_MAX, and used_bytes is the usage of the cgroup itself.
+	 */
+	struct cgroup_limit tightest;
 };
 
 /*
@@ -39,13 +43,6 @@ int memory_cgroup_read(struct memory_cgroup *cgroup, const char *cgroup_file,
  * they cannot be read. Writes the file of the tightest limit, or "", to @limit_file.
  */
 uint64_t memory_cgroup_available(char limit_file[CGROUP_FILE_MAX]);
-
-struct cgroup_limit {
-	char file[CGROUP_FILE_MAX];
-	uint64_t limit_bytes;
-	uint64_t used_bytes;
-	uint64_t available_bytes;
-};
 
 /*
  * Finds the tightest dmem limit on this process for @region, such as "actmem/node0". Returns false
