@@ -93,13 +93,16 @@ void reclaim_add_published(struct reclaim *reclaim, int pid, const struct stats_
 
 static void add_cgroup(struct reclaim_process *process)
 {
+	struct memory_folder folder;
 	struct cgroup_limit high;
 	char path[32];
 	double share;
 
+	if (!process->counted)
+		return;
 	snprintf(path, sizeof(path), "/proc/%d/cgroup", process->pid);
-	if (!process->counted || !memory_high_read(&high, path, "/proc/self/mounts") ||
-	    high.used_bytes <= high.limit_bytes)
+	memory_folder_find(&folder, path, "/proc/self/mounts");
+	if (!memory_high_read(&high, &folder) || high.used_bytes <= high.limit_bytes)
 		return;
 	share = (double)process->counted / (double)high.used_bytes;
 	raise_surplus(process, (uint64_t)(share * (double)(high.used_bytes - high.limit_bytes)));

@@ -282,24 +282,32 @@ bool hugetlb_limit_read(struct cgroup_limit *limit, uint64_t page_bytes, const c
 	return *limit->file;
 }
 
-bool memory_high_read(struct cgroup_limit *limit, const char *cgroup_file, const char *mounts_file)
+void memory_folder_find(struct memory_folder *folder, const char *cgroup_file,
+			const char *mounts_file)
 {
 	struct memory_cgroup cgroup;
+
+	if (find_folder(&cgroup, "memory", folder->path, &folder->mount_length, cgroup_file,
+			mounts_file) || cgroup.version != 2)
+		*folder->path = '\0';
+}
+
+bool memory_high_read(struct cgroup_limit *limit, const struct memory_folder *place)
+{
 	char folder[CGROUP_PATH_MAX];
-	size_t mount_length;
 	uint64_t high, used;
 
 	*limit->file = '\0';
-	if (find_folder(&cgroup, "memory", folder, &mount_length, cgroup_file, mounts_file) ||
-	    cgroup.version != 2)
+	if (!*place->path)
 		return false;
+	memcpy(folder, place->path, sizeof(folder));
 	do {
 		if (sysfile_value(&high, "%s/memory.high", folder) || high == UINT64_MAX ||
 		    sysfile_value(&used, "%s/memory.current", folder))
 			continue;
 		keep_tightest(limit, high, used_without_cache(folder, &files[2], used), folder,
 			      "memory.high");
-	} while (go_up(folder, mount_length));
+	} while (go_up(folder, place->mount_length));
 	return *limit->file;
 }
 

@@ -123,7 +123,37 @@ static void test_none(void)
 	ok(memory_cgroup_read(&cgroup, "absent", "mounts") == -ENOENT, "no such file");
 }
 
-/* cgroup_test FOLDER: an empty one, to make the files in. */
+static void test_high(const char *here)
+{
+	struct memory_folder folder;
+	struct cgroup_limit high;
+
+	mkdir("high", 0755);
+	mkdir("high/pod", 0755);
+	mkdir("high/pod/job", 0755);
+	put("mounts", "cgroup2 %s/high cgroup2 rw 0 0\n", here);
+	put("cgroup", "0::/pod/job\n");
+	put("high/pod/memory.high", "max\n");
+	put("high/pod/memory.current", "1500\n");
+	put("high/pod/memory.stat", "anon 1300\ninactive_file 200\nactive_file 0\n");
+	put("high/pod/job/memory.high", "max\n");
+	put("high/pod/job/memory.current", "1500\n");
+	memory_folder_find(&folder, "cgroup", "mounts");
+	ok(!memory_high_read(&high, &folder), "memory.high: none");
+	put("high/pod/memory.high", "1000\n");
+	put("cgroup", "0::/\n");
+	ok(memory_high_read(&high, &folder) && high.limit_bytes == 1000 &&
+	   high.used_bytes == 1300 && !high.available_bytes &&
+	   strstr(high.file, "/high/pod/memory.high"),
+	   "memory.high: an ancestor's, set later; the folder is the one that was found");
+	memory_folder_find(&folder, "cgroup", "mounts");
+	ok(!memory_high_read(&high, &folder), "memory.high: none after a move");
+	put("cgroup", "5:memory:/pod/job\n0::/pod/job\n");
+	put("mounts", "cgroup %s/high cgroup rw,memory 0 0\n", here);
+	memory_folder_find(&folder, "cgroup", "mounts");
+	ok(!memory_high_read(&high, &folder), "memory.high: version 1 has none");
+}
+
 static bool reads_hugetlb(struct cgroup_limit *limit)
 {
 	return hugetlb_limit_read(limit, 2 << 20, "cgroup", "mounts");
@@ -164,6 +194,7 @@ static void test_hugetlb(const char *here)
 	   strstr(limit.file, "/huge/pod/hugetlb.2MB.limit_in_bytes"), "hugetlb, version 1: 0");
 }
 
+/* cgroup_test FOLDER: an empty one, to make the files in. */
 int main(int argc, char **argv)
 {
 	if (argc != 2 || chdir(argv[1])) {
@@ -173,6 +204,7 @@ int main(int argc, char **argv)
 	test_version_2(argv[1]);
 	test_version_1(argv[1]);
 	test_none();
+	test_high(argv[1]);
 	test_hugetlb(argv[1]);
 	return tap_end();
 }
