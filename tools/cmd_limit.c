@@ -213,16 +213,12 @@ static int print_limits(const json_t *limits)
 		{ "USED", "used_bytes", cell_bytes, COLUMN_RIGHT },
 		{ "SET BY", "set_by", cell_text, COLUMN_LEFT },
 	};
-	const json_t *surplus = json_object_get(limits, "surplus");
 	json_t *rows = add_rows(json_array(), limits);
 	int err = rows ? table_print(rows, columns, sizeof(columns) / sizeof(columns[0]), 0) :
 			 -ENOMEM;
 
 	json_decref(rows);
-	if (err || !json_array_size(surplus))
-		return err;
-	puts("\nThe usage exceeds a limit. To be returned:");
-	return reclaim_print(surplus);
+	return err ?: reclaim_print(json_object_get(limits, "surplus"), 0);
 }
 
 static bool show_limits(bool as_json)

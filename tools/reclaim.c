@@ -193,7 +193,7 @@ static char *cell_can(const json_t *row, const char *key, unsigned int flags)
 		      "no: none of its stores spills");
 }
 
-int reclaim_print(const json_t *rows)
+static int print_rows(const json_t *rows, unsigned int flags)
 {
 	static const struct column columns[] = {
 		{ "PID", "pid", cell_text, COLUMN_RIGHT },
@@ -204,7 +204,15 @@ int reclaim_print(const json_t *rows)
 		{ "CAN RETURN", "can_return", cell_can, COLUMN_LEFT },
 	};
 
-	return table_print(rows, columns, sizeof(columns) / sizeof(columns[0]), 0);
+	return table_print(rows, columns, sizeof(columns) / sizeof(columns[0]), flags);
+}
+
+int reclaim_print(const json_t *rows, unsigned int flags)
+{
+	if (!json_array_size(rows))
+		return 0;
+	puts("\nThe usage exceeds a limit. To be returned:");
+	return print_rows(rows, flags);
 }
 
 static uint64_t sum_surplus(const json_t *rows)
@@ -247,7 +255,7 @@ bool reclaim_follow(int pid)
 	bool is_shown = false;
 
 	while (rows && (left = sum_surplus(rows)) && clock_ns() - since < PATIENCE_NS) {
-		if (!is_shown && reclaim_print(rows))
+		if (!is_shown && print_rows(rows, 0))
 			break;
 		is_shown = true;
 		fflush(stdout);

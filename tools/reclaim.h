@@ -33,8 +33,11 @@ void reclaim_free(struct reclaim *reclaim);
  */
 json_t *reclaim_rows(int pid);
 
-/* Prints such rows as a table. Returns as table_print() does. */
-int reclaim_print(const json_t *rows);
+/*
+ * Prints such rows as a table below others, with a heading. Prints nothing if there are no rows.
+ * Returns as table_print() does.
+ */
+int reclaim_print(const json_t *rows, unsigned int flags);
 
 /*
  * Prints such rows, and waits until there are none, or until nothing has been returned for several
