@@ -363,13 +363,13 @@ int check_cgroup(json_t *findings)
 	int err = -ENOMEM;
 
 	if (memory_cgroup_read(&cgroup, "/proc/self/cgroup", "/proc/self/mounts") ||
-	    !cgroup.version || cgroup.limit_bytes == UINT64_MAX)
+	    !cgroup.version || cgroup.tightest.limit_bytes == UINT64_MAX)
 		return add_finding(findings, "cgroup", CHECK_OK, NULL, "no memory limit");
-	limit = bytes_to_text(cgroup.limit_bytes, 0);
-	left = bytes_to_text(cgroup.available_bytes, 0);
+	limit = bytes_to_text(cgroup.tightest.limit_bytes, 0);
+	left = bytes_to_text(cgroup.tightest.available_bytes, 0);
 	if (limit && left)
 		err = add_finding(findings, "cgroup", CHECK_NOTE, NULL,
-				  "%s left of %s (%s)", left, limit, cgroup.limit_file);
+				  "%s left of %s (%s)", left, limit, cgroup.tightest.file);
 	free(limit);
 	free(left);
 	return err;

@@ -46,9 +46,23 @@ static const char help[] =
 
 struct limit {
 	struct settings_options given;
-	const char *user, *pid, *mount, *cgroup;
+	const char *user, *mount, *cgroup;
+	int pid;			/* 0: none */
 	uint64_t user_bytes, bytes;	/* bytes: of the argument */
 };
+
+static bool take_pid(const char *text, int *pid)
+{
+	char *end;
+	long number = strtol(text, &end, 10);
+
+	if (number <= 0 || number > INT_MAX || *end) {
+		warnx("--pid is '%s', but must be the number of a process", text);
+		return false;
+	}
+	*pid = (int)number;
+	return true;
+}
 
 static bool limit_option(void *data, int option, const char *value)
 {
@@ -59,8 +73,7 @@ static bool limit_option(void *data, int option, const char *value)
 		limit->user = value;
 		return setting_take(value, true, &limit->user_bytes);
 	case 'p':
-		limit->pid = value;
-		return true;
+		return take_pid(value, &limit->pid);
 	case 'm':
 		limit->mount = value;
 		return true;
@@ -200,16 +213,12 @@ static int print_limits(const json_t *limits)
 		{ "USED", "used_bytes", cell_bytes, COLUMN_RIGHT },
 		{ "SET BY", "set_by", cell_text, COLUMN_LEFT },
 	};
-	const json_t *surplus = json_object_get(limits, "surplus");
 	json_t *rows = add_rows(json_array(), limits);
 	int err = rows ? table_print(rows, columns, sizeof(columns) / sizeof(columns[0]), 0) :
 			 -ENOMEM;
 
 	json_decref(rows);
-	if (err || !json_array_size(surplus))
-		return err;
-	puts("\nThe usage exceeds a limit. To be returned:");
-	return reclaim_print(surplus);
+	return err ?: reclaim_print(json_object_get(limits, "surplus"), 0);
 }
 
 static bool show_limits(bool as_json)
@@ -230,23 +239,16 @@ static bool set_limit(const char *name, uint64_t bytes)
 	return !err;
 }
 
-static bool set_pid_limit(const char *text, uint64_t bytes)
+static bool set_pid_limit(int pid, uint64_t bytes)
 {
-	char *end;
-	long pid = strtol(text, &end, 10);
-	int handles;
+	int handles = published_set_limit(pid, bytes == NO_LIMIT ? 0 : bytes);
 
-	if (pid <= 0 || pid > INT_MAX || *end) {
-		warnx("--pid is '%s', but must be the number of a process", text);
-		return false;
-	}
-	handles = published_set_limit((int)pid, bytes == NO_LIMIT ? 0 : bytes);
 	if (handles < 0)
-		warnx("cannot set the limit of process %ld: %s%s", pid, strerror(-handles),
+		warnx("cannot set the limit of process %d: %s%s", pid, strerror(-handles),
 		      handles == -EACCES || handles == -EPERM ?
 		      ": run this command as root or as the user of the process" : "");
 	else if (!handles)
-		warnx("process %ld does not use actmem, or has a library of another version", pid);
+		warnx("process %d does not use actmem, or has a library of another version", pid);
 	return handles > 0;
 }
 
@@ -367,7 +369,7 @@ int cmd_limit(int argc, char **argv)
 		return STATUS_FAILED;
 	is_good = set_limits(&limit) && (!is_saved || saved_change(change_limits, &limit));
 	if (is_good && is_set && !limit.given.as_json)
-		is_good = reclaim_follow(limit.pid ? atoi(limit.pid) : 0);
+		is_good = reclaim_follow(limit.pid);
 	if (is_good && (limit.given.as_json || (!is_set && !is_saved)))
 		is_good = show_limits(limit.given.as_json);
 	return is_good ? STATUS_OK : STATUS_FAILED;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * actmem waits: shows what the processes that use the library wait for now. Each process publishes
- * its waits (lib/watch/waits.h) in a file in memory. The file may contain garbage, so this command
- * does not map it.
+ * actmem waits: shows what the processes that use the library wait for now, and which must return
+ * memory (reclaim.h). Each process publishes its waits (lib/watch/waits.h) in a file in memory. The
+ * file may contain garbage, so this command does not map it.
  */
 #include <err.h>
 #include <errno.h>
@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include "base/base.h"
 #include "machine/machine.h"
+#include "reclaim.h"
 #include "table.h"
 #include "tool.h"
 #include "watch/watch.h"
@@ -21,7 +22,8 @@
 
 static const char help[] =
 	"Shows what the processes that use actmem wait for now, and how long they have waited:\n"
-	"for a disk, for memory, or for nothing, which means that they run their own code.\n"
+	"for a disk, for memory, or for nothing, which means that they run their own code. Also\n"
+	"shows the processes that have more memory than a limit allows.\n"
 	"\n"
 	"  -J, --json     print JSON; sizes are bytes\n"
 	"  -b, --bytes    print sizes as bytes, not as 64M or 1.5G\n"
@@ -176,7 +178,7 @@ static int add_process_waits(json_t *rows, int pid)
 static json_t *waits_to_json(void)
 {
 	DIR *directory = opendir("/proc");
-	json_t *rows = json_array();
+	json_t *rows = json_array(), *surplus = NULL;
 	int pid;
 	bool good = rows && directory && !access("/proc/self", F_OK);
 
@@ -189,7 +191,12 @@ static json_t *waits_to_json(void)
 	if (directory)
 		closedir(directory);
 	if (good)
-		return json_pack("{s:o, s:b}", "waits", rows, "all_users", sees_machine());
+		surplus = reclaim_rows(0);
+	if (surplus)
+		return json_pack("{s:o, s:b, s:o}", "waits", rows, "all_users", sees_machine(),
+				 "surplus", surplus);
+	if (good)
+		warnx("%s", strerror(ENOMEM));
 	json_decref(rows);
 	return NULL;
 }
@@ -207,9 +214,10 @@ static int print_table(const json_t *waits, unsigned int flags)
 		{ "BYTES", "bytes", cell_bytes, COLUMN_RIGHT },
 		{ "WHAT", "what", cell_text, COLUMN_WRAPPED },
 	};
+	int err = table_print(json_object_get(waits, "waits"), columns,
+			      sizeof(columns) / sizeof(columns[0]), flags);
 
-	return table_print(json_object_get(waits, "waits"), columns,
-			   sizeof(columns) / sizeof(columns[0]), flags);
+	return err ?: reclaim_print(json_object_get(waits, "surplus"), flags);
 }
 
 int cmd_waits(int argc, char **argv)

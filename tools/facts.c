@@ -197,8 +197,8 @@ json_t *facts_memory_cgroup(void)
 	return json_pack("{s:i, s:o, s:o, s:I}",
 			 "version", cgroup.version,
 			 "path", text_to_json(cgroup.path),
-			 "limit_bytes", limit_to_json(cgroup.limit_bytes),
-			 "used_bytes", (json_int_t)cgroup.used_bytes);
+			 "limit_bytes", limit_to_json(cgroup.tightest.limit_bytes),
+			 "used_bytes", (json_int_t)cgroup.tightest.used_bytes);
 }
 
 /* Parses /proc/meminfo, or a node's meminfo, which has "Node 0 " before each line. */

@@ -16,7 +16,6 @@
 #include "machine/machine.h"
 #include "mallocs.h"
 #include "metrics.h"
-#include "reclaim.h"
 #include "table.h"
 #include "tool.h"
 
@@ -269,9 +268,8 @@ static bool write_processes(FILE *out, const struct process_rows *rows)
 	metrics_write(out, rows->regions, region_labels, region_metrics, COUNT(region_metrics));
 	metrics_write(out, rows->processes, process_labels, process_metrics,
 		      COUNT(process_metrics));
-	return write_rows(out, reclaim_rows(0), surplus_labels, surplus_metrics,
-			  COUNT(surplus_metrics)) &&
-	       write_rows(out, malloc_rows(), no_labels, malloc_metrics, COUNT(malloc_metrics));
+	metrics_write(out, rows->surplus, surplus_labels, surplus_metrics, COUNT(surplus_metrics));
+	return write_rows(out, malloc_rows(), no_labels, malloc_metrics, COUNT(malloc_metrics));
 }
 
 static bool write_self(FILE *out, const struct process_rows *rows, uint64_t began)

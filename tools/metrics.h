@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <jansson.h>
+#include "reclaim.h"
 
 /*
  * Reads the machine once. Returns the metrics as text from malloc(), or NULL after printing the
@@ -41,6 +42,8 @@ struct process_rows {
 	json_t *backends;		/* arrays */
 	json_t *regions;
 	json_t *processes;
+	json_t *surplus;		/* of reclaim_to_json() */
+	struct reclaim reclaim;
 	json_t *index;			/* an object: rows by labels, and the omitted processes */
 	int pids[PROCESSES_MAX];
 	size_t count;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Sums regions and published counters by process. It finds rows through an index of their labels,
- * so that it handles each of many regions in constant time.
+ * Sums regions and published counters by process, in one walk. It finds rows through an index of
+ * their labels, so that it handles each of many regions in constant time.
  */
 #include <err.h>
 #include <errno.h>
@@ -124,7 +124,8 @@ static bool add_regions(struct process_rows *rows)
 		return false;
 	}
 	for (i = 0; good && i < count; i++)
-		good = add_region_row(rows, &regions[i]);
+		good = add_region_row(rows, &regions[i]) &&
+		       reclaim_add_region(&rows->reclaim, &regions[i]);
 	free(regions);
 	if (!good)
 		warnx("%s", strerror(ENOMEM));
@@ -195,7 +196,10 @@ static int add_published(void *context, int fd)
 	json_t *row;
 
 	close(fd);
-	if (!is_read || !process_owner(process->pid, &uid))
+	if (!is_read)
+		return 0;
+	reclaim_add_published(&process->rows->reclaim, process->pid, &header);
+	if (!process_owner(process->pid, &uid))
 		return 0;
 	row = process_row(process->rows, process->pid, uid,
 			  header.backend == ACTMEM_BACKEND_DRIVER ?
@@ -235,6 +239,14 @@ static bool add_processes(struct process_rows *rows)
 	return good;
 }
 
+static bool add_surplus(struct process_rows *rows)
+{
+	rows->surplus = reclaim_to_json(&rows->reclaim);
+	if (!rows->surplus)
+		warnx("%s", strerror(ENOMEM));
+	return rows->surplus;
+}
+
 bool process_rows_read(struct process_rows *rows)
 {
 	rows->backends = json_array();
@@ -245,7 +257,7 @@ bool process_rows_read(struct process_rows *rows)
 	    !backend_row(rows, backend_text(ACTMEM_BACKEND_DRIVER)) ||
 	    !backend_row(rows, backend_text(ACTMEM_BACKEND_MEMFD)))
 		warnx("%s", strerror(ENOMEM));
-	else if (add_regions(rows) && add_processes(rows))
+	else if (add_regions(rows) && add_processes(rows) && add_surplus(rows))
 		return true;
 	process_rows_free(rows);
 	return false;
@@ -256,5 +268,7 @@ void process_rows_free(struct process_rows *rows)
 	json_decref(rows->backends);
 	json_decref(rows->regions);
 	json_decref(rows->processes);
+	json_decref(rows->surplus);
 	json_decref(rows->index);
+	reclaim_free(&rows->reclaim);
 }

@@ -23,7 +23,7 @@
 #define PATIENCE_NS	(5 * NS_PER_SECOND)
 
 /* Sums of a process's regions, and of what its handles publish. */
-struct process {
+struct reclaim_process {
 	int pid;
 	uid_t uid;
 	char command[16];
@@ -31,94 +31,84 @@ struct process {
 	bool can_return;
 };
 
-struct processes {
-	struct process *list;
-	size_t count;
-};
-
-static struct process *find_process(struct processes *processes,
-				    const struct actmem_region_info *region)
+/* Returns NULL if no region of the process was added. */
+static struct reclaim_process *find_process(const struct reclaim *reclaim, int pid)
 {
-	struct process *list;
 	size_t i;
 
-	for (i = 0; i < processes->count; i++)
-		if (processes->list[i].pid == region->pid)
-			return &processes->list[i];
-	list = reallocarray(processes->list, processes->count + 1, sizeof(*list));
+	for (i = 0; i < reclaim->count; i++)
+		if (reclaim->list[i].pid == pid)
+			return &reclaim->list[i];
+	return NULL;
+}
+
+static struct reclaim_process *add_process(struct reclaim *reclaim,
+					   const struct actmem_region_info *region)
+{
+	struct reclaim_process *list = reallocarray(reclaim->list, reclaim->count + 1,
+						    sizeof(*list));
+
 	if (!list)
 		return NULL;
-	processes->list = list;
-	list += processes->count++;
-	*list = (struct process){ .pid = region->pid, .uid = region->uid };
+	reclaim->list = list;
+	list += reclaim->count++;
+	*list = (struct reclaim_process){ .pid = region->pid, .uid = region->uid };
 	memcpy(list->command, region->command, sizeof(list->command));
 	return list;
 }
 
-/* Regions without a process have no one to return them. */
-static int add_regions(struct processes *processes, int pid)
+bool reclaim_add_region(struct reclaim *reclaim, const struct actmem_region_info *region)
 {
-	struct actmem_region_info *regions;
-	struct process *process;
-	size_t count, i;
+	struct reclaim_process *process;
 
-	if (actmem_region_list(&regions, &count)) {
-		print_library_error();
-		return -EIO;
-	}
-	for (i = 0; i < count; i++) {
-		if (regions[i].pid <= 0 || (pid && regions[i].pid != pid))
-			continue;
-		process = find_process(processes, &regions[i]);
-		if (!process)
-			break;
-		process->bytes += regions[i].allocated_bytes;
-		process->surplus += regions[i].surplus_bytes;
-		if (regions[i].backend == ACTMEM_BACKEND_MEMFD &&
-		    !pages_are_hugetlb(regions[i].pages))
-			process->counted += regions[i].allocated_bytes;
-	}
-	free(regions);
-	return i < count ? -ENOMEM : 0;
+	if (region->pid <= 0)
+		return true;
+	process = find_process(reclaim, region->pid) ?: add_process(reclaim, region);
+	if (!process)
+		return false;
+	process->bytes += region->allocated_bytes;
+	process->surplus += region->surplus_bytes;
+	if (region->backend == ACTMEM_BACKEND_MEMFD && !pages_are_hugetlb(region->pages))
+		process->counted += region->allocated_bytes;
+	return true;
 }
 
-static void raise_surplus(struct process *process, uint64_t surplus)
+static void raise_surplus(struct reclaim_process *process, uint64_t surplus)
 {
 	if (process->surplus < surplus)
 		process->surplus = surplus;
 }
 
-static int add_published(void *context, int fd)
+void reclaim_add_published(struct reclaim *reclaim, int pid, const struct stats_header *header)
 {
-	struct process *process = context;
-	struct stats_header header;
-	uint64_t bytes;
+	struct reclaim_process *process = find_process(reclaim, pid);
+	uint64_t bytes = header->counters.region_bytes;
 
-	if (published_header(fd, &header)) {
-		bytes = header.counters.region_bytes;
-		process->can_return |= header.counters.spilling_stores > 0;
-		if (header.limit_bytes && bytes > header.limit_bytes)
-			raise_surplus(process, bytes - header.limit_bytes);
-	}
-	close(fd);
-	return 0;
+	if (!process)
+		return;
+	process->can_return |= header->counters.spilling_stores > 0;
+	if (header->limit_bytes && bytes > header->limit_bytes)
+		raise_surplus(process, bytes - header->limit_bytes);
 }
 
-static void add_cgroup(struct process *process)
+static void add_cgroup(struct reclaim_process *process)
 {
+	struct memory_folder folder;
 	struct cgroup_limit high;
 	char path[32];
 	double share;
 
+	if (!process->counted)
+		return;
 	snprintf(path, sizeof(path), "/proc/%d/cgroup", process->pid);
-	if (!process->counted || !memory_high_read(&high, path, "/proc/self/mounts") ||
-	    high.used_bytes <= high.limit_bytes)
+	memory_folder_find(&folder, path, "/proc/self/mounts");
+	if (!memory_high_read(&high, &folder) || high.used_bytes <= high.limit_bytes)
 		return;
 	share = (double)process->counted / (double)high.used_bytes;
 	raise_surplus(process, (uint64_t)(share * (double)(high.used_bytes - high.limit_bytes)));
 }
 
-static json_t *process_to_json(const struct process *process)
+static json_t *process_to_json(const struct reclaim_process *process)
 {
 	return json_pack("{s:i, s:I, s:o, s:I, s:I, s:b}", "pid", process->pid,
 			 "uid", (json_int_t)process->uid, "command", text_to_json(process->command),
@@ -127,26 +117,73 @@ static json_t *process_to_json(const struct process *process)
 			 "can_return", process->can_return);
 }
 
-json_t *reclaim_rows(int pid)
+json_t *reclaim_to_json(struct reclaim *reclaim)
 {
-	struct processes processes = { 0 };
 	json_t *rows = json_array();
-	int err = add_regions(&processes, pid);
 	size_t i;
 
-	for (i = 0; i < processes.count && !err; i++) {
-		struct process *process = &processes.list[i];
-
-		err = published_walk(process->pid, &published_stats, add_published, process);
-		add_cgroup(process);
-		if (!err && process->surplus)
-			rows = append_item(rows, process_to_json(process));
+	for (i = 0; i < reclaim->count; i++) {
+		add_cgroup(&reclaim->list[i]);
+		if (reclaim->list[i].surplus)
+			rows = append_item(rows, process_to_json(&reclaim->list[i]));
 	}
-	free(processes.list);
+	return rows;
+}
+
+void reclaim_free(struct reclaim *reclaim)
+{
+	free(reclaim->list);
+}
+
+static int add_regions(struct reclaim *reclaim, int pid)
+{
+	struct actmem_region_info *regions;
+	bool is_good = true;
+	size_t count, i;
+
+	if (actmem_region_list(&regions, &count)) {
+		print_library_error();
+		return -EIO;
+	}
+	for (i = 0; i < count && is_good; i++)
+		if (!pid || regions[i].pid == pid)
+			is_good = reclaim_add_region(reclaim, &regions[i]);
+	free(regions);
+	return is_good ? 0 : -ENOMEM;
+}
+
+struct published_by {
+	struct reclaim *reclaim;
+	int pid;
+};
+
+static int add_published(void *context, int fd)
+{
+	const struct published_by *process = context;
+	struct stats_header header;
+
+	if (published_header(fd, &header))
+		reclaim_add_published(process->reclaim, process->pid, &header);
+	close(fd);
+	return 0;
+}
+
+json_t *reclaim_rows(int pid)
+{
+	struct reclaim reclaim = { 0 };
+	int err = add_regions(&reclaim, pid);
+	json_t *rows = NULL;
+	size_t i;
+
+	for (i = 0; i < reclaim.count && !err; i++) {
+		struct published_by process = { &reclaim, reclaim.list[i].pid };
+
+		err = published_walk(process.pid, &published_stats, add_published, &process);
+	}
 	if (!err)
-		return rows;
-	json_decref(rows);
-	return NULL;
+		rows = reclaim_to_json(&reclaim);
+	reclaim_free(&reclaim);
+	return rows;
 }
 
 static char *cell_can(const json_t *row, const char *key, unsigned int flags)
@@ -156,7 +193,7 @@ static char *cell_can(const json_t *row, const char *key, unsigned int flags)
 		      "no: none of its stores spills");
 }
 
-int reclaim_print(const json_t *rows)
+static int print_rows(const json_t *rows, unsigned int flags)
 {
 	static const struct column columns[] = {
 		{ "PID", "pid", cell_text, COLUMN_RIGHT },
@@ -167,7 +204,15 @@ int reclaim_print(const json_t *rows)
 		{ "CAN RETURN", "can_return", cell_can, COLUMN_LEFT },
 	};
 
-	return table_print(rows, columns, sizeof(columns) / sizeof(columns[0]), 0);
+	return table_print(rows, columns, sizeof(columns) / sizeof(columns[0]), flags);
+}
+
+int reclaim_print(const json_t *rows, unsigned int flags)
+{
+	if (!json_array_size(rows))
+		return 0;
+	puts("\nThe usage exceeds a limit. To be returned:");
+	return print_rows(rows, flags);
 }
 
 static uint64_t sum_surplus(const json_t *rows)
@@ -210,7 +255,7 @@ bool reclaim_follow(int pid)
 	bool is_shown = false;
 
 	while (rows && (left = sum_surplus(rows)) && clock_ns() - since < PATIENCE_NS) {
-		if (!is_shown && reclaim_print(rows))
+		if (!is_shown && print_rows(rows, 0))
 			break;
 		is_shown = true;
 		fflush(stdout);

@@ -97,34 +97,32 @@ static const struct files {
 	[2] = { "memory.max", "memory.current", { "\ninactive_file ", "\nactive_file " } },
 };
 
-static uint64_t cache_bytes(const char *folder, const struct files *names)
+/* Returns @used without page cache, which the kernel drops first. */
+static uint64_t used_without_cache(const char *folder, const struct files *names, uint64_t used)
 {
 	char path[CGROUP_FILE_MAX], text[8192];
+	uint64_t cache;
 
 	snprintf(path, sizeof(path), "%s/memory.stat", folder);
 	if (sysfile_read(path, text, sizeof(text)))
-		return 0;
-	return sysfile_number(text, names->cache[0]) + sysfile_number(text, names->cache[1]);
+		return used;
+	cache = sysfile_number(text, names->cache[0]) + sysfile_number(text, names->cache[1]);
+	return used > cache ? used - cache : 0;
 }
 
-/* Records the limit of @folder if it leaves less memory than those seen so far. */
-static void take_limit(struct memory_cgroup *cgroup, const char *folder, uint64_t used)
+/* Records the limit in @folder if it leaves less than those seen so far. Returns true if so. */
+static bool keep_tightest(struct cgroup_limit *limit, uint64_t most, uint64_t used,
+			  const char *folder, const char *name)
 {
-	const struct files *names = &files[cgroup->version];
-	uint64_t limit, cache, needed;
+	uint64_t left = used < most ? most - used : 0;
 
-	/* Version 1 reports "no limit" as the largest multiple of the page size. */
-	if (sysfile_value(&limit, "%s/%s", folder, names->limit) ||
-	    limit >= INT64_MAX / 65536 * 65536)
-		return;
-	cache = cache_bytes(folder, names);
-	needed = used > cache ? used - cache : 0;
-	if (needed < limit && limit - needed >= cgroup->available_bytes)
-		return;
-	cgroup->available_bytes = needed < limit ? limit - needed : 0;
-	cgroup->limit_bytes = limit;
-	cgroup->used_bytes = used;
-	snprintf(cgroup->limit_file, sizeof(cgroup->limit_file), "%s/%s", folder, names->limit);
+	if (*limit->file && left >= limit->available_bytes)
+		return false;
+	limit->limit_bytes = most;
+	limit->used_bytes = used;
+	limit->available_bytes = left;
+	snprintf(limit->file, sizeof(limit->file), "%s/%s", folder, name);
+	return true;
 }
 
 /* Changes @folder to its parent. Returns false at the mount point. */
@@ -141,16 +139,23 @@ static bool go_up(char *folder, size_t mount_length)
 /* Walks from the cgroup's own folder up to the mount point. */
 static void find_tightest(struct memory_cgroup *cgroup, char *folder, size_t mount_length)
 {
+	const struct files *names = &files[cgroup->version];
+	uint64_t limit, used;
 	bool own = true;
-	uint64_t used;
 
 	do {
-		if (!sysfile_value(&used, "%s/%s", folder, files[cgroup->version].used)) {
-			if (own)
-				cgroup->used_bytes = used;
-			own = false;
-			take_limit(cgroup, folder, used);
-		}
+		if (sysfile_value(&used, "%s/%s", folder, names->used))
+			continue;
+		if (own)
+			cgroup->tightest.used_bytes = used;
+		own = false;
+		/* Version 1 reports "no limit" as the largest multiple of the page size. */
+		if (sysfile_value(&limit, "%s/%s", folder, names->limit) ||
+		    limit >= INT64_MAX / 65536 * 65536)
+			continue;
+		if (keep_tightest(&cgroup->tightest, limit, used_without_cache(folder, names, used),
+				  folder, names->limit))
+			cgroup->tightest.used_bytes = used;
 	} while (go_up(folder, mount_length));
 }
 
@@ -199,8 +204,8 @@ int memory_cgroup_read(struct memory_cgroup *cgroup, const char *cgroup_file,
 	int error = find_folder(cgroup, "memory", folder, &mount_length, cgroup_file,
 				mounts_file);
 
-	cgroup->limit_bytes = UINT64_MAX;
-	cgroup->available_bytes = UINT64_MAX;
+	cgroup->tightest.limit_bytes = UINT64_MAX;
+	cgroup->tightest.available_bytes = UINT64_MAX;
 	if (!error && cgroup->version)
 		find_tightest(cgroup, folder, mount_length);
 	return error;
@@ -222,20 +227,6 @@ static uint64_t dmem_value(const char *folder, const char *name, const char *reg
 		if (!strncmp(line, region, length) && line[length] == ' ')
 			break;
 	return line && line[length + 1] != 'm' ? strtoull(line + length, NULL, 10) : UINT64_MAX;
-}
-
-/* Records the limit in @folder if it leaves less than those seen so far. */
-static void keep_tightest(struct cgroup_limit *limit, uint64_t most, uint64_t used,
-			  const char *folder, const char *name)
-{
-	uint64_t left = used < most ? most - used : 0;
-
-	if (*limit->file && left >= limit->available_bytes)
-		return;
-	limit->limit_bytes = most;
-	limit->used_bytes = used;
-	limit->available_bytes = left;
-	snprintf(limit->file, sizeof(limit->file), "%s/%s", folder, name);
 }
 
 bool dmem_limit_read(struct cgroup_limit *limit, const char *region, const char *cgroup_file,
@@ -291,24 +282,32 @@ bool hugetlb_limit_read(struct cgroup_limit *limit, uint64_t page_bytes, const c
 	return *limit->file;
 }
 
-bool memory_high_read(struct cgroup_limit *limit, const char *cgroup_file, const char *mounts_file)
+void memory_folder_find(struct memory_folder *folder, const char *cgroup_file,
+			const char *mounts_file)
 {
 	struct memory_cgroup cgroup;
+
+	if (find_folder(&cgroup, "memory", folder->path, &folder->mount_length, cgroup_file,
+			mounts_file) || cgroup.version != 2)
+		*folder->path = '\0';
+}
+
+bool memory_high_read(struct cgroup_limit *limit, const struct memory_folder *place)
+{
 	char folder[CGROUP_PATH_MAX];
-	uint64_t high, used, cache;
-	size_t mount_length;
+	uint64_t high, used;
 
 	*limit->file = '\0';
-	if (find_folder(&cgroup, "memory", folder, &mount_length, cgroup_file, mounts_file) ||
-	    cgroup.version != 2)
+	if (!*place->path)
 		return false;
+	memcpy(folder, place->path, sizeof(folder));
 	do {
 		if (sysfile_value(&high, "%s/memory.high", folder) || high == UINT64_MAX ||
 		    sysfile_value(&used, "%s/memory.current", folder))
 			continue;
-		cache = cache_bytes(folder, &files[2]);
-		keep_tightest(limit, high, used > cache ? used - cache : 0, folder, "memory.high");
-	} while (go_up(folder, mount_length));
+		keep_tightest(limit, high, used_without_cache(folder, &files[2], used), folder,
+			      "memory.high");
+	} while (go_up(folder, place->mount_length));
 	return *limit->file;
 }
 
@@ -319,6 +318,6 @@ uint64_t memory_cgroup_available(char limit_file[CGROUP_FILE_MAX])
 	limit_file[0] = '\0';
 	if (memory_cgroup_read(&cgroup, "/proc/self/cgroup", "/proc/self/mounts"))
 		return UINT64_MAX;
-	memcpy(limit_file, cgroup.limit_file, sizeof(cgroup.limit_file));
-	return cgroup.available_bytes;
+	memcpy(limit_file, cgroup.tightest.file, sizeof(cgroup.tightest.file));
+	return cgroup.tightest.available_bytes;
 }

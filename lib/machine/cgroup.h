@@ -13,17 +13,21 @@
 #define CGROUP_PATH_MAX	1024
 #define CGROUP_FILE_MAX	(CGROUP_PATH_MAX + 32)
 
-struct memory_cgroup {
-	int version;			/* 0: none */
-	char path[CGROUP_PATH_MAX];		/* of the process, within the hierarchy */
-	/*
-	 * The tightest limit, of the cgroup itself or of an ancestor, and the usage there. Without
-	 * a limit, limit_bytes is UINT64_MAX and used_bytes is the usage of the cgroup itself.
-	 */
-	char limit_file[CGROUP_FILE_MAX];	/* "" without a limit */
+struct cgroup_limit {
+	char file[CGROUP_FILE_MAX];	/* "" without a limit */
 	uint64_t limit_bytes;
 	uint64_t used_bytes;
 	uint64_t available_bytes;	/* left below the limit; page cache counts as free */
+};
+
+struct memory_cgroup {
+	int version;				/* 0: none */
+	char path[CGROUP_PATH_MAX];		/* of the process, within the hierarchy */
+	/*
+	 * The limit of the cgroup itself or of an ancestor. Without a limit, limit_bytes and
+	 * available_bytes are UINT64_MAX, and used_bytes is the usage of the cgroup itself.
+	 */
+	struct cgroup_limit tightest;
 };
 
 /*
@@ -40,13 +44,6 @@ int memory_cgroup_read(struct memory_cgroup *cgroup, const char *cgroup_file,
  */
 uint64_t memory_cgroup_available(char limit_file[CGROUP_FILE_MAX]);
 
-struct cgroup_limit {
-	char file[CGROUP_FILE_MAX];
-	uint64_t limit_bytes;
-	uint64_t used_bytes;
-	uint64_t available_bytes;
-};
-
 /*
  * Finds the tightest dmem limit on this process for @region, such as "actmem/node0". Returns false
  * if there is none, or if it cannot be read.
@@ -54,13 +51,22 @@ struct cgroup_limit {
 bool dmem_limit_read(struct cgroup_limit *limit, const char *region, const char *cgroup_file,
 		     const char *mounts_file);
 
+/* The folder of a memory cgroup (version 2), whose limits a caller reads often. */
+struct memory_folder {
+	char path[CGROUP_PATH_MAX];	/* "" if there is none, or if it cannot be found */
+	size_t mount_length;
+};
+
+void memory_folder_find(struct memory_folder *folder, const char *cgroup_file,
+			const char *mounts_file);
+
 /*
- * Finds the memory.high (version 2) that leaves this process the least; if several are exceeded,
- * the innermost of them. used_bytes does not include page cache, which the kernel drops first.
- * Returns false if there is none, or if it cannot be read.
+ * Finds the memory.high that leaves the processes in this folder the least; if several are
+ * exceeded, the innermost of them. used_bytes does not include page cache, which the kernel drops
+ * first. Returns false if there is none, or if it cannot be read. While memory.high is unset, the
+ * call reads only this file, in the folder and in each of its parents.
  */
-bool memory_high_read(struct cgroup_limit *limit, const char *cgroup_file,
-		      const char *mounts_file);
+bool memory_high_read(struct cgroup_limit *limit, const struct memory_folder *place);
 
 /*
  * Finds the tightest hugetlb limit on this process for pages of 2 MiB or 1 GiB: of pages in use, or

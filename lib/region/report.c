@@ -20,7 +20,7 @@ void region_report(const struct actmem_region *region)
 	    atomic_flag_test_and_set(&is_reported))
 		return;
 	/* The driver has one kind of pages, and pins them. Its only fallback is other nodes. */
-	fprintf(stderr, "actmem: memory is %s pages of %s%s%s; 'actmem doctor' reports how to get better memory, ACTMEM_STRICT=1 makes this an error, ACTMEM_QUIET=1 omits this line\n",
+	fprintf(stderr, "actmem: memory is %s pages of %s%s%s; 'actmem doctor' reports how to get better memory, docs/installing.md how to install the command and the driver, ACTMEM_STRICT=1 makes this an error, ACTMEM_QUIET=1 omits this line\n",
 		pages[backing->pages], region->backend->name,
 		is_memfd && backing->locked_bytes < backing->length ? ", not locked" : "",
 		backing->unplaced ? ", on nodes that the kernel chose (mbind is forbidden)" :

@@ -24,6 +24,13 @@
 #define LOOK_MS		100
 /* While memory is being returned, the descriptors of the driver are ready all the time. */
 #define RETURN_MS	50
+/*
+ * The thread finds the cgroup of this process, and reads memory.high, once a second. If memory.high
+ * is set, the thread also reads it at each look. So it notices after a second at most that
+ * memory.high was set, or that the process was moved to another cgroup. A move is not urgent: pages
+ * stay charged to the old cgroup.
+ */
+#define CGROUP_NS	NS_PER_SECOND
 #define WATCHED_MAX	1024
 #define WHY_MAX		(CGROUP_FILE_MAX + 64)
 
@@ -31,6 +38,13 @@
 struct room {
 	int64_t bytes;			/* negative: to return; INT64_MAX: no limit */
 	char why[WHY_MAX];
+};
+
+/* The cgroup of this process, as a store's thread last found it. */
+struct own_cgroup {
+	struct memory_folder folder;
+	uint64_t found;			/* when; 0: never */
+	bool has_limit;
 };
 
 /* Records a limit if it leaves less than those seen so far. */
@@ -64,12 +78,20 @@ static void take_handle_limit(struct actmem_store *store, uint64_t held, struct 
 		   why);
 }
 
-static void take_cgroup_limit(uint64_t held, struct room *room)
+static void take_cgroup_limit(struct own_cgroup *own, uint64_t held, struct room *room)
 {
+	uint64_t now = clock_ns();
 	struct cgroup_limit high;
 	char why[WHY_MAX];
 
-	if (!memory_high_read(&high, "/proc/self/cgroup", "/proc/self/mounts") || !high.used_bytes)
+	if (!own->found || now - own->found >= CGROUP_NS) {
+		memory_folder_find(&own->folder, "/proc/self/cgroup", "/proc/self/mounts");
+		own->found = now;
+	} else if (!own->has_limit) {
+		return;
+	}
+	own->has_limit = memory_high_read(&high, &own->folder);
+	if (!own->has_limit || !high.used_bytes)
 		return;
 	snprintf(why, sizeof(why), "%s is %s", high.file, BYTES_TEXT(high.limit_bytes));
 	/* Others in the cgroup may grow, too, so the store takes only half of the rest. */
@@ -85,15 +107,15 @@ static bool cgroup_counts_pages(const struct actmem_store *store)
 }
 
 /* Reads files, so the caller does not hold the lock. */
-static void find_room(struct actmem_store *store, uint64_t held, uint64_t surplus,
-		      struct room *room)
+static void find_room(struct actmem_store *store, struct own_cgroup *own, uint64_t held,
+		      uint64_t surplus, struct room *room)
 {
 	room->bytes = INT64_MAX;
 	if (surplus)
 		take_limit(room, -(int64_t)surplus, "the driver's limit was lowered");
 	take_handle_limit(store, held, room);
 	if (cgroup_counts_pages(store))
-		take_cgroup_limit(held, room);
+		take_cgroup_limit(own, held, room);
 }
 
 /* Returns the ceiling of a store that has @held bytes. */
@@ -107,12 +129,12 @@ static uint64_t ceiling_of(const struct room *room, uint64_t held)
 }
 
 /* Returns true if the store still has memory to return. */
-static bool follow_limits(struct actmem_store *store, uint64_t surplus)
+static bool follow_limits(struct actmem_store *store, struct own_cgroup *own, uint64_t surplus)
 {
 	uint64_t held = heap_bytes(store->heap);
 	struct room room;
 
-	find_room(store, held, surplus, &room);
+	find_room(store, own, held, surplus, &room);
 	pthread_mutex_lock(&store->lock);
 	if (!store->is_ending)
 		store_set_ceiling(store, ceiling_of(&room, held), room.why);
@@ -142,6 +164,7 @@ static void *limits_thread(void *data)
 {
 	struct actmem_store *store = data;
 	struct pollfd watched[1 + WATCHED_MAX];
+	struct own_cgroup own = { .found = 0 };
 	bool is_over = false;
 	uint64_t surplus;
 	unsigned int count;
@@ -153,7 +176,7 @@ static void *limits_thread(void *data)
 			poll(watched, 1, RETURN_MS);
 		poll(watched, 1 + count, is_over ? 0 : LOOK_MS);
 		surplus = any_has_surplus(watched + 1, count) ? heap_surplus(store->heap) : 0;
-		is_over = follow_limits(store, surplus);
+		is_over = follow_limits(store, &own, surplus);
 	}
 	return NULL;
 }

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import statistics
+import subprocess
 import sys
 
 import pytest
@@ -73,6 +74,23 @@ def test_a_case_that_is_there_is_not_run_again(bench, tmp_path, monkeypatch, cap
     assert len(words) == 1 + len(names) + 2
     assert f"{len(names) - 3} cases: over the fastest +0.0% in the median" in words[-2]
     assert words[-1].startswith("3 programs too small to gain: over recompute -20.0% at most")
+
+
+@pytest.mark.parametrize("end", ["pass", "raise ValueError", "sys.exit(3)",
+                                 "os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)"])
+def test_the_session_gets_its_priority_back(end):
+    """A shell, in a session of its own, reads the priority after the program has ended."""
+    program = ("import os, signal, sys, time, here\n"
+               f"with here.first():\n print(here.nice_of_session(), flush=True)\n {end}")
+    session = ("awk '{ print $3 }' /proc/self/autogroup; \"$0\" -c \"$1\" 2>/dev/null;"
+               "awk '{ print $3 }' /proc/self/autogroup")
+    told = subprocess.run(["sh", "-c", session, sys.executable, program], text=True, check=True,
+                          start_new_session=True, stdout=subprocess.PIPE,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    before, within, after = told.stdout.split()
+    if within != "-19":
+        pytest.skip("this user may not raise the priority of a session")
+    assert after == before != within
 
 
 def test_figures():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """The wheel of `make wheel`: what is in it, and that it works where it was installed."""
+import ast
 import email
 import glob
 import importlib.util
@@ -87,6 +88,56 @@ def its_versions_of_jax_are_those_that_are_warned_of_by_none():
     assert f"jaxlib == {known.OLDEST}" in built_with, built_with
 
 
+# Strings that name a command and do not recommend it, or recommend something of the module as well.
+NAMED = ("does not support", "Measures the rates", "actmem bench ", "actmem.jax.")
+
+
+def strings_of(path):
+    """The strings of a file except its docstrings."""
+    with open(path, encoding="utf-8") as file:
+        tree = ast.parse(file.read())
+    documented = [node for node in ast.walk(tree)
+                  if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))]
+    docstrings = {id(node.body[0].value) for node in documented
+                  if node.body and isinstance(node.body[0], ast.Expr)}
+    return [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and
+            isinstance(node.value, str) and id(node) not in docstrings]
+
+
+@case
+def messages_name_no_command_that_its_user_lacks():
+    """Or they say how to get it. `actmem run` alone starts the files of _start."""
+    with open(os.path.join(ROOT, "tools", "main.c"), encoding="utf-8") as file:
+        subcommands = re.findall(r'{ "(\w+)", "', file.read())
+    command = re.compile(r"\bactmem (" + "|".join(subcommands) + r")\b")
+    paths = [path for folder in ("", "jax", "plan")
+             for path in glob.glob(os.path.join(PACKAGE, folder, "*.py"))]
+    named = [text for path in paths for text in strings_of(path) if command.search(text)]
+    assert len(subcommands) > 10 and len(named) > 5, (subcommands, named)
+    assert all("docs/installing.md" in text or any(words in text for words in NAMED)
+               for text in named), named
+
+
+def check_messages(python, folder):
+    """Without the command, and with one in PATH."""
+    own = os.path.join(folder, "own")
+    os.mkdir(own)
+    os.symlink("/bin/true", os.path.join(own, "actmem"))
+    how = "docs/installing.md says how to install the command"
+    opens = "import actmem\ntry: actmem.open(backend='driver')\nexcept OSError as e: print(e)"
+    for path, has_command in (("", False), (own, True)):
+        def told(*arguments, path=path):
+            return subprocess.run([python, *arguments], cwd=folder, text=True, check=False,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  env={"JAX_PLATFORMS": "cpu", "HOME": folder, "PATH": path}).stdout
+
+        called = "actmem " if has_command else "python3 -m actmem "
+        plan = told("-m", "actmem", "plan", "--model", "llama-3.3-70b", "--machine", "none")
+        assert plan.startswith(f"{called}plan: ") and f"({called}probe --json)" in plan, plan
+        assert how in told("-m", "actmem", "doctor")
+        assert os.path.exists("/dev/actmem") or (how in told("-c", opens)) != has_command
+
+
 def check_installed(environment):
     """In a new environment of the Python, and with the JAX, of that one."""
     python = os.path.join(ROOT, environment, "bin", "python")
@@ -101,6 +152,7 @@ def check_installed(environment):
         told = sh(os.path.join(folder, "bin", "python"), PROGRAM, cwd=folder,
                   env={"ACTMEM_ALLOW": "any", "JAX_PLATFORMS": "cpu", "HOME": folder,
                        "PATH": ""})
+        check_messages(os.path.join(folder, "bin", "python"), folder)
     assert told.startswith(("memfd: ", "driver: ")), told
 
 

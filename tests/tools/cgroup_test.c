@@ -43,43 +43,45 @@ static void test_version_2(const char *here)
 
 	put("cgroup", "0::/job/step\n");
 	ok(reads() && cgroup.version == 2 && !strcmp(cgroup.path, "/job/step") &&
-	   cgroup.limit_bytes == 1000 && cgroup.used_bytes == 900,
+	   cgroup.tightest.limit_bytes == 1000 && cgroup.tightest.used_bytes == 900,
 	   "version 2: an ancestor's limit, and what is used of it");
 
 	put("v2/job/step/memory.max", "150\n");
-	ok(reads() && cgroup.limit_bytes == 150 && cgroup.used_bytes == 100,
+	ok(reads() && cgroup.tightest.limit_bytes == 150 && cgroup.tightest.used_bytes == 100,
 	   "version 2: the limit with the least room left");
 
 	put("v2/job/step/memory.max", "50\n");
-	ok(reads() && cgroup.limit_bytes == 50 && cgroup.used_bytes == 100 &&
-	   cgroup.available_bytes == 0,
+	ok(reads() && cgroup.tightest.limit_bytes == 50 && cgroup.tightest.used_bytes == 100 &&
+	   cgroup.tightest.available_bytes == 0,
 	   "version 2: more used than allowed");
 
 	put("v2/job/memory.stat", "anon 400\ninactive_file 100\nactive_file 350\n");
 	put("v2/job/step/memory.max", "500\n");
-	ok(reads() && cgroup.limit_bytes == 500 && cgroup.available_bytes == 400 &&
-	   strstr(cgroup.limit_file, "/v2/job/step/memory.max"),
+	ok(reads() && cgroup.tightest.limit_bytes == 500 &&
+	   cgroup.tightest.available_bytes == 400 &&
+	   strstr(cgroup.tightest.file, "/v2/job/step/memory.max"),
 	   "version 2: page cache can be given up, so the ancestor leaves more");
 
 	put("v2/job/step/memory.max", "max\n");
 	put("v2/job/memory.max", "max\n");
-	ok(reads() && cgroup.limit_bytes == UINT64_MAX && cgroup.used_bytes == 100 &&
-	   cgroup.available_bytes == UINT64_MAX && !*cgroup.limit_file,
+	ok(reads() && cgroup.tightest.limit_bytes == UINT64_MAX &&
+	   cgroup.tightest.used_bytes == 100 &&
+	   cgroup.tightest.available_bytes == UINT64_MAX && !*cgroup.tightest.file,
 	   "version 2: no limit, and its own use");
 
 	put("cgroup", "0::/\n");
-	ok(reads() && cgroup.version == 2 && cgroup.limit_bytes == UINT64_MAX &&
-	   cgroup.used_bytes == 0, "version 2: the root has no files");
+	ok(reads() && cgroup.version == 2 && cgroup.tightest.limit_bytes == UINT64_MAX &&
+	   cgroup.tightest.used_bytes == 0, "version 2: the root has no files");
 
 	/* The mount is the container's own cgroup then. */
 	put("v2/memory.max", "700\n");
 	put("v2/memory.current", "7\n");
 	put("cgroup", "0::/../elsewhere\n");
-	ok(reads() && cgroup.limit_bytes == 700 && cgroup.used_bytes == 7,
+	ok(reads() && cgroup.tightest.limit_bytes == 700 && cgroup.tightest.used_bytes == 7,
 	   "version 2: a path out of the namespace");
 
 	put("cgroup", "0::/job/step\n");
-	ok(reads() && cgroup.limit_bytes == 700 && cgroup.used_bytes == 7,
+	ok(reads() && cgroup.tightest.limit_bytes == 700 && cgroup.tightest.used_bytes == 7,
 	   "version 2: the limit of the cgroup at the mount point");
 }
 
@@ -97,16 +99,16 @@ static void test_version_1(const char *here)
 
 	put("cgroup", "0::/job/step\n5:cpu,memory:/job\n1:name=systemd:/\n");
 	ok(reads() && cgroup.version == 1 && !strcmp(cgroup.path, "/job") &&
-	   cgroup.limit_bytes == 4096 && cgroup.used_bytes == 1024 &&
-	   cgroup.available_bytes == 3072,
+	   cgroup.tightest.limit_bytes == 4096 && cgroup.tightest.used_bytes == 1024 &&
+	   cgroup.tightest.available_bytes == 3072,
 	   "version 1 beside version 2, and a blank in the mount point");
 
 	put("cgroup", "5:memory:/\n");
-	ok(reads() && cgroup.limit_bytes == UINT64_MAX && cgroup.used_bytes == 5000,
-	   "version 1: its largest number is no limit");
+	ok(reads() && cgroup.tightest.limit_bytes == UINT64_MAX &&
+	   cgroup.tightest.used_bytes == 5000, "version 1: its largest number is no limit");
 
 	put("cgroup", "5:memory:/docker/0123\n");
-	ok(reads() && cgroup.used_bytes == 5000, "version 1: the host's path in a container");
+	ok(reads() && cgroup.tightest.used_bytes == 5000, "version 1: the host's path in a container");
 }
 
 static void test_none(void)
@@ -121,7 +123,37 @@ static void test_none(void)
 	ok(memory_cgroup_read(&cgroup, "absent", "mounts") == -ENOENT, "no such file");
 }
 
-/* cgroup_test FOLDER: an empty one, to make the files in. */
+static void test_high(const char *here)
+{
+	struct memory_folder folder;
+	struct cgroup_limit high;
+
+	mkdir("high", 0755);
+	mkdir("high/pod", 0755);
+	mkdir("high/pod/job", 0755);
+	put("mounts", "cgroup2 %s/high cgroup2 rw 0 0\n", here);
+	put("cgroup", "0::/pod/job\n");
+	put("high/pod/memory.high", "max\n");
+	put("high/pod/memory.current", "1500\n");
+	put("high/pod/memory.stat", "anon 1300\ninactive_file 200\nactive_file 0\n");
+	put("high/pod/job/memory.high", "max\n");
+	put("high/pod/job/memory.current", "1500\n");
+	memory_folder_find(&folder, "cgroup", "mounts");
+	ok(!memory_high_read(&high, &folder), "memory.high: none");
+	put("high/pod/memory.high", "1000\n");
+	put("cgroup", "0::/\n");
+	ok(memory_high_read(&high, &folder) && high.limit_bytes == 1000 &&
+	   high.used_bytes == 1300 && !high.available_bytes &&
+	   strstr(high.file, "/high/pod/memory.high"),
+	   "memory.high: an ancestor's, set later; the folder is the one that was found");
+	memory_folder_find(&folder, "cgroup", "mounts");
+	ok(!memory_high_read(&high, &folder), "memory.high: none after a move");
+	put("cgroup", "5:memory:/pod/job\n0::/pod/job\n");
+	put("mounts", "cgroup %s/high cgroup rw,memory 0 0\n", here);
+	memory_folder_find(&folder, "cgroup", "mounts");
+	ok(!memory_high_read(&high, &folder), "memory.high: version 1 has none");
+}
+
 static bool reads_hugetlb(struct cgroup_limit *limit)
 {
 	return hugetlb_limit_read(limit, 2 << 20, "cgroup", "mounts");
@@ -162,6 +194,7 @@ static void test_hugetlb(const char *here)
 	   strstr(limit.file, "/huge/pod/hugetlb.2MB.limit_in_bytes"), "hugetlb, version 1: 0");
 }
 
+/* cgroup_test FOLDER: an empty one, to make the files in. */
 int main(int argc, char **argv)
 {
 	if (argc != 2 || chdir(argv[1])) {
@@ -171,6 +204,7 @@ int main(int argc, char **argv)
 	test_version_2(argv[1]);
 	test_version_1(argv[1]);
 	test_none();
+	test_high(argv[1]);
 	test_hugetlb(argv[1]);
 	return tap_end();
 }

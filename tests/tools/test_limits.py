@@ -93,6 +93,8 @@ def bad_usage_is_told():
                              (["limit", "448G"], ["'448G'", "--nodes"]),
                              (["limit", "--nodes", "1", "Max"], ["'Max'", "or max"]),
                              (["limit", "--user", "1M"], ["'1M'", "or max"]),
+                             (["limit", "--pid", "7x", "4M"], ["--pid", "'7x'"]),
+                             (["limit", "--pid", "4294967297", "4M"], "'4294967297'"),
                              (["limit", "--user"], "--user")):
         result = actmem(*arguments)
         if words == "--":

@@ -129,6 +129,22 @@ def the_table_tells_the_same():
 
 
 @case
+def who_cannot_return_memory_is_told():
+    with scratch() as folder, waiter("memory", folder) as process:
+        seen("memory", folder, process)
+        for limit, words in (("max", None), ("2M", "no: none of its stores spills")):
+            expect(actmem("limit", "--json", "--pid", str(process.pid), limit), 0)
+            told = json.loads(actmem("waits", "--json").stdout)["surplus"]
+            lines = actmem("waits", "--bytes").stdout.split("The usage exceeds a limit.")[1:]
+            assert len(told) == len(lines) == bool(words), (limit, told, lines)
+        assert told[0]["pid"] == process.pid and told[0]["surplus_bytes"] == 2 * MIB, told
+        assert told[0]["can_return"] is False, told
+        row = lines[0].splitlines()[-1].split(maxsplit=5)
+        assert row[0] == str(process.pid) and row[3:] == [str(4 * MIB), str(2 * MIB), words], row
+        goes_on(process)
+
+
+@case
 def other_users_see_nothing_of_it():
     with holder("secret", 2 * MIB) as process, public_copy() as program:
         assert waits(process)

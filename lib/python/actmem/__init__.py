@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from actmem import _native
+from actmem import _native, _wheel
 
 __all__ = ["Error", "Memory", "open", "default", "describe", "counters",
            "regions", "list", "version"]
@@ -38,7 +38,7 @@ class Error(OSError):
 def _check(status: int) -> None:
     if status:
         words = _native.library.actmem_error_in(_native.NAMES_PYTHON).decode(errors="replace")
-        raise Error(-status, words or os.strerror(-status))
+        raise Error(-status, _wheel.complete(words) or os.strerror(-status))
 
 
 def _choice(kind: str, value: str, names: Sequence[str]) -> int:

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from actmem import _wheel
+
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 AXES = ("data", "fsdp", "tensor", "sequence", "expert")
 _UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
@@ -88,7 +90,8 @@ def _names(word: str) -> tuple[str, ...]:
 
 def plan_parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="actmem plan", usage="actmem plan [OPTION]... [FILE.py:FUNCTION]", add_help=False,
+        prog=_wheel.command("plan"), usage="%(prog)s [OPTION]... [FILE.py:FUNCTION]",
+        add_help=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Predicts a training step on a machine. For each named value of the step, "
         "decides whether\nto keep the value on the device, offload it to the host, or recompute "
@@ -119,7 +122,7 @@ def plan_parser() -> argparse.ArgumentParser:
     add = parser.add_argument_group("Machine").add_argument
     add("--machine", metavar="here|NAME|FILE", default="here",
         help="a machine in the table, such as h200; a file; or here, which is this machine as "
-             "actmem probe measured it; default: here")
+             f"{_wheel.command('probe')} measured it; default: here")
     add("--devices", metavar="N", type=_count,
         help="number of devices that share the model (fsdp); default: the devices of one host")
     add("--mesh", metavar="AXIS=N,...", type=_mesh,
@@ -150,7 +153,7 @@ def plan_parser() -> argparse.ArgumentParser:
 
 def probe_parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="actmem probe", usage="actmem probe [OPTION]...", add_help=False,
+        prog=_wheel.command("probe"), usage="%(prog)s [OPTION]...", add_help=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Measures the rates of this machine for actmem plan: matrix products, device "
         "memory, the\nlink to the host, the host's memory and files. Saves the results. Later "
@@ -210,7 +213,9 @@ def run(arguments: Sequence[str]) -> int:
     """Runs the command. Raises SystemExit after bad usage and after the help."""
     name, *rest = arguments or [""]
     if name not in COMMANDS:
-        print(f"python3 -m actmem: '{name}' must be one of {', '.join(COMMANDS)}", file=sys.stderr)
+        print(f"python3 -m actmem: '{name}' must be one of {', '.join(COMMANDS)}; "
+              "docs/installing.md says how to install the command actmem, which has more",
+              file=sys.stderr)
         return USAGE
     make, module = COMMANDS[name]
     parser = make()

@@ -71,7 +71,7 @@ static void tell_user_limit(int error, const struct actmem_why *why)
 {
 	uint64_t limit;
 
-	fail(error, "the limit on the region's user has %s left, but %s are needed; as root raise it with `actmem limit --user SIZE`",
+	fail(error, "the limit on the region's user has %s left, but %s are needed; as root raise it with `actmem limit --user SIZE` or in " SYSFS "/user_limit_bytes",
 	     BYTES_TEXT(why->available), BYTES_TEXT(why->wanted));
 	if (!sysfile_value(&limit, SYSFS "/user_limit_bytes") && limit != UINT64_MAX)
 		tell_held(limit, why->available, "");
@@ -81,8 +81,8 @@ static void tell_node_limit(int error, const struct actmem_why *why, bool may_go
 {
 	uint64_t limit;
 
-	fail(error, "the limit on node %d has %s left, but %s are needed; as root raise it with `actmem limit --nodes %d SIZE`",
-	     why->node, BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), why->node);
+	fail(error, "the limit on node %d has %s left, but %s are needed; as root raise it with `actmem limit --nodes %d SIZE` or in " SYSFS "/node%d/limit_bytes",
+	     why->node, BYTES_TEXT(why->available), BYTES_TEXT(why->wanted), why->node, why->node);
 	tell_other_nodes(may_go_elsewhere);
 	if (!sysfile_value(&limit, SYSFS "/node%d/limit_bytes", why->node) && limit != UINT64_MAX)
 		tell_held(limit, why->available, "");

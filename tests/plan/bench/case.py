@@ -140,16 +140,16 @@ def in_turns(running, rounds, seconds):
     for one in running:
         one.run()
         one.run()
-    here.come_first()
     begun = time.monotonic()
     order = list(running)
-    for number in itertools.count(1):
-        random.Random(number).shuffle(order)
-        for one in order:
-            one.rounds.append(one.run())
-        if number >= rounds and (all(one.is_steady for one in running) or
-                                 time.monotonic() - begun > seconds):
-            return
+    with here.first():
+        for number in itertools.count(1):
+            random.Random(number).shuffle(order)
+            for one in order:
+                one.rounds.append(one.run())
+            if number >= rounds and (all(one.is_steady for one in running) or
+                                     time.monotonic() - begun > seconds):
+                return
 
 
 def opened(looked, folder):
@@ -161,16 +161,7 @@ def opened(looked, folder):
     actmem.jax.patch()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("case")
-    parser.add_argument("machine")
-    parser.add_argument("folder")
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args()
-    case, = (one for one in cases.CASES if one.name == options.case)
-    found_here = machine.find(options.machine)
-    here.come_first(-8)
+def run_case(case, found_here, options):
     looked = Looked(case, found_here)
     plan = looked.plan(found_here)
     opened(looked, options.folder)
@@ -191,12 +182,26 @@ def main():
         in_turns(running, 2, 0)
     else:
         in_turns(running, 400 if case.is_small else 8, 14)
-    print(json.dumps({
+    return {
         "case": case.name, "device_bytes": looked.device_bytes,
         "host_bytes": None if looked.host_bytes == math.inf else looked.host_bytes,
         "abstains": plan.abstains, "error": plan.error,
         "spilled_bytes": actmem.jax.stats()["store"]["spilled_bytes_total"],
-        "policies": [one.told() for one in running]}))
+        "policies": [one.told() for one in running]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("case")
+    parser.add_argument("machine")
+    parser.add_argument("folder")
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    case, = (one for one in cases.CASES if one.name == options.case)
+    found_here = machine.find(options.machine)
+    with here.first(-8):
+        told = run_case(case, found_here, options)
+    print(json.dumps(told))
 
 
 if __name__ == "__main__":

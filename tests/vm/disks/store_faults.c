@@ -2,7 +2,8 @@
 /*
  * A store by each engine whose spill files lie on a disk that fails, changes what it
  * is given, is full, is slow or does not answer; in a memory cgroup that is as large
- * as it needs; and killed. No block is lost as long as the disk gives it back.
+ * as it needs, or whose memory.high falls; and killed. No block is lost as long as the
+ * disk gives it back.
  */
 #include <pthread.h>
 
@@ -18,6 +19,9 @@
 #define KILLS		5
 #define TIMES		8
 #define GROUP_BYTES	(24 * MIB)
+#define HIGH_BUDGET	(12 * MIB)
+#define HIGH_BYTES	(8 * MIB)
+#define ROUNDS		100
 
 static struct disk disk;
 static const char *const folder = FOLDER;
@@ -355,6 +359,52 @@ static bool lives_on_memfd(void *context)
 	       lives_within(context);
 }
 
+/* Waits, or puts and takes, until the store has at least @least and at most @most bytes. */
+static bool comes_to(struct actmem_store *store, uint64_t least, uint64_t most, bool is_used)
+{
+	unsigned int i, blocks = 2 * HIGH_BUDGET / BYTES;
+	uint64_t bytes = stats_of(store).memory_bytes;
+	int error = 0;
+
+	for (i = 0; i < ROUNDS && (bytes < least || bytes > most); i++) {
+		usleep(is_used ? 0 : 100000);
+		if (is_used && (put_all(store, 0, blocks, &error) != blocks ||
+				take_some(store, blocks, 0)))
+			return false;
+		bytes = stats_of(store).memory_bytes;
+	}
+	printf("# %llu bytes: %s\n", (unsigned long long)bytes, actmem_store_describe(store));
+	return bytes >= least && bytes <= most;
+}
+
+/*
+ * A memory.high that is set later makes the store return memory. When the process has moved to a
+ * cgroup without one, the store uses its budget again.
+ */
+static bool follows_high(void *context)
+{
+	const struct group *group = context;
+	struct actmem_store_options options = options_for(ACTMEM_ENGINE_AUTO, 0);
+	struct actmem_store *store;
+	struct actmem *am;
+
+	setenv("ACTMEM_BACKEND", "memfd", 1);
+	setenv("ACTMEM_PAGES", "4K", 1);
+	options.budget_bytes = HIGH_BUDGET;
+	options.grow_bytes = 2 * MIB;
+	if (!enter_group(group) || actmem_open(&am, NULL))
+		return false;
+	store = store_or_bail(am, &options);
+	return comes_to(store, HIGH_BUDGET, HIGH_BUDGET, true) &&
+	       put_in_group(group->folder, "memory.high", "8388608") &&
+	       comes_to(store, 0, HIGH_BYTES, false) &&
+	       strstr(actmem_store_describe(store), "/memory.high is 8.0 MiB") &&
+	       put_in_group(group->mount, "cgroup.procs", "0") &&
+	       put_in_group(group->folder, "memory.high", "0") &&
+	       comes_to(store, HIGH_BUDGET, HIGH_BUDGET, true) &&
+	       !actmem_store_destroy(store) && !actmem_close(am);
+}
+
 /* Waits until the disk has @bytes free: ext4 frees the blocks of a removed file later. */
 static bool await_free_bytes(uint64_t bytes)
 {
@@ -376,6 +426,8 @@ static void test_cgroup(struct group *group)
 	   "a store lives in a memory cgroup by its budget, and without one is refused, not killed");
 	ok(await_free_bytes(free_bytes), "its files leave the disk");
 	ok(in_child(lives_on_memfd, group), "and so does one of small pages");
+	ok(in_child(follows_high, group),
+	   "a store returns memory when memory.high falls, until its process has moved away");
 	disk_unmount(FOLDER);
 	disk_remove(&disk);
 }

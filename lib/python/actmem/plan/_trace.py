@@ -17,6 +17,7 @@ import jax
 from jax.extend.core import jaxpr_as_fun
 from jax.sharding import PartitionSpec
 
+from actmem import _wheel
 from actmem.jax import _private
 from actmem.jax._private import Eqn, Jaxpr, Rule
 from actmem.plan._graph import PRODUCTS, Graph
@@ -73,8 +74,8 @@ class Program:
                 raise
             raise ValueError(
                 f"{name_of(function)} calls jax.set_mesh, which JAX does not allow in a traced "
-                "function: call jax.set_mesh before actmem.jax.plan() or, for `actmem plan`, in "
-                "the function that returns the loss"
+                "function: call jax.set_mesh before actmem.jax.plan() or, for "
+                f"`{_wheel.command('plan')}`, in the function that returns the loss"
                 ) from error
         self.layout = Layout(args, self.jaxpr, mesh, specs)
         remats = [eqn for eqn in _eqns(self.jaxpr) if _private.is_remat(eqn)]

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 
 import actmem
+from actmem import _wheel
 from actmem._command import DONE, FAILED, UsageError
 from actmem.plan import Choice, Plan, decoder, defaults, memory, of_model, plan
 from actmem.plan import machine as machines
@@ -83,7 +84,7 @@ def _words_of(error: Exception, options: argparse.Namespace) -> str:
 
 
 def _tell(words: str) -> int:
-    print(f"actmem plan: {words}", file=sys.stderr)
+    print(f"{_wheel.command('plan')}: {words}", file=sys.stderr)
     return FAILED
 
 

@@ -20,6 +20,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from actmem import _wheel
 from actmem.plan._files import read_text
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ class Machine:
                                f"supported types are {', '.join(DTYPES)}")
         if self.measured and not self.has(f"flops_{kind}"):
             raise MachineError(f"machine {self.name!r} has no measured products of {dtype}: "
-                               f"measure some with actmem probe --dtypes {dtype}")
+                               f"measure some with {_wheel.command('probe')} --dtypes {dtype}")
         return self._effective(f"flops_{kind}", "product_efficiency")
 
     def memory(self) -> float:
@@ -269,14 +270,15 @@ class Machine:
 
 def _advice(name: str) -> str:
     """Returns how to obtain a figure."""
+    probe = _wheel.command("probe")
     if name.startswith("disk"):
-        return "set the figure, or measure it with actmem probe --spill DIR"
+        return f"set the figure, or measure it with {probe} --spill DIR"
     if name.startswith(("flops", "interconnect")) or name.endswith("efficiency"):
-        why = ("actmem probe measures it only with several devices"
-               if name == "interconnect" else "actmem probe does not measure it")
+        why = (f"{probe} measures it only with several devices"
+               if name == "interconnect" else f"{probe} does not measure it")
         return (f"{why}; add it to the machine's file, and pass the file with --machine. For this "
-                "machine, first save the output of actmem probe --json to a file")
-    return "set the figure, or measure it with actmem probe"
+                f"machine, first save the output of {probe} --json to a file")
+    return f"set the figure, or measure it with {probe}"
 
 
 def _positive(what: str, value: Any, where: str) -> float:
@@ -326,8 +328,8 @@ def _read(path: str) -> dict[str, Machine]:
 def from_json(told: Any, where: str) -> Machine:
     """Makes a machine from the object that `actmem probe --json` prints."""
     if not isinstance(told, dict) or not isinstance(told.get("figures"), dict):
-        raise MachineError(f"{where}: 'figures' is missing: expected the output of actmem probe "
-                           "--json")
+        raise MachineError(f"{where}: 'figures' is missing: expected the output of "
+                           f"{_wheel.command('probe')} --json")
     figures = {name: Figure(_number(name, value, where), "measured", where)
                for name, value in told["figures"].items()}
     measured = tuple(_product(row, f"{where}: 'products'") for row in _objects(
@@ -420,5 +422,6 @@ def find(name: str | Machine) -> Machine:
     machines_of_table = _read(TABLE)
     if name not in machines_of_table:
         raise MachineError(f"unknown machine {name!r}: use one of {', '.join(machines_of_table)}, "
-                           "'here', or the name of a .json (actmem probe --json) or .csv file")
+                           f"'here', or the name of a .json ({_wheel.command('probe')} --json) or "
+                           ".csv file")
     return machines_of_table[name]

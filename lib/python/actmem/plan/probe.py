@@ -23,6 +23,7 @@ import numpy as np
 
 import actmem
 import actmem.jax
+from actmem import _wheel
 from actmem._command import UsageError
 from actmem.jax._calls import put_here, take_here, tie_here
 from actmem.plan import machine
@@ -104,8 +105,8 @@ def here() -> machine.Machine:
     except ProbeError as error:
         raise machine.MachineError(str(error)) from None
     if told is None:
-        raise machine.MachineError("this machine has not been measured: run actmem probe, or "
-                                   "name a machine in the table")
+        raise machine.MachineError("this machine has not been measured: run "
+                                   f"{_wheel.command('probe')}, or name a machine in the table")
     return machine.from_json(told, cache_path())
 
 
@@ -266,7 +267,8 @@ def _bench(command: str, *arguments: str) -> dict[str, Any]:
     path = shutil.which(command)
     if path is None:
         raise ProbeError(f"cannot find the command {command!r}, which measures the host's "
-                         "memory and files: pass its path with --command")
+                         "memory and files: pass its path with --command; docs/installing.md says "
+                         "how to install it")
     result = subprocess.run([path, "bench", "--json", *arguments], capture_output=True,
                             text=True, check=False)
     if result.returncode:
@@ -399,7 +401,7 @@ def run(options: argparse.Namespace) -> int:
         told = measure(None if options.again else kept(), options)
         keep(told)
     except (ProbeError, actmem.Error, OSError, ValueError) as error:
-        print(f"actmem probe: {error}", file=sys.stderr)
+        print(f"{_wheel.command('probe')}: {error}", file=sys.stderr)
         return 1
     if options.json:
         print(json.dumps(told, indent=1))

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""How messages name the commands of actmem, which the wheel does not contain."""
+import os
+import shutil
+
+# A wheel cannot contain the symbolic link that `make install` creates beside the module.
+_LIBRARY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libactmem.so.0")
+_IS_WHEEL = os.path.isfile(_LIBRARY) and not os.path.islink(_LIBRARY)
+
+
+def _lacks_commands() -> bool:
+    return _IS_WHEEL and shutil.which("actmem") is None
+
+
+def command(name: str) -> str:
+    """Returns how this user calls `actmem plan` or `actmem probe`."""
+    return f"python3 -m actmem {name}" if _lacks_commands() else f"actmem {name}"
+
+
+def complete(message: str) -> str:
+    """If an error message of libactmem names a command that this user lacks, appends how to get
+    it."""
+    if ("`actmem " in message or "`modprobe actmem`" in message) and _lacks_commands():
+        return f"{message}; docs/installing.md says how to install the command and the driver"
+    return message
