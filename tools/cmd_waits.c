@@ -190,15 +190,16 @@ static json_t *waits_to_json(void)
 		good = !add_process_waits(rows, pid);
 	if (directory)
 		closedir(directory);
-	if (good)
-		surplus = reclaim_rows(0);
-	if (surplus)
-		return json_pack("{s:o, s:b, s:o}", "waits", rows, "all_users", sees_machine(),
-				 "surplus", surplus);
-	if (good)
-		warnx("%s", strerror(ENOMEM));
-	json_decref(rows);
-	return NULL;
+	if (!good) {
+		json_decref(rows);
+		return NULL;
+	}
+	/* Without the regions, the waits still help. */
+	surplus = reclaim_rows(0);
+	if (!surplus)
+		warnx("cannot show which processes must return memory");
+	return json_pack("{s:o, s:b, s:o?}", "waits", rows, "all_users", sees_machine(),
+			 "surplus", surplus);
 }
 
 static int print_table(const json_t *waits, unsigned int flags)

@@ -36,8 +36,9 @@ PLACEHOLDER = re.compile(r"[A-Z]{3,}")
 def files_here():
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, text=True, check=False,
                             stdout=subprocess.PIPE).stdout.split()
-    # The tarball has no repository.
-    return set(listed) or {str(path.relative_to(ROOT)) for path in ROOT.rglob("*")}
+    # The tarball has no repository, but may have been built.
+    return set(listed) or {str(path.relative_to(ROOT)) for path in ROOT.rglob("*")
+                           if path.relative_to(ROOT).parts[0] != "build"}
 
 
 FILES = files_here()
