@@ -178,7 +178,7 @@ static int add_process_waits(json_t *rows, int pid)
 static json_t *waits_to_json(void)
 {
 	DIR *directory = opendir("/proc");
-	json_t *rows = json_array(), *surplus = NULL;
+	json_t *rows = json_array(), *surplus;
 	int pid;
 	bool good = rows && directory && !access("/proc/self", F_OK);
 

@@ -2,7 +2,6 @@
 /* The calls on blocks of a store: puts and their steps, drops and prefetches. */
 #include <errno.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
 #include "base/base.h"
 #include "config/config.h"
@@ -188,33 +187,6 @@ int actmem_store_put(struct actmem_store *store, struct actmem_key key, const vo
 	error = put(store, key, data, length);
 	thread_let_cancellation();
 	return error;
-}
-
-/* Caller holds the lock. */
-static int make_event(struct actmem_store *store)
-{
-	store->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (store->event < 0)
-		return fail(errno, "cannot create an eventfd for the store (%s)", strerror(errno));
-	store->event_held.descriptors = &store->event;
-	store->event_held.count = 1;
-	held_add(store->am, &store->event_held);
-	return 0;
-}
-
-int actmem_store_eventfd(struct actmem_store *store)
-{
-	int result = store_check(store, "actmem_store_eventfd");
-
-	if (result)
-		return result;
-	pthread_mutex_lock(&store->lock);
-	if (store->event < 0)
-		result = make_event(store);
-	if (!result)
-		result = store->event;
-	pthread_mutex_unlock(&store->lock);
-	return result;
 }
 
 int actmem_store_set_checksum(struct actmem_store *store, int on)

@@ -170,7 +170,8 @@ static void *limits_thread(void *data)
 	unsigned int count;
 
 	while (!store_is_ending(store)) {
-		watched[0] = (struct pollfd){ .fd = store->limits_wake, .events = POLLIN };
+		watched[0] = (struct pollfd){ .events = POLLIN };
+		watched[0].fd = store->limits_wake.descriptor;
 		count = heap_watch(store->heap, watched + 1, WATCHED_MAX);
 		if (is_over)
 			poll(watched, 1, RETURN_MS);
@@ -183,27 +184,21 @@ static void *limits_thread(void *data)
 
 int store_watch_limits(struct actmem_store *store)
 {
-	int error;
+	int error = store_make_event(store, &store->limits_wake, 0);
 
-	store->limits_wake = eventfd(0, EFD_CLOEXEC);
-	if (store->limits_wake < 0)
-		return fail(errno, "cannot create an eventfd for the store (%s)", strerror(errno));
+	if (error)
+		return error;
 	error = thread_start(&store->limits_thread, "actmem-limits", limits_thread, store);
-	if (!error) {
-		store->limits_held.descriptors = &store->limits_wake;
-		store->limits_held.count = 1;
-		held_add(store->am, &store->limits_held);
+	if (!error)
 		return 0;
-	}
-	close(store->limits_wake);
+	store_end_event(&store->limits_wake);
 	return fail(error, "cannot start a thread for the store (pthread_create: %s)",
 		    strerror(error));
 }
 
 void store_unwatch_limits(struct actmem_store *store)
 {
-	eventfd_write(store->limits_wake, 1);
+	eventfd_write(store->limits_wake.descriptor, 1);
 	pthread_join(store->limits_thread, NULL);
-	held_drop(&store->limits_held);
-	close(store->limits_wake);
+	store_end_event(&store->limits_wake);
 }

@@ -120,8 +120,8 @@ static void fill_ended(struct actmem_store *store, struct store_block *block, in
 	if (!block->is_ended)
 		store_update_counts(store, block);
 	store_tell(store, ACTMEM_STORE_FILL_END, block, error);
-	if (store->event >= 0)
-		eventfd_write(store->event, 1);
+	if (store->event.descriptor >= 0)
+		eventfd_write(store->event.descriptor, 1);
 	if (waiter)
 		pthread_cond_signal(&waiter->wake);
 	if (block->is_ended)

@@ -311,7 +311,7 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 	if (!store)
 		return fail(ENOMEM, "no memory for a store");
 	store->am = am;
-	store->event = -1;
+	store->event.descriptor = -1;
 	store->flags = taken.flags;
 	store->name_block = taken.name_block;
 	store->unit = PAGE_BYTES;
@@ -414,10 +414,8 @@ int actmem_store_destroy(struct actmem_store *store)
 	actmem_heap_destroy(store->heap);
 	if (store->queue)
 		end_queue(store);
-	if (store->event >= 0) {
-		held_drop(&store->event_held);
-		close(store->event);
-	}
+	if (store->event.descriptor >= 0)
+		store_end_event(&store->event);
 	counter_subtract(&store->am->counters->stores, 1);
 	free_paths(store, store->path_count);
 	schedule_destroy(&store->schedule);

@@ -9,12 +9,12 @@
  * background thread attaches regions and allocates files.
  *
  * Read the files in this order, callers first. store.c creates and destroys stores; calls.c and
- * hold.c have the calls on blocks. limits.c returns memory when a limit falls. These call five
- * files that move blocks. budget.c decides how much memory the store may use, and background.c
- * does slow work. move.c spills and fills, room.c gets memory for waiters, and guess.c handles
- * takes that are not in the expected order. Those call the table of blocks, blocks.c. It calls
- * files that take no lock and do no I/O: schedule.c (when blocks will be taken), order.c (sorts
- * them by that time), follow.c (runs of takes), and spillfile.c (space in files).
+ * hold.c have the calls on blocks. limits.c returns memory when a limit falls. event.c has the
+ * eventfds. These call five files that move blocks. budget.c decides how much memory the store may
+ * use, and background.c does slow work. move.c spills and fills, room.c gets memory for waiters,
+ * and guess.c handles takes that are not in the expected order. Those call the table of blocks,
+ * blocks.c. It calls files that take no lock and do no I/O: schedule.c (when blocks will be taken),
+ * order.c (sorts them by that time), follow.c (runs of takes), and spillfile.c (space in files).
  *
  * Locks: the store's lock protects everything in a store. No thread does long work under it: a
  * thread that creates regions, attaches them or allocates files releases it meanwhile. The store's
@@ -132,6 +132,11 @@ struct store_block {
 	unsigned int counted;		/* bits of enum store_sum */
 };
 
+struct store_event {
+	int descriptor;			/* -1: none */
+	struct held held;		/* holds descriptor */
+};
+
 struct actmem_store {
 	struct actmem *am;
 	struct actmem_heap *heap;
@@ -156,10 +161,8 @@ struct actmem_store {
 	struct spillfile files;
 	pthread_t background_thread;
 	pthread_t limits_thread;
-	int limits_wake;		/* an eventfd, which wakes that thread */
-	struct held limits_held;	/* holds limits_wake */
-	int event;			/* of actmem_store_eventfd(); -1: none yet */
-	struct held event_held;		/* holds event */
+	struct store_event limits_wake;	/* wakes that thread */
+	struct store_event event;	/* of actmem_store_eventfd() */
 	pthread_mutex_t lock;
 	pthread_cond_t all_ended;	/* no submitted transfers are left, while the store ends */
 	pthread_cond_t background;	/* the background thread has work, or must end */
@@ -228,6 +231,13 @@ static inline void store_leave(struct actmem_store *store)
 	pthread_mutex_unlock(&store->lock);
 	thread_let_cancellation();
 }
+
+/*
+ * event.c: Creates an eventfd, which forked children close. Returns 0, or a negative errno with an
+ * error message.
+ */
+int store_make_event(struct actmem_store *store, struct store_event *event, int flags);
+void store_end_event(struct store_event *event);
 
 /* limits.c: limits that others set. Neither caller holds the lock. */
 int store_watch_limits(struct actmem_store *store);
