@@ -221,6 +221,22 @@ int store_take_room(struct actmem_store *store, uint64_t length, void **memory)
 	       heap_take(store->heap, length, store->memory_align, memory);
 }
 
+/*
+ * Returns true if a spill will make memory free soon. The only other memory is then that of a block
+ * that was read ahead, and that will be taken before the block that is spilled: without its memory,
+ * it would be read twice.
+ */
+static bool is_spill_better(const struct actmem_store *store, const struct waiter *waiter,
+			    uint64_t length)
+{
+	const struct order_place *clean = store->clean.first, *dirty = store->dirty.first;
+
+	if (!clean || !link_item(clean, struct store_block, place)->is_ahead || waiter->spill_error)
+		return false;
+	return store->sums[SUM_SPILLING].length >= length ||
+	       (dirty && want_is_sooner(&clean->want, &dirty->want));
+}
+
 static int look_for(struct actmem_store *store, struct waiter *waiter, uint64_t length,
 		    void **memory)
 {
@@ -232,7 +248,7 @@ static int look_for(struct actmem_store *store, struct waiter *waiter, uint64_t 
 			break;
 		if (!store_is_over(store, length) && heap_may_grow(store->heap, length))
 			error = grow(store, waiter, length, memory);
-		else if (store_drop_clean(store, NULL))
+		else if (!is_spill_better(store, waiter, length) && store_drop_clean(store, NULL))
 			error = LOOK_AGAIN;
 		else
 			error = make_room(store, waiter, length);
