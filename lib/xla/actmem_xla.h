@@ -156,8 +156,11 @@ ACTMEM_XLA_API void actmem_xla_trim_devices(void);
  */
 ACTMEM_XLA_API int actmem_xla_store_stats(struct actmem_store_stats *stats);
 
-/* Frees every live block and returns their number; 0 in a forked child. */
-ACTMEM_XLA_API uint64_t actmem_xla_reset(void);
+/*
+ * Frees every live block, except those whose tokens have one of the @kept_count ids at @kept.
+ * Returns the number of blocks freed; 0 in a forked child. An id without a block is ignored.
+ */
+ACTMEM_XLA_API uint64_t actmem_xla_reset(const uint64_t *kept, size_t kept_count);
 
 /*
  * Arrays: memory that a program fills and XLA then reads in place. An array exists until neither

@@ -58,6 +58,7 @@ struct saved {
 	unsigned int claims;		/* takes under way */
 	bool is_released;		/* a take has released the block's memory */
 	bool many;			/* several takes may use the block: it is not read ahead */
+	bool is_kept;			/* during actmem_xla_reset(): not to be freed */
 	uint32_t layout;		/* identifies the sharding of the value */
 	struct generation *generation;	/* NULL: not in the table; the last user frees the block */
 	int64_t taker_run;		/* if announced: the execution that will take the block */

@@ -90,17 +90,21 @@ void saved_unlink(struct saved *block)
 }
 
 /*
- * Moves all blocks of @generation to *@freed, which ends the generation. A block that a thread uses
- * is freed by that thread instead. Returns the number of blocks.
+ * Moves the blocks of @generation to *@freed, except those that are kept. The generation ends if no
+ * block is left. A block that a thread uses is freed by that thread instead. Returns the number of
+ * blocks that left the table.
  */
 static uint64_t generation_abandon(struct generation *generation,
 				   struct saved **freed)
 {
-	uint64_t left = generation->blocks, count = left;
-	struct saved *block;
+	struct saved *block, *next;
+	uint64_t count = 0;
 
-	while (left--) {
-		block = generation->list;
+	for (block = generation->list; block; block = next) {
+		next = block->next;
+		if (block->is_kept)
+			continue;
+		count++;
 		saved_unlink(block);
 		if (!saved_is_used(block)) {
 			block->next = *freed;
@@ -478,8 +482,21 @@ int actmem_xla_device_stats(uint32_t device,
 	return error;
 }
 
-uint64_t actmem_xla_reset(void)
+static void mark_kept(const uint64_t *ids, size_t count, bool is_kept)
 {
+	struct saved *block;
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		block = table_find(ids[i]);
+		if (block)
+			block->is_kept = is_kept;
+	}
+}
+
+uint64_t actmem_xla_reset(const uint64_t *kept, size_t kept_count)
+{
+	struct generation *generation, *next;
 	struct saved *freed = NULL;
 	uint64_t count = 0, i;
 	struct site *site;
@@ -487,9 +504,14 @@ uint64_t actmem_xla_reset(void)
 	if (is_forked())
 		return 0;
 	pthread_mutex_lock(&saved_lock);
-	for (i = 0; (site = site_numbered(i)); i++)
-		while (site->oldest)
-			count += generation_abandon(site->oldest, &freed);
+	mark_kept(kept, kept_count, true);
+	for (i = 0; (site = site_numbered(i)); i++) {
+		for (generation = site->oldest; generation; generation = next) {
+			next = generation->next;
+			count += generation_abandon(generation, &freed);
+		}
+	}
+	mark_kept(kept, kept_count, false);
 	counts.reset_blocks_total += count;
 	pthread_mutex_unlock(&saved_lock);
 	drop_list(freed);

@@ -121,7 +121,7 @@ static void test_reset(void)
 		usleep(1000);
 		after = xla_transfers();
 	} while (after.unfinished || after.staged_bytes < 3 * BLOCK);
-	ok(actmem_xla_reset() == 3, "three blocks are reset");
+	ok(actmem_xla_reset(NULL, 0) == 3, "three blocks are reset");
 	/* The fetcher may be about to tell of the last one, and then lets it go. */
 	do {
 		usleep(1000);
@@ -134,7 +134,7 @@ static void test_reset(void)
 	/* While it is being copied. */
 	slow(&gpu, "cuMemcpyDtoHAsync_v2", SLOW);
 	ok(xla_put(xla, "reset", its.work, BLOCK, its.tokens), "put");
-	ok(actmem_xla_reset() == 1, "one that is still being copied is reset");
+	ok(actmem_xla_reset(NULL, 0) == 1, "one that is still being copied is reset");
 	slow(&gpu, "cuMemcpyDtoHAsync_v2", 0);
 }
 
@@ -299,7 +299,7 @@ static void test_fault(void)
 	cuda_ok(gpu.cuDevicePrimaryCtxRelease_v2(0));
 	ok(!xla_put(xla, "fault", its.work, BLOCK, its.tokens), "a stream that is gone: %s",
 	   xla->words);
-	actmem_xla_reset();
+	actmem_xla_reset(NULL, 0);
 	xla_begin(&its, 0, VALUES, BLOCK);
 	good = step(VALUES - 1, -1);
 	ok(good == VALUES, "%u of %u come back in the next context", good, VALUES);

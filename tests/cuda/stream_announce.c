@@ -142,7 +142,7 @@ static void test_errors(void)
 	ok(take("errors", 1), "in another execution");
 	its.xla.run--;
 	ok(take("nowhere", 2), "from another site");
-	ok(actmem_xla_reset() == VALUES - 3, "reset");
+	ok(actmem_xla_reset(NULL, 0) == VALUES - 3, "reset");
 	ok(!take("errors", 3) && strstr(its.xla.words, "reset()"), "what was announced is gone: %s",
 	   its.xla.words);
 	ok(!xla_tie(&its.xla, its.tokens, OF_LAYER) && strstr(its.xla.words, "reset()"),

@@ -93,7 +93,7 @@ static void test_switched_on(void)
 	find_block(2)[BLOCK - 1] ^= 1;
 	ok(!take(1) && strstr(its.xla.words, "checksum is wrong"), "a changed block is found: %s",
 	   its.xla.words);
-	actmem_xla_reset();
+	actmem_xla_reset(NULL, 0);
 }
 
 int main(void)

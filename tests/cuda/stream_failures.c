@@ -72,7 +72,7 @@ static void test_function(const char *function)
 		failures += errors;
 		wrong += !errors && xla_good(&its, VALUES, BLOCK, 1) != VALUES;
 		gpu.cuStreamSynchronize(its.xla.stream);
-		actmem_xla_reset();
+		actmem_xla_reset(NULL, 0);
 		/* In between the same things are still there. */
 		after += step(&answered) || xla_good(&its, VALUES, BLOCK, 1) != VALUES;
 		actmem_xla_trim_devices();

@@ -85,7 +85,7 @@ static int be_told(struct xla_device *own)
 	    actmem_xla_set_generations(1) != -EOWNERDEAD)
 		return 5;
 	actmem_xla_trim_devices();
-	return actmem_xla_reset() || actmem_xla_trim() != -EOWNERDEAD ? 6 : 0;
+	return actmem_xla_reset(NULL, 0) || actmem_xla_trim() != -EOWNERDEAD ? 6 : 0;
 }
 
 static bool child_is_told(struct xla_device *own)

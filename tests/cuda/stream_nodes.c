@@ -214,7 +214,7 @@ static void test_limit(void)
 	ok(put(1, 0, VALUES) <= BUDGET / BLOCK - 8, "and then borrows only what the first one leaves");
 	ok(bytes_peak() <= BUDGET, "both never had more together: %llu bytes",
 	   (unsigned long long)bytes_peak());
-	actmem_xla_reset();
+	actmem_xla_reset(NULL, 0);
 }
 
 /* A store needs two pages. */

@@ -91,7 +91,7 @@ static void test_limit(void)
 		done++;
 	ok(done == 2 * GROW / BLOCK && xla_stats().own_bytes == 2 * GROW,
 	   "the limit holds for the driver's own memory: %s", its.xla.words);
-	actmem_xla_reset();
+	actmem_xla_reset(NULL, 0);
 }
 
 static void test_error(const char *why, const char *part)

@@ -168,7 +168,7 @@ static void *rounds(void *argument)
 					saved_unreference(values[i].id, values[i].count);
 			}
 		if (rand_r(&seed) % 50 == 0) {
-			actmem_xla_reset();
+			actmem_xla_reset(NULL, 0);
 			check(!actmem_xla_trim());
 		}
 		ACTMEM_INIT(&stats);
@@ -252,7 +252,7 @@ int main(void)
 		pthread_join(threads[i], NULL);
 	for (i = 0; i < PAIR_ROUNDS; i++)
 		take_pairs();
-	actmem_xla_reset();
+	actmem_xla_reset(NULL, 0);
 	ACTMEM_INIT(&stats);
 	actmem_xla_stats(&stats);
 	ACTMEM_INIT(&store);

@@ -13,7 +13,7 @@ FUNCTIONS = [getattr(module, name) for module in (actmem, actmem.jax)
              for name in module.__all__ if not inspect.isclass(getattr(module, name))]
 # open() is for the beginning of a process.
 WITH_EXAMPLES = [function for function in FUNCTIONS if function.__module__ != "actmem" and
-                 function.__name__ not in ("load", "stats")] + [actmem.describe, actmem.list]
+                 function.__name__ not in ("load", "restore_state", "stats")] + [actmem.describe, actmem.list]
 
 
 def called(function):

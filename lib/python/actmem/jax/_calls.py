@@ -22,6 +22,7 @@ from jax.experimental.custom_partitioning import SdyShardingRule, custom_partiti
 from jax.extend.core import Primitive
 from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import mlir
+from jax.sharding import Mesh, NamedSharding, Sharding
 
 from actmem.jax import _private
 from actmem.jax._handlers import PLATFORMS
@@ -128,7 +129,8 @@ def take_here(token: Any, shape: Sequence[int], dtype: DType, site: str, ends: b
 
 
 def tie_here(*operands: Any, numbers: Sequence[int]) -> Any:
-    return _call("actmem_tie", operands, [(token.shape, np.uint32) for token in operands[:-1]],
+    return _call("actmem_tie", operands,
+                 [(token.shape, np.uint32) for token in operands[:len(numbers)]],
                  numbers=tuple(numbers))
 
 
@@ -156,7 +158,7 @@ def _devices_left_to_xla(context: Any) -> int:
 _lock = threading.Lock()
 _groups: dict[Hashable, int] = {}
 _shardings: dict[Hashable, Any] = {}
-# The sharding of the latest put in any program, by label, shape and type.
+# The sharding of the latest put in any program, by label, shape, type and devices.
 _latest: dict[Hashable, Any] = {}
 
 
@@ -171,13 +173,21 @@ def _sharding_of(key: Hashable, sharding: Any) -> Any:
         return _shardings.setdefault(key, sharding)
 
 
+def latest_sharding(label: str, shape: Sequence[int], dtype: DType,
+                    like: Sharding) -> Sharding | None:
+    """Returns the sharding of the latest put of `label` on the devices of `like`, by the axes of
+    its mesh. Returns None if JAX loaded the program of that put from its cache."""
+    latest = _sharding_elsewhere((label, tuple(shape), str(dtype)), like)
+    if latest is like or not isinstance(like, NamedSharding) or not isinstance(like.mesh, Mesh):
+        return None
+    return _private.named_sharding(latest, like.mesh, len(shape))
+
+
 def _sharding_elsewhere(key: Hashable, sharding: Any) -> Any:
     """Returns the sharding that a put in another program most likely used: that of the latest
     put on these devices. If that put used another sharding, the take fails."""
     with _lock:
-        latest = _latest.get(key, sharding)
-    is_here = latest._device_assignment == sharding._device_assignment
-    return latest if is_here else sharding
+        return _latest.get((key, sharding._device_assignment), sharding)
 
 
 # Marks a value as a member of a sharding group. Without the group, nothing would connect a put with
@@ -376,7 +386,7 @@ def _sharded_alike(key: tuple[Hashable, ...], rank: int, batch: int, value: int)
             sharding = _sharding_of(key, sharding)
         if value == 0:
             with _lock:
-                _latest[label, *kind] = sharding
+                _latest[(label, *kind), sharding._device_assignment] = sharding
         tokens = _private.leading_sharding(sharding, batch, batch + 1)
         ghost = _private.leading_sharding(sharding, rank, rank + 1)
         # A put has a value, tokens and a ghost; a take has tokens, a ghost and a value.
@@ -434,12 +444,17 @@ def _alone(token: Any, number: int = 0) -> list[str]:
     return [f"tokens{number}d"] * (token.ndim - 1) + [_WORDS]
 
 
-def tie(ctx: Context, tokens: Sequence[Any], tie: Any, numbers: Sequence[int]) -> Any:
+def _ties(ties: Sequence[Any]) -> list[list[str]]:
+    """Returns the dimension names of operands that a call ignores."""
+    return [[f"{_TIE}{i}d"] * tie.ndim for i, tie in enumerate(ties)]
+
+
+def tie(ctx: Context, tokens: Sequence[Any], ties: Sequence[Any], numbers: Sequence[int]) -> Any:
     if not _is_spread(ctx):
-        return tie_here(*tokens, tie, numbers=numbers)
+        return tie_here(*tokens, *ties, numbers=numbers)
     names = [_alone(token, i) for i, token in enumerate(tokens)]
     return _spread(lambda own, *operands: tie_here(*operands, numbers=numbers),
-                   [*tokens, tie], [*names, [_TIE] * tie.ndim],
+                   [*tokens, *ties], [*names, *_ties(ties)],
                    [(name, token.shape, token.dtype) for name, token in zip(names, tokens)])
 
 
@@ -453,6 +468,5 @@ def hold(ctx: Context, token: Any) -> Any:
 def drop(ctx: Context, token: Any, ties: Sequence[Any]) -> Any:
     if not _is_spread(ctx):
         return drop_here(token, *ties)
-    names = [[f"{_TIE}{i}d"] * tie.ndim for i, tie in enumerate(ties)]
     return _spread(lambda own, *operands: (drop_here(*operands),), [token, *ties],
-                   [_alone(token), *names], [([_WORDS], (1,), np.uint32)])[0]
+                   [_alone(token), *_ties(ties)], [([_WORDS], (1,), np.uint32)])[0]

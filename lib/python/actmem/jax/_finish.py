@@ -12,7 +12,8 @@ is freed with its last reference (lib/xla). So each reference has one owner, whi
 * An equation that selects, gathers or copies tokens makes new references (hold). The program
   drops the tokens that such an equation read, like all other tokens.
 * Python owns the tokens that a program receives or returns, and drops them when their array
-  is gone (_tokens.py).
+  is gone (_tokens.py). The caller of a program may donate the tokens of a state (_state.py): the
+  program then owns them.
 
 This module does two more things:
 
@@ -31,7 +32,7 @@ from jax.extend.core import Literal
 
 from actmem.jax import _private
 from actmem.jax._calls import site_of
-from actmem.jax._kept import is_kept, is_token
+from actmem.jax._kept import is_kept, is_state, is_token
 from actmem.jax._private import Atom, Aval, Eqn, Jaxpr, Primitive
 from actmem.jax._primitives import (drop_p, dropped_of, ghost_p, hold_p, put_p, take_p,
                                     tie_p)
@@ -55,7 +56,7 @@ _ALIKE = {"reshape", "transpose", "squeeze", "broadcast_in_dim", "rev", "copy", 
 def _hands_on(eqn: Eqn) -> bool:
     """Returns whether `eqn` only gives its tokens other names."""
     name = eqn.primitive.name
-    return name == "optimization_barrier" or \
+    return name == "optimization_barrier" or eqn.primitive is tie_p or \
         name in _ALIKE and eqn.invars[0].aval.size == eqn.outvars[0].aval.size
 
 
@@ -156,7 +157,8 @@ class _Body:
                                                         *self.source.invars))
         for eqn in self.source.eqns:
             self.flows.update((var, _Flow(var)) for var in eqn.outvars)
-            tokens = [(i, self.flows[atom]) for i, atom in enumerate(eqn.invars)
+            count = len(eqn.params["numbers"] if eqn.primitive is tie_p else eqn.invars)
+            tokens = [(i, self.flows[atom]) for i, atom in enumerate(eqn.invars[:count])
                       if self.is_token(atom)]
             for i, flow in tokens:
                 if _hands_on(eqn):
@@ -225,6 +227,14 @@ class _Body:
         self.renamed.update(zip(tokens, new))
         self.numbers.update((var, self.numbers[token]) for token, var in zip(tokens, new))
 
+    def tied(self, eqn: Eqn, invars: Sequence[Atom]) -> Eqn:
+        """Completes a tie that the traced program has: announces the takes of its tokens."""
+        numbers = [-1 if var.aval.shape else next(self.program.announced)
+                   for var in eqn.outvars]
+        self.numbers.update((var, None if number < 0 else number)
+                            for var, number in zip(eqn.outvars, numbers))
+        return eqn.replace(invars=invars, params={"numbers": tuple(numbers)})
+
     def hold(self, atom: Atom) -> Atom:
         """Makes new references to the same examples."""
         new, = self.emit(hold_p, [atom], [atom.aval])
@@ -279,10 +289,12 @@ class _Body:
         program, name, params = self.program, eqn.primitive.name, eqn.params
         invars = [self.read(atom) for atom in eqn.invars]
         if eqn.primitive is put_p:
+            is_given = program.gives_away or params["is_state"]
             params = {**params, "number": program.number(params["label"]),
-                      "bounded": not program.gives_away,
-                      "many": program.many or program.gives_away}
+                      "bounded": not is_given, "many": program.many or is_given}
             return eqn.replace(params=params), moved
+        if eqn.primitive is tie_p:
+            return self.tied(eqn, invars), moved
         if eqn.primitive is take_p:
             label = params["label"]
             params = {**params, "ends": moved[0],
@@ -379,20 +391,20 @@ def _without_ghosts(eqn: Eqn) -> Eqn:
         **eqn.params, "jaxpr": inner, "in_specs": tuple(others(eqn.params["in_specs"]))})
 
 
-def _is_value(aval: Aval) -> bool:
+def is_value(aval: Aval) -> bool:
     """Returns whether the value is in memory in a form that a custom call can use."""
     return isinstance(aval, _private.ShapedArray) and bool(aval.size) and \
         not _private.is_extended(aval.dtype) and not _private.is_packed(aval.dtype)
 
 
 def _can_tie(aval: Aval) -> bool:
-    return _is_value(aval) or is_token(aval) and bool(aval.size)
+    return is_value(aval) or is_token(aval) and bool(aval.size)
 
 
 def _tie_index(variables: Sequence[Atom]) -> int | None:
     """Returns the index of the last value in memory. In a backward pass, it is a cotangent."""
     for i in reversed(range(len(variables))):
-        if _is_value(variables[i].aval):
+        if is_value(variables[i].aval):
             return i
     return None
 
@@ -410,13 +422,14 @@ def when_whole(tell: Callable[[str, Jaxpr], object]) -> None:
     _when_whole.append(tell)
 
 
-def finish(jaxpr: Jaxpr) -> Jaxpr:
-    """Returns the jaxpr of a whole program, ready to be lowered."""
+def finish(jaxpr: Jaxpr, donated: Sequence[bool]) -> Jaxpr:
+    """Returns the jaxpr of a whole program, ready to be lowered. `donated`: whether the caller
+    donates each input, after may_donate()."""
     inner = _private.open_jaxpr(jaxpr)
     if not _mentions(inner, {}):
         return jaxpr
-    gives_away = any(is_token(atom.aval) for atom in inner.outvars)
-    owned = [False] * len(inner.invars)
+    gives_away = any(is_token(atom.aval) and not is_state(atom.aval) for atom in inner.outvars)
+    owned = [is_given and is_token(var.aval) for var, is_given in zip(inner.invars, donated)]
     puts = set(_labels_of_puts(jaxpr))
     program = _Program(puts, False, gives_away)
     finished = program.jaxpr(jaxpr, owned)
@@ -427,12 +440,26 @@ def finish(jaxpr: Jaxpr) -> Jaxpr:
     return finished
 
 
-def _finish_and_tell(name: str, jaxpr: Jaxpr) -> Jaxpr:
-    jaxpr = finish(jaxpr)
+def _may_donate(jaxpr: Jaxpr, donated: Sequence[bool]) -> Sequence[bool]:
+    """Returns which inputs to donate. Ghosts have no memory. The program cannot drop a token whose memory it was given,
+    unless it owns the token. JAX deletes a donated token only if an output reuses its memory: so
+    a program that returns fewer tokens gets none of them."""
+    def count(variables: Sequence[Atom]) -> int:
+        return sum(is_state(var.aval) for var in variables)
+    inner = _private.open_jaxpr(jaxpr)
+    states = count([var for var, is_given in zip(inner.invars, donated) if is_given])
+    owns_states = states <= count(inner.outvars)
+    return [is_given and (not is_kept(var.aval) or is_state(var.aval) and owns_states)
+            for var, is_given in zip(inner.invars, donated)]
+
+
+def _finish_and_tell(name: str, jaxpr: Jaxpr,
+                     donated: Sequence[bool]) -> tuple[Jaxpr, Sequence[bool]]:
+    donated = _may_donate(jaxpr, donated)
+    jaxpr = finish(jaxpr, donated)
     for tell in _when_whole:
         tell(name, jaxpr)
-    return jaxpr
+    return jaxpr, donated
 
 
-# Never donate the memory of tokens to a program: the tokens could then not be dropped any more.
-_private.before_lowering(_finish_and_tell, lambda aval: not is_token(aval))
+_private.before_lowering(_finish_and_tell)

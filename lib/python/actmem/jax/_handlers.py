@@ -17,7 +17,7 @@ import jax
 
 import actmem
 from actmem import _native
-from actmem.jax._tokens import drain
+from actmem.jax._tokens import drain, state_ids
 
 # platform → (target in a program, its handler)
 PLATFORMS = {
@@ -114,7 +114,7 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
              [c_uint32, POINTER(TransferStats)]),
             ("actmem_xla_trim_devices", None, []),
             ("actmem_xla_store_stats", c_int, [POINTER(_native.StoreStats)]),
-            ("actmem_xla_reset", c_uint64, []),
+            ("actmem_xla_reset", c_uint64, [POINTER(c_uint64), ctypes.c_size_t]),
             ("actmem_xla_array_new", c_int,
              [c_uint64, c_uint32, c_uint32, POINTER(c_void_p),
               POINTER(c_void_p), c_char_p, ctypes.c_size_t]),
@@ -337,8 +337,9 @@ def stats() -> dict[str, Any]:
 
 
 def reset() -> int:
-    """Frees all blocks that were put and not taken. It also releases empty regions, including
-    those of arrays, and the staging memory of GPUs.
+    """Frees all blocks that were put and not taken, except those of optimizer state that Python
+    refers to. It also releases empty regions, including those of arrays, and the staging memory
+    of GPUs.
 
     Failed or abandoned steps leave such blocks, mainly outside of jit, where the limit on
     generations does not apply. Call reset() while no step runs: a running backward pass would
@@ -356,7 +357,8 @@ def reset() -> int:
       0
     """
     drain(wait=True)
-    freed: int = library.actmem_xla_reset()
+    kept = state_ids()
+    freed: int = library.actmem_xla_reset((c_uint64 * len(kept))(*kept), len(kept))
     library.actmem_xla_trim_devices()
     status = library.actmem_xla_trim()
     _check(status)

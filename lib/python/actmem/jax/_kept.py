@@ -25,7 +25,7 @@ from jax.interpreters import batching, mlir
 from jax.sharding import Sharding
 
 from actmem.jax import _private
-from actmem.jax._tokens import watch
+from actmem.jax._tokens import watch, watch_state
 
 TOKEN_WORDS = 4
 
@@ -85,15 +85,17 @@ class _KeptType(_private.ExtendedDType):
 
 class TokenType(_KeptType):
     """The dtype of tokens of one label, whose examples have this shape and dtype. JAX combines
-    only values of one dtype, so it never mixes tokens of different types."""
+    only values of one dtype, so it never mixes tokens of different types. `is_state`: the values
+    belong to a state (_state.py), and outlive the step that puts them."""
 
     name = "actmem_token"
     element = _private.ShapedArray((TOKEN_WORDS,), np.dtype(np.uint32))
     itemsize = 4 * TOKEN_WORDS
     tangent_dtype = jax.dtypes.float0
 
-    def __init__(self, shape: Sequence[int], dtype: _private.DType, label: str) -> None:
-        self.of = tuple(shape), dtype, label
+    def __init__(self, shape: Sequence[int], dtype: _private.DType, label: str,
+                 is_state: bool = False) -> None:
+        self.of = tuple(shape), dtype, label, is_state
 
 
 class GhostType(_KeptType):
@@ -114,6 +116,10 @@ def is_token(aval: _private.Aval) -> bool:
     return isinstance(getattr(aval, "dtype", None), TokenType)
 
 
+def is_state(aval: _private.Aval) -> bool:
+    return is_token(aval) and aval.dtype.of[3]
+
+
 def is_kept(aval: _private.Aval) -> bool:
     return isinstance(getattr(aval, "dtype", None), _KeptType)
 
@@ -131,6 +137,8 @@ class Kept:
         self.dtype, self.base = dtype, base
         if isinstance(dtype, TokenType):
             watch(self)
+            if dtype.of[3]:
+                watch_state(self)
 
     @property
     def aval(self) -> _private.Aval:

@@ -4,7 +4,7 @@ JAX's transformations.
 
     value, token, ghost = put_p.bind(value, label=, batch=, ...)
     value = take_p.bind(token, ghost, label=, weak_type=, ...)
-    tokens = tie_p.bind(*tokens, tie, numbers=)
+    tokens = tie_p.bind(*tokens, *ties, numbers=)
     token = hold_p.bind(token)
     drop_p.bind(token, *ties)
 
@@ -50,7 +50,8 @@ hold_p = Primitive("actmem_hold")
 ghost_p = Primitive("actmem_ghost")     # only in complete programs: makes a new ghost
 drop_p = Primitive("actmem_drop")
 
-PUT: dict[str, Any] = dict(batch=(), number=None, bounded=False, many=True, wanted=True)
+PUT: dict[str, Any] = dict(batch=(), number=None, bounded=False, many=True, wanted=True,
+                           is_state=False)
 TAKE: dict[str, Any] = dict(batch=(), number=None, ends=False, announced=None)
 
 
@@ -65,8 +66,8 @@ def name_and_line(label: str) -> tuple[str, str]:
     return name.rsplit(" in ", 1)[0], line
 
 
-def put(value: Any, label: str) -> Any:
-    return put_p.bind(value, label=label, **PUT)
+def put(value: Any, label: str, is_state: bool = False) -> Any:
+    return put_p.bind(value, label=label, **PUT | {"is_state": is_state})
 
 
 def take(token: Any, ghost: Any, label: str, weak_type: bool,
@@ -92,12 +93,12 @@ def batch_first(aval: Aval, batch: Sequence[int]) -> Aval:
                        sharding=aval.sharding.update(spec=spec))
 
 
-def token_of(aval: Aval, label: str, batch: Sequence[int] = ()) -> Aval:
+def token_of(aval: Aval, label: str, batch: Sequence[int] = (), is_state: bool = False) -> Aval:
     """Returns the type of the tokens of a value whose dimensions `batch` are a batch's."""
     aval, rank = batch_first(aval, batch), len(batch)
     spec = jax.sharding.PartitionSpec(*aval.sharding.spec[:rank])
     return aval.update(shape=aval.shape[:rank],
-                       dtype=TokenType(aval.shape[rank:], aval.dtype, label),
+                       dtype=TokenType(aval.shape[rank:], aval.dtype, label, is_state),
                        weak_type=False, sharding=aval.sharding.update(spec=spec))
 
 
@@ -106,16 +107,16 @@ def ghost_of(aval: Aval) -> Aval:
 
 
 @put_p.def_abstract_eval
-def _put_abstract(value: Aval, *, label: str, batch: Sequence[int],
+def _put_abstract(value: Aval, *, label: str, batch: Sequence[int], is_state: bool,
                   **params: Any) -> tuple[Aval, Aval, Aval]:
-    return value, token_of(value, label, batch), ghost_of(value)
+    return value, token_of(value, label, batch, is_state), ghost_of(value)
 
 
 @take_p.def_abstract_eval
 def _take_abstract(token: Aval, ghost: Aval, *, label: str, weak_type: bool,
                    batch: Sequence[int], **params: Any) -> Aval:
     put, shape = token.dtype.of, batch_first(ghost, batch).shape
-    if (*token.shape, *put[0]) != shape or put[1:] != (ghost.dtype.of, label):
+    if (*token.shape, *put[0]) != shape or put[1:3] != (ghost.dtype.of, label):
         raise TypeError(
             f"a value was put at {put[2]} as {put[1]}{list(put[0])} for each of "
             f"{token.shape} tokens, so it cannot be taken at {label} as "
@@ -125,7 +126,7 @@ def _take_abstract(token: Aval, ghost: Aval, *, label: str, weak_type: bool,
 
 @tie_p.def_abstract_eval
 def _tie_abstract(*operands: Aval, numbers: Sequence[int]) -> Sequence[Aval]:
-    return operands[:-1]
+    return operands[:len(numbers)]
 
 
 hold_p.def_abstract_eval(lambda token: token)
@@ -141,9 +142,9 @@ def dropped_of(token: Aval, *ties: Aval) -> Aval:
 
 # Outside of jit, each put and each take is a separate execution.
 
-@partial(jax.jit, static_argnames=("label", "batch"))
-def _put_now(value: Any, *, label: str, batch: Sequence[int]) -> Any:
-    return put_p.bind(value, label=label, **PUT | {"batch": batch})[1:]
+@partial(jax.jit, static_argnames=("label", "batch", "is_state"))
+def _put_now(value: Any, *, label: str, batch: Sequence[int], is_state: bool) -> Any:
+    return put_p.bind(value, label=label, **PUT | {"batch": batch, "is_state": is_state})[1:]
 
 
 @partial(jax.jit, static_argnames=("label", "weak_type", "batch", "spread"))
@@ -154,11 +155,11 @@ def _take_now(token: Any, ghost: Any, *, label: str, weak_type: bool, batch: Seq
 
 
 @put_p.def_impl
-def _put_impl(value: Any, *, label: str, batch: Sequence[int],
+def _put_impl(value: Any, *, label: str, batch: Sequence[int], is_state: bool,
               **params: Any) -> tuple[Any, Any, Any]:
     drain()
     with jax.disable_jit(False):
-        token, ghost = _put_now(value, label=label, batch=batch)
+        token, ghost = _put_now(value, label=label, batch=batch, is_state=is_state)
     sharding = getattr(value, "sharding", None)
     if sharding is not None and sharding.num_devices > 1:
         ghost.spread = sharding
@@ -269,8 +270,8 @@ def _rounded(value: Any) -> Any:
 
 
 def _put_lowered(ctx: Context, value: Any, *, label: str, batch: Sequence[int],
-                 number: int | None, bounded: bool, many: bool,
-                 wanted: bool) -> tuple[Any, Any, Any]:
+                 number: int | None, bounded: bool, many: bool, wanted: bool,
+                 is_state: bool) -> tuple[Any, Any, Any]:
     shape = ctx.avals_in[0].shape       # of random keys, without their data
     if not wanted:
         return (value, jnp.zeros((*(shape[i] for i in batch), TOKEN_WORDS), jnp.uint32),
@@ -300,7 +301,7 @@ def _take_lowered(ctx: Context, token: Any, ghost: Any, *, label: str, weak_type
 
 
 def _tie_lowered(ctx: Context, *operands: Any, numbers: Sequence[int]) -> Any:
-    return _calls.tie(ctx, operands[:-1], operands[-1], numbers)
+    return _calls.tie(ctx, operands[:len(numbers)], operands[len(numbers):], numbers)
 
 
 def _hold_lowered(ctx: Context, token: Any) -> list[Any]:

@@ -12,6 +12,7 @@ import sys
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import permutations
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
@@ -26,7 +27,7 @@ from jax.extend.mlir.dialects import sdy
 from jax.extend.source_info_util import current, summarize
 from jax.interpreters import ad, mlir
 from jax.interpreters.partial_eval import dce_jaxpr, dce_rules
-from jax.sharding import Sharding
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 from jax._src import ad_checkpoint, core, dispatch, dtypes, sharding_impls
 from jax._src.interpreters import partial_eval as pe, pxla, remat
 from jax._src.lib import xla_client  # type: ignore[attr-defined]
@@ -86,22 +87,20 @@ def set_dce_rule(primitive: Primitive, rule: Rule) -> None:
     dce_rules[primitive] = rule
 
 
-def before_lowering(change: Callable[[str, Jaxpr], Jaxpr],
-                    is_donated: Callable[[Aval], bool]) -> None:
-    """Makes JAX lower `change(name, jaxpr)` in place of each whole program's jaxpr. JAX calls
-    `change` before the lowering, so errors of the lowering have no frames of this package in
-    their traceback. If `is_donated` returns False for the type of an input, that input keeps
-    its memory even if the caller donates it."""
+def before_lowering(change: Callable[[str, Jaxpr, Sequence[bool]],
+                                     tuple[Jaxpr, Sequence[bool]]]) -> None:
+    """Makes JAX call `change(name, jaxpr, donated)` for each whole program, where `donated` tells
+    which inputs the caller donates. JAX lowers the jaxpr that `change` returns, and donates the
+    inputs that it returns. JAX calls `change` before the lowering, so errors of the lowering have
+    no frames of this package in their traceback."""
     discharge = pxla._discharge_refs_jaxpr
 
     def discharge_and_change(jaxpr: Jaxpr, *rest: Any) -> tuple[Any, ...]:
         jaxpr, aliases, refs, shardings, layouts, donated, *others = \
             discharge(jaxpr, *rest)  # type: ignore[no-untyped-call]
-        donated = tuple(is_given and is_donated(aval)
-                        for aval, is_given in zip(jaxpr.in_avals, donated, strict=True))
         name = open_jaxpr(jaxpr).debug_info.func_name
-        return (change(f"jit({name})", jaxpr), aliases, refs, shardings, layouts, donated,
-                *others)
+        jaxpr, donated = change(f"jit({name})", jaxpr, donated)
+        return jaxpr, aliases, refs, shardings, layouts, tuple(donated), *others
     pxla._discharge_refs_jaxpr = discharge_and_change
 
 
@@ -113,6 +112,30 @@ def tiles_of(sharding: Sharding, rank: int) -> tuple[tuple[int, ...], tuple[int,
         return (1,) * rank, ()
     return (tuple(hlo.tile_assignment_dimensions()[:rank]),
             tuple(hlo.tile_assignment_devices()))
+
+
+def _specs(axes: Mapping[str, int], tiles: Sequence[int]) -> Iterator[list[tuple[str, ...]]]:
+    """Yields the ways to divide dimensions into `tiles` parts by axes of these sizes."""
+    if not tiles:
+        yield []
+        return
+    for count in range(len(axes) + 1):
+        for names in permutations(axes, count):
+            if math.prod(axes[name] for name in names) == tiles[0]:
+                rest = {name: size for name, size in axes.items() if name not in names}
+                for others in _specs(rest, tiles[1:]):
+                    yield [names, *others]
+
+
+def named_sharding(sharding: Sharding, mesh: Mesh, rank: int) -> NamedSharding | None:
+    """Returns the sharding of a value of that rank by the axes of `mesh`, or None if no axes
+    divide it like this. `sharding` must come from XLA's partitioner."""
+    for parts in _specs({name: size for name, size in mesh.shape.items() if size > 1},
+                        tiles_of(sharding, rank)[0]):
+        named = NamedSharding(mesh, PartitionSpec(*(names or None for names in parts)))
+        if named.is_equivalent_to(sharding, rank):
+            return named
+    return None
 
 
 def leading_sharding(sharding: Sharding, keep: int, rank: int) -> Sharding:
@@ -441,3 +464,49 @@ def every_policy_is(policy: Rule) -> Iterator[None]:
         yield
     finally:
         remat_p.bind = bind  # type: ignore[method-assign]
+
+
+# Calls whose inner jaxpr may take their place, and the parameter that contains it.
+_EXPANDED = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr",
+             "core_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr",
+             "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "call_jaxpr"}
+
+
+def _expanded(eqn: Eqn) -> Jaxpr | None:
+    """Returns the inner jaxpr of a call that places no operand and no result by itself."""
+    shardings = (*eqn.params.get("in_shardings", ()), *eqn.params.get("out_shardings", ()))
+    if any(type(each).__name__ != "UnspecifiedValue" for each in shardings):
+        return None
+    return eqn.params.get(_EXPANDED.get(eqn.primitive.name))
+
+
+def run_eqn(eqn: Eqn, args: Sequence[Any]) -> Sequence[Any]:
+    """Computes the results of an equation."""
+    empty = open_jaxpr(jax.make_jaxpr(lambda: ())())
+    inputs = {atom: arg for atom, arg in zip(eqn.invars, args) if not is_literal(atom)}
+    jaxpr = empty.replace(invars=list(inputs), outvars=eqn.outvars, eqns=[eqn],
+                          debug_info=empty.debug_info.with_unknown_names())
+    results: list[Any] = jax.core.eval_jaxpr(jaxpr, (), *inputs.values())
+    return results
+
+
+def run_jaxpr(jaxpr: Jaxpr, args: Sequence[Any], known: Mapping[Atom, Any] = {},
+              expand: bool = False) -> list[Any]:
+    """Computes the results of a closed jaxpr, whose variables in `known` have these values.
+    `expand`: computes each equation of the functions that it calls, instead of the call."""
+    inner = open_jaxpr(jaxpr)
+    values = dict(zip((*inner.constvars, *inner.invars),
+                      (*getattr(jaxpr, "consts", ()), *args), strict=True))
+    values.update(known)
+
+    def read(atom: Atom) -> Any:
+        return atom.val if is_literal(atom) else values[atom]
+    for eqn in inner.eqns:
+        if all(var in known for var in eqn.outvars):
+            continue
+        operands, call = list(map(read, eqn.invars)), _expanded(eqn) if expand else None
+        results = run_eqn(eqn, operands) if call is None else \
+            run_jaxpr(call, operands, expand=True)
+        values.update(zip(eqn.outvars, results))
+    return list(map(read, inner.outvars))
+

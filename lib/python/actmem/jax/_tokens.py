@@ -12,6 +12,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 import jax
+import numpy as np
 
 if TYPE_CHECKING:
     from actmem.jax._kept import Kept
@@ -24,6 +25,8 @@ _ended: collections.deque[jax.Array] = collections.deque()
 _gone: collections.deque[jax.Array] = collections.deque()
 # The number of token arrays that share each array of integers, by the id of the latter.
 _counts: collections.Counter[int] = collections.Counter()
+# The token arrays of states that Python refers to.
+_states: "weakref.WeakSet[Kept]" = weakref.WeakSet()
 _lock = threading.RLock()
 
 
@@ -39,10 +42,25 @@ def _count_ended() -> None:
 
 def watch(kept: "Kept") -> None:
     """Arranges that the values of the tokens in `kept` are dropped after Python has deleted `kept`
-    and all arrays that share its memory. A program that returns its input makes such arrays."""
+    and all arrays that share its memory. A program that returns its input makes such arrays. Drops
+    the values of tokens that Python deleted earlier: a training loop may call only one program."""
     with _lock:
         _counts[id(kept.base)] += 1
     weakref.finalize(kept, _ended.append, kept.base).atexit = False
+    drain()
+
+
+def watch_state(kept: "Kept") -> None:
+    _states.add(kept)
+
+
+def state_ids() -> list[int]:
+    """Returns the ids of the blocks of all states that Python refers to. Waits for programs that
+    make them."""
+    arrays = [kept.base for kept in list(_states) if not kept.is_deleted()]
+    return [int(token[0]) for base in arrays if not _has_failed(base)
+            for shard in base.addressable_shards
+            for token in np.asarray(shard.data).view(np.uint64).reshape(-1, 2)]
 
 
 def _has_failed(words: jax.Array) -> bool:

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Prepares the jaxpr of an Optax update for _update.py.
+
+flat()     expands calls of functions, so that each leaf of the state has equations of its own.
+choice()   finds a scalar that decides whether an update keeps the old state, as in
+           `jnp.where(is_finite, new, old)`. Such an update computes the new state and then may
+           not use it.
+assuming() returns the jaxpr for one value of this scalar. Without the equations that are then
+           unnecessary, it does not read a state that it keeps.
+"""
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from actmem.jax import _private
+from actmem.jax._private import Atom, Eqn, Jaxpr, Var
+
+# Primitives that compute each element of their result from the same elements of their operands.
+_ELEMENTWISE = {"add", "sub", "mul", "and", "or", "not", "eq", "ne", "neg"}
+# Primitives whose result has the elements of their operand, in another shape or number.
+_RESHAPING = {"broadcast_in_dim", "reshape", "squeeze", "copy", "copy_p", "expand_dims"}
+
+
+def flat(jaxpr: Jaxpr) -> Jaxpr:
+    """Returns a closed jaxpr without calls of functions."""
+    inner = _private.open_jaxpr(jaxpr)
+    return jax.make_jaxpr(lambda *args: _private.run_jaxpr(jaxpr, args, expand=True))(
+        *(var.aval for var in inner.invars))
+
+
+def _producers(jaxpr: Jaxpr) -> dict[Atom, Eqn]:
+    return {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars}
+
+
+def _needs(jaxpr: Jaxpr, wanted: Atom) -> set[Atom]:
+    """Returns the variables from which `wanted` is computed, and itself."""
+    producers, found, left = _producers(jaxpr), set(), [wanted]
+    while left:
+        var = left.pop()
+        if _private.is_literal(var) or var in found:
+            continue
+        found.add(var)
+        if var in producers:
+            left.extend(producers[var].invars)
+    return found
+
+
+def _predicate(eqn: Eqn, producers: Mapping[Atom, Eqn]) -> Atom | None:
+    """Returns the scalar by which a select_n chooses, or None if it chooses by element."""
+    atom = eqn.invars[0]
+    while not _private.is_literal(atom) and atom.aval.shape:
+        made = producers.get(atom)
+        if made is None or made.primitive.name not in _RESHAPING:
+            return None
+        atom = made.invars[0]
+    return None if _private.is_literal(atom) or atom.aval.dtype != np.bool_ else atom
+
+
+def choice(jaxpr: Jaxpr, kept: Mapping[int, Atom]) -> Atom | None:
+    """Returns a boolean scalar that decides whether outputs are inputs. `kept` has the input that
+    an output may be, by the output's number. The scalar itself depends on none of these inputs."""
+    inner = _private.open_jaxpr(jaxpr)
+    producers = _producers(inner)
+    counts: dict[Atom, int] = {}
+    for i, var in kept.items():
+        eqn = producers.get(inner.outvars[i])
+        if eqn is not None and eqn.primitive.name == "select_n" and var in eqn.invars[1:]:
+            atom = _predicate(eqn, producers)
+            if atom is not None:
+                counts[atom] = counts.get(atom, 0) + 1
+    stored = set(kept.values())
+    for atom in sorted(counts, key=counts.__getitem__, reverse=True):
+        if not stored & _needs(inner, atom):
+            return atom
+    return None
+
+
+class _Assumed:
+    """Simplifies equations. `known` has the value of all elements of a variable."""
+
+    def __init__(self, var: Var, value: bool) -> None:
+        self.known: dict[Atom, Any] = {var: np.bool_(value)}
+        self.renamed: dict[Atom, Atom] = {}
+
+    def read(self, atom: Atom) -> Atom:
+        return atom if _private.is_literal(atom) else self.renamed.get(atom, atom)
+
+    def value(self, atom: Atom) -> Any:
+        if _private.is_literal(atom):
+            return np.asarray(atom.val)[()] if not np.shape(atom.val) else None
+        return self.known.get(atom)
+
+    def simplify(self, eqn: Eqn) -> Eqn | None:
+        """Returns the equation, or None if it is unnecessary."""
+        name, invars = eqn.primitive.name, [self.read(atom) for atom in eqn.invars]
+        if name == "optimization_barrier" or len(eqn.outvars) != 1:
+            return eqn.replace(invars=invars)
+        values, out = [self.value(atom) for atom in invars], eqn.outvars[0]
+        if name == "select_n" and values[0] is not None:
+            self.renamed[out] = invars[1 + int(values[0])]
+            return None
+        if name in _RESHAPING and values[0] is not None:
+            self.known[out] = values[0]
+        elif name == "convert_element_type" and values[0] is not None:
+            self.known[out] = np.asarray(values[0]).astype(out.aval.dtype)[()]
+        elif name in _ELEMENTWISE and not any(value is None for value in values):
+            with jax.ensure_compile_time_eval():
+                self.known[out] = np.asarray(eqn.primitive.bind(*values, **eqn.params))[()]
+        elif name == "mul" and any(value is not None and value == 0 for value in values):
+            # optax.MultiSteps multiplies an update by 0 in the steps that only accumulate.
+            self.known[out] = np.zeros((), out.aval.dtype)[()]
+        return eqn.replace(invars=invars)
+
+
+def assuming(jaxpr: Jaxpr, var: Var, value: bool) -> Jaxpr:
+    """Returns the closed jaxpr without the equations that are unnecessary if `var` is `value`."""
+    inner = _private.open_jaxpr(jaxpr)
+    assumed = _Assumed(var, value)
+    eqns = [new for new in map(assumed.simplify, inner.eqns) if new is not None]
+    known = assumed.known
+
+    def with_constants(*args: Any) -> Sequence[Any]:
+        def full(atom: Atom) -> Any:
+            return jax.lax.full(atom.aval.shape, known[atom], atom.aval.dtype)
+        return _private.run_jaxpr(_private.with_eqns(jaxpr, eqns, outvars=[
+            assumed.read(atom) for atom in inner.outvars]), args,
+            {atom: full(atom) for atom in known})
+    return _private.dce(jax.make_jaxpr(with_constants)(*(var.aval for var in inner.invars)))

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Stored: an array of a state, such as Adam's moments, whose value is in actmem memory.
+
+A stored array is a token and a ghost (_kept.py), which programs pass on like other arrays. It is
+immutable, as JAX's arrays are: an update takes the old value and puts the new one. If the caller
+donates the old array, the program ends it when it takes it, so the memory of the old value can
+serve for new values. The name of a value in the store is that of its place in the state. So the
+store learns from each step when the next one will need the value (lib/store/schedule.h).
+"""
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Sharding
+from numpy.typing import NDArray
+
+from actmem.jax import _calls, _primitives
+from actmem.jax._kept import Kept
+
+
+class Stored:
+    """An array in actmem memory. JAX sees it as a node with two leaves, a token and a ghost.
+
+    value() returns the array, on the device. So do indexing and numpy.asarray(). Each call copies
+    the whole value to the device.
+
+    Attributes:
+      label: the name in error messages, such as ".mu['w'] of the optimizer state".
+      shape, dtype, ndim, size, nbytes: those of the array; nbytes is the sum over all devices.
+    """
+
+    token: Any
+    ghost: Any
+
+    def __init__(self, token: Any, ghost: Any, label: str) -> None:
+        self.token, self.ghost, self.label = token, ghost, label
+
+    def tree_flatten_with_keys(self) -> tuple[Any, str]:
+        key = jax.tree_util.GetAttrKey
+        return ((key("token"), self.token), (key("ghost"), self.ghost)), self.label
+
+    @classmethod
+    def tree_unflatten(cls, label: str, children: Sequence[Any]) -> "Stored":
+        token, ghost = children
+        return cls(token, ghost, label)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        shape: tuple[int, ...] = self.ghost.shape
+        return shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = self.ghost.dtype.of
+        return dtype
+
+    ndim = property(lambda self: len(self.shape))
+    size = property(lambda self: int(np.prod(self.shape)))
+    nbytes = property(lambda self: self.size * self.dtype.itemsize)
+
+    @property
+    def sharding(self) -> Sharding | None:
+        """The sharding of the array, or None if it is not known: in a traced program, or if JAX
+        loaded the program that put the array from its cache."""
+        if not isinstance(self.ghost, Kept):
+            return None
+        sharding: Sharding | None = self.ghost.sharding
+        if self.ghost.sharding.num_devices > 1:
+            sharding = _calls.latest_sharding(self.label, self.shape, self.dtype,
+                                              self.ghost.sharding)
+        return sharding
+
+    def value(self) -> jax.Array:
+        """Returns a copy of the array on the device."""
+        return values_of([self])[0]
+
+    def __getitem__(self, index: Any) -> jax.Array:
+        return self.value()[index]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self.value(), dtype)
+
+    def __repr__(self) -> str:
+        if isinstance(self.ghost, Kept) or hasattr(self.ghost, "aval"):
+            return f"Stored({self.label}, {self.dtype}{list(self.shape)})"
+        return f"Stored({self.label})"
+
+
+jax.tree_util.register_pytree_with_keys_class(Stored)
+
+
+def is_stored(value: Any) -> bool:
+    return isinstance(value, Stored)
+
+
+@partial(jax.jit, static_argnums=1)
+def _take_all(leaves: Sequence[Stored], shardings: Sequence[Sharding | None]) -> list[jax.Array]:
+    values = [_primitives.take(leaf.token, leaf.ghost, leaf.label, False) for leaf in leaves]
+    return [value if sharding is None else jax.lax.with_sharding_constraint(value, sharding)
+            for value, sharding in zip(values, shardings)]
+
+
+def values_of(leaves: Sequence[Stored]) -> list[jax.Array]:
+    """Returns copies of stored arrays on the device. XLA compiles one program for all."""
+    shardings = [leaf.sharding for leaf in leaves]
+    values: list[jax.Array] = _take_all(leaves, tuple(
+        sharding if sharding is not None and sharding.num_devices > 1 else None
+        for sharding in shardings))
+    return values
+
+
+@partial(jax.jit, static_argnums=1)
+def store_all(values: Sequence[Any], labels: Sequence[str]) -> list[Stored]:
+    """Returns the values as stored arrays. XLA compiles one program for all."""
+    return [store(value, label) for value, label in zip(values, labels)]
+
+
+def store(value: Any, label: str) -> Stored:
+    """Returns a value of a traced program as a stored array."""
+    _, token, ghost = _primitives.put(value, label, is_state=True)
+    return Stored(token, ghost, label)

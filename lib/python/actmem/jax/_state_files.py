@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""save_state and restore_state: a tree of arrays, stored or not, in one file.
+
+The file is a ZIP archive without compression. It has the elements of each array, in C order, and
+then "arrays.json" with the name, shape, dtype and sharding of each. ZIP gives each part a CRC-32,
+which restore_state() compares. The file is written under another name, which replaces `path` only
+when the file is complete and on the disk.
+"""
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+from numpy.typing import NDArray
+
+import actmem
+from actmem.jax._arrays import element
+from actmem.jax._state import is_stored, store_all, values_of
+
+StrPath = str | os.PathLike[str]
+
+INDEX = "arrays.json"
+COPY_BYTES = 16 << 20
+GROUPS = 32             # parts of a tree that are copied one after the other
+
+
+def _named(tree: Any) -> list[tuple[str, Any]]:
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_stored)
+    return [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
+
+
+def _groups(named: list[tuple[str, Any]]) -> Iterator[list[tuple[str, Any]]]:
+    """Yields leaves that are copied together. A program for each leaf would need more time and
+    memory to compile, and all leaves at once would need twice the memory."""
+    def size(leaf: Any) -> int:
+        return getattr(leaf, "size", 1) * getattr(getattr(leaf, "dtype", None), "itemsize", 8)
+    most = sum(size(leaf) for _, leaf in named) // GROUPS
+    group: list[tuple[str, Any]] = []
+    total = 0
+    for name, leaf in named:
+        if group and total + size(leaf) > most:
+            yield group
+            group, total = [], 0
+        group.append((name, leaf))
+        total += size(leaf)
+    if group:
+        yield group
+
+
+def _values(group: list[tuple[str, Any]]) -> list[Any]:
+    """Returns the leaves as JAX or NumPy arrays."""
+    stored = [leaf for _, leaf in group if is_stored(leaf)]
+    taken = iter(values_of(stored) if stored else [])
+    return [_checked(name, next(taken) if is_stored(leaf) else leaf) for name, leaf in group]
+
+
+def _checked(name: str, value: Any) -> Any:
+    if isinstance(value, jax.core.Tracer):
+        raise TypeError(f"actmem.jax.save_state(): {name} is traced: call save_state() outside "
+                        "of jax.jit")
+    if isinstance(value, jax.Array) and not value.is_fully_addressable:
+        raise ValueError(f"actmem.jax.save_state(): {name} has parts on other hosts: use "
+                         "orbax-checkpoint for jobs with several hosts")
+    if not hasattr(value, "dtype"):
+        value = np.asarray(value)
+    element(value.dtype)
+    return value
+
+
+def _placement(value: Any) -> dict[str, Any]:
+    """Describes where an array is."""
+    sharding = getattr(value, "sharding", None)
+    if sharding is None:
+        return {}
+    placement: dict[str, Any] = {"memory_kind": sharding.memory_kind}
+    if isinstance(sharding, NamedSharding):
+        placement["axes"] = list(sharding.mesh.shape.items())
+        placement["devices"] = [device.id for device in sharding.mesh.devices.flat]
+        placement["spec"] = [list(part) if isinstance(part, tuple) else part
+                             for part in sharding.spec]
+    return placement
+
+
+def _sharding(name: str, placement: Mapping[str, Any]) -> Sharding | None:
+    """Returns the sharding that _placement() described; None: that of the default device."""
+    if not placement:
+        return None
+    kind = placement["memory_kind"]
+    if "axes" not in placement:
+        device = jax.config.jax_default_device or jax.local_devices()[0]   # type: ignore[attr-defined]
+        return SingleDeviceSharding(device, memory_kind=kind)
+    known = {device.id: device for device in jax.devices()}
+    missing = [number for number in placement["devices"] if number not in known]
+    if missing:
+        raise ValueError(
+            f"{name} was saved from {len(placement['devices'])} devices, but this process has "
+            f"{len(known)}: pass arrays or jax.ShapeDtypeStructs with shardings in `like`")
+    names = [axis for axis, _ in placement["axes"]]
+    devices = np.array([known[number] for number in placement["devices"]], object)
+    mesh = Mesh(devices.reshape([size for _, size in placement["axes"]]), names)
+    spec = PartitionSpec(*(tuple(part) if isinstance(part, list) else part
+                           for part in placement["spec"]))
+    return NamedSharding(mesh, spec, memory_kind=kind)
+
+
+def _bytes_of(array: NDArray[Any]) -> memoryview:
+    words: Any = array.reshape(-1).view(np.uint8)
+    return memoryview(words)
+
+
+def _write(archive: zipfile.ZipFile, number: int, value: Any) -> None:
+    array = np.ascontiguousarray(np.asarray(value))
+    words = _bytes_of(array)
+    with archive.open(str(number), "w", force_zip64=True) as file:
+        for begin in range(0, len(words), COPY_BYTES):
+            file.write(words[begin:begin + COPY_BYTES])
+
+
+def _write_all(file: Any, tree: Any) -> None:
+    index: list[dict[str, Any]] = []
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for group in _groups(_named(tree)):
+            for (name, _), value in zip(group, _values(group)):
+                _write(archive, len(index), value)
+                index.append({"name": name, "shape": list(value.shape),
+                              "dtype": value.dtype.name, "placement": _placement(value)})
+        archive.writestr(INDEX, json.dumps(index))
+
+
+def save_state(path: StrPath, tree: Any) -> None:
+    """Writes a tree of arrays to a file, such as the parameters and the state of an optimizer
+    whose state is stored. If the process is killed at any point, `path` has the old content or
+    the new one.
+
+    Args:
+      path: The file. An existing file is replaced.
+      tree: A pytree of arrays, numbers and Stored arrays. Their names are the paths in the tree.
+
+    Raises:
+      TypeError: A leaf is traced, or JAX and NumPy do not store its type alike.
+      ValueError: An array has parts on other hosts.
+      OSError: The file cannot be written, or another save_state() writes it. `path` is unchanged.
+
+    About 1/32 of the tree at a time is copied to the device and to the host. Until the file is complete, its name is that of
+    `path` with ".partial". After an error the partial file is removed; after a kill, the next
+    save_state() overwrites it.
+
+    Example:
+      >>> import os, tempfile, jax.numpy as jnp, actmem.jax
+      >>> path = os.path.join(tempfile.mkdtemp(), "state")
+      >>> actmem.jax.save_state(path, {"w": jnp.ones((2, 3))})
+      >>> actmem.jax.restore_state(path, {"w": jnp.zeros((2, 3))})["w"].sum().item()
+      6.0
+    """
+    path = os.fspath(path)
+    partial = f"{path}.partial"
+    with open(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OSError(errno.EBUSY, "another actmem.jax.save_state() is writing this file",
+                          partial) from None
+        try:
+            file.truncate(0)
+            _write_all(file, tree)
+            file.flush()
+            os.fsync(file.fileno())
+            os.rename(partial, path)
+        except BaseException:
+            os.unlink(partial)
+            raise
+    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _read(archive: zipfile.ZipFile, number: int, what: str, entry: Mapping[str, Any]) -> NDArray[Any]:
+    array = np.empty(entry["shape"], jax.numpy.dtype(entry["dtype"]))
+    words, begin = _bytes_of(array), 0
+    try:
+        with archive.open(str(number)) as file:
+            while begin < len(words):
+                count = file.readinto(words[begin:begin + COPY_BYTES])  # type: ignore[attr-defined]
+                if not count:
+                    break
+                begin += count
+            is_whole = begin == len(words) and not file.read(1)
+    except (zipfile.BadZipFile, KeyError, EOFError) as error:
+        raise actmem.Error(errno.EBADMSG, f"{what} is damaged: {error}") from None
+    if not is_whole:
+        raise actmem.Error(errno.EBADMSG, f"{what} is damaged: it has {begin} bytes or more, but "
+                           f"must have {len(words)}")
+    return array
+
+
+def _index(archive: zipfile.ZipFile, path: str) -> list[dict[str, Any]]:
+    try:
+        index: list[dict[str, Any]] = json.loads(archive.read(INDEX))
+        return index
+    except (KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise actmem.Error(errno.EBADMSG, f"{path} was not written by actmem.jax.save_state(), or "
+                           f"is damaged: {error}") from None
+
+
+def _check(path: str, index: list[dict[str, Any]], leaves: list[tuple[str, Any]]) -> None:
+    """Raises an error unless the file has just the arrays of `leaves`."""
+    saved = {entry["name"]: entry for entry in index}
+    wanted = dict(leaves)
+    for name in [*wanted, *saved]:
+        if name not in saved or name not in wanted:
+            where = "`like`, but not " + path if name in wanted else path + ", but not `like`"
+            raise ValueError(f"actmem.jax.restore_state(): {where} has {name}; both must have the "
+                             f"same arrays ({len(saved)} in the file, {len(wanted)} in `like`)")
+    for name, leaf in leaves:
+        entry = saved[name]
+        shape, dtype = jax.numpy.shape(leaf) if not hasattr(leaf, "shape") else leaf.shape, \
+            leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
+        if list(shape) != entry["shape"] or dtype.name != entry["dtype"]:
+            raise ValueError(
+                f"actmem.jax.restore_state(): {name} is {entry['dtype']}{entry['shape']} in "
+                f"{path}, but {dtype.name}{list(shape)} in `like`")
+
+
+def _placed(name: str, leaf: Any, array: NDArray[Any], placement: Mapping[str, Any]) -> Any:
+    if not hasattr(leaf, "sharding"):
+        return array if isinstance(leaf, np.ndarray) else array[()]
+    return jax.device_put(array, leaf.sharding or _sharding(name, placement))
+
+
+def _stored(group: list[tuple[str, Any]], values: list[Any]) -> list[Any]:
+    """Stores the values whose leaf in `group` is stored."""
+    chosen = [(value, leaf.label) for (_, leaf), value in zip(group, values) if is_stored(leaf)]
+    if not chosen:
+        return values
+    stored = iter(store_all([value for value, _ in chosen], tuple(label for _, label in chosen)))
+    # Wait: otherwise the copies of many arrays would be in memory at once.
+    both = [next(stored) if is_stored(leaf) else value
+            for (_, leaf), value in zip(group, values)]
+    jax.block_until_ready(both)
+    return both
+
+
+def restore_state(path: StrPath, like: Any) -> Any:
+    """Reads the tree that save_state() wrote.
+
+    Args:
+      path: The file.
+      like: A tree of the same structure, with arrays or jax.ShapeDtypeStructs of the same shapes
+        and dtypes, such as jax.eval_shape(optimizer.init, params). A leaf that is a Stored in
+        `like` is stored, whether it was stored before or not.
+
+    Returns:
+      A tree of the structure of `like`. An array has the sharding and the memory kind of its leaf
+      of `like`. If the leaf states no sharding, the array has the one that was saved.
+
+    Raises:
+      ValueError: `like` has other names, shapes or dtypes than the file, or an array was saved
+        from more devices than the process has. The error message names the array.
+      actmem.Error: The file is damaged. The error message names the array.
+      OSError: The file cannot be read.
+
+    About 1/32 of the tree is in memory twice at any time.
+
+    Example: see save_state().
+    """
+    path = os.fspath(path)
+    leaves, tree = jax.tree.flatten(like, is_leaf=is_stored)
+    named = _named(like)
+    try:
+        archive = zipfile.ZipFile(path)
+    except zipfile.BadZipFile as error:
+        raise actmem.Error(errno.EBADMSG, f"{path} was not written by actmem.jax.save_state(), or "
+                           f"is damaged: {error}") from None
+    with archive:
+        index = _index(archive, path)
+        _check(path, index, named)
+        numbers = {entry["name"]: (number, entry) for number, entry in enumerate(index)}
+        restored: list[Any] = []
+        for group in _groups(named):
+            values = []
+            for name, leaf in group:
+                number, entry = numbers[name]
+                array = _read(archive, number, f"{name} in {path}", entry)
+                values.append(_placed(name, leaf, array, entry["placement"]))
+            restored += _stored(group, values)
+    return jax.tree.unflatten(tree, restored)
+

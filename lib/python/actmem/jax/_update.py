@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Computes an Optax update whose state is stored, leaf by leaf.
+
+The update is traced as if its state were on the device. run() then computes the jaxpr in another
+order: it follows each output to the stored leaves that it needs, takes a leaf just before its first
+use, and puts a new leaf as soon as it exists. So each leaf of any transformation keeps its shape,
+and each scalar is computed once.
+
+Leaves that are taken one after the other form a group of at most `group_bytes`. The takes of group
+i + 1 are tied to the puts of group i - 1, and announced when group i begins. So at most two groups
+are on the device, and a group is copied while another one is updated.
+
+A branch of lax.cond gets the tokens instead of the values. A branch that returns a leaf unchanged
+returns its token, and copies nothing.
+"""
+from collections.abc import Container, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+
+from actmem.jax import _choices, _finish, _primitives, _private
+from actmem.jax._private import Atom, Eqn, Jaxpr
+from actmem.jax._state import Stored, is_stored, store
+
+
+class _Take(NamedTuple):
+    var: Atom
+
+
+class _Put(NamedTuple):
+    output: int
+
+
+class _Group(NamedTuple):
+    """The steps of one group: takes, equations and puts."""
+
+    takes: list[Atom]
+    steps: "list[_Take | _Put | Eqn]"
+
+
+class _Plan:
+    """The order in which to compute a jaxpr.
+
+    stored       the bytes of each input that is stored
+    wanted       the numbers of the outputs to put
+    unchanged    the numbers of the outputs that are stored inputs
+    """
+
+    def __init__(self, jaxpr: Jaxpr, stored: Mapping[Atom, int], wanted: Sequence[int],
+                 unchanged: Container[int], group_bytes: int) -> None:
+        self.jaxpr, self.stored, self.group_bytes = jaxpr, stored, group_bytes
+        self.groups = [_Group([], [])]
+        self.open_bytes = 0
+        self.producers = {var: i for i, eqn in enumerate(jaxpr.eqns) for var in eqn.outvars}
+        self.done: set[int] = set()
+        self.taken = 0                  # a bit for each stored input
+        self.bits = {var: 1 << i for i, var in enumerate(stored)}
+        self.needs: dict[Atom, int] = dict(self.bits)
+        for eqn in jaxpr.eqns:
+            needs = 0
+            for atom in eqn.invars:
+                if not _private.is_literal(atom) and not self.is_handed_on(eqn, atom):
+                    needs |= self.needs.get(atom, 0)
+            self.needs.update((var, needs) for var in eqn.outvars)
+        self.waiting = {i: self.need(jaxpr.outvars[i]) for i in wanted}
+        for i, atom in enumerate(jaxpr.outvars):
+            if i not in self.waiting and i not in unchanged:
+                self.compute(atom)
+                self.put_ready()
+        for i in list(self.waiting):
+            if i in self.waiting:
+                self.put(i)
+                self.put_ready()
+
+    def is_handed_on(self, eqn: Eqn, atom: Atom) -> bool:
+        """Returns whether `eqn` gets the token of a stored input instead of its value."""
+        return eqn.primitive.name == "cond" and atom in self.stored
+
+    def need(self, atom: Atom) -> int:
+        return 0 if _private.is_literal(atom) else self.needs.get(atom, 0)
+
+    def put_ready(self) -> None:
+        """Puts the new leaves that need no further take."""
+        for i, needs in list(self.waiting.items()):
+            if i in self.waiting and not needs & ~self.taken:
+                self.put(i)
+
+    def put(self, output: int) -> None:
+        del self.waiting[output]
+        self.compute(self.jaxpr.outvars[output])
+        self.groups[-1].steps.append(_Put(output))
+
+    def take(self, var: Atom) -> None:
+        size = self.stored[var]
+        if self.open_bytes and self.open_bytes + size > self.group_bytes:
+            self.put_ready()
+            self.groups.append(_Group([], []))
+            self.open_bytes = 0
+        self.open_bytes += size
+        self.taken |= self.bits[var]
+        self.groups[-1].takes.append(var)
+        self.groups[-1].steps.append(_Take(var))
+
+    def compute(self, wanted: Atom) -> None:
+        """Adds the equations that compute `wanted`, those of each operand one after the other."""
+        left = [wanted]
+        while left:
+            atom = left[-1]
+            if _private.is_literal(atom):
+                left.pop()
+            elif atom in self.stored:
+                left.pop()
+                if not self.taken & self.bits[atom]:
+                    self.take(atom)
+            elif self.producers.get(atom) is None or self.producers[atom] in self.done:
+                left.pop()
+            else:
+                self.compute_eqn(self.producers[atom], left)
+
+    def compute_eqn(self, number: int, left: list[Atom]) -> None:
+        """Adds an equation, or the first operand that must be computed before to `left`."""
+        eqn = self.jaxpr.eqns[number]
+        for atom in eqn.invars:
+            if _private.is_literal(atom) or self.is_handed_on(eqn, atom):
+                continue
+            is_missing = not self.taken & self.bits[atom] if atom in self.stored else \
+                self.producers.get(atom, number) not in (*self.done, number)
+            if is_missing:
+                left.append(atom)
+                return
+        self.done.add(number)
+        self.groups[-1].steps.append(eqn)
+
+
+class _Run:
+    """Computes a jaxpr in the order of its plan."""
+
+    def __init__(self, jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
+                 group_bytes: int) -> None:
+        inner = _private.open_jaxpr(jaxpr)
+        self.inner, self.labels, self.group_bytes = inner, labels, group_bytes
+        self.values: dict[Atom, Any] = dict(zip(
+            (*inner.constvars, *inner.invars), (*getattr(jaxpr, "consts", ()), *args),
+            strict=True))
+        self.stored = {var: arg for var, arg in zip(inner.invars, args) if is_stored(arg)}
+        self.taken: dict[Atom, Any] = {}
+        self.outputs: dict[int, Any] = {}
+        self.uses: dict[Atom, int] = {}
+        for atom in (*(atom for eqn in inner.eqns for atom in eqn.invars), *inner.outvars):
+            if not _private.is_literal(atom):
+                self.uses[atom] = self.uses.get(atom, 0) + 1
+
+    def read(self, atom: Atom) -> Any:
+        if _private.is_literal(atom):
+            return atom.val
+        return self.taken[atom] if atom in self.taken else self.values[atom]
+
+    def results(self) -> list[Any]:
+        for i, (atom, label) in enumerate(zip(self.inner.outvars, self.labels)):
+            if label is not None and not _private.is_literal(atom) and \
+                    atom in self.stored and self.stored[atom].label == label:
+                self.outputs[i] = self.stored[atom]
+        wanted = [i for i, label in enumerate(self.labels)
+                  if label is not None and i not in self.outputs]
+        plan = _Plan(self.inner, {var: arg.nbytes for var, arg in self.stored.items()}, wanted,
+                     self.outputs, self.group_bytes)
+        first = [value for value in self.values.values()
+                 if not is_stored(value) and _finish.is_value(jax.typeof(value))][:1]
+        puts: list[Any] = first
+        for i, group in enumerate(plan.groups):
+            if not i:
+                self.tie(group, first)
+            if i + 1 < len(plan.groups):
+                self.tie(plan.groups[i + 1], puts)
+            puts = [token for step in group.steps if (token := self.step(step)) is not None] \
+                or first
+        return [self.outputs[i] if i in self.outputs else self.read(atom)
+                for i, atom in enumerate(self.inner.outvars)]
+
+    def tie(self, group: _Group, ties: Sequence[Any]) -> None:
+        """Lets no take of `group` run before `ties` exist, and announces its takes."""
+        if not ties or not group.takes:
+            return
+        leaves = [self.stored[var] for var in group.takes]
+        tokens = _primitives.tie_p.bind(*(leaf.token for leaf in leaves), *ties,
+                                        numbers=(-1,) * len(leaves))
+        self.stored.update((var, Stored(token, leaf.ghost, leaf.label))
+                           for var, leaf, token in zip(group.takes, leaves, tokens))
+
+    def step(self, step: "_Take | _Put | Eqn") -> Any:
+        """Runs a step. Returns the token of a put."""
+        if isinstance(step, _Take):
+            leaf = self.stored[step.var]
+            self.taken[step.var] = _primitives.take(leaf.token, leaf.ghost, leaf.label, False)
+        elif isinstance(step, _Put):
+            return self.put(step.output)
+        elif step.primitive.name == "cond":
+            self.cond(step)
+        else:
+            self.values.update(zip(step.outvars, _private.run_eqn(
+                step, list(map(self.read, step.invars)))))
+        return None
+
+    def put(self, output: int) -> Any:
+        atom, label = self.inner.outvars[output], self.labels[output]
+        assert label is not None
+        value = self.read(atom)
+        self.outputs[output] = value if is_stored(value) else store(value, label)
+        return self.outputs[output].token
+
+    def cond(self, eqn: Eqn) -> None:
+        """Computes a lax.cond whose branches get stored arrays, and return them."""
+        wanted: dict[Atom, str | None] = {
+            atom: label for atom, label in zip(self.inner.outvars, self.labels)
+            if not _private.is_literal(atom) and self.uses[atom] == 1}
+        labels = [wanted.get(var) for var in eqn.outvars]
+        operands = [self.stored[atom] if atom in self.stored else self.read(atom)
+                    for atom in eqn.invars[1:]]
+        branches = [partial(_branch, branch, labels, self.group_bytes)
+                    for branch in eqn.params["branches"]]
+        results = jax.lax.switch(self.read(eqn.invars[0]), branches, *operands)
+        self.values.update(zip(eqn.outvars, results))
+
+
+def _branch(jaxpr: Jaxpr, labels: Sequence[str | None], group_bytes: int, *args: Any) -> Any:
+    return run(jaxpr, args, labels, group_bytes)
+
+
+def run(jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
+        group_bytes: int) -> list[Any]:
+    """Returns the outputs of a closed jaxpr.
+
+    args         The inputs. An array may be a Stored.
+    labels       For each output: None, or the label under which to store it. An output that is a
+                 stored input of the same label is returned as it is.
+    group_bytes  Bytes of stored inputs that may be taken at once. A larger input is taken alone.
+    """
+    jaxpr = _private.dce(_choices.flat(jaxpr))
+    inner = _private.open_jaxpr(jaxpr)
+    inputs = {arg.label: var for var, arg in zip(inner.invars, args) if is_stored(arg)}
+    kept = {i: inputs[label] for i, label in enumerate(labels) if label in inputs}
+    chosen = _choices.choice(jaxpr, kept)
+    if chosen is None:
+        return _Run(jaxpr, args, labels, group_bytes).results()
+    which = _private.with_eqns(jaxpr, inner.eqns, outvars=[chosen])
+    value, = run(which, args, [None], group_bytes)
+    branches = [partial(_branch, _choices.assuming(jaxpr, chosen, is_true), labels, group_bytes)
+                for is_true in (True, False)]
+    outputs: list[Any] = jax.lax.cond(value, *branches, *args)
+    return outputs

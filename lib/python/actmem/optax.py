@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Keeps the state of Optax optimizers in actmem memory.
+
+    import optax, actmem.optax
+
+    optimizer = actmem.optax.offload(optax.adamw(1e-3))
+    state = optimizer.init(params)
+
+    @jax.jit(donate_argnums=(0, 1))
+    def step(params, state, batch):
+        grads = jax.grad(loss)(params, batch)
+        updates, state = optimizer.update(grads, state, params)
+        return optax.apply_updates(params, updates), state
+"""
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import optax  # type: ignore[import-untyped]
+
+from actmem.jax import _private
+from actmem.jax._primitives import label_of
+from actmem.jax._state import is_stored
+from actmem.jax._update import run
+
+LEAST_ELEMENTS = 4096
+GROUP_BYTES = 256 << 20
+
+
+def _caller() -> str:
+    """Returns the line that calls offload(), as file.py:12."""
+    frame = sys._getframe(2)
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def _paths(tree: Any) -> list[tuple[str, Any]]:
+    return [(jax.tree_util.keystr(path), leaf) for path, leaf in
+            jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_stored)[0]]
+
+
+def _aval(leaf: Any) -> Any:
+    """Returns the type of an array, for tracing."""
+    if not is_stored(leaf):
+        return leaf
+    ghost = jax.typeof(leaf.ghost)
+    explicit = _private.explicit_shard_shape(ghost) is not None
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype,
+                                sharding=ghost.sharding if explicit else None)
+
+
+def _like_params(state: Any, params: Any) -> Any:
+    """Gives leaves of a state the sharding of the parameter that they belong to. Without that, XLA
+    replicates zeros on all devices."""
+    shardings = {path: (leaf.shape, leaf.sharding) for path, leaf in _paths(params)
+                 if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)}
+
+    def placed(path: str, leaf: Any) -> Any:
+        for name, (shape, sharding) in shardings.items():
+            if path.endswith(name) and leaf.shape == shape and sharding.num_devices > 1:
+                return jax.lax.with_sharding_constraint(leaf, sharding)
+        return leaf
+    return jax.tree.unflatten(jax.tree.structure(state),
+                              [placed(path, leaf) for path, leaf in _paths(state)])
+
+
+def _is_array(leaf: Any) -> bool:
+    return is_stored(leaf) or isinstance(leaf, (jax.Array, float, int, complex)) or \
+        hasattr(leaf, "__array__")
+
+
+class _Offloaded:
+    def __init__(self, tx: Any, mask: Callable[[str, Any], bool] | None, group_bytes: int,
+                 line: str) -> None:
+        self.tx = optax.with_extra_args_support(tx)
+        self.mask, self.group_bytes, self.line = mask, group_bytes, line
+
+    def label(self, path: str, leaf: Any) -> str | None:
+        """Returns the label of a leaf that will be stored, or None."""
+        if leaf.size < LEAST_ELEMENTS or _private.is_extended(leaf.dtype):
+            return None
+        if self.mask is not None and not self.mask(path, leaf):
+            return None
+        return label_of(f"{path} of the optimizer state", self.line)
+
+    def init(self, params: Any) -> Any:
+        def function(params: Any) -> Any:
+            return _like_params(self.tx.init(params), concrete)
+        concrete = params
+        leaves, tree = jax.tree.flatten(params)
+        jaxpr, shape = jax.make_jaxpr(
+            lambda *leaves: function(jax.tree.unflatten(tree, leaves)), return_shape=True)(*leaves)
+        labels = [self.label(path, leaf) for path, leaf in _paths(shape)]
+        # Under the caller's jit, this is a part of the caller's program.
+        outputs = jax.jit(partial(run, jaxpr, labels=labels, group_bytes=self.group_bytes))(leaves)
+        return jax.tree.unflatten(jax.tree.structure(shape), outputs)
+
+    def update(self, updates: Any, state: Any, params: Any = None, **extra: Any) -> Any:
+        leaves, tree = jax.tree.flatten((updates, state, params, extra), is_leaf=is_stored)
+        is_array = [_is_array(leaf) for leaf in leaves]
+        arrays = [leaf for leaf, is_one in zip(leaves, is_array) if is_one]
+
+        def function(*arrays: Any) -> Any:
+            rest = iter(arrays)
+            updates, state, params, extra = jax.tree.unflatten(tree, [
+                next(rest) if is_one else leaf for leaf, is_one in zip(leaves, is_array)])
+            return self.tx.update(updates, state, params, **extra)
+        jaxpr, shape = jax.make_jaxpr(function, return_shape=True)(*map(_aval, arrays))
+        labels = self.labels_after(state, shape)
+        outputs = jax.jit(partial(run, jaxpr, labels=labels, group_bytes=self.group_bytes))(arrays)
+        return jax.tree.unflatten(jax.tree.structure(shape), outputs)
+
+    def labels_after(self, state: Any, shape: Any) -> list[str | None]:
+        """Returns the labels of the outputs of an update. The new state has the structure of the
+        old one."""
+        old, new = _paths(state), _paths(shape[1])
+        if [path for path, _ in old] != [path for path, _ in new]:
+            raise ValueError(
+                "actmem.optax.offload() cannot store this state, because update() returned "
+                f"another structure than it got: {_difference(old, new)}")
+        labels: list[str | None] = [None] * len(jax.tree.leaves(shape[0]))
+        return labels + [leaf.label if is_stored(leaf) else None for _, leaf in old]
+
+
+def _difference(old: list[tuple[str, Any]], new: list[tuple[str, Any]]) -> str:
+    names, others = ({path for path, _ in paths} for paths in (old, new))
+    only = sorted(names ^ others)
+    return f"only one of them has {only[0]}" if only else "their leaves are in another order"
+
+
+def offload(tx: optax.GradientTransformation, *,
+            mask: Callable[[str, jax.ShapeDtypeStruct], bool] | None = None,
+            group_bytes: int = GROUP_BYTES) -> optax.GradientTransformationExtraArgs:
+    """Returns `tx` with its state in actmem memory instead of on the device.
+
+    Args:
+      tx: Any Optax transformation, also a chain, or one with masks or a schedule.
+      mask: Called with the path of each leaf of the state, such as ".mu['w']" (a string of
+        jax.tree_util.keystr), and its shape and dtype. Returns whether to store the leaf. Leaves
+        with fewer than 4,096 elements and random keys always stay on the device.
+      group_bytes: The update runs in groups of leaves that have at most this many bytes of
+        state. A larger leaf is a group of its own. At most two groups are on the device.
+
+    Returns:
+      A transformation with the same calls. Each stored leaf of its state is an
+      actmem.jax.Stored, with the shape and dtype of the leaf.
+
+    Call init() outside of jit, so that each leaf gets the sharding of its parameter. Donate the
+    state to the step, as above: an update of a state that is not donated keeps the old state, and
+    needs twice the memory. The store's budget and spill path (ACTMEM_BUDGET, ACTMEM_SPILL) apply
+    to the state and to offloaded activations together.
+
+    An update that keeps a leaf, because it is in the untaken branch of a lax.cond or of a
+    jnp.where with a scalar condition, neither reads nor writes the leaf.
+
+    Raises:
+      ValueError: in update(), if `tx` returns a state of another structure than it got.
+
+    Example:
+      >>> import jax.numpy as jnp, optax, actmem.optax
+      >>> optimizer = actmem.optax.offload(optax.adam(0.1))
+      >>> params = {"w": jnp.ones((64, 64))}
+      >>> state = optimizer.init(params)
+      >>> state[0].mu["w"].shape
+      (64, 64)
+      >>> updates, state = optimizer.update({"w": jnp.ones((64, 64))}, state, params)
+      >>> round(float(updates["w"][0, 0]), 4)
+      -0.1
+    """
+    if group_bytes < 1:
+        raise ValueError(f"group_bytes={group_bytes} must be at least 1")
+    offloaded = _Offloaded(tx, mask, group_bytes, _caller())
+    return optax.GradientTransformationExtraArgs(offloaded.init, offloaded.update)
