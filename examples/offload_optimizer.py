@@ -3,7 +3,8 @@
 
 Adam keeps two averages for each weight, twice the weights' bytes, and needs them only in
 the update. The program compares two ways. The averages are always on the device. Or they
-are inputs and outputs on the host, and the step fetches them for the update.
+are inputs and outputs on the host, and the step fetches them for the update. With actmem,
+they are in regions, and the update takes them to the device one after the other.
 """
 import sys
 from typing import NamedTuple
@@ -33,19 +34,19 @@ class Sizes(NamedTuple):
 TUTORIAL, ON_CPU, SMALL = Sizes(7168), Sizes(1024), Sizes(64)
 
 
-def initial_state(width):
+def initial_state(width, optimizer=OPTIMIZER):
     """Returns weights, Adam's state, and an input, which is also the expected output."""
     keys = jax.random.split(jax.random.key(0), LAYERS + 1)
     *weights, x = [jax.random.normal(key, (width, width)) for key in keys]
     weights = [w * width ** -0.5 for w in weights]
-    return weights, OPTIMIZER.init(weights), x
+    return weights, optimizer.init(weights), x
 
 
 def layer(x, w):
     return jax.nn.gelu(x @ w)
 
 
-def make_step(layer, fetch=lambda state: state):
+def make_step(layer, fetch=lambda state: state, optimizer=OPTIMIZER):
     """Returns step(weights, state, x), which returns the new weights and the new state."""
 
     def loss(weights, x):
@@ -57,7 +58,7 @@ def make_step(layer, fetch=lambda state: state):
 
     def step(weights, state, x):
         gradients = jax.grad(loss)(weights, x)
-        changes, state = OPTIMIZER.update(gradients, fetch(state), weights)
+        changes, state = optimizer.update(gradients, fetch(state), weights)
         return optax.apply_updates(weights, changes), state
 
     return step
@@ -87,11 +88,30 @@ def fetching_step(layer, places):
     return jax.jit(step, donate_argnums=0, out_shardings=places)
 
 
-def offloaded(width, layer=layer):
+def offloaded(width):
     """Keeps the state on the host between steps."""
     # On CPUs, XLA cannot compile a step with results on the host.
     places = None if jax.default_backend() == "cpu" else (ON_DEVICE, ON_HOST)
     return train(fetching_step(layer, places), *initial_state(width), ON_HOST)
+
+
+def in_actmem(width):
+    """Keeps the state in regions, and the inputs of the layers until the backward pass."""
+    import actmem.jax
+    import actmem.optax
+
+    def is_stored(leaf):
+        return isinstance(leaf, actmem.jax.Stored)
+    optimizer = actmem.optax.offload(OPTIMIZER, group_bytes=8 * width ** 2)     # of one weight
+    kept = actmem.jax.checkpoint(layer, offload_argnums=0)
+    step = jax.jit(make_step(kept, optimizer=optimizer), donate_argnums=(0, 1))
+    weights, state, x = initial_state(width, optimizer)
+    compiled = step.lower(weights, state, x).compile()
+    for _ in range(STEPS):
+        weights, state = compiled(weights, state, x)
+    state = jax.tree.map(lambda leaf: leaf.value() if is_stored(leaf) else leaf, state,
+                         is_leaf=is_stored)
+    return compiled, (weights, state)
 
 
 def main():
@@ -102,10 +122,7 @@ def main():
     rows.add("kept", *kept(sizes.width), tutorial=tutorial.OPTIMIZER_KEPT)
     rows.add("offloaded", *offloaded(sizes.width), tutorial=tutorial.OPTIMIZER)
     if options.way == "actmem":
-        # Each step creates a new state in XLA's own memory. Only the layers' inputs go to regions.
-        import actmem.jax
-        in_actmem = actmem.jax.checkpoint(layer, offload_argnums=0)
-        rows.add("actmem", *offloaded(sizes.width, in_actmem), in_actmem=True)
+        rows.add("actmem", *in_actmem(sizes.width), in_actmem=True)
     return rows.finish()
 
 

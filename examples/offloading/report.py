@@ -23,8 +23,7 @@ WIDTH = 80
 ON_CPU = """On a CPU, device and host have the same memory. JAX accepts requests for \
 pinned_host but moves nothing, so no row has bytes on the host. Rows differ in the values \
 that are recomputed, and in the values that reuse the memory of earlier values."""
-PUT = """Activations were really moved to actmem in the forward pass, and back in the \
-backward pass."""
+PUT = "These values were really moved to actmem, and back."
 HELD = "Weights were in actmem all the time, and XLA read them in place."
 WRONG = """These results are wrong: {names}. Some versions of JAX, such as 0.11.0, compute \
 wrong gradients if a program offloads values (docs/offloading.md). This is JAX \

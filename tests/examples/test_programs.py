@@ -24,7 +24,7 @@ UNDER_RUN = (ACTMEM, "run", "--allow", "any", "--")
 OF_INPUTS = stack.SMALL.layers * stack.SMALL.batch * stack.SMALL.width * 4
 OF_WEIGHTS = 2 * stack.SMALL.layers * stack.SMALL.width * stack.SMALL.hidden * 4
 WIDTH = offload_optimizer.SMALL.width
-OF_STATE = offload_optimizer.LAYERS * 4 * WIDTH ** 2
+OF_STATE = 3 * offload_optimizer.LAYERS * 4 * WIDTH ** 2     # and of the layers' inputs
 
 
 def run(program, *arguments, prefix=(), python=(), **variables):

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Training steps whose AdamW has its state in actmem, against the bound of such a step.
+
+    jax_state.py [--smoke] BUILD DIRECTORY
+
+Both run under `actmem run --malloc`: with the C library's malloc, page faults in XLA's temporary
+memory take longer than the copies. On a CPU, copies use the processors that compute. So the bound
+is the time of a step of plain Optax plus that of copying the state twice, or the time in which the
+disk reads and writes what does not fit in memory, if that is longer. Each round measures the parts
+of its bound too: the step with the state on the device, memcpy() by all processors, and reads and
+writes at the same time with direct I/O. The update is at the end of the step, so the disk is idle
+during most of the rest: a step that spills has no aim.
+"""
+import concurrent.futures
+import functools
+import json
+import mmap
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+TREE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+MIB = 1 << 20
+AIM = 1 / 1.05
+PIECE = 4 * MIB
+TOKENS = 512
+
+
+def seconds_of(function, *args):
+    began = time.perf_counter()
+    function(*args)
+    return time.perf_counter() - began
+
+
+def copies(pool, arrays):
+    """Copies the first array to the second one and back, with all processors."""
+    pieces = [[array[i::os.cpu_count()] for i in range(os.cpu_count())]
+              for array in (one.reshape(-1, PIECE) for one in arrays)]
+
+    def copy(to, source):
+        for i in range(len(to)):
+            np.copyto(to[i], source[i])
+    return sum(seconds_of(lambda: list(pool.map(copy, *pair)))
+               for pair in (pieces, pieces[::-1]))
+
+
+def disk(pool, directory, total):
+    """Reads and writes `total` bytes each, at the same time."""
+    if not total:
+        return 0
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_DIRECT
+    with tempfile.NamedTemporaryFile(dir=directory) as file:
+        descriptor = os.open(file.name, flags)
+        try:
+            buffers = [mmap.mmap(-1, PIECE) for _ in range(4)]
+            for at in range(0, 2 * total, PIECE):
+                os.pwrite(descriptor, buffers[0], at)
+
+            def work(number):
+                for at in range(number // 2 * PIECE, total, 2 * PIECE):
+                    if number % 2:
+                        os.pwrite(descriptor, buffers[number], at)
+                    else:
+                        os.preadv(descriptor, [buffers[number]], total + at)
+            return seconds_of(lambda: list(pool.map(work, range(4))))
+        finally:
+            os.close(descriptor)
+
+
+def program_of(tx, parameters):
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    def loss(parameters, x):
+        for name in sorted(parameters):
+            x = jnp.tanh(x @ parameters[name])
+        return jnp.mean((x - 0.3) ** 2)
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1))
+    def step(parameters, state, x):
+        updates, state = tx.update(jax.grad(loss)(parameters, x), state, parameters)
+        return optax.apply_updates(parameters, updates), state
+
+    parameters, state = jax.tree.map(lambda leaf: leaf + 0, parameters), tx.init(parameters)
+
+    def run(x):
+        nonlocal parameters, state
+        parameters, state = jax.block_until_ready(step(parameters, state, x))
+    return run
+
+
+def measure(directory, leaves, side, rounds, is_spilled):
+    import jax
+    import optax
+
+    import actmem.jax
+    import actmem.optax
+    parameters = {f"w{i:03}": jax.random.normal(jax.random.key(i), (side, side)) * 0.02
+                  for i in range(leaves)}
+    x = jax.random.normal(jax.random.key(leaves), (TOKENS, side))
+    state_bytes = 2 * sum(leaf.nbytes for leaf in parameters.values())
+    tx = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))
+    peer = program_of(tx, parameters)
+    ours = program_of(actmem.optax.offload(tx, group_bytes=state_bytes // 4), parameters)
+    arrays = [np.ones(state_bytes, np.uint8) for _ in range(2)]
+    pool = concurrent.futures.ThreadPoolExecutor(max(4, os.cpu_count()))
+    ours_seconds, bounds = [], []
+
+    def store():
+        return actmem.jax.stats()["store"]
+    for _ in range(4):
+        ours(x)
+        peer(x)
+    copies(pool, arrays)
+    before = store()
+    for _ in range(rounds):
+        ours_seconds.append(seconds_of(ours, x))
+        after = store()
+        moved = max(0, state_bytes - after["budget_bytes"]) if is_spilled else 0
+        bounds.append(max(seconds_of(peer, x) + copies(pool, arrays),
+                          disk(pool, directory, moved)))
+    filled = (after["filled_bytes_total"] - before["filled_bytes_total"]) / rounds
+    print(json.dumps({
+        "bench": "a step with a quarter of the state in memory" if is_spilled else
+                 "a step with the state in memory",
+        "peer_name": "the bound", "unit": "ns/B", "bytes": state_bytes,
+        "aim": None if is_spilled else AIM,
+        "ours_seconds": ours_seconds, "peer_seconds": bounds}), flush=True)
+    print(f"{leaves} leaves, state {state_bytes // MIB} MiB, read from the disk in each step "
+          f"{filled / MIB:.0f} MiB; {statistics.median(ours_seconds):.3f} s, bound "
+          f"{statistics.median(bounds):.3f} s", file=sys.stderr)
+
+
+def main():
+    smoke = "--smoke" in sys.argv
+    build, directory = sys.argv[-2:]
+    leaves, side, rounds = (4, 512, 2) if smoke else (16, 2048, 9)
+    if "--inside" in sys.argv:
+        measure(directory, leaves, side, rounds, bool(os.environ.get("ACTMEM_SPILL")))
+        return 0
+    state = 2 * leaves * side * side * 4
+    settings = {"JAX_PLATFORMS": "cpu", "ACTMEM_ALLOW": "any", "ACTMEM_QUIET": "1",
+                "PYTHONPATH": os.path.join(TREE, "lib", "python")}
+    spilled = {"ACTMEM_BUDGET": str(max(state // 4, 4 * MIB)), "ACTMEM_SPILL": directory}
+    status = 0
+    for more in ({}, spilled):
+        status |= subprocess.run(
+            [os.path.join(build, "bin", "actmem"), "run", "--malloc", "--allow", "any", "--",
+             sys.executable, __file__, *sys.argv[1:-2], "--inside", build, directory],
+            env=os.environ | settings | more, check=False).returncode
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
