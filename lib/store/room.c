@@ -222,9 +222,9 @@ int store_take_room(struct actmem_store *store, uint64_t length, void **memory)
 }
 
 /*
- * Returns true if a spill will make memory free soon. The only other memory is then that of a block
- * that was read ahead, and that will be taken before the block that is spilled: without its memory,
- * it would be read twice.
+ * Returns true if a spill will make memory free soon, and the only other memory is that of a block
+ * that was read ahead. That block will be taken before the spilled one. If it were dropped, it
+ * would be read twice.
  */
 static bool is_spill_better(const struct actmem_store *store, const struct waiter *waiter,
 			    uint64_t length)

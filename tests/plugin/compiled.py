@@ -2,15 +2,18 @@
 """What XLA's compiler for GPUs makes of steps. Nothing is run. Prints TAP.
 
 In a step whose layers are unrolled, the puts of each layer are in the forward pass, before those
-of the next layer, and not where their takes are. In a step with loops, each call is there once."""
+of the next layer, and not where their takes are. In a step with loops, each call is there once. An
+optimizer's state needs two groups of device memory, and moves during the backward pass."""
 import argparse
 import os
 import re
 import sys
 
 import actmem.jax
+import actmem.optax
 import jax
 import jax.numpy as jnp
+import optax
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../gpu"))
 
@@ -49,8 +52,42 @@ def check_loops():
     check(fusions and not holding, f"none of {len(fusions)} fusions has a call: {holding}")
 
 
+def check_state():
+    side, count = 1024, 8
+    size = 4 * side * side
+    weights = {f"w{i}": jax.ShapeDtypeStruct((side, side), jnp.float32) for i in range(count)}
+
+    def loss(weights, x):
+        for w in weights.values():
+            x = jnp.tanh(x @ w)
+        return jnp.mean(x ** 2)
+
+    def compiled(function, tx, *operands):
+        state = jax.eval_shape(tx.init, weights)
+        return jax.jit(lambda state, *operands: function(tx, state, *operands),
+                       donate_argnums=0).lower(state, *operands).compile()
+
+    def update(tx, state, gradients):
+        return tx.update(gradients, state, gradients)
+
+    def step(tx, state, weights, x):
+        return tx.update(jax.grad(loss)(weights, x), state, weights)
+    stored = actmem.optax.offload(optax.adamw(1e-3), group_bytes=2 * size)
+    temp = compiled(update, stored, weights).memory_analysis().temp_size_in_bytes
+    check(temp <= 4 * size + 4096, f"a state of {2 * count} leaves needs {temp / size:.2f} of them")
+    lines = compiled(step, stored, weights, jax.ShapeDtypeStruct((256, side), jnp.float32)
+                     ).as_text().rpartition("\nENTRY")[2].splitlines()
+    puts = [i for i, line in enumerate(lines) if 'custom_call_target="actmem_put' in line]
+    products = [i for i, line in enumerate(lines)
+                if re.search(r"transpose\(jvp.*dot_general", line)]
+    early = sum(i < products[-1] for i in puts)
+    check(len(puts) == 2 * count and early >= count,
+          f"{early} of {len(puts)} leaves are put before the backward pass ends")
+
+
 def main():
     check_loops()
+    check_state()
     text = unrolled()
     check("is_scheduled=true" in text, "XLA tells the order")
     calls = training.calls(text)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Prepares the jaxpr of an Optax update for _update.py.
 
-flat()     expands calls of functions, so that each leaf of the state has equations of its own.
-choice()   finds a scalar that decides whether an update keeps the old state, as in
-           `jnp.where(is_finite, new, old)`. Such an update computes the new state and then may
-           not use it.
+flat() expands calls of functions, so that each leaf of the state has equations of its own.
+
+choice() finds a scalar that decides whether an update keeps the old state, as in
+`jnp.where(is_finite, new, old)`. Such an update computes the new state and then may not use it.
+
 assuming() returns the jaxpr for one value of this scalar. Without the equations that are then
-           unnecessary, it does not read a state that it keeps.
+unnecessary, it does not read a state that it keeps.
 """
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -48,7 +49,7 @@ def _needs(jaxpr: Jaxpr, wanted: Atom) -> set[Atom]:
 
 
 def _predicate(eqn: Eqn, producers: Mapping[Atom, Eqn]) -> Atom | None:
-    """Returns the scalar by which a select_n chooses, or None if it chooses by element."""
+    """Returns the scalar that decides for a select_n, or None if it chooses by element."""
     atom = eqn.invars[0]
     while not _private.is_literal(atom) and atom.aval.shape:
         made = producers.get(atom)

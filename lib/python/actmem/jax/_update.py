@@ -2,13 +2,16 @@
 """Computes an Optax update whose state is stored, leaf by leaf.
 
 The update is traced as if its state were on the device. run() then computes the jaxpr in another
-order: it follows each output to the stored leaves that it needs, takes a leaf just before its first
-use, and puts a new leaf as soon as it exists. So each leaf of any transformation keeps its shape,
+order. It follows each output to the stored leaves that it needs. It takes a leaf just before its
+first use, and puts a new leaf as soon as it exists. So each leaf of any transformation keeps its shape,
 and each scalar is computed once.
 
 Leaves that are taken one after the other form a group of at most `group_bytes`. The takes of group
 i + 1 are tied to the puts of group i - 1, and announced when group i begins. So at most two groups
-are on the device, and a group is copied while another one is updated.
+are on the device, and a group is copied while another one is updated. The takes of a group are also
+tied to its gradients: XLA could otherwise run them at the beginning of the step. The last gradient
+comes first, as a backward pass makes it first: so the update can run during the backward pass,
+unless it needs all gradients at once, as for clipping.
 
 A branch of lax.cond gets the tokens instead of the values. A branch that returns a leaf unchanged
 returns its token, and copies nothing.
@@ -63,8 +66,8 @@ class _Plan:
                 if not _private.is_literal(atom) and not self.is_handed_on(eqn, atom):
                     needs |= self.needs.get(atom, 0)
             self.needs.update((var, needs) for var in eqn.outvars)
-        self.waiting = {i: self.need(jaxpr.outvars[i]) for i in wanted}
-        for i, atom in enumerate(jaxpr.outvars):
+        self.waiting = {i: self.need(jaxpr.outvars[i]) for i in reversed(wanted)}
+        for i, atom in reversed(list(enumerate(jaxpr.outvars))):
             if i not in self.waiting and i not in unchanged:
                 self.compute(atom)
                 self.put_ready()
@@ -167,16 +170,28 @@ class _Run:
                      self.outputs, self.group_bytes)
         first = [value for value in self.values.values()
                  if not is_stored(value) and _finish.is_value(jax.typeof(value))][:1]
-        puts: list[Any] = first
+        inputs = self.inputs_of(plan.groups)
+        puts: list[Any] = []
         for i, group in enumerate(plan.groups):
             if not i:
-                self.tie(group, first)
+                self.tie(group, inputs[i] or first)
             if i + 1 < len(plan.groups):
-                self.tie(plan.groups[i + 1], puts)
-            puts = [token for step in group.steps if (token := self.step(step)) is not None] \
-                or first
+                self.tie(plan.groups[i + 1], [*puts, *inputs[i + 1]] or first)
+            puts = [token for step in group.steps if (token := self.step(step)) is not None]
         return [self.outputs[i] if i in self.outputs else self.read(atom)
                 for i, atom in enumerate(self.inner.outvars)]
+
+    def inputs_of(self, groups: Sequence[_Group]) -> list[list[Any]]:
+        """Returns the arrays that each group is the first to use, such as its gradients."""
+        known, found = set(self.values), []
+        for group in groups:
+            new = {atom: None for step in group.steps if not isinstance(step, (_Take, _Put))
+                   for atom in step.invars if not _private.is_literal(atom) and atom in known}
+            known -= set(new)
+            values = [self.values[atom] for atom in new]
+            found.append([value for value in values if not is_stored(value) and
+                          _finish.is_value(jax.typeof(value))])
+        return found
 
     def tie(self, group: _Group, ties: Sequence[Any]) -> None:
         """Lets no take of `group` run before `ties` exist, and announces its takes."""
