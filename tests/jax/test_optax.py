@@ -225,6 +225,19 @@ def test_a_step_that_accumulates_leaves_the_moments_alone():
     assert taken == [(3, 3), (3, 3), (3, 3), (9, 9)] * 2
 
 
+def test_an_effect_happens_once(capfd):
+    inner = skipping(optax.adam(1e-2))
+
+    def update(updates, state, params=None):
+        jax.debug.print("the norm is {norm}", norm=optax.tree.norm(updates))
+        return inner.update(updates, state, params)
+    tx = actmem.optax.offload(optax.GradientTransformation(inner.init, update))
+    params = parameters()
+    jax.block_until_ready(jax.jit(tx.update)(params, tx.init(params)))
+    jax.effects_barrier()
+    assert capfd.readouterr().out.count("the norm is") == 1
+
+
 def test_leaves_that_change_places():
     """Each leaf of the new state is another leaf of the old one."""
     tx = optax.GradientTransformation(

@@ -61,7 +61,8 @@ def _predicate(eqn: Eqn, producers: Mapping[Atom, Eqn]) -> Atom | None:
 
 def choice(jaxpr: Jaxpr, kept: Mapping[int, Atom]) -> Atom | None:
     """Returns a boolean scalar that decides whether outputs are inputs. `kept` has the input that
-    an output may be, by the output's number. The scalar itself depends on none of these inputs."""
+    an output may be, by the output's number. The scalar itself depends on none of these inputs, and
+    on no equation with an effect, which must not run twice."""
     inner = _private.open_jaxpr(jaxpr)
     producers = _producers(inner)
     counts: dict[Atom, int] = {}
@@ -73,9 +74,18 @@ def choice(jaxpr: Jaxpr, kept: Mapping[int, Atom]) -> Atom | None:
                 counts[atom] = counts.get(atom, 0) + 1
     stored = set(kept.values())
     for atom in sorted(counts, key=counts.__getitem__, reverse=True):
-        if not stored & _needs(inner, atom):
+        if not stored & _needs(inner, atom) and \
+                not any(eqn.effects for eqn in only(jaxpr, atom).eqns):
             return atom
     return None
+
+
+def only(jaxpr: Jaxpr, wanted: Var) -> Jaxpr:
+    """Returns the closed jaxpr with only the equations that compute `wanted`, its only output."""
+    inner = _private.open_jaxpr(jaxpr)
+    needs = _needs(inner, wanted)
+    eqns = [eqn for eqn in inner.eqns if not needs.isdisjoint(eqn.outvars)]
+    return _private.with_eqns(jaxpr, eqns, outvars=[wanted])
 
 
 class _Assumed:

@@ -502,7 +502,7 @@ def run_jaxpr(jaxpr: Jaxpr, args: Sequence[Any], known: Mapping[Atom, Any] = {},
     def read(atom: Atom) -> Any:
         return atom.val if is_literal(atom) else values[atom]
     for eqn in inner.eqns:
-        if all(var in known for var in eqn.outvars):
+        if eqn.outvars and all(var in known for var in eqn.outvars):
             continue
         operands, call = list(map(read, eqn.invars)), _expanded(eqn) if expand else None
         results = run_eqn(eqn, operands) if call is None else \

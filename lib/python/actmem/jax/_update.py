@@ -75,6 +75,9 @@ class _Plan:
             if i in self.waiting:
                 self.put(i)
                 self.put_ready()
+        for number, eqn in enumerate(jaxpr.eqns):
+            if eqn.effects and number not in self.done:     # such as jax.debug.print
+                self.compute_last(number)
 
     def is_handed_on(self, eqn: Eqn, atom: Atom) -> bool:
         """Returns whether `eqn` gets the token of a stored input instead of its value."""
@@ -120,6 +123,13 @@ class _Plan:
                 left.pop()
             else:
                 self.compute_eqn(self.producers[atom], left)
+
+    def compute_last(self, number: int) -> None:
+        """Adds an equation that no output needs."""
+        for atom in self.jaxpr.eqns[number].invars:
+            if _private.is_literal(atom) or not self.is_handed_on(self.jaxpr.eqns[number], atom):
+                self.compute(atom)
+        self.compute_eqn(number, [])
 
     def compute_eqn(self, number: int, left: list[Atom]) -> None:
         """Adds an equation, or the first operand that must be computed before to `left`."""
@@ -258,8 +268,7 @@ def run(jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
     chosen = _choices.choice(jaxpr, kept)
     if chosen is None:
         return _Run(jaxpr, args, labels, group_bytes).results()
-    which = _private.with_eqns(jaxpr, inner.eqns, outvars=[chosen])
-    value, = run(which, args, [None], group_bytes)
+    value, = run(_choices.only(jaxpr, chosen), args, [None], group_bytes)
     branches = [partial(_branch, _choices.assuming(jaxpr, chosen, is_true), labels, group_bytes)
                 for is_true in (True, False)]
     outputs: list[Any] = jax.lax.cond(value, *branches, *args)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Training steps whose AdamW has its state in actmem, against the bound of such a step.
 
-    jax_state.py [--smoke] BUILD DIRECTORY
+    state.py [--smoke] BUILD DIRECTORY
 
 Both run under `actmem run --malloc`: with the C library's malloc, page faults in XLA's temporary
 memory take longer than the copies. On a CPU, copies use the processors that compute. So the bound
