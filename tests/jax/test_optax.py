@@ -61,7 +61,7 @@ def step_of(tx, donate=(0, 1)):
     return lambda *args: jax.block_until_ready(program(*args))
 
 
-def train(tx, batches=range(6), dtype=jnp.float32, **options):
+def train(tx, batches=range(5), dtype=jnp.float32, **options):
     params = parameters(dtype)
     state, step = tx.init(params), step_of(tx, **options)
     for number in batches:
@@ -119,11 +119,10 @@ def test_it_computes_what_optax_does(name):
     tx = TRANSFORMATIONS[name]
     wanted = train(tx)
     results = [train(actmem.optax.offload(tx, group_bytes=size))
-               for size in (1, 3 * BYTES, 1 << 40)]
+               for size in (1, 1 << 40)]
     assert len(stored_in(results[0][1])) == sum(
         array.size >= 4096 for array in arrays_of(wanted[1]))
-    for result in results[1:]:
-        same(result, results[0])
+    same(results[1], results[0])
     close(results[0], wanted)
     stored = sum(len(stored_in(state)) for _, state in results)
     assert count("live_blocks") == stored
@@ -343,6 +342,9 @@ def test_another_structure_is_refused():
         lambda params: {"m": jnp.zeros((SIDE, SIDE))}, update))
     with pytest.raises(ValueError, match=r"another structure than it got: .*\['m'\]"):
         tx.update({}, tx.init({}))
+    twice = optax.chain(actmem.optax.offload(optax.adam(1)), optax.ema(0.9))
+    with pytest.raises(ValueError, match=r"\[0\]\[0\].mu.* is stored already"):
+        actmem.optax.offload(twice).init(parameters())
     with pytest.raises(ValueError, match="group_bytes=0 must be at least 1"):
         actmem.optax.offload(optax.adam(1), group_bytes=0)
 

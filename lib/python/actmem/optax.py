@@ -59,10 +59,11 @@ def _like_params(state: Any, params: Any) -> Any:
 
     def placed(path: str, leaf: Any) -> Any:
         for name, (shape, sharding) in shardings.items():
-            if path.endswith(name) and leaf.shape == shape and sharding.num_devices > 1:
+            if path.endswith(name) and leaf.shape == shape and sharding.num_devices > 1 and \
+                    not is_stored(leaf):
                 return jax.lax.with_sharding_constraint(leaf, sharding)
         return leaf
-    return jax.tree.unflatten(jax.tree.structure(state),
+    return jax.tree.unflatten(jax.tree.structure(state, is_leaf=is_stored),
                               [placed(path, leaf) for path, leaf in _paths(state)])
 
 
@@ -92,6 +93,10 @@ class _Offloaded:
         leaves, tree = jax.tree.flatten(params)
         jaxpr, shape = jax.make_jaxpr(
             lambda *leaves: function(jax.tree.unflatten(tree, leaves)), return_shape=True)(*leaves)
+        twice = [path for path, leaf in _paths(shape) if is_stored(leaf)]
+        if twice:
+            raise ValueError(f"{twice[0]} of the optimizer state is stored already: call "
+                             "actmem.optax.offload() once, with the outermost transformation")
         labels = [self.label(path, leaf) for path, leaf in _paths(shape)]
         # Under the caller's jit, this is a part of the caller's program.
         outputs = jax.jit(partial(run, jaxpr, labels=labels, group_bytes=self.group_bytes))(leaves)
@@ -156,7 +161,8 @@ def offload(tx: optax.GradientTransformation, *,
     jnp.where with a scalar condition, neither reads nor writes the leaf.
 
     Raises:
-      ValueError: in update(), if `tx` returns a state of another structure than it got.
+      ValueError: `group_bytes` is below 1. init() raises it if a part of `tx` is the result of
+        offload(), and update() if `tx` returns a state of another structure than it got.
 
     Example:
       >>> import jax.numpy as jnp, optax, actmem.optax
