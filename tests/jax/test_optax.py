@@ -345,6 +345,9 @@ def test_another_structure_is_refused():
     twice = optax.chain(actmem.optax.offload(optax.adam(1)), optax.ema(0.9))
     with pytest.raises(ValueError, match=r"\[0\]\[0\].mu.* is stored already"):
         actmem.optax.offload(twice).init(parameters())
+    with pytest.raises(ValueError, match=r"\[0\].mu\['layer0'\]\['w'\] .* is not stored: make"):
+        actmem.optax.offload(optax.adam(1)).update(
+            parameters(), optax.adam(1).init(parameters()))
     with pytest.raises(ValueError, match="group_bytes=0 must be at least 1"):
         actmem.optax.offload(optax.adam(1), group_bytes=0)
 

@@ -247,7 +247,7 @@ def test_two_savers_of_one_file(tmp_path):
 def test_the_memory_that_a_restore_needs(tmp_path):
     """At most a fifth more than the state."""
     script = """
-        params = [jax.ShapeDtypeStruct((1024, 1024), jnp.float32)] * 96
+        params = [jax.ShapeDtypeStruct((2048, 2048), jnp.float32)] * 24
         tx = actmem.optax.offload(optax.adam(0.1))
         if sys.argv[2] == "save":
             state = tx.init([jnp.zeros(leaf.shape) for leaf in params])
@@ -257,10 +257,10 @@ def test_the_memory_that_a_restore_needs(tmp_path):
             actmem.jax.restore_state(path + ".small", jax.eval_shape(tx.init, params[:1]))
             before = peak()
             state = actmem.jax.restore_state(path, like)
-            print((peak() - before) / (192 * 4 * 1024 * 1024))
+            print((peak() - before) / (48 * 4 * 2048 * 2048))
     """
     path = str(tmp_path / "state")
-    small = script.replace("* 96", "* 1").replace("path, state", "path + '.small', state")
+    small = script.replace("* 24", "* 1").replace("path, state", "path + '.small', state")
     for program, what in ((script, "save"), (small, "save"), (script, "restore")):
         process = started(program, path, what)
         output = process.communicate(timeout=300)[0]

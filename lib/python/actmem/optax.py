@@ -79,8 +79,8 @@ class _Offloaded:
         self.mask, self.group_bytes, self.line = mask, group_bytes, line
 
     def label(self, path: str, leaf: Any) -> str | None:
-        """Returns the label of a leaf that will be stored, or None."""
-        if leaf.size < LEAST_ELEMENTS or _private.is_extended(leaf.dtype):
+        """Returns the label of a leaf that must be stored, or None."""
+        if getattr(leaf, "size", 1) < LEAST_ELEMENTS or _private.is_extended(leaf.dtype):
             return None
         if self.mask is not None and not self.mask(path, leaf):
             return None
@@ -121,6 +121,12 @@ class _Offloaded:
         """Returns the labels of the outputs of an update. The new state has the structure of the
         old one."""
         old, new = _paths(state), _paths(shape[1])
+        for path, leaf in old:
+            if not is_stored(leaf) and self.label(path, leaf):
+                raise ValueError(
+                    f"{path} of the optimizer state, {leaf.dtype}{list(leaf.shape)}, is not stored: "
+                    "make the state by init() of this transformation, or by "
+                    "actmem.jax.restore_state(path, jax.eval_shape(optimizer.init, params))")
         if [path for path, _ in old] != [path for path, _ in new]:
             raise ValueError(
                 "actmem.optax.offload() cannot store this state, because update() returned "
@@ -152,7 +158,8 @@ def offload(tx: optax.GradientTransformation, *,
       A transformation with the same calls. Each stored leaf of its state is an
       actmem.jax.Stored, with the shape and dtype of the leaf.
 
-    Call init() outside of jit, so that each leaf gets the sharding of its parameter. Donate the
+    Call init() outside of jit, so that each leaf gets the sharding of its parameter, and update()
+    inside of jit: otherwise XLA compiles each call. Donate the
     state to the step, as above: an update of a state that is not donated keeps the old state, and
     needs twice the memory. The store's budget and spill path (ACTMEM_BUDGET, ACTMEM_SPILL) apply
     to the state and to offloaded activations together.
@@ -162,7 +169,8 @@ def offload(tx: optax.GradientTransformation, *,
 
     Raises:
       ValueError: `group_bytes` is below 1. init() raises it if a part of `tx` is the result of
-        offload(), and update() if `tx` returns a state of another structure than it got.
+        offload(). update() raises it if a leaf is not stored but should be, or if `tx` returns a
+        state of another structure than it got.
 
     Example:
       >>> import jax.numpy as jnp, optax, actmem.optax
