@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """actmem.optax.offload: the states of Optax's transformations in actmem memory, beside the same
 transformation with its state on the device."""
+import copy
 import ctypes
 import gc
 import logging
+import pickle
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.experimental import io_callback
 from jax.sharding import NamedSharding, PartitionSpec as P
 
 import actmem.jax
@@ -387,3 +390,80 @@ def test_the_device_holds_two_groups():
     program = jax.jit(lambda grads, state: tx.update(grads, state), donate_argnums=1)
     analysis = program.lower(params, state).compile().memory_analysis()
     assert analysis.temp_size_in_bytes <= 5 * 4 * 256 * 256 + 4096
+
+
+def transformation(update):
+    return actmem.optax.offload(optax.GradientTransformation(
+        lambda params: {"a": jnp.ones((SIDE, SIDE)), "b": jnp.zeros((SIDE, SIDE))}, update))
+
+
+def test_an_update_that_depends_on_order_is_refused():
+    def with_ref(updates, state, params=None):
+        ref = jax.new_ref(state["a"])
+        ref[...] = state["b"] + 1
+        return updates, {"a": ref[...], "b": state["b"]}
+
+    def with_callbacks(updates, state, params=None):
+        return updates, {name: io_callback(lambda leaf: leaf, leaf, leaf, ordered=True)
+                         for name, leaf in state.items()}
+    for update in (with_ref, with_callbacks):
+        tx = transformation(update)
+        with pytest.raises(NotImplementedError, match="must not use refs or ordered callbacks"):
+            jax.jit(tx.update)({}, tx.init({}))
+
+
+def test_many_choices_take_no_longer():
+    """Each leaf has a condition of its own."""
+    params = {f"w{i:02}": jnp.ones((64, 64)) for i in range(20)}
+
+    def update(updates, state, params=None):
+        return updates, jax.tree.map(lambda leaf, grad: jnp.where(
+            jnp.isfinite(grad).all(), leaf + grad, leaf), state, updates)
+    tx = optax.GradientTransformation(lambda params: params, update)
+    stored = actmem.optax.offload(tx)
+    bad = {**params, "w03": params["w03"] * jnp.nan}
+    _, state = jax.jit(stored.update)(bad, stored.init(params))
+    close(state, tx.update(bad, params)[1])
+
+
+def test_each_bit_of_short_floats_is_kept():
+    for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz", "float16", "bfloat16"):
+        bits = np.arange(1 << 13).astype("u1" if "8" in name else "u2") * (1 if "8" in name else 8)
+        value = jnp.asarray(bits.view(name))
+        state = actmem.optax.offload(optax.GradientTransformation(
+            lambda params, value=value: value, None)).init({})
+        isnan = np.isnan(bits.view(name).astype(np.float32))
+        got = np.asarray(state).view(bits.dtype)
+        np.testing.assert_array_equal(got[~isnan], bits[~isnan], err_msg=name)
+        assert np.isnan(np.asarray(state).astype(np.float32))[isnan].all()
+
+
+def test_what_a_state_refuses():
+    state = actmem.optax.offload(optax.adam(1)).init(parameters())
+    for call in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(TypeError, match="neither pickled nor copied: use actmem.jax.save_state"):
+            call(state)
+    tx = actmem.optax.offload(optax.adam(1))
+    with pytest.raises(NotImplementedError, match="cannot be under jax.vmap"):
+        jax.vmap(lambda params: tx.update(params, state)[0])(
+            jax.tree.map(lambda leaf: leaf[None], parameters()))
+    with pytest.raises(NotImplementedError, match="has no derivative"):
+        jax.grad(lambda params: tx.update(params, state)[0]["layer0"]["w"][0, 0])(parameters())
+
+
+def test_a_weak_type_is_refused():
+    tx = actmem.optax.offload(optax.GradientTransformation(
+        lambda params: {"m": jnp.full((SIDE, SIDE), 0.5)}, None))
+    with pytest.raises(ValueError, match=r"\['m'\] .* has a weak type: give it a dtype"):
+        tx.init({})
+
+
+def test_an_extra_argument_may_be_static():
+    def update(updates, state, params=None, *, flag=False):
+        return updates, jax.tree.map(lambda leaf: leaf + 1 if flag else leaf, state)
+    tx = actmem.optax.offload(optax.GradientTransformationExtraArgs(
+        lambda params: jnp.zeros((SIDE, SIDE)), update))
+    state = tx.init({})
+    for flag in (True, False):
+        _, state = jax.jit(lambda state, flag=flag: tx.update({}, state, flag=flag))(state)
+        assert float(state[0, 0]) == 1

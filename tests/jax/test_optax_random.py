@@ -52,7 +52,7 @@ class Update:
         elif kind == 3:
             new[x] = jax.lax.fori_loop(0, 2, lambda _, leaf: 0.5 * leaf + 0.1, new[y])
         elif kind == 4:
-            new[x] = jnp.full((SIDE, SIDE), 0.25)
+            new[x] = jnp.full((SIDE, SIDE), 0.25, jnp.float32)
         elif kind == 5:
             new[x] = old[y]
         elif kind == 6:

@@ -55,7 +55,8 @@ def _like_params(state: Any, params: Any) -> Any:
     """Gives leaves of a state the sharding of the parameter that they belong to. Without that, XLA
     replicates zeros on all devices."""
     shardings = {path: (leaf.shape, leaf.sharding) for path, leaf in _paths(params)
-                 if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)}
+                 if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)
+                 and _private.explicit_shard_shape(jax.typeof(leaf)) is None}
 
     def placed(path: str, leaf: Any) -> Any:
         for name, (shape, sharding) in shardings.items():
@@ -67,9 +68,17 @@ def _like_params(state: Any, params: Any) -> Any:
                               [placed(path, leaf) for path, leaf in _paths(state)])
 
 
+def _check_types(paths: list[tuple[str, Any]], labels: list[str | None]) -> None:
+    """Refuses weak types. A stored leaf loses its weak type, which decides what JAX promotes."""
+    for (path, leaf), label in zip(paths, labels):
+        if label is not None and leaf.weak_type:
+            raise ValueError(
+                f"{path} of the optimizer state, {leaf.dtype}{list(leaf.shape)}, has a weak type: "
+                "give it a dtype, as in jnp.full(shape, value, jnp.float32)")
+
+
 def _is_array(leaf: Any) -> bool:
-    return is_stored(leaf) or isinstance(leaf, (jax.Array, float, int, complex)) or \
-        hasattr(leaf, "__array__")
+    return is_stored(leaf) or isinstance(leaf, jax.Array) or hasattr(leaf, "__array__")
 
 
 class _Offloaded:
@@ -98,6 +107,7 @@ class _Offloaded:
             raise ValueError(f"{twice[0]} of the optimizer state is stored already: call "
                              "actmem.optax.offload() once, with the outermost transformation")
         labels = [self.label(path, leaf) for path, leaf in _paths(shape)]
+        _check_types(_paths(shape), labels)
         # Under the caller's jit, this is a part of the caller's program.
         outputs = jax.jit(partial(run, jaxpr, labels=labels, group_bytes=self.group_bytes))(leaves)
         return jax.tree.unflatten(jax.tree.structure(shape), outputs)
@@ -131,8 +141,9 @@ class _Offloaded:
             raise ValueError(
                 "actmem.optax.offload() cannot store this state, because update() returned "
                 f"another structure than it got: {_difference(old, new)}")
-        labels: list[str | None] = [None] * len(jax.tree.leaves(shape[0]))
-        return labels + [leaf.label if is_stored(leaf) else None for _, leaf in old]
+        labels = [leaf.label if is_stored(leaf) else None for _, leaf in old]
+        _check_types(new, labels)
+        return [*[None] * len(jax.tree.leaves(shape[0])), *labels]
 
 
 def _difference(old: list[tuple[str, Any]], new: list[tuple[str, Any]]) -> str:
@@ -169,8 +180,10 @@ def offload(tx: optax.GradientTransformation, *,
 
     Raises:
       ValueError: `group_bytes` is below 1. init() raises it if a part of `tx` is the result of
-        offload(). update() raises it if a leaf is not stored but should be, or if `tx` returns a
-        state of another structure than it got.
+        offload(). Both raise it if a leaf to store has a weak type, and update() if a leaf is not
+        stored but should be, or if `tx` returns a state of another structure than it got.
+      NotImplementedError: update() uses refs or ordered callbacks, or is differentiated or under
+        jax.vmap.
 
     Example:
       >>> import jax.numpy as jnp, optax, actmem.optax

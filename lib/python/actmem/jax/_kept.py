@@ -174,6 +174,10 @@ class Kept:
         """Transposes the array. vmap calls this outside of jit."""
         return _transpose(self, tuple(order))
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a value in actmem memory can be neither pickled nor copied: use "
+                        "actmem.jax.save_state(), or the value() of a Stored")
+
     def __repr__(self) -> str:
         return f"Kept({self.dtype}{list(self.shape)})"
 

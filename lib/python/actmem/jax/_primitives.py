@@ -234,6 +234,16 @@ batching.primitive_batchers[take_p] = _take_batched
 _without_tangent(wrap_p)
 
 
+def _refuse(*args: Any, **params: Any) -> Any:
+    raise NotImplementedError("an update of a state that actmem.optax.offload() stores has no "
+                              "derivative, and cannot be under jax.vmap")
+
+
+# JAX's transformations see only the ties of such an update. _finish.py adds the others later.
+batching.primitive_batchers[tie_p] = _refuse
+ad.primitive_jvps[tie_p] = _refuse
+
+
 def _put_wanted(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Eqn | None]:
     """Marks a put whose token and ghost are unused, so that it stores nothing."""
     eqn = rest[-1]
@@ -263,8 +273,8 @@ def _on_memory(function: Rule) -> Rule:
 
 def _rounded(value: Any) -> Any:
     """Rounds `value` to its dtype, because XLA may compute it with more precision."""
-    if not jnp.issubdtype(value.dtype, jnp.floating) or _private.is_packed(value.dtype):
-        return value
+    if not jnp.issubdtype(value.dtype, jnp.floating) or _private.bits_of(value.dtype) <= 8:
+        return value        # reduce_precision has no subnormals, nor a type without infinity
     info = jnp.finfo(value.dtype)
     return jax.lax.reduce_precision(value, info.nexp, info.nmant)
 
@@ -276,7 +286,8 @@ def _put_lowered(ctx: Context, value: Any, *, label: str, batch: Sequence[int],
     if not wanted:
         return (value, jnp.zeros((*(shape[i] for i in batch), TOKEN_WORDS), jnp.uint32),
                 jnp.zeros((*shape, 0), jnp.uint8))
-    value = _rounded(value)
+    if not is_state:    # a state leaves the program, so it is rounded in any case
+        value = _rounded(value)
     token, ghost = _calls.put(ctx, jnp.transpose(value, _order(batch, value.ndim)),
                               label=label, batch=len(batch), number=number, bounded=bounded,
                               many=many)

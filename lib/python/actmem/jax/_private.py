@@ -480,6 +480,15 @@ def _expanded(eqn: Eqn) -> Jaxpr | None:
     return eqn.params.get(_EXPANDED.get(eqn.primitive.name))
 
 
+# Effects by which equations depend on each other's order: those of refs, and ordered ones.
+_ORDERED = {"ReadEffect", "WriteEffect", "AccumEffect", "InternalMutableArrayEffect",
+            "OrderedDebugEffect", "OrderedIOEffect"}
+
+
+def must_stay_in_order(eqn: Eqn) -> bool:
+    return any(type(effect).__name__ in _ORDERED for effect in eqn.effects)
+
+
 def run_eqn(eqn: Eqn, args: Sequence[Any]) -> Sequence[Any]:
     """Computes the results of an equation."""
     empty = open_jaxpr(jax.make_jaxpr(lambda: ())())

@@ -120,6 +120,7 @@ def _bytes_of(array: NDArray[Any]) -> memoryview:
 
 def _write(archive: zipfile.ZipFile, number: int, value: Any) -> None:
     array = np.ascontiguousarray(np.asarray(value))
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
     words = _bytes_of(array)
     with archive.open(str(number), "w", force_zip64=True) as file:
         for begin in range(0, len(words), COPY_BYTES):

@@ -150,9 +150,10 @@ class _Run:
     """Computes a jaxpr in the order of its plan."""
 
     def __init__(self, jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
-                 group_bytes: int) -> None:
+                 group_bytes: int, depth: int) -> None:
         inner = _private.open_jaxpr(jaxpr)
         self.inner, self.labels, self.group_bytes = inner, labels, group_bytes
+        self.depth = depth
         self.values: dict[Atom, Any] = dict(zip(
             (*inner.constvars, *inner.invars), (*getattr(jaxpr, "consts", ()), *args),
             strict=True))
@@ -242,34 +243,47 @@ class _Run:
         labels = [wanted.get(var) for var in eqn.outvars]
         operands = [self.stored[atom] if atom in self.stored else self.read(atom)
                     for atom in eqn.invars[1:]]
-        branches = [partial(_branch, branch, labels, self.group_bytes)
+        branches = [partial(_branch, branch, labels, self.group_bytes, self.depth)
                     for branch in eqn.params["branches"]]
         results = jax.lax.switch(self.read(eqn.invars[0]), branches, *operands)
         self.values.update(zip(eqn.outvars, results))
 
 
-def _branch(jaxpr: Jaxpr, labels: Sequence[str | None], group_bytes: int, *args: Any) -> Any:
-    return run(jaxpr, args, labels, group_bytes)
+# Each choice doubles the equations.
+MOST_CHOICES = 3
+
+
+def _branch(jaxpr: Jaxpr, labels: Sequence[str | None], group_bytes: int, depth: int,
+            *args: Any) -> Any:
+    return run(jaxpr, args, labels, group_bytes, depth)
 
 
 def run(jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
-        group_bytes: int) -> list[Any]:
+        group_bytes: int, depth: int = 0) -> list[Any]:
     """Returns the outputs of a closed jaxpr.
 
     args         The inputs. An array may be a Stored.
     labels       For each output: None, or the label under which to store it. An output that is a
                  stored input of the same label is returned as it is.
     group_bytes  Bytes of stored inputs that may be taken at once. A larger input is taken alone.
+    depth        The number of choices around this jaxpr.
     """
     jaxpr = _private.dce(_choices.flat(jaxpr))
     inner = _private.open_jaxpr(jaxpr)
+    for eqn in inner.eqns:
+        if _private.must_stay_in_order(eqn):
+            raise NotImplementedError(
+                f"{eqn.primitive} at {_private.place_of(eqn.source_info)}: actmem.optax.offload() "
+                "changes the order of an update, so the update must not use refs or ordered "
+                "callbacks")
     inputs = {arg.label: var for var, arg in zip(inner.invars, args) if is_stored(arg)}
     kept = {i: inputs[label] for i, label in enumerate(labels) if label in inputs}
-    chosen = _choices.choice(jaxpr, kept)
+    is_explicit = any(_private.explicit_shard_shape(var.aval) for var in inner.invars)
+    chosen = None if is_explicit or depth == MOST_CHOICES else _choices.choice(jaxpr, kept)
     if chosen is None:
-        return _Run(jaxpr, args, labels, group_bytes).results()
+        return _Run(jaxpr, args, labels, group_bytes, depth).results()
     value, = run(_choices.only(jaxpr, chosen), args, [None], group_bytes)
-    branches = [partial(_branch, _choices.assuming(jaxpr, chosen, is_true), labels, group_bytes)
-                for is_true in (True, False)]
+    branches = [partial(_branch, _choices.assuming(jaxpr, chosen, is_true), labels, group_bytes,
+                        depth + 1) for is_true in (True, False)]
     outputs: list[Any] = jax.lax.cond(value, *branches, *args)
     return outputs
