@@ -180,8 +180,8 @@ def offload(tx: optax.GradientTransformation, *,
 
     Raises:
       ValueError: `group_bytes` is below 1. init() raises it if a part of `tx` is the result of
-        offload(). Both raise it if a leaf to store has a weak type, and update() if a leaf is not
-        stored but should be, or if `tx` returns a state of another structure than it got.
+        offload(). Both raise it if a leaf to store has a weak type. update() raises it if a leaf
+        is not stored but should be, or if `tx` returns a state of another structure.
       NotImplementedError: update() uses refs or ordered callbacks, or is differentiated or under
         jax.vmap.
 

@@ -441,9 +441,9 @@ def finish(jaxpr: Jaxpr, donated: Sequence[bool]) -> Jaxpr:
 
 
 def _may_donate(jaxpr: Jaxpr, donated: Sequence[bool]) -> Sequence[bool]:
-    """Returns which inputs to donate. Ghosts have no memory. The program cannot drop a token whose memory it was given,
-    unless it owns the token. JAX deletes a donated token only if an output reuses its memory: so
-    a program that returns fewer tokens gets none of them."""
+    """Returns which inputs to donate. Ghosts have no memory. The tokens of a state are donated if
+    JAX then deletes their arrays: the program then owns the tokens. JAX deletes a donated array only
+    if an output reuses its memory. So a program that returns fewer tokens than it gets owns none."""
     def count(variables: Sequence[Atom]) -> int:
         return sum(is_state(var.aval) for var in variables)
     inner = _private.open_jaxpr(jaxpr)

@@ -286,7 +286,7 @@ def _put_lowered(ctx: Context, value: Any, *, label: str, batch: Sequence[int],
     if not wanted:
         return (value, jnp.zeros((*(shape[i] for i in batch), TOKEN_WORDS), jnp.uint32),
                 jnp.zeros((*shape, 0), jnp.uint8))
-    if not is_state:    # a state leaves the program, so it is rounded in any case
+    if not is_state:    # XLA rounds each value that leaves a program
         value = _rounded(value)
     token, ghost = _calls.put(ctx, jnp.transpose(value, _order(batch, value.ndim)),
                               label=label, batch=len(batch), number=number, bounded=bounded,

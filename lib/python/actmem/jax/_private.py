@@ -12,6 +12,7 @@ import sys
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from itertools import permutations
 from types import SimpleNamespace
 from typing import Any, TypeAlias
@@ -480,7 +481,7 @@ def _expanded(eqn: Eqn) -> Jaxpr | None:
     return eqn.params.get(_EXPANDED.get(eqn.primitive.name))
 
 
-# Effects by which equations depend on each other's order: those of refs, and ordered ones.
+# The effects of equations that must run in their order.
 _ORDERED = {"ReadEffect", "WriteEffect", "AccumEffect", "InternalMutableArrayEffect",
             "OrderedDebugEffect", "OrderedIOEffect"}
 
@@ -489,9 +490,14 @@ def must_stay_in_order(eqn: Eqn) -> bool:
     return any(type(effect).__name__ in _ORDERED for effect in eqn.effects)
 
 
+@cache
+def _empty_jaxpr() -> Jaxpr:
+    return open_jaxpr(jax.make_jaxpr(lambda: ())())
+
+
 def run_eqn(eqn: Eqn, args: Sequence[Any]) -> Sequence[Any]:
     """Computes the results of an equation."""
-    empty = open_jaxpr(jax.make_jaxpr(lambda: ())())
+    empty = _empty_jaxpr()
     inputs = {atom: arg for atom, arg in zip(eqn.invars, args) if not is_literal(atom)}
     jaxpr = empty.replace(invars=list(inputs), outvars=eqn.outvars, eqns=[eqn],
                           debug_info=empty.debug_info.with_unknown_names())

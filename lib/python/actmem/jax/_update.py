@@ -3,8 +3,8 @@
 
 The update is traced as if its state were on the device. run() then computes the jaxpr in another
 order. It follows each output to the stored leaves that it needs. It takes a leaf just before its
-first use, and puts a new leaf as soon as it exists. So each leaf of any transformation keeps its shape,
-and each scalar is computed once.
+first use, and puts a new leaf as soon as it exists. So each leaf of any transformation keeps its
+shape, and each scalar is computed once.
 
 Leaves that are taken one after the other form a group of at most `group_bytes`. The takes of group
 i + 1 are tied to the puts of group i - 1, and announced when group i begins. So at most two groups
@@ -137,8 +137,9 @@ class _Plan:
         for atom in eqn.invars:
             if _private.is_literal(atom) or self.is_handed_on(eqn, atom):
                 continue
+            producer = self.producers.get(atom)
             is_missing = not self.taken & self.bits[atom] if atom in self.stored else \
-                self.producers.get(atom, number) not in (*self.done, number)
+                producer is not None and producer not in self.done
             if is_missing:
                 left.append(atom)
                 return
