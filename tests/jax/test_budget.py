@@ -265,7 +265,8 @@ def test_a_file_that_fails(tmp_path):
         print(json.dumps([error, again, lost, actmem.jax.stats()["live_blocks"],
                           store()["blocks"]]))
     """, tmp_path)
-    for word in ("DATA_LOSS", "262144 bytes saved at argument 0 of layer", "cannot be read back",
-                 "block 'argument 0 of layer", str(tmp_path)):
+    # Which value is the first that is only in a file depends on the disk.
+    for word in ("DATA_LOSS", "262144 bytes saved at ", " layer (models.py)", "cannot be read back",
+                 ": block '", str(tmp_path)):
         assert word in error, error
     assert again is None and lost > 0 and left == blocks == 0
