@@ -95,7 +95,6 @@ def test_a_flipped_bit_in_a_spilled_block(tmp_path):
         actmem.open(budget=2 * MIB, spill=SPILL)
         actmem.jax.configure(checksum=True)
         now, state, _ = train(stored, 3)
-        before = jax.tree.map(np.asarray, now)
         while store()["spilled_bytes"] < 5 * MIB:
             time.sleep(0.01)
         for file in files():

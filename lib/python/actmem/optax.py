@@ -23,7 +23,7 @@ import optax  # type: ignore[import-untyped]
 
 from actmem.jax import _private
 from actmem.jax._primitives import label_of
-from actmem.jax._state import is_stored
+from actmem.jax._state import is_stored, named_leaves
 from actmem.jax._update import run
 
 LEAST_ELEMENTS = 4096
@@ -34,11 +34,6 @@ def _caller() -> str:
     """Returns the line that calls offload(), as file.py:12."""
     frame = sys._getframe(2)
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
-
-
-def _paths(tree: Any) -> list[tuple[str, Any]]:
-    return [(jax.tree_util.keystr(path), leaf) for path, leaf in
-            jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_stored)[0]]
 
 
 def _aval(leaf: Any) -> Any:
@@ -54,7 +49,7 @@ def _aval(leaf: Any) -> Any:
 def _like_params(state: Any, params: Any) -> Any:
     """Gives leaves of a state the sharding of the parameter that they belong to. Without that, XLA
     replicates zeros on all devices."""
-    shardings = {path: (leaf.shape, leaf.sharding) for path, leaf in _paths(params)
+    shardings = {path: (leaf.shape, leaf.sharding) for path, leaf in named_leaves(params)
                  if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)
                  and _private.explicit_shard_shape(jax.typeof(leaf)) is None}
 
@@ -65,7 +60,7 @@ def _like_params(state: Any, params: Any) -> Any:
                 return jax.lax.with_sharding_constraint(leaf, sharding)
         return leaf
     return jax.tree.unflatten(jax.tree.structure(state, is_leaf=is_stored),
-                              [placed(path, leaf) for path, leaf in _paths(state)])
+                              [placed(path, leaf) for path, leaf in named_leaves(state)])
 
 
 def _check_types(paths: list[tuple[str, Any]], labels: list[str | None]) -> None:
@@ -102,12 +97,12 @@ class _Offloaded:
         leaves, tree = jax.tree.flatten(params)
         jaxpr, shape = jax.make_jaxpr(
             lambda *leaves: function(jax.tree.unflatten(tree, leaves)), return_shape=True)(*leaves)
-        twice = [path for path, leaf in _paths(shape) if is_stored(leaf)]
+        twice = [path for path, leaf in named_leaves(shape) if is_stored(leaf)]
         if twice:
             raise ValueError(f"{twice[0]} of the optimizer state is stored already: call "
                              "actmem.optax.offload() once, with the outermost transformation")
-        labels = [self.label(path, leaf) for path, leaf in _paths(shape)]
-        _check_types(_paths(shape), labels)
+        labels = [self.label(path, leaf) for path, leaf in named_leaves(shape)]
+        _check_types(named_leaves(shape), labels)
         # Under the caller's jit, this is a part of the caller's program.
         outputs = jax.jit(partial(run, jaxpr, labels=labels, group_bytes=self.group_bytes))(leaves)
         return jax.tree.unflatten(jax.tree.structure(shape), outputs)
@@ -130,7 +125,7 @@ class _Offloaded:
     def labels_after(self, state: Any, shape: Any) -> list[str | None]:
         """Returns the labels of the outputs of an update. The new state has the structure of the
         old one."""
-        old, new = _paths(state), _paths(shape[1])
+        old, new = named_leaves(state), named_leaves(shape[1])
         for path, leaf in old:
             if not is_stored(leaf) and self.label(path, leaf):
                 raise ValueError(
@@ -170,9 +165,8 @@ def offload(tx: optax.GradientTransformation, *,
       actmem.jax.Stored, with the shape and dtype of the leaf.
 
     Call init() outside of jit, so that each leaf gets the sharding of its parameter, and update()
-    inside of jit: otherwise XLA compiles each call. Donate the
-    state to the step, as above: an update of a state that is not donated keeps the old state, and
-    needs twice the memory. The store's budget and spill path (ACTMEM_BUDGET, ACTMEM_SPILL) apply
+    inside of jit: otherwise XLA compiles each call. Donate the state to the step, as above. An
+    update of a state that is not donated keeps the old state, and needs twice the memory. The store's budget and spill path (ACTMEM_BUDGET, ACTMEM_SPILL) apply
     to the state and to offloaded activations together.
 
     An update that keeps a leaf, because it is in the untaken branch of a lax.cond or of a

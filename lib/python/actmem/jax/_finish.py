@@ -41,11 +41,9 @@ _numbers: dict[str, Iterator[int]] = {}     # site → next program number
 _numbers_lock = threading.Lock()
 
 # Primitives with one inner jaxpr, whose inputs are the operands one by one; and its parameter.
-_CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr",
-          "closed_call": "call_jaxpr", "core_call": "call_jaxpr",
-          "eval_jaxpr": "call_jaxpr", "custom_jvp_call": "call_jaxpr",
-          "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "call_jaxpr",
-          "shard_map": "jaxpr", "run_state": "jaxpr", "actmem_together": "jaxpr"}
+_CALLS = _private.CALLS | {"remat2": "jaxpr", "checkpoint": "jaxpr", "eval_jaxpr": "call_jaxpr",
+                           "shard_map": "jaxpr", "run_state": "jaxpr",
+                           "actmem_together": "jaxpr"}
 
 
 # Primitives that return all elements of their operand, in another order or shape.

@@ -376,13 +376,23 @@ def operation(name: str, function: Rule) -> Primitive:
     return primitive
 
 
+@cache
+def _empty_jaxpr() -> Jaxpr:
+    return open_jaxpr(jax.make_jaxpr(lambda: ())())
+
+
+def _jaxpr_of(eqns: Sequence[Eqn], invars: Sequence[Atom], outvars: Sequence[Atom]) -> Jaxpr:
+    """Returns the open jaxpr of equations."""
+    empty = _empty_jaxpr()
+    return empty.replace(invars=invars, outvars=outvars, eqns=eqns,
+                         debug_info=empty.debug_info.with_unknown_names())
+
+
 def together(eqns: Sequence[Eqn], invars: Sequence[Atom], outvars: Sequence[Atom]) -> Eqn:
     if len(eqns) == 1:
         return eqns[0].replace(invars=invars, outvars=outvars)
     inputs = list(dict.fromkeys(atom for atom in invars if isinstance(atom, Var)))
-    empty = open_jaxpr(jax.make_jaxpr(lambda: ())())
-    jaxpr = empty.replace(invars=inputs, outvars=outvars, eqns=eqns,
-                          debug_info=empty.debug_info.with_unknown_names())
+    jaxpr = _jaxpr_of(eqns, inputs, outvars)
     return new_eqn(inputs, outvars, together_p, dict(jaxpr=jaxpr), set(),
                               eqns[0].source_info, eqns[0].ctx)
 
@@ -467,10 +477,11 @@ def every_policy_is(policy: Rule) -> Iterator[None]:
         remat_p.bind = bind  # type: ignore[method-assign]
 
 
-# Calls whose inner jaxpr may take their place, and the parameter that contains it.
-_EXPANDED = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr",
-             "core_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr",
-             "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "call_jaxpr"}
+# Primitives that only call their inner jaxpr, whose inputs are the operands one by one; and the
+# parameter that contains it.
+CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr",
+         "core_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr",
+         "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "call_jaxpr"}
 
 
 def _expanded(eqn: Eqn) -> Jaxpr | None:
@@ -478,7 +489,7 @@ def _expanded(eqn: Eqn) -> Jaxpr | None:
     shardings = (*eqn.params.get("in_shardings", ()), *eqn.params.get("out_shardings", ()))
     if any(type(each).__name__ != "UnspecifiedValue" for each in shardings):
         return None
-    return eqn.params.get(_EXPANDED.get(eqn.primitive.name))
+    return eqn.params.get(CALLS.get(eqn.primitive.name))
 
 
 # The effects of equations that must run in their order.
@@ -490,17 +501,10 @@ def must_stay_in_order(eqn: Eqn) -> bool:
     return any(type(effect).__name__ in _ORDERED for effect in eqn.effects)
 
 
-@cache
-def _empty_jaxpr() -> Jaxpr:
-    return open_jaxpr(jax.make_jaxpr(lambda: ())())
-
-
 def run_eqn(eqn: Eqn, args: Sequence[Any]) -> Sequence[Any]:
     """Computes the results of an equation."""
-    empty = _empty_jaxpr()
     inputs = {atom: arg for atom, arg in zip(eqn.invars, args) if not is_literal(atom)}
-    jaxpr = empty.replace(invars=list(inputs), outvars=eqn.outvars, eqns=[eqn],
-                          debug_info=empty.debug_info.with_unknown_names())
+    jaxpr = _jaxpr_of([eqn], list(inputs), eqn.outvars)
     results: list[Any] = jax.core.eval_jaxpr(jaxpr, (), *inputs.values())
     return results
 

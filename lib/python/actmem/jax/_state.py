@@ -95,6 +95,12 @@ def is_stored(value: Any) -> bool:
     return isinstance(value, Stored)
 
 
+def named_leaves(tree: Any) -> list[tuple[str, Any]]:
+    """Returns the leaves of a tree, of which a Stored is one, with their paths."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_stored)
+    return [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
+
+
 @partial(jax.jit, static_argnums=1)
 def _take_all(leaves: Sequence[Stored], shardings: Sequence[Sharding | None]) -> list[jax.Array]:
     values = [_primitives.take(leaf.token, leaf.ghost, leaf.label, False) for leaf in leaves]

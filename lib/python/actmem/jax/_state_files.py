@@ -25,18 +25,13 @@ from numpy.typing import NDArray
 
 import actmem
 from actmem.jax._arrays import element
-from actmem.jax._state import is_stored, store_all, values_of
+from actmem.jax._state import is_stored, named_leaves, store_all, values_of
 
 StrPath = str | os.PathLike[str]
 
 INDEX = "arrays.json"
 COPY_BYTES = 16 << 20
 GROUPS = 32             # parts of a tree that are copied one after the other
-
-
-def _named(tree: Any) -> list[tuple[str, Any]]:
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_stored)
-    return [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
 
 
 def _groups(named: list[tuple[str, Any]]) -> Iterator[list[tuple[str, Any]]]:
@@ -130,7 +125,7 @@ def _write(archive: zipfile.ZipFile, number: int, value: Any) -> None:
 def _write_all(file: Any, tree: Any) -> None:
     index: list[dict[str, Any]] = []
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for group in _groups(_named(tree)):
+        for group in _groups(named_leaves(tree)):
             for (name, _), value in zip(group, _values(group)):
                 _write(archive, len(index), value)
                 index.append({"name": name, "shape": list(value.shape),
@@ -152,9 +147,9 @@ def save_state(path: StrPath, tree: Any) -> None:
       ValueError: An array has parts on other hosts.
       OSError: The file cannot be written, or another save_state() writes it. `path` is unchanged.
 
-    About 1/32 of the tree at a time is copied to the device and to the host. Until the file is complete, its name is that of
-    `path` with ".partial". After an error the partial file is removed; after a kill, the next
-    save_state() overwrites it.
+    About 1/32 of the tree at a time is copied to the device and to the host. Until the file is
+    complete, its name is that of `path` with ".partial". After an error the partial file is
+    removed; after a kill, the next save_state() overwrites it.
 
     Example:
       >>> import os, tempfile, jax.numpy as jnp, actmem.jax
@@ -195,7 +190,8 @@ def _new_array(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
     return words.view(dtype).reshape(shape)
 
 
-def _read(archive: zipfile.ZipFile, number: int, what: str, entry: Mapping[str, Any]) -> NDArray[Any]:
+def _read(archive: zipfile.ZipFile, number: int, what: str,
+          entry: Mapping[str, Any]) -> NDArray[Any]:
     array = _new_array(entry["shape"], jax.numpy.dtype(entry["dtype"]))
     words, begin = _bytes_of(array), 0
     try:
@@ -214,10 +210,11 @@ def _read(archive: zipfile.ZipFile, number: int, what: str, entry: Mapping[str, 
     return array
 
 
-def _index(archive: zipfile.ZipFile, path: str) -> list[dict[str, Any]]:
+def _opened(path: str) -> tuple[zipfile.ZipFile, list[dict[str, Any]]]:
+    """Opens a file of save_state(), and reads its index."""
     try:
-        index: list[dict[str, Any]] = json.loads(archive.read(INDEX))
-        return index
+        archive = zipfile.ZipFile(path)
+        return archive, json.loads(archive.read(INDEX))
     except (KeyError, ValueError, zipfile.BadZipFile) as error:
         raise actmem.Error(errno.EBADMSG, f"{path} was not written by actmem.jax.save_state(), or "
                            f"is damaged: {error}") from None
@@ -285,15 +282,9 @@ def restore_state(path: StrPath, like: Any) -> Any:
     Example: see save_state().
     """
     path = os.fspath(path)
-    leaves, tree = jax.tree.flatten(like, is_leaf=is_stored)
-    named = _named(like)
-    try:
-        archive = zipfile.ZipFile(path)
-    except zipfile.BadZipFile as error:
-        raise actmem.Error(errno.EBADMSG, f"{path} was not written by actmem.jax.save_state(), or "
-                           f"is damaged: {error}") from None
+    named = named_leaves(like)
+    archive, index = _opened(path)
     with archive:
-        index = _index(archive, path)
         _check(path, index, named)
         numbers = {entry["name"]: (number, entry) for number, entry in enumerate(index)}
         restored: list[Any] = []
@@ -304,5 +295,5 @@ def restore_state(path: StrPath, like: Any) -> Any:
                 array = _read(archive, number, f"{name} in {path}", entry)
                 values.append(_placed(name, leaf, array, entry["placement"]))
             restored += _stored(group, values)
-    return jax.tree.unflatten(tree, restored)
+    return jax.tree.unflatten(jax.tree.structure(like, is_leaf=is_stored), restored)
 
