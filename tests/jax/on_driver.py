@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 
 # In an emulated machine, it takes longer to optimize these small programs than to run them.
 os.environ["XLA_FLAGS"] = ("--xla_backend_optimization_level=0 "
@@ -56,8 +57,13 @@ def arrays_are_on_the_driver():
           node_bytes() == region["length"],
           f"an array is in a region of the driver: {region}")
     del array, taken
-    actmem.jax.reset()
-    check(node_bytes() == 0, "which it gets back")
+    # A thread of XLA may refer to the array a little longer.
+    for _ in range(100):
+        actmem.jax.reset()
+        if not node_bytes():
+            break
+        time.sleep(0.1)
+    check(node_bytes() == 0, f"which it gets back, except {node_bytes()} bytes")
 
 
 # What another process has of the file's array, and where.
