@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _ended: collections.deque[jax.Array] = collections.deque()
 # Arrays of integers whose token arrays Python has all deleted. drain() drops their values.
 _gone: collections.deque[jax.Array] = collections.deque()
+# The results of programs that drop values, which may still run.
+_drops: list[jax.Array] = []
 # The number of token arrays that share each array of integers, by the id of the latter.
 _counts: collections.Counter[int] = collections.Counter()
 # The token arrays of states that Python refers to.
@@ -74,18 +76,22 @@ def _has_failed(words: jax.Array) -> bool:
 
 
 def drain(wait: bool = False) -> None:
-    """Drops the values of all tokens that Python has deleted. With `wait`, waits until
-    they are dropped."""
+    """Drops the values of all tokens that Python has deleted. With `wait`, waits until they are
+    dropped, also those of earlier calls."""
     from actmem.jax._primitives import drop_now
     _count_ended()
     while _gone:
         try:
             words = _gone.popleft()
         except IndexError:      # another thread was faster
-            return
+            break
         if words.is_deleted() or wait and _has_failed(words):
             continue
         with jax.ensure_compile_time_eval(), jax.disable_jit(False):
-            done = drop_now(words)
-        if wait:
-            done.block_until_ready()
+            _drops.append(drop_now(words))
+    with _lock:
+        drops = list(_drops)
+    for done in drops if wait else ():
+        _has_failed(done)
+    with _lock:
+        _drops[:] = [done for done in _drops if not done.is_ready()]
