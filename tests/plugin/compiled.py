@@ -3,7 +3,8 @@
 
 In a step whose layers are unrolled, the puts of each layer are in the forward pass, before those
 of the next layer, and not where their takes are. In a step with loops, each call is there once. An
-optimizer's state needs two groups of device memory, and moves during the backward pass."""
+optimizer's state needs two groups of device memory, and moves during the backward pass, or during the
+forward pass if its update is delayed."""
 import argparse
 import os
 import re
@@ -83,6 +84,28 @@ def check_state():
     early = sum(i < products[-1] for i in puts)
     check(len(puts) == 2 * count and early >= count,
           f"{early} of {len(puts)} leaves are put before the backward pass ends")
+    check_delayed(weights, loss)
+
+
+def check_delayed(weights, loss):
+    optimizer = actmem.optax.delayed(
+        optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3)), group_bytes=1)
+    state = jax.eval_shape(optimizer.keep, weights, jax.eval_shape(optimizer.init, weights),
+                           weights)
+
+    def step(weights, state, x):
+        gradients, weights, state = optimizer.run(jax.grad(loss), weights, state, x)
+        return weights, optimizer.keep(gradients, state, weights)
+    lines = jax.jit(step, donate_argnums=(0, 1)).lower(
+        weights, state, jax.ShapeDtypeStruct((256, 1024), jnp.float32)
+        ).compile().as_text().rpartition("\nENTRY")[2].splitlines()
+    takes = [i for i, line in enumerate(lines) if 'custom_call_target="actmem_take' in line]
+    forward = [i for i, line in enumerate(lines)
+               if "dot_general" in line and "transpose" not in line]
+    between = sum(any(one < product < other for product in forward)
+                  for one, other in zip(takes, takes[1:]))
+    check(len(takes) == 2 * len(weights) and between >= len(weights) - 2,
+          f"a delayed update: {between} of {len(takes)} takes follow a layer's forward pass")
 
 
 def main():

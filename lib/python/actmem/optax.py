@@ -16,12 +16,12 @@ import os
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import optax  # type: ignore[import-untyped]
 
-from actmem.jax import _private
+from actmem.jax import _delayed, _private
 from actmem.jax._primitives import label_of
 from actmem.jax._state import is_stored, named_leaves
 from actmem.jax._update import run
@@ -76,6 +76,22 @@ def _is_array(leaf: Any) -> bool:
     return is_stored(leaf) or isinstance(leaf, jax.Array) or hasattr(leaf, "__array__")
 
 
+class _Traced(NamedTuple):
+    """An update.
+
+    jaxpr      its closed jaxpr
+    args       its inputs; the first `gradients` are the gradients and extra arguments
+    labels     of its outputs, as for _update.run()
+    tree       the structure of its outputs
+    """
+
+    jaxpr: Any
+    args: list[Any]
+    gradients: int
+    labels: list[str | None]
+    tree: Any
+
+
 class _Offloaded:
     def __init__(self, tx: Any, mask: Callable[[str, Any], bool] | None, group_bytes: int,
                  line: str) -> None:
@@ -108,19 +124,25 @@ class _Offloaded:
         return jax.tree.unflatten(jax.tree.structure(shape), outputs)
 
     def update(self, updates: Any, state: Any, params: Any = None, **extra: Any) -> Any:
-        leaves, tree = jax.tree.flatten((updates, state, params, extra), is_leaf=is_stored)
+        traced = self.trace(updates, state, params, extra)
+        outputs = jax.jit(partial(run, traced.jaxpr, labels=traced.labels,
+                                  group_bytes=self.group_bytes))(traced.args)
+        return jax.tree.unflatten(traced.tree, outputs)
+
+    def trace(self, updates: Any, state: Any, params: Any, extra: Any) -> _Traced:
+        leaves, tree = jax.tree.flatten((updates, extra, state, params), is_leaf=is_stored)
         is_array = [_is_array(leaf) for leaf in leaves]
-        arrays = [leaf for leaf, is_one in zip(leaves, is_array) if is_one]
+        args = [leaf for leaf, is_one in zip(leaves, is_array) if is_one]
 
         def function(*arrays: Any) -> Any:
             rest = iter(arrays)
-            updates, state, params, extra = jax.tree.unflatten(tree, [
+            updates, extra, state, params = jax.tree.unflatten(tree, [
                 next(rest) if is_one else leaf for leaf, is_one in zip(leaves, is_array)])
             return self.tx.update(updates, state, params, **extra)
-        jaxpr, shape = jax.make_jaxpr(function, return_shape=True)(*map(_aval, arrays))
-        labels = self.labels_after(state, shape)
-        outputs = jax.jit(partial(run, jaxpr, labels=labels, group_bytes=self.group_bytes))(arrays)
-        return jax.tree.unflatten(jax.tree.structure(shape), outputs)
+        jaxpr, shape = jax.make_jaxpr(function, return_shape=True)(*map(_aval, args))
+        gradients = sum(is_array[:len(jax.tree.leaves((updates, extra)))])
+        return _Traced(jaxpr, args, gradients, self.labels_after(state, shape),
+                       jax.tree.structure(shape))
 
     def labels_after(self, state: Any, shape: Any) -> list[str | None]:
         """Returns the labels of the outputs of an update. The new state has the structure of the
@@ -194,3 +216,146 @@ def offload(tx: optax.GradientTransformation, *,
         raise ValueError(f"group_bytes={group_bytes} must be at least 1")
     offloaded = _Offloaded(tx, mask, group_bytes, _caller())
     return optax.GradientTransformationExtraArgs(offloaded.init, offloaded.update)
+
+
+def _applying(tx: Any) -> Any:
+    """Returns `tx` with an update that returns the new parameters."""
+    tx = optax.with_extra_args_support(tx)
+
+    def update(gradients: Any, state: Any, params: Any, **extra: Any) -> Any:
+        updates, state = tx.update(gradients, state, params, **extra)
+        return optax.apply_updates(params, updates), state
+    return optax.GradientTransformationExtraArgs(tx.init, update)
+
+
+class Pending(NamedTuple):
+    """The gradients and extra arguments that keep() got, and the small values that it computed."""
+
+    gradients: Any
+    extra: Any
+    values: Any
+
+
+class DelayedState(NamedTuple):
+    """The state of a delayed update: that of the transformation, and the update that run() or
+    flush() will compute, or None."""
+
+    state: Any
+    pending: Pending | None
+
+
+class Delayed:
+    """A transformation whose update runs during the next step. delayed() makes it."""
+
+    def __init__(self, tx: Any, mask: Any, group_bytes: int, line: str) -> None:
+        self._offloaded = _Offloaded(_applying(tx), mask, group_bytes, line)
+
+    def init(self, params: Any) -> DelayedState:
+        """Returns the state for these parameters. Call it outside of jit."""
+        return DelayedState(self._offloaded.init(params), None)
+
+    def keep(self, gradients: Any, state: DelayedState, params: Any, **extra: Any) -> DelayedState:
+        """Returns a state that keeps these gradients for run().
+
+        Args:
+          gradients: As for the update() of the transformation. They stay on the device.
+          state: From run(), flush() or init().
+          params: The parameters of these gradients. The next run() needs the same ones.
+          extra: Further arguments of the transformation's update(), each an array.
+
+        Raises:
+          ValueError: `state` keeps gradients already.
+        """
+        if state.pending is not None:
+            raise ValueError("keep() was called twice: the state keeps gradients already, and "
+                             "run() or flush() must use them first")
+        split, traced = self._split(gradients, state.state, params, extra)
+        arrays = [arg for arg in traced.args if not is_stored(arg)]
+        return state._replace(pending=Pending(gradients, extra, jax.jit(split.early)(arrays)))
+
+    def run(self, function: Callable[..., Any], params: Any, state: DelayedState,
+            *args: Any) -> tuple[Any, Any, DelayedState]:
+        """Updates the parameters, if the state keeps gradients, and calls
+        `function(params, *args)` with the updated ones.
+
+        Args:
+          function: A function of arrays, such as the result of jax.value_and_grad().
+          params: Those of keep().
+          state: From keep() or init().
+
+        Returns:
+          The result of `function`, the updated parameters, and the updated state.
+        """
+        if state.pending is None:
+            return function(params, *args), params, state
+        split, traced = self._split(state.pending.gradients, state.state, params,
+                                    state.pending.extra)
+        count = len(jax.tree.leaves(params))
+        new = jax.tree.unflatten(traced.tree, traced.jaxpr.out_avals)
+        program, shape = jax.make_jaxpr(function, return_shape=True)(new[0], *args)
+
+        def both(arrays: Any, args: Any) -> Any:
+            outputs, results = _delayed.run_before(
+                split.late(), arrays, traced.labels, self._offloaded.group_bytes, program,
+                jax.tree.leaves(args), count)
+            return jax.tree.unflatten(jax.tree.structure(shape), results), \
+                *jax.tree.unflatten(traced.tree, outputs)
+        result, params, inner = jax.jit(both)([*traced.args, *state.pending.values], args)
+        return result, params, DelayedState(inner, None)
+
+    def flush(self, params: Any, state: DelayedState) -> tuple[Any, DelayedState]:
+        """Returns updated parameters and state. Call it before the parameters are evaluated or
+        saved."""
+        _, params, state = self.run(lambda params: (), params, state)
+        return params, state
+
+    def _split(self, gradients: Any, state: Any, params: Any,
+               extra: Any) -> tuple[_delayed.Split, _Traced]:
+        traced = self._offloaded.trace(gradients, state, params, extra)
+        return _delayed.Split(traced.jaxpr, list(map(is_stored, traced.args)), traced.gradients,
+                              LEAST_ELEMENTS), traced
+
+
+def delayed(tx: optax.GradientTransformation, *,
+            mask: Callable[[str, jax.ShapeDtypeStruct], bool] | None = None,
+            group_bytes: int = GROUP_BYTES) -> Delayed:
+    """Returns `tx` with its state in actmem memory and an update that runs during the next step.
+
+    Clipping by the global norm needs all gradients before the first parameter can be updated. So
+    nothing hides the copies of the state at the end of a step. A delayed update runs at the
+    beginning of the next step: each parameter is updated just before the forward pass first uses
+    it, while the state of the next ones is copied. It computes the same as offload(). Only what
+    needs all gradients, such as their norm, is computed by the step that made them.
+
+    Args:
+      tx, mask, group_bytes: As for offload().
+
+    Returns:
+      An object with the calls init(), run(), keep() and flush().
+
+    The gradients stay on the device until the next step, which needs as much memory as their norm
+    does. A function that uses all layers at once, such as a lax.scan over layers, begins when all
+    of them are updated. The same is true if a lax.cond or a jnp.where with a scalar condition
+    decides about the whole update, as in optax.apply_if_finite and optax.MultiSteps.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, optax, actmem.optax
+      >>> from functools import partial
+      >>> optimizer = actmem.optax.delayed(
+      ...     optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.1)))
+      >>> gradients_of = jax.grad(lambda params, x: jnp.sum(x @ params["w"]))
+      >>> @partial(jax.jit, donate_argnums=(0, 1))
+      ... def step(params, state, x):
+      ...     gradients, params, state = optimizer.run(gradients_of, params, state, x)
+      ...     return params, optimizer.keep(gradients, state, params)
+      >>> params = {"w": jnp.ones((64, 64))}
+      >>> state = optimizer.init(params)
+      >>> for _ in range(2):
+      ...     params, state = step(params, state, jnp.ones((8, 64)))
+      >>> params, state = optimizer.flush(params, state)
+      >>> round(float(params["w"][0, 0]), 4)
+      0.8
+    """
+    if group_bytes < 1:
+        raise ValueError(f"group_bytes={group_bytes} must be at least 1")
+    return Delayed(tx, mask, group_bytes, _caller())

@@ -35,9 +35,9 @@ def _producers(jaxpr: Jaxpr) -> dict[Atom, Eqn]:
     return {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars}
 
 
-def _needs(jaxpr: Jaxpr, wanted: Atom) -> set[Atom]:
-    """Returns the variables from which `wanted` is computed, and itself."""
-    producers, found, left = _producers(jaxpr), set(), [wanted]
+def _needs(jaxpr: Jaxpr, wanted: Sequence[Atom]) -> set[Atom]:
+    """Returns the variables from which those in `wanted` are computed, and these."""
+    producers, found, left = _producers(jaxpr), set(), [*wanted]
     while left:
         var = left.pop()
         if _private.is_literal(var) or var in found:
@@ -74,18 +74,18 @@ def choice(jaxpr: Jaxpr, kept: Mapping[int, Atom]) -> Atom | None:
                 counts[atom] = counts.get(atom, 0) + 1
     stored = set(kept.values())
     for atom in sorted(counts, key=counts.__getitem__, reverse=True):
-        if not stored & _needs(inner, atom) and \
-                not any(eqn.effects for eqn in only(jaxpr, atom).eqns):
+        if not stored & _needs(inner, [atom]) and \
+                not any(eqn.effects for eqn in only(jaxpr, [atom]).eqns):
             return atom
     return None
 
 
-def only(jaxpr: Jaxpr, wanted: Var) -> Jaxpr:
-    """Returns the closed jaxpr with only the equations that compute `wanted`, its only output."""
+def only(jaxpr: Jaxpr, wanted: Sequence[Var]) -> Jaxpr:
+    """Returns the closed jaxpr with only the equations that compute `wanted`, its outputs."""
     inner = _private.open_jaxpr(jaxpr)
     needs = _needs(inner, wanted)
     eqns = [eqn for eqn in inner.eqns if not needs.isdisjoint(eqn.outvars)]
-    return _private.with_eqns(jaxpr, eqns, outvars=[wanted])
+    return _private.with_eqns(jaxpr, eqns, outvars=[*wanted])
 
 
 class _Assumed:

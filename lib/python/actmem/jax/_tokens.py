@@ -9,7 +9,7 @@ runs only after all programs that read the token have ended.
 import collections
 import threading
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -24,7 +24,7 @@ _ended: collections.deque[jax.Array] = collections.deque()
 # Arrays of integers whose token arrays Python has all deleted. drain() drops their values.
 _gone: collections.deque[jax.Array] = collections.deque()
 # The results of programs that drop values, which may still run.
-_drops: list[jax.Array] = []
+_drops: list[Any] = []
 # The number of token arrays that share each array of integers, by the id of the latter.
 _counts: collections.Counter[int] = collections.Counter()
 # The token arrays of states that Python refers to.

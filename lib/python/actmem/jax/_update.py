@@ -16,7 +16,7 @@ unless it needs all gradients at once, as for clipping.
 A branch of lax.cond gets the tokens instead of the values. A branch that returns a leaf unchanged
 returns its token, and copies nothing.
 """
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -48,10 +48,11 @@ class _Plan:
     stored       the bytes of each input that is stored
     wanted       the numbers of the outputs to put
     unchanged    the numbers of the outputs that are stored inputs
+    order        the numbers of all outputs, in the order in which they are computed
     """
 
-    def __init__(self, jaxpr: Jaxpr, stored: Mapping[Atom, int], wanted: Sequence[int],
-                 unchanged: Container[int], group_bytes: int) -> None:
+    def __init__(self, jaxpr: Jaxpr, stored: Mapping[Atom, int], wanted: Container[int],
+                 unchanged: Container[int], order: Sequence[int], group_bytes: int) -> None:
         self.jaxpr, self.stored, self.group_bytes = jaxpr, stored, group_bytes
         self.groups = [_Group([], [])]
         self.open_bytes = 0
@@ -66,10 +67,10 @@ class _Plan:
                 if not _private.is_literal(atom) and not self.is_handed_on(eqn, atom):
                     needs |= self.needs.get(atom, 0)
             self.needs.update((var, needs) for var in eqn.outvars)
-        self.waiting = {i: self.need(jaxpr.outvars[i]) for i in reversed(wanted)}
-        for i, atom in reversed(list(enumerate(jaxpr.outvars))):
-            if i not in self.waiting and i not in unchanged:
-                self.compute(atom)
+        self.waiting = {i: self.need(jaxpr.outvars[i]) for i in order if i in wanted}
+        for i in order:
+            if i not in wanted and i not in unchanged:
+                self.compute(jaxpr.outvars[i])
                 self.put_ready()
         for i in list(self.waiting):
             if i in self.waiting:
@@ -147,11 +148,11 @@ class _Plan:
         self.groups[-1].steps.append(eqn)
 
 
-class _Run:
+class Run:
     """Computes a jaxpr in the order of its plan."""
 
     def __init__(self, jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
-                 group_bytes: int, depth: int) -> None:
+                 group_bytes: int, depth: int = 0) -> None:
         inner = _private.open_jaxpr(jaxpr)
         self.inner, self.labels, self.group_bytes = inner, labels, group_bytes
         self.depth = depth
@@ -171,25 +172,41 @@ class _Run:
             return atom.val
         return self.taken[atom] if atom in self.taken else self.values[atom]
 
-    def results(self) -> list[Any]:
+    def has(self, atom: Atom) -> bool:
+        """Returns whether an array exists already."""
+        return _private.is_literal(atom) or atom in self.taken or \
+            atom in self.values and not is_stored(self.values[atom])
+
+    def results(self, order: Sequence[int] | None = None,
+                follow: "Callable[[Run], list[Any]]" = lambda run: []) -> list[Any]:
+        """Returns the outputs.
+
+        order     The numbers of the outputs, in the order in which to compute them. The last one
+                  comes first if this is None.
+        follow    Called after each group. It returns arrays that a caller computes from what exists
+                  by then. The takes of the group after the next one are tied to them.
+        """
         for i, (atom, label) in enumerate(zip(self.inner.outvars, self.labels)):
             if label is not None and not _private.is_literal(atom) and \
                     atom in self.stored and self.stored[atom].label == label:
                 self.outputs[i] = self.stored[atom]
-        wanted = [i for i, label in enumerate(self.labels)
-                  if label is not None and i not in self.outputs]
+        wanted = {i for i, label in enumerate(self.labels)
+                  if label is not None and i not in self.outputs}
+        if order is None:
+            order = range(len(self.labels))[::-1]
         plan = _Plan(self.inner, {var: arg.nbytes for var, arg in self.stored.items()}, wanted,
-                     self.outputs, self.group_bytes)
+                     self.outputs, order, self.group_bytes)
         first = [value for value in self.values.values()
                  if not is_stored(value) and _finish.is_value(jax.typeof(value))][:1]
         inputs = self.inputs_of(plan.groups)
-        puts: list[Any] = []
+        ties: list[Any] = []
         for i, group in enumerate(plan.groups):
             if not i:
                 self.tie(group, inputs[i] or first)
             if i + 1 < len(plan.groups):
-                self.tie(plan.groups[i + 1], [*puts, *inputs[i + 1]] or first)
-            puts = [token for step in group.steps if (token := self.step(step)) is not None]
+                self.tie(plan.groups[i + 1], [*ties, *inputs[i + 1]] or first)
+            ties = [token for step in group.steps if (token := self.step(step)) is not None]
+            ties += follow(self)
         return [self.outputs[i] if i in self.outputs else self.read(atom)
                 for i, atom in enumerate(self.inner.outvars)]
 
@@ -259,6 +276,31 @@ def _branch(jaxpr: Jaxpr, labels: Sequence[str | None], group_bytes: int, depth:
     return run(jaxpr, args, labels, group_bytes, depth)
 
 
+def prepared(jaxpr: Jaxpr) -> Jaxpr:
+    """Returns a closed jaxpr without calls of functions and unnecessary equations.
+
+    Raises:
+      NotImplementedError: The jaxpr has effects that must stay in their order.
+    """
+    jaxpr = _private.dce(_choices.flat(jaxpr))
+    for eqn in _private.open_jaxpr(jaxpr).eqns:
+        if _private.must_stay_in_order(eqn):
+            raise NotImplementedError(
+                f"{eqn.primitive} at {_private.place_of(eqn.source_info)}: actmem.optax changes "
+                "the order of an update, so the update must not use refs or ordered callbacks")
+    return jaxpr
+
+
+def choice(jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None]) -> Atom | None:
+    """Returns the scalar that decides whether outputs are stored inputs, or None."""
+    inner = _private.open_jaxpr(jaxpr)
+    inputs = {arg.label: var for var, arg in zip(inner.invars, args) if is_stored(arg)}
+    kept = {i: inputs[label] for i, label in enumerate(labels) if label in inputs}
+    if any(_private.explicit_shard_shape(var.aval) for var in inner.invars):
+        return None
+    return _choices.choice(jaxpr, kept)
+
+
 def run(jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
         group_bytes: int, depth: int = 0) -> list[Any]:
     """Returns the outputs of a closed jaxpr.
@@ -269,21 +311,11 @@ def run(jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
     group_bytes  Bytes of stored inputs that may be taken at once. A larger input is taken alone.
     depth        The number of choices around this jaxpr.
     """
-    jaxpr = _private.dce(_choices.flat(jaxpr))
-    inner = _private.open_jaxpr(jaxpr)
-    for eqn in inner.eqns:
-        if _private.must_stay_in_order(eqn):
-            raise NotImplementedError(
-                f"{eqn.primitive} at {_private.place_of(eqn.source_info)}: actmem.optax.offload() "
-                "changes the order of an update, so the update must not use refs or ordered "
-                "callbacks")
-    inputs = {arg.label: var for var, arg in zip(inner.invars, args) if is_stored(arg)}
-    kept = {i: inputs[label] for i, label in enumerate(labels) if label in inputs}
-    is_explicit = any(_private.explicit_shard_shape(var.aval) for var in inner.invars)
-    chosen = None if is_explicit or depth == MOST_CHOICES else _choices.choice(jaxpr, kept)
+    jaxpr = prepared(jaxpr)
+    chosen = choice(jaxpr, args, labels) if depth < MOST_CHOICES else None
     if chosen is None:
-        return _Run(jaxpr, args, labels, group_bytes, depth).results()
-    value, = run(_choices.only(jaxpr, chosen), args, [None], group_bytes)
+        return Run(jaxpr, args, labels, group_bytes, depth).results()
+    value, = run(_choices.only(jaxpr, [chosen]), args, [None], group_bytes)
     branches = [partial(_branch, _choices.assuming(jaxpr, chosen, is_true), labels, group_bytes,
                         depth + 1) for is_true in (True, False)]
     outputs: list[Any] = jax.lax.cond(value, *branches, *args)
