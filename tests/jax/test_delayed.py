@@ -73,16 +73,26 @@ def order_of(jaxpr):
     return found
 
 
+def tied_to(jaxpr):
+    """Returns the primitives of the forward pass to whose results takes are tied."""
+    inner = actmem.jax._private.open_jaxpr(jaxpr.eqns[-1].params["jaxpr"])
+    made = {var: eqn.primitive.name for eqn in inner.eqns for var in eqn.outvars}
+    return [made[atom] for eqn in inner.eqns if eqn.primitive.name == "actmem_tie"
+            for atom in eqn.invars if made.get(atom) in ("tanh", "add", "dot_general")]
+
+
 def test_an_update_runs_just_before_its_parameter_is_used():
     optimizer = actmem.optax.delayed(TRANSFORMATIONS["clip"], group_bytes=2 * BYTES)
     params = parameters()
     state = optimizer.keep(params, optimizer.init(params), params)
-    order = order_of(jax.make_jaxpr(lambda *args: optimizer.run(loss, *args))(
-        params, state, batch(0)).jaxpr)
+    jaxpr = jax.make_jaxpr(lambda *args: optimizer.run(loss, *args))(params, state, batch(0)).jaxpr
+    order = order_of(jaxpr)
     layer = ["actmem_take"] * 2 + ["actmem_put"] * 2
     assert [kind for kind in order if kind != "dot_general"] == 3 * layer
     products = [i for i, kind in enumerate(order) if kind == "dot_general"]
     assert products == [4, 9, 14], order
+    # The takes of the last group wait for the first layer.
+    assert tied_to(jaxpr) == ["tanh"], jaxpr
 
 
 def test_only_small_values_are_computed_early():

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Random transformations with stored states, beside the same ones with states on the device.
+"""Random transformations with stored states, also delayed ones, beside the same ones with states on
+the device.
 
 ACTMEM_SEEDS=1000:1200 runs other seeds than `make check`."""
 import os
 import random
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -93,7 +95,7 @@ def init(params):
 
 
 def seeds():
-    begin, _, end = os.environ.get("ACTMEM_SEEDS", "0:24").partition(":")
+    begin, _, end = os.environ.get("ACTMEM_SEEDS", "0:16").partition(":")
     return range(int(begin), int(end))
 
 
@@ -114,3 +116,49 @@ def test_a_random_update(seed):
         close((updates, state), (wanted, plain))
     blocks = {int(leaf.token.base[0]) for leaf in stored_in(state)}
     assert len(stored_in(state)) == len(LEAVES) and count("live_blocks") == len(blocks)
+
+
+def gradients_by(seed):
+    """Returns a function that uses parameters in a random order, also several at once."""
+    def function(params, number):
+        chance = random.Random(seed)
+        keys = jax.random.split(jax.random.key(number), len(LEAVES))
+        grads = {name: jax.random.normal(key, (SIDE, SIDE)) for name, key in zip(LEAVES, keys)}
+        for _ in range(chance.randint(1, 5)):
+            x, y = chance.choice(LEAVES), chance.choice(LEAVES)
+            grads[x] = chance.choice((jnp.sin, lambda leaf: leaf))(
+                0.1 * params[y] + grads[chance.choice(LEAVES)])
+        return grads
+    return function
+
+
+@pytest.mark.parametrize("seed", seeds())
+def test_a_random_delayed_update(seed):
+    tx = optax.GradientTransformation(init, Update(seed))
+    if seed % 2:
+        tx = optax.chain(optax.clip_by_global_norm(5), tx)
+    chance = random.Random(-seed)
+    delayed = actmem.optax.delayed(tx, group_bytes=chance.choice(
+        (1, 2 * 4 * SIDE * SIDE, 1 << 30)))
+    donated = chance.choice(((), (0, 1)))
+    function = gradients_by(seed)
+
+    @partial(jax.jit, donate_argnums=donated)
+    def step(params, state, number):
+        grads, params, state = delayed.run(function, params, state, number)
+        return params, delayed.keep(grads, state, params)
+
+    @jax.jit
+    def plainly(params, state, number):
+        updates, state = tx.update(function(params, number), state, params)
+        return optax.apply_updates(params, updates), state
+    params = {name: jnp.full((SIDE, SIDE), i + 0.5) for i, name in enumerate(LEAVES)}
+    wanted, plain, state = jax.tree.map(jnp.array, params), tx.init({}), delayed.init(params)
+    for number in range(4):
+        params, state = jax.block_until_ready(step(params, state, number))
+        wanted, plain = plainly(wanted, plain, number)
+        if chance.random() < 0.4:
+            params, state = delayed.flush(params, state)
+            close((params, state.state), (wanted, plain))
+    params, state = delayed.flush(params, state)
+    close((params, state.state), (wanted, plain))
