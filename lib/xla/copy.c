@@ -7,7 +7,6 @@
  * the future for which the runtime waits.
  */
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,15 +38,12 @@ struct split {
 
 static void copy_end(struct copy *copy)
 {
-	XLA_FFI_Future_SetAvailable_Args args = {
-		.struct_size = XLA_FFI_Future_SetAvailable_Args_STRUCT_SIZE,
-		.future = copy->future,
-	};
+	XLA_FFI_Future *future = copy->future;
 	const XLA_FFI_Api *api = copy->api;
 
 	copy->done(copy->data);
 	free((char *)copy - offsetof(struct split, copy));
-	ffi_error_drop(api, api->XLA_FFI_Future_SetAvailable(&args));
+	ffi_future_end(api, future, NULL);
 }
 
 static void part_run(void *data)
@@ -70,10 +66,10 @@ static uint64_t parts_of(XLA_FFI_CallFrame *frame, uint64_t bytes)
 	return parts < threads ? parts : threads;
 }
 
-void copy_start(XLA_FFI_CallFrame *frame, bool alone, void *to, const void *from, uint64_t bytes,
+void copy_start(XLA_FFI_CallFrame *frame, void *to, const void *from, uint64_t bytes,
 		copy_done *done, void *data)
 {
-	uint64_t count = alone ? 1 : parts_of(frame, bytes), each, offset, i;
+	uint64_t count = parts_of(frame, bytes), each, offset, i;
 	struct split *split = NULL;
 	XLA_FFI_Future *future;
 

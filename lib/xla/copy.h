@@ -6,7 +6,6 @@
 #ifndef LIB_XLA_COPY_H
 #define LIB_XLA_COPY_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,11 +17,8 @@ typedef void copy_done(void *data);
 /*
  * Copies @bytes and calls @done. If threads are still copying when the call returns, *@frame's
  * future is set.
- *
- * @alone: the calling thread copies everything. The caller must set @alone if handlers may wait for
- * each other, because waiting handlers could occupy the threads that the parts need.
  */
-void copy_start(XLA_FFI_CallFrame *frame, bool alone, void *to, const void *from, uint64_t bytes,
+void copy_start(XLA_FFI_CallFrame *frame, void *to, const void *from, uint64_t bytes,
 		copy_done *done, void *data);
 
 #endif /* LIB_XLA_COPY_H */

@@ -137,6 +137,22 @@ XLA_FFI_Future *ffi_future(XLA_FFI_CallFrame *frame)
 	return error ? NULL : args.future;
 }
 
+void ffi_future_end(const XLA_FFI_Api *api, XLA_FFI_Future *future, XLA_FFI_Error *error)
+{
+	XLA_FFI_Future_SetAvailable_Args available = {
+		.struct_size = XLA_FFI_Future_SetAvailable_Args_STRUCT_SIZE,
+		.future = future,
+	};
+	XLA_FFI_Future_SetError_Args failed = {
+		.struct_size = XLA_FFI_Future_SetError_Args_STRUCT_SIZE,
+		.future = future,
+		.error = error,
+	};
+
+	ffi_error_drop(api, error ? api->XLA_FFI_Future_SetError(&failed) :
+			    api->XLA_FFI_Future_SetAvailable(&available));
+}
+
 /* XLA numbers CPU devices across all processes. Each process has a range of this length. */
 #define CPU_DEVICES_OF_A_PROCESS	2048
 

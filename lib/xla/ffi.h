@@ -32,6 +32,8 @@ uint64_t ffi_threads(XLA_FFI_CallFrame *frame);
 bool ffi_schedule(XLA_FFI_CallFrame *frame, XLA_FFI_Task *task, void *data);
 /* Creates a future. Returns NULL on failure; the caller then works without one. */
 XLA_FFI_Future *ffi_future(XLA_FFI_CallFrame *frame);
+/* Completes a future, with an error unless @error is NULL. XLA may go on on this thread. */
+void ffi_future_end(const XLA_FFI_Api *api, XLA_FFI_Future *future, XLA_FFI_Error *error);
 
 /*
  * Stores the execution's run ID, and its device as numbered in this process. Returns an error if

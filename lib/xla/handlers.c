@@ -13,6 +13,7 @@
 #include "xla/call.h"
 #include "xla/copy.h"
 #include "xla/memory.h"
+#include "xla/waiting.h"
 
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_put(XLA_FFI_CallFrame *frame);
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_take(XLA_FFI_CallFrame *frame);
@@ -25,13 +26,36 @@ static void put_done(void *block)
 	saved_filled(block);
 }
 
-XLA_FFI_Error *actmem_xla_put(XLA_FFI_CallFrame *frame)
+static XLA_FFI_Error *put_begin(const XLA_FFI_Api *api, const struct call *call,
+				struct saved **block)
 {
 	char words[SAVED_WORDS];
+	int error = saved_begin(&call->origin, call->bytes, block, words);
+
+	if (error)
+		return ffi_error(api, ffi_code(error), words);
+	memcpy(call->token, &(*block)->token, sizeof((*block)->token));
+	return NULL;
+}
+
+static XLA_FFI_Error *put_alone(const XLA_FFI_Api *api, const struct call *call)
+{
+	struct saved *block;
+	XLA_FFI_Error *failure = put_begin(api, call, &block);
+
+	if (failure)
+		return failure;
+	if (call->bytes)
+		memcpy(block->fill, call->value, call->bytes);
+	saved_filled(block);
+	return NULL;
+}
+
+XLA_FFI_Error *actmem_xla_put(XLA_FFI_CallFrame *frame)
+{
+	struct call call = { .origin.is_gpu = 0 };
 	XLA_FFI_Error *failure;
 	struct saved *block;
-	struct call call = { .origin.is_gpu = 0 };
-	int error;
 
 	if (ffi_metadata(frame))
 		return NULL;
@@ -41,12 +65,12 @@ XLA_FFI_Error *actmem_xla_put(XLA_FFI_CallFrame *frame)
 	memset(call.token, 0, sizeof(struct token));
 	if (!call.origin.examples)
 		return NULL;
-	error = saved_begin(&call.origin, call.bytes, &block, words);
-	if (error)
-		return ffi_error(frame->api, ffi_code(error), words);
-	memcpy(call.token, &block->token, sizeof(block->token));
-	copy_start(frame, memory_waits(), block->fill, call.value, call.bytes, put_done, block);
-	return NULL;
+	if (memory_waits())
+		return waiting_run(frame, &call, put_alone);
+	failure = put_begin(frame->api, &call, &block);
+	if (!failure)
+		copy_start(frame, block->fill, call.value, call.bytes, put_done, block);
+	return failure;
 }
 
 static void take_done(void *claim)
@@ -54,60 +78,71 @@ static void take_done(void *claim)
 	saved_release(claim);
 }
 
-/* Copies @rows, which are one of several parts of a take's value. */
-static XLA_FFI_Error *take_part(const XLA_FFI_Api *api, const struct origin *origin,
-				const struct rows *rows, char *to, uint64_t bytes)
+static XLA_FFI_Error *take_begin(const XLA_FFI_Api *api, const struct call *call,
+				 const struct rows *rows, uint64_t bytes, struct claim **claim)
 {
 	char words[SAVED_WORDS];
+	int error = saved_claim(rows, bytes, &call->origin, claim, words);
+
+	return error ? ffi_error(api, ffi_code(error), words) : NULL;
+}
+
+/* Copies @rows, which are a part of a take's value. */
+static XLA_FFI_Error *take_part(const XLA_FFI_Api *api, const struct call *call,
+				const struct rows *rows, char *to, uint64_t bytes)
+{
+	XLA_FFI_Error *failure;
 	struct claim *claim;
-	int error;
 
 	if (!rows->id) {
 		memset(to, 0, bytes);
 		return NULL;
 	}
-	error = saved_claim(rows, bytes, origin, &claim, words);
-	if (error)
-		return ffi_error(api, ffi_code(error), words);
+	failure = take_begin(api, call, rows, bytes, &claim);
+	if (failure)
+		return failure;
 	if (bytes)
 		memcpy(to, claim->memory, bytes);
 	saved_release(claim);
 	return NULL;
 }
 
+static XLA_FFI_Error *take_alone(const XLA_FFI_Api *api, const struct call *call)
+{
+	XLA_FFI_Error *failure = NULL;
+	uint64_t at = 0, row_bytes;
+	char *to = call->value;
+	struct rows rows;
+
+	while (!failure && call_next_rows(call->token, call->count, &at, &rows)) {
+		row_bytes = call->bytes / call->count;
+		failure = take_part(api, call, &rows, to, rows.count * row_bytes);
+		to += rows.count * row_bytes;
+	}
+	return failure;
+}
+
 XLA_FFI_Error *actmem_xla_take(XLA_FFI_CallFrame *frame)
 {
-	char words[SAVED_WORDS];
+	struct call call = { .origin.is_gpu = 0 };
 	XLA_FFI_Error *failure;
 	struct claim *claim;
-	struct call call = { .origin.is_gpu = 0 };
-	uint64_t at = 0, row_bytes;
 	struct rows rows;
-	char *to;
-	int error;
+	uint64_t at = 0;
 
 	if (ffi_metadata(frame))
 		return NULL;
 	failure = call_take(frame, &call);
-	if (failure)
+	if (failure || !call_next_rows(call.token, call.count, &at, &rows))
 		return failure;
-	if (!call_next_rows(call.token, call.count, &at, &rows))
-		return NULL;
-	if (at < call.count || !rows.id) {
-		row_bytes = call.bytes / call.count;
-		to = call.value;
-		do {
-			failure = take_part(frame->api, &call.origin, &rows, to,
-					  rows.count * row_bytes);
-			to += rows.count * row_bytes;
-		} while (!failure && call_next_rows(call.token, call.count, &at, &rows));
-		return failure;
-	}
-	error = saved_claim(&rows, call.bytes, &call.origin, &claim, words);
-	if (error)
-		return ffi_error(frame->api, ffi_code(error), words);
-	copy_start(frame, memory_waits(), call.value, claim->memory, call.bytes, take_done, claim);
-	return NULL;
+	if (memory_waits())
+		return waiting_run(frame, &call, take_alone);
+	if (at < call.count || !rows.id)
+		return take_alone(frame->api, &call);
+	failure = take_begin(frame->api, &call, &rows, call.bytes, &claim);
+	if (!failure)
+		copy_start(frame, call.value, claim->memory, call.bytes, take_done, claim);
+	return failure;
 }
 
 /*

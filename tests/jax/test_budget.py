@@ -80,6 +80,10 @@ def test_what_is_over_the_budget(tmp_path):
             assert count("puts_total") == count("takes_total") == 3 * VALUES
         after = store()
         seen["trained"] = after
+        seen["threads"] = []
+        for task in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{task}/comm", encoding="ascii") as file:
+                seen["threads"].append(file.read().strip())
 
         actmem.jax.configure(checksum=True)
         count = Count()
@@ -117,6 +121,8 @@ def test_what_is_over_the_budget(tmp_path):
     after = seen["trained"]
     assert after["budget_bytes"] == 4 << 20 >= after["memory_bytes_peak"]
     assert after["puts_total"] == after["takes_total"] == 6 * 48
+    # XLA's own threads compute while puts and takes wait.
+    assert "actmem-wait" in seen["threads"]
     assert after["spilled_bytes_total"] >= 6 * (8 << 20)
     assert after["hits_total"] + after["late_total"] + after["misses_total"] == \
         after["takes_total"]
