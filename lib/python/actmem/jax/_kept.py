@@ -29,6 +29,8 @@ from actmem.jax._tokens import watch, watch_state
 
 TOKEN_WORDS = 4
 
+ARRAY_ATTRIBUTES = {name for name in dir(jax.Array) if not name.startswith("_")}
+
 
 class _scalar(jax.dtypes.extended):
     """The kind of a dtype."""
@@ -96,6 +98,8 @@ class TokenType(_KeptType):
     def __init__(self, shape: Sequence[int], dtype: _private.DType, label: str,
                  is_state: bool = False) -> None:
         self.of = tuple(shape), dtype, label, is_state
+        if is_state:    # JAX's errors have this name, if a traced program computes with a token
+            self.name = "actmem_token (actmem.optax.value() returns a state as arrays)"
 
 
 class GhostType(_KeptType):
@@ -126,7 +130,24 @@ def is_kept(aval: _private.Aval) -> bool:
 
 _transpose = jax.jit(jax.lax.transpose, static_argnums=1)
 
+# The names of Python's operators.
+_ARITHMETIC = [f"__{prefix}{name}__" for prefix in ("", "r") for name in (
+    "add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow", "lshift",
+    "rshift", "and", "or", "xor")] + [f"__{name}__" for name in (
+        "neg", "pos", "abs", "invert", "lt", "le", "gt", "ge", "float", "int", "complex", "index",
+        "round")]
 
+
+def without_arithmetic(kind: type) -> type:
+    """Makes arithmetic with objects of a class raise the message of its refusal()."""
+    def operator(self: Any, *others: Any) -> Any:
+        raise TypeError(self.refusal())
+    for name in _ARITHMETIC:
+        setattr(kind, name, operator)
+    return kind
+
+
+@without_arithmetic
 class Kept:
     """An array of tokens or ghosts. `base` is the JAX array that stores them."""
 
@@ -173,6 +194,15 @@ class Kept:
     def transpose(self, order: Sequence[int]) -> Any:
         """Transposes the array. vmap calls this outside of jit."""
         return _transpose(self, tuple(order))
+
+    def refusal(self) -> str:
+        return (f"{self} stands for a value in actmem memory, and is no array; "
+                "actmem.optax.value() returns the state of an optimizer as arrays")
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ARRAY_ATTRIBUTES:
+            raise AttributeError(self.refusal(), name=name, obj=self)
+        raise AttributeError(f"'Kept' object has no attribute {name!r}", name=name, obj=self)
 
     def __reduce__(self) -> Any:
         raise TypeError("a value in actmem memory can be neither pickled nor copied: use "
