@@ -212,8 +212,26 @@ class Kept:
         return f"Kept({self.dtype}{list(self.shape)})"
 
 
+def _check_place(kept: Kept, sharding: Sharding) -> None:
+    """Refuses to move the tokens of a state to devices that do not have the state."""
+    if not is_state(kept) or sharding.device_set == kept.base.sharding.device_set:
+        return
+    shape, dtype, label, _ = kept.dtype.of
+    raise ValueError(
+        f"{label}, {dtype}{list(shape)}, is stored for {_names_of(kept.base.sharding)}, but "
+        f"{_names_of(sharding)} would need it: make the state by init() with parameters on these "
+        "devices, or use actmem.jax.save_state() and restore_state()")
+
+
+def _names_of(sharding: Sharding) -> str:
+    devices = sorted(sharding.device_set, key=lambda device: device.id)
+    return str(devices[0]) if len(devices) == 1 else f"{len(devices)} devices from {devices[0]} on"
+
+
 def _shard(values: Sequence[Kept], shardings: Sequence[Sharding], layouts: Any,
            copy_semantics: Any) -> Any:
+    for value, sharding in zip(values, shardings):
+        _check_place(value, sharding)
     return _private.shard_args(
         [_private.physical_sharding(value.aval, sharding)
          for value, sharding in zip(values, shardings)],
