@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "xla/counts.h"
 #include "xla/device_wait.h"
@@ -44,6 +45,14 @@ static struct saved *find_idle(uint64_t id)
 	return block;
 }
 
+/* Returns what a user can do about the sharding of a value. actmem.optax names its values so. */
+static const char *sharding_advice(const char *site)
+{
+	return strstr(site, " of the optimizer state") ?
+		       "make the state by init() with parameters that have the sharding of the program's" :
+		       "compute its gradient in the program that computed it";
+}
+
 static const char *device_kind(bool is_gpu)
 {
 	return is_gpu ? "GPU" : "CPU";
@@ -65,8 +74,8 @@ static int check_claim(const struct saved *block, const struct rows *rows, uint6
 				  device_kind(taker->is_gpu), taker->device);
 	if (block->layout != taker->layout) {
 		return saved_fail(words, EINVAL,
-				  "the value saved at %s was saved with another sharding than the program needs; compute its gradient in the program that computed it",
-				  site);
+				  "the value saved at %s was saved with another sharding than the program needs; %s",
+				  site, sharding_advice(site));
 	}
 	if (block->shape.hash != taker->shape.hash || rows->first + rows->count > block->examples ||
 	    bytes != block->bytes / block->examples * rows->count)

@@ -8,12 +8,15 @@ import pytest
 
 import actmem
 import actmem.jax
+import actmem.optax
 
 FUNCTIONS = [getattr(module, name) for module in (actmem, actmem.jax)
-             for name in module.__all__ if not inspect.isclass(getattr(module, name))]
+             for name in module.__all__ if not inspect.isclass(getattr(module, name))] + \
+    [actmem.optax.offload, actmem.optax.value]
 # open() is for the beginning of a process.
 WITH_EXAMPLES = [function for function in FUNCTIONS if function.__module__ != "actmem" and
-                 function.__name__ not in ("load", "restore_state", "stats")] + [actmem.describe, actmem.list]
+                 function.__name__ not in ("load", "restore_state", "stats")] + [
+                     actmem.describe, actmem.list, actmem.optax.delayed]
 
 
 def called(function):

@@ -451,6 +451,28 @@ def test_what_a_state_refuses():
         jax.grad(lambda params: tx.update(params, state)[0]["layer0"]["w"][0, 0])(parameters())
 
 
+def test_a_state_is_no_array():
+    """Each error names the call that returns arrays. Without its own __iter__, a leaf would have no
+    last element, because JAX clamps an index."""
+    state = actmem.optax.offload(optax.adam(1)).init(parameters())
+    leaf = state[0].mu["layer0"]["w"]
+    for call in (lambda: leaf + 1, lambda: 1 - leaf, lambda: leaf < 1, lambda: -leaf,
+                 lambda: float(leaf), lambda: leaf.astype(jnp.float32), lambda: leaf.T,
+                 lambda: optax.tree.norm(state), lambda: jax.jit(optax.tree.norm)(state),
+                 lambda: jax.tree.map(lambda leaf: leaf * 2, state),
+                 lambda: jax.jit(lambda leaf: leaf * 2)(leaf)):
+        with pytest.raises((TypeError, AttributeError), match=r"actmem\.optax\.value\(\)"):
+            call()
+    assert not hasattr(leaf, "no_such")
+    assert len(leaf) == len(list(leaf)) == SIDE
+    assert float(jnp.sum(leaf)) == 0
+    params, state = train(actmem.optax.offload(optax.adam(1e-2)))
+    values = actmem.optax.value((params, state))
+    assert not stored_in(values)
+    same(values, (params, state))
+    same(jax.jit(actmem.optax.value)(state), state)
+
+
 def test_a_weak_type_is_refused():
     tx = actmem.optax.offload(optax.GradientTransformation(
         lambda params: {"m": jnp.full((SIDE, SIDE), 0.5)}, None))

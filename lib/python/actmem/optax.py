@@ -14,6 +14,7 @@
 """
 import os
 import sys
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ import optax  # type: ignore[import-untyped]
 
 from actmem.jax import _delayed, _private
 from actmem.jax._primitives import label_of
-from actmem.jax._state import is_stored, named_leaves
+from actmem.jax._state import is_stored, named_leaves, value as value
 from actmem.jax._update import run
 
 LEAST_ELEMENTS = 4096
@@ -46,21 +47,40 @@ def _aval(leaf: Any) -> Any:
                                 sharding=ghost.sharding if explicit else None)
 
 
-def _like_params(state: Any, params: Any) -> Any:
-    """Gives leaves of a state the sharding of the parameter that they belong to. Without that, XLA
-    replicates zeros on all devices."""
+def _like_params(state: Any, params: Any) -> list[Any]:
+    """Returns the sharding of the parameter that each leaf of a state belongs to, or None."""
     shardings = {path: (leaf.shape, leaf.sharding) for path, leaf in named_leaves(params)
                  if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)
-                 and _private.explicit_shard_shape(jax.typeof(leaf)) is None}
+                 and leaf.sharding.num_devices > 1}
+    return [next((sharding for name, (shape, sharding) in shardings.items()
+                  if path.endswith(name) and getattr(leaf, "shape", None) == shape), None)
+            for path, leaf in named_leaves(state)]
 
-    def placed(path: str, leaf: Any) -> Any:
-        for name, (shape, sharding) in shardings.items():
-            if path.endswith(name) and leaf.shape == shape and sharding.num_devices > 1 and \
-                    not is_stored(leaf):
-                return jax.lax.with_sharding_constraint(leaf, sharding)
-        return leaf
-    return jax.tree.unflatten(jax.tree.structure(state, is_leaf=is_stored),
-                              [placed(path, leaf) for path, leaf in named_leaves(state)])
+
+def _constrained(state: Any, shardings: list[Any]) -> Any:
+    """Gives leaves of a state their shardings. Without that, XLA replicates zeros on all devices."""
+    leaves = [leaf if sharding is None or is_stored(leaf) or
+              _private.explicit_shard_shape(jax.typeof(leaf)) is not None else
+              jax.lax.with_sharding_constraint(leaf, sharding)
+              for (_, leaf), sharding in zip(named_leaves(state), shardings)]
+    return jax.tree.unflatten(jax.tree.structure(state, is_leaf=is_stored), leaves)
+
+
+# The different shardings of the states that init() made, by label, shape and dtype.
+_shardings: dict[Any, list[Any]] = {}
+_shardings_lock = threading.Lock()
+
+
+def _number_of(key: Any, sharding: Any) -> int:
+    """Returns the number of a sharding among those of its key. States of one label have one
+    sharding, because the sharding of a state is found by its label."""
+    with _shardings_lock:
+        known = _shardings.setdefault(key, [])
+        for number, other in enumerate(known):
+            if other.is_equivalent_to(sharding, len(key[1])):
+                return number
+        known.append(sharding)
+        return len(known) - 1
 
 
 def _check_types(paths: list[tuple[str, Any]], labels: list[str | None]) -> None:
@@ -98,18 +118,25 @@ class _Offloaded:
         self.tx = optax.with_extra_args_support(tx)
         self.mask, self.group_bytes, self.line = mask, group_bytes, line
 
-    def label(self, path: str, leaf: Any) -> str | None:
-        """Returns the label of a leaf that must be stored, or None."""
+    def label(self, path: str, leaf: Any, sharding: Any = None) -> str | None:
+        """Returns the label of a leaf that must be stored, or None. `sharding` is that of a new
+        leaf on several devices."""
         if getattr(leaf, "size", 1) < LEAST_ELEMENTS or _private.is_extended(leaf.dtype):
             return None
         if self.mask is not None and not self.mask(path, leaf):
             return None
-        return label_of(f"{path} of the optimizer state", self.line)
+        label = label_of(f"{path} of the optimizer state", self.line)
+        number = 0 if sharding is None else \
+            _number_of((label, leaf.shape, str(leaf.dtype)), sharding)
+        return label if not number else \
+            label_of(f"{path} of the optimizer state, sharding {number + 1}", self.line)
 
     def init(self, params: Any) -> Any:
         def function(params: Any) -> Any:
-            return _like_params(self.tx.init(params), concrete)
-        concrete = params
+            state = self.tx.init(params)
+            shardings[:] = _like_params(state, concrete)
+            return _constrained(state, shardings)
+        concrete, shardings = params, []
         leaves, tree = jax.tree.flatten(params)
         jaxpr, shape = jax.make_jaxpr(
             lambda *leaves: function(jax.tree.unflatten(tree, leaves)), return_shape=True)(*leaves)
@@ -117,7 +144,8 @@ class _Offloaded:
         if twice:
             raise ValueError(f"{twice[0]} of the optimizer state is stored already: call "
                              "actmem.optax.offload() once, with the outermost transformation")
-        labels = [self.label(path, leaf) for path, leaf in named_leaves(shape)]
+        labels = [self.label(path, leaf, sharding)
+                  for (path, leaf), sharding in zip(named_leaves(shape), shardings)]
         _check_types(named_leaves(shape), labels)
         # Under the caller's jit, this is a part of the caller's program.
         outputs = jax.jit(partial(run, jaxpr, labels=labels, group_bytes=self.group_bytes))(leaves)

@@ -372,17 +372,18 @@ def _for_tokens(sharding: Any, tokens: Any, rank: int, batch: int) -> Any:
     return _private.leading_sharding(tokens, batch, rank)
 
 
-def _sharded_alike(key: tuple[Hashable, ...], rank: int, batch: int, value: int) -> Rule:
+def _sharded_alike(key: tuple[Hashable, ...], rank: int, batch: int, value: int,
+                   received: bool) -> Rule:
     """Returns a function that gives the tokens and the ghost of a put or take the sharding of
     its value. The value is operand or result number `value`. All calls of one `key` share one
-    sharding."""
+    sharding. A state that the program has `received` keeps the sharding that it has."""
     label, number, *kind = key
 
     def alike(own: list[Any]) -> list[Any]:
         sharding = _for_tokens(own[value], own[1 if value == 0 else 0], rank, batch)
-        if number is None:
+        if number is None or received:
             sharding = _sharding_elsewhere((label, *kind), sharding)
-        else:
+        if number is not None:
             sharding = _sharding_of(key, sharding)
         if value == 0:
             with _lock:
@@ -395,7 +396,7 @@ def _sharded_alike(key: tuple[Hashable, ...], rank: int, batch: int, value: int)
 
 
 def put(ctx: Context, value: Any, label: str, batch: int, number: int | None, bounded: bool,
-        many: bool) -> Any:
+        many: bool, received: bool) -> Any:
     """Returns the tokens and the ghost."""
     site = _site(label, number)
     shape, key = value.shape, (label, value.shape, str(value.dtype))
@@ -417,11 +418,11 @@ def put(ctx: Context, value: Any, label: str, batch: int, number: int | None, bo
     return _spread(on_each, [value], [_value(value.ndim)],
                    [(_tokens(batch), (*shape[:batch], TOKEN_WORDS), np.uint32),
                     (_ghost(value.ndim), (*shape, 0), np.uint8)],
-                   _sharded_alike(shared, value.ndim, batch, 0))
+                   _sharded_alike(shared, value.ndim, batch, 0, received))
 
 
 def take(ctx: Context, token: Any, ghost: Any, aval: Aval, label: str, number: int | None,
-         ends: bool, announced: int | None) -> Any:
+         ends: bool, announced: int | None, received: bool) -> Any:
     site = _site(label, number)
     if not _is_spread(ctx):
         return take_here(token, aval.shape, aval.dtype, site, ends, announced, 0)
@@ -434,7 +435,7 @@ def take(ctx: Context, token: Any, ghost: Any, aval: Aval, label: str, number: i
 
     value, = _spread(on_each, [token, ghost], [_tokens(batch), _ghost(rank)],
                      [(_value(rank), aval.shape, aval.dtype)],
-                     _sharded_alike(shared, rank, batch, 2))
+                     _sharded_alike(shared, rank, batch, 2, received))
     return value if number is None else alike_p.bind(value, group=_group_of(shared))
 
 

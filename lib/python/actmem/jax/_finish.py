@@ -84,8 +84,9 @@ def _labels_of_puts(jaxpr: Jaxpr) -> Iterator[str]:
 
 
 class _Program:
-    def __init__(self, puts: set[str], many: bool, gives_away: bool) -> None:
+    def __init__(self, puts: set[str], received: set[str], many: bool, gives_away: bool) -> None:
         self.puts = puts            # labels; other labels are from other programs
+        self.received = received    # labels of the states that the program gets
         self.many = many            # some token may be taken more than once
         self.gives_away = gives_away
         self.found_many = False
@@ -289,7 +290,8 @@ class _Body:
         if eqn.primitive is put_p:
             is_given = program.gives_away or params["is_state"]
             params = {**params, "number": program.number(params["label"]),
-                      "bounded": not is_given, "many": program.many or is_given}
+                      "bounded": not is_given, "many": program.many or is_given,
+                      "received": params["label"] in program.received}
             return eqn.replace(params=params), moved
         if eqn.primitive is tie_p:
             return self.tied(eqn, invars), moved
@@ -297,7 +299,8 @@ class _Body:
             label = params["label"]
             params = {**params, "ends": moved[0],
                       "number": program.number(label) if label in program.puts else None,
-                      "announced": self.number(invars[0])}
+                      "announced": self.number(invars[0]),
+                      "received": label in program.received}
             return eqn.replace(invars=invars, params=params), moved
         if eqn.primitive is drop_p:
             return eqn.replace(invars=invars), moved
@@ -429,10 +432,12 @@ def finish(jaxpr: Jaxpr, donated: Sequence[bool]) -> Jaxpr:
     gives_away = any(is_token(atom.aval) and not is_state(atom.aval) for atom in inner.outvars)
     owned = [is_given and is_token(var.aval) for var, is_given in zip(inner.invars, donated)]
     puts = set(_labels_of_puts(jaxpr))
-    program = _Program(puts, False, gives_away)
+    received = {var.aval.dtype.of[2] for var in (*inner.constvars, *inner.invars)
+                if is_state(var.aval)}
+    program = _Program(puts, received, False, gives_away)
     finished = program.jaxpr(jaxpr, owned)
     if program.found_many:
-        again = _Program(puts, True, gives_away)
+        again = _Program(puts, received, True, gives_away)
         again.numbers = program.numbers
         finished = again.jaxpr(jaxpr, owned)
     return finished

@@ -29,6 +29,8 @@ from actmem.jax._tokens import watch, watch_state
 
 TOKEN_WORDS = 4
 
+ARRAY_ATTRIBUTES = {name for name in dir(jax.Array) if not name.startswith("_")}
+
 
 class _scalar(jax.dtypes.extended):
     """The kind of a dtype."""
@@ -96,6 +98,8 @@ class TokenType(_KeptType):
     def __init__(self, shape: Sequence[int], dtype: _private.DType, label: str,
                  is_state: bool = False) -> None:
         self.of = tuple(shape), dtype, label, is_state
+        if is_state:    # JAX's errors have this name, if a traced program computes with a token
+            self.name = "actmem_token (actmem.optax.value() returns a state as arrays)"
 
 
 class GhostType(_KeptType):
@@ -126,7 +130,24 @@ def is_kept(aval: _private.Aval) -> bool:
 
 _transpose = jax.jit(jax.lax.transpose, static_argnums=1)
 
+# The names of Python's operators.
+_ARITHMETIC = [f"__{prefix}{name}__" for prefix in ("", "r") for name in (
+    "add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow", "lshift",
+    "rshift", "and", "or", "xor")] + [f"__{name}__" for name in (
+        "neg", "pos", "abs", "invert", "lt", "le", "gt", "ge", "float", "int", "complex", "index",
+        "round")]
 
+
+def without_arithmetic(kind: type) -> type:
+    """Makes arithmetic with objects of a class raise the message of its refusal()."""
+    def operator(self: Any, *others: Any) -> Any:
+        raise TypeError(self.refusal())
+    for name in _ARITHMETIC:
+        setattr(kind, name, operator)
+    return kind
+
+
+@without_arithmetic
 class Kept:
     """An array of tokens or ghosts. `base` is the JAX array that stores them."""
 
@@ -174,6 +195,15 @@ class Kept:
         """Transposes the array. vmap calls this outside of jit."""
         return _transpose(self, tuple(order))
 
+    def refusal(self) -> str:
+        return (f"{self} stands for a value in actmem memory, and is no array; "
+                "actmem.optax.value() returns the state of an optimizer as arrays")
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ARRAY_ATTRIBUTES:
+            raise AttributeError(self.refusal(), name=name, obj=self)
+        raise AttributeError(f"'Kept' object has no attribute {name!r}", name=name, obj=self)
+
     def __reduce__(self) -> Any:
         raise TypeError("a value in actmem memory can be neither pickled nor copied: use "
                         "actmem.jax.save_state(), or the value() of a Stored")
@@ -182,8 +212,26 @@ class Kept:
         return f"Kept({self.dtype}{list(self.shape)})"
 
 
+def _check_place(kept: Kept, sharding: Sharding) -> None:
+    """Refuses to move the tokens of a state to devices that do not have the state."""
+    if not is_state(kept) or sharding.device_set == kept.base.sharding.device_set:
+        return
+    shape, dtype, label, _ = kept.dtype.of
+    raise ValueError(
+        f"{label}, {dtype}{list(shape)}, is stored for {_names_of(kept.base.sharding)}, but "
+        f"{_names_of(sharding)} would need it: make the state by init() with parameters on these "
+        "devices, or use actmem.jax.save_state() and restore_state()")
+
+
+def _names_of(sharding: Sharding) -> str:
+    devices = sorted(sharding.device_set, key=lambda device: device.id)
+    return str(devices[0]) if len(devices) == 1 else f"{len(devices)} devices from {devices[0]} on"
+
+
 def _shard(values: Sequence[Kept], shardings: Sequence[Sharding], layouts: Any,
            copy_semantics: Any) -> Any:
+    for value, sharding in zip(values, shardings):
+        _check_place(value, sharding)
     return _private.shard_args(
         [_private.physical_sharding(value.aval, sharding)
          for value, sharding in zip(values, shardings)],

@@ -51,8 +51,8 @@ ghost_p = Primitive("actmem_ghost")     # only in complete programs: makes a new
 drop_p = Primitive("actmem_drop")
 
 PUT: dict[str, Any] = dict(batch=(), number=None, bounded=False, many=True, wanted=True,
-                           is_state=False)
-TAKE: dict[str, Any] = dict(batch=(), number=None, ends=False, announced=None)
+                           is_state=False, received=False)
+TAKE: dict[str, Any] = dict(batch=(), number=None, ends=False, announced=None, received=False)
 
 
 def label_of(name: str, line: str) -> str:
@@ -281,7 +281,7 @@ def _rounded(value: Any) -> Any:
 
 def _put_lowered(ctx: Context, value: Any, *, label: str, batch: Sequence[int],
                  number: int | None, bounded: bool, many: bool, wanted: bool,
-                 is_state: bool) -> tuple[Any, Any, Any]:
+                 is_state: bool, received: bool) -> tuple[Any, Any, Any]:
     shape = ctx.avals_in[0].shape       # of random keys, without their data
     if not wanted:
         return (value, jnp.zeros((*(shape[i] for i in batch), TOKEN_WORDS), jnp.uint32),
@@ -290,7 +290,7 @@ def _put_lowered(ctx: Context, value: Any, *, label: str, batch: Sequence[int],
         value = _rounded(value)
     token, ghost = _calls.put(ctx, jnp.transpose(value, _order(batch, value.ndim)),
                               label=label, batch=len(batch), number=number, bounded=bounded,
-                              many=many)
+                              many=many, received=received)
     order = _order(batch, len(shape))
     ghost = jnp.transpose(ghost.reshape(*(shape[i] for i in order), 0),
                           (*_inverse(order), len(order)))
@@ -303,11 +303,11 @@ def _put_lowered(ctx: Context, value: Any, *, label: str, batch: Sequence[int],
 
 def _take_lowered(ctx: Context, token: Any, ghost: Any, *, label: str, weak_type: bool,
                   batch: Sequence[int], number: int | None, ends: bool,
-                  announced: int | None) -> list[Any]:
+                  announced: int | None, received: bool) -> list[Any]:
     ghost = jnp.transpose(ghost, (*_order(batch, ghost.ndim - 1), ghost.ndim - 1))
     aval = _private.physical_aval(batch_first(ctx.avals_out[0], batch))
     value = _calls.take(ctx, token, ghost, aval, label=label, number=number, ends=ends,
-                        announced=announced)
+                        announced=announced, received=received)
     return [jnp.transpose(value, _inverse(_order(batch, value.ndim)))]
 
 

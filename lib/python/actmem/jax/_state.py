@@ -7,7 +7,7 @@ donates the old array, the program ends it when it takes it, so the memory of th
 serve for new values. The name of a value in the store is that of its place in the state. So the
 store learns from each step when the next one will need the value (lib/store/schedule.h).
 """
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,14 +17,15 @@ from jax.sharding import Sharding
 from numpy.typing import NDArray
 
 from actmem.jax import _calls, _primitives
-from actmem.jax._kept import Kept
+from actmem.jax._kept import ARRAY_ATTRIBUTES, Kept, without_arithmetic
 
 
+@without_arithmetic
 class Stored:
     """An array in actmem memory. JAX sees it as a node with two leaves, a token and a ghost.
 
-    value() returns the array, on the device. So do indexing and numpy.asarray(). Each call copies
-    the whole value to the device.
+    value() returns the array, on the device. Indexing, numpy.asarray() and the functions of
+    jax.numpy call it. Each call copies the whole value to the device. Arithmetic is refused.
 
     Attributes:
       label: the name in error messages, such as ".mu['w'] of the optimizer state".
@@ -79,6 +80,24 @@ class Stored:
     def __getitem__(self, index: Any) -> jax.Array:
         return self.value()[index]
 
+    def __len__(self) -> int:
+        return len(self.value())
+
+    def __iter__(self) -> Iterator[jax.Array]:
+        return iter(self.value())
+
+    def refusal(self) -> str:
+        return (f"{self} is in actmem memory: its value() is an array, and actmem.optax.value() "
+                "returns a whole state as arrays")
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ARRAY_ATTRIBUTES and not hasattr(type(self), name):
+            raise AttributeError(f"{self.refusal()}, which has {name!r}")
+        raise AttributeError(f"'Stored' object has no attribute {name!r}")
+
+    def __jax_array__(self) -> jax.Array:
+        return self.value()
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self.value(), dtype)
 
@@ -115,6 +134,25 @@ def values_of(leaves: Sequence[Stored]) -> list[jax.Array]:
         sharding if sharding is not None and sharding.num_devices > 1 else None
         for sharding in shardings))
     return values
+
+
+def value(tree: Any) -> Any:
+    """Returns a tree with arrays on the device in place of stored arrays.
+
+    Args:
+      tree: A pytree, such as the state of an optimizer. It may be traced.
+
+    Example:
+      >>> import jax.numpy as jnp, optax, actmem.optax
+      >>> state = actmem.optax.offload(optax.adam(0.1)).init({"w": jnp.ones((64, 64))})
+      >>> optax.tree.norm(actmem.optax.value(state)).item()
+      0.0
+    """
+    leaves, structure = jax.tree.flatten(tree, is_leaf=is_stored)
+    stored = [leaf for leaf in leaves if is_stored(leaf)]
+    values = iter(values_of(stored) if stored else [])
+    return jax.tree.unflatten(structure, [next(values) if is_stored(leaf) else leaf
+                                          for leaf in leaves])
 
 
 @partial(jax.jit, static_argnums=1)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""States of optimizers on several devices: shardings that differ between state, gradients and
+parameters, and states in the wrong place."""
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+
+import actmem.jax
+import actmem.optax
+from actmem.jax import _state
+from test_optax import BYTES, SIDE, close, count, stored_in
+
+ROWS, COLUMNS, WHOLE = P("d"), P(None, "d"), P()
+
+
+def mesh():
+    return jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
+
+
+def sharded(spec, number=0):
+    value = jax.random.normal(jax.random.key(number), (SIDE, SIDE))
+    return {"w": jax.device_put(value, NamedSharding(mesh(), spec))}
+
+
+def is_sharded(state, spec):
+    return all(leaf.sharding.is_equivalent_to(NamedSharding(mesh(), spec), 2)
+               for leaf in stored_in(state))
+
+
+def step_of(tx):
+    def step(gradients, state, params):
+        updates, state = tx.update(gradients, state, params)
+        return state, optax.apply_updates(params, updates)
+    return jax.jit(step, donate_argnums=(1, 2))
+
+
+def train(tx, gradients, params):
+    """Trains with gradients and parameters of these shardings, one for each step."""
+    weights = sharded(ROWS)
+    state, step = tx.init(weights), step_of(tx)
+    for number, (spec, other) in enumerate(zip(gradients, params)):
+        weights = jax.device_put(weights, NamedSharding(mesh(), other))
+        state, weights = jax.block_until_ready(step(sharded(spec, number), state, weights))
+    return weights, state
+
+
+@pytest.mark.parametrize("gradients,params", [
+    ([COLUMNS] * 3, [ROWS] * 3), ([ROWS, COLUMNS, WHOLE, ROWS], [ROWS] * 4),
+    ([ROWS, COLUMNS, COLUMNS], [ROWS, COLUMNS, ROWS]), ([WHOLE] * 3, [WHOLE] * 3)])
+def test_a_state_keeps_its_sharding(gradients, params):
+    weights, state = train(actmem.optax.offload(optax.adam(1e-2)), gradients, params)
+    assert is_sharded(state, ROWS)
+    devices = actmem.jax.stats()["devices"].values()
+    assert [device["live_bytes"] for device in devices] == [2 * BYTES // 4] * 4
+    close((weights, state), train(optax.adam(1e-2), gradients, params))
+
+
+def test_states_of_one_line():
+    """Of one offload(), and of two."""
+    specs = (ROWS, COLUMNS, COLUMNS, ROWS)
+    line = [actmem.optax.offload(optax.adam(1e-2)) for _ in range(2)]
+    transformations = [line[0], line[0], line[1], line[1]]
+    gradients = list(map(sharded, specs))
+    states = [tx.init(params) for tx, params in zip(transformations, gradients)]
+    plain = optax.adam(1e-2).init(gradients[0])
+    for _ in range(2):
+        states = [jax.jit(tx.update)(grads, state)[1]
+                  for tx, grads, state in zip(transformations, gradients, states)]
+        _, plain = jax.jit(optax.adam(1e-2).update)(gradients[0], plain)
+    for state, spec in zip(states, specs):
+        assert is_sharded(state, spec)
+        close(state, plain)
+
+
+def test_a_state_in_the_wrong_place():
+    tx = actmem.optax.offload(optax.adam(1e-2))
+    params = {"w": jnp.ones((SIDE, SIDE))}
+    state = tx.init(params)
+    place = r"\[0\].mu\['w'\] of the optimizer state .*float32\[72, 72\], is stored for "
+    with pytest.raises(ValueError, match=place + r"\S*0, but \S*1 would need it: make"):
+        jax.device_put(state, jax.devices()[1])
+    with pytest.raises(ValueError, match=place.replace("mu", "[mn]u") + r"\S*0, but 4 devices from"):
+        jax.jit(tx.update)(sharded(ROWS), state)
+    assert count("live_blocks") == 2
+    close(state, optax.adam(1e-2).init(params))
+
+
+def test_another_sharding_than_the_program_has():
+    tx = actmem.optax.offload(optax.trace(0.9))
+    state = tx.init(sharded(ROWS))
+    step = jax.jit(lambda state: tx.update(sharded(ROWS), state))
+    step(state)
+    other = _state.store_all([sharded(COLUMNS)["w"]], (stored_in(state)[0].label,))
+    state = jax.tree.unflatten(jax.tree.structure(state), jax.tree.leaves(other))
+    with pytest.raises(Exception, match="another sharding than the program needs; make the state by "
+                                        r"init\(\)"):
+        jax.block_until_ready(step(state))
+    close(state, other)
