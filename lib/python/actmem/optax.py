@@ -136,7 +136,7 @@ class _Offloaded:
             state = self.tx.init(params)
             shardings[:] = _like_params(state, concrete)
             return _constrained(state, shardings)
-        concrete, shardings = params, []
+        concrete, shardings = params, list[Any]()
         leaves, tree = jax.tree.flatten(params)
         jaxpr, shape = jax.make_jaxpr(
             lambda *leaves: function(jax.tree.unflatten(tree, leaves)), return_shape=True)(*leaves)

@@ -224,7 +224,8 @@ def _check_place(kept: Kept, sharding: Sharding) -> None:
 
 
 def _names_of(sharding: Sharding) -> str:
-    devices = sorted(sharding.device_set, key=lambda device: device.id)
+    devices: list[Any] = list(sharding.device_set)
+    devices.sort(key=lambda device: device.id)
     return str(devices[0]) if len(devices) == 1 else f"{len(devices)} devices from {devices[0]} on"
 
 
