@@ -14,6 +14,7 @@ measure    runs the best few choices         _graph, _fusion, _trace    programs
 models     published models                  decoder  a model's training step in JAX
 machine    published figures of machines     probe    measures this machine
 of_model   the plan of a published model     command  actmem plan
+targets    accelerators that XLA knows       compiled  programs that XLA compiles for them
 check      compares a training run's first steps with its plan
 """
 from __future__ import annotations
