@@ -113,7 +113,7 @@ def fixture_compiler(monkeypatch, tmp_path):
         return types.SimpleNamespace(returncode=int(len(ran) > 6), stderr="a line\nfrom XLA\n\n")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(compiled.subprocess, "run", run)
-    monkeypatch.setattr(compiled, "check_compiler", lambda target: None)
+    monkeypatch.setattr(targets, "check_compiler", lambda target: None)
     return ran
 
 

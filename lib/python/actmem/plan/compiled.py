@@ -26,8 +26,9 @@ from typing import Any
 import jax
 from jax import export
 
+from actmem.plan import targets
 from actmem.plan._schedule import Schedule
-from actmem.plan.targets import Target, check_compiler
+from actmem.plan.targets import Target
 
 FORMAT = 1                      # of the results; part of their key
 FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
@@ -174,7 +175,7 @@ def compile_for(target: Target, program: Lowered) -> Compiled:
     if program.devices not in (1, target.devices):
         raise ValueError(f"the program is for {program.devices} devices, but {target.name} "
                          f"has {target.devices}: use a mesh of {target.devices} devices")
-    check_compiler(target)
+    targets.check_compiler(target)
     path = _cache_path(target, program)
     known = _kept(path)
     if known is None:
