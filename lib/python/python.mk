@@ -14,7 +14,7 @@ python-module::
 	install -m 644 lib/python/actmem/*.py lib/python/actmem/py.typed $(PYTHON_MODULE)/
 	install -m 644 lib/python/actmem/jax/*.py $(PYTHON_MODULE)/jax/
 	install -m 644 lib/python/actmem/_start/*.py $(PYTHON_MODULE)/_start/
-	install -m 644 $(wildcard $(addprefix lib/python/actmem/plan/*.,py json csv)) \
+	install -m 644 $(wildcard $(addprefix lib/python/actmem/plan/*.,py json csv txtpb)) \
 		$(PYTHON_MODULE)/plan/
 
 install:: $(LIB_SHARED) python-module

@@ -179,6 +179,8 @@ def test_what_is_refused(capsys, config, program, tmp_path):
     for words, arguments in (
             ("unknown model 'gpt': use one of llama-2-13b, ", ("--model", "gpt", *h200)),
             ("unknown machine 'cray': use one of v5p, ", ("--config", config, "--machine", "cray")),
+            ("unknown target 'cray': use h100, h200, ", (f"{program}:f", "--compile", "cray")),
+            ("pip install 'jax[tpu]==", (f"{program}:make_step", "--compile", "v5p:2x2x1")),
             ("cannot read the model of /none", ("--config", "/none", *h200)),
             ("/dev/zero: the file has more than", ("--config", "/dev/zero", *h200)),
             ("data x fsdp x expert=3 does not divide the batch",
@@ -210,6 +212,11 @@ def test_what_is_refused(capsys, config, program, tmp_path):
             ("--measure cannot be combined with --keep", (f"{program}:f", "--measure", "3",
                                                         "--keep", "hidden")),
             ("--measure runs on this machine", (f"{program}:f", "--measure", "3", *h200)),
+            ("--measure and --compile cannot be combined", (f"{program}:f", "--measure", "3",
+                                                            "--compile", "h200")),
+            ("--compile h200x8 implies --machine h200, but --machine is here",
+             (f"{program}:f", "--compile", "h200x8", "--machine", "here")),
+            ("--compile needs FILE.py:FUNCTION", ("--config", config, "--compile", "h200")),
             ("--mesh has 4 devices", ("--config", config, "--mesh", "fsdp=4", "--devices", "8",
                                       *h200))):
         assert words in misused(capsys, *arguments), words

@@ -10,6 +10,7 @@ import time
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax.ad_checkpoint import checkpoint_name as name
 
@@ -247,6 +248,18 @@ def test_files_that_would_help_are_named(monkeypatch):
     for look in looked.best, looked.greedy:
         with pytest.raises(machine.MachineError, match="has no figure 'disk_write'"):
             look()
+
+
+def test_constants_are_no_arguments():
+    """A table in unrolled layers is a constant of the program, in front of its arguments."""
+    def loss(w, x, scale):
+        table = np.arange(64, dtype="float32")
+        for each in w:
+            x = jnp.sin(name(x @ each, "hidden")) * table
+        return jnp.mean(name(scale * w[0], "fixed")) + jnp.mean(x)
+    found = plan(loss, [shape(64, 64)] * 3, shape(32, 64), shape(64, 64), machine=MACHINE)
+    assert [(row.name, row.bytes) for row in found.names] == [
+        ("hidden", 3 * 32 * 64 * 4), ("fixed", 64 * 64 * 4)]
 
 
 def test_names_are_proposed():

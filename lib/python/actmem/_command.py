@@ -120,9 +120,9 @@ def plan_parser() -> argparse.ArgumentParser:
     add("--attention", choices=("kernel", "dot_product"), metavar="kernel|dot_product",
         help="how the model computes attention, like MaxText's setting; default: kernel")
     add = parser.add_argument_group("Machine").add_argument
-    add("--machine", metavar="here|NAME|FILE", default="here",
+    add("--machine", metavar="here|NAME|FILE",
         help="a machine in the table, such as h200; a file; or here, which is this machine as "
-             f"{_wheel.command('probe')} measured it; default: here")
+             f"{_wheel.command('probe')} measured it; default: that of --compile, or here")
     add("--devices", metavar="N", type=_count,
         help="number of devices that share the model (fsdp); default: the devices of one host")
     add("--mesh", metavar="AXIS=N,...", type=_mesh,
@@ -138,6 +138,9 @@ def plan_parser() -> argparse.ArgumentParser:
         help="predict a policy that offloads these names")
     add("--keep", metavar="NAME,...", type=_names,
         help="predict a policy that keeps these names on the device")
+    add("--compile", metavar="TARGET",
+        help="let XLA compile the best few policies for a target that need not be here, such as "
+             "h200, h200x8 or v5p:2x2x1, and drop those that it proves wrong")
     add("--measure", metavar="N", type=_count,
         help="compile the best few policies, run N steps of each, and choose the fastest")
     add = parser.add_argument_group("Output").add_argument
@@ -220,7 +223,8 @@ def run(arguments: Sequence[str]) -> int:
     make, module = COMMANDS[name]
     parser = make()
     options = parser.parse_args(rest)
-    runs = name != "plan" or options.machine == "here" or options.measure
+    runs = name != "plan" or options.measure or not options.compile and options.machine in (
+        None, "here")
     if not runs:            # needs no accelerator, and must not take one from others
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
     if not _has_jax(parser.prog) or (runs and not _has_device(parser.prog)):

@@ -11,9 +11,11 @@ memory     the memory that a program needs   time     device, link and files as 
 layers     a program as a list of layers     search   finds the fastest choice that fits
 decide     the plan and its reasons          report   the plan as a table and a file
 measure    runs the best few choices         _graph, _fusion, _trace    programs from jaxprs
+verify     compiles the best few choices     for accelerators that are not there
 models     published models                  decoder  a model's training step in JAX
 machine    published figures of machines     probe    measures this machine
 of_model   the plan of a published model     command  actmem plan
+targets    accelerators that XLA knows       compiled  programs that XLA compiles for them
 check      compares a training run's first steps with its plan
 """
 from __future__ import annotations
@@ -29,7 +31,7 @@ from typing import Any
 import jax
 from jax.sharding import PartitionSpec
 
-from actmem.plan import _trace, defaults, memory, names
+from actmem.plan import _trace, defaults, memory, names, targets
 from actmem.plan._graph import Graph
 from actmem.plan import machine as machines
 from actmem.plan.layers import Timeline
@@ -38,10 +40,11 @@ from actmem.plan.memory import Compiler
 from actmem.plan.names import Candidate
 from actmem.plan.between import Between
 from actmem.plan.decide import decided, tried
-from actmem.plan.report import Mismatch, Plan, Row, load_plan
+from actmem.plan.report import Build, Mismatch, Plan, Row, load_plan
 from actmem.plan.search import KEEP, OFFLOAD, RECOMPUTE, Choice, Nothing, Search
+from actmem.plan.verify import verified
 
-__all__ = ["KEEP", "OFFLOAD", "RECOMPUTE", "Choice", "Compiler", "Machine", "Mismatch",
+__all__ = ["Build", "KEEP", "OFFLOAD", "RECOMPUTE", "Choice", "Compiler", "Machine", "Mismatch",
            "Nothing", "Plan", "Row", "load_plan", "plan", "plan_key"]
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -88,14 +91,14 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "here",
+def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None = None,
          device_memory: int | float | str | None = None,
          host_memory: int | float | str | None = None, donated: int = 0,
          compiler: Compiler | None = None, ring: int = 2, model: str | None = None,
          resident: int = 0, devices: int | None = None, choice: Choice | None = None,
          measure: int = 0, destination: str = "pinned_host", mesh: Any = None,
          specs: Mapping[str, PartitionSpec] | None = None, between: Between | None = None,
-         frozen: int = 0) -> Plan:
+         frozen: int = 0, compile: str | None = None) -> Plan:
     """Decides for each named value of a training step whether to keep it on the device, offload
     it to the host, or recompute it. If `function` is a loss, plan() traces it once. If it is
     a step, plan() traces it again for each policy. This clears JAX's caches, so functions that
@@ -110,6 +113,7 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
         depend only on the first argument are weights.
       machine: A Machine, or a name that machine.find() accepts. It gives the rates of the
         device, the link and the files. "here" is this machine as `actmem probe` measured it.
+        None: the machine of compile=, or "here".
       device_memory: Bytes of device memory that a step may use, such as "70G". None: 90% of
         the machine's device memory. math.inf: no limit.
       host_memory: Bytes of host memory that one device may use; the rest goes to files. None:
@@ -134,22 +138,37 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
       between: The transfers between devices, if `function` is one device's part and does not
         contain these transfers: see of_model.py.
       frozen: How many arguments after the first are weights that are not trained.
+      compile: A target such as "h200", "h200x8" or "v5p:2x2x1", which need not be here. XLA
+        compiles the best few choices and full recomputation for it, and plan() drops those that
+        do not fit or whose schedule shows that offloading gains nothing. This takes minutes, and
+        prints its progress on stderr. Results are cached.
 
     Returns:
       A Plan: print it, or use its policy.
 
     Raises:
       ValueError: The function names no values and plan() cannot name them, no choice fits, the
-        mesh does not divide a value, or both choice= and measure= are given. The error message
-        says what to change.
+        mesh does not divide a value, or two of choice=, measure= and compile= conflict. The error
+        message says what to change.
       MachineError: The machine is unknown, or lacks a figure.
+      ImportError: The compiler of compile= is not installed. The error message has the command to
+        install it.
     """
     _check_counts(ring=(ring, 1), measure=(measure, 0), donated=(donated, 0), frozen=(frozen, 0),
                   devices=(1 if devices is None else devices, 1))
-    machine = machines.find(machine)
+    target = targets.find(compile) if compile else None
+    machine = machines.find(machine or (target.machine if target else "here"))
+    if target and measure:
+        raise ValueError("measure= and compile= cannot be combined: measure= runs programs on this "
+                         "machine, but compile= only compiles them for another one")
+    if target and machine.name != target.machine:
+        raise ValueError(f"machine={machine.name!r} and compile={target.name!r} are different "
+                         "machines: leave machine= out")
     if choice is not None and measure:
         raise ValueError("measure= and choice= cannot be combined: measure= searches for the "
                          "fastest policy, but choice= sets the policy")
+    if target:
+        targets.check_compiler(target)
     if device_memory is None:
         device_memory = defaults.device_memory_of(machine)
     if host_memory is None:
@@ -183,6 +202,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str = "her
     found = decided(search, candidates, model or _trace.name_of(function),
                     key, choice, destination)
     found = dataclasses.replace(found, proposed=proposed)
+    if target:
+        return verified(search, program, target, found, candidates, donated, resident, choice)
     return tried(search, program, measure, found, candidates, donated, resident) \
         if measure else found
 

@@ -111,8 +111,10 @@ class _Maker:
         inner = _private.open_jaxpr(jaxpr)
         outer = self.nodes, self.seen, self.apart
         self.nodes, self.seen, self.apart = [], {}, set()
-        inputs = [self._value(var, i) for i, var in enumerate([*inner.constvars, *inner.invars])]
-        env = dict(zip([*inner.constvars, *inner.invars], inputs))
+        # Constants come last, so that an argument's index is that of its input.
+        variables = [*inner.invars, *inner.constvars]
+        inputs = [self._value(var, i) for i, var in enumerate(variables)]
+        env = dict(zip(variables, inputs))
         outputs = self._run(inner, env)
         for value in outputs:
             if value is not None:

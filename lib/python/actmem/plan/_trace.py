@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 from jax.extend.core import jaxpr_as_fun
-from jax.sharding import PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 from actmem import _wheel
 from actmem.jax import _private
@@ -164,17 +164,36 @@ class Program:
         gradient = jax.value_and_grad(loss, has_aux=True, allow_int=True)
         return lambda *leaves: gradient(leaves[:self.weights], leaves[self.weights:])
 
-    def compiled(self, policy: Rule, leaves: Sequence[Any]) -> Any:
-        """Compiles the program with its gradient, rematerialised by `policy`, for these
-        arguments. Returns a jax.stages.Compiled that takes them one by one."""
+    @contextmanager
+    def jitted(self, policy: Rule) -> Iterator[Any]:
+        """Yields a jitted function that computes the program with its gradient, rematerialised by
+        `policy`, and takes the arguments one by one. Trace it before the context ends."""
         if not self.is_step:
-            return jax.jit(self._gradient(self._with(policy))).lower(*leaves).compile()
+            yield jax.jit(self._gradient(self._with(policy)))
+            return
         tree = jax.tree.structure(self.args)
 
         def step(*leaves: Any) -> Any:
             return self.function(*jax.tree.unflatten(tree, leaves))
         with self._traced_with(policy):
-            return jax.jit(step).lower(*leaves).compile()
+            yield jax.jit(step)
+
+    def compiled(self, policy: Rule, leaves: Sequence[Any]) -> Any:
+        """Compiles the program with its gradient, rematerialised by `policy`, for these
+        arguments. Returns a jax.stages.Compiled that takes them one by one."""
+        with self.jitted(policy) as step:
+            return step.lower(*leaves).compile()
+
+    def shapes(self) -> list[jax.ShapeDtypeStruct]:
+        """Returns the shapes of the arguments one by one, with their shardings over several
+        devices."""
+        found = []
+        for leaf, aval in zip(jax.tree.leaves(self.args), self.jaxpr.in_avals):
+            sharding = getattr(leaf, "sharding", None)
+            is_shared = isinstance(sharding, NamedSharding) and sharding.mesh.size > 1
+            found.append(jax.ShapeDtypeStruct(aval.shape, aval.dtype,
+                                              sharding=sharding if is_shared else None))
+        return found
 
     def _with(self, policy: Rule) -> Jaxpr:
         if self.is_checkpointed:

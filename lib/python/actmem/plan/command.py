@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import inspect
 import json
@@ -18,7 +19,7 @@ from actmem import _wheel
 from actmem._command import DONE, FAILED, UsageError
 from actmem.plan import Choice, Plan, decoder, defaults, memory, of_model, plan
 from actmem.plan import machine as machines
-from actmem.plan import models
+from actmem.plan import models, targets
 
 OF_MODELS = ("devices", "mesh", "batch", "tokens", "images", "train", "lora", "attention")
 
@@ -98,6 +99,21 @@ def _shard(options: argparse.Namespace, machine: machines.Machine) -> decoder.Sh
     return decoder.Shard(fsdp=options.devices or int(machine.need("devices")))
 
 
+def _target(options: argparse.Namespace) -> targets.Target | None:
+    """Returns the target of --compile. If it has several devices, gives JAX as many CPU devices, so
+    that a function can make its mesh."""
+    if not options.compile:
+        return None
+    target = targets.find(options.compile)
+    if options.machine and options.machine != target.machine:
+        raise UsageError(f"--compile {target.name} implies --machine {target.machine}, but "
+                         f"--machine is {options.machine}")
+    if target.devices > 1:
+        with contextlib.suppress(RuntimeError):     # the caller of JAX has chosen its devices
+            jax.config.update("jax_num_cpu_devices", target.devices)
+    return target
+
+
 def _choice(options: argparse.Namespace) -> Choice | None:
     kept, offloaded = frozenset(options.keep or ()), frozenset(options.offload or ())
     both = ", ".join(sorted(kept & offloaded))
@@ -138,7 +154,7 @@ def _of_function(options: argparse.Namespace, machine: machines.Machine,
                 destination="actmem" if compiler is memory.CPU else "pinned_host",
                 device_memory=options.device_memory, host_memory=options.host_memory,
                 model=options.function, choice=_choice(options),
-                measure=options.measure or 0), []
+                measure=options.measure or 0, compile=options.compile), []
 
 
 def _planned(options: argparse.Namespace,
@@ -151,13 +167,19 @@ def _planned(options: argparse.Namespace,
     if options.measure and (options.keep is not None or options.offload is not None):
         raise UsageError("--measure cannot be combined with --keep or --offload: it searches for "
                          "the fastest policy")
-    if options.measure and options.machine != "here":
+    if options.measure and options.compile:
+        raise UsageError("--measure and --compile cannot be combined: --measure runs programs on "
+                         "this machine, but --compile only compiles them for another one")
+    if options.measure and options.machine not in (None, "here"):
         raise UsageError(f"--measure runs on this machine, but --machine is {options.machine}")
     if options.lora and options.train:
         raise UsageError("--lora and --train cannot be combined: --lora trains only its factors")
     if options.json and options.maxtext:
         raise UsageError("--json and --maxtext cannot be combined")
-    machine = machines.find(options.machine)
+    target = _target(options)
+    if target and not options.function:
+        raise UsageError("--compile needs FILE.py:FUNCTION, not a model")
+    machine = machines.find(options.machine or (target.machine if target else "here"))
     found, lengths = (_of_function if options.function else _of_model)(options, machine)
     return found, lengths, machine
 

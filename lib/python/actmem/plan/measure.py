@@ -52,6 +52,21 @@ def _array_like(leaf: jax.ShapeDtypeStruct, random: np.random.Generator) -> Any:
     return jax.device_put(jnp.asarray(value, leaf.dtype), leaf.sharding)
 
 
+def _check_devices(leaves: Sequence[Any]) -> None:
+    """Raises ValueError if an argument is on a device of a topology, which can only compile."""
+    for leaf in leaves:
+        for device in getattr(getattr(leaf, "sharding", None), "device_set", ()):
+            try:
+                is_here = device in jax.devices(device.platform)
+            except RuntimeError:            # JAX has no device of this platform
+                is_here = False
+            if not is_here:
+                raise ValueError(
+                    f"measure= runs steps, but an argument is on a device that is not here, "
+                    f"{device.device_kind} of a topology: use devices of this machine, or "
+                    "compile= instead of measure=")
+
+
 def _peak_of(compiled: Any, donated: int) -> int:
     found = compiled.memory_analysis()
     return int(found.argument_size_in_bytes + found.output_size_in_bytes +
@@ -76,7 +91,9 @@ class Policies:
                  destination: str) -> None:
         self.program, self.destination = program, destination
         self.device_memory, self.donated = device_memory, donated
-        self.leaves = arrays_of(jax.tree.leaves(program.args))
+        leaves = jax.tree.leaves(program.args)
+        _check_devices(leaves)
+        self.leaves = arrays_of(leaves)
         self.peaks: dict[Choice, int | None] = {}       # None: compiling it failed
         self._compiled: dict[Choice, Any] = {}          # those that fit
 

@@ -53,6 +53,47 @@ class Run:
 
 
 @dataclasses.dataclass(frozen=True)
+class Build:
+    """A policy that XLA compiled for a target, which plan(compile=) names."""
+    target: str
+    kept: tuple[str, ...]
+    offloaded: tuple[str, ...]
+    method: str             # of offloading: "stock", "actmem", or "" if nothing is offloaded
+    peak_bytes: int | None  # None: XLA reports only that the memory is too small
+    host_bytes: int
+    copies: int             # to the host, in a step
+    late_copies: int        # those whose values stay on the device until the backward pass
+    # Seconds of a step in which the device at least waits for copies. None if unknown.
+    wait_s: float | None
+    rematerialised: int     # values that XLA computes again by itself
+    refused: str = ""       # why this policy is not recommended, or ""
+    flags: Mapping[str, str] = dataclasses.field(default_factory=dict)      # of the compilers
+
+    def __str__(self) -> str:
+        peak = "too much" if self.peak_bytes is None else size_text(self.peak_bytes)
+        words = [f"compiled for {self.target}: {peak} of device memory, "
+                 f"{size_text(self.host_bytes)} of host memory, with "
+                 f"{_policy_text(self.kept, self.offloaded)}"]
+        if self.wait_s:
+            words.append(f"the device waits at least {self.wait_s:.3g} s for copies")
+        if self.rematerialised:
+            words.append(f"XLA rematerialises {self.rematerialised} values by itself, so its "
+                         "times cannot be compared: use a smaller batch")
+        if self.refused:
+            words.append(f"refused: {self.refused}")
+        return "; ".join(words)
+
+    def json(self) -> dict[str, Any]:
+        fields = dataclasses.asdict(self)
+        policy = {KEEP: fields.pop("kept"), OFFLOAD: fields.pop("offloaded")}
+        return {"target": fields.pop("target"), "policy": policy, **fields}
+
+
+def _policy_text(kept: Sequence[str], offloaded: Sequence[str]) -> str:
+    return f"{', '.join(kept) or 'nothing'} kept and {', '.join(offloaded) or 'nothing'} offloaded"
+
+
+@dataclasses.dataclass(frozen=True)
 class Plan:
     """The result of plan()."""
 
@@ -80,6 +121,7 @@ class Plan:
     proposed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     microbatches: int = 1           # in a step; `layers` has the layers of all of them
     lacks: str = ""         # if a given choice does not fit: which memory is too small; or ""
+    compiled: Sequence[Build] = ()          # the policies that XLA compiled
 
     @property
     def gain(self) -> float:
@@ -134,13 +176,13 @@ class Plan:
                          f"jax.ad_checkpoint.checkpoint_name(..., \"{name}\")")
         for run in self.measured:
             lines.append(f"measured: {run.step_s:.4g} s and {size_text(run.peak_bytes)} with "
-                         f"{', '.join(run.kept) or 'nothing'} kept and "
-                         f"{', '.join(run.offloaded) or 'nothing'} offloaded")
+                         f"{_policy_text(run.kept, run.offloaded)}")
+        lines += map(str, self.compiled)
         return "\n".join(lines)
 
     def json(self) -> dict[str, Any]:
         """Returns the object that `actmem plan --json` prints. It has `lacks` only if a given
-        policy does not fit."""
+        policy does not fit, and `compiled` only if XLA compiled policies."""
         return {
             "model": self.model, "machine": self.machine,
             "names": [dataclasses.asdict(row) for row in self.names],
@@ -149,6 +191,7 @@ class Plan:
             "host_bytes": self.host_bytes, "disk_bytes": self.disk_bytes,
             "abstains": bool(self.abstains),
             **({"lacks": self.lacks} if self.lacks else {}),
+            **({"compiled": [each.json() for each in self.compiled]} if self.compiled else {}),
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -226,6 +269,9 @@ def _plan_of(fields: Any) -> Plan | None:
         fields["measured"] = tuple(
             Run(tuple(run.pop("kept")), tuple(run.pop("offloaded")), **run)
             for run in fields["measured"])
+        fields["compiled"] = tuple(
+            Build(**build | {name: tuple(build[name]) for name in ("kept", "offloaded")})
+            for build in fields.get("compiled", ()))
         found = Plan(**fields)
     except (AttributeError, KeyError, TypeError):
         return None
@@ -239,10 +285,15 @@ def _is_sound(plan: Plan) -> bool:
         "devices", "waited_s", "rate_error", "microbatches")), *(row.bytes for row in plan.names),
         *(number for layer in plan.layers for number in layer),
         *(number for point in plan.curve for number in point[:2]),
-        *(number for run in plan.measured for number in (run.step_s, run.peak_bytes)))
+        *(number for run in plan.measured for number in (run.step_s, run.peak_bytes)),
+        *(number for build in plan.compiled for number in (
+            build.host_bytes, build.copies, build.late_copies, build.rematerialised,
+            build.peak_bytes or 0, build.wait_s or 0)))
     words = (plan.model, plan.machine, plan.abstains, plan.destination, plan.lacks,
              *(word for row in plan.names for word in (row.name, row.action, row.why)),
              *(word for run in plan.measured for word in run.kept + run.offloaded),
+             *(word for build in plan.compiled for word in (
+                 build.target, build.method, build.refused, *build.kept, *build.offloaded)),
              *(word for words in (plan.key, plan.proposed) if isinstance(words, dict)
                for word in words.values()))
     return (isinstance(plan.key, dict) and isinstance(plan.proposed, dict) and

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The process that compiles one program for a target, because libtpu serves one process at a time
+and an error in a compiler ends its process. compiled.py starts it:
+
+    python3 -m actmem.plan._compiling REQUEST RESULT
+
+REQUEST is a file with the pickled target, jax.export.Exported and axes of the mesh, from the process
+that starts this one. RESULT is the file to write: sizes, and the counts of the schedule, as JSON. If the program
+does not fit into the target's memory, RESULT has XLA's error message as "exhausted".
+"""
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import topologies
+
+import actmem.jax           # registers the handlers that programs may call  # noqa: F401
+from actmem.plan import _schedule
+from actmem.plan.targets import Target
+
+SIZES = ("argument", "output", "temp", "alias", "host_temp")
+
+
+def _topology(target: Target) -> Any:
+    if target.platform == "tpu":
+        return topologies.get_topology_desc(platform="tpu", topology_name=target.topology)
+    return topologies.get_topology_desc(platform="cuda", target_config=target.config,
+                                        topology=target.topology)
+
+
+def compile_for(target: Target, exported: Any, axes: Sequence[tuple[str, int, Any]]) -> Any:
+    """Returns the program, compiled for the target, as a jax.stages.Compiled."""
+    devices = _topology(target).devices
+    if exported.nr_devices == 1:
+        shardings: Any = [jax.sharding.SingleDeviceSharding(devices[0])] * len(exported.in_avals)
+    else:
+        names, sizes, types = zip(*(axes or [("devices", len(devices), None)]))
+        mesh = jax.sharding.Mesh(np.array(devices).reshape(sizes), names,
+                                 **({"axis_types": types} if axes else {}))
+        shardings = [each or jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+                     for each in exported.in_shardings_jax(mesh)]
+    shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding)
+              for aval, sharding in zip(exported.in_avals, shardings)]
+
+    def program(*leaves: Any) -> Any:
+        positional, named = jax.tree.unflatten(exported.in_tree, leaves)
+        return exported.call(*positional, **named)
+    return jax.jit(program).trace(*shapes).lower(
+        lowering_platforms=(target.platform,)).compile()
+
+
+def measured(target: Target, exported: Any, axes: Sequence[tuple[str, int, Any]]) -> dict[str, Any]:
+    try:
+        program = compile_for(target, exported, axes)
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        return {"exhausted": str(error).partition("\n")[0]}
+    memory = program.memory_analysis()
+    return {**{name: getattr(memory, f"{name}_size_in_bytes") for name in SIZES},
+            "schedule": dataclasses.asdict(_schedule.read(program.as_text()))}
+
+
+def main() -> None:
+    request, result = sys.argv[1:]
+    with open(request, "rb") as file:
+        found = measured(*pickle.load(file))
+    with open(result, "w", encoding="utf-8") as file:
+        json.dump(found, file)
+
+
+if __name__ == "__main__":
+    main()

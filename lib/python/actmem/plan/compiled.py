@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Compiles programs for a target that this machine need not have, in a process of their own, and
+returns the memory that XLA needs and what its schedule does. No array is made.
+
+    program = compiled.compile_for(target, compiled.lowered(step, shapes, target))
+    program.peak(donated=0), program.schedule.late_out
+
+Results are kept in $XDG_CACHE_HOME/actmem/compiled. Their keys consist of the program as it is
+lowered, the target, the compilers' flags and the versions.
+"""
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
+import os
+import pickle
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax import export
+
+from actmem.plan import targets
+from actmem.plan._schedule import Schedule
+from actmem.plan.targets import Target
+
+FORMAT = 1                      # of the results; part of their key
+FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+COMPILERS = ("jax", "jaxlib", "jax-cuda13-plugin", "jax-cuda12-plugin", "libtpu")
+# Locations in a program's text: the lines of source files that made it.
+PLACES = re.compile(r'^#loc.*\n| loc\((?:[^()"]|"[^"]*"|\((?:[^()"]|"[^"]*")*\))*\)', re.MULTILINE)
+# Calls that an exported program may contain.
+CALLS = tuple(export.DisabledSafetyCheck.custom_call(f"actmem_{name}")
+              for name in ("put", "take", "tie", "drop"))
+
+
+class CompileError(ValueError):
+    """The compiler failed. The error message has its last line."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """A program that was compiled. Sizes are in bytes, on one device."""
+    argument: int = 0
+    output: int = 0
+    temp: int = 0
+    alias: int = 0
+    host_temp: int = 0
+    schedule: Schedule = dataclasses.field(default_factory=Schedule)
+    exhausted: str = ""         # XLA's error message if the program does not fit, or ""
+
+    def peak(self, donated: int = 0) -> int:
+        """Returns the most device memory that the program needs. `donated` is the number of bytes
+        of its arguments that it may overwrite."""
+        return self.argument + self.output + self.temp - self.alias - min(donated, self.output)
+
+    @property
+    def host_bytes(self) -> int:
+        return self.host_temp + self.schedule.put_bytes
+
+
+def flags() -> dict[str, str]:
+    """Returns the variables that set flags of the compilers."""
+    return {name: os.environ[name] for name in FLAGS if os.environ.get(name)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Lowered:
+    """A program that is lowered for a platform, and the axes of its mesh. Each axis has a name, a
+    size and a type. It can be pickled."""
+    exported: Any               # jax.export.Exported
+    axes: tuple[tuple[str, int, Any], ...] = ()
+
+    @property
+    def devices(self) -> int:
+        return int(self.exported.nr_devices)
+
+
+def lowered(function: Callable[..., Any], shapes: Sequence[Any], target: Target) -> Lowered:
+    """Lowers a function of these shapes for the target's platform."""
+    jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
+    found = export.export(jitted, platforms=[target.platform], disabled_checks=CALLS)(*shapes)
+    meshes = [each.sharding.mesh for each in jax.tree.leaves(shapes)
+              if isinstance(getattr(each, "sharding", None), jax.sharding.NamedSharding)]
+    axes = next((tuple(zip(mesh.axis_names, mesh.axis_sizes, mesh.axis_types))
+                 for mesh in meshes if mesh.size == found.nr_devices), ())
+    # JAX differentiates a program by a function, which cannot be pickled.
+    return Lowered(dataclasses.replace(found, _get_vjp=None), axes)
+
+
+def _versions() -> list[str]:
+    found = []
+    for name in COMPILERS:
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    return found
+
+
+def _cache_path(target: Target, program: Lowered) -> str:
+    folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    words = repr((FORMAT, dataclasses.astuple(target), sorted(flags().items()), _versions(),
+                  program.axes, [str(aval) for aval in program.exported.in_avals]))
+    text = PLACES.sub("", program.exported.mlir_module())
+    key = hashlib.sha256(f"{words}{text}".encode())
+    return os.path.join(folder, "actmem", "compiled", f"{key.hexdigest()[:32]}.json")
+
+
+def _of_json(found: Any) -> Compiled:
+    return Compiled(**{**found, "schedule": Schedule(**found.get("schedule", {}))})
+
+
+def _kept(path: str) -> Compiled | None:
+    """Returns the result in a file of the cache. A file that cannot be read is not there."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return _of_json(json.load(file))
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def _keep(path: str, found: dict[str, Any]) -> None:
+    """Writes a result to the cache. Without the cache, programs are compiled again."""
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as file:
+            json.dump(found, file)
+        os.replace(file.name, path)
+    except OSError:
+        pass
+
+
+def _environment(target: Target) -> dict[str, str]:
+    paths = os.pathsep.join(os.path.abspath(path) for path in sys.path)
+    more = {"TPU_SKIP_MDS_QUERY": "1"} if target.platform == "tpu" else \
+        {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1"}
+    return {"TF_CPP_MIN_LOG_LEVEL": "3"} | os.environ | {
+        "PYTHONPATH": paths, "JAX_PLATFORMS": "cpu"} | more
+
+
+def _run(target: Target, program: Lowered) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="actmem-") as folder:
+        request, result = (os.path.join(folder, name) for name in ("request", "result"))
+        with open(request, "wb") as file:
+            pickle.dump((target, program.exported, program.axes), file)
+        done = subprocess.run([sys.executable, "-m", "actmem.plan._compiling", request, result],
+                              env=_environment(target), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                              errors="replace", check=False)
+        if done.returncode:
+            lines = [line for line in done.stderr.splitlines() if line.strip()]
+            raise CompileError(
+                f"compiling for {target.name} failed (exit status {done.returncode}): "
+                f"{lines[-1].strip() if lines else 'the compiler printed nothing'}")
+        with open(result, encoding="utf-8") as file:
+            found: dict[str, Any] = json.load(file)
+            return found
+
+
+def compile_for(target: Target, program: Lowered) -> Compiled:
+    """Compiles a program, unless the cache has the result.
+
+    Raises:
+      ImportError: The compiler is not installed. The error message has the command to install it.
+      CompileError: The compiler failed.
+      ValueError: The program is for another number of devices.
+    """
+    if program.devices not in (1, target.devices):
+        raise ValueError(f"the program is for {program.devices} devices, but {target.name} "
+                         f"has {target.devices}: use a mesh of {target.devices} devices")
+    targets.check_compiler(target)
+    path = _cache_path(target, program)
+    known = _kept(path)
+    if known is None:
+        found = _run(target, program)
+        _keep(path, found)
+        known = _of_json(found)
+    return known

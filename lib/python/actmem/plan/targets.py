@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Targets. XLA can compile a program for them even if this machine has no accelerator.
+
+    targets.find("h200x8")          # eight GPUs that target_h200.txtpb describes
+    targets.find("v5p:2x2x1")       # a slice of four TPUs, which libtpu knows
+"""
+from __future__ import annotations
+
+import dataclasses
+import glob
+import importlib.util
+import math
+import os
+import re
+
+import jax
+from jaxlib.version import __version__ as jaxlib_version
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TPUS = ("v5p", "v6e")           # those that machines.csv has
+
+
+class TargetError(ValueError):
+    """The target is unknown."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    name: str
+    machine: str                # its name in machines.csv
+    platform: str               # "cuda" or "tpu"
+    topology: str               # as JAX's get_topology_desc() expects it
+    devices: int
+    config: str = ""            # describes a GPU to XLA
+
+
+def gpus() -> list[str]:
+    return sorted(os.path.basename(path)[len("target_"):-len(".txtpb")]
+                  for path in glob.glob(os.path.join(HERE, "target_*.txtpb")))
+
+
+def find(name: str) -> Target:
+    """Returns the target of this name.
+
+    Raises:
+      TargetError: No target has this name.
+    """
+    found = re.fullmatch(r"([a-z][a-z0-9]*?)(?:x([1-9]\d{0,3}))?", name)
+    if found and found[1] in gpus():
+        with open(os.path.join(HERE, f"target_{found[1]}.txtpb"), encoding="utf-8") as file:
+            config = file.read()
+        devices = int(found[2] or 1)
+        return Target(name, found[1], "cuda", f"1x1x{devices}", devices, config)
+    found = re.fullmatch(r"(\w+):([1-9]\d{0,3}(?:x[1-9]\d{0,3}){1,2})", name)
+    if found and found[1] in TPUS:
+        return Target(name, found[1], "tpu", name, math.prod(map(int, found[2].split("x"))))
+    raise TargetError(f"unknown target {name!r}: use {', '.join(gpus())}, one of these with a "
+                      f"number of GPUs such as h200x8, or {' or '.join(TPUS)} with a topology "
+                      "such as v5p:2x2x1")
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:         # its package is missing
+        return False
+
+
+def check_compiler(target: Target) -> None:
+    """Raises ImportError, with the command that installs it, if the target's compiler is
+    missing."""
+    if target.platform == "tpu":
+        if not _is_installed("libtpu"):
+            raise ImportError(f"compiling for {target.name} needs libtpu: pip install "
+                              f"'jax[tpu]=={jax.__version__}'")
+    elif not any(map(_is_installed, ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12"))):
+        raise ImportError(f"compiling for {target.name} needs JAX's plugin for CUDA: pip install "
+                          f"--no-deps jax-cuda13-plugin=={jaxlib_version} "
+                          f"jax-cuda13-pjrt=={jaxlib_version}")
