@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """States of optimizers on several devices: shardings that differ between state, gradients and
 parameters, and states in the wrong place."""
+from contextlib import nullcontext
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -10,18 +12,18 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 import actmem.jax
 import actmem.optax
 from actmem.jax import _state
-from test_optax import BYTES, SIDE, close, count, stored_in
+from test_optax import BYTES, SIDE, TRANSFORMATIONS, close, count, skipping, stored_in
 
 ROWS, COLUMNS, WHOLE = P("d"), P(None, "d"), P()
 
 
-def mesh():
-    return jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
+def mesh(kind=AxisType.Auto):
+    return jax.make_mesh((4,), ("d",), axis_types=(kind,))
 
 
-def sharded(spec, number=0):
+def sharded(spec, number=0, kind=AxisType.Auto):
     value = jax.random.normal(jax.random.key(number), (SIDE, SIDE))
-    return {"w": jax.device_put(value, NamedSharding(mesh(), spec))}
+    return {"w": jax.device_put(value, NamedSharding(mesh(kind), spec))}
 
 
 def is_sharded(state, spec):
@@ -98,3 +100,49 @@ def test_another_sharding_than_the_program_has():
                                         r"init\(\)"):
         jax.block_until_ready(step(state))
     close(state, other)
+
+
+def types_of(tree):
+    return [str(jax.typeof(leaf)) for leaf in jax.tree.leaves(tree)]
+
+
+# The puts of each device, for each step.
+EXPLICIT = {"where": (skipping(optax.adam(1e-2)), [2, 0, 2]),
+            "apply_if_finite": (TRANSFORMATIONS["apply_if_finite"], [2, 0, 2]),
+            "nested": (TRANSFORMATIONS["nested"], [1, 0, 3])}
+
+
+@pytest.mark.parametrize("name", EXPLICIT)
+@pytest.mark.parametrize("context", [nullcontext, lambda: jax.set_mesh(mesh(AxisType.Explicit))])
+def test_explicit_axes(name, context, tmp_path):
+    """A step that keeps the state does not touch it, and a restored state has the same type."""
+    tx, wanted = EXPLICIT[name]
+    with context():
+        results = []
+        for one in (tx, actmem.optax.offload(tx)):
+            weights, puts = sharded(ROWS, kind=AxisType.Explicit), []
+            state, step = jax.block_until_ready(one.init(weights)), step_of(one)
+            for number, factor in enumerate((1, jnp.nan, 1)):
+                before = count("puts_total")
+                gradients = sharded(ROWS, number, AxisType.Explicit)["w"] * factor
+                state, weights = jax.block_until_ready(step({"w": gradients}, state, weights))
+                puts.append((count("puts_total") - before) / 4)
+            results.append((weights, state))
+        assert puts == wanted
+        close(results[1], results[0])
+        devices = actmem.jax.stats()["devices"].values()
+        assert [device["live_bytes"] for device in devices] == [
+            len(stored_in(state)) * BYTES // 4] * 4
+
+        path = tmp_path / "state"
+        actmem.jax.save_state(path, results[1])
+        like = weights, jax.eval_shape(one.init, weights)
+        for shapes in (like, jax.eval_shape(lambda tree: tree, results[1])):
+            restored = actmem.jax.restore_state(path, shapes)
+            assert types_of(restored) == types_of(results[1])
+            close(restored, results[1])
+        jax.block_until_ready(step({"w": gradients}, restored[1], restored[0]))
+    two = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Explicit,), devices=jax.devices()[:2])
+    other = {"w": jax.device_put(jnp.ones((SIDE, SIDE)), NamedSharding(two, ROWS))}
+    with pytest.raises(ValueError, match=r"\[0\]\['w'\] in `like` is on the mesh .* not known"):
+        actmem.jax.restore_state(path, (jax.eval_shape(lambda tree: tree, other), results[1][1]))

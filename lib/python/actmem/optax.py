@@ -16,6 +16,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -59,8 +60,8 @@ def _like_params(state: Any, params: Any) -> list[Any]:
 
 def _constrained(state: Any, shardings: list[Any]) -> Any:
     """Gives leaves of a state their shardings. Without that, XLA replicates zeros on all devices."""
-    leaves = [leaf if sharding is None or is_stored(leaf) or
-              _private.explicit_shard_shape(jax.typeof(leaf)) is not None else
+    leaves = [leaf if sharding is None or is_stored(leaf) else
+              jax.sharding.reshard(leaf, sharding) if _private.is_explicit(sharding) else
               jax.lax.with_sharding_constraint(leaf, sharding)
               for (_, leaf), sharding in zip(named_leaves(state), shardings)]
     return jax.tree.unflatten(jax.tree.structure(state, is_leaf=is_stored), leaves)
@@ -148,7 +149,10 @@ class _Offloaded:
                   for (path, leaf), sharding in zip(named_leaves(shape), shardings)]
         _check_types(named_leaves(shape), labels)
         # Under the caller's jit, this is a part of the caller's program.
-        outputs = jax.jit(partial(run, jaxpr, labels=labels, group_bytes=self.group_bytes))(leaves)
+        program = jax.jit(partial(run, jaxpr, labels=labels, group_bytes=self.group_bytes))
+        meshes = [sharding.mesh for sharding in shardings if _private.is_explicit(sharding)]
+        with jax.set_mesh(meshes[0]) if meshes else nullcontext():
+            outputs = program(leaves)
         return jax.tree.unflatten(jax.tree.structure(shape), outputs)
 
     def update(self, updates: Any, state: Any, params: Any = None, **extra: Any) -> Any:

@@ -134,7 +134,9 @@ def assuming(jaxpr: Jaxpr, var: Var, value: bool) -> Jaxpr:
 
     def with_constants(*args: Any) -> Sequence[Any]:
         def full(atom: Atom) -> Any:
-            return jax.lax.full(atom.aval.shape, known[atom], atom.aval.dtype)
+            is_explicit = _private.explicit_shard_shape(atom.aval) is not None
+            return jax.lax.full(atom.aval.shape, known[atom], atom.aval.dtype,
+                                sharding=atom.aval.sharding if is_explicit else None)
         return _private.run_jaxpr(_private.with_eqns(jaxpr, eqns, outvars=[
             assumed.read(atom) for atom in inner.outvars]), args,
             {atom: full(atom) for atom in known})

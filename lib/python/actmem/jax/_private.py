@@ -284,6 +284,11 @@ def explicit_shard_shape(aval: Aval) -> tuple[int, ...] | None:
     return shape
 
 
+def is_explicit(sharding: Sharding) -> bool:
+    """Returns whether the types of arrays with this sharding state it."""
+    return isinstance(sharding, NamedSharding) and sharding.mesh.are_all_axes_explicit
+
+
 def canonical_as_is(kind: type) -> None:
     """Makes JAX use values of the class `kind` without conversion."""
     if hasattr(dtypes, "register_canonicalize_value_handler"):

@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import Sharding
 from numpy.typing import NDArray
 
-from actmem.jax import _calls, _primitives
+from actmem.jax import _calls, _primitives, _private
 from actmem.jax._kept import ARRAY_ATTRIBUTES, Kept, without_arithmetic
 
 
@@ -123,7 +123,8 @@ def named_leaves(tree: Any) -> list[tuple[str, Any]]:
 @partial(jax.jit, static_argnums=1)
 def _take_all(leaves: Sequence[Stored], shardings: Sequence[Sharding | None]) -> list[jax.Array]:
     values = [_primitives.take(leaf.token, leaf.ghost, leaf.label, False) for leaf in leaves]
-    return [value if sharding is None else jax.lax.with_sharding_constraint(value, sharding)
+    return [value if sharding is None or _private.is_explicit(sharding) else
+            jax.lax.with_sharding_constraint(value, sharding)
             for value, sharding in zip(values, shardings)]
 
 

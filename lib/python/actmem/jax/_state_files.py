@@ -20,7 +20,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+from jax.sharding import (AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, Sharding,
+                          SingleDeviceSharding)
 from numpy.typing import NDArray
 
 import actmem
@@ -80,6 +81,7 @@ def _placement(value: Any) -> dict[str, Any]:
     placement: dict[str, Any] = {"memory_kind": sharding.memory_kind}
     if isinstance(sharding, NamedSharding):
         placement["axes"] = list(sharding.mesh.shape.items())
+        placement["types"] = [kind.name for kind in sharding.mesh.axis_types]
         placement["devices"] = [device.id for device in sharding.mesh.devices.flat]
         placement["spec"] = [list(part) if isinstance(part, tuple) else part
                              for part in sharding.spec]
@@ -102,7 +104,8 @@ def _sharding(name: str, placement: Mapping[str, Any]) -> Sharding | None:
             f"{len(known)}: pass arrays or jax.ShapeDtypeStructs with shardings in `like`")
     names = [axis for axis, _ in placement["axes"]]
     devices = np.array([known[number] for number in placement["devices"]], object)
-    mesh = Mesh(devices.reshape([size for _, size in placement["axes"]]), names)
+    mesh = Mesh(devices.reshape([size for _, size in placement["axes"]]), names,
+                axis_types=tuple(AxisType[kind] for kind in placement["types"]))
     spec = PartitionSpec(*(tuple(part) if isinstance(part, list) else part
                            for part in placement["spec"]))
     return NamedSharding(mesh, spec, memory_kind=kind)
@@ -239,10 +242,27 @@ def _check(path: str, index: list[dict[str, Any]], leaves: list[tuple[str, Any]]
                 f"{path}, but {dtype.name}{list(shape)} in `like`")
 
 
+def _on_saved_devices(name: str, wanted: NamedSharding, saved: Sharding | None) -> Sharding:
+    """Returns a sharding without devices, as jax.eval_shape() gives it, on the devices of the saved
+    array."""
+    def axes(mesh: Any) -> Any:
+        return mesh.axis_names, mesh.axis_sizes, mesh.axis_types
+    if not isinstance(saved, NamedSharding) or axes(saved.mesh) != axes(wanted.mesh):
+        raise ValueError(
+            f"{name} in `like` is on the mesh {wanted.mesh}, whose devices are not known, because it "
+            f"was saved as {saved}: pass arrays or jax.ShapeDtypeStructs with a jax.sharding.Mesh")
+    return NamedSharding(saved.mesh, wanted.spec, memory_kind=wanted.memory_kind)
+
+
 def _placed(name: str, leaf: Any, array: NDArray[Any], placement: Mapping[str, Any]) -> Any:
     if not hasattr(leaf, "sharding"):
         return array if isinstance(leaf, np.ndarray) else array[()]
-    return jax.device_put(array, leaf.sharding or _sharding(name, placement))
+    sharding = leaf.sharding
+    if sharding is None:
+        sharding = _sharding(name, placement)
+    elif isinstance(getattr(sharding, "mesh", None), AbstractMesh):
+        sharding = _on_saved_devices(name, sharding, _sharding(name, placement))
+    return jax.device_put(array, sharding)
 
 
 def _stored(group: list[tuple[str, Any]], values: list[Any]) -> list[Any]:

@@ -296,8 +296,6 @@ def choice(jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None]) -> A
     inner = _private.open_jaxpr(jaxpr)
     inputs = {arg.label: var for var, arg in zip(inner.invars, args) if is_stored(arg)}
     kept = {i: inputs[label] for i, label in enumerate(labels) if label in inputs}
-    if any(_private.explicit_shard_shape(var.aval) for var in inner.invars):
-        return None
     return _choices.choice(jaxpr, kept)
 
 
