@@ -266,3 +266,14 @@ def test_the_memory_that_a_restore_needs(tmp_path):
         output = process.communicate(timeout=300)[0]
         assert process.returncode == 0
     assert 0.9 < float(output) < 1.2, output
+
+
+def test_a_file_without_an_index_is_closed(tmp_path):
+    path = tmp_path / "other.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("0", b"1234")
+    with pytest.raises(actmem.Error, match="was not written by actmem.jax.save_state") as caught:
+        actmem.jax.restore_state(path, {})
+    assert str(path) not in [os.path.realpath(f"/proc/self/fd/{name}")
+                             for name in os.listdir("/proc/self/fd")]
+    assert caught.value.__context__ is not None     # its frames refer to the archive

@@ -48,6 +48,11 @@ def _needs(jaxpr: Jaxpr, wanted: Sequence[Atom]) -> set[Atom]:
     return found
 
 
+def _making(jaxpr: Jaxpr, variables: set[Atom]) -> list[Eqn]:
+    """Returns the equations that compute these variables, in their order."""
+    return [eqn for eqn in jaxpr.eqns if not variables.isdisjoint(eqn.outvars)]
+
+
 def _predicate(eqn: Eqn, producers: Mapping[Atom, Eqn]) -> Atom | None:
     """Returns the scalar that decides for a select_n, or None if it chooses by element."""
     atom = eqn.invars[0]
@@ -74,8 +79,8 @@ def choice(jaxpr: Jaxpr, kept: Mapping[int, Atom]) -> Atom | None:
                 counts[atom] = counts.get(atom, 0) + 1
     stored = set(kept.values())
     for atom in sorted(counts, key=counts.__getitem__, reverse=True):
-        if not stored & _needs(inner, [atom]) and \
-                not any(eqn.effects for eqn in only(jaxpr, [atom]).eqns):
+        needs = _needs(inner, [atom])
+        if stored.isdisjoint(needs) and not any(eqn.effects for eqn in _making(inner, needs)):
             return atom
     return None
 
@@ -83,9 +88,7 @@ def choice(jaxpr: Jaxpr, kept: Mapping[int, Atom]) -> Atom | None:
 def only(jaxpr: Jaxpr, wanted: Sequence[Var]) -> Jaxpr:
     """Returns the closed jaxpr with only the equations that compute `wanted`, its outputs."""
     inner = _private.open_jaxpr(jaxpr)
-    needs = _needs(inner, wanted)
-    eqns = [eqn for eqn in inner.eqns if not needs.isdisjoint(eqn.outvars)]
-    return _private.with_eqns(jaxpr, eqns, outvars=[*wanted])
+    return _private.with_eqns(jaxpr, _making(inner, _needs(inner, wanted)), outvars=[*wanted])
 
 
 class _Assumed:

@@ -217,7 +217,11 @@ def _opened(path: str) -> tuple[zipfile.ZipFile, list[dict[str, Any]]]:
     """Opens a file of save_state(), and reads its index."""
     try:
         archive = zipfile.ZipFile(path)
-        return archive, json.loads(archive.read(INDEX))
+        try:
+            return archive, json.loads(archive.read(INDEX))
+        except BaseException:
+            archive.close()
+            raise
     except (KeyError, ValueError, zipfile.BadZipFile) as error:
         raise actmem.Error(errno.EBADMSG, f"{path} was not written by actmem.jax.save_state(), or "
                            f"is damaged: {error}") from None
