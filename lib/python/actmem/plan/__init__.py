@@ -98,7 +98,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
          resident: int = 0, devices: int | None = None, choice: Choice | None = None,
          measure: int = 0, destination: str = "pinned_host", mesh: Any = None,
          specs: Mapping[str, PartitionSpec] | None = None, between: Between | None = None,
-         frozen: int = 0, compile: str | None = None) -> Plan:
+         frozen: int = 0, compile: str | None = None,
+         whole: tuple[_trace.Program, int] | None = None) -> Plan:
     """Decides for each named value of a training step whether to keep it on the device, offload
     it to the host, or recompute it. If `function` is a loss, plan() traces it once. If it is
     a step, plan() traces it again for each policy. This clears JAX's caches, so functions that
@@ -142,6 +143,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
         compiles the best few choices and full recomputation for it, and plan() drops those that
         do not fit or whose schedule shows that offloading gains nothing. This takes minutes, and
         prints its progress on stderr. Results are cached.
+      whole: If `function` is one device's part, the program of all devices, which compile= needs,
+        and additional bytes on each device.
 
     Returns:
       A Plan: print it, or use its policy.
@@ -203,6 +206,7 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
                     key, choice, destination)
     found = dataclasses.replace(found, proposed=proposed)
     if target:
+        program, resident = whole or (program, resident)
         return verified(search, program, target, found, candidates, donated, resident, choice)
     return tried(search, program, measure, found, candidates, donated, resident) \
         if measure else found

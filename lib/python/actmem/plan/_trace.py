@@ -169,7 +169,9 @@ class Program:
         """Yields a jitted function that computes the program with its gradient, rematerialised by
         `policy`, and takes the arguments one by one. Trace it before the context ends."""
         if not self.is_step:
-            yield jax.jit(self._gradient(self._with(policy)))
+            # A gradient is sharded like the weights.
+            weights = tuple(shape.sharding for shape in self.shapes()[:self.weights])
+            yield jax.jit(self._gradient(self._with(policy)), out_shardings=(None, weights))
             return
         tree = jax.tree.structure(self.args)
 

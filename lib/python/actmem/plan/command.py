@@ -89,14 +89,20 @@ def _tell(words: str) -> int:
     return FAILED
 
 
-def _shard(options: argparse.Namespace, machine: machines.Machine) -> decoder.Shard:
-    if options.mesh:
-        shard = decoder.Shard(**options.mesh)
-        if options.devices and options.devices != shard.devices:
-            raise UsageError(f"--mesh has {shard.devices} devices, but --devices is "
-                             f"{options.devices}")
-        return shard
-    return decoder.Shard(fsdp=options.devices or int(machine.need("devices")))
+def _shard(options: argparse.Namespace, machine: machines.Machine,
+           target: targets.Target | None) -> decoder.Shard:
+    """Returns the parts of a model. A target of one device has one part of any mesh."""
+    shard = decoder.Shard(**options.mesh) if options.mesh else None
+    if shard and options.devices and options.devices != shard.devices:
+        raise UsageError(f"--mesh has {shard.devices} devices, but --devices is "
+                         f"{options.devices}")
+    of_target = target.devices if target and target.devices > 1 else 0
+    if shard is None:
+        shard = decoder.Shard(fsdp=options.devices or of_target or int(machine.need("devices")))
+    if of_target and target and shard.devices != of_target:
+        raise UsageError(f"--compile {target.name} has {of_target} devices, but --mesh or "
+                         f"--devices has {shard.devices}")
+    return shard
 
 
 def _target(options: argparse.Namespace) -> targets.Target | None:
@@ -125,9 +131,9 @@ def _choice(options: argparse.Namespace) -> Choice | None:
 
 
 def _of_model(options: argparse.Namespace, machine: machines.Machine,
-              ) -> tuple[Plan, list[of_model.Length]]:
+              target: targets.Target | None) -> tuple[Plan, list[of_model.Length]]:
     model = models.find(options.model) if options.model else models.load(options.config)
-    shard = _shard(options, machine)
+    shard = _shard(options, machine, target)
 
     def plan_at(tokens: int) -> Plan:
         return of_model.plan_of(
@@ -136,13 +142,13 @@ def _of_model(options: argparse.Namespace, machine: machines.Machine,
             lora=decoder.Lora(rank=options.lora) if options.lora else None,
             attention=options.attention or "kernel",
             device_memory=options.device_memory, host_memory=options.host_memory,
-            choice=_choice(options))
+            choice=_choice(options), compile=options.compile)
     first, *others = options.tokens or [4096]
     return plan_at(first), of_model.by_length(plan_at, others)
 
 
 def _of_function(options: argparse.Namespace, machine: machines.Machine,
-                 ) -> tuple[Plan, list[of_model.Length]]:
+                 target: targets.Target | None) -> tuple[Plan, list[of_model.Length]]:
     for name in OF_MODELS:
         if getattr(options, name) is not None:
             raise UsageError(f"--{name} applies only to a model: '{options.function}' sets it "
@@ -177,10 +183,8 @@ def _planned(options: argparse.Namespace,
     if options.json and options.maxtext:
         raise UsageError("--json and --maxtext cannot be combined")
     target = _target(options)
-    if target and not options.function:
-        raise UsageError("--compile needs FILE.py:FUNCTION, not a model")
     machine = machines.find(options.machine or (target.machine if target else "here"))
-    found, lengths = (_of_function if options.function else _of_model)(options, machine)
+    found, lengths = (_of_function if options.function else _of_model)(options, machine, target)
     return found, lengths, machine
 
 
