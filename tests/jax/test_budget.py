@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """A budget of memory, and what is over it in files."""
-import textwrap
-
 import budget_case
 import memory_cgroup
-from conftest import HERE
-from test_module import python
+import spilled
 
 RUN = ("--backend", "memfd", "--pages", "4K", "--allow", "unlocked")
 SIZES = {"mib": 192, "budget_mib": 12}
@@ -27,16 +24,9 @@ def test_a_training_of_many_times_its_budget(tmp_path):
     assert [(name, seen) for good, name, seen in cases(tmp_path) if not good] == []
 
 
-MEMORY = {"ACTMEM_BACKEND": "memfd", "ACTMEM_PAGES": "4K",
-          "ACTMEM_ALLOW": "unlocked"}
-
 # 12 layers of four values of 256 KiB: three times the budget.
 MODEL = """
-    import sys, time
-    sys.path.append(os.environ["TESTS"])
-    import numpy as np
     from models import Count, POLICY, close, data, layer, scanned, unrolled
-    MIB = 1 << 20
     VALUE, VALUES = 256 << 10, 48
     weights, x = data(layers=12, batch=16, tokens=64, width=64)
     def saving(f):
@@ -47,19 +37,11 @@ MODEL = """
         return forward, jax.jit(lambda pullback: pullback(1.0))
     def step(loss):
         return jax.jit(jax.grad(loss))
-    def store():
-        return actmem.jax.stats()["store"]
-    def message(call, *arguments):
-        try:
-            jax.block_until_ready(call(*arguments))
-        except Exception as error:
-            return str(error)
 """
 
 
 def trained(script, tmp_path, **environment):
-    return python(textwrap.dedent(MODEL) + textwrap.dedent(script),
-                  TESTS=HERE, SPILL=str(tmp_path), **MEMORY, **environment)
+    return spilled.trained(MODEL, script, tmp_path, **environment)
 
 
 def test_what_is_over_the_budget(tmp_path):
@@ -254,12 +236,10 @@ def test_a_file_that_fails(tmp_path):
         actmem.open(budget=4 * MIB, spill=os.environ["SPILL"])
         forward, backward = forward_and_backward()
         pullback = jax.block_until_ready(forward(weights, x)[1])
-        files = [file for name in os.listdir("/proc/self/fd")
-                 if os.path.realpath(file := f"/proc/self/fd/{name}").startswith(
-                     os.environ["SPILL"] + "/")]
+        opened = files()
         # Blocks may still be on their way to the file, which they make longer.
-        while any(os.stat(file).st_size for file in files):
-            for file in files:
+        while any(os.stat(file).st_size for file in opened):
+            for file in opened:
                 os.truncate(file, 0)
             time.sleep(1)
         error = message(backward, pullback)

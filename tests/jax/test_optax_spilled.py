@@ -1,21 +1,15 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Optimizer states of several times the budget, with activations beside them, and with faults of
 the disk."""
-import textwrap
-
 import pytest
 
-from conftest import HERE
-from test_module import python
+import spilled
 
 # 16 matrices of 256 KiB: a state of 8 MiB, and activations of 1.5 MiB.
 MODEL = """
-    import sys, time
-    sys.path.append(os.environ["TESTS"])
-    import numpy as np, optax
+    import optax
     import actmem.optax
-    MIB, SIDE, LAYERS = 1 << 20, 256, 16
-    SPILL = os.environ["SPILL"]
+    SIDE, LAYERS = 256, 16
     params = {f"w{i:02}": jax.random.normal(jax.random.key(i), (SIDE, SIDE)) / 16
               for i in range(LAYERS)}
     wraps = lambda layer: layer
@@ -39,26 +33,13 @@ MODEL = """
             now, state, value = jax.block_until_ready(step(now, state, batch(number)))
             losses.append(float(value))
         return now, state, losses
-    def message(call, *args):
-        try:
-            jax.block_until_ready(call(*args))
-        except Exception as error:
-            return str(error)
-    def store():
-        return actmem.jax.stats()["store"]
-    def files():
-        return [file for name in os.listdir("/proc/self/fd")
-                if os.path.realpath(file := f"/proc/self/fd/{name}").startswith(SPILL + "/")]
     adam = optax.adam(1e-3)
     stored = actmem.optax.offload(adam, group_bytes=2 * 4 * SIDE * SIDE)
 """
-MEMORY = {"ACTMEM_BACKEND": "memfd", "ACTMEM_PAGES": "4K", "ACTMEM_ALLOW": "unlocked",
-          "XLA_FLAGS": ""}
 
 
-def trained(script, tmp_path, **environment):
-    return python(textwrap.dedent(MODEL) + textwrap.dedent(script),
-                  TESTS=HERE, SPILL=str(tmp_path), **MEMORY, **environment)
+def trained(script, tmp_path):
+    return spilled.trained(MODEL, script, tmp_path, XLA_FLAGS="")
 
 
 @pytest.mark.parametrize("with_activations", (False, True))

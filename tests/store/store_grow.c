@@ -117,8 +117,5 @@ int main(void)
 	test_lengths(am);
 	test_chunks(am);
 	test_beside_blocks(am);
-	same_usage(before);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	return tap_end();
+	return end_open_tests(am, before);
 }

@@ -80,8 +80,5 @@ int main(void)
 		   (unsigned long long)name);
 	destroy_empty(store);
 	free(buffer);
-	same_usage(usage);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	return tap_end();
+	return end_open_tests(am, usage);
 }

@@ -138,4 +138,13 @@ static inline void destroy_empty(struct actmem_store *store)
 	returns(actmem_store_destroy(store), 0);
 }
 
+/* Ends a program that took @before while @am was open. */
+static inline int end_open_tests(struct actmem *am, struct usage before)
+{
+	same_usage(before);
+	counters_are_zero(am);
+	returns(actmem_close(am), 0);
+	return tap_end();
+}
+
 #endif /* TESTS_STORE_TEST_H */

@@ -320,8 +320,5 @@ int main(void)
 	test_drop_while_put(am);
 	test_room_for_two(am);
 	test_thread_in_the_place_of_another(am);
-	same_usage(before);
-	counters_are_zero(am);
-	returns(actmem_close(am), 0);
-	return tap_end();
+	return end_open_tests(am, before);
 }
