@@ -90,8 +90,8 @@ $(B)/venv-demo/.ready: scripts/requirements-demo.txt
 	@scripts/setup venv $(@D) $< newest
 
 # What `make check` costs on two idle cores. The README points here.
-CHECK_COST := 35 minutes and downloads 0.4 GB if ~/.cache/actmem and build/ are full; \
-	otherwise about 51 minutes and 2.4 GB
+CHECK_COST := 37 minutes and downloads 0.4 GB if ~/.cache/actmem and build/ are full; \
+	otherwise about 53 minutes and 2.4 GB
 # What takes longest begins first, so that no core waits for it at the end.
 LONGEST := jax-driver dkms vm-7.2 vm-6.12 vm-6.1 kube-driver
 # `make check-quick` runs suites that need neither a virtual machine nor JAX. Those of QUICK_BESIDE

@@ -93,11 +93,24 @@ def lowered(target):
 
 def test_a_missing_compiler(monkeypatch):
     monkeypatch.setattr(targets.importlib.util, "find_spec", lambda name: None)
-    for name, command in (("h200", "pip install --no-deps jax-cuda13-plugin==.* jax-cuda13-pjrt=="),
-                          ("v5p:2x2x1", r"pip install 'jax\[tpu\]==")):
+    monkeypatch.setattr(targets.os.path, "isfile", lambda path: False)
+    nvidia = "nvidia-cuda-nvcc nvidia-nvvm$"
+    for name, command in (
+            ("h200", "pip install --no-deps jax-cuda13-plugin==.* jax-cuda13-pjrt==.* " + nvidia),
+            ("v5p:2x2x1", r"pip install 'jax\[tpu\]==")):
         target = targets.find(name)
         with pytest.raises(ImportError, match=command):
             compiled.compile_for(target, lowered(target))
+    # XLA crashes without libdevice, which is in the wheels of CUDA or in its toolkit.
+    spec = types.SimpleNamespace(submodule_search_locations=["/site/nvidia"])
+    monkeypatch.setattr(targets.importlib.util, "find_spec", lambda name: spec)
+    with pytest.raises(ImportError, match="pip install --no-deps " + nvidia):
+        targets.check_compiler(targets.find("h200"))
+    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_cuda_data_dir=/opt/own --other=1")
+    for folder in ("/site/nvidia/cu13", "/usr/local/cuda", "/opt/own"):
+        monkeypatch.setattr(targets.os.path, "isfile", lambda path: path ==
+                            f"{folder}/nvvm/libdevice/libdevice.10.bc")
+        targets.check_compiler(targets.find("h200"))
 
 
 @pytest.fixture(name="compiler")
@@ -110,7 +123,8 @@ def fixture_compiler(monkeypatch, tmp_path):
         with open(command[-1], "w", encoding="utf-8") as file:
             file.write('{"argument": 5, "output": 4, "temp": 3, "alias": 1, "host_temp": 7, '
                        '"schedule": {"put_bytes": 20}}')
-        return types.SimpleNamespace(returncode=int(len(ran) > 6), stderr="a line\nfrom XLA\n\n")
+        return types.SimpleNamespace(returncode=int(len(ran) > 6),
+                                     stderr="a line\nfrom XLA\nI0000 a note\n\n")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(compiled.subprocess, "run", run)
     monkeypatch.setattr(targets, "check_compiler", lambda target: None)

@@ -145,6 +145,17 @@ def _environment(target: Target) -> dict[str, str]:
         "PYTHONPATH": paths, "JAX_PLATFORMS": "cpu"} | more
 
 
+def _status_text(status: int) -> str:
+    return f"exit status {status}" if status > 0 else f"signal {-status}"
+
+
+def _reason(stderr: str) -> str:
+    """Returns the last line of what a compiler printed, except notes that glog marks."""
+    lines = [line.strip() for line in stderr.splitlines()
+             if line.strip() and not re.match(r"[IW]\d{4}|WARNING: ", line)]
+    return lines[-1] if lines else "the compiler printed no error"
+
+
 def _run(target: Target, program: Lowered) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="actmem-") as folder:
         request, result = (os.path.join(folder, name) for name in ("request", "result"))
@@ -155,10 +166,8 @@ def _run(target: Target, program: Lowered) -> dict[str, Any]:
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                               errors="replace", check=False)
         if done.returncode:
-            lines = [line for line in done.stderr.splitlines() if line.strip()]
-            raise CompileError(
-                f"compiling for {target.name} failed (exit status {done.returncode}): "
-                f"{lines[-1].strip() if lines else 'the compiler printed nothing'}")
+            raise CompileError(f"compiling for {target.name} failed "
+                               f"({_status_text(done.returncode)}): {_reason(done.stderr)}")
         with open(result, encoding="utf-8") as file:
             found: dict[str, Any] = json.load(file)
             return found

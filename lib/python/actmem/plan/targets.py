@@ -66,6 +66,18 @@ def _is_installed(module: str) -> bool:
         return False
 
 
+def _has_libdevice() -> bool:
+    """Returns whether XLA finds libdevice, without which its compiler for GPUs crashes. It searches
+    CUDA's toolkit, and the wheels beside JAX's plugin."""
+    folders = ["/usr/local/cuda", "/opt/cuda",
+               *re.findall(r"--xla_gpu_cuda_data_dir=(\S+)", os.environ.get("XLA_FLAGS", ""))]
+    wheels = importlib.util.find_spec("nvidia")
+    for folder in (wheels and wheels.submodule_search_locations) or ():
+        folders += [os.path.join(folder, name) for name in ("cu13", "cuda_nvcc")]
+    return any(os.path.isfile(os.path.join(folder, "nvvm", "libdevice", "libdevice.10.bc"))
+               for folder in folders)
+
+
 def check_compiler(target: Target) -> None:
     """Raises ImportError, with the command that installs it, if the target's compiler is
     missing."""
@@ -73,7 +85,12 @@ def check_compiler(target: Target) -> None:
         if not _is_installed("libtpu"):
             raise ImportError(f"compiling for {target.name} needs libtpu: pip install "
                               f"'jax[tpu]=={jax.__version__}'")
-    elif not any(map(_is_installed, ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12"))):
-        raise ImportError(f"compiling for {target.name} needs JAX's plugin for CUDA: pip install "
-                          f"--no-deps jax-cuda13-plugin=={jaxlib_version} "
-                          f"jax-cuda13-pjrt=={jaxlib_version}")
+        return
+    missing = []
+    if not any(map(_is_installed, ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12"))):
+        missing += [f"jax-cuda13-plugin=={jaxlib_version}", f"jax-cuda13-pjrt=={jaxlib_version}"]
+    if not _has_libdevice():
+        missing += ["nvidia-cuda-nvcc", "nvidia-nvvm"]
+    if missing:
+        raise ImportError(f"compiling for {target.name} needs JAX's plugin for CUDA, and ptxas and "
+                          f"libdevice of CUDA: pip install --no-deps {' '.join(missing)}")

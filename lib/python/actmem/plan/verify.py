@@ -62,8 +62,8 @@ class Policies:
             f"{', '.join(sorted(choice.offloaded)) or 'nothing'} offloaded"
 
     def peak(self, choice: Choice) -> int | None:
-        """Returns the device memory that a compiled choice needs, or None if XLA reports only that
-        there is too little."""
+        """Returns the device memory that a compiled choice needs, or None if it does not fit and
+        XLA reports no number."""
         found = self.found[choice]
         return None if found.exhausted else found.peak(self.donated) + self.resident
 
@@ -131,7 +131,7 @@ def _compile(search: Search, policies: Policies, count: int, offloads: bool) -> 
                 break           # they fit, but are refused
             search.device_memory *= policies.limit / min(peaks) if peaks else EXHAUSTED
     except Nothing:
-        pass                    # what is compiled decides
+        pass                    # the policies that are compiled decide
     finally:
         search.device_memory = policies.limit
 

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+#
+# Programs that XLA compiles for accelerators that are not here. Nothing runs.
+
+.PHONY: check-aot
+CHECKS += aot
+CHECK_NEEDS += $(PLUGIN_NEWEST)/.ready
+check-aot: $(NEWEST)/.ready $(B)/plugin-newest/.ready $(XLA_LIBRARY)
+	@PYTHONPATH=lib/python:$(B)/plugin-newest PYTHONDONTWRITEBYTECODE=1 TF_CPP_MIN_LOG_LEVEL=3 \
+		JAX_PLATFORMS=cpu JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1 \
+		$(NEWEST_PYTHON) tests/aot/test_compiled.py

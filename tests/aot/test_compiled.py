@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""XLA compiles training steps for an H200 that this machine does not have: what becomes of
+actmem.jax.checkpoint in XLA's pipeline, and what `actmem plan --compile` reports."""
+import argparse
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path[:0] = [os.path.join(ROOT, "tests", name) for name in ("tools", "gpu")]
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import stack  # noqa: E402
+import training  # noqa: E402
+from jax.experimental import topologies  # noqa: E402
+from tap import case, main  # noqa: E402
+
+from actmem.plan import compiled, plan, targets  # noqa: E402
+
+LAYERS = 4
+SIZES = stack.Sizes(LAYERS, 2048, 16, 16, 128, 5632)
+TARGET = targets.find("h200")
+VALUES = len(stack.OFFLOADED) * LAYERS
+PROGRAM = """
+import sys
+sys.path.insert(0, {gpu!r})
+import argparse, jax, stack, training
+from jax.ad_checkpoint import checkpoint_name
+from jax.sharding import NamedSharding, PartitionSpec
+
+def unrolled():
+    sizes = stack.Sizes(3, 256, 2, 2, 128, 512, 2, 256)
+    layer = jax.checkpoint(stack.make_layer(sizes, "xla"))
+    shapes = training.shapes(sizes, argparse.Namespace(form="unrolled"))
+    return stack.make_loss(layer, True), *shapes
+
+def shared():
+    def loss(w, x):
+        def layer(x, w):
+            return x + jax.numpy.sin(checkpoint_name(x @ w, "hidden")), None
+        return jax.numpy.mean(jax.lax.scan(layer, x, w)[0])
+    mesh = jax.make_mesh((2,), ("data",))
+    def shape(sizes, *axes):
+        sharding = NamedSharding(mesh, PartitionSpec(*axes))
+        return jax.ShapeDtypeStruct(sizes, "float32", sharding=sharding)
+    return loss, shape((8, 512, 512)), shape((4096, 512), "data")
+"""
+
+
+@functools.cache
+def step(method, form):
+    options = argparse.Namespace(method=method, form=form, attention="xla")
+    lowered = compiled.lowered(training.make_step(SIZES, options),
+                               training.shapes(SIZES, options), TARGET)
+    return compiled.compile_for(TARGET, lowered)
+
+
+@case
+def handlers_survive_and_values_leave_in_the_forward_pass():
+    for form in ("unrolled", "scanned"):
+        schedule = step("actmem", form).schedule
+        assert (schedule.puts, schedule.late_puts, schedule.takes) == (VALUES, 0, VALUES), (
+            form, schedule)
+        assert schedule.put_bytes == LAYERS * sum(SIZES.offloaded_bytes), schedule
+        assert not schedule.copies_out and not schedule.rematerialised, schedule
+
+
+@case
+def unrolled_layers_need_as_much_as_recomputed_ones():
+    recomputed, ours, stock = (step(method, "unrolled") for method in (
+        "recomputed", "actmem", "stock"))
+    assert ours.temp <= 1.05 * recomputed.temp, (ours.temp, recomputed.temp)
+    # XLA keeps the values of all layers but the last one until the backward pass.
+    assert stock.temp >= recomputed.temp + (LAYERS - 1) * sum(SIZES.offloaded_bytes), stock
+    found = stock.schedule
+    assert (found.copies_out, found.late_out) == (VALUES, VALUES - 3), found
+    assert not recomputed.schedule.rematerialised and not found.rematerialised
+    assert not recomputed.schedule.copies_out, recomputed
+
+
+def planned(folder, *arguments):
+    """Runs `actmem plan`. Returns its JSON and what it wrote to stderr."""
+    result = subprocess.run(
+        [sys.executable, "-m", "actmem", "plan", "--json", *arguments], text=True, check=False,
+        capture_output=True, env=os.environ | {"XDG_CACHE_HOME": folder})
+    assert not result.returncode, result
+    return json.loads(result.stdout), result.stderr
+
+
+@case
+def a_plan_of_unrolled_layers_is_refused():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "train.py")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(PROGRAM.format(gpu=os.path.join(ROOT, "tests", "gpu")))
+        arguments = ("--compile", "h200", "--offload", "q,k,v", f"{path}:unrolled")
+        found, progress = planned(folder, *arguments)
+        assert found["machine"] == "h200", found
+        given, recomputed = found["compiled"]
+        assert given["policy"] == {"keep": [], "offload": ["k", "q", "v"]}, given
+        assert (given["copies"], given["late_copies"]) == (9, 6), given
+        assert given["refused"].startswith("unrolled: 6 of 9 offloaded values stay"), given
+        assert given["refused"] in found["lacks"], found
+        assert found["peak_bytes"] == given["peak_bytes"] > recomputed["peak_bytes"] > 0, found
+        assert not recomputed["refused"] and not recomputed["host_bytes"], recomputed
+        assert progress.count("h200: compiling policy ") == 2, progress
+        # Now the cache has both.
+        assert len(os.listdir(os.path.join(folder, "actmem", "compiled"))) == 2
+        again, progress = planned(folder, *arguments)
+        assert again == found and progress.count("h200: after 0 s: ") == 2, progress
+
+
+@case
+def a_program_of_two_devices_needs_each_device_s_part():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "train.py")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(PROGRAM.format(gpu=os.path.join(ROOT, "tests", "gpu")))
+        found, _ = planned(folder, "--compile", "h200x2", f"{path}:shared")
+        peaks = {tuple(each["policy"]["keep"]): each["peak_bytes"] for each in found["compiled"]}
+        # Eight layers keep the part of a device, of 2048 rows.
+        more = peaks[("hidden",)] - peaks[()]
+        assert 6 <= more / (4 * 2048 * 512) <= 8.5, peaks
+        assert found["peak_bytes"] in peaks.values(), found
+
+
+@case
+def steps_cannot_be_measured_on_a_topology():
+    device, = topologies.get_topology_desc(platform="cuda", target_config=TARGET.config,
+                                           topology=TARGET.topology).devices
+    sharding = jax.sharding.SingleDeviceSharding(device)
+    w, x = (jax.ShapeDtypeStruct(sizes, "float32", sharding=sharding)
+            for sizes in ((64, 64), (8, 64)))
+
+    def loss(w, x):
+        return jnp.sum(jnp.sin(jax.ad_checkpoint.checkpoint_name(x @ w, "hidden")))
+    try:
+        plan(loss, w, x, machine="h200", measure=2)
+    except ValueError as error:
+        assert "a device that is not here, NVIDIA H200 of a topology" in str(error), error
+    else:
+        raise AssertionError("it was measured")
+
+
+if __name__ == "__main__":
+    try:
+        targets.check_compiler(TARGET)
+    except ImportError as error:
+        print(f"1..0 # SKIP {error}")
+        sys.exit()
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["XDG_CACHE_HOME"] = cache
+        main()
