@@ -191,3 +191,24 @@ def test_eager_calls_are_not_limited():
     for pullback in pullbacks:
         jax.block_until_ready(pullback(x))
     assert count("reclaimed_blocks_total") == 0
+
+
+@pytest.mark.parametrize("donate", [False, True])
+@pytest.mark.parametrize("first", ["original", "copy"])
+def test_tokens_of_device_put_are_their_own(first, donate):
+    """Python may delete either first."""
+    forward, backward, inputs = halves(saving)
+    _, original = forward(*inputs)
+    copy = jax.device_put(original, donate=donate)
+    if first == "copy" and not donate:
+        del copy
+        left = original
+        del original
+    else:
+        del original
+        left = copy
+        del copy
+    assert live() == 4 * LAYERS
+    jax.block_until_ready(backward(left))
+    del left
+    assert live() == 0

@@ -45,7 +45,22 @@ def _result_handler(aval: _private.Aval, sharding: Sharding, committed: bool) ->
     handler = _private.result_handler(_private.physical_aval(aval),
                                       _private.physical_sharding(aval, sharding),
                                       committed)
-    return handler.wrap(lambda base: Kept(aval.dtype, base))
+    return handler.wrap(lambda base: _of_device_put(aval.dtype, base)
+                        if isinstance(aval.dtype, TokenType) and _private.is_device_put() else
+                        Kept(aval.dtype, base))
+
+
+# A program that returns its input adds references to the blocks.
+_referenced = jax.jit(lambda kept: kept)
+
+
+def _of_device_put(dtype: "TokenType", base: jax.Array) -> Any:
+    """Returns the tokens that jax.device_put() made. Like the ones that it got, they are tokens of
+    their own: Python may delete either first."""
+    kept = Kept.__new__(Kept)
+    kept.dtype, kept.base = dtype, base     # not watched
+    with jax.disable_jit(False):
+        return _referenced(kept)
 
 
 def _make_sharded(aval: _private.Aval, sharding: Sharding, arrays: "Sequence[Kept]",
