@@ -4,7 +4,6 @@
 
 .PHONY: check-aot
 CHECKS += aot
-CHECK_NEEDS += $(PLUGIN_NEWEST)/.ready
 check-aot: $(NEWEST)/.ready $(B)/plugin-newest/.ready $(XLA_LIBRARY)
 	@PYTHONPATH=lib/python:$(B)/plugin-newest PYTHONDONTWRITEBYTECODE=1 TF_CPP_MIN_LOG_LEVEL=3 \
 		JAX_PLATFORMS=cpu JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1 \
