@@ -90,6 +90,13 @@ def _tell(words: str) -> int:
 
 
 def _shard(options: argparse.Namespace, machine: machines.Machine) -> decoder.Shard:
+    if options.compile:
+        devices = targets.find(options.compile).devices
+        if (options.devices or devices) != devices or \
+                (options.mesh or {"fsdp": devices}) != {"fsdp": devices}:
+            raise UsageError(f"--compile {options.compile} shards a model over {devices} devices "
+                             "(fsdp): leave --devices and --mesh out")
+        return decoder.Shard(fsdp=devices)
     if options.mesh:
         shard = decoder.Shard(**options.mesh)
         if options.devices and options.devices != shard.devices:
@@ -129,16 +136,16 @@ def _of_model(options: argparse.Namespace, machine: machines.Machine,
     model = models.find(options.model) if options.model else models.load(options.config)
     shard = _shard(options, machine)
 
-    def plan_at(tokens: int) -> Plan:
+    def plan_at(tokens: int, compiled: str | None = None) -> Plan:
         return of_model.plan_of(
             model, machine, batch=options.batch or shard.data * shard.fsdp * shard.expert,
             tokens=tokens, images=options.images, shard=shard, train=options.train or "all",
             lora=decoder.Lora(rank=options.lora) if options.lora else None,
             attention=options.attention or "kernel",
             device_memory=options.device_memory, host_memory=options.host_memory,
-            choice=_choice(options))
+            choice=_choice(options), compile=compiled)
     first, *others = options.tokens or [4096]
-    return plan_at(first), of_model.by_length(plan_at, others)
+    return plan_at(first, options.compile), of_model.by_length(plan_at, others)
 
 
 def _of_function(options: argparse.Namespace, machine: machines.Machine,
@@ -177,8 +184,6 @@ def _planned(options: argparse.Namespace,
     if options.json and options.maxtext:
         raise UsageError("--json and --maxtext cannot be combined")
     target = _target(options)
-    if target and not options.function:
-        raise UsageError("--compile needs FILE.py:FUNCTION, not a model")
     machine = machines.find(options.machine or (target.machine if target else "here"))
     found, lengths = (_of_function if options.function else _of_model)(options, machine)
     return found, lengths, machine

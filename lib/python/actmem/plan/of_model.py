@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from actmem.plan import Choice, Plan, decoder, plan
+from actmem.plan import Choice, Plan, decoder, plan, sharded
 from actmem.plan.between import Between
 from actmem.plan.machine import Machine
 from actmem.plan.models import Model
@@ -35,12 +35,14 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
             shard: decoder.Shard = decoder.Shard(), images: int | None = None,
             train: str = "all", lora: decoder.Lora | None = None, attention: str = "kernel",
             device_memory: float | None = None, host_memory: float | None = None,
-            choice: Choice | None = None, **options: Any) -> Plan:
+            choice: Choice | None = None, compile: str | None = None, **options: Any) -> Plan:
     """Returns the plan of one device of the mesh, in a step of all devices.
 
     Args:
       model, batch, tokens, shard, images, train, lora, attention: As for decoder.step().
       device_memory, host_memory, choice, options: As for plan().
+      compile: As for plan(). The target must have the devices of the mesh, and only fsdp may
+        divide the model.
     """
     step = decoder.step(model, batch=batch, tokens=tokens, images=images, shard=shard,
                         train=train, lora=lora, attention=attention)
@@ -48,11 +50,19 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
         step.bytes["optimizer"]
     # The gradients are results. They are as large as the trained weights.
     seen = 2 * _bytes(step.trained) + _bytes(step.frozen)
+    whole = None
+    if compile:
+        if shard != decoder.Shard(fsdp=shard.devices):
+            raise decoder.ShardError("compile= supports meshes with fsdp alone: leave the other "
+                                     "axes out")
+        whole = sharded.program_of(model, devices=shard.devices, batch=batch, tokens=tokens,
+                                   images=images, train=train, lora=lora, attention=attention)
     devices = int(machine.need("devices")) if machine.has("devices") else 1
     return plan(step.loss, step.trained, step.frozen, step.batch, machine=machine,
                 device_memory=device_memory, host_memory=host_memory,
                 model=model.name, resident=has - seen, devices=min(devices, shard.devices),
-                choice=choice, frozen=1, between=Between(step, machine),
+                choice=choice, frozen=1, between=Between(step, machine), compile=compile,
+                whole=whole,
                 **options)
 
 
