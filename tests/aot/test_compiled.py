@@ -25,6 +25,9 @@ LAYERS = 4
 SIZES = stack.Sizes(LAYERS, 2048, 16, 16, 128, 5632)
 TARGET = targets.find("h200")
 VALUES = len(stack.OFFLOADED) * LAYERS
+CONFIG = {"model_type": "llama", "vocab_size": 512, "hidden_size": 256, "intermediate_size": 512,
+          "num_hidden_layers": 3, "num_attention_heads": 2, "num_key_value_heads": 2,
+          "tie_word_embeddings": False}
 PROGRAM = """
 import sys
 sys.path.insert(0, {gpu!r})
@@ -126,6 +129,30 @@ def a_program_of_two_devices_needs_each_device_s_part():
         more = peaks[("hidden",)] - peaks[()]
         assert 6 <= more / (4 * 2048 * 512) <= 8.5, peaks
         assert found["peak_bytes"] in peaks.values(), found
+
+
+@case
+def a_model_is_compiled_for_all_devices():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "config.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(CONFIG, file)
+        found, _ = planned(folder, "--compile", "h200x2", "--config", path, "--batch", "4",
+                           "--tokens", "256", "--offload", "query_proj")
+        given, recomputed = found["compiled"]
+        size, = (row["bytes"] for row in found["names"] if row["name"] == "query_proj")
+        # A device has two of the sequences.
+        assert given["host_bytes"] == size == 3 * 2 * 256 * 256 * 2, found
+        assert (given["copies"], given["late_copies"], given["refused"]) == (3, 0, ""), given
+        # XLA's program has the weights and their gradients, but not Adam's two averages.
+        count = 2 * 512 * 256 + 3 * (4 * 256 * 256 + 3 * 256 * 512 + 2 * 256) + 256
+        peaks = set()
+        for name in os.listdir(os.path.join(folder, "actmem", "compiled")):
+            with open(os.path.join(folder, "actmem", "compiled", name), encoding="utf-8") as file:
+                sizes = json.load(file)
+            peaks.add(sizes["argument"] + sizes["output"] + sizes["temp"] - sizes["alias"] +
+                      2 * 4 * count // 2)
+        assert peaks == {given["peak_bytes"], recomputed["peak_bytes"]}, (peaks, found)
 
 
 @case

@@ -216,8 +216,10 @@ def test_what_is_refused(capsys, config, program, tmp_path):
                                                             "--compile", "h200")),
             ("--compile h200x8 implies --machine h200, but --machine is here",
              (f"{program}:f", "--compile", "h200x8", "--machine", "here")),
-            ("--compile h200x8 has 8 devices, but --mesh or --devices has 4",
-             ("--config", config, "--compile", "h200x8", "--mesh", "fsdp=4")),
+            ("--compile h200x8 shards a model over 8 devices (fsdp)",
+             ("--config", config, "--compile", "h200x8", "--devices", "4")),
+            ("--compile h200x8 shards a model over 8 devices (fsdp)",
+             ("--config", config, "--compile", "h200x8", "--mesh", "fsdp=4,tensor=2")),
             ("--mesh has 4 devices", ("--config", config, "--mesh", "fsdp=4", "--devices", "8",
                                       *h200))):
         assert words in misused(capsys, *arguments), words

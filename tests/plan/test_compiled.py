@@ -37,6 +37,7 @@ ENTRY %main (p: f32[256]) -> f32[256] {
   %d0 = bf16[2,128]{1,0:S(5)} copy-done(%s0)
   %c = bf16[256]{0} fusion(%b), kind=kCustom, metadata={op_name="jit(f)/jvp()/dot_general"}
   %c.remat2.1 = bf16[256]{0} fusion(%b), kind=kLoop, metadata={op_name="jit(f)/jvp()/add"}
+  %c.rematerialized = bf16[256]{0} fusion(), kind=kLoop, metadata={op_name="jit(f)/jvp()/add"}
   %d = bf16[256]{0} fusion(%c), kind=kCustom, metadata={op_name="jit(f)/jvp()/dot_general"}
   %e = bf16[256]{0} add(%d, %d), metadata={op_name="jit(f)/transpose(jvp())/add"}
   %s1 = (bf16[256]{0:S(5)}, bf16[256]{0}, u32[]) copy-start(%b)

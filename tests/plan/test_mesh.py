@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Bytes, work and memory are those of one device of a mesh, as XLA's partitioner makes them."""
-import os
-
 import jax
 import jax.numpy as jnp
 import pytest
@@ -9,8 +7,7 @@ from jax.ad_checkpoint import checkpoint_name as name
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from actmem.plan import (_trace, decoder, machine, memory, models, names, of_model, plan, plan_key,
-                         work)
+from actmem.plan import _trace, machine, memory, names, plan, plan_key, work
 from programs import (decoder_layer, decoder_weights, language_loss, language_params, scanned,
                       shape, tokens_of, unrolled)
 from test_search import MACHINE
@@ -191,18 +188,3 @@ def test_a_mesh_that_does_not_divide():
     with pytest.raises(machine.MachineError, match="'test' has no figure 'interconnect'"):
         plan(*decoder_on(mesh, fully_sharded), machine=MACHINE.replace(
             link_out_all=1e10, link_in_all=1e10))
-
-
-def test_a_model_is_divided_for_xla():
-    model = models.load(os.path.join(os.path.dirname(__file__), "qwen3-0.6b.json"))
-    whole, part = (decoder.step(model, batch=4, tokens=32, shard=each)
-                   for each in (decoder.Shard(), decoder.Shard(data=2, fsdp=2)))
-    program, optimizer = of_model._whole(whole, part)
-    assert optimizer == part.bytes["optimizer"]
-    with program.jitted(jax.checkpoint_policies.nothing_saveable) as step:
-        found = step.lower(*program.shapes()).compile().memory_analysis()
-    for each in (found.argument_size_in_bytes, found.output_size_in_bytes):
-        assert part.bytes["weights"] <= each <= 1.01 * part.bytes["weights"]
-    tensor = decoder.step(model, batch=4, tokens=32, shard=decoder.Shard(tensor=2))
-    with pytest.raises(ValueError, match="only by data and fsdp: .*tensor=2"):
-        of_model._whole(whole, tensor)

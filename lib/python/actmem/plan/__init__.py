@@ -16,6 +16,7 @@ models     published models                  decoder  a model's training step in
 machine    published figures of machines     probe    measures this machine
 of_model   the plan of a published model     command  actmem plan
 targets    accelerators that XLA knows       compiled  programs that XLA compiles for them
+sharded    a model's step on all devices
 check      compares a training run's first steps with its plan
 """
 from __future__ import annotations
@@ -42,6 +43,7 @@ from actmem.plan.between import Between
 from actmem.plan.decide import decided, tried
 from actmem.plan.report import Build, Mismatch, Plan, Row, load_plan
 from actmem.plan.search import KEEP, OFFLOAD, RECOMPUTE, Choice, Nothing, Search
+from actmem.plan.sharded import Sharded
 from actmem.plan.verify import verified
 
 __all__ = ["Build", "KEEP", "OFFLOAD", "RECOMPUTE", "Choice", "Compiler", "Machine", "Mismatch",
@@ -98,8 +100,7 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
          resident: int = 0, devices: int | None = None, choice: Choice | None = None,
          measure: int = 0, destination: str = "pinned_host", mesh: Any = None,
          specs: Mapping[str, PartitionSpec] | None = None, between: Between | None = None,
-         frozen: int = 0, compile: str | None = None,
-         whole: tuple[_trace.Program, int] | None = None) -> Plan:
+         frozen: int = 0, compile: str | None = None, whole: Sharded | None = None) -> Plan:
     """Decides for each named value of a training step whether to keep it on the device, offload
     it to the host, or recompute it. If `function` is a loss, plan() traces it once. If it is
     a step, plan() traces it again for each policy. This clears JAX's caches, so functions that
@@ -143,8 +144,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
         compiles the best few choices and full recomputation for it, and plan() drops those that
         do not fit or whose schedule shows that offloading gains nothing. This takes minutes, and
         prints its progress on stderr. Results are cached.
-      whole: If `function` is one device's part, the program of all devices, which compile= needs,
-        and additional bytes on each device.
+      whole: The program that compile= compiles, if `function` is one device's part: see
+        sharded.py.
 
     Returns:
       A Plan: print it, or use its policy.
@@ -206,7 +207,9 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
                     key, choice, destination)
     found = dataclasses.replace(found, proposed=proposed)
     if target:
-        program, resident = whole or (program, resident)
+        if whole:
+            program, resident = _trace.Program(whole.loss, whole.args, frozen=frozen), \
+                whole.resident
         return verified(search, program, target, found, candidates, donated, resident, choice)
     return tried(search, program, measure, found, candidates, donated, resident) \
         if measure else found

@@ -33,8 +33,9 @@ BACKWARD = "transpose(jvp"
 # Instructions that move no bytes, or whose operands contain the instructions that do.
 STILL = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "call",
          "conditional", "opt-barrier", "after-all")
-# The name of an instruction that XLA computes again because memory is short.
-REMATERIALISED = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+\.remat\d*[\w.]* = ", re.MULTILINE)
+# The name of an instruction that XLA computes again because memory is short. XLA names copies of
+# cheap instructions, which it always makes, ".rematerialized".
+REMATERIALISED = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+\.remat\d*(?:\.[\w.]*)? = ", re.MULTILINE)
 
 
 @dataclasses.dataclass

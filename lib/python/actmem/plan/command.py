@@ -89,20 +89,21 @@ def _tell(words: str) -> int:
     return FAILED
 
 
-def _shard(options: argparse.Namespace, machine: machines.Machine,
-           target: targets.Target | None) -> decoder.Shard:
-    """Returns the parts of a model. A target of one device has one part of any mesh."""
-    shard = decoder.Shard(**options.mesh) if options.mesh else None
-    if shard and options.devices and options.devices != shard.devices:
-        raise UsageError(f"--mesh has {shard.devices} devices, but --devices is "
-                         f"{options.devices}")
-    of_target = target.devices if target and target.devices > 1 else 0
-    if shard is None:
-        shard = decoder.Shard(fsdp=options.devices or of_target or int(machine.need("devices")))
-    if of_target and target and shard.devices != of_target:
-        raise UsageError(f"--compile {target.name} has {of_target} devices, but --mesh or "
-                         f"--devices has {shard.devices}")
-    return shard
+def _shard(options: argparse.Namespace, machine: machines.Machine) -> decoder.Shard:
+    if options.compile:
+        devices = targets.find(options.compile).devices
+        if (options.devices or devices) != devices or \
+                (options.mesh or {"fsdp": devices}) != {"fsdp": devices}:
+            raise UsageError(f"--compile {options.compile} shards a model over {devices} devices "
+                             "(fsdp): leave --devices and --mesh out")
+        return decoder.Shard(fsdp=devices)
+    if options.mesh:
+        shard = decoder.Shard(**options.mesh)
+        if options.devices and options.devices != shard.devices:
+            raise UsageError(f"--mesh has {shard.devices} devices, but --devices is "
+                             f"{options.devices}")
+        return shard
+    return decoder.Shard(fsdp=options.devices or int(machine.need("devices")))
 
 
 def _target(options: argparse.Namespace) -> targets.Target | None:
@@ -131,24 +132,24 @@ def _choice(options: argparse.Namespace) -> Choice | None:
 
 
 def _of_model(options: argparse.Namespace, machine: machines.Machine,
-              target: targets.Target | None) -> tuple[Plan, list[of_model.Length]]:
+              ) -> tuple[Plan, list[of_model.Length]]:
     model = models.find(options.model) if options.model else models.load(options.config)
-    shard = _shard(options, machine, target)
+    shard = _shard(options, machine)
 
-    def plan_at(tokens: int) -> Plan:
+    def plan_at(tokens: int, compiled: str | None = None) -> Plan:
         return of_model.plan_of(
             model, machine, batch=options.batch or shard.data * shard.fsdp * shard.expert,
             tokens=tokens, images=options.images, shard=shard, train=options.train or "all",
             lora=decoder.Lora(rank=options.lora) if options.lora else None,
             attention=options.attention or "kernel",
             device_memory=options.device_memory, host_memory=options.host_memory,
-            choice=_choice(options), compile=options.compile)
+            choice=_choice(options), compile=compiled)
     first, *others = options.tokens or [4096]
-    return plan_at(first), of_model.by_length(plan_at, others)
+    return plan_at(first, options.compile), of_model.by_length(plan_at, others)
 
 
 def _of_function(options: argparse.Namespace, machine: machines.Machine,
-                 target: targets.Target | None) -> tuple[Plan, list[of_model.Length]]:
+                 ) -> tuple[Plan, list[of_model.Length]]:
     for name in OF_MODELS:
         if getattr(options, name) is not None:
             raise UsageError(f"--{name} applies only to a model: '{options.function}' sets it "
@@ -184,7 +185,7 @@ def _planned(options: argparse.Namespace,
         raise UsageError("--json and --maxtext cannot be combined")
     target = _target(options)
     machine = machines.find(options.machine or (target.machine if target else "here"))
-    found, lengths = (_of_function if options.function else _of_model)(options, machine, target)
+    found, lengths = (_of_function if options.function else _of_model)(options, machine)
     return found, lengths, machine
 
 

@@ -18,10 +18,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import NamedSharding, PartitionSpec
 
-from actmem.plan import Choice, Plan, decoder, plan
-from actmem.plan._trace import Program
+from actmem.plan import Choice, Plan, decoder, plan, sharded
 from actmem.plan.between import Between
 from actmem.plan.machine import Machine
 from actmem.plan.models import Model
@@ -33,36 +31,6 @@ def _bytes(tree: dict[str, Any]) -> int:
                for leaf in jax.tree.leaves(tree))
 
 
-def _whole(step: decoder.Step, of_device: decoder.Step) -> tuple[Program, int]:
-    """Returns the program of all devices, with its weights divided by fsdp, and the bytes of the
-    optimizer's state on one device. XLA divides the rest."""
-    shard = of_device.shard
-    if shard.devices != shard.data * shard.fsdp:
-        raise ValueError("--compile divides a model only by data and fsdp: use --mesh with these "
-                         f"two, not {shard}")
-    mesh = jax.make_mesh((shard.data, shard.fsdp), ("data", "fsdp"),
-                         axis_types=(jax.sharding.AxisType.Auto,) * 2)
-
-    def divided(name: str, leaf: Any) -> Any:
-        # The first dimension of a group's weights counts its layers.
-        first = 1 if name.startswith("group") else 0
-        sizes = [size if i >= first and size % shard.fsdp == 0 else 0
-                 for i, size in enumerate(leaf.shape)]
-        axes: list[str | None] = [None] * len(sizes)
-        if max(sizes, default=0):
-            axes[sizes.index(max(sizes))] = "fsdp"
-        return _on(mesh, leaf, PartitionSpec(*axes))
-    trained, frozen = ({name: divided(name, leaf) for name, leaf in tree.items()}
-                       for tree in (step.trained, step.frozen))
-    batch = {name: _on(mesh, leaf, PartitionSpec(("data", "fsdp")))
-             for name, leaf in step.batch.items()}
-    return Program(step.loss, (trained, frozen, batch), frozen=1), of_device.bytes["optimizer"]
-
-
-def _on(mesh: Any, leaf: Any, spec: PartitionSpec) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(mesh, spec))
-
-
 def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
             shard: decoder.Shard = decoder.Shard(), images: int | None = None,
             train: str = "all", lora: decoder.Lora | None = None, attention: str = "kernel",
@@ -72,21 +40,30 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
 
     Args:
       model, batch, tokens, shard, images, train, lora, attention: As for decoder.step().
-      device_memory, host_memory, choice, compile, options: As for plan().
+      device_memory, host_memory, choice, options: As for plan().
+      compile: As for plan(). The target must have the devices of the mesh, and only fsdp may
+        divide the model.
     """
-    step, whole = (decoder.step(model, batch=batch, tokens=tokens, images=images, shard=each,
-                                train=train, lora=lora, attention=attention)
-                   for each in (shard, decoder.Shard()))
+    step = decoder.step(model, batch=batch, tokens=tokens, images=images, shard=shard,
+                        train=train, lora=lora, attention=attention)
     has = step.bytes["weights"] + step.bytes["gathered"] + step.bytes["gradients"] + \
         step.bytes["optimizer"]
     # The gradients are results. They are as large as the trained weights.
     seen = 2 * _bytes(step.trained) + _bytes(step.frozen)
+    whole = None
+    if compile:
+        if shard != decoder.Shard(fsdp=shard.devices):
+            raise decoder.ShardError("compile= supports meshes with fsdp alone: leave the other "
+                                     "axes out")
+        whole = sharded.program_of(model, devices=shard.devices, batch=batch, tokens=tokens,
+                                   images=images, train=train, lora=lora, attention=attention)
     devices = int(machine.need("devices")) if machine.has("devices") else 1
     return plan(step.loss, step.trained, step.frozen, step.batch, machine=machine,
                 device_memory=device_memory, host_memory=host_memory,
                 model=model.name, resident=has - seen, devices=min(devices, shard.devices),
                 choice=choice, frozen=1, between=Between(step, machine), compile=compile,
-                whole=_whole(whole, step) if compile and shard.devices > 1 else None, **options)
+                whole=whole,
+                **options)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The training step of a published model on all devices of a mesh, for XLA to compile. of_model.py
+plans one device's part without its transfers. This program has the transfers: each device holds a
+part of each weight, and gathers the weights of a layer where the layer begins (fsdp).
+
+    program = sharded.program_of(models.find("llama-2-13b"), devices=8, batch=16, tokens=4096)
+    jax.make_jaxpr(program.loss)(*program.args)
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
+
+from actmem.plan import decoder
+from actmem.plan._layer import Weights
+from actmem.plan._sizes import divided
+from actmem.plan.models import Model
+
+AXIS = "fsdp"
+
+
+@dataclasses.dataclass(frozen=True)
+class Sharded:
+    """`loss(trained, frozen, batch)` returns a scalar. `args` has the shapes of its arguments and
+    their shardings. `resident` is the bytes that a device holds besides: the optimizer's state."""
+    loss: Callable[[Weights, Weights, Weights], jax.Array]
+    args: tuple[Weights, Weights, Weights]
+    resident: int
+
+
+def _gathered(weights: Weights, dtype: Any) -> Weights:
+    """Returns whole weights. They are cast first, so that devices send less."""
+    return {name: jax.lax.all_gather(value.astype(dtype), AXIS, axis=value.ndim - 1, tiled=True)
+            for name, value in weights.items()}
+
+
+def program_of(model: Model, *, devices: int, batch: int, tokens: int,
+               dtype: Any = jnp.bfloat16, **options: Any) -> Sharded:
+    """Returns the step of `devices` devices.
+
+    Args:
+      model, batch, tokens, options: As for decoder.step().
+    """
+    def remat(layer: Callable[..., Any]) -> Callable[..., Any]:
+        return jax.checkpoint(lambda w, x: layer(_gathered(w, dtype), x), prevent_cse=False)
+    rows = divided("the batch", batch, AXIS, devices)
+    # One device's rows, and whole weights.
+    step = decoder.step(model, batch=rows, tokens=tokens, dtype=dtype, remat=remat, **options)
+    for name, leaf in (step.trained | step.frozen).items():
+        divided(f"the last dimension of the weight {name}", leaf.shape[-1], AXIS, devices)
+    if len(jax.devices()) < devices:
+        raise ValueError(f"the step of {devices} devices needs as many CPU devices here, but JAX "
+                         f"has {len(jax.devices())}: set JAX_NUM_CPU_DEVICES={devices}")
+    mesh = jax.make_mesh((devices,), (AXIS,), devices=jax.devices()[:devices])
+
+    def part(trained: Weights, frozen: Weights, batch: Weights) -> jax.Array:
+        def whole(weights: Weights) -> Weights:
+            outer = {name: value for name, value in weights.items() if not _is_of_layer(name)}
+            return weights | _gathered(outer, dtype)
+        mean: jax.Array = jax.lax.pmean(step.loss(whole(trained), whole(frozen), batch), AXIS)
+        return mean
+
+    def shape(leaf: jax.ShapeDtypeStruct, sizes: tuple[int, ...], *axes: str | None,
+              ) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(sizes, leaf.dtype,
+                                    sharding=NamedSharding(mesh, PartitionSpec(*axes)))
+    trained, frozen = ({name: shape(leaf, leaf.shape, *[None] * (leaf.ndim - 1), AXIS)
+                        for name, leaf in tree.items()} for tree in (step.trained, step.frozen))
+    data = {name: shape(leaf, (devices * leaf.shape[0], *leaf.shape[1:]), AXIS)
+            for name, leaf in step.batch.items()}
+    args = trained, frozen, data
+    specs = jax.tree.map(lambda leaf: leaf.sharding.spec, args)
+    # Gathered weights vary by device as their parts do, which check_vma does not know.
+    loss = jax.shard_map(part, mesh=mesh, in_specs=specs, out_specs=PartitionSpec(),
+                         check_vma=False)
+    return Sharded(loss, args, step.bytes["optimizer"] // devices)
+
+
+def _is_of_layer(name: str) -> bool:
+    return name.startswith("group") or ".layer." in name
