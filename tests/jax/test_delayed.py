@@ -123,6 +123,30 @@ def test_effects_happen_once_per_step():
     assert len(calls) == 9
 
 
+def test_hyperparameters_that_change_are_for_the_next_update():
+    tx = optax.inject_hyperparams(lambda rate: optax.chain(
+        optax.clip_by_global_norm(1.0), optax.sgd(rate, 0.9)))(rate=0.1)
+    results = []
+    for is_delayed in (False, True):
+        make = actmem.optax.delayed if is_delayed else actmem.optax.offload
+        optimizer, params = make(tx), parameters()
+        state = optimizer.init(params)
+        for number in range(4):
+            if is_delayed:
+                state = optimizer.keep(params, state, params)
+            else:
+                updates, state = optimizer.update(params, state, params)
+                params = optax.apply_updates(params, updates)
+            inner = state.state if is_delayed else state
+            inner.hyperparams["rate"] = jnp.float32(0.1 * number)
+            if is_delayed:
+                params, state = optimizer.flush(params, state)
+                inner = state.state
+        results.append((params, inner))
+    same(*results)
+    assert float(results[1][1].hyperparams["rate"]) == np.float32(0.1 * 3)
+
+
 def test_extra_arguments_are_kept():
     def update(updates, state, params=None, *, value):
         return jax.tree.map(lambda leaf, trace: leaf * value + trace, updates, state), updates

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """States of optimizers on several devices: shardings that differ between state, gradients and
 parameters, and states in the wrong place."""
+import gc
 from contextlib import nullcontext
 
 import jax
@@ -81,7 +82,7 @@ def test_a_state_in_the_wrong_place():
     params = {"w": jnp.ones((SIDE, SIDE))}
     state = tx.init(params)
     place = r"\[0\].mu\['w'\] of the optimizer state .*float32\[72, 72\], is stored for "
-    with pytest.raises(ValueError, match=place + r"\S*0, but \S*1 would need it: make"):
+    with pytest.raises(ValueError, match=place + r"\S*0, but \S*1 would need it: give"):
         jax.device_put(state, jax.devices()[1])
     with pytest.raises(ValueError, match=place.replace("mu", "[mn]u") + r"\S*0, but 4 devices from"):
         jax.jit(tx.update)(sharded(ROWS), state)
@@ -146,3 +147,19 @@ def test_explicit_axes(name, context, tmp_path):
     other = {"w": jax.device_put(jnp.ones((SIDE, SIDE)), NamedSharding(two, ROWS))}
     with pytest.raises(ValueError, match=r"\[0\]\['w'\] in `like` is on the mesh .* not known"):
         actmem.jax.restore_state(path, (jax.eval_shape(lambda tree: tree, other), results[1][1]))
+
+
+def test_a_state_ends_under_another_mesh():
+    """Whatever the axes of either mesh are."""
+    for kinds in ((AxisType.Explicit, AxisType.Explicit), (AxisType.Auto, AxisType.Explicit),
+                  (AxisType.Explicit, AxisType.Auto)):
+        one, other = (jax.make_mesh(sizes, ("d", "e")[:len(sizes)], axis_types=(kind,) * len(sizes))
+                      for sizes, kind in zip(((4,), (2, 2)), kinds))
+        state = actmem.optax.offload(optax.adam(1e-2)).init(
+            {"w": jax.device_put(jnp.ones((80, 80)), NamedSharding(one, P("d")))})
+        jax.block_until_ready(state)
+        assert actmem.jax.stats()["live_blocks"] == 8
+        del state
+        gc.collect()
+        with jax.set_mesh(other):
+            assert actmem.jax.stats()["live_blocks"] == 0

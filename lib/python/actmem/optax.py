@@ -15,12 +15,13 @@
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import optax  # type: ignore[import-untyped]
 
 from actmem.jax import _delayed, _private
@@ -261,11 +262,36 @@ def _applying(tx: Any) -> Any:
 
 
 class Pending(NamedTuple):
-    """The gradients and extra arguments that keep() got, and the small values that it computed."""
+    """What keep() got and computed: the gradients, the extra arguments, copies of the leaves of the
+    state that are on the device, and small values of the gradients."""
 
     gradients: Any
     extra: Any
-    values: Any
+    leaves: list[Any]
+    values: list[Any]
+
+
+def _on_device(state: Any) -> list[Any]:
+    """Returns the arrays of a state that are not stored."""
+    return [leaf for _, leaf in named_leaves(state) if not is_stored(leaf) and _is_array(leaf)]
+
+
+def _with_leaves(state: Any, leaves: Sequence[Any]) -> Any:
+    """Returns a state with other arrays in the place of those of _on_device()."""
+    rest = iter(leaves)
+    return jax.tree.unflatten(jax.tree.structure(state, is_leaf=is_stored), [
+        leaf if is_stored(leaf) or not _is_array(leaf) else next(rest)
+        for _, leaf in named_leaves(state)])
+
+
+def _unless_changed(new: Any, now: Any, then: Any) -> Any:
+    """Returns `new`, or `now` if a program has changed an array from `then` to `now`."""
+    if now.shape != new.shape or now.dtype != new.dtype:
+        return new
+    is_same = now == then
+    if jnp.issubdtype(now.dtype, jnp.inexact):
+        is_same |= (now != now) & (then != then)
+    return jnp.where(jnp.all(is_same), new, now)
 
 
 class DelayedState(NamedTuple):
@@ -303,7 +329,9 @@ class Delayed:
                              "run() or flush() must use them first")
         split, traced = self._split(gradients, state.state, params, extra)
         arrays = [arg for arg in traced.args if not is_stored(arg)]
-        return state._replace(pending=Pending(gradients, extra, jax.jit(split.early)(arrays)))
+        values, leaves = jax.jit(lambda arrays, leaves: (
+            split.early(arrays), jax.tree.map(jnp.copy, leaves)))(arrays, _on_device(state.state))
+        return state._replace(pending=Pending(gradients, extra, leaves, values))
 
     def run(self, function: Callable[..., Any], params: Any, state: DelayedState,
             *args: Any) -> tuple[Any, Any, DelayedState]:
@@ -313,26 +341,32 @@ class Delayed:
         Args:
           function: A function of arrays, such as the result of jax.value_and_grad().
           params: Those of keep().
-          state: From keep() or init().
+          state: From keep() or init(). The update uses the leaves on the device, such as the
+            hyperparameters of optax.inject_hyperparams, as keep() got them. A leaf that the
+            program has changed since then stays as it is, for the next update.
+          args: Arrays, and trees of arrays.
 
         Returns:
           The result of `function`, the updated parameters, and the updated state.
         """
-        if state.pending is None:
-            return function(params, *args), params, state
-        split, traced = self._split(state.pending.gradients, state.state, params,
-                                    state.pending.extra)
+        pending, now = state.pending, _on_device(state.state)
+        if pending is None:
+            return jax.jit(function)(params, *args), params, state
+        split, traced = self._split(pending.gradients, _with_leaves(state.state, pending.leaves),
+                                    params, pending.extra)
         count = len(jax.tree.leaves(params))
         new = jax.tree.unflatten(traced.tree, traced.jaxpr.out_avals)
         program, shape = jax.make_jaxpr(function, return_shape=True)(new[0], *args)
 
-        def both(arrays: Any, args: Any) -> Any:
+        def both(arrays: Any, now: Any, args: Any) -> Any:
             outputs, results = _delayed.run_before(
                 split.late(), arrays, traced.labels, self._offloaded.group_bytes, program,
                 jax.tree.leaves(args), count)
-            return jax.tree.unflatten(jax.tree.structure(shape), results), \
-                *jax.tree.unflatten(traced.tree, outputs)
-        result, params, inner = jax.jit(both)([*traced.args, *state.pending.values], args)
+            params, inner = jax.tree.unflatten(traced.tree, outputs)
+            leaves = list(map(_unless_changed, _on_device(inner), now, pending.leaves))
+            return jax.tree.unflatten(jax.tree.structure(shape), results), params, \
+                _with_leaves(inner, leaves)
+        result, params, inner = jax.jit(both)([*traced.args, *pending.values], now, args)
         return result, params, DelayedState(inner, None)
 
     def flush(self, params: Any, state: DelayedState) -> tuple[Any, DelayedState]:

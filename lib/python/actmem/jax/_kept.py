@@ -234,8 +234,9 @@ def _check_place(kept: Kept, sharding: Sharding) -> None:
     shape, dtype, label, _ = kept.dtype.of
     raise ValueError(
         f"{label}, {dtype}{list(shape)}, is stored for {_names_of(kept.base.sharding)}, but "
-        f"{_names_of(sharding)} would need it: make the state by init() with parameters on these "
-        "devices, or use actmem.jax.save_state() and restore_state()")
+        f"{_names_of(sharding)} would need it: give jax.device_put() the state's own "
+        "shardings, make the state by init() with parameters on these devices, or use "
+        "actmem.jax.save_state() and restore_state()")
 
 
 def _names_of(sharding: Sharding) -> str:

@@ -9,6 +9,7 @@ runs only after all programs that read the token have ended.
 import collections
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -75,10 +76,21 @@ def _has_failed(words: jax.Array) -> bool:
     return False
 
 
+def _drop(words: jax.Array) -> jax.Array:
+    from actmem.jax._primitives import drop_now
+    if jax.sharding.get_abstract_mesh().empty:
+        with jax.ensure_compile_time_eval(), jax.disable_jit(False):
+            done: jax.Array = drop_now(words)
+        return done
+    # The program of an array on one mesh fails under another one. A thread begins without a mesh.
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(drop_now, words).result()
+    return done
+
+
 def drain(wait: bool = False) -> None:
     """Drops the values of all tokens that Python has deleted. With `wait`, waits until they are
     dropped, also those of earlier calls."""
-    from actmem.jax._primitives import drop_now
     _count_ended()
     while _gone:
         try:
@@ -87,8 +99,7 @@ def drain(wait: bool = False) -> None:
             break
         if words.is_deleted() or wait and _has_failed(words):
             continue
-        with jax.ensure_compile_time_eval(), jax.disable_jit(False):
-            _drops.append(drop_now(words))
+        _drops.append(_drop(words))
     with _lock:
         drops = list(_drops)
     for done in drops if wait else ():
