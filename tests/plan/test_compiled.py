@@ -70,6 +70,42 @@ def test_a_schedule(trips, puts):
     assert _schedule.read("HloModule nothing") == _schedule.Schedule()
 
 
+# XLA for TPUs estimates cycles. Two copies of 1024 bytes share the link, and each iteration waits
+# for both of them. The loop in front of the last copy takes time too.
+TIMED = """
+%body (arg: f32[3,256]) -> f32[3,256] {
+  %stack = f32[3,256]{1,0:S(5)} get-tuple-element(%arg), index=1
+  %x = f32[1,256]{1,0} fusion(%i), backend_config={"estimated_cycles":"60"}
+  %x1 = f32[1,256]{1,0} fusion(%i), backend_config={"estimated_cycles":"40"}
+  %out = ((f32[3,256]{1,0:S(5)}, f32[1,256]{1,0}), f32[3,256]{1,0:S(5)}, u32[]) dynamic-update-slice-start(%stack, %x)
+  %y = f32[1,256]{1,0} fusion(%x), backend_config={"estimated_cycles":"300"}
+  %other = (f32[256]{0}, f32[256]{0}, u32[]) copy-start(%y)
+  %out1 = ((f32[3,256]{1,0:S(5)}, f32[1,256]{1,0}), f32[3,256]{1,0:S(5)}, u32[]) dynamic-update-slice-start(%stack, %x)
+  %done = f32[3,256]{1,0:S(5)} dynamic-update-slice-done(%out)
+  %z = f32[1,256]{1,0} fusion(%x), backend_config={"estimated_cycles":"50"}
+  %other1 = f32[256]{0} copy-done(%other)
+  %done1 = f32[3,256]{1,0:S(5)} dynamic-update-slice-done(%out1)
+}
+
+ENTRY %main (p: f32[256]) -> f32[256] {
+  %h = f32[3,256]{1,0:S(5)} custom-call(), custom_call_target="AllocateBuffer"
+  %in = (f32[256]{0}, f32[256]{0:S(5)}, u32[]) copy-start(%h)
+  %loop = f32[3,256]{1,0:S(5)} while(%h), condition=%c, body=%body
+  %in1 = f32[256]{0} copy-done(%in)
+  %in2 = f32[256]{0} copy(%h)
+}
+"""
+
+
+def test_the_wait_for_copies():
+    found = _schedule.read(TIMED)
+    # One byte out, and half a byte in, takes a cycle.
+    body = (100 + 1024 - 400) + (1024 - 50)
+    assert found.wait(1e9, 1e9, 0.5e9) == pytest.approx((3 * body + 2048 - 450 + 2048) / 1e9)
+    assert found.wait(1e9, 1e12, 1e12) == pytest.approx(1024 / 1e12)
+    assert not _schedule.read(TEXT.replace("TRIPS", "")).timed
+
+
 def test_targets():
     for name in targets.gpus():
         found = targets.find(name)

@@ -11,7 +11,7 @@ from actmem.plan.machine import MachineError
 DEVICES = ("v5p", "v6e", "a100", "h100", "h200", "b200", "b300", "gb200")
 HOSTS = ("xeon-8480c-2s", "xeon-8570-2s", "xeon-6776p-2s", "xeon-6980p-2s")
 # What a machine does without, or nobody publishes.
-MEASURED = ("transfer_share", "transfers", "transcendentals", "strided")
+MEASURED = ("transfer_share", "transfers", "transcendentals", "strided", "clock")
 OF_DEVICES = [name for name in machine.FIGURES
               if name not in ("flops_fp8", "flops_f32", "disk_write", "disk_read", "error",
                               "unsure", *MEASURED)]

@@ -151,14 +151,24 @@ def test_a_policy_that_loses_by_its_own_schedule(xla):
         assert found.with_action("offload") and found.waited_s >= 1e-5
         assert found.step_s == pytest.approx(without.step_s - without.waited_s + max(
             1e-5, without.waited_s))
-        assert "the device waits at least 1e-05 s for copies" in str(found)
+        assert "its schedule waits 1e-05 s for copies" in str(found)
         xla(offloading(**counts, **{name: 10 ** 10}))
         found = planned(device_memory=limit)
         assert not found.with_action("offload")
         build = next(build for build in found.compiled if build.offloaded)
         assert build.wait_s == pytest.approx(0.1)
         assert build.refused.startswith("by its own schedule, it is 0.") and \
-            "nothing: 0.1 s of its copies run" in build.refused
+            "nothing: the device waits 0.1 s for its copies" in build.refused
+
+
+def test_xla_s_cycles_give_the_wait(xla):
+    events = [["starts", "a", True, 10 ** 6], ["computes", 1000], ["ends", "a"]]
+    xla(offloading(copies_out=1, bytes_out=10 ** 6, timed=[[2, events]]))
+    clocked = dataclasses.replace(H200.replace(clock=1e9), name="h200")
+    for one, wait in ((clocked, 2 * (1e-5 - 1e-6)), (H200, 0.0)):
+        found = plan(loss, *ARGS, machine=one, compile="h200",
+                     choice=Choice(frozenset(), frozenset({"hidden"})))
+        assert found.compiled[0].wait_s == pytest.approx(wait)
 
 
 def test_what_xla_rematerialises(xla, tmp_path):

@@ -15,6 +15,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 HOST = "S(5)"
 HEADER = re.compile(r"^(ENTRY )?%?([\w.-]+) \(.*\{$")
@@ -30,6 +31,8 @@ TARGET = re.compile(r'custom_call_target="([^"]*)"')
 KERNEL = re.compile(r"gemm|cublas|cudnn|triton|tpu_custom_call", re.IGNORECASE)
 PRODUCTS = ("dot_general", "ragged_dot_general", "conv_general_dilated")
 BACKWARD = "transpose(jvp"
+CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+COMPUTES, STARTS, ENDS = "computes", "starts", "ends"       # events
 # Instructions that move no bytes, or whose operands contain the instructions that do.
 STILL = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "call",
          "conditional", "opt-barrier", "after-all")
@@ -55,6 +58,33 @@ class Schedule:
     late_puts: int = 0
     put_bytes: int = 0
     takes: int = 0
+    # Computations with copies: how often each runs, and its events in order. An event is the
+    # cycles of computing, the start of a copy (its name, direction and bytes), or its end. Empty if
+    # XLA reports no cycles, as for GPUs.
+    timed: list[list[Any]] = dataclasses.field(default_factory=list)
+
+    def wait(self, clock: float, link_out: float, link_in: float) -> float:
+        """Returns the seconds of a step in which the device waits for copies. Copies in one
+        direction run one after the other. `clock` is cycles a second, and the other rates are bytes
+        a second."""
+        rates = {True: link_out, False: link_in}
+        return math.fsum(times * _wait(events, clock, rates) for times, events in self.timed)
+
+
+def _wait(events: list[list[Any]], clock: float, rates: Mapping[bool, float]) -> float:
+    now = waited = 0.0
+    free = {True: 0.0, False: 0.0}          # when the link ends its present copy
+    ends: dict[str, float] = {}
+    for event in events:
+        if event[0] == COMPUTES:
+            now += event[1] / clock
+        elif event[0] == STARTS:
+            _, name, is_out, size = event
+            free[is_out] = ends[name] = max(now, free[is_out]) + size / rates[is_out]
+        else:
+            waited += max(0.0, ends[event[1]] - now)
+            now = max(now, ends[event[1]])
+    return waited
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,22 +231,33 @@ class _Reader:
         self.computations, self.entry = _computations(text)
         self.found = Schedule(rematerialised=len(REMATERIALISED.findall(text)))
 
-    def walk(self, name: str, times: int, is_counted: bool, is_late: bool) -> None:
+    def walk(self, name: str, times: int, is_counted: bool, is_late: bool) -> int:
         """Adds the copies and calls of a computation that runs `times` times. `is_counted` says
-        whether the number of iterations is known."""
+        whether the number of iterations is known. Returns the cycles of one run."""
         lines = self.computations.get(name, [])
         types = {each.name: _leaves(each.result) for each in lines}
         passes = _Passes(lines)
+        events, started, total, runs = list[list[Any]](), set[str](), 0, times
         for i, each in enumerate(lines):
             late = is_late or i >= passes.begin
+            found = CYCLES.search(each.rest)
+            cycles = int(found[1]) if found else 0
             if each.opcode == "while":
                 trips = TRIPS.search(each.rest)
                 body = re.search(r"\bbody=%([\w.-]+)", each.rest)
+                count = int(trips[1] if trips else 1)
                 if body:
-                    self.walk(body[1], times * int(trips[1] if trips else 1),
-                              is_counted and bool(trips), late)
+                    cycles += count * self.walk(body[1], times * count,
+                                                is_counted and bool(trips), late)
             for inner in self._called(each):
-                self.walk(inner, times, is_counted, late)
+                cycles += self.walk(inner, times, is_counted, late)
+            total += cycles
+            if cycles and events and events[-1][0] == COMPUTES:
+                events[-1][1] += cycles
+            elif cycles:
+                events.append([COMPUTES, cycles])
+            if each.opcode.endswith("-done"):
+                events += [[ENDS, operand] for operand in each.operands if operand in started]
             copy = _copy_of(each, types)
             if copy or each.target == "actmem_put":
                 late = late or passes.is_late(i)
@@ -224,6 +265,14 @@ class _Reader:
             if copy:
                 count = times if is_counted else times * max(1, copy.stack // max(1, copy.bytes))
                 self._add(copy, count, late, self._is_exposed(lines, i))
+                runs = max(runs, count)
+                started.add(each.name)
+                events.append([STARTS, each.name, copy.is_out, copy.bytes])
+                if not each.opcode.endswith("-start"):
+                    events.append([ENDS, each.name])
+        if total and started:
+            self.found.timed.append([runs, events])
+        return total
 
     @staticmethod
     def _called(each: _Instruction) -> Iterator[str]:

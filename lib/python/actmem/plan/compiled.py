@@ -30,7 +30,7 @@ from actmem.plan import targets
 from actmem.plan._schedule import Schedule
 from actmem.plan.targets import Target
 
-FORMAT = 2                      # of the results; part of their key
+FORMAT = 3                      # of the results; part of their key
 FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 COMPILERS = ("jax", "jaxlib", "jax-cuda13-plugin", "jax-cuda12-plugin", "libtpu")
 # Locations in a program's text: the lines of source files that made it.

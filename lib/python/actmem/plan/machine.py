@@ -48,6 +48,7 @@ FIGURES = {
     "interconnect": "bytes a second that a device sends to other devices of its host",
     "transfer_share": "the share of a device's compute that is lost during a transfer",
     "transfers": "small values a second that go to the host or come from the host",
+    "clock": "cycles a second of a device's cores, in which XLA for TPUs estimates",
     "transcendentals": "elements a second of exp() and similar functions",
     "strided": "elements a second that are read in an order other than memory order",
     "host_nodes": "NUMA nodes of the host that have memory",

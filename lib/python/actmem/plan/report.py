@@ -63,7 +63,7 @@ class Build:
     host_bytes: int
     copies: int             # to the host, in a step
     late_copies: int        # those whose values stay on the device until the backward pass
-    # Seconds of a step in which the device at least waits for copies. None if unknown.
+    # Seconds of a step in which the device waits for copies. None if unknown.
     wait_s: float | None
     rematerialised: int     # values that XLA computes again by itself
     refused: str = ""       # why this policy is not recommended, or ""
@@ -75,7 +75,7 @@ class Build:
                  f"{size_text(self.host_bytes)} of host memory, with "
                  f"{_policy_text(self.kept, self.offloaded)}"]
         if self.wait_s:
-            words.append(f"the device waits at least {self.wait_s:.3g} s for copies")
+            words.append(f"its schedule waits {self.wait_s:.3g} s for copies")
         if self.rematerialised:
             words.append(f"XLA rematerialises {self.rematerialised} values by itself, so its "
                          "times cannot be compared: use a smaller batch")

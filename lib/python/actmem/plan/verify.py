@@ -68,12 +68,15 @@ class Policies:
         return None if found.exhausted else found.peak(self.donated) + self.resident
 
     def wait(self, choice: Choice) -> float | None:
-        """Returns the least number of seconds that the device waits for copies in a step: for those
-        that run while nothing else does. None if it is unknown: actmem's handlers copy on streams
-        of their own."""
+        """Returns the seconds that the device waits for copies in a step. If XLA does not estimate
+        the time of instructions, this is the time of copies that run while nothing else does. None
+        if it is unknown: actmem's handlers copy on streams of their own."""
         schedule, rates = self.found[choice].schedule, self.search.rates
         if choice.offloaded and self.destination == "actmem":
             return None
+        if schedule.timed and self.search.machine.has("clock"):
+            return schedule.wait(self.search.machine.need("clock"), rates.link_out,
+                                 rates.link_in)
         return schedule.exposed_bytes_out / rates.link_out + \
             schedule.exposed_bytes_in / rates.link_in
 
@@ -185,4 +188,4 @@ def _loses(policies: Policies, choice: Choice, stays: Choice | None) -> str:
     if slower <= 0 or policies.search.time(choice).seconds > policies.seconds(stays):
         return ""
     return (f"by its own schedule, it is {slower:.3g} s slower than a policy that offloads "
-            f"nothing: {wait:.3g} s of its copies run while nothing else does")
+            f"nothing: the device waits {wait:.3g} s for its copies")
