@@ -177,7 +177,7 @@ if __name__ == "__main__":
     try:
         targets.check_compiler(TARGET)
     except ImportError as error:
-        print(f"1..0 # SKIP {error}")
+        print(f"1..0 # SKIP XLA's compiler for GPUs: {error}")
         sys.exit()
     with tempfile.TemporaryDirectory() as cache:
         os.environ["XDG_CACHE_HOME"] = cache

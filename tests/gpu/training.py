@@ -21,7 +21,7 @@ FIT_SHARE = 0.97                    # of the memory that XLA may use
 TARGET_SHARE = 0.88                 # of the memory of --target that XLA may use
 STEPS_SECONDS = 20
 # The name of an instruction that XLA computes again because memory is short.
-REMATERIALISED = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+\.remat\d*[\w.]* = ", re.MULTILINE)
+REMATERIALISED = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+\.remat\d*(?:\.[\w.]*)? = ", re.MULTILINE)
 CALL = re.compile(r'custom_call_target="actmem_(\w+)"')
 
 

@@ -262,8 +262,8 @@ def _applying(tx: Any) -> Any:
 
 
 class Pending(NamedTuple):
-    """What keep() got and computed: the gradients, the extra arguments, copies of the leaves of the
-    state that are on the device, and small values of the gradients."""
+    """The results of keep(). `values` are small values that it computed from the gradients.
+    `leaves` are copies of the leaves of the state that are on the device."""
 
     gradients: Any
     extra: Any
