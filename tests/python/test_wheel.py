@@ -48,7 +48,8 @@ def metadata():
 @case
 def all_of_the_package_is_in_it():
     sources = {os.path.relpath(path, os.path.dirname(PACKAGE))
-               for pattern in ("*.py", "*/*.py", "plan/*.json", "plan/*.csv", "py.typed")
+               for pattern in ("*.py", "*/*.py", "plan/*.json", "plan/*.csv", "plan/*.txtpb",
+                               "py.typed")
                for path in glob.glob(os.path.join(PACKAGE, pattern))}
     with zipfile.ZipFile(WHEEL) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
