@@ -85,6 +85,14 @@ def unrolled_layers_need_as_much_as_recomputed_ones():
     assert not recomputed.schedule.copies_out, recomputed
 
 
+def written(folder):
+    """Writes the program to a file. Returns its path."""
+    path = os.path.join(folder, "train.py")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(PROGRAM.format(gpu=os.path.join(ROOT, "tests", "gpu")))
+    return path
+
+
 def planned(folder, *arguments):
     """Runs `actmem plan`. Returns its JSON and what it wrote to stderr."""
     result = subprocess.run(
@@ -97,9 +105,7 @@ def planned(folder, *arguments):
 @case
 def a_plan_of_unrolled_layers_is_refused():
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "train.py")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(PROGRAM.format(gpu=os.path.join(ROOT, "tests", "gpu")))
+        path = written(folder)
         arguments = ("--compile", "h200", "--offload", "q,k,v", f"{path}:unrolled")
         found, progress = planned(folder, *arguments)
         assert found["machine"] == "h200", found
@@ -120,9 +126,7 @@ def a_plan_of_unrolled_layers_is_refused():
 @case
 def a_program_of_two_devices_needs_each_device_s_part():
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "train.py")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(PROGRAM.format(gpu=os.path.join(ROOT, "tests", "gpu")))
+        path = written(folder)
         found, _ = planned(folder, "--compile", "h200x2", f"{path}:shared")
         peaks = {tuple(each["policy"]["keep"]): each["peak_bytes"] for each in found["compiled"]}
         # Eight layers keep the part of a device, of 2048 rows.

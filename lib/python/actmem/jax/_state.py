@@ -115,7 +115,7 @@ def is_stored(value: Any) -> bool:
 
 
 def named_leaves(tree: Any) -> list[tuple[str, Any]]:
-    """Returns the leaves of a tree, of which a Stored is one, with their paths."""
+    """Returns the leaves of a tree with their paths. A Stored is one leaf."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_stored)
     return [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
 
