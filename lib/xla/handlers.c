@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The handlers actmem_put, _take, _tie, _hold and _drop for XLA's CPU platform; see call.h.
+ * The handlers actmem_put, _take, _tie, _hold and _drop for XLA's CPU platform; see call.h. Also
+ * actmem_ghost, for all platforms.
  *
  * XLA orders CPU thunks only by their buffers, so the handlers run on any thread and concurrently.
  * The handlers for a GPU, which copy on a stream, are in stream_handlers.c. Both use the same table
@@ -20,6 +21,7 @@ ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_take(XLA_FFI_CallFrame *frame);
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_tie(XLA_FFI_CallFrame *frame);
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_hold(XLA_FFI_CallFrame *frame);
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_drop(XLA_FFI_CallFrame *frame);
+ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_ghost(XLA_FFI_CallFrame *frame);
 
 static void put_done(void *block)
 {
@@ -201,4 +203,11 @@ XLA_FFI_Error *actmem_xla_drop(XLA_FFI_CallFrame *frame)
 	if (!failure)
 		each_rows(&call, saved_unreference);
 	return failure;
+}
+
+/* Does nothing. XLA keeps the call, so it makes no constant of its result, which has no bytes. */
+XLA_FFI_Error *actmem_xla_ghost(XLA_FFI_CallFrame *frame)
+{
+	ffi_metadata(frame);
+	return NULL;
 }

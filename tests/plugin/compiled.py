@@ -76,8 +76,11 @@ def check_state():
     stored = actmem.optax.offload(optax.adamw(1e-3), group_bytes=2 * size)
     temp = compiled(update, stored, weights).memory_analysis().temp_size_in_bytes
     check(temp <= 4 * size + 4096, f"a state of {2 * count} leaves needs {temp / size:.2f} of them")
-    lines = compiled(step, stored, weights, jax.ShapeDtypeStruct((256, side), jnp.float32)
-                     ).as_text().rpartition("\nENTRY")[2].splitlines()
+    text = compiled(step, stored, weights, jax.ShapeDtypeStruct((256, side), jnp.float32)).as_text()
+    ghosts = text.count('custom_call_target="actmem_ghost"')
+    check(ghosts == 2 * count and len(text) < side * side,
+          f"{ghosts} ghosts are results of calls: the program has {len(text)} characters")
+    lines = text.rpartition("\nENTRY")[2].splitlines()
     puts = [i for i, line in enumerate(lines) if 'custom_call_target="actmem_put' in line]
     products = [i for i, line in enumerate(lines)
                 if re.search(r"transpose\(jvp.*dot_general", line)]

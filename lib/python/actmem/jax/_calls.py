@@ -82,6 +82,8 @@ def _call_lowered_for_cuda(ctx: Context, *operands: Any, **params: Any) -> Any:
     """Separates the results from the rest of the program. Without the barrier, XLA fuses a call
     with the update of a loop's stack that stores its result. JAX 0.11.1 and 0.11.2 then run the
     call a second time."""
+    if params["target"] == "actmem_ghost":      # XLA would replace the barrier by a constant
+        return _call_lowered(ctx, *operands, **params)
     return stablehlo.OptimizationBarrierOp(_call_lowered(ctx, *operands, **params)).results
 
 
@@ -140,6 +142,10 @@ def hold_here(token: Any) -> Any:
 
 def drop_here(*operands: Any) -> Any:
     return _call("actmem_drop", operands, [((1,), np.uint32)])[0]
+
+
+def ghost_here(token: Any, shape: Sequence[int]) -> Any:
+    return _call("actmem_ghost", [token], [((*shape, 0), np.uint8)])[0]
 
 
 # Calls on several devices.
@@ -471,3 +477,16 @@ def drop(ctx: Context, token: Any, ties: Sequence[Any]) -> Any:
         return drop_here(token, *ties)
     return _spread(lambda own, *operands: (drop_here(*operands),), [token, *ties],
                    [_alone(token), *_ties(ties)], [([_WORDS], (1,), np.uint32)])[0]
+
+
+def ghost(ctx: Context, token: Any, shape: Sequence[int]) -> Any:
+    """Returns a ghost of this shape as the result of a call. XLA replaces all other arrays without
+    bytes by constants, and prints constants. The text has two characters for each element of the
+    value."""
+    if not _is_spread(ctx):
+        return ghost_here(token, shape)
+
+    def on_each(own: list[Any] | None, token: Any) -> tuple[Any]:
+        return ghost_here(token, own[1].shard_shape((*shape, 0))[:-1] if own else shape),
+    return _spread(on_each, [token], [_alone(token)],
+                   [(_ghost(len(shape)), (*shape, 0), np.uint8)])[0]

@@ -32,10 +32,10 @@ from jax.extend.core import Literal
 
 from actmem.jax import _private
 from actmem.jax._calls import site_of
-from actmem.jax._kept import is_kept, is_state, is_token
+from actmem.jax._kept import is_ghost, is_kept, is_state, is_token
 from actmem.jax._private import Atom, Aval, Eqn, Jaxpr, Primitive
-from actmem.jax._primitives import (drop_p, dropped_of, ghost_p, hold_p, put_p, take_p,
-                                    tie_p)
+from actmem.jax._primitives import (drop_p, dropped_of, ghost_p, hold_p, put_p, result_ghost_p,
+                                    take_p, tie_p)
 
 _numbers: dict[str, Iterator[int]] = {}     # site → next program number
 _numbers_lock = threading.Lock()
@@ -381,15 +381,31 @@ def _without_ghosts(eqn: Eqn) -> Eqn:
     if eqn.primitive.name != "shard_map":
         return eqn
     jaxpr = eqn.params["jaxpr"]
-    is_ghost = [is_kept(var.aval) and not is_token(var.aval) for var in jaxpr.invars]
+    are_ghosts = [is_ghost(var.aval) for var in jaxpr.invars]
     ghosts = [_private.new_eqn([], [var], ghost_p, dict(aval=var.aval), set())
-              for var in itertools.compress(jaxpr.invars, is_ghost)]
+              for var in itertools.compress(jaxpr.invars, are_ghosts)]
 
     def others(values: Sequence[Any]) -> list[Any]:
-        return [value for value, ghost in zip(values, is_ghost) if not ghost]
+        return [value for value, ghost in zip(values, are_ghosts) if not ghost]
     inner = _private.with_eqns(jaxpr, [*ghosts, *jaxpr.eqns], invars=others(jaxpr.invars))
     return eqn.replace(invars=others(eqn.invars), params={
         **eqn.params, "jaxpr": inner, "in_specs": tuple(others(eqn.params["in_specs"]))})
+
+
+def _with_result_ghosts(jaxpr: Jaxpr) -> Jaxpr:
+    """Returns the program with new ghosts in place of those that it returns, because the compiler
+    is slow if these are constants (_calls.ghost())."""
+    inner = _private.open_jaxpr(jaxpr)
+    token = next((atom for atom in inner.outvars if is_token(atom.aval)), None)
+    if token is None:
+        return jaxpr
+    eqns, outvars = list(inner.eqns), list(inner.outvars)
+    for i, atom in enumerate(outvars):
+        if is_ghost(atom.aval):
+            outvars[i] = _private.Var(atom.aval)
+            eqns.append(_private.new_eqn([token], [outvars[i]], result_ghost_p,
+                                         dict(aval=atom.aval), set()))
+    return _private.with_eqns(jaxpr, eqns, outvars=outvars)
 
 
 def is_value(aval: Aval) -> bool:
@@ -440,7 +456,7 @@ def finish(jaxpr: Jaxpr, donated: Sequence[bool]) -> Jaxpr:
         again = _Program(puts, received, True, gives_away)
         again.numbers = program.numbers
         finished = again.jaxpr(jaxpr, owned)
-    return finished
+    return _with_result_ghosts(finished)
 
 
 def _may_donate(jaxpr: Jaxpr, donated: Sequence[bool]) -> Sequence[bool]:

@@ -143,6 +143,12 @@ def is_kept(aval: _private.Aval) -> bool:
     return isinstance(getattr(aval, "dtype", None), _KeptType)
 
 
+def is_ghost(aval: _private.Aval) -> bool:
+    return isinstance(getattr(aval, "dtype", None), GhostType)
+
+
+_private.leave_calls_alone(is_ghost)
+
 _transpose = jax.jit(jax.lax.transpose, static_argnums=1)
 
 # The names of Python's operators.

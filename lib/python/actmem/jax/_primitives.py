@@ -47,7 +47,9 @@ take_p = Primitive("actmem_take")
 tie_p = Primitive("actmem_tie")
 tie_p.multiple_results = True
 hold_p = Primitive("actmem_hold")
-ghost_p = Primitive("actmem_ghost")     # only in complete programs: makes a new ghost
+# Only in complete programs: make a new ghost, within the program and as a result of the program.
+ghost_p = Primitive("actmem_ghost")
+result_ghost_p = Primitive("actmem_result_ghost")
 drop_p = Primitive("actmem_drop")
 
 PUT: dict[str, Any] = dict(batch=(), number=None, bounded=False, many=True, wanted=True,
@@ -131,6 +133,7 @@ def _tie_abstract(*operands: Aval, numbers: Sequence[int]) -> Sequence[Aval]:
 
 hold_p.def_abstract_eval(lambda token: token)
 ghost_p.def_abstract_eval(lambda *, aval: aval)
+result_ghost_p.def_abstract_eval(lambda token, *, aval: aval)
 
 
 @drop_p.def_abstract_eval
@@ -323,12 +326,17 @@ def _ghost_lowered(ctx: Context, *, aval: Aval) -> list[Any]:
     return [jnp.zeros((*aval.shape, 0), jnp.uint8)]
 
 
+def _result_ghost_lowered(ctx: Context, token: Any, *, aval: Aval) -> list[Any]:
+    return [_calls.ghost(ctx, token, aval.shape)]
+
+
 def _drop_lowered(ctx: Context, token: Any, *ties: Any) -> list[Any]:
     return [_calls.drop(ctx, token, ties)]
 
 
 for primitive, lowered in ((put_p, _put_lowered), (take_p, _take_lowered),
                            (tie_p, _tie_lowered), (hold_p, _hold_lowered),
-                           (ghost_p, _ghost_lowered), (drop_p, _drop_lowered)):
+                           (ghost_p, _ghost_lowered), (drop_p, _drop_lowered),
+                           (result_ghost_p, _result_ghost_lowered)):
     mlir.register_lowering(primitive, _on_memory(lowered))
     _private.wants_devices(primitive)

@@ -30,7 +30,7 @@ from jax.interpreters import ad, mlir
 from jax.interpreters.partial_eval import dce_jaxpr, dce_rules
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 from jax._src import ad_checkpoint, core, dispatch, dtypes, sharding_impls
-from jax._src.interpreters import partial_eval as pe, pxla, remat
+from jax._src.interpreters import mlir as lowering, partial_eval as pe, pxla, remat
 from jax._src.lib import xla_client  # type: ignore[attr-defined]
 
 NAMES: tuple[tuple[Any, str], ...] = tuple((owner, name) for owner, names in (
@@ -39,6 +39,7 @@ NAMES: tuple[tuple[Any, str], ...] = tuple((owner, name) for owner, names in (
            "pytype_aval_mappings"),
     (dispatch, "_batched_device_put_impl prim_requires_devices_during_lowering"),
     (dtypes, "ExtendedDType"),
+    (lowering, "wrap_with_sharding_op"),
     (pe, "partial_eval_jaxpr_custom_rules"),
     (pxla, "_discharge_refs_jaxpr global_result_handlers shard_arg_handlers shard_args"),
     (sharding_impls, "GSPMDSharding logical_sharding physical_sharding"),
@@ -171,6 +172,18 @@ def set_side_effect(result: Any) -> None:
     operation = result.owner
     if operation.name == "stablehlo.custom_call":
         operation.attributes["has_side_effect"] = mlir.ir.BoolAttr.get(True)
+
+
+def leave_calls_alone(is_one: Callable[[Aval], bool]) -> None:
+    """Makes JAX state no sharding for results of custom calls of the types for which `is_one`
+    returns true. XLA would make a copy of such a result."""
+    wrap = lowering.wrap_with_sharding_op
+
+    def wrap_others(ctx: Any, value: Any, aval: Aval, *rest: Any, **others: Any) -> Any:
+        is_call = isinstance(value, mlir.ir.OpResult) and \
+            value.owner.name == "stablehlo.custom_call"
+        return value if is_call and is_one(aval) else wrap(ctx, value, aval, *rest, **others)
+    lowering.wrap_with_sharding_op = wrap_others    # type: ignore[assignment]
 
 
 def inner_jaxprs(params: Mapping[str, Any]) -> Iterable[Jaxpr]:
