@@ -9,7 +9,8 @@ is the time of a step of plain Optax plus that of copying the state twice, or th
 disk reads and writes what does not fit in memory, if that is longer. Each round measures the parts
 of its bound too: the step with the state on the device, memcpy() by all processors, and reads and
 writes at the same time with direct I/O. An update at the end of the step leaves the disk idle
-during most of the rest, so a step that spills is measured with a delayed update as well.
+during most of the rest, so a step that spills is measured with a delayed update as well. Then the
+disk works during the forward pass, which takes twice as long with twice the tokens.
 """
 import concurrent.futures
 import json
@@ -28,6 +29,9 @@ MIB = 1 << 20
 AIM = 1 / 1.05
 PIECE = 4 * MIB
 TOKENS = 512
+# With a quarter of the state in memory, a group is 1/8 of the budget: one is read while others are
+# updated and written.
+GROUPS = {False: 4, True: 32}
 STEPS = 3       # of ours at a time, because the disk may go on writing after one
 
 
@@ -111,7 +115,7 @@ def program_of(tx, step, parameters):
     return run
 
 
-def measure(directory, leaves, side, rounds, is_spilled, is_delayed):
+def measure(directory, leaves, side, rounds, tokens, is_spilled, is_delayed):
     import jax
     import optax
 
@@ -119,12 +123,12 @@ def measure(directory, leaves, side, rounds, is_spilled, is_delayed):
     import actmem.optax
     parameters = {f"w{i:03}": jax.random.normal(jax.random.key(i), (side, side)) * 0.02
                   for i in range(leaves)}
-    x = jax.random.normal(jax.random.key(leaves), (TOKENS, side))
+    x = jax.random.normal(jax.random.key(leaves), (tokens, side))
     state_bytes = 2 * sum(leaf.nbytes for leaf in parameters.values())
     tx = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))
     peer = program_of(tx, at_the_end(tx), parameters)
     make, of = (actmem.optax.delayed, delayed) if is_delayed else (actmem.optax.offload, at_the_end)
-    optimizer = make(tx, group_bytes=state_bytes // 4)
+    optimizer = make(tx, group_bytes=state_bytes // GROUPS[is_spilled])
     ours = program_of(optimizer, of(optimizer), parameters)
     arrays = [np.ones(state_bytes, np.uint8) for _ in range(2)]
     pool = concurrent.futures.ThreadPoolExecutor(max(4, os.cpu_count()))
@@ -146,7 +150,8 @@ def measure(directory, leaves, side, rounds, is_spilled, is_delayed):
     filled = (after["filled_bytes_total"] - before["filled_bytes_total"]) / rounds / STEPS
     print(json.dumps({
         "bench": ("a step with a quarter of the state in memory" if is_spilled else
-                  "a step with the state in memory") + (", delayed" if is_delayed else ""),
+                  "a step with the state in memory") + (", delayed" if is_delayed else "") +
+        (f", {tokens} tokens" if tokens > TOKENS else ""),
         "peer_name": "the bound", "unit": "ns/B", "bytes": state_bytes,
         "aim": None if is_spilled else AIM,
         "ours_seconds": ours_seconds, "peer_seconds": bounds}), flush=True)
@@ -160,15 +165,16 @@ def main():
     build, directory = sys.argv[-2:]
     leaves, side, rounds = (4, 512, 2) if smoke else (16, 2048, 9)
     if "--inside" in sys.argv:
-        measure(directory, leaves, side, rounds, bool(os.environ.get("ACTMEM_SPILL")),
-                "--delayed" in sys.argv)
+        measure(directory, leaves, side, rounds, TOKENS << ("--twice" in sys.argv),
+                bool(os.environ.get("ACTMEM_SPILL")), "--delayed" in sys.argv)
         return 0
     state = 2 * leaves * side * side * 4
     settings = {"JAX_PLATFORMS": "cpu", "ACTMEM_ALLOW": "any", "ACTMEM_QUIET": "1",
                 "PYTHONPATH": os.path.join(TREE, "lib", "python")}
     spilled = {"ACTMEM_BUDGET": str(max(state // 4, 4 * MIB)), "ACTMEM_SPILL": directory}
     status = 0
-    for more, how in (({}, []), (spilled, []), (spilled, ["--delayed"])):
+    for more, how in (({}, []), (spilled, []), (spilled, ["--delayed"]),
+                      (spilled, ["--delayed", "--twice"])):
         status |= subprocess.run(
             [os.path.join(build, "bin", "actmem"), "run", "--malloc", "--allow", "any", "--",
              sys.executable, __file__, *sys.argv[1:-2], "--inside", *how, build, directory],

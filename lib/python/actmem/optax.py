@@ -26,7 +26,7 @@ import optax  # type: ignore[import-untyped]
 
 from actmem.jax import _delayed, _private
 from actmem.jax._primitives import label_of
-from actmem.jax._state import is_stored, named_leaves, value as value
+from actmem.jax._state import is_stored, named_leaves, stored as stored, value as value
 from actmem.jax._update import run
 
 LEAST_ELEMENTS = 4096

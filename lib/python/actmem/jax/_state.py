@@ -20,6 +20,9 @@ from actmem.jax import _calls, _primitives, _private
 from actmem.jax._kept import ARRAY_ATTRIBUTES, Kept, without_arithmetic
 
 
+GROUPS = 32     # parts of a tree that are copied one after the other
+
+
 @without_arithmetic
 class Stored:
     """An array in actmem memory. JAX sees it as a node with two leaves, a token and a ghost.
@@ -120,6 +123,24 @@ def named_leaves(tree: Any) -> list[tuple[str, Any]]:
     return [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
 
 
+def groups_of(named: list[tuple[str, Any]]) -> Iterator[list[tuple[str, Any]]]:
+    """Yields leaves that are copied together. A program for each leaf would need more time and
+    memory to compile, and all leaves at once would need twice the memory."""
+    def size(leaf: Any) -> int:
+        return getattr(leaf, "size", 1) * getattr(getattr(leaf, "dtype", None), "itemsize", 8)
+    most = sum(size(leaf) for _, leaf in named) // GROUPS
+    group: list[tuple[str, Any]] = []
+    total = 0
+    for name, leaf in named:
+        if group and total + size(leaf) > most:
+            yield group
+            group, total = [], 0
+        group.append((name, leaf))
+        total += size(leaf)
+    if group:
+        yield group
+
+
 @partial(jax.jit, static_argnums=1)
 def _take_all(leaves: Sequence[Stored], shardings: Sequence[Sharding | None]) -> list[jax.Array]:
     values = [_primitives.take(leaf.token, leaf.ghost, leaf.label, False) for leaf in leaves]
@@ -166,3 +187,54 @@ def store(value: Any, label: str) -> Stored:
     """Returns a value of a traced program as a stored array."""
     _, token, ghost = _primitives.put(value, label, is_state=True)
     return Stored(token, ghost, label)
+
+
+def store_group(group: Sequence[tuple[str, Any]], values: Sequence[Any]) -> list[Any]:
+    """Returns the values, stored where the leaf in `group` is stored."""
+    chosen = [(value, leaf.label) for (_, leaf), value in zip(group, values) if is_stored(leaf)]
+    if not chosen:
+        return list(values)
+    stored = iter(store_all([value for value, _ in chosen], tuple(label for _, label in chosen)))
+    both = [next(stored) if is_stored(leaf) else value
+            for (_, leaf), value in zip(group, values)]
+    # Wait: otherwise the copies of many arrays would be in memory at once.
+    jax.block_until_ready(both)
+    return both
+
+
+def stored(tree: Any, like: Any) -> Any:
+    """Returns a tree with stored arrays in place of those that are stored in `like`: the inverse
+    of value(). Call it outside of jit.
+
+    Args:
+      tree: A pytree of jax.Array or NumPy arrays, such as a state that another library has restored.
+      like: A tree of the same structure, shapes and dtypes, such as
+        jax.eval_shape(optimizer.init, params).
+
+    Raises:
+      ValueError: `tree` has another structure, or an array has another shape or dtype. The error
+        message names the array.
+
+    About 1/32 of the tree at a time is copied to the device.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, optax, actmem.optax
+      >>> optimizer, params = actmem.optax.offload(optax.adam(0.1)), {"w": jnp.ones((64, 64))}
+      >>> state = actmem.optax.value(optimizer.init(params))
+      >>> state = actmem.optax.stored(state, jax.eval_shape(optimizer.init, params))
+      >>> state[0].mu["w"].shape
+      (64, 64)
+    """
+    named = named_leaves(like)
+    structure: Any = jax.tree.structure(like, is_leaf=is_stored)
+    values, given = jax.tree.flatten(tree)
+    if given != structure:
+        raise ValueError(f"actmem.optax.stored(): the tree is {given}, but `like` is {structure}")
+    for (name, leaf), value in zip(named, values):
+        if is_stored(leaf) and (value.shape, value.dtype) != (leaf.shape, leaf.dtype):
+            raise ValueError(f"actmem.optax.stored(): {name} is {value.dtype}{list(value.shape)}, "
+                             f"but {leaf.dtype}{list(leaf.shape)} in `like`")
+    results: list[Any] = []
+    for group in groups_of(named):
+        results += store_group(group, values[len(results):len(results) + len(group)])
+    return jax.tree.unflatten(structure, results)

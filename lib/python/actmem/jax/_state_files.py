@@ -15,7 +15,7 @@ import math
 import mmap
 import os
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -26,31 +26,12 @@ from numpy.typing import NDArray
 
 import actmem
 from actmem.jax._arrays import element
-from actmem.jax._state import is_stored, named_leaves, store_all, values_of
+from actmem.jax._state import groups_of, is_stored, named_leaves, store_group, values_of
 
 StrPath = str | os.PathLike[str]
 
 INDEX = "arrays.json"
 COPY_BYTES = 16 << 20
-GROUPS = 32             # parts of a tree that are copied one after the other
-
-
-def _groups(named: list[tuple[str, Any]]) -> Iterator[list[tuple[str, Any]]]:
-    """Yields leaves that are copied together. A program for each leaf would need more time and
-    memory to compile, and all leaves at once would need twice the memory."""
-    def size(leaf: Any) -> int:
-        return getattr(leaf, "size", 1) * getattr(getattr(leaf, "dtype", None), "itemsize", 8)
-    most = sum(size(leaf) for _, leaf in named) // GROUPS
-    group: list[tuple[str, Any]] = []
-    total = 0
-    for name, leaf in named:
-        if group and total + size(leaf) > most:
-            yield group
-            group, total = [], 0
-        group.append((name, leaf))
-        total += size(leaf)
-    if group:
-        yield group
 
 
 def _values(group: list[tuple[str, Any]]) -> list[Any]:
@@ -128,7 +109,7 @@ def _write(archive: zipfile.ZipFile, number: int, value: Any) -> None:
 def _write_all(file: Any, tree: Any) -> None:
     index: list[dict[str, Any]] = []
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for group in _groups(named_leaves(tree)):
+        for group in groups_of(named_leaves(tree)):
             for (name, _), value in zip(group, _values(group)):
                 _write(archive, len(index), value)
                 index.append({"name": name, "shape": list(value.shape),
@@ -269,19 +250,6 @@ def _placed(name: str, leaf: Any, array: NDArray[Any], placement: Mapping[str, A
     return jax.device_put(array, sharding)
 
 
-def _stored(group: list[tuple[str, Any]], values: list[Any]) -> list[Any]:
-    """Stores the values whose leaf in `group` is stored."""
-    chosen = [(value, leaf.label) for (_, leaf), value in zip(group, values) if is_stored(leaf)]
-    if not chosen:
-        return values
-    stored = iter(store_all([value for value, _ in chosen], tuple(label for _, label in chosen)))
-    # Wait: otherwise the copies of many arrays would be in memory at once.
-    both = [next(stored) if is_stored(leaf) else value
-            for (_, leaf), value in zip(group, values)]
-    jax.block_until_ready(both)
-    return both
-
-
 def restore_state(path: StrPath, like: Any) -> Any:
     """Reads the tree that save_state() wrote.
 
@@ -312,12 +280,12 @@ def restore_state(path: StrPath, like: Any) -> Any:
         _check(path, index, named)
         numbers = {entry["name"]: (number, entry) for number, entry in enumerate(index)}
         restored: list[Any] = []
-        for group in _groups(named):
+        for group in groups_of(named):
             values = []
             for name, leaf in group:
                 number, entry = numbers[name]
                 array = _read(archive, number, f"{name} in {path}", entry)
                 values.append(_placed(name, leaf, array, entry["placement"]))
-            restored += _stored(group, values)
+            restored += store_group(group, values)
     return jax.tree.unflatten(jax.tree.structure(like, is_leaf=is_stored), restored)
 

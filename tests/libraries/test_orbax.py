@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""A checkpoint of Orbax has the arrays of a stored state, and a state is stored again from it."""
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import orbax.checkpoint as ocp
+import pytest
+
+import actmem.jax
+import actmem.optax
+
+
+def parameters():
+    return {f"w{i}": jax.random.normal(jax.random.key(i), (64, 64)) for i in range(3)}
+
+
+def step_of(tx):
+    @jax.jit
+    def step(params, state):
+        updates, state = tx.update(jax.tree.map(jnp.sin, params), state, params)
+        return optax.apply_updates(params, updates), state
+    return step
+
+
+def same(a, b):
+    jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+def test_a_state_returns_from_a_checkpoint(tmp_path):
+    optimizer = actmem.optax.offload(optax.adamw(1e-2))
+    params = parameters()
+    params, state = step_of(optimizer)(params, optimizer.init(params))
+    path = tmp_path / "checkpoint"
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(path, (params, actmem.optax.value(state)))
+    wanted = step_of(optimizer)(params, state)
+    wanted = wanted[0], actmem.optax.value(wanted[1])
+    plain = jax.eval_shape(lambda params: (params, optax.adamw(1e-2).init(params)), params)
+    del state
+
+    with ocp.StandardCheckpointer() as checkpointer:
+        params, state = checkpointer.restore(path, plain)
+    state = actmem.optax.stored(state, jax.eval_shape(optimizer.init, params))
+    assert isinstance(state[0].mu["w0"], actmem.jax.Stored)
+    params, state = step_of(optimizer)(params, state)
+    same((params, actmem.optax.value(state)), wanted)
+
+
+def test_other_shapes_are_refused():
+    optimizer = actmem.optax.offload(optax.adam(1e-2))
+    like = jax.eval_shape(optimizer.init, parameters())
+    state = actmem.optax.value(optimizer.init(parameters()))
+    state[0].mu["w1"] = jnp.ones((64, 32))
+    with pytest.raises(ValueError, match=r"\[0\]\.mu\['w1'\] is float32\[64, 32\], but "
+                                         r"float32\[64, 64\] in `like`"):
+        actmem.optax.stored(state, like)
+    with pytest.raises(ValueError, match="the tree is PyTreeDef"):
+        actmem.optax.stored(state[:1], like)
