@@ -9,8 +9,8 @@ is the time of a step of plain Optax plus that of copying the state twice, or th
 disk reads and writes what does not fit in memory, if that is longer. Each round measures the parts
 of its bound too: the step with the state on the device, memcpy() by all processors, and reads and
 writes at the same time with direct I/O. An update at the end of the step leaves the disk idle
-during most of the rest, so a step that spills is measured with a delayed update as well. Then the
-disk works during the forward pass, which takes twice as long with twice the tokens.
+during most of the rest, so steps that spill are measured with a delayed update as well: then the disk
+works during the forward pass. The more tokens a step has, the longer this pass is.
 """
 import concurrent.futures
 import json
@@ -28,7 +28,7 @@ TREE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__
 MIB = 1 << 20
 AIM = 1 / 1.05
 PIECE = 4 * MIB
-TOKENS = 512
+FEW, MANY = 512, 2048   # tokens in a step
 # With a quarter of the state in memory, a group is 1/8 of the budget: one is read while others are
 # updated and written.
 GROUPS = {False: 4, True: 32}
@@ -151,9 +151,9 @@ def measure(directory, leaves, side, rounds, tokens, is_spilled, is_delayed):
     print(json.dumps({
         "bench": ("a step with a quarter of the state in memory" if is_spilled else
                   "a step with the state in memory") + (", delayed" if is_delayed else "") +
-        (f", {tokens} tokens" if tokens > TOKENS else ""),
+        f", {tokens} tokens",
         "peer_name": "the bound", "unit": "ns/B", "bytes": state_bytes,
-        "aim": None if is_spilled else AIM,
+        "aim": None if is_spilled and tokens == FEW else AIM,
         "ours_seconds": ours_seconds, "peer_seconds": bounds}), flush=True)
     print(f"{leaves} leaves, state {state_bytes // MIB} MiB, read from the disk in each step "
           f"{filled / MIB:.0f} MiB; {statistics.median(ours_seconds):.3f} s, bound "
@@ -163,9 +163,10 @@ def measure(directory, leaves, side, rounds, tokens, is_spilled, is_delayed):
 def main():
     smoke = "--smoke" in sys.argv
     build, directory = sys.argv[-2:]
-    leaves, side, rounds = (4, 512, 2) if smoke else (16, 2048, 9)
+    leaves, side, rounds = (4, 512, 2) if smoke else (16, 2048, 12)
     if "--inside" in sys.argv:
-        measure(directory, leaves, side, rounds, TOKENS << ("--twice" in sys.argv),
+        tokens = MANY if "--many" in sys.argv else FEW
+        measure(directory, leaves, side, max(2, rounds * FEW // tokens), tokens,
                 bool(os.environ.get("ACTMEM_SPILL")), "--delayed" in sys.argv)
         return 0
     state = 2 * leaves * side * side * 4
@@ -173,8 +174,8 @@ def main():
                 "PYTHONPATH": os.path.join(TREE, "lib", "python")}
     spilled = {"ACTMEM_BUDGET": str(max(state // 4, 4 * MIB)), "ACTMEM_SPILL": directory}
     status = 0
-    for more, how in (({}, []), (spilled, []), (spilled, ["--delayed"]),
-                      (spilled, ["--delayed", "--twice"])):
+    for more, how in (({}, []), (spilled, ["--delayed"]), (spilled, ["--many"]),
+                      (spilled, ["--delayed", "--many"])):
         status |= subprocess.run(
             [os.path.join(build, "bin", "actmem"), "run", "--malloc", "--allow", "any", "--",
              sys.executable, __file__, *sys.argv[1:-2], "--inside", *how, build, directory],

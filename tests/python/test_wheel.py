@@ -77,13 +77,16 @@ def what_it_says_of_itself():
 @case
 def its_versions_of_jax_are_those_that_are_warned_of_by_none():
     known = versions()
-    extra, = map(Requirement, metadata().get_all("Requires-Dist"))
-    assert extra.name == "jax" and extra.marker.evaluate({"extra": "jax"})
-    assert not extra.marker.evaluate({"extra": ""})
-    for version in (known.OLDEST, known.NEWEST):
-        assert version in extra.specifier
-    for version in ("0.9.2", known.NEWEST + ".1", *known.WRONG):
-        assert version not in extra.specifier, version
+    required = list(map(Requirement, metadata().get_all("Requires-Dist")))
+    assert not any(one.marker.evaluate({"extra": ""}) for one in required)
+    for extra, parts in (("jax", set()), ("plan-cuda", {"cuda13-local"}), ("plan-tpu", {"tpu"})):
+        jax, = (one for one in required if one.name == "jax" and
+                one.marker.evaluate({"extra": extra}))
+        assert jax.extras == parts, (extra, jax)
+        for version in (known.OLDEST, known.NEWEST):
+            assert version in jax.specifier, (extra, version)
+        for version in ("0.9.2", known.NEWEST + ".1", *known.WRONG):
+            assert version not in jax.specifier, (extra, version)
     with open(os.path.join(ROOT, "pyproject.toml"), "rb") as file:
         built_with = tomllib.load(file)["build-system"]["requires"]
     assert f"jaxlib == {known.OLDEST}" in built_with, built_with
