@@ -179,7 +179,7 @@ def test_what_is_refused(capsys, config, program, tmp_path):
     for words, arguments in (
             ("unknown model 'gpt': use one of llama-2-13b, ", ("--model", "gpt", *h200)),
             ("unknown machine 'cray': use one of v5p, ", ("--config", config, "--machine", "cray")),
-            ("unknown target 'cray': use h100, h200, ", (f"{program}:f", "--compile", "cray")),
+            ("unknown target 'cray': use b300, h100, h200, ", (f"{program}:f", "--compile", "cray")),
             ("pip install 'jax[tpu]==", (f"{program}:make_step", "--compile", "v5p:2x2x1")),
             ("cannot read the model of /none", ("--config", "/none", *h200)),
             ("/dev/zero: the file has more than", ("--config", "/dev/zero", *h200)),

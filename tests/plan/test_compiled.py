@@ -119,7 +119,7 @@ def test_targets():
     found = targets.find("v5p:2x2x4")
     assert (found.machine, found.platform, found.devices) == ("v5p", "tpu", 16)
     for name in ("h200x0", "h200x", "cray", "v5p", "v4:2x2x1", "v5p:2", "H200", ""):
-        with pytest.raises(targets.TargetError, match="h100, h200, .*h200x8.*v5p:2x2x1"):
+        with pytest.raises(targets.TargetError, match="b300, h100, h200, .*h200x8.*v5p:2x2x1"):
             targets.find(name)
 
 
