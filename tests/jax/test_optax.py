@@ -480,6 +480,46 @@ def test_a_weak_type_is_refused():
         tx.init({})
 
 
+def test_an_update_without_jit():
+    tx, params = actmem.optax.offload(optax.adam(1e-2)), parameters()
+    with jax.disable_jit():
+        _, state = tx.update(params, tx.init(params), params)
+    close(state, optax.adam(1e-2).update(params, optax.adam(1e-2).init(params), params)[1])
+
+
+def test_an_exported_update():
+    """Its caller owns the tokens that it returns."""
+    tx, params = actmem.optax.offload(optax.adam(1e-2)), parameters()
+    leaves, tree = jax.tree.flatten(tx.init(params))
+
+    def update(*leaves):
+        return jax.tree.leaves(tx.update(params, jax.tree.unflatten(tree, leaves), params)[1])
+    checks = [jax.export.DisabledSafetyCheck.custom_call(f"actmem_{name}")
+              for name in ("put", "take", "tie", "hold", "drop", "ghost")]
+    exported = jax.export.export(jax.jit(update), disabled_checks=checks)(*leaves)
+    before = count("live_blocks")
+    for call in (exported.call, jax.jit(exported.call)):
+        state = jax.tree.unflatten(tree, call(*leaves))
+        close(state, optax.adam(1e-2).update(params, optax.adam(1e-2).init(params), params)[1])
+        del state
+        assert count("live_blocks") == before
+
+
+def test_arrays_to_store_that_are_refused():
+    tx, params = actmem.optax.offload(optax.adam(1e-2)), {"w": jnp.ones((SIDE, SIDE))}
+    like = jax.eval_shape(tx.init, params)
+    for change, message in (
+            (lambda state: state[0].mu.update({"w": jnp.ones(3)}),
+             r"\[0\]\.mu\['w'\] is float32\[3\], but float32\[72, 72\]"),
+            (lambda state: state[0].mu.update({"x": 1}), r"tree has \[0\]\.mu\['x'\]"),
+            (lambda state: state[0].mu.pop("w"), r"`like` has \[0\]\.mu\['w'\]"),
+            (lambda state: state[0].mu.update(tx.init(params)[0].mu), "is stored already")):
+        state = optax.adam(1e-2).init(params)
+        change(state)
+        with pytest.raises(ValueError, match=message):
+            actmem.optax.stored(state, like)
+
+
 def test_an_extra_argument_may_be_static():
     def update(updates, state, params=None, *, flag=False):
         return updates, jax.tree.map(lambda leaf: leaf + 1 if flag else leaf, state)

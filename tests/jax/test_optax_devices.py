@@ -6,6 +6,7 @@ from contextlib import nullcontext
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
@@ -88,6 +89,25 @@ def test_a_state_in_the_wrong_place():
         jax.jit(tx.update)(sharded(ROWS), state)
     assert count("live_blocks") == 2
     close(state, optax.adam(1e-2).init(params))
+
+
+def test_a_state_is_on_the_device_of_its_parameters():
+    tx, device = actmem.optax.offload(optax.adam(1e-2)), jax.devices()[1]
+    params = jax.device_put({"w": jnp.ones((SIDE, SIDE))}, device)
+    state = jax.jit(tx.update)(params, tx.init(params))[1]
+    assert all(leaf.sharding.device_set == {device} for leaf in stored_in(state))
+    close(state, jax.jit(optax.adam(1e-2).update)(params, optax.adam(1e-2).init(params))[1])
+
+
+def test_arrays_are_stored_with_the_sharding_of_another_state():
+    tx = actmem.optax.offload(optax.adam(1e-2))
+    like = tx.init(sharded(ROWS))
+    arrays = jax.tree.map(np.asarray, optax.adam(1e-2).init(sharded(ROWS)))
+    state = actmem.optax.stored(arrays, like)
+    assert is_sharded(state, ROWS)
+    del like
+    close(jax.jit(tx.update)(sharded(ROWS), state)[1],
+          jax.jit(optax.adam(1e-2).update)(sharded(ROWS), arrays)[1])
 
 
 def test_another_sharding_than_the_program_has():

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""A checkpoint of Orbax has the arrays of a stored state, and a state is stored again from it."""
+"""Orbax saves the arrays of a stored state, and what it restores is stored again."""
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import orbax.checkpoint as ocp
-import pytest
 
 import actmem.jax
 import actmem.optax
@@ -45,15 +44,3 @@ def test_a_state_returns_from_a_checkpoint(tmp_path):
     assert isinstance(state[0].mu["w0"], actmem.jax.Stored)
     params, state = step_of(optimizer)(params, state)
     same((params, actmem.optax.value(state)), wanted)
-
-
-def test_other_shapes_are_refused():
-    optimizer = actmem.optax.offload(optax.adam(1e-2))
-    like = jax.eval_shape(optimizer.init, parameters())
-    state = actmem.optax.value(optimizer.init(parameters()))
-    state[0].mu["w1"] = jnp.ones((64, 32))
-    with pytest.raises(ValueError, match=r"\[0\]\.mu\['w1'\] is float32\[64, 32\], but "
-                                         r"float32\[64, 64\] in `like`"):
-        actmem.optax.stored(state, like)
-    with pytest.raises(ValueError, match="the tree is PyTreeDef"):
-        actmem.optax.stored(state[:1], like)

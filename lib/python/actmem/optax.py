@@ -98,6 +98,14 @@ def _is_array(leaf: Any) -> bool:
     return is_stored(leaf) or isinstance(leaf, jax.Array) or hasattr(leaf, "__array__")
 
 
+def _device_of(params: Any) -> Any:
+    """Returns the device of the parameters if all are on the same one, else None."""
+    devices = {device for leaf in jax.tree.leaves(params)
+               if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)
+               for device in leaf.devices()}
+    return devices.pop() if len(devices) == 1 else None
+
+
 class _Traced(NamedTuple):
     """An update.
 
@@ -152,7 +160,10 @@ class _Offloaded:
         # Under the caller's jit, this is a part of the caller's program.
         program = jax.jit(partial(run, jaxpr, labels=labels, group_bytes=self.group_bytes))
         meshes = [sharding.mesh for sharding in shardings if _private.is_explicit(sharding)]
-        with jax.set_mesh(meshes[0]) if meshes else nullcontext():
+        # A state that does not depend on the parameters would be on the default device.
+        device = _device_of(params)
+        with jax.set_mesh(meshes[0]) if meshes else nullcontext(), \
+                jax.default_device(device) if device else nullcontext():
             outputs = program(leaves)
         return jax.tree.unflatten(jax.tree.structure(shape), outputs)
 

@@ -257,8 +257,9 @@ class _Body:
             return
         made = [] if _is_unwanted(eqn) else \
             [var for var in eqn.outvars if is_token(var.aval)]
+        # A call of an exported program gives its caller the tokens that it returns.
         is_choice = made and any(map(self.is_token, eqn.invars)) and \
-            not any(_private.inner_jaxprs(eqn.params))
+            not any(_private.inner_jaxprs(eqn.params)) and eqn.primitive.name != "call_exported"
         if is_choice:       # one of JAX's array operations selects among tokens
             self.program.found_many = True
             self.renamed.update([(var, self.hold(var)) for var in made])

@@ -126,6 +126,9 @@ def _take_abstract(token: Aval, ghost: Aval, *, label: str, weak_type: bool,
     return ghost.update(dtype=ghost.dtype.of, weak_type=weak_type)
 
 
+tie_p.def_impl(lambda *operands, numbers: list(operands[:len(numbers)]))
+
+
 @tie_p.def_abstract_eval
 def _tie_abstract(*operands: Aval, numbers: Sequence[int]) -> Sequence[Aval]:
     return operands[:len(numbers)]

@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Sharding
+from jax.sharding import AbstractMesh, Sharding
 from numpy.typing import NDArray
 
 from actmem.jax import _calls, _primitives, _private
@@ -202,18 +202,50 @@ def store_group(group: Sequence[tuple[str, Any]], values: Sequence[Any]) -> list
     return both
 
 
+def kind_of(leaf: Any) -> tuple[tuple[int, ...], Any]:
+    """Returns the shape and the dtype of a leaf."""
+    array = leaf if hasattr(leaf, "shape") and hasattr(leaf, "dtype") else np.asarray(leaf)
+    return tuple(array.shape), array.dtype
+
+
+def _check_arrays(given: list[tuple[str, Any]], named: list[tuple[str, Any]]) -> None:
+    """Raises an error unless stored() can store the leaves `given` as those of `named`."""
+    names, others = ({name for name, _ in leaves} for leaves in (named, given))
+    for name in sorted(names ^ others):
+        where = "`like` has {}, but the tree does not" if name in names else \
+            "the tree has {}, but `like` does not"
+        raise ValueError(f"actmem.optax.stored(): {where.format(name)}")
+    for (name, leaf), (_, value) in zip(named, given):
+        if is_stored(value):
+            raise ValueError(f"actmem.optax.stored(): {name} is stored already")
+        (shape, dtype), (wanted, kind) = kind_of(value), kind_of(leaf)
+        if (shape, dtype) != (wanted, kind):
+            raise ValueError(f"actmem.optax.stored(): {name} is {dtype}{list(shape)}, but "
+                             f"{kind}{list(wanted)} in `like`")
+
+
+def _placed_as(leaf: Any, value: Any) -> Any:
+    """Returns the value with the sharding of `leaf`, if `leaf` states devices."""
+    sharding = getattr(leaf, "sharding", None)
+    if sharding is None or isinstance(getattr(sharding, "mesh", None), AbstractMesh):
+        return value
+    return jax.device_put(value, sharding)
+
+
 def stored(tree: Any, like: Any) -> Any:
     """Returns a tree with stored arrays in place of those that are stored in `like`: the inverse
-    of value(). Call it outside of jit.
+    of value().
 
     Args:
       tree: A pytree of jax.Array or NumPy arrays, such as a state that another library has restored.
       like: A tree of the same structure, shapes and dtypes, such as
-        jax.eval_shape(optimizer.init, params).
+        jax.eval_shape(optimizer.init, params). An array gets the sharding of its leaf of `like`. If
+        the leaf states none, as after jax.eval_shape(), the array keeps its own: restore it with the
+        sharding of its parameter.
 
     Raises:
-      ValueError: `tree` has another structure, or an array has another shape or dtype. The error
-        message names the array.
+      ValueError: `tree` has another structure, an array of another shape or dtype, or one that is
+        stored already. The error message names it.
 
     About 1/32 of the tree at a time is copied to the device.
 
@@ -225,16 +257,11 @@ def stored(tree: Any, like: Any) -> Any:
       >>> state[0].mu["w"].shape
       (64, 64)
     """
-    named = named_leaves(like)
-    structure: Any = jax.tree.structure(like, is_leaf=is_stored)
-    values, given = jax.tree.flatten(tree)
-    if given != structure:
-        raise ValueError(f"actmem.optax.stored(): the tree is {given}, but `like` is {structure}")
-    for (name, leaf), value in zip(named, values):
-        if is_stored(leaf) and (value.shape, value.dtype) != (leaf.shape, leaf.dtype):
-            raise ValueError(f"actmem.optax.stored(): {name} is {value.dtype}{list(value.shape)}, "
-                             f"but {leaf.dtype}{list(leaf.shape)} in `like`")
+    named, given = named_leaves(like), named_leaves(tree)
+    _check_arrays(given, named)
     results: list[Any] = []
     for group in groups_of(named):
-        results += store_group(group, values[len(results):len(results) + len(group)])
-    return jax.tree.unflatten(structure, results)
+        values = [value for _, value in given[len(results):len(results) + len(group)]]
+        results += store_group(group, [_placed_as(leaf, value)
+                                       for (_, leaf), value in zip(group, values)])
+    return jax.tree.unflatten(jax.tree.structure(like, is_leaf=is_stored), results)

@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 
 import actmem
 from actmem.jax._arrays import element
-from actmem.jax._state import groups_of, is_stored, named_leaves, store_group, values_of
+from actmem.jax._state import (groups_of, is_stored, kind_of, named_leaves, store_group,
+                               values_of)
 
 StrPath = str | os.PathLike[str]
 
@@ -219,8 +220,7 @@ def _check(path: str, index: list[dict[str, Any]], leaves: list[tuple[str, Any]]
                              f"same arrays ({len(saved)} in the file, {len(wanted)} in `like`)")
     for name, leaf in leaves:
         entry = saved[name]
-        shape, dtype = jax.numpy.shape(leaf) if not hasattr(leaf, "shape") else leaf.shape, \
-            leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
+        shape, dtype = kind_of(leaf)
         if list(shape) != entry["shape"] or dtype.name != entry["dtype"]:
             raise ValueError(
                 f"actmem.jax.restore_state(): {name} is {entry['dtype']}{entry['shape']} in "
