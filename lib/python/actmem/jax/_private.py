@@ -175,8 +175,8 @@ def set_side_effect(result: Any) -> None:
 
 
 def leave_calls_alone(is_one: Callable[[Aval], bool]) -> None:
-    """Makes JAX state no sharding for results of custom calls of the types for which `is_one`
-    returns true. XLA would make a copy of such a result."""
+    """Makes JAX state no sharding for results of custom calls if `is_one` returns true for their
+    types. XLA would copy such a result."""
     wrap = lowering.wrap_with_sharding_op
 
     def wrap_others(ctx: Any, value: Any, aval: Aval, *rest: Any, **others: Any) -> Any:
