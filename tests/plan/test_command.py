@@ -65,7 +65,8 @@ def fixture_program(tmp_path, monkeypatch):
 def planned(capsys, *arguments):
     assert _command.run(["plan", "--json", "--machine", "h200", *arguments]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert list(found) == FIELDS
+    offloads = any(row["action"] == "offload" for row in found["names"])
+    assert list(found) == [*FIELDS, *["stock_step_s"] * offloads]
     return found
 
 
@@ -137,6 +138,21 @@ def test_a_policy_that_is_given(capsys, config):
                                              "--offload", "q")
     assert "q is in --keep and in --offload" in misused(
         capsys, "--config", config, "--machine", "h200", "--offload", "q", "--keep", "q")
+
+
+def test_both_methods_of_offloading(capsys):
+    """Measured on one H200: a step is 5% to 6% shorter with actmem.jax than with full recomputation,
+    and 11% longer with JAX's own offloading."""
+    options = ("--model", "llama-2-13b", "--devices", "1", "--batch", "4", "--tokens", "2048",
+               "--device-memory", "1T", "--offload", "query_proj,key_proj,value_proj")
+    found = planned(capsys, *options)
+    assert found["step_s"] < found["recompute_step_s"] < found["stock_step_s"]
+    assert 0.06 < found["stock_step_s"] / found["recompute_step_s"] - 1 < 0.16
+    assert _command.run(["plan", "--machine", "h200", *options]) == 0
+    assert "own offloading, the step takes" in capsys.readouterr().out
+    # On TPUs, there is only JAX's own offloading.
+    assert _command.run(["plan", "--machine", "v5p", *options]) == 0
+    assert "own offloading" not in capsys.readouterr().out
 
 
 def test_a_function_in_a_file(capsys, program, tmp_path):

@@ -70,6 +70,12 @@ def test_processors_that_copy_compute_nothing():
         simulate(layers, rates).seconds
 
 
+def test_a_device_may_wait_for_copies_from_the_host():
+    # 1 s each, before each layer's backward pass; copies to the host are hidden.
+    layers = [Layer(1.0, 2.0, 10)] * 4
+    assert simulate(layers, RATES, waits=True).seconds == pytest.approx(4 + 1 + 4 * (1.0 + 2.0))
+
+
 def test_more_bytes_never_take_less():
     seconds = [simulate([Layer(1.0, 2.0, sent)] * 8, RATES).seconds for sent in range(0, 50, 5)]
     assert seconds == sorted(seconds)

@@ -41,7 +41,8 @@ def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Ma
         step.host_bytes, step.disk_bytes, abstains, dict(key), tuple(_curve(search)),
         layers_of(search, choice), search.rates.devices, destination,
         waited_s=step.waited, rate_error=search.machine.error,
-        microbatches=_microbatches(search, choice), lacks=lacks)
+        microbatches=_microbatches(search, choice), lacks=lacks,
+        stock_step_s=search.stock_seconds(choice))
 
 
 def _lacks(search: Search, choice: Choice) -> str:
@@ -78,7 +79,7 @@ def tried(search: Search, program: _trace.Program, steps: int, plan: Plan,
         search.time(Choice()).seconds / search.time(best.choice).seconds)
     step = search.time(best.choice)
     return dataclasses.replace(
-        plan, names=rows(search, best.choice, candidates), step_s=best.median,
+        plan, names=rows(search, best.choice, candidates), step_s=best.median, stock_step_s=None,
         recompute_step_s=recomputing, peak_bytes=best.peak + resident,
         abstains=abstains,
         error=best.spread + (all_again or best).spread + ROUNDING, host_bytes=step.host_bytes,

@@ -56,6 +56,7 @@ FIGURES = {
     "host_bandwidth": "bytes a second that are read from and written to one node's memory",
     "disk_write": "bytes a second that are spilled to all files together",
     "disk_read": "bytes a second that are filled from all files together",
+    "stock_waits": "1 if, with JAX's own offloading, XLA computes nothing during copies to the device",
     "error": "the possible relative error of each rate",
     "unsure": "the possible error of a step's time, in seconds, for each value that a layer saves",
 }

@@ -122,6 +122,8 @@ class Plan:
     microbatches: int = 1           # in a step; `layers` has the layers of all of them
     lacks: str = ""         # if a given choice does not fit: which memory is too small; or ""
     compiled: Sequence[Build] = ()          # the policies that XLA compiled
+    # Seconds of a step with JAX's own offloading. None: as with actmem, or not known.
+    stock_step_s: float | None = None
 
     @property
     def gain(self) -> float:
@@ -167,6 +169,12 @@ class Plan:
             f"{self.recompute_step_s:.4g} s if all is recomputed; gain {self.gain:.1%} "
             f"± {self.error:.1%}; {size_text(self.peak_bytes)} of device memory, "
             f"{size_text(self.host_bytes)} of host memory, {size_text(self.disk_bytes)} in files")
+        if self.stock_step_s is not None:
+            longer = self.stock_step_s / self.recompute_step_s - 1
+            lines.append(
+                f"with actmem.jax or actmem run --offload; with JAX's own offloading, the step takes "
+                f"{self.stock_step_s:.4g} s ({abs(longer):.1%} {'longer' if longer > 0 else 'shorter'}"
+                " than if all is recomputed), because the device waits for copies from the host")
         if self.lacks:
             lines.append(self.lacks)
         if self.abstains:
@@ -181,8 +189,9 @@ class Plan:
         return "\n".join(lines)
 
     def json(self) -> dict[str, Any]:
-        """Returns the object that `actmem plan --json` prints. It has `lacks` only if a given
-        policy does not fit, and `compiled` only if XLA compiled policies."""
+        """Returns the object that `actmem plan --json` prints. It has `stock_step_s` only if JAX's
+        own offloading takes longer, `lacks` only if a given policy does not fit, and `compiled` only
+        if XLA compiled policies."""
         return {
             "model": self.model, "machine": self.machine,
             "names": [dataclasses.asdict(row) for row in self.names],
@@ -190,6 +199,7 @@ class Plan:
             "gain": self.gain, "error": self.error, "peak_bytes": self.peak_bytes,
             "host_bytes": self.host_bytes, "disk_bytes": self.disk_bytes,
             "abstains": bool(self.abstains),
+            **({} if self.stock_step_s is None else {"stock_step_s": self.stock_step_s}),
             **({"lacks": self.lacks} if self.lacks else {}),
             **({"compiled": [each.json() for each in self.compiled]} if self.compiled else {}),
         }
@@ -288,7 +298,7 @@ def _is_sound(plan: Plan) -> bool:
         *(number for run in plan.measured for number in (run.step_s, run.peak_bytes)),
         *(number for build in plan.compiled for number in (
             build.host_bytes, build.copies, build.late_copies, build.rematerialised,
-            build.peak_bytes or 0, build.wait_s or 0)))
+            build.peak_bytes or 0, build.wait_s or 0)), plan.stock_step_s or 0)
     words = (plan.model, plan.machine, plan.abstains, plan.destination, plan.lacks,
              *(word for row in plan.names for word in (row.name, row.action, row.why)),
              *(word for run in plan.measured for word in run.kept + run.offloaded),

@@ -68,10 +68,10 @@ class Search:
         self._has_learnt = False
         self._parts: dict[frozenset[str], dict[frozenset[str], Step]] = {}
 
-    def time(self, choice: Choice, rates: Rates | None = None) -> Step:
-        """Returns the time of a step with this choice."""
+    def time(self, choice: Choice, rates: Rates | None = None, waits: bool = False) -> Step:
+        """Returns the time of a step with this choice. `waits`: as for simulate()."""
         steps = [(part.times, simulate(part.layers, rates or self.rates, part.rest,
-                                       self.ring, self.host_memory))
+                                       self.ring, self.host_memory, waits))
                  for part in self.timeline.parts(choice.kept, choice.offloaded)]
         # Microbatches run one after the other in the same memory, and each writes its files.
         return Step(sum(times * step.seconds for times, step in steps),
@@ -79,6 +79,14 @@ class Search:
                     sum(times * step.waited for times, step in steps),
                     max(step.host_bytes for _, step in steps),
                     sum(times * step.disk_bytes for times, step in steps))
+
+    def stock_seconds(self, choice: Choice) -> float | None:
+        """Returns the seconds of a step if JAX's own offloading moves the values, or None if that is
+        as fast, unknown or impossible."""
+        if not choice.offloaded or not self.machine.has("stock_waits"):
+            return None
+        step = self.time(choice, waits=True)
+        return None if step.disk_bytes else step.seconds
 
     def peak(self, choice: Choice) -> int:
         """Returns the peak of device memory. It is the peak of a program that keeps the offloaded

@@ -41,11 +41,11 @@ class Step:
 
 
 def simulate(layers: Sequence[Layer], rates: Rates, rest: float = 0.0, ring: int = 2,
-             budget: float = math.inf) -> Step:
+             budget: float = math.inf, waits: bool = False) -> Step:
     """Simulates a step of `layers`, which are in the order of the forward pass, plus `rest` seconds
     of other compute. At most `ring` layers may have unfinished transfers to the host. The host
     holds at most `budget` bytes. In the backward pass, at most AHEAD layers have their values on
-    the device."""
+    the device. If the device `waits`, it computes nothing during transfers from the host."""
     device = out = written = 0.0
     sent: dict[int, float] = {}         # layer → when its bytes are in the host's memory
     filed: dict[int, float] = {}        # layer → when its bytes are in a file
@@ -92,7 +92,7 @@ def simulate(layers: Sequence[Layer], rates: Rates, rest: float = 0.0, ring: int
                 begin, free = max(begin, when), free + size
             free -= layer.sent
             ready = read = begin + layer.sent / rates.disk_read(layer.each)
-        start = max(taken, room, ready, device if rates.share == 1 else 0.0)
+        start = max(taken, room, ready, device if rates.share == 1 or waits else 0.0)
         rate = rates.link_in_both if out > start else rates.link_in
         copied = layer.sent / rate + layer.values * rates.call
         taken = start + copied
