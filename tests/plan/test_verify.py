@@ -157,8 +157,18 @@ def test_a_policy_that_loses_by_its_own_schedule(xla):
         assert not found.with_action("offload")
         build = next(build for build in found.compiled if build.offloaded)
         assert build.wait_s == pytest.approx(0.1)
-        assert build.refused.startswith("by its own schedule, it is 0.") and \
-            "nothing: the device waits 0.1 s for its copies" in build.refused
+        assert build.refused.startswith("it is 0.") and build.refused.endswith(
+            "nothing: the device waits 0.1 s for its copies; actmem.jax.checkpoint hides them")
+
+
+def test_stock_programs_on_gpus_wait_for_copies_from_the_host(xla):
+    xla(offloading(copies_out=4, bytes_out=400, copies_in=4, bytes_in=10 ** 10))
+    for one, wait in ((H200, 0.0), (H200.replace(stock_waits=1), 0.1)):
+        found = plan(loss, *ARGS, machine=dataclasses.replace(one, name="h200"), compile="h200",
+                     device_memory=limit_that_is_tight())
+        assert bool(found.with_action("offload")) == (not wait)
+        build = next(build for build in found.compiled if build.offloaded)
+        assert build.wait_s == pytest.approx(wait) and bool(build.refused) == bool(wait)
 
 
 def test_xla_s_cycles_give_the_wait(xla):

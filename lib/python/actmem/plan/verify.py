@@ -69,16 +69,18 @@ class Policies:
 
     def wait(self, choice: Choice) -> float | None:
         """Returns the seconds that the device waits for copies in a step. If XLA does not estimate
-        the time of instructions, this is the time of copies that run while nothing else does. None
-        if it is unknown: actmem's handlers copy on streams of their own."""
+        the time of instructions, this is the time of copies that run while nothing else does. On
+        GPUs, these are all copies from the host. None if it is unknown: actmem's handlers copy on
+        streams of their own."""
         schedule, rates = self.found[choice].schedule, self.search.rates
         if choice.offloaded and self.destination == "actmem":
             return None
         if schedule.timed and self.search.machine.has("clock"):
             return schedule.wait(self.search.machine.need("clock"), rates.link_out,
                                  rates.link_in)
-        return schedule.exposed_bytes_out / rates.link_out + \
-            schedule.exposed_bytes_in / rates.link_in
+        bytes_in = schedule.bytes_in if self.search.machine.has("stock_waits") else \
+            schedule.exposed_bytes_in
+        return schedule.exposed_bytes_out / rates.link_out + bytes_in / rates.link_in
 
     def seconds(self, choice: Choice) -> float:
         """Returns the predicted time of a step. The wait is the predicted one, or that of the
@@ -170,7 +172,7 @@ def verified(search: Search, program: _trace.Program, target: Target, plan: Plan
     refused = policies.refusal(best)
     return dataclasses.replace(
         plan, names=rows(search, best, candidates), step_s=policies.seconds(best),
-        stock_step_s=search.stock_seconds(best),
+        stock_step_s=search.stock_seconds(best) if plan.destination == "actmem" else None,
         error=search.error(best, Choice()), peak_bytes=plan.peak_bytes if peak is None else peak,
         abstains=abstains, host_bytes=step.host_bytes, disk_bytes=step.disk_bytes,
         layers=layers_of(search, best), waited_s=max(step.waited, policies.wait(best) or 0.0),
@@ -188,5 +190,6 @@ def _loses(policies: Policies, choice: Choice, stays: Choice | None) -> str:
     slower = policies.seconds(choice) - policies.seconds(stays)
     if slower <= 0 or policies.search.time(choice).seconds > policies.seconds(stays):
         return ""
-    return (f"by its own schedule, it is {slower:.3g} s slower than a policy that offloads "
-            f"nothing: the device waits {wait:.3g} s for its copies")
+    better = "; actmem.jax.checkpoint hides them" if policies.target.platform == "cuda" else ""
+    return (f"it is {slower:.3g} s slower than a policy that offloads nothing: the device waits "
+            f"{wait:.3g} s for its copies{better}")
