@@ -65,7 +65,7 @@ def _probe(*groups):
 def _program(name, *if_small):
     def commands(options, seconds):
         return [_python(options, name, f"tests/gpu/{name}.py",
-                        *(if_small if options.standin else ()))]
+                        *(if_small if options.standin else ()), seconds=seconds)]
     return commands
 
 
@@ -107,6 +107,7 @@ PARTS = [
     Part("arrays", 90, _program("arrays")),
     Part("tutorial", 240, _tutorial),
     Part("pinned", 120, _pinned),
+    Part("state", 420, _program("state", "--cpu")),
     Part("layers", 2400, _layers()),
     Part("odd", 60, _probe("unmapping")),
 ]
