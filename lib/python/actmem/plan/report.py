@@ -172,7 +172,7 @@ class Plan:
         if self.stock_step_s is not None:
             longer = self.stock_step_s / self.recompute_step_s - 1
             lines.append(
-                f"with actmem.jax or actmem run --offload; with JAX's own offloading, the step takes "
+                f"with actmem.jax.checkpoint; with JAX's own offloading, the step takes "
                 f"{self.stock_step_s:.4g} s ({abs(longer):.1%} {'longer' if longer > 0 else 'shorter'}"
                 " than if all is recomputed), because the device waits for copies from the host")
         if self.lacks:
