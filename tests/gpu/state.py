@@ -17,6 +17,7 @@ import optax
 
 import actmem.optax
 import stack
+import training
 from telling import check, end, fact, figure
 
 GROUP_BYTES = 1 << 30
@@ -71,9 +72,9 @@ def measure(method, sizes, attention):
         if kind not in programs:
             programs[kind] = step.lower(weights, state, batch).compile()
             deadline = time.perf_counter() + SECONDS
-        began = time.perf_counter()
-        weights, state, value = jax.block_until_ready(programs[kind](weights, state, batch))
-        times.append(time.perf_counter() - began)
+        took, (weights, state, value) = training.timed(
+            lambda: programs[kind](weights, state, batch))
+        times.append(took)
         losses.append(float(value))
     return statistics.median(times[2:]), losses, \
         programs[kind].memory_analysis().temp_size_in_bytes

@@ -9,6 +9,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 import actmem.jax
 from actmem.jax._primitives import _take_now
+from actmem.plan.compiled import CALLS
 from models import FORMS, LAYERS, Count, compare, data, layer, normal, scanned, unrolled
 
 policies = jax.checkpoint_policies
@@ -298,12 +299,9 @@ def test_without_jit():
 
 def test_export():
     weights, x = data()
-    check = jax.export.DisabledSafetyCheck.custom_call
     step = jax.jit(jax.grad(unrolled(actmem.jax.checkpoint(
         layer, offload_argnums=0))))
-    exported = jax.export.export(step, disabled_checks=[
-        check(f"actmem_{name}") for name in ("put", "take", "tie", "hold", "drop")])(
-            weights, x)
+    exported = jax.export.export(step, disabled_checks=CALLS)(weights, x)
     count = Count()
     jax.tree.map(np.testing.assert_array_equal, exported.call(weights, x),
                  step(weights, x))
