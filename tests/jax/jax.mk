@@ -17,8 +17,8 @@ $(B)/tests:
 # trace: they start programs, or call what does not depend on the version. `make check-jax
 # VERSION=0.10.1` runs all.
 OLDER_LEFT_OUT := $(patsubst %,--ignore=tests/jax/test_%.py,array_files array_processes budget \
-	delayed docstrings module optax_devices optax_random optax_spilled programs report run_offload \
-	state_files)
+	delayed docstrings module optax_devices optax_random optax_spilled params programs \
+	report run_offload state_files)
 
 # The environment may have a VERSION, of something else.
 .PHONY: check-jax check-jax-newest check-jax-newest-remat3

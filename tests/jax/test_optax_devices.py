@@ -115,7 +115,8 @@ def test_another_sharding_than_the_program_has():
     state = tx.init(sharded(ROWS))
     step = jax.jit(lambda state: tx.update(sharded(ROWS), state))
     step(state)
-    other = _state.store_all([sharded(COLUMNS)["w"]], (stored_in(state)[0].label,))
+    other = _state.store_all([sharded(COLUMNS)["w"]], (stored_in(state)[0].label,),
+                             (False,))
     state = jax.tree.unflatten(jax.tree.structure(state), jax.tree.leaves(other))
     with pytest.raises(Exception, match="another sharding than the program needs; make the state by "
                                         r"init\(\)"):

@@ -44,7 +44,7 @@ def main():
     originals = [random.integers(0, 1 << 30, SHAPE, np.int32) for _ in range(LEAVES)]
     tx = actmem.optax.offload(optax.GradientTransformation(lambda params: params, rotate),
                               group_bytes=4 * MIB)
-    put = jax.jit(lambda values: tokens_of(store_all(values, LABELS)))
+    put = jax.jit(lambda values: tokens_of(store_all(values, LABELS, (False,) * len(LABELS))))
     state = with_ghosts(put([jax.device_put(original, device) for original in originals]))
     updates = jax.device_put(np.ones(4, np.int32), device)
     step = jax.jit(lambda updates, state: tokens_of(tx.update(updates, state)[1]),

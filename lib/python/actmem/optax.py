@@ -25,9 +25,9 @@ import jax.numpy as jnp
 import optax  # type: ignore[import-untyped]
 
 from actmem.jax import _delayed, _private
+from actmem.jax._layers import is_stack, run
 from actmem.jax._primitives import label_of
 from actmem.jax._state import is_stored, named_leaves, stored as stored, value as value
-from actmem.jax._update import run
 
 LEAST_ELEMENTS = 4096
 GROUP_BYTES = 256 << 20
@@ -56,6 +56,16 @@ def _like_params(state: Any, params: Any) -> list[Any]:
                  and leaf.sharding.num_devices > 1}
     return [next((sharding for name, (shape, sharding) in shardings.items()
                   if path.endswith(name) and getattr(leaf, "shape", None) == shape), None)
+            for path, leaf in named_leaves(state)]
+
+
+def _layers_like_params(state: Any, params: Any) -> list[int | None]:
+    """Returns the number of layers of the stored weight that each leaf of a state belongs to, or
+    None."""
+    stacks = {path: leaf.shape[0] for path, leaf in named_leaves(params) if is_stack(leaf)}
+    return [leaf.shape[0] if is_stack(leaf) else
+            next((layers for name, layers in stacks.items()
+                  if path.endswith(name) and getattr(leaf, "shape", ())[:1] == (layers,)), None)
             for path, leaf in named_leaves(state)]
 
 
@@ -111,22 +121,31 @@ class _Traced(NamedTuple):
 
     jaxpr      its closed jaxpr
     args       its inputs; the first `gradients` are the gradients and extra arguments
-    labels     of its outputs, as for _update.run()
     tree       the structure of its outputs
+    labels, layers, given
+               as for _layers.run()
     """
 
     jaxpr: Any
     args: list[Any]
     gradients: int
-    labels: list[str | None]
     tree: Any
+    labels: list[str | None]
+    layers: list[int | None]
+    given: list[int | None]
+
+    def run(self, args: list[Any], group_bytes: int) -> list[Any]:
+        return run(self.jaxpr, args, self.labels, self.layers, self.given, group_bytes)
 
 
 class _Offloaded:
+    """A transformation whose state is stored. `applies`: the update returns the new parameters."""
+
     def __init__(self, tx: Any, mask: Callable[[str, Any], bool] | None, group_bytes: int,
-                 line: str) -> None:
-        self.tx = optax.with_extra_args_support(tx)
+                 line: str, applies: bool = False) -> None:
+        self.tx = _applying(tx) if applies else optax.with_extra_args_support(tx)
         self.mask, self.group_bytes, self.line = mask, group_bytes, line
+        self.applies = applies
 
     def label(self, path: str, leaf: Any, sharding: Any = None) -> str | None:
         """Returns the label of a leaf that must be stored, or None. `sharding` is that of a new
@@ -147,9 +166,10 @@ class _Offloaded:
             shardings[:] = _like_params(state, concrete)
             return _constrained(state, shardings)
         concrete, shardings = params, list[Any]()
-        leaves, tree = jax.tree.flatten(params)
+        leaves, tree = jax.tree.flatten(params, is_leaf=is_stored)
         jaxpr, shape = jax.make_jaxpr(
-            lambda *leaves: function(jax.tree.unflatten(tree, leaves)), return_shape=True)(*leaves)
+            lambda *leaves: function(jax.tree.unflatten(tree, leaves)),
+            return_shape=True)(*map(_aval, leaves))
         twice = [path for path, leaf in named_leaves(shape) if is_stored(leaf)]
         if twice:
             raise ValueError(f"{twice[0]} of the optimizer state is stored already: call "
@@ -158,7 +178,9 @@ class _Offloaded:
                   for (path, leaf), sharding in zip(named_leaves(shape), shardings)]
         _check_types(named_leaves(shape), labels)
         # Under the caller's jit, this is a part of the caller's program.
-        program = jax.jit(partial(run, jaxpr, labels=labels, group_bytes=self.group_bytes))
+        program = jax.jit(partial(run, jaxpr, labels=labels, group_bytes=self.group_bytes,
+                                  layers=_layers_like_params(shape, concrete),
+                                  given=_layers_like_params(concrete, concrete)))
         meshes = [sharding.mesh for sharding in shardings if _private.is_explicit(sharding)]
         # A state that does not depend on the parameters would be on the default device.
         device = _device_of(params)
@@ -168,9 +190,13 @@ class _Offloaded:
         return jax.tree.unflatten(jax.tree.structure(shape), outputs)
 
     def update(self, updates: Any, state: Any, params: Any = None, **extra: Any) -> Any:
+        stacks = [path for path, leaf in named_leaves((updates, state, params)) if is_stack(leaf)]
+        if stacks and not self.applies:
+            raise ValueError("actmem.optax.offload(): update() cannot return the updates of stored "
+                             f"weights ({len(stacks)} arrays, such as {stacks[0]}): call "
+                             "apply(gradients, state, params), which returns new weights")
         traced = self.trace(updates, state, params, extra)
-        outputs = jax.jit(partial(run, traced.jaxpr, labels=traced.labels,
-                                  group_bytes=self.group_bytes))(traced.args)
+        outputs = jax.jit(partial(traced.run, group_bytes=self.group_bytes))(traced.args)
         return jax.tree.unflatten(traced.tree, outputs)
 
     def trace(self, updates: Any, state: Any, params: Any, extra: Any) -> _Traced:
@@ -184,14 +210,26 @@ class _Offloaded:
                 next(rest) if is_one else leaf for leaf, is_one in zip(leaves, is_array)])
             return self.tx.update(updates, state, params, **extra)
         jaxpr, shape = jax.make_jaxpr(function, return_shape=True)(*map(_aval, args))
-        gradients = sum(is_array[:len(jax.tree.leaves((updates, extra)))])
-        return _Traced(jaxpr, args, gradients, self.labels_after(state, shape),
-                       jax.tree.structure(shape))
+        gradients = sum(is_array[:len(jax.tree.leaves((updates, extra), is_leaf=is_stored))])
+        labels = [*self.labels_before(params, shape[0]), *self.labels_after(state, shape[1])]
+        given = [layers for layers, is_one in zip(_layers_like_params(
+            (updates, extra, state, params), params), is_array) if is_one]
+        return _Traced(jaxpr, args, gradients, jax.tree.structure(shape), labels,
+                       _layers_like_params(shape, params), given)
+
+    def labels_before(self, params: Any, shape: Any) -> list[str | None]:
+        """Returns the labels of the first result of an update: the updates, or with `applies` the new
+        parameters."""
+        if not self.applies:
+            return [None] * len(jax.tree.leaves(shape))
+        labels = [leaf.label if is_stored(leaf) else None for _, leaf in named_leaves(params)]
+        _check_types(named_leaves(shape), labels)
+        return labels
 
     def labels_after(self, state: Any, shape: Any) -> list[str | None]:
         """Returns the labels of the outputs of an update. The new state has the structure of the
         old one."""
-        old, new = named_leaves(state), named_leaves(shape[1])
+        old, new = named_leaves(state), named_leaves(shape)
         for path, leaf in old:
             if not is_stored(leaf) and self.label(path, leaf):
                 raise ValueError(
@@ -204,7 +242,7 @@ class _Offloaded:
                 f"another structure than it got: {_difference(old, new)}")
         labels = [leaf.label if is_stored(leaf) else None for _, leaf in old]
         _check_types(new, labels)
-        return [*[None] * len(jax.tree.leaves(shape[0])), *labels]
+        return labels
 
 
 def _difference(old: list[tuple[str, Any]], new: list[tuple[str, Any]]) -> str:
@@ -213,9 +251,44 @@ def _difference(old: list[tuple[str, Any]], new: list[tuple[str, Any]]) -> str:
     return f"only one of them has {only[0]}" if only else "their leaves are in another order"
 
 
+class Offloaded(optax.GradientTransformationExtraArgs):     # type: ignore[misc]
+    """A transformation whose state is stored. offload() makes it."""
+
+    _applying: _Offloaded
+
+    def apply(self, gradients: Any, state: Any, params: Any, **extra: Any) -> tuple[Any, Any]:
+        """Returns updated parameters and state. Parameters, gradients and state may be stored.
+
+        Args:
+          gradients: Those of actmem.jax.value_and_grad(), or of jax.grad().
+          state: From init() or apply().
+          params: The parameters. Those that actmem.jax.offload_params() stored are updated layer by
+            layer, and stored again.
+          extra: Further arguments of the transformation's update().
+
+        Raises:
+          NotImplementedError: The transformation computes elements of one layer from several layers
+            of stored weights, other than by a reduction over all.
+
+        Donate `params` and `state` to the step. Then each layer's new values use the memory of the
+        old ones.
+
+        Example:
+          >>> import jax.numpy as jnp, optax, actmem.jax, actmem.optax
+          >>> optimizer = actmem.optax.offload(optax.sgd(0.5))
+          >>> params = {"layers": actmem.jax.offload_params(jnp.ones((3, 64, 64)))}
+          >>> state = optimizer.init(params)
+          >>> params, state = optimizer.apply({"layers": jnp.ones((3, 64, 64))}, state, params)
+          >>> params["layers"][0, 0, 0].item()
+          0.5
+        """
+        params, state = self._applying.update(gradients, state, params, **extra)
+        return params, state
+
+
 def offload(tx: optax.GradientTransformation, *,
             mask: Callable[[str, jax.ShapeDtypeStruct], bool] | None = None,
-            group_bytes: int = GROUP_BYTES) -> optax.GradientTransformationExtraArgs:
+            group_bytes: int = GROUP_BYTES) -> Offloaded:
     """Returns `tx` with its state in actmem memory instead of on the device.
 
     Args:
@@ -258,8 +331,11 @@ def offload(tx: optax.GradientTransformation, *,
     """
     if group_bytes < 1:
         raise ValueError(f"group_bytes={group_bytes} must be at least 1")
-    offloaded = _Offloaded(tx, mask, group_bytes, _caller())
-    return optax.GradientTransformationExtraArgs(offloaded.init, offloaded.update)
+    line = _caller()
+    offloaded = _Offloaded(tx, mask, group_bytes, line)
+    transformation = Offloaded(offloaded.init, offloaded.update)
+    transformation._applying = _Offloaded(tx, mask, group_bytes, line, applies=True)
+    return transformation
 
 
 def _applying(tx: Any) -> Any:
@@ -317,10 +393,18 @@ class Delayed:
     """A transformation whose update runs during the next step. delayed() makes it."""
 
     def __init__(self, tx: Any, mask: Any, group_bytes: int, line: str) -> None:
-        self._offloaded = _Offloaded(_applying(tx), mask, group_bytes, line)
+        self._offloaded = _Offloaded(tx, mask, group_bytes, line, applies=True)
 
     def init(self, params: Any) -> DelayedState:
-        """Returns the state for these parameters. Call it outside of jit."""
+        """Returns the state for these parameters. Call it outside of jit.
+
+        Raises:
+          ValueError: A parameter is stored, by actmem.jax.offload_params().
+        """
+        stacks = [path for path, leaf in named_leaves(params) if is_stored(leaf)]
+        if stacks:
+            raise ValueError(f"actmem.optax.delayed(): {stacks[0]} of the parameters is stored: use "
+                             "the apply() of actmem.optax.offload()")
         return DelayedState(self._offloaded.init(params), None)
 
     def keep(self, gradients: Any, state: DelayedState, params: Any, **extra: Any) -> DelayedState:

@@ -13,7 +13,12 @@ patch        makes jax.checkpoint use actmem where a policy offloads
 empty        makes a NumPy array in a region, for a program to fill
 asarray      makes a JAX array in a region, from an array of empty() without a copy
 save, load   do the same in a named region, for several processes
-Stored       is an array of an optimizer's state: see actmem.optax
+offload_params
+             stores the weights of stacked layers, so that a scan takes them layer by layer
+value_and_grad
+             differentiates a function of such weights
+value        returns stored arrays on the device
+Stored       is an array of an optimizer's state, see actmem.optax, or a stored weight
 save_state, restore_state
              write such a state, and other arrays, to a file, and read it
 report       shows where each named value of a step goes
@@ -37,11 +42,13 @@ from actmem.jax._checkpoint import checkpoint, patch, remat
 from actmem.jax._files import load, save
 from actmem.jax._handlers import configure, reset, stats
 from actmem.jax._report import Report, Row, report
-from actmem.jax._state import Stored
+from actmem.jax._params import offload_params, value_and_grad
+from actmem.jax._state import Stored, value
 from actmem.jax._state_files import restore_state, save_state
 
-__all__ = ["Report", "Row", "Stored", "asarray", "checkpoint", "configure", "empty", "load",
-           "patch", "remat", "report", "reset", "restore_state", "save", "save_state", "stats"]
+__all__ = ["Report", "Row", "Stored", "asarray", "checkpoint", "configure", "empty", "load", "offload_params",
+           "patch", "remat", "report", "reset", "restore_state", "save", "save_state", "stats",
+           "value", "value_and_grad"]
 
 if TYPE_CHECKING:
     from actmem.plan import load_plan as load_plan, plan as plan, plan_key as plan_key

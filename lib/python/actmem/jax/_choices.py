@@ -24,10 +24,12 @@ _ELEMENTWISE = {"add", "sub", "mul", "and", "or", "not", "eq", "ne", "neg"}
 _RESHAPING = {"broadcast_in_dim", "reshape", "squeeze", "copy", "copy_p", "expand_dims"}
 
 
-def flat(jaxpr: Jaxpr) -> Jaxpr:
-    """Returns a closed jaxpr without calls of functions."""
+def flat(jaxpr: Jaxpr, select: bool = False) -> Jaxpr:
+    """Returns a closed jaxpr without calls of functions. `select`: without lax.cond, too. Both
+    branches are then computed, unless choice() finds the condition."""
     inner = _private.open_jaxpr(jaxpr)
-    return jax.make_jaxpr(lambda *args: _private.run_jaxpr(jaxpr, args, expand=True))(
+    return jax.make_jaxpr(lambda *args: _private.run_jaxpr(
+        jaxpr, args, expand=True, select=select))(
         *(var.aval for var in inner.invars))
 
 

@@ -32,7 +32,7 @@ from jax.extend.core import Literal
 
 from actmem.jax import _private
 from actmem.jax._calls import site_of
-from actmem.jax._kept import is_ghost, is_kept, is_state, is_token
+from actmem.jax._kept import STEP, is_ghost, is_kept, is_state, is_token
 from actmem.jax._private import Atom, Aval, Eqn, Jaxpr, Primitive
 from actmem.jax._primitives import (drop_p, dropped_of, ghost_p, hold_p, put_p, result_ghost_p,
                                     take_p, tie_p)
@@ -289,7 +289,7 @@ class _Body:
         program, name, params = self.program, eqn.primitive.name, eqn.params
         invars = [self.read(atom) for atom in eqn.invars]
         if eqn.primitive is put_p:
-            is_given = program.gives_away or params["is_state"]
+            is_given = program.gives_away or params["use"] != STEP
             params = {**params, "number": program.number(params["label"]),
                       "bounded": not is_given, "many": program.many or is_given,
                       "received": params["label"] in program.received}
@@ -354,10 +354,29 @@ class _Body:
         consts, carries = (count(eqn.params) for count in (_private.scan_consts,
                                                            _private.scan_carries))
         self.carried(eqn, invars, moved, consts, carries)
+        self.shared(eqn, invars, moved, consts + carries)
         moved[:consts] = [False] * consts
         new = self.program.jaxpr(eqn.params["jaxpr"], [
             *moved[:consts], *[True] * carries, *moved[consts + carries:]])
         return eqn.replace(invars=invars, params={**eqn.params, "jaxpr": new})
+
+    def shared(self, eqn: Eqn, invars: list[Atom], moved: list[bool], first: int) -> None:
+        """Gives a scan references of its own to arrays of tokens that it iterates over, if other
+        equations use them, too. The last scan gets the references that are owned here, so its
+        iterations free the blocks one by one. `first`: the first operand that it iterates over."""
+        flows = [self.flows[atom] if self.is_token(atom) else None for atom in eqn.invars]
+        for i in range(first, len(invars)):
+            flow = flows[i]
+            if flow is None or moved[i] or not self.is_owned(eqn.invars[i]):
+                continue
+            self.program.found_many = moved[i] = True
+            ties = self.ties.setdefault(flow, [])
+            if flow.last is eqn and flows.count(flow) == 1:
+                self.owned.remove(flow.source)
+                invars[i] = self.after(invars[i], ties)
+            else:
+                invars[i] = self.hold(eqn.invars[i])
+                ties.append(invars[i])
 
     def loop(self, eqn: Eqn, invars: list[Atom], moved: list[bool]) -> Eqn:
         params = eqn.params

@@ -36,7 +36,8 @@ class _scalar(jax.dtypes.extended):
     """The kind of a dtype."""
 
 
-def _zeros(shape: Sequence[int], dtype: _private.DType) -> Any:
+def zeros(shape: Sequence[int], dtype: _private.DType) -> Any:
+    """Returns an array of a dtype of this module. A take of such a token returns zeros."""
     element = dtype._rules.physical_element_aval(dtype)
     return wrap_p.bind(jnp.zeros((*shape, *element.shape), element.dtype), dtype=dtype)
 
@@ -73,11 +74,12 @@ def _make_sharded(aval: _private.Aval, sharding: Sharding, arrays: "Sequence[Kep
 
 _rules = types.SimpleNamespace(
     allow_conversion=False,
-    full=lambda shape, fill_value, dtype: _zeros(shape, dtype),
-    zero=lambda dtype: _zeros((), dtype),
+    full=lambda shape, fill_value, dtype: zeros(shape, dtype),
+    zero=lambda dtype: zeros((), dtype),
     physical_element_aval=lambda dtype: dtype.element,
     physical_const=lambda value: value.base,
     tangent_dtype=lambda dtype: dtype.tangent_dtype,
+    add=lambda dtype, *tokens: _refuse_sum(dtype, *tokens),
     global_sharded_result_handler=_result_handler,
     make_sharded_array=_make_sharded)
 
@@ -100,20 +102,25 @@ class _KeptType(_private.ExtendedDType):
         return hash((type(self), self.of))
 
 
+# A value belongs to one step, to a state (_state.py) that outlives the step, or to the gradient of a
+# stored weight (_params.py).
+STEP, STATE, GRADIENT = "step", "state", "gradient"
+
+
 class TokenType(_KeptType):
     """The dtype of tokens of one label, whose examples have this shape and dtype. JAX combines
-    only values of one dtype, so it never mixes tokens of different types. `is_state`: the values
-    belong to a state (_state.py), and outlive the step that puts them."""
+    only values of one dtype, so it never mixes tokens of different types. `use` is STEP, STATE or
+    GRADIENT. The tokens of gradients are tangents themselves."""
 
     name = "actmem_token"
     element = _private.ShapedArray((TOKEN_WORDS,), np.dtype(np.uint32))
     itemsize = 4 * TOKEN_WORDS
-    tangent_dtype = jax.dtypes.float0
 
     def __init__(self, shape: Sequence[int], dtype: _private.DType, label: str,
-                 is_state: bool = False) -> None:
-        self.of = tuple(shape), dtype, label, is_state
-        if is_state:    # JAX's errors have this name, if a traced program computes with a token
+                 use: str = STEP) -> None:
+        self.of = tuple(shape), dtype, label, use
+        self.tangent_dtype = self if use == GRADIENT else jax.dtypes.float0
+        if use != STEP:     # JAX's errors have this name, if a traced program computes with a token
             self.name = "actmem_token (actmem.optax.value() returns a state as arrays)"
 
 
@@ -127,6 +134,26 @@ class GhostType(_KeptType):
         self.tangent_dtype = _private.tangent_dtype(of)
 
 
+def _refuse_sum(dtype: Any, *tokens: Any) -> Any:
+    raise NotImplementedError(
+        f"{dtype.of[2]}: a layer takes this weight twice, and the gradients of both cannot be "
+        "added in the store. Call value() once for each layer, or pass "
+        'gradients="device" to actmem.jax.value_and_grad()')
+
+
+class SlotType(_KeptType):
+    """The dtype of a value without content, whose tangent is the token of a stored gradient. So JAX
+    stacks the tokens of the gradients that a loop stores, as it stacks gradients."""
+
+    name = "actmem_slot"
+    element = TokenType.element
+    itemsize = TokenType.itemsize
+
+    def __init__(self, gradient: TokenType) -> None:
+        self.of = gradient.of
+        self.tangent_dtype = gradient
+
+
 # The dtype of tokens of unknown origin. They can only be dropped.
 ANY_TOKEN = TokenType((), None, "")
 
@@ -136,7 +163,8 @@ def is_token(aval: _private.Aval) -> bool:
 
 
 def is_state(aval: _private.Aval) -> bool:
-    return is_token(aval) and aval.dtype.of[3]
+    """Returns whether the values of tokens may outlive the step."""
+    return is_token(aval) and aval.dtype.of[3] != STEP
 
 
 def is_kept(aval: _private.Aval) -> bool:
@@ -179,7 +207,7 @@ class Kept:
         self.dtype, self.base = dtype, base
         if isinstance(dtype, TokenType):
             watch(self)
-            if dtype.of[3]:
+            if dtype.of[3] != STEP:
                 watch_state(self)
 
     @property

@@ -37,7 +37,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.sharding import Sharding
 
 from actmem.jax import _calls, _private
-from actmem.jax._kept import ANY_TOKEN, TOKEN_WORDS, GhostType, TokenType, wrap_p
+from actmem.jax._kept import ANY_TOKEN, STEP, TOKEN_WORDS, GhostType, TokenType, wrap_p
 from actmem.jax._private import Aval, Context, Eqn, Rule
 from actmem.jax._tokens import drain
 
@@ -53,7 +53,7 @@ result_ghost_p = Primitive("actmem_result_ghost")
 drop_p = Primitive("actmem_drop")
 
 PUT: dict[str, Any] = dict(batch=(), number=None, bounded=False, many=True, wanted=True,
-                           is_state=False, received=False)
+                           use=STEP, received=False)
 TAKE: dict[str, Any] = dict(batch=(), number=None, ends=False, announced=None, received=False)
 
 
@@ -68,8 +68,8 @@ def name_and_line(label: str) -> tuple[str, str]:
     return name.rsplit(" in ", 1)[0], line
 
 
-def put(value: Any, label: str, is_state: bool = False) -> Any:
-    return put_p.bind(value, label=label, **PUT | {"is_state": is_state})
+def put(value: Any, label: str, use: str = STEP) -> Any:
+    return put_p.bind(value, label=label, **PUT | {"use": use})
 
 
 def take(token: Any, ghost: Any, label: str, weak_type: bool,
@@ -95,12 +95,12 @@ def batch_first(aval: Aval, batch: Sequence[int]) -> Aval:
                        sharding=aval.sharding.update(spec=spec))
 
 
-def token_of(aval: Aval, label: str, batch: Sequence[int] = (), is_state: bool = False) -> Aval:
+def token_of(aval: Aval, label: str, batch: Sequence[int] = (), use: str = STEP) -> Aval:
     """Returns the type of the tokens of a value whose dimensions `batch` are a batch's."""
     aval, rank = batch_first(aval, batch), len(batch)
     spec = jax.sharding.PartitionSpec(*aval.sharding.spec[:rank])
     return aval.update(shape=aval.shape[:rank],
-                       dtype=TokenType(aval.shape[rank:], aval.dtype, label, is_state),
+                       dtype=TokenType(aval.shape[rank:], aval.dtype, label, use),
                        weak_type=False, sharding=aval.sharding.update(spec=spec))
 
 
@@ -109,9 +109,9 @@ def ghost_of(aval: Aval) -> Aval:
 
 
 @put_p.def_abstract_eval
-def _put_abstract(value: Aval, *, label: str, batch: Sequence[int], is_state: bool,
+def _put_abstract(value: Aval, *, label: str, batch: Sequence[int], use: str,
                   **params: Any) -> tuple[Aval, Aval, Aval]:
-    return value, token_of(value, label, batch, is_state), ghost_of(value)
+    return value, token_of(value, label, batch, use), ghost_of(value)
 
 
 @take_p.def_abstract_eval
@@ -148,9 +148,9 @@ def dropped_of(token: Aval, *ties: Aval) -> Aval:
 
 # Outside of jit, each put and each take is a separate execution.
 
-@partial(jax.jit, static_argnames=("label", "batch", "is_state"))
-def _put_now(value: Any, *, label: str, batch: Sequence[int], is_state: bool) -> Any:
-    return put_p.bind(value, label=label, **PUT | {"batch": batch, "is_state": is_state})[1:]
+@partial(jax.jit, static_argnames=("label", "batch", "use"))
+def _put_now(value: Any, *, label: str, batch: Sequence[int], use: str) -> Any:
+    return put_p.bind(value, label=label, **PUT | {"batch": batch, "use": use})[1:]
 
 
 @partial(jax.jit, static_argnames=("label", "weak_type", "batch", "spread"))
@@ -161,11 +161,11 @@ def _take_now(token: Any, ghost: Any, *, label: str, weak_type: bool, batch: Seq
 
 
 @put_p.def_impl
-def _put_impl(value: Any, *, label: str, batch: Sequence[int], is_state: bool,
+def _put_impl(value: Any, *, label: str, batch: Sequence[int], use: str,
               **params: Any) -> tuple[Any, Any, Any]:
     drain()
     with jax.disable_jit(False):
-        token, ghost = _put_now(value, label=label, batch=batch, is_state=is_state)
+        token, ghost = _put_now(value, label=label, batch=batch, use=use)
     sharding = getattr(value, "sharding", None)
     if sharding is not None and sharding.num_devices > 1:
         ghost.spread = sharding
@@ -287,12 +287,12 @@ def _rounded(value: Any) -> Any:
 
 def _put_lowered(ctx: Context, value: Any, *, label: str, batch: Sequence[int],
                  number: int | None, bounded: bool, many: bool, wanted: bool,
-                 is_state: bool, received: bool) -> tuple[Any, Any, Any]:
+                 use: str, received: bool) -> tuple[Any, Any, Any]:
     shape = ctx.avals_in[0].shape       # of random keys, without their data
     if not wanted:
         return (value, jnp.zeros((*(shape[i] for i in batch), TOKEN_WORDS), jnp.uint32),
                 jnp.zeros((*shape, 0), jnp.uint8))
-    if not is_state:    # XLA rounds each value that leaves a program
+    if use == STEP:     # XLA rounds each value that leaves a program
         value = _rounded(value)
     token, ghost = _calls.put(ctx, jnp.transpose(value, _order(batch, value.ndim)),
                               label=label, batch=len(batch), number=number, bounded=bounded,

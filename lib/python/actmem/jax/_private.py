@@ -539,13 +539,15 @@ def run_eqn(eqn: Eqn, args: Sequence[Any]) -> Sequence[Any]:
 
 
 def run_jaxpr(jaxpr: Jaxpr, args: Sequence[Any], known: Mapping[Atom, Any] = {},
-              expand: bool = False) -> list[Any]:
+              expand: bool = False, select: bool = False) -> list[Any]:
     """Computes the results of a closed jaxpr, whose variables in `known` have these values.
-    `expand`: computes each equation of the functions that it calls, instead of the call."""
+    `expand`: computes each equation of the functions that it calls, instead of the call.
+    `select`: computes both branches of each lax.cond, and selects each result."""
     inner = open_jaxpr(jaxpr)
     values = dict(zip((*inner.constvars, *inner.invars),
                       (*getattr(jaxpr, "consts", ()), *args), strict=True))
     values.update(known)
+    results: Sequence[Any]
 
     def read(atom: Atom) -> Any:
         return atom.val if is_literal(atom) else values[atom]
@@ -553,8 +555,17 @@ def run_jaxpr(jaxpr: Jaxpr, args: Sequence[Any], known: Mapping[Atom, Any] = {},
         if eqn.outvars and all(var in known for var in eqn.outvars):
             continue
         operands, call = list(map(read, eqn.invars)), _expanded(eqn) if expand else None
-        results = run_eqn(eqn, operands) if call is None else \
-            run_jaxpr(call, operands, expand=True)
+        if call is not None:
+            results = run_jaxpr(call, operands, expand=True, select=select)
+        elif select and eqn.primitive.name == "cond" and len(eqn.params["branches"]) == 2 and \
+                not eqn.effects:
+            is_second = operands[0].astype(bool)
+            first, second = (run_jaxpr(branch, operands[1:], expand=True, select=True)
+                             for branch in eqn.params["branches"])
+            results = [one if one is other else jax.lax.select_n(is_second, one, other)
+                       for one, other in zip(first, second)]
+        else:
+            results = run_eqn(eqn, operands)
         values.update(zip(eqn.outvars, results))
     return list(map(read, inner.outvars))
 

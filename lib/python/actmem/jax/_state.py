@@ -17,7 +17,7 @@ from jax.sharding import AbstractMesh, Sharding
 from numpy.typing import NDArray
 
 from actmem.jax import _calls, _primitives, _private
-from actmem.jax._kept import ARRAY_ATTRIBUTES, Kept, without_arithmetic
+from actmem.jax._kept import ARRAY_ATTRIBUTES, STATE, Kept, without_arithmetic
 
 
 GROUPS = 32     # parts of a tree that are copied one after the other
@@ -75,6 +75,16 @@ class Stored:
             sharding = _calls.latest_sharding(self.label, self.shape, self.dtype,
                                               self.ghost.sharding)
         return sharding
+
+    @property
+    def is_stack(self) -> bool:
+        """Whether each layer is a block of its own (_params.py)."""
+        return len(self.token.shape) > 0
+
+    def taken(self) -> Any:
+        """Returns the array, in a traced program."""
+        return _primitives.take(self.token, self.ghost, self.label, False,
+                                tuple(range(len(self.token.shape))))
 
     def value(self) -> jax.Array:
         """Returns a copy of the array on the device."""
@@ -143,7 +153,7 @@ def groups_of(named: list[tuple[str, Any]]) -> Iterator[list[tuple[str, Any]]]:
 
 @partial(jax.jit, static_argnums=1)
 def _take_all(leaves: Sequence[Stored], shardings: Sequence[Sharding | None]) -> list[jax.Array]:
-    values = [_primitives.take(leaf.token, leaf.ghost, leaf.label, False) for leaf in leaves]
+    values = [leaf.taken() for leaf in leaves]
     return [value if sharding is None or _private.is_explicit(sharding) else
             jax.lax.with_sharding_constraint(value, sharding)
             for value, sharding in zip(values, shardings)]
@@ -177,24 +187,53 @@ def value(tree: Any) -> Any:
                                           for leaf in leaves])
 
 
-@partial(jax.jit, static_argnums=1)
-def store_all(values: Sequence[Any], labels: Sequence[str]) -> list[Stored]:
-    """Returns the values as stored arrays. XLA compiles one program for all."""
-    return [store(value, label) for value, label in zip(values, labels)]
-
-
 def store(value: Any, label: str) -> Stored:
     """Returns a value of a traced program as a stored array."""
-    _, token, ghost = _primitives.put(value, label, is_state=True)
+    _, token, ghost = _primitives.put(value, label, STATE)
     return Stored(token, ghost, label)
+
+
+def _store_layers(values: Any, label: str) -> Stored:
+    stored: Stored = jax.lax.map(partial(store, label=label), values)
+    return stored
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+def store_all(values: Sequence[Any], labels: Sequence[str],
+              are_stacks: Sequence[bool]) -> list[Stored]:
+    """Returns the values as stored arrays, with a block for each layer of a stack. XLA compiles one
+    program for all."""
+    return [(_store_layers if is_stack else store)(value, label)
+            for value, label, is_stack in zip(values, labels, are_stacks)]
+
+
+@jax.jit
+def _stacked(layers: Sequence[Stored]) -> Stored:
+    stacked: Stored = jax.tree.map(lambda *parts: jax.lax.concatenate(
+        [jax.lax.expand_dims(part, [0]) for part in parts], 0), *layers)
+    return stacked
+
+
+def store_stack(values: Any, label: str) -> Stored:
+    """Returns an array whose first axis is that of layers, with a block for each layer. A NumPy array
+    is copied to the device one layer at a time."""
+    stack: Stored
+    if isinstance(values, np.ndarray):
+        stack = _stacked([jax.block_until_ready(store_all([value], (label,), (False,))[0])
+                          for value in values])
+    else:
+        stack, = store_all([values], (label,), (True,))
+    return stack
 
 
 def store_group(group: Sequence[tuple[str, Any]], values: Sequence[Any]) -> list[Any]:
     """Returns the values, stored where the leaf in `group` is stored."""
-    chosen = [(value, leaf.label) for (_, leaf), value in zip(group, values) if is_stored(leaf)]
+    chosen = [(value, leaf) for (_, leaf), value in zip(group, values) if is_stored(leaf)]
     if not chosen:
         return list(values)
-    stored = iter(store_all([value for value, _ in chosen], tuple(label for _, label in chosen)))
+    stored = iter(store_all([value for value, _ in chosen],
+                            tuple(leaf.label for _, leaf in chosen),
+                            tuple(leaf.is_stack for _, leaf in chosen)))
     both = [next(stored) if is_stored(leaf) else value
             for (_, leaf), value in zip(group, values)]
     # Wait: otherwise the copies of many arrays would be in memory at once.

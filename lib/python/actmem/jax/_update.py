@@ -276,13 +276,14 @@ def _branch(jaxpr: Jaxpr, labels: Sequence[str | None], group_bytes: int, depth:
     return run(jaxpr, args, labels, group_bytes, depth)
 
 
-def prepared(jaxpr: Jaxpr) -> Jaxpr:
-    """Returns a closed jaxpr without calls of functions and unnecessary equations.
+def prepared(jaxpr: Jaxpr, select: bool = False) -> Jaxpr:
+    """Returns a closed jaxpr without calls of functions and unnecessary equations. `select`: also
+    without lax.cond.
 
     Raises:
       NotImplementedError: The jaxpr has effects that must stay in their order.
     """
-    jaxpr = _private.dce(_choices.flat(jaxpr))
+    jaxpr = _private.dce(_choices.flat(jaxpr, select))
     for eqn in _private.open_jaxpr(jaxpr).eqns:
         if _private.must_stay_in_order(eqn):
             raise NotImplementedError(

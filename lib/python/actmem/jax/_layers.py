@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Computes an Optax update of stacked weights, one layer at a time.
+
+A stack is an array whose first axis is that of layers: a stored weight, its state, or its gradient,
+which may be on the device. The update is traced as if all were on the device. run() then computes it in a
+scan over the layers: an iteration takes the weights, the gradients and the state of one layer, runs
+the equations on these, and puts the results. It keeps the axis of the layers, with length 1, so most
+equations run as they are traced.
+
+That needs an update that treats the layers alike: each equation computes an element of a stack only
+from elements of the same layer, and from values that are no stacks. A reduction over all layers, such
+as the sum of squares for the global norm, is a scan of its own before. It computes a value for each
+layer, then combines these.
+"""
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from actmem.jax import _choices, _private, _update
+from actmem.jax._private import Atom, Eqn, Jaxpr
+from actmem.jax._state import is_stored, store
+
+# Primitives that compute each element of their result from the same element of their operands.
+_ELEMENTWISE = {
+    "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh",
+    "bitcast_convert_type", "cbrt", "ceil", "clamp", "convert_element_type", "copy", "copy_p", "cos",
+    "cosh", "div", "eq", "erf", "erf_inv", "exp", "exp2", "expm1", "floor", "ge", "gt",
+    "integer_pow", "is_finite", "le", "log", "log1p", "logistic", "lt", "max", "min", "mul", "ne",
+    "neg", "nextafter", "not", "or", "pow", "reduce_precision", "rem",
+    "round", "rsqrt", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical",
+    "sign", "sin", "sinh", "sqrt", "square", "stop_gradient", "sub", "tan", "tanh", "xor"}
+_REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "reduce_sum": jnp.sum, "reduce_prod": jnp.prod, "reduce_max": jnp.max, "reduce_min": jnp.min,
+    "reduce_and": jnp.all, "reduce_or": jnp.any}
+
+
+def is_stack(leaf: Any) -> bool:
+    return is_stored(leaf) and leaf.is_stack
+
+
+def _is_over_layers(eqn: Eqn) -> bool:
+    """Returns whether an equation with stacks as operands combines the layers."""
+    return eqn.primitive.name in _REDUCTIONS and 0 in eqn.params["axes"]
+
+
+def _keeps_layers(eqn: Eqn, stacks: Mapping[Atom, int]) -> bool:
+    """Returns whether each layer of the results needs only that layer of the stacks."""
+    name, params = eqn.primitive.name, eqn.params
+    is_as_long = eqn.outvars[0].aval.shape[:1] == eqn.invars[0].aval.shape[:1]
+    if name in _ELEMENTWISE or name in _REDUCTIONS and 0 not in params["axes"]:
+        return True
+    if name == "broadcast_in_dim":
+        return bool(params["broadcast_dimensions"][:1] == (0,) and is_as_long)
+    if name == "transpose":
+        return bool(params["permutation"][0] == 0)
+    if name == "squeeze":
+        return 0 not in params["dimensions"]
+    if name == "reshape":
+        return bool(params["dimensions"] is None and is_as_long)
+    if name == "dot_general":
+        _, (left, right) = params["dimension_numbers"]
+        return all(atom in stacks for atom in eqn.invars) and left[:1] == right[:1] == (0,)
+    return False
+
+
+class _Layers:
+    """The jaxpr of an update with stacks among its inputs.
+
+    stacks    the number of layers of each variable that is a stack
+    level     of each variable: how many reductions over all layers follow each other before it
+    """
+
+    def __init__(self, jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
+                 layers: Sequence[int | None], given: Sequence[int | None]) -> None:
+        self.jaxpr, self.inner = jaxpr, _private.open_jaxpr(jaxpr)
+        self.labels = labels
+        self.given: dict[Atom, Any] = dict(zip(self.inner.invars, args, strict=True))
+        self.values: dict[Atom, Any] = dict(zip(self.inner.constvars, getattr(jaxpr, "consts", ())))
+        self.stacks: dict[Atom, int] = {var: count for var, count in zip(self.inner.invars, given)
+                                        if count is not None}
+        self.values.update((var, arg) for var, arg in self.given.items()
+                           if not is_stored(arg) and var not in self.stacks)
+        self.level: dict[Atom, int] = {}
+        self.producers = {var: eqn for eqn in self.inner.eqns for var in eqn.outvars}
+        self.reductions: dict[Atom, Eqn] = {}
+        for eqn in self.inner.eqns:
+            self.classify(eqn)
+        self.outputs = {i: count for i, count in enumerate(layers) if count is not None}
+        self.outputs.update((i, self.stacks[atom]) for i, atom in enumerate(self.inner.outvars)
+                            if not _private.is_literal(atom) and atom in self.stacks)
+
+    def classify(self, eqn: Eqn) -> None:
+        atoms = [atom for atom in eqn.invars if not _private.is_literal(atom)]
+        level = max((self.level.get(atom, 0) for atom in atoms), default=0)
+        counts = {self.stacks[atom] for atom in atoms if atom in self.stacks}
+        if counts and _is_over_layers(eqn):
+            level += 1
+            self.reductions[eqn.outvars[0]] = eqn
+        elif counts and len(counts) == 1 and _keeps_layers(eqn, self.stacks):
+            self.stacks.update((var, *counts) for var in eqn.outvars)
+        elif counts:
+            raise NotImplementedError(
+                f"{eqn.primitive} at {_private.place_of(eqn.source_info)} needs several layers at "
+                "once: actmem.optax updates the stacked weights of offload_params() layer by layer. "
+                "Give these weights a transformation that treats each element alike, such as "
+                "optax.adamw or optax.lion, or keep them on the device")
+        self.level.update((var, level) for var in eqn.outvars)
+
+    # Values that are no stacks, for the scans.
+
+    def value(self, wanted: Atom) -> Any:
+        """Returns the value of a variable that is no stack."""
+        left = [wanted]
+        while left:
+            atom = left[-1]
+            if _private.is_literal(atom) or atom in self.values:
+                left.pop()
+            elif atom in self.given:
+                self.values[atom] = self.given[atom].taken()
+            elif atom in self.reductions:
+                self.reduce(self.level[atom])
+            else:
+                eqn = self.producers[atom]
+                missing = [operand for operand in eqn.invars
+                           if not _private.is_literal(operand) and operand not in self.values]
+                left += missing
+                if not missing:
+                    operands = [operand.val if _private.is_literal(operand) else
+                                self.values[operand] for operand in eqn.invars]
+                    self.values.update(zip(eqn.outvars, _private.run_eqn(eqn, operands)))
+        return wanted.val if _private.is_literal(wanted) else self.values[wanted]
+
+    def reduce(self, level: int) -> None:
+        """Computes all reductions over the layers that follow `level` - 1 others."""
+        eqns = [eqn for var, eqn in self.reductions.items() if self.level[var] == level]
+        for count in sorted({self.stacks[eqn.invars[0]] for eqn in eqns}):
+            chosen = [eqn for eqn in eqns if self.stacks[eqn.invars[0]] == count]
+            parts = self.scan(count, [eqn.invars[0] for eqn in chosen], partial(_each, chosen))
+            for eqn, part in zip(chosen, parts):
+                self.values[eqn.outvars[0]] = _REDUCTIONS[eqn.primitive.name](part, axis=0).astype(
+                    eqn.outvars[0].aval.dtype)
+
+    # Scans.
+
+    def scan(self, count: int, wanted: Sequence[Atom], function: Callable[[list[Any]], Any]) -> Any:
+        """Calls `function` for each layer with the layer's slices of the variables `wanted`.
+        Returns the stacked results."""
+        sliced = self.needed(wanted, count)
+        xs = {atom: self.given[atom] if atom in self.stacks else self.values[atom]
+              for atom in sliced}
+
+        def body(_: None, slices: list[Any]) -> tuple[None, Any]:
+            parts = {atom: (part.taken() if is_stored(part) else part)[None]
+                     for atom, part in zip(xs, slices)}
+            return None, function([self.slice(atom, count, parts) for atom in wanted])
+        return jax.lax.scan(body, None, list(xs.values()), length=count)[1]
+
+    def is_broadcast(self, atom: Atom) -> bool:
+        """Returns whether all layers of a variable are alike, because it is a broadcast value."""
+        eqn = self.producers.get(atom)
+        return eqn is not None and eqn.primitive.name == "broadcast_in_dim" and \
+            atom not in self.stacks and 0 not in eqn.params["broadcast_dimensions"]
+
+    def needed(self, wanted: Sequence[Atom], count: int) -> list[Atom]:
+        """Returns the variables of which a scan gets a slice for each layer. Computes the values that
+        it needs otherwise."""
+        found: dict[Atom, None] = {}
+        seen: set[tuple[Atom, bool]] = set()
+        left = [(atom, True) for atom in wanted]
+        while left:
+            atom, is_layered = left.pop()
+            if _private.is_literal(atom) or (atom, is_layered) in seen:
+                continue
+            seen.add((atom, is_layered))
+            if atom in self.stacks and atom not in self.given or is_layered and \
+                    self.is_broadcast(atom):
+                eqn = self.producers[atom]
+                left += [(operand, operand.aval.shape[:1] == (count,) and atom in self.stacks)
+                         for operand in eqn.invars]
+            elif atom in self.stacks:
+                found[atom] = None
+            else:
+                self.value(atom)
+                if is_layered:
+                    found[atom] = None
+        return list(found)
+
+    def slice(self, wanted: Atom, count: int, parts: dict[Atom, Any]) -> Any:
+        """Returns one layer of a variable. `parts` has those that are known."""
+        left = [wanted]
+        while left:
+            atom = left[-1]
+            if _private.is_literal(atom) or atom in parts:
+                left.pop()
+                continue
+            eqn = self.producers[atom]
+            operands = [self.operand(operand, atom, count, parts) for operand in eqn.invars]
+            missing = [operand for operand, value in zip(eqn.invars, operands) if value is None]
+            left += missing
+            if not missing:
+                parts.update(zip(eqn.outvars, _private.run_eqn(_of_one_layer(eqn), operands)))
+        return wanted.val if _private.is_literal(wanted) else parts[wanted]
+
+    def operand(self, atom: Atom, of: Atom, count: int, parts: Mapping[Atom, Any]) -> Any:
+        """Returns what one layer of variable `of` needs of an operand, or None if that is yet to be
+        computed."""
+        if _private.is_literal(atom):
+            return atom.val
+        is_layered = atom in self.stacks or of in self.stacks and atom.aval.shape[:1] == (count,)
+        return parts.get(atom) if is_layered else self.values[atom]
+
+    def results(self, group_bytes: int, depth: int) -> list[Any]:
+        results: dict[int, Any] = {}
+        for count in sorted(set(self.outputs.values())):
+            numbers = [i for i, other in self.outputs.items() if other == count]
+            results.update((i, self.given[self.inner.outvars[i]]) for i in numbers
+                           if self.is_unchanged(i))
+            changed = [i for i in numbers if i not in results]
+
+            def put(slices: list[Any], changed: list[int] = changed) -> list[Any]:
+                labels = [self.labels[i] for i in changed]
+                return [part[0] if label is None else store(part[0], label)
+                        for part, label in zip(slices, labels)]
+            results.update(zip(changed, self.scan(
+                count, [self.inner.outvars[i] for i in changed], put)))
+        rest = [i for i in range(len(self.labels)) if i not in self.outputs]
+        results.update(zip(rest, self.run_rest(rest, group_bytes, depth)))
+        return [results[i] for i in range(len(self.labels))]
+
+    def is_unchanged(self, output: int) -> bool:
+        """Returns whether an output is a stored input of the same label."""
+        atom = self.inner.outvars[output]
+        return not _private.is_literal(atom) and is_stored(self.given.get(atom)) and \
+            self.given[atom].label == self.labels[output]
+
+    def run_rest(self, rest: Sequence[int], group_bytes: int, depth: int) -> list[Any]:
+        """Computes the outputs that are no stacks."""
+        for atom in self.reductions:
+            self.value(atom)
+        known = {var: value for var, value in self.values.items() if var in self.producers}
+        inputs = [var for var in self.given if var not in self.stacks]
+        eqns = [eqn for eqn in self.inner.eqns if not any(var in known or var in self.stacks
+                                                          for var in eqn.outvars)]
+        jaxpr = _private.dce(_private.with_eqns(
+            self.jaxpr, eqns, invars=[*inputs, *known],
+            outvars=[self.inner.outvars[i] for i in rest]))
+        return _update.run(jaxpr, [*(self.given[var] for var in inputs), *known.values()],
+                           [self.labels[i] for i in rest], group_bytes, depth)
+
+
+def _each(eqns: Sequence[Eqn], operands: Sequence[Any]) -> list[Any]:
+    return [_private.run_eqn(eqn, [operand])[0] for eqn, operand in zip(eqns, operands)]
+
+
+def _of_one_layer(eqn: Eqn) -> Eqn:
+    """Returns the equation for stacks of one layer."""
+    for name in ("shape", "new_sizes"):
+        shape = eqn.params.get(name)
+        if shape:
+            eqn = eqn.replace(params={**eqn.params, name: (1, *shape[1:])})
+    return eqn
+
+
+def run(jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
+        layers: Sequence[int | None], given: Sequence[int | None], group_bytes: int,
+        depth: int = 0) -> list[Any]:
+    """As _update.run(). `layers` and `given` have the number of layers of each output and of each
+    input that is a stack, and otherwise None."""
+    if not any(layers) and not any(given):
+        return _update.run(jaxpr, args, labels, group_bytes, depth)
+    jaxpr = _update.prepared(jaxpr, select=True)
+    chosen = _update.choice(jaxpr, args, labels) if depth < _update.MOST_CHOICES else None
+    if chosen is None:
+        return _Layers(jaxpr, args, labels, layers, given).results(group_bytes, depth)
+
+    def branch(is_true: bool, *args: Any) -> list[Any]:
+        return run(_choices.assuming(jaxpr, chosen, is_true), args, labels, layers, given,
+                   group_bytes, depth + 1)
+    value, = run(_choices.only(jaxpr, [chosen]), args, [None], [None], given, group_bytes)
+    outputs: list[Any] = jax.lax.cond(value, partial(branch, True), partial(branch, False), *args)
+    return outputs

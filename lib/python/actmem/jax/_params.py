@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Weights in the store: each layer of a stack is a block, which a scan over the layers takes.
+
+offload_params() stores the stacked weights of the layers of a model. Its result is the `xs` of a
+jax.lax.scan, whose body gets the stored weights of one layer, and calls value() for the arrays.
+
+value_and_grad() differentiates a function of such weights. JAX gives a gradient for each input, as
+large as the input. So the function gets an input without content for each weight, whose gradient
+is a token: the backward pass of a layer stores the gradient of its weights, and the scan stacks the
+tokens.
+"""
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from actmem.jax import _finish, _primitives, _private
+from actmem.jax._kept import GRADIENT, SlotType, TokenType, zeros
+from actmem.jax._primitives import label_of
+from actmem.jax._state import Stored, is_stored, named_leaves, store_stack
+
+OF_GRADIENT, OF_WEIGHTS = "gradient of ", " of the weights ("
+
+
+class _Weight(Stored):
+    """A stored weight within value_and_grad(). `slot` is what its gradient belongs to."""
+
+    slot: Any
+
+    def __init__(self, token: Any, ghost: Any, label: str, slot: Any) -> None:
+        super().__init__(token, ghost, label)
+        self.slot = slot
+
+    def tree_flatten_with_keys(self) -> tuple[Any, str]:
+        leaves, label = super().tree_flatten_with_keys()
+        return (*leaves, (jax.tree_util.GetAttrKey("slot"), self.slot)), label
+
+    @classmethod
+    def tree_unflatten(cls, label: str, children: Sequence[Any]) -> "_Weight":
+        token, ghost, slot = children
+        return cls(token, ghost, label, slot)
+
+    def taken(self) -> Any:
+        if self.is_stack:
+            raise NotImplementedError(
+                f"{self.label}: value() of all layers at once has no gradient in the store. Call "
+                'value() in the body of a jax.lax.scan over the layers, or pass gradients="device" to '
+                "actmem.jax.value_and_grad()")
+        return _take_weight(self.label, self.token, self.ghost, self.slot)
+
+
+jax.tree_util.register_pytree_with_keys_class(_Weight)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _take_weight(label: str, token: Any, ghost: Any, slot: Any) -> Any:
+    return _primitives.take(token, ghost, label, False)
+
+
+def _take_weight_fwd(label: str, token: Any, ghost: Any, slot: Any) -> Any:
+    return _primitives.take(token, ghost, label, False), None
+
+
+def _take_weight_bwd(label: str, _: None, gradient: Any) -> Any:
+    _, token, _ = _primitives.put(gradient, _label_of_gradient(label), GRADIENT)
+    return None, None, token
+
+
+_take_weight.defvjp(_take_weight_fwd, _take_weight_bwd)
+
+
+def _label_of_gradient(label: str) -> str:
+    return f"{OF_GRADIENT}{label}"
+
+
+def _checked(path: str, leaf: Any, layers: int | None) -> int:
+    """Returns the number of layers of a stack."""
+    where = f"actmem.jax.offload_params(): {path}"
+    if is_stored(leaf):
+        raise ValueError(f"{where} is stored already")
+    if not hasattr(leaf, "dtype") or not jnp.issubdtype(leaf.dtype, jnp.inexact):
+        raise TypeError(f"{where} is {getattr(leaf, 'dtype', type(leaf).__name__)}: weights are "
+                        "arrays of floating-point numbers")
+    if not leaf.ndim or layers is not None and leaf.shape[0] != layers:
+        raise ValueError(f"{where} is {leaf.dtype}{list(leaf.shape)}: the first axis of each "
+                         f"array must be that of the layers{'' if layers is None else f', {layers}'}")
+    if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer) and \
+            len(leaf.devices()) > 1:
+        raise NotImplementedError(f"{where} is on {len(leaf.devices())} devices: stored weights "
+                                  "work on one device")
+    return int(leaf.shape[0])
+
+
+def offload_params(params: Any) -> Any:
+    """Returns the stacked weights of layers as stored arrays, one block for each layer and weight.
+
+    Args:
+      params: A pytree of arrays of floating-point numbers, jax.Array or NumPy, whose first axis is
+        that of the layers. All are on one device. NumPy arrays, such as those of a file that is
+        mapped, are copied to the device one layer at a time.
+
+    Returns:
+      A tree of the same structure with an actmem.jax.Stored for each array: the `xs` of a
+      jax.lax.scan over the layers. The scan's body calls actmem.jax.value() for the arrays of its
+      layer.
+
+    Raises:
+      ValueError: An array has another number of layers, or is stored already.
+      TypeError: A leaf is no array of floating-point numbers.
+      NotImplementedError: An array is on several devices.
+
+    Put jax.checkpoint or actmem.jax.checkpoint around the body. Otherwise the forward pass would keep
+    the weights of all layers on the device for the backward pass, which is an error. The result of
+    actmem.optax.offload() updates these weights by its apply(). jax.eval_shape(offload_params, params)
+    is a tree for actmem.jax.restore_state().
+
+    Example:
+      >>> import jax, jax.numpy as jnp, actmem.jax
+      >>> layers = actmem.jax.offload_params({"w": jnp.ones((3, 64, 64))})
+      >>> @jax.checkpoint
+      ... def layer(x, weights):
+      ...     return jnp.tanh(x @ actmem.jax.value(weights)["w"]), None
+      >>> @jax.jit
+      ... @actmem.jax.value_and_grad
+      ... def loss(layers, x):
+      ...     return jnp.sum(jax.lax.scan(layer, x, layers)[0])
+      >>> value, gradients = loss(layers, jnp.ones((8, 64)) / 64)
+      >>> gradients["w"].shape
+      (3, 64, 64)
+    """
+    frame = sys._getframe(1)
+    line = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+    named = named_leaves(params)
+    layers: int | None = None
+    for path, leaf in named:
+        layers = _checked(path, leaf, layers)
+    stored = [store_stack(leaf, label_of(path + OF_WEIGHTS[:-2], line)) for path, leaf in named]
+    return jax.tree.unflatten(jax.tree.structure(params, is_leaf=is_stored), stored)
+
+
+def _gradient_type(weight: Stored) -> TokenType:
+    shape, dtype, label, _ = weight.token.dtype.of
+    return TokenType(shape, dtype, _label_of_gradient(label), GRADIENT)
+
+
+def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
+                   gradients: str = "store") -> Callable[..., Any]:
+    """Returns a function that computes the value of `function` and its gradient, as
+    jax.value_and_grad does, where weights may be stored.
+
+    Args:
+      function: A function whose first argument is a tree of weights. It returns a scalar, or with
+        `has_aux` a scalar and other results. Weights of offload_params() may be anywhere in the
+        tree; the other leaves are arrays of floating-point numbers.
+      has_aux: As for jax.value_and_grad().
+      gradients: "store": the backward pass of each layer stores the gradients of stored weights, and
+        the gradient is a Stored, too. "device": the gradient is an array of all layers.
+
+    Returns:
+      A function that returns the value and the gradients, a tree of the structure of the weights.
+      A layer whose weight the value does not depend on has a gradient of zeros.
+
+    Raises:
+      ValueError: `gradients` is neither "store" nor "device".
+      TypeError: The value is not a scalar of floating-point numbers, or a weight has no such numbers.
+      NotImplementedError: With gradients="store", a layer calls value() for one weight twice, several
+        scans use it, or value() is called for all layers at once.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, actmem.jax
+      >>> weights = {"w": jnp.ones(3), "b": jnp.zeros(())}
+      >>> function = actmem.jax.value_and_grad(lambda weights, x: weights["w"] @ x + weights["b"])
+      >>> value, gradients = function(weights, jnp.arange(3.0))
+      >>> value.item(), gradients["w"].tolist()
+      (3.0, [0.0, 1.0, 2.0])
+    """
+    if gradients not in ("store", "device"):
+        raise ValueError(f'gradients={gradients!r} must be "store" or "device"')
+
+    def differentiated(params: Any, *args: Any, **kwargs: Any) -> Any:
+        named, tree = named_leaves(params), jax.tree.structure(params, is_leaf=is_stored)
+        for path, leaf in named:
+            if not is_stored(leaf) and not jnp.issubdtype(jnp.result_type(leaf), jnp.inexact):
+                raise TypeError(f"actmem.jax.value_and_grad(): {path} of the weights is "
+                                f"{jnp.result_type(leaf)}, which has no gradient: pass it as another "
+                                "argument")
+        leaves = [leaf for _, leaf in named]
+
+        def to_differentiate(leaf: Any) -> Any:
+            if not is_stored(leaf):
+                return leaf
+            if gradients == "device":
+                return leaf.ghost
+            return zeros(leaf.token.shape, SlotType(_gradient_type(leaf)))
+
+        def with_weights(leaf: Any, varied: Any) -> Any:
+            if not is_stored(leaf):
+                return varied
+            if gradients == "store":
+                return _Weight(leaf.token, leaf.ghost, leaf.label, varied)
+            return Stored(leaf.token, varied, leaf.label)
+
+        def of(varied: list[Any]) -> tuple[Any, Any]:
+            result = function(jax.tree.unflatten(tree, list(map(with_weights, leaves, varied))),
+                              *args, **kwargs)
+            return result if has_aux else (result, None)
+        value, pull, aux = jax.vjp(of, list(map(to_differentiate, leaves)), has_aux=True)
+        if np.shape(value) or not jnp.issubdtype(jnp.result_type(value), jnp.floating):
+            raise TypeError(f"actmem.jax.value_and_grad(): the function returned "
+                            f"{jax.typeof(value)}, but must return a scalar")
+        found, = pull(jnp.ones_like(value))
+        results = [Stored(new, leaf.ghost, _label_of_gradient(leaf.label))
+                   if is_stored(leaf) and gradients == "store" else new
+                   for leaf, new in zip(leaves, found)]
+        return (value, aux) if has_aux else value, jax.tree.unflatten(tree, results)
+    return differentiated
+
+
+# Equations that return the elements of their first operand in another form.
+_FORMS = {"convert_element_type", "copy", "copy_p", "reshape", "transpose", "squeeze",
+          "broadcast_in_dim", "optimization_barrier", "reduce_precision"}
+
+
+def _taken_weights(jaxpr: Any) -> list[str | None]:
+    """Returns for each output of a jaxpr the label of the stored weight that it is, or None."""
+    inner = _private.open_jaxpr(jaxpr)
+    labels: dict[Any, str | None] = {}
+    for eqn in inner.eqns:
+        name, jaxprs = eqn.primitive.name, list(_private.inner_jaxprs(eqn.params))
+        if eqn.primitive is _primitives.take_p and OF_WEIGHTS in eqn.params["label"]:
+            labels[eqn.outvars[0]] = eqn.params["label"]
+        elif name in _FORMS:
+            labels.update((out, labels.get(atom)) for atom, out in zip(eqn.invars, eqn.outvars)
+                          if not _private.is_literal(atom))
+        elif name == "scan":
+            _check_kept(eqn)
+        elif len(jaxprs) == 1 and len(_private.open_jaxpr(jaxprs[0]).outvars) == len(eqn.outvars):
+            labels.update(zip(eqn.outvars, _taken_weights(jaxprs[0])))
+    return [None if _private.is_literal(atom) else labels.get(atom) for atom in inner.outvars]
+
+
+def _check_kept(scan: Any) -> None:
+    """Refuses a scan that returns the weights of all its layers as arrays."""
+    carries = _private.scan_carries(scan.params)
+    for label in _taken_weights(scan.params["jaxpr"])[carries:]:
+        if label is not None:
+            raise ValueError(
+                f"{label}: a scan over the layers keeps this weight of all layers on the device. "
+                "Put jax.checkpoint or actmem.jax.checkpoint around the body of the scan, so that "
+                "the backward pass takes each layer's weights again")
+
+
+_finish.when_whole(lambda name, jaxpr: _taken_weights(jaxpr))

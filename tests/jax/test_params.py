@@ -1,0 +1,386 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Weights in the store: the same training as with weights on the device."""
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+import actmem.jax
+import actmem.optax
+import spilled
+from actmem.jax import Stored
+
+LAYERS, SIDE, EXAMPLES = 5, 72, 8
+LAYER = 4 * SIDE * SIDE
+
+
+def weights(dtype=jnp.float32):
+    keys = jax.random.split(jax.random.key(0), 3)
+    return {"first": jax.random.normal(keys[0], (SIDE, SIDE), dtype) / 8,
+            "layers": {"w": jax.random.normal(keys[1], (LAYERS, SIDE, SIDE), dtype) / 8,
+                       "b": jax.random.normal(keys[2], (LAYERS, SIDE), dtype) / 8}}
+
+
+def stored(params):
+    return {**params, "layers": actmem.jax.offload_params(params["layers"])}
+
+
+def layer(x, params):
+    params = actmem.jax.value(params)
+    return jnp.tanh(x @ params["w"] + params["b"]), None
+
+
+def loss(params, x, body=jax.checkpoint(layer)):
+    x = x.astype(params["first"].dtype) @ params["first"]
+    return jnp.mean((jax.lax.scan(body, x, params["layers"])[0] - 0.3) ** 2)
+
+
+def batch(number):
+    return jax.random.normal(jax.random.key(number), (EXAMPLES, SIDE))
+
+
+def arrays_of(tree):
+    return [np.asarray(leaf).astype(np.float64) for leaf in jax.tree.leaves(
+        actmem.jax.value(tree)) if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)]
+
+
+def step_of(tx, gradients="store", of=loss):
+    offloaded = actmem.optax.offload(tx)
+
+    @partial(jax.jit, donate_argnums=(0, 1))
+    def step(params, state, x):
+        value, grads = actmem.jax.value_and_grad(of, gradients=gradients)(params, x)
+        return *offloaded.apply(grads, state, params), value
+    return offloaded, step
+
+
+def train(tx, steps=4, dtype=jnp.float32, batches=batch, **options):
+    offloaded, step = step_of(tx, **options)
+    params = stored(weights(dtype))
+    state = offloaded.init(params)
+    for number in range(steps):
+        params, state, _ = step(params, state, batches(number))
+    return params, state
+
+
+def plainly(tx, steps=4, dtype=jnp.float32, batches=batch):
+    """The same training with all arrays on the device."""
+    @jax.jit
+    def step(params, state, x):
+        updates, state = tx.update(jax.grad(loss)(params, x), state, params)
+        return optax.apply_updates(params, updates), state
+    params = weights(dtype)
+    state = tx.init(params)
+    for number in range(steps):
+        params, state = step(params, state, batches(number))
+    return params, state
+
+
+def same(one, other):
+    for left, right in zip(arrays_of(one), arrays_of(other), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def close(one, other):
+    """As in test_optax.py: without optimizations, XLA rounds differently beside a copy."""
+    for left, right in zip(arrays_of(one), arrays_of(other), strict=True):
+        scale = np.max(np.abs(right), initial=1e-30)
+        np.testing.assert_allclose(left / scale, right / scale, atol=2e-3)
+
+
+def count(name):
+    return actmem.jax.stats()[name]
+
+
+TRANSFORMATIONS = {
+    "adamw": optax.adamw(1e-2),
+    "lion": optax.lion(1e-3),
+    "adafactor": optax.adafactor(1e-2, min_dim_size_to_factor=64),
+    "lamb": optax.lamb(1e-2),
+    "momentum": optax.sgd(1e-2, momentum=0.9),
+    "clip": optax.chain(optax.clip_by_global_norm(0.1), optax.adamw(1e-2)),
+    "clip afterwards": optax.chain(optax.scale_by_adam(), optax.clip_by_global_norm(0.1),
+                                   optax.scale(-1e-2)),
+    "noise": optax.chain(optax.add_noise(0.01, 0.5, 0), optax.sgd(1e-2)),
+    "schedule": optax.inject_hyperparams(optax.adamw)(optax.cosine_decay_schedule(1e-2, 50)),
+    "apply_if_finite": optax.apply_if_finite(optax.adam(1e-2), 3),
+    "MultiSteps": optax.MultiSteps(optax.adam(1e-2), 2).gradient_transformation(),
+    "bfloat16 moments": optax.adamw(1e-2, mu_dtype=jnp.bfloat16),
+    "not the first": optax.multi_transform(
+        {"a": optax.adam(1e-2), "s": optax.set_to_zero()}, {"first": "s", "layers": "a"}),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMATIONS)
+def test_it_computes_what_optax_does(name):
+    tx = TRANSFORMATIONS[name]
+    params, state = train(tx)
+    close((params, state), plainly(tx))
+    blocks = sum(leaf.shape[0] if leaf.is_stack else 1 for leaf in jax.tree.leaves(
+        (params, state), is_leaf=lambda leaf: isinstance(leaf, Stored))
+                 if isinstance(leaf, Stored))
+    assert count("live_blocks") == blocks > LAYERS
+
+
+@pytest.mark.parametrize("gradients", ("store", "device"))
+@pytest.mark.parametrize("dtype", (jnp.float32, jnp.bfloat16))
+def test_gradients_are_those_of_jax(dtype, gradients):
+    of = actmem.jax.value_and_grad(loss, gradients=gradients)
+    wanted = jax.jit(jax.value_and_grad(loss))(weights(dtype), batch(0))
+    for function in (jax.jit(of), of):
+        value, found = function(stored(weights(dtype)), batch(0))
+        assert isinstance(found["layers"]["w"], Stored) == (gradients == "store")
+        close((value, found), wanted)
+    same(train(TRANSFORMATIONS["adamw"], gradients=gradients, dtype=dtype),
+         train(TRANSFORMATIONS["adamw"], dtype=dtype))
+
+
+def test_activations_beside_weights():
+    def body(x, params):
+        params = actmem.jax.value(params)
+        y = jax.ad_checkpoint.checkpoint_name(x @ params["w"], "y")
+        return jnp.tanh(y + params["b"]), None
+    policy = jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=[], names_which_can_be_offloaded=["y"],
+        offload_src="device", offload_dst="pinned_host")
+    before = count("puts_total")
+    close(train(TRANSFORMATIONS["adamw"], of=partial(
+        loss, body=actmem.jax.checkpoint(body, policy=policy))), plainly(TRANSFORMATIONS["adamw"]))
+    # Activations, weights, gradients and state of 4 steps; the biases' state is small.
+    assert count("puts_total") - before >= 4 * LAYERS * (1 + 2 + 2 + 2)
+
+
+def test_no_layer_is_on_the_device_for_long():
+    """XLA's temporary memory: at most three layers of weights, gradients and state."""
+    layers = 40
+    params = weights()
+    params["layers"] = jax.tree.map(lambda leaf: jnp.zeros((layers, *leaf.shape[1:])),
+                                    params["layers"])
+    offloaded, step = step_of(TRANSFORMATIONS["clip"])
+    params = stored(params)
+    state = offloaded.init(params)
+    memory = step.lower(params, state, batch(0)).compile().memory_analysis()
+    activations = 4 * layers * EXAMPLES * SIDE
+    assert memory.temp_size_in_bytes < activations + 3 * 4 * LAYER + 100_000
+
+
+def test_old_values_make_room_for_new_ones():
+    """An update needs memory for one more layer, not for all."""
+    seen = spilled.trained(MODEL, """
+        actmem.open(budget=256 * MIB)
+        train(tx, 2)
+        print(json.dumps([store()["block_bytes_peak"], TREE]))
+    """, "/tmp")
+    peak, tree = seen
+    assert tree <= peak < tree * 1.15
+
+
+# 16 layers of 256 KiB: 16 MiB of weights, gradients and state, and 1.5 MiB of activations.
+MODEL = """
+    import optax
+    import actmem.optax
+    SIDE, LAYERS = 256, 16
+    TREE = 4 * LAYERS * 4 * SIDE * SIDE
+    w = jax.random.normal(jax.random.key(0), (LAYERS, SIDE, SIDE)) / 16
+    @jax.checkpoint
+    def layer(x, weights):
+        return jnp.tanh(x @ actmem.jax.value(weights)["w"]), None
+    def loss(params, x):
+        return jnp.mean((jax.lax.scan(layer, x, params)[0] - 0.3) ** 2)
+    def batch(number):
+        return jax.random.normal(jax.random.key(number), (96, SIDE))
+    tx = optax.chain(optax.clip_by_global_norm(0.1), optax.adamw(1e-3))
+    def train(tx, steps):
+        optimizer, losses = actmem.optax.offload(tx), []
+        now = actmem.jax.offload_params({"w": w})
+        state = optimizer.init(now)
+        def step(params, state, x):
+            value, gradients = actmem.jax.value_and_grad(loss)(params, x)
+            return *optimizer.apply(gradients, state, params), value
+        step = jax.jit(step, donate_argnums=(0, 1))
+        for number in range(steps):
+            now, state, value = jax.block_until_ready(step(now, state, batch(number)))
+            losses.append(float(value))
+        return now, state, losses
+    def plainly(tx, steps):
+        now, losses = {"w": w}, []
+        state = tx.init(now)
+        @jax.jit
+        def step(params, state, x):
+            value, gradients = jax.value_and_grad(loss)(params, x)
+            updates, state = tx.update(gradients, state, params)
+            return optax.apply_updates(params, updates), state, value
+        for number in range(steps):
+            now, state, value = step(now, state, batch(number))
+            losses.append(float(value))
+        return losses
+"""
+
+
+def test_weights_gradients_and_state_of_four_times_the_budget(tmp_path):
+    """The losses are those of a run with enough memory, bit by bit."""
+    program = """
+        actmem.open(budget={} * MIB, spill=SPILL)
+        now, state, losses = train(tx, 6)
+        after = store()
+        del now, state
+        ended = store()
+        without = optax.adamw(1e-3)
+        print(json.dumps([losses, train(without, 6)[2], plainly(without, 6), after, ended,
+                          os.listdir(SPILL)]))
+    """
+    enough = spilled.trained(MODEL, program.format(64), tmp_path, XLA_FLAGS="")
+    seen = spilled.trained(MODEL, program.format(4), tmp_path, XLA_FLAGS="")
+    losses, unclipped, plain, after, ended, left = seen
+    assert losses == enough[0] and losses[-1] < losses[0]
+    np.testing.assert_allclose(unclipped, plain, rtol=1e-6)
+    assert after["memory_bytes_peak"] <= 4 << 20
+    assert after["spilled_bytes_total"] >= 6 * (8 << 20)
+    assert enough[3]["spilled_bytes_total"] == 0
+    for name in ("blocks", "resident_bytes", "spilled_bytes"):
+        assert ended[name] == 0, ended
+    assert left == []
+
+
+def test_a_scan_without_checkpoint_is_refused():
+    params = stored(weights())
+    def in_bfloat16(x, params):
+        params = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), actmem.jax.value(params))
+        return jnp.tanh(x @ params["w"] + params["b"]).astype(x.dtype), None
+    for body in (layer, in_bfloat16, jax.jit(layer)):
+        with pytest.raises(ValueError, match=r"\['w'\] of the weights \(test_params.py:\d+\): .*"
+                           "Put jax.checkpoint"):
+            jax.jit(actmem.jax.value_and_grad(partial(loss, body=body)))(params, batch(0))
+        jax.jit(partial(loss, body=body))(params, batch(0))     # without a backward pass
+
+
+def test_a_weight_that_a_layer_takes_twice():
+    def body(x, params):
+        return layer(layer(x, params)[0], params)
+    of = partial(loss, body=jax.checkpoint(body))
+    params = stored(weights())
+    with pytest.raises(NotImplementedError, match=r"gradient of \['.'\].* takes this weight twice"):
+        jax.jit(actmem.jax.value_and_grad(of))(params, batch(0))
+    close(actmem.jax.value_and_grad(of, gradients="device")(params, batch(0)),
+          jax.value_and_grad(of)(weights(), batch(0)))
+
+
+def test_weights_that_only_some_layers_use():
+    def body(x, inputs):
+        number, params = inputs
+        return jax.lax.cond(number % 2 == 0, lambda x: layer(x, params)[0], lambda x: x, x), None
+
+    def of(params, x):
+        inputs = jnp.arange(LAYERS), params["layers"]
+        return jnp.mean(jax.lax.scan(jax.checkpoint(body), x @ params["first"], inputs)[0] ** 2)
+    params = {**stored(weights()), "unused": actmem.jax.offload_params(jnp.ones((2, 3)))}
+    value, found = jax.jit(actmem.jax.value_and_grad(of))(params, batch(0))
+    close((value, found), jax.value_and_grad(of)({**weights(), "unused": jnp.ones((2, 3))}, batch(0)))
+    assert not np.any(found["layers"]["w"][1])
+    assert np.any(found["layers"]["w"][2])
+
+
+def test_a_layer_under_vmap():
+    def body(x, params):
+        return jax.vmap(lambda row: layer(row, params)[0])(x), None
+    close(actmem.jax.value_and_grad(partial(loss, body=jax.checkpoint(body)))(
+        stored(weights()), batch(0)), jax.value_and_grad(loss)(weights(), batch(0)))
+
+
+def test_has_aux():
+    def of(params, x):
+        return loss(params, x), {"mean": jnp.mean(x)}
+    (value, aux), found = jax.jit(actmem.jax.value_and_grad(of, has_aux=True))(
+        stored(weights()), batch(0))
+    assert float(aux["mean"]) == float(jnp.mean(batch(0)))
+    assert found["layers"]["w"].shape == (LAYERS, SIDE, SIDE)
+    assert np.isfinite(float(value))
+
+
+def test_a_skipped_step_writes_nothing():
+    """Neither an update that is not finite, nor a step that only accumulates."""
+    params = stored(weights())
+    offloaded, step = step_of(TRANSFORMATIONS["apply_if_finite"])
+    state = offloaded.init(params)
+    before = arrays_of((params, state[3]))
+    puts = count("puts_total")
+    params, state, _ = jax.block_until_ready(step(params, state, batch(0) * jnp.nan))
+    # Of gradients, and of weights, which Optax updates by zeros.
+    assert count("puts_total") - puts == 2 * 2 * LAYERS
+    for left, right in zip(before, arrays_of((params, state[3])), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_save_and_restore(tmp_path):
+    params, state = train(TRANSFORMATIONS["adamw"])
+    offloaded, step = step_of(TRANSFORMATIONS["adamw"])
+    path = tmp_path / "step"
+    actmem.jax.save_state(path, {"params": params, "state": state})
+    like = {"params": jax.eval_shape(stored, weights()),
+            "state": jax.eval_shape(offloaded.init, params)}
+    restored = actmem.jax.restore_state(path, like)
+    assert restored["params"]["layers"]["w"].is_stack
+    assert restored["state"][0].mu["layers"]["w"].is_stack
+    same(restored, {"params": params, "state": state})
+    same(actmem.optax.stored(actmem.optax.value(state), state), state)
+    same(step(restored["params"], restored["state"], batch(9)), step(params, state, batch(9)))
+
+
+def test_numpy_arrays_are_stored_layer_by_layer():
+    params = jax.tree.map(np.asarray, weights()["layers"])
+    same(actmem.jax.offload_params(params), params)
+
+
+@pytest.mark.parametrize("params, error, words", (
+    ({"a": jnp.ones((2, 3)), "b": jnp.ones(3)}, ValueError, r"\['b'\] is float32\[3\].* layers, 2"),
+    ({"w": jnp.float32(1)}, ValueError, r"\['w'\] is float32\[\]"),
+    ({"w": jnp.arange(3)}, TypeError, r"\['w'\] is int32"),
+    ({"w": "x"}, TypeError, r"\['w'\] is str"),
+))
+def test_arrays_that_are_no_stack_of_weights(params, error, words):
+    with pytest.raises(error, match=words):
+        actmem.jax.offload_params(params)
+
+
+def test_weights_are_stored_once():
+    with pytest.raises(ValueError, match=r"\['b'\] is stored already"):
+        actmem.jax.offload_params(stored(weights())["layers"])
+
+
+def test_several_devices():
+    mesh = Mesh(np.array(jax.devices()[:2]), "x")
+    with pytest.raises(NotImplementedError, match="on 2 devices"):
+        actmem.jax.offload_params(jax.device_put(weights()["layers"]["w"],
+                                                 NamedSharding(mesh, P(None, "x"))))
+
+
+def test_other_words():
+    params = stored(weights())
+    offloaded = actmem.optax.offload(optax.adam(1e-2))
+    state = offloaded.init(params)
+    _, gradients = actmem.jax.value_and_grad(loss)(params, batch(0))
+    with pytest.raises(ValueError, match=r"call apply\(gradients, state, params\)"):
+        offloaded.update(gradients, state, params)
+    with pytest.raises(ValueError, match='"store" or "device"'):
+        actmem.jax.value_and_grad(loss, gradients="disk")
+    with pytest.raises(TypeError, match=r"\['n'\] of the weights is int32"):
+        actmem.jax.value_and_grad(loss)({**params, "n": jnp.int32(1)}, batch(0))
+    with pytest.raises(NotImplementedError, match="all layers at once"):
+        actmem.jax.value_and_grad(lambda params: jnp.sum(actmem.jax.value(params["layers"])["w"]))(
+            params)
+    with pytest.raises(TypeError, match="must return a scalar"):
+        actmem.jax.value_and_grad(lambda params: params["first"])(params)
+    delayed = actmem.optax.delayed(optax.adam(1e-2))
+    with pytest.raises(ValueError, match="offload"):
+        delayed.init(params)
+
+
+def test_a_transformation_that_mixes_layers():
+    tx = optax.stateless(lambda updates, params: jax.tree.map(
+        lambda leaf: jnp.flip(leaf, 0) if leaf.ndim == 3 else leaf, updates))
+    with pytest.raises(NotImplementedError, match="rev at .* needs several layers at once"):
+        train(tx, 1)
