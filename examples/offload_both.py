@@ -9,7 +9,7 @@ import sys
 import jax
 
 from offload_activations import OFFLOAD, checkpointed, layer
-from offload_parameters import ON_HOST, fetching, in_regions
+from offload_parameters import ON_HOST, fetching, stored_gradient, taking
 from offloading import report, stack, tutorial
 
 
@@ -27,8 +27,9 @@ def main():
     rows.run("both", stack.gradient(both), on_host, x, tutorial=tutorial.BOTH)
     if options.way == "actmem":
         import actmem.jax
-        both = checkpointed(fetching(layer), OFFLOAD, actmem.jax.checkpoint)
-        rows.run("actmem", stack.gradient(both), in_regions(weights), x, in_actmem=True)
+        both = checkpointed(taking(layer), OFFLOAD, actmem.jax.checkpoint)
+        rows.run("actmem", stored_gradient(both), actmem.jax.offload_params(weights), x,
+                 in_actmem=True)
     return rows.finish()
 
 

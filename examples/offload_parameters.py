@@ -6,6 +6,7 @@ JAX keeps the weights that a layer fetched for its backward pass. Or each layer 
 again in the backward pass, so that only one layer's weights are on the device at a time.
 """
 import sys
+from functools import partial
 
 import jax
 from jax.sharding import SingleDeviceSharding
@@ -25,11 +26,17 @@ def fetching(layer):
     return lambda x, weights: layer(x, jax.device_put(weights, ON_DEVICE))
 
 
-def in_regions(weights):
-    """Returns the weights on the host, in actmem's memory. This is for weights that are only
-    read: updated weights are new arrays in XLA's own memory."""
+def taking(layer):
+    """Returns `layer` for weights that actmem stores."""
     import actmem.jax
-    return jax.tree.map(lambda w: actmem.jax.asarray(w, device=ON_HOST), weights)
+    return lambda x, weights: layer(x, actmem.jax.value(weights))
+
+
+def stored_gradient(layer):
+    """Returns stack.gradient() for weights that actmem stores. The gradients are on the device, to be
+    compared."""
+    import actmem.jax
+    return stack.gradient(layer, partial(actmem.jax.value_and_grad, gradients="device"))
 
 
 def main():
@@ -45,7 +52,9 @@ def main():
     fetched_again = jax.checkpoint(fetching(layer), prevent_cse=False)
     rows.run("fetched again", stack.gradient(fetched_again), on_host, x)
     if options.way == "actmem":
-        rows.run("actmem", stack.gradient(fetched_again), in_regions(weights), x,
+        import actmem.jax
+        taken_again = jax.checkpoint(taking(layer), prevent_cse=False)
+        rows.run("actmem", stored_gradient(taken_again), actmem.jax.offload_params(weights), x,
                  in_actmem=True)
     return rows.finish()
 

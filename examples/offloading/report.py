@@ -24,7 +24,7 @@ ON_CPU = """On a CPU, device and host have the same memory. JAX accepts requests
 pinned_host but moves nothing, so no row has bytes on the host. Rows differ in the values \
 that are recomputed, and in the values that reuse the memory of earlier values."""
 PUT = "These values were really moved to actmem, and back."
-HELD = "Weights were in actmem all the time, and XLA read them in place."
+HELD = "Weights were in actmem all the time, and each layer took its own."
 WRONG = """These results are wrong: {names}. Some versions of JAX, such as 0.11.0, compute \
 wrong gradients if a program offloads values (docs/offloading.md). This is JAX \
 {version}."""
@@ -69,6 +69,12 @@ def on_gpu():
     return jax.default_backend() == "gpu"
 
 
+def total_put():
+    """Returns the bytes that all calls have put into actmem."""
+    import actmem.jax
+    return actmem.jax.stats()["put_bytes_total"]
+
+
 class Report:
     """Collects rows by run() or add(). finish() prints them."""
 
@@ -85,27 +91,28 @@ class Report:
     def run(self, name, function, *arguments, tutorial=None, in_actmem=False):
         """Compiles a jitted function, calls it, and adds a row with its memory and results."""
         compiled = function.lower(*arguments).compile()
-        self.add(name, compiled, compiled(*arguments), tutorial, in_actmem)
+        before = total_put() if in_actmem else None
+        self.add(name, compiled, compiled(*arguments), tutorial, in_actmem, before)
 
-    def add(self, name, compiled, results, tutorial=None, in_actmem=False):
-        """Adds a row. `tutorial` has the sizes to print below it on a GPU."""
+    def add(self, name, compiled, results, tutorial=None, in_actmem=False, before=None):
+        """Adds a row. `tutorial` has the sizes to print below it on a GPU. `before` is total_put()
+        before the call; without it, the last program that put something counts."""
         arrays = on_host(results)
         row = {"name": name} | memory.analysis(compiled)
-        row |= self._in_actmem() if in_actmem else dict.fromkeys(
+        row |= self._in_actmem(before) if in_actmem else dict.fromkeys(
             ("actmem_put_bytes", "actmem_held_bytes", "actmem_bytes"), 0)
         row["tutorial"] = tutorial if on_gpu() and not self.arguments.small else None
         self.wanted = self.wanted or arrays
         compared = compare(arrays, self.wanted)
         self.document["rows"].append(row | compared._asdict() | {"digest": digest(arrays)})
 
-    def _in_actmem(self):
-        """Returns the bytes that the last call put into actmem, and the bytes of arrays that
-        stay there."""
+    def _in_actmem(self, before):
+        """Returns the bytes that the last call put into actmem, and the bytes that stay there."""
         import actmem
         import actmem.jax
         self.document["actmem"] = {"backend": actmem.describe(),
                                    "regions": actmem.regions()}
-        put = actmem.jax.stats()["last_run_put_bytes"]
+        put = actmem.jax.stats()["last_run_put_bytes"] if before is None else total_put() - before
         held = actmem.counters()["block_bytes"]
         if not put + held:
             raise RuntimeError("nothing is in actmem")
@@ -117,6 +124,7 @@ class Report:
         import actmem
         import actmem.jax
         gc.collect()    # JAX's lowered programs form reference cycles, which hold arguments
+        actmem.jax.stats()      # drops what Python has deleted
         blocks = actmem.counters()["blocks"]
         actmem.jax.reset()
         regions = actmem.counters()["regions"]

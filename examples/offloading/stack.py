@@ -32,7 +32,7 @@ def weights_and_input(sizes):
     return weights, jax.random.normal(x, (batch, width))
 
 
-def gradient(layer):
+def gradient(layer, value_and_grad=jax.value_and_grad):
     """Returns a jitted function for the gradients of the weights. The loss is half the sum of
     squares of the output of lax.scan over `layer(x, weights)`."""
 
@@ -40,4 +40,4 @@ def gradient(layer):
         x, _ = jax.lax.scan(lambda x, weights: (layer(x, weights), None), x, weights)
         return jnp.sum(x * x) / 2
 
-    return jax.jit(jax.grad(loss))
+    return jax.jit(lambda weights, x: value_and_grad(loss)(weights, x)[1])

@@ -21,6 +21,7 @@ import training  # noqa: E402
 from jax.experimental import topologies  # noqa: E402
 from tap import case, main  # noqa: E402
 
+import actmem.jax  # noqa: E402
 import actmem.optax  # noqa: E402
 from actmem.plan import compiled, plan, targets  # noqa: E402
 
@@ -100,6 +101,34 @@ def the_state_of_a_large_model_compiles():
         update, (weights, jax.eval_shape(optimizer.init, weights), weights), TARGET))
     took = time.monotonic() - began
     assert took < 120, f"{took:.0f} s"
+
+
+@case
+def a_step_with_stored_weights_needs_few_layers_of_memory():
+    """Llama-2-13B, with few tokens: the device needs less than four layers of weights, for weights,
+    gradients and the update. All gradients of a layer leave, and all its weights come twice."""
+    sizes = stack.MODELS["llama-2-13b"]._replace(batch=1, sequence=128)
+    optimizer = actmem.optax.offload(
+        optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-4)))
+    layer = stack.make_layer(sizes, "xla")
+    loss = stack.make_loss(jax.checkpoint(lambda x, w: layer(x, actmem.jax.value(w))), False)
+
+    def step(weights, state, batch):
+        value, gradients = actmem.jax.value_and_grad(loss)(weights, batch)
+        return *optimizer.apply(gradients, state, weights), value
+    arrays = jax.eval_shape(lambda: stack.make_weights(sizes, False))
+    weights = jax.eval_shape(actmem.jax.offload_params, arrays)
+    program = compiled.compile_for(TARGET, compiled.lowered(
+        jax.jit(step, donate_argnums=(0, 1)), (weights, jax.eval_shape(optimizer.init, weights),
+                                               jax.eval_shape(lambda: stack.make_batch(sizes))),
+        TARGET))
+    one_layer = sum(array.size * array.dtype.itemsize for array in jax.tree.leaves(arrays)) / \
+        sizes.layers
+    assert program.peak() < 4 * one_layer, (program.peak(), one_layer)
+    leaves = len(arrays)
+    # Of each leaf: weights in both passes; its gradient for the norm; then these two and the state.
+    assert program.schedule.takes == sizes.layers * leaves * 7, program.schedule
+    assert program.schedule.puts == sizes.layers * leaves * 4, program.schedule
 
 
 def written(folder):

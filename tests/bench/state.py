@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Training steps whose AdamW has its state in actmem, against the bound of such a step.
+"""Training steps whose AdamW has its state in actmem, or its weights and gradients too, against
+the bound of such a step.
 
     state.py [--smoke] BUILD DIRECTORY
 
@@ -10,9 +11,12 @@ disk reads and writes what does not fit in memory, if that is longer. Each round
 of its bound too: the step with the state on the device, memcpy() by all processors, and reads and
 writes at the same time with direct I/O. An update at the end of the step leaves the disk idle
 during most of the rest, so steps that spill are measured with a delayed update as well: then the disk
-works during the forward pass. The more tokens a step has, the longer this pass is.
+works during the forward pass. The more tokens a step has, the longer this pass is. A step with
+stored weights copies 11 times their bytes: the weights and their gradients are taken three and two
+times and put once each, and the state, twice as long, is taken and put once.
 """
 import concurrent.futures
+import functools
 import json
 import mmap
 import os
@@ -83,7 +87,15 @@ def loss(parameters, x):
     return jnp.mean((x - 0.3) ** 2)
 
 
-def at_the_end(tx):
+def scanned_loss(value, parameters, x):
+    """The same for stacked layers, which `value` takes. The backward pass recomputes them."""
+    import jax
+    import jax.numpy as jnp
+    layer = jax.checkpoint(lambda x, w: (jnp.tanh(x @ value(w)), None))
+    return jnp.mean((jax.lax.scan(layer, x, parameters)[0] - 0.3) ** 2)
+
+
+def at_the_end(tx, loss=loss):
     """Returns a step that ends with its update."""
     import jax
     import optax
@@ -104,10 +116,21 @@ def delayed(tx):
     return step
 
 
+def with_weights(optimizer):
+    """Returns a step whose weights and gradients are stored, too."""
+    import actmem.jax
+    loss = functools.partial(scanned_loss, actmem.jax.value)
+
+    def step(parameters, state, x):
+        _, gradients = actmem.jax.value_and_grad(loss)(parameters, x)
+        return optimizer.apply(gradients, state, parameters)
+    return step
+
+
 def program_of(tx, step, parameters):
     import jax
     program = jax.jit(step, donate_argnums=(0, 1))
-    parameters, state = jax.tree.map(lambda leaf: leaf + 0, parameters), tx.init(parameters)
+    state = tx.init(parameters)
 
     def run(x):
         nonlocal parameters, state
@@ -115,21 +138,36 @@ def program_of(tx, step, parameters):
     return run
 
 
-def measure(directory, leaves, side, rounds, tokens, is_spilled, is_delayed):
+def programs_of(parameters, group_bytes, method):
+    """Returns a step of plain Optax, one with actmem, and how many copies of the weights it makes."""
     import jax
+    import jax.numpy as jnp
     import optax
 
     import actmem.jax
     import actmem.optax
+    tx = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))
+    optimizer = (actmem.optax.delayed if method == "--delayed" else actmem.optax.offload)(
+        tx, group_bytes=group_bytes)
+    if method == "--weights":
+        stack = jnp.stack(list(parameters.values()))
+        plain = at_the_end(tx, functools.partial(scanned_loss, lambda w: w))
+        return (program_of(tx, plain, stack + 0), program_of(
+            optimizer, with_weights(optimizer), actmem.jax.offload_params(stack)), 11)
+    step = (delayed if method == "--delayed" else at_the_end)(optimizer)
+    return (program_of(tx, at_the_end(tx), jax.tree.map(jnp.copy, parameters)),
+            program_of(optimizer, step, parameters), 4)
+
+
+def measure(directory, leaves, side, rounds, tokens, is_spilled, method):
+    import jax
+
+    import actmem.jax
     parameters = {f"w{i:03}": jax.random.normal(jax.random.key(i), (side, side)) * 0.02
                   for i in range(leaves)}
     x = jax.random.normal(jax.random.key(leaves), (tokens, side))
     state_bytes = 2 * sum(leaf.nbytes for leaf in parameters.values())
-    tx = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))
-    peer = program_of(tx, at_the_end(tx), parameters)
-    make, of = (actmem.optax.delayed, delayed) if is_delayed else (actmem.optax.offload, at_the_end)
-    optimizer = make(tx, group_bytes=state_bytes // GROUPS[is_spilled])
-    ours = program_of(optimizer, of(optimizer), parameters)
+    peer, ours, copied = programs_of(parameters, state_bytes // GROUPS[is_spilled], method)
     arrays = [np.ones(state_bytes, np.uint8) for _ in range(2)]
     pool = concurrent.futures.ThreadPoolExecutor(max(4, os.cpu_count()))
     ours_seconds, bounds = [], []
@@ -145,12 +183,13 @@ def measure(directory, leaves, side, rounds, tokens, is_spilled, is_delayed):
         ours_seconds.append(seconds_of(lambda: [ours(x) for _ in range(STEPS)]) / STEPS)
         after = store()
         moved = max(0, state_bytes - after["budget_bytes"]) if is_spilled else 0
-        bounds.append(max(seconds_of(peer, x) + copies(pool, arrays),
+        bounds.append(max(seconds_of(peer, x) + copies(pool, arrays) * copied / 4,
                           disk(pool, directory, moved)))
     filled = (after["filled_bytes_total"] - before["filled_bytes_total"]) / rounds / STEPS
+    what = "weights, gradients and state" if method == "--weights" else \
+        "a quarter of the state" if is_spilled else "the state"
     print(json.dumps({
-        "bench": ("a step with a quarter of the state in memory" if is_spilled else
-                  "a step with the state in memory") + (", delayed" if is_delayed else "") +
+        "bench": f"a step with {what} in memory" + ", delayed" * (method == "--delayed") +
         f", {tokens} tokens",
         "peer_name": "the bound", "unit": "ns/B", "bytes": state_bytes,
         "aim": None if is_spilled and tokens == FEW else AIM,
@@ -167,14 +206,15 @@ def main():
     if "--inside" in sys.argv:
         tokens = MANY if "--many" in sys.argv else FEW
         measure(directory, leaves, side, max(2, rounds * FEW // tokens), tokens,
-                bool(os.environ.get("ACTMEM_SPILL")), "--delayed" in sys.argv)
+                bool(os.environ.get("ACTMEM_SPILL")),
+                next((word for word in sys.argv if word in ("--delayed", "--weights")), None))
         return 0
     state = 2 * leaves * side * side * 4
     settings = {"JAX_PLATFORMS": "cpu", "ACTMEM_ALLOW": "any", "ACTMEM_QUIET": "1",
                 "PYTHONPATH": os.path.join(TREE, "lib", "python")}
     spilled = {"ACTMEM_BUDGET": str(max(state // 4, 4 * MIB)), "ACTMEM_SPILL": directory}
     status = 0
-    for more, how in (({}, []), (spilled, ["--delayed"]), (spilled, ["--many"]),
+    for more, how in (({}, []), ({}, ["--weights"]), (spilled, ["--delayed"]), (spilled, ["--many"]),
                       (spilled, ["--delayed", "--many"])):
         status |= subprocess.run(
             [os.path.join(build, "bin", "actmem"), "run", "--malloc", "--allow", "any", "--",
