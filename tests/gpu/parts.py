@@ -107,7 +107,7 @@ PARTS = [
     Part("arrays", 90, _program("arrays")),
     Part("tutorial", 240, _tutorial),
     Part("pinned", 120, _pinned),
-    Part("state", 420, _program("state", "--cpu")),
+    Part("state", 540, _program("state", "--cpu")),
     Part("layers", 2400, _layers()),
     Part("odd", 60, _probe("unmapping")),
 ]
