@@ -290,18 +290,16 @@ static unsigned long account_share(struct actmem_quota quota, unsigned long page
  */
 unsigned long actmem_account_surplus(struct actmem_region *region, u32 *reason)
 {
-	unsigned long nodes = 0, user = 0, mount = 0;
+	struct actmem_quota user_pages = { .limit = READ_ONCE(actmem_user_limit) };
+	unsigned long nodes = 0, user, mount = 0;
 	int i;
 
 	spin_lock(&region->lock);
 	spin_lock(&account_lock);
 	for_each_node(i)
 		nodes += account_share(actmem_nodes[i].pages, region->node_pages_held[i]);
-	if (region->user) {
-		struct actmem_quota quota = { actmem_user_limit, region->user->pages };
-
-		user = account_share(quota, region->charged);
-	}
+	user_pages.used = region->user ? region->user->pages : 0;
+	user = account_share(user_pages, region->charged);
 	if (region->mount)
 		mount = account_share(region->mount->pages, region->charged);
 	spin_unlock(&account_lock);

@@ -24,13 +24,13 @@
 #define _ACTMEM_H
 
 #include <linux/fs.h>
-#include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/nodemask.h>
 #include <linux/rcupdate.h>
+#include <linux/refcount.h>
 #include <linux/types.h>
 #include <linux/uidgid.h>
 #include <linux/wait.h>
@@ -69,11 +69,13 @@ static inline unsigned long actmem_quota_left(struct actmem_quota quota)
 
 /**
  * struct actmem_node - pages on one node
+ * @dmem: the node as a region of the dmem controller
  * @pages: quota of the pages of all regions
  * @lingering: pages of lingering regions, which also count in @pages
  * @poisoned: pages in which the hardware reported an error; this number never falls
  */
 struct actmem_node {
+	struct dmem_cgroup_region *dmem;
 	struct actmem_quota pages;
 	atomic_long_t lingering;
 	atomic_long_t poisoned;
@@ -114,7 +116,7 @@ struct actmem_node {
  * @node_pages_held: number of the region's pages on each node
  */
 struct actmem_region {
-	struct kref ref;
+	refcount_t ref;
 	u64 id;
 	u32 flags;
 	u32 policy;
@@ -187,16 +189,6 @@ struct actmem_choice {
 	int from;
 };
 
-/**
- * struct actmem_usage - how the pages of a region are used at this moment
- * @mapped_bytes: bytes of pages that at least one process maps
- * @pinned_bytes: bytes of pages with references other than the driver's and those of mappings
- */
-struct actmem_usage {
-	u64 mapped_bytes;
-	u64 pinned_bytes;
-};
-
 static inline void actmem_why_clear(struct actmem_why *why)
 {
 	*why = (struct actmem_why){ .reason = ACTMEM_WHY_NONE, .node = NUMA_NO_NODE };
@@ -227,12 +219,8 @@ struct actmem_region *actmem_create_for_file(struct inode *inode, struct actmem_
 void actmem_create_attach(struct inode *inode, struct actmem_region *region);
 int actmem_create_of_length(struct inode *inode, loff_t length);
 
-/* dmabuf.c */
-#ifdef CONFIG_DMA_SHARED_BUFFER
+/* dmabuf.c, with CONFIG_DMA_SHARED_BUFFER */
 int actmem_dmabuf_export(struct file *file, void __user *user);
-#else
-static inline int actmem_dmabuf_export(struct file *file, void __user *user) { return -EOPNOTSUPP; }
-#endif
 
 /* map.c */
 int actmem_mmap(struct file *file, struct vm_area_struct *vma);
@@ -257,6 +245,7 @@ void actmem_poison_explain(struct actmem_region *region, unsigned long index,
 			   struct actmem_why *why);
 
 /* region.c */
+extern atomic_long_t actmem_region_total;
 struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg,
 					   struct actmem_mount *mount);
 void actmem_region_retire(struct actmem_region *region);
@@ -265,7 +254,6 @@ struct actmem_region *actmem_region_next(u64 *id);
 void actmem_region_put(struct actmem_region *region);
 bool actmem_region_has_range(const struct actmem_region *region, u64 offset, u64 length);
 bool actmem_regions_sweep(void);
-unsigned long actmem_regions_total(void);
 unsigned long actmem_lingering_regions_total(void);
 void actmem_regions_exit(void);
 
@@ -293,7 +281,7 @@ unsigned long actmem_slots_missing(struct actmem_region *region, unsigned long f
 int actmem_slots_discard(struct actmem_region *region, unsigned long first, unsigned long count,
 			 unsigned long *done);
 bool actmem_slots_give_back(struct actmem_region *region);
-int actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage);
+int actmem_slots_usage(struct actmem_region *region, struct actmem_ioctl_info *info);
 
 /* place.c */
 int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create *arg);
@@ -315,22 +303,12 @@ unsigned long actmem_pool_ready(int node);
 unsigned long actmem_pool_lent(int node);
 unsigned long actmem_pool_held(int node);
 
-/* dmem.c */
-#ifdef CONFIG_CGROUP_DMEM
+/* dmem.c, with CONFIG_CGROUP_DMEM */
+#define ACTMEM_HAS_DMEM		IS_ENABLED(CONFIG_CGROUP_DMEM)
 int actmem_dmem_init(void);
 void actmem_dmem_exit(void);
 int actmem_dmem_charge(struct actmem_region *region, unsigned long index, int node);
 void actmem_dmem_uncharge(struct actmem_region *region, unsigned long index);
-#else
-static inline int actmem_dmem_init(void) { return 0; }
-static inline void actmem_dmem_exit(void) {}
-static inline int actmem_dmem_charge(struct actmem_region *region, unsigned long index, int node)
-{
-	return 0;
-}
-
-static inline void actmem_dmem_uncharge(struct actmem_region *region, unsigned long index) {}
-#endif
 
 /* quarantine.c */
 extern bool actmem_quarantine_expected;

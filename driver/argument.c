@@ -55,19 +55,19 @@ int actmem_argument_answer_with_file(void __user *user, void *arg, size_t size, 
 		return number;
 	file = make(context);
 	err = PTR_ERR_OR_ZERO(file);
+	if (err)
+		goto put_number;
+	*fd = number;
+	err = actmem_argument_answer(user, arg, size);
 	if (!err) {
-		*fd = number;
-		err = actmem_argument_answer(user, arg, size);
-		if (err)
-			fput(file);
+		fd_install(number, file);
+		return 0;
 	}
-	if (err) {
-		*fd = -1;
-		put_unused_fd(number);
-		return err;
-	}
-	fd_install(number, file);
-	return 0;
+	fput(file);
+	*fd = -1;
+put_number:
+	put_unused_fd(number);
+	return err;
 }
 
 /*

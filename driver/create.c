@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Creates regions without pages, for /dev/actmem and for empty files of a mount. */
 #include <linux/dcache.h>
-#include <linux/fs.h>
 #include <linux/string.h>
 
 #include "actmem.h"

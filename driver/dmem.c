@@ -6,22 +6,15 @@
  * page is freed, even if the task or the cgroup ends earlier.
  */
 #include <linux/cgroup_dmem.h>
-#include <linux/slab.h>
 
 #include "actmem.h"
 #include "compat/compat.h"
-
-/* Indexed by node; NULL for a node that is not possible. */
-static struct dmem_cgroup_region **nodes;
 
 /* Registers every possible node, because memory may be brought online later. */
 int actmem_dmem_init(void)
 {
 	int node;
 
-	nodes = kcalloc(nr_node_ids, sizeof(*nodes), GFP_KERNEL);
-	if (!nodes)
-		return -ENOMEM;
 	for_each_node(node) {
 		u64 pages = max(actmem_node_capacity(node), 1UL);
 		struct dmem_cgroup_region *region;
@@ -32,7 +25,7 @@ int actmem_dmem_init(void)
 			actmem_dmem_exit();
 			return PTR_ERR(region);
 		}
-		nodes[node] = region;
+		actmem_nodes[node].dmem = region;
 	}
 	return 0;
 }
@@ -42,8 +35,7 @@ void actmem_dmem_exit(void)
 	int node;
 
 	for_each_node(node)
-		dmem_cgroup_unregister_region(nodes[node]);
-	kfree(nodes);
+		dmem_cgroup_unregister_region(actmem_nodes[node].dmem);
 }
 
 /*
@@ -53,7 +45,7 @@ void actmem_dmem_exit(void)
 int actmem_dmem_charge(struct actmem_region *region, unsigned long index, int node)
 {
 	struct dmem_cgroup_pool_state *charge;
-	int err = dmem_cgroup_try_charge(nodes[node], ACTMEM_PAGE_BYTES, &charge, NULL);
+	int err = dmem_cgroup_try_charge(actmem_nodes[node].dmem, ACTMEM_PAGE_BYTES, &charge, NULL);
 
 	if (err)
 		return err;

@@ -7,8 +7,6 @@
  * An empty file of a mount has no region and its length is 0, so a read returns nothing.
  */
 #include <linux/file.h>
-#include <linux/fs.h>
-#include <linux/mm.h>
 #include <linux/mount.h>
 #include <linux/poll.h>
 #include <linux/sched/signal.h>

@@ -146,7 +146,7 @@ static int inode_directory_add(ACTMEM_IDMAP *idmap, struct inode *directory, str
 		return PTR_ERR(inode);
 	if (S_ISDIR(mode))
 		inc_nlink(directory);
-	actmem_d_make_persistent(dentry, inode);
+	d_make_persistent(dentry, inode);
 	inode_set_times(directory, ATTR_MTIME | ATTR_CTIME);
 	return 0;
 }
@@ -237,10 +237,7 @@ static int actmem_setattr(ACTMEM_IDMAP *idmap, struct dentry *dentry, struct iat
 	struct inode *inode = d_inode(dentry);
 	int err;
 
-	/*
-	 * An unnamed region keeps its attributes, because several processes may have its
-	 * descriptor.
-	 */
+	/* An unnamed region keeps its attributes: several processes may have its descriptor. */
 	if (!actmem_super_mount(inode->i_sb))
 		return -EPERM;
 	err = setattr_prepare(idmap, dentry, attributes);

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * The ioctls of the device and of a region's descriptor: copy arguments, check permission, copy
- * results.
- */
+/* The ioctls of the device and of regions: copy arguments, check permission, copy results. */
 #include <linux/capability.h>
 #include <linux/cred.h>
-#include <linux/fs.h>
 #include <linux/pid.h>
 #include <linux/pid_namespace.h>
 #include <linux/sched/signal.h>
@@ -31,7 +27,7 @@ static int ioctl_device_query(void __user *user)
 		     arg.abi_oldest <= ACTMEM_ABI_VERSION;
 	arg.abi = ACTMEM_ABI_VERSION;
 	arg.abi_oldest = ACTMEM_ABI_OLDEST;
-	arg.features = IS_ENABLED(CONFIG_CGROUP_DMEM) ? ACTMEM_FEATURE_DMEM : 0;
+	arg.features = ACTMEM_HAS_DMEM ? ACTMEM_FEATURE_DMEM : 0;
 	arg.page_bytes = ACTMEM_PAGE_BYTES;
 	arg.max_region_bytes = ACTMEM_MAX_PAGES * ACTMEM_PAGE_BYTES;
 	arg.node_count = nr_node_ids;
@@ -103,9 +99,7 @@ static int ioctl_region_create(struct file *file, void __user *user)
 	region = actmem_create_for_file(inode, &made);
 	arg.id = made.id;
 	arg.why = made.why;
-	/*
-	 * Copy the result to user space first, because a region cannot be detached from its file.
-	 */
+	/* Copy the result first, because a region cannot be detached from its file. */
 	err = actmem_argument_answer(user, &arg, sizeof(arg));
 	if (IS_ERR(region))
 		err = PTR_ERR(region);
@@ -133,11 +127,10 @@ static bool ioctl_region_is_visible(const struct actmem_region *region)
 static int ioctl_info_answer(struct actmem_region *region, struct actmem_ioctl_info *arg,
 			     void __user *user)
 {
-	struct actmem_usage usage;
 	u64 *node_bytes;
 	int node, err;
 
-	err = actmem_slots_usage(region, &usage);
+	err = actmem_slots_usage(region, arg);
 	if (err)
 		return err;
 	node_bytes = kcalloc(nr_node_ids, sizeof(*node_bytes), GFP_KERNEL);
@@ -147,8 +140,6 @@ static int ioctl_info_answer(struct actmem_region *region, struct actmem_ioctl_i
 	arg->id = region->id;
 	arg->length = region->page_count * ACTMEM_PAGE_BYTES;
 	arg->page_bytes = ACTMEM_PAGE_BYTES;
-	arg->mapped_bytes = usage.mapped_bytes;
-	arg->pinned_bytes = usage.pinned_bytes;
 	arg->policy = region->policy;
 	arg->state = region->flags & ACTMEM_CREATE_INHERIT ? ACTMEM_INFO_INHERIT : 0;
 	if (region->mount)
@@ -330,7 +321,8 @@ long actmem_region_ioctl(struct file *file, unsigned int request, unsigned long 
 	case ACTMEM_IOC_INFO:
 		return ioctl_region_info(file, user);
 	case ACTMEM_IOC_EXPORT:
-		return actmem_dmabuf_export(file, user);
+		return IS_ENABLED(CONFIG_DMA_SHARED_BUFFER) ? actmem_dmabuf_export(file, user) :
+							      -EOPNOTSUPP;
 	case ACTMEM_IOC_POPULATE:
 	case ACTMEM_IOC_DISCARD:
 		return ioctl_range_change(file, request, user);

@@ -32,7 +32,7 @@ static int __init actmem_init(void)
 	err = actmem_pool_init();
 	if (err)
 		goto account_exit;
-	err = actmem_dmem_init();
+	err = ACTMEM_HAS_DMEM ? actmem_dmem_init() : 0;
 	if (err)
 		goto pool_exit;
 	err = actmem_sysfs_init(&actmem_device);
@@ -50,7 +50,8 @@ static int __init actmem_init(void)
 sysfs_exit:
 	actmem_sysfs_exit();
 dmem_exit:
-	actmem_dmem_exit();
+	if (ACTMEM_HAS_DMEM)
+		actmem_dmem_exit();
 pool_exit:
 	actmem_pool_exit();
 account_exit:
@@ -65,7 +66,8 @@ static void __exit actmem_exit(void)
 	actmem_poison_exit();
 	actmem_regions_exit();
 	actmem_sysfs_exit();
-	actmem_dmem_exit();
+	if (ACTMEM_HAS_DMEM)
+		actmem_dmem_exit();
 	actmem_pool_exit();
 	actmem_account_exit();
 }

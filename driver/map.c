@@ -8,7 +8,6 @@
  * each of these would prevent drivers and I/O from pinning it.
  */
 #include <linux/file.h>
-#include <linux/mm.h>
 #include <linux/mman.h>
 #include <linux/ratelimit.h>
 #include <linux/user_namespace.h>
@@ -186,7 +185,7 @@ int actmem_mmap(struct file *file, struct vm_area_struct *vma)
 		return -EINVAL;
 	if (!(region->flags & ACTMEM_CREATE_INHERIT))
 		flags |= VM_DONTCOPY;
-	actmem_vm_flags_set(vma, flags);
+	vm_flags_set(vma, flags);
 	vma->vm_ops = &actmem_vm_operations;
 	return 0;
 }

@@ -187,9 +187,7 @@ static int mount_reconfigure(struct fs_context *context)
 	return 0;
 }
 
-/*
- * Reports the pages of the mount's regions and their limit; without a limit, the machine's memory.
- */
+/* Reports the pages of the mount's regions, and their limit or the machine's memory. */
 static int mount_statfs(struct dentry *dentry, struct kstatfs *stat)
 {
 	struct actmem_mount *mount = actmem_super_mount(dentry->d_sb);
@@ -259,7 +257,7 @@ static struct actmem_mount *mount_alloc(void)
 
 	if (!mount)
 		return NULL;
-	kref_init(&mount->ref);
+	refcount_set(&mount->ref, 1);
 	mount->policy = POLICY_BY_NODES;
 	mount->pages.limit = ACTMEM_NO_LIMIT;
 	mount->inodes.limit = ACTMEM_INODES_DEFAULT;
@@ -272,9 +270,7 @@ static struct actmem_mount *mount_alloc(void)
 static int mount_init_context(struct fs_context *context)
 {
 	context->ops = &mount_context_operations;
-	/*
-	 * Only the kernel's own mounts have this flag; here, that is the mount of unnamed regions.
-	 */
+	/* Only the kernel's own mounts have this flag, such as that of unnamed regions. */
 	if (context->sb_flags & SB_KERNMOUNT) {
 		context->sb_flags |= SB_NOUSER;
 		context->global = true;
@@ -293,7 +289,7 @@ static void mount_kill_super(struct super_block *super)
 {
 	struct actmem_mount *mount = actmem_super_mount(super);
 
-	actmem_kill_anon_super(super);
+	kill_anon_super(super);
 	if (mount)
 		actmem_mount_put(mount);
 }

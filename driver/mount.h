@@ -6,9 +6,6 @@
 #ifndef _ACTMEM_MOUNT_H
 #define _ACTMEM_MOUNT_H
 
-#include <linux/fs.h>
-#include <linux/kref.h>
-#include <linux/nodemask.h>
 #include <linux/slab.h>
 
 #include "actmem.h"
@@ -26,7 +23,7 @@
  * @inodes: quota of files and directories
  */
 struct actmem_mount {
-	struct kref ref;
+	refcount_t ref;
 	u32 policy;
 	nodemask_t nodes;
 	kuid_t uid;
@@ -45,14 +42,10 @@ static inline struct actmem_mount *actmem_super_mount(const struct super_block *
 	return super->s_fs_info;
 }
 
-static inline void actmem_mount_free(struct kref *ref)
-{
-	kfree(container_of(ref, struct actmem_mount, ref));
-}
-
 static inline void actmem_mount_put(struct actmem_mount *mount)
 {
-	kref_put(&mount->ref, actmem_mount_free);
+	if (refcount_dec_and_test(&mount->ref))
+		kfree(mount);
 }
 
 /* mount.c */

@@ -11,7 +11,6 @@
 #include <linux/cpuset.h>
 #include <linux/gfp.h>
 #include <linux/memcontrol.h>
-#include <linux/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/topology.h>
 
@@ -21,10 +20,7 @@
 #define ACTMEM_GFP	(GFP_USER | __GFP_ZERO | __GFP_THISNODE | __GFP_RETRY_MAYFAIL | \
 			 __GFP_NOWARN | __GFP_ACCOUNT)
 
-/*
- * After this many accounted allocations failed on a node with free pages, the memory cgroup is
- * full.
- */
+/* The memory cgroup is full if so many allocations failed on a node with free pages. */
 #define FULL_TRIES	4
 
 static nodemask_t place_allowed_nodes(void)
@@ -237,14 +233,15 @@ static struct folio *choice_place_on(int node, struct actmem_region *region, uns
 		return ERR_PTR(err);
 	if (!actmem_quota_charge(&actmem_nodes[node].pages))
 		return ERR_PTR(-EDQUOT);
-	err = actmem_dmem_charge(region, index, node);
+	err = ACTMEM_HAS_DMEM ? actmem_dmem_charge(region, index, node) : 0;
 	if (err) {
 		folio = ERR_PTR(err);
 		goto uncharge;
 	}
 	folio = actmem_pool_take(node) ?: choice_alloc_page(node, choice, why);
 	if (IS_ERR(folio)) {
-		actmem_dmem_uncharge(region, index);
+		if (ACTMEM_HAS_DMEM)
+			actmem_dmem_uncharge(region, index);
 		goto uncharge;
 	}
 	if (choice->wanted)

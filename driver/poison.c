@@ -20,7 +20,6 @@
  * error again.
  */
 #include <linux/memory_hotplug.h>
-#include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/notifier.h>
 

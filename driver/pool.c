@@ -115,9 +115,8 @@ static void pool_kick(struct actmem_pool *pool)
 }
 
 /*
- * Takes over a page as a dirty page. Returns false if the pool does not want it. If
- * @was_lent is true, the page has returned from a region or, if @folio is NULL, is
- * lost.
+ * Takes over a page as a dirty page. Returns false if the pool does not want it. If @was_lent is
+ * true, the page has returned from a region or, if @folio is NULL, is lost.
  */
 static bool pool_put(struct actmem_pool *pool, struct folio *folio, bool was_lent)
 {
@@ -133,9 +132,7 @@ static bool pool_put(struct actmem_pool *pool, struct folio *folio, bool was_len
 	return is_kept;
 }
 
-/*
- * Zeroes the page. Returns false if the hardware has failed it; zeroing reads the structs anyway.
- */
+/* Zeroes the page, unless the hardware has failed it. Zeroing reads the structs anyway. */
 static bool pool_page_zero(struct folio *folio)
 {
 	long i;
@@ -279,10 +276,7 @@ static void pool_work(struct work_struct *work)
 		pool_kick(pool);
 	else if (err)
 		queue_delayed_work(workers, &pool->work, RETRY);
-	/*
-	 * A concurrent pool_kick() may have come before the delayed work and found no timer to
-	 * cancel.
-	 */
+	/* A pool_kick() that came before the delayed work has found no timer to cancel. */
 	if (err < 0 && READ_ONCE(pool->dirty.count))
 		pool_kick(pool);
 }

@@ -3,7 +3,6 @@
  * Filling the slots of a region with pages. The task that calls POPULATE fills a range page by
  * page. A task that touches a missing page fills its slot.
  */
-#include <linux/mm.h>
 #include <linux/sched/signal.h>
 
 #include "actmem.h"
@@ -58,11 +57,6 @@ static int populate_range_fill(struct actmem_region *region, unsigned long first
 	return 0;
 }
 
-static bool populate_slot_is_present(struct actmem_region *region, unsigned long index)
-{
-	return !actmem_slot_is_missing(region, index) && !actmem_slot_is_poisoned(region, index);
-}
-
 /*
  * Fails early if a limit is too low. The check assumes that all pages that the region has, or is
  * about to get, are in the range. If they are not, the call fails later, at the first page that
@@ -74,8 +68,12 @@ static int populate_range(struct actmem_region *region, unsigned long first, uns
 	struct actmem_choice choice;
 	int err;
 
-	for (; *done < count && populate_slot_is_present(region, first + *done); ++*done)
+	for (; *done < count; ++*done) {
+		if (actmem_slot_is_missing(region, first + *done) ||
+		    actmem_slot_is_poisoned(region, first + *done))
+			break;
 		cond_resched();
+	}
 	if (*done == count)
 		return 0;
 	actmem_place_choose(region, actmem_slots_missing(region, first, count), &choice);

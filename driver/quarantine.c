@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Keeps pages with hardware errors out of use. poison.c handles reports of such errors. */
-#include <linux/mm.h>
 #include <linux/pid.h>
 
 #include "actmem.h"

@@ -13,7 +13,6 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/workqueue.h>
-#include <linux/xarray.h>
 
 #include "actmem.h"
 #include "compat/compat.h"
@@ -24,7 +23,7 @@
 
 static DEFINE_XARRAY(regions);
 static atomic64_t last_id;
-static atomic_long_t region_total;
+atomic_long_t actmem_region_total;
 static atomic_long_t lingering_total;
 
 /* Protects the list of lingering regions. */
@@ -34,20 +33,15 @@ static LIST_HEAD(lingering_regions);
 static void regions_sweep_work(struct work_struct *work);
 static DECLARE_DELAYED_WORK(sweeper, regions_sweep_work);
 
-static void region_free(struct kref *ref)
+void actmem_region_put(struct actmem_region *region)
 {
-	struct actmem_region *region = container_of(ref, struct actmem_region, ref);
-
+	if (!refcount_dec_and_test(&region->ref))
+		return;
 	if (region->mount)
 		actmem_mount_put(region->mount);
 	put_pid(region->pid);
 	WARN_ON_ONCE(!xa_empty(&region->slots));
 	kfree_rcu(region, rcu);
-}
-
-void actmem_region_put(struct actmem_region *region)
-{
-	kref_put(&region->ref, region_free);
 }
 
 struct actmem_region *actmem_region_find(u64 id)
@@ -56,7 +50,7 @@ struct actmem_region *actmem_region_find(u64 id)
 
 	rcu_read_lock();
 	region = xa_load(&regions, id);
-	if (region && !kref_get_unless_zero(&region->ref))
+	if (region && !refcount_inc_not_zero(&region->ref))
 		region = NULL;
 	rcu_read_unlock();
 	return region;
@@ -71,7 +65,7 @@ struct actmem_region *actmem_region_next(u64 *id)
 	rcu_read_lock();
 	do {
 		region = xa_find_after(&regions, &index, ULONG_MAX, XA_PRESENT);
-	} while (region && !kref_get_unless_zero(&region->ref));
+	} while (region && !refcount_inc_not_zero(&region->ref));
 	rcu_read_unlock();
 	*id = index;
 	return region;
@@ -84,11 +78,6 @@ bool actmem_region_has_range(const struct actmem_region *region, u64 offset, u64
 
 	return length && IS_ALIGNED(offset | length, ACTMEM_PAGE_BYTES) && length <= bytes &&
 	       offset <= bytes - length;
-}
-
-unsigned long actmem_regions_total(void)
-{
-	return atomic_long_read(&region_total);
 }
 
 /* Pairs with regions_sweep_work(): a caller that reads 0 sees all effects of the sweep. */
@@ -116,7 +105,7 @@ static void region_end(struct actmem_region *region)
 {
 	xa_erase(&regions, region->id);
 	actmem_user_detach(region);
-	atomic_long_dec(&region_total);
+	atomic_long_dec(&actmem_region_total);
 	actmem_region_put(region);
 }
 
@@ -180,7 +169,7 @@ static struct actmem_region *region_alloc(const struct actmem_ioctl_create *arg,
 
 	if (!region)
 		return NULL;
-	kref_init(&region->ref);
+	refcount_set(&region->ref, 1);
 	spin_lock_init(&region->lock);
 	mutex_init(&region->unmap_lock);
 	xa_init(&region->slots);
@@ -189,7 +178,7 @@ static struct actmem_region *region_alloc(const struct actmem_ioctl_create *arg,
 	region->flags = arg->flags;
 	region->policy = arg->policy;
 	if (mount) {
-		kref_get(&mount->ref);
+		refcount_inc(&mount->ref);
 		region->mount = mount;
 	}
 	region->page_count = arg->length / ACTMEM_PAGE_BYTES;
@@ -219,7 +208,7 @@ struct actmem_region *actmem_region_create(struct actmem_ioctl_create *arg,
 	err = xa_insert(&regions, region->id, region, GFP_KERNEL_ACCOUNT);
 	if (err)
 		goto detach;
-	atomic_long_inc(&region_total);
+	atomic_long_inc(&actmem_region_total);
 	arg->id = region->id;
 	return region;
 

@@ -20,11 +20,8 @@
  * as it does any other page. Lookups no longer return the page.
  */
 #include <linux/delay.h>
-#include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/sched/signal.h>
-#include <linux/wait.h>
-#include <linux/xarray.h>
 
 #include "actmem.h"
 #include "compat/compat.h"
@@ -155,7 +152,8 @@ static struct folio *slot_empty(struct actmem_region *region, unsigned long inde
 		region->poisoned_pages--;
 	actmem_account_count(region, folio_nid(folio), -1);
 	actmem_quota_uncharge(&actmem_nodes[folio_nid(folio)].pages);
-	actmem_dmem_uncharge(region, index);
+	if (ACTMEM_HAS_DMEM)
+		actmem_dmem_uncharge(region, index);
 	actmem_account_uncharge(region);
 	if (region->inode)
 		inode_sub_bytes(region->inode, ACTMEM_PAGE_BYTES);
@@ -313,36 +311,37 @@ int actmem_slots_discard(struct actmem_region *region, unsigned long first, unsi
 }
 
 /*
- * Adds the page to @usage, while other tasks may map and unmap it. A mapping takes a reference
+ * Adds the page to @info, while other tasks may map and unmap it. A mapping takes a reference
  * before the page's map count rises, and drops the reference after the count falls. So a page that
  * a task is mapping or unmapping may count as pinned.
  */
-static void slot_page_usage(struct folio *folio, struct actmem_usage *usage)
+static void slot_page_usage(struct folio *folio, struct actmem_ioctl_info *info)
 {
 	int mappings = actmem_folio_mapcount(folio);
 
 	if (mappings > 0)
-		usage->mapped_bytes += ACTMEM_PAGE_BYTES;
+		info->mapped_bytes += ACTMEM_PAGE_BYTES;
 	if (folio_ref_count(folio) > OWN_REFERENCES + mappings)
-		usage->pinned_bytes += ACTMEM_PAGE_BYTES;
+		info->pinned_bytes += ACTMEM_PAGE_BYTES;
 }
 
 /*
  * Adds up the usage of all pages. A region may have millions of pages, so the function stops and
  * returns EINTR if the task is killed.
  */
-int actmem_slots_usage(struct actmem_region *region, struct actmem_usage *usage)
+int actmem_slots_usage(struct actmem_region *region, struct actmem_ioctl_info *info)
 {
 	struct folio *folio;
 	unsigned long i;
 
-	memset(usage, 0, sizeof(*usage));
+	info->mapped_bytes = 0;
+	info->pinned_bytes = 0;
 	spin_lock(&region->lock);
 	xa_for_each(&region->slots, i, folio) {
 		if (fatal_signal_pending(current))
 			break;
 		if (!xa_is_value(folio))
-			slot_page_usage(folio, usage);
+			slot_page_usage(folio, info);
 		cond_resched_lock(&region->lock);
 	}
 	spin_unlock(&region->lock);

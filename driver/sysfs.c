@@ -32,14 +32,6 @@ static int sysfs_parse_pages(const char *text, unsigned long *pages)
 	return 0;
 }
 
-static int sysfs_parse_limit(const char *text, unsigned long *pages)
-{
-	if (!sysfs_streq(text, "max"))
-		return sysfs_parse_pages(text, pages);
-	*pages = ACTMEM_NO_LIMIT;
-	return 0;
-}
-
 /* Defines the show function of a file; @result is an expression that prints to @buffer. */
 #define SHOW(name, result)								\
 static ssize_t name##_show(struct device *device, struct device_attribute *attribute,	\
@@ -48,14 +40,14 @@ static ssize_t name##_show(struct device *device, struct device_attribute *attri
 	return result;									\
 }
 
-SHOW(regions, sysfs_emit(buffer, "%lu\n", actmem_regions_total()))
+SHOW(regions, sysfs_emit(buffer, "%lu\n", atomic_long_read(&actmem_region_total)))
 SHOW(lingering_regions, sysfs_emit(buffer, "%lu\n", actmem_lingering_regions_total()))
 SHOW(user_limit_bytes, sysfs_show_pages(buffer, READ_ONCE(actmem_user_limit)))
 
 static ssize_t sysfs_store_limit(const char *buffer, size_t count, unsigned long *limit)
 {
-	unsigned long pages;
-	int err = sysfs_parse_limit(buffer, &pages);
+	unsigned long pages = ACTMEM_NO_LIMIT;
+	int err = sysfs_streq(buffer, "max") ? 0 : sysfs_parse_pages(buffer, &pages);
 
 	if (!err)
 		actmem_limit_set(limit, pages);
@@ -83,13 +75,8 @@ static const struct attribute_group machine_group = {
 	.attrs = machine_attributes,
 };
 
-static int sysfs_node(struct device_attribute *attribute)
-{
-	return (long)container_of(attribute, struct dev_ext_attribute, attr)->var;
-}
-
 /* The same of a file of a node; @pages is an expression that may use NODE, the node's number. */
-#define NODE			sysfs_node(attribute)
+#define NODE	((long)container_of(attribute, struct dev_ext_attribute, attr)->var)
 #define NODE_SHOW(name, pages)	SHOW(name, sysfs_show_pages(buffer, pages))
 
 NODE_SHOW(region_bytes, actmem_quota_read(&actmem_nodes[NODE].pages).used)
@@ -113,7 +100,7 @@ static ssize_t pool_bytes_store(struct device *device, struct device_attribute *
 	int err = sysfs_parse_pages(buffer, &pages);
 
 	if (!err)
-		err = actmem_pool_set_target(sysfs_node(attribute), pages);
+		err = actmem_pool_set_target(NODE, pages);
 	return err ?: count;
 }
 

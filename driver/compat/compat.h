@@ -37,26 +37,11 @@
 #define ACTMEM_MKDIR_RETURN(err)	(err)
 #endif
 
-/* Adds a name that exists only in memory and stays until it is removed. */
-static inline void actmem_d_make_persistent(struct dentry *dentry, struct inode *inode)
-{
-#if ACTMEM_HAVE_D_MAKE_PERSISTENT
-	d_make_persistent(dentry, inode);
-#else
-	d_instantiate(dentry, inode);
-	dget(dentry);
+/* A name that exists only in memory holds an extra reference to its dentry in older kernels. */
+#if !ACTMEM_HAVE_D_MAKE_PERSISTENT
+#define d_make_persistent(dentry, inode)	d_instantiate(dget(dentry), inode)
+#define kill_anon_super				kill_litter_super
 #endif
-}
-
-/* Kills the superblock of a file system whose names exist only in memory. */
-static inline void actmem_kill_anon_super(struct super_block *super)
-{
-#if ACTMEM_HAVE_D_MAKE_PERSISTENT
-	kill_anon_super(super);
-#else
-	kill_litter_super(super);
-#endif
-}
 
 /* The first argument of dmem_cgroup_register_region(). */
 #if ACTMEM_HAVE_DMEM_INIT
@@ -70,14 +55,9 @@ static inline void actmem_kill_anon_super(struct super_block *super)
 #define MCI_STATUS_PADDRV	0
 #endif
 
-static inline void actmem_vm_flags_set(struct vm_area_struct *vma, vm_flags_t flags)
-{
-#if ACTMEM_HAVE_VM_FLAGS_SET
-	vm_flags_set(vma, flags);
-#else
-	vma->vm_flags |= flags;
+#if !ACTMEM_HAVE_VM_FLAGS_SET
+#define vm_flags_set(vma, flags)	((vma)->vm_flags |= (flags))
 #endif
-}
 
 /* Returns how many page table entries map the folio or a part of it. */
 static inline int actmem_folio_mapcount(struct folio *folio)
