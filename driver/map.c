@@ -78,8 +78,8 @@ static struct folio *map_fault_demand(struct actmem_region *region, unsigned lon
 }
 
 /*
- * Waits for the task that allocates the page. Without mmap_lock, if the fault can be retried: the
- * other task may run seldom. The file keeps the region, because the mapping may vanish meanwhile.
+ * Waits for the task that allocates the page. Without the fault's lock, if the fault can be
+ * retried: the other task may run seldom. The file keeps the region if the mapping vanishes.
  */
 static vm_fault_t map_fault_wait(struct vm_fault *vmf, struct actmem_region *region,
 				 unsigned long index)
@@ -91,7 +91,7 @@ static vm_fault_t map_fault_wait(struct vm_fault *vmf, struct actmem_region *reg
 	if (vmf->flags & FAULT_FLAG_RETRY_NOWAIT)
 		return VM_FAULT_RETRY;
 	file = get_file(vmf->vma->vm_file);
-	mmap_read_unlock(vmf->vma->vm_mm);
+	release_fault_lock(vmf);
 	/* The retried fault checks for a signal. */
 	(void)actmem_slot_wait(region, index);
 	fput(file);
@@ -122,6 +122,15 @@ static vm_fault_t actmem_fault(struct vm_fault *vmf)
 }
 
 /*
+ * Maps no other pages. The kernel calls actmem_fault() under the lock of the mapping, instead of
+ * mmap_lock, only if this operation exists. So another thread's mmap() does not wait for a fault.
+ */
+static vm_fault_t actmem_map_pages(struct vm_fault *vmf, pgoff_t first, pgoff_t last)
+{
+	return 0;
+}
+
+/*
  * Refuses to split a mapping inside a page, because the kernel would then always map the rest of
  * that page with small entries.
  */
@@ -132,6 +141,7 @@ static int actmem_may_split(struct vm_area_struct *vma, unsigned long address)
 
 static const struct vm_operations_struct actmem_vm_operations = {
 	.fault = actmem_fault,
+	.map_pages = actmem_map_pages,
 	.may_split = actmem_may_split,
 };
 

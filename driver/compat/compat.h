@@ -59,6 +59,11 @@
 #define vm_flags_set(vma, flags)	((vma)->vm_flags |= (flags))
 #endif
 
+/* Older kernels have no lock of a mapping. */
+#ifndef CONFIG_PER_VMA_LOCK
+#define release_fault_lock(vmf)		mmap_read_unlock((vmf)->vma->vm_mm)
+#endif
+
 /* Returns how many page table entries map the folio or a part of it. */
 static inline int actmem_folio_mapcount(struct folio *folio)
 {
