@@ -291,7 +291,7 @@ static unsigned long account_share(struct actmem_quota quota, unsigned long page
 unsigned long actmem_account_surplus(struct actmem_region *region, u32 *reason)
 {
 	struct actmem_quota user_pages = { .limit = READ_ONCE(actmem_user_limit) };
-	unsigned long nodes = 0, user, mount = 0;
+	unsigned long nodes = 0, user, mount = 0, dmem, most;
 	int i;
 
 	spin_lock(&region->lock);
@@ -303,11 +303,13 @@ unsigned long actmem_account_surplus(struct actmem_region *region, u32 *reason)
 	if (region->mount)
 		mount = account_share(region->mount->pages, region->charged);
 	spin_unlock(&account_lock);
+	dmem = time_before(jiffies, region->asked_until) ? region->asked_pages : 0;
 	spin_unlock(&region->lock);
-	*reason = !(nodes || user || mount) ? ACTMEM_WHY_NONE :
-		  nodes >= max(user, mount) ? ACTMEM_WHY_NODE_LIMIT :
-		  user >= mount ? ACTMEM_WHY_USER_LIMIT : ACTMEM_WHY_MOUNT_LIMIT;
-	return max3(nodes, user, mount);
+	most = max(max3(nodes, user, mount), dmem);
+	*reason = !most ? ACTMEM_WHY_NONE : nodes == most ? ACTMEM_WHY_NODE_LIMIT :
+		  user == most ? ACTMEM_WHY_USER_LIMIT :
+		  mount == most ? ACTMEM_WHY_MOUNT_LIMIT : ACTMEM_WHY_DMEM;
+	return most;
 }
 
 /* Counts a page that was added to or removed from @node. */
@@ -316,6 +318,8 @@ void actmem_account_count(struct actmem_region *region, int node, int change)
 	lockdep_assert_held(&region->lock);
 	region->pages_held += change;
 	region->node_pages_held[node] += change;
+	if (change < 0 && region->asked_pages)
+		region->asked_pages--;
 	if (region->lingering)
 		atomic_long_add(change, &actmem_nodes[node].lingering);
 }

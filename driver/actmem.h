@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Declarations that the driver's files share. Calls go one way, in this order: main,
- * ioctl, file, mount, inode, create, dmabuf, map, sysfs, populate, poison, region,
- * slots, place, pool, dmem, quarantine, node, account, argument, the tracepoints. The
+ * ioctl, file, mount, inode, create, dmabuf, map, sysfs, populate, poison, reclaim,
+ * region, slots, place, pool, dmem, quarantine, node, account, argument, the tracepoints. The
  * functions in tables of operations do not count: the kernel calls them.
  *
  * The lock order, outermost first:
@@ -40,6 +40,8 @@
 
 struct actmem_mount;
 struct actmem_user;
+struct dmem_cgroup_ops;
+struct dmem_cgroup_pool_state;
 struct miscdevice;
 
 #define ACTMEM_PAGE_ORDER	HPAGE_PMD_ORDER
@@ -104,6 +106,8 @@ struct actmem_node {
  * @demand_faults: pages that page faults allocated
  * @exported_pages: pages of the existing dma-bufs of the region
  * @poisoned_pages: pages in @slots in which the hardware reported an error
+ * @asked_pages: pages that a falling dmem.max still wants from the region
+ * @asked_until: when that request ends, in jiffies
  * @lingering: true if the inode is gone and the remaining pages are pinned from outside
  * @slots: page i of the region, or the claim of a task that allocates it; changes under @lock,
  *	except for claims
@@ -140,6 +144,8 @@ struct actmem_region {
 	unsigned long demand_faults;
 	unsigned long exported_pages;
 	unsigned long poisoned_pages;
+	unsigned long asked_pages;
+	unsigned long asked_until;
 	bool lingering;
 	struct xarray slots;
 	wait_queue_head_t unclaimed;
@@ -303,12 +309,14 @@ unsigned long actmem_pool_ready(int node);
 unsigned long actmem_pool_lent(int node);
 unsigned long actmem_pool_held(int node);
 
-/* dmem.c, with CONFIG_CGROUP_DMEM */
+/* dmem.c and reclaim.c, with CONFIG_CGROUP_DMEM */
 #define ACTMEM_HAS_DMEM		IS_ENABLED(CONFIG_CGROUP_DMEM)
+extern const struct dmem_cgroup_ops actmem_reclaim_operations;
 int actmem_dmem_init(void);
 void actmem_dmem_exit(void);
 int actmem_dmem_charge(struct actmem_region *region, unsigned long index, int node);
 void actmem_dmem_uncharge(struct actmem_region *region, unsigned long index);
+unsigned long actmem_dmem_pages(struct actmem_region *region, struct dmem_cgroup_pool_state *pool);
 
 /* quarantine.c */
 extern bool actmem_quarantine_expected;

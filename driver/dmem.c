@@ -6,6 +6,7 @@
  * page is freed, even if the task or the cgroup ends earlier.
  */
 #include <linux/cgroup_dmem.h>
+#include <linux/rcupdate_wait.h>
 
 #include "actmem.h"
 #include "compat/compat.h"
@@ -19,7 +20,8 @@ int actmem_dmem_init(void)
 		u64 pages = max(actmem_node_capacity(node), 1UL);
 		struct dmem_cgroup_region *region;
 
-		region = dmem_cgroup_register_region(ACTMEM_DMEM_BYTES(pages * ACTMEM_PAGE_BYTES),
+		region = dmem_cgroup_register_region(ACTMEM_DMEM_INIT(pages * ACTMEM_PAGE_BYTES,
+								      &actmem_reclaim_operations),
 						     "actmem/node%d", node);
 		if (IS_ERR(region)) {
 			actmem_dmem_exit();
@@ -59,4 +61,27 @@ int actmem_dmem_charge(struct actmem_region *region, unsigned long index, int no
 void actmem_dmem_uncharge(struct actmem_region *region, unsigned long index)
 {
 	dmem_cgroup_uncharge(xa_erase(&region->charges, index), ACTMEM_PAGE_BYTES);
+}
+
+/*
+ * Returns how many pages of the region are charged to @pool or to a cgroup below it. Does not count
+ * pages that dmem.min protects from reclaim.
+ */
+unsigned long actmem_dmem_pages(struct actmem_region *region, struct dmem_cgroup_pool_state *pool)
+{
+	struct dmem_cgroup_pool_state *charge, *last = NULL;
+	bool is_counted = false, is_low;
+	unsigned long i, pages = 0;
+
+	/* A charge may end at any time: the kernel frees its struct after a grace period. */
+	rcu_read_lock();
+	xa_for_each(&region->charges, i, charge) {
+		if (charge != last)
+			is_counted = dmem_cgroup_state_evict_valuable(pool, charge, true, &is_low);
+		last = charge;
+		pages += is_counted;
+		cond_resched_rcu();
+	}
+	rcu_read_unlock();
+	return pages;
 }

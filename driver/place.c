@@ -20,7 +20,7 @@
 #define ACTMEM_GFP	(GFP_USER | __GFP_ZERO | __GFP_THISNODE | __GFP_RETRY_MAYFAIL | \
 			 __GFP_NOWARN | __GFP_ACCOUNT)
 
-/* The memory cgroup is full if so many allocations failed on a node with free pages. */
+/* The memory cgroup is full if this many allocations fail on a node with free pages. */
 #define FULL_TRIES	4
 
 static nodemask_t place_allowed_nodes(void)

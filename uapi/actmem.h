@@ -65,9 +65,10 @@
  * ftruncate(2)	returns EPERM for an unnamed region, and for any length other than the
  *	region's.
  * poll(2)	reports POLLPRI while the region has a surplus: the administrator lowered a
- *	limit of the user, a node or the mount below the usage. The driver takes no page
- *	away. The program should give pages back with DISCARD, or by closing regions;
- *	INFO returns how many. Reads never block, so POLLIN and POLLOUT are always set.
+ *	limit of the user, a node, the mount or (since Linux 7.3) a dmem cgroup below the
+ *	usage. The driver takes no page away. The program should give pages back with
+ *	DISCARD, or by closing regions; INFO returns how many. Reads never block, so
+ *	POLLIN and POLLOUT are always set.
  */
 #ifndef _UAPI_LINUX_ACTMEM_H
 #define _UAPI_LINUX_ACTMEM_H
@@ -291,10 +292,12 @@ struct actmem_ioctl_create {
  * @exported_bytes: out: total bytes of the existing dma-bufs of the region. A page in
  *	two dma-bufs counts twice.
  * @surplus_bytes: out: how much the region should give back, because the usage is above
- *	a limit of the user, the mount or a node. It is the region's share of the excess:
- *	all regions together have as much, rounded up to pages, so several programs may
- *	give back their shares at once. The call computes it anew each time. If others
- *	give nothing back, the share therefore rises as a part of the remaining usage.
+ *	a limit of the user, the mount or a node. Since Linux 7.3, also because it was
+ *	above a dmem.max that was set. It is the region's share of the excess: all regions
+ *	together have as much, rounded up to pages, so several programs may give back
+ *	their shares at once. The call computes it anew each time; for dmem.max, the driver does so
+ *	every 100 ms while the write waits. If others give nothing back, the share
+ *	therefore rises as a part of the remaining usage.
  *
  * On /dev/actmem, the call returns ENOENT if the region does not exist. A caller
  * without CAP_SYS_ADMIN gets EPERM if another user owns the region, or if the region was

@@ -43,11 +43,16 @@
 #define kill_anon_super				kill_litter_super
 #endif
 
-/* The first argument of dmem_cgroup_register_region(). */
+/* The first argument of dmem_cgroup_register_region(). Kernels before 7.3 call no operations. */
 #if ACTMEM_HAVE_DMEM_INIT
-#define ACTMEM_DMEM_BYTES(bytes)	(&(const struct dmem_cgroup_init){ .size = (bytes) })
+#define ACTMEM_DMEM_INIT(bytes, operations) \
+	(&(const struct dmem_cgroup_init){ .size = (bytes), .ops = (operations) })
 #else
-#define ACTMEM_DMEM_BYTES(bytes)	(bytes)
+#define ACTMEM_DMEM_INIT(bytes, operations)	((void)(operations), (bytes))
+struct dmem_cgroup_pool_state;
+struct dmem_cgroup_ops {
+	int (*reclaim)(struct dmem_cgroup_pool_state *pool, u64 bytes, void *unused);
+};
 #endif
 
 /* AMD: the address is a physical one. Older kernels do not define this bit. */

@@ -3,7 +3,8 @@
  * Returns memory of a store that spills when a limit falls below the usage, and lets the store grow
  * again when there is room. A thread watches the limits, which others may lower at any time:
  *
- * - the driver's limits of the user, the node and the mount: the driver reports a surplus;
+ * - the driver's limits of the user, the node and the mount, and since Linux 7.3 the dmem.max of
+ *   the cgroup: the driver reports a surplus;
  * - the limit of this handle, which `actmem limit --pid` sets;
  * - memory.high of the memory cgroup, for memfd regions whose pages the cgroup counts.
  *

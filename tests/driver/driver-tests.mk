@@ -10,8 +10,8 @@ STRICT_TESTS := $(addprefix $(B)/tests/driver/,faults faults_export faults_names
 # kernel preempts tasks in system calls and faults.
 FAR_TESTS := $(addprefix $(B)/tests/driver/,far bounce gate stall)
 
-# That needs a kernel with the dmem controller.
-DMEM_TESTS := $(B)/tests/driver/dmem
+# These need a kernel with the dmem controller, Linux 7.3 or later.
+DMEM_TESTS := $(addprefix $(B)/tests/driver/,dmem dmem_reclaim)
 
 # That runs for as long as it is told to.
 FUZZ := $(B)/tests/driver/fuzz

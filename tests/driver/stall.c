@@ -53,7 +53,7 @@ static long now_us(void)
 	return now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* Of the calling thread; -1 in a kernel that does not count this. */
+/* Returns the file of the calling thread, or -1 if the kernel does not count this. */
 static int open_schedule(void)
 {
 	return open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Asks regions for pages if the dmem.max of a cgroup falls below the usage. The driver takes none
+ * away: the regions have a surplus, and the task that writes dmem.max waits for their owners. This
+ * task calls the driver since Linux 7.3. dmem_cgroup_unregister_region() waits for such calls.
+ */
+#include <linux/cgroup_dmem.h>
+#include <linux/poll.h>
+#include <linux/sched/signal.h>
+
+#include "actmem.h"
+#include "compat/compat.h"
+
+/* The kernel repeats the call 16 times after ENOSPC. */
+#define RECLAIM_WAIT	msecs_to_jiffies(100)
+
+/* The kernel does not report that a limit rises again, so a request ends by itself. */
+#define REQUEST_LASTS	(10 * HZ)
+
+/*
+ * Returns how many pages of all regions are charged to @pool or below it. If @total is this number,
+ * also asks each region for its share of @wanted pages.
+ */
+static unsigned long reclaim_ask(struct dmem_cgroup_pool_state *pool, u64 wanted,
+				 unsigned long total)
+{
+	struct actmem_region *region;
+	unsigned long pages, sum = 0;
+	u64 id = 0;
+
+	while ((region = actmem_region_next(&id))) {
+		pages = actmem_dmem_pages(region, pool);
+		sum += pages;
+		if (pages && total) {
+			spin_lock(&region->lock);
+			region->asked_pages = min(DIV_ROUND_UP(wanted * pages, total), pages);
+			region->asked_until = jiffies + REQUEST_LASTS;
+			spin_unlock(&region->lock);
+		}
+		actmem_region_put(region);
+	}
+	return sum;
+}
+
+/* Returns 0 if owners gave pages back, ENOSPC if not, or EINTR, which ends the wait. */
+static int reclaim_pages(struct dmem_cgroup_pool_state *pool, u64 bytes, void *unused)
+{
+	unsigned long total = reclaim_ask(pool, 0, 0);
+
+	reclaim_ask(pool, DIV_ROUND_UP(bytes, ACTMEM_PAGE_BYTES), total);
+	wake_up_poll(&actmem_limit_changed, EPOLLPRI);
+	schedule_timeout_interruptible(RECLAIM_WAIT);
+	if (signal_pending(current))
+		return -EINTR;
+	/* Pages of other cgroups do not count, so that these cannot prolong the wait. */
+	return reclaim_ask(pool, 0, 0) < total ? 0 : -ENOSPC;
+}
+
+const struct dmem_cgroup_ops actmem_reclaim_operations = {
+	.reclaim = reclaim_pages,
+};
