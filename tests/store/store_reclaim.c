@@ -2,13 +2,15 @@
 /*
  * Processes whose limit falls and rises while their stores are in use: two stores that spill
  * share the excess, and the one that does not spill keeps its memory. On the driver they exceed
- * the limit of their user, on memfd each its own.
+ * the limit of their user or, with the argument dmem, that of their cgroup; on memfd each its own.
  */
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "store_test.h"
@@ -20,8 +22,17 @@
 #define KEEPING		(BLOCKS * BLOCK)
 #define LIMIT		(SPILLING + KEEPING)
 #define USER_LIMIT	"/sys/class/misc/actmem/user_limit_bytes"
+#define CGROUPS		"/tmp/cgroup"
+#define CGROUP		CGROUPS "/jobs"
+#define NODE		"1"		/* dmem.max has a limit for each node */
 #define WAITS		6000		/* of 10 ms */
 #define JOBS		3
+
+enum limit {
+	LIMIT_OF_HANDLE,
+	LIMIT_OF_USER,
+	LIMIT_OF_CGROUP,
+};
 
 /* What a process shows of itself. The last one does not spill. */
 struct job {
@@ -100,71 +111,98 @@ static bool goes_on(const struct job *job)
 	return job->rounds >= rounds + 3;
 }
 
-static bool set_user_limit(const char *text)
+static bool put(const char *path, const char *text)
 {
-	FILE *file = fopen(USER_LIMIT, "we");
+	FILE *file = fopen(path, "we");
 	bool is_set = file && fputs(text, file) >= 0;
 
 	return file && !fclose(file) && is_set;
 }
 
 /* UINT64_MAX: no limit. */
-static bool set_limits(const struct job *jobs, bool is_driver, uint64_t all, uint64_t each)
+static bool set_limits(const struct job *jobs, enum limit limit, uint64_t all, uint64_t each)
 {
 	bool is_good = true;
-	char text[32] = "max";
+	char text[32] = "max", line[64];
 	unsigned int i;
 
-	if (is_driver) {
-		if (all != UINT64_MAX)
-			snprintf(text, sizeof(text), "%llu", (unsigned long long)all);
-		return set_user_limit(text);
-	}
+	if (all != UINT64_MAX)
+		snprintf(text, sizeof(text), "%llu", (unsigned long long)all);
+	snprintf(line, sizeof(line), "actmem/node" NODE " %s", text);
+	if (limit == LIMIT_OF_CGROUP)
+		return put(CGROUP "/dmem.max", line);
+	if (limit == LIMIT_OF_USER)
+		return put(USER_LIMIT, text);
 	for (i = 0; i < JOBS; i++)
 		is_good &= published_set_limit(jobs[i].pid, each == UINT64_MAX ? 0 : each) == 1;
 	return is_good;
 }
 
-static void test_limits(struct job *jobs, bool is_driver)
+static void test_limits(struct job *jobs, enum limit limit)
 {
 	unsigned int i;
 
 	for (i = 0; i < JOBS - 1; i++)
 		ok(awaits(&jobs[i], SPILLING, SPILLING), "job %u uses its budget", i);
 	ok(awaits(&jobs[i], KEEPING, KEEPING), "a job that does not spill uses its budget");
-	ok(set_limits(jobs, is_driver, LIMIT, SPILLING / 2), "the limit falls below the usage");
+	ok(set_limits(jobs, limit, LIMIT, SPILLING / 2), "the limit falls below the usage");
 	for (i = 0; i < JOBS - 1; i++)
 		ok(awaits(&jobs[i], 2 * MIB, SPILLING - 2 * MIB), "job %u returns its share", i);
-	for (i = 0; is_driver && i < WAITS && jobs[0].bytes + jobs[1].bytes + KEEPING > LIMIT; i++)
+	for (i = 0; limit && i < WAITS && jobs[0].bytes + jobs[1].bytes + KEEPING > LIMIT; i++)
 		usleep(10000);
 	ok(jobs[0].bytes + jobs[1].bytes + KEEPING <= LIMIT, "the usage falls to the limit");
 	for (i = 0; i < JOBS; i++)
 		ok(goes_on(&jobs[i]), "job %u goes on", i);
 	ok(jobs[0].bytes + jobs[1].bytes + KEEPING <= LIMIT, "the usage stays below the limit");
 	ok(jobs[JOBS - 1].bytes == KEEPING, "the job that does not spill keeps its memory");
-	ok(set_limits(jobs, is_driver, UINT64_MAX, UINT64_MAX), "the limit rises");
+	ok(set_limits(jobs, limit, UINT64_MAX, UINT64_MAX), "the limit rises");
 	for (i = 0; i < JOBS - 1; i++)
 		ok(awaits(&jobs[i], SPILLING, SPILLING), "job %u uses its budget again", i);
 }
 
-int main(void)
+static void enter_cgroup(void)
+{
+	mkdir("/tmp", 0755);
+	mkdir(CGROUPS, 0755);
+	if (mount("cgroup", CGROUPS, "cgroup2", 0, NULL) || setenv("ACTMEM_NODES", NODE, 1) ||
+	    setenv("ACTMEM_BACKEND", "driver", 1) ||
+	    !put(CGROUPS "/cgroup.subtree_control", "+dmem") || mkdir(CGROUP, 0755) ||
+	    !put(CGROUP "/cgroup.procs", "0"))
+		tap_bail(CGROUP ": %m");
+}
+
+static bool on_this_driver(void)
+{
+	struct actmem *am = open_or_bail();
+	bool is_driver = on_driver(am);
+
+	actmem_close(am);
+	return is_driver;
+}
+
+int main(int argc, char **argv)
 {
 	struct job *jobs = mmap(NULL, JOBS * sizeof(*jobs), PROT_READ | PROT_WRITE,
 				MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	struct actmem *am = open_or_bail();
-	bool is_driver = on_driver(am);
+	bool is_dmem = argc == 2 && !strcmp(argv[1], "dmem");
+	enum limit limit = LIMIT_OF_CGROUP;
 	unsigned int i;
 	int status;
 
-	actmem_close(am);
+	if (is_dmem)
+		enter_cgroup();
+	else
+		limit = on_this_driver() ? LIMIT_OF_USER : LIMIT_OF_HANDLE;
 	if (jobs == MAP_FAILED)
 		tap_bail("mmap");
 	start_jobs(jobs);
-	test_limits(jobs, is_driver);
+	test_limits(jobs, limit);
 	for (i = 0; i < JOBS; i++)
 		jobs[i].is_to_end = true;
 	for (i = 0; i < JOBS; i++)
 		ok(waitpid(jobs[i].pid, &status, 0) == jobs[i].pid && !status,
 		   "job %u had no wrong byte and leaves nothing", i);
+	ok(!is_dmem || (put(CGROUPS "/cgroup.procs", "0") && !rmdir(CGROUP) && !umount(CGROUPS)),
+	   "nothing of the jobs is left in their cgroup");
 	return tap_end();
 }

@@ -142,14 +142,16 @@ fuzz: $(B)/vm/init $(FUZZ)
 		--timeout $$(($(SECONDS) + 300)) --file "$$importer:/vm/modules/importer.ko" \
 		-- $(FUZZ) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
-check-vm-dmem: all $(B)/vm/init $(DMEM_TESTS) $(DMEM_PROGRAMS) $(CHARGING_TESTS)
+check-vm-dmem: all $(B)/vm/init $(DMEM_TESTS) $(DMEM_PROGRAMS) $(CHARGING_TESTS) \
+		$(B)/tests/store/store_reclaim
 	@mkdir -p $(B)/check
 	@tests/vm/run --kernel dmem --tap --log $(B)/check/vm-dmem.kernel-log --memory 1536M --numa 3 \
 		--file $(abspath $(B))/bin/actmem --file $(abspath $(B))/lib/libactmem.so.$(ABI) \
 		--file /bin/sh:/bin/sh --env LD_LIBRARY_PATH=$(abspath $(B))/lib \
 		--timeout 600 -- $(firstword $(DMEM_TESTS)) \
 		$(addprefix --and ,$(filter-out $(firstword $(DMEM_TESTS)),$(DMEM_TESTS)) $(CHARGING_TESTS)) \
-		--and $(DMEM_PROGRAMS) $(abspath $(B))/bin/actmem
+		--and $(DMEM_PROGRAMS) $(abspath $(B))/bin/actmem \
+		--and $(B)/tests/store/store_reclaim dmem
 
 # On the strict kernel. It takes as long as all of `make check`, which leaves it out.
 # Two machines at a time, the slowest first; each part can be run on its own.
