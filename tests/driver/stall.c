@@ -20,8 +20,8 @@
  */
 #define ALLOWED_RATIO	3
 #define ALLOWED_MS	1000
-/* A lock of the victim's own that is held while a page is zeroed delays it for 40 ms and more. */
-#define ALLOWED_SLEEP_MS	20
+/* A lock of the victim's own that is held while a page is zeroed delays it for 60 ms and more. */
+#define ALLOWED_SLEEP_MS	40
 
 /* Pages that a process faults in and gives back in turn. @fd is -1 for anonymous memory. */
 struct memory {
