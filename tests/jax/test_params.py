@@ -263,7 +263,7 @@ def test_a_weight_that_a_layer_takes_twice():
         return layer(layer(x, params)[0], params)
     of = partial(loss, body=jax.checkpoint(body))
     params = stored(weights())
-    with pytest.raises(NotImplementedError, match=r"gradient of \['.'\].* takes this weight twice"):
+    with pytest.raises(NotImplementedError, match=r"gradient of \['.'\].* takes this weight several times"):
         jax.jit(actmem.jax.value_and_grad(of))(params, batch(0))
     close(actmem.jax.value_and_grad(of, gradients="device")(params, batch(0)),
           jax.value_and_grad(of)(weights(), batch(0)))
@@ -291,11 +291,34 @@ def test_a_layer_under_vmap():
         stored(weights()), batch(0)), jax.value_and_grad(loss)(weights(), batch(0)))
 
 
+@pytest.mark.parametrize("gradients", ("store", "device"))
+def test_weights_that_are_frozen(gradients):
+    """Outside and inside the layer, and a part of them."""
+    def inside(x, params):
+        return layer(x, jax.lax.stop_gradient(params))
+    cases = (lambda params, x: loss(jax.lax.stop_gradient(params), x),
+             lambda params, x: loss(params, x, jax.checkpoint(inside)),
+             lambda params, x: loss({**params, "layers": {
+                 **params["layers"], "w": jax.lax.stop_gradient(params["layers"]["w"])}}, x))
+    for of in cases:
+        close(jax.jit(actmem.jax.value_and_grad(of, gradients=gradients))(
+            stored(weights()), batch(0)), jax.jit(jax.value_and_grad(of))(weights(), batch(0)))
+
+
+def test_a_stored_gradient_has_no_derivative():
+    def penalty(scale, params):
+        _, gradients = actmem.jax.value_and_grad(loss)(params, scale * batch(0))
+        return jnp.sum(actmem.jax.value(gradients)["layers"]["w"] ** 2)
+    with pytest.raises(NotImplementedError, match='is stored, so it has no derivative'):
+        jax.jit(jax.grad(penalty))(1.0, stored(weights()))
+
+
 def test_has_aux():
     def of(params, x):
-        return loss(params, x), {"mean": jnp.mean(x)}
+        return loss(params, x), {"mean": jnp.mean(x), "params": params}
     (value, aux), found = jax.jit(actmem.jax.value_and_grad(of, has_aux=True))(
         stored(weights()), batch(0))
+    same(aux["params"], weights())
     assert float(aux["mean"]) == float(jnp.mean(batch(0)))
     assert found["layers"]["w"].shape == (LAYERS, SIDE, SIDE)
     assert np.isfinite(float(value))
@@ -337,6 +360,8 @@ def test_numpy_arrays_are_stored_layer_by_layer():
 
 @pytest.mark.parametrize("params, error, words", (
     ({"a": jnp.ones((2, 3)), "b": jnp.ones(3)}, ValueError, r"\['b'\] is float32\[3\].* layers, 2"),
+    (jnp.ones((0, 3)), ValueError, r"is float32\[0, 3\].* at least 1"),
+    ({"w": jnp.full((2, 3), 0.5)}, ValueError, r"\['w'\] is float32\[2, 3\] with a weak type"),
     ({"w": jnp.float32(1)}, ValueError, r"\['w'\] is float32\[\]"),
     ({"w": jnp.arange(3)}, TypeError, r"\['w'\] is int32"),
     ({"w": "x"}, TypeError, r"\['w'\] is str"),
@@ -377,6 +402,18 @@ def test_other_words():
     delayed = actmem.optax.delayed(optax.adam(1e-2))
     with pytest.raises(ValueError, match="offload"):
         delayed.init(params)
+
+
+def test_gradients_that_a_state_keeps():
+    """The state of a small weight is an array."""
+    tx = optax.GradientTransformation(lambda params: jax.tree.map(jnp.zeros_like, params),
+                                      lambda updates, state, params=None: (updates, updates))
+    close(train(tx), plainly(tx))
+
+
+def test_labels_name_the_users_line():
+    like = jax.eval_shape(actmem.jax.offload_params, weights()["layers"])
+    assert "(test_params.py:" in like["w"].label
 
 
 def test_a_transformation_that_mixes_layers():

@@ -12,8 +12,6 @@
         updates, state = optimizer.update(grads, state, params)
         return optax.apply_updates(params, updates), state
 """
-import os
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -26,17 +24,11 @@ import optax  # type: ignore[import-untyped]
 
 from actmem.jax import _delayed, _private
 from actmem.jax._layers import is_stack, run
-from actmem.jax._primitives import label_of
+from actmem.jax._primitives import label_of, line_of_caller
 from actmem.jax._state import is_stored, named_leaves, stored as stored, value as value
 
 LEAST_ELEMENTS = 4096
 GROUP_BYTES = 256 << 20
-
-
-def _caller() -> str:
-    """Returns the line that calls offload(), as file.py:12."""
-    frame = sys._getframe(2)
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 def _aval(leaf: Any) -> Any:
@@ -331,7 +323,7 @@ def offload(tx: optax.GradientTransformation, *,
     """
     if group_bytes < 1:
         raise ValueError(f"group_bytes={group_bytes} must be at least 1")
-    line = _caller()
+    line = line_of_caller()
     offloaded = _Offloaded(tx, mask, group_bytes, line)
     transformation = Offloaded(offloaded.init, offloaded.update)
     transformation._applying = _Offloaded(tx, mask, group_bytes, line, applies=True)
@@ -519,4 +511,4 @@ def delayed(tx: optax.GradientTransformation, *,
     """
     if group_bytes < 1:
         raise ValueError(f"group_bytes={group_bytes} must be at least 1")
-    return Delayed(tx, mask, group_bytes, _caller())
+    return Delayed(tx, mask, group_bytes, line_of_caller())

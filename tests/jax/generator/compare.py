@@ -119,6 +119,16 @@ def mesh_of(program):
     return jax.make_mesh(shape, ("d", "m")[:len(shape)], axis_types=(kind,) * len(shape))
 
 
+def of_weights(form):
+    """What the text uses for stored weights: functions that do nothing in stock JAX."""
+    if form == "ours":
+        import actmem.jax
+        return {"STORED": actmem.jax.offload_params, "TAKEN": actmem.jax.value,
+                "VALUE_AND_GRAD": actmem.jax.value_and_grad}
+    return {"STORED": lambda array: array, "TAKEN": lambda array: array,
+            "VALUE_AND_GRAD": jax.value_and_grad}
+
+
 # Programs.
 
 def names_for(program, form, mesh, is_exact):
@@ -132,7 +142,7 @@ def names_for(program, form, mesh, is_exact):
             "ROWS": program["rows"], "COLUMNS": program["columns"], "DTYPE": dtype,
             "HALF": jnp.float64 if is_exact else jnp.bfloat16,
             "SUM": jnp.float64 if is_exact else jnp.float32,
-            "SPREAD": P("d", columns), **POLICIES}
+            "SPREAD": P("d", columns), **POLICIES, **of_weights(form)}
 
 
 def _spec(program, mesh, shape, batches, row):

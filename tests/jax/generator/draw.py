@@ -225,6 +225,9 @@ def case(seed, gpu=False):
     flags = list(draw.weighted(FLAGS))
     spills = form in ("ours", "patch", "destination") and draw.chance(0.15) and \
         program["mesh"] is None and program["derivation"] not in ("jacrev", "hessian")
+    if form == "ours" and program["mesh"] is None and draw.chance(0.3):
+        # The program is one layer of several, whose weights are stored.
+        program.update(derivation="weights", layers=[], outside=draw.pick(("jit", "jit", "eager")))
     if spills or gpu:
         program.update(LARGE if spills else ALIGNED)
     return {"program": program, "form": form, "flags": flags, "spills": spills}

@@ -222,6 +222,14 @@ DERIVATIONS = {
         "(jnp.cos(w),))[1], (0, 1))(x, w)"],
     "jacrev": ["return jax.jacrev(lambda x: jnp.sum(model(x, w, s, n), 0))(x)"],
     "hessian": ["return jax.hessian(lambda w: loss(x, w, s, n))(w)"],
+    "weights": [
+        "layer = jax.checkpoint(lambda x, w: (model(x, TAKEN(w), s, n), None))",
+        "def loss(weights):",
+        "    x_, _ = lax.scan(layer, x, weights)",
+        "    return jnp.sum(x_.astype(SUM) ** 2)",
+        "weights = STORED(jnp.stack([w, jnp.sin(w), jnp.cos(w)]))",
+        "value, gradients = VALUE_AND_GRAD(loss)(weights)",
+        "return value, TAKEN(gradients)"],
 }
 
 # Those whose results all have a dimension.
@@ -257,7 +265,7 @@ def source(program):
         writer.say("model = jax.jit(model)")
     lines = [line.replace("ONE", str(program["one"])).replace("AXIS", str(program["axis"]))
              for line in DERIVATIONS[derivation]]
-    if any("loss" in line for line in lines):
+    if any("loss" in line for line in lines) and derivation != "weights":
         writer.say("def loss(x, w, s, n):")
         writer.say("    return jnp.sum(model(x, w, s, n).astype(SUM) ** 2)")
     writer.say("def core(x, w, s, n):")

@@ -136,9 +136,9 @@ class GhostType(_KeptType):
 
 def _refuse_sum(dtype: Any, *tokens: Any) -> Any:
     raise NotImplementedError(
-        f"{dtype.of[2]}: a layer takes this weight twice, and the gradients of both cannot be "
-        "added in the store. Call value() once for each layer, or pass "
-        'gradients="device" to actmem.jax.value_and_grad()')
+        f"{dtype.of[2]}: the function takes this weight several times, in a layer, a loop or several "
+        "scans, and the gradients cannot be added in the store. Call value() once for each layer, or "
+        'pass gradients="device" to actmem.jax.value_and_grad()')
 
 
 class SlotType(_KeptType):

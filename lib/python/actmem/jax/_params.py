@@ -9,8 +9,6 @@ large as the input. So the function gets an input without content for each weigh
 is a token: the backward pass of a layer stores the gradient of its weights, and the scan stacks the
 tokens.
 """
-import os
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -19,59 +17,84 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jax.custom_derivatives import SymbolicZero
+
 from actmem.jax import _finish, _primitives, _private
 from actmem.jax._kept import GRADIENT, SlotType, TokenType, zeros
-from actmem.jax._primitives import label_of
+from actmem.jax._primitives import label_of, line_of_caller
 from actmem.jax._state import Stored, is_stored, named_leaves, store_stack
 
 OF_GRADIENT, OF_WEIGHTS = "gradient of ", " of the weights ("
 
 
 class _Weight(Stored):
-    """A stored weight within value_and_grad(). `slot` is what its gradient belongs to."""
+    """A stored weight within value_and_grad(). `slot` is what its gradient belongs to: with
+    gradients="store" a value without content, otherwise None, because it belongs to the ghost. `guard`
+    has a number for each layer. jax.lax.stop_gradient() stops only its gradient, because it ignores
+    all dtypes that it does not know."""
 
     slot: Any
+    guard: Any
 
-    def __init__(self, token: Any, ghost: Any, label: str, slot: Any) -> None:
+    def __init__(self, token: Any, ghost: Any, label: str, slot: Any, guard: Any) -> None:
         super().__init__(token, ghost, label)
-        self.slot = slot
+        self.slot, self.guard = slot, guard
 
     def tree_flatten_with_keys(self) -> tuple[Any, str]:
         leaves, label = super().tree_flatten_with_keys()
-        return (*leaves, (jax.tree_util.GetAttrKey("slot"), self.slot)), label
+        key = jax.tree_util.GetAttrKey
+        return (*leaves, (key("slot"), self.slot), (key("guard"), self.guard)), label
 
     @classmethod
     def tree_unflatten(cls, label: str, children: Sequence[Any]) -> "_Weight":
-        token, ghost, slot = children
-        return cls(token, ghost, label, slot)
+        token, ghost, slot, guard = children
+        return cls(token, ghost, label, slot, guard)
 
     def taken(self) -> Any:
-        if self.is_stack:
+        if self.is_stack and self.slot is not None:
             raise NotImplementedError(
                 f"{self.label}: value() of all layers at once has no gradient in the store. Call "
                 'value() in the body of a jax.lax.scan over the layers, or pass gradients="device" to '
                 "actmem.jax.value_and_grad()")
-        return _take_weight(self.label, self.token, self.ghost, self.slot)
+        return _take_weight(self.label, self.batch, self.slot is not None, self.token, self.ghost,
+                            self.slot, self.guard)
 
 
 jax.tree_util.register_pytree_with_keys_class(_Weight)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _take_weight(label: str, token: Any, ghost: Any, slot: Any) -> Any:
-    return _primitives.take(token, ghost, label, False)
+def without_slots(tree: Any) -> Any:
+    """Returns a tree in which weights are as they were before value_and_grad()."""
+    def without(leaf: Any) -> Any:
+        return Stored(leaf.token, leaf.ghost, leaf.label) if isinstance(leaf, _Weight) else leaf
+    return jax.tree.map(without, tree, is_leaf=is_stored)
 
 
-def _take_weight_fwd(label: str, token: Any, ghost: Any, slot: Any) -> Any:
-    return _primitives.take(token, ghost, label, False), None
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _take_weight(label: str, batch: Sequence[int], stores: bool, token: Any, ghost: Any, slot: Any,
+                 guard: Any) -> Any:
+    return _primitives.take(token, ghost, label, False, batch)
 
 
-def _take_weight_bwd(label: str, _: None, gradient: Any) -> Any:
+def _take_weight_fwd(label: str, batch: Sequence[int], stores: bool, token: Any, ghost: Any,
+                     slot: Any, guard: Any) -> Any:
+    # The length of the second result says whether there is a gradient, or the program stopped it. Its
+    # structure could not: JAX keeps that of one call for all calls of a jitted function.
+    return _primitives.take(token.value, ghost.value, label, False, batch), \
+        jnp.zeros(int(guard.perturbed), jnp.uint8)
+
+
+def _take_weight_bwd(label: str, batch: Sequence[int], stores: bool, is_wanted: Any,
+                     gradient: Any) -> Any:
+    if not is_wanted.size or isinstance(gradient, SymbolicZero):
+        return None, None, None, None
+    if not stores:
+        return None, gradient, None, None
     _, token, _ = _primitives.put(gradient, _label_of_gradient(label), GRADIENT)
-    return None, None, token
+    return None, None, token, None
 
 
-_take_weight.defvjp(_take_weight_fwd, _take_weight_bwd)
+_take_weight.defvjp(_take_weight_fwd, _take_weight_bwd, symbolic_zeros=True)
 
 
 def _label_of_gradient(label: str) -> str:
@@ -86,9 +109,13 @@ def _checked(path: str, leaf: Any, layers: int | None) -> int:
     if not hasattr(leaf, "dtype") or not jnp.issubdtype(leaf.dtype, jnp.inexact):
         raise TypeError(f"{where} is {getattr(leaf, 'dtype', type(leaf).__name__)}: weights are "
                         "arrays of floating-point numbers")
-    if not leaf.ndim or layers is not None and leaf.shape[0] != layers:
+    if leaf.weak_type if isinstance(leaf, jax.Array) else False:
+        raise ValueError(f"{where} is {leaf.dtype}{list(leaf.shape)} with a weak type, which a stored "
+                         f"array loses: give the array a dtype, as by jnp.asarray(..., "
+                         f"jnp.{leaf.dtype})")
+    if not leaf.ndim or not leaf.shape[0] or layers is not None and leaf.shape[0] != layers:
         raise ValueError(f"{where} is {leaf.dtype}{list(leaf.shape)}: the first axis of each "
-                         f"array must be that of the layers{'' if layers is None else f', {layers}'}")
+                         f"array must be that of the layers, {layers or 'at least 1'}")
     if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer) and \
             len(leaf.devices()) > 1:
         raise NotImplementedError(f"{where} is on {len(leaf.devices())} devices: stored weights "
@@ -133,8 +160,7 @@ def offload_params(params: Any) -> Any:
       >>> gradients["w"].shape
       (3, 64, 64)
     """
-    frame = sys._getframe(1)
-    line = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+    line = line_of_caller()
     named = named_leaves(params)
     layers: int | None = None
     for path, leaf in named:
@@ -194,28 +220,29 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
         def to_differentiate(leaf: Any) -> Any:
             if not is_stored(leaf):
                 return leaf
-            if gradients == "device":
-                return leaf.ghost
-            return zeros(leaf.token.shape, SlotType(_gradient_type(leaf)))
+            shape = leaf.token.shape
+            slot = leaf.ghost if gradients == "device" else \
+                zeros(shape, SlotType(_gradient_type(leaf)))
+            return slot, jnp.zeros(shape, jnp.float32)
 
         def with_weights(leaf: Any, varied: Any) -> Any:
             if not is_stored(leaf):
                 return varied
-            if gradients == "store":
-                return _Weight(leaf.token, leaf.ghost, leaf.label, varied)
-            return Stored(leaf.token, varied, leaf.label)
+            slot, guard = varied
+            return _Weight(leaf.token, slot, leaf.label, None, guard) if gradients == "device" else \
+                _Weight(leaf.token, leaf.ghost, leaf.label, slot, guard)
 
-        def of(varied: list[Any]) -> tuple[Any, Any]:
+        def of(varied: list[Any]) -> Any:
             result = function(jax.tree.unflatten(tree, list(map(with_weights, leaves, varied))),
                               *args, **kwargs)
-            return result if has_aux else (result, None)
+            return without_slots(result if has_aux else (result, None))
         value, pull, aux = jax.vjp(of, list(map(to_differentiate, leaves)), has_aux=True)
         if np.shape(value) or not jnp.issubdtype(jnp.result_type(value), jnp.floating):
             raise TypeError(f"actmem.jax.value_and_grad(): the function returned "
                             f"{jax.typeof(value)}, but must return a scalar")
         found, = pull(jnp.ones_like(value))
-        results = [Stored(new, leaf.ghost, _label_of_gradient(leaf.label))
-                   if is_stored(leaf) and gradients == "store" else new
+        results = [new if not is_stored(leaf) else new[0] if gradients == "device" else
+                   Stored(new[0], leaf.ghost, _label_of_gradient(leaf.label))
                    for leaf, new in zip(leaves, found)]
         return (value, aux) if has_aux else value, jax.tree.unflatten(tree, results)
     return differentiated
@@ -232,8 +259,10 @@ def _taken_weights(jaxpr: Any) -> list[str | None]:
     labels: dict[Any, str | None] = {}
     for eqn in inner.eqns:
         name, jaxprs = eqn.primitive.name, list(_private.inner_jaxprs(eqn.params))
-        if eqn.primitive is _primitives.take_p and OF_WEIGHTS in eqn.params["label"]:
-            labels[eqn.outvars[0]] = eqn.params["label"]
+        if eqn.primitive is _primitives.take_p:
+            label = eqn.params["label"]
+            is_weight = OF_WEIGHTS in label and not label.startswith(OF_GRADIENT)
+            labels[eqn.outvars[0]] = label if is_weight else None
         elif name in _FORMS:
             labels.update((out, labels.get(atom)) for atom, out in zip(eqn.invars, eqn.outvars)
                           if not _private.is_literal(atom))
@@ -250,9 +279,9 @@ def _check_kept(scan: Any) -> None:
     for label in _taken_weights(scan.params["jaxpr"])[carries:]:
         if label is not None:
             raise ValueError(
-                f"{label}: a scan over the layers keeps this weight of all layers on the device. "
-                "Put jax.checkpoint or actmem.jax.checkpoint around the body of the scan, so that "
-                "the backward pass takes each layer's weights again")
+                f"{label}: a scan keeps this weight of all layers, or of all its iterations, on the "
+                "device. Put jax.checkpoint or actmem.jax.checkpoint around the body of the scan, so "
+                "that the backward pass takes each layer's weights again")
 
 
 _finish.when_whole(lambda name, jaxpr: _taken_weights(jaxpr))

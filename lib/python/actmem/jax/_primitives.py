@@ -25,6 +25,8 @@ moves a put out of a loop.
 When a program is complete, _finish.py counts the takes of each token, and sets the parameters
 that have defaults here.
 """
+import os
+import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -37,7 +39,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.sharding import Sharding
 
 from actmem.jax import _calls, _private
-from actmem.jax._kept import ANY_TOKEN, STEP, TOKEN_WORDS, GhostType, TokenType, wrap_p
+from actmem.jax._kept import ANY_TOKEN, GRADIENT, STEP, TOKEN_WORDS, GhostType, TokenType, wrap_p
 from actmem.jax._private import Aval, Context, Eqn, Rule
 from actmem.jax._tokens import drain
 
@@ -60,6 +62,19 @@ TAKE: dict[str, Any] = dict(batch=(), number=None, ends=False, announced=None, r
 def label_of(name: str, line: str) -> str:
     """Returns the label that identifies puts and takes and appears in error messages."""
     return f"{name} ({line})"
+
+
+# The folders of files whose lines are not a user's.
+_LIBRARIES = tuple(os.path.dirname(os.path.abspath(path)) + os.sep
+                   for path in (jax.__file__, os.path.dirname(__file__)))
+
+
+def line_of_caller() -> str:
+    """Returns the line of the user's program that called a function of this package, as file.py:12."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
+        frame = frame.f_back
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 def name_and_line(label: str) -> tuple[str, str]:
@@ -192,6 +207,9 @@ def drop_now(words: jax.Array) -> jax.Array:
 
 def _put_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     (value,), (tangent,) = primals, tangents
+    if params["use"] == GRADIENT:
+        raise NotImplementedError(f"{params['label']} is stored, so it has no derivative: pass "
+                                  'gradients="device" to actmem.jax.value_and_grad()')
     value, token, ghost = put_p.bind(value, **params)
     return (value, token, ghost), (tangent, _private.zero_tangent(token), tangent)
 

@@ -81,10 +81,14 @@ class Stored:
         """Whether each layer is a block of its own (_params.py)."""
         return len(self.token.shape) > 0
 
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """The axes of the tokens."""
+        return tuple(range(len(self.token.shape)))
+
     def taken(self) -> Any:
         """Returns the array, in a traced program."""
-        return _primitives.take(self.token, self.ghost, self.label, False,
-                                tuple(range(len(self.token.shape))))
+        return _primitives.take(self.token, self.ghost, self.label, False, self.batch)
 
     def value(self) -> jax.Array:
         """Returns a copy of the array on the device."""
