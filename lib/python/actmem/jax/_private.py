@@ -297,6 +297,11 @@ def explicit_shard_shape(aval: Aval) -> tuple[int, ...] | None:
     return shape
 
 
+def is_on_host(aval: Any) -> bool:
+    """Returns whether a value of this type is in the memory "pinned_host"."""
+    return getattr(getattr(aval, "memory_space", None), "name", "") == "Host"
+
+
 def is_explicit(sharding: Sharding) -> bool:
     """Returns whether the types of arrays with this sharding state it."""
     return isinstance(sharding, NamedSharding) and sharding.mesh.are_all_axes_explicit

@@ -120,7 +120,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
         the machine's device memory. math.inf: no limit.
       host_memory: Bytes of host memory that one device may use; the rest goes to files. None:
         the device's share of 80% of the machine's host memory; no limit if that is unknown.
-      donated: How many bytes of the arguments are donated.
+      donated: How many bytes of the arguments are donated: the first arguments, as many as have
+        these bytes on the device.
       compiler: The compiler's settings, such as memory.CPU. None: those of the machine's platform.
       ring: The number of layers that may have unfinished transfers to the host.
       model: A name for the plan.

@@ -4,8 +4,8 @@ and an error in a compiler ends its process. compiled.py starts it:
 
     python3 -m actmem.plan._compiling REQUEST RESULT
 
-REQUEST is a file with the pickled target, jax.export.Exported and axes of the mesh, from the process
-that starts this one. RESULT is the file to write: sizes, and the counts of the schedule, as JSON. If the program
+REQUEST is a file with the pickled target, jax.export.Exported, axes of the mesh and donated
+arguments, from the process that starts this one. RESULT is the file to write: sizes, and the counts of the schedule, as JSON. If the program
 does not fit into the target's memory, RESULT has XLA's error message as "exhausted".
 """
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 from jax.experimental import topologies
 
 import actmem.jax           # registers the handlers that programs may call  # noqa: F401
+from actmem.jax import _private
 from actmem.plan import _schedule
 from actmem.plan.targets import Target
 
@@ -35,11 +36,24 @@ def _topology(target: Target) -> Any:
                                         topology=target.topology)
 
 
-def compile_for(target: Target, exported: Any, axes: Sequence[tuple[str, int, Any]]) -> Any:
+def _placed(device: Any, avals: Sequence[Any]) -> list[Any]:
+    """Returns shardings that place values on one device, or in the host's memory. The devices of a
+    topology have no memories, so JAX accepts a memory kind only on an abstract mesh."""
+    mesh = jax.sharding.Mesh(np.array([device]), ("device",))
+    spec = jax.sharding.PartitionSpec()
+    return [jax.sharding.NamedSharding(mesh.abstract_mesh, spec, memory_kind="pinned_host")
+            if _private.is_on_host(aval) else jax.sharding.NamedSharding(mesh, spec)
+            for aval in avals]
+
+
+def compile_for(target: Target, exported: Any, axes: Sequence[tuple[str, int, Any]],
+                donated: Sequence[int] = ()) -> Any:
     """Returns the program, compiled for the target, as a jax.stages.Compiled."""
     devices = _topology(target).devices
     if exported.nr_devices == 1:
         shardings: Any = [jax.sharding.SingleDeviceSharding(devices[0])] * len(exported.in_avals)
+        if any(map(_private.is_on_host, exported.in_avals)):
+            shardings = _placed(devices[0], exported.in_avals)
     else:
         names, sizes, types = zip(*(axes or [("devices", len(devices), None)]))
         mesh = jax.sharding.Mesh(np.array(devices).reshape(sizes), names,
@@ -51,14 +65,15 @@ def compile_for(target: Target, exported: Any, axes: Sequence[tuple[str, int, An
 
     def program(*leaves: Any) -> Any:
         positional, named = jax.tree.unflatten(exported.in_tree, leaves)
-        return exported.call(*positional, **named)
-    return jax.jit(program).trace(*shapes).lower(
+        return jax.tree.leaves(exported.call(*positional, **named))
+    return jax.jit(program, donate_argnums=tuple(donated)).trace(*shapes).lower(
         lowering_platforms=(target.platform,)).compile()
 
 
-def measured(target: Target, exported: Any, axes: Sequence[tuple[str, int, Any]]) -> dict[str, Any]:
+def measured(target: Target, exported: Any, axes: Sequence[tuple[str, int, Any]],
+             donated: Sequence[int]) -> dict[str, Any]:
     try:
-        program = compile_for(target, exported, axes)
+        program = compile_for(target, exported, axes, donated)
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise

@@ -14,12 +14,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
+import numpy as np
 from jax.extend.core import jaxpr_as_fun
 from jax.sharding import NamedSharding, PartitionSpec
 
 from actmem import _wheel
 from actmem.jax import _private
-from actmem.jax._private import Eqn, Jaxpr, Rule
+from actmem.jax._private import Aval, Eqn, Jaxpr, Rule
 from actmem.plan._graph import PRODUCTS, Graph
 from actmem.plan._shards import Layout
 from actmem.plan._specs import Spec
@@ -31,6 +32,15 @@ def graph_of(function: Callable[..., Any], *args: Any, layout: Layout | None = N
     get the shardings `outputs`."""
     jaxpr = _private.dce(jax.make_jaxpr(function)(*args))
     return Graph.of(jaxpr, layout.of(jaxpr, outputs) if layout else None)
+
+
+def _shape_of(aval: Aval) -> jax.ShapeDtypeStruct:
+    """Returns the shape of an argument of this type, in the same memory."""
+    sharding = None
+    if _private.is_on_host(aval):
+        mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("device",))
+        sharding = NamedSharding(mesh, PartitionSpec(), memory_kind="pinned_host")
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding)
 
 
 def _eqns(jaxpr: Jaxpr) -> Iterable[Eqn]:
@@ -148,7 +158,7 @@ class Program:
         jaxpr = self._with(policy)
         # A gradient is sharded like the weights.
         return graph_of(self._gradient(jaxpr), *(
-            jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in jaxpr.in_avals),
+            _shape_of(aval) for aval in jaxpr.in_avals),
             layout=self.layout, outputs=self.layout.inputs[:self.weights])
 
     def graph_saving(self, names: Iterable[str] = ()) -> Graph:
@@ -188,11 +198,12 @@ class Program:
 
     def shapes(self) -> list[jax.ShapeDtypeStruct]:
         """Returns the shapes of the arguments one by one, with their shardings over several
-        devices."""
+        devices or in the host's memory."""
         found = []
         for leaf, aval in zip(jax.tree.leaves(self.args), self.jaxpr.in_avals):
             sharding = getattr(leaf, "sharding", None)
-            is_shared = isinstance(sharding, NamedSharding) and sharding.mesh.size > 1
+            is_shared = isinstance(sharding, NamedSharding) and (
+                sharding.mesh.size > 1 or sharding.memory_kind == "pinned_host")
             found.append(jax.ShapeDtypeStruct(aval.shape, aval.dtype,
                                               sharding=sharding if is_shared else None))
         return found
@@ -212,12 +223,12 @@ class Program:
             layer = jax.checkpoint(jaxpr_as_fun(body), policy=policy, prevent_cse=False)
             wrapped.append(eqn)
             return [eqn.replace(params=eqn.params | {"jaxpr": jax.make_jaxpr(layer)(
-                *[jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in body.in_avals])})]
+                *map(_shape_of, body.in_avals))})]
         jaxpr = _changed(self.jaxpr, wrap)
         if wrapped:
             return jaxpr
         return jax.make_jaxpr(jax.checkpoint(jaxpr_as_fun(self.jaxpr), policy=policy))(
-            *[jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in self.jaxpr.in_avals])
+            *map(_shape_of, self.jaxpr.in_avals))
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -3,7 +3,7 @@
 returns the memory that XLA needs and what its schedule does. No array is made.
 
     program = compiled.compile_for(target, compiled.lowered(step, shapes, target))
-    program.peak(donated=0), program.schedule.late_out
+    program.peak, program.schedule.late_out
 
 Results are kept in $XDG_CACHE_HOME/actmem/compiled. Their keys consist of the program as it is
 lowered, the target, the compilers' flags and the versions.
@@ -14,6 +14,7 @@ import dataclasses
 import hashlib
 import importlib.metadata
 import json
+import math
 import os
 import pickle
 import re
@@ -55,10 +56,10 @@ class Compiled:
     schedule: Schedule = dataclasses.field(default_factory=Schedule)
     exhausted: str = ""         # XLA's error message if the program does not fit, or ""
 
-    def peak(self, donated: int = 0) -> int:
-        """Returns the most device memory that the program needs. `donated` is the number of bytes
-        of its arguments that it may overwrite."""
-        return self.argument + self.output + self.temp - self.alias - min(donated, self.output)
+    @property
+    def peak(self) -> int:
+        """The most device memory that the program needs."""
+        return self.argument + self.output + self.temp - self.alias
 
     @property
     def host_bytes(self) -> int:
@@ -76,14 +77,17 @@ class Lowered:
     size and a type. It can be pickled."""
     exported: Any               # jax.export.Exported
     axes: tuple[tuple[str, int, Any], ...] = ()
+    donated: tuple[int, ...] = ()       # arguments that the program may overwrite
 
     @property
     def devices(self) -> int:
         return int(self.exported.nr_devices)
 
 
-def lowered(function: Callable[..., Any], shapes: Sequence[Any], target: Target) -> Lowered:
-    """Lowers a function of these shapes for the target's platform."""
+def lowered(function: Callable[..., Any], shapes: Sequence[Any], target: Target,
+            donated: int = 0) -> Lowered:
+    """Lowers a function of these shapes for the target's platform. The program may overwrite its
+    first arguments, as many as have `donated` bytes together."""
     jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
     found = export.export(jitted, platforms=[target.platform], disabled_checks=CALLS)(*shapes)
     meshes = [each.sharding.mesh for each in jax.tree.leaves(shapes)
@@ -91,7 +95,25 @@ def lowered(function: Callable[..., Any], shapes: Sequence[Any], target: Target)
     axes = next((tuple(zip(mesh.axis_names, mesh.axis_sizes, mesh.axis_types))
                  for mesh in meshes if mesh.size == found.nr_devices), ())
     # JAX differentiates a program by a function, which cannot be pickled.
-    return Lowered(dataclasses.replace(found, _get_vjp=None), axes)
+    return Lowered(dataclasses.replace(found, _get_vjp=None), axes,
+                   _first(jax.tree.leaves(shapes), donated))
+
+
+def _first(shapes: Sequence[Any], size: int) -> tuple[int, ...]:
+    """Returns the indices of the first shapes, as many as have `size` bytes together. On the
+    host, bytes do not count."""
+    found = []
+    for i, shape in enumerate(shapes):
+        sharding = getattr(shape, "sharding", None)
+        sizes = shape.shape if sharding is None else sharding.shard_shape(shape.shape)
+        each = math.prod(sizes) * shape.dtype.itemsize
+        if getattr(sharding, "memory_kind", None) == "pinned_host":
+            continue
+        if each > size:
+            break
+        found.append(i)
+        size -= each
+    return tuple(found)
 
 
 def _versions() -> list[str]:
@@ -107,7 +129,7 @@ def _versions() -> list[str]:
 def _cache_path(target: Target, program: Lowered) -> str:
     folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     words = repr((FORMAT, dataclasses.astuple(target), sorted(flags().items()), _versions(),
-                  program.axes, [str(aval) for aval in program.exported.in_avals]))
+                  program.axes, program.donated, [str(aval) for aval in program.exported.in_avals]))
     text = PLACES.sub("", program.exported.mlir_module())
     key = hashlib.sha256(f"{words}{text}".encode())
     return os.path.join(folder, "actmem", "compiled", f"{key.hexdigest()[:32]}.json")
@@ -160,7 +182,7 @@ def _run(target: Target, program: Lowered) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="actmem-") as folder:
         request, result = (os.path.join(folder, name) for name in ("request", "result"))
         with open(request, "wb") as file:
-            pickle.dump((target, program.exported, program.axes), file)
+            pickle.dump((target, program.exported, program.axes, program.donated), file)
         done = subprocess.run([sys.executable, "-m", "actmem.plan._compiling", request, result],
                               env=_environment(target), stdin=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,

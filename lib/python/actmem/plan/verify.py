@@ -40,7 +40,7 @@ class Policies:
     def _compiled(self, choice: Choice) -> compiled.Compiled:
         policy = policy_of(sorted(choice.kept), sorted(choice.offloaded), self.destination)
         with self.program.jitted(policy) as step:
-            lowered = compiled.lowered(step, self.program.shapes(), self.target)
+            lowered = compiled.lowered(step, self.program.shapes(), self.target, self.donated)
         mesh = math.prod(self.program.layout.sizes.values())
         if mesh > 1 and lowered.devices == 1:
             raise ValueError(f"compile= needs the mesh of {mesh} devices in the shardings of the "
@@ -48,8 +48,7 @@ class Policies:
         self._tell(f"compiling policy {len(self.found) + 1}: {self._text(choice)}")
         begin = time.monotonic()
         found = compiled.compile_for(self.target, lowered)
-        peak = "too much" if found.exhausted else size_text(found.peak(self.donated) +
-                                                            self.resident)
+        peak = "too much" if found.exhausted else size_text(found.peak + self.resident)
         self._tell(f"after {time.monotonic() - begin:.0f} s: {peak} of device memory")
         return found
 
@@ -65,7 +64,7 @@ class Policies:
         """Returns the device memory that a compiled choice needs, or None if it does not fit and
         XLA reports no number."""
         found = self.found[choice]
-        return None if found.exhausted else found.peak(self.donated) + self.resident
+        return None if found.exhausted else found.peak + self.resident
 
     def wait(self, choice: Choice) -> float | None:
         """Returns the seconds that the device waits for copies in a step. If XLA does not estimate
