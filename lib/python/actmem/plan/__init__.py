@@ -100,7 +100,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
          resident: int = 0, devices: int | None = None, choice: Choice | None = None,
          measure: int = 0, destination: str = "pinned_host", mesh: Any = None,
          specs: Mapping[str, PartitionSpec] | None = None, between: Between | None = None,
-         frozen: int = 0, compile: str | None = None, whole: Sharded | None = None) -> Plan:
+         frozen: int = 0, compile: str | None = None, whole: Sharded | None = None,
+         shares: int = 1) -> Plan:
     """Decides for each named value of a training step whether to keep it on the device, offload
     it to the host, or recompute it. If `function` is a loss, plan() traces it once. If it is
     a step, plan() traces it again for each policy. This clears JAX's caches, so functions that
@@ -145,6 +146,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
         compiles the best few choices and full recomputation for it, and plan() drops those that
         do not fit or whose schedule shows that offloading gains nothing. This takes minutes, and
         prints its progress on stderr. Results are cached.
+      shares: How many devices share the weights if `function` computes with whole weights. Each
+        device stores a part of them between layers: see of_model.py.
       whole: The program that compile= compiles, if `function` is one device's part: see
         sharded.py.
 
@@ -189,7 +192,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
     graph = program.graph_saving()
 
     def memory_of(found: Graph) -> memory.Memory:
-        return memory.foresee(found, donated, how)
+        return memory.foresee(found, donated, how, memory.Shared(
+            program.weights, program.frozen, shares) if shares > 1 else memory.Shared())
 
     def peak_of(saved: frozenset[str]) -> int:
         return memory_of(program.graph_saving(saved) if saved else graph).peak + resident
@@ -199,7 +203,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
         graph.inputs[i].bytes for i in program.batch)
     if devices is None:
         devices = defaults.devices_of(machine, program.layout.sizes)
-    search = Search(Timeline(graph, machine, how, between), candidates, machine, peak_of,
+    timed = memory.PLAIN if how in (memory.GPU, memory.TPU) else how
+    search = Search(Timeline(graph, machine, timed, between), candidates, machine, peak_of,
                     parse_size("device_memory", device_memory),
                     parse_size("host_memory", host_memory), ring, devices, fixed)
     if choice is not None:

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import dataclasses
 
-from actmem.plan._graph import Graph, Node, Value
+from actmem.plan._graph import PRODUCTS, Graph, Node, Value
 
 # Operations computed element by element where the result is read, at little cost.
 CHEAP = frozenset("""add add_any sub mul neg abs sign max min select_n and or not xor eq ne lt
     le gt ge convert_element_type broadcast_in_dim iota transpose reshape rev slice
     dynamic_slice pad concatenate floor ceil round is_finite shift_left shift_right_logical
     shift_right_arithmetic clamp square integer_pow real imag conj reduce_precision nextafter
-    population_count clz copysign gather eq_to le_to lt_to split full""".split())
+    population_count clz copysign gather eq_to le_to lt_to split full one_minus_square""".split())
 COSTLY = frozenset("""div exp exp2 expm1 log log1p tanh logistic sin cos tan asin acos atan
     atan2 sinh cosh asinh acosh atanh pow sqrt rsqrt cbrt rem erf erfc erf_inv lgamma digamma
     random_bits threefry2x32 random_wrap random_unwrap""".split())
@@ -21,6 +21,7 @@ ELEMENTWISE = CHEAP | COSTLY
 # Operations whose result has elements at other positions than the operand.
 MOVING = frozenset("""broadcast_in_dim transpose rev slice dynamic_slice pad concatenate gather
     split""".split())
+ENLARGING = frozenset("""broadcast_in_dim iota pad concatenate gather""".split())
 SUMS = frozenset("""reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or
     argmax argmin reduce reduce_window""".split())
 
@@ -32,10 +33,28 @@ class Compiler:
     fuses_sums: bool = True     # fuses elementwise operations into sums
     arranges: bool = False      # copies operands of products into the order it wants
     is_wide: bool = False       # runs each operation as early as possible, not in program order
+    repeats_costly: bool = False    # computes exp() and the like again for each reader
+    casts_products: bool = False    # writes a product in the type and order that its user wants
+    fuses_products: bool = False    # fuses elementwise operations into products, before and after
+    hoists_casts: bool = False  # casts operands of a loop before the loop, not in each iteration
+    sinks_constants: bool = False   # computes a loop's constant operands in the loop
+    fetches_early: bool = False     # copies arguments from the host when the step begins
+    hosts: str = "outer"        # which values use the memory of results that do not exist yet:
+                                # "outer" are those outside of loops, "all", or "none"
 
 
 CPU = Compiler(fuses_sums=False, arranges=True, is_wide=True)
-GPU = Compiler()
+# Predicts the time of accelerators, which was compared with measurements under these rules.
+PLAIN = Compiler()
+# XLA's GPU pipeline writes a product with Triton, whose kernel also transposes and casts the result.
+# It assigns the buffers of loops' bodies together with the others, to results too.
+GPU = Compiler(repeats_costly=True, casts_products=True, sinks_constants=True,
+               fetches_early=True, hosts="all")
+# XLA's TPU pipeline computes elementwise operands and users of a product inside the product's
+# fusion (kOutput). It moves casts of a loop's operands out of the loop, so that the whole stack of
+# weights is cast. It puts temporary values into memory of their own.
+TPU = Compiler(repeats_costly=True, casts_products=True, fuses_products=True, hoists_casts=True,
+               sinks_constants=True, hosts="none")
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -56,20 +75,59 @@ class Steps:
         self.graph = graph
         self.number = {id(node): i for i, node in enumerate(graph.nodes)}
         self.reach = self._reached()
-        self.cheap = {id(node): node.op in CHEAP or _divides_by_a_sum(node)
-                      for node in graph.nodes}
+        self.cheap = {id(node): node.op in CHEAP or _divides_by_a_sum(node) or
+                      compiler.repeats_costly and node.op in COSTLY or
+                      self._is_elementwise(node) and node.op not in COSTLY for node in graph.nodes}
+        self.constant = self._constant()
+        self.written = self._written()
+        self.ends = {id(self.written[id(node)]): node for node in graph.nodes
+                     if id(node) in self.written}
         self.shared: set[int] = set()       # values computed once for all their readers
         self.hosts: dict[int, frozenset[int]] = {}  # node → steps that compute it
         for node in reversed(graph.nodes):
-            if node.op in ELEMENTWISE:
+            if self._is_elementwise(node):
                 self.shared |= {id(value) for value in node.outputs if self._is_shared(value)}
             self.hosts[id(node)] = self._hosts(node)
         self.made = self._made()
-        steps = [self._step(node) for node in graph.nodes
+        steps = [self._step(node) for node in self._in_order()
                  if any(id(value) in self.made for value in node.outputs) or not node.outputs]
         self.steps = self._wide(steps) if compiler.is_wide else self._narrow(steps)
 
     # Values that exist in memory.
+
+    def _written(self) -> dict[int, Value]:
+        """Returns, for each product, the value that it writes instead of its result."""
+        found = {}
+        for node in self.graph.nodes if self.compiler.casts_products else ():
+            if node.op not in PRODUCTS:
+                continue
+            value, = node.outputs
+            while not value.is_output and len({id(user) for user in value.users}) == 1 and \
+                    self._ends_product(value.users[0], value):
+                value, = value.users[0].outputs
+            if value is not node.outputs[0]:
+                found[id(node)] = value
+        return found
+
+    def _chain(self, product: Node) -> list[Node]:
+        """Returns a product and the users that are fused into it, in order."""
+        chain, end = [product], self.written[id(product)]
+        while chain[-1].outputs[0] is not end:
+            chain.append(chain[-1].outputs[0].users[0])
+        return chain
+
+    def _is_elementwise(self, node: Node) -> bool:
+        """Returns whether an operation computes its result element by element. XLA for TPUs compares
+        indices and selects, instead of a scatter of single elements."""
+        return node.op in ELEMENTWISE or self.compiler.fuses_products and \
+            node.op == "scatter-add" and not node.params["dimension_numbers"].update_window_dims
+
+    def _ends_product(self, user: Node, value: Value) -> bool:
+        if self.compiler.fuses_products:
+            return user.op == "dynamic_update_slice" or self._is_elementwise(user) and user.op not in ENLARGING and \
+                _size(user.outputs[0]) == _size(value)
+        return user.op in ("transpose", "reshape") or \
+            user.op == "convert_element_type" and user.outputs[0].bytes <= value.bytes
 
     def _reached(self) -> list[int]:
         """Returns for each node a bit set of the nodes that depend on its results."""
@@ -81,13 +139,25 @@ class Steps:
                     reach[i] |= reach[j] | 1 << j
         return reach
 
+    def _constant(self) -> set[int]:
+        """Returns the values that depend on no input and are cheap, such as masks."""
+        found = set[int]()
+        for node in self.graph.nodes if self.compiler.sinks_constants else ():
+            if node.op in CHEAP and all(id(value) in found for value in node.inputs):
+                found |= {id(value) for value in node.outputs}
+        return found
+
     def _joins(self, value: Value, user: Node) -> bool:
         """Returns whether `user` may compute `value` itself."""
         maker = value.maker
-        if maker is None or maker.op not in ELEMENTWISE or maker.op == "concatenate":
+        if user.op == "scan" and id(value) in self.constant:
+            return all(each is not value for each in user.inputs[user.consts:])
+        if maker is None or not self._is_elementwise(maker) or maker.op == "concatenate":
             return False
-        if not (user.op in ELEMENTWISE or user.op == "dynamic_update_slice" or
-                self.compiler.fuses_sums and user.op in SUMS):
+        if not (self._is_elementwise(user) or user.op == "dynamic_update_slice" or
+                self.compiler.fuses_sums and user.op in SUMS or
+                self.compiler.fuses_products and user.op in PRODUCTS) or \
+                id(value) in self.ends:
             return False
         return self.cheap[id(maker)] or user.op == "dynamic_update_slice" or \
             _size(user.outputs[0]) <= _size(value)
@@ -138,9 +208,13 @@ class Steps:
         made: set[int] = set()
         for node in reversed(self.graph.nodes):
             for value in node.outputs:
-                if node.op not in ELEMENTWISE or value.is_output or id(value) in self.shared \
+                if not self._is_elementwise(node) or value.is_output or id(value) in self.shared \
                         or any(not self._is_joined(value, user) for user in value.users):
                     made.add(id(value))
+        for node in self.graph.nodes:
+            if id(node) in self.written:
+                made -= {id(each.outputs[0]) for each in self._chain(node)}
+                made.add(id(self.written[id(node)]))
         # A reshape shares the memory of its operand.
         self.same: dict[int, Value] = {}
         for node in self.graph.nodes:
@@ -154,11 +228,31 @@ class Steps:
 
     # Steps that run.
 
+    def _in_order(self) -> list[Node]:
+        """Returns the nodes. If a product is written into a stack, the write is in its place."""
+        writes = {id(node): self.written[id(node)].maker for node in self.graph.nodes
+                  if id(node) in self.written}
+        early = {key: write for key, write in writes.items()
+                 if write is not None and write.op == "dynamic_update_slice"}
+        late = {id(write) for write in early.values()}
+        return [early.get(id(node), node) for node in self.graph.nodes if id(node) not in late]
+
     def _step(self, node: Node) -> Step:
         step = Step(node, made=[value for value in node.outputs if id(value) in self.made])
         stack = [(value, node) for value in node.inputs]
         seen = set()
         within = set()
+        product = self.ends.get(id(node.outputs[0])) if node.outputs else None
+        if product is not None:
+            # The product's step also computes the users that are fused into it.
+            step.node, value, stack = product, product.outputs[0], []
+            for user in self._chain(product):
+                stack += [(each, user) for each in user.inputs
+                          if user is product or each is not value]
+                if user is not product:
+                    step.inner.append(user)
+                    within.add(id(user))
+                value, = user.outputs
         while stack:
             value, user = stack.pop()
             if (id(value), id(user)) in seen:

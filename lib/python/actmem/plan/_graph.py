@@ -36,9 +36,10 @@ def local_shape(aval: Aval) -> tuple[int, ...]:
 
 
 def bytes_of(aval: Aval) -> int:
-    """Returns the bytes of a value on one device; 0 for types without bytes, such as tokens."""
+    """Returns the bytes of a value on one device; 0 for types without bytes, such as tokens, and for
+    values in the host's memory."""
     if not hasattr(aval, "shape") or not hasattr(aval, "dtype") or \
-            aval.dtype.name == "float0":
+            aval.dtype.name == "float0" or _private.is_on_host(aval):
         return 0
     if _private.is_extended(aval.dtype):
         aval = _private.physical_aval(aval)
@@ -327,7 +328,7 @@ def _add_in_place(graph: Graph) -> None:
             graph.nodes.remove(zeros.maker)
         for value in others:
             value.users = [add if user is node else user for user in value.users]
-        add.op, add.inputs = "scatter-add", [other, *others]
+        add.op, add.inputs, add.params = "scatter-add", [other, *others], node.params
         graph.nodes.remove(node)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import jax
 
-from actmem.plan import memory
+from actmem.plan import memory, targets
 from actmem.plan.machine import Machine, MachineError
 
 DEVICE_SHARE = 0.9              # of a device's memory
@@ -42,4 +42,6 @@ def compiler_of(machine: Machine) -> memory.Compiler:
     platform = machine.platform         # it may have been measured elsewhere
     if not platform and machine.name == "here":
         platform = jax.default_backend()
-    return memory.CPU if platform == "cpu" else memory.GPU
+    if machine.name in targets.TPUS:
+        platform = "tpu"
+    return {"cpu": memory.CPU, "tpu": memory.TPU}.get(platform, memory.GPU)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 
-from actmem.plan._fusion import GPU, Compiler
+from actmem.plan._fusion import PLAIN, Compiler
 from actmem.plan._graph import Graph, Node
 from actmem.plan.between import Between
 from actmem.plan.machine import Machine
@@ -43,7 +43,7 @@ class _Stack:
 class Timeline:
     """The layers of a program, from a graph that recomputes all named values."""
 
-    def __init__(self, graph: Graph, machine: Machine, compiler: Compiler = GPU,
+    def __init__(self, graph: Graph, machine: Machine, compiler: Compiler = PLAIN,
                  between: Between | None = None) -> None:
         self.machine, self.between = machine, between
         # A scan stacks the values that it keeps, and values that go to the host: it reads and

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """The device memory that a program needs: the maximum of live bytes over all steps.
 
-A value is live from the step that makes it to the last step that reads it. _fusion.py finds the
-steps. While a loop runs, its carried values, stacked values and other operands are live. It also
-needs the memory for one iteration.
+A value has a buffer from the step that makes it to the last step that reads it. _fusion.py finds
+the steps. The steps of a loop's body follow each other in time while the loop's carried values,
+stacked values and other operands have buffers. Some compilers also put a buffer into the memory of
+a result that does not exist yet, as XLA's buffer assignment does.
 """
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Mapping, Set
+from typing import Any
 
-from actmem.plan._fusion import CPU, ELEMENTWISE, GPU, MOVING, Compiler, Step, Steps
-from actmem.plan._graph import Graph, Node, Value
+from actmem.plan._fusion import (CPU, ELEMENTWISE, GPU, MOVING, PLAIN, TPU, Compiler, Step,
+                                 Steps)
+from actmem.plan._graph import Graph, Node, Value, local_shape
 
-__all__ = ["CPU", "GPU", "Compiler", "Liveness", "Memory", "foresee"]
+__all__ = ["CPU", "GPU", "PLAIN", "TPU", "Buffers", "Compiler", "Memory", "Shared", "foresee"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,145 +33,299 @@ class Memory:
         return self.arguments + self.outputs + self.temporary - self.aliased
 
 
-def foresee(graph: Graph, donated: int = 0, compiler: Compiler = GPU) -> Memory:
+@dataclasses.dataclass(frozen=True)
+class Shared:
+    """Weights that `devices` devices share: each stores a part, as with fsdp. The first `trained`
+    inputs have gradients, the last results. The following `frozen` inputs have none."""
+
+    trained: int = 0
+    frozen: int = 0
+    devices: int = 1
+
+
+def foresee(graph: Graph, donated: int = 0, compiler: Compiler = GPU,
+            shared: Shared = Shared()) -> Memory:
     """Predicts the memory of a program; results reuse `donated` bytes of its arguments."""
-    arguments = sum(value.bytes for value in graph.inputs)
-    outputs = sum((value.bytes if value else 4) + 8 for value in graph.outputs)
+    gradients = graph.outputs[len(graph.outputs) - shared.trained:]
+    sizes = {id(value): value.bytes // shared.devices
+             for value in (*graph.inputs[:shared.trained + shared.frozen], *gradients)
+             if value is not None}
+    arguments = sum(sizes.get(id(value), value.bytes) for value in graph.inputs)
+    outputs = sum((sizes.get(id(value), value.bytes) if value else 4) + 8
+                  for value in graph.outputs)
     kept = {id(value) for value in graph.outputs if value is not None}
+    if shared.devices > 1:
+        # Devices add up a gradient where it is made, and each keeps its part. A loop stacks parts.
+        whole = {id(value) for value in gradients if value is not None and not (
+            value.maker is not None and any(each is value for each in _stacked(value.maker)))}
+        kept -= whole
+        sizes = {key: size for key, size in sizes.items() if key not in whole}
     return Memory(arguments, outputs, min(donated, outputs),
-                  Liveness(graph, compiler, kept, hosts=not donated).peak)
+                  Buffers(graph, compiler, kept, _aliased(graph, donated), sizes).peak)
 
 
-class Liveness:
-    """The lifetimes of a graph's values. Its inputs and the values in `elsewhere` do not count,
-    because their memory is counted elsewhere."""
+def _aliased(graph: Graph, donated: int) -> set[int]:
+    """Returns the results that overwrite arguments: the first arguments, as many as have `donated`
+    bytes together."""
+    free: dict[Any, int] = {}
+    for value in graph.inputs:
+        if value.bytes > donated:
+            break
+        donated -= value.bytes
+        key = local_shape(value.aval), value.aval.dtype
+        free[key] = free.get(key, 0) + 1
+    found = set[int]()
+    for result in graph.outputs:
+        if result is not None and id(result) not in found:
+            key = local_shape(result.aval), result.aval.dtype
+            if free.get(key):
+                free[key] -= 1
+                found.add(id(result))
+    return found
 
-    def __init__(self, graph: Graph, compiler: Compiler, elsewhere: set[int],
-                 carried: int = 0, first: int = 0, hosts: bool = False) -> None:
-        self.compiler = compiler
-        self.graph = graph
-        self.elsewhere = elsewhere
-        self.order = Steps(graph, compiler)
-        self.steps = self.order.steps
-        self.last: dict[int, int] = {}
-        for at, step in enumerate(self.steps):
-            for key in step.reads:
-                self.last[key] = at
-        for output in graph.outputs:
-            if output is not None:
-                self.last[id(output)] = len(self.steps)
-        self.copied = self._copied(first, carried)
-        if hosts:
-            self.elsewhere = self.elsewhere | self._hosted()
-        self.peak = self._run()
 
-    def _copied(self, first: int, count: int) -> list[Value]:
-        """Returns the carried values that may still be read after the next iteration's value has
-        been written. They must be copied."""
-        copied = []
-        makers = {id(value): at for at, step in enumerate(self.steps) for value in step.made}
-        for value, new in zip(self.graph.inputs[first:first + count], self.graph.outputs):
-            readers = [at for at, step in enumerate(self.steps) if id(value) in step.reads]
-            if new is value or not readers:
-                continue
-            end = makers.get(id(new), -1) if new is not None else -1
-            before = self._before(end, makers)
-            if any(at not in before for at in readers):
-                copied.append(value)
-        return copied
+@dataclasses.dataclass(eq=False)
+class Buffer:
+    """Memory of a value in the steps from `begin` to `end`."""
 
-    def _before(self, end: int, makers: dict[int, int]) -> set[int]:
-        """Returns the step `end` and all steps that must run before it, in no particular order."""
-        found, stack = set(), [end] if end >= 0 else []
-        while stack:
-            at = stack.pop()
-            if at in found:
-                continue
-            found.add(at)
-            stack += [makers[key] for key in self.steps[at].reads if key in makers]
-        return found
+    value: Value
+    bytes: int
+    begin: int
+    end: int = 0
+    is_result: bool = False
+    depth: int = 0                  # number of loops around it
 
-    def _hosted(self) -> set[int]:
-        """Returns the values that can use the memory of results that do not exist at that time."""
-        begins = {id(value): at for at, step in enumerate(self.steps) for value in step.made}
-        if self.compiler.is_wide:
-            begins |= {id(value): 0 for step in self.steps for value in _stacked(step.node)}
-        made = [value for step in self.steps for value in step.made]
-        made.sort(key=lambda value: -value.bytes)
-        places: list[tuple[int, list[tuple[int, int]]]] = []
-        hosted = set()
-        for value in made:
-            if id(value) in self.elsewhere:
-                places.append((value.bytes, [(begins[id(value)], len(self.steps))]))
-        for value in made:
-            if id(value) in self.elsewhere or id(value) not in self.last:
-                continue
-            begin, end = begins[id(value)], self.last[id(value)]
-            for size, taken in reversed(places):
-                if size >= value.bytes and all(end < b or e < begin for b, e in taken):
-                    taken.append((begin, end))
-                    hosted.add(id(value))
-                    break
-        return hosted
+class Buffers:
+    """The buffers of a program, except those of its inputs. `sizes` has the bytes of values that the
+    device has only in part."""
 
-    def _run(self) -> int:
-        live: set[int] = set()
-        ends: dict[int, list[Value]] = {}
-        total = most = 0
+    def __init__(self, graph: Graph, compiler: Compiler, results: set[int],
+                 aliased: Set[int] = frozenset(), sizes: Mapping[int, int] | None = None) -> None:
+        self.compiler, self.sizes = compiler, sizes or {}
+        self.found: list[Buffer] = []
+        self.now = 0                    # the number of the present step
+        self.depth = 0
+        self._walk(graph, results, True)
+        if compiler.hosts == "all" or compiler.hosts == "outer" and not aliased:
+            self._host(aliased)
+        self.live = self._live()
+        self.peak = self.live[1]
 
-        def begin(value: Value) -> None:
-            nonlocal total
-            live.add(id(value))
-            total += value.bytes
-            ends.setdefault(self.last[id(value)], []).append(value)
+    def _bytes(self, value: Value) -> int:
+        return self.sizes.get(id(value), value.bytes) if not self.depth else value.bytes
 
-        for value in self.copied:
-            begin(value)
+    def _open(self, value: Value, is_result: bool = False) -> Buffer:
+        buffer = Buffer(value, self._bytes(value), self.now, self.now, is_result, self.depth)
+        self.found.append(buffer)
+        return buffer
+
+    def _walk(self, graph: Graph, elsewhere: set[int], is_outer: bool = False, carried: int = 0,
+              first: int = 0) -> None:
+        """Adds the buffers of a graph's steps. Values in `elsewhere` have buffers of the loop that
+        contains the graph, or are results if the graph `is_outer`."""
+        steps = Steps(graph, self.compiler).steps
+        if self.compiler.hoists_casts:
+            self._hoist(graph, steps, is_outer)
+        last = {key: at for at, step in enumerate(steps) for key in step.reads}
+        last |= {id(value): len(steps) for value in graph.outputs if value is not None and (
+            not is_outer or id(value) in elsewhere)}
+        open_: dict[int, Buffer] = {}
+        ends: dict[int, list[int]] = {}
+
+        def begin(value: Value, at: int) -> None:
+            if id(value) in open_ or id(value) in elsewhere and not is_outer:
+                return
+            open_[id(value)] = self._open(value, id(value) in elsewhere)
+            ends.setdefault(last.get(id(value), at), []).append(id(value))
+
+        for value in _copied(graph, steps, first, carried):
+            begin(value, 0)
+        if self.compiler.fetches_early and is_outer:
+            for step in steps:
+                if _is_fetched(step.made[0] if step.made else None):
+                    for value in step.made:
+                        begin(value, 0)
         if self.compiler.is_wide:
             # Stacked values are allocated before any step runs.
-            for step in self.steps:
+            for step in steps:
                 for value in _stacked(step.node):
-                    if id(value) in self.last and id(value) not in self.elsewhere:
-                        begin(value)
-        for at, step in enumerate(self.steps):
-            made = [value for value in step.made if id(value) not in self.elsewhere and
-                    id(value) not in live]
-            need = sum(value.bytes for value in made) + self._inside(step, live, at) - \
-                self._reused(step, made, live, at)
-            most = max(most, total + need)
-            for value in made:
-                if id(value) in self.last:
-                    begin(value)
-            for value in ends.pop(at, ()):
-                live.remove(id(value))
-                total -= value.bytes
+                    if id(value) in last:
+                        begin(value, 0)
+        for at, step in enumerate(steps):
+            before, self.now = self.now, self.now + 1
+            ending = ends.pop(at, [])
+            reused = self._reused(step, open_, ending, elsewhere)
+            if is_outer and step.node.op == "scan":
+                # A loop changes a result in place, from the value that it begins with.
+                for value, out in _carried(step.node):
+                    if id(value) in ending and id(out) in elsewhere and id(value) in open_ and \
+                            id(out) not in open_:
+                        ending.remove(id(value))
+                        open_[id(out)] = open_.pop(id(value))
+                        open_[id(out)].is_result = True
+                        ends.setdefault(last.get(id(out), at), []).append(id(out))
+            for value in step.made:
+                begin(value, at)
+            self._inside(step.node)
+            for key in ending + ends.pop(at, []):
+                open_.pop(key).end = before if key in reused else self.now
+        self.now += 1
+        for buffer in open_.values():
+            buffer.end = self.now
+
+    def _hoist(self, graph: Graph, steps: list[Step], is_outer: bool) -> None:
+        """Adds steps that cast the operands of loops before the first loop that casts them."""
+        casts: dict[tuple[int, Any], Node] = {}
+        for step in list(steps):
+            for value, dtype in _casts(step.node):
+                if value.maker is None and not is_outer:
+                    continue            # it is cast before the loop that contains the graph
+                key = id(value), dtype
+                if key not in casts:
+                    made = Value(self._bytes(value) // value.aval.dtype.itemsize * dtype.itemsize,
+                                 value.aval)
+                    casts[key] = made.maker = Node("convert_element_type", [value], [made], {}, None)
+                    steps.insert(steps.index(step), Step(casts[key], {id(value): value}, [made]))
+                made, = casts[key].outputs
+                step.reads[id(made)] = made
+
+    def _reused(self, step: Step, live: dict[int, Buffer], ending: list[int],
+                elsewhere: set[int]) -> set[int]:
+        """Returns operands that are last used in this step, and whose memory its results use."""
+        node = step.node
+        if node.op == "scan":
+            # The loop changes these carried values in place, and copies others.
+            return {id(value) for value, out in _carried(node) if id(value) in ending and id(out) not in elsewhere}
+        if not step.made or node.op in MOVING or node.op not in ELEMENTWISE and \
+                not node.op.startswith("scatter"):
+            return set()
+        if not self.compiler.is_wide and any(
+                _changes_in_place(user, step.made[0]) for user in step.made[0].users):
+            # XLA's heap simulator lets only a buffer of a single value take over an operand's.
+            return set()
+        size = step.made[0].bytes
+        return set([key for key, value in step.reads.items()
+                    if key in ending and value.bytes == size and not _is_fetched(value)][:1])
+
+    def _inside(self, node: Node) -> None:
+        """Adds the buffers that a step needs besides its operands and results."""
+        for body in node.bodies:
+            written = {id(value) for value in body.outputs if value is not None} \
+                if node.op == "scan" else set()
+            self.depth += 1
+            self._walk(body, written, False, node.carries, node.consts)
+            self.depth -= 1
+
+    def _host(self, aliased: Set[int]) -> None:
+        """Removes the buffers that can use the memory of results at another time. Like XLA, tries
+        the largest buffers first, and for each the smallest result. The memory of `aliased` results
+        is an argument's."""
+        places: list[tuple[int, list[Buffer]]] = []
+        found = []
+        for buffer in sorted(self.found, key=lambda each: (-each.bytes, not each.is_result)):
+            if buffer.is_result:
+                if id(buffer.value) not in aliased:
+                    places.append((buffer.bytes, [buffer]))
+                continue
+            for size, taken in reversed(places):
+                if buffer.depth and self.compiler.hosts == "outer":
+                    continue
+                if size >= buffer.bytes and all(
+                        buffer.end < each.begin or each.end < buffer.begin for each in taken):
+                    taken.append(buffer)
+                    break
+            else:
+                found.append(buffer)
+        self.found = found
+
+    def _live(self) -> tuple[int, int]:
+        """Returns the step with the most live bytes, and these bytes."""
+        changes: dict[int, int] = {}
+        for buffer in self.found:
+            if not buffer.is_result:
+                changes[buffer.begin] = changes.get(buffer.begin, 0) + buffer.bytes
+                changes[buffer.end + 1] = changes.get(buffer.end + 1, 0) - buffer.bytes
+        total, most = 0, (0, 0)
+        for when in sorted(changes):
+            total += changes[when]
+            most = max(most, (when, total), key=lambda each: each[1])
         return most
 
-    def _reused(self, step: Step, made: list[Value], live: set[int], at: int) -> int:
-        """Returns the bytes of an operand that is last used here and whose memory is reused."""
-        if not made or step.node.op in MOVING or step.node.op not in ELEMENTWISE and \
-                not step.node.op.startswith("scatter"):
-            return 0
-        size = made[0].bytes
-        return size if any(value.bytes == size and self.last[key] == at
-                           for key, value in step.reads.items() if key in live) else 0
+    def largest(self) -> list[Value]:
+        """Returns the values that are live when most bytes are, the largest first."""
+        when = self.live[0]
+        return sorted((each.value for each in self.found
+                       if not each.is_result and each.begin <= when <= each.end),
+                      key=lambda value: -value.bytes)
 
-    def _inside(self, step: Step, live: set[int], at: int) -> int:
-        """Returns the bytes that a step needs besides its operands and results."""
-        node = step.node
-        if node.op != "scan":
-            return max((Liveness(body, self.compiler, set()).peak for body in node.bodies),
-                       default=0)
-        need = 0
-        # A carried value that is last used here stays in place; otherwise it is copied.
-        taken: set[int] = set()
-        for value, out in zip(node.inputs[node.consts:][:node.carries], node.outputs):
-            if id(value) in live and self.last[id(value)] == at and id(value) not in taken:
-                taken.add(id(value))
-                need -= value.bytes if id(out) not in self.elsewhere else 0
-        body, = node.bodies
-        written = {id(value) for value in body.outputs if value is not None}
-        return need + Liveness(body, self.compiler, written, node.carries, node.consts).peak
+
+def _copied(graph: Graph, steps: list[Step], first: int, count: int) -> list[Value]:
+    """Returns the carried values that may still be read after the next iteration's value has been
+    written. They must be copied."""
+    copied = []
+    makers = {id(value): at for at, step in enumerate(steps) for value in step.made}
+    for value, new in zip(graph.inputs[first:first + count], graph.outputs):
+        readers = [at for at, step in enumerate(steps) if id(value) in step.reads]
+        if new is value or not readers:
+            continue
+        end = makers.get(id(new), -1) if new is not None else -1
+        before = _before(steps, end, makers)
+        if any(at not in before for at in readers):
+            copied.append(value)
+    return copied
+
+
+def _before(steps: list[Step], end: int, makers: dict[int, int]) -> set[int]:
+    """Returns the step `end` and all steps that must run before it, in no particular order."""
+    found, stack = set[int](), [end] if end >= 0 else []
+    while stack:
+        at = stack.pop()
+        if at in found:
+            continue
+        found.add(at)
+        stack += [makers[key] for key in steps[at].reads if key in makers]
+    return found
+
+
+def _is_fetched(value: Value | None) -> bool:
+    """Returns whether a value is copied from the host. No result takes over its buffer, because an
+    asynchronous copy also has it."""
+    return value is not None and value.maker is not None and value.maker.op == "device_put"
+
+
+def _changes_in_place(node: Node, value: Value) -> bool:
+    """Returns whether the results of `node` have the buffer of its operand `value`."""
+    if node.op == "scan":
+        return any(each is value for each, _ in _carried(node))
+    return node.op.startswith("scatter") and node.inputs[0] is value
+
+
+def _casts(loop: Node) -> list[tuple[Value, Any]]:
+    """Returns the operands of a loop that its body, or a loop in it, casts, with their new types.
+    Carried values are different in each iteration."""
+    if loop.op != "scan":
+        return []
+    body, = loop.bodies
+    inner = {id(value): i for i, value in enumerate(body.inputs)}
+    found = []
+    for node in body.nodes:
+        wanted = _casts(node)
+        if node.op == "convert_element_type" and node.inputs:
+            value, dtype = node.inputs[0], node.outputs[0].aval.dtype
+            # XLA does not move operations that enlarge their operand.
+            wanted = [(value, dtype)] if dtype.itemsize < value.aval.dtype.itemsize else []
+        for value, dtype in wanted:
+            if value.maker is not None and value.maker.op == "dynamic_slice":
+                value = value.maker.inputs[0]
+            i = inner.get(id(value), -1)
+            if i >= 0 and not loop.consts <= i < loop.consts + loop.carries:
+                found.append((loop.inputs[i], dtype))
+    return found
+
+
+def _carried(loop: Node) -> Iterator[tuple[Value, Value]]:
+    """Yields the first and the last value of what a loop carries."""
+    return zip(loop.inputs[loop.consts:][:loop.carries], loop.outputs)
 
 
 def _stacked(node: Node) -> list[Value]:

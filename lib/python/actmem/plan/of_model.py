@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from actmem.plan import Choice, Plan, decoder, plan, sharded
+from actmem.plan import Choice, Plan, decoder, defaults, plan, sharded
 from actmem.plan.between import Between
 from actmem.plan.machine import Machine
 from actmem.plan.models import Model
@@ -46,10 +46,11 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
     """
     step = decoder.step(model, batch=batch, tokens=tokens, images=images, shard=shard,
                         train=train, lora=lora, attention=attention)
-    has = step.bytes["weights"] + step.bytes["gathered"] + step.bytes["gradients"] + \
-        step.bytes["optimizer"]
+    has = step.bytes["weights"] + step.bytes["gradients"] + step.bytes["optimizer"]
+    if defaults.compiler_of(machine).fuses_products:
+        has += step.bytes["gathered"]   # otherwise the function makes these weights itself
     # The gradients are results. They are as large as the trained weights.
-    seen = 2 * _bytes(step.trained) + _bytes(step.frozen)
+    seen = (2 * _bytes(step.trained) + _bytes(step.frozen)) // shard.fsdp
     whole = None
     if compile:
         if shard != decoder.Shard(fsdp=shard.devices):
@@ -62,7 +63,7 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
                 device_memory=device_memory, host_memory=host_memory,
                 model=model.name, resident=has - seen, devices=min(devices, shard.devices),
                 choice=choice, frozen=1, between=Between(step, machine), compile=compile,
-                whole=whole,
+                whole=whole, shares=shard.fsdp,
                 **options)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 
 from actmem.jax._private import Jaxpr
 from actmem.plan import _kernels
-from actmem.plan._fusion import COSTLY, GPU, Compiler, Steps
+from actmem.plan._fusion import COSTLY, PLAIN, Compiler, Steps
 from actmem.plan._graph import Graph, Node, Value, local_shape
 
 COLLECTIVES = frozenset("""psum psum2 psum_invariant all_gather all_to_all reduce_scatter
@@ -106,7 +106,7 @@ def _is_strided(node: Node) -> bool:
 class Counted:
     """A graph with the work of each of its steps. A loop counts as one step."""
 
-    def __init__(self, graph: Graph, compiler: Compiler = GPU) -> None:
+    def __init__(self, graph: Graph, compiler: Compiler = PLAIN) -> None:
         self.graph = graph
         self.inner: dict[int, list[Counted]] = {}
         self.own: dict[int, Work] = {}

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The memory that is predicted for GPUs and TPUs follows what XLA's compilers do with a program. Each
+test has a program in which one rule decides how many bytes are needed. tests/aot/pairs compares the
+predictions with the compilers."""
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from actmem.plan import _trace, memory
+from actmem.plan.memory import GPU, TPU, Shared, foresee
+
+f32, bf16 = jnp.float32, jnp.bfloat16
+LAYERS, ROWS, WIDTH = 8, 64, 256
+MATRIX = WIDTH * WIDTH * 4              # bytes in float32
+ROW_BYTES = ROWS * WIDTH * 4
+
+
+def shape(*sizes, dtype=f32):
+    return jax.ShapeDtypeStruct(sizes, dtype)
+
+
+def temporary(function, *args, compiler, **options):
+    return foresee(_trace.graph_of(function, *args), compiler=compiler, **options).temporary
+
+
+def scanned(x, weights):
+    return jax.lax.scan(lambda x, w: (jnp.sin(x @ w.astype(bf16)), None), x, weights)[0]
+
+
+def test_a_tpu_casts_all_weights_before_a_loop_and_a_gpu_those_of_a_layer():
+    args = shape(ROWS, WIDTH, dtype=bf16), shape(LAYERS, WIDTH, WIDTH)
+    least = ROW_BYTES // 2
+    assert LAYERS * MATRIX // 2 <= temporary(scanned, *args, compiler=TPU) <= \
+        LAYERS * MATRIX // 2 + 2 * least
+    assert MATRIX // 2 <= temporary(scanned, *args, compiler=GPU) <= MATRIX // 2 + 2 * least
+
+
+def test_a_cast_that_enlarges_stays_in_the_loop():
+    def run(x, weights):
+        return jax.lax.scan(lambda x, w: (jnp.sin(x @ w.astype(f32)), None), x, weights)[0]
+    args = shape(ROWS, WIDTH), shape(LAYERS, WIDTH, WIDTH, dtype=bf16)
+    assert temporary(run, *args, compiler=TPU) <= 2 * ROW_BYTES
+
+
+def test_a_tpu_computes_what_is_elementwise_inside_products():
+    def run(x, w, v):
+        return jnp.sin(jnp.exp(x) @ w) @ v
+    args = shape(ROWS, WIDTH), shape(WIDTH, WIDTH), shape(WIDTH, WIDTH)
+    assert temporary(run, *args, compiler=TPU) == ROW_BYTES
+    assert temporary(run, *args, compiler=dataclasses.replace(GPU, hosts="none")) == 2 * ROW_BYTES
+
+
+def test_a_product_is_written_in_the_type_of_its_user():
+    def run(x, w):
+        return jnp.sum(jnp.sort((x @ w).astype(bf16)))
+    args = shape(ROWS, WIDTH), shape(WIDTH, WIDTH)
+    with_float32 = dataclasses.replace(GPU, casts_products=False)
+    assert temporary(run, *args, compiler=with_float32) - \
+        temporary(run, *args, compiler=GPU) == ROW_BYTES // 2
+
+
+def test_values_of_a_loop_use_the_memory_of_results_that_come_later():
+    def run(x, w):
+        y = jax.lax.scan(lambda y, w: (jnp.sin(y @ w), None), x, w)[0]
+        return y.T @ y
+    args = shape(ROWS, WIDTH), shape(LAYERS, WIDTH, WIDTH)
+    outer = dataclasses.replace(GPU, hosts="outer")
+    # The layer's part of the weights is as large as the result.
+    assert temporary(run, *args, compiler=outer) - temporary(run, *args, compiler=GPU) == MATRIX
+
+
+def test_a_result_that_a_scatter_changes_takes_over_no_operand():
+    """Else the gradient of a loss would need its logits once, and not twice."""
+    def run(x, w, index):
+        logits = x @ w
+        def loss(logits):
+            right = jnp.take_along_axis(logits, index[:, None], 1)[:, 0]
+            return jnp.sum(jax.nn.logsumexp(logits, -1) - right)
+        return jnp.einsum("rv,dv->rd", jax.grad(loss)(logits), w)
+    args = shape(ROWS, WIDTH), shape(WIDTH, 16 * WIDTH), shape(ROWS, dtype=jnp.int32)
+    logits = ROWS * 16 * WIDTH * 4
+    assert 2 * logits <= temporary(run, *args, compiler=GPU) < 2.1 * logits
+    # A TPU compares indices instead, inside the product.
+    assert logits <= temporary(run, *args, compiler=TPU) < 1.1 * logits
+
+
+def test_masks_are_computed_inside_of_loops():
+    def run(x, weights):
+        mask = jnp.broadcast_to(jnp.tril(jnp.ones((WIDTH, WIDTH), bool)), (64, WIDTH, WIDTH))
+        return jax.lax.scan(lambda x, w: (x @ w + jnp.sum(jnp.where(mask, x[0, 0], 0)), None),
+                            x, weights)[0]
+    args = shape(ROWS, WIDTH), shape(LAYERS, WIDTH, WIDTH)
+    kept = dataclasses.replace(TPU, sinks_constants=False)
+    assert temporary(run, *args, compiler=kept) - temporary(run, *args, compiler=TPU) == \
+        64 * WIDTH * WIDTH
+
+
+def test_a_loop_adds_up_gradients_in_the_memory_of_the_result():
+    def run(w, batches):
+        def add(total, x):
+            return total + jax.grad(lambda w: jnp.sum(jnp.sin(x @ w)))(w), None
+        return jax.lax.scan(add, jnp.zeros_like(w), batches)[0]
+    args = shape(WIDTH, WIDTH), shape(4, 8, WIDTH)
+    # One gradient, that of a microbatch.
+    assert MATRIX <= temporary(run, *args, compiler=GPU) < 1.5 * MATRIX
+
+
+@pytest.mark.parametrize("compiler", (GPU, TPU))
+def test_state_on_the_host_needs_no_device_memory_until_it_is_fetched(compiler):
+    mesh = jax.make_mesh((1,), ("device",), (AxisType.Auto,), devices=jax.devices()[:1])
+    on_host = NamedSharding(mesh, PartitionSpec(), memory_kind="pinned_host")
+    state = jax.ShapeDtypeStruct((WIDTH, WIDTH), f32, sharding=on_host)
+    device, host = jax.memory.Space.Device, jax.memory.Space.Host
+
+    def run(x, state):
+        state = jax.device_put(state, device)
+        return jnp.sum(x @ state), jax.device_put(state + 1, host)
+    found = foresee(_trace.graph_of(run, shape(ROWS, WIDTH), state), compiler=compiler)
+    assert found.arguments == ROW_BYTES and found.outputs < 100, found
+    # The new state does not take over the fetched one's memory.
+    assert 2 * MATRIX <= found.temporary <= 2 * MATRIX + ROW_BYTES, found
+
+
+def test_a_gpu_fetches_state_when_the_step_begins():
+    mesh = jax.make_mesh((1,), ("device",), (AxisType.Auto,), devices=jax.devices()[:1])
+    on_host = NamedSharding(mesh, PartitionSpec(), memory_kind="pinned_host")
+    state = jax.ShapeDtypeStruct((WIDTH, WIDTH), f32, sharding=on_host)
+
+    def run(x, state):
+        y = jnp.sin(jnp.outer(x, x) @ jnp.outer(x, x))      # before the state is used
+        return jnp.sum(y), jnp.sum(jax.device_put(state, jax.memory.Space.Device) @ x)
+    graph = _trace.graph_of(run, shape(WIDTH), state)
+    late = dataclasses.replace(GPU, fetches_early=False)
+    assert foresee(graph, compiler=GPU).temporary - foresee(graph, compiler=late).temporary == \
+        MATRIX
+
+
+def test_donated_arguments_are_no_place_for_other_values():
+    def run(w, x):
+        return w + 1, jnp.outer(jnp.sum(jnp.sin(x @ w), 0), x[0])
+    args = shape(WIDTH, WIDTH), shape(ROWS, WIDTH)
+    graph = _trace.graph_of(run, *args)
+    assert memory._aliased(graph, MATRIX) == {id(graph.outputs[0])}
+    assert foresee(graph, MATRIX, GPU).temporary <= foresee(graph, 0, GPU).temporary + ROW_BYTES
+
+
+def test_devices_store_parts_of_shared_weights_and_add_up_whole_gradients():
+    def run(w, x):
+        return jnp.sum(x), jnp.outer(jnp.sum(jnp.sin(x @ w), 0), x[0])
+    graph = _trace.graph_of(run, shape(WIDTH, WIDTH), shape(ROWS, WIDTH))
+    whole, part = (foresee(graph, compiler=TPU, shared=Shared(1, 0, devices))
+                   for devices in (1, 8))
+    assert whole.arguments - part.arguments == whole.outputs - part.outputs == MATRIX * 7 // 8
+    assert part.temporary - whole.temporary >= MATRIX - 2 * ROW_BYTES
