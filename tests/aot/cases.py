@@ -155,6 +155,14 @@ PROGRAMS = {
     "Adam, state on the host": make(trained, hosts_state=True),
     "FSDP": sharded,
     "FSDP, frozen MLP": make(sharded, name="llama-3.1-8b", train="attention"),
+    # Only in the second half.
+    "tutorial activations, 4096": make(tutorial, rows=4096),
+    "MHA scanned": make(decoded, name="llama-2-13b", layers=6, batch=4),
+    "MHA, scores written": make(decoded, name="llama-2-13b", layers=6, attention="dot_product"),
+    "bf16 GQA scanned": make(stacked, name="gemma-2-27b", layers=4),
+    "MoE, short": make(decoded, name="qwen3-30b-a3b", layers=6, batch=4, tokens=1024),
+    "accumulation, 2 microbatches": make(trained, microbatches=2, layers=2, tokens=4096),
+    "FSDP of GQA": make(sharded, name="llama-3.1-8b", batch=1),
 }
 
 # Program, names to keep, names to offload, target. The first half was written before the compilers'
@@ -191,4 +199,35 @@ FIRST = (
     ("FSDP", "", QKV, "h200x8"),
     ("FSDP, frozen MLP", "", QKV, "v5p:2x2x2"),
 )
-SECOND = ()
+SECOND = (
+    ("tutorial activations", "x", "", "h200"),
+    ("tutorial activations, 4096", "", "x", "h100"),
+    ("tutorial parameters", "x", "", "h200"),
+    ("tutorial optimizer, kept", "", "", "h100"),
+    ("GQA scanned", "", "decoder_layer_input", "h200"),
+    ("GQA scanned", "context,out_proj", "", "h200"),
+    ("GQA scanned", "mlpwi_0", "mlpwi_1", "h100"),
+    ("GQA unrolled", "context", "", "h200"),
+    ("bf16 scanned", "", "", "h200"),
+    ("bf16 GQA scanned", "", "q,k,v", "h200"),
+    ("MHA scanned", "", QKV, "h200"),
+    ("MHA, scores written", "", "", "h200"),
+    ("MoE", "mlpwi_0,mlpwi_1", "", "h200"),
+    ("MoE, short", "", QKV, "h100"),
+    ("frozen MLP", "", "", "h200"),
+    ("accumulation, 2 microbatches", "mlpwi_0", "", "h200"),
+    ("Adam", "", QKV, "h200"),
+    ("Adam, state on the host", QKV, "", "h200"),
+    ("FSDP", "mlpwi_0", "", "h200x8"),
+    ("FSDP of GQA", "", "", "h100x8"),
+    ("GQA scanned", "", QKV, "v5p:2x2x1"),
+    ("GQA scanned", "mlpwi_0,mlpwi_1", "", "v5p:2x2x1"),
+    ("bf16 scanned", "gate,up", "", "v5p:2x2x1"),
+    ("bf16 GQA scanned", "", "q,k,v", "v6e:2x2x1"),
+    ("MHA scanned", "", QKV, "v5p:2x2x1"),
+    ("MoE", "", "", "v5p:2x2x1"),
+    ("frozen MLP", "", QKV, "v5p:2x2x1"),
+    ("accumulation", "", "", "v5p:2x2x1"),
+    ("Adam", "", "", "v5p:2x2x1"),
+    ("FSDP of GQA", "", "", "v6e:2x4"),
+)
