@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from actmem.plan import _trace, memory
+from actmem.plan import _trace
 from actmem.plan.memory import GPU, TPU, Shared, foresee
 
 f32, bf16 = jnp.float32, jnp.bfloat16
@@ -53,6 +53,15 @@ def test_a_tpu_computes_what_is_elementwise_inside_products():
     assert temporary(run, *args, compiler=dataclasses.replace(GPU, hosts="none")) == 2 * ROW_BYTES
 
 
+def test_exp_is_computed_again_for_each_reader():
+    def run(x, w, v):
+        y = jnp.exp(x)
+        return (y @ w) * (y @ v)
+    args = shape(ROWS, WIDTH), shape(WIDTH, WIDTH), shape(WIDTH, WIDTH)
+    once = dataclasses.replace(TPU, repeats_costly=False)
+    assert temporary(run, *args, compiler=once) - temporary(run, *args, compiler=TPU) == ROW_BYTES
+
+
 def test_a_product_is_written_in_the_type_of_its_user():
     def run(x, w):
         return jnp.sum(jnp.sort((x @ w).astype(bf16)))
@@ -70,6 +79,15 @@ def test_values_of_a_loop_use_the_memory_of_results_that_come_later():
     outer = dataclasses.replace(GPU, hosts="outer")
     # The layer's part of the weights is as large as the result.
     assert temporary(run, *args, compiler=outer) - temporary(run, *args, compiler=GPU) == MATRIX
+
+
+def test_a_tpu_keeps_the_memory_of_results_free():
+    def run(x, w, v):
+        y = jnp.sin(x @ w) @ v
+        return y.T @ y
+    args = shape(ROWS, WIDTH), shape(WIDTH, WIDTH), shape(WIDTH, WIDTH)
+    assert temporary(run, *args, compiler=TPU) == 2 * ROW_BYTES
+    assert temporary(run, *args, compiler=dataclasses.replace(TPU, hosts="all")) == ROW_BYTES
 
 
 def test_a_result_that_a_scatter_changes_takes_over_no_operand():
@@ -140,11 +158,10 @@ def test_a_gpu_fetches_state_when_the_step_begins():
 
 def test_donated_arguments_are_no_place_for_other_values():
     def run(w, x):
-        return w + 1, jnp.outer(jnp.sum(jnp.sin(x @ w), 0), x[0])
-    args = shape(WIDTH, WIDTH), shape(ROWS, WIDTH)
-    graph = _trace.graph_of(run, *args)
-    assert memory._aliased(graph, MATRIX) == {id(graph.outputs[0])}
-    assert foresee(graph, MATRIX, GPU).temporary <= foresee(graph, 0, GPU).temporary + ROW_BYTES
+        return w + jnp.sum(jnp.sort(x @ w))
+    graph = _trace.graph_of(run, shape(WIDTH, WIDTH), shape(ROWS, WIDTH))
+    assert foresee(graph, MATRIX, GPU).temporary - foresee(graph, 0, GPU).temporary >= \
+        ROW_BYTES - 8
 
 
 def test_devices_store_parts_of_shared_weights_and_add_up_whole_gradients():
