@@ -124,7 +124,7 @@ def a_step_with_stored_weights_needs_few_layers_of_memory():
         TARGET))
     one_layer = sum(array.size * array.dtype.itemsize for array in jax.tree.leaves(arrays)) / \
         sizes.layers
-    assert program.peak() < 4 * one_layer, (program.peak(), one_layer)
+    assert program.peak < 4 * one_layer, (program.peak, one_layer)
     leaves = len(arrays)
     # Of each leaf: weights in both passes; its gradient for the norm; then these two and the state.
     assert program.schedule.takes == sizes.layers * leaves * 7, program.schedule

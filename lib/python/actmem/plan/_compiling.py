@@ -4,9 +4,10 @@ and an error in a compiler ends its process. compiled.py starts it:
 
     python3 -m actmem.plan._compiling REQUEST RESULT
 
-REQUEST is a file with the pickled target, jax.export.Exported, axes of the mesh and donated
-arguments, from the process that starts this one. RESULT is the file to write: sizes, and the counts of the schedule, as JSON. If the program
-does not fit into the target's memory, RESULT has XLA's error message as "exhausted".
+REQUEST is a file from the process that starts this one. It has the pickled target,
+jax.export.Exported, axes of the mesh and donated arguments. RESULT is the file to write: sizes, and
+the counts of the schedule, as JSON. If the program does not fit into the target's memory, RESULT has
+XLA's error message as "exhausted".
 """
 from __future__ import annotations
 

@@ -95,6 +95,7 @@ class Buffer:
     is_result: bool = False
     depth: int = 0                  # number of loops around it
 
+
 class Buffers:
     """The buffers of a program, except those of its inputs. `sizes` has the bytes of values that the
     device has only in part."""
@@ -195,7 +196,8 @@ class Buffers:
         node = step.node
         if node.op == "scan":
             # The loop changes these carried values in place, and copies others.
-            return {id(value) for value, out in _carried(node) if id(value) in ending and id(out) not in elsewhere}
+            return {id(value) for value, out in _carried(node)
+                    if id(value) in ending and id(out) not in elsewhere}
         if not step.made or node.op in MOVING or node.op not in ELEMENTWISE and \
                 not node.op.startswith("scatter"):
             return set()
