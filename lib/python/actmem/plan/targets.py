@@ -17,7 +17,7 @@ import jax
 from jaxlib.version import __version__ as jaxlib_version
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TPUS = ("v5p", "v6e")           # those that machines.csv has
+TPUS = ("v5p", "v6e", "v5e")    # those that machines.csv has
 
 
 class TargetError(ValueError):
