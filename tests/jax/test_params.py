@@ -284,6 +284,17 @@ def test_weights_that_only_some_layers_use():
     assert np.any(found["layers"]["w"][2])
 
 
+def test_layers_by_index():
+    def of(params, x):
+        for i in range(LAYERS):
+            x = jax.checkpoint(layer)(x, jax.tree.map(lambda leaf: leaf[i], params["layers"]))[0]
+        return jnp.mean(x ** 2)
+    with pytest.raises(NotImplementedError, match="indexes, repeats or selects stored weights"):
+        jax.jit(actmem.jax.value_and_grad(of))(stored(weights()), batch(0))
+    close(actmem.jax.value_and_grad(of, gradients="device")(stored(weights()), batch(0)),
+          jax.value_and_grad(of)(weights(), batch(0)))
+
+
 def test_a_layer_under_vmap():
     def body(x, params):
         return jax.vmap(lambda row: layer(row, params)[0])(x), None

@@ -195,7 +195,7 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
       ValueError: `gradients` is neither "store" nor "device".
       TypeError: The value is not a scalar of floating-point numbers, or a weight has no such numbers.
       NotImplementedError: With gradients="store", a layer calls value() for one weight twice, several
-        scans use it, or value() is called for all layers at once.
+        scans use it, value() is called for all layers at once, or the function indexes the weights.
 
     Example:
       >>> import jax, jax.numpy as jnp, actmem.jax
@@ -240,7 +240,16 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
         if np.shape(value) or not jnp.issubdtype(jnp.result_type(value), jnp.floating):
             raise TypeError(f"actmem.jax.value_and_grad(): the function returned "
                             f"{jax.typeof(value)}, but must return a scalar")
-        found, = pull(jnp.ones_like(value))
+        try:
+            found, = pull(jnp.ones_like(value))
+        except TypeError as error:
+            if TokenType.name not in str(error):
+                raise
+            raise NotImplementedError(
+                "actmem.jax.value_and_grad(): the function indexes, repeats or selects stored weights, "
+                "and JAX cannot do the same with gradients in the store. Let a jax.lax.scan iterate "
+                'over the weights as offload_params() returned them, or pass gradients="device"'
+                ) from error
         results = [new if not is_stored(leaf) else new[0] if gradients == "device" else
                    Stored(new[0], leaf.ghost, _label_of_gradient(leaf.label))
                    for leaf, new in zip(leaves, found)]
