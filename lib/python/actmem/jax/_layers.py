@@ -2,10 +2,10 @@
 """Computes an Optax update of stacked weights, one layer at a time.
 
 A stack is an array whose first axis is that of layers: a stored weight, its state, or its gradient,
-which may be on the device. The update is traced as if all were on the device. run() then computes it in a
-scan over the layers: an iteration takes the weights, the gradients and the state of one layer, runs
-the equations on these, and puts the results. It keeps the axis of the layers, with length 1, so most
-equations run as they are traced.
+which may be on the device. The update is traced as if all were on the device. run() then computes it
+in a scan over the layers. An iteration takes the weights, the gradients and the state of one layer,
+runs the equations on these, and puts the results. It keeps the axis of the layers, with length 1, so
+most equations run as they are traced.
 
 That needs an update that treats the layers alike: each equation computes an element of a stack only
 from elements of the same layer, and from values that are no stacks. A reduction over all layers, such
@@ -165,8 +165,7 @@ class _Layers:
             atom not in self.stacks and 0 not in eqn.params["broadcast_dimensions"]
 
     def needed(self, wanted: Sequence[Atom], count: int) -> list[Atom]:
-        """Returns the variables of which a scan gets a slice for each layer. Computes the values that
-        it needs otherwise."""
+        """Returns the variables that a scan iterates over. Computes the other values that it needs."""
         found: dict[Atom, None] = {}
         seen: set[tuple[Atom, bool]] = set()
         left = [(atom, True) for atom in wanted]

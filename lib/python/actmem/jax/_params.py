@@ -5,9 +5,9 @@ offload_params() stores the stacked weights of the layers of a model. Its result
 jax.lax.scan, whose body gets the stored weights of one layer, and calls value() for the arrays.
 
 value_and_grad() differentiates a function of such weights. JAX gives a gradient for each input, as
-large as the input. So the function gets an input without content for each weight, whose gradient
-is a token: the backward pass of a layer stores the gradient of its weights, and the scan stacks the
-tokens.
+large as the input. So the function gets another input for each weight, a slot without content. The
+gradient of a slot is a token. The backward pass of a layer stores the gradient of its weights, and
+the scan stacks the tokens.
 """
 from collections.abc import Callable, Sequence
 from functools import partial
