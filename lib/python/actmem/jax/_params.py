@@ -290,7 +290,8 @@ def _check_kept(scan: Any) -> None:
             raise ValueError(
                 f"{label}: a scan keeps this weight of all layers, or of all its iterations, on the "
                 "device. Put jax.checkpoint or actmem.jax.checkpoint around the body of the scan, so "
-                "that the backward pass takes each layer's weights again")
+                "that the backward pass takes each layer's weights again. For the weights of all "
+                "layers as one array, call value() with the whole tree")
 
 
 _finish.when_whole(lambda name, jaxpr: _taken_weights(jaxpr))
