@@ -16,7 +16,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-
 from jax.custom_derivatives import SymbolicZero
 
 from actmem.jax import _finish, _primitives, _private
@@ -63,7 +62,7 @@ class _Weight(Stored):
 jax.tree_util.register_pytree_with_keys_class(_Weight)
 
 
-def without_slots(tree: Any) -> Any:
+def _without_slots(tree: Any) -> Any:
     """Returns a tree in which weights are as they were before value_and_grad()."""
     def without(leaf: Any) -> Any:
         return Stored(leaf.token, leaf.ghost, leaf.label) if isinstance(leaf, _Weight) else leaf
@@ -109,7 +108,7 @@ def _checked(path: str, leaf: Any, layers: int | None) -> int:
     if not hasattr(leaf, "dtype") or not jnp.issubdtype(leaf.dtype, jnp.inexact):
         raise TypeError(f"{where} is {getattr(leaf, 'dtype', type(leaf).__name__)}: weights are "
                         "arrays of floating-point numbers")
-    if leaf.weak_type if isinstance(leaf, jax.Array) else False:
+    if isinstance(leaf, jax.Array) and leaf.weak_type:
         raise ValueError(f"{where} is {leaf.dtype}{list(leaf.shape)} with a weak type, which a stored "
                          f"array loses: give the array a dtype, as by jnp.asarray(..., "
                          f"jnp.{leaf.dtype})")
@@ -235,7 +234,7 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
         def of(varied: list[Any]) -> Any:
             result = function(jax.tree.unflatten(tree, list(map(with_weights, leaves, varied))),
                               *args, **kwargs)
-            return without_slots(result if has_aux else (result, None))
+            return _without_slots(result if has_aux else (result, None))
         value, pull, aux = jax.vjp(of, list(map(to_differentiate, leaves)), has_aux=True)
         if np.shape(value) or not jnp.issubdtype(jnp.result_type(value), jnp.floating):
             raise TypeError(f"actmem.jax.value_and_grad(): the function returned "
