@@ -152,7 +152,7 @@ def programs_of(parameters, group_bytes, method):
     if method == "--weights":
         stack = jnp.stack(list(parameters.values()))
         plain = at_the_end(tx, functools.partial(scanned_loss, lambda w: w))
-        return (program_of(tx, plain, stack + 0), program_of(
+        return (program_of(tx, plain, stack), program_of(
             optimizer, with_weights(optimizer), actmem.jax.offload_params(stack)), 11)
     step = (delayed if method == "--delayed" else at_the_end)(optimizer)
     return (program_of(tx, at_the_end(tx), jax.tree.map(jnp.copy, parameters)),

@@ -23,9 +23,10 @@ import jax.numpy as jnp
 import optax  # type: ignore[import-untyped]
 
 from actmem.jax import _delayed, _private
-from actmem.jax._layers import is_stack, run
+from actmem.jax._layers import run
 from actmem.jax._primitives import label_of, line_of_caller
-from actmem.jax._state import is_stored, named_leaves, stored as stored, value as value
+from actmem.jax._state import (is_stack, is_stored, named_leaves, stored as stored,
+                               value as value)
 
 LEAST_ELEMENTS = 4096
 GROUP_BYTES = 256 << 20

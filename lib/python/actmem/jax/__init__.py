@@ -41,14 +41,14 @@ from actmem.jax._arrays import asarray, empty
 from actmem.jax._checkpoint import checkpoint, patch, remat
 from actmem.jax._files import load, save
 from actmem.jax._handlers import configure, reset, stats
-from actmem.jax._report import Report, Row, report
 from actmem.jax._params import offload_params, value_and_grad
+from actmem.jax._report import Report, Row, report
 from actmem.jax._state import Stored, value
 from actmem.jax._state_files import restore_state, save_state
 
-__all__ = ["Report", "Row", "Stored", "asarray", "checkpoint", "configure", "empty", "load", "offload_params",
-           "patch", "remat", "report", "reset", "restore_state", "save", "save_state", "stats",
-           "value", "value_and_grad"]
+__all__ = ["Report", "Row", "Stored", "asarray", "checkpoint", "configure", "empty", "load",
+           "offload_params", "patch", "remat", "report", "reset", "restore_state", "save",
+           "save_state", "stats", "value", "value_and_grad"]
 
 if TYPE_CHECKING:
     from actmem.plan import load_plan as load_plan, plan as plan, plan_key as plan_key

@@ -37,10 +37,6 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {
     "reduce_and": jnp.all, "reduce_or": jnp.any}
 
 
-def is_stack(leaf: Any) -> bool:
-    return is_stored(leaf) and leaf.is_stack
-
-
 def _is_over_layers(eqn: Eqn) -> bool:
     """Returns whether an equation with stacks as operands combines the layers."""
     return eqn.primitive.name in _REDUCTIONS and 0 in eqn.params["axes"]

@@ -131,6 +131,10 @@ def is_stored(value: Any) -> bool:
     return isinstance(value, Stored)
 
 
+def is_stack(value: Any) -> bool:
+    return is_stored(value) and bool(value.is_stack)
+
+
 def named_leaves(tree: Any) -> list[tuple[str, Any]]:
     """Returns the leaves of a tree with their paths. A Stored is one leaf."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_stored)
