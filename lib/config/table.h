@@ -66,6 +66,10 @@
 	  .initial = "2",								\
 	  .about = "How many forward passes of a checkpointed function may be unfinished. If there is one more, the blocks of the oldest are reclaimed. 0: no limit.", \
 	  .parts = PART_START)								\
+	f(UPDATE_THREADS, "", "", "", "", .kind = KNOB_NUMBER, .unit = "threads",	\
+	  .most = 8192,									\
+	  .about = "How many threads of each NUMA node compute the updates of an optimizer on the host. 0, the default: one for each core that the process may use.", \
+	  .parts = PART_PYTHON)								\
 	f(QUIET, "", "--quiet", "", "", .kind = KNOB_SWITCH,				\
 	  .parts = PART_LIBRARY | PART_START)						\
 	f(REPORTED, "", "", "", "", .kind = KNOB_SWITCH,				\

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "base/base.h"
+#include "machine/cpus.h"
 #include "machine/helpers.h"
 #include "machine/node.h"
-#include "machine/sysfile.h"
 
 /* Starting a thread is worth its cost for this many bytes, which take a few milliseconds. */
 #define THREAD_BYTES	(HELPERS_LENGTH / 2)
@@ -16,42 +14,12 @@
  */
 #define PART_BYTES	(8ULL << 20)
 
-#define CPU_LIST	"/sys/devices/system/node/node%u/cpulist"
-
-/* Removes all CPUs from the set that are not in @list, such as "0-3,8". False: invalid list. */
-static bool keep_listed(cpu_set_t *cpus, size_t size, const char *list)
-{
-	unsigned long cpu = 0, first, last;
-	char *end;
-
-	do {
-		first = strtoul(list, &end, 10);
-		if (end == list)
-			return false;
-		last = *end == '-' ? strtoul(end + 1, &end, 10) : first;
-		for (; cpu < first && cpu < HELPERS_CPUS; cpu++)
-			CPU_CLR_S(cpu, size, cpus);
-		cpu = last + 1;
-		list = end + 1;
-	} while (*end == ',');
-	for (; cpu < HELPERS_CPUS; cpu++)
-		CPU_CLR_S(cpu, size, cpus);
-	return true;
-}
-
 /* Finds the CPUs that this thread may run on; if is_near, only those of its current node. */
 static bool find_cpus(struct helpers *helpers)
 {
-	cpu_set_t *cpus = (cpu_set_t *)helpers->cpus;
-	char path[sizeof(CPU_LIST) + 16], list[4096];
-
-	if (sched_getaffinity(0, sizeof(helpers->cpus), cpus))
+	if (sched_getaffinity(0, sizeof(helpers->cpus), cpus_set(&helpers->cpus)))
 		return false;
-	if (!helpers->is_near)
-		return true;
-	snprintf(path, sizeof(path), CPU_LIST, node_of_caller());
-	return !sysfile_read(path, list, sizeof(list)) &&
-	       keep_listed(cpus, sizeof(helpers->cpus), list);
+	return !helpers->is_near || cpus_keep_node(&helpers->cpus, node_of_caller());
 }
 
 /* Returns how many helper threads are worth starting. The caller works beside them. */
@@ -61,7 +29,7 @@ static unsigned int count_useful(struct helpers *helpers, uint64_t length)
 
 	if (length < HELPERS_LENGTH || length <= helpers->part_bytes || !find_cpus(helpers))
 		return 0;
-	half = (unsigned int)CPU_COUNT_S(sizeof(helpers->cpus), (cpu_set_t *)helpers->cpus) / 2;
+	half = (unsigned int)CPU_COUNT_S(sizeof(helpers->cpus), cpus_set(&helpers->cpus)) / 2;
 	if (length / THREAD_BYTES <= most)
 		most = (unsigned int)(length / THREAD_BYTES) - 1;
 	return half < most ? half : most;
@@ -89,7 +57,7 @@ static void *help(void *data)
 	uint64_t offset, length;
 
 	if (helpers->is_near &&
-	    sched_setaffinity(0, sizeof(helpers->cpus), (cpu_set_t *)helpers->cpus))
+	    sched_setaffinity(0, sizeof(helpers->cpus), cpus_set(&helpers->cpus)))
 		return NULL;
 	while (!atomic_load(&helpers->ended)) {
 		length = take_part(helpers, &offset);

@@ -19,13 +19,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "machine/cpus.h"
+
 /* The caller populates a shorter range before a helper could start. */
 #define HELPERS_LENGTH	(64ULL << 20)
 
 /* Together with the caller, this many threads come close to a node's memory bandwidth. */
 #define HELPERS_MAX	15
-
-#define HELPERS_CPUS	8192
 
 struct helpers {
 	/* Populates a part. An error stops all helpers and is not reported. */
@@ -39,7 +39,7 @@ struct helpers {
 	unsigned int count;
 	int cancel_state;		/* the caller's; it must not unwind while helpers work */
 	pthread_t threads[HELPERS_MAX];
-	unsigned long cpus[HELPERS_CPUS / (8 * sizeof(unsigned long))];
+	struct cpus cpus;
 };
 
 /*

@@ -4,7 +4,7 @@
 # test (tests/common/unit.mk). Each other file is a program that uses the public calls,
 # static, so that it runs in any kernel's initramfs as well as here.
 
-TEST_FOLDERS := base config machine watch region heap queue store runtime
+TEST_FOLDERS := base config machine watch region heap queue store runtime update
 FOLDER_TESTS := $(patsubst %.c,%,$(wildcard $(TEST_FOLDERS:%=tests/%/*.c)))
 LIB_TEST_PROGRAMS := $(addprefix $(B)/,$(foreach test,$(FOLDER_TESTS), \
 	$(if $(filter test_%,$(notdir $(test))),,$(test))))

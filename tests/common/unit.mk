@@ -29,6 +29,12 @@ $(UNIT_PROGRAMS): $(B)/%: $(UNIT_OBJ)/%.o \
 	$(CC) $(LDFLAGS) $(UNIT_SANITIZE) -pthread $(UNIT_WRAPPED:%=-Wl,--wrap=%) \
 		$^ -lcmocka $(LIB_NEEDS) -o $@
 
+# Code that is not part of libactmem; the plain functions of its tests are rounded as it is.
+UNIT_UPDATE := $(filter $(B)/tests/update/%,$(UNIT_PROGRAMS))
+$(UNIT_UPDATE): $(UPDATE_SOURCES:%.c=$(UNIT_OBJ)/%.o)
+$(UNIT_UPDATE): LIB_NEEDS += -lm
+$(UNIT_UPDATE:$(B)/%=$(UNIT_OBJ)/%.o): ALL_CFLAGS += -ffp-contract=off -Wno-psabi
+
 .PHONY: check-unit
 CHECKS += unit
 CHECK_NEEDS += $(UNIT_PROGRAMS)

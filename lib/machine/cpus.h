@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * Sets of CPUs: which CPUs of a node the process may use, and how many cores these are.
+ */
+#ifndef LIB_MACHINE_CPUS_H
+#define LIB_MACHINE_CPUS_H
+
+#include <sched.h>
+#include <stdbool.h>
+
+#define CPUS_MAX	8192
+
+struct cpus {
+	unsigned long word[CPUS_MAX / (8 * sizeof(unsigned long))];
+};
+
+/* Returns the set for sched_setaffinity(2) and the macros CPU_*_S(), with size sizeof(*cpus). */
+static inline cpu_set_t *cpus_set(struct cpus *cpus)
+{
+	return (cpu_set_t *)cpus;
+}
+
+/* Removes all CPUs from the set that are not in @list, such as "0-3,8". False: invalid list. */
+bool cpus_keep_listed(struct cpus *cpus, const char *list);
+
+/* Removes all CPUs from the set that are not of @node. False: sysfs does not list its CPUs. */
+bool cpus_keep_node(struct cpus *cpus, unsigned int node);
+
+/*
+ * Stores the CPUs on which the process may run. A thread of the process may be restricted to fewer
+ * CPUs: those of the first thread count. Returns 0 or -errno, without an error message.
+ */
+int cpus_of_process(struct cpus *cpus);
+
+/* Returns the number of cores: hyperthreads of one core count once. */
+unsigned int cpus_count_cores(struct cpus *cpus);
+
+#endif /* LIB_MACHINE_CPUS_H */

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The threads that compute updates; see threads.h.
+ *
+ * Threads are not bound to one CPU each: another thread of the program that runs on this CPU would
+ * delay the whole update. A lock protects the list of pools. Each pool has a lock, and one for the
+ * call that uses its threads, which is taken first.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "config/config.h"
+#include "machine/machine.h"
+#include "update/threads.h"
+
+struct pool {
+	struct pool *next;
+	int node;
+	unsigned int threads;
+	pthread_mutex_t turn;		/* held by the call that uses the threads */
+	pthread_mutex_t lock;		/* protects all below */
+	pthread_cond_t work_comes, work_ends;
+	void (*work)(void *data);
+	void *data;
+	unsigned int wanted;		/* threads that should still begin the work */
+	unsigned int working;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pool *pools;		/* never freed, because threads wait for work */
+static int fork_error;
+
+/*
+ * A child has none of its parent's threads, which may have held any lock. It abandons the memory of
+ * the parent's pools.
+ */
+static void forget_pools(void)
+{
+	static const pthread_mutex_t free_lock = PTHREAD_MUTEX_INITIALIZER;
+
+	memcpy(&lock, &free_lock, sizeof(lock));
+	pools = NULL;
+}
+
+static void __attribute__((constructor)) watch_forks(void)
+{
+	fork_error = -pthread_atfork(NULL, NULL, forget_pools);
+}
+
+static void *pool_thread(void *data)
+{
+	struct pool *pool = data;
+
+	pthread_mutex_lock(&pool->lock);
+	for (;;) {
+		while (!pool->wanted)
+			pthread_cond_wait(&pool->work_comes, &pool->lock);
+		pool->wanted--;
+		pool->working++;
+		pthread_mutex_unlock(&pool->lock);
+		pool->work(pool->data);
+		pthread_mutex_lock(&pool->lock);
+		/* Nothing is left that a further thread could begin. */
+		pool->wanted = 0;
+		pool->working--;
+		if (!pool->working)
+			pthread_cond_signal(&pool->work_ends);
+	}
+	return NULL;
+}
+
+static int find_cpus(int node, struct cpus *cpus, char *words, size_t words_size)
+{
+	int error = cpus_of_process(cpus);
+
+	if (error) {
+		snprintf(words, words_size, "cannot get the CPUs of this process (sched_getaffinity: %s)",
+			 strerror(-error));
+		return error;
+	}
+	if (node == ALL_NODES)
+		return 0;
+	if (!cpus_keep_node(cpus, (unsigned int)node) ||
+	    !CPU_COUNT_S(sizeof(*cpus), cpus_set(cpus))) {
+		snprintf(words, words_size,
+			 "node %d has no CPU that this process may use (sched_setaffinity, taskset, cpuset)",
+			 node);
+		return -ENODEV;
+	}
+	return 0;
+}
+
+/* Starts a thread on these CPUs. Returns false if the process can have no more threads. */
+static bool start_thread(struct pool *pool, struct cpus *cpus)
+{
+	pthread_t thread;
+
+	if (thread_start(&thread, "actmem-update", pool_thread, pool))
+		return false;
+	/* Fails only if the cpuset has just lost these CPUs. The thread then runs where it may. */
+	pthread_setaffinity_np(thread, sizeof(*cpus), cpus_set(cpus));
+	pthread_detach(thread);
+	return true;
+}
+
+static int make_pool(int node, struct pool **made, char *words, size_t words_size)
+{
+	struct reader reader = READER(ACTMEM_NAMES_VARIABLES);
+	uint64_t most = reader_value(&reader, KNOB_UPDATE_THREADS);
+	struct pool *pool;
+	struct cpus cpus;
+	unsigned int cores;
+	int error = find_cpus(node, &cpus, words, words_size);
+
+	if (error)
+		return error;
+	if (*reader.error) {
+		snprintf(words, words_size, "%s", reader.error);
+		return -EINVAL;
+	}
+	pool = calloc(1, sizeof(*pool));
+	if (!pool) {
+		snprintf(words, words_size, "no memory for the threads of an update");
+		return -ENOMEM;
+	}
+	pool->node = node;
+	pthread_mutex_init(&pool->turn, NULL);
+	pthread_mutex_init(&pool->lock, NULL);
+	pthread_cond_init(&pool->work_comes, NULL);
+	pthread_cond_init(&pool->work_ends, NULL);
+	cores = cpus_count_cores(&cpus);
+	if (most && most < cores)
+		cores = (unsigned int)most;
+	while (pool->threads < cores && start_thread(pool, &cpus))
+		pool->threads++;
+	*made = pool;
+	return 0;
+}
+
+static int find_pool(int node, struct pool **found, char *words, size_t words_size)
+{
+	struct pool *pool;
+	int error = fork_error;
+
+	if (error) {
+		snprintf(words, words_size, "no memory to register a handler of fork()");
+		return error;
+	}
+	pthread_mutex_lock(&lock);
+	for (pool = pools; pool && pool->node != node;)
+		pool = pool->next;
+	if (!pool) {
+		error = make_pool(node, &pool, words, words_size);
+		if (!error) {
+			pool->next = pools;
+			pools = pool;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	*found = pool;
+	return error;
+}
+
+/* Caller holds pool->turn, and the pool has threads. */
+static void run_on(struct pool *pool, void (*work)(void *data), void *data, unsigned int useful)
+{
+	unsigned int i;
+
+	pthread_mutex_lock(&pool->lock);
+	pool->work = work;
+	pool->data = data;
+	pool->wanted = useful < pool->threads ? useful : pool->threads;
+	for (i = pool->wanted; i; i--)
+		pthread_cond_signal(&pool->work_comes);
+	while (pool->wanted || pool->working)
+		pthread_cond_wait(&pool->work_ends, &pool->lock);
+	pthread_mutex_unlock(&pool->lock);
+}
+
+int threads_run(int node, void (*work)(void *data), void *data, unsigned int useful,
+		char *words, size_t words_size)
+{
+	struct pool *pool;
+	int error;
+
+	/* A cancelled thread would leave its locks held, and its threads at work on its data. */
+	thread_hold_cancellation();
+	error = find_pool(node, &pool, words, words_size);
+	if (!error) {
+		pthread_mutex_lock(&pool->turn);
+		if (pool->threads)
+			run_on(pool, work, data, useful);
+		else
+			work(data);
+		pthread_mutex_unlock(&pool->turn);
+	}
+	thread_let_cancellation();
+	return error;
+}
