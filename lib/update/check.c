@@ -138,22 +138,32 @@ static int check_operation(struct check *check, uint32_t index)
 	return 0;
 }
 
+static int check_outputs(const struct check *check)
+{
+	const struct update_program *program = check->program;
+	uint32_t i;
+
+	for (i = 0; i < program->output_count; i++)
+		if (program->outputs[i] < 0 || program->outputs[i] >= UPDATE_VALUES_MAX ||
+		    !check->is_known[program->outputs[i]])
+			return refuse(check, "output %" PRIu32 " is value %" PRId32
+				      ", which has not been written", i, program->outputs[i]);
+	return 0;
+}
+
 int update_check(const struct update_program *program, char *words, size_t words_size)
 {
 	struct check check = { program, .words = words, .words_size = words_size };
-	uint32_t i;
 	int error = check_counts(&check);
+	uint32_t i;
 
 	if (!error)
 		error = check_memory(&check);
+	if (error)
+		return error;
 	for (i = 0; i < check.read_only; i++)
 		check.is_known[i] = true;
 	for (i = 0; i < program->operation_count && !error; i++)
 		error = check_operation(&check, i);
-	for (i = 0; i < program->output_count && !error; i++)
-		if (program->outputs[i] < 0 || program->outputs[i] >= UPDATE_VALUES_MAX ||
-		    !check.is_known[program->outputs[i]])
-			error = refuse(&check, "output %" PRIu32 " is value %" PRId32
-				       ", which has not been written", i, program->outputs[i]);
-	return error;
+	return error ? error : check_outputs(&check);
 }
