@@ -78,6 +78,9 @@ static int check_counts(struct check *check)
 	if (!error)
 		error = check_count(check, "outputs", program->output_count, 1, UPDATE_ARRAYS_MAX);
 	if (!error)
+		error = check_count(check, "operations", program->operation_count, 0,
+				    UPDATE_OPERATIONS_MAX);
+	if (!error)
 		error = check_count(check, "scalars", program->scalar_count, 0, UPDATE_VALUES_MAX);
 	if (!error)
 		error = check_count(check, "constants", program->constant_count, 0,

@@ -86,6 +86,11 @@ INLINE vector square_root(vector a)
 #endif
 }
 
+INLINE vector widen(halves a)
+{
+	return (vector)(__builtin_convertvector(a, naturals) << 16);
+}
+
 /* Adds half of the last place, less a bit if that makes a tie even. A NaN stays one. */
 INLINE naturals round_bits(vector a)
 {
@@ -131,59 +136,6 @@ INLINE vector ceil_of(vector a)
 	return whole(a, cut + one_where((naturals)(cut < a)), is_small);
 }
 
-#define KERNEL(name, result)							\
-static void kernel_##name(vector *to, const struct operand *operands, size_t count) \
-{										\
-	const vector_at *at_a = operands[0].at, *at_b = operands[1].at;		\
-	const vector_at *at_c = operands[2].at;					\
-	size_t i;								\
-										\
-	_Pragma("GCC unroll 4")							\
-	for (i = 0; i < count; i++) {						\
-		vector a = *at_a, b = *at_b, c = *at_c;				\
-										\
-		(void)b, (void)c;						\
-		to[i] = (result);						\
-		at_a += operands[0].step;					\
-		at_b += operands[1].step;					\
-		at_c += operands[2].step;					\
-	}									\
-}
-
-KERNEL(add, a + b)
-KERNEL(sub, a - b)
-KERNEL(mul, a * b)
-KERNEL(div, a / b)
-KERNEL(sqrt, square_root(a))
-KERNEL(rsqrt, 1.0F / square_root(a))
-KERNEL(neg, (vector)((naturals)a ^ SIGN_BIT))
-KERNEL(abs, (vector)((naturals)a & ~SIGN_BIT))
-KERNEL(sign, sign(a))
-KERNEL(min, minimum(a, b))
-KERNEL(max, maximum(a, b))
-KERNEL(select, choose(is_true(a), b, c))
-KERNEL(eq, one_where((naturals)(a == b)))
-KERNEL(ne, one_where((naturals)(a != b)))
-KERNEL(lt, one_where((naturals)(a < b)))
-KERNEL(le, one_where((naturals)(a <= b)))
-KERNEL(gt, one_where((naturals)(a > b)))
-KERNEL(ge, one_where((naturals)(a >= b)))
-KERNEL(and, one_where(is_true(a) & is_true(b)))
-KERNEL(or, one_where(is_true(a) | is_true(b)))
-KERNEL(not, one_where(~is_true(a)))
-KERNEL(isfinite, one_where((naturals)(((naturals)a & INFINITY_BITS) != INFINITY_BITS)))
-KERNEL(round_bf16, (vector)round_bits(a))
-KERNEL(floor, floor_of(a))
-KERNEL(ceil, ceil_of(a))
-
-static void widen(vector *to, const half_at *from, size_t count)
-{
-	size_t i;
-
-	for (i = 0; i < count; i++)
-		to[i] = (vector)(__builtin_convertvector((halves)from[i], naturals) << 16);
-}
-
 INLINE void stream(vector *to, vector value)
 {
 #if defined(__AVX512F__)
@@ -204,69 +156,142 @@ INLINE halves narrow(vector value)
 	return __builtin_convertvector(round_bits(value) >> 16, halves);
 }
 
-static void store_f32(void *to, const struct operand *from, size_t count)
-{
-	const vector_at *at = from->at;
-	vector_at *plain = to;
-	vector *streamed = to;
-	size_t i;
-
-	if ((uintptr_t)to % VECTOR_BYTES) {
-		for (i = 0; i < count; i++, at += from->step)
-			plain[i] = *at;
-		return;
-	}
-	for (i = 0; i < count; i++, at += from->step)
-		stream(&streamed[i], *at);
-}
-
 /* Two vectors of float32 make one of bfloat16. */
-static void store_bf16(void *to, const struct operand *from, size_t count)
+INLINE vector narrow_two(const vector_at *from)
 {
-	union { halves part[2]; vector whole; } pair;
-	const vector_at *at = from->at;
-	half_at *plain = to;
-	size_t i = 0;
-
-	for (; !((uintptr_t)to % VECTOR_BYTES) && i + 2 <= count; i += 2, at += 2 * from->step) {
-		pair.part[0] = narrow(at[0]);
-		pair.part[1] = narrow(at[from->step]);
-		stream((vector *)&plain[i], pair.whole);
-	}
-	for (; i < count; i++, at += from->step)
-		plain[i] = narrow(*at);
+	return (vector)__builtin_shufflevector(narrow(from[0]), narrow(from[1]), 0, 1, 2, 3, 4, 5, 6,
+					       7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
+					       22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
 }
 
-const struct kernels KERNELS = {
-	.name = KERNELS_NAME,
-	.operations = {
-		[UPDATE_ADD] = kernel_add,
-		[UPDATE_SUB] = kernel_sub,
-		[UPDATE_MUL] = kernel_mul,
-		[UPDATE_DIV] = kernel_div,
-		[UPDATE_SQRT] = kernel_sqrt,
-		[UPDATE_RSQRT] = kernel_rsqrt,
-		[UPDATE_NEG] = kernel_neg,
-		[UPDATE_ABS] = kernel_abs,
-		[UPDATE_SIGN] = kernel_sign,
-		[UPDATE_MIN] = kernel_min,
-		[UPDATE_MAX] = kernel_max,
-		[UPDATE_SELECT] = kernel_select,
-		[UPDATE_EQ] = kernel_eq,
-		[UPDATE_NE] = kernel_ne,
-		[UPDATE_LT] = kernel_lt,
-		[UPDATE_LE] = kernel_le,
-		[UPDATE_GT] = kernel_gt,
-		[UPDATE_GE] = kernel_ge,
-		[UPDATE_AND] = kernel_and,
-		[UPDATE_OR] = kernel_or,
-		[UPDATE_NOT] = kernel_not,
-		[UPDATE_ISFINITE] = kernel_isfinite,
-		[UPDATE_ROUND_BF16] = kernel_round_bf16,
-		[UPDATE_FLOOR] = kernel_floor,
-		[UPDATE_CEIL] = kernel_ceil,
-	},
-	.widen = widen,
-	.store_f32 = store_f32,
-	.store_bf16 = store_bf16,
-};
+/* Moves the addresses in @values to the next block. */
+INLINE void advance(struct values *values, const struct steps *steps)
+{
+	uint32_t i;
+
+	for (i = 0; i < steps->input_count; i++) {
+		values->inputs[i] += steps->input_bytes[i];
+		if (!steps->is_widened[i])
+			values->at[i] = (const vector_at *)values->inputs[i];
+	}
+	for (i = 0; i < steps->output_count; i++)
+		values->outputs[i] += steps->output_bytes[i];
+}
+
+/*
+ * Each case has a second form for scalars and constants, which loads @b and @d once. Loads are what
+ * most steps wait for.
+ */
+#define EACH(count, statement)							\
+	do {									\
+		_Pragma("GCC unroll 8")						\
+		for (i = 0; i < (count); i++)					\
+			statement;						\
+	} while (0)
+#define CASE(code, result)							\
+	case code:								\
+		EACH(BLOCK_VECTORS, {						\
+			b = at_b[i];						\
+			d = at_d[i];						\
+			to[i] = (result);					\
+		});								\
+		break;								\
+	case (code) + STEP_REPEATED:						\
+		b = at_b[0];							\
+		d = at_d[0];							\
+		EACH(BLOCK_VECTORS, to[i] = (result));				\
+		break;
+#define A	at_a[i]
+#define B	b
+#define C	at_c[i]
+#define D	d
+#define LINKED(code, f)								\
+	CASE(STEP_LINKED + LINKED_CODES * (code) + UPDATE_ADD, (A f B) + C)	\
+	CASE(STEP_LINKED + LINKED_CODES * (code) + UPDATE_SUB, (A f B) - C)	\
+	CASE(STEP_LINKED + LINKED_CODES * (code) + UPDATE_MUL, (A f B) * C)	\
+	CASE(STEP_LINKED + LINKED_CODES * (code) + UPDATE_DIV, (A f B) / C)	\
+	CASE(STEP_SUB_OF + (code), C - (A f B))					\
+	CASE(STEP_DIV_OF + (code), C / (A f B))
+
+INLINE void compute_step(struct values *values, const struct step *step)
+{
+	const vector_at *at_a = values->at[step->a], *at_b = values->at[step->b];
+	const vector_at *at_c = values->at[step->c], *at_d = values->at[step->d];
+	vector *to = values->room[step->to];
+	const half_at *input;
+	vector_at *output;
+	half_at *halves_at;
+	vector b, d;
+	unsigned int i;
+
+	switch (step->code) {
+	CASE(UPDATE_ADD, A + B)
+	CASE(UPDATE_SUB, A - B)
+	CASE(UPDATE_MUL, A * B)
+	CASE(UPDATE_DIV, A / B)
+	CASE(UPDATE_SQRT, square_root(A))
+	CASE(UPDATE_RSQRT, 1.0F / square_root(A))
+	CASE(UPDATE_NEG, (vector)((naturals)A ^ SIGN_BIT))
+	CASE(UPDATE_ABS, (vector)((naturals)A & ~SIGN_BIT))
+	CASE(UPDATE_SIGN, sign(A))
+	CASE(UPDATE_MIN, minimum(A, B))
+	CASE(UPDATE_MAX, maximum(A, B))
+	CASE(UPDATE_SELECT, choose(is_true(A), B, C))
+	CASE(UPDATE_EQ, one_where((naturals)(A == B)))
+	CASE(UPDATE_NE, one_where((naturals)(A != B)))
+	CASE(UPDATE_LT, one_where((naturals)(A < B)))
+	CASE(UPDATE_LE, one_where((naturals)(A <= B)))
+	CASE(UPDATE_GT, one_where((naturals)(A > B)))
+	CASE(UPDATE_GE, one_where((naturals)(A >= B)))
+	CASE(UPDATE_AND, one_where(is_true(A) & is_true(B)))
+	CASE(UPDATE_OR, one_where(is_true(A) | is_true(B)))
+	CASE(UPDATE_NOT, one_where(~is_true(A)))
+	CASE(UPDATE_ISFINITE,
+	     one_where((naturals)(((naturals)A & INFINITY_BITS) != INFINITY_BITS)))
+	CASE(UPDATE_ROUND_BF16, (vector)round_bits(A))
+	CASE(UPDATE_FLOOR, floor_of(A))
+	CASE(UPDATE_CEIL, ceil_of(A))
+	LINKED(UPDATE_ADD, +)
+	LINKED(UPDATE_SUB, -)
+	LINKED(UPDATE_MUL, *)
+	LINKED(UPDATE_DIV, /)
+	CASE(STEP_MUL_MUL_ADD, (A * B) + (C * D))
+	CASE(STEP_MUL_MUL_SUB, (A * B) - (C * D))
+	CASE(STEP_SQRT_ADD, square_root(A) + B)
+	case STEP_WIDEN:
+		input = (const half_at *)values->inputs[step->a];
+		EACH(BLOCK_VECTORS, to[i] = widen(input[i]));
+		break;
+	case STEP_STORE_F32:
+		output = (vector_at *)values->outputs[step->to];
+		EACH(BLOCK_VECTORS, output[i] = A);
+		break;
+	case STEP_STORE_BF16:
+		halves_at = (half_at *)values->outputs[step->to];
+		EACH(BLOCK_VECTORS, halves_at[i] = narrow(A));
+		break;
+	case STEP_STREAM_F32:
+		to = (vector *)values->outputs[step->to];
+		EACH(BLOCK_VECTORS, stream(&to[i], A));
+		break;
+	case STEP_STREAM_BF16:
+		to = (vector *)values->outputs[step->to];
+		EACH(BLOCK_VECTORS / 2, stream(&to[i], narrow_two(&at_a[2 * i])));
+		break;
+	default:
+		__builtin_unreachable();
+	}
+}
+
+static void compute(struct values *values, const struct steps *steps, uint64_t blocks)
+{
+	const struct step *step, *end = steps->step + steps->count;
+
+	for (; blocks; blocks--) {
+		for (step = steps->step; step < end; step++)
+			compute_step(values, step);
+		advance(values, steps);
+	}
+}
+
+const struct kernels KERNELS = { KERNELS_NAME, compute };

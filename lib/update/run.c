@@ -1,40 +1,30 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Computes a program. Threads take pieces of the arrays, so a slow core does not delay the others.
- * A piece is computed in chunks: each operation of the program runs over the whole chunk, whose
- * values stay in the first two levels of the cache.
+ * Computes a program. Threads take pieces of the arrays, so a slow core does not delay the others. A
+ * piece is computed block by block: the steps of the program run over one block after another,
+ * whose values stay in the first level of the cache.
  */
-#include <errno.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "update/kernels.h"
 #include "update/mode.h"
+#include "update/steps.h"
 #include "update/threads.h"
 
-/* 2 KiB for each value: a dozen live values fit in 32 KiB. */
-#define CHUNK_VECTORS	32
-#define CHUNK_LENGTH	(CHUNK_VECTORS * VECTOR_LENGTH)
-/* A core needs about 0.1 ms for a piece, which is more than a thread needs to wake up. */
-#define PIECE_LENGTH	((uint64_t)64 * CHUNK_LENGTH)
+/* A core needs about 0.05 ms for a piece, which is longer than a thread needs to wake up. */
+#define PIECE_LENGTH	((uint64_t)256 * BLOCK_LENGTH)
 
 struct job {
 	const struct update_program *program;
 	const struct update_array *inputs, *outputs;
 	const struct kernels *kernels;
+	struct steps steps;
 	uint64_t count;
 	_Atomic uint64_t taken;		/* elements that a thread has begun */
-	/* Scalars and constants, each as a vector that repeats. A NULL input repeats @zeros. */
-	vector repeated[UPDATE_VALUES_MAX];
-	vector zeros;
-};
-
-/* The values of one chunk. */
-struct chunk {
-	const struct job *job;
-	struct operand values[UPDATE_VALUES_MAX];
-	vector room[UPDATE_VALUES_MAX][CHUNK_VECTORS];	/* of temporaries and widened inputs */
+	/* The block of each scalar and constant, and that of an input without memory. */
+	vector repeated[UPDATE_VALUES_MAX][BLOCK_VECTORS];
+	vector zeros[BLOCK_VECTORS];
 };
 
 static size_t type_bytes(enum update_type type)
@@ -47,110 +37,62 @@ static void *element(const struct update_array *array, uint64_t index)
 	return (char *)array->memory + index * type_bytes(array->type);
 }
 
-static void chunk_begin(struct chunk *chunk, const struct job *job)
+static void values_begin(struct values *values, const struct job *job)
 {
 	const struct update_program *program = job->program;
-	uint32_t i, inputs = program->input_count;
-	uint32_t repeated = program->scalar_count + program->constant_count;
+	uint32_t i, repeated = program->scalar_count + program->constant_count;
 
-	chunk->job = job;
 	for (i = 0; i < UPDATE_VALUES_MAX; i++)
-		chunk->values[i] = (struct operand){ chunk->room[i], 1 };
-	for (i = 0; i < inputs; i++)
-		if (!job->inputs[i].memory)
-			chunk->values[i] = (struct operand){ &job->zeros, 0 };
+		values->at[i] = values->room[i];
 	for (i = 0; i < repeated; i++)
-		chunk->values[inputs + i] = (struct operand){ &job->repeated[i], 0 };
+		values->at[program->input_count + i] = job->repeated[i];
 }
 
-static void chunk_load(struct chunk *chunk, const struct update_array *inputs, uint64_t at,
-		       size_t vectors)
+static void set_input(struct values *values, const struct job *job, uint32_t input,
+		      const void *memory)
 {
-	const struct job *job = chunk->job;
+	values->inputs[input] = memory ?: job->zeros;
+	if (!job->steps.is_widened[input])
+		values->at[input] = (const vector_at *)values->inputs[input];
+}
+
+/* Computes fewer elements than a block has, through copies, so as not to access those beyond. */
+static void compute_rest(struct values *values, const struct job *job, uint64_t at, size_t count)
+{
+	vector in[UPDATE_ARRAYS_MAX][BLOCK_VECTORS], out[UPDATE_ARRAYS_MAX][BLOCK_VECTORS];
+	const struct update_array *array;
 	uint32_t i;
 
 	for (i = 0; i < job->program->input_count; i++) {
-		if (!inputs[i].memory)
-			continue;
-		if (inputs[i].type == UPDATE_BF16)
-			job->kernels->widen(chunk->room[i], element(&inputs[i], at), vectors);
-		else
-			chunk->values[i].at = element(&inputs[i], at);
+		array = &job->inputs[i];
+		memset(in[i], 0, sizeof(in[i]));
+		if (array->memory)
+			memcpy(in[i], element(array, at), count * type_bytes(array->type));
+		set_input(values, job, i, in[i]);
 	}
-}
-
-static void chunk_compute(struct chunk *chunk, size_t vectors)
-{
-	const struct update_program *program = chunk->job->program;
-	const struct kernels *kernels = chunk->job->kernels;
-	const struct update_operation *operation;
-	uint32_t i;
-
-	for (i = 0; i < program->operation_count; i++) {
-		operation = &program->operations[i];
-		kernels->operations[operation->code](chunk->room[operation->to], (struct operand[]){
-			chunk->values[operation->a], chunk->values[operation->b],
-			chunk->values[operation->c] }, vectors);
-	}
-}
-
-static void chunk_store(const struct chunk *chunk, const struct update_array *outputs, uint64_t at,
-			size_t vectors)
-{
-	const struct job *job = chunk->job;
-	const struct operand *value;
-	uint32_t i;
-
+	for (i = 0; i < job->program->output_count; i++)
+		values->outputs[i] = (char *)out[i];
+	job->kernels->compute(values, &job->steps, 1);
 	for (i = 0; i < job->program->output_count; i++) {
-		value = &chunk->values[job->program->outputs[i]];
-		if (outputs[i].type == UPDATE_BF16)
-			job->kernels->store_bf16(element(&outputs[i], at), value, vectors);
-		else
-			job->kernels->store_f32(element(&outputs[i], at), value, vectors);
+		array = &job->outputs[i];
+		memcpy(element(array, at), out[i], count * type_bytes(array->type));
 	}
 }
 
-/* Computes fewer elements than a vector has, through copies, so as not to read or write beyond. */
-static void compute_rest(struct chunk *chunk, uint64_t at, size_t count)
+static void compute_piece(struct values *values, const struct job *job, uint64_t at, uint64_t end)
 {
-	const struct job *job = chunk->job;
-	const struct update_program *program = job->program;
-	struct update_array inputs[UPDATE_ARRAYS_MAX], outputs[UPDATE_ARRAYS_MAX];
-	vector in[UPDATE_ARRAYS_MAX] = { 0 }, out[UPDATE_ARRAYS_MAX];
+	uint64_t blocks = (end - at) / BLOCK_LENGTH;
 	uint32_t i;
 
-	for (i = 0; i < program->input_count; i++) {
-		inputs[i] = job->inputs[i];
-		if (!inputs[i].memory)
-			continue;
-		inputs[i].memory = memcpy(&in[i], element(&job->inputs[i], at),
-					  count * type_bytes(inputs[i].type));
-	}
-	for (i = 0; i < program->output_count; i++)
-		outputs[i] = (struct update_array){ &out[i], job->outputs[i].type };
-	chunk_load(chunk, inputs, 0, 1);
-	chunk_compute(chunk, 1);
-	chunk_store(chunk, outputs, 0, 1);
-	for (i = 0; i < program->output_count; i++)
-		memcpy(element(&job->outputs[i], at), &out[i],
-		       count * type_bytes(outputs[i].type));
-}
-
-static void compute_piece(struct chunk *chunk, uint64_t at, uint64_t end)
-{
-	const struct job *job = chunk->job;
-	size_t vectors;
-
-	for (; end - at >= VECTOR_LENGTH; at += vectors * VECTOR_LENGTH) {
-		vectors = CHUNK_VECTORS;
-		if (end - at < CHUNK_LENGTH)
-			vectors = (end - at) / VECTOR_LENGTH;
-		chunk_load(chunk, job->inputs, at, vectors);
-		chunk_compute(chunk, vectors);
-		chunk_store(chunk, job->outputs, at, vectors);
-	}
-	if (end > at)
-		compute_rest(chunk, at, end - at);
+	for (i = 0; i < job->program->input_count; i++)
+		set_input(values, job, i,
+			  job->inputs[i].memory ? element(&job->inputs[i], at) : NULL);
+	for (i = 0; i < job->program->output_count; i++)
+		values->outputs[i] = element(&job->outputs[i], at);
+	job->kernels->compute(values, &job->steps, blocks);
+	at += blocks * BLOCK_LENGTH;
+	if (at < end)
+		compute_rest(values, job, at, end - at);
 }
 
 /* Computes pieces until other threads have begun all that are left. */
@@ -158,42 +100,51 @@ static void compute_pieces(void *data)
 {
 	struct job *job = data;
 	uint64_t at, mode = mode_get();
-	struct chunk chunk;
+	struct values values;
 
 	mode_set(MODE_UPDATE);
-	chunk_begin(&chunk, job);
+	values_begin(&values, job);
 	for (;;) {
 		at = atomic_fetch_add(&job->taken, PIECE_LENGTH);
 		if (at >= job->count)
 			break;
-		compute_piece(&chunk, at,
+		compute_piece(&values, job, at,
 			      job->count - at < PIECE_LENGTH ? job->count : at + PIECE_LENGTH);
 	}
 	mode_fence();
 	mode_set(mode);
 }
 
-static void repeat(vector *to, float value)
+static void repeat(vector to[BLOCK_VECTORS], float value)
 {
 	unsigned int i;
 
 	for (i = 0; i < VECTOR_LENGTH; i++)
-		(*to)[i] = value;
+		to[0][i] = value;
+	for (i = 1; i < BLOCK_VECTORS; i++)
+		to[i] = to[0];
 }
 
 int update_run(const struct update_program *program, const struct update_array *inputs,
 	       const float *scalars, const struct update_array *outputs, uint64_t count, int node,
 	       char *words, size_t words_size)
 {
-	struct job job = { .program = program, .inputs = inputs, .outputs = outputs,
-			   .kernels = kernels_used(), .count = count };
 	uint64_t pieces = count / PIECE_LENGTH + 1;
+	struct job job;
 	uint32_t i;
 
+	job.program = program;
+	job.inputs = inputs;
+	job.outputs = outputs;
+	job.kernels = kernels_used();
+	steps_fill(&job.steps, program, inputs, outputs);
+	job.count = count;
+	atomic_init(&job.taken, 0);
+	memset(job.zeros, 0, sizeof(job.zeros));
 	for (i = 0; i < program->scalar_count; i++)
-		repeat(&job.repeated[i], scalars[i]);
+		repeat(job.repeated[i], scalars[i]);
 	for (i = 0; i < program->constant_count; i++)
-		repeat(&job.repeated[program->scalar_count + i], program->constants[i]);
+		repeat(job.repeated[program->scalar_count + i], program->constants[i]);
 	if (pieces > 1)
 		return threads_run(node, compute_pieces, &job,
 				   pieces < UINT32_MAX ? (unsigned int)pieces : UINT32_MAX, words,

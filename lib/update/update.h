@@ -3,15 +3,17 @@
  * This folder computes elementwise programs on the host's processors: an optimizer's update of
  * weights, gradients and state that are in host memory, such as AdamW or Lion.
  *
- * Read this file first. check.c checks a program. run.c computes it in short chunks, whose values
- * stay in the processor's cache: so each array crosses the memory bus once, as in a loop that was
- * written for this program. kernels.h has one function for each operation, compiled for several
- * instruction sets. threads.h has the threads of each node, and mode.h the processor's mode.
+ * Read this file first. check.c checks a program. steps.h makes steps of it, which kernels.h
+ * computes for a short block of elements, with code for several instruction sets. All values of a
+ * block stay in the processor's cache. So each array crosses the memory bus once, as in a loop that
+ * was written for this program. run.c divides the arrays, threads.h has the threads of each node,
+ * and mode.h the processor's mode.
  *
  * Arithmetic. All values are float32. Each operation is rounded by itself, to nearest even, and
  * multiplications and additions are not fused. So the result depends on neither the number of
  * threads nor the instruction set. A result that is denormal becomes 0, and a denormal operand
- * counts as 0, as on XLA's CPU backend. See mode.h for the reason.
+ * counts as 0, as on XLA's CPU backend (see mode.h for the reason). An operation that only moves
+ * bits, such as NEG or SELECT, may keep a denormal. Of a NaN, only that it is one is defined.
  *
  * Locks: in threads.c only. A forked child has no threads of its parent, and starts its own.
  */
@@ -62,6 +64,7 @@ enum update_code {
 
 #define UPDATE_VALUES_MAX	64	/* inputs, scalars, constants and temporaries together */
 #define UPDATE_ARRAYS_MAX	16	/* inputs; outputs */
+#define UPDATE_OPERATIONS_MAX	1024
 
 /*
  * @to = @code(@a, @b, @c). An operand is the number of a value: inputs have the first numbers, then

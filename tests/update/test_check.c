@@ -73,6 +73,9 @@ static void test_counts(void **state)
 	program.output_count = 0;
 	refused(&program, "the program has 0 outputs, but must have 1 to 16");
 	program = good();
+	program.operation_count = 1025;
+	refused(&program, "the program has 1025 operations, but must have 0 to 1024");
+	program = good();
 	program.scalar_count = UINT32_MAX;
 	refused(&program, "the program has 4294967295 scalars, but must have 0 to 64");
 	program = good();

@@ -214,6 +214,92 @@ static void test_codes(void **state)
 	kernels_use(NULL);
 }
 
+#define VALUES		12		/* of which the first 5 are inputs, scalars and constants */
+#define OPERATIONS	12
+#define ELEMENTS	150		/* a block, and a part of one */
+
+/* A program of few values, most of it arithmetic: many of its operations are joined. */
+static void make_program(struct update_operation operations[OPERATIONS], int32_t outputs[2])
+{
+	bool is_known[VALUES] = { true, true, true, true, true };
+	int32_t *operand, i;
+	unsigned int k;
+
+	for (i = 0; i < OPERATIONS; i++) {
+		operations[i] = (struct update_operation){
+			(int32_t)(random_bits() % (random_bits() % 4 ? UPDATE_SQRT + 1 : UPDATE_CODES)),
+			5 + (int32_t)(random_bits() % (VALUES - 5)), 0, 0, 0
+		};
+		for (k = 0; k < operands_of((enum update_code)operations[i].code); k++) {
+			operand = k == 0 ? &operations[i].a : k == 1 ? &operations[i].b :
+				  &operations[i].c;
+			*operand = (int32_t)(random_bits() % VALUES);
+			/* Most operands are the result before, or a moment ago. */
+			if (i && random_bits() % 2)
+				*operand = operations[i - 1 - (int32_t)(random_bits() % 2) * (i > 1)].to;
+			if (!is_known[*operand])
+				*operand = (int32_t)(random_bits() % 5);
+		}
+		is_known[operations[i].to] = true;
+	}
+	outputs[0] = operations[OPERATIONS - 1].to;
+	outputs[1] = operations[random_bits() % OPERATIONS].to;
+}
+
+static void check_program(const char *set)
+{
+	static float in[2][ELEMENTS], out[2][ELEMENTS];
+	const struct update_array inputs[] = { F32(in[0]), F32(in[1]) };
+	const struct update_array arrays[] = { F32(out[0]), F32(out[1]) };
+	struct update_operation operations[OPERATIONS];
+	float values[VALUES], numbers[] = { random_float(), random_float(), random_float() };
+	int32_t outputs[2];
+	struct update_program program = {
+		.input_count = 2, .scalar_count = 2, .constant_count = 1, .output_count = 2,
+		.operation_count = OPERATIONS, .constants = &numbers[2], .operations = operations,
+		.outputs = outputs,
+	};
+	uint64_t mode = mode_get();
+	int i, k;
+
+	make_program(operations, outputs);
+	for (i = 0; i < ELEMENTS; i++) {
+		in[0][i] = random_float();
+		in[1][i] = random_float();
+	}
+	run(&program, inputs, numbers, arrays, ELEMENTS);
+	mode_set(MODE_UPDATE);
+	for (i = 0; i < ELEMENTS; i++) {
+		values[0] = in[0][i];
+		values[1] = in[1][i];
+		memcpy(values + 2, numbers, sizeof(numbers));
+		for (k = 0; k < OPERATIONS; k++)
+			values[operations[k].to] = plain((enum update_code)operations[k].code,
+							 values[operations[k].a],
+							 values[operations[k].b],
+							 values[operations[k].c]);
+		for (k = 0; k < 2; k++)
+			if (!is_same(out[k][i], values[outputs[k]])) {
+				mode_set(mode);
+				fail_msg("%s: output %d of element %d is %a, not %a", set, k, i,
+					 out[k][i], values[outputs[k]]);
+			}
+	}
+	mode_set(mode);
+}
+
+/* Joined operations compute what they compute alone, whatever values they share. */
+static void test_programs(void **state)
+{
+	size_t set;
+	int i;
+
+	for (set = 0; set < COUNT_OF(sets); set++)
+		for (i = 0; kernels_use(sets[set]) && i < 2000; i++)
+			check_program(sets[set]);
+	kernels_use(NULL);
+}
+
 /* An output equals the value bit for bit, zeros' signs and denormals too. */
 static void test_bits(void **state)
 {
@@ -366,6 +452,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_codes),
+		cmocka_unit_test(test_programs),
 		cmocka_unit_test(test_bits),
 		cmocka_unit_test(test_denormals),
 		cmocka_unit_test(test_lengths),

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The steps of a program: what is done for each block of elements. Most steps are an operation of
+ * the program, or two or three operations that are joined: one whose result has no other use than
+ * to be an operand of the next. A joined step loads and stores fewer values. Other steps read
+ * inputs and write outputs.
+ */
+#ifndef LIB_UPDATE_STEPS_H
+#define LIB_UPDATE_STEPS_H
+
+#include <stdbool.h>
+
+#include "update/update.h"
+
+#define VECTOR_BYTES	64
+#define VECTOR_LENGTH	(VECTOR_BYTES / sizeof(float))
+
+/*
+ * The elements that each step computes at once. The processor begins the next steps, and the next
+ * block, before a step has ended, so it reads and writes memory while it computes. With longer
+ * blocks it cannot look that far ahead. With shorter ones it spends more time between steps.
+ */
+#define BLOCK_VECTORS	8
+#define BLOCK_LENGTH	(BLOCK_VECTORS * VECTOR_LENGTH)
+
+/* Operations that are joined with each other: ADD, SUB, MUL and DIV. */
+#define LINKED_CODES	4
+
+/* Up to UPDATE_CODES, the operations. @a to @d are values, unless stated otherwise. */
+enum step_code {
+	/* + 4 F + G: (a F b) G c. Each operation is rounded. */
+	STEP_LINKED = UPDATE_CODES,
+	STEP_SUB_OF = STEP_LINKED + LINKED_CODES * LINKED_CODES,	/* + F: c - (a F b) */
+	STEP_DIV_OF = STEP_SUB_OF + LINKED_CODES,			/* + F: c / (a F b) */
+	STEP_MUL_MUL_ADD = STEP_DIV_OF + LINKED_CODES,			/* (a b) + (c d) */
+	STEP_MUL_MUL_SUB,
+	STEP_SQRT_ADD,			/* sqrt(a) + b */
+	STEP_WIDEN,			/* @a: a bfloat16 input, @to: its value */
+	STEP_STORE_F32,			/* @to: an output */
+	STEP_STORE_BF16,
+	STEP_STREAM_F32,		/* the same, past the caches */
+	STEP_STREAM_BF16,
+	/* Added to a code of operations: all vectors of @b and @d are equal. */
+	STEP_REPEATED,
+};
+
+#define STEPS_MAX	(UPDATE_OPERATIONS_MAX + 2 * UPDATE_ARRAYS_MAX)
+
+struct step {
+	uint8_t code, to, a, b, c, d;
+};
+
+struct steps {
+	uint32_t input_count, output_count, count;
+	/* From one block to the next; 0: an input without memory. */
+	uint32_t input_bytes[UPDATE_ARRAYS_MAX], output_bytes[UPDATE_ARRAYS_MAX];
+	bool is_widened[UPDATE_ARRAYS_MAX];	/* an input */
+	struct step step[STEPS_MAX];
+};
+
+/* Fills @steps from a program that passed update_check(). */
+void steps_fill(struct steps *steps, const struct update_program *program,
+		const struct update_array *inputs, const struct update_array *outputs);
+
+#endif /* LIB_UPDATE_STEPS_H */
