@@ -91,13 +91,16 @@ INLINE vector widen(halves a)
 	return (vector)(__builtin_convertvector(a, naturals) << 16);
 }
 
-/* Adds half of the last place, less a bit if that makes a tie even. A NaN stays one. */
+/*
+ * Rounds to a bfloat16 in the upper half of the bits: adds half of its last place, less a bit if
+ * that makes a tie even. A NaN stays one. The lower half is undefined.
+ */
 INLINE naturals round_bits(vector a)
 {
 	naturals bits = (naturals)a, is_nan = (naturals)(a != a);
 	naturals rounded = bits + 0x7fff + ((bits >> 16) & 1);
 
-	return ((is_nan & (bits | QUIET_BIT)) | (~is_nan & rounded)) & 0xffff0000U;
+	return (is_nan & (bits | QUIET_BIT)) | (~is_nan & rounded);
 }
 
 /* From 2^23 on, each number is whole. Below, an int has the number without its fraction. */
@@ -248,7 +251,7 @@ INLINE void compute_step(struct values *values, const struct step *step)
 	CASE(UPDATE_NOT, one_where(~is_true(A)))
 	CASE(UPDATE_ISFINITE,
 	     one_where((naturals)(((naturals)A & INFINITY_BITS) != INFINITY_BITS)))
-	CASE(UPDATE_ROUND_BF16, (vector)round_bits(A))
+	CASE(UPDATE_ROUND_BF16, (vector)(round_bits(A) & 0xffff0000U))
 	CASE(UPDATE_FLOOR, floor_of(A))
 	CASE(UPDATE_CEIL, ceil_of(A))
 	LINKED(UPDATE_ADD, +)

@@ -94,6 +94,8 @@ int bench_run(const struct contest *contest)
 	}
 	printf("{\"bench\": \"%s\", \"peer_name\": \"%s\", \"unit\": \"%s\", \"bytes\": %zu",
 	       contest->bench, contest->peer_name, contest->unit, contest->bytes);
+	if (contest->aim > 0)
+		printf(", \"aim\": %g", contest->aim);
 	print_rounds("ours_seconds", ours, rounds);
 	print_rounds("peer_seconds", peer, rounds);
 	printf("}\n");

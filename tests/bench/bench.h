@@ -23,6 +23,7 @@
  * @rounds: of each, at most ROUNDS_MAX
  * @ours: one round of it; returns seconds, or a negative number where it failed
  * @peer: the same of the peer
+ * @aim: the ratio that ours should reach; 0: 1
  */
 struct contest {
 	const char *bench;
@@ -32,6 +33,7 @@ struct contest {
 	int rounds;
 	double (*ours)(const struct contest *contest);
 	double (*peer)(const struct contest *contest);
+	double aim;
 };
 
 /* Given --smoke: small sizes and few rounds, to see that the program runs. */

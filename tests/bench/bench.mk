@@ -26,7 +26,7 @@ bench-vm:
 # heap's are linked with the shared library, as the peers are.
 BENCH_HEAP := $(addprefix $(B)/bench/,heap_pair heap_peak)
 BENCH_HEAP_COMMON := $(addprefix $(B)/obj/tests/bench/,trace.o pools.o)
-BENCH_HOST := $(BENCH_HEAP) $(B)/bench/transfer $(B)/bin/actmem $(B)/bin/actmem-bench \
+BENCH_HOST := $(BENCH_HEAP) $(B)/bench/transfer $(B)/bench/update $(B)/bin/actmem $(B)/bin/actmem-bench \
 	$(B)/lib/libactmem_preload.so
 
 $(BENCH_HEAP): $(B)/bench/%: $(B)/obj/tests/bench/%.o $(BENCH_HEAP_COMMON) \
@@ -36,6 +36,10 @@ $(BENCH_HEAP): $(B)/bench/%: $(B)/obj/tests/bench/%.o $(BENCH_HEAP_COMMON) \
 
 # By the call that the store makes, which the archive hides.
 $(B)/bench/transfer: $(B)/obj/tests/bench/transfer.o $(LIB_OBJECTS)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(LIB_NEEDS) -o $@
+
+$(B)/bench/update: $(B)/obj/tests/bench/update.o $(UPDATE_OBJECTS) $(B)/bench/bench.o $(LIB_OBJECTS)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) $^ $(LIB_NEEDS) -o $@
 

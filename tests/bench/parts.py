@@ -62,6 +62,7 @@ PARTS = (
          "{python} {here}/transfer.py {smoke} {folder}/transfer {directory}"),
     Part("jax_malloc", "Training steps of JAX on the processors by their malloc",
          "{python} {here}/jax_malloc.py {smoke} {build}"),
+    Part("update", "Optimizer updates on the host", "{folder}/update {smoke}"),
     Part("state", "Optimizer state in actmem", "{python} {here}/state.py {smoke} {build} {directory}"),
     Part("replay", "Training steps through a store",
          "{python} {here}/replay.py {smoke} {build}/bin/actmem-bench {directory}"),

@@ -209,7 +209,8 @@ def test_a_failed_put_leaves_nothing():
 
 @pytest.mark.parametrize("name,value", [
     ("ACTMEM_ALLOW", "all"), ("ACTMEM_BUDGET", "24MB"),
-    ("ACTMEM_SPILL", ":".join(["/tmp"] * 65)), ("ACTMEM_JAX_GENERATIONS", "two")])
+    ("ACTMEM_SPILL", ":".join(["/tmp"] * 65)), ("ACTMEM_JAX_GENERATIONS", "two"),
+    ("ACTMEM_UPDATE_THREADS", "many")])
 def test_wrong_environment(name, value):
     error = python("train()", **{"ACTMEM_ALLOW": "any", name: value})
     assert name in error and value in error
