@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The code of the steps, which is compiled once for each instruction set from kernel_set.h. All sets
- * compute the same bits.
+ * The code of the steps, which is compiled once for each instruction set from kernel_set.h. All
+ * sets compute the same bits.
  */
 #ifndef LIB_UPDATE_KERNELS_H
 #define LIB_UPDATE_KERNELS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Computes a program. Threads take pieces of the arrays, so a slow core does not delay the others. A
- * piece is computed block by block: the steps of the program run over one block after another,
+ * Computes a program. Threads take pieces of the arrays, so a slow core does not delay the others.
+ * A piece is computed block by block: the steps of the program run over one block after another,
  * whose values stay in the first level of the cache.
  */
 #include <stdatomic.h>

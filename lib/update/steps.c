@@ -134,7 +134,7 @@ static struct step repeat_operands(const struct update_program *program, struct 
 	return step;
 }
 
-/* Returns the step for (a F b) G c, or c G (a F b) if the linked operation is the @second operand. */
+/* Returns the step for (a F b) G c; if the linked operation is the @second operand, c G (a F b). */
 static struct step link_step(const struct update_program *program,
 			     const struct update_operation *operation,
 			     const struct update_operation *linked, bool is_second)
@@ -164,20 +164,25 @@ static struct step choose_step(const struct join *join, const struct update_oper
 		joined[0] = first;
 		joined[1] = second;
 		code = code == UPDATE_ADD ? STEP_MUL_MUL_ADD : STEP_MUL_MUL_SUB;
-		return repeat_operands(join->program, step_of(code, operation->to, first->a, first->b,
-							      second->a, second->b), UPDATE_MUL);
+		return repeat_operands(
+			join->program,
+			step_of(code, operation->to, first->a, first->b, second->a, second->b),
+			UPDATE_MUL);
 	}
 	if (code == UPDATE_ADD && is_of(first, UPDATE_SQRT)) {
 		joined[0] = first;
-		return repeat_operands(join->program, step_of(STEP_SQRT_ADD, operation->to, first->a,
-							      operation->b, 0, 0), UPDATE_SQRT);
+		return repeat_operands(
+			join->program,
+			step_of(STEP_SQRT_ADD, operation->to, first->a, operation->b, 0, 0),
+			UPDATE_SQRT);
 	}
 	if (is_linked(operation) && (is_linked(first) || is_linked(second))) {
 		joined[0] = is_linked(first) ? first : second;
 		return link_step(join->program, operation, joined[0], !is_linked(first));
 	}
-	return repeat_operands(join->program, step_of(code, operation->to, operation->a, operation->b,
-						      operation->c, 0), code);
+	return repeat_operands(
+		join->program,
+		step_of(code, operation->to, operation->a, operation->b, operation->c, 0), code);
 }
 
 /* Chooses the step of each operation. Those that are joined to a later operation have none. */
@@ -214,9 +219,10 @@ static void add_stores(struct steps *steps, const struct join *join,
 	for (i = 0; i < steps->output_count; i++) {
 		if (join->last[values[i]] != writer)
 			continue;
-		code = (uintptr_t)outputs[i].memory % VECTOR_BYTES ? STEP_STORE_F32 : STEP_STREAM_F32;
-		add(steps, step_of(code + (outputs[i].type == UPDATE_BF16), (int32_t)i, values[i], 0, 0,
-				   0));
+		code = (uintptr_t)outputs[i].memory % VECTOR_BYTES ? STEP_STORE_F32 :
+								     STEP_STREAM_F32;
+		add(steps, step_of(code + (outputs[i].type == UPDATE_BF16), (int32_t)i, values[i],
+				   0, 0, 0));
 	}
 }
 
@@ -231,7 +237,8 @@ static void add_loads(struct steps *steps)
 
 static uint32_t block_bytes(const struct update_array *array)
 {
-	return BLOCK_LENGTH * (uint32_t)(array->type == UPDATE_BF16 ? sizeof(uint16_t) : sizeof(float));
+	return BLOCK_LENGTH *
+	       (uint32_t)(array->type == UPDATE_BF16 ? sizeof(uint16_t) : sizeof(float));
 }
 
 void steps_fill(struct steps *steps, const struct update_program *program,

@@ -34,7 +34,8 @@ struct rows {
 
 /* The type and dimensions of one example, on one device. */
 struct shape {
-	uint64_t hash;
+	uint64_t hash;			/* of the dimensions, plus type */
+	uint32_t type;			/* XLA_FFI_DataType */
 	char text[SHAPE_TEXT];		/* as in "f32[3,4]", cut off if it is longer */
 };
 

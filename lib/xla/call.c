@@ -17,8 +17,7 @@ static XLA_FFI_Error *wrong_call(XLA_FFI_CallFrame *frame, const char *what)
 
 _Static_assert(sizeof(struct token) == 4 * sizeof(uint32_t), "a token is uint32[4]");
 
-/* Returns how many tokens @buffer has, or -1 if it has something else. */
-static int64_t tokens_in(const XLA_FFI_Buffer *buffer)
+int64_t call_tokens_in(const XLA_FFI_Buffer *buffer)
 {
 	uint64_t bytes;
 
@@ -30,7 +29,7 @@ static int64_t tokens_in(const XLA_FFI_Buffer *buffer)
 
 static bool is_token(const XLA_FFI_Buffer *buffer)
 {
-	return tokens_in(buffer) == 1;
+	return call_tokens_in(buffer) == 1;
 }
 
 static bool read_flag(XLA_FFI_CallFrame *frame, const char *name, bool *flag)
@@ -93,9 +92,10 @@ static void read_shape(const XLA_FFI_Buffer *value, int64_t batch, struct shape 
 	}
 	if (used < sizeof(shape->text))
 		snprintf(shape->text + used, sizeof(shape->text) - used, "]");
+	shape->type = value->dtype;
 	shape->hash = checksum(value->dims + batch,
 			       (uint64_t)(value->rank - batch) * sizeof(*value->dims)) +
-		      (uint64_t)value->dtype;
+		      shape->type;
 }
 
 /* Reads the number of examples, which is the product of the first dimensions of a put's value. */
@@ -136,7 +136,7 @@ XLA_FFI_Error *call_take(XLA_FFI_CallFrame *frame, struct call *call)
 	XLA_FFI_Buffer *token = ffi_argument(frame, 0), *value = ffi_result(frame, 0);
 	struct origin *origin = &call->origin;
 
-	if (tokens_in(token) < 0 || !value || !ffi_bytes(value, &call->bytes) ||
+	if (call_tokens_in(token) < 0 || !value || !ffi_bytes(value, &call->bytes) ||
 	    !begins_as(value, token) || !read_flag(frame, "ends", &origin->ends) ||
 	    !read_number(frame, "layout", XLA_FFI_DataType_U32, &origin->layout))
 		return wrong_call(frame,
@@ -144,7 +144,7 @@ XLA_FFI_Error *call_take(XLA_FFI_CallFrame *frame, struct call *call)
 	read_shape(value, token->rank - 1, &origin->shape);
 	call->value = value->data;
 	call->token = token->data;
-	call->count = (uint64_t)tokens_in(token);
+	call->count = (uint64_t)call_tokens_in(token);
 	if (read_number(frame, "number", XLA_FFI_DataType_S32, &call->number))
 		read_site(frame, origin);
 	return ffi_run(frame, &origin->run, &origin->device);
@@ -158,8 +158,8 @@ XLA_FFI_Error *call_tie(XLA_FFI_CallFrame *frame, struct call *call)
 
 	if (numbers && numbers->dtype == XLA_FFI_DataType_S32) {
 		while (i < numbers->size) {
-			count = tokens_in(ffi_argument(frame, (int64_t)i));
-			if (count < 0 || count != tokens_in(ffi_result(frame, (int64_t)i)))
+			count = call_tokens_in(ffi_argument(frame, (int64_t)i));
+			if (count < 0 || count != call_tokens_in(ffi_result(frame, (int64_t)i)))
 				break;
 			i++;
 		}
@@ -176,10 +176,10 @@ XLA_FFI_Error *call_drop(XLA_FFI_CallFrame *frame, struct call *call)
 {
 	XLA_FFI_Buffer *tokens = ffi_argument(frame, 0);
 
-	if (tokens_in(tokens) < 0)
+	if (call_tokens_in(tokens) < 0)
 		return wrong_call(frame, "actmem_drop and actmem_hold need an array of tokens");
 	call->token = tokens->data;
-	call->count = (uint64_t)tokens_in(tokens);
+	call->count = (uint64_t)call_tokens_in(tokens);
 	return ffi_run(frame, &call->origin.run, &call->origin.device);
 }
 
@@ -188,7 +188,7 @@ XLA_FFI_Error *call_hold(XLA_FFI_CallFrame *frame, struct call *call)
 	XLA_FFI_Buffer *tokens = ffi_result(frame, 0);
 	XLA_FFI_Error *error = call_drop(frame, call);
 
-	if (!error && tokens_in(tokens) != (int64_t)call->count)
+	if (!error && call_tokens_in(tokens) != (int64_t)call->count)
 		return wrong_call(frame, "actmem_hold returns its tokens");
 	return error;
 }
@@ -199,7 +199,7 @@ uint64_t call_tokens(XLA_FFI_CallFrame *frame, uint64_t i, void **from, void **t
 
 	*from = operand->data;
 	*to = ffi_result(frame, (int64_t)i)->data;
-	return (uint64_t)tokens_in(operand);
+	return (uint64_t)call_tokens_in(operand);
 }
 
 bool call_next_rows(const struct token *tokens, uint64_t count, uint64_t *at, struct rows *rows)

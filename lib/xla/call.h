@@ -32,6 +32,8 @@
 #include "xla/ffi.h"
 #include "xla/saved.h"
 
+struct update_call;
+
 struct call {
 	void *value;
 	uint64_t bytes;			/* of value */
@@ -40,6 +42,7 @@ struct call {
 	uint32_t number;		/* take: its number at its site */
 	const int32_t *numbers;		/* tie: of each array of tokens */
 	uint64_t count;			/* tie: of arrays; take, hold, drop: of tokens */
+	struct update_call *update;	/* update: its operands and attributes */
 };
 
 /* Read a handler's frame. Return NULL, or an error if its operands or attributes are wrong. */
@@ -48,6 +51,9 @@ XLA_FFI_Error *call_take(XLA_FFI_CallFrame *frame, struct call *call);
 XLA_FFI_Error *call_tie(XLA_FFI_CallFrame *frame, struct call *call);
 XLA_FFI_Error *call_hold(XLA_FFI_CallFrame *frame, struct call *call);
 XLA_FFI_Error *call_drop(XLA_FFI_CallFrame *frame, struct call *call);
+
+/* Returns how many tokens @buffer has, or -1 if it is NULL or has something else. */
+int64_t call_tokens_in(const XLA_FFI_Buffer *buffer);
 
 /*
  * Returns the number of tokens of operand @i of a tie. Stores their address in *@from, and that of

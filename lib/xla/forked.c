@@ -9,7 +9,7 @@
 
 #include "xla/forked.h"
 
-#define WATCHED_MAX	6
+#define WATCHED_MAX	7
 
 static bool (*watched[WATCHED_MAX])(void);
 static unsigned int watched_count;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The handlers actmem_put, _take, _tie, _hold and _drop for XLA's CPU platform; see call.h. Also
- * actmem_ghost, for all platforms.
+ * The handlers actmem_put, _take, _tie, _hold, _drop and _update for XLA's CPU platform; see call.h
+ * and update_call.h. Also actmem_ghost, for all platforms.
  *
  * XLA orders CPU thunks only by their buffers, so the handlers run on any thread and concurrently.
  * The handlers for a GPU, which copy on a stream, are in stream_handlers.c. Both use the same table
  * of blocks.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -14,6 +15,7 @@
 #include "xla/call.h"
 #include "xla/copy.h"
 #include "xla/memory.h"
+#include "xla/update_call.h"
 #include "xla/waiting.h"
 
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_put(XLA_FFI_CallFrame *frame);
@@ -21,6 +23,7 @@ ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_take(XLA_FFI_CallFrame *frame);
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_tie(XLA_FFI_CallFrame *frame);
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_hold(XLA_FFI_CallFrame *frame);
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_drop(XLA_FFI_CallFrame *frame);
+ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_update(XLA_FFI_CallFrame *frame);
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_ghost(XLA_FFI_CallFrame *frame);
 
 static void put_done(void *block)
@@ -203,6 +206,44 @@ XLA_FFI_Error *actmem_xla_drop(XLA_FFI_CallFrame *frame)
 	if (!failure)
 		each_rows(&call, saved_unreference);
 	return failure;
+}
+
+static XLA_FFI_Error *update_alone(const XLA_FFI_Api *api, const struct call *call)
+{
+	struct update_call *update = call->update;
+	struct token operands[UPDATE_VALUES_MAX];
+	uint64_t ids[UPDATE_ARRAYS_MAX];
+	char words[SAVED_WORDS];
+	uint32_t i;
+	int error;
+
+	for (i = 0; i < update->operand_count; i++)
+		memcpy(&operands[i], update->operands[i], sizeof(operands[i]));
+	error = update_job_run(update, operands, ids, words);
+	for (i = 0; !error && i < update->program.output_count; i++)
+		*update->results[i] = (struct token){ .id = ids[i] };
+	free(update);
+	return error ? ffi_error(api, ffi_code(error), words) : NULL;
+}
+
+XLA_FFI_Error *actmem_xla_update(XLA_FFI_CallFrame *frame)
+{
+	struct call call = { .origin.is_gpu = 0 };
+	XLA_FFI_Error *failure;
+
+	if (ffi_metadata(frame))
+		return NULL;
+	call.update = calloc(1, sizeof(*call.update));
+	if (!call.update)
+		return ffi_error(frame->api, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED,
+				 "actmem: no memory for bookkeeping");
+	failure = update_call_read(frame, call.update);
+	if (failure) {
+		free(call.update);
+		return failure;
+	}
+	/* The update has threads of its own, so it must not keep one of XLA's. */
+	return waiting_run(frame, &call, update_alone);
 }
 
 /* Does nothing. XLA keeps the call, so it makes no constant of its result, which has no bytes. */

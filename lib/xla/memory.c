@@ -217,6 +217,29 @@ void memory_drop(struct actmem_key key)
 	end_step(key, actmem_store_drop);
 }
 
+uint64_t memory_budget(void)
+{
+	uint64_t bytes;
+
+	pthread_rwlock_rdlock(&in_use);
+	bytes = stores.shares.total[SHARE_MEMORY];
+	pthread_rwlock_unlock(&in_use);
+	return bytes;
+}
+
+int memory_node(struct actmem_key key)
+{
+	unsigned int place;
+	int node = -1;
+
+	pthread_rwlock_rdlock(&in_use);
+	place = stores_place(&stores, key);
+	if (place < stores.places.count)
+		node = stores.places.list[place].node;
+	pthread_rwlock_unlock(&in_use);
+	return node;
+}
+
 void memory_set_checksum(int on)
 {
 	unsigned int i;

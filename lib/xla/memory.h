@@ -50,6 +50,11 @@ void memory_set_checksum(int on);
  */
 int memory_pin(uint32_t device, uint64_t *ring_bytes, char *words, size_t words_size);
 
+/* Returns the budget of all stores together; 0: none, or there is no store. */
+uint64_t memory_budget(void);
+/* Returns the node of the memory of a block; -1: any. */
+int memory_node(struct actmem_key key);
+
 /* Sets the function that names blocks in error messages; see struct actmem_store_options. */
 void memory_name_blocks(void (*name_block)(struct actmem_key key, char *name, size_t size));
 

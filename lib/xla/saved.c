@@ -367,6 +367,22 @@ void saved_undo(struct saved *block)
 	saved_drop(block);
 }
 
+int saved_look(uint64_t id, struct saved_look *look, char *words)
+{
+	const struct saved *block;
+	int error = 0;
+
+	pthread_mutex_lock(&saved_lock);
+	block = table_find(id);
+	if (block)
+		*look = (struct saved_look){ .shape = block->shape, .layout = block->layout,
+					     .bytes = block->bytes / block->examples };
+	else
+		error = saved_explain_missing(id, words);
+	pthread_mutex_unlock(&saved_lock);
+	return error;
+}
+
 void saved_reference(uint64_t id, uint64_t count)
 {
 	struct saved *block;

@@ -66,6 +66,19 @@ int saved_claim(const struct rows *rows, uint64_t bytes, const struct origin *ta
 		struct claim **claim, char *words);
 void saved_release(struct claim *claim);
 
+/* The properties of an example of a block. */
+struct saved_look {
+	struct shape shape;
+	uint64_t bytes;
+	uint32_t layout;
+};
+
+/*
+ * Describes a block, which may still be filled. Fails if there is no such block, with an error
+ * message in @words[SAVED_WORDS].
+ */
+int saved_look(uint64_t id, struct saved_look *look, char *words);
+
 /*
  * saved_reference() adds @count references to block @id, and saved_unreference() drops as many. The
  * last reference frees the block. Both calls do nothing if the block has left the table or @id is

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The handlers actmem_put, _take, _tie, _hold and _drop for XLA's CUDA platform; see call.h. Values
+ * The handlers actmem_put, _take, _tie, _hold, _drop and _update for XLA's CUDA platform; see
+ * call.h and update_call.h. Values
  * and tokens are on the device, and all work is done in the order of XLA's stream (stream.h). The
  * handlers claim no trait: the commands of a take depend on its token, so XLA cannot record them
  * once and run them again.
@@ -14,12 +15,16 @@
 #include "xla/actmem_xla.h"
 #include "xla/call.h"
 #include "xla/stream.h"
+#include "xla/update_call.h"
 
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_put_cuda(XLA_FFI_CallFrame *frame);
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_take_cuda(XLA_FFI_CallFrame *frame);
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_tie_cuda(XLA_FFI_CallFrame *frame);
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_hold_cuda(XLA_FFI_CallFrame *frame);
 ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_drop_cuda(XLA_FFI_CallFrame *frame);
+ACTMEM_XLA_API XLA_FFI_Error *actmem_xla_update_cuda(XLA_FFI_CallFrame *frame);
+
+_Static_assert(UPDATE_VALUES_MAX <= MAILBOX_TOKENS, "one read must get the operands of an update");
 
 static cuda_pointer on_device(void *address)
 {
@@ -229,14 +234,47 @@ static XLA_FFI_Error *drop_tokens(struct lane *lane, cuda_stream stream, XLA_FFI
 	return error ? ffi_error(frame->api, ffi_code(error), words) : NULL;
 }
 
+/*
+ * Reads the operands, computes the update, and writes the tokens of the new blocks. XLA's stream is
+ * idle meanwhile. A gradient that is still copied to the host is claimed when that copy is done.
+ */
+static XLA_FFI_Error *update_blocks(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
+				    const struct call *call)
+{
+	const struct update_call *update = call->update;
+	uint32_t i, count = update->program.output_count;
+	struct token operands[UPDATE_VALUES_MAX];
+	cuda_pointer from[UPDATE_VALUES_MAX];
+	uint64_t ids[UPDATE_ARRAYS_MAX];
+	char words[SAVED_WORDS];
+	int error;
+
+	for (i = 0; i < update->operand_count; i++)
+		from[i] = on_device(update->operands[i]);
+	error = lane_read_tokens(lane, stream, from, update->operand_count, operands, words);
+	if (!error)
+		error = update_job_run(update, operands, ids, words);
+	if (error)
+		return ffi_error(frame->api, ffi_code(error), words);
+	for (i = 0; !error && i < count; i++)
+		error = lane_write_token(lane, stream, on_device(update->results[i]), ids[i],
+					 words);
+	if (!error)
+		return NULL;
+	for (i = 0; i < count; i++)
+		saved_unreference(ids[i], 1);
+	return ffi_error(frame->api, ffi_code(error), words);
+}
+
 typedef XLA_FFI_Error *read_call(XLA_FFI_CallFrame *frame, struct call *call);
 typedef XLA_FFI_Error *do_call(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
 			       const struct call *call);
 
 /* Runs a handler: reads its frame, and calls @body with the lane of its stream. */
-static XLA_FFI_Error *run_in_lane(XLA_FFI_CallFrame *frame, read_call *read, do_call *body)
+static XLA_FFI_Error *run_in_lane(XLA_FFI_CallFrame *frame, struct update_call *update,
+				  read_call *read, do_call *body)
 {
-	struct call call = { .origin.is_gpu = 1 };
+	struct call call = { .origin.is_gpu = 1, .update = update };
 	char words[SAVED_WORDS];
 	XLA_FFI_Error *failure;
 	struct lane *lane;
@@ -260,25 +298,42 @@ static XLA_FFI_Error *run_in_lane(XLA_FFI_CallFrame *frame, read_call *read, do_
 
 XLA_FFI_Error *actmem_xla_put_cuda(XLA_FFI_CallFrame *frame)
 {
-	return run_in_lane(frame, call_put, put_value);
+	return run_in_lane(frame, NULL, call_put, put_value);
 }
 
 XLA_FFI_Error *actmem_xla_take_cuda(XLA_FFI_CallFrame *frame)
 {
-	return run_in_lane(frame, call_take, take_value);
+	return run_in_lane(frame, NULL, call_take, take_value);
 }
 
 XLA_FFI_Error *actmem_xla_tie_cuda(XLA_FFI_CallFrame *frame)
 {
-	return run_in_lane(frame, call_tie, tie_tokens);
+	return run_in_lane(frame, NULL, call_tie, tie_tokens);
 }
 
 XLA_FFI_Error *actmem_xla_hold_cuda(XLA_FFI_CallFrame *frame)
 {
-	return run_in_lane(frame, call_hold, hold_tokens);
+	return run_in_lane(frame, NULL, call_hold, hold_tokens);
 }
 
 XLA_FFI_Error *actmem_xla_drop_cuda(XLA_FFI_CallFrame *frame)
 {
-	return run_in_lane(frame, call_drop, drop_tokens);
+	return run_in_lane(frame, NULL, call_drop, drop_tokens);
+}
+
+static XLA_FFI_Error *read_update(XLA_FFI_CallFrame *frame, struct call *call)
+{
+	struct update_call *update = call->update;
+	XLA_FFI_Error *failure = update_call_read(frame, update);
+
+	update->origin.is_gpu = 1;
+	call->origin = update->origin;
+	return failure;
+}
+
+XLA_FFI_Error *actmem_xla_update_cuda(XLA_FFI_CallFrame *frame)
+{
+	struct update_call update = { .operand_count = 0 };
+
+	return run_in_lane(frame, &update, read_update, update_blocks);
 }

@@ -8,8 +8,8 @@
 XLA_SOURCES := $(wildcard lib/xla/*.c)
 XLA_OBJECTS := $(XLA_SOURCES:%.c=$(B)/obj/%.o)
 # Objects of the library, which exports only its API.
-XLA_SHARED_OBJECTS := $(addprefix $(B)/obj/lib/,base/checksum.o base/size.o base/thread.o \
-	config/knob.o config/read.o cuda/error.o cuda/load.o)
+XLA_SHARED_OBJECTS := $(sort $(addprefix $(B)/obj/lib/,base/checksum.o base/size.o base/thread.o \
+	config/knob.o config/read.o cuda/error.o cuda/load.o) $(UPDATE_OBJECTS) $(UPDATE_SHARED_OBJECTS))
 XLA_LIBRARY := $(B)/lib/libactmem_xla.so
 
 ifeq ($(origin XLA_INCLUDE),undefined)

@@ -85,11 +85,11 @@ def same(one, other):
         np.testing.assert_array_equal(left, right)
 
 
-def close(one, other):
+def close(one, other, tolerance=2e-3):
     """As in test_optax.py: without optimizations, XLA rounds differently beside a copy."""
     for left, right in zip(arrays_of(one), arrays_of(other), strict=True):
         scale = np.max(np.abs(right), initial=1e-30)
-        np.testing.assert_allclose(left / scale, right / scale, atol=2e-3)
+        np.testing.assert_allclose(left / scale, right / scale, atol=tolerance)
 
 
 def count(name):

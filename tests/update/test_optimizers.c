@@ -97,9 +97,12 @@ static void adamw_exact(struct exact *state, int step, int i, double gradient)
 	state->first[i] = (double)BETA1 * state->first[i] + (double)(1 - BETA1) * gradient;
 	state->second[i] = (double)BETA2 * state->second[i] +
 			   (double)(1 - BETA2) * gradient * gradient;
-	state->master[i] -= (double)RATE * (state->first[i] / (double)(1 - powf(BETA1, (float)step)) /
-		(sqrt(state->second[i] / (double)(1 - powf(BETA2, (float)step))) + (double)EPSILON) +
-		(double)DECAY * state->master[i]);
+	state->master[i] -=
+		(double)RATE *
+		(state->first[i] / (double)(1 - powf(BETA1, (float)step)) /
+			 (sqrt(state->second[i] / (double)(1 - powf(BETA2, (float)step))) +
+			  (double)EPSILON) +
+		 (double)DECAY * state->master[i]);
 }
 
 static void adamw_plain(struct state *state, int step, int i, float gradient)
@@ -142,12 +145,14 @@ static void lion_exact(struct exact *state, int step, int i, double gradient)
 
 static void lion_plain(struct state *state, int step, int i, float gradient)
 {
-	state->master[i] -= RATE * ((float)sign_of(BETA1 * state->first[i] + (1 - BETA1) * gradient) +
-				    DECAY * state->master[i]);
+	state->master[i] -= RATE *
+			    ((float)sign_of(BETA1 * state->first[i] + (1 - BETA1) * gradient) +
+			     DECAY * state->master[i]);
 	state->first[i] = BETA2 * state->first[i] + (1 - BETA2) * gradient;
 }
 
-#define PROGRAM(name)	{ .input_count = 4, .scalar_count = 2, .constant_count = COUNT_OF(constants), \
+#define PROGRAM(name)	{ .input_count = 4, .scalar_count = 2,			\
+			  .constant_count = COUNT_OF(constants),			\
 			  .output_count = 4, .operation_count = COUNT_OF(name##_operations),	\
 			  .constants = constants, .operations = name##_operations,		\
 			  .outputs = name##_outputs }
@@ -157,7 +162,9 @@ static void compute(const struct update_program *program, int step, struct state
 {
 	const float scalars[] = { 1 - powf(BETA1, (float)step), 1 - powf(BETA2, (float)step) };
 	const struct update_array inputs[] = {
-		{ gradients, UPDATE_BF16 }, { from->master, UPDATE_F32 }, { from->first, UPDATE_F32 },
+		{ gradients, UPDATE_BF16 },
+		{ from->master, UPDATE_F32 },
+		{ from->first, UPDATE_F32 },
 		{ from->second, UPDATE_F32 },
 	};
 	const struct update_array outputs[] = {
@@ -207,7 +214,8 @@ static void check_optimizer(const struct optimizer *optimizer)
 			assert_near("weight", step, i, got->master[i], plain.master[i],
 				    exact.master[i], fmax(fabs(before.master[i]), RATE));
 			assert_near("first moment", step, i, got->first[i], plain.first[i],
-				    exact.first[i], fabs(before.first[i]) + fabs(of_bf16(gradients[i])));
+				    exact.first[i],
+				    fabs(before.first[i]) + fabs(of_bf16(gradients[i])));
 			assert_near("second moment", step, i, got->second[i], plain.second[i],
 				    exact.second[i], fmax(before.second[i], 0x1p-120));
 			assert_true(fabsf(of_bf16(weights[i]) - got->master[i]) <=

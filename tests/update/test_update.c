@@ -105,8 +105,10 @@ static float plain(enum update_code code, float a, float b, float c)
 	case UPDATE_NEG: return -a;
 	case UPDATE_ABS: return fabsf(a);
 	case UPDATE_SIGN: return a > 0 ? 1 : a < 0 ? -1 : isnan(a) ? a : copysignf(0, a);
-	case UPDATE_MIN: return isnan(a) || isnan(b) ? NAN : a < b || (a == b && signbit(a)) ? a : b;
-	case UPDATE_MAX: return isnan(a) || isnan(b) ? NAN : a > b || (a == b && signbit(b)) ? a : b;
+	case UPDATE_MIN:
+		return isnan(a) || isnan(b) ? NAN : a < b || (a == b && signbit(a)) ? a : b;
+	case UPDATE_MAX:
+		return isnan(a) || isnan(b) ? NAN : a > b || (a == b && signbit(b)) ? a : b;
 	case UPDATE_SELECT: return a != 0 ? b : c;
 	case UPDATE_EQ: return a == b;
 	case UPDATE_NE: return a != b;
@@ -177,13 +179,15 @@ static void make_operands(void)
 static void check_code(const char *set, enum update_code code)
 {
 	unsigned int count = operands_of(code);
-	const struct update_operation operation = { code, 3, 0, count > 1 ? 1 : 0, count > 2 ? 2 : 0 };
+	const struct update_operation operation = { code, 3, 0, count > 1 ? 1 : 0,
+						    count > 2 ? 2 : 0 };
 	const int32_t output = 3;
 	const struct update_program program = {
 		.input_count = 3, .output_count = 1, .operation_count = 1,
 		.operations = &operation, .outputs = &output,
 	};
-	const struct update_array arrays[] = { F32(operands[0]), F32(operands[1]), F32(operands[2]) };
+	const struct update_array arrays[] = { F32(operands[0]), F32(operands[1]),
+					       F32(operands[2]) };
 	float expected;
 	uint64_t mode = mode_get();
 	size_t i;
@@ -195,7 +199,8 @@ static void check_code(const char *set, enum update_code code)
 		mode_set(mode);
 		if (!is_same(result[i], expected))
 			fail_msg("%s: operation %d (%a, %a, %a) is %a, not %a", set, code,
-				 operands[0][i], operands[1][i], operands[2][i], result[i], expected);
+				 operands[0][i], operands[1][i], operands[2][i], result[i],
+				 expected);
 	}
 }
 
@@ -227,7 +232,8 @@ static void make_program(struct update_operation operations[OPERATIONS], int32_t
 
 	for (i = 0; i < OPERATIONS; i++) {
 		operations[i] = (struct update_operation){
-			(int32_t)(random_bits() % (random_bits() % 4 ? UPDATE_SQRT + 1 : UPDATE_CODES)),
+			(int32_t)(random_bits() %
+				  (random_bits() % 4 ? UPDATE_SQRT + 1 : UPDATE_CODES)),
 			5 + (int32_t)(random_bits() % (VALUES - 5)), 0, 0, 0
 		};
 		for (k = 0; k < operands_of((enum update_code)operations[i].code); k++) {
@@ -236,7 +242,9 @@ static void make_program(struct update_operation operations[OPERATIONS], int32_t
 			*operand = (int32_t)(random_bits() % VALUES);
 			/* Most operands are the result before, or a moment ago. */
 			if (i && random_bits() % 2)
-				*operand = operations[i - 1 - (int32_t)(random_bits() % 2) * (i > 1)].to;
+				*operand =
+					operations[i - 1 - (int32_t)(random_bits() % 2) * (i > 1)]
+						.to;
 			if (!is_known[*operand])
 				*operand = (int32_t)(random_bits() % 5);
 		}
@@ -357,7 +365,8 @@ static void check_length(size_t count, bool is_bf16, size_t offset)
 	float a, b;
 
 	for (i = 0; i < 5; i++)
-		assert_int_equal(posix_memalign((void **)&room[i], 64, (count + offset) * bytes), 0);
+		assert_int_equal(posix_memalign((void **)&room[i], 64, (count + offset) * bytes),
+				 0);
 	for (i = 0; i < count + offset; i++) {
 		a = of_bf16(bf16_of((float)i - 100));
 		b = of_bf16(bf16_of(1 / (1 + (float)i)));
@@ -391,8 +400,8 @@ static void check_length(size_t count, bool is_bf16, size_t offset)
 
 static void test_lengths(void **state)
 {
-	static const size_t long_ones[] = { 1023, 1024, 1025, 4095, 32767, 32768, 32769, 65536, 65537,
-					    100003 };
+	static const size_t long_ones[] = { 1023,  1024,  1025,	 4095,	32767,
+					    32768, 32769, 65536, 65537, 100003 };
 	size_t set, count;
 
 	for (set = 0; set < COUNT_OF(sets); set++) {

@@ -127,7 +127,7 @@ class _Traced(NamedTuple):
     layers: list[int | None]
     given: list[int | None]
 
-    def run(self, args: list[Any], group_bytes: int) -> list[Any]:
+    def run(self, args: list[Any], group_bytes: int | None) -> list[Any]:
         return run(self.jaxpr, args, self.labels, self.layers, self.given, group_bytes)
 
 
@@ -135,10 +135,10 @@ class _Offloaded:
     """A transformation whose state is stored. `applies`: the update returns the new parameters."""
 
     def __init__(self, tx: Any, mask: Callable[[str, Any], bool] | None, group_bytes: int,
-                 line: str, applies: bool = False) -> None:
+                 line: str, applies: bool = False, on_host: bool = False) -> None:
         self.tx = _applying(tx) if applies else optax.with_extra_args_support(tx)
         self.mask, self.group_bytes, self.line = mask, group_bytes, line
-        self.applies = applies
+        self.applies, self.on_host = applies, on_host
 
     def label(self, path: str, leaf: Any, sharding: Any = None) -> str | None:
         """Returns the label of a leaf that must be stored, or None. `sharding` is that of a new
@@ -189,7 +189,8 @@ class _Offloaded:
                              f"weights ({len(stacks)} arrays, such as {stacks[0]}): call "
                              "apply(gradients, state, params), which returns new weights")
         traced = self.trace(updates, state, params, extra)
-        outputs = jax.jit(partial(traced.run, group_bytes=self.group_bytes))(traced.args)
+        group_bytes = None if self.on_host else self.group_bytes
+        outputs = jax.jit(partial(traced.run, group_bytes=group_bytes))(traced.args)
         return jax.tree.unflatten(traced.tree, outputs)
 
     def trace(self, updates: Any, state: Any, params: Any, extra: Any) -> _Traced:
@@ -281,7 +282,7 @@ class Offloaded(optax.GradientTransformationExtraArgs):     # type: ignore[misc]
 
 def offload(tx: optax.GradientTransformation, *,
             mask: Callable[[str, jax.ShapeDtypeStruct], bool] | None = None,
-            group_bytes: int = GROUP_BYTES) -> Offloaded:
+            group_bytes: int = GROUP_BYTES, on: str = "device") -> Offloaded:
     """Returns `tx` with its state in actmem memory instead of on the device.
 
     Args:
@@ -291,6 +292,9 @@ def offload(tx: optax.GradientTransformation, *,
         with fewer than 4,096 elements and random keys always stay on the device.
       group_bytes: The update runs in groups of leaves that have at most this many bytes of
         state. A larger leaf is a group of its own. At most two groups are on the device.
+      on: Where the update runs. "device": each group is copied to the device and back. "host": the
+        processors compute the new state from the gradients, which leave the device. Arrays that
+        the device needs return, such as the updates. See docs/state.md.
 
     Returns:
       A transformation with the same calls. Each stored leaf of its state is an
@@ -298,18 +302,20 @@ def offload(tx: optax.GradientTransformation, *,
 
     Call init() outside of jit, so that each leaf gets the sharding of its parameter, and update()
     inside of jit: otherwise XLA compiles each call. Donate the state to the step, as above. An
-    update of a state that is not donated keeps the old state, and needs twice the memory. The store's budget and spill path (ACTMEM_BUDGET, ACTMEM_SPILL) apply
-    to the state and to offloaded activations together.
+    update of a state that is not donated keeps the old state, and needs twice the memory. The
+    store's budget and spill path (ACTMEM_BUDGET, ACTMEM_SPILL) apply to the state and to offloaded
+    activations together.
 
     An update that keeps a leaf, because it is in the untaken branch of a lax.cond or of a
     jnp.where with a scalar condition, neither reads nor writes the leaf.
 
     Raises:
-      ValueError: `group_bytes` is below 1. init() raises it if a part of `tx` is the result of
+      ValueError: `group_bytes` is below 1, or `on` has another value. init() raises it if a part of `tx` is the result of
         offload(). Both raise it if a leaf to store has a weak type. update() raises it if a leaf
         is not stored but should be, or if `tx` returns a state of another structure.
       NotImplementedError: update() uses refs or ordered callbacks, or is differentiated or under
-        jax.vmap.
+        jax.vmap. With on="host", update() computes new state from other state by operations that do
+        not compute each element alone, in float32 or bfloat16; or the state is on several devices.
 
     Example:
       >>> import jax.numpy as jnp, optax, actmem.optax
@@ -324,10 +330,12 @@ def offload(tx: optax.GradientTransformation, *,
     """
     if group_bytes < 1:
         raise ValueError(f"group_bytes={group_bytes} must be at least 1")
-    line = line_of_caller()
-    offloaded = _Offloaded(tx, mask, group_bytes, line)
+    if on not in ("device", "host"):
+        raise ValueError(f'on={on!r} must be "device" or "host"')
+    line, on_host = line_of_caller(), on == "host"
+    offloaded = _Offloaded(tx, mask, group_bytes, line, on_host=on_host)
     transformation = Offloaded(offloaded.init, offloaded.update)
-    transformation._applying = _Offloaded(tx, mask, group_bytes, line, applies=True)
+    transformation._applying = _Offloaded(tx, mask, group_bytes, line, True, on_host)
     return transformation
 
 

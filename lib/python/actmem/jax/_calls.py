@@ -13,7 +13,7 @@ import re
 import threading
 import zlib
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -47,6 +47,21 @@ def _unpack(value: Any) -> Any:
 
 def _pack(value: Any, dtype: DType) -> Any:
     return jax.lax.bitcast_convert_type(value.astype(f"uint{_private.bits_of(dtype)}"), dtype)
+
+
+class Program(NamedTuple):
+    """What an update on the host computes; lib/update/update.h has the codes.
+
+    operations  five numbers for each operation: code, result, and three operands
+    constants   the bits of float32 numbers
+    outputs     the number of the value of each output
+    types       0 for float32 and 1 for bfloat16: of each input, then of each output
+    """
+
+    operations: tuple[int, ...]
+    constants: tuple[int, ...]
+    outputs: tuple[int, ...]
+    types: tuple[int, ...]
 
 
 # One call on one device. `results` are pairs of shape and dtype.
@@ -134,6 +149,18 @@ def tie_here(*operands: Any, numbers: Sequence[int]) -> Any:
     return _call("actmem_tie", operands,
                  [(token.shape, np.uint32) for token in operands[:len(numbers)]],
                  numbers=tuple(numbers))
+
+
+def update_here(tokens: Sequence[Any], scalars: Sequence[Any], program: "Program",
+                sites: Sequence[str], ends: Sequence[bool], bounded: Sequence[bool],
+                many: Sequence[bool]) -> Any:
+    words = [jnp.zeros(TOKEN_WORDS, jnp.uint32).at[0].set(
+        jax.lax.bitcast_convert_type(scalar, jnp.uint32)) for scalar in scalars]
+    return _call("actmem_update", [*tokens, *words], [TOKEN] * len(sites),
+                 operations=program.operations, constants=program.constants,
+                 values=program.outputs, types=program.types, ends=tuple(map(int, ends)),
+                 bounded=tuple(map(int, bounded)), many=tuple(map(int, many)),
+                 **{f"site{i}": site for i, site in enumerate(sites)})
 
 
 def hold_here(token: Any) -> Any:
@@ -470,6 +497,16 @@ def hold(ctx: Context, token: Any) -> Any:
         return hold_here(token)
     return _spread(lambda own, token: (hold_here(token),), [token], [_alone(token)],
                    [(_alone(token), token.shape, token.dtype)])[0]
+
+
+def update(ctx: Context, tokens: Sequence[Any], scalars: Sequence[Any], program: Program,
+           labels: Sequence[str], numbers: Sequence[int | None], ends: Sequence[bool],
+           bounded: Sequence[bool], many: Sequence[bool]) -> Any:
+    """Returns the tokens of the new values."""
+    if _is_spread(ctx):
+        raise NotImplementedError('actmem.optax.offload(on="host") works on one device')
+    return update_here(tokens, scalars, program, list(map(_site, labels, numbers)), ends, bounded,
+                       many)
 
 
 def drop(ctx: Context, token: Any, ties: Sequence[Any]) -> Any:

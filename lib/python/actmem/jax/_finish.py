@@ -35,7 +35,7 @@ from actmem.jax._calls import site_of
 from actmem.jax._kept import STEP, is_ghost, is_kept, is_state, is_token
 from actmem.jax._private import Atom, Aval, Eqn, Jaxpr, Primitive
 from actmem.jax._primitives import (drop_p, dropped_of, ghost_p, hold_p, put_p, result_ghost_p,
-                                    take_p, tie_p)
+                                    take_p, tie_p, update_p)
 
 _numbers: dict[str, Iterator[int]] = {}     # site → next program number
 _numbers_lock = threading.Lock()
@@ -68,7 +68,7 @@ def _mentions(jaxpr: Jaxpr, seen: dict[int, bool]) -> bool:
     jaxpr = _private.open_jaxpr(jaxpr)
     if id(jaxpr) not in seen:
         seen[id(jaxpr)] = any(is_token(var.aval) for var in jaxpr.invars) or any(
-            eqn.primitive in (put_p, take_p) or
+            eqn.primitive in (put_p, take_p, update_p) or
             any(is_token(atom.aval) for atom in (*eqn.invars, *eqn.outvars)) or
             any(_mentions(inner, seen) for inner in _private.inner_jaxprs(eqn.params))
             for eqn in jaxpr.eqns)
@@ -79,6 +79,8 @@ def _labels_of_puts(jaxpr: Jaxpr) -> Iterator[str]:
     for eqn in _private.open_jaxpr(jaxpr).eqns:
         if eqn.primitive is put_p:
             yield eqn.params["label"]
+        elif eqn.primitive is update_p:
+            yield from eqn.params["labels"]
         for inner in _private.inner_jaxprs(eqn.params):
             yield from _labels_of_puts(inner)
 
@@ -258,7 +260,7 @@ class _Body:
         made = [] if _is_unwanted(eqn) else \
             [var for var in eqn.outvars if is_token(var.aval)]
         # A call of an exported program gives its caller the tokens that it returns.
-        is_choice = made and any(map(self.is_token, eqn.invars)) and \
+        is_choice = made and eqn.primitive is not update_p and any(map(self.is_token, eqn.invars)) and \
             not any(_private.inner_jaxprs(eqn.params)) and eqn.primitive.name != "call_exported"
         if is_choice:       # one of JAX's array operations selects among tokens
             self.program.found_many = True
@@ -294,6 +296,8 @@ class _Body:
                       "bounded": not is_given, "many": program.many or is_given,
                       "received": params["label"] in program.received}
             return eqn.replace(params=params), moved
+        if eqn.primitive is update_p:
+            return self.update(eqn, invars, moved), moved
         if eqn.primitive is tie_p:
             return self.tied(eqn, invars), moved
         if eqn.primitive is take_p:
@@ -320,6 +324,16 @@ class _Body:
             return eqn.replace(invars=invars, params={**params, inside: new}), moved
         inner = {key: self.all_of(value) for key, value in params.items()}
         return eqn.replace(invars=invars, params=inner), [False] * len(invars)
+
+    def update(self, eqn: Eqn, invars: list[Atom], moved: Sequence[bool]) -> Eqn:
+        program, params = self.program, eqn.params
+        are_given = [program.gives_away or use != STEP for use in params["uses"]]
+        tokens = sum(map(self.is_token, eqn.invars))
+        return eqn.replace(invars=invars, params={
+            **params, "numbers": tuple(map(program.number, params["labels"])),
+            "bounded": tuple(not is_given for is_given in are_given),
+            "many": tuple(program.many or is_given for is_given in are_given),
+            "ends": tuple(moved[:tokens])})
 
     def all_of(self, value: Any) -> Any:
         """Completes a parameter of an unknown equation. The jaxprs inside it do not end the

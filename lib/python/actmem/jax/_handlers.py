@@ -23,10 +23,12 @@ from actmem.jax._tokens import drain, state_ids
 PLATFORMS = {
     "cpu": {"actmem_put": "actmem_xla_put", "actmem_take": "actmem_xla_take",
             "actmem_tie": "actmem_xla_tie", "actmem_hold": "actmem_xla_hold",
-            "actmem_drop": "actmem_xla_drop", "actmem_ghost": "actmem_xla_ghost"},
+            "actmem_drop": "actmem_xla_drop", "actmem_ghost": "actmem_xla_ghost",
+            "actmem_update": "actmem_xla_update"},
     "cuda": {"actmem_put": "actmem_xla_put_cuda", "actmem_take": "actmem_xla_take_cuda",
              "actmem_tie": "actmem_xla_tie_cuda", "actmem_hold": "actmem_xla_hold_cuda",
-             "actmem_drop": "actmem_xla_drop_cuda", "actmem_ghost": "actmem_xla_ghost"},
+             "actmem_drop": "actmem_xla_drop_cuda", "actmem_ghost": "actmem_xla_ghost",
+             "actmem_update": "actmem_xla_update_cuda"},
 }
 # XLA's name for a platform, where it differs from JAX's.
 _REGISTERED_AS = {"cuda": "CUDA"}

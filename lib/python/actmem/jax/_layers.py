@@ -12,14 +12,14 @@ from elements of the same layer, and from values that are no stacks. A reduction
 as the sum of squares for the global norm, is a scan of its own before. It computes a value for each
 layer, then combines these.
 """
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from actmem.jax import _choices, _private, _update
+from actmem.jax import _choices, _host, _private, _update
 from actmem.jax._private import Atom, Eqn, Jaxpr
 from actmem.jax._state import is_stored, store
 
@@ -141,15 +141,17 @@ class _Layers:
 
     # Scans.
 
-    def scan(self, count: int, wanted: Sequence[Atom], function: Callable[[list[Any]], Any]) -> Any:
-        """Calls `function` for each layer with the layer's slices of the variables `wanted`.
-        Returns the stacked results."""
+    def scan(self, count: int, wanted: Sequence[Atom], function: Callable[[list[Any]], Any],
+             kept: Container[Atom] = ()) -> Any:
+        """Calls `function` for each layer with the layer's slices of the variables `wanted`. Those
+        of `kept` are stored, and are not taken. Returns the stacked results."""
         sliced = self.needed(wanted, count)
         xs = {atom: self.given[atom] if atom in self.stacks else self.values[atom]
               for atom in sliced}
 
         def body(_: None, slices: list[Any]) -> tuple[None, Any]:
-            parts = {atom: (part.taken() if is_stored(part) else part)[None]
+            parts = {atom: part if atom in kept else
+                     (part.taken() if is_stored(part) else part)[None]
                      for atom, part in zip(xs, slices)}
             return None, function([self.slice(atom, count, parts) for atom in wanted])
         return jax.lax.scan(body, None, list(xs.values()), length=count)[1]
@@ -207,13 +209,16 @@ class _Layers:
         is_layered = atom in self.stacks or of in self.stacks and atom.aval.shape[:1] == (count,)
         return parts.get(atom) if is_layered else self.values[atom]
 
-    def results(self, group_bytes: int, depth: int) -> list[Any]:
+    def results(self, group_bytes: int | None, depth: int) -> list[Any]:
         results: dict[int, Any] = {}
         for count in sorted(set(self.outputs.values())):
             numbers = [i for i, other in self.outputs.items() if other == count]
             results.update((i, self.given[self.inner.outvars[i]]) for i in numbers
                            if self.is_unchanged(i))
             changed = [i for i in numbers if i not in results]
+            if group_bytes is None:
+                results.update(zip(changed, self.on_host(count, changed)))
+                continue
 
             def put(slices: list[Any], changed: list[int] = changed) -> list[Any]:
                 labels = [self.labels[i] for i in changed]
@@ -225,13 +230,35 @@ class _Layers:
         results.update(zip(rest, self.run_rest(rest, group_bytes, depth)))
         return [results[i] for i in range(len(self.labels))]
 
+    def on_host(self, count: int, outputs: Sequence[int]) -> list[Any]:
+        """Computes outputs that are stacks on the host, layer by layer."""
+        atoms = [self.inner.outvars[i] for i in outputs]
+        labels = {atom: self.labels[i] for i, atom in zip(outputs, atoms)}
+        stored = {var for var in self.stacks if is_stored(self.given.get(var))}
+        plan = _host.Plan(self.inner, stored, atoms, self.stacks)
+        scalars = [[self.value(atom) for atom in piece.scalars] for piece in plan.pieces]
+        inputs = list(dict.fromkeys(atom for piece in plan.pieces for atom in piece.inputs))
+        others = [atom for atom in atoms if atom not in plan.piece_of]
+
+        def layer(slices: list[Any]) -> list[Any]:
+            found = {atom: part if is_stored(part) else part[0]
+                     for atom, part in zip([*inputs, *others], slices)}
+            results = {atom: found[atom] if (label := labels[atom]) is None else
+                       store(found[atom], label) for atom in others}
+            for piece, values in zip(plan.pieces, scalars):
+                results.update(zip(piece.outputs, piece.run(
+                    [found[atom] for atom in piece.inputs], values, labels, drops_axis=True)))
+            return [results[atom] for atom in atoms]
+        results: list[Any] = self.scan(count, [*inputs, *others], layer, stored.intersection(inputs))
+        return results
+
     def is_unchanged(self, output: int) -> bool:
         """Returns whether an output is a stored input of the same label."""
         atom = self.inner.outvars[output]
         return not _private.is_literal(atom) and is_stored(self.given.get(atom)) and \
             self.given[atom].label == self.labels[output]
 
-    def run_rest(self, rest: Sequence[int], group_bytes: int, depth: int) -> list[Any]:
+    def run_rest(self, rest: Sequence[int], group_bytes: int | None, depth: int) -> list[Any]:
         """Computes the outputs that are no stacks."""
         for atom in self.reductions:
             self.value(atom)
@@ -260,7 +287,7 @@ def _of_one_layer(eqn: Eqn) -> Eqn:
 
 
 def run(jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
-        layers: Sequence[int | None], given: Sequence[int | None], group_bytes: int,
+        layers: Sequence[int | None], given: Sequence[int | None], group_bytes: int | None,
         depth: int = 0) -> list[Any]:
     """As _update.run(). `layers` and `given` have the number of layers of each output and of each
     input that is a stack, and otherwise None."""

@@ -19,7 +19,7 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
 from actmem.jax import _finish, _primitives, _private
-from actmem.jax._kept import GRADIENT, SlotType, TokenType, zeros
+from actmem.jax._kept import GRADIENT, STATE, SlotType, TokenType, zeros
 from actmem.jax._primitives import label_of, line_of_caller
 from actmem.jax._state import Stored, is_stored, named_leaves, store_stack
 
@@ -269,7 +269,7 @@ def _taken_weights(jaxpr: Any) -> list[str | None]:
         name, jaxprs = eqn.primitive.name, list(_private.inner_jaxprs(eqn.params))
         if eqn.primitive is _primitives.take_p:
             label = eqn.params["label"]
-            is_weight = OF_WEIGHTS in label and not label.startswith(OF_GRADIENT)
+            is_weight = OF_WEIGHTS in label and eqn.invars[0].aval.dtype.of[3] == STATE
             labels[eqn.outvars[0]] = label if is_weight else None
         elif name in _FORMS:
             labels.update((out, labels.get(atom)) for atom, out in zip(eqn.invars, eqn.outvars)

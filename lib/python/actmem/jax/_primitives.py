@@ -5,6 +5,7 @@ JAX's transformations.
     value, token, ghost = put_p.bind(value, label=, batch=, ...)
     value = take_p.bind(token, ghost, label=, weak_type=, ...)
     tokens = tie_p.bind(*tokens, *ties, numbers=)
+    tokens = update_p.bind(*tokens, *scalars, program=, labels=, avals=, ...)
     token = hold_p.bind(token)
     drop_p.bind(token, *ties)
 
@@ -49,6 +50,9 @@ take_p = Primitive("actmem_take")
 tie_p = Primitive("actmem_tie")
 tie_p.multiple_results = True
 hold_p = Primitive("actmem_hold")
+# Computes new values on the host from those of tokens. `avals`: the types of the new values.
+update_p = Primitive("actmem_update")
+update_p.multiple_results = True
 # Only in complete programs: make a new ghost, within the program and as a result of the program.
 ghost_p = Primitive("actmem_ghost")
 result_ghost_p = Primitive("actmem_result_ghost")
@@ -57,6 +61,8 @@ drop_p = Primitive("actmem_drop")
 PUT: dict[str, Any] = dict(batch=(), number=None, bounded=False, many=True, wanted=True,
                            use=STEP, received=False)
 TAKE: dict[str, Any] = dict(batch=(), number=None, ends=False, announced=None, received=False)
+
+UPDATE: dict[str, Any] = dict(numbers=None, bounded=None, many=None, ends=None)
 
 
 def label_of(name: str, line: str) -> str:
@@ -147,6 +153,12 @@ tie_p.def_impl(lambda *operands, numbers: list(operands[:len(numbers)]))
 @tie_p.def_abstract_eval
 def _tie_abstract(*operands: Aval, numbers: Sequence[int]) -> Sequence[Aval]:
     return operands[:len(numbers)]
+
+
+@update_p.def_abstract_eval
+def _update_abstract(*operands: Aval, labels: Sequence[str], avals: Sequence[Aval],
+                     uses: Sequence[str], **params: Any) -> list[Aval]:
+    return [token_of(aval, label, (), use) for aval, label, use in zip(avals, labels, uses)]
 
 
 hold_p.def_abstract_eval(lambda token: token)
@@ -264,8 +276,9 @@ def _refuse(*args: Any, **params: Any) -> Any:
 
 
 # JAX's transformations see only the ties of such an update. _finish.py adds the others later.
-batching.primitive_batchers[tie_p] = _refuse
-ad.primitive_jvps[tie_p] = _refuse
+for primitive in tie_p, update_p:
+    batching.primitive_batchers[primitive] = _refuse
+    ad.primitive_jvps[primitive] = _refuse
 
 
 def _put_wanted(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Eqn | None]:
@@ -339,6 +352,13 @@ def _tie_lowered(ctx: Context, *operands: Any, numbers: Sequence[int]) -> Any:
     return _calls.tie(ctx, operands[:len(numbers)], operands[len(numbers):], numbers)
 
 
+def _update_lowered(ctx: Context, *operands: Any, program: _calls.Program, labels: Sequence[str],
+                    avals: Sequence[Aval], uses: Sequence[str], numbers: Sequence[int],
+                    bounded: Sequence[bool], many: Sequence[bool], ends: Sequence[bool]) -> Any:
+    return _calls.update(ctx, operands[:len(ends)], operands[len(ends):], program, labels, numbers,
+                         ends, bounded, many)
+
+
 def _hold_lowered(ctx: Context, token: Any) -> list[Any]:
     return [_calls.hold(ctx, token)]
 
@@ -357,6 +377,7 @@ def _drop_lowered(ctx: Context, token: Any, *ties: Any) -> list[Any]:
 
 for primitive, lowered in ((put_p, _put_lowered), (take_p, _take_lowered),
                            (tie_p, _tie_lowered), (hold_p, _hold_lowered),
+                           (update_p, _update_lowered),
                            (ghost_p, _ghost_lowered), (drop_p, _drop_lowered),
                            (result_ghost_p, _result_ghost_lowered)):
     mlir.register_lowering(primitive, _on_memory(lowered))

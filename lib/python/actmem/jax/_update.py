@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from actmem.jax import _choices, _finish, _primitives, _private
+from actmem.jax import _choices, _finish, _host, _primitives, _private
 from actmem.jax._private import Atom, Eqn, Jaxpr
 from actmem.jax._state import Stored, is_stored, store
 
@@ -271,7 +271,7 @@ class Run:
 MOST_CHOICES = 3
 
 
-def _branch(jaxpr: Jaxpr, labels: Sequence[str | None], group_bytes: int, depth: int,
+def _branch(jaxpr: Jaxpr, labels: Sequence[str | None], group_bytes: int | None, depth: int,
             *args: Any) -> Any:
     return run(jaxpr, args, labels, group_bytes, depth)
 
@@ -301,19 +301,21 @@ def choice(jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None]) -> A
 
 
 def run(jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
-        group_bytes: int, depth: int = 0) -> list[Any]:
+        group_bytes: int | None, depth: int = 0) -> list[Any]:
     """Returns the outputs of a closed jaxpr.
 
     args         The inputs. An array may be a Stored.
     labels       For each output: None, or the label under which to store it. An output that is a
                  stored input of the same label is returned as it is.
     group_bytes  Bytes of stored inputs that may be taken at once. A larger input is taken alone.
+                 None: the host computes what is stored (_host.py).
     depth        The number of choices around this jaxpr.
     """
-    jaxpr = prepared(jaxpr)
+    jaxpr = prepared(jaxpr, select=group_bytes is None)
     chosen = choice(jaxpr, args, labels) if depth < MOST_CHOICES else None
     if chosen is None:
-        return Run(jaxpr, args, labels, group_bytes, depth).results()
+        return _host.Run(jaxpr, args, labels).results() if group_bytes is None else \
+            Run(jaxpr, args, labels, group_bytes, depth).results()
     value, = run(_choices.only(jaxpr, [chosen]), args, [None], group_bytes)
     branches = [partial(_branch, _choices.assuming(jaxpr, chosen, is_true), labels, group_bytes,
                         depth + 1) for is_true in (True, False)]

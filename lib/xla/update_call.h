@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
+/*
+ * The handler actmem_update: an update of weights and of the state of an optimizer on the host's
+ * processors. update_call.c reads the operands and attributes, and update_job.c computes.
+ *
+ *   update (tokens..., scalars...) {operations, constants, values: int32[], types: int32[],
+ *           ends: int32[], bounded: int32[], many: int32[], site0: string, ...} -> tokens...
+ *
+ * A scalar is uint32[4], like a token; its first word has the bits of a float32. @types has the
+ * type (enum update_type) of each block that the call reads, and then of each one that it makes.
+ * @operations is an array of struct update_operation. @constants has the bits of float32 numbers.
+ * @values has the number of the value in each new block (update.h). @ends says for each token that
+ * the call reads whether it is used last here. @bounded and @many are those of each new block
+ * (block.h), which has a site of its own. A new block gets the dimensions and the layout of the
+ * blocks that are read, which are all alike.
+ *
+ * The call never changes a block that it reads. The new block is written past the caches, so this
+ * moves as many bytes as a change in place, and a failed update loses nothing but the blocks that
+ * it was to end.
+ */
+#ifndef LIB_XLA_UPDATE_CALL_H
+#define LIB_XLA_UPDATE_CALL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "update/update.h"
+#include "xla/ffi.h"
+#include "xla/saved.h"
+
+/* The name of a new block, in the attributes. */
+struct update_site {
+	const char *name;
+	size_t length;
+};
+
+struct update_call {
+	struct origin origin;		/* only the execution */
+	struct update_program program;
+	const int32_t *types, *ends, *bounded, *many;
+	struct update_site sites[UPDATE_ARRAYS_MAX];
+	void *operands[UPDATE_VALUES_MAX];	/* tokens, and then scalars */
+	uint32_t operand_count;
+	struct token *results[UPDATE_ARRAYS_MAX];	/* for the tokens of new blocks */
+};
+
+/* Reads a handler's frame. Returns NULL, or an error if its operands or attributes are wrong. */
+XLA_FFI_Error *update_call_read(XLA_FFI_CallFrame *frame, struct update_call *call);
+
+/*
+ * Computes an update. @operands are the contents of the call's operands. Stores the ids of the new
+ * blocks in @ids. Waits until the blocks to read are filled and in memory. One
+ * update runs at a time, because each holds the memory of several blocks. Returns 0, or a negative
+ * errno with an error message in @words[SAVED_WORDS]; then there is no new block.
+ */
+int update_job_run(const struct update_call *call, const struct token *operands, uint64_t *ids,
+		   char *words);
+
+#endif /* LIB_XLA_UPDATE_CALL_H */

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The update on the host: each element is what the operations of Optax give, one by one."""
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+import actmem.jax
+import actmem.optax
+import spilled
+from actmem.jax import Stored
+from test_params import LAYERS, MODEL, batch, close, count, loss, same, stored, weights
+
+SHAPES = {"w": (72, 64), "b": (4097,), "small": (3,)}
+# Optax computes each of these by operations that the host has. What needs more, such as a norm of
+# each update, or the matrix of Muon, stays on the device.
+TRANSFORMATIONS = {
+    "adamw": optax.adamw(1e-2),
+    "clip": optax.chain(optax.clip_by_global_norm(0.5),
+                        optax.adamw(optax.cosine_decay_schedule(1e-2, 10))),
+    "clip each": optax.chain(optax.clip(0.1), optax.adam(1e-2)),
+    "lion": optax.lion(1e-2),
+    "momentum": optax.sgd(1e-2, momentum=0.9, nesterov=True),
+    "rmsprop": optax.rmsprop(1e-2),
+    "amsgrad": optax.amsgrad(1e-2),
+    "adamax": optax.adamax(1e-2),
+    "yogi": optax.yogi(1e-2),
+    "lamb": optax.lamb(1e-2),
+    "muon": optax.contrib.muon(1e-2),
+    "apply_if_finite": optax.apply_if_finite(optax.adam(1e-2), 3),
+    "MultiSteps": optax.MultiSteps(optax.adam(1e-2), 2).gradient_transformation(),
+}
+# XLA computes these with other sums in a program than one by one.
+SUMS = {"clip", "lamb", "muon"}
+
+
+def arrays(number, dtype):
+    keys = jax.random.split(jax.random.key(number), len(SHAPES))
+    return {name: jax.random.normal(key, shape, dtype)
+            for key, (name, shape) in zip(keys, SHAPES.items())}
+
+
+def train(tx, dtype, steps=4, applies=False, number=0):
+    offloaded = actmem.optax.offload(tx, on="host")
+
+    @partial(jax.jit, donate_argnums=(0, 1))
+    def step(params, state, gradients):
+        if applies:
+            return offloaded.apply(gradients, state, params)
+        updates, state = offloaded.update(gradients, state, params)
+        return optax.apply_updates(params, updates), state
+    params = arrays(number, dtype)
+    state = offloaded.init(params)
+    for number in range(1, steps + 1):
+        params, state = step(params, state, arrays(number, dtype))
+    return params, state
+
+
+def one_by_one(tx, dtype, steps=4, number=0):
+    """Each operation is a program of its own, so XLA fuses none."""
+    params = arrays(number, dtype)
+    state = tx.init(params)
+    for number in range(1, steps + 1):
+        updates, state = tx.update(arrays(number, dtype), state, params)
+        params = optax.apply_updates(params, updates)
+    return params, state
+
+
+@pytest.mark.parametrize("dtype, applies", ((jnp.float32, False), (jnp.bfloat16, True)))
+@pytest.mark.parametrize("name", TRANSFORMATIONS)
+def test_it_computes_what_optax_does(name, dtype, applies):
+    tx = TRANSFORMATIONS[name]
+    found, wanted = train(tx, dtype, applies=applies), one_by_one(tx, dtype)
+    if name in SUMS:
+        close(found, wanted, 2e-3 if dtype == jnp.float32 else 2e-2)
+    else:
+        close(found[0], wanted[0])
+        same(found[1], wanted[1])
+
+
+@pytest.mark.parametrize("gradients", ("store", "device"))
+@pytest.mark.parametrize("name", ("adamw", "clip", "MultiSteps", "apply_if_finite"))
+def test_weights_in_the_store(name, gradients):
+    def trained(on):
+        offloaded = actmem.optax.offload(TRANSFORMATIONS[name], on=on)
+
+        @partial(jax.jit, donate_argnums=(0, 1))
+        def step(params, state, x):
+            value, grads = actmem.jax.value_and_grad(loss, gradients=gradients)(params, x)
+            return *offloaded.apply(grads, state, params), value
+        params = stored(weights(jnp.bfloat16))
+        state = offloaded.init(params)
+        for number in range(4):
+            params, state, _ = step(params, state, batch(number))
+        return params, state
+    close(trained("host"), trained("device"), 2e-2)
+    assert count("live_blocks") == 0
+
+
+def test_the_weights_stay_where_they_are():
+    """An update of stored weights moves only what other layers need."""
+    tx = optax.adamw(1e-2)
+    offloaded = actmem.optax.offload(tx, on="host")
+    params = actmem.jax.offload_params({"w": jnp.ones((LAYERS, 64, 64))})
+    gradients = actmem.jax.offload_params({"w": jnp.ones((LAYERS, 64, 64))})
+    state = offloaded.init(params)
+    text = jax.jit(offloaded.apply).lower(gradients, state, params).as_text()
+    assert "actmem_update" in text
+    assert "actmem_take" not in text and "actmem_put" not in text
+
+
+def test_a_gradient_of_zeros():
+    """JAX makes tokens without a value for weights that a loss does not use."""
+    tx = optax.adamw(1e-2)
+    offloaded = actmem.optax.offload(tx, on="host")
+    params = {"layers": actmem.jax.offload_params({"w": jnp.ones((LAYERS, 64, 64))}),
+              "x": jnp.ones(3)}
+    state = offloaded.init(params)
+
+    @jax.jit
+    def step(params, state):
+        _, gradients = actmem.jax.value_and_grad(lambda params: jnp.sum(params["x"]))(params)
+        return offloaded.apply(gradients, state, params)
+    new, state = step(params, state)
+    plain = {"layers": {"w": jnp.ones((LAYERS, 64, 64))}, "x": jnp.ones(3)}
+    updates, _ = tx.update({"layers": {"w": jnp.zeros((LAYERS, 64, 64))}, "x": jnp.ones(3)},
+                           tx.init(plain), plain)
+    close(new, optax.apply_updates(plain, updates))
+
+
+def test_a_skipped_step_writes_nothing():
+    offloaded = actmem.optax.offload(optax.apply_if_finite(optax.adam(1e-2), 3), on="host")
+    params = arrays(0, jnp.float32)
+    state = offloaded.init(params)
+    step = jax.jit(offloaded.update, donate_argnums=1)
+    _, state = step(jax.tree.map(lambda leaf: leaf * jnp.nan, params), state, params)
+    jax.block_until_ready(state.notfinite_count)
+    before = count("puts_total")
+    _, state = step(jax.tree.map(lambda leaf: leaf * jnp.nan, params), state, params)
+    jax.block_until_ready(state.notfinite_count)
+    assert count("puts_total") == before
+    assert state.notfinite_count == 2
+
+
+def test_old_values_stay_without_donation():
+    offloaded = actmem.optax.offload(optax.adam(1e-2), on="host")
+    params = arrays(0, jnp.float32)
+    state = offloaded.init(params)
+    step = jax.jit(offloaded.update)
+    first = step(arrays(1, jnp.float32), state, params)
+    again = step(arrays(1, jnp.float32), state, params)
+    same(first, again)
+    assert np.all(np.asarray(state[0].mu["w"]) == 0)
+    assert isinstance(first[1][0].mu["w"], Stored)
+
+
+def test_a_budget_and_a_disk(tmp_path):
+    """Weights, gradients and state are four times the budget: the losses are those of a run with
+    enough memory, bit by bit."""
+    model = MODEL.replace("offload(tx)", 'offload(tx, on="host")')
+    program = """
+        actmem.open(budget={} * MIB, spill=SPILL)
+        now, state, losses = train(tx, 6)
+        after = store()
+        del now, state
+        print(json.dumps([losses, after, store()]))
+    """
+    enough = spilled.trained(model, program.format(64), tmp_path, XLA_FLAGS="")
+    losses, after, ended = spilled.trained(model, program.format(4), tmp_path, XLA_FLAGS="")
+    assert losses == enough[0] and losses[-1] < losses[0]
+    assert after["memory_bytes_peak"] <= 4 << 20
+    assert after["spilled_bytes_total"] >= 6 * (8 << 20)
+    for name in ("blocks", "resident_bytes", "spilled_bytes"):
+        assert ended[name] == 0, ended
+
+
+def test_a_leaf_that_is_longer_than_the_budget(tmp_path):
+    program = """
+        import optax, actmem.optax
+        actmem.open(budget=16 * MIB, spill=SPILL)
+        optimizer = actmem.optax.offload(optax.adam(1e-3), on="host")
+        params = {"w": jnp.ones((1024, 1024))}
+        state = optimizer.init(params)
+        print(json.dumps([message(jax.jit(optimizer.update), params, state, params)]))
+    """
+    words, = spilled.trained("", program, tmp_path)
+    assert "the update of [0].mu['w'] of the optimizer state" in words
+    assert "needs 25165824 bytes at once" in words and "the budget is 16777216 bytes" in words
+    assert "ACTMEM_BUDGET" in words
+
+
+def test_what_the_host_cannot_compute():
+    params = {"w": jnp.ones((128, 128))}
+    offloaded = actmem.optax.offload(optax.scale_by_factored_rms(), on="host",
+                                     mask=lambda path, leaf: True)
+    state = offloaded.init(params)
+    assert np.asarray(jax.jit(offloaded.update)(params, state, params)[0]["w"]).shape == (128, 128)
+    spread = optax.GradientTransformation(
+        lambda params: jax.tree.map(jnp.zeros_like, params),
+        lambda updates, state, params: (updates, jax.tree.map(
+            lambda new, old: jnp.cumsum(old, 0) + new, updates, state)))
+    offloaded = actmem.optax.offload(spread, on="host")
+    state = offloaded.init(params)
+    with pytest.raises(NotImplementedError, match=r'on="host".*cumsum at .*"device"'):
+        jax.jit(offloaded.update)(params, state, params)
+    scaled = optax.GradientTransformation(
+        lambda params: jax.tree.map(jnp.zeros_like, params),
+        lambda updates, state, params: (updates, jax.tree.map(
+            lambda new, old: new + old / jnp.max(old), updates, state)))
+    offloaded = actmem.optax.offload(scaled, on="host")
+    state = offloaded.init(params)
+    with pytest.raises(NotImplementedError, match="reduce_max at test_host.py"):
+        jax.jit(offloaded.update)(params, state, params)
+
+
+def test_several_devices():
+    mesh = Mesh(np.array(jax.devices()[:2]), ("x",))
+    params = {"w": jax.device_put(jnp.ones((64, 64)), NamedSharding(mesh, P("x")))}
+    offloaded = actmem.optax.offload(optax.adam(1e-2), on="host")
+    state = offloaded.init(params)
+    with pytest.raises(NotImplementedError, match="works on one device"):
+        jax.jit(offloaded.update)(params, state, params)
+
+
+def test_another_place():
+    with pytest.raises(ValueError, match='on=\'disk\' must be "device" or "host"'):
+        actmem.optax.offload(optax.adam(1e-2), on="disk")
