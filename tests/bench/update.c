@@ -142,8 +142,8 @@ static void copy_piece(size_t first, size_t count)
 /* Moves 12 bytes for each element. */
 static void triad_piece(size_t first, size_t count)
 {
-	stream(f32(&outputs[MASTER], first), f32(&inputs[FIRST], first), f32(&inputs[SECOND], first),
-	       count);
+	stream(f32(&outputs[MASTER], first), f32(&inputs[FIRST], first),
+	       f32(&inputs[SECOND], first), count);
 }
 
 static double copy(const struct contest *contest)
@@ -167,7 +167,8 @@ static bool make_array(struct update_array *array, enum update_type type)
 {
 	size_t bytes = parameters * sizeof(float);
 
-	array->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	array->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			     0);
 	if (array->memory == MAP_FAILED)
 		return false;
 	madvise(array->memory, bytes, MADV_HUGEPAGE);
