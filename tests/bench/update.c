@@ -112,7 +112,7 @@ static float *f32(const struct update_array *array, size_t first)
 		size_t i;								\
 											\
 		for (i = 0; i < count; i += sizeof(type) / sizeof(float))		\
-			store(to + i, c ? load(b + i) + 3 * load(c + i) : load(b + i));	\
+			store(to + i, c ? (type)(load(b + i) + 3 * load(c + i)) : load(b + i)); \
 	}
 
 STREAM_LOOP(avx512f, __m512, _mm512_load_ps, _mm512_stream_ps)

@@ -94,15 +94,15 @@ static const int32_t adamw_outputs[] = { 15, 13, 14, 15 };
 
 static void adamw_exact(struct exact *state, int step, int i, double gradient)
 {
+	double first, second;
+
 	state->first[i] = (double)BETA1 * state->first[i] + (double)(1 - BETA1) * gradient;
 	state->second[i] = (double)BETA2 * state->second[i] +
 			   (double)(1 - BETA2) * gradient * gradient;
-	state->master[i] -=
-		(double)RATE *
-		(state->first[i] / (double)(1 - powf(BETA1, (float)step)) /
-			 (sqrt(state->second[i] / (double)(1 - powf(BETA2, (float)step))) +
-			  (double)EPSILON) +
-		 (double)DECAY * state->master[i]);
+	first = state->first[i] / (double)(1 - powf(BETA1, (float)step));
+	second = state->second[i] / (double)(1 - powf(BETA2, (float)step));
+	state->master[i] -= (double)RATE * (first / (sqrt(second) + (double)EPSILON) +
+					    (double)DECAY * state->master[i]);
 }
 
 static void adamw_plain(struct state *state, int step, int i, float gradient)
@@ -145,27 +145,24 @@ static void lion_exact(struct exact *state, int step, int i, double gradient)
 
 static void lion_plain(struct state *state, int step, int i, float gradient)
 {
-	state->master[i] -= RATE *
-			    ((float)sign_of(BETA1 * state->first[i] + (1 - BETA1) * gradient) +
-			     DECAY * state->master[i]);
+	float direction = BETA1 * state->first[i] + (1 - BETA1) * gradient;
+
+	state->master[i] -= RATE * ((float)sign_of(direction) + DECAY * state->master[i]);
 	state->first[i] = BETA2 * state->first[i] + (1 - BETA2) * gradient;
 }
 
-#define PROGRAM(name)	{ .input_count = 4, .scalar_count = 2,			\
-			  .constant_count = COUNT_OF(constants),			\
-			  .output_count = 4, .operation_count = COUNT_OF(name##_operations),	\
-			  .constants = constants, .operations = name##_operations,		\
-			  .outputs = name##_outputs }
+#define PROGRAM(name)									\
+	{ .input_count = 4, .scalar_count = 2, .constant_count = COUNT_OF(constants),	\
+	  .output_count = 4, .operation_count = COUNT_OF(name##_operations),		\
+	  .constants = constants, .operations = name##_operations, .outputs = name##_outputs }
 
 static void compute(const struct update_program *program, int step, struct state *from,
 		    struct state *to)
 {
 	const float scalars[] = { 1 - powf(BETA1, (float)step), 1 - powf(BETA2, (float)step) };
 	const struct update_array inputs[] = {
-		{ gradients, UPDATE_BF16 },
-		{ from->master, UPDATE_F32 },
-		{ from->first, UPDATE_F32 },
-		{ from->second, UPDATE_F32 },
+		{ gradients, UPDATE_BF16 }, { from->master, UPDATE_F32 },
+		{ from->first, UPDATE_F32 }, { from->second, UPDATE_F32 },
 	};
 	const struct update_array outputs[] = {
 		{ to->master, UPDATE_F32 }, { to->first, UPDATE_F32 }, { to->second, UPDATE_F32 },
@@ -185,8 +182,8 @@ static void assert_near(const char *what, int step, int i, float got, float plai
 	double unit = ldexp(1, ilogb(largest) - 23);
 
 	if (fabs(got - exact) > fabs(plain - exact) + unit)
-		fail_msg("step %d: %s %d is %.9g, in plain C %.9g, in float64 %.17g", step, what, i, got,
-			 plain, exact);
+		fail_msg("step %d: %s %d is %.9g, in plain C %.9g, in float64 %.17g", step, what, i,
+			 got, plain, exact);
 }
 
 static void check_optimizer(const struct optimizer *optimizer)
