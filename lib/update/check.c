@@ -65,8 +65,8 @@ static int check_count(const struct check *check, const char *what, uint32_t cou
 {
 	if (count >= least && count <= most)
 		return 0;
-	return refuse(check, "the program has %" PRIu32 " %s, but must have %" PRIu32 " to %" PRIu32,
-		      count, what, least, most);
+	return refuse(check, "the program has %" PRIu32 " %s, but must have %" PRIu32 " to %"
+		      PRIu32, count, what, least, most);
 }
 
 /* Counts are checked one by one first, so that their sum cannot overflow. */

@@ -21,7 +21,7 @@ typedef uint16_t halves __attribute__((vector_size(VECTOR_BYTES / 2)));
 #define INFINITY_BITS	((naturals){} + 0x7f800000U)
 #define QUIET_BIT	((naturals){} + 0x00400000U)
 
-/* Where @mask has ones @a, elsewhere @b. */
+/* Returns @a if @mask has ones, and @b if it has zeros. */
 INLINE vector choose(naturals mask, vector a, vector b)
 {
 	return (vector)((mask & (naturals)a) | (~mask & (naturals)b));
@@ -162,9 +162,9 @@ INLINE halves narrow(vector value)
 /* Two vectors of float32 make one of bfloat16. */
 INLINE vector narrow_two(const vector_at *from)
 {
-	return (vector)__builtin_shufflevector(narrow(from[0]), narrow(from[1]), 0, 1, 2, 3, 4, 5,
-					       6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19,
-					       20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
+	return (vector)__builtin_shufflevector(
+		narrow(from[0]), narrow(from[1]), 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,
+		15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
 }
 
 /* Moves the addresses in @values to the next block. */

@@ -10,8 +10,9 @@
 /* __builtin_cpu_supports() also asks whether the kernel saves the registers. */
 #if defined(__x86_64__)
 #define HAS_AVX2	__builtin_cpu_supports("avx2")
-#define HAS_AVX512	(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && \
-			 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+#define HAS_AVX512								\
+	(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&	\
+	 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
 #endif
 
 static const struct kernels *_Atomic used;

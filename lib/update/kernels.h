@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The code of the steps, which is compiled once for each instruction set from kernel_set.h. All
- * sets compute the same bits.
+ * The code of the steps. kernel_set.h is compiled once for each instruction set. All sets compute
+ * the same bits.
  */
 #ifndef LIB_UPDATE_KERNELS_H
 #define LIB_UPDATE_KERNELS_H
@@ -20,7 +20,7 @@ typedef float vector __attribute__((vector_size(VECTOR_BYTES)));
 typedef float vector_at __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
 typedef uint16_t half_at __attribute__((vector_size(VECTOR_BYTES / 2), aligned(2), may_alias));
 
-/* Where the values of a block are. Each thread has its own. */
+/* The addresses of the values of a block. Each thread has its own. */
 struct values {
 	const vector_at *at[UPDATE_VALUES_MAX];
 	vector room[UPDATE_VALUES_MAX][BLOCK_VECTORS];	/* of temporaries and widened inputs */

@@ -4,9 +4,9 @@
  * nearest, no traps, and denormals as 0 (FTZ and DAZ on x86, FZ on Arm).
  *
  * The moments of an embedding's row decay if no token uses the row. After some hundred steps they
- * are denormal, and without this mode they stay so: half of the smallest number rounds to itself or
- * to 0, but 0.999 of it always rounds to itself. On many processors each operation on a denormal
- * takes more than 100 cycles. XLA's CPU backend sets the same mode.
+ * are denormal. Without this mode they stay denormal for ever, because 0.999 of a very small number
+ * rounds to the number itself. On many processors, each operation on a denormal takes more than 100
+ * cycles. XLA's CPU backend sets the same mode.
  */
 #ifndef LIB_UPDATE_MODE_H
 #define LIB_UPDATE_MODE_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Computes a program. Threads take pieces of the arrays, so a slow core does not delay the others.
- * A piece is computed block by block: the steps of the program run over one block after another,
- * whose values stay in the first level of the cache.
+ * A thread computes a piece block by block. The values of a block stay in the first level of the
+ * cache.
  */
 #include <stdatomic.h>
 #include <string.h>

@@ -13,13 +13,13 @@
 
 struct join {
 	const struct update_program *program;
-	/* Of each operation: the writers of its first two operands, and how often it is used. */
+	/* For each operation: the writers of its first two operands, and the number of its uses. */
 	uint16_t writers[UPDATE_OPERATIONS_MAX][2];
 	uint16_t uses[UPDATE_OPERATIONS_MAX];
 	bool is_joined[UPDATE_OPERATIONS_MAX];	/* to a later operation */
 	bool has_joined[UPDATE_OPERATIONS_MAX];	/* is a step with an earlier one */
 	struct step steps[UPDATE_OPERATIONS_MAX];
-	/* At the operation that is looked at: the last writer of each value. */
+	/* The last writer of each value, at the current operation. */
 	uint16_t last[UPDATE_VALUES_MAX];
 };
 
@@ -59,8 +59,8 @@ static void count_uses(struct join *join)
 }
 
 /*
- * Returns true if @value is still what operation @index read, whose operand was written by @writer:
- * nothing wrote it since, except the operation itself, which does so no longer if it is joined.
+ * Returns true if @value is still the one that operation @index read, and that @writer had written.
+ * The operation itself may have written it since: if it is joined, it no longer does so.
  */
 static bool is_kept(const struct join *join, uint16_t index, int32_t value, uint16_t writer)
 {
@@ -118,7 +118,7 @@ static void swap(uint8_t *one, uint8_t *other)
 	*other = value;
 }
 
-/* Has a step load scalars and constants only once, where it can. */
+/* Has a step load scalars and constants only once, if it can. @first_code: for @a and @b. */
 static struct step repeat_operands(const struct update_program *program, struct step step,
 				   int32_t first_code)
 {
@@ -134,9 +134,11 @@ static struct step repeat_operands(const struct update_program *program, struct 
 	return step;
 }
 
-/* Returns the step for (a F b) G c; if the linked operation is the @second operand, c G (a F b). */
-static struct step link_step(const struct update_program *program,
-			     const struct update_operation *operation,
+/*
+ * Returns the step for (a F b) G c; if the linked operation @linked is the second operand, the one
+ * for c G (a F b).
+ */
+static struct step link_step(const struct update_operation *operation,
 			     const struct update_operation *linked, bool is_second)
 {
 	int32_t code = STEP_LINKED + LINKED_CODES * linked->code + operation->code;
@@ -145,9 +147,8 @@ static struct step link_step(const struct update_program *program,
 		code = STEP_SUB_OF + linked->code;
 	else if (is_second && operation->code == UPDATE_DIV)
 		code = STEP_DIV_OF + linked->code;
-	return repeat_operands(program, step_of(code, operation->to, linked->a, linked->b,
-						is_second ? operation->a : operation->b, 0),
-			       linked->code);
+	return step_of(code, operation->to, linked->a, linked->b,
+		       is_second ? operation->a : operation->b, 0);
 }
 
 /* Returns the step of an operation, and sets @joined to the earlier operations that it includes. */
@@ -156,33 +157,26 @@ static struct step choose_step(const struct join *join, const struct update_oper
 {
 	const struct update_operation *first = find_joinable(join, operation->a);
 	const struct update_operation *second = find_joinable(join, operation->b);
-	int32_t code = operation->code;
+	int32_t to = operation->to, code = operation->code;
+	struct step step;
 
 	joined[0] = joined[1] = NULL;
 	if ((code == UPDATE_ADD || code == UPDATE_SUB) && is_of(first, UPDATE_MUL) &&
 	    is_of(second, UPDATE_MUL)) {
 		joined[0] = first;
 		joined[1] = second;
-		code = code == UPDATE_ADD ? STEP_MUL_MUL_ADD : STEP_MUL_MUL_SUB;
-		return repeat_operands(
-			join->program,
-			step_of(code, operation->to, first->a, first->b, second->a, second->b),
-			UPDATE_MUL);
-	}
-	if (code == UPDATE_ADD && is_of(first, UPDATE_SQRT)) {
+		step = step_of(code == UPDATE_ADD ? STEP_MUL_MUL_ADD : STEP_MUL_MUL_SUB, to,
+			       first->a, first->b, second->a, second->b);
+	} else if (code == UPDATE_ADD && is_of(first, UPDATE_SQRT)) {
 		joined[0] = first;
-		return repeat_operands(
-			join->program,
-			step_of(STEP_SQRT_ADD, operation->to, first->a, operation->b, 0, 0),
-			UPDATE_SQRT);
-	}
-	if (is_linked(operation) && (is_linked(first) || is_linked(second))) {
+		step = step_of(STEP_SQRT_ADD, to, first->a, operation->b, 0, 0);
+	} else if (is_linked(operation) && (is_linked(first) || is_linked(second))) {
 		joined[0] = is_linked(first) ? first : second;
-		return link_step(join->program, operation, joined[0], !is_linked(first));
+		step = link_step(operation, joined[0], !is_linked(first));
+	} else {
+		step = step_of(code, to, operation->a, operation->b, operation->c, 0);
 	}
-	return repeat_operands(
-		join->program,
-		step_of(code, operation->to, operation->a, operation->b, operation->c, 0), code);
+	return repeat_operands(join->program, step, joined[0] ? joined[0]->code : code);
 }
 
 /* Chooses the step of each operation. Those that are joined to a later operation have none. */
@@ -220,9 +214,9 @@ static void add_stores(struct steps *steps, const struct join *join,
 		if (join->last[values[i]] != writer)
 			continue;
 		code = (uintptr_t)outputs[i].memory % VECTOR_BYTES ? STEP_STORE_F32 :
-								     STEP_STREAM_F32;
-		add(steps, step_of(code + (outputs[i].type == UPDATE_BF16), (int32_t)i, values[i],
-				   0, 0, 0));
+		       STEP_STREAM_F32;
+		code += outputs[i].type == UPDATE_BF16;
+		add(steps, step_of(code, (int32_t)i, values[i], 0, 0, 0));
 	}
 }
 
@@ -237,8 +231,8 @@ static void add_loads(struct steps *steps)
 
 static uint32_t block_bytes(const struct update_array *array)
 {
-	return BLOCK_LENGTH *
-	       (uint32_t)(array->type == UPDATE_BF16 ? sizeof(uint16_t) : sizeof(float));
+	return array->type == UPDATE_BF16 ? BLOCK_LENGTH * sizeof(uint16_t) :
+	       BLOCK_LENGTH * sizeof(float);
 }
 
 void steps_fill(struct steps *steps, const struct update_program *program,

@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ struct pool {
 	void *data;
 	unsigned int wanted;		/* threads that should still begin the work */
 	unsigned int working;
+	bool is_abandoned;		/* its threads end */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -58,8 +60,10 @@ static void *pool_thread(void *data)
 
 	pthread_mutex_lock(&pool->lock);
 	for (;;) {
-		while (!pool->wanted)
+		while (!pool->wanted && !pool->is_abandoned)
 			pthread_cond_wait(&pool->work_comes, &pool->lock);
+		if (pool->is_abandoned)
+			break;
 		pool->wanted--;
 		pool->working++;
 		pthread_mutex_unlock(&pool->lock);
@@ -71,6 +75,7 @@ static void *pool_thread(void *data)
 		if (!pool->working)
 			pthread_cond_signal(&pool->work_ends);
 	}
+	pthread_mutex_unlock(&pool->lock);
 	return NULL;
 }
 
@@ -79,7 +84,8 @@ static int find_cpus(int node, struct cpus *cpus, char *words, size_t words_size
 	int error = cpus_of_process(cpus);
 
 	if (error) {
-		snprintf(words, words_size, "cannot get the CPUs of this process (sched_getaffinity: %s)",
+		snprintf(words, words_size,
+			 "cannot get the CPUs of this process (sched_getaffinity: %s)",
 			 strerror(-error));
 		return error;
 	}
@@ -95,17 +101,35 @@ static int find_cpus(int node, struct cpus *cpus, char *words, size_t words_size
 	return 0;
 }
 
-/* Starts a thread on these CPUs. Returns false if the process can have no more threads. */
-static bool start_thread(struct pool *pool, struct cpus *cpus)
+/*
+ * Starts up to @count threads on these CPUs: fewer if the process can have no more. Returns 0, or a
+ * negative errno if a thread may not run on these CPUs.
+ */
+static int start_threads(struct pool *pool, struct cpus *cpus, unsigned int count)
 {
 	pthread_t thread;
+	int error = 0;
 
-	if (thread_start(&thread, "actmem-update", pool_thread, pool))
-		return false;
-	/* Fails only if the cpuset has just lost these CPUs. The thread then runs where it may. */
-	pthread_setaffinity_np(thread, sizeof(*cpus), cpus_set(cpus));
-	pthread_detach(thread);
-	return true;
+	while (!error && pool->threads < count &&
+	       !thread_start(&thread, "actmem-update", pool_thread, pool)) {
+		pool->threads++;
+		error = -pthread_setaffinity_np(thread, sizeof(*cpus), cpus_set(cpus));
+		pthread_detach(thread);
+	}
+	return error;
+}
+
+/* Ends the threads of a pool. The pool itself is not freed: they read it last. */
+static int abandon(struct pool *pool, int error, char *words, size_t words_size)
+{
+	pthread_mutex_lock(&pool->lock);
+	pool->is_abandoned = true;
+	pthread_cond_broadcast(&pool->work_comes);
+	pthread_mutex_unlock(&pool->lock);
+	snprintf(words, words_size,
+		 "cannot run a thread on the CPUs of node %d (sched_setaffinity: %s)", pool->node,
+		 strerror(-error));
+	return error;
 }
 
 static int make_pool(int node, struct pool **made, char *words, size_t words_size)
@@ -136,8 +160,9 @@ static int make_pool(int node, struct pool **made, char *words, size_t words_siz
 	cores = cpus_count_cores(&cpus);
 	if (most && most < cores)
 		cores = (unsigned int)most;
-	while (pool->threads < cores && start_thread(pool, &cpus))
-		pool->threads++;
+	error = start_threads(pool, &cpus, cores);
+	if (error)
+		return abandon(pool, error, words, words_size);
 	*made = pool;
 	return 0;
 }

@@ -6,14 +6,15 @@
  * Read this file first. check.c checks a program. steps.h makes steps of it, which kernels.h
  * computes for a short block of elements, with code for several instruction sets. All values of a
  * block stay in the processor's cache. So each array crosses the memory bus once, as in a loop that
- * was written for this program. run.c divides the arrays, threads.h has the threads of each node,
- * and mode.h the processor's mode.
+ * was written for this program. run.c divides the arrays. The threads of each node are in
+ * threads.h, and the processor's mode is in mode.h.
  *
  * Arithmetic. All values are float32. Each operation is rounded by itself, to nearest even, and
  * multiplications and additions are not fused. So the result depends on neither the number of
  * threads nor the instruction set. A result that is denormal becomes 0, and a denormal operand
  * counts as 0, as on XLA's CPU backend (see mode.h for the reason). An operation that only moves
- * bits, such as NEG or SELECT, may keep a denormal. Of a NaN, only that it is one is defined.
+ * bits, such as NEG or SELECT, may keep a denormal. The sign and the other bits of a NaN are
+ * undefined.
  *
  * Locks: in threads.c only. A forked child has no threads of its parent, and starts its own.
  */

@@ -25,6 +25,7 @@
 #include "update/mode.h"
 #include "update/threads.h"
 #include "update/update.h"
+#include "refuse.h"
 
 #define COUNT		((size_t)300007)
 #define WORDS		256
@@ -62,8 +63,10 @@ static int in_child(int (*body)(void), const char *threads)
 	fflush(stdout);
 	pid = fork();
 	assert_true(pid >= 0);
-	if (!pid)
+	if (!pid) {
+		alarm(60);		/* rather than wait for threads that do not exist */
 		_exit(body());
+	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	unsetenv("ACTMEM_UPDATE_THREADS");
 	assert_true(WIFEXITED(status));
@@ -171,7 +174,6 @@ static int fork_beside_a_call(void)
 		return 102;
 	for (i = 0; i < 20 && got != 103; i++) {
 		usleep(1000);
-		alarm(20);
 		if (in_child(run_all, NULL) != cores())
 			got = 103;
 	}
@@ -251,6 +253,24 @@ static void test_nodes(void **state)
 	assert_int_equal(in_child(on_one_cpu, NULL), 1);
 }
 
+/* As in a container whose seccomp profile forbids it. */
+static int on_refused_cpus(void)
+{
+	int error;
+
+	if (!refuse_call(SYS_sched_setaffinity, EPERM))
+		return 111;
+	error = run(COUNT, 0);
+	usleep(100000);
+	return error == -EPERM ? count_threads() : 112;
+}
+
+static void test_refused(void **state)
+{
+	assert_int_equal(in_child(on_refused_cpus, NULL), 0);
+	assert_string_equal(*words, "cannot run a thread on the CPUs of node 0 (sched_setaffinity: Operation not permitted)");
+}
+
 /* Each thread of the program gets its own result, though all use the same threads. */
 static void *run_own(void *data)
 {
@@ -327,6 +347,7 @@ int main(void)
 		cmocka_unit_test(test_too_many_threads),
 		cmocka_unit_test(test_no_memory),
 		cmocka_unit_test(test_nodes),
+		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_beside),
 		cmocka_unit_test(test_mode),
 	};
