@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The steps of a program, which are repeated for each block of elements. Most steps are an
- * operation of the program, or two or three operations that are joined. An operation can be joined to another
- * one if only that one uses its result. A joined step loads and stores fewer values. Other steps
- * read inputs and write outputs.
+ * operation of the program, or two or three operations that are joined. An operation can be joined
+ * to another one if only that one uses its result. A joined step loads and stores fewer values.
+ * Other steps read inputs and write outputs.
  */
 #ifndef LIB_UPDATE_STEPS_H
 #define LIB_UPDATE_STEPS_H
