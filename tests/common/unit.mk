@@ -29,7 +29,9 @@ $(UNIT_PROGRAMS): $(B)/%: $(UNIT_OBJ)/%.o \
 	$(CC) $(LDFLAGS) $(UNIT_SANITIZE) -pthread $(UNIT_WRAPPED:%=-Wl,--wrap=%) \
 		$^ -lcmocka $(LIB_NEEDS) -o $@
 
-# Code that is not part of libactmem; the plain functions of its tests are rounded as it is.
+# Code that is not part of libactmem; the plain functions of its tests are rounded as it is. With
+# this option, the compiler would fuse operations here as at -O2, so the tests see if it does.
+$(UPDATE_SOURCES:%.c=$(UNIT_OBJ)/%.o): ALL_CFLAGS += -fexpensive-optimizations
 UNIT_UPDATE := $(filter $(B)/tests/update/%,$(UNIT_PROGRAMS))
 $(UNIT_UPDATE): $(UPDATE_SOURCES:%.c=$(UNIT_OBJ)/%.o)
 $(UNIT_UPDATE): LIB_NEEDS += -lm
