@@ -70,6 +70,26 @@ def _seconds(word: str) -> float:
     return value
 
 
+def _rates(word: str) -> tuple[int, int]:
+    read, comma, write = word.partition(",")
+    if not comma:
+        raise argparse.ArgumentTypeError(f"'{word}' is not READ,WRITE in bytes a second, such as "
+                                         "48G,26G")
+    return _bytes(read), _bytes(write)
+
+
+def _endurance(word: str) -> tuple[float, float | None]:
+    """Returns drive writes a day, and bytes if the word ends with PB."""
+    try:
+        value = float(word.removesuffix("PB"))
+    except ValueError:
+        value = 0
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(
+            f"'{word}' is neither drive writes a day, such as 3, nor written bytes, such as 56PB")
+    return (1.0, value * 1e15) if word.endswith("PB") else (value, None)
+
+
 def _mesh(word: str) -> dict[str, int]:
     mesh = {}
     for part in word.split(","):
@@ -119,6 +139,19 @@ def plan_parser() -> argparse.ArgumentParser:
         help="train LoRA factors of that rank instead of weights")
     add("--attention", choices=("kernel", "dot_product"), metavar="kernel|dot_product",
         help="how the model computes attention, like MaxText's setting; default: kernel")
+    add = parser.add_argument_group("Update of a model").add_argument
+    add("--optimizer", choices=("adamw", "lion", "sgd"), metavar="adamw|lion|sgd",
+        help="two moments for each weight, one, or none; default: adamw")
+    add("--state-dtype", choices=("float32", "bfloat16"), metavar="float32|bfloat16",
+        help="type of the moments; default: float32")
+    add("--master", choices=("f32", "none"), metavar="f32|none",
+        help="whether there are weights of float32 besides those of bfloat16; default: f32")
+    add("--no-clip", action="store_true", default=None,
+        help="the update needs no value of all gradients, such as their norm")
+    add("--accumulate", metavar="N", type=_count,
+        help="divide the batch into N micro-batches and add up their gradients")
+    add("--unrolled", action="store_true", default=None,
+        help="layers are in a Python loop instead of lax.scan, so a pass can hide the update")
     add = parser.add_argument_group("Machine").add_argument
     add("--machine", metavar="here|NAME|FILE",
         help="a machine in the table, such as h200; a file; or here, which is this machine as "
@@ -131,8 +164,18 @@ def plan_parser() -> argparse.ArgumentParser:
         help="memory of each device that a step may use, such as 70G; default: 90%% of the "
              "device's memory")
     add("--host-memory", metavar="SIZE", type=_bytes,
-        help="host memory for the values of one device; further values go to files; default: the "
+        help="host memory for the values and the state of one device; the rest goes to files; default: the "
              "device's share of the host's memory")
+    add("--disk", metavar="READ,WRITE", type=_rates,
+        help="bytes a second of all disks of a host together, such as 48G,26G; default: those that "
+             f"{_wheel.command('probe')} --spill measured")
+    add("--disk-bytes", metavar="SIZE", type=_bytes,
+        help="size of all disks of a host together; default: the machine's, or 8 of 3.84 TB")
+    add("--disk-endurance", metavar="N|NPB", type=_endurance,
+        help="drive writes a day, or petabytes in five years, that the disks of a host are made for; "
+             "default: 1 drive write a day")
+    add("--allow-wear", action="store_true", default=None,
+        help="accept more than ten times as many writes")
     add = parser.add_argument_group("Policy").add_argument
     add("--offload", metavar="NAME,...", type=_names,
         help="predict a policy that offloads these names")

@@ -17,11 +17,15 @@ import jax
 import actmem
 from actmem import _wheel
 from actmem._command import DONE, FAILED, UsageError
-from actmem.plan import Choice, Plan, decoder, defaults, memory, of_model, plan
+from actmem.plan import Choice, Plan, decoder, defaults, memory, of_model, placement, plan
 from actmem.plan import machine as machines
 from actmem.plan import models, targets
+from actmem.plan.wear import Endurance
 
-OF_MODELS = ("devices", "mesh", "batch", "tokens", "images", "train", "lora", "attention")
+OF_UPDATE = ("optimizer", "state_dtype", "master", "no_clip", "accumulate", "unrolled",
+             "disk_bytes", "disk_endurance", "allow_wear")
+OF_MODELS = ("devices", "mesh", "batch", "tokens", "images", "train", "lora", "attention",
+             *OF_UPDATE)
 
 
 class FunctionError(ValueError):
@@ -131,29 +135,58 @@ def _choice(options: argparse.Namespace) -> Choice | None:
     return Choice(kept, offloaded)
 
 
-def _of_model(options: argparse.Namespace, machine: machines.Machine,
-              ) -> tuple[Plan, list[of_model.Length]]:
+def _training(options: argparse.Namespace) -> placement.Training:
+    writes, total = options.disk_endurance or (1.0, None)
+    return placement.Training(
+        options.optimizer or "adamw", options.state_dtype or "float32", options.master != "none",
+        not options.no_clip, options.accumulate or 1, bool(options.unrolled),
+        Endurance(writes, total), bool(options.allow_wear))
+
+
+Found = tuple[Plan, list[of_model.Length], placement.Placed | None]
+
+
+def _of_model(options: argparse.Namespace, machine: machines.Machine) -> Found:
     model = models.find(options.model) if options.model else models.load(options.config)
-    shard = _shard(options, machine)
+    shard, training = _shard(options, machine), _training(options)
+    least = shard.data * shard.fsdp * shard.expert * training.microbatches
+    batch = (options.batch or least) // training.microbatches
+    if options.batch and options.batch % training.microbatches:
+        raise decoder.ShardError(f"accumulate={training.microbatches} does not divide the batch, "
+                                 f"which is {options.batch}")
+    shape = {"batch": batch, "images": options.images, "shard": shard,
+             "train": options.train or "all", "attention": options.attention or "kernel",
+             "lora": decoder.Lora(rank=options.lora) if options.lora else None}
 
-    def plan_at(tokens: int, compiled: str | None = None) -> Plan:
-        return of_model.plan_of(
-            model, machine, batch=options.batch or shard.data * shard.fsdp * shard.expert,
-            tokens=tokens, images=options.images, shard=shard, train=options.train or "all",
-            lora=decoder.Lora(rank=options.lora) if options.lora else None,
-            attention=options.attention or "kernel",
-            device_memory=options.device_memory, host_memory=options.host_memory,
-            choice=_choice(options), compile=compiled)
+    def plan_at(tokens: int, more: dict[str, Any], compiled: str | None = None) -> Plan:
+        return of_model.plan_of(model, machine, tokens=tokens,
+                                **shape | {"device_memory": options.device_memory,
+                                           "host_memory": options.host_memory,
+                                           "choice": _choice(options), "compile": compiled} | more)
     first, *others = options.tokens or [4096]
-    return plan_at(first, options.compile), of_model.by_length(plan_at, others)
+    if options.compile:
+        return plan_at(first, {}, options.compile), of_model.by_length(
+            lambda tokens: plan_at(tokens, {}), others), None
+    step = decoder.step(model, tokens=first, **shape)
+    chooser = placement.Chooser(
+        training, placement.Sizes.of(step, training.bytes), machine,
+        options.device_memory or defaults.device_memory_of(machine),
+        options.host_memory or defaults.host_memory_of(machine),
+        lambda more: plan_at(first, more))
+    found, placed = chooser.choose()
+    more = chooser.options_of(found)
+    return found, of_model.by_length(lambda tokens: plan_at(tokens, more), others), placed
 
 
-def _of_function(options: argparse.Namespace, machine: machines.Machine,
-                 ) -> tuple[Plan, list[of_model.Length]]:
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _of_function(options: argparse.Namespace, machine: machines.Machine) -> Found:
     for name in OF_MODELS:
         if getattr(options, name) is not None:
-            raise UsageError(f"--{name} applies only to a model: '{options.function}' sets it "
-                             "itself")
+            raise UsageError(f"{_option(name)} applies only to a model: '{options.function}' sets "
+                             "it itself")
     function, *arguments = load(options.function)
     compiler = defaults.compiler_of(machine)
     return plan(function, *arguments, machine=machine, compiler=compiler,
@@ -161,11 +194,10 @@ def _of_function(options: argparse.Namespace, machine: machines.Machine,
                 destination="actmem" if compiler is memory.CPU else "pinned_host",
                 device_memory=options.device_memory, host_memory=options.host_memory,
                 model=options.function, choice=_choice(options),
-                measure=options.measure or 0, compile=options.compile), []
+                measure=options.measure or 0, compile=options.compile), [], None
 
 
-def _planned(options: argparse.Namespace,
-             ) -> tuple[Plan, list[of_model.Length], machines.Machine]:
+def _planned(options: argparse.Namespace) -> tuple[Found, machines.Machine]:
     given = [what for what in (options.model, options.config, options.function) if what]
     if len(given) != 1:
         raise UsageError("give exactly one of --model NAME, --config FILE and FILE.py:FUNCTION")
@@ -183,10 +215,17 @@ def _planned(options: argparse.Namespace,
         raise UsageError("--lora and --train cannot be combined: --lora trains only its factors")
     if options.json and options.maxtext:
         raise UsageError("--json and --maxtext cannot be combined")
+    for name in OF_UPDATE:
+        if options.compile and getattr(options, name) is not None:
+            raise UsageError(f"--compile and {_option(name)} cannot be combined: --compile compiles "
+                             "programs whose state is on the device")
     target = _target(options)
     machine = machines.find(options.machine or (target.machine if target else "here"))
-    found, lengths = (_of_function if options.function else _of_model)(options, machine)
-    return found, lengths, machine
+    if options.disk:
+        machine = machine.replace(disk_read=options.disk[0], disk_write=options.disk[1])
+    if options.disk_bytes:
+        machine = machine.replace(disk_bytes=options.disk_bytes)
+    return (_of_function if options.function else _of_model)(options, machine), machine
 
 
 def run(options: argparse.Namespace) -> int:
@@ -194,7 +233,7 @@ def run(options: argparse.Namespace) -> int:
     if options.plot and not importlib.util.find_spec("matplotlib"):
         return _tell("--plot needs matplotlib: pip install matplotlib")
     try:
-        found, lengths, machine = _planned(options)
+        (found, lengths, placed), machine = _planned(options)
     except UsageError:
         raise
     except Exception as error:      # pylint: disable=broad-exception-caught
@@ -204,11 +243,13 @@ def run(options: argparse.Namespace) -> int:
         return _tell(words)
     if options.json:
         others = {"lengths": [each.json() for each in lengths]} if lengths else {}
-        print(json.dumps(found.json() | others, indent=1))
+        where = {"placement": placed.json()} if placed else {}
+        print(json.dumps(found.json() | where | others, indent=1))
     elif options.maxtext:
         print(found.maxtext(), end="")
     else:
-        print("\n".join([str(found), *(each.line(found) for each in lengths)]))
+        print("\n".join([str(found), *([str(placed)] if placed else []),
+                         *(each.line(found) for each in lengths)]))
         assumed = machine.assumptions()
         if assumed:
             print(f"assumed figures of {machine.name}: {', '.join(assumed)}")

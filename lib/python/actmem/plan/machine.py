@@ -54,6 +54,8 @@ FIGURES = {
     "host_nodes": "NUMA nodes of the host that have memory",
     "host_bytes": "bytes of the host's memory",
     "host_bandwidth": "bytes a second that are read from and written to one node's memory",
+    "dram_efficiency": "the share of host_bandwidth that programs reach",
+    "disk_bytes": "bytes of all disks of the host together",
     "disk_write": "bytes a second that are spilled to all files together",
     "disk_read": "bytes a second that are filled from all files together",
     "stock_waits": "1 if, with JAX's own offloading, XLA computes nothing during copies to the device",
@@ -189,16 +191,20 @@ class Machine:
         if self.measured and not self.has(f"flops_{kind}"):
             raise MachineError(f"machine {self.name!r} has no measured products of {dtype}: "
                                f"measure some with {_wheel.command('probe')} --dtypes {dtype}")
-        return self._effective(f"flops_{kind}", "product_efficiency")
+        return self.effective(f"flops_{kind}", "product_efficiency")
 
     def memory(self) -> float:
         """Returns the rate at which elementwise work accesses device memory, in bytes a second."""
-        return self._effective("hbm_bandwidth", "memory_efficiency")
+        return self.effective("hbm_bandwidth", "memory_efficiency")
 
-    def _effective(self, name: str, efficiency: str) -> float:
+    def effective(self, name: str, efficiency: str, default: float | None = None) -> float:
+        """Returns the rate `name` if it was measured; otherwise its product with the figure
+        `efficiency`, or with `default` if the machine lacks this figure."""
         value = self.need(name)
         if self.figures[name].basis == "measured":
             return value
+        if default is not None and not self.has(efficiency):
+            return value * default
         return value * self.need(efficiency)
 
     def files(self, direction: str, size: float) -> float:

@@ -35,18 +35,23 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
             shard: decoder.Shard = decoder.Shard(), images: int | None = None,
             train: str = "all", lora: decoder.Lora | None = None, attention: str = "kernel",
             device_memory: float | None = None, host_memory: float | None = None,
-            choice: Choice | None = None, compile: str | None = None, **options: Any) -> Plan:
+            choice: Choice | None = None, compile: str | None = None,
+            weight_dtype: Any = jnp.float32, optimizer_bytes: int = 8, spared: int = 0,
+            **options: Any) -> Plan:
     """Returns the plan of one device of the mesh, in a step of all devices.
 
     Args:
-      model, batch, tokens, shard, images, train, lora, attention: As for decoder.step().
+      model, batch, tokens, shard, images, train, lora, attention, weight_dtype,
+        optimizer_bytes: As for decoder.step().
       device_memory, host_memory, choice, options: As for plan().
       compile: As for plan(). The target must have the devices of the mesh, and only fsdp may
         divide the model.
+      spared: Bytes of weights and gradients that the device does not hold.
     """
     step = decoder.step(model, batch=batch, tokens=tokens, images=images, shard=shard,
-                        train=train, lora=lora, attention=attention)
-    has = step.bytes["weights"] + step.bytes["gradients"] + step.bytes["optimizer"]
+                        train=train, lora=lora, attention=attention, weight_dtype=weight_dtype,
+                        optimizer_bytes=optimizer_bytes)
+    has = step.bytes["weights"] + step.bytes["gradients"] + step.bytes["optimizer"] - spared
     if defaults.compiler_of(machine).fuses_products:
         has += step.bytes["gathered"]   # otherwise the function makes these weights itself
     # The gradients are results. They are as large as the trained weights.

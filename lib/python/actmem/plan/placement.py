@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Chooses where weights, gradients and optimizer state live, and where the update runs. It plans the
+activations beside each placement, under the same limits of device and host memory, and takes the
+fastest step that fits.
+
+    found, placed = placement.choose(job, plan_at, machine, device_memory, host_memory)
+    print(found, placed, sep="\\n")
+"""
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+
+from actmem.plan import defaults, memory, update
+from actmem.plan._sizes import stored
+from actmem.plan.decoder import Step
+from actmem.plan.machine import Machine
+from actmem.plan.report import Plan, size_text
+from actmem.plan.search import Nothing
+from actmem.plan.update import Bytes, Job, Prediction, Update
+from actmem.plan.wear import REFUSED, WARNED, Endurance, Wear, capacity_of, wear_of
+
+OPTIMIZERS = {"adamw": 2, "lion": 1, "sgd": 0}      # moments of each parameter
+DTYPES = {"float32": 4, "bfloat16": 2}
+GROUP_BYTES = 256 << 20         # default of actmem.optax.offload()
+# By XLA's compiler for an H200: copies of a group's state during an update, and of a layer's weights
+# if weights are stored (docs/state.md, docs/weights.md).
+GROUPS, LAYERS = 1.5, 3.5
+FASTER = 0.01                   # a later placement must be faster by this share
+
+MEMORY = {"nothing": "weights, gradients and state on the device", "state": "state in actmem",
+          "weights": "weights, gradients and state in actmem"}
+WHEN = {"backward": "behind the backward pass", "forward": "behind the next forward pass",
+        "nothing": "after the backward pass"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """How a model is trained, besides the computation of its loss."""
+    optimizer: str = "adamw"
+    state_dtype: str = "float32"
+    has_master: bool = True
+    clips: bool = True
+    microbatches: int = 1
+    unrolled: bool = False      # the layers are not in a scan
+    endurance: Endurance = Endurance()
+    allows_wear: bool = False
+
+    @property
+    def bytes(self) -> Bytes:
+        return Bytes(master=4 if self.has_master else 0,
+                     moments=OPTIMIZERS[self.optimizer] * DTYPES[self.state_dtype])
+
+    def options(self, stored: str) -> dict[str, Any]:
+        """Returns options for of_model.plan_of(). On the device, weights of float32 are their own
+        master copy. Stored state has the master copy, and the device has weights of bfloat16."""
+        is_whole = self.has_master and stored == "nothing"
+        return {"weight_dtype": jnp.float32 if is_whole else jnp.bfloat16,
+                "optimizer_bytes": int(self.bytes.moments) if stored == "nothing" else 0}
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """Of one device's part of a model."""
+    devices: int                # of the mesh
+    parameters: float           # that are trained
+    resident: float             # bytes of weights and gradients on the device
+    layers: float               # trained parameters in stacked layers
+    frozen_bytes: float         # of other weights in stacked layers
+    layer_bytes: float          # of the weights of the largest layer
+    leaf: float                 # trained parameters in the largest array
+
+    @staticmethod
+    def of(step: Step, each: Bytes) -> Sizes:
+        def count(name: str, leaf: Any) -> int:
+            return stored(name, leaf.shape, jnp.int8, step.shard)
+        repeats = {f"group{number}.": group.repeat
+                   for number, group in enumerate(step.model.groups) if group.repeat > 1}
+        layers = frozen = 0.0
+        of_layer: dict[str, float] = {}
+        for name, leaf in (step.trained | step.frozen).items():
+            group = name.partition(".")[0] + "."
+            if group not in repeats:
+                continue
+            size = count(name, leaf)
+            if name in step.trained:
+                layers += size
+            else:
+                frozen += size * each.weight
+            layer = ".".join(name.split(".")[:2])
+            of_layer[layer] = of_layer.get(layer, 0.0) + size * each.weight / repeats[group]
+        trained = [count(*item) for item in step.trained.items()]
+        parameters, weights = sum(trained), sum(
+            count(*item) for item in step.frozen.items()) * each.weight
+        return Sizes(step.shard.devices, parameters,
+                     weights + parameters * (each.weight + each.gradient), layers, frozen,
+                     max(of_layer.values(), default=0.0),
+                     max(trained))
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """A placement. `lacks` is why it cannot be used, or ""."""
+    update: Update
+    lacks: str = ""
+    plan: Plan | None = None
+    step: Prediction | None = None
+    device_bytes: float = 0.0
+    wear: Wear | None = None
+    # Seconds of a step if the update ran behind a pass of layers that are not in a scan.
+    unrolled_s: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        return self.step.seconds if self.step else math.inf
+
+    def __str__(self) -> str:
+        if self.update.stored == "nothing":
+            return MEMORY["nothing"]
+        return (f"{MEMORY[self.update.stored]}, update on the {self.update.place} "
+                f"{WHEN[self.update.behind]}")
+
+    def json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self.update)
+
+
+@dataclasses.dataclass(frozen=True)
+class Placed:
+    """The chosen placement. str() returns the lines to print below the plan of activations."""
+    best: Option
+    others: tuple[Option, ...]
+    call: str                   # the function of actmem.optax to use
+
+    def __str__(self) -> str:
+        best, step = self.best, self.best.step
+        if best.update.stored == "nothing" or step is None:
+            return "\n".join([f"{best}: they fit", *self._rejected()])
+        lines = [f"{best}: a step of {step.seconds:.4g} s = {step.compute:.4g} s as above + "
+                 f"{step.waits:.3g} s that nothing hides; the update alone takes "
+                 + ", ".join(f"{name} {seconds:.3g} s" for name, seconds in step.parts.items()),
+                 f"memory with it: {size_text(best.device_bytes)} of the device, "
+                 f"{size_text(self.host_bytes)} of the host, {size_text(self.disk_bytes)} on disks; "
+                 f"in a program: {self.call}"]
+        if best.unrolled_s is not None:
+            lines.append(f"with layers in a Python loop instead of lax.scan (--unrolled), a step "
+                         f"takes {best.unrolled_s:.4g} s, because a pass hides the update")
+        if best.wear and best.wear.ratio > WARNED:
+            lines.append(f"this wears the disks out: it writes {best.wear}; {REDUCES}")
+        return "\n".join([*lines, *self._rejected()])
+
+    def _rejected(self) -> list[str]:
+        return [f"rejected: {each}: " + (each.lacks or f"{each.seconds:.4g} s, limited by its "
+                                         f"{each.step.limit if each.step else ''}")
+                for each in self.others]
+
+    @property
+    def host_bytes(self) -> float:
+        assert self.best.plan
+        step = self.best.step
+        return self.best.plan.host_bytes + (step.stored_bytes - step.spilled_bytes if step else 0)
+
+    @property
+    def disk_bytes(self) -> float:
+        assert self.best.plan
+        return self.best.plan.disk_bytes + (self.best.step.spilled_bytes if self.best.step else 0)
+
+    def json(self) -> dict[str, Any]:
+        """Returns the object "placement" of `actmem plan --json`. Its bytes are those of one device;
+        "wear" is that of a host's disks."""
+        best = self.best
+        assert best.plan
+        found: dict[str, Any] = best.json()
+        if best.step:
+            found |= {"step_s": best.step.seconds, "compute_s": best.step.compute,
+                      "wait_s": best.step.waits,
+                      "update_s": {name.replace(" ", "_"): seconds
+                                   for name, seconds in best.step.parts.items()},
+                      "device_bytes": best.device_bytes, "host_bytes": self.host_bytes,
+                      "disk_bytes": self.disk_bytes}
+        if best.wear:
+            found["wear"] = {"day_bytes": best.wear.day_bytes, "allowed": best.wear.allowed}
+        return found | {"rejected": [
+            {**each.json(), "step_s": each.seconds if each.step else None, "why": each.lacks}
+            for each in self.others]}
+
+
+REDUCES = ("moments of bfloat16 (--state-dtype bfloat16) need half of their bytes; the master copy "
+           "is in the state: storing only its lower 16 bits, beside the weight of bfloat16, needs "
+           "half of its bytes")
+
+
+class Chooser:
+    """`plan_at(stored, options)` plans the activations with options for of_model.plan_of(), and
+    raises Nothing if nothing fits."""
+
+    def __init__(self, training: Training, sizes: Sizes, machine: Machine, device_memory: float,
+                 host_memory: float, plan_at: Callable[[dict[str, Any]], Plan]) -> None:
+        self.training, self.sizes, self.machine, self.plan_at = training, sizes, machine, plan_at
+        self.device_memory, self.host_memory = device_memory, host_memory
+        self._made: list[tuple[Plan, dict[str, Any]]] = []
+        self.devices = min(int(machine.need("devices")), sizes.devices) \
+            if machine.has("devices") else sizes.devices
+
+    def choose(self) -> tuple[Plan, Placed]:
+        """Raises Nothing if no placement fits."""
+        options = [self._on_device()]
+        kept = options[0].plan
+        if not options[0].lacks and kept and not self._may_gain(kept):
+            return kept, Placed(options[0], (), "")
+        beside = None
+        for stored in ("state", "weights"):
+            few = self._with(stored, beside)
+            options += few
+            beside = beside or few[0].plan
+        best = options[0]
+        for each in options:
+            if not each.lacks and (best.lacks or each.seconds < best.seconds * (1 - FASTER)):
+                best = each
+        if best.lacks or not best.plan:
+            raise Nothing("; ".join(f"{each}: {each.lacks}" for each in options))
+        others = tuple(each for each in options if each is not best)
+        return best.plan, Placed(best, others, _call(best.update))
+
+    def options_of(self, plan: Plan) -> dict[str, Any]:
+        """Returns the options with which `plan` was made."""
+        return next(more for found, more in self._made if found is plan)
+
+    def _on_device(self) -> Option:
+        each, update_ = self.training.bytes, Update("nothing")
+        needs = self.sizes.resident + self.sizes.parameters * each.state
+        if needs > self.device_memory:
+            return Option(update_, f"{size_text(needs)} do not fit into device memory (limit "
+                          f"{size_text(self.device_memory)})")
+        try:
+            found = self._planned("nothing", 0, self.host_memory)
+        except Nothing as error:
+            return Option(update_, str(error))
+        return Option(update_, found.lacks, found, self._predict(found, update_),
+                      found.peak_bytes)
+
+    def _planned(self, stored: str, spared: float, host_memory: float) -> Plan:
+        more = {**self.training.options(stored), "spared": int(spared), "host_memory": host_memory}
+        found = self.plan_at(more)
+        count = self.training.microbatches
+        if count > 1:
+            found = dataclasses.replace(
+                found, step_s=found.step_s * count,
+                recompute_step_s=found.recompute_step_s * count, waited_s=found.waited_s * count,
+                disk_bytes=found.disk_bytes * count, layers=tuple(found.layers) * count,
+                microbatches=found.microbatches * count,
+                stock_step_s=found.stock_step_s and found.stock_step_s * count)
+        self._made.append((found, more))
+        return found
+
+    def _may_gain(self, kept: Plan) -> bool:
+        """Returns whether a step could be shorter if the state left the device. Then the device has
+        memory for more activations."""
+        least = min((seconds for _, seconds, kind in kept.curve if kind == "keep or recompute"),
+                    default=kept.step_s)
+        gain = kept.step_s - least * self.training.microbatches
+        if self._unsupported("state") or gain <= FASTER * kept.step_s:
+            return False
+        return gain > min(self._predict(kept, self._update("state", place)).waits
+                          for place in update.PLACES)
+
+    def _unsupported(self, stored: str) -> str:
+        """Returns why actmem cannot store this, or ""."""
+        if defaults.compiler_of(self.machine) is memory.TPU:
+            return ("not on TPUs: there, keep the state in pinned_host, and update it by "
+                    "jax.experimental.compute_on")
+        if stored == "state" and not self.training.bytes.state:
+            return f"{self.training.optimizer} without a master copy has no state"
+        if stored == "weights" and self.sizes.devices > 1:
+            return f"weights are stored for one device only, not {self.sizes.devices}"
+        if stored == "weights" and (self.training.unrolled or not self.sizes.layers):
+            return "weights are stored only if a lax.scan runs over the layers"
+        return ""
+
+    def _update(self, stored: str, place: str, unrolled: bool = False) -> Update:
+        """Returns the update that actmem can run. A scan has no gradient of a stacked weight before
+        its end, so no pass hides an update of layers in a scan."""
+        behind = "nothing"
+        if stored == "state" and (unrolled or self.training.unrolled):
+            if not self.training.clips:
+                behind = "backward"
+            elif place == "device":
+                behind = "forward"
+        return Update(stored, place, behind)
+
+    def _job(self, found: Plan) -> Job:
+        forward = sum(layer[0] for layer in found.layers)
+        return Job(self.sizes.parameters, forward, found.step_s - forward, self.training.bytes,
+                   self.training.microbatches, self.training.clips, self.sizes.layers,
+                   self.sizes.frozen_bytes, sum(layer[2] for layer in found.layers),
+                   self.host_memory)
+
+    def _predict(self, found: Plan, how: Update) -> Prediction:
+        return update.predict(self._job(found), how, update.rates_of(self.machine, self.devices))
+
+    def _with(self, stored: str, beside: Plan | None) -> list[Option]:
+        """Returns the placements with this in actmem. `beside` is a plan that fits with less in
+        actmem, and so with this, too."""
+        updates = [self._update(stored, place) for place in update.PLACES]
+        lacks = self._unsupported(stored)
+        if lacks:
+            return [Option(updates[0], lacks)]
+        spared = temporary = 0.0
+        if stored == "weights":
+            job = Job(self.sizes.parameters, 0, 0, self.training.bytes, layers=self.sizes.layers,
+                      frozen_bytes=self.sizes.frozen_bytes)
+            spared = job.weight_bytes + job.gradient_bytes - LAYERS * self.sizes.layer_bytes
+        else:
+            leaf = self.sizes.layer_bytes / self.training.bytes.weight if self.training.unrolled \
+                else self.sizes.leaf
+            temporary = GROUPS * max(GROUP_BYTES, leaf * self.training.bytes.state)
+            if self.training.unrolled:
+                spared = -temporary     # at the same time as the activations
+        each = self.training.bytes
+        stored_bytes = Job(self.sizes.parameters, 0, 0, each, layers=self.sizes.layers,
+                           frozen_bytes=self.sizes.frozen_bytes).stored_bytes(stored)
+        try:
+            found = beside or self._planned(stored, spared, max(self.host_memory - stored_bytes, 1))
+        except Nothing as error:
+            return [Option(updates[0], str(error))]
+        if found.lacks:
+            return [Option(updates[0], found.lacks)]
+        return [self._option(found, each_, temporary) for each_ in updates]
+
+    def _option(self, found: Plan, how: Update, temporary: float) -> Option:
+        step = self._predict(found, how)
+        peak = float(found.peak_bytes)
+        if how.stored == "state" and how.place == "device" and how.behind == "nothing":
+            peak = max(peak, self.sizes.resident + temporary)
+        lacks, wear = "", None
+        if peak > self.device_memory:
+            lacks = (f"its update needs {size_text(peak)} of device memory (limit "
+                     f"{size_text(self.device_memory)})")
+        elif step.spilled_bytes:
+            lacks, wear = self._on_disks(found, step)
+        faster = None
+        if not self.training.unrolled:
+            other = self._predict(found, self._update(how.stored, how.place, unrolled=True))
+            faster = other.seconds if other.seconds < step.seconds * (1 - FASTER) else None
+        return Option(how, lacks, found, step, peak, wear, faster)
+
+    def _on_disks(self, found: Plan, step: Prediction) -> tuple[str, Wear | None]:
+        """Returns why what exceeds host memory cannot be on disks, or "", and the wear."""
+        need = (f"it needs {size_text(step.stored_bytes)} of host memory (limit "
+                f"{size_text(self.host_memory)})")
+        if not (self.machine.has("disk_write") and self.machine.has("disk_read")):
+            return f"{need}, and the rates of disks are unknown: pass --disk READ,WRITE", None
+        capacity, source = capacity_of(self.machine)
+        if (step.spilled_bytes + found.disk_bytes) * self.devices > capacity:
+            return (f"{need}, and the rest exceeds the {size_text(capacity)} of the disks "
+                    f"({source}): pass --disk-bytes"), None
+        wear = wear_of(self.machine, self.training.endurance,
+                       (step.written_bytes + found.disk_bytes) * self.devices, step.seconds)
+        if wear.ratio > REFUSED and not self.training.allows_wear:
+            return f"it would write {wear}; {REDUCES}; --allow-wear accepts it", wear
+        return "", wear
+
+
+def _call(how: Update) -> str:
+    if how.behind == "forward":
+        call = "actmem.optax.delayed(tx)"
+    else:
+        call = 'actmem.optax.offload(tx, on="host")' if how.place == "host" else \
+            "actmem.optax.offload(tx)"
+    return call if how.stored != "weights" else f"actmem.jax.offload_params(layers), {call}"
