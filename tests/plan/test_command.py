@@ -66,7 +66,8 @@ def planned(capsys, *arguments):
     assert _command.run(["plan", "--json", "--machine", "h200", *arguments]) == 0
     found = json.loads(capsys.readouterr().out)
     offloads = any(row["action"] == "offload" for row in found["names"])
-    assert list(found) == [*FIELDS, *["stock_step_s"] * offloads]
+    is_model = not arguments[0].endswith("make_step")
+    assert list(found) == [*FIELDS, *["stock_step_s"] * offloads, *["placement"] * is_model]
     return found
 
 
@@ -106,7 +107,7 @@ def test_other_lengths(capsys, config):
     options = ("--config", config, "--machine", "h200", "--device-memory", "100M")
     assert _command.run(["plan", "--json", *options, "--tokens", "256,512,1048576"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert list(found) == [*FIELDS, "lengths"]
+    assert list(found) == [*FIELDS, "placement", "lengths"]
     first, longer, longest = found, *found["lengths"]
     assert longer["tokens"] == 512 and longest["tokens"] == 1048576
     assert first["names"] == planned(capsys, *options, "--tokens", "256")["names"]

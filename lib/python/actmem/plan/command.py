@@ -172,7 +172,7 @@ def _of_model(options: argparse.Namespace, machine: machines.Machine) -> Found:
         training, placement.Sizes.of(step, training.bytes), machine,
         options.device_memory or defaults.device_memory_of(machine),
         options.host_memory or defaults.host_memory_of(machine),
-        lambda more: plan_at(first, more))
+        lambda more: plan_at(first, more), _choice(options) is not None)
     found, placed = chooser.choose()
     more = chooser.options_of(found)
     return found, of_model.by_length(lambda tokens: plan_at(tokens, more), others), placed

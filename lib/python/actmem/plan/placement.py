@@ -134,11 +134,13 @@ class Placed:
     best: Option
     others: tuple[Option, ...]
     call: str                   # the function of actmem.optax to use
+    assumed: str = ""           # about the host, or ""
 
     def __str__(self) -> str:
         best, step = self.best, self.best.step
         if best.update.stored == "nothing" or step is None:
-            return "\n".join([f"{best}: they fit", *self._rejected()])
+            return "\n".join([f"{best}: they {'do not ' * bool(best.lacks)}fit",
+                              *self._rejected()])
         lines = [f"{best}: a step of {step.seconds:.4g} s = {step.compute:.4g} s as above + "
                  f"{step.waits:.3g} s that nothing hides; the update alone takes "
                  + ", ".join(f"{name} {seconds:.3g} s" for name, seconds in step.parts.items()),
@@ -148,6 +150,8 @@ class Placed:
         if best.unrolled_s is not None:
             lines.append(f"with layers in a Python loop instead of lax.scan (--unrolled), a step "
                          f"takes {best.unrolled_s:.4g} s, because a pass hides the update")
+        if self.assumed:
+            lines.append(self.assumed)
         if best.wear and best.wear.ratio > WARNED:
             lines.append(f"this wears the disks out: it writes {best.wear}; {REDUCES}")
         return "\n".join([*lines, *self._rejected()])
@@ -198,9 +202,11 @@ class Chooser:
     raises Nothing if nothing fits."""
 
     def __init__(self, training: Training, sizes: Sizes, machine: Machine, device_memory: float,
-                 host_memory: float, plan_at: Callable[[dict[str, Any]], Plan]) -> None:
+                 host_memory: float, plan_at: Callable[[dict[str, Any]], Plan],
+                 is_given: bool = False) -> None:
         self.training, self.sizes, self.machine, self.plan_at = training, sizes, machine, plan_at
         self.device_memory, self.host_memory = device_memory, host_memory
+        self.is_given = is_given        # the policy of activations
         self._made: list[tuple[Plan, dict[str, Any]]] = []
         self.devices = min(int(machine.need("devices")), sizes.devices) \
             if machine.has("devices") else sizes.devices
@@ -212,38 +218,63 @@ class Chooser:
         if not options[0].lacks and kept and not self._may_gain(kept):
             return kept, Placed(options[0], (), "")
         beside = None
-        for stored in ("state", "weights"):
+        is_tpu = defaults.compiler_of(self.machine) is memory.TPU
+        for stored in ("state",) if is_tpu else ("state", "weights"):
             few = self._with(stored, beside)
             options += few
-            beside = beside or few[0].plan
+            beside = next((each.plan for each in few if each.plan and not each.plan.lacks), None)
         best = options[0]
         for each in options:
             if not each.lacks and (best.lacks or each.seconds < best.seconds * (1 - FASTER)):
                 best = each
-        if best.lacks or not best.plan:
-            raise Nothing("; ".join(f"{each}: {each.lacks}" for each in options))
         others = tuple(each for each in options if each is not best)
-        return best.plan, Placed(best, others, _call(best.update))
+        if best.lacks and self.is_given:
+            best = self._on_device(anyway=True)
+        elif best.lacks:
+            raise Nothing(f"nothing fits into device_memory={self.device_memory:.0f} bytes: " +
+                          "; ".join(f"{each}: {each.lacks}" for each in options) +
+                          (f"; {REDUCES}" if any(each.wear for each in options) else "") +
+                          "; use a smaller batch or more devices")
+        assert best.plan
+        return best.plan, Placed(best, others, _call(best.update), self._assumed())
 
     def options_of(self, plan: Plan) -> dict[str, Any]:
         """Returns the options with which `plan` was made."""
         return next(more for found, more in self._made if found is plan)
 
-    def _on_device(self) -> Option:
-        each, update_ = self.training.bytes, Update("nothing")
-        needs = self.sizes.resident + self.sizes.parameters * each.state
-        if needs > self.device_memory:
-            return Option(update_, f"{size_text(needs)} do not fit into device memory (limit "
-                          f"{size_text(self.device_memory)})")
+    def _assumed(self) -> str:
+        figures = self.machine.figures
+        if figures["host_bandwidth"].basis == "measured":
+            return ""
+        share = figures["dram_efficiency"].value if "dram_efficiency" in figures else \
+            update.DRAM_EFFICIENCY
+        return (f"assumed of the host: {share:.0%} of {self.machine.need('host_nodes'):g} × "
+                f"{self.machine.need('host_bandwidth') / 1e9:.4g} GB/s, which its update reaches "
+                "with all processors")
+
+    def _needs(self, needs: float, what: str = "the step") -> str:
+        return (f"{what} needs {size_text(needs)} of device memory (limit "
+                f"{size_text(self.device_memory)})")
+
+    def _on_device(self, anyway: bool = False) -> Option:
+        """Returns the placement of everything on the device. Plans the activations only if they may
+        fit, or `anyway`."""
+        update_ = Update("nothing")
+        needs = self.sizes.resident + self.sizes.parameters * self.training.bytes.state
+        if needs > self.device_memory and not anyway:
+            return Option(update_, self._needs(needs, "their sum"))
         try:
             found = self._planned("nothing", 0, self.host_memory)
         except Nothing as error:
-            return Option(update_, str(error))
+            return Option(update_, self._needs(error.needs) if error.needs else str(error))
         return Option(update_, found.lacks, found, self._predict(found, update_),
                       found.peak_bytes)
 
     def _planned(self, stored: str, spared: float, host_memory: float) -> Plan:
         more = {**self.training.options(stored), "spared": int(spared), "host_memory": host_memory}
+        for found, known in self._made:
+            if known == more:
+                return found
         found = self.plan_at(more)
         count = self.training.microbatches
         if count > 1:
@@ -308,37 +339,44 @@ class Chooser:
         lacks = self._unsupported(stored)
         if lacks:
             return [Option(updates[0], lacks)]
-        spared = temporary = 0.0
-        if stored == "weights":
-            job = Job(self.sizes.parameters, 0, 0, self.training.bytes, layers=self.sizes.layers,
-                      frozen_bytes=self.sizes.frozen_bytes)
-            spared = job.weight_bytes + job.gradient_bytes - LAYERS * self.sizes.layer_bytes
-        else:
-            leaf = self.sizes.layer_bytes / self.training.bytes.weight if self.training.unrolled \
-                else self.sizes.leaf
-            temporary = GROUPS * max(GROUP_BYTES, leaf * self.training.bytes.state)
-            if self.training.unrolled:
-                spared = -temporary     # at the same time as the activations
-        each = self.training.bytes
-        stored_bytes = Job(self.sizes.parameters, 0, 0, each, layers=self.sizes.layers,
-                           frozen_bytes=self.sizes.frozen_bytes).stored_bytes(stored)
-        try:
-            found = beside or self._planned(stored, spared, max(self.host_memory - stored_bytes, 1))
-        except Nothing as error:
-            return [Option(updates[0], str(error))]
-        if found.lacks:
-            return [Option(updates[0], found.lacks)]
-        return [self._option(found, each_, temporary) for each_ in updates]
+        job = Job(self.sizes.parameters, 0, 0, self.training.bytes, layers=self.sizes.layers,
+                  frozen_bytes=self.sizes.frozen_bytes)
+        spared = job.weight_bytes + job.gradient_bytes - LAYERS * self.sizes.layer_bytes \
+            if stored == "weights" else 0.0
+        host_memory = max(self.host_memory - job.stored_bytes(stored), 1)
+        options = []
+        for how in updates:
+            temporary = self._temporary(how)
+            try:
+                # If a pass hides the update, its memory is needed at the same time as activations.
+                found = beside or self._planned(
+                    stored, spared - (temporary if how.behind != "nothing" else 0), host_memory)
+            except Nothing as error:
+                lacks = self._needs(error.needs) if error.needs else str(error)
+                options.append(Option(how, lacks))
+            else:
+                options.append(self._option(found, how, temporary))
+        # The same reason for both updates is given once.
+        return options if options[0].plan or options[0].lacks != options[-1].lacks else options[:1]
+
+    def _temporary(self, how: Update) -> float:
+        """Returns the device memory for groups of state during an update."""
+        if how.stored != "state" or how.place != "device":
+            return 0.0
+        each, sizes = self.training.bytes, self.sizes
+        leaf = sizes.layer_bytes / each.weight if self.training.unrolled else sizes.leaf
+        return GROUPS * each.state * max(min(GROUP_BYTES / each.state, sizes.parameters), leaf)
 
     def _option(self, found: Plan, how: Update, temporary: float) -> Option:
         step = self._predict(found, how)
         peak = float(found.peak_bytes)
-        if how.stored == "state" and how.place == "device" and how.behind == "nothing":
-            peak = max(peak, self.sizes.resident + temporary)
+        if how.behind == "nothing":
+            peak = max(peak, self.sizes.resident + temporary if temporary else 0)
         lacks, wear = "", None
-        if peak > self.device_memory:
-            lacks = (f"its update needs {size_text(peak)} of device memory (limit "
-                     f"{size_text(self.device_memory)})")
+        if found.lacks:
+            lacks = found.lacks
+        elif peak > self.device_memory:
+            lacks = self._needs(peak, "the update")
         elif step.spilled_bytes:
             lacks, wear = self._on_disks(found, step)
         faster = None
@@ -360,7 +398,7 @@ class Chooser:
         wear = wear_of(self.machine, self.training.endurance,
                        (step.written_bytes + found.disk_bytes) * self.devices, step.seconds)
         if wear.ratio > REFUSED and not self.training.allows_wear:
-            return f"it would write {wear}; {REDUCES}; --allow-wear accepts it", wear
+            return f"it would write {wear}; --allow-wear accepts that", wear
         return "", wear
 
 

@@ -23,7 +23,11 @@ ROUNDING = 0.01         # relative difference below which two steps count as equ
 
 
 class Nothing(ValueError):
-    """No choice fits."""
+    """No choice fits. `needs` is the least device memory that a choice needs, if it is known."""
+
+    def __init__(self, message: str, needs: int | None = None) -> None:
+        super().__init__(message)
+        self.needs = needs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -242,7 +246,7 @@ class Search:
             self.machine.check(["disk_write", "disk_read"])
         raise Nothing(f"nothing fits into device_memory={self.device_memory:.0f} bytes: the "
                       f"program that recomputes every name needs {least}; use a smaller batch "
-                      "or more devices")
+                      "or more devices", least)
 
     def gain(self, choice: Choice, other: Choice) -> float:
         """Returns the time that `choice` gains over `other`, relative to the step that
