@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 #
 # The tests of the planner, by pytest. Those of CHECK_PLAN_LONG compile 202 policies and every
-# kind of model, and make 17 plans of large models, which takes minutes: `make check-plan` runs
+# kind of model, and make 24 plans of large models, which takes minutes: `make check-plan` runs
 # them besides, and `make check` does without.
 
 CHECKS += planner
 CHECK_PLAN = $(VENV_PYTHON) -m pytest -p no:terminal -p no:cacheprovider \
 	--basetemp $(B)/tests/$(@:check-%=%) --tap tests/plan
 
-CHECK_PLAN_LONG = test_peak.py test_models_run.py test_outcomes.py
+CHECK_PLAN_LONG = test_peak.py test_models_run.py test_outcomes.py test_largest.py
 
 .PHONY: check-plan check-planner
 check-plan check-planner: $(VENV)/.ready $(XLA_LIBRARY) $(B)/bin/actmem | $(B)/tests

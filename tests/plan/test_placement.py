@@ -151,7 +151,7 @@ def test_what_the_plan_says():
     assert lines == [
         "state in actmem, update on the host after the backward pass: a step of 2.201 s = 1.352 s "
         "as above + 0.849 s that nothing hides; the update alone takes link 0.473 s, host memory "
-        "0.849 s, disks 0 s",
+        "0.849 s",
         "memory with it: 67.06 GiB of the device, 145.29 GiB of the host, 0 B on disks; in a "
         "program: actmem.optax.offload(tx, on=\"host\")",
         "assumed of the host: 100% of 2 × 245 GB/s, which its update reaches with all processors",

@@ -143,7 +143,8 @@ class Placed:
                               *self._rejected()])
         lines = [f"{best}: a step of {step.seconds:.4g} s = {step.compute:.4g} s as above + "
                  f"{step.waits:.3g} s that nothing hides; the update alone takes "
-                 + ", ".join(f"{name} {seconds:.3g} s" for name, seconds in step.parts.items()),
+                 + ", ".join(f"{name} {seconds:.3g} s" for name, seconds in step.parts.items()
+                             if seconds),
                  f"memory with it: {size_text(best.device_bytes)} of the device, "
                  f"{size_text(self.host_bytes)} of the host, {size_text(self.disk_bytes)} on disks; "
                  f"in a program: {self.call}"]
@@ -222,7 +223,8 @@ class Chooser:
         for stored in ("state",) if is_tpu else ("state", "weights"):
             few = self._with(stored, beside)
             options += few
-            beside = next((each.plan for each in few if each.plan and not each.plan.lacks), None)
+            beside = next((each.plan for each in few if each.plan and not each.plan.lacks and
+                           self._lost(each.plan) <= FASTER * each.plan.step_s), None)
         best = options[0]
         for each in options:
             if not each.lacks and (best.lacks or each.seconds < best.seconds * (1 - FASTER)):
@@ -287,12 +289,16 @@ class Chooser:
         self._made.append((found, more))
         return found
 
+    def _lost(self, found: Plan) -> float:
+        """Returns the seconds that the plan loses because device memory is limited."""
+        least = min((seconds for _, seconds, kind in found.curve if kind == "keep or recompute"),
+                    default=math.inf)
+        return max(0.0, found.step_s - least * self.training.microbatches)
+
     def _may_gain(self, kept: Plan) -> bool:
         """Returns whether a step could be shorter if the state left the device. Then the device has
         memory for more activations."""
-        least = min((seconds for _, seconds, kind in kept.curve if kind == "keep or recompute"),
-                    default=kept.step_s)
-        gain = kept.step_s - least * self.training.microbatches
+        gain = self._lost(kept)
         if self._unsupported("state") or gain <= FASTER * kept.step_s:
             return False
         return gain > min(self._predict(kept, self._update("state", place)).waits
@@ -327,14 +333,14 @@ class Chooser:
         return Job(self.sizes.parameters, forward, found.step_s - forward, self.training.bytes,
                    self.training.microbatches, self.training.clips, self.sizes.layers,
                    self.sizes.frozen_bytes, sum(layer[2] for layer in found.layers),
-                   self.host_memory)
+                   self.host_memory - found.host_bytes)
 
     def _predict(self, found: Plan, how: Update) -> Prediction:
         return update.predict(self._job(found), how, update.rates_of(self.machine, self.devices))
 
     def _with(self, stored: str, beside: Plan | None) -> list[Option]:
-        """Returns the placements with this in actmem. `beside` is a plan that fits with less in
-        actmem, and so with this, too."""
+        """Returns the placements with this in actmem. `beside` is a plan that loses nothing with less
+        in actmem, and so neither with this."""
         updates = [self._update(stored, place) for place in update.PLACES]
         lacks = self._unsupported(stored)
         if lacks:

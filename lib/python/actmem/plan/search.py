@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from actmem.plan.layers import Timeline
-from actmem.plan.machine import Machine, Rates
+from actmem.plan.machine import Machine, MachineError, Rates
 from actmem.plan.names import Candidate
 from actmem.plan.time import Step, simulate
 
@@ -28,6 +28,10 @@ class Nothing(ValueError):
     def __init__(self, message: str, needs: int | None = None) -> None:
         super().__init__(message)
         self.needs = needs
+
+
+class NoFiles(Nothing, MachineError):
+    """A choice would fit with files, but the machine lacks their rates."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,7 +247,10 @@ class Search:
         least = self.peak(Choice())
         if OFFLOAD in actions and any(not self.has_room(choice) and self._fits(choice)
                                       for choice in self._small()):
-            self.machine.check(["disk_write", "disk_read"])
+            try:
+                self.machine.check(["disk_write", "disk_read"])
+            except MachineError as error:
+                raise NoFiles(str(error)) from None
         raise Nothing(f"nothing fits into device_memory={self.device_memory:.0f} bytes: the "
                       f"program that recomputes every name needs {least}; use a smaller batch "
                       "or more devices", least)
