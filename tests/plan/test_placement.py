@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Where weights and state live, which update is chosen, what it says, and the wear of disks."""
-import dataclasses
 import json
 import math
 

@@ -139,7 +139,7 @@ def plan_parser() -> argparse.ArgumentParser:
         help="train LoRA factors of that rank instead of weights")
     add("--attention", choices=("kernel", "dot_product"), metavar="kernel|dot_product",
         help="how the model computes attention, like MaxText's setting; default: kernel")
-    add = parser.add_argument_group("Update of a model").add_argument
+    add = parser.add_argument_group("Update").add_argument
     add("--optimizer", choices=("adamw", "lion", "sgd"), metavar="adamw|lion|sgd",
         help="two moments for each weight, one, or none; default: adamw")
     add("--state-dtype", choices=("float32", "bfloat16"), metavar="float32|bfloat16",

@@ -15,8 +15,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from actmem.plan import defaults, memory, update
-from actmem.plan._sizes import stored
+from actmem.plan import _sizes, defaults, memory, update
 from actmem.plan.decoder import Step
 from actmem.plan.machine import Machine
 from actmem.plan.report import Plan, size_text
@@ -65,7 +64,7 @@ class Training:
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """Of one device's part of a model."""
+    """The sizes of one device's part of a model."""
     devices: int                # of the mesh
     parameters: float           # that are trained
     resident: float             # bytes of weights and gradients on the device
@@ -77,7 +76,7 @@ class Sizes:
     @staticmethod
     def of(step: Step, each: Bytes) -> Sizes:
         def count(name: str, leaf: Any) -> int:
-            return stored(name, leaf.shape, jnp.int8, step.shard)
+            return _sizes.stored(name, leaf.shape, jnp.int8, step.shard)
         repeats = {f"group{number}.": group.repeat
                    for number, group in enumerate(step.model.groups) if group.repeat > 1}
         layers = frozen = 0.0

@@ -55,7 +55,7 @@ class Job:
     layers: float | None = None
     frozen_bytes: float = 0         # of stored weights that are not trained
     sent: float = 0                 # bytes of activations that a step copies to the host and back
-    host_memory: float = math.inf   # bytes for what is stored
+    host_memory: float = math.inf   # bytes for stored state, weights and gradients
 
     @property
     def weight_bytes(self) -> float:
@@ -114,11 +114,11 @@ def rates_of(machine: Machine, devices: int = 1) -> Rates:
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """What a phase needs: seconds of compute, and bytes."""
+    """The work of a phase: seconds of compute, and bytes."""
     compute: float = 0.0
     out: float = 0.0
     into: float = 0.0
-    update: float = 0.0             # of host memory, by the host's update
+    update: float = 0.0             # that the host's update reads and writes in host memory
     write: float = 0.0
     read: float = 0.0
 

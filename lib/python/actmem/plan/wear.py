@@ -15,7 +15,7 @@ WARNED, REFUSED = 1, 10         # times the bytes of a day
 
 @dataclasses.dataclass(frozen=True)
 class Endurance:
-    """What all disks of a host together are made for: drive writes a day, or bytes in five years."""
+    """The endurance of all disks of a host together: drive writes a day, or bytes in five years."""
     writes: float = 1.0
     total: float | None = None
 
