@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Where weights and state live, which update is chosen, what it says, and the wear of disks."""
+import dataclasses
 import json
 import math
 
@@ -144,6 +145,23 @@ def test_the_update_needs_memory():
     assert placed.best.device_bytes == pytest.approx(20e9 * 4 + 20e9 + 1.5 * 12 * 20e9 / 40)
 
 
+def test_stored_weights_need_memory():
+    """The device holds three and a half layers."""
+    placed = chosen(B70, 8192)
+    assert placed.best.device_bytes == pytest.approx(20e9 + 3.5 * 2 * B70 / 40)
+
+
+def test_activations_share_host_memory():
+    """Of 160 GB, activations may take the 4 that the state leaves. If they take 10, 6 of the state's 156
+    are on disks."""
+    def plan_at(more):
+        assert more["host_memory"] == 160e9 - 156e9
+        return dataclasses.replace(planner(B13, 8192)(more), host_bytes=int(10e9))
+    training = Training(allows_wear=True)
+    placed = Chooser(training, sizes(B13), H200.replace(**DISKS), 126.9e9, 160e9, plan_at).choose()[1]
+    assert placed.disk_bytes == 6e9 and placed.host_bytes == 160e9
+
+
 def test_what_the_plan_says():
     placed = chosen(B13, 8192, host_memory=400e9)
     lines = str(placed).splitlines()
@@ -278,6 +296,9 @@ def test_the_command(capsys, config):
     assert where["stored"] == "state" and where["host_bytes"] == 12 * count
     assert where["step_s"] == where["compute_s"] + where["wait_s"] > found["step_s"] > 0
     assert where["device_bytes"] <= 10 << 20
+    found = planned(capsys, "--config", config, "--device-memory", "3M")
+    assert found["placement"]["stored"] == "weights"
+    assert found["placement"]["device_bytes"] == found["peak_bytes"] < 3 << 20
     for options, state in ((("--optimizer", "lion"), 8), (("--state-dtype", "bfloat16"), 8),
                            (("--master", "none"), 8)):
         found = planned(capsys, "--config", config, "--device-memory", "6M", *options)
@@ -290,7 +311,9 @@ def test_the_command(capsys, config):
     disks = ("--host-memory", "4M", "--disk", "48G,26G", "--disk-bytes", "1G", "--disk-endurance")
     found = planned(capsys, "--config", config, "--device-memory", "10M", *disks, "2", "--allow-wear")
     assert found["placement"]["wear"]["allowed"] == 2 << 30
-    assert found["placement"]["disk_bytes"] == 12 * count - (4 << 20)
+    spilled = 12 * count - (4 << 20)
+    assert found["placement"]["disk_bytes"] == spilled
+    assert found["placement"]["update_s"]["disks"] == pytest.approx(spilled / (26 << 30))
     found = planned(capsys, "--config", config, "--device-memory", "10M", *disks, "2PB",
                     "--allow-wear")
     assert found["placement"]["wear"]["allowed"] == 2e15 / 1825

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from actmem.plan import machine
-from actmem.plan.update import Bytes, Job, Update, predict, rates_of
+from actmem.plan.update import Bytes, Job, Load, Update, predict, rates_of
 
 B13, B70 = 13e9, 70.6e9
 # A host's memory in GB/s, at 80% of the peak: two sockets with 8 channels of DDR5-4800, 8 of
@@ -143,6 +143,24 @@ def test_the_last_microbatch_alone_hides():
         [5.05, (4 + 1 + 3 * 2) * 2.567 + 4.32 - 7.344], rel=0.002)
 
 
+def test_an_update_behind_a_pass_of_stored_weights():
+    """The weights come twice, and the state once in the second of these passes, with which it goes; the
+    gradients do not leave."""
+    step = predicted(B70, 8192, 1, "device", "backward")
+    assert step.seconds == pytest.approx((2 + 2 + 12) / 55 * 70.6, rel=0.001)
+    # Of two micro-batches, the second one also takes the gradients of the first one, which leave.
+    step = predicted(B70, 8192, 1, "device", "backward", microbatches=2)
+    assert step.seconds == pytest.approx((2 + 2 + 2 + 2 + 2 + 12) / 55 * 70.6 + 2.754 - 2.567,
+                                         rel=0.001)
+
+
+def test_a_link_is_faster_in_one_direction():
+    """Of 2 bytes out and 12 in, 2 move at the rates of both directions, and 10 alone."""
+    one = dataclasses.replace(rates(), link_in=50e9, link_in_both=40e9, link_out_both=40e9)
+    for out, into, seconds in ((2e9, 12e9, 0.05 + 10 / 50), (12e9, 2e9, 0.05 + 10 / 55)):
+        assert Load(out=out, into=into).parts(one)["link"] == pytest.approx(seconds)
+
+
 def test_the_memory_of_one_socket():
     """A device near one node updates with the memory of that node; the host with both."""
     one, two, all_ = (rates_of(machine.find("h200"), devices) for devices in (1, 5, 8))
@@ -152,6 +170,9 @@ def test_the_memory_of_one_socket():
     assert (one.link_in, all_.link_in) == (55.4e9, 35.4e9)
     assert all_.link_in_both == pytest.approx(35.4e9 * 47.09 / 55.4)
     assert (one.disk_read, one.disk_write) == (0, 0)
+    # All devices share the disks.
+    disks = rates_of(machine.find("h200").replace(disk_read=48e9, disk_write=26e9), 8)
+    assert (disks.disk_read, disks.disk_write) == (6e9, 3.25e9)
     # A measured rate is no peak.
     measured = machine.from_json({"figures": {name: figure.value for name, figure in
                                               machine.find("h200").figures.items()}}, "here")

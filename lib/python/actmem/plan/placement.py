@@ -298,7 +298,7 @@ class Chooser:
         """Returns whether a step could be shorter if the state left the device. Then the device has
         memory for more activations."""
         gain = self._lost(kept)
-        if self._unsupported("state") or gain <= FASTER * kept.step_s:
+        if self._unsupported("state") or gain <= max(FASTER, kept.error) * kept.step_s:
             return False
         return gain > min(self._predict(kept, self._update("state", place)).waits
                           for place in update.PLACES)
