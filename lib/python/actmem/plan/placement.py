@@ -109,6 +109,7 @@ class Option:
     plan: Plan | None = None
     step: Prediction | None = None
     device_bytes: float = 0.0
+    held_bytes: float = 0.0     # of host memory, during an update
     wear: Wear | None = None
     # Seconds of a step if the update ran behind a pass of layers that are not in a scan.
     unrolled_s: float | None = None
@@ -165,7 +166,8 @@ class Placed:
     def host_bytes(self) -> float:
         assert self.best.plan
         step = self.best.step
-        return self.best.plan.host_bytes + (step.stored_bytes - step.spilled_bytes if step else 0)
+        return self.best.plan.host_bytes + self.best.held_bytes + (
+            step.stored_bytes - step.spilled_bytes if step else 0)
 
     @property
     def disk_bytes(self) -> float:
@@ -274,7 +276,9 @@ class Chooser:
     def _planned(self, stored: str, spared: float, host_memory: float) -> Plan:
         more = {**self.training.options(stored), "spared": int(spared), "host_memory": host_memory}
         for found, known in self._made:
-            if known == more:
+            # With less host memory than a plan had, it is still the best one if it fits.
+            if known | {"host_memory": host_memory} == more and not found.disk_bytes and \
+                    found.host_bytes <= host_memory <= known["host_memory"]:
                 return found
         found = self.plan_at(more)
         count = self.training.microbatches
@@ -301,10 +305,11 @@ class Chooser:
         if self._unsupported("state") or gain <= max(FASTER, kept.error) * kept.step_s:
             return False
         return gain > min(self._predict(kept, self._update("state", place)).waits
-                          for place in update.PLACES)
+                          for place in update.PLACES
+                          if not self._unsupported("state", place))
 
-    def _unsupported(self, stored: str) -> str:
-        """Returns why actmem cannot store this, or ""."""
+    def _unsupported(self, stored: str, place: str = "device") -> str:
+        """Returns why actmem cannot store this, or not update it there, or ""."""
         if defaults.compiler_of(self.machine) is memory.TPU:
             return ("not on TPUs: there, keep the state in pinned_host, and update it by "
                     "jax.experimental.compute_on")
@@ -314,6 +319,8 @@ class Chooser:
             return f"weights are stored for one device only, not {self.sizes.devices}"
         if stored == "weights" and (self.training.unrolled or not self.sizes.layers):
             return "weights are stored only if a lax.scan runs over the layers"
+        if place == "host" and self.sizes.devices > 1:
+            return f"the host updates for one device only, not {self.sizes.devices}"
         return ""
 
     def _update(self, stored: str, place: str, unrolled: bool = False) -> Update:
@@ -327,15 +334,16 @@ class Chooser:
                 behind = "forward"
         return Update(stored, place, behind)
 
-    def _job(self, found: Plan) -> Job:
+    def _job(self, found: Plan, how: Update) -> Job:
         forward = sum(layer[0] for layer in found.layers)
         return Job(self.sizes.parameters, forward, found.step_s - forward, self.training.bytes,
                    self.training.microbatches, self.training.clips, self.sizes.layers,
                    self.sizes.frozen_bytes, sum(layer[2] for layer in found.layers),
-                   self.host_memory - found.host_bytes)
+                   self.host_memory - found.host_bytes - self._held(how))
 
     def _predict(self, found: Plan, how: Update) -> Prediction:
-        return update.predict(self._job(found), how, update.rates_of(self.machine, self.devices))
+        return update.predict(self._job(found, how), how,
+                              update.rates_of(self.machine, self.devices))
 
     def _with(self, stored: str, beside: Plan | None) -> list[Option]:
         """Returns the placements with this in actmem. `beside` is a plan that loses nothing with less
@@ -348,10 +356,14 @@ class Chooser:
                   frozen_bytes=self.sizes.frozen_bytes)
         spared = job.weight_bytes + job.gradient_bytes - LAYERS * self.sizes.layer_bytes \
             if stored == "weights" else 0.0
-        host_memory = max(self.host_memory - job.stored_bytes(stored), 1)
         options = []
         for how in updates:
+            lacks = self._unsupported(stored, how.place)
+            if lacks:
+                options.append(Option(how, lacks))
+                continue
             temporary = self._temporary(how)
+            host_memory = max(self.host_memory - job.stored_bytes(stored) - self._held(how), 1)
             try:
                 # If a pass hides the update, its memory is needed at the same time as activations.
                 found = beside or self._planned(
@@ -364,13 +376,22 @@ class Chooser:
         # The same reason for both updates is given once.
         return options if options[0].plan or options[0].lacks != options[-1].lacks else options[:1]
 
+    def _leaf(self, how: Update) -> float:
+        """Returns the most parameters that an update computes at once."""
+        in_layers = how.stored == "weights" or self.training.unrolled
+        return self.sizes.layer_bytes / self.training.bytes.weight if in_layers else \
+            self.sizes.leaf
+
     def _temporary(self, how: Update) -> float:
         """Returns the device memory for groups of state during an update."""
         if how.stored != "state" or how.place != "device":
             return 0.0
-        each, sizes = self.training.bytes, self.sizes
-        leaf = sizes.layer_bytes / each.weight if self.training.unrolled else sizes.leaf
-        return GROUPS * each.state * max(min(GROUP_BYTES / each.state, sizes.parameters), leaf)
+        state = self.training.bytes.state
+        return GROUPS * max(min(GROUP_BYTES, self.sizes.parameters * state), self._leaf(how) * state)
+
+    def _held(self, how: Update) -> float:
+        """Returns the host memory for the new state of a leaf, beside its old state."""
+        return self._leaf(how) * self.training.bytes.state if how.place == "host" else 0.0
 
     def _option(self, found: Plan, how: Update, temporary: float) -> Option:
         step = self._predict(found, how)
@@ -383,16 +404,16 @@ class Chooser:
         elif peak > self.device_memory:
             lacks = self._needs(peak, "the update")
         elif step.spilled_bytes:
-            lacks, wear = self._on_disks(found, step)
+            lacks, wear = self._on_disks(found, step, found.host_bytes + self._held(how))
         faster = None
         if not self.training.unrolled:
             other = self._predict(found, self._update(how.stored, how.place, unrolled=True))
             faster = other.seconds if other.seconds < step.seconds * (1 - FASTER) else None
-        return Option(how, lacks, found, step, peak, wear, faster)
+        return Option(how, lacks, found, step, peak, self._held(how), wear, faster)
 
-    def _on_disks(self, found: Plan, step: Prediction) -> tuple[str, Wear | None]:
+    def _on_disks(self, found: Plan, step: Prediction, held: float) -> tuple[str, Wear | None]:
         """Returns why what exceeds host memory cannot be on disks, or "", and the wear."""
-        need = (f"it needs {size_text(step.stored_bytes)} of host memory (limit "
+        need = (f"it needs {size_text(step.stored_bytes + held)} of host memory (limit "
                 f"{size_text(self.host_memory)})")
         if not (self.machine.has("disk_write") and self.machine.has("disk_read")):
             return f"{need}, and the rates of disks are unknown: pass --disk READ,WRITE", None

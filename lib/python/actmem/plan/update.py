@@ -195,17 +195,21 @@ def _update(job: Job, update: Update, spilled: Spilled) -> Load:
         # Its processors read the gradients and read and write the state; the weights are new.
         host = count * (each.gradient + 2 * each.state + each.weight + weights)
         if update.stored == "weights":
-            again = job.gradient_bytes if job.clips else 0.0        # for the norm
-            return disks + Load(update=host + again)
+            return disks + Load(update=host)
         return disks + Load(out=count * each.gradient, into=count * each.weight, update=host)
     if update.stored == "state":
         return disks + Load(out=count * each.state, into=count * each.state)
     into = count * each.state
     if update.behind != "backward":     # otherwise the device has the layer's weights and gradients
         into += count * weights + job.gradient_bytes
-        if job.clips and update.behind == "nothing":
-            into += job.gradient_bytes          # for the norm
     return disks + Load(out=count * each.state + job.weight_bytes - job.frozen_bytes, into=into)
+
+
+def _norm(job: Job, update: Update, spilled: Spilled) -> Load:
+    """Returns what the norm of stored gradients needs, which the device computes before an update."""
+    if update.stored != "weights" or not job.clips:
+        return Load()
+    return Load(into=job.gradient_bytes, read=spilled.gradients)
 
 
 def _passes(job: Job, update: Update, spilled: Spilled) -> tuple[Load, Load, Load]:
@@ -237,6 +241,7 @@ def _phases(job: Job, update: Update, spilled: Spilled) -> Iterator[Load]:
         more = backward + again if number else backward
         yield more + own if is_last and update.behind == "backward" else more
     if update.behind == "nothing":
+        yield _norm(job, update, spilled)
         yield own
 
 
@@ -249,6 +254,9 @@ def predict(job: Job, update: Update, rates: Rates) -> Prediction:
     phases = list(_phases(job, update, spilled))
     own = Load() if update.stored == "nothing" else _update(job, update, spilled)
     parts = own.parts(rates)
+    if update.behind == "nothing":
+        norm = _norm(job, update, spilled).parts(rates)
+        parts = {name: seconds + norm[name] for name, seconds in parts.items()}
     del parts["compute"]
     return Prediction(_sum(phase.seconds(rates) for phase in phases), job.forward + job.backward,
                       parts, job.stored_bytes(update.stored), spilled.all,
