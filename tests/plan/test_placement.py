@@ -11,7 +11,7 @@ from actmem import _command
 from actmem.plan import decoder, machine, models, placement
 from actmem.plan.placement import Chooser, Sizes, Training
 from actmem.plan.report import Plan
-from actmem.plan.search import Nothing
+from actmem.plan.search import NoFiles, Nothing
 from actmem.plan.wear import Endurance, wear_of
 
 B13, B70 = 13e9, 70.6e9
@@ -225,6 +225,17 @@ def test_what_cannot_be_stored():
         chosen(B13, 8192, host_memory=100e9)
 
 
+def test_activations_may_need_files():
+    """A placement whose activations lack host memory does not end the search for others."""
+    def plan_at(more):
+        if more["host_memory"] < 20e9:
+            raise NoFiles("machine 'h200' has no figure 'disk_write'")
+        return dataclasses.replace(planner(B13, 8192)(more), host_bytes=int(10e9))
+    placed = Chooser(Training(), sizes(B13), H200, 126.9e9, 190e9, plan_at).choose()[1]
+    assert brief(placed)[:2] == ("state", "device")
+    assert "machine 'h200' has no figure 'disk_write'" in [each.lacks for each in placed.others]
+
+
 DISKS = {"disk_read": 48e9, "disk_write": 26e9, "disk_bytes": 8 * 15.36e12}
 
 
@@ -296,7 +307,7 @@ def planned(capsys, *arguments):
     return json.loads(capsys.readouterr().out)
 
 
-def test_the_command(capsys, config):
+def test_the_command(capsys, config, monkeypatch):
     """Eleven megabytes of weights, gradients and state fit. Five megabytes of device memory are
     enough if the state is elsewhere."""
     found = planned(capsys, "--config", config)
@@ -324,9 +335,13 @@ def test_the_command(capsys, config):
     spilled = 12 * (count + 4 * 128 * 352) - (4 << 20)
     assert found["placement"]["disk_bytes"] == spilled
     assert found["placement"]["update_s"]["disks"] == pytest.approx(spilled / (26 << 30))
+    machines = []
+    monkeypatch.setattr(placement, "Chooser", lambda *args: machines.append(args[2]) or Chooser(*args))
     found = planned(capsys, "--config", config, "--device-memory", "10M", *disks, "2PB",
                     "--allow-wear")
     assert found["placement"]["wear"]["allowed"] == 2e15 / 1825
+    assert [machines[0].need(f"disk_{name}") for name in ("read", "write", "bytes")] == [
+        48 << 30, 26 << 30, 1 << 30]
     assert _command.run(["plan", "--machine", "h200", "--devices", "1", "--tokens", "64,128",
                          "--config", config, "--device-memory", "10M"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -246,7 +246,7 @@ def test_files_that_would_help_are_named(monkeypatch):
                            lambda saved: 10 ** 9, host_memory=1)
     looked.device_memory = looked.peak(Choice(offloaded=frozenset(looked.names)))
     for look in looked.best, looked.greedy:
-        with pytest.raises(machine.MachineError, match="has no figure 'disk_write'"):
+        with pytest.raises(search.NoFiles, match="has no figure 'disk_write'"):
             look()
 
 
