@@ -17,6 +17,8 @@ machine    published figures of machines     probe    measures this machine
 of_model   the plan of a published model     command  actmem plan
 targets    accelerators that XLA knows       compiled  programs that XLA compiles for them
 sharded    a model's step on all devices
+placement  where weights and state live, and where the update runs
+update     the time of a step with state on the host          wear    of disks
 check      compares a training run's first steps with its plan
 """
 from __future__ import annotations
