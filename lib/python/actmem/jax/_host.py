@@ -103,7 +103,7 @@ class Piece(NamedTuple):
         """
         label = next((label for atom in self.outputs if (label := labels.get(atom))), None) or \
             next(value.label for value in arrays if is_stored(value))
-        leaves = [value if is_stored(value) else _left(value, f"operand {i} of {label}")
+        leaves = [value if is_stored(value) else store(value, f"operand {i} of {label}", STEP)
                   for i, value in enumerate(arrays)]
         names = [labels.get(atom) or f"result {i} of {label}"
                  for i, atom in enumerate(self.outputs)]
@@ -117,14 +117,7 @@ class Piece(NamedTuple):
             **_primitives.UPDATE)
         results = [Stored(token, _kept.zeros(aval.shape, _kept.GhostType(aval.dtype)), name)
                    for token, aval, name in zip(tokens, avals, names)]
-        return [stored if use == STATE else
-                _primitives.take(stored.token, stored.ghost, stored.label, False)
-                for stored, use in zip(results, uses)]
-
-
-def _left(value: Any, label: str) -> Stored:
-    _, token, ghost = _primitives.put(value, label, STEP)
-    return Stored(token, ghost, label)
+        return [stored if use == STATE else stored.taken() for stored, use in zip(results, uses)]
 
 
 class _Writer:
@@ -261,7 +254,7 @@ class Plan:
         for eqn in jaxpr.eqns:
             if any(not _private.is_literal(atom) and atom in self.dependent for atom in eqn.invars):
                 self.dependent.update(var for var in eqn.outvars if stacks is None or var in stacks)
-        wanted = [atom for atom in wanted if not _private.is_literal(atom)]
+        wanted = [atom for atom in dict.fromkeys(wanted) if not _private.is_literal(atom)]
         self.inside: set[Atom] = set()      # what the host computes, or gets from the device
         self.given: set[Atom] = set()       # what it gets from the device
         self.add_needed([atom for atom in wanted if atom in self.dependent])
@@ -269,8 +262,7 @@ class Plan:
             self.add_rest()
             needed = self.found_needed(wanted)
         else:
-            needed = [atom for atom in dict.fromkeys(wanted)
-                      if atom in self.inside and atom in self.dependent]
+            needed = [atom for atom in wanted if atom in self.inside and atom in self.dependent]
         self.pieces = [self.piece(outputs) for outputs in self.parts(needed)]
         self.piece_of = {atom: piece for piece in self.pieces for atom in piece.outputs}
 
@@ -388,11 +380,10 @@ class Run:
             (*self.inner.constvars, *self.inner.invars), (*getattr(jaxpr, "consts", ()), *args),
             strict=True))
         self.taken: dict[Atom, Any] = {}
-        wanted = [atom for atom, label in zip(self.inner.outvars, labels) if label is not None]
         self.label_of = {atom: label for atom, label in zip(self.inner.outvars, labels)
                          if not _private.is_literal(atom) and label is not None}
         self.plan = Plan(self.inner, [var for var, arg in self.values.items() if is_stored(arg)],
-                         wanted)
+                         self.label_of)
 
     def operands(self, atom: Atom) -> Sequence[Atom]:
         """For until_known()."""

@@ -109,25 +109,27 @@ class _Layers:
 
     def value(self, wanted: Atom) -> Any:
         """Returns the value of a variable that is no stack."""
-        left = [wanted]
-        while left:
-            atom = left[-1]
-            if _private.is_literal(atom) or atom in self.values:
-                left.pop()
-            elif atom in self.given:
-                self.values[atom] = self.given[atom].taken()
-            elif atom in self.reductions:
-                self.reduce(self.level[atom])
-            else:
-                eqn = self.producers[atom]
-                missing = [operand for operand in eqn.invars
-                           if not _private.is_literal(operand) and operand not in self.values]
-                left += missing
-                if not missing:
-                    operands = [operand.val if _private.is_literal(operand) else
-                                self.values[operand] for operand in eqn.invars]
-                    self.values.update(zip(eqn.outvars, _private.run_eqn(eqn, operands)))
+        _host.until_known(wanted, self.value_operands)
         return wanted.val if _private.is_literal(wanted) else self.values[wanted]
+
+    def value_operands(self, atom: Atom) -> Sequence[Atom]:
+        """For until_known()."""
+        if _private.is_literal(atom) or atom in self.values:
+            return ()
+        if atom in self.given:
+            self.values[atom] = self.given[atom].taken()
+            return ()
+        if atom in self.reductions:
+            self.reduce(self.level[atom])
+            return ()
+        eqn = self.producers[atom]
+        missing = [operand for operand in eqn.invars
+                   if not _private.is_literal(operand) and operand not in self.values]
+        if not missing:
+            operands = [operand.val if _private.is_literal(operand) else self.values[operand]
+                        for operand in eqn.invars]
+            self.values.update(zip(eqn.outvars, _private.run_eqn(eqn, operands)))
+        return missing
 
     def reduce(self, level: int) -> None:
         """Computes all reductions over the layers that follow `level` - 1 others."""
@@ -187,18 +189,16 @@ class _Layers:
 
     def slice(self, wanted: Atom, count: int, parts: dict[Atom, Any]) -> Any:
         """Returns one layer of a variable. `parts` has those that are known."""
-        left = [wanted]
-        while left:
-            atom = left[-1]
+        def layer_operands(atom: Atom) -> Sequence[Atom]:
             if _private.is_literal(atom) or atom in parts:
-                left.pop()
-                continue
+                return ()
             eqn = self.producers[atom]
             operands = [self.operand(operand, atom, count, parts) for operand in eqn.invars]
             missing = [operand for operand, value in zip(eqn.invars, operands) if value is None]
-            left += missing
             if not missing:
                 parts.update(zip(eqn.outvars, _private.run_eqn(_of_one_layer(eqn), operands)))
+            return missing
+        _host.until_known(wanted, layer_operands)
         return wanted.val if _private.is_literal(wanted) else parts[wanted]
 
     def operand(self, atom: Atom, of: Atom, count: int, parts: Mapping[Atom, Any]) -> Any:

@@ -195,9 +195,9 @@ def value(tree: Any) -> Any:
                                           for leaf in leaves])
 
 
-def store(value: Any, label: str) -> Stored:
-    """Returns a value of a traced program as a stored array."""
-    _, token, ghost = _primitives.put(value, label, STATE)
+def store(value: Any, label: str, use: str = STATE) -> Stored:
+    """Returns a value of a traced program as a stored array. `use`: as for _kept.TokenType."""
+    _, token, ghost = _primitives.put(value, label, use)
     return Stored(token, ghost, label)
 
 
