@@ -15,15 +15,21 @@ static XLA_FFI_Error *wrong_update(XLA_FFI_CallFrame *frame, const char *what)
 	return ffi_error(frame->api, XLA_FFI_Error_Code_INVALID_ARGUMENT, words);
 }
 
-/* Returns attribute @name, an array of int32, and stores its length in *@count; NULL: none. */
-static const int32_t *read_numbers(XLA_FFI_CallFrame *frame, const char *name, uint32_t *count)
+struct numbers {
+	const int32_t *data;		/* NULL: XLA has no memory for an empty array */
+	uint32_t count;
+};
+
+/* Reads attribute @name, an array of int32. */
+static bool read_numbers(XLA_FFI_CallFrame *frame, const char *name, struct numbers *numbers)
 {
 	const XLA_FFI_Array *array = ffi_attribute_array(frame, name);
 
 	if (!array || array->dtype != XLA_FFI_DataType_S32 || array->size > UINT32_MAX)
-		return NULL;
-	*count = (uint32_t)array->size;
-	return array->data;
+		return false;
+	numbers->data = array->data;
+	numbers->count = (uint32_t)array->size;
+	return true;
 }
 
 /* Reads the operands and results. The number of new blocks is known. */
@@ -79,24 +85,27 @@ static bool are_types(const int32_t *types, uint32_t count)
 
 XLA_FFI_Error *update_call_read(XLA_FFI_CallFrame *frame, struct update_call *call)
 {
+	struct numbers ends, values, types, bounded, many, operations, constants;
 	struct update_program *program = &call->program;
-	const int32_t *operations, *constants;
-	uint32_t words = 0, types = 0, bounded = 0, many = 0;
 	char why[SAVED_WORDS / 2];
 
-	call->ends = read_numbers(frame, "ends", &program->input_count);
-	program->outputs = read_numbers(frame, "values", &program->output_count);
-	call->types = read_numbers(frame, "types", &types);
-	call->bounded = read_numbers(frame, "bounded", &bounded);
-	call->many = read_numbers(frame, "many", &many);
-	operations = read_numbers(frame, "operations", &words);
-	constants = read_numbers(frame, "constants", &program->constant_count);
-	if (!call->ends || !program->outputs || !call->types || !operations || !constants ||
-	    words % WORDS_OF_OPERATION)
-		return wrong_update(frame, "needs ends, values, types, operations and constants, int32[]");
-	program->operations = (const struct update_operation *)operations;
-	program->operation_count = (uint32_t)(words / WORDS_OF_OPERATION);
-	program->constants = (const float *)constants;
+	if (!read_numbers(frame, "ends", &ends) || !read_numbers(frame, "values", &values) ||
+	    !read_numbers(frame, "types", &types) || !read_numbers(frame, "bounded", &bounded) ||
+	    !read_numbers(frame, "many", &many) || !read_numbers(frame, "constants", &constants) ||
+	    !read_numbers(frame, "operations", &operations) ||
+	    operations.count % WORDS_OF_OPERATION)
+		return wrong_update(frame, "needs ends, values, types, bounded, many, operations and constants, int32[]");
+	call->ends = ends.data;
+	call->types = types.data;
+	call->bounded = bounded.data;
+	call->many = many.data;
+	program->input_count = ends.count;
+	program->output_count = values.count;
+	program->outputs = values.data;
+	program->operations = (const struct update_operation *)operations.data;
+	program->operation_count = (uint32_t)(operations.count / WORDS_OF_OPERATION);
+	program->constants = (const float *)constants.data;
+	program->constant_count = constants.count;
 	if (program->output_count > UPDATE_ARRAYS_MAX || !read_buffers(frame, call) ||
 	    call->operand_count < program->input_count)
 		return wrong_update(frame,
@@ -104,10 +113,11 @@ XLA_FFI_Error *update_call_read(XLA_FFI_CallFrame *frame, struct update_call *ca
 	program->scalar_count = call->operand_count - program->input_count;
 	if (update_check(program, why, sizeof(why)))
 		return wrong_update(frame, why);
-	if (types != program->input_count + program->output_count || !are_types(call->types, types))
+	if (types.count != program->input_count + program->output_count ||
+	    !are_types(call->types, types.count))
 		return wrong_update(frame, "needs the type of each block, 0 or 1");
-	if (!read_sites(frame, call) || !call->bounded || bounded != program->output_count ||
-	    !call->many || many != program->output_count)
+	if (!read_sites(frame, call) || bounded.count != program->output_count ||
+	    many.count != program->output_count)
 		return wrong_update(frame, "needs a site, bounded and many for each new block");
 	return ffi_run(frame, &call->origin.run, &call->origin.device);
 }

@@ -82,6 +82,16 @@ def test_it_computes_what_optax_does(name, dtype, applies):
         same(found[1], wanted[1])
 
 
+def test_a_sum():
+    """It needs neither constants nor scalars."""
+    tx = optax.trace(1.0)
+    same(train(tx, jnp.float32)[1], one_by_one(tx, jnp.float32)[1])
+    sums = optax.GradientTransformation(
+        lambda params: jax.tree.map(jnp.zeros_like, params),
+        lambda updates, state, params: (updates, jax.tree.map(jnp.add, updates, state)))
+    same(train(sums, jnp.float32)[1], one_by_one(sums, jnp.float32)[1])
+
+
 @pytest.mark.parametrize("gradients", ("store", "device"))
 @pytest.mark.parametrize("name", ("adamw", "clip", "MultiSteps", "apply_if_finite"))
 def test_weights_in_the_store(name, gradients):
@@ -144,6 +154,23 @@ def test_a_skipped_step_writes_nothing():
     jax.block_until_ready(state.notfinite_count)
     assert count("puts_total") == before
     assert state.notfinite_count == 2
+
+
+def test_prints_stay(capsys):
+    """Of gradients, of new state, and of state that the host makes only for the print."""
+    def update(updates, state, params=None):
+        new = jax.tree.map(lambda one, other: one + other, updates, state)
+        jax.debug.print("{} {} {}", *(jnp.sum(tree["w"]) for tree in (
+            updates, new, jax.tree.map(lambda leaf: leaf * 2, new))))
+        return updates, new
+    tx = optax.GradientTransformation(lambda params: jax.tree.map(jnp.zeros_like, params), update)
+    offloaded = actmem.optax.offload(tx, on="host")
+    params = {"w": jnp.ones((64, 64))}
+    step = jax.jit(offloaded.update, donate_argnums=1)
+    _, state = step(params, offloaded.init(params), params)
+    _, state = step(params, state, params)
+    jax.effects_barrier()
+    assert capsys.readouterr().out == "4096.0 4096.0 8192.0\n4096.0 8192.0 16384.0\n"
 
 
 def test_old_values_stay_without_donation():

@@ -51,9 +51,11 @@ def _is_broadcast(eqn: Eqn) -> bool:
 
 def _is_known(eqn: Eqn) -> bool:
     """Returns whether the host can compute an equation."""
-    name, (out, *others) = eqn.primitive.name, eqn.outvars
+    if len(eqn.outvars) != 1 or eqn.effects:
+        return False
+    name, out = eqn.primitive.name, eqn.outvars[0]
     arrays = [atom for atom in eqn.invars if _is_array(atom)]
-    if others or out.aval.shape == () or any(
+    if out.aval.shape == () or any(
             atom.aval.dtype not in _TYPES and atom.aval.dtype != _BOOL for atom in (out, *arrays)):
         return False
     if name in ("and", "or", "not") and out.aval.dtype != _BOOL:
@@ -323,7 +325,7 @@ class Plan:
             operands = [atom for atom in eqn.invars if not _private.is_literal(atom)]
             others = [atom for atom in operands
                       if atom not in self.inside and atom not in self.stored]
-            if _is_known(eqn) and not eqn.effects and not self.dependent.isdisjoint(operands) and \
+            if _is_known(eqn) and not self.dependent.isdisjoint(operands) and \
                     all(self.is_uniform(atom) if _is_array(atom) else atom not in self.dependent
                         for atom in others):
                 self.inside.update((*eqn.outvars, *filter(_is_array, others)))
@@ -404,6 +406,12 @@ class Run:
                 eqn, list(map(self.array, eqn.invars)))))
         return ()
 
+    def run_last(self, eqn: Eqn) -> None:
+        """Runs an equation that no output needs, such as jax.debug.print."""
+        for atom in eqn.invars:
+            until_known(atom, self.operands)
+        _private.run_eqn(eqn, list(map(self.array, eqn.invars)))
+
     def array(self, atom: Atom) -> Any:
         """Returns the value of a known variable, on the device."""
         if _private.is_literal(atom):
@@ -430,8 +438,7 @@ class Run:
         gradient first."""
         results = {i: self.output(i) for i in reversed(range(len(self.labels)))}
         for eqn in self.inner.eqns:
-            if eqn.effects:         # such as jax.debug.print
-                for var in eqn.outvars:
-                    until_known(var, self.operands)
+            if eqn.effects and not any(var in self.values for var in eqn.outvars):
+                self.run_last(eqn)
         return [results[i] for i in range(len(self.labels))]
 
