@@ -8,25 +8,15 @@ import optax
 
 import actmem.jax
 import actmem.optax
-from actmem.jax import Stored
-from actmem.jax._handlers import library
-from actmem.jax._kept import GhostType, Kept
-from actmem.jax._primitives import label_of
-from actmem.jax._state import store_all, values_of
+from actmem.jax._state import values_of
+from states import check_reset, stored, tokens_of, with_ghosts
 from stock import check, finish
 
 LEAVES, SHAPE, STEPS = 4, (512, 512), 5
-LABELS = tuple(label_of(f"[{i}] of the optimizer state", "host.py") for i in range(LEAVES))
 
 
 def momentum(updates, state, params=None):
     return updates, [new + 0.5 * old for new, old in zip(updates, state)]
-
-
-def with_ghosts(tokens):
-    ghost = jax.device_put(np.zeros((*SHAPE, 0), np.uint8), jax.devices()[0])
-    return [Stored(token, Kept(GhostType(np.dtype(np.float32)), ghost), label)
-            for token, label in zip(tokens, LABELS)]
 
 
 def main():
@@ -36,16 +26,15 @@ def main():
     wanted = [random.integers(0, 9, SHAPE).astype(np.float32) * 64 for _ in range(LEAVES)]
     tx = actmem.optax.offload(optax.GradientTransformation(lambda params: params, momentum),
                               on="host")
-    put = jax.jit(lambda values: [leaf.token for leaf in store_all(
-        values, LABELS, (False,) * len(LABELS))])
-    state = with_ghosts(put([jax.device_put(value, device) for value in wanted]))
-    step = jax.jit(lambda updates, state: [leaf.token for leaf in tx.update(updates, state)[1]],
+    state = stored(wanted)
+    step = jax.jit(lambda updates, state: tokens_of(tx.update(updates, state)[1]),
                    donate_argnums=1)
     for _ in range(STEPS):
         gradients = [random.integers(0, 9, SHAPE).astype(np.float32) for _ in range(LEAVES)]
         wanted = [new + np.float32(0.5) * old for new, old in zip(gradients, wanted)]
-        state = with_ghosts(step([jax.device_put(value, device) for value in gradients], state))
-    jax.block_until_ready([leaf.token for leaf in state])
+        state = with_ghosts(step([jax.device_put(value, device) for value in gradients], state),
+                            wanted[0])
+    jax.block_until_ready(tokens_of(state))
     stats = actmem.jax.stats()
     transfers = stats["transfers"][0]
     moved = (STEPS + 1) * LEAVES * wanted[0].nbytes
@@ -54,10 +43,7 @@ def main():
     check(stats["live_blocks"] == LEAVES, f"{stats['live_blocks']} blocks hold the state")
     check(all(np.array_equal(value, exact) for value, exact in zip(values_of(state), wanted)),
           f"the state after {STEPS} steps is that of NumPy")
-    # Python's own drop computes, so it does not run here.
-    check(library.actmem_xla_reset(None, 0) == LEAVES, "reset() finds the state, and nothing else")
-    actmem.jax.reset()
-    check(not actmem.counters()["region_bytes"], "reset() gives the regions back")
+    check_reset(LEAVES)
     finish()
 
 

@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """An optimizer's state in programs that XLA compiled for a GPU. The "update" only moves arrays:
-each leaf gets the old value of the next one. The programs return no ghosts, which would be
-constants: the stand-in for CUDA loads no program that has constants. Prints TAP."""
+each leaf gets the old value of the next one. Prints TAP."""
 import jax
 import numpy as np
 import optax
 
 import actmem.jax
 import actmem.optax
-from actmem.jax import Stored
-from actmem.jax._handlers import library
-from actmem.jax._kept import GhostType, Kept
-from actmem.jax._primitives import label_of
-from actmem.jax._state import store_all, values_of
+from actmem.jax._state import values_of
+from states import check_reset, stored, tokens_of, with_ghosts
 from stock import check, finish
 
 MIB = 1 << 20
@@ -25,27 +21,13 @@ def rotate(updates, state, params=None):
     return updates, state[1:] + state[:1]
 
 
-LABELS = tuple(label_of(f"[{i}] of the optimizer state", "state.py") for i in range(LEAVES))
-
-
-def with_ghosts(tokens):
-    ghost = jax.device_put(np.zeros((*SHAPE, 0), np.uint8), jax.devices()[0])
-    return [Stored(token, Kept(GhostType(np.dtype(np.int32)), ghost), label)
-            for token, label in zip(tokens, LABELS)]
-
-
-def tokens_of(state):
-    return [leaf.token for leaf in state]
-
-
 def main():
     device = jax.devices()[0]
     random = np.random.default_rng(3)
     originals = [random.integers(0, 1 << 30, SHAPE, np.int32) for _ in range(LEAVES)]
     tx = actmem.optax.offload(optax.GradientTransformation(lambda params: params, rotate),
                               group_bytes=4 * MIB)
-    put = jax.jit(lambda values: tokens_of(store_all(values, LABELS, (False,) * len(LABELS))))
-    state = with_ghosts(put([jax.device_put(original, device) for original in originals]))
+    state = stored(originals)
     updates = jax.device_put(np.ones(4, np.int32), device)
     step = jax.jit(lambda updates, state: tokens_of(tx.update(updates, state)[1]),
                    donate_argnums=1)
@@ -54,7 +36,7 @@ def main():
         if number == 2:
             jax.block_until_ready(state)
             before = actmem.jax.stats()["transfers"][0]
-        state = with_ghosts(step(updates, state))
+        state = with_ghosts(step(updates, state), originals[0])
     jax.block_until_ready(state)
     stats = actmem.jax.stats()
     transfers, store = stats["transfers"][0], stats["store"]
@@ -73,10 +55,7 @@ def main():
     wanted = originals[STEPS:] + originals[:STEPS]
     check(all(np.array_equal(value, original) for value, original in zip(values, wanted)),
           f"{STEPS} steps have moved each leaf")
-    # Python's own drop computes, so it does not run here.
-    check(library.actmem_xla_reset(None, 0) == LEAVES, "reset() finds the state, and nothing else")
-    actmem.jax.reset()
-    check(not actmem.counters()["region_bytes"], "reset() gives the regions back")
+    check_reset(LEAVES)
     finish()
 
 
