@@ -81,7 +81,7 @@ static bool begins_as(const XLA_FFI_Buffer *value, const XLA_FFI_Buffer *tokens)
 static void read_shape(const XLA_FFI_Buffer *value, int64_t batch, struct shape *shape)
 {
 	size_t used = (size_t)snprintf(shape->text, sizeof(shape->text), "%s[",
-				       ffi_type_name(value));
+				       ffi_type_name(value->dtype));
 	const char *comma = "";
 	int64_t i;
 
@@ -96,6 +96,16 @@ static void read_shape(const XLA_FFI_Buffer *value, int64_t batch, struct shape 
 	shape->hash = checksum(value->dims + batch,
 			       (uint64_t)(value->rank - batch) * sizeof(*value->dims)) +
 		      shape->type;
+}
+
+void call_set_type(struct shape *shape, const struct shape *from, XLA_FFI_DataType type)
+{
+	const char *dimensions = strchr(from->text, '[');
+
+	shape->type = type;
+	shape->hash = from->hash - from->type + type;
+	snprintf(shape->text, sizeof(shape->text), "%s%s", ffi_type_name(type),
+		 dimensions ? dimensions : "");
 }
 
 /* Reads the number of examples, which is the product of the first dimensions of a put's value. */

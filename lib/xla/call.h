@@ -52,6 +52,9 @@ XLA_FFI_Error *call_tie(XLA_FFI_CallFrame *frame, struct call *call);
 XLA_FFI_Error *call_hold(XLA_FFI_CallFrame *frame, struct call *call);
 XLA_FFI_Error *call_drop(XLA_FFI_CallFrame *frame, struct call *call);
 
+/* Sets @shape to the dimensions of @from, which is another shape, with elements of @type. */
+void call_set_type(struct shape *shape, const struct shape *from, XLA_FFI_DataType type);
+
 /* Returns how many tokens @buffer has, or -1 if it is NULL or has something else. */
 int64_t call_tokens_in(const XLA_FFI_Buffer *buffer);
 

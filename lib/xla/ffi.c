@@ -249,21 +249,27 @@ static const struct element_type *element_type(XLA_FFI_DataType type)
 	return NULL;
 }
 
-const char *ffi_type_name(const XLA_FFI_Buffer *buffer)
+const char *ffi_type_name(XLA_FFI_DataType type)
 {
-	const struct element_type *type = element_type(buffer->dtype);
+	const struct element_type *found = element_type(type);
 
-	return type ? type->name : NULL;
+	return found ? found->name : NULL;
+}
+
+unsigned int ffi_type_bytes(XLA_FFI_DataType type)
+{
+	const struct element_type *found = element_type(type);
+
+	return found ? found->bytes : 0;
 }
 
 bool ffi_bytes(const XLA_FFI_Buffer *buffer, uint64_t *bytes)
 {
-	const struct element_type *type = element_type(buffer->dtype);
 	int64_t i;
 
-	if (!type)
+	*bytes = ffi_type_bytes(buffer->dtype);
+	if (!*bytes)
 		return false;
-	*bytes = type->bytes;
 	for (i = 0; i < buffer->rank; i++)
 		*bytes *= (uint64_t)buffer->dims[i];
 	return true;

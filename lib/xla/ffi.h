@@ -51,8 +51,9 @@ XLA_FFI_Buffer *ffi_result(XLA_FFI_CallFrame *frame, int64_t index);
 
 /* Stores the length of @buffer in *@bytes. Returns 0 if its type is not a whole number of bytes. */
 bool ffi_bytes(const XLA_FFI_Buffer *buffer, uint64_t *bytes);
-/* Returns the type of an element, such as "f32"; NULL for a type that ffi_bytes() refuses. */
-const char *ffi_type_name(const XLA_FFI_Buffer *buffer);
+/* Return the name of a type, such as "f32", and its bytes; NULL and 0 if ffi_bytes() refuses it. */
+const char *ffi_type_name(XLA_FFI_DataType type);
+unsigned int ffi_type_bytes(XLA_FFI_DataType type);
 
 /* Return the value of attribute @name if it has that type, else NULL. */
 const XLA_FFI_ByteSpan *ffi_attribute_string(XLA_FFI_CallFrame *frame,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "xla/call.h"
 #include "xla/forked.h"
 #include "xla/generation.h"
 #include "xla/memory.h"
@@ -21,13 +22,9 @@ struct update_job {
 	struct saved *blocks[UPDATE_ARRAYS_MAX];
 };
 
-static const struct update_kind {
-	XLA_FFI_DataType type;
-	unsigned int bytes;
-	const char *name;
-} kinds[] = {
-	[UPDATE_F32] = { XLA_FFI_DataType_F32, 4, "f32" },
-	[UPDATE_BF16] = { XLA_FFI_DataType_BF16, 2, "bf16" },
+static const XLA_FFI_DataType xla_types[] = {
+	[UPDATE_F32] = XLA_FFI_DataType_F32,
+	[UPDATE_BF16] = XLA_FFI_DataType_BF16,
 };
 
 static pthread_mutex_t updating = PTHREAD_MUTEX_INITIALIZER;
@@ -38,20 +35,16 @@ static bool updating_is_free(void)
 }
 FORKED_WATCH(updating_is_free)
 
-/* Sets the shape of a block of type @kind with the dimensions of @from. */
-static void set_shape(struct shape *shape, const struct shape *from, const struct update_kind *kind)
+/* Returns the bytes of a block whose type has number @i in the call. */
+static uint64_t block_bytes(const struct update_job *job, uint32_t i)
 {
-	const char *dimensions = strchr(from->text, '[');
-
-	shape->type = kind->type;
-	shape->hash = from->hash - from->type + kind->type;
-	snprintf(shape->text, sizeof(shape->text), "%s%s", kind->name, dimensions ? dimensions : "");
+	return job->count * ffi_type_bytes(xla_types[job->call->types[i]]);
 }
 
 /* Looks at input @i, unless it is zeros, and checks that it is like the others. */
 static int look_at_input(struct update_job *job, uint32_t i, char *words)
 {
-	const struct update_kind *kind = &kinds[job->call->types[i]];
+	XLA_FFI_DataType type = xla_types[job->call->types[i]];
 	uint64_t id = job->operands[i].id;
 	struct saved_look look;
 	struct shape wanted;
@@ -64,17 +57,17 @@ static int look_at_input(struct update_job *job, uint32_t i, char *words)
 		return error;
 	if (!job->count) {
 		job->like = look;
-		job->count = look.bytes / kind->bytes;
+		job->count = look.bytes / ffi_type_bytes(type);
 	}
-	set_shape(&wanted, &job->like.shape, kind);
-	if (look.shape.hash != wanted.hash || look.bytes != job->count * kind->bytes ||
+	call_set_type(&wanted, &job->like.shape, type);
+	if (look.shape.hash != wanted.hash || look.bytes != block_bytes(job, i) ||
 	    look.layout != job->like.layout)
 		return saved_fail(words, EINVAL,
 				  "the value saved at %s is %s (%" PRIu64
 				  " bytes), but the update needs %s (%" PRIu64
 				  " bytes), with the sharding of its other values",
 				  saved_site_name(id), look.shape.text, look.bytes, wanted.text,
-				  job->count * kind->bytes);
+				  block_bytes(job, i));
 	return 0;
 }
 
@@ -104,7 +97,7 @@ static int check_budget(const struct update_job *job, char *words)
 	uint32_t i;
 
 	for (i = 0; i < program->input_count + program->output_count; i++)
-		bytes += job->count * kinds[job->call->types[i]].bytes;
+		bytes += block_bytes(job, i);
 	if (!budget || bytes <= budget)
 		return 0;
 	return saved_fail(words, ENOMEM,
@@ -117,21 +110,20 @@ static int check_budget(const struct update_job *job, char *words)
 static int begin_blocks(struct update_job *job, char *words)
 {
 	const struct update_call *call = job->call;
-	const struct update_kind *kind;
 	struct origin origin = call->origin;
-	uint32_t i;
+	uint32_t i, type;
 	int error;
 
 	origin.examples = 1;
 	origin.layout = job->like.layout;
 	for (i = 0; i < call->program.output_count; i++) {
-		kind = &kinds[call->types[call->program.input_count + i]];
+		type = call->program.input_count + i;
 		origin.site = call->sites[i].name;
 		origin.site_length = call->sites[i].length;
 		origin.bounded = call->bounded[i];
 		origin.many = call->many[i];
-		set_shape(&origin.shape, &job->like.shape, kind);
-		error = saved_begin(&origin, job->count * kind->bytes, &job->blocks[i], words);
+		call_set_type(&origin.shape, &job->like.shape, xla_types[call->types[type]]);
+		error = saved_begin(&origin, block_bytes(job, type), &job->blocks[i], words);
 		if (error)
 			return error;
 		job->begun++;
@@ -143,21 +135,19 @@ static int claim_inputs(struct update_job *job, char *words)
 {
 	const struct update_call *call = job->call;
 	struct origin taker = call->origin;
-	const struct update_kind *kind;
 	struct rows rows;
 	uint32_t i;
 	int error;
 
 	taker.layout = job->like.layout;
 	for (i = 0; i < call->program.input_count; i++) {
-		kind = &kinds[call->types[i]];
 		rows = (struct rows){ .id = job->operands[i].id,
 				      .first = job->operands[i].example, .count = 1 };
 		if (rows.id) {
 			taker.ends = call->ends[i];
-			set_shape(&taker.shape, &job->like.shape, kind);
-			error = saved_claim(&rows, job->count * kind->bytes, &taker,
-					    &job->claims[i], words);
+			call_set_type(&taker.shape, &job->like.shape, xla_types[call->types[i]]);
+			error = saved_claim(&rows, block_bytes(job, i), &taker, &job->claims[i],
+					    words);
 			if (error)
 				return error;
 		}
