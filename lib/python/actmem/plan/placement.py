@@ -200,7 +200,7 @@ REDUCES = ("moments of bfloat16 (--state-dtype bfloat16) need half of their byte
 
 
 class Chooser:
-    """`plan_at(stored, options)` plans the activations with options for of_model.plan_of(), and
+    """`plan_at(options)` plans the activations with options for of_model.plan_of(), and
     raises Nothing if nothing fits."""
 
     def __init__(self, training: Training, sizes: Sizes, machine: Machine, device_memory: float,

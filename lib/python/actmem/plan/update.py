@@ -58,13 +58,16 @@ class Job:
     host_memory: float = math.inf   # bytes for stored state, weights and gradients
 
     @property
+    def in_layers(self) -> float:
+        return self.parameters if self.layers is None else self.layers
+
+    @property
     def weight_bytes(self) -> float:
-        layers = self.parameters if self.layers is None else self.layers
-        return layers * self.bytes.weight + self.frozen_bytes
+        return self.in_layers * self.bytes.weight + self.frozen_bytes
 
     @property
     def gradient_bytes(self) -> float:
-        return (self.parameters if self.layers is None else self.layers) * self.bytes.gradient
+        return self.in_layers * self.bytes.gradient
 
     def stored_bytes(self, stored: str) -> float:
         """Returns the bytes that the store holds besides activations."""
@@ -186,7 +189,10 @@ class Spilled:
 
 
 def _update(job: Job, update: Update, spilled: Spilled) -> Load:
-    """Returns what the update needs. If the weights are stored, so are the gradients."""
+    """Returns what an update of stored state needs. If the weights are stored, so are the
+    gradients."""
+    if update.stored == "nothing":
+        return Load()
     each, count = job.bytes, job.parameters
     disks = Load(write=spilled.state + spilled.weights, read=spilled.state + spilled.gradients)
     # Without a master copy, the update reads the weights.
@@ -228,7 +234,7 @@ def _passes(job: Job, update: Update, spilled: Spilled) -> tuple[Load, Load, Loa
 
 def _phases(job: Job, update: Update, spilled: Spilled) -> Iterator[Load]:
     forward, backward, again = _passes(job, update, spilled)
-    own = Load() if update.stored == "nothing" else _update(job, update, spilled)
+    own = _update(job, update, spilled)
     if update.behind == "forward" and update.stored == "weights" and update.place == "device":
         # The first forward pass computes with the weights that the update has just made.
         own += Load(into=-job.weight_bytes)
@@ -252,8 +258,7 @@ def predict(job: Job, update: Update, rates: Rates) -> Prediction:
                          "behind the backward pass")
     spilled = Spilled.of(job, update.stored)
     phases = list(_phases(job, update, spilled))
-    own = Load() if update.stored == "nothing" else _update(job, update, spilled)
-    parts = own.parts(rates)
+    parts = _update(job, update, spilled).parts(rates)
     if update.behind == "nothing":
         norm = _norm(job, update, spilled).parts(rates)
         parts = {name: seconds + norm[name] for name, seconds in parts.items()}
