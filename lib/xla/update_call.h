@@ -14,9 +14,8 @@
  * (block.h), which has a site of its own. A new block gets the dimensions and the layout of the
  * blocks that are read, which are all alike.
  *
- * The call never changes a block that it reads. The new block is written past the caches, so this
- * moves as many bytes as a change in place, and a failed update loses nothing but the blocks that
- * it was to end.
+ * The call never changes a block that it reads. It writes new blocks past the caches, so it moves
+ * as many bytes as a change in place. A failed update loses at most the blocks that it was to end.
  */
 #ifndef LIB_XLA_UPDATE_CALL_H
 #define LIB_XLA_UPDATE_CALL_H
@@ -50,9 +49,9 @@ XLA_FFI_Error *update_call_read(XLA_FFI_CallFrame *frame, struct update_call *ca
 
 /*
  * Computes an update. @operands are the contents of the call's operands. Stores the ids of the new
- * blocks in @ids. Waits until the blocks to read are filled and in memory. One
- * update runs at a time, because each holds the memory of several blocks. Returns 0, or a negative
- * errno with an error message in @words[SAVED_WORDS]; then there is no new block.
+ * blocks in @ids. Waits until the blocks to read are filled and in memory. One update runs at a
+ * time, because each holds the memory of several blocks. Returns 0, or a negative errno with an
+ * error message in @words[SAVED_WORDS]; then there is no new block.
  */
 int update_job_run(const struct update_call *call, const struct token *operands, uint64_t *ids,
 		   char *words);

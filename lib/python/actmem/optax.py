@@ -292,7 +292,7 @@ def offload(tx: optax.GradientTransformation, *,
         with fewer than 4,096 elements and random keys always stay on the device.
       group_bytes: The update runs in groups of leaves that have at most this many bytes of
         state. A larger leaf is a group of its own. At most two groups are on the device.
-      on: Where the update runs. "device": each group is copied to the device and back. "host": the
+      on: The place of the update. "device": each group is copied to the device and back. "host": the
         processors compute the new state from the gradients, which leave the device. Arrays that
         the device needs return, such as the updates. See docs/state.md.
 

@@ -50,7 +50,7 @@ def _pack(value: Any, dtype: DType) -> Any:
 
 
 class Program(NamedTuple):
-    """What an update on the host computes; lib/update/update.h has the codes.
+    """A program that the host computes for an update; lib/update/update.h has the codes.
 
     operations  five numbers for each operation: code, result, and three operands
     constants   the bits of float32 numbers

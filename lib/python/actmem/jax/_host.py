@@ -73,8 +73,8 @@ def _is_known(eqn: Eqn) -> bool:
 
 
 def until_known(wanted: Atom, operands: Callable[[Atom], Sequence[Atom]]) -> None:
-    """Calls `operands` for `wanted` and what it needs. The function returns the operands that are
-    not known yet, or else makes the value known and returns none."""
+    """Calls `operands` for `wanted` and for all variables that it needs. The function returns the
+    operands that are not known yet, or else makes the value known and returns none."""
     left = [wanted]
     while left:
         more = operands(left[-1])
@@ -85,7 +85,7 @@ def until_known(wanted: Atom, operands: Callable[[Atom], Sequence[Atom]]) -> Non
 
 
 class Piece(NamedTuple):
-    """What one call of the host computes.
+    """The part of an update that one call of the host computes.
 
     inputs, scalars  variables that it reads: arrays and scalars
     outputs          variables that it makes
@@ -257,8 +257,8 @@ class Plan:
             if any(not _private.is_literal(atom) and atom in self.dependent for atom in eqn.invars):
                 self.dependent.update(var for var in eqn.outvars if stacks is None or var in stacks)
         wanted = [atom for atom in dict.fromkeys(wanted) if not _private.is_literal(atom)]
-        self.inside: set[Atom] = set()      # what the host computes, or gets from the device
-        self.given: set[Atom] = set()       # what it gets from the device
+        self.inside: set[Atom] = set()      # variables of the host's programs
+        self.given: set[Atom] = set()       # those that the device computes
         self.add_needed([atom for atom in wanted if atom in self.dependent])
         if stacks is None:
             self.add_rest()

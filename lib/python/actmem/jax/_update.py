@@ -308,7 +308,7 @@ def run(jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
     labels       For each output: None, or the label under which to store it. An output that is a
                  stored input of the same label is returned as it is.
     group_bytes  Bytes of stored inputs that may be taken at once. A larger input is taken alone.
-                 None: the host computes what is stored (_host.py).
+                 None: the host computes the stored outputs (_host.py).
     depth        The number of choices around this jaxpr.
     """
     jaxpr = prepared(jaxpr, select=group_bytes is None)
