@@ -153,7 +153,14 @@ static double peer(const struct contest *contest)
 static int measure(const struct model *model, uint64_t tokens, const char *peer_name)
 {
 	char bench[64];
-	struct contest contest = { bench, peer_name, "ns", 0, ROUNDS, ours, peer };
+	struct contest contest = {
+		.bench = bench,
+		.peer_name = peer_name,
+		.unit = "ns",
+		.rounds = ROUNDS,
+		.ours = ours,
+		.peer = peer,
+	};
 	int i, status;
 
 	snprintf(bench, sizeof(bench), "heap_pair_%s_%.31s_%d",
