@@ -62,7 +62,8 @@ $(CUDA_PROGRAMS): $(B)/tests/cuda/%: $(B)/obj/cuda-sanitized/tests/cuda/%.o \
 	@mkdir -p $(@D)
 	$(CUDA_LINK) $(CUDA_SANITIZE)
 
-$(CUDA_PLAYS:%=$(B)/tests/cuda/%): $(CUDA_PLAYED:%=$(B)/obj/cuda-sanitized/%.o)
+$(CUDA_PLAYS:%=$(B)/tests/cuda/%): $(CUDA_PLAYED:%=$(B)/obj/cuda-sanitized/%.o) \
+		$(UPDATE_SOURCES:%.c=$(B)/obj/sanitized/%.o)
 
 # What JAX's arrays are made of needs no header of XLA's.
 CUDA_ARRAYS := $(addprefix lib/xla/,arrays attached counts forked grow knobs \
@@ -87,7 +88,8 @@ CUDA_PLAY_RACES := $(B)/tests/thread/cuda_stream_random
 CUDA_RACES += $(CUDA_PLAY_RACES)
 
 $(CUDA_PLAY_RACES): $(addprefix $(B)/obj/cuda-thread/,tests/cuda/stream_random.o \
-		$(CUDA_SHARED:%=%.o) $(CUDA_PLAYED:%=%.o)) $(LIB_SOURCES:%.c=$(B)/obj/thread/%.o)
+		$(CUDA_SHARED:%=%.o) $(CUDA_PLAYED:%=%.o)) \
+		$(UPDATE_SOURCES:%.c=$(B)/obj/thread/%.o) $(LIB_SOURCES:%.c=$(B)/obj/thread/%.o)
 	@mkdir -p $(@D)
 	$(CUDA_LINK) -fsanitize=thread
 
@@ -113,7 +115,7 @@ $(CUDA_TESTS:%=$(B)/tests/gpu/%): $(B)/tests/gpu/%: $(B)/obj/cuda/tests/cuda/%.o
 	@mkdir -p $(@D)
 	$(CUDA_LINK)
 
-$(CUDA_PLAYS:%=$(B)/tests/gpu/%): $(CUDA_PLAYED:%=$(B)/obj/cuda/%.o)
+$(CUDA_PLAYS:%=$(B)/tests/gpu/%): $(CUDA_PLAYED:%=$(B)/obj/cuda/%.o) $(UPDATE_OBJECTS)
 
 .PHONY: check-gpu
 check-gpu: $(CUDA_ON_GPU)
