@@ -33,6 +33,7 @@ TRANSFORMATIONS = {
     "muon": optax.contrib.muon(1e-2),
     "apply_if_finite": optax.apply_if_finite(optax.adam(1e-2), 3),
     "MultiSteps": optax.MultiSteps(optax.adam(1e-2), 2).gradient_transformation(),
+    "master": actmem.optax.master_copy(optax.adamw(1e-2)),
 }
 # XLA computes these with other sums in a program than one by one.
 SUMS = {"clip", "lamb", "muon"}
@@ -93,7 +94,7 @@ def test_a_sum():
 
 
 @pytest.mark.parametrize("gradients", ("store", "device"))
-@pytest.mark.parametrize("name", ("adamw", "clip", "MultiSteps", "apply_if_finite"))
+@pytest.mark.parametrize("name", ("adamw", "clip", "MultiSteps", "apply_if_finite", "master"))
 def test_weights_in_the_store(name, gradients):
     def trained(on):
         offloaded = actmem.optax.offload(TRANSFORMATIONS[name], on=on)
@@ -109,6 +110,41 @@ def test_weights_in_the_store(name, gradients):
         return params, state
     close(trained("host"), trained("device"), 2e-2)
     assert count("live_blocks") == 0
+
+
+@pytest.mark.parametrize("applies", (False, True))
+def test_a_master_copy(applies):
+    """The weights are the rounded weights of a run in float32, and 2 bytes of each cross the link."""
+    tx = actmem.optax.master_copy(optax.adamw(1e-4))
+    params, state = train(tx, jnp.bfloat16, 30, applies)
+    wide = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), arrays(0, jnp.bfloat16))
+    inner = optax.adamw(1e-4).init(wide)
+    for number in range(1, 31):
+        gradients = jax.tree.map(lambda leaf: leaf.astype(jnp.float32),
+                                 arrays(number, jnp.bfloat16))
+        updates, inner = optax.adamw(1e-4).update(gradients, inner, wide)
+        wide = optax.apply_updates(wide, updates)
+    same((state.master, state.state), (wide, inner))
+    same(params, jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), wide))
+    offloaded = actmem.optax.offload(tx, on="host")
+    text = jax.jit(offloaded.apply if applies else offloaded.update).lower(
+        params, state, params).as_text()
+    moved = [line for line in text.splitlines()
+             if "@actmem_put" in line or "@actmem_take" in line]
+    assert len(moved) == 4 and all("bf16>" in line and "xf32>" not in line for line in moved)
+
+
+def test_a_master_copy_of_some_weights():
+    """Weights of float32 and integers have none, and are updated as usual."""
+    tx = actmem.optax.master_copy(optax.sgd(0.25))
+    params = {"wide": jnp.ones(3), "narrow": jnp.ones(3, jnp.bfloat16)}
+    state = tx.init(params)
+    assert jax.tree.map(lambda leaf: leaf.dtype, state.master) == {
+        "wide": optax.MaskedNode(), "narrow": jnp.float32}
+    updates, state = tx.update(params, state, params)
+    same(optax.apply_updates(params, updates), jax.tree.map(lambda leaf: leaf * 0.75, params))
+    with pytest.raises(ValueError, match="needs the parameters"):
+        tx.update(params, state)
 
 
 def test_the_weights_stay_where_they_are():

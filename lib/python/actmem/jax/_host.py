@@ -270,7 +270,7 @@ class Plan:
 
     def found_needed(self, wanted: Sequence[Atom]) -> list[Atom]:
         """Returns the arrays that the host makes for the store and for the device. The device
-        computes truth values itself."""
+        computes truth values itself, and converts bfloat16 to float32, so that 2 bytes return."""
         made = {atom for atom in self.inside - self.given if atom in self.dependent}
         on_device: set[Atom] = set()
         while True:
@@ -279,10 +279,17 @@ class Plan:
                     (made.isdisjoint(eqn.outvars) or not on_device.isdisjoint(eqn.outvars))]
             needed = dict.fromkeys(atom for atom in (*wanted, *used, *self.jaxpr.outvars)
                                    if not _private.is_literal(atom) and atom in made)
-            bools = {atom for atom in needed if atom.aval.dtype not in _TYPES}
-            if bools <= on_device:
-                return [atom for atom in needed if atom not in bools]
-            on_device |= bools
+            others = {atom for atom in needed if atom.aval.dtype not in _TYPES or
+                      atom not in wanted and self.is_widened(atom)}
+            if others <= on_device:
+                return [atom for atom in needed if atom not in others]
+            on_device |= others
+
+    def is_widened(self, atom: Atom) -> bool:
+        """Returns whether an array is a conversion of bfloat16 to float32."""
+        eqn = self.producers[atom]
+        return eqn.primitive.name == "convert_element_type" and \
+            (eqn.invars[0].aval.dtype, atom.aval.dtype) == (_BFLOAT16, np.dtype(np.float32))
 
     def add_needed(self, wanted: Sequence[Atom]) -> None:
         """Adds the equations between stored inputs and these variables."""

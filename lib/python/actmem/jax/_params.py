@@ -256,6 +256,9 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
     return differentiated
 
 
+# The name of the compiled functions of actmem.optax. They may return weights of all layers, such as
+# the master copies of small ones.
+OPTIMIZER = "actmem_optimizer"
 # Equations that return the elements of their first operand in another form.
 _FORMS = {"convert_element_type", "copy", "copy_p", "reshape", "transpose", "squeeze",
           "broadcast_in_dim", "optimization_barrier", "reduce_precision"}
@@ -276,6 +279,8 @@ def _taken_weights(jaxpr: Any) -> list[str | None]:
                           if not _private.is_literal(atom))
         elif name == "scan":
             _check_kept(eqn)
+        elif eqn.params.get("name") == OPTIMIZER:
+            pass
         elif len(jaxprs) == 1 and len(_private.open_jaxpr(jaxprs[0]).outvars) == len(eqn.outvars):
             labels.update(zip(eqn.outvars, _taken_weights(jaxprs[0])))
     return [None if _private.is_literal(atom) else labels.get(atom) for atom in inner.outvars]
@@ -293,4 +298,4 @@ def _check_kept(scan: Any) -> None:
                 "layers as one array, call value() with the whole tree")
 
 
-_finish.when_whole(lambda name, jaxpr: _taken_weights(jaxpr))
+_finish.when_whole(lambda name, jaxpr: name == f"jit({OPTIMIZER})" or _taken_weights(jaxpr))
