@@ -210,6 +210,7 @@ class Chooser:
         self.device_memory, self.host_memory = device_memory, host_memory
         self.is_given = is_given        # the policy of activations
         self._made: list[tuple[Plan, dict[str, Any]]] = []
+        self._refused: list[tuple[Nothing, dict[str, Any]]] = []
         self.devices = min(int(machine.need("devices")), sizes.devices) \
             if machine.has("devices") else sizes.devices
 
@@ -280,7 +281,15 @@ class Chooser:
             if known | {"host_memory": host_memory} == more and not found.disk_bytes and \
                     found.host_bytes <= host_memory <= known["host_memory"]:
                 return found
-        found = self.plan_at(more)
+        for error, known in self._refused:
+            # What does not fit does not fit with less host memory either.
+            if known | {"host_memory": host_memory} == more and host_memory <= known["host_memory"]:
+                raise error
+        try:
+            found = self.plan_at(more)
+        except Nothing as error:
+            self._refused.append((error, more))
+            raise
         count = self.training.microbatches
         if count > 1:
             found = dataclasses.replace(

@@ -245,8 +245,10 @@ class Search:
     def _refuse(self, actions: Sequence[str]) -> NoReturn:
         """Raises Nothing, or MachineError if a choice would fit with files."""
         least = self.peak(Choice())
-        if OFFLOAD in actions and any(not self.has_room(choice) and self._fits(choice)
-                                      for choice in self._small()):
+        may_lack_room = OFFLOAD in actions and not self.has_room(
+            Choice(offloaded=frozenset(self.names)))
+        if may_lack_room and any(not self.has_room(choice) and self._fits(choice)
+                                 for choice in self._small()):
             try:
                 self.machine.check(["disk_write", "disk_read"])
             except MachineError as error:
