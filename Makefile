@@ -136,6 +136,7 @@ help:
 	@echo 'make check         run every test except those on a debug kernel'
 	@echo 'make check-quick   run those that need no virtual machine and run no JAX program, in 3 minutes'
 	@echo 'make check-strict  run the tests of the driver on a debug kernel; the first run builds it'
+	@echo 'make check-kcsan   run them on a kernel that finds data races; the first run builds it'
 	@echo 'make check-NAME    run one of: $(CHECKS) $(CHECKS_IN_VM)'
 	@echo 'make check-jax VERSION=0.11.2  test the Python module with that version of JAX'
 	@echo "make check-jax-suite JAX_SOURCE=  JAX's own tests of checkpoint, from a checkout of it"

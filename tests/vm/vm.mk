@@ -203,3 +203,12 @@ check-strict-tools: $(TOOLS_ON_DRIVER)
 
 check-strict-jax: $(JAX_ON_DRIVER)
 	@$(call jax_on_driver,strict,4G,jax-one-driver)
+
+# On the kernel that finds data races: the driver's tests, and ten minutes of the fuzzer.
+.PHONY: check-kcsan
+check-kcsan: $(B)/vm/init $(DRIVER_TESTS) $(FUZZ)
+	@mkdir -p $(B)/check
+	@importer=$(call module_of,kcsan,importer) && \
+	tests/vm/run --kernel kcsan --tap $(STRICT_MACHINE) --log $(B)/check/kcsan.kernel-log \
+		--file "$$importer:/vm/modules/importer.ko" \
+		-- $(FUZZ) --seconds 600 $(addprefix --and ,$(DRIVER_TESTS))
