@@ -13,7 +13,9 @@ writes at the same time with direct I/O. An update at the end of the step leaves
 during most of the rest, so steps that spill are measured with a delayed update as well: then the disk
 works during the forward pass. The more tokens a step has, the longer this pass is. A step with
 stored weights copies 11 times their bytes: the weights and their gradients are taken three and two
-times and put once each, and the state, twice as long, is taken and put once.
+times and put once each, and the state, twice as long, is taken and put once. If the host updates, it
+copies twice the bytes of the weights: the gradients are put, and the updates taken. With stored
+weights, it copies four times: weights are taken twice, gradients put and taken once.
 """
 import concurrent.futures
 import functools
@@ -138,7 +140,7 @@ def program_of(tx, step, parameters):
     return run
 
 
-def programs_of(parameters, group_bytes, method):
+def programs_of(parameters, group_bytes, method, on_host):
     """Returns a step of plain Optax, one with actmem, and how many copies of the weights it makes."""
     import jax
     import jax.numpy as jnp
@@ -147,19 +149,20 @@ def programs_of(parameters, group_bytes, method):
     import actmem.jax
     import actmem.optax
     tx = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))
-    optimizer = (actmem.optax.delayed if method == "--delayed" else actmem.optax.offload)(
+    optimizer = actmem.optax.offload(tx, on="host") if on_host else (
+        actmem.optax.delayed if method == "--delayed" else actmem.optax.offload)(
         tx, group_bytes=group_bytes)
     if method == "--weights":
         stack = jnp.stack(list(parameters.values()))
         plain = at_the_end(tx, functools.partial(scanned_loss, lambda w: w))
         return (program_of(tx, plain, stack), program_of(
-            optimizer, with_weights(optimizer), actmem.jax.offload_params(stack)), 11)
+            optimizer, with_weights(optimizer), actmem.jax.offload_params(stack)), 4 if on_host else 11)
     step = (delayed if method == "--delayed" else at_the_end)(optimizer)
     return (program_of(tx, at_the_end(tx), jax.tree.map(jnp.copy, parameters)),
-            program_of(optimizer, step, parameters), 4)
+            program_of(optimizer, step, parameters), 2 if on_host else 4)
 
 
-def measure(directory, leaves, side, rounds, tokens, is_spilled, method):
+def measure(directory, leaves, side, rounds, tokens, is_spilled, method, on_host):
     import jax
 
     import actmem.jax
@@ -167,7 +170,7 @@ def measure(directory, leaves, side, rounds, tokens, is_spilled, method):
                   for i in range(leaves)}
     x = jax.random.normal(jax.random.key(leaves), (tokens, side))
     state_bytes = 2 * sum(leaf.nbytes for leaf in parameters.values())
-    peer, ours, copied = programs_of(parameters, state_bytes // GROUPS[is_spilled], method)
+    peer, ours, copied = programs_of(parameters, state_bytes // GROUPS[is_spilled], method, on_host)
     arrays = [np.ones(state_bytes, np.uint8) for _ in range(2)]
     pool = concurrent.futures.ThreadPoolExecutor(max(4, os.cpu_count()))
     ours_seconds, bounds = [], []
@@ -190,7 +193,7 @@ def measure(directory, leaves, side, rounds, tokens, is_spilled, method):
         "a quarter of the state" if is_spilled else "the state"
     print(json.dumps({
         "bench": f"a step with {what} in memory" + ", delayed" * (method == "--delayed") +
-        f", {tokens} tokens",
+        ", updated by the host" * on_host + f", {tokens} tokens",
         "peer_name": "the bound", "unit": "ns/B", "bytes": state_bytes,
         "aim": None if is_spilled and tokens == FEW else AIM,
         "ours_seconds": ours_seconds, "peer_seconds": bounds}), flush=True)
@@ -207,14 +210,16 @@ def main():
         tokens = MANY if "--many" in sys.argv else FEW
         measure(directory, leaves, side, max(2, rounds * FEW // tokens), tokens,
                 bool(os.environ.get("ACTMEM_SPILL")),
-                next((word for word in sys.argv if word in ("--delayed", "--weights")), None))
+                next((word for word in sys.argv if word in ("--delayed", "--weights")), None),
+                "--host" in sys.argv)
         return 0
     state = 2 * leaves * side * side * 4
     settings = {"JAX_PLATFORMS": "cpu", "ACTMEM_ALLOW": "any", "ACTMEM_QUIET": "1",
                 "PYTHONPATH": os.path.join(TREE, "lib", "python")}
     spilled = {"ACTMEM_BUDGET": str(max(state // 4, 4 * MIB)), "ACTMEM_SPILL": directory}
     status = 0
-    for more, how in (({}, []), ({}, ["--weights"]), (spilled, ["--delayed"]), (spilled, ["--many"]),
+    for more, how in (({}, []), ({}, ["--host"]), ({}, ["--weights"]), ({}, ["--weights", "--host"]),
+                      (spilled, ["--delayed"]), (spilled, ["--many"]),
                       (spilled, ["--delayed", "--many"])):
         status |= subprocess.run(
             [os.path.join(build, "bin", "actmem"), "run", "--malloc", "--allow", "any", "--",

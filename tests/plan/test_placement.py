@@ -178,7 +178,7 @@ def test_what_the_plan_says():
         "as above + 0.849 s that nothing hides; the update alone takes link 0.473 s, host memory "
         "0.849 s",
         "memory with it: 67.06 GiB of the device, 174.34 GiB of the host, 0 B on disks; in a "
-        "program: actmem.optax.offload(tx, on=\"host\")",
+        "program: actmem.optax.offload(actmem.optax.master_copy(tx), on=\"host\")",
         "assumed of the host: 100% of 2 × 245 GB/s, which its update reaches with all processors",
         "rejected: weights, gradients and state on the device: their sum needs 193.72 GiB of device "
         "memory (limit 118.18 GiB)",
@@ -201,7 +201,8 @@ def test_what_the_plan_says():
     assert "(--unrolled), a step takes 1.352 s, because" in str(placed)
     assert "--unrolled" not in str(chosen(B13, 8192, clips=False, unrolled=True))
     assert str(chosen(B13, 8192, 8)) == "weights, gradients and state on the device: they fit"
-    assert "actmem.optax.delayed(tx)" in str(chosen(B70, 8192, 8, unrolled=True))
+    assert "actmem.optax.delayed(actmem.optax.master_copy(tx))" in \
+        str(chosen(B70, 8192, 8, unrolled=True))
     assert "actmem.jax.offload_params(layers), " in str(chosen(B70, 8192))
 
 

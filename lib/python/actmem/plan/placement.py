@@ -240,7 +240,8 @@ class Chooser:
                           (f"; {REDUCES}" if any(each.wear for each in options) else "") +
                           "; use a smaller batch or more devices")
         assert best.plan
-        return best.plan, Placed(best, others, _call(best.update), self._assumed())
+        return best.plan, Placed(best, others, _call(best.update, self.training.has_master),
+                                 self._assumed())
 
     def options_of(self, plan: Plan) -> dict[str, Any]:
         """Returns the options with which `plan` was made."""
@@ -437,10 +438,11 @@ class Chooser:
         return "", wear
 
 
-def _call(how: Update) -> str:
+def _call(how: Update, has_master: bool) -> str:
+    tx = "actmem.optax.master_copy(tx)" if has_master else "tx"
     if how.behind == "forward":
-        call = "actmem.optax.delayed(tx)"
+        call = f"actmem.optax.delayed({tx})"
     else:
-        call = 'actmem.optax.offload(tx, on="host")' if how.place == "host" else \
-            "actmem.optax.offload(tx)"
+        call = f'actmem.optax.offload({tx}, on="host")' if how.place == "host" else \
+            f"actmem.optax.offload({tx})"
     return call if how.stored != "weights" else f"actmem.jax.offload_params(layers), {call}"
