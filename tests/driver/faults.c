@@ -62,10 +62,10 @@ static int check_created(struct operation *self, int device, int result)
 }
 
 TEST_SWEEP(driver, create,
-	.where = IN_MODULE, .least = 20, .act = create_one, .undo = check_created)
+	.where = IN_MODULE, .least = 19, .act = create_one, .undo = check_created)
 
 TEST_SWEEP(driver, create_interleaved,
-	.where = IN_MODULE, .least = 20, .act = create_interleaved, .undo = check_created)
+	.where = IN_MODULE, .least = 19, .act = create_interleaved, .undo = check_created)
 
 static int ask(struct operation *self, int device)
 {
