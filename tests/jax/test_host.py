@@ -280,6 +280,101 @@ def test_what_the_host_cannot_compute():
         jax.jit(offloaded.update)(params, state, params)
 
 
+def made_of(update, *like):
+    """A transformation whose state begins as these arrays."""
+    return optax.GradientTransformation(lambda params: like, update)
+
+
+def test_arrays_of_several_shapes():
+    """The device changes shapes, also of what the host then reads. A stored value of another shape
+    than its results is refused."""
+    params = {"w": jnp.ones((64, 65))}
+    flat = made_of(lambda updates, state, params=None: (
+        updates, (state[0] * 0.5 + updates["w"].reshape(-1),)), jnp.ones(64 * 65))
+    for tx in (flat, optax.chain(optax.centralize(), optax.trace(0.9)), optax.sm3(0.1),
+               optax.contrib.dadapt_adamw(1.0)):
+        offloaded = actmem.optax.offload(tx, on="host")
+        state, plain, step = offloaded.init(params), tx.init(params), jax.jit(offloaded.update)
+        for number in range(1, 3):
+            gradients = {"w": jax.random.normal(jax.random.key(number), (64, 65))}
+            found, state = step(gradients, state, params)
+            wanted, plain = tx.update(gradients, plain, params)
+        close((found, state), (wanted, plain), 1e-4)
+    offloaded = actmem.optax.offload(made_of(lambda updates, state, params=None: (
+        updates, (state[0] * 0.9, (state[0] * 0.5).reshape(64, 65))), jnp.ones(64 * 65),
+        jnp.ones((64, 65))), on="host")
+    state = offloaded.init(params)
+    with pytest.raises(NotImplementedError, match="reshape at test_host.py"):
+        jax.jit(offloaded.update)(params, state, params)
+
+
+def test_a_state_of_truth_values():
+    tx = made_of(lambda updates, state, params=None: (
+        updates, (state[0], jnp.where(state[0], updates["w"], state[1]))),
+        jnp.ones((64, 65), bool), jnp.zeros((64, 65)))
+    offloaded = actmem.optax.offload(tx, on="host")
+    params = {"w": jnp.ones((64, 65))}
+    state = offloaded.init(params)
+    with pytest.raises(NotImplementedError, match=r"array of bool\[64, 65\] on the host"):
+        jax.jit(offloaded.update)(params, state, params)
+
+
+def test_too_many_operations():
+    def update(updates, state, params=None):
+        new = state[0]
+        for _ in range(600):
+            new = new * 0.5 + updates["w"]
+        return updates, (new,)
+    params = {"w": jnp.ones((64, 65))}
+    offloaded = actmem.optax.offload(made_of(update, jnp.ones((64, 65))), on="host")
+    state = offloaded.init(params)
+    with pytest.raises(NotImplementedError, match="has 1200 operations.*1024 operations"):
+        jax.jit(offloaded.update)(params, state, params)
+
+
+def test_the_reduction_is_named():
+    """A condition depends on it."""
+    tx = optax.MultiSteps(optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-2)), 2)
+    offloaded = actmem.optax.offload(tx.gradient_transformation(), on="host")
+    params = arrays(0, jnp.float32)
+    state = offloaded.init(params)
+    with pytest.raises(NotImplementedError, match="reduce_sum at"):
+        jax.jit(offloaded.update)(params, state, params)
+
+
+@pytest.mark.parametrize("wrap", (jax.jit, lambda function: function))
+def test_an_update_has_no_derivative(wrap):
+    offloaded = actmem.optax.offload(optax.trace(0.9), on="host")
+    params = {"w": jnp.ones((64, 65))}
+    state = offloaded.init(params)
+    with pytest.raises(NotImplementedError, match="no derivative"):
+        jax.grad(wrap(lambda updates: jnp.sum(offloaded.update(updates, state)[0]["w"])))(params)
+
+
+def test_without_jit():
+    offloaded = actmem.optax.offload(optax.trace(0.5), on="host")
+    params = {"w": jnp.ones((64, 65))}
+    state = offloaded.init(params)
+    with jax.disable_jit():
+        _, state = offloaded.update(params, state)
+        _, state = offloaded.update(params, state)
+    same(actmem.optax.value(state).trace, {"w": jnp.full((64, 65), 1.5)})
+
+
+@pytest.mark.parametrize("gradients", ("store", "device"))
+def test_a_gradient_that_is_kept(gradients):
+    """The host reads it, and it becomes a part of the state as it is."""
+    def trained(on):
+        offloaded = actmem.optax.offload(optax.optimistic_gradient_descent(0.1), on=on)
+        params = stored(weights(jnp.float32))
+        state = offloaded.init(params)
+        for number in range(3):
+            _, grads = actmem.jax.value_and_grad(loss, gradients=gradients)(params, batch(number))
+            params, state = jax.jit(offloaded.apply)(grads, state, params)
+        return params, state
+    close(trained("host"), trained("device"), 1e-5)
+
+
 def test_several_devices():
     mesh = Mesh(np.array(jax.devices()[:2]), ("x",))
     params = {"w": jax.device_put(jnp.ones((64, 64)), NamedSharding(mesh, P("x")))}

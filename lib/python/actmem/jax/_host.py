@@ -31,13 +31,13 @@ _CODES = {name: code for code, name in enumerate((
 # Those that round nothing: their result is one of their operands, or exact.
 _EXACT = {"neg", "abs", "sign", "min", "max", "select", "floor", "ceil", "eq", "ne", "lt", "le", "gt",
           "ge", "and", "or", "not", "is_finite"}
-# Primitives that return the elements of their operand in the same order, perhaps in another shape.
-_ALIKE = {"reshape", "squeeze", "copy", "copy_p", "stop_gradient", "convert_element_type",
-          "reduce_precision", "optimization_barrier"}
+# Primitives that return their operand, perhaps rounded.
+_ALIKE = {"copy", "copy_p", "stop_gradient", "convert_element_type", "reduce_precision",
+          "optimization_barrier"}
 _OTHERS = {"select_n", "integer_pow", "square", "clamp", "add_any"}
 _TYPES = {np.dtype(np.float32): 0, np.dtype(jnp.bfloat16): 1}
 _BFLOAT16, _BOOL = np.dtype(jnp.bfloat16), np.dtype(bool)
-VALUES_MAX, ARRAYS_MAX = 64, 16         # as in update.h
+VALUES_MAX, ARRAYS_MAX, OPERATIONS_MAX, OPERATION_WORDS = 64, 16, 1024, 5     # as in update.h
 
 
 def _is_array(atom: Atom) -> bool:
@@ -58,6 +58,8 @@ def _is_known(eqn: Eqn) -> bool:
     if out.aval.shape == () or any(
             atom.aval.dtype not in _TYPES and atom.aval.dtype != _BOOL for atom in (out, *arrays)):
         return False
+    if any(atom.aval.shape != out.aval.shape for atom in arrays):
+        return False        # the arrays of a call have one shape
     if name in ("and", "or", "not") and out.aval.dtype != _BOOL:
         return False
     if name == "convert_element_type" and arrays and out.aval.dtype == _BOOL:
@@ -66,10 +68,7 @@ def _is_known(eqn: Eqn) -> bool:
         return (eqn.params["exponent_bits"], eqn.params["mantissa_bits"]) in ((8, 7), (8, 23))
     if name == "select_n":
         return len(eqn.invars) == 3 and eqn.invars[0].aval.dtype == _BOOL
-    if name in _ALIKE:
-        return all(atom.aval.size == out.aval.size for atom in arrays) and \
-            (name != "reshape" or eqn.params["dimensions"] is None)
-    return name in _CODES or name in _OTHERS or _is_broadcast(eqn)
+    return name in _ALIKE or name in _CODES or name in _OTHERS or _is_broadcast(eqn)
 
 
 def until_known(wanted: Atom, operands: Callable[[Atom], Sequence[Atom]]) -> None:
@@ -105,7 +104,8 @@ class Piece(NamedTuple):
         """
         label = next((label for atom in self.outputs if (label := labels.get(atom))), None) or \
             next(value.label for value in arrays if is_stored(value))
-        leaves = [value if is_stored(value) else store(value, f"operand {i} of {label}", STEP)
+        leaves = [value if is_stored(value) else
+                  store(_primitives.without_derivative(value), f"operand {i} of {label}", STEP)
                   for i, value in enumerate(arrays)]
         names = [labels.get(atom) or f"result {i} of {label}"
                  for i, atom in enumerate(self.outputs)]
@@ -228,11 +228,13 @@ class _Writer:
             else:
                 numbers[result], count = count, count + 1
             flat += [_CODES[name], numbers[result], *read, *[0] * (3 - len(read))]
-        if count > VALUES_MAX or len(self.inputs) > ARRAYS_MAX or len(self.outputs) > ARRAYS_MAX:
+        if count > VALUES_MAX or len(self.inputs) > ARRAYS_MAX or len(self.outputs) > ARRAYS_MAX or \
+                len(flat) > OPERATIONS_MAX * OPERATION_WORDS:
             raise NotImplementedError(
                 f'actmem.optax.offload(on="host"): the update of one leaf uses {count} values, '
-                f"{len(self.inputs)} of them arrays, and makes {len(self.outputs)}; the limits are "
-                f"{VALUES_MAX} values and {ARRAYS_MAX} arrays: use on=\"device\"")
+                f"{len(self.inputs)} of them arrays, makes {len(self.outputs)}, and has "
+                f"{len(flat) // OPERATION_WORDS} operations; the limits are {VALUES_MAX} values, "
+                f"{ARRAYS_MAX} arrays and {OPERATIONS_MAX} operations: use on=\"device\"")
         return Program(tuple(flat), tuple(self.constants), tuple(numbers[value] for value in results),
                        tuple(_TYPES[atom.aval.dtype] for atom in (*self.inputs, *self.outputs)))
 
@@ -296,14 +298,16 @@ class Plan:
         left = [*wanted]
         while left:
             atom = left.pop()
-            if not _is_array(atom) or atom in self.stored or atom in self.inside:
+            if not _is_array(atom) or atom in self.inside:
+                continue
+            eqn = self.producers.get(atom)
+            if atom in self.stored and atom.aval.dtype in _TYPES:
                 continue
             self.inside.add(atom)
-            eqn = self.producers.get(atom)
             if eqn is not None and _is_known(eqn):
                 self.check_scalars(eqn)
                 left += eqn.invars
-            elif atom in self.dependent:
+            elif atom in self.dependent and atom not in self.stored:
                 self.refuse(eqn)
             elif atom.aval.dtype in _TYPES:
                 self.given.add(atom)
@@ -324,7 +328,14 @@ class Plan:
         """Refuses a scalar that is computed from the state, such as a norm of it."""
         for atom in eqn.invars:
             if not _private.is_literal(atom) and not _is_array(atom) and atom in self.dependent:
-                self.refuse(self.producers[atom])
+                self.refuse(self.reduction(atom))
+
+    def reduction(self, scalar: Atom) -> Eqn:
+        """Returns the equation that made a scalar, or a scalar that it depends on, from an array."""
+        eqn = self.producers[scalar]
+        operands = [atom for atom in eqn.invars
+                    if not _private.is_literal(atom) and atom in self.dependent]
+        return eqn if any(map(_is_array, operands)) else self.reduction(operands[0])
 
     def add_rest(self) -> None:
         """Adds the equations that need only what the host has."""

@@ -243,8 +243,11 @@ class _Layers:
         def layer(slices: list[Any]) -> list[Any]:
             found = {atom: part if is_stored(part) else part[0]
                      for atom, part in zip([*inputs, *others], slices)}
-            results = {atom: found[atom] if (label := labels[atom]) is None else
-                       store(found[atom], label) for atom in others}
+            results = {}
+            for atom in others:
+                # A piece may read a stored value that is also handed on.
+                part = found[atom].taken() if is_stored(found[atom]) else found[atom]
+                results[atom] = part if (label := labels[atom]) is None else store(part, label)
             for piece, values in zip(plan.pieces, scalars):
                 results.update(zip(piece.outputs, piece.run(
                     [found[atom] for atom in piece.inputs], values, labels, drops_axis=True)))

@@ -208,6 +208,13 @@ def _take_impl(token: Any, ghost: Any, *, label: str, weak_type: bool, batch: Se
                          spread=ghost.spread)
 
 
+@update_p.def_impl
+def _update_impl(*operands: Any, **params: Any) -> Any:
+    drain()
+    with jax.disable_jit(False):
+        return jax.jit(partial(update_p.bind, **params))(*operands)
+
+
 @partial(jax.jit, donate_argnums=0)
 def drop_now(words: jax.Array) -> jax.Array:
     """Drops the tokens in `words`. The result reuses their memory."""
@@ -279,6 +286,15 @@ def _refuse(*args: Any, **params: Any) -> Any:
 for primitive in tie_p, update_p:
     batching.primitive_batchers[primitive] = _refuse
     ad.primitive_jvps[primitive] = _refuse
+
+
+@jax.custom_jvp
+def without_derivative(value: Any) -> Any:
+    """Returns an operand of an update. Its token has no tangent, so update_p cannot refuse it."""
+    return value
+
+
+without_derivative.defjvp(_refuse)
 
 
 def _put_wanted(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Eqn | None]:
