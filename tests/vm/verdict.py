@@ -31,9 +31,8 @@ WATCHED = {"strict": ("lockdep", "leaks", "pages"), "kcsan": ("lockdep", "pages"
 RACE = "BUG: KCSAN: "
 RACE_END = "====="
 ACCESS = re.compile(r"\b(read|write|read-write)\b.* to 0x")
-# An access counts as the module's if one of so many functions is: the module calls functions of the
-# kernel, such as list_add(), on its own data. An interrupt of the module's code lies deeper.
-NEAR = 4
+# An access is the module's if the function that made it or its caller is.
+NEAR = 2
 BEFORE, AFTER = -2, -1
 # Exit status that no program of ours uses.
 BROKEN = 125
