@@ -283,7 +283,7 @@ class Chooser:
                     found.host_bytes <= host_memory <= known["host_memory"]:
                 return found
         for error, known in self._refused:
-            # What does not fit does not fit with less host memory either.
+            # A program that did not fit needs at least as much memory now.
             if known | {"host_memory": host_memory} == more and host_memory <= known["host_memory"]:
                 raise error
         try:
