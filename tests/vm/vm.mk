@@ -153,7 +153,7 @@ check-vm-dmem: all $(B)/vm/init $(DMEM_TESTS) $(DMEM_PROGRAMS) $(CHARGING_TESTS)
 		--and $(DMEM_PROGRAMS) $(abspath $(B))/bin/actmem \
 		--and $(B)/tests/store/store_reclaim dmem
 
-# On the strict kernel. It takes as long as all of `make check`, which leaves it out.
+# On the strict kernel. It takes 20 minutes, and `make check` leaves it out.
 # Two machines at a time, the slowest first; each part can be run on its own.
 STRICT_PARTS := driver jax far devices tools
 STRICT_RUN = tests/vm/run --kernel strict --tap $(STRICT_MACHINE)

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""Keeps a copy of weights, in a wider type, in the state of an Optax transformation."""
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax  # type: ignore[import-untyped]
+
+
+class MasterCopyState(NamedTuple):
+    """The state of master_copy(): the weights in the wider type, and the transformation's state."""
+
+    master: Any
+    state: Any
+
+
+class MasterCopy(optax.GradientTransformationExtraArgs):    # type: ignore[misc]
+    """A transformation that updates a copy of the weights. master_copy() makes it."""
+
+    applied: Callable[..., Any]
+
+
+def master_copy(tx: optax.GradientTransformation, dtype: Any = jnp.float32) -> MasterCopy:
+    """Returns `tx` for weights of a narrower type, such as bfloat16, with a copy of them in its state.
+
+    Args:
+      tx: Any Optax transformation.
+      dtype: The type of the copy.
+
+    Each step updates the copy, with gradients converted to `dtype`, and rounds it to the type of the
+    weights. The rounding does not add up over the steps, because the next step begins with the copy.
+    Weights of `dtype`, of a wider type or of integers have no copy.
+
+    With offload(master_copy(tx), on="host"), gradients and weights of bfloat16 cross the link: 2 bytes
+    for each weight in each direction. Offloaded.apply() returns the rounded copy, and the updates of
+    update() are the difference from it.
+
+    Returns:
+      A transformation whose state is a MasterCopyState. A change of the weights by anything else than
+      this transformation, such as reading a checkpoint, needs a new init(): an update replaces the
+      weights by the rounded copy.
+
+    Example:
+      >>> import jax.numpy as jnp, optax, actmem.optax
+      >>> optimizer = actmem.optax.offload(actmem.optax.master_copy(optax.sgd(1e-3)), on="host")
+      >>> params = {"w": jnp.ones((64, 64), jnp.bfloat16)}
+      >>> state = optimizer.init(params)
+      >>> for _ in range(4):
+      ...     updates, state = optimizer.update({"w": params["w"]}, state, params)
+      ...     params = optax.apply_updates(params, updates)
+      >>> float(state.master["w"][0, 0]), float(params["w"][0, 0])
+      (0.9960078001022339, 0.99609375)
+    """
+    tx = optax.with_extra_args_support(tx)
+    bits = jnp.finfo(dtype).bits
+
+    def is_narrow(leaf: Any) -> bool:
+        return jnp.issubdtype(leaf.dtype, jnp.floating) and jnp.finfo(leaf.dtype).bits < bits
+
+    def wide(leaf: Any) -> Any:
+        return leaf.astype(dtype) if is_narrow(leaf) else leaf
+
+    def init(params: Any) -> MasterCopyState:
+        master = jax.tree.map(lambda leaf: leaf.astype(dtype) if is_narrow(leaf) else
+                              optax.MaskedNode(), params)
+        return MasterCopyState(master, tx.init(jax.tree.map(wide, params)))
+
+    def advanced(gradients: Any, state: MasterCopyState, params: Any, extra: Any) -> Any:
+        """Returns the updates, the new weights, and the new state."""
+        if params is None:
+            raise ValueError("actmem.optax.master_copy(): update() needs the parameters")
+        before = jax.tree.map(lambda leaf, copy: copy if is_narrow(leaf) else leaf, params,
+                              state.master)
+        updates, inner = tx.update(jax.tree.map(wide, gradients), state.state, before, **extra)
+        after = optax.apply_updates(before, updates)
+        new = jax.tree.map(lambda leaf, copy: copy.astype(leaf.dtype), params, after)
+        master = jax.tree.map(lambda leaf, copy: copy if is_narrow(leaf) else optax.MaskedNode(),
+                              params, after)
+        return updates, new, MasterCopyState(master, inner)
+
+    def update(gradients: Any, state: MasterCopyState, params: Any = None, **extra: Any) -> Any:
+        updates, new, state = advanced(gradients, state, params, extra)
+
+        # Without a barrier, XLA may leave out the rounding of a value that it widens again.
+        def difference(update: Any, before: Any, after: Any) -> Any:
+            return wide(jax.lax.optimization_barrier(after)) - wide(before) if is_narrow(before) \
+                else update
+        return jax.tree.map(difference, updates, params, new), state
+
+    def applied(gradients: Any, state: MasterCopyState, params: Any, **extra: Any) -> Any:
+        return advanced(gradients, state, params, extra)[1:]
+    transformation = MasterCopy(init, update)
+    transformation.applied = applied
+    return transformation
