@@ -300,22 +300,27 @@ class Plan:
             atom = left.pop()
             if not _is_array(atom) or atom in self.inside:
                 continue
-            eqn = self.producers.get(atom)
-            if atom in self.stored and atom.aval.dtype in _TYPES:
+            if atom in self.stored:
+                self.check_type(atom)
                 continue
             self.inside.add(atom)
+            eqn = self.producers.get(atom)
             if eqn is not None and _is_known(eqn):
                 self.check_scalars(eqn)
                 left += eqn.invars
-            elif atom in self.dependent and atom not in self.stored:
+            elif atom in self.dependent:
                 self.refuse(eqn)
-            elif atom.aval.dtype in _TYPES:
-                self.given.add(atom)
             else:
-                raise NotImplementedError(
-                    f'actmem.optax.offload(on="host"): the update needs an array of '
-                    f"{atom.aval.dtype}{list(atom.aval.shape)} on the host, which computes with "
-                    'float32 and bfloat16: use on="device"')
+                self.check_type(atom)
+                self.given.add(atom)
+
+    def check_type(self, atom: Atom) -> None:
+        """Refuses an array that the host would read, but not compute with."""
+        if atom.aval.dtype not in _TYPES:
+            raise NotImplementedError(
+                f'actmem.optax.offload(on="host"): the update needs an array of '
+                f"{atom.aval.dtype}{list(atom.aval.shape)} on the host, which computes with "
+                'float32 and bfloat16: use on="device"')
 
     def refuse(self, eqn: Eqn) -> None:
         raise NotImplementedError(

@@ -277,14 +277,17 @@ class Chooser:
 
     def _planned(self, stored: str, spared: float, host_memory: float) -> Plan:
         more = {**self.training.options(stored), "spared": int(spared), "host_memory": host_memory}
+
+        def has_less(known: dict[str, Any]) -> bool:
+            """Returns whether this program differs from a known one at most by less host memory."""
+            return known | {"host_memory": host_memory} == more and \
+                host_memory <= known["host_memory"]
         for found, known in self._made:
             # With less host memory than a plan had, it is still the best one if it fits.
-            if known | {"host_memory": host_memory} == more and not found.disk_bytes and \
-                    found.host_bytes <= host_memory <= known["host_memory"]:
+            if has_less(known) and not found.disk_bytes and found.host_bytes <= host_memory:
                 return found
         for error, known in self._refused:
-            # A program that did not fit needs at least as much memory now.
-            if known | {"host_memory": host_memory} == more and host_memory <= known["host_memory"]:
+            if has_less(known):
                 raise error
         try:
             found = self.plan_at(more)
