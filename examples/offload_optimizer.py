@@ -4,7 +4,8 @@
 Adam keeps two averages for each weight, twice the weights' bytes, and needs them only in
 the update. The program compares two ways. The averages are always on the device. Or they
 are inputs and outputs on the host, and the step fetches them for the update. With actmem,
-they are in regions, and the update takes them to the device one after the other.
+they are in regions, and the update takes them to the device one after the other; or the
+host computes the update, so that gradients and changes of weights move instead.
 """
 import sys
 from typing import NamedTuple
@@ -95,14 +96,16 @@ def offloaded(width):
     return train(fetching_step(layer, places), *initial_state(width), ON_HOST)
 
 
-def in_actmem(width):
-    """Keeps the state in regions, and the inputs of the layers until the backward pass."""
+def in_actmem(width, on="device"):
+    """Keeps the state in regions, and the inputs of the layers until the backward pass. The device
+    or the host computes the update."""
     import actmem.jax
     import actmem.optax
 
     def is_stored(leaf):
         return isinstance(leaf, actmem.jax.Stored)
-    optimizer = actmem.optax.offload(OPTIMIZER, group_bytes=8 * width ** 2)     # of one weight
+    # A group is the state of one weight.
+    optimizer = actmem.optax.offload(OPTIMIZER, on=on, group_bytes=8 * width ** 2)
     kept = actmem.jax.checkpoint(layer, offload_argnums=0)
     step = jax.jit(make_step(kept, optimizer=optimizer), donate_argnums=(0, 1))
     weights, state, x = initial_state(width, optimizer)
@@ -123,6 +126,7 @@ def main():
     rows.add("offloaded", *offloaded(sizes.width), tutorial=tutorial.OPTIMIZER)
     if options.way == "actmem":
         rows.add("actmem", *in_actmem(sizes.width), in_actmem=True)
+        rows.add("host update", *in_actmem(sizes.width, on="host"), in_actmem=True)
     return rows.finish()
 
 
