@@ -101,7 +101,12 @@ struct actmem_node {
  * @unmap_lock: held to unmap pages without a reference to @inode, which it keeps alive; taken
  *	before @lock
  * @inode: NULL before the region has an inode, and when it lingers
- * @lock: protects the pages of the region, see below
+ * @unclaimed: tasks that wait for the end of another task's claim
+ * @charges: the dmem cgroup to which page i is charged, if the kernel has dmem cgroups
+ * @linger: entry in the list of lingering regions
+ * @rcu: frees the region after a grace period, because readers of the table access it under RCU
+ *	without a reference
+ * @lock: protects the pages of the region, which the fields below describe
  * @pages_held: number of slots that have a page
  * @demand_faults: pages that page faults allocated
  * @exported_pages: pages of the existing dma-bufs of the region
@@ -111,11 +116,6 @@ struct actmem_node {
  * @lingering: true if the inode is gone and the remaining pages are pinned from outside
  * @slots: page i of the region, or the claim of a task that allocates it; changes under @lock,
  *	except for claims
- * @unclaimed: tasks that wait for the end of another task's claim
- * @charges: the dmem cgroup to which page i is charged, if the kernel has dmem cgroups
- * @linger: entry in the list of lingering regions
- * @rcu: frees the region after a grace period, because readers of the table access it under RCU
- *	without a reference
  * @name: label of the region, or the name of its file
  * @node_pages_held: number of the region's pages on each node
  */
@@ -135,10 +135,11 @@ struct actmem_region {
 	/* Keeps @inode alive. */
 	struct mutex unmap_lock;
 	struct inode *inode;
-	/*
-	 * Protects the fields below, except @unclaimed, @charges, @linger and @rcu, and the gate of
-	 * slots.c.
-	 */
+	wait_queue_head_t unclaimed;
+	struct xarray charges;
+	struct list_head linger;
+	struct rcu_head rcu;
+	/* Protects the fields below, and the gate of slots.c. */
 	spinlock_t lock;
 	unsigned long pages_held;
 	unsigned long demand_faults;
@@ -148,10 +149,6 @@ struct actmem_region {
 	unsigned long asked_until;
 	bool lingering;
 	struct xarray slots;
-	wait_queue_head_t unclaimed;
-	struct xarray charges;
-	struct list_head linger;
-	struct rcu_head rcu;
 	char name[ACTMEM_NAME_BYTES];
 	unsigned long node_pages_held[];
 };

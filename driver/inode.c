@@ -6,6 +6,7 @@
  *
  * The inode's lock is held when a file gets its region or another name.
  */
+#include <linux/pagemap.h>
 #include <linux/security.h>
 #include <linux/string.h>
 
@@ -59,6 +60,11 @@ static struct inode *inode_alloc(struct super_block *super, umode_t mode)
 	} else {
 		inode->i_op = &actmem_file_inode_operations;
 		inode->i_fop = &actmem_file_operations;
+		/*
+		 * The pages cannot move. NUMA balancing would still unmap them at intervals, to see
+		 * which node uses them. It leaves files alone whose pages must be in a low zone.
+		 */
+		mapping_set_gfp_mask(inode->i_mapping, GFP_DMA);
 	}
 	return inode;
 }

@@ -4,8 +4,9 @@
  *
  * The fault handler returns a small page of a compound page. The kernel then maps the whole
  * compound page with one entry, if addresses, offsets and i_size are aligned to it. All code here
- * keeps them aligned. The mapping has no flag VM_IO, VM_PFNMAP or VM_MIXEDMAP, and no page_mkwrite:
- * each of these would prevent drivers and I/O from pinning it.
+ * keeps them aligned. The mapping has no flag VM_IO or VM_PFNMAP, and no page_mkwrite: each of these
+ * would prevent drivers and I/O from pinning it. With VM_MIXEDMAP, the kernel would not drop the
+ * reference of an entry that it removes.
  */
 #include <linux/file.h>
 #include <linux/mman.h>
@@ -171,13 +172,10 @@ unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 		return -ENODATA;
 	if (!map_is_valid(region, length, pgoff))
 		return -EINVAL;
-	if (flags & MAP_FIXED) {
-		if (!IS_ALIGNED(address, ACTMEM_PAGE_BYTES))
-			return -EINVAL;
-	} else {
-		/* Align a hint, because the kernel would otherwise use it unaligned. */
-		address = ALIGN(address, ACTMEM_PAGE_BYTES);
-	}
+	if ((flags & MAP_FIXED) && !IS_ALIGNED(address, ACTMEM_PAGE_BYTES))
+		return -EINVAL;
+	/* Align a hint, because the kernel would otherwise use it unaligned. */
+	address = ALIGN(address, ACTMEM_PAGE_BYTES);
 	return thp_get_unmapped_area(file, address, length, pgoff, flags);
 }
 

@@ -153,14 +153,8 @@ int actmem_place_check_limits(struct actmem_region *region, const struct actmem_
 
 static bool place_policy_fits(u32 policy, unsigned int nodes)
 {
-	switch (policy) {
-	case ACTMEM_POLICY_BIND:
-		return nodes;
-	case ACTMEM_POLICY_PREFERRED:
-		return nodes <= 1;
-	default:
-		return policy == ACTMEM_POLICY_INTERLEAVE;
-	}
+	return (policy == ACTMEM_POLICY_BIND && nodes) || policy == ACTMEM_POLICY_INTERLEAVE ||
+	       (policy == ACTMEM_POLICY_PREFERRED && nodes <= 1);
 }
 
 /* Checks policy, mask and length, and copies the mask to the region. */

@@ -43,14 +43,25 @@ static void protect_mapping(struct model *m)
 	expect(0, mprotect(memory, PAGE_BYTES, PROT_READ | PROT_WRITE));
 }
 
-static void advise(struct model *m)
+/*
+ * For a part of a folio, the last two advices try to split it. Linux 6.12 then first looks up the
+ * folio's memory cgroup. lockdep warns that Linux does this without RCU, so a kernel with lockdep
+ * is not given these two.
+ */
+static int some_advice(void)
 {
 	static const int advices[] = {
-		MADV_NORMAL, MADV_RANDOM, MADV_SEQUENTIAL, MADV_WILLNEED, MADV_DONTNEED,
-		MADV_COLD, MADV_PAGEOUT, MADV_FREE, MADV_MERGEABLE, MADV_HUGEPAGE,
-		MADV_NOHUGEPAGE, MADV_COLLAPSE, MADV_POPULATE_READ, MADV_POPULATE_WRITE,
-		MADV_DONTDUMP, MADV_DONTNEED_LOCKED,
+		MADV_NORMAL, MADV_RANDOM, MADV_SEQUENTIAL, MADV_WILLNEED, MADV_DONTNEED, MADV_FREE,
+		MADV_MERGEABLE, MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_COLLAPSE, MADV_POPULATE_READ,
+		MADV_POPULATE_WRITE, MADV_DONTDUMP, MADV_DONTNEED_LOCKED, MADV_COLD, MADV_PAGEOUT,
 	};
+	size_t count = ARRAY_SIZE(advices);
+
+	return advices[choose(access("/proc/lockdep_stats", F_OK) ? count : count - 2)];
+}
+
+static void advise(struct model *m)
+{
 	unsigned long mask = 1 + choose((1 << fuzz->node_count) - 1);
 	size_t offset = choose(m->count) * PAGE_BYTES;
 	size_t length = m->count * PAGE_BYTES - offset;
@@ -70,7 +81,7 @@ static void advise(struct model *m)
 		expect(0, msync(memory, length, choose(2) ? MS_SYNC : MS_ASYNC));
 		break;
 	default:
-		madvise(memory + choose(2) * SMALL, length - SMALL, advices[choose(16)]);
+		madvise(memory + choose(2) * SMALL, length - SMALL, some_advice());
 	}
 }
 

@@ -5,10 +5,13 @@
  */
 #include <linux/futex.h>
 #include <linux/mman.h>
+#include <pthread.h>
 #include <sys/prctl.h>
+#include <time.h>
 
 #include "driver_test.h"
 
+#define BALANCING		"/proc/sys/kernel/numa_balancing"
 #define PAGES			4
 #define MAKE_REGION		create_pages
 #define FILL_REGION(memory)	fill(memory, LENGTH)
@@ -317,6 +320,60 @@ TEST_F(region, a_mapping_is_not_dumped)
 	EXPECT_TRUE(dd);
 	EXPECT_TRUE(de);
 	EXPECT_TRUE(dc);
+}
+
+/* Reads how many huge pages NUMA balancing has unmapped since the start of the machine. */
+static long balanced_pages(void)
+{
+	const char *name = "numa_huge_pte_updates ";
+	FILE *file = fopen("/proc/vmstat", "re");
+	char line[128];
+	long number = -1;
+
+	while (file && fgets(line, sizeof(line), file))
+		if (!strncmp(line, name, strlen(name)))
+			number = atol(line + strlen(name));
+	if (file)
+		fclose(file);
+	return number;
+}
+
+static void *sleep_forever(void *unused)
+{
+	for (;;)
+		pause();
+	return unused;
+}
+
+TEST_F_TIMEOUT(region, numa_balancing_leaves_it_alone, 150)
+{
+	char *room = mapped(mmap(NULL, LENGTH + PAGE_BYTES, PROT_READ | PROT_WRITE,
+				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	char *other = (char *)(((uintptr_t)room + PAGE_BYTES - 1) & -PAGE_BYTES);
+	time_t begun = time(NULL), spent;
+	long before = balanced_pages();
+	pthread_t thread;
+
+	ASSERT_LE(0, before);
+	/* Newer kernels leave local memory of a process with a single thread alone. */
+	ASSERT_EQ(0, pthread_create(&thread, NULL, sleep_forever, NULL));
+	ASSERT_EQ(0, madvise(other, LENGTH, MADV_HUGEPAGE));
+	ASSERT_EQ(0, put(BALANCING, "1"));
+	/* The kernel looks at all memory of a process in turn, here three times. */
+	while (balanced_pages() < before + 3 * PAGES) {
+		fill(other, LENGTH);
+		fill(self->memory, LENGTH);
+		ASSERT_GT(60, time(NULL) - begun);
+	}
+	ASSERT_EQ(0, munmap(room, LENGTH + PAGE_BYTES));
+	before = balanced_pages();
+	spent = time(NULL) - begun + 1;
+	begun = time(NULL);
+	while (time(NULL) - begun <= spent)
+		fill(self->memory, LENGTH);
+	EXPECT_EQ(before, balanced_pages());
+	EXPECT_EQ(0, put(BALANCING, "0"));
+	EXPECT_TRUE(is_whole(self->memory));
 }
 
 TEST_F(region, the_file_cannot_change)

@@ -166,13 +166,14 @@ check-strict:
 	@$(MAKE) --no-print-directory -s -k -j2 --output-sync=target \
 		$(addprefix check-strict-,$(STRICT_PARTS))
 
-check-strict-driver: $(B)/vm/init $(STRICT_TESTS) $(DRIVER_TESTS)
+check-strict-driver: $(B)/vm/init $(STRICT_TESTS) $(DRIVER_TESTS) $(FUZZ)
 	@mkdir -p $(B)/check
 	@importer=$(call module_of,strict,importer) && \
 	$(STRICT_RUN) --log $(B)/check/strict-driver.kernel-log \
 		--file "$$importer:/vm/modules/importer.ko" \
 		-- $(firstword $(STRICT_TESTS)) \
-		$(addprefix --and ,$(wordlist 2,9,$(STRICT_TESTS)) $(DRIVER_TESTS))
+		$(addprefix --and ,$(wordlist 2,9,$(STRICT_TESTS)) $(DRIVER_TESTS)) \
+		--and $(FUZZ) --seconds 120
 
 # Without what reserves a page of 1 GiB: Linux 6.12 walks beyond page_ext's
 # sections when it makes one while page_owner or page_table_check is on, and dies. Without stall:
@@ -205,13 +206,13 @@ check-strict-tools: $(TOOLS_ON_DRIVER)
 check-strict-jax: $(JAX_ON_DRIVER)
 	@$(call jax_on_driver,strict,4G,jax-one-driver)
 
-# On the kernel that finds data races. Without the fuzzer: it makes Linux 6.12 look up the memory
-# cgroup of a page without RCU, of which lockdep warns (docs/support.md).
+# On the kernel that finds data races.
 .PHONY: check-kcsan
-check-kcsan: $(B)/vm/init $(DRIVER_TESTS)
+check-kcsan: $(B)/vm/init $(DRIVER_TESTS) $(FUZZ)
 	@mkdir -p $(B)/check
 	@importer=$(call module_of,kcsan,importer) && \
 	tests/vm/run --kernel kcsan --tap $(STRICT_MACHINE) --log $(B)/check/kcsan.kernel-log \
 		--file "$$importer:/vm/modules/importer.ko" \
 		-- $(firstword $(DRIVER_TESTS)) \
-		$(addprefix --and ,$(wordlist 2,$(words $(DRIVER_TESTS)),$(DRIVER_TESTS)))
+		$(addprefix --and ,$(wordlist 2,$(words $(DRIVER_TESTS)),$(DRIVER_TESTS))) \
+		--and $(FUZZ) --seconds 120

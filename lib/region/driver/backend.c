@@ -5,11 +5,9 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/mempolicy.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "actmem.h"
@@ -119,17 +117,6 @@ static int driver_adopt(int device, int fd, uint32_t allow, struct backing *back
 	if (backing->fd < 0)
 		return fail(errno, "cannot duplicate descriptor %d (%s)", fd, strerror(errno));
 	return 0;
-}
-
-static int driver_map(struct backing *backing)
-{
-	int error = map_region(backing);
-
-	/* Any policy keeps NUMA balancing from unmapping pages. The result does not matter. */
-	if (!error)
-		syscall(SYS_mbind, backing->address, (unsigned long)backing->length, MPOL_LOCAL,
-			NULL, 0UL, 0);
-	return error;
 }
 
 static void driver_unmap(struct backing *backing)
@@ -263,7 +250,7 @@ const struct backend backend_driver = {
 	.create = driver_make,
 	.open_name = driver_open_name,
 	.adopt = driver_adopt,
-	.map = driver_map,
+	.map = map_region,
 	.unmap = driver_unmap,
 	.populate = driver_populate,
 	.discard = driver_discard,

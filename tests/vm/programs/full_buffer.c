@@ -5,7 +5,6 @@
  * the same by plain READ and WRITE.
  */
 #include <liburing.h>
-#include <linux/mempolicy.h>
 
 #include "device_test.h"
 
@@ -28,11 +27,6 @@ FIXTURE_SETUP(full_buffer)
 	self->disk = open(DISK, O_RDWR | O_DIRECT | O_CLOEXEC);
 	ASSERT_GE(self->disk, 0);
 	ASSERT_EQ(0, region_make_pages(&self->region, FULL / PAGE_BYTES));
-	/*
-	 * As the library does: any policy keeps NUMA balancing from unmapping pages
-	 * for a look at who uses them; Linux 6.1 counts such pages as not mapped.
-	 */
-	ASSERT_EQ(0, syscall(SYS_mbind, self->region.memory, FULL, MPOL_LOCAL, NULL, 0UL, 0));
 	ASSERT_EQ(0, io_uring_queue_init(DEPTH, &self->ring, 0));
 	err = register_region(&self->ring, &self->region);
 	ASSERT_EQ(kernel_registers() ? 0 : -EOPNOTSUPP, err);
