@@ -4,9 +4,9 @@
  *
  * The fault handler returns a small page of a compound page. The kernel then maps the whole
  * compound page with one entry, if addresses, offsets and i_size are aligned to it. All code here
- * keeps them aligned. The mapping has no flag VM_IO or VM_PFNMAP, and no page_mkwrite: each of these
- * would prevent drivers and I/O from pinning it. With VM_MIXEDMAP, the kernel would not drop the
- * reference of an entry that it removes.
+ * keeps them aligned. The mapping has no flag VM_IO or VM_PFNMAP, and no page_mkwrite: each of
+ * these would prevent drivers and I/O from pinning it. It has no flag VM_MIXEDMAP, because the
+ * kernel would then not drop the reference of an entry that it removes.
  */
 #include <linux/file.h>
 #include <linux/mman.h>
