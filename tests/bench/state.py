@@ -12,10 +12,10 @@ of its bound too: the step with the state on the device, memcpy() by all process
 writes at the same time with direct I/O. An update at the end of the step leaves the disk idle
 during most of the rest, so steps that spill are measured with a delayed update as well: then the disk
 works during the forward pass. The more tokens a step has, the longer this pass is. A step with
-stored weights copies 11 times their bytes: the weights and their gradients are taken three and two
-times and put once each, and the state, twice as long, is taken and put once. If the host updates, it
+stored weights copies 10 times their bytes: the weights and their gradients are taken three times and
+once, and put once each, and the state, twice as long, is taken and put once. If the host updates, it
 copies twice the bytes of the weights: the gradients are put, and the updates taken. With stored
-weights, it copies four times: weights are taken twice, gradients put and taken once.
+weights, it copies three times: weights are taken twice, and gradients put.
 """
 import concurrent.futures
 import functools
@@ -156,7 +156,7 @@ def programs_of(parameters, group_bytes, method, on_host):
         stack = jnp.stack(list(parameters.values()))
         plain = at_the_end(tx, functools.partial(scanned_loss, lambda w: w))
         return (program_of(tx, plain, stack), program_of(
-            optimizer, with_weights(optimizer), actmem.jax.offload_params(stack)), 4 if on_host else 11)
+            optimizer, with_weights(optimizer), actmem.jax.offload_params(stack)), 3 if on_host else 10)
     step = (delayed if method == "--delayed" else at_the_end)(optimizer)
     return (program_of(tx, at_the_end(tx), jax.tree.map(jnp.copy, parameters)),
             program_of(optimizer, step, parameters), 2 if on_host else 4)

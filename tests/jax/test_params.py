@@ -92,6 +92,12 @@ def close(one, other, tolerance=2e-3):
         np.testing.assert_allclose(left / scale, right / scale, atol=tolerance)
 
 
+def check_squares(gradients):
+    for leaf in gradients["layers"].values():
+        wanted = np.sum(np.asarray(leaf).astype(np.float64).reshape(LAYERS, -1) ** 2, 1)
+        np.testing.assert_allclose(leaf.squares, wanted, rtol=1e-5)
+
+
 def count(name):
     return actmem.jax.stats()[name]
 
@@ -131,6 +137,8 @@ def test_gradients_are_those_of_jax(dtype, gradients):
         value, found = function(stored(weights(dtype)), batch(0))
         assert isinstance(found["layers"]["w"], Stored) == (gradients == "store")
         close((value, found), wanted)
+        if gradients == "store":
+            check_squares(found)
     if gradients == "device":
         same(train(TRANSFORMATIONS["adamw"], gradients=gradients, dtype=dtype),
              train(TRANSFORMATIONS["adamw"], dtype=dtype))
@@ -295,8 +303,10 @@ def test_layers_by_index():
 def test_a_layer_under_vmap():
     def body(x, params):
         return jax.vmap(lambda row: layer(row, params)[0])(x), None
-    close(actmem.jax.value_and_grad(partial(loss, body=jax.checkpoint(body)))(
-        stored(weights()), batch(0)), jax.value_and_grad(loss)(weights(), batch(0)))
+    value, found = actmem.jax.value_and_grad(partial(loss, body=jax.checkpoint(body)))(
+        stored(weights()), batch(0))
+    close((value, found), jax.value_and_grad(loss)(weights(), batch(0)))
+    check_squares(found)
 
 
 @pytest.mark.parametrize("gradients", ("store", "device"))
@@ -311,6 +321,17 @@ def test_weights_that_are_frozen(gradients):
     for of in cases:
         close(jax.jit(actmem.jax.value_and_grad(of, gradients=gradients))(
             stored(weights()), batch(0)), jax.jit(jax.value_and_grad(of))(weights(), batch(0)))
+
+
+@pytest.mark.parametrize("dtype, more", (("float32", 0), ("bfloat16", 0), ("float16", 2)))
+def test_the_norm_takes_no_stored_gradient(dtype, more):
+    """The backward pass has computed the squares. In float16 they could be infinite, as in Optax."""
+    def takes(tx):
+        offloaded, step = step_of(tx)
+        params = stored(weights(jnp.dtype(dtype)))
+        return str(jax.make_jaxpr(step)(params, offloaded.init(params), batch(0))).count(
+            "actmem_take[")
+    assert takes(TRANSFORMATIONS["clip"]) == takes(TRANSFORMATIONS["adamw"]) + more
 
 
 def test_a_stored_gradient_has_no_derivative():

@@ -8,9 +8,9 @@ runs the equations on these, and puts the results. It keeps the axis of the laye
 most equations run as they are traced.
 
 That needs an update that treats the layers alike: each equation computes an element of a stack only
-from elements of the same layer, and from values that are no stacks. A reduction over all layers, such
-as the sum of squares for the global norm, is a scan of its own before. It computes a value for each
-layer, then combines these.
+from elements of the same layer, and from values that are no stacks. A reduction over all layers is a
+scan of its own before. It computes a value for each layer, then combines these. The sum of the squares
+of a stored gradient, for the global norm, needs no scan: the backward pass has that of each layer.
 """
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from actmem.jax import _choices, _host, _private, _update
 from actmem.jax._private import Atom, Eqn, Jaxpr
@@ -35,6 +36,8 @@ _ELEMENTWISE = {
 _REDUCTIONS: dict[str, Callable[..., Any]] = {
     "reduce_sum": jnp.sum, "reduce_prod": jnp.prod, "reduce_max": jnp.max, "reduce_min": jnp.min,
     "reduce_and": jnp.all, "reduce_or": jnp.any}
+# With these dtypes, a sum of squares in float32 has the range of the sum that a program computes.
+_AS_FLOAT32 = (jnp.float32, jnp.bfloat16)
 
 
 def _is_over_layers(eqn: Eqn) -> bool:
@@ -60,6 +63,12 @@ def _keeps_layers(eqn: Eqn, stacks: Mapping[Atom, int]) -> bool:
         _, (left, right) = params["dimension_numbers"]
         return all(atom in stacks for atom in eqn.invars) and left[:1] == right[:1] == (0,)
     return False
+
+
+def _is_square(eqn: Eqn) -> bool:
+    name = eqn.primitive.name
+    return name == "square" or name == "integer_pow" and eqn.params["y"] == 2 or \
+        name == "mul" and eqn.invars[0] is eqn.invars[1]
 
 
 class _Layers:
@@ -133,13 +142,51 @@ class _Layers:
 
     def reduce(self, level: int) -> None:
         """Computes all reductions over the layers that follow `level` - 1 others."""
-        eqns = [eqn for var, eqn in self.reductions.items() if self.level[var] == level]
+        eqns = []
+        for var, eqn in self.reductions.items():
+            squares = self.squares(eqn) if self.level[var] == level else None
+            if squares is not None:
+                self.values[var] = jnp.sum(squares).astype(var.aval.dtype)
+            elif self.level[var] == level:
+                eqns.append(eqn)
         for count in sorted({self.stacks[eqn.invars[0]] for eqn in eqns}):
             chosen = [eqn for eqn in eqns if self.stacks[eqn.invars[0]] == count]
             parts = self.scan(count, [eqn.invars[0] for eqn in chosen], partial(_each, chosen))
             for eqn, part in zip(chosen, parts):
                 self.values[eqn.outvars[0]] = _REDUCTIONS[eqn.primitive.name](part, axis=0).astype(
                     eqn.outvars[0].aval.dtype)
+
+    def squares(self, eqn: Eqn) -> Any:
+        """Returns the sum of squares of each layer, if an equation adds up the squares of a stored
+        gradient and the backward pass has computed them. Otherwise returns None."""
+        if eqn.primitive.name != "reduce_sum" or len(eqn.params["axes"]) < eqn.invars[0].aval.ndim:
+            return None
+        squared = self.producers.get(self.unconverted(eqn.invars[0]))
+        if squared is None or not _is_square(squared):
+            return None
+        atom = self.unconverted(squared.invars[0])
+        return getattr(self.given.get(atom), "squares", None) if atom.aval.dtype in _AS_FLOAT32 \
+            else None
+
+    def unconverted(self, atom: Atom) -> Atom:
+        """Returns the variable from which this one differs only by a conversion, or by adding zeros.
+        Optax adds the squares of imaginary parts, which are zeros."""
+        while (eqn := self.producers.get(atom)) is not None:
+            is_same = eqn.primitive.name == "convert_element_type" and \
+                eqn.invars[0].aval.dtype in _AS_FLOAT32 and atom.aval.dtype in _AS_FLOAT32 or \
+                eqn.primitive.name == "add" and self.is_zero(eqn.invars[1])
+            if not is_same:
+                break
+            atom = eqn.invars[0]
+        return atom
+
+    def is_zero(self, atom: Atom) -> bool:
+        """Returns whether a variable is the constant 0, or its square."""
+        if _private.is_literal(atom):
+            return bool(np.all(np.asarray(atom.val) == 0))
+        eqn = self.producers.get(atom)
+        return eqn is not None and (eqn.primitive.name == "broadcast_in_dim" or _is_square(eqn)) and \
+            self.is_zero(eqn.invars[0])
 
     # Scans.
 

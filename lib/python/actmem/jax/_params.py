@@ -30,7 +30,8 @@ class _Weight(Stored):
     """A stored weight within value_and_grad(). `slot` is what its gradient belongs to: with
     gradients="store" a value without content, otherwise None, because it belongs to the ghost. `guard`
     has a number for each layer. jax.lax.stop_gradient() stops only its gradient, because it ignores
-    all dtypes that it does not know."""
+    all dtypes that it does not know. The gradient of a guard is the sum of the squares of the
+    layer's gradient."""
 
     slot: Any
     guard: Any
@@ -62,6 +63,29 @@ class _Weight(Stored):
 jax.tree_util.register_pytree_with_keys_class(_Weight)
 
 
+class _Gradient(Stored):
+    """A stored gradient. `squares` has the sum of the squares of each layer's gradient, float32, which
+    the backward pass computes while the gradient is on the device. So the norm needs no gradients."""
+
+    squares: Any
+
+    def __init__(self, token: Any, ghost: Any, label: str, squares: Any) -> None:
+        super().__init__(token, ghost, label)
+        self.squares = squares
+
+    def tree_flatten_with_keys(self) -> tuple[Any, str]:
+        leaves, label = super().tree_flatten_with_keys()
+        return (*leaves, (jax.tree_util.GetAttrKey("squares"), self.squares)), label
+
+    @classmethod
+    def tree_unflatten(cls, label: str, children: Sequence[Any]) -> "_Gradient":
+        token, ghost, squares = children
+        return cls(token, ghost, label, squares)
+
+
+jax.tree_util.register_pytree_with_keys_class(_Gradient)
+
+
 def _without_slots(tree: Any) -> Any:
     """Returns a tree in which weights are as they were before value_and_grad()."""
     def without(leaf: Any) -> Any:
@@ -90,7 +114,7 @@ def _take_weight_bwd(label: str, batch: Sequence[int], stores: bool, is_wanted: 
     if not stores:
         return None, gradient, None, None
     _, token, _ = _primitives.put(gradient, _label_of_gradient(label), GRADIENT)
-    return None, None, token, None
+    return None, None, token, jnp.sum(jnp.square(gradient.astype(jnp.float32)))
 
 
 _take_weight.defvjp(_take_weight_fwd, _take_weight_bwd, symbolic_zeros=True)
@@ -250,7 +274,7 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
                 'over the weights as offload_params() returned them, or pass gradients="device"'
                 ) from error
         results = [new if not is_stored(leaf) else new[0] if gradients == "device" else
-                   Stored(new[0], leaf.ghost, _label_of_gradient(leaf.label))
+                   _Gradient(new[0], leaf.ghost, _label_of_gradient(leaf.label), new[1])
                    for leaf, new in zip(leaves, found)]
         return (value, aux) if has_aux else value, jax.tree.unflatten(tree, results)
     return differentiated

@@ -212,8 +212,9 @@ def _update(job: Job, update: Update, spilled: Spilled) -> Load:
 
 
 def _norm(job: Job, update: Update, spilled: Spilled) -> Load:
-    """Returns what the norm of stored gradients needs, which the device computes before an update."""
-    if update.stored != "weights" or not job.clips:
+    """Returns what the norm of stored gradients needs before an update. The device computes the norm of
+    accumulated gradients, and otherwise the backward pass has computed it."""
+    if update.stored != "weights" or not job.clips or job.microbatches == 1:
         return Load()
     return Load(into=job.gradient_bytes, read=spilled.gradients)
 
