@@ -103,13 +103,11 @@ def the_state_of_a_large_model_compiles():
     assert took < 120, f"{took:.0f} s"
 
 
-@case
-def a_step_with_stored_weights_needs_few_layers_of_memory():
-    """Llama-2-13B, with few tokens: the device needs less than four layers of weights, for weights,
-    gradients and the update. All gradients of a layer leave, and all its weights come twice."""
-    sizes = stack.MODELS["llama-2-13b"]._replace(batch=1, sequence=128)
+def stored_step(sizes, on):
+    """Compiles a step with weights, gradients and state in actmem. Returns the program, and the
+    stacked weights."""
     optimizer = actmem.optax.offload(
-        optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-4)))
+        optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-4)), on=on)
     layer = stack.make_layer(sizes, "xla")
     loss = stack.make_loss(jax.checkpoint(lambda x, w: layer(x, actmem.jax.value(w))), False)
 
@@ -118,17 +116,31 @@ def a_step_with_stored_weights_needs_few_layers_of_memory():
         return *optimizer.apply(gradients, state, weights), value
     arrays = jax.eval_shape(lambda: stack.make_weights(sizes, False))
     weights = jax.eval_shape(actmem.jax.offload_params, arrays)
-    program = compiled.compile_for(TARGET, compiled.lowered(
+    return compiled.compile_for(TARGET, compiled.lowered(
         jax.jit(step, donate_argnums=(0, 1)), (weights, jax.eval_shape(optimizer.init, weights),
                                                jax.eval_shape(lambda: stack.make_batch(sizes))),
-        TARGET))
+        TARGET)), arrays
+
+
+@case
+def a_step_with_stored_weights_needs_few_layers_of_memory():
+    """Llama-2-13B, with few tokens: the device needs less than four layers of weights, for weights,
+    gradients and the update. All gradients of a layer leave, and all its weights come twice."""
+    sizes = stack.MODELS["llama-2-13b"]._replace(batch=1, sequence=128)
+    program, arrays = stored_step(sizes, "device")
     one_layer = sum(array.size * array.dtype.itemsize for array in jax.tree.leaves(arrays)) / \
         sizes.layers
     assert program.peak < 4 * one_layer, (program.peak, one_layer)
-    leaves = len(arrays)
     # Of each leaf: weights in both passes; then its gradient, the weights and the state.
-    assert program.schedule.takes == sizes.layers * leaves * 6, program.schedule
-    assert program.schedule.puts == sizes.layers * leaves * 4, program.schedule
+    assert program.schedule.takes == sizes.layers * len(arrays) * 6, program.schedule
+    assert program.schedule.puts == sizes.layers * len(arrays) * 4, program.schedule
+
+
+@case
+def an_update_on_the_host_moves_only_weights_and_gradients():
+    program, arrays = stored_step(SIZES, "host")
+    assert program.schedule.takes == 2 * LAYERS * len(arrays), program.schedule
+    assert program.schedule.puts == LAYERS * len(arrays), program.schedule
 
 
 def written(folder):

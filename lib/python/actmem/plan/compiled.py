@@ -38,7 +38,7 @@ COMPILERS = ("jax", "jaxlib", "jax-cuda13-plugin", "jax-cuda12-plugin", "libtpu"
 PLACES = re.compile(r'^#loc.*\n| loc\((?:[^()"]|"[^"]*"|\((?:[^()"]|"[^"]*")*\))*\)', re.MULTILINE)
 # Calls that an exported program may contain.
 CALLS = tuple(export.DisabledSafetyCheck.custom_call(f"actmem_{name}")
-              for name in ("put", "take", "tie", "hold", "drop", "ghost"))
+              for name in ("put", "take", "tie", "hold", "drop", "ghost", "update"))
 
 
 class CompileError(ValueError):
