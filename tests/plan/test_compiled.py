@@ -183,9 +183,10 @@ def test_a_result_is_kept(compiler, tmp_path, monkeypatch):
     monkeypatch.delenv("XLA_FLAGS")
     shape = jax.ShapeDtypeStruct((8, 9), "float32")
     compiled.compile_for(target, compiled.lowered(lambda x: x.T @ x, [shape], target))
-    assert len(compiler) == 4
+    compiled.compile_for(target, lowered(target), {"LIBTPU_INIT_ARGS": "--one=1"})
+    assert len(compiler) == 5 and compiler[4]["LIBTPU_INIT_ARGS"] == "--one=1"
     file.write_text('{"argument": ')
-    assert compiled.compile_for(target, lowered(target)) == found and len(compiler) == 5
+    assert compiled.compile_for(target, lowered(target)) == found and len(compiler) == 6
 
 
 def test_a_compiler_that_fails(compiler):

@@ -41,10 +41,10 @@ def fixture_xla(monkeypatch):
             assert where in (None, "pinned_host", "actmem")
             yield Choice(frozenset(kept), frozenset(offloaded))
 
-        def compile_for(target, program):
+        def compile_for(target, program, variables):
             assert target == targets.find("h200")
             ran.append(program.choice)
-            return made_of(program.choice)
+            return made_of(program.choice, variables) if variables else made_of(program.choice)
         monkeypatch.setattr(_trace.Program, "jitted", jitted)
         monkeypatch.setattr(compiled, "lowered", lambda step, shapes, target, donated: (
             donations.append(donated), Program(step))[1])
@@ -164,6 +164,37 @@ def test_a_policy_that_loses_by_its_own_schedule(xla):
         assert build.wait_s == pytest.approx(0.1)
         assert build.refused.startswith("it is 0.") and build.refused.endswith(
             "nothing: the device waits 0.1 s for its copies; actmem.jax.checkpoint hides them")
+
+
+@pytest.mark.parametrize("later, best", (
+    ({"exposed_bytes_in": 10 ** 6}, True), ({"exposed_bytes_in": 10 ** 11}, False), (None, False)))
+def test_other_flags_can_hide_copies(xla, monkeypatch, capsys, later, best):
+    """They are for a policy that waits, and are dropped if they help not or need too much memory."""
+    limit = limit_that_is_tight()
+    counts = dict(copies_out=4, bytes_out=400, copies_in=4, bytes_in=400)
+    flags = {"LIBTPU_INIT_ARGS": "--one=1 --two=2"}
+    monkeypatch.setitem(targets.OFFLOAD_FLAGS, "cuda", flags)
+
+    def made_of(choice, variables=None):
+        if variables is None:
+            return offloading(**counts, exposed_bytes_in=10 ** 10)(choice)
+        assert choice.offloaded and variables == flags
+        return Compiled(exhausted="RESOURCE_EXHAUSTED") if later is None else \
+            offloading(**counts, **later)(choice)
+    xla(made_of)
+    found = planned(device_memory=limit)
+    builds = [build for build in found.compiled if build.offloaded]
+    assert bool(found.with_action("offload")) == best
+    for build in builds:
+        assert build.flags.get("LIBTPU_INIT_ARGS") == (flags["LIBTPU_INIT_ARGS"] if best else None)
+        assert build.wait_s == pytest.approx(1e-5 if best else 0.1)
+    assert ("with LIBTPU_INIT_ARGS='--one=1 --two=2'" in str(found)) == best
+    again = "compiling it again with other flags, because it waits 0.1 s for copies"
+    assert capsys.readouterr().err.count(again) == len(builds)
+    # The user's flags count.
+    monkeypatch.setenv("LIBTPU_INIT_ARGS", "--mine=1")
+    assert not planned(device_memory=limit).with_action("offload")
+    assert again not in capsys.readouterr().err
 
 
 def test_stock_programs_on_gpus_wait_for_copies_from_the_host(xla):

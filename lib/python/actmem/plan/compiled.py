@@ -21,7 +21,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -33,6 +33,7 @@ from actmem.plan.targets import Target
 
 FORMAT = 3                      # of the results; part of their key
 FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+NO_VARIABLES: Mapping[str, str] = {}
 COMPILERS = ("jax", "jaxlib", "jax-cuda13-plugin", "jax-cuda12-plugin", "libtpu")
 # Locations in a program's text: the lines of source files that made it.
 PLACES = re.compile(r'^#loc.*\n| loc\((?:[^()"]|"[^"]*"|\((?:[^()"]|"[^"]*")*\))*\)', re.MULTILINE)
@@ -126,10 +127,11 @@ def _versions() -> list[str]:
     return found
 
 
-def _cache_path(target: Target, program: Lowered) -> str:
+def _cache_path(target: Target, program: Lowered, variables: Mapping[str, str]) -> str:
     folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    words = repr((FORMAT, dataclasses.astuple(target), sorted(flags().items()), _versions(),
-                  program.axes, program.donated, [str(aval) for aval in program.exported.in_avals]))
+    words = repr((FORMAT, dataclasses.astuple(target), sorted({**flags(), **variables}.items()),
+                  _versions(), program.axes, program.donated,
+                  [str(aval) for aval in program.exported.in_avals]))
     text = PLACES.sub("", program.exported.mlir_module())
     key = hashlib.sha256(f"{words}{text}".encode())
     return os.path.join(folder, "actmem", "compiled", f"{key.hexdigest()[:32]}.json")
@@ -178,13 +180,13 @@ def _reason(stderr: str) -> str:
     return lines[-1] if lines else "the compiler printed no error"
 
 
-def _run(target: Target, program: Lowered) -> dict[str, Any]:
+def _run(target: Target, program: Lowered, variables: Mapping[str, str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="actmem-") as folder:
         request, result = (os.path.join(folder, name) for name in ("request", "result"))
         with open(request, "wb") as file:
             pickle.dump((target, program.exported, program.axes, program.donated), file)
         done = subprocess.run([sys.executable, "-m", "actmem.plan._compiling", request, result],
-                              env=_environment(target), stdin=subprocess.DEVNULL,
+                              env={**_environment(target), **variables}, stdin=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                               errors="replace", check=False)
         if done.returncode:
@@ -195,8 +197,10 @@ def _run(target: Target, program: Lowered) -> dict[str, Any]:
             return found
 
 
-def compile_for(target: Target, program: Lowered) -> Compiled:
-    """Compiles a program, unless the cache has the result.
+def compile_for(target: Target, program: Lowered,
+                variables: Mapping[str, str] = NO_VARIABLES) -> Compiled:
+    """Compiles a program, unless the cache has the result. `variables` are added to the environment of
+    the compiler.
 
     Raises:
       ImportError: The compiler is not installed. The error message has the command to install it.
@@ -207,10 +211,10 @@ def compile_for(target: Target, program: Lowered) -> Compiled:
         raise ValueError(f"the program is for {program.devices} devices, but {target.name} "
                          f"has {target.devices}: use a mesh of {target.devices} devices")
     targets.check_compiler(target)
-    path = _cache_path(target, program)
+    path = _cache_path(target, program, variables)
     known = _kept(path)
     if known is None:
-        found = _run(target, program)
+        found = _run(target, program, variables)
         _keep(path, found)
         known = _of_json(found)
     return known

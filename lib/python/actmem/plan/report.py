@@ -9,6 +9,7 @@ import dataclasses
 import errno
 import json
 import os
+import shlex
 import stat
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -81,6 +82,9 @@ class Build:
                          "times cannot be compared: use a smaller batch")
         if self.refused:
             words.append(f"refused: {self.refused}")
+        # Flags of the environment need no mention.
+        words += [f"with {name}={shlex.quote(value)}" for name, value in self.flags.items()
+                  if os.environ.get(name) != value]
         return "; ".join(words)
 
     def json(self) -> dict[str, Any]:

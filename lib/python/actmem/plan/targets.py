@@ -18,6 +18,20 @@ from jaxlib.version import __version__ as jaxlib_version
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TPUS = ("v5p", "v6e", "v5e")    # those that machines.csv has
+# Variables with flags that let XLA copy to and from the host during more of the computation, for
+# each platform. MaxText sets these flags for programs that offload (HOST_OFFLOAD_FLAGS).
+OFFLOAD_FLAGS = {"tpu": {"LIBTPU_INIT_ARGS": " ".join(f"--xla_{flag}" for flag in (
+    "tpu_enable_all_experimental_scheduler_features=true",
+    "tpu_enable_scheduler_memory_pressure_tracking=true",
+    "tpu_host_transfer_overlap_limit=24",
+    "tpu_aggressive_opt_barrier_removal=ENABLED",
+    "lhs_prioritize_async_depth_over_stall=ENABLED",
+    "tpu_enable_ag_backward_pipelining=true",
+    "should_allow_loop_variant_parameter_in_chain=ENABLED",
+    "should_add_loop_invariant_op_in_chain=ENABLED",
+    "max_concurrent_host_send_recv=100",
+    "tpu_scheduler_percent_shared_memory_limit=100",
+    "latency_hiding_scheduler_rerun=2"))}}
 
 
 class TargetError(ValueError):

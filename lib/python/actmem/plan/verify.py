@@ -8,14 +8,14 @@ import dataclasses
 import math
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from actmem.plan import _trace, compiled
 from actmem.plan.decide import abstention, layers_of, rows
 from actmem.plan.names import Candidate
 from actmem.plan.report import Build, Plan, policy_of, size_text
 from actmem.plan.search import Choice, Nothing, Search
-from actmem.plan.targets import Target
+from actmem.plan.targets import OFFLOAD_FLAGS, Target
 
 SHORTLIST = 2           # choices that XLA compiles at a time
 ATTEMPTS = 3            # attempts at finding choices that fit
@@ -31,13 +31,15 @@ class Policies:
         self.donated, self.resident, self.destination = donated, resident, destination
         self.limit = search.device_memory
         self.found: dict[Choice, compiled.Compiled] = {}
+        # The variables with flags that a choice needs, besides those of the environment.
+        self.variables: dict[Choice, Mapping[str, str]] = {}
 
     def compile(self, choices: Iterable[Choice]) -> None:
         for choice in choices:
             if choice not in self.found:
-                self.found[choice] = self._compiled(choice)
+                self._compile(choice)
 
-    def _compiled(self, choice: Choice) -> compiled.Compiled:
+    def _compile(self, choice: Choice) -> None:
         policy = policy_of(sorted(choice.kept), sorted(choice.offloaded), self.destination)
         with self.program.jitted(policy) as step:
             lowered = compiled.lowered(step, self.program.shapes(), self.target, self.donated)
@@ -45,9 +47,27 @@ class Policies:
         if mesh > 1 and lowered.devices == 1:
             raise ValueError(f"compile= needs the mesh of {mesh} devices in the shardings of the "
                              "arguments: pass shapes with a jax.sharding.NamedSharding")
-        self._tell(f"compiling policy {len(self.found) + 1}: {self._text(choice)}")
+        words = f"compiling policy {len(self.found) + 1}: {self._text(choice)}"
+        first = self.found[choice] = self._run(lowered, words, {})
+        variables = OFFLOAD_FLAGS.get(self.target.platform, {})
+        wait = self.wait(choice)
+        if not choice.offloaded or not wait or compiled.flags().keys() & variables.keys():
+            return
+        # The device waits for copies. Other flags may let more of the computation hide them.
+        self.found[choice] = self._run(
+            lowered, f"compiling it again with other flags, because it waits {wait:.3g} s for copies",
+            variables)
+        peak, now = self.peak(choice), self.wait(choice)
+        if peak is not None and peak <= self.limit and now is not None and now < wait:
+            self.variables[choice] = variables
+        else:
+            self.found[choice] = first
+
+    def _run(self, lowered: compiled.Lowered, words: str,
+             variables: Mapping[str, str]) -> compiled.Compiled:
+        self._tell(words)
         begin = time.monotonic()
-        found = compiled.compile_for(self.target, lowered)
+        found = compiled.compile_for(self.target, lowered, variables)
         peak = "too much" if found.exhausted else size_text(found.peak + self.resident)
         self._tell(f"after {time.monotonic() - begin:.0f} s: {peak} of device memory")
         return found
@@ -118,7 +138,8 @@ class Policies:
         return Build(self.target.name, tuple(sorted(choice.kept)), tuple(sorted(choice.offloaded)),
                      method, self.peak(choice), found.host_bytes,
                      schedule.copies_out + schedule.puts, schedule.late_out + schedule.late_puts,
-                     self.wait(choice), schedule.rematerialised, refused, compiled.flags())
+                     self.wait(choice), schedule.rematerialised, refused,
+                     {**compiled.flags(), **self.variables.get(choice, {})})
 
 
 def _compile(search: Search, policies: Policies, count: int, offloads: bool) -> None:
