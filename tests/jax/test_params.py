@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Weights in the store: the same training as with weights on the device."""
+import warnings
 from functools import partial
 
 import jax
@@ -287,6 +288,7 @@ def test_weights_that_only_some_layers_use():
     close((value, found), jax.value_and_grad(of)({**weights(), "unused": jnp.ones((2, 3))}, batch(0)))
     assert not np.any(found["layers"]["w"][1])
     assert np.any(found["layers"]["w"][2])
+    check_squares(found)
 
 
 def test_layers_by_index():
@@ -332,6 +334,45 @@ def test_the_norm_takes_no_stored_gradient(dtype, more):
         return str(jax.make_jaxpr(step)(params, offloaded.init(params), batch(0))).count(
             "actmem_take[")
     assert takes(TRANSFORMATIONS["clip"]) == takes(TRANSFORMATIONS["adamw"]) + more
+
+
+@pytest.mark.parametrize("change", (lambda x: x.astype(jnp.float16), lambda x: x / 1024))
+def test_a_change_of_all_numbers_does_not_change_stored_gradients(change):
+    """Such as that of a library for mixed precision. Their squares stay, too."""
+    offloaded, _ = step_of(TRANSFORMATIONS["clip"])
+    params = stored(weights())
+    _, found = jax.jit(actmem.jax.value_and_grad(loss))(params, 1e3 * batch(0))
+    state = offloaded.init(params)
+    wanted = offloaded.apply({**found, "first": change(found["first"])}, state, params)
+    changed = jax.tree.map(
+        lambda x: change(x) if jnp.issubdtype(x.dtype, jnp.floating) else x, found)
+    same(offloaded.apply(changed, state, params), wanted)
+
+
+def test_a_norm_of_rounded_gradients():
+    def rounding(x):
+        rounded = x.astype(jnp.bfloat16).astype(jnp.float32)
+        return jnp.ones_like(x) * (jnp.sum(jnp.square(x)) - jnp.sum(jnp.square(rounded)))
+    tx = optax.stateless(lambda updates, params: jax.tree.map(rounding, updates))
+    offloaded, step = step_of(tx)
+    params = stored(weights())
+    text = str(jax.make_jaxpr(step)(params, offloaded.init(params), batch(0)))
+    # Both passes and the update take both weights. The norm takes both gradients.
+    assert text.count("actmem_take[") == 3 * 2 + 2, text.count("actmem_take[")
+
+
+def test_complex_weights():
+    """Their squares are not computed."""
+    def of(params, x):
+        return jnp.mean(jnp.abs(jax.lax.scan(jax.checkpoint(lambda x, params: (
+            jnp.tanh(x @ actmem.jax.value(params)), None)), x, params)[0]) ** 2)
+    params = jax.random.normal(jax.random.key(0), (2, SIDE, SIDE), jnp.complex64) / 8
+    x = batch(0).astype(jnp.complex64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = actmem.jax.value_and_grad(of)(actmem.jax.offload_params(params), x)
+    wanted = jax.value_and_grad(of)(params, x)
+    np.testing.assert_allclose(np.asarray(found[1]), wanted[1], rtol=1e-4, atol=1e-7)
 
 
 def test_a_stored_gradient_has_no_derivative():

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from actmem.jax import _choices, _host, _private, _update
+from actmem.jax import _choices, _host, _params, _private, _update
 from actmem.jax._private import Atom, Eqn, Jaxpr
 from actmem.jax._state import is_stored, store
 
@@ -36,8 +36,6 @@ _ELEMENTWISE = {
 _REDUCTIONS: dict[str, Callable[..., Any]] = {
     "reduce_sum": jnp.sum, "reduce_prod": jnp.prod, "reduce_max": jnp.max, "reduce_min": jnp.min,
     "reduce_and": jnp.all, "reduce_or": jnp.any}
-# With these dtypes, a sum of squares in float32 has the range of the sum that a program computes.
-_AS_FLOAT32 = (jnp.float32, jnp.bfloat16)
 
 
 def _is_over_layers(eqn: Eqn) -> bool:
@@ -63,6 +61,10 @@ def _keeps_layers(eqn: Eqn, stacks: Mapping[Atom, int]) -> bool:
         _, (left, right) = params["dimension_numbers"]
         return all(atom in stacks for atom in eqn.invars) and left[:1] == right[:1] == (0,)
     return False
+
+
+def _is_squared(atom: Atom) -> bool:
+    return atom.aval.dtype in _params.SQUARED
 
 
 def _is_square(eqn: Eqn) -> bool:
@@ -144,11 +146,13 @@ class _Layers:
         """Computes all reductions over the layers that follow `level` - 1 others."""
         eqns = []
         for var, eqn in self.reductions.items():
-            squares = self.squares(eqn) if self.level[var] == level else None
-            if squares is not None:
-                self.values[var] = jnp.sum(squares).astype(var.aval.dtype)
-            elif self.level[var] == level:
+            if self.level[var] != level:
+                continue
+            squares = self.squares(eqn)
+            if squares is None:
                 eqns.append(eqn)
+            else:
+                self.values[var] = jnp.sum(squares).astype(var.aval.dtype)
         for count in sorted({self.stacks[eqn.invars[0]] for eqn in eqns}):
             chosen = [eqn for eqn in eqns if self.stacks[eqn.invars[0]] == count]
             parts = self.scan(count, [eqn.invars[0] for eqn in chosen], partial(_each, chosen))
@@ -161,24 +165,28 @@ class _Layers:
         gradient and the backward pass has computed them. Otherwise returns None."""
         if eqn.primitive.name != "reduce_sum" or len(eqn.params["axes"]) < eqn.invars[0].aval.ndim:
             return None
-        squared = self.producers.get(self.unconverted(eqn.invars[0]))
-        if squared is None or not _is_square(squared):
+        producer = self.producers.get(self.term(eqn.invars[0]))
+        if producer is None or not _is_square(producer):
             return None
-        atom = self.unconverted(squared.invars[0])
-        return getattr(self.given.get(atom), "squares", None) if atom.aval.dtype in _AS_FLOAT32 \
-            else None
+        gradient = self.given.get(self.widened(producer.invars[0]))
+        return gradient.squares if isinstance(gradient, _params.Gradient) else None
 
-    def unconverted(self, atom: Atom) -> Atom:
-        """Returns the variable from which this one differs only by a conversion, or by adding zeros.
-        Optax adds the squares of imaginary parts, which are zeros."""
-        while (eqn := self.producers.get(atom)) is not None:
-            is_same = eqn.primitive.name == "convert_element_type" and \
-                eqn.invars[0].aval.dtype in _AS_FLOAT32 and atom.aval.dtype in _AS_FLOAT32 or \
-                eqn.primitive.name == "add" and self.is_zero(eqn.invars[1])
-            if not is_same:
-                break
+    def term(self, atom: Atom) -> Atom:
+        """Returns the variable whose elements are added up as `atom`, perhaps rounded. Optax adds
+        the squares of real and imaginary parts, of which the latter are zeros."""
+        while (eqn := self.producers.get(atom)) is not None and (
+                eqn.primitive.name == "convert_element_type" and _is_squared(atom) and
+                _is_squared(eqn.invars[0]) or
+                eqn.primitive.name == "add" and self.is_zero(eqn.invars[1])):
             atom = eqn.invars[0]
         return atom
+
+    def widened(self, atom: Atom) -> Atom:
+        """Returns the bfloat16 variable that was converted to float32, or `atom`."""
+        eqn = self.producers.get(atom)
+        return eqn.invars[0] if eqn is not None and \
+            eqn.primitive.name == "convert_element_type" and atom.aval.dtype == jnp.float32 and \
+            eqn.invars[0].aval.dtype == jnp.bfloat16 else atom
 
     def is_zero(self, atom: Atom) -> bool:
         """Returns whether a variable is the constant 0, or its square."""

@@ -63,27 +63,38 @@ class _Weight(Stored):
 jax.tree_util.register_pytree_with_keys_class(_Weight)
 
 
-class _Gradient(Stored):
-    """A stored gradient. `squares` has the sum of the squares of each layer's gradient, float32, which
-    the backward pass computes while the gradient is on the device. So the norm needs no gradients."""
+# For gradients of these dtypes, a sum of squares in float32 has the range of the sum that a program
+# computes.
+SQUARED = (jnp.float32, jnp.bfloat16)
 
-    squares: Any
 
-    def __init__(self, token: Any, ghost: Any, label: str, squares: Any) -> None:
+class Gradient(Stored):
+    """A stored gradient. `bits` are those of the sum of the squares of each layer's gradient, float32,
+    which the backward pass computes while the gradient is on the device; or None. They are uint32, so
+    that a jax.tree.map() that changes all floating-point numbers does not change them alone."""
+
+    bits: Any
+
+    def __init__(self, token: Any, ghost: Any, label: str, bits: Any) -> None:
         super().__init__(token, ghost, label)
-        self.squares = squares
+        self.bits = bits
 
     def tree_flatten_with_keys(self) -> tuple[Any, str]:
         leaves, label = super().tree_flatten_with_keys()
-        return (*leaves, (jax.tree_util.GetAttrKey("squares"), self.squares)), label
+        return (*leaves, (jax.tree_util.GetAttrKey("bits"), self.bits)), label
 
     @classmethod
-    def tree_unflatten(cls, label: str, children: Sequence[Any]) -> "_Gradient":
-        token, ghost, squares = children
-        return cls(token, ghost, label, squares)
+    def tree_unflatten(cls, label: str, children: Sequence[Any]) -> "Gradient":
+        token, ghost, bits = children
+        return cls(token, ghost, label, bits)
+
+    @property
+    def squares(self) -> Any:
+        """The sum of the squares of each layer's gradient, or None."""
+        return None if self.bits is None else jax.lax.bitcast_convert_type(self.bits, jnp.float32)
 
 
-jax.tree_util.register_pytree_with_keys_class(_Gradient)
+jax.tree_util.register_pytree_with_keys_class(Gradient)
 
 
 def _without_slots(tree: Any) -> Any:
@@ -114,7 +125,8 @@ def _take_weight_bwd(label: str, batch: Sequence[int], stores: bool, is_wanted: 
     if not stores:
         return None, gradient, None, None
     _, token, _ = _primitives.put(gradient, _label_of_gradient(label), GRADIENT)
-    return None, None, token, jnp.sum(jnp.square(gradient.astype(jnp.float32)))
+    squares = jnp.sum(jnp.square(gradient.astype(jnp.float32))) if gradient.dtype in SQUARED else None
+    return None, None, token, squares
 
 
 _take_weight.defvjp(_take_weight_fwd, _take_weight_bwd, symbolic_zeros=True)
@@ -273,9 +285,15 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
                 "and JAX cannot do the same with gradients in the store. Let a jax.lax.scan iterate "
                 'over the weights as offload_params() returned them, or pass gradients="device"'
                 ) from error
-        results = [new if not is_stored(leaf) else new[0] if gradients == "device" else
-                   _Gradient(new[0], leaf.ghost, _label_of_gradient(leaf.label), new[1])
-                   for leaf, new in zip(leaves, found)]
+        def gradient_of(leaf: Any, new: Any) -> Any:
+            if not is_stored(leaf):
+                return new
+            token, squares = new
+            if gradients == "device":
+                return token
+            bits = jax.lax.bitcast_convert_type(squares, jnp.uint32) if leaf.dtype in SQUARED else None
+            return Gradient(token, leaf.ghost, _label_of_gradient(leaf.label), bits)
+        results = list(map(gradient_of, leaves, found))
         return (value, aux) if has_aux else value, jax.tree.unflatten(tree, results)
     return differentiated
 
