@@ -51,7 +51,8 @@ class Policies:
         first = self.found[choice] = self._run(lowered, words, {})
         variables = OFFLOAD_FLAGS.get(self.target.platform, {})
         wait = self.wait(choice)
-        if not choice.offloaded or not wait or compiled.flags().keys() & variables.keys():
+        if not variables or not choice.offloaded or not wait or \
+                compiled.flags().keys() & variables.keys():
             return
         # The device waits for copies. Other flags may let more of the computation hide them.
         self.found[choice] = self._run(
