@@ -4,8 +4,8 @@
 Adam keeps two averages for each weight, twice the weights' bytes, and needs them only in
 the update. The program compares two ways. The averages are always on the device. Or they
 are inputs and outputs on the host, and the step fetches them for the update. With actmem,
-they are in regions, and the update takes them to the device one after the other; or the
-host computes the update, so that gradients and changes of weights move instead.
+they are in regions, and the update takes them to the device one after the other. Or the
+host computes the update. Then gradients and changes of weights move instead.
 """
 import sys
 from typing import NamedTuple

@@ -173,7 +173,7 @@ class _Layers:
 
     def term(self, atom: Atom) -> Atom:
         """Returns the variable whose elements are added up as `atom`, perhaps rounded. Optax adds
-        the squares of real and imaginary parts, of which the latter are zeros."""
+        the squares of real and imaginary parts. Imaginary parts are zeros."""
         while (eqn := self.producers.get(atom)) is not None and (
                 eqn.primitive.name == "convert_element_type" and _is_squared(atom) and
                 _is_squared(eqn.invars[0]) or
