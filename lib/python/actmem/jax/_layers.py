@@ -63,7 +63,7 @@ def _keeps_layers(eqn: Eqn, stacks: Mapping[Atom, int]) -> bool:
     return False
 
 
-def _is_squared(atom: Atom) -> bool:
+def _has_squared_type(atom: Atom) -> bool:
     return atom.aval.dtype in _params.SQUARED
 
 
@@ -175,8 +175,8 @@ class _Layers:
         """Returns the variable whose elements are added up as `atom`, perhaps rounded. Optax adds
         the squares of real and imaginary parts. Imaginary parts are zeros."""
         while (eqn := self.producers.get(atom)) is not None and (
-                eqn.primitive.name == "convert_element_type" and _is_squared(atom) and
-                _is_squared(eqn.invars[0]) or
+                eqn.primitive.name == "convert_element_type" and _has_squared_type(atom) and
+                _has_squared_type(eqn.invars[0]) or
                 eqn.primitive.name == "add" and self.is_zero(eqn.invars[1])):
             atom = eqn.invars[0]
         return atom

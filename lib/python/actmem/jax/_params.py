@@ -33,22 +33,13 @@ class _Weight(Stored):
     all dtypes that it does not know. The gradient of a guard is the sum of the squares of the
     layer's gradient."""
 
+    CHILDREN = (*Stored.CHILDREN, "slot", "guard")
     slot: Any
     guard: Any
 
     def __init__(self, token: Any, ghost: Any, label: str, slot: Any, guard: Any) -> None:
         super().__init__(token, ghost, label)
         self.slot, self.guard = slot, guard
-
-    def tree_flatten_with_keys(self) -> tuple[Any, str]:
-        leaves, label = super().tree_flatten_with_keys()
-        key = jax.tree_util.GetAttrKey
-        return (*leaves, (key("slot"), self.slot), (key("guard"), self.guard)), label
-
-    @classmethod
-    def tree_unflatten(cls, label: str, children: Sequence[Any]) -> "_Weight":
-        token, ghost, slot, guard = children
-        return cls(token, ghost, label, slot, guard)
 
     def taken(self) -> Any:
         if self.is_stack and self.slot is not None:
@@ -73,20 +64,12 @@ class Gradient(Stored):
     which the backward pass computes while the gradient is on the device; or None. They are uint32, so
     that a jax.tree.map() that changes all floating-point numbers does not change them alone."""
 
+    CHILDREN = (*Stored.CHILDREN, "bits")
     bits: Any
 
     def __init__(self, token: Any, ghost: Any, label: str, bits: Any) -> None:
         super().__init__(token, ghost, label)
         self.bits = bits
-
-    def tree_flatten_with_keys(self) -> tuple[Any, str]:
-        leaves, label = super().tree_flatten_with_keys()
-        return (*leaves, (jax.tree_util.GetAttrKey("bits"), self.bits)), label
-
-    @classmethod
-    def tree_unflatten(cls, label: str, children: Sequence[Any]) -> "Gradient":
-        token, ghost, bits = children
-        return cls(token, ghost, label, bits)
 
     @property
     def squares(self) -> Any:

@@ -9,7 +9,7 @@ store learns from each step when the next one will need the value (lib/store/sch
 """
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -35,6 +35,7 @@ class Stored:
       shape, dtype, ndim, size, nbytes: those of the array; nbytes is the sum over all devices.
     """
 
+    CHILDREN: tuple[str, ...] = ("token", "ghost")      # a subclass adds the names of more nodes
     token: Any
     ghost: Any
 
@@ -43,12 +44,12 @@ class Stored:
 
     def tree_flatten_with_keys(self) -> tuple[Any, str]:
         key = jax.tree_util.GetAttrKey
-        return ((key("token"), self.token), (key("ghost"), self.ghost)), self.label
+        return tuple((key(name), getattr(self, name)) for name in self.CHILDREN), self.label
 
     @classmethod
-    def tree_unflatten(cls, label: str, children: Sequence[Any]) -> "Stored":
-        token, ghost = children
-        return cls(token, ghost, label)
+    def tree_unflatten(cls, label: str, children: Sequence[Any]) -> Self:
+        token, ghost, *more = children
+        return cls(token, ghost, label, *more)
 
     @property
     def shape(self) -> tuple[int, ...]:
