@@ -32,7 +32,8 @@ def told():
 def planned(options):
     command = os.path.join(ROOT, "build", "bin", "actmem")
     path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
-    words = options.replace("qwen3-0.6b.json", os.path.join(HERE, "qwen3-0.6b.json")).split()
+    words = [os.path.join(HERE, word) if word.endswith(".json") else word
+             for word in options.split()]
     result = subprocess.run([command, "plan", "--json", *words], capture_output=True, text=True,
                             env=os.environ | {"PATH": path}, check=False)
     assert result.returncode == 0, (options, result.stderr)
