@@ -22,6 +22,10 @@ def shape(*sizes, dtype=f32):
     return jax.ShapeDtypeStruct(sizes, dtype)
 
 
+# Rows and two matrices.
+IN_BF16 = [shape(rows, WIDTH, dtype=bf16) for rows in (ROWS, WIDTH, WIDTH)]
+
+
 def temporary(function, *args, compiler, **options):
     return foresee(_trace.graph_of(function, *args), compiler=compiler, **options).temporary
 
@@ -48,18 +52,35 @@ def test_a_cast_that_enlarges_stays_in_the_loop():
 def test_a_tpu_computes_what_is_elementwise_inside_products():
     def run(x, w, v):
         return jnp.sin(jnp.exp(x) @ w) @ v
-    args = shape(ROWS, WIDTH), shape(WIDTH, WIDTH), shape(WIDTH, WIDTH)
-    assert temporary(run, *args, compiler=TPU) == ROW_BYTES
-    assert temporary(run, *args, compiler=dataclasses.replace(GPU, hosts="none")) == 2 * ROW_BYTES
+    assert temporary(run, *IN_BF16, compiler=TPU) == ROW_BYTES // 2
+    assert temporary(run, *IN_BF16, compiler=dataclasses.replace(GPU, hosts="none")) == ROW_BYTES
+
+
+def test_a_tpu_stores_what_only_products_read_in_bfloat16():
+    def layer(x, w):
+        return x @ w, None
+
+    def run(x, weights):
+        return jax.grad(lambda weights: jnp.sum(jax.lax.scan(layer, x, weights)[0]))(weights)
+    args = shape(ROWS, WIDTH), shape(LAYERS, WIDTH, WIDTH)
+    with_float32 = dataclasses.replace(TPU, multiplies_bf16=False)
+    # The input of each layer, and all weights.
+    assert temporary(run, *args, compiler=TPU) - \
+        temporary(run, *args, compiler=with_float32) == LAYERS * (MATRIX - ROW_BYTES) // 2
+
+    def exact(x, weights):
+        with jax.default_matmul_precision("highest"):
+            return run(x, weights)
+    assert temporary(exact, *args, compiler=TPU) == temporary(run, *args, compiler=with_float32)
 
 
 def test_exp_is_computed_again_for_each_reader():
     def run(x, w, v):
         y = jnp.exp(x)
         return (y @ w) * (y @ v)
-    args = shape(ROWS, WIDTH), shape(WIDTH, WIDTH), shape(WIDTH, WIDTH)
     once = dataclasses.replace(TPU, repeats_costly=False)
-    assert temporary(run, *args, compiler=once) - temporary(run, *args, compiler=TPU) == ROW_BYTES
+    assert temporary(run, *IN_BF16, compiler=once) - \
+        temporary(run, *IN_BF16, compiler=TPU) == ROW_BYTES // 2
 
 
 def test_a_product_is_written_in_the_type_of_its_user():
@@ -85,9 +106,9 @@ def test_a_tpu_keeps_the_memory_of_results_free():
     def run(x, w, v):
         y = jnp.sin(x @ w) @ v
         return y.T @ y
-    args = shape(ROWS, WIDTH), shape(WIDTH, WIDTH), shape(WIDTH, WIDTH)
-    assert temporary(run, *args, compiler=TPU) == 2 * ROW_BYTES
-    assert temporary(run, *args, compiler=dataclasses.replace(TPU, hosts="all")) == ROW_BYTES
+    assert temporary(run, *IN_BF16, compiler=TPU) == ROW_BYTES
+    assert temporary(run, *IN_BF16, compiler=dataclasses.replace(TPU, hosts="all")) == \
+        ROW_BYTES // 2
 
 
 def test_a_result_that_a_scatter_changes_takes_over_no_operand():
@@ -140,6 +161,23 @@ def test_state_on_the_host_needs_no_device_memory_until_it_is_fetched(compiler):
     assert found.arguments == ROW_BYTES and found.outputs < 100, found
     # The new state does not take over the fetched one's memory.
     assert 2 * MATRIX <= found.temporary <= 2 * MATRIX + ROW_BYTES, found
+
+
+@pytest.mark.parametrize("compiler", (GPU, TPU))
+def test_the_update_of_state_on_the_host_comes_last(compiler):
+    mesh = jax.make_mesh((1,), ("device",), (AxisType.Auto,), devices=jax.devices()[:1])
+    on_host = NamedSharding(mesh, PartitionSpec(), memory_kind="pinned_host")
+    states = [jax.ShapeDtypeStruct((WIDTH, WIDTH), f32, sharding=on_host)] * 2
+
+    def run(x, y, states):
+        # Both sums are as large as the state that is added to them.
+        sums = jnp.sort(jnp.outer(x, x)), jnp.sort(jnp.outer(y, y))
+        fetched = jax.device_put(states, jax.memory.Space.Device)
+        return [jnp.sum(jnp.sort(a + b), 1) for a, b in zip(sums, fetched)]
+    graph = _trace.graph_of(run, shape(WIDTH), shape(WIDTH), states)
+    found = foresee(graph, compiler=compiler).temporary
+    # Both states are there, and at any time one sum and what is computed from it.
+    assert 4 * MATRIX <= found < 5 * MATRIX, found
 
 
 def test_a_gpu_fetches_state_when_the_step_begins():

@@ -39,6 +39,7 @@ class Compiler:
     hoists_casts: bool = False  # casts operands of a loop before the loop, not in each iteration
     sinks_constants: bool = False   # computes a loop's constant operands in the loop
     fetches_early: bool = False     # copies arguments from the host when the step begins
+    multiplies_bf16: bool = False   # casts operands of products from float32 to bfloat16
     hosts: str = "outer"        # which values use the memory of results that do not exist yet:
                                 # "outer" are those outside of loops, "all", or "none"
 
@@ -54,7 +55,7 @@ GPU = Compiler(repeats_costly=True, casts_products=True, sinks_constants=True,
 # fusion (kOutput). It moves casts of a loop's operands out of the loop, so that the whole stack of
 # weights is cast. It puts temporary values into memory of their own.
 TPU = Compiler(repeats_costly=True, casts_products=True, fuses_products=True, hoists_casts=True,
-               sinks_constants=True, hosts="none")
+               sinks_constants=True, fetches_early=True, multiplies_bf16=True, hosts="none")
 
 
 @dataclasses.dataclass(eq=False, repr=False)

@@ -12,9 +12,12 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+
 from actmem.plan._fusion import (CPU, ELEMENTWISE, GPU, MOVING, PLAIN, TPU, Compiler, Step,
                                  Steps)
-from actmem.plan._graph import Graph, Node, Value, local_shape
+from actmem.plan._graph import PRODUCTS, Graph, Node, Value, local_shape
 
 __all__ = ["CPU", "GPU", "PLAIN", "TPU", "Buffers", "Compiler", "Memory", "Shared", "foresee"]
 
@@ -113,7 +116,13 @@ class Buffers:
         self.peak = self.live[1]
 
     def _bytes(self, value: Value) -> int:
-        return self.sizes.get(id(value), value.bytes) if not self.depth else value.bytes
+        size = self.sizes.get(id(value), value.bytes) if not self.depth else value.bytes
+        return size // 2 if self._is_stored_bf16(value) else size
+
+    def _is_stored_bf16(self, value: Value) -> bool:
+        """Returns whether the program computes a value of float32 that it stores in bfloat16, because
+        only products of bfloat16 read it."""
+        return self.compiler.multiplies_bf16 and value.maker is not None and _is_multiplied(value)
 
     def _open(self, value: Value, is_result: bool = False) -> Buffer:
         buffer = Buffer(value, self._bytes(value), self.now, self.now, is_result, self.depth)
@@ -125,6 +134,8 @@ class Buffers:
         """Adds the buffers of a graph's steps. Values in `elsewhere` have buffers of the loop that
         contains the graph, or are results if the graph `is_outer`."""
         steps = Steps(graph, self.compiler).steps
+        if self.compiler.fetches_early and is_outer:
+            steps = _delayed(steps, graph)
         if self.compiler.hoists_casts:
             self._hoist(graph, steps, is_outer)
         last = {key: at for at, step in enumerate(steps) for key in step.reads}
@@ -178,9 +189,11 @@ class Buffers:
         """Adds steps that cast the operands of loops before the first loop that casts them."""
         casts: dict[tuple[int, Any], Node] = {}
         for step in list(steps):
-            for value, dtype in _casts(step.node):
+            for value, dtype in _casts(step.node, self.compiler.multiplies_bf16):
                 if value.maker is None and not is_outer:
                     continue            # it is cast before the loop that contains the graph
+                if self._is_stored_bf16(value):
+                    continue
                 key = id(value), dtype
                 if key not in casts:
                     made = Value(self._bytes(value) // value.aval.dtype.itemsize * dtype.itemsize,
@@ -289,6 +302,41 @@ def _before(steps: list[Step], end: int, makers: dict[int, int]) -> set[int]:
     return found
 
 
+def _delayed(steps: list[Step], graph: Graph) -> list[Step]:
+    """Returns the steps in the order of a scheduler that hides copies from the host: those that
+    need a fetched value are last. A step that only they need runs just before them."""
+    late, feeds = set[int](), set[int]()    # values that late steps make, or that only they need
+    for step in steps:
+        if any(key in late or _is_fetched(value) for key, value in step.reads.items()):
+            late |= {id(value) for value in step.made}
+    if not late:
+        return steps
+    needed = {id(value) for value in graph.outputs}
+    for step in reversed(steps):
+        made = {id(value) for value in step.made}
+        if made & late or _is_fetched(step.made[0] if step.made else None):
+            continue
+        if made & needed or not made:
+            needed |= step.reads.keys()
+        else:
+            feeds |= made
+    found = [step for step in steps if not any(id(value) in late | feeds for value in step.made)]
+    before = {id(value): step for step in steps for value in step.made if id(value) in feeds}
+
+    def add(step: Step) -> None:
+        for key in step.reads:
+            if key in before:
+                maker = before[key]
+                for value in maker.made:
+                    before.pop(id(value), None)
+                add(maker)
+        found.append(step)
+    for step in steps:
+        if any(id(value) in late for value in step.made):
+            add(step)
+    return found
+
+
 def _is_fetched(value: Value | None) -> bool:
     """Returns whether a value is copied from the host. No result takes over its buffer, because an
     asynchronous copy also has it."""
@@ -302,7 +350,36 @@ def _changes_in_place(node: Node, value: Value) -> bool:
     return node.op.startswith("scatter") and node.inputs[0] is value
 
 
-def _casts(loop: Node) -> list[tuple[Value, Any]]:
+def _is_of_f32(value: Value) -> bool:
+    return bool(getattr(value.aval, "dtype", None) == jnp.float32)
+
+
+def _multiplies_bf16(node: Node) -> bool:
+    """Returns whether XLA for TPUs multiplies operands of float32 as bfloat16 in a product."""
+    return node.op in PRODUCTS and node.params.get("precision") in (
+        None, (jax.lax.Precision.DEFAULT,) * 2)
+
+
+def _is_multiplied(value: Value) -> bool:
+    """Returns whether a value has type float32, and only products of bfloat16 read it."""
+    if not _is_of_f32(value) or value.is_output or not value.users or _is_fetched(value):
+        return False
+    for user in value.users:
+        if user.op == "scan":
+            body, = user.bodies
+            if any(each is value and (user.consts <= i < user.consts + user.carries or
+                                      not _is_multiplied(body.inputs[i]))
+                   for i, each in enumerate(user.inputs)):
+                return False
+        elif user.op in ("dynamic_slice", "reshape", "transpose"):
+            if not _is_multiplied(user.outputs[0]):
+                return False
+        elif not _multiplies_bf16(user):
+            return False
+    return True
+
+
+def _casts(loop: Node, multiplies_bf16: bool) -> list[tuple[Value, Any]]:
     """Returns the operands of a loop that its body, or a loop in it, casts, with their new types.
     Carried values are different in each iteration."""
     if loop.op != "scan":
@@ -311,7 +388,9 @@ def _casts(loop: Node) -> list[tuple[Value, Any]]:
     inner = {id(value): i for i, value in enumerate(body.inputs)}
     found = []
     for node in body.nodes:
-        wanted = _casts(node)
+        wanted = _casts(node, multiplies_bf16)
+        if multiplies_bf16 and _multiplies_bf16(node):
+            wanted = [(value, jnp.dtype(jnp.bfloat16)) for value in node.inputs if _is_of_f32(value)]
         if node.op == "convert_element_type" and node.inputs:
             value, dtype = node.inputs[0], node.outputs[0].aval.dtype
             # XLA does not move operations that enlarge their operand.
