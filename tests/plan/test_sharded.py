@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import NamedSharding
+from jax.sharding import NamedSharding, PartitionSpec
 
 from actmem.plan import decoder, machine, of_model, sharded, targets
 from actmem.plan import models as published
@@ -36,6 +36,10 @@ def test_a_step(model):
     for leaf in jax.tree.leaves(program.args):
         assert isinstance(leaf.sharding, NamedSharding)
         assert math.prod(leaf.sharding.shard_shape(leaf.shape)) * 4 == math.prod(leaf.shape)
+    trained = program.args[0]
+    # Of each layer's weight, the first dimension is divided.
+    assert trained["embed"].sharding.spec == PartitionSpec("fsdp")
+    assert trained["group0.0.query"].sharding.spec == PartitionSpec(None, "fsdp")
     loss, gradient = jax.jit(jax.value_and_grad(step.loss))(*args)
     got, parts_of_gradient = jax.jit(jax.value_and_grad(program.loss))(*parts)
     np.testing.assert_allclose(got, loss, rtol=1e-5)
@@ -55,7 +59,7 @@ def test_layers_gather_their_weights(model):
 def test_what_is_refused(model):
     for words, options in (("fsdp=4 does not divide the batch", {"batch": 6}),
                            ("JAX has 4: set JAX_NUM_CPU_DEVICES=8", {"devices": 8, "batch": 8}),
-                           ("fsdp=3 does not divide the last dimension of the weight",
+                           ("fsdp=3 divides no dimension of the weight embed, which are 512 and 128",
                             {"devices": 3, "batch": 3})):
         with pytest.raises(ValueError, match=words):
             sharded.program_of(model, **({"devices": 4, "batch": 8, "tokens": 32} | options))

@@ -33,10 +33,34 @@ class Sharded:
     resident: int
 
 
-def _gathered(weights: Weights, dtype: Any) -> Weights:
-    """Returns whole weights. They are cast first, so that devices send less."""
-    return {name: jax.lax.all_gather(value.astype(dtype), AXIS, axis=value.ndim - 1, tiled=True)
-            for name, value in weights.items()}
+class _Axes:
+    """The dimension in which each weight is divided. GPUs gather the first dimension without a copy: XLA
+    copies the weights of all layers to gather another one."""
+
+    def __init__(self, step: decoder.Step, devices: int) -> None:
+        self.devices = devices
+        self.of_array: dict[str, int] = {}
+        # By the name that a layer has for a weight, and the shape of a device's part.
+        self.of_part: dict[tuple[str, tuple[int, ...]], int] = {}
+        for name, leaf in (step.trained | step.frozen).items():
+            first = int(_is_stacked(name, step.model))
+            shape = leaf.shape[first:]
+            axis = next((i for i, size in enumerate(shape) if size % devices == 0), None)
+            if axis is None:
+                raise decoder.ShardError(f"{AXIS}={devices} divides no dimension of the weight "
+                                         f"{name}, which are {' and '.join(map(str, shape))}")
+            self.of_array[name] = first + axis
+            part = (*shape[:axis], shape[axis] // devices, *shape[axis + 1:])
+            key = name.rpartition(".")[2] if _is_of_layer(name) else name, part
+            if self.of_part.setdefault(key, axis) != axis:
+                raise decoder.ShardError(f"two weights named {key[0]} have the same shape, but "
+                                         f"{AXIS}={devices} divides them in different dimensions")
+
+    def gathered(self, weights: Weights, dtype: Any) -> Weights:
+        """Returns whole weights. They are cast first, so that devices send less."""
+        return {name: jax.lax.all_gather(value.astype(dtype), AXIS, tiled=True,
+                                         axis=self.of_part[name, value.shape])
+                for name, value in weights.items()}
 
 
 def program_of(model: Model, *, devices: int, batch: int, tokens: int,
@@ -47,12 +71,11 @@ def program_of(model: Model, *, devices: int, batch: int, tokens: int,
       model, batch, tokens, options: As for decoder.step().
     """
     def remat(layer: Callable[..., Any]) -> Callable[..., Any]:
-        return jax.checkpoint(lambda w, x: layer(_gathered(w, dtype), x), prevent_cse=False)
+        return jax.checkpoint(lambda w, x: layer(axes.gathered(w, dtype), x), prevent_cse=False)
     rows = divided("the batch", batch, AXIS, devices)
     # One device's rows, and whole weights.
     step = decoder.step(model, batch=rows, tokens=tokens, dtype=dtype, remat=remat, **options)
-    for name, leaf in (step.trained | step.frozen).items():
-        divided(f"the last dimension of the weight {name}", leaf.shape[-1], AXIS, devices)
+    axes = _Axes(step, devices)
     if len(jax.devices()) < devices:
         raise ValueError(f"the step of {devices} devices needs as many CPU devices here, but JAX "
                          f"has {len(jax.devices())}: set JAX_NUM_CPU_DEVICES={devices}")
@@ -61,7 +84,7 @@ def program_of(model: Model, *, devices: int, batch: int, tokens: int,
     def part(trained: Weights, frozen: Weights, batch: Weights) -> jax.Array:
         def whole(weights: Weights) -> Weights:
             outer = {name: value for name, value in weights.items() if not _is_of_layer(name)}
-            return weights | _gathered(outer, dtype)
+            return weights | axes.gathered(outer, dtype)
         mean: jax.Array = jax.lax.pmean(step.loss(whole(trained), whole(frozen), batch), AXIS)
         return mean
 
@@ -69,7 +92,7 @@ def program_of(model: Model, *, devices: int, batch: int, tokens: int,
               ) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(sizes, leaf.dtype,
                                     sharding=NamedSharding(mesh, PartitionSpec(*axes)))
-    trained, frozen = ({name: shape(leaf, leaf.shape, *[None] * (leaf.ndim - 1), AXIS)
+    trained, frozen = ({name: shape(leaf, leaf.shape, *[None] * axes.of_array[name], AXIS)
                         for name, leaf in tree.items()} for tree in (step.trained, step.frozen))
     data = {name: shape(leaf, (devices * leaf.shape[0], *leaf.shape[1:]), AXIS)
             for name, leaf in step.batch.items()}
@@ -83,3 +106,10 @@ def program_of(model: Model, *, devices: int, batch: int, tokens: int,
 
 def _is_of_layer(name: str) -> bool:
     return name.startswith("group") or ".layer." in name
+
+
+def _is_stacked(name: str, model: Model) -> bool:
+    """Returns whether an array has the weights of several layers."""
+    if name.startswith("group"):
+        return model.groups[int(name[len("group"):].partition(".")[0])].repeat > 1
+    return _is_of_layer(name)
