@@ -154,9 +154,8 @@ class Buffers:
             begin(value, 0)
         if self.compiler.fetches_early and is_outer:
             for step in steps:
-                if _is_fetched(step.made[0] if step.made else None):
-                    for value in step.made:
-                        begin(value, 0)
+                for value in filter(_is_fetched_argument, step.made):
+                    begin(value, 0)
         if self.compiler.is_wide:
             # Stacked values are allocated before any step runs.
             for step in steps:
@@ -304,17 +303,17 @@ def _before(steps: list[Step], end: int, makers: dict[int, int]) -> set[int]:
 
 def _delayed(steps: list[Step], graph: Graph) -> list[Step]:
     """Returns the steps in the order of a scheduler that hides copies from the host: those that
-    need a fetched value are last. A step that only they need runs just before them."""
+    need a fetched argument are last. A step that only they need runs just before them."""
     late, feeds = set[int](), set[int]()    # values that late steps make, or that only they need
     for step in steps:
-        if any(key in late or _is_fetched(value) for key, value in step.reads.items()):
+        if any(key in late or _is_fetched_argument(value) for key, value in step.reads.items()):
             late |= {id(value) for value in step.made}
     if not late:
         return steps
     needed = {id(value) for value in graph.outputs}
     for step in reversed(steps):
         made = {id(value) for value in step.made}
-        if made & late or _is_fetched(step.made[0] if step.made else None):
+        if made & late or any(map(_is_fetched_argument, step.made)):
             continue
         if made & needed or not made:
             needed |= step.reads.keys()
@@ -337,10 +336,16 @@ def _delayed(steps: list[Step], graph: Graph) -> list[Step]:
     return found
 
 
-def _is_fetched(value: Value | None) -> bool:
+def _is_fetched(value: Value) -> bool:
     """Returns whether a value is copied from the host. No result takes over its buffer, because an
     asynchronous copy also has it."""
-    return value is not None and value.maker is not None and value.maker.op == "device_put"
+    return value.maker is not None and value.maker.op == "device_put" and value.bytes > 0 and \
+        not any(each.bytes for each in value.maker.inputs)
+
+
+def _is_fetched_argument(value: Value) -> bool:
+    return _is_fetched(value) and value.maker is not None and \
+        all(each.maker is None for each in value.maker.inputs)
 
 
 def _changes_in_place(node: Node, value: Value) -> bool:
