@@ -9,12 +9,12 @@ check-aot: $(NEWEST)/.ready $(B)/plugin-newest/.ready $(XLA_LIBRARY)
 		JAX_PLATFORMS=cpu JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1 \
 		$(NEWEST_PYTHON) tests/aot/test_compiled.py
 
-# Compares the planner's predictions with XLA's compilers, in an hour, and then in two minutes because
-# XLA's results are cached. LIBTPU is a folder into which pip has installed libtpu (--target);
-# PAIRS has options of tests/aot/pairs.
+# Compares the planner's predictions with XLA's compilers (aot-pairs), and compiles the published
+# programs (aot-published), in an hour each, and then in two minutes because XLA's results are cached.
+# LIBTPU is a folder into which pip has installed libtpu (--target); PAIRS has options of tests/aot/pairs.
 LIBTPU ?=
-.PHONY: aot-pairs
-aot-pairs: $(NEWEST)/.ready $(B)/plugin-newest/.ready $(XLA_LIBRARY)
+.PHONY: aot-pairs aot-published
+aot-pairs aot-published: $(NEWEST)/.ready $(B)/plugin-newest/.ready $(XLA_LIBRARY)
 	@PYTHONPATH=lib/python:$(B)/plugin-newest$(LIBTPU:%=:%) PYTHONDONTWRITEBYTECODE=1 \
 		TF_CPP_MIN_LOG_LEVEL=3 JAX_PLATFORMS=cpu JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1 \
-		$(NEWEST_PYTHON) -W ignore tests/aot/pairs $(PAIRS)
+		$(NEWEST_PYTHON) -W ignore tests/aot/$(@:aot-%=%) $(if $(@:aot-published=),$(PAIRS))

@@ -40,7 +40,7 @@ class _Axes:
     def __init__(self, step: decoder.Step, devices: int) -> None:
         self.devices = devices
         self.of_array: dict[str, int] = {}
-        # By the name that a layer has for a weight, and the shape of a device's part.
+        # The key has the layer's name of a weight, and the shape of a device's part.
         self.of_part: dict[tuple[str, tuple[int, ...]], int] = {}
         for name, leaf in (step.trained | step.frozen).items():
             first = int(_is_stacked(name, step.model))
