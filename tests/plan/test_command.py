@@ -150,10 +150,14 @@ def test_both_methods_of_offloading(capsys):
     assert found["step_s"] < found["recompute_step_s"] < found["stock_step_s"]
     assert 0.06 < found["stock_step_s"] / found["recompute_step_s"] - 1 < 0.16
     assert _command.run(["plan", "--machine", "h200", *options]) == 0
-    assert "own offloading, the step takes" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "own offloading, the step takes" in printed and "default flags" not in printed
     # On TPUs, there is only JAX's own offloading.
     assert _command.run(["plan", "--machine", "v5p", *options]) == 0
-    assert "own offloading" not in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "own offloading" not in printed and "default flags for TPUs" in printed
+    assert _command.run(["plan", "--machine", "v5p", *options[:-1], ""]) == 0
+    assert "default flags" not in capsys.readouterr().out
 
 
 def test_a_function_in_a_file(capsys, program, tmp_path):

@@ -19,6 +19,7 @@ import jax
 from actmem.plan import check
 from actmem.plan._files import read_text
 from actmem.plan.search import KEEP, OFFLOAD, RECOMPUTE
+from actmem.plan.targets import TPUS
 
 FORMAT = 1
 
@@ -179,6 +180,11 @@ class Plan:
                 f"with actmem.jax.checkpoint; with JAX's own offloading, the step takes "
                 f"{self.stock_step_s:.4g} s ({abs(longer):.1%} {'longer' if longer > 0 else 'shorter'}"
                 " than if all is recomputed), because the device waits for copies from the host")
+        if self.machine in TPUS and self.with_action(OFFLOAD) and not self.compiled:
+            lines.append(
+                "with XLA's default flags for TPUs, the device waits for most copies, which this "
+                "prediction does not count: compile the plan (--compile, or compile= in Python) to "
+                "see the wait, and flags that shorten it")
         if self.lacks:
             lines.append(self.lacks)
         if self.abstains:
