@@ -10,8 +10,9 @@ check-aot: $(NEWEST)/.ready $(B)/plugin-newest/.ready $(XLA_LIBRARY)
 		$(NEWEST_PYTHON) tests/aot/test_compiled.py
 
 # Compares the planner's predictions with XLA's compilers (aot-pairs), and compiles the published
-# programs (aot-published), in an hour each, and then in two minutes because XLA's results are cached.
-# LIBTPU is a folder into which pip has installed libtpu (--target); PAIRS has options of tests/aot/pairs.
+# programs (aot-published), in an hour each. XLA's results are cached, so the next time takes two
+# minutes. LIBTPU is a folder into which pip has installed libtpu (--target). PAIRS has options of
+# tests/aot/pairs.
 LIBTPU ?=
 .PHONY: aot-pairs aot-published
 aot-pairs aot-published: $(NEWEST)/.ready $(B)/plugin-newest/.ready $(XLA_LIBRARY)

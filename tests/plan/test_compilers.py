@@ -3,6 +3,7 @@
 test has a program in which one rule decides how many bytes are needed. tests/aot/pairs compares the
 predictions with the compilers."""
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -67,6 +68,10 @@ def test_a_tpu_stores_what_only_products_read_in_bfloat16():
     # The input of each layer, and all weights.
     assert temporary(run, *args, compiler=TPU) - \
         temporary(run, *args, compiler=with_float32) == LAYERS * (MATRIX - ROW_BYTES) // 2
+
+    def summed(x, w):
+        return jnp.cumsum(x, 0) @ w
+    assert temporary(summed, *args[:1], shape(WIDTH, WIDTH), compiler=TPU) == ROW_BYTES
 
     def exact(x, weights):
         with jax.default_matmul_precision("highest"):
@@ -178,6 +183,28 @@ def test_the_update_of_state_on_the_host_comes_last(compiler):
     found = foresee(graph, compiler=compiler).temporary
     # Both states are there, and at any time one sum and what is computed from it.
     assert 4 * MATRIX <= found < 5 * MATRIX, found
+
+
+@pytest.mark.parametrize("compiler", (GPU, TPU))
+def test_long_programs_and_copies_of_mixed_values(compiler):
+    """One device_put copies values on the host and on the device."""
+    mesh = jax.make_mesh((1,), ("device",), (AxisType.Auto,), devices=jax.devices()[:1])
+    on_host = NamedSharding(mesh, PartitionSpec(), memory_kind="pinned_host")
+    state = jax.ShapeDtypeStruct((WIDTH, WIDTH), f32, sharding=on_host)
+    device = jax.memory.Space.Device
+
+    def run(together, x, state, count):
+        for _ in range(2000):
+            x = jnp.sort(x)
+        if together:
+            state, count = jax.device_put((state, count), device)
+        else:
+            state = jax.device_put(state, device)
+        return jnp.sort(state + x) + count
+    found = [foresee(_trace.graph_of(functools.partial(run, together), shape(WIDTH, WIDTH), state,
+                                     shape()), compiler=compiler).temporary
+             for together in (False, True)]
+    assert 2 * MATRIX <= found[0] <= found[1] <= found[0] + 4, found       # the count
 
 
 def test_a_gpu_fetches_state_when_the_step_begins():

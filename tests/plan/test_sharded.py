@@ -26,20 +26,22 @@ def fixture_model(tmp_path):
     return published.load(str(path))
 
 
-def test_a_step(model):
-    step = decoder.step(model, batch=8, tokens=32, dtype=jnp.float32)
+@pytest.mark.parametrize("options", ({}, {"scan": False}, {"lora": decoder.Lora(rank=4)}))
+def test_a_step(model, options):
+    step = decoder.step(model, batch=8, tokens=32, dtype=jnp.float32, **options)
     args = step.initial()
-    program = sharded.program_of(model, devices=4, batch=8, tokens=32, dtype=jnp.float32)
+    program = sharded.program_of(model, devices=4, batch=8, tokens=32, dtype=jnp.float32, **options)
     parts = jax.tree.map(lambda value, leaf: jax.device_put(value, leaf.sharding), args,
                          program.args)
     assert jax.tree.map(jnp.shape, args) == jax.tree.map(jnp.shape, program.args)
     for leaf in jax.tree.leaves(program.args):
         assert isinstance(leaf.sharding, NamedSharding)
         assert math.prod(leaf.sharding.shard_shape(leaf.shape)) * 4 == math.prod(leaf.shape)
-    trained = program.args[0]
     # Of each layer's weight, the first dimension is divided.
-    assert trained["embed"].sharding.spec == PartitionSpec("fsdp")
-    assert trained["group0.0.query"].sharding.spec == PartitionSpec(None, "fsdp")
+    weights = program.args[0] | program.args[1]
+    layers = [] if options == {"scan": False} else [None]
+    assert weights["embed"].sharding.spec == PartitionSpec("fsdp")
+    assert weights["group0.0.query"].sharding.spec == PartitionSpec(*layers, "fsdp")
     loss, gradient = jax.jit(jax.value_and_grad(step.loss))(*args)
     got, parts_of_gradient = jax.jit(jax.value_and_grad(program.loss))(*parts)
     np.testing.assert_allclose(got, loss, rtol=1e-5)
@@ -59,7 +61,7 @@ def test_layers_gather_their_weights(model):
 def test_what_is_refused(model):
     for words, options in (("fsdp=4 does not divide the batch", {"batch": 6}),
                            ("JAX has 4: set JAX_NUM_CPU_DEVICES=8", {"devices": 8, "batch": 8}),
-                           ("fsdp=3 divides no dimension of the weight embed, which are 512 and 128",
+                           (r"fsdp=3 divides no dimension of the weight embed \(512 x 128\)",
                             {"devices": 3, "batch": 3})):
         with pytest.raises(ValueError, match=words):
             sharded.program_of(model, **({"devices": 4, "batch": 8, "tokens": 32} | options))

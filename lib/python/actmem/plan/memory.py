@@ -120,9 +120,12 @@ class Buffers:
         return size // 2 if self._is_stored_bf16(value) else size
 
     def _is_stored_bf16(self, value: Value) -> bool:
-        """Returns whether the program computes a value of float32 that it stores in bfloat16, because
-        only products of bfloat16 read it."""
-        return self.compiler.multiplies_bf16 and value.maker is not None and _is_multiplied(value)
+        """Returns whether XLA writes this float32 value in bfloat16, because only products of
+        bfloat16 read it. A sort, for example, writes float32. A loop carries float32."""
+        maker = value.maker
+        return self.compiler.multiplies_bf16 and maker is not None and _is_multiplied(value) and (
+            maker.op in ELEMENTWISE or maker.op in PRODUCTS or
+            any(each is value for each in _stacked(maker)))
 
     def _open(self, value: Value, is_result: bool = False) -> Buffer:
         buffer = Buffer(value, self._bytes(value), self.now, self.now, is_result, self.depth)
@@ -303,49 +306,51 @@ def _before(steps: list[Step], end: int, makers: dict[int, int]) -> set[int]:
 
 def _delayed(steps: list[Step], graph: Graph) -> list[Step]:
     """Returns the steps in the order of a scheduler that hides copies from the host: those that
-    need a fetched argument are last. A step that only they need runs just before them."""
-    late, feeds = set[int](), set[int]()    # values that late steps make, or that only they need
+    need a fetched argument are last. A step whose results only they read runs just before them."""
+    late, needed = set[int](), {id(value) for value in graph.outputs}
     for step in steps:
-        if any(key in late or _is_fetched_argument(value) for key, value in step.reads.items()):
-            late |= {id(value) for value in step.made}
+        if any(id(value) in late or _is_fetched_argument(value) for value in step.reads.values()):
+            late |= {id(step), *(id(value) for value in step.made)}
     if not late:
         return steps
-    needed = {id(value) for value in graph.outputs}
     for step in reversed(steps):
-        made = {id(value) for value in step.made}
-        if made & late or any(map(_is_fetched_argument, step.made)):
-            continue
-        if made & needed or not made:
-            needed |= step.reads.keys()
-        else:
-            feeds |= made
-    found = [step for step in steps if not any(id(value) in late | feeds for value in step.made)]
-    before = {id(value): step for step in steps for value in step.made if id(value) in feeds}
-
-    def add(step: Step) -> None:
-        for key in step.reads:
-            if key in before:
-                maker = before[key]
-                for value in maker.made:
-                    before.pop(id(value), None)
-                add(maker)
-        found.append(step)
-    for step in steps:
-        if any(id(value) in late for value in step.made):
-            add(step)
+        if id(step) not in late and (not step.made or any(id(value) in needed or
+                                                          _is_fetched_argument(value)
+                                                          for value in step.made)):
+            needed |= {id(step)} | step.reads.keys()
+    makers = {id(value): step for step in steps for value in step.made}
+    found = [step for step in steps if id(step) in needed]
+    there = {id(step) for step in found}
+    stack = [step for step in reversed(steps) if id(step) in late]
+    while stack:
+        step = stack[-1]
+        before = [makers[key] for key in step.reads
+                  if key in makers and id(makers[key]) not in there]
+        stack += reversed(before)
+        if not before and id(stack.pop()) not in there:
+            there.add(id(step))
+            found.append(step)
     return found
 
 
 def _is_fetched(value: Value) -> bool:
     """Returns whether a value is copied from the host. No result takes over its buffer, because an
     asynchronous copy also has it."""
-    return value.maker is not None and value.maker.op == "device_put" and value.bytes > 0 and \
-        not any(each.bytes for each in value.maker.inputs)
+    return _fetched_from(value) is not None
 
 
 def _is_fetched_argument(value: Value) -> bool:
-    return _is_fetched(value) and value.maker is not None and \
-        all(each.maker is None for each in value.maker.inputs)
+    source = _fetched_from(value)
+    return source is not None and source.maker is None
+
+
+def _fetched_from(value: Value) -> Value | None:
+    """Returns the value on the host from which a value is copied to the device, if it is."""
+    node = value.maker
+    if node is None or node.op != "device_put" or len(node.inputs) != len(node.outputs):
+        return None
+    source = next(given for given, made in zip(node.inputs, node.outputs) if made is value)
+    return source if value.bytes and not source.bytes else None
 
 
 def _changes_in_place(node: Node, value: Value) -> bool:

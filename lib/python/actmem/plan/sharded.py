@@ -9,7 +9,7 @@ part of each weight, and gathers the weights of a layer where the layer begins (
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -18,8 +18,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from actmem.plan import decoder
 from actmem.plan._layer import Weights
-from actmem.plan._sizes import divided
-from actmem.plan.models import Model
+from actmem.plan._sizes import divided, groups_of
+from actmem.plan.models import Group, Model
 
 AXIS = "fsdp"
 
@@ -34,27 +34,29 @@ class Sharded:
 
 
 class _Axes:
-    """The dimension in which each weight is divided. GPUs gather the first dimension without a copy: XLA
-    copies the weights of all layers to gather another one."""
+    """The dimension in which each weight is divided: the first one that the devices divide. GPUs
+    gather a first dimension without a copy. To gather another one, XLA first copies the weights of
+    all layers."""
 
-    def __init__(self, step: decoder.Step, devices: int) -> None:
-        self.devices = devices
+    def __init__(self, step: decoder.Step, groups: Sequence[Group], devices: int) -> None:
         self.of_array: dict[str, int] = {}
-        # The key has the layer's name of a weight, and the shape of a device's part.
+        # The key has the weight's name within its layer, and the shape of a device's part.
         self.of_part: dict[tuple[str, tuple[int, ...]], int] = {}
         for name, leaf in (step.trained | step.frozen).items():
-            first = int(_is_stacked(name, step.model))
+            is_of_layer = _is_of_layer(name)
+            first = int(is_of_layer and _is_stacked(name, groups))
             shape = leaf.shape[first:]
             axis = next((i for i, size in enumerate(shape) if size % devices == 0), None)
             if axis is None:
                 raise decoder.ShardError(f"{AXIS}={devices} divides no dimension of the weight "
-                                         f"{name}, which are {' and '.join(map(str, shape))}")
+                                         f"{name} ({' x '.join(map(str, shape))})")
             self.of_array[name] = first + axis
             part = (*shape[:axis], shape[axis] // devices, *shape[axis + 1:])
-            key = name.rpartition(".")[2] if _is_of_layer(name) else name, part
+            key = name.split(".", 2)[2] if is_of_layer else name, part
             if self.of_part.setdefault(key, axis) != axis:
-                raise decoder.ShardError(f"two weights named {key[0]} have the same shape, but "
-                                         f"{AXIS}={devices} divides them in different dimensions")
+                raise decoder.ShardError(f"two weights named {key[0]} have parts of the same "
+                                         f"shape, but {AXIS}={devices} divides them in different "
+                                         "dimensions")
 
     def gathered(self, weights: Weights, dtype: Any) -> Weights:
         """Returns whole weights. They are cast first, so that devices send less."""
@@ -75,7 +77,7 @@ def program_of(model: Model, *, devices: int, batch: int, tokens: int,
     rows = divided("the batch", batch, AXIS, devices)
     # One device's rows, and whole weights.
     step = decoder.step(model, batch=rows, tokens=tokens, dtype=dtype, remat=remat, **options)
-    axes = _Axes(step, devices)
+    axes = _Axes(step, groups_of(model, options.get("scan", True)), devices)
     if len(jax.devices()) < devices:
         raise ValueError(f"the step of {devices} devices needs as many CPU devices here, but JAX "
                          f"has {len(jax.devices())}: set JAX_NUM_CPU_DEVICES={devices}")
@@ -108,8 +110,7 @@ def _is_of_layer(name: str) -> bool:
     return name.startswith("group") or ".layer." in name
 
 
-def _is_stacked(name: str, model: Model) -> bool:
-    """Returns whether an array has the weights of several layers."""
-    if name.startswith("group"):
-        return model.groups[int(name[len("group"):].partition(".")[0])].repeat > 1
-    return _is_of_layer(name)
+def _is_stacked(name: str, groups: Sequence[Group]) -> bool:
+    """Returns whether an array of a layer has the weights of several layers."""
+    return name.startswith("vision.") or \
+        groups[int(name[len("group"):].partition(".")[0])].repeat > 1
