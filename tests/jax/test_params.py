@@ -349,6 +349,44 @@ def test_a_change_of_all_numbers_does_not_change_stored_gradients(change):
     same(offloaded.apply(changed, state, params), wanted)
 
 
+def is_elementwise(function, x):
+    """Returns whether a function maps each number of an array to a number of the same type."""
+    try:
+        found, other = function(x), function(x[::-1].swapaxes(1, 2))
+    except Exception:       # pylint: disable=broad-exception-caught
+        return False
+    return isinstance(found, jax.Array) and (found.shape, found.dtype) == (x.shape, x.dtype) and \
+        bool(jnp.array_equal(other, found[::-1].swapaxes(1, 2), equal_nan=True))
+
+
+# JAX returns numbers of unknown types unchanged. docs/weights.md says so.
+UNCHANGED = {"nan_to_num"}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_functions_refuse_stored_values_or_compute_the_right_ones():
+    """Each elementwise function of jax.numpy and jax.nn computes what it computes of arrays, or
+    raises an error."""
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(2, 4, 4)), jnp.float32)
+    x = x.at[0, 0, :3].set(jnp.array([jnp.nan, jnp.inf, -jnp.inf]))
+    refused, right, wrong = set(), set(), set()
+    for name, function in (item for module in (jnp, jax.nn) for item in vars(module).items()):
+        if not callable(function) or isinstance(function, type) or not is_elementwise(function, x):
+            continue
+        try:
+            found = actmem.optax.value(jax.tree.map(function, actmem.jax.offload_params(x)))
+        except (TypeError, ValueError, AttributeError, NotImplementedError):
+            refused.add(name)
+            continue
+        is_same = np.array_equal(np.asarray(found), function(x), equal_nan=True)
+        (right if is_same else wrong).add(name)
+        del found
+    actmem.jax.reset()          # JAX's errors hold values
+    assert wrong == UNCHANGED, wrong
+    assert {"ones_like", "sin", "relu", "sqrt"} <= refused, refused
+    assert {"zeros_like", "real", "conj"} <= right, right
+
+
 def test_a_norm_of_rounded_gradients():
     def rounding(x):
         rounded = x.astype(jnp.bfloat16).astype(jnp.float32)

@@ -72,9 +72,16 @@ def _make_sharded(aval: _private.Aval, sharding: Sharding, arrays: "Sequence[Kep
     return Kept(aval.dtype, handler([array.base for array in arrays]))
 
 
+def _full(shape: Sequence[int], fill_value: Any, dtype: _private.DType) -> Any:
+    if isinstance(fill_value, jax.core.Tracer) or np.ndim(fill_value) or fill_value != 0:
+        raise TypeError(f"{dtype} stands for a value in actmem memory, which can be filled only with "
+                        f"zeros, not with {fill_value}: make an array of the value's shape instead")
+    return zeros(shape, dtype)
+
+
 _rules = types.SimpleNamespace(
     allow_conversion=False,
-    full=lambda shape, fill_value, dtype: zeros(shape, dtype),
+    full=_full,
     zero=lambda dtype: zeros((), dtype),
     physical_element_aval=lambda dtype: dtype.element,
     physical_const=lambda value: value.base,
