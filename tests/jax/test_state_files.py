@@ -151,12 +151,35 @@ def test_a_damaged_file_is_refused(tmp_path):
         actmem.jax.restore_state(tmp_path / "none", tree)
 
 
+@pytest.mark.parametrize("impl", ("threefry2x32", "rbg"))
+def test_random_keys(tmp_path, impl):
+    """Such as those in the state of a transformation that adds noise."""
+    path = tmp_path / "state"
+    key = jax.random.key(7, impl=impl)
+    tree = {"key": key, "keys": jax.random.split(key, (2, 3)), "a": jnp.ones(4)}
+    actmem.jax.save_state(path, tree)
+    for like in (tree, jax.eval_shape(lambda: tree)):
+        restored = actmem.jax.restore_state(path, like)
+        for name in ("key", "keys"):
+            assert restored[name].dtype == tree[name].dtype
+            assert jnp.array_equal(jax.random.key_data(restored[name]),
+                                   jax.random.key_data(tree[name]))
+    other = tree | {"key": jax.random.key(7, impl="unsafe_rbg")}
+    with pytest.raises(ValueError, match=r"\['key'\] is key<.*, but key<urbg>"):
+        actmem.jax.restore_state(path, other)
+    offloaded = actmem.optax.offload(optax.noisy_sgd(0.1, key=3))
+    state = offloaded.init({"w": jnp.ones((64, 64))})
+    actmem.jax.save_state(path, state)
+    again = actmem.jax.restore_state(path, jax.eval_shape(lambda: state))
+    assert jax.tree.structure(again) == jax.tree.structure(state)
+
+
 def test_a_save_that_fails_leaves_the_old_file(tmp_path):
     path = tmp_path / "state"
     actmem.jax.save_state(path, {"a": jnp.ones(4)})
     before = path.read_bytes()
     with pytest.raises(TypeError):
-        actmem.jax.save_state(path, {"a": jnp.ones(4), "key": jax.random.key(0)})
+        actmem.jax.save_state(path, {"a": jnp.ones(4), "four": jnp.ones(4, jnp.int4)})
     with pytest.raises(TypeError, match=r"\['a'\] is traced"):
         jax.jit(lambda a: actmem.jax.save_state(path, {"a": a}))(jnp.ones(4))
     with pytest.raises(FileNotFoundError):

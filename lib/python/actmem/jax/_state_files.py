@@ -2,8 +2,8 @@
 """save_state and restore_state: a tree of arrays, stored or not, in one file.
 
 The file is a ZIP archive without compression. It has the elements of each array, in C order, and
-then "arrays.json" with the name, shape, dtype and sharding of each. ZIP gives each part a CRC-32,
-which restore_state() compares. The file is written under another name, which replaces `path` only
+then "arrays.json" with the name, shape, dtype and sharding of each. Of random keys it has the arrays
+of jax.random.key_data(). ZIP gives each part a CRC-32, which restore_state() compares. The file is written under another name, which replaces `path` only
 when the file is complete and on the disk.
 """
 from __future__ import annotations
@@ -51,8 +51,14 @@ def _checked(name: str, value: Any) -> Any:
                          "orbax-checkpoint for jobs with several hosts")
     if not hasattr(value, "dtype"):
         value = np.asarray(value)
-    element(value.dtype)
+    if not _is_key(value):
+        element(value.dtype)
     return value
+
+
+def _is_key(value: Any) -> bool:
+    """Returns whether a value, or its description, is an array of typed random keys."""
+    return bool(jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key))
 
 
 def _placement(value: Any) -> dict[str, Any]:
@@ -98,13 +104,19 @@ def _bytes_of(array: NDArray[Any]) -> memoryview:
     return memoryview(words)
 
 
-def _write(archive: zipfile.ZipFile, number: int, value: Any) -> None:
+def _write(archive: zipfile.ZipFile, number: int, value: Any) -> dict[str, Any]:
+    """Writes the elements of an array, and returns the entry of the index that describes them."""
+    entry = {"shape": list(value.shape), "dtype": value.dtype.name, "placement": _placement(value)}
+    if _is_key(value):
+        value = jax.random.key_data(value)
+        entry["data"] = {"shape": list(value.shape), "dtype": value.dtype.name}
     array = np.ascontiguousarray(np.asarray(value))
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     words = _bytes_of(array)
     with archive.open(str(number), "w", force_zip64=True) as file:
         for begin in range(0, len(words), COPY_BYTES):
             file.write(words[begin:begin + COPY_BYTES])
+    return entry
 
 
 def _write_all(file: Any, tree: Any) -> None:
@@ -112,9 +124,7 @@ def _write_all(file: Any, tree: Any) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for group in groups_of(named_leaves(tree)):
             for (name, _), value in zip(group, _values(group)):
-                _write(archive, len(index), value)
-                index.append({"name": name, "shape": list(value.shape),
-                              "dtype": value.dtype.name, "placement": _placement(value)})
+                index.append({"name": name, **_write(archive, len(index), value)})
         archive.writestr(INDEX, json.dumps(index))
 
 
@@ -125,7 +135,8 @@ def save_state(path: StrPath, tree: Any) -> None:
 
     Args:
       path: The file. An existing file is replaced.
-      tree: A pytree of arrays, numbers and Stored arrays. Their names are the paths in the tree.
+      tree: A pytree of arrays, random keys, numbers and Stored arrays. Their names are the paths in
+        the tree.
 
     Raises:
       TypeError: A leaf is traced, or JAX and NumPy do not store its type alike.
@@ -177,7 +188,8 @@ def _new_array(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 def _read(archive: zipfile.ZipFile, number: int, what: str,
           entry: Mapping[str, Any]) -> NDArray[Any]:
-    array = _new_array(entry["shape"], jax.numpy.dtype(entry["dtype"]))
+    data = entry.get("data", entry)
+    array = _new_array(data["shape"], jax.numpy.dtype(data["dtype"]))
     words, begin = _bytes_of(array), 0
     try:
         with archive.open(str(number)) as file:
@@ -247,6 +259,9 @@ def _placed(name: str, leaf: Any, array: NDArray[Any], placement: Mapping[str, A
         sharding = _sharding(name, placement)
     elif isinstance(getattr(sharding, "mesh", None), AbstractMesh):
         sharding = _on_saved_devices(name, sharding, _sharding(name, placement))
+    if _is_key(leaf):
+        impl = jax.random.key_impl(jax.numpy.empty((), leaf.dtype))
+        return jax.device_put(jax.random.wrap_key_data(jax.numpy.asarray(array), impl=impl), sharding)
     return jax.device_put(array, sharding)
 
 
