@@ -71,16 +71,21 @@ static inline int take_named(struct actmem_store *store, uint64_t name, uint64_t
 	return actmem_store_release(store, key_of(name));
 }
 
-/* Until what was to be written or read has been. */
+/*
+ * Waits until the store has not changed for half a second. A write that a busy disk delays for
+ * longer would overwrite what a test changes in the file.
+ */
 static inline void await_quiet(struct actmem_store *store)
 {
 	struct actmem_store_stats before, now = stats_of(store);
+	unsigned int same = 0;
 
-	do {
+	while (same < 25) {
 		before = now;
 		usleep(20000);
 		now = stats_of(store);
-	} while (memcmp(&before, &now, sizeof(now)));
+		same = memcmp(&before, &now, sizeof(now)) ? 0 : same + 1;
+	}
 }
 
 #define SPILL_FILES_MAX	64
