@@ -15,7 +15,9 @@ check-aot: $(NEWEST)/.ready $(B)/plugin-newest/.ready $(XLA_LIBRARY)
 # tests/aot/pairs.
 LIBTPU ?=
 .PHONY: aot-pairs aot-published
+aot-pairs: COMPARE = tests/aot/pairs $(PAIRS)
+aot-published: COMPARE = tests/aot/published
 aot-pairs aot-published: $(NEWEST)/.ready $(B)/plugin-newest/.ready $(XLA_LIBRARY)
 	@PYTHONPATH=lib/python:$(B)/plugin-newest$(LIBTPU:%=:%) PYTHONDONTWRITEBYTECODE=1 \
 		TF_CPP_MIN_LOG_LEVEL=3 JAX_PLATFORMS=cpu JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1 \
-		$(NEWEST_PYTHON) -W ignore tests/aot/$(@:aot-%=%) $(if $(@:aot-published=),$(PAIRS))
+		$(NEWEST_PYTHON) -W ignore $(COMPARE)

@@ -23,6 +23,12 @@ def shape(*sizes, dtype=f32):
     return jax.ShapeDtypeStruct(sizes, dtype)
 
 
+def matrix_on_host():
+    mesh = jax.make_mesh((1,), ("device",), (AxisType.Auto,), devices=jax.devices()[:1])
+    on_host = NamedSharding(mesh, PartitionSpec(), memory_kind="pinned_host")
+    return jax.ShapeDtypeStruct((WIDTH, WIDTH), f32, sharding=on_host)
+
+
 # Rows and two matrices.
 IN_BF16 = [shape(rows, WIDTH, dtype=bf16) for rows in (ROWS, WIDTH, WIDTH)]
 
@@ -154,9 +160,7 @@ def test_a_loop_adds_up_gradients_in_the_memory_of_the_result():
 
 @pytest.mark.parametrize("compiler", (GPU, TPU))
 def test_state_on_the_host_needs_no_device_memory_until_it_is_fetched(compiler):
-    mesh = jax.make_mesh((1,), ("device",), (AxisType.Auto,), devices=jax.devices()[:1])
-    on_host = NamedSharding(mesh, PartitionSpec(), memory_kind="pinned_host")
-    state = jax.ShapeDtypeStruct((WIDTH, WIDTH), f32, sharding=on_host)
+    state = matrix_on_host()
     device, host = jax.memory.Space.Device, jax.memory.Space.Host
 
     def run(x, state):
@@ -170,9 +174,7 @@ def test_state_on_the_host_needs_no_device_memory_until_it_is_fetched(compiler):
 
 @pytest.mark.parametrize("compiler", (GPU, TPU))
 def test_the_update_of_state_on_the_host_comes_last(compiler):
-    mesh = jax.make_mesh((1,), ("device",), (AxisType.Auto,), devices=jax.devices()[:1])
-    on_host = NamedSharding(mesh, PartitionSpec(), memory_kind="pinned_host")
-    states = [jax.ShapeDtypeStruct((WIDTH, WIDTH), f32, sharding=on_host)] * 2
+    states = [matrix_on_host()] * 2
 
     def run(x, y, states):
         # Both sums are as large as the state that is added to them.
@@ -188,9 +190,7 @@ def test_the_update_of_state_on_the_host_comes_last(compiler):
 @pytest.mark.parametrize("compiler", (GPU, TPU))
 def test_long_programs_and_copies_of_mixed_values(compiler):
     """One device_put copies values on the host and on the device."""
-    mesh = jax.make_mesh((1,), ("device",), (AxisType.Auto,), devices=jax.devices()[:1])
-    on_host = NamedSharding(mesh, PartitionSpec(), memory_kind="pinned_host")
-    state = jax.ShapeDtypeStruct((WIDTH, WIDTH), f32, sharding=on_host)
+    state = matrix_on_host()
     device = jax.memory.Space.Device
 
     def run(together, x, state, count):
@@ -208,9 +208,7 @@ def test_long_programs_and_copies_of_mixed_values(compiler):
 
 
 def test_a_gpu_fetches_state_when_the_step_begins():
-    mesh = jax.make_mesh((1,), ("device",), (AxisType.Auto,), devices=jax.devices()[:1])
-    on_host = NamedSharding(mesh, PartitionSpec(), memory_kind="pinned_host")
-    state = jax.ShapeDtypeStruct((WIDTH, WIDTH), f32, sharding=on_host)
+    state = matrix_on_host()
 
     def run(x, state):
         y = jnp.sin(jnp.outer(x, x) @ jnp.outer(x, x))      # before the state is used

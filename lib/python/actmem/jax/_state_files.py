@@ -2,9 +2,10 @@
 """save_state and restore_state: a tree of arrays, stored or not, in one file.
 
 The file is a ZIP archive without compression. It has the elements of each array, in C order, and
-then "arrays.json" with the name, shape, dtype and sharding of each. Of random keys it has the arrays
-of jax.random.key_data(). ZIP gives each part a CRC-32, which restore_state() compares. The file is written under another name, which replaces `path` only
-when the file is complete and on the disk.
+then "arrays.json" with the name, shape, dtype and sharding of each. Of random keys it has the
+arrays of jax.random.key_data(). ZIP gives each part a CRC-32, which restore_state() compares. The
+file is written under another name, which replaces `path` only when the file is complete and on the
+disk.
 """
 from __future__ import annotations
 
