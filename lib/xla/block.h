@@ -23,13 +23,14 @@ struct generation;
 struct token {
 	uint64_t id;			/* the block; 0: none, and the values are 0 */
 	uint32_t example;
-	uint32_t unused;		/* 0 */
+	uint32_t changed;		/* not 0: a function changed the canary (_params.py) */
 };
 
 /* Consecutive examples of one block, or @count tokens without a block. */
 struct rows {
 	uint64_t id;
 	uint64_t first, count;
+	bool changed;			/* one of their tokens says so */
 };
 
 /* The type and dimensions of one example, on one device. */

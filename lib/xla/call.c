@@ -220,9 +220,11 @@ bool call_next_rows(const struct token *tokens, uint64_t count, uint64_t *at, st
 		return false;
 	rows->id = tokens[i].id;
 	rows->first = tokens[i].example;
+	rows->changed = false;
 	rows->count = 0;
 	while (i < count && tokens[i].id == rows->id &&
 	       (!rows->id || tokens[i].example == rows->first + rows->count)) {
+		rows->changed |= tokens[i].changed;
 		rows->count++;
 		i++;
 	}

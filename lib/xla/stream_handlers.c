@@ -95,8 +95,9 @@ static int read_take_tokens(struct lane *lane, cuda_stream stream, const struct 
 
 	if (call->count == 1) {
 		/* Only blocks of one example are announced. */
-		tokens->id = saved_announced(&call->origin, call->number, &is_staged);
-		tokens->example = 0;
+		*tokens = (struct token){
+			.id = saved_announced(&call->origin, call->number, &is_staged)
+		};
 		if (tokens->id && lane_may_run_ahead(lane, is_staged))
 			return 0;
 	}
@@ -189,8 +190,9 @@ static int announce_takes(struct lane *lane, cuda_stream stream, XLA_FFI_CallFra
 		if (count)
 			error = lane_read_tokens(lane, stream, from, count, tokens, words);
 		for (i = 0; i < count && !error; i++)
-			error = tokens[i].id ? saved_announce(tokens[i].id, &call->origin,
-							    (uint32_t)numbers[i], words) : 0;
+			if (tokens[i].id && !tokens[i].changed)
+				error = saved_announce(tokens[i].id, &call->origin,
+						       (uint32_t)numbers[i], words);
 	}
 	return error;
 }

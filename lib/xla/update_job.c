@@ -142,7 +142,8 @@ static int claim_inputs(struct update_job *job, char *words)
 	taker.layout = job->like.layout;
 	for (i = 0; i < call->program.input_count; i++) {
 		rows = (struct rows){ .id = job->operands[i].id,
-				      .first = job->operands[i].example, .count = 1 };
+				      .first = job->operands[i].example, .count = 1,
+				      .changed = job->operands[i].changed };
 		if (rows.id) {
 			taker.ends = call->ends[i];
 			call_set_type(&taker.shape, &job->like.shape, xla_types[call->types[i]]);

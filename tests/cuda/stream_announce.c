@@ -155,6 +155,22 @@ static void test_errors(void)
 	}
 }
 
+/* A tie must not announce a token with that mark: the take would not read the token. */
+static void test_changed(void)
+{
+	uint32_t token[4];
+	bool is_put = put_all("changed");
+
+	cuda_ok(gpu.cuMemcpyDtoH_v2(token, its.tokens, sizeof(token)));
+	token[3] = 1;
+	cuda_ok(gpu.cuMemcpyHtoD_v2(its.tokens, token, sizeof(token)));
+	ok(is_put && announce_layer(0), "announce a layer with a changed value");
+	ok(!take("changed", 0) && strstr(its.xla.words, "could not change the value"),
+	   "the take of that value fails: %s", its.xla.words);
+	ok(take("changed", 1), "take another value");
+	ok(actmem_xla_reset(NULL, 0) == VALUES - 1, "reset");
+}
+
 /* Each has one byte more. */
 static void test_many(void)
 {
@@ -209,6 +225,7 @@ int main(void)
 	test_waits(BLOCK, "cuMemcpyDtoDAsync_v2");
 	XLA_RUN(test_overlap, .ring_bytes = MIB);
 	XLA_RUN(test_errors, .ring_bytes = MIB);
+	XLA_RUN(test_changed, .ring_bytes = MIB);
 	XLA_RUN(test_many, .ring_bytes = MIB);
 	/* It holds one step's values: the next step's puts wait until the takes free them. */
 	XLA_RUN(test_full, .ring_bytes = 64 * BLOCK, .limit_bytes = FULL * BLOCK,

@@ -39,7 +39,7 @@ static void put_block(unsigned int block, unsigned int examples, uint64_t exampl
 	    gpu.cuMemcpyDtoH_v2(&token, its.tokens, sizeof(token)))
 		tap_bail("a token");
 	ids[block] = token.id;
-	ok(token.id && !token.example && !token.unused, "the token of example 0");
+	ok(token.id && !token.example && !token.changed, "the token of example 0");
 }
 
 /* Writes the tokens of examples: 10 * block + example, or -1 for none. */

@@ -124,7 +124,7 @@ static void *rounds(void *argument)
 {
 	unsigned int thread = *(unsigned int *)argument, seed = thread, round, i, count;
 	uint64_t bytes[VALUES], others;
-	struct rows values[VALUES];
+	struct rows values[VALUES] = { 0 };
 	struct actmem_store_stats stats;
 	struct origin origin = { .is_gpu = 0 };
 	char site[32];

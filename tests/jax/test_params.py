@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Weights in the store: the same training as with weights on the device."""
+import gc
+import logging
 import warnings
 from functools import partial
 
@@ -336,17 +338,58 @@ def test_the_norm_takes_no_stored_gradient(dtype, more):
     assert takes(TRANSFORMATIONS["clip"]) == takes(TRANSFORMATIONS["adamw"]) + more
 
 
-@pytest.mark.parametrize("change", (lambda x: x.astype(jnp.float16), lambda x: x / 1024))
-def test_a_change_of_all_numbers_does_not_change_stored_gradients(change):
-    """Such as that of a library for mixed precision. Their squares stay, too."""
-    offloaded, _ = step_of(TRANSFORMATIONS["clip"])
+def of_numbers(change):
+    """Returns a function that libraries for mixed precision apply to each leaf of a tree."""
+    return lambda x: change(x) if jnp.issubdtype(x.dtype, jnp.floating) else x
+
+
+CHANGES = {
+    "nan_to_num": jnp.nan_to_num, "unscaled": of_numbers(lambda x: x / 1024),
+    "clipped": of_numbers(lambda x: jnp.clip(x, -1, 1)), "absolute": of_numbers(jnp.abs),
+    "zeros": of_numbers(jnp.zeros_like), "converted": of_numbers(lambda x: x.astype(jnp.float16)),
+    "rounded": of_numbers(lambda x: jax.lax.reduce_precision(x, 8, 7))}
+
+
+@pytest.mark.parametrize("use", ("device", "host", "value"))
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_that_does_not_reach_stored_gradients_is_an_error(change, use):
     params = stored(weights())
-    _, found = jax.jit(actmem.jax.value_and_grad(loss))(params, 1e3 * batch(0))
+    offloaded = actmem.optax.offload(TRANSFORMATIONS["clip"], on="host" if use == "host" else "device")
     state = offloaded.init(params)
-    wanted = offloaded.apply({**found, "first": change(found["first"])}, state, params)
-    changed = jax.tree.map(
-        lambda x: change(x) if jnp.issubdtype(x.dtype, jnp.floating) else x, found)
-    same(offloaded.apply(changed, state, params), wanted)
+
+    def step(params, state, x):
+        gradients = jax.tree.map(CHANGES[change], actmem.jax.value_and_grad(loss)(params, x)[1])
+        return actmem.jax.value(gradients) if use == "value" else \
+            offloaded.apply(gradients, state, params)
+    logging.disable()       # pytest would keep the frames of the failed call, and their values
+    for function in (jax.jit(step), step):
+        with pytest.raises((TypeError, jax.errors.JaxRuntimeError),
+                           match=r"gradient of \[.* pass gradients=.?\"device"):
+            jax.block_until_ready(function(params, state, batch(0)))
+    logging.disable(logging.NOTSET)
+    del params, state, function
+    gc.collect()                # the tracebacks
+    actmem.jax.reset()          # a step that failed has left values
+
+
+@pytest.mark.parametrize("is_good", (True, False))
+def test_a_choice_of_gradients_is_none(is_good):
+    """A loss scaler skips a step. JAX selects among tokens as it does among arrays."""
+    def chosen(params, x):
+        _, found = actmem.jax.value_and_grad(loss)(params, x)
+        return jax.tree.map(lambda leaf: jnp.where(jnp.sum(x) < jnp.inf, leaf, jnp.zeros_like(leaf)),
+                            jax.tree.map(of_numbers(lambda x: x * 1), found))
+    x = batch(0) if is_good else batch(0).at[0, 0].set(jnp.inf)
+    found = jax.jit(chosen)(stored(weights()), x)
+    wanted = jax.grad(loss)(weights(), x)
+    close(found, wanted if is_good else jax.tree.map(jnp.zeros_like, wanted))
+
+
+def test_gradients_under_vmap():
+    _, found = jax.jit(actmem.jax.value_and_grad(loss))(stored(weights()), batch(0))
+    found = found["layers"]["w"]
+    sums = jax.jit(jax.vmap(lambda layer: jnp.sum(actmem.jax.value(layer))))(found)
+    close(sums, jnp.sum(actmem.jax.value(found), (1, 2)))
 
 
 def is_elementwise(function, x):
@@ -359,7 +402,7 @@ def is_elementwise(function, x):
         bool(jnp.array_equal(other, found[::-1].swapaxes(1, 2), equal_nan=True))
 
 
-# JAX returns numbers of unknown types unchanged. docs/weights.md says so.
+# JAX returns numbers of unknown types unchanged. docs/weights.md says so. With gradients it is an error.
 UNCHANGED = {"nan_to_num"}
 
 

@@ -25,7 +25,7 @@ import optax  # type: ignore[import-untyped]
 from actmem.jax import _delayed, _private
 from actmem.jax._layers import run
 from actmem.jax._master import MasterCopy, master_copy as master_copy
-from actmem.jax._params import OPTIMIZER
+from actmem.jax._params import OPTIMIZER, Gradient
 from actmem.jax._primitives import label_of, line_of_caller
 from actmem.jax._state import (is_stack, is_stored, named_leaves, stored as stored,
                                value as value)
@@ -205,7 +205,8 @@ class _Offloaded:
     def trace(self, updates: Any, state: Any, params: Any, extra: Any) -> _Traced:
         leaves, tree = jax.tree.flatten((updates, extra, state, params), is_leaf=is_stored)
         is_array = [_is_array(leaf) for leaf in leaves]
-        args = [leaf for leaf, is_one in zip(leaves, is_array) if is_one]
+        args = [leaf.checked() if isinstance(leaf, Gradient) else leaf
+                for leaf, is_one in zip(leaves, is_array) if is_one]
 
         def function(*arrays: Any) -> Any:
             rest = iter(arrays)

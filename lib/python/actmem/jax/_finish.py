@@ -34,8 +34,8 @@ from actmem.jax import _private
 from actmem.jax._calls import site_of
 from actmem.jax._kept import STEP, is_ghost, is_kept, is_state, is_token
 from actmem.jax._private import Atom, Aval, Eqn, Jaxpr, Primitive
-from actmem.jax._primitives import (drop_p, dropped_of, ghost_p, hold_p, put_p, result_ghost_p,
-                                    take_p, tie_p, update_p)
+from actmem.jax._primitives import (drop_p, dropped_of, ghost_p, hold_p, mark_p, put_p,
+                                    result_ghost_p, take_p, tie_p, update_p)
 
 _numbers: dict[str, Iterator[int]] = {}     # site → next program number
 _numbers_lock = threading.Lock()
@@ -54,7 +54,7 @@ _ALIKE = {"reshape", "transpose", "squeeze", "broadcast_in_dim", "rev", "copy", 
 def _hands_on(eqn: Eqn) -> bool:
     """Returns whether `eqn` only gives its tokens other names."""
     name = eqn.primitive.name
-    return name == "optimization_barrier" or eqn.primitive is tie_p or \
+    return name == "optimization_barrier" or eqn.primitive in (tie_p, mark_p) or \
         name in _ALIKE and eqn.invars[0].aval.size == eqn.outvars[0].aval.size
 
 

@@ -59,22 +59,43 @@ jax.tree_util.register_pytree_with_keys_class(_Weight)
 SQUARED = (jnp.float32, jnp.bfloat16)
 
 
+# jnp.nan_to_num changes the first number, and arithmetic or rounding changes the second. There is no NaN,
+# because jax_debug_nans would report it.
+CANARY = np.array([np.inf, -1 - 2 ** -20], np.float32)
+
+
 class Gradient(Stored):
-    """A stored gradient. `bits` are those of the sum of the squares of each layer's gradient, float32,
-    which the backward pass computes while the gradient is on the device; or None. They are uint32, so
-    that a jax.tree.map() that changes all floating-point numbers does not change them alone."""
+    """A stored gradient.
 
-    CHILDREN = (*Stored.CHILDREN, "bits")
-    bits: Any
+    squares  the sum of the squares of each layer's gradient, float32, which the backward pass computes
+             while the gradient is on the device; or None
+    canary   CANARY for each layer. A jax.tree.map() that changes all floating-point numbers cannot
+             change the gradient, because JAX has no arithmetic for tokens. But it changes the canary,
+             and then a take of the gradient fails.
+    """
 
-    def __init__(self, token: Any, ghost: Any, label: str, bits: Any) -> None:
+    CHILDREN = (*Stored.CHILDREN, "squares", "canary")
+    squares: Any
+    canary: Any
+
+    def __init__(self, token: Any, ghost: Any, label: str, squares: Any, canary: Any) -> None:
         super().__init__(token, ghost, label)
-        self.bits = bits
+        self.squares, self.canary = squares, canary
 
-    @property
-    def squares(self) -> Any:
-        """The sum of the squares of each layer's gradient, or None."""
-        return None if self.bits is None else jax.lax.bitcast_convert_type(self.bits, jnp.float32)
+    def checked(self) -> "Gradient":
+        """Returns a gradient without a canary, whose takes fail if a function has changed it."""
+        if self.canary is None:
+            return self
+        if self.canary.dtype != CANARY.dtype:
+            raise TypeError(
+                f"{self.label}: a function made {self.canary.dtype} of the numbers of a tree. It cannot "
+                "change a stored gradient: do this in the Optax transformation, or pass "
+                'gradients="device" to actmem.jax.value_and_grad()')
+        token = _primitives.mark_p.bind(self.token, jnp.any(self.canary != CANARY, -1))
+        return Gradient(token, self.ghost, self.label, self.squares, None)
+
+    def taken(self) -> Any:
+        return super(Gradient, self.checked()).taken()
 
 
 jax.tree_util.register_pytree_with_keys_class(Gradient)
@@ -274,8 +295,9 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
             token, squares = new
             if gradients == "device":
                 return token
-            bits = jax.lax.bitcast_convert_type(squares, jnp.uint32) if leaf.dtype in SQUARED else None
-            return Gradient(token, leaf.ghost, _label_of_gradient(leaf.label), bits)
+            return Gradient(token, leaf.ghost, _label_of_gradient(leaf.label),
+                            squares if leaf.dtype in SQUARED else None,
+                            jnp.broadcast_to(CANARY, (*token.shape, *CANARY.shape)))
         results = list(map(gradient_of, leaves, found))
         return (value, aux) if has_aux else value, jax.tree.unflatten(tree, results)
     return differentiated

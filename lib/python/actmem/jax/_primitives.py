@@ -7,6 +7,7 @@ JAX's transformations.
     tokens = tie_p.bind(*tokens, *ties, numbers=)
     tokens = update_p.bind(*tokens, *scalars, program=, labels=, avals=, ...)
     token = hold_p.bind(token)
+    token = mark_p.bind(token, is_changed)
     drop_p.bind(token, *ties)
 
 A put returns its value, so that the forward pass uses the value only after the put. A put whose
@@ -53,6 +54,8 @@ hold_p = Primitive("actmem_hold")
 # Computes new values on the host from those of tokens. `avals`: the types of the new values.
 update_p = Primitive("actmem_update")
 update_p.multiple_results = True
+# Makes takes of the tokens fail for which the second operand, a bool for each token, is true.
+mark_p = Primitive("actmem_mark")
 # Only in complete programs: make a new ghost, within the program and as a result of the program.
 ghost_p = Primitive("actmem_ghost")
 result_ghost_p = Primitive("actmem_result_ghost")
@@ -162,6 +165,7 @@ def _update_abstract(*operands: Aval, labels: Sequence[str], avals: Sequence[Ava
 
 
 hold_p.def_abstract_eval(lambda token: token)
+mark_p.def_abstract_eval(lambda token, is_changed: token)
 ghost_p.def_abstract_eval(lambda *, aval: aval)
 result_ghost_p.def_abstract_eval(lambda token, *, aval: aval)
 
@@ -213,6 +217,13 @@ def _update_impl(*operands: Any, **params: Any) -> Any:
     drain()
     with jax.disable_jit(False):
         return jax.jit(partial(update_p.bind, **params))(*operands)
+
+
+@mark_p.def_impl
+def _mark_impl(token: Any, is_changed: Any) -> Any:
+    drain()
+    with jax.disable_jit(False):
+        return jax.jit(mark_p.bind)(token, is_changed)
 
 
 @partial(jax.jit, donate_argnums=0)
@@ -272,9 +283,19 @@ def _take_batched(values: Sequence[Any], dims: Sequence[int | None], *, batch: S
     return take_p.bind(token, ghost, batch=_with_dim(batch, dim), **params), dim
 
 
+def _mark_batched(values: Sequence[Any], dims: Sequence[int | None]) -> Any:
+    size, = {value.shape[dim] for value, dim in zip(values, dims) if dim is not None}
+    return mark_p.bind(*(
+        jax.lax.broadcast(value, (size,)) if dim is None else
+        jax.lax.transpose(value, _order([dim], value.ndim))
+        for value, dim in zip(values, dims))), 0
+
+
 batching.primitive_batchers[put_p] = _put_batched
 batching.primitive_batchers[take_p] = _take_batched
+batching.primitive_batchers[mark_p] = _mark_batched
 _without_tangent(wrap_p)
+_without_tangent(mark_p)
 
 
 def _refuse(*args: Any, **params: Any) -> Any:
@@ -379,6 +400,10 @@ def _hold_lowered(ctx: Context, token: Any) -> list[Any]:
     return [_calls.hold(ctx, token)]
 
 
+def _mark_lowered(ctx: Context, token: Any, is_changed: Any) -> list[Any]:
+    return [token | is_changed[..., None] * np.array([0, 0, 0, 1], np.uint32)]
+
+
 def _ghost_lowered(ctx: Context, *, aval: Aval) -> list[Any]:
     return [jnp.zeros((*aval.shape, 0), jnp.uint8)]
 
@@ -393,7 +418,7 @@ def _drop_lowered(ctx: Context, token: Any, *ties: Any) -> list[Any]:
 
 for primitive, lowered in ((put_p, _put_lowered), (take_p, _take_lowered),
                            (tie_p, _tie_lowered), (hold_p, _hold_lowered),
-                           (update_p, _update_lowered),
+                           (update_p, _update_lowered), (mark_p, _mark_lowered),
                            (ghost_p, _ghost_lowered), (drop_p, _drop_lowered),
                            (result_ghost_p, _result_ghost_lowered)):
     mlir.register_lowering(primitive, _on_memory(lowered))
