@@ -161,6 +161,7 @@ static void test_changed(void)
 	uint32_t token[4];
 	bool is_put = put_all("changed");
 
+	cuda_ok(gpu.cuStreamSynchronize(its.xla.stream));
 	cuda_ok(gpu.cuMemcpyDtoH_v2(token, its.tokens, sizeof(token)));
 	token[3] = 1;
 	cuda_ok(gpu.cuMemcpyHtoD_v2(its.tokens, token, sizeof(token)));
