@@ -292,12 +292,13 @@ struct actmem_ioctl_create {
  * @exported_bytes: out: total bytes of the existing dma-bufs of the region. A page in
  *	two dma-bufs counts twice.
  * @surplus_bytes: out: how much the region should give back, because the usage is above
- *	a limit of the user, the mount or a node. Since Linux 7.3, also because it was
- *	above a dmem.max that was set. It is the region's share of the excess: all regions
- *	together have as much, rounded up to pages, so several programs may give back
- *	their shares at once. The call computes it anew each time; for dmem.max, the driver does so
- *	every 100 ms while the write waits. If others give nothing back, the share
- *	therefore rises as a part of the remaining usage.
+ *	a limit of the user, the mount or a node. Since Linux 7.3, a dmem.max that is set
+ *	below the usage also causes a surplus. This field is the region's share of the
+ *	excess. The shares of all regions add up to the excess, rounded up to pages, so
+ *	several programs may give back their shares at once. Each call computes the share
+ *	anew. For dmem.max, the driver computes it every 100 ms while the write of
+ *	dmem.max waits. If other programs give nothing back, a region that has given back
+ *	its share therefore gets a further share of the remaining excess.
  *
  * On /dev/actmem, the call returns ENOENT if the region does not exist. A caller
  * without CAP_SYS_ADMIN gets EPERM if another user owns the region, or if the region was
@@ -371,9 +372,9 @@ struct actmem_ioctl_list {
  * nodes for the missing bytes of the range. It assumes that all pages that the region
  * has, or that other calls are allocating for it, are in the range. If a limit is too
  * low, the call fails and allocates nothing. For an interleaved region, the call checks
- * the limits of nodes in advance only if the range is the whole region. Any other limit
- * fails the call at the first page that exceeds it. EIO if the hardware has reported an
- * error in an existing page.
+ * the limits of nodes in advance only if the range is the whole region. The call checks
+ * every other limit page by page, and fails at the first page that exceeds it. EIO if the
+ * hardware has reported an error in an existing page.
  *
  * DISCARD frees the pages of the range and unmaps them from every process. The next
  * touch allocates a zeroed page. A page that is in use outside the driver (registered

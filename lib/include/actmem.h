@@ -6,14 +6,14 @@
  *
  * Calls return 0 or a negative errno. actmem_error() then returns an error message with the
  * requested value, the available value and the knob to change. The library never exits and never
- * installs signal handlers. It prints only the line that ACTMEM_ALLOW_* describes. All sizes are
- * bytes. Calls are thread-safe unless their comment says otherwise. A call that waits defers
+ * installs signal handlers. It prints only one line, about fallbacks (ACTMEM_ALLOW_*). All sizes
+ * are bytes. Calls are thread-safe unless their comment says otherwise. A call that waits defers
  * cancellation (pthread_cancel(3)) until it returns.
  *
  * The caller initializes each struct that has a @size with ACTMEM_INIT(), so that a program
- * compiled today works with a later library. Any call returns -EINVAL for a struct that is not
- * initialized so, and for a NULL handle or result. A call copies its options: the caller may free
- * them, and everything that they point to, after the call.
+ * compiled today works with a later library. Any call returns -EINVAL for a struct that was not
+ * initialized this way, and for a NULL handle or result. A call copies its options: the caller may
+ * free them, and everything that they point to, after the call.
  *
  * A child of fork() must not use handles that it inherited: all calls on them that can fail return
  * -EOWNERDEAD. The child opens its own handle with actmem_open(). A process may open several
@@ -73,20 +73,20 @@ enum actmem_pages {
 };
 
 /*
- * Fallbacks. The library uses one only if it is permitted. For each option of a region, the struct
- * that sets it decides:
+ * The library uses a fallback only if it is permitted. Which flags apply to an option of a region
+ * depends on the struct that sets the option:
  *
  * Neither the region nor the handle sets the option: by default, the library uses the best memory
  *	available. Other pages are permitted if no struct sets @pages, and other nodes if none sets
- *	@policy or @nodes. Unpinned memory is permitted. The first use in a process prints a line on
- *	stderr, unless the environment has ACTMEM_QUIET=1. If a struct has flags in @allow, or the
- *	environment has ACTMEM_STRICT=1, only the flags are permitted.
- * The handle sets the option: the flags of the handle and of the region are permitted.
- * The region sets the option: only the flags of the region are permitted. So a region that sets 1G
+ *	@policy or @nodes. Unpinned memory is permitted. The first fallback in a process prints a
+ *	line on stderr, unless the environment has ACTMEM_QUIET=1. If a struct has flags in @allow,
+ *	or the environment has ACTMEM_STRICT=1, only the fallbacks of these flags are permitted.
+ * The handle sets the option: the flags of the handle and of the region apply.
+ * The region sets the option: only the flags of the region apply. So a region that sets 1G
  *	gets 1G or an error, whatever the handle permits.
  *
- * The region options of a heap or a store count as those of its regions. No flag permits another
- * backend than the requested one. The library counts the fallbacks that it used, and
+ * The region options of a heap or a store count as those of its regions. No flag permits a
+ * backend other than the requested one. The library counts the fallbacks that it used, and
  * actmem_region_get_info() reports the pages and nodes of a region.
  */
 #define ACTMEM_ALLOW_THP	(1u << 0)	/* memfd: transparent huge pages for 1G or 2M */
@@ -94,7 +94,7 @@ enum actmem_pages {
 #define ACTMEM_ALLOW_NODE	(1u << 2)	/* other nodes if the bound ones are full */
 #define ACTMEM_ALLOW_UNLOCKED	(1u << 3)	/* unpinned if RLIMIT_MEMLOCK refuses mlock */
 #define ACTMEM_ALLOW_2M		(1u << 4)	/* 2M for 1G */
-#define ACTMEM_ALLOW_ONLY	(1u << 31)	/* nothing else, nor what the handle permits */
+#define ACTMEM_ALLOW_ONLY	(1u << 31)	/* only these flags, none of the handle's */
 
 /*
  * Options of a handle, and defaults of its regions.
@@ -169,8 +169,8 @@ enum actmem_names {
 /*
  * Returns the message of actmem_error() with other names of options. @names is one of enum
  * actmem_names, plus a flag if the user sets only a budget or only a limit. actmem_error() uses
- * ACTMEM_NAMES_C. Once the program has called actmem_open() without options, messages name the
- * environment variables that set these options.
+ * ACTMEM_NAMES_C. Once the program has called actmem_open() with @options NULL, messages name
+ * environment variables instead of the fields that these variables set.
  */
 const char *actmem_error_in(unsigned int names);
 
@@ -204,8 +204,8 @@ int actmem_options_from_variables(const char *const *variables, struct actmem_op
  * -EPROTONOSUPPORT  driver and library do not support each other, and the backend is not MEMFD
  * -ENOENT, -EOPNOTSUPP, -EINVAL, -ENAMETOOLONG  heap_name: errors of actmem_region_open()
  * -EINVAL  an unknown value or flag, a wrong value in the environment, or reserved is not 0
- * -ENOMEM, -EMFILE, -EFBIG  no memory, no descriptor, or RLIMIT_FSIZE, for the counters that other
- *	processes read
+ * -ENOMEM, -EMFILE, -EFBIG  no memory or no descriptor for the file in which this process publishes
+ *	its counters, or RLIMIT_FSIZE is too low for this file
  */
 int actmem_open(struct actmem **am, const struct actmem_options *options);
 

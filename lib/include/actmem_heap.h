@@ -46,8 +46,8 @@ struct actmem_heap_stats {
  * A region is grow_bytes long, rounded up for 1G pages. It is shorter if blocks of the requested
  * length fill a shorter region better. It is longer if the requested block is longer. In a large
  * heap, a new region has up to 1/128 of the total length of the existing regions, if that is more
- * than grow_bytes. The fraction is 1/8 if more than 1/16 of the heap is free, but only in pieces
- * that are too short for the block. A region consists of chunks, which a runtime registers one by
+ * than grow_bytes. The fraction is 1/8 if more than 1/16 of the heap is free, but each free piece
+ * is too short for the block. A region consists of chunks, which a runtime registers one by
  * one. A chunk has at most 64 GiB or, with a runtime, chunk_bytes. A block lies within one region
  * and within one chunk.
  *
@@ -75,10 +75,10 @@ int actmem_heap_destroy(struct actmem_heap *heap);
 
 /*
  * Allocates a block of pinned memory of @length bytes, and stores its address in *@block. @align
- * must be a power of two, up to 2 MiB. The address is a multiple of @align and of 256. The contents
- * are unspecified. Any thread may free the block with actmem_heap_free(). If a block was just
- * freed, the next block of the same length gets its address. The call never returns pageable
- * memory.
+ * must be 0 or a power of two, up to 2 MiB. The address is a multiple of @align and of 256. The
+ * contents are unspecified. Any thread may free the block with actmem_heap_free(). If a block was
+ * just freed, the next block of the same length gets its address. The block is pinned unless the
+ * library used the fallback ACTMEM_ALLOW_UNLOCKED for its region.
  *
  * The call does not consider the node of the calling thread: the block, reused or fresh, is in any
  * region of the heap that has enough free memory. Only a region that the call creates is on the

@@ -28,10 +28,11 @@ struct actmem_region;		/* a range of pages with a descriptor */
  * touches it or calls actmem_region_populate(). If the kernel cannot allocate a touched page, the
  * thread gets SIGBUS; a system call that touches the page fails with -EFAULT.
  *
- * memfd: The whole length counts against RLIMIT_MEMLOCK at once. The kernel reserves 2M pages
- * until they are discarded, but not on a particular node. If 4K or thp pages run out, the kernel
- * kills a process instead of sending SIGBUS; populate them to avoid that. The library does not
- * verify the node of touched pages. Interleaving may start at any of the nodes.
+ * memfd: The whole length counts against RLIMIT_MEMLOCK at once. The kernel reserves all 2M pages
+ * of the region, but not on a particular node. A discard ends the reservation of the pages that it
+ * frees. If 4K or thp pages run out, the kernel kills a process instead of sending SIGBUS; populate
+ * them to avoid that. The library does not verify the node of touched pages. Interleaving may start
+ * at any of the nodes.
  */
 #define ACTMEM_REGION_LAZY	(1u << 1)
 /*
@@ -103,7 +104,7 @@ struct actmem_region_info {
  *	actmem_error() says which, and names its file
  * -ENODEV  a node has no memory
  * -EPERM  a node is outside the task's cpuset
- * -EOPNOTSUPP  the backend lacks this page size, or lazy regions with this page size
+ * -EOPNOTSUPP  the backend lacks this page size, or supports it only without ACTMEM_REGION_LAZY
  * -EIO  a page is on another node
  * -EFBIG  RLIMIT_FSIZE (memfd)
  * -EMFILE  too many descriptors, or 4096 regions (memfd)
@@ -120,9 +121,9 @@ int actmem_region_create(struct actmem *am,
  * Opens a region from its descriptor. Another process sent @fd (SCM_RIGHTS, unix(7)), or
  * actmem_region_fd() returned it. The call does not take over @fd: the caller must close it. Both
  * processes then share the memory, and each must close its region. Missing pages stay missing, as
- * in a lazy region. memfd: the receiver gets 4K pages where the creator would have got thp. The
- * receiver may get a fallback that actmem_open() allowed; actmem_error() then says which, as after
- * actmem_region_create().
+ * in a lazy region. memfd: if the receiver allocates missing pages of a region with thp, it gets 4K
+ * pages. The receiver may get a fallback that actmem_open() allowed; actmem_error() then says
+ * which, as after actmem_region_create().
  *
  * -EINVAL  @fd is not a region of the backend that the caller asked for, or not open for reading
  *	and writing. If a memfd region with a name is open only for reading, the call succeeds and

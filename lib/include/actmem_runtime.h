@@ -148,9 +148,10 @@ int actmem_region_register(struct actmem_region *region, struct actmem_runtime *
 			   uint32_t flags);
 
 /*
- * Unregisters a region. No device may use the region meanwhile. The runtime may have dropped the
- * registration before, because its context was destroyed or reset or the process exits. In this
- * case the call returns 0 and counts the region as lost, and actmem_error() reports the loss.
+ * Unregisters a region. No device may use the region meanwhile. The runtime may already have
+ * dropped the registration, because its context was destroyed or reset, or the process is exiting.
+ * In this case the call returns 0 and counts the region as lost, and actmem_error() reports the
+ * loss.
  *
  * -ENOENT  the region is not registered
  * -EBUSY  another thread is registering or unregistering it
@@ -160,7 +161,7 @@ int actmem_region_unregister(struct actmem_region *region);
 
 /*
  * Registers each region that a heap creates from now on. The heap registers a region before it
- * allocates blocks there, and unregisters the region before it closes the region. From then on,
+ * allocates blocks there, and unregisters the region before it closes the region. After this call,
  * actmem_heap_alloc() can also return the errors of actmem_region_register(). If the runtime
  * refuses to register a region and own_memory is set, the heap uses the runtime's own memory
  * instead of the region. If the runtime fails to unregister a region, the region stays open until

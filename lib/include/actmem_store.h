@@ -9,14 +9,15 @@
  *
  * The store learns when a block will be needed. A key recurs in every training step. The store
  * assumes that the number of takes between a block's put and its own take is the same as in the
- * previous step. For a key that was never taken, it uses the last taken block of the same name.
+ * previous step. For a key that was never taken, it uses that number from the last taken block of
+ * the same name.
  * Until a name has been taken once, the store expects its blocks in reverse order of their puts, as
  * a backward pass takes them. A wrong guess costs time, but never returns wrong data.
  *
- * If several takes in a step miss, the order has changed. The store then reads ahead the blocks
- * that were put just before or after the taken block. The number of blocks that it reads ahead is
- * the length of the previous run of such takes. It reads other blocks one at a time. It relies on
- * the learned order again when takes match it, or at the next step.
+ * If several takes in a step miss, the order has changed. The store then expects runs of takes, in
+ * which each block was put just before or just after the previous one. It expects a run to be as
+ * long as the previous run, and reads the blocks of this run ahead. It reads all other blocks one
+ * at a time. It relies on the learned order again when takes match it, or at the next step.
  *
  * The store may get less memory than its budget, because other processes use up a limit or pages
  * are short. If it can spill, it then treats the memory that it has as its budget until it can get
@@ -25,8 +26,8 @@
  * If a limit falls below the usage, a store that spills returns memory in the background. It spills
  * blocks and closes regions until it has returned its share of the excess. It grows again when the
  * limit rises. It follows the driver's limits, the limit that `actmem limit --pid` sets for the
- * handle, and, with memfd regions of 4K or thp pages, memory.high of the cgroup. A call that cannot
- * do with less still gets its memory. Regions with names stay open.
+ * handle, and, with memfd regions of 4K or thp pages, memory.high of the cgroup. If a call would
+ * otherwise fail, the store tries to exceed the limit. Regions with names stay open.
  *
  * Spill files grow on demand. The store returns disk space that several steps in a row did
  * not need. When no block is left, the store returns all disk space except spill_bytes.
@@ -68,8 +69,8 @@ struct actmem_key {
 /*
  * Compute a checksum at each commit and compare it at each hold. Nothing else detects that a disk
  * or a file system returns other data than the store wrote. A file system may report a write as
- * successful, and later return zeros without an error. ext4 does so on a disk that fails, also in
- * Linux 6.18. In Linux 7, ext4 does so while the file system is full, too. The store leaves enough
+ * successful, and later return zeros without an error. ext4 does so on a failing disk, including in
+ * Linux 6.18. In Linux 7, ext4 also does so while the file system is full. The store leaves enough
  * space free, but other writers may fill the file system.
  *
  * The calling thread reads the block once more in commit and in hold. With few cores, a step
@@ -84,9 +85,9 @@ struct actmem_key {
 /* See ACTMEM_FILE_ALLOW_BUFFERED. */
 #define ACTMEM_STORE_ALLOW_BUFFERED	(1u << 2)
 /*
- * Some threads reserve and hold blocks, and other threads commit and release them. The threads that
- * commit and release never block. A call that needs memory then waits until these threads free
- * some, and never returns -EDEADLK.
+ * Use this flag if some threads reserve and hold blocks, and other threads commit and release them.
+ * The threads that commit and release must never block. A call that needs memory then waits until
+ * these threads free some, and never returns -EDEADLK.
  */
 #define ACTMEM_STORE_HANDED_ON		(1u << 3)
 /*
@@ -155,9 +156,9 @@ int actmem_store_destroy(struct actmem_store *store);
 
 /*
  * Describes the engine and why it was chosen, the files, and whether I/O is direct or buffered. The
- * string also says if the disk cannot take space back. If the store got less memory than its
- * budget, the string gives the reason for the first failed attempt to get more. The string is valid
- * until destroy. A later call may return another string.
+ * string also says if a file system cannot free a part of a file. If the store got less memory than
+ * its budget, the string gives the reason for the first failed attempt to get more. The string is
+ * valid until destroy. A later call may return another string.
  */
 const char *actmem_store_describe(const struct actmem_store *store);
 
@@ -204,9 +205,9 @@ int actmem_store_set_checksum(struct actmem_store *store, int on);
  *	regions of the store are shorter than length, and have names, so that it cannot replace them
  * -EDEADLK  the whole budget is used up by blocks of this thread, and of threads that wait without
  *	a timeout for memory or a block. A block belongs to the thread that reserved or held it
- *	until any thread commits it, releases it or puts it back. Without HANDED_ON: if another
- *	thread will commit or release a thread's block, that thread must not reserve or hold a
- *	further block in a call that waits
+ *	until any thread commits it, releases it or puts it back. Without HANDED_ON, a thread
+ *	whose block another thread will commit or release must not reserve or hold a further
+ *	block in a call that waits
  * -ENOSPC, -EIO and others  the store had to spill a block and could not. actmem_error() names
  *	the block, and the file and offset, or the directory without space. The block stays
  */
@@ -283,25 +284,25 @@ int actmem_store_take(struct actmem_store *store, struct actmem_key key, void *d
 
 /*
  * Asks the store to read a block before all others, as soon as it has memory for it. The call does
- * not wait. actmem_store_eventfd() tells when a read has ended.
+ * not wait. The descriptor of actmem_store_eventfd() becomes readable when a read ends.
  *
  * -ENOENT  no such key
  */
 int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key);
 
 /*
- * Returns an eventfd(2) that becomes readable when a read of a block from a spill file ends, also
- * one that the store began by itself. It is for programs that take blocks and wait for other things
- * at the same time:
+ * Returns an eventfd(2) that becomes readable when a read of a block from a spill file ends. This
+ * includes reads that the store began by itself. It is for programs that take blocks and wait for
+ * other things at the same time:
  *
  *	actmem_store_prefetch(store, key);
  *	while ((error = actmem_store_hold(store, key, &memory, NULL, 0)) == -ETIMEDOUT)
  *		// poll(2) for the eventfd and other descriptors, then read(2) the eventfd
  *
- * Read the eventfd before the next actmem_store_hold(), not after it. If a read fails that no call
- * waits for, the next hold with a timeout of 0 returns its error; the hold after that reads again.
- * The descriptor is close-on-exec and nonblocking. It belongs to the store, which closes it when
- * the store is destroyed.
+ * Read the eventfd before the next actmem_store_hold(), not after it. If a read fails while no call
+ * waits for it, the next hold with a timeout of 0 returns its error; the hold after that reads
+ * again. The descriptor is close-on-exec and nonblocking. It belongs to the store, which closes it
+ * when the store is destroyed.
  *
  * >= 0  the descriptor
  * -EMFILE, -ENFILE, -ENOMEM  no descriptor is available
@@ -338,7 +339,7 @@ struct actmem_store_stats {
 	uint64_t takes_total;		/* holds that succeeded */
 	uint64_t hits_total;		/* takes that found their block in memory */
 	uint64_t handed_over_total;	/* hits on a block that was being spilled */
-	uint64_t late_total;		/* takes of a block that was being read or was next */
+	uint64_t late_total;		/* takes of a block being read, or next to be read */
 	uint64_t misses_total;		/* takes of a block that the store did not expect yet */
 	uint64_t put_stall_ns_total;	/* time that puts waited for memory */
 	uint64_t take_stall_ns_total;	/* time that takes waited for their block */

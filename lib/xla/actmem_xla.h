@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * libactmem_xla: the functions that the Python module calls, for the memory of arrays and of the
- * values that programs put. XLA calls the handlers itself.
+ * libactmem_xla: the functions that the Python module calls. They manage the memory of arrays, and
+ * of the values that programs store with the handler actmem_put. XLA calls the handlers itself.
  *
  * actmem_put copies its first operand into a block of a store and returns a token, uint32[4].
  * actmem_take copies the block that a token names into its result. The last take frees the block.
  * If no take is marked as the last one, actmem_drop frees the block. There are handlers for CPUs
- * and for CUDA; on CUDA, actmem_tie announces takes (call.h).
+ * and for CUDA. On CUDA, actmem_tie announces later takes, so that blocks can be copied ahead
+ * (call.h).
  *
  * XLA does not report that an execution failed or was discarded, so the library finds the values of
- * abandoned forward passes by counting. The puts of one site (a call of a checkpointed function in
- * a program) in one XLA run on one device are a generation. A generation is unfinished until all of
- * its values are taken. When a site begins a generation and already has the maximum number of
- * unfinished generations, the library reclaims its oldest generation.
+ * abandoned forward passes by counting. A site is a call of a checkpointed function in a program. A
+ * generation is the set of all puts of one site in one XLA run on one device. A generation is
+ * unfinished until all of its values are taken. When a site begins a generation and already has the
+ * maximum number of unfinished generations, the library reclaims its oldest generation.
  */
 #ifndef ACTMEM_XLA_H
 #define ACTMEM_XLA_H
@@ -50,7 +51,7 @@ struct actmem_xla_stats {
 	uint64_t checksum;		/* 1: blocks are checksummed */
 	uint64_t lost_blocks_total;	/* blocks that could not be copied or read */
 	uint64_t dropped_blocks_total;	/* blocks ended by actmem_drop, not by a take */
-	uint64_t own_bytes;		/* allocated by the CUDA driver, which refused regions */
+	uint64_t own_bytes;		/* allocated by CUDA, if CUDA refused to register regions */
 	uint64_t own_bytes_total;	/* total of own_bytes; both include arrays */
 };
 
@@ -72,11 +73,11 @@ struct actmem_xla_transfer_stats {
 	uint64_t ahead_total;		/* takes that found their block on the device */
 	uint64_t late_total;		/* takes that made the device wait for the copy */
 	uint64_t wasted_bytes_total;	/* bytes copied ahead, and never taken */
-	uint64_t token_wait_ns_total;	/* time until the device had reached handlers */
-	uint64_t block_wait_ns_total;	/* time that takes then waited for a block in memory */
+	uint64_t token_wait_ns_total;	/* time that the host waited for tokens */
+	uint64_t block_wait_ns_total;	/* time that takes waited for blocks in memory */
 	uint64_t unfinished;		/* copies under way */
 	uint64_t staged_bytes;		/* bytes on the device, not yet taken */
-	uint64_t token_waits_total;	/* waits for tokens: one for takes announced together */
+	uint64_t token_waits_total;	/* waits for tokens; takes announced together share one */
 	uint64_t host_waits_total;	/* waits of handlers for the device, for any reason */
 };
 
@@ -112,7 +113,8 @@ ACTMEM_XLA_API int actmem_xla_attach(struct actmem *am,
 				     const struct actmem_xla_options *options);
 
 /*
- * Calls actmem_close() and detaches @am. No handler can use @am meanwhile. If actmem_close() fails,
+ * Calls actmem_close() and detaches @am. Handlers cannot use @am during the call. If actmem_close()
+ * fails,
  * @am stays attached.
  */
 ACTMEM_XLA_API int actmem_xla_close(struct actmem *am);
@@ -145,14 +147,14 @@ ACTMEM_XLA_API int actmem_xla_transfer_stats(uint32_t device,
 					     struct actmem_xla_transfer_stats *stats);
 
 /*
- * Frees the rings of GPUs that hold no block, and their streams, events and threads. Waits for
- * copies under way.
+ * Frees the staging ring of each GPU that has no block in its ring, and the GPU's streams, events
+ * and threads. Waits for copies under way.
  */
 ACTMEM_XLA_API void actmem_xla_trim_devices(void);
 
 /*
- * Returns the sum over all stores, as actmem_store_get_stats(). Totals and peaks are those of the
- * process.
+ * Returns the statistics of actmem_store_get_stats(), summed over all stores. Totals and peaks are
+ * those of the process.
  */
 ACTMEM_XLA_API int actmem_xla_store_stats(struct actmem_store_stats *stats);
 
@@ -183,10 +185,10 @@ struct actmem_xla_array;
  *
  * With ACTMEM_XLA_ARRAY_CUDA, @device is the CUDA number of the first GPU that uses the array, and
  * its memory is on that GPU's node. With a heap limit, the memory of all arrays is near the
- * GPU of the first one. Without the flag, the memory may be registered too.
+ * GPU of the first array. Without the flag, the memory may be registered too.
  *
  * -EBUSY  arrays exist that are not registered with CUDA, and this one must be
- * -EOWNERDEAD  in a forked child, as all calls of the library
+ * -EOWNERDEAD  in a forked child, as for all calls of the library
  * and the errors of actmem_heap_alloc(), actmem_open() and actmem_runtime_open()
  */
 ACTMEM_XLA_API int actmem_xla_array_new(uint64_t bytes, uint32_t flags, uint32_t device,
@@ -199,9 +201,9 @@ ACTMEM_XLA_API int actmem_xla_array_new(uint64_t bytes, uint32_t flags, uint32_t
 #define ACTMEM_XLA_ARRAY_CREATE	(1u << 2)
 
 /*
- * Makes an array of a whole named region. @path is that of actmem_region_open(). The call creates a
- * region of at least *@bytes, or opens an existing one. It stores the region's length in *@bytes.
- * ACTMEM_XLA_ARRAY_CUDA registers an existing region with CUDA for reading.
+ * Makes an array that consists of a whole named region. @path is that of actmem_region_open(). The
+ * call creates a region of at least *@bytes, or opens an existing one. It stores the region's
+ * length in *@bytes. ACTMEM_XLA_ARRAY_CUDA registers an existing region with CUDA for reading.
  *
  * Returns the errors of actmem_region_open(), actmem_region_register() and actmem_xla_array_new().
  */
@@ -219,7 +221,7 @@ ACTMEM_XLA_API void actmem_xla_array_drop(struct actmem_xla_array *array);
 struct actmem_xla_tensor_options {
 	size_t size;			/* set by ACTMEM_INIT */
 	void *address;			/* within the array */
-	const int64_t *shape;		/* row by row, without gaps */
+	const int64_t *shape;		/* elements are contiguous, in row-major order */
 	uint32_t rank;
 	int32_t device_type;		/* this and the fields below: as in DLPack */
 	int32_t device;

@@ -223,8 +223,8 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
       allow: Pages, nodes or memory that actmem may use instead of the requested ones: some of
         "2m", "thp", "4k", "node" and "unlocked", or "any". () permits nothing, regardless of the
         environment. Error messages name the values that would help.
-      heap_grow: Bytes of each region that provides blocks. Default: 64 MiB, rounded up to
-        whole pages.
+      heap_grow: Bytes of each region from which actmem allocates blocks for values. Default: 64
+        MiB, rounded up to whole pages.
       heap_limit: Bytes of all of these regions together. Default: no limit. The arrays of
         actmem.jax.empty() use separate regions, with a separate limit of the same size.
       name: Makes these regions the files name.0, name.1 and so on. The files stay, and the
@@ -249,8 +249,8 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
       For options that are None or 0, the environment decides. If neither the caller nor the
       environment sets allow, actmem uses the best available memory. Unless pages is set, other
       pages are permitted. Unless nodes or policy is set, other nodes are permitted. Unlocked
-      memory is permitted, too. A line on stderr reports the first such memory of the process.
-      With ACTMEM_STRICT=1 it is an error.
+      memory is permitted, too. A line on stderr reports the first such fallback of the process.
+      With ACTMEM_STRICT=1 a fallback is an error.
 
     Returns:
       The memory, which default() returns from then on.
@@ -346,7 +346,7 @@ def default() -> Memory:
         try:
             return open()
         except Error:
-            # A thread of XLA may have opened the memory since the first look.
+            # A thread of XLA may have opened the memory since the check above.
             memory = _current()
             if memory is None:
                 raise

@@ -147,7 +147,7 @@ def plan_parser() -> argparse.ArgumentParser:
     add("--master", choices=("f32", "none"), metavar="f32|none",
         help="whether there are weights of float32 besides those of bfloat16; default: f32")
     add("--no-clip", action="store_true", default=None,
-        help="the update needs no value of all gradients, such as their norm")
+        help="the update needs no value that depends on all gradients, such as their norm")
     add("--accumulate", metavar="N", type=_count,
         help="divide the batch into N micro-batches and add up their gradients")
     add("--unrolled", action="store_true", default=None,
@@ -172,18 +172,18 @@ def plan_parser() -> argparse.ArgumentParser:
     add("--disk-bytes", metavar="SIZE", type=_bytes,
         help="size of all disks of a host together; default: the machine's, or 8 of 3.84 TB")
     add("--disk-endurance", metavar="N|NPB", type=_endurance,
-        help="drive writes a day, or petabytes in five years, that the disks of a host are made for; "
-             "default: 1 drive write a day")
+        help="drive writes a day, or petabytes in five years, that the disks of a host are rated "
+             "for; default: 1 drive write a day")
     add("--allow-wear", action="store_true", default=None,
-        help="accept more than ten times as many writes")
+        help="accept plans that write more than ten times what the disks are rated for")
     add = parser.add_argument_group("Policy").add_argument
     add("--offload", metavar="NAME,...", type=_names,
         help="predict a policy that offloads these names")
     add("--keep", metavar="NAME,...", type=_names,
         help="predict a policy that keeps these names on the device")
     add("--compile", metavar="TARGET",
-        help="let XLA compile the best few policies for a target that need not be here, such as "
-             "h200, h200x8 or v5p:2x2x1, and drop those that it proves wrong")
+        help="let XLA compile the best few policies for a target that this machine need not have, "
+             "such as h200, h200x8 or v5p:2x2x1, and drop those that it proves wrong")
     add("--measure", metavar="N", type=_count,
         help="compile the best few policies, run N steps of each, and choose the fastest")
     add = parser.add_argument_group("Output").add_argument
@@ -219,7 +219,8 @@ def probe_parser() -> argparse.ArgumentParser:
     add("--seconds", metavar="SECONDS", type=_seconds, default=0.5,
         help="duration of each measurement; default: 0.5")
     add("--command", metavar="FILE", default="actmem",
-        help="the actmem command that measures memory and files; default: the one that runs")
+        help="the actmem command that measures memory and files; default: the one that was "
+             "called, or actmem in PATH")
     add("--again", action="store_true", help="discard saved results")
     add = parser.add_argument_group("Output").add_argument
     add("-J", "--json", action="store_true", help="print JSON")
@@ -260,7 +261,7 @@ def run(arguments: Sequence[str]) -> int:
     name, *rest = arguments or [""]
     if name not in COMMANDS:
         print(f"python3 -m actmem: '{name}' must be one of {', '.join(COMMANDS)}; "
-              "docs/installing.md says how to install the command actmem, which has more",
+              "docs/installing.md says how to install the actmem command, which has more commands",
               file=sys.stderr)
         return USAGE
     make, module = COMMANDS[name]

@@ -45,7 +45,8 @@ def _aval(leaf: Any) -> Any:
 
 
 def _like_params(state: Any, params: Any) -> list[Any]:
-    """Returns the sharding of the parameter that each leaf of a state belongs to, or None."""
+    """Returns, for each leaf of a state, the sharding of the parameter that it belongs to, or
+    None."""
     shardings = {path: (leaf.shape, leaf.sharding) for path, leaf in named_leaves(params)
                  if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)
                  and leaf.sharding.num_devices > 1}
@@ -55,8 +56,8 @@ def _like_params(state: Any, params: Any) -> list[Any]:
 
 
 def _layers_like_params(state: Any, params: Any) -> list[int | None]:
-    """Returns the number of layers of the stored weight that each leaf of a state belongs to, or
-    None."""
+    """Returns, for each leaf of a state, the number of layers of the stored weight that it belongs
+    to, or None."""
     stacks = {path: leaf.shape[0] for path, leaf in named_leaves(params) if is_stack(leaf)}
     return [leaf.shape[0] if is_stack(leaf) else
             next((layers for name, layers in stacks.items()
@@ -91,7 +92,8 @@ def _number_of(key: Any, sharding: Any) -> int:
 
 
 def _check_types(paths: list[tuple[str, Any]], labels: list[str | None]) -> None:
-    """Refuses weak types. A stored leaf loses its weak type, which decides what JAX promotes."""
+    """Refuses weak types. A stored leaf would lose its weak type, which affects JAX's type
+    promotion."""
     for (path, leaf), label in zip(paths, labels):
         if label is not None and leaf.weak_type:
             raise ValueError(
@@ -303,8 +305,8 @@ def offload(tx: optax.GradientTransformation, *,
       group_bytes: The update runs in groups of leaves that have at most this many bytes of
         state. A larger leaf is a group of its own. At most two groups are on the device.
       on: The place of the update. "device": each group is copied to the device and back. "host": the
-        processors compute the new state from the gradients, which leave the device. Arrays that
-        the device needs return, such as the updates. See docs/state.md.
+        processors compute the new state from the gradients, which leave the device. The device gets
+        back the arrays that it needs, such as the updates. See docs/state.md.
 
     Returns:
       A transformation with the same calls. Each stored leaf of its state is an
@@ -316,16 +318,17 @@ def offload(tx: optax.GradientTransformation, *,
     store's budget and spill path (ACTMEM_BUDGET, ACTMEM_SPILL) apply to the state and to offloaded
     activations together.
 
-    An update that keeps a leaf, because it is in the untaken branch of a lax.cond or of a
-    jnp.where with a scalar condition, neither reads nor writes the leaf.
+    If an update keeps a leaf, because the new value is in the untaken branch of a lax.cond or of a
+    jnp.where with a scalar condition, it neither reads nor writes the leaf.
 
     Raises:
-      ValueError: `group_bytes` is below 1, or `on` has another value. init() raises it if a part of `tx` is the result of
-        offload(). Both raise it if a leaf to store has a weak type. update() raises it if a leaf
+      ValueError: `group_bytes` is below 1, or `on` is neither "device" nor "host". init() raises it
+        if a part of `tx` is the result of offload(). init() and update() raise it if a leaf to
+        store has a weak type. update() raises it if a leaf
         is not stored but should be, or if `tx` returns a state of another structure.
       NotImplementedError: update() uses refs or ordered callbacks, or is differentiated or under
-        jax.vmap. With on="host", update() computes new state from other state by operations that do
-        not compute each element alone, in float32 or bfloat16; or the state is on several devices.
+        jax.vmap. With on="host": update() computes new state from old state by operations that are
+        not elementwise, or not in float32 or bfloat16; or the state is on several devices.
 
     Example:
       >>> import jax.numpy as jnp, optax, actmem.optax
@@ -507,8 +510,9 @@ def delayed(tx: optax.GradientTransformation, *,
     Returns:
       An object with the calls init(), run(), keep() and flush().
 
-    The gradients stay on the device until the next step, which needs as much memory as their norm
-    does. A function that uses all layers at once, such as a lax.scan over layers, begins when all
+    The gradients stay on the device until the next step. This needs no more memory than computing
+    their norm, for which all of them must be on the device, too. A function that uses all layers at
+    once, such as a lax.scan over layers, begins when all
     of them are updated. The same is true if a lax.cond or a jnp.where with a scalar condition
     decides about the whole update, as in optax.apply_if_finite and optax.MultiSteps.
 

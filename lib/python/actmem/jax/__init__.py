@@ -12,7 +12,8 @@ remat        is another name of checkpoint
 patch        makes jax.checkpoint use actmem where a policy offloads
 empty        makes a NumPy array in a region, for a program to fill
 asarray      makes a JAX array in a region, from an array of empty() without a copy
-save, load   do the same in a named region, for several processes
+save, load   copy an array into a named region, and return it as a JAX array, also in other
+             processes
 offload_params
              stores the weights of stacked layers, so that a scan takes them layer by layer
 value_and_grad
@@ -20,7 +21,7 @@ value_and_grad
 value        returns stored arrays on the device
 Stored       is an array of an optimizer's state, see actmem.optax, or a stored weight
 save_state, restore_state
-             write such a state, and other arrays, to a file, and read it
+             write such a state, and other arrays, to a file, and read them from it
 report       shows where each named value of a step goes
 stats        returns counters
 reset        frees values that failed or abandoned steps have left

@@ -50,7 +50,7 @@ def _pack(value: Any, dtype: DType) -> Any:
 
 
 class Program(NamedTuple):
-    """A program that the host computes for an update; lib/update/update.h has the codes.
+    """A program that the host runs for an update; lib/update/update.h has the codes.
 
     operations  five numbers for each operation: code, result, and three operands
     constants   the bits of float32 numbers
@@ -208,8 +208,9 @@ def _sharding_of(key: Hashable, sharding: Any) -> Any:
 
 def latest_sharding(label: str, shape: Sequence[int], dtype: DType,
                     like: Sharding) -> Sharding | None:
-    """Returns the sharding of the latest put of `label` on the devices of `like`, by the axes of
-    its mesh. Returns None if JAX loaded the program of that put from its cache."""
+    """Returns the sharding of the latest put of `label` on the devices of `like`, expressed by the
+    axes of the mesh of `like`. Returns None if JAX loaded the program of that put from its
+    cache."""
     latest = _sharding_elsewhere((label, tuple(shape), str(dtype)), like)
     if latest is like or not isinstance(like, NamedSharding) or not isinstance(like.mesh, Mesh):
         return None
@@ -517,9 +518,9 @@ def drop(ctx: Context, token: Any, ties: Sequence[Any]) -> Any:
 
 
 def ghost(ctx: Context, token: Any, shape: Sequence[int]) -> Any:
-    """Returns a ghost of this shape as the result of a call. XLA replaces all other arrays without
-    bytes by constants, and prints constants. The text has two characters for each element of the
-    value."""
+    """Returns a ghost of this shape as the result of a call. XLA would replace any other array
+    without bytes by a constant, and print this constant. Its text would have two characters for
+    each element of the value, so the compiler would be slow."""
     if not _is_spread(ctx):
         return ghost_here(token, shape)
 

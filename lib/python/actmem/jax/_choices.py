@@ -6,8 +6,8 @@ flat() expands calls of functions, so that each leaf of the state has equations 
 choice() finds a scalar that decides whether an update keeps the old state, as in
 `jnp.where(is_finite, new, old)`. Such an update computes the new state and then may not use it.
 
-assuming() returns the jaxpr for one value of this scalar. Without the equations that are then
-unnecessary, it does not read a state that it keeps.
+assuming() returns the jaxpr for one value of this scalar, without the equations that are then
+unnecessary. So this jaxpr does not read a state that it keeps.
 """
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -38,7 +38,7 @@ def _producers(jaxpr: Jaxpr) -> dict[Atom, Eqn]:
 
 
 def _needs(jaxpr: Jaxpr, wanted: Sequence[Atom]) -> set[Atom]:
-    """Returns the variables from which those in `wanted` are computed, and these."""
+    """Returns the variables in `wanted`, and all variables from which they are computed."""
     producers, found, left = _producers(jaxpr), set(), [*wanted]
     while left:
         var = left.pop()
@@ -56,7 +56,8 @@ def _making(jaxpr: Jaxpr, variables: set[Atom]) -> list[Eqn]:
 
 
 def _predicate(eqn: Eqn, producers: Mapping[Atom, Eqn]) -> Atom | None:
-    """Returns the scalar that decides for a select_n, or None if it chooses by element."""
+    """Returns the scalar condition of a select_n, or None if the select_n chooses each element
+    separately."""
     atom = eqn.invars[0]
     while not _private.is_literal(atom) and atom.aval.shape:
         made = producers.get(atom)
@@ -67,8 +68,9 @@ def _predicate(eqn: Eqn, producers: Mapping[Atom, Eqn]) -> Atom | None:
 
 
 def choice(jaxpr: Jaxpr, kept: Mapping[int, Atom]) -> Atom | None:
-    """Returns a boolean scalar that decides whether outputs are inputs. `kept` has the input that
-    an output may be, by the output's number. The scalar itself depends on none of these inputs, and
+    """Returns a boolean scalar that decides whether outputs are unchanged inputs. `kept` maps the
+    number of an output to the input that the output may be. The scalar itself depends on none of
+    these inputs, and
     on no equation with an effect, which must not run twice."""
     inner = _private.open_jaxpr(jaxpr)
     producers = _producers(inner)

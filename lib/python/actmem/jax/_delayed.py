@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Computes an Optax update at the beginning of the next step, each part of it just before the
-program that follows first uses the parameters of that part.
+"""Computes an Optax update at the beginning of the next step. Each part of the update runs just
+before the following program first uses the parameters of that part.
 
-early() selects what an update needs of all gradients: small values, such as their global norm, that
-need no stored state. The step that computes the gradients computes these values, too.
+early() computes the small values that an update needs from all gradients, such as their global
+norm, unless these values need stored state. It runs in the step that computes the gradients.
 
 run_before() computes the rest of the update, and the program that follows. The program's equations
 keep their order. A group of the update (_update.py) runs before the first equation that needs one
@@ -32,8 +32,8 @@ class Split:
 
     def __init__(self, jaxpr: Jaxpr, is_stored: Sequence[bool], gradients: int,
                  small: int) -> None:
-        """The first `gradients` inputs are gradients; `is_stored` is for each input. `small` is the
-        least number of elements of a large value."""
+        """The first `gradients` inputs are gradients. `is_stored` says for each input whether it is
+        stored. Values with fewer than `small` elements are small."""
         self.jaxpr = _update.prepared(jaxpr)
         inner = _private.open_jaxpr(self.jaxpr)
         stored: set[Atom] = {var for var, is_one in zip(inner.invars, is_stored) if is_one}
@@ -109,8 +109,8 @@ class _Program:
         return found
 
     def advance(self, run: _update.Run) -> list[Any]:
-        """Runs the equations whose parameters exist, up to the first one whose do not. Returns the
-        last array that this computed."""
+        """Runs the equations in order, up to the first one that needs a parameter that does not
+        exist yet. Returns the last array that it computed, in a list."""
         last: list[Any] = []
         while self.left:
             operands = self.operands(self.left[-1], run)

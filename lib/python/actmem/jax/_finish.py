@@ -5,9 +5,10 @@ JAX differentiates, batches and splits puts and takes like other primitives. Thi
 follows each token through the resulting program. A token is one reference to its block. The block
 is freed with its last reference (lib/xla). So each reference has one owner, which drops it once:
 
-* A put owns its tokens. A jaxpr owns the tokens that its equations return. It also owns those of
-  its input tokens that its caller gives away. The caller owns all tokens that a jaxpr returns.
-* A take ends its tokens if they are used nowhere else. If tokens are taken several times, or in
+* A jaxpr owns the tokens that its equations, such as puts, return. It also owns those of its input
+  tokens that its caller gives away. The caller owns all tokens that a jaxpr returns.
+* A take ends its tokens (drops these references) if they are used nowhere else. If tokens are taken
+  several times, or in
   each iteration of a loop, the program drops them after the last take.
 * An equation that selects, gathers or copies tokens makes new references (hold). The program
   drops the tokens that such an equation read, like all other tokens.
@@ -17,11 +18,12 @@ is freed with its last reference (lib/xla). So each reference has one owner, whi
 
 This module does two more things:
 
-* If the token of a take passes through the barrier of a rematerialisation, it ties the take to
-  a value of the backward pass that passes through that barrier too. XLA:CPU drops barriers, and
+* If the token of a take passes through the barrier of a rematerialisation, the module ties the take
+  to a value of the backward pass that passes through that barrier too: the take waits for this
+  value. XLA:CPU drops barriers, and
   would run an untied take right after its put.
 * It numbers the puts of each program separately. So the handlers can count the unfinished
-  executions of this program apart from those of others.
+  executions of each program separately.
 """
 import itertools
 import threading
@@ -40,7 +42,8 @@ from actmem.jax._primitives import (drop_p, dropped_of, ghost_p, hold_p, mark_p,
 _numbers: dict[str, Iterator[int]] = {}     # site → next program number
 _numbers_lock = threading.Lock()
 
-# Primitives with one inner jaxpr, whose inputs are the operands one by one; and its parameter.
+# Primitives with one inner jaxpr, whose inputs are the operands in their order, and the parameter
+# that contains this jaxpr.
 _CALLS = _private.CALLS | {"remat2": "jaxpr", "checkpoint": "jaxpr", "eval_jaxpr": "call_jaxpr",
                            "shard_map": "jaxpr", "run_state": "jaxpr",
                            "actmem_together": "jaxpr"}

@@ -2,14 +2,16 @@
 """Computes an Optax update on the host's processors, where its state is.
 
 The update is traced as if all were on the device. Plan then decides where each equation of the
-jaxpr runs. Those between stored inputs and stored outputs run on the host. So do the equations after
-these that need no further array of the device. The others run on the device: scalars, such as a
-learning rate or a global norm, and what the program computes from gradients first.
+jaxpr runs. Those between stored inputs and stored outputs run on the host. Later equations also run
+on the host if they need no further array of the device. All others run on the device: scalars, such
+as a learning rate or a global norm, and the equations that process gradients before the state is
+needed.
 
 The equations of one leaf, or of the leaves that one equation combines, are a piece: one call of the
 host, which reads and makes blocks of the store. Arrays of the device that a piece needs, such as
-gradients, leave before it. Results that the device needs are taken after it. The host computes each
-element of a piece alone, in float32: lib/update/update.h has its operations.
+gradients, are copied to the host before the piece runs. Results that the device needs are copied
+back after that. The operations of a piece are elementwise, and the host computes them in float32:
+see lib/update/update.h.
 """
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -72,8 +74,9 @@ def _is_known(eqn: Eqn) -> bool:
 
 
 def until_known(wanted: Atom, operands: Callable[[Atom], Sequence[Atom]]) -> None:
-    """Calls `operands` for `wanted` and for all variables that it needs. The function returns the
-    operands that are not known yet, or else makes the value known and returns none."""
+    """Calls `operands` for `wanted` and for all variables that `wanted` needs. `operands` returns
+    those operands of a variable that are not known yet. If all are known, it makes the value of the
+    variable known, and returns none."""
     left = [wanted]
     while left:
         more = operands(left[-1])
@@ -244,9 +247,9 @@ class Plan:
 
     stored   its inputs that are stored
     wanted   its outputs to store
-    stacks   None, or the variables that are stacks (_layers.py). Then `wanted` are all outputs that
-             are stacks, and the plan computes only these. The caller computes all other variables,
-             also those that depend on stacks.
+    stacks   None, or the variables that are stacks (_layers.py). If it is not None, `wanted` are
+             all outputs that are stacks, and the plan computes only these. The caller computes all
+             other variables, even those that depend on stacks.
     pieces   what the host computes; `piece_of` has the one that makes a variable
     """
 
@@ -272,7 +275,8 @@ class Plan:
 
     def found_needed(self, wanted: Sequence[Atom]) -> list[Atom]:
         """Returns the arrays that the host makes for the store and for the device. The device
-        computes truth values itself, and converts bfloat16 to float32, so that 2 bytes return."""
+        computes booleans itself. It also converts bfloat16 to float32 itself, so that only 2 bytes
+        for each element return."""
         made = {atom for atom in self.inside - self.given if atom in self.dependent}
         on_device: set[Atom] = set()
         while True:
@@ -315,7 +319,8 @@ class Plan:
                 self.given.add(atom)
 
     def check_type(self, atom: Atom) -> None:
-        """Refuses an array that the host would read, but not compute with."""
+        """Refuses an array that the host would have to read, but whose type it cannot compute
+        with."""
         if atom.aval.dtype not in _TYPES:
             raise NotImplementedError(
                 f'actmem.optax.offload(on="host"): the update needs an array of '
@@ -325,9 +330,9 @@ class Plan:
     def refuse(self, eqn: Eqn) -> None:
         raise NotImplementedError(
             f'actmem.optax.offload(on="host"): {eqn.primitive} at '
-            f"{_private.place_of(eqn.source_info)} ({eqn.outvars[0].aval.str_short()}) does not "
-            "compute each element alone in float32 or bfloat16. Use on=\"device\", or keep this part "
-            "of the state on the device by mask=")
+            f"{_private.place_of(eqn.source_info)} ({eqn.outvars[0].aval.str_short()}) is not "
+            "elementwise, or not in float32 or bfloat16. Use on=\"device\", or keep this part of "
+            "the state on the device by mask=")
 
     def check_scalars(self, eqn: Eqn) -> None:
         """Refuses a scalar that is computed from the state, such as a norm of it."""

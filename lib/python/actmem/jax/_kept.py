@@ -56,8 +56,8 @@ _referenced = jax.jit(lambda kept: kept)
 
 
 def _of_device_put(dtype: "TokenType", base: jax.Array) -> Any:
-    """Returns the tokens that jax.device_put() made. Like the ones that it got, they are tokens of
-    their own: Python may delete either first."""
+    """Returns the tokens that jax.device_put() made. They are independent of the tokens that it was
+    given: Python may delete either first."""
     kept = Kept.__new__(Kept)
     kept.dtype, kept.base = dtype, base     # not watched
     with jax.disable_jit(False):
@@ -207,7 +207,7 @@ def without_arithmetic(kind: type) -> type:
 class Kept:
     """An array of tokens or ghosts. `base` is the JAX array that stores them."""
 
-    # The sharding of the value of a ghost that was put outside of jit on several devices.
+    # Of a ghost: the sharding of its value, if this was put outside of jit on several devices.
     spread: Sharding | None = None
 
     def __init__(self, dtype: _private.DType, base: jax.Array) -> None:

@@ -8,9 +8,10 @@ runs the equations on these, and puts the results. It keeps the axis of the laye
 most equations run as they are traced.
 
 That needs an update that treats the layers alike: each equation computes an element of a stack only
-from elements of the same layer, and from values that are no stacks. A reduction over all layers is a
-scan of its own before. It computes a value for each layer, then combines these. The sum of the squares
-of a stored gradient, for the global norm, needs no scan: the backward pass has that of each layer.
+from elements of the same layer, and from values that are no stacks. A reduction over all layers is
+computed before, by a separate scan: this computes a value for each layer, and then the values are
+combined. The sum of the squares of a stored gradient, for the global norm, needs no scan, because
+the backward pass has computed the sum for each layer.
 """
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
@@ -77,7 +78,8 @@ class _Layers:
     """The jaxpr of an update with stacks among its inputs.
 
     stacks    the number of layers of each variable that is a stack
-    level     of each variable: how many reductions over all layers follow each other before it
+    level     of each variable: the number of successive reductions over all layers on which it
+              depends
     """
 
     def __init__(self, jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
@@ -143,7 +145,7 @@ class _Layers:
         return missing
 
     def reduce(self, level: int) -> None:
-        """Computes all reductions over the layers that follow `level` - 1 others."""
+        """Computes all reductions over the layers whose level is `level`."""
         eqns = []
         for var, eqn in self.reductions.items():
             if self.level[var] != level:
@@ -172,8 +174,9 @@ class _Layers:
         return gradient.squares if isinstance(gradient, _params.Gradient) else None
 
     def term(self, atom: Atom) -> Atom:
-        """Returns the variable whose elements are added up as `atom`, perhaps rounded. Optax adds
-        the squares of real and imaginary parts. Imaginary parts are zeros."""
+        """Returns the variable from which `atom` is computed only by conversions of its type and by
+        adding zeros. Optax adds the squares of the real and the imaginary parts. Here, the
+        imaginary parts are zeros."""
         while (eqn := self.producers.get(atom)) is not None and (
                 eqn.primitive.name == "convert_element_type" and _has_squared_type(atom) and
                 _has_squared_type(eqn.invars[0]) or
@@ -200,8 +203,9 @@ class _Layers:
 
     def scan(self, count: int, wanted: Sequence[Atom], function: Callable[[list[Any]], Any],
              kept: Container[Atom] = ()) -> Any:
-        """Calls `function` for each layer with the layer's slices of the variables `wanted`. Those
-        of `kept` are stored, and are not taken. Returns the stacked results."""
+        """Calls `function` for each layer with the layer's slices of the variables `wanted`.
+        Variables in `kept` are stored, and `function` gets them as stored arrays. Returns the
+        stacked results."""
         sliced = self.needed(wanted, count)
         xs = {atom: self.given[atom] if atom in self.stacks else self.values[atom]
               for atom in sliced}
@@ -257,8 +261,8 @@ class _Layers:
         return wanted.val if _private.is_literal(wanted) else parts[wanted]
 
     def operand(self, atom: Atom, of: Atom, count: int, parts: Mapping[Atom, Any]) -> Any:
-        """Returns what one layer of variable `of` needs of an operand, or None if that is yet to be
-        computed."""
+        """Returns the part of an operand that one layer of the variable `of` needs, or None if this
+        part has not been computed yet."""
         if _private.is_literal(atom):
             return atom.val
         is_layered = atom in self.stacks or of in self.stacks and atom.aval.shape[:1] == (count,)
@@ -286,7 +290,7 @@ class _Layers:
         return [results[i] for i in range(len(self.labels))]
 
     def on_host(self, count: int, outputs: Sequence[int]) -> list[Any]:
-        """Computes outputs that are stacks on the host, layer by layer."""
+        """Computes, on the host and layer by layer, the outputs that are stacks."""
         atoms = [self.inner.outvars[i] for i in outputs]
         labels = {atom: self.labels[i] for i, atom in zip(outputs, atoms)}
         stored = {var for var in self.stacks if is_stored(self.given.get(var))}

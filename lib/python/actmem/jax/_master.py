@@ -33,12 +33,12 @@ def master_copy(tx: optax.GradientTransformation, dtype: Any = jnp.float32) -> M
     Weights of `dtype`, of a wider type or of integers have no copy.
 
     With offload(master_copy(tx), on="host"), gradients and weights of bfloat16 cross the link: 2 bytes
-    for each weight in each direction. Offloaded.apply() returns the rounded copy, and the updates of
-    update() are the difference from it.
+    for each weight in each direction. Offloaded.apply() returns the rounded copy. The updates that
+    update() returns are the differences between the rounded copy and the weights.
 
     Returns:
-      A transformation whose state is a MasterCopyState. A change of the weights by anything else than
-      this transformation, such as reading a checkpoint, needs a new init(): an update replaces the
+      A transformation whose state is a MasterCopyState. If anything other than this transformation
+      changes the weights, such as reading a checkpoint, call init() again: an update replaces the
       weights by the rounded copy.
 
     Example:

@@ -27,11 +27,11 @@ OF_GRADIENT, OF_WEIGHTS = "gradient of ", " of the weights ("
 
 
 class _Weight(Stored):
-    """A stored weight within value_and_grad(). `slot` is what its gradient belongs to: with
-    gradients="store" a value without content, otherwise None, because it belongs to the ghost. `guard`
-    has a number for each layer. jax.lax.stop_gradient() stops only its gradient, because it ignores
-    all dtypes that it does not know. The gradient of a guard is the sum of the squares of the
-    layer's gradient."""
+    """A stored weight within value_and_grad(). `slot` is the input whose gradient is the weight's
+    gradient: with gradients="store" a value without content. Otherwise `slot` is None, and the
+    ghost is that input. `guard` has a number for each layer. jax.lax.stop_gradient() stops only the
+    gradient of the guard, because it ignores the dtypes of slot and ghost, which it does not know.
+    The gradient of a guard is the sum of the squares of the layer's gradient."""
 
     CHILDREN = (*Stored.CHILDREN, "slot", "guard")
     slot: Any
@@ -54,8 +54,8 @@ class _Weight(Stored):
 jax.tree_util.register_pytree_with_keys_class(_Weight)
 
 
-# For gradients of these dtypes, a sum of squares in float32 has the range of the sum that a program
-# computes.
+# For gradients of these dtypes, a sum of squares in float32 has the same range as the sum that the
+# program would compute.
 SQUARED = (jnp.float32, jnp.bfloat16)
 
 
@@ -88,8 +88,8 @@ class Gradient(Stored):
             return self
         if self.canary.dtype != CANARY.dtype:
             raise TypeError(
-                f"{self.label}: a function made {self.canary.dtype} of the numbers of a tree. It cannot "
-                "change a stored gradient: do this in the Optax transformation, or pass "
+                f"{self.label}: a function converted arrays of a tree to {self.canary.dtype}, but "
+                "cannot convert a stored gradient: do this in the Optax transformation, or pass "
                 'gradients="device" to actmem.jax.value_and_grad()')
         token = _primitives.mark_p.bind(self.token, jnp.any(self.canary != CANARY, -1))
         return Gradient(token, self.ghost, self.label, self.squares, None)
@@ -116,8 +116,9 @@ def _take_weight(label: str, batch: Sequence[int], stores: bool, token: Any, gho
 
 def _take_weight_fwd(label: str, batch: Sequence[int], stores: bool, token: Any, ghost: Any,
                      slot: Any, guard: Any) -> Any:
-    # The length of the second result says whether there is a gradient, or the program stopped it. Its
-    # structure could not: JAX keeps that of one call for all calls of a jitted function.
+    # The length of the second result says whether there is a gradient, or the program stopped it.
+    # The tree structure of the result could not say this, because JAX uses the structure of one
+    # call for all calls of a jitted function.
     return _primitives.take(token.value, ghost.value, label, False, batch), \
         jnp.zeros(int(guard.perturbed), jnp.uint8)
 
@@ -232,7 +233,7 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
 
     Raises:
       ValueError: `gradients` is neither "store" nor "device".
-      TypeError: The value is not a scalar of floating-point numbers, or a weight has no such numbers.
+      TypeError: The value is not a floating-point scalar, or a weight has another type of numbers.
       NotImplementedError: With gradients="store", a layer calls value() for one weight twice, several
         scans use it, value() is called for all layers at once, or the function indexes the weights.
 

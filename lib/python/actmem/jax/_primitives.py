@@ -14,7 +14,8 @@ A put returns its value, so that the forward pass uses the value only after the 
 token and ghost are not used stores nothing. A take has the ghost's shape, and its tangent is the
 ghost's tangent: when JAX differentiates once more, put and take together are the identity.
 
-vmap always adds the first dimension to the tokens. `batch` lists the dimensions of the value or
+vmap always adds its dimension to the tokens as their first one. `batch` lists the dimensions of the
+value or
 ghost that correspond to the tokens' dimensions. vmap leaves the axes of a value in place, as it
 does without a put: with jax_remat3, JAX compares the axes of a saved value with those of the
 recomputed value. Only the custom calls move the batch's dimensions to the front. A take may get
@@ -54,9 +55,11 @@ hold_p = Primitive("actmem_hold")
 # Computes new values on the host from those of tokens. `avals`: the types of the new values.
 update_p = Primitive("actmem_update")
 update_p.multiple_results = True
-# Makes takes of the tokens fail for which the second operand, a bool for each token, is true.
+# Marks those tokens for which the second operand, a bool for each token, is true. A take of a
+# marked token fails.
 mark_p = Primitive("actmem_mark")
-# Only in complete programs: make a new ghost, within the program and as a result of the program.
+# These make a new ghost, and occur only in complete programs. ghost_p makes one for use within the
+# program, result_ghost_p one that the program returns.
 ghost_p = Primitive("actmem_ghost")
 result_ghost_p = Primitive("actmem_result_ghost")
 drop_p = Primitive("actmem_drop")
@@ -311,7 +314,8 @@ for primitive in tie_p, update_p:
 
 @jax.custom_jvp
 def without_derivative(value: Any) -> Any:
-    """Returns an operand of an update. Its token has no tangent, so update_p cannot refuse it."""
+    """Returns `value`, an operand of an update, and refuses to be differentiated. update_p cannot
+    refuse this, because the token of the operand has no tangent."""
     return value
 
 

@@ -45,7 +45,7 @@ NAMES: tuple[tuple[Any, str], ...] = tuple((owner, name) for owner, names in (
     (sharding_impls, "GSPMDSharding logical_sharding physical_sharding"),
     (xla_client, "HloSharding OpSharding"),
 ) for name in names.split())
-# Names that only some versions of JAX have. Users check for them first.
+# Names that only some versions of JAX have. Code that uses them checks for them first.
 SOME = {"register_canonicalize_value_handler", "canonicalize_value_handlers", "rules"}
 
 # JAX promises no types for these.
@@ -327,7 +327,7 @@ shard_args = pxla.shard_args
 
 
 def is_device_put() -> bool:
-    """Returns whether jax.device_put() calls the handler of a result, which calls this."""
+    """Returns whether jax.device_put() is calling the result handler that called this function."""
     code = dispatch._batched_device_put_impl.__code__
     frame = sys._getframe(2)
     for _ in range(4):
@@ -511,15 +511,16 @@ def every_policy_is(policy: Rule) -> Iterator[None]:
         remat_p.bind = bind  # type: ignore[method-assign]
 
 
-# Primitives that only call their inner jaxpr, whose inputs are the operands one by one; and the
-# parameter that contains it.
+# Primitives that only call their inner jaxpr, whose inputs are the operands in their order, and the
+# parameter that contains this jaxpr.
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr",
          "core_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr",
          "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "call_jaxpr"}
 
 
 def _expanded(eqn: Eqn) -> Jaxpr | None:
-    """Returns the inner jaxpr of a call that places no operand and no result by itself."""
+    """Returns the inner jaxpr of a call, or None if the call sets a sharding of an operand or
+    result."""
     shardings = (*eqn.params.get("in_shardings", ()), *eqn.params.get("out_shardings", ()))
     if any(type(each).__name__ != "UnspecifiedValue" for each in shardings):
         return None

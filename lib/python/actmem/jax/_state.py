@@ -3,8 +3,8 @@
 
 A stored array is a token and a ghost (_kept.py), which programs pass on like other arrays. It is
 immutable, as JAX's arrays are: an update takes the old value and puts the new one. If the caller
-donates the old array, the program ends it when it takes it, so the memory of the old value can
-serve for new values. The name of a value in the store is that of its place in the state. So the
+donates the old array, the program frees the old value after taking it, so new values can use the
+memory. The name of a value in the store is that of its place in the state. So the
 store learns from each step when the next one will need the value (lib/store/schedule.h).
 """
 from collections.abc import Iterator, Sequence

@@ -2,7 +2,7 @@
 """save_state and restore_state: a tree of arrays, stored or not, in one file.
 
 The file is a ZIP archive without compression. It has the elements of each array, in C order, and
-then "arrays.json" with the name, shape, dtype and sharding of each. Of random keys it has the
+then "arrays.json" with the name, shape, dtype and sharding of each. For random keys, it has the
 arrays of jax.random.key_data(). ZIP gives each part a CRC-32, which restore_state() compares. The
 file is written under another name, which replaces `path` only when the file is complete and on the
 disk.
@@ -181,7 +181,7 @@ def save_state(path: StrPath, tree: Any) -> None:
 
 def _new_array(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Returns an array in memory of its own, which the kernel gets back when the array is deleted.
-    malloc would keep it for later, between what the compiler allocates."""
+    malloc would keep the memory, because it lies between allocations of the compiler."""
     size = math.prod(shape) * dtype.itemsize
     words = np.frombuffer(mmap.mmap(-1, max(size, 1)), np.uint8, size)
     return words.view(dtype).reshape(shape)
@@ -241,8 +241,8 @@ def _check(path: str, index: list[dict[str, Any]], leaves: list[tuple[str, Any]]
 
 
 def _on_saved_devices(name: str, wanted: NamedSharding, saved: Sharding | None) -> Sharding:
-    """Returns a sharding without devices, as jax.eval_shape() gives it, on the devices of the saved
-    array."""
+    """Puts `wanted`, a sharding without devices such as jax.eval_shape() returns, on the devices of
+    the saved array."""
     def axes(mesh: Any) -> Any:
         return mesh.axis_names, mesh.axis_sizes, mesh.axis_types
     if not isinstance(saved, NamedSharding) or axes(saved.mesh) != axes(wanted.mesh):

@@ -45,8 +45,9 @@ def _count_ended() -> None:
 
 def watch(kept: "Kept") -> None:
     """Arranges that the values of the tokens in `kept` are dropped after Python has deleted `kept`
-    and all arrays that share its memory. A program that returns its input makes such arrays. Drops
-    the values of tokens that Python deleted earlier: a training loop may call only one program."""
+    and all arrays that share its memory. A program that returns its input makes such arrays. Also
+    drops the values of tokens that Python deleted earlier, because a training loop that calls only
+    one program may cause no other call of drain()."""
     with _lock:
         _counts[id(kept.base)] += 1
     weakref.finalize(kept, _ended.append, kept.base).atexit = False
@@ -82,7 +83,7 @@ def _drop(words: jax.Array) -> jax.Array:
         with jax.ensure_compile_time_eval(), jax.disable_jit(False):
             done: jax.Array = drop_now(words)
         return done
-    # The program of an array on one mesh fails under another one. A thread begins without a mesh.
+    # A program for an array on one mesh fails while another mesh is set. A new thread has no mesh.
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(drop_now, words).result()
     return done

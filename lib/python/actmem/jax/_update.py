@@ -133,7 +133,8 @@ class _Plan:
         self.compute_eqn(number, [])
 
     def compute_eqn(self, number: int, left: list[Atom]) -> None:
-        """Adds an equation, or the first operand that must be computed before to `left`."""
+        """Adds an equation to the plan. If an operand must be computed before, adds that operand to
+        `left` instead."""
         eqn = self.jaxpr.eqns[number]
         for atom in eqn.invars:
             if _private.is_literal(atom) or self.is_handed_on(eqn, atom):
@@ -181,10 +182,11 @@ class Run:
                 follow: "Callable[[Run], list[Any]]" = lambda run: []) -> list[Any]:
         """Returns the outputs.
 
-        order     The numbers of the outputs, in the order in which to compute them. The last one
-                  comes first if this is None.
-        follow    Called after each group. It returns arrays that a caller computes from what exists
-                  by then. The takes of the group after the next one are tied to them.
+        order     The numbers of the outputs, in the order in which to compute them. None: the last
+                  output comes first.
+        follow    Called after each group. It returns arrays that the caller has computed from the
+                  values known by then. The takes of the group after the next one are tied to these
+                  arrays.
         """
         for i, (atom, label) in enumerate(zip(self.inner.outvars, self.labels)):
             if label is not None and not _private.is_literal(atom) and \
@@ -277,8 +279,8 @@ def _branch(jaxpr: Jaxpr, labels: Sequence[str | None], group_bytes: int | None,
 
 
 def prepared(jaxpr: Jaxpr, select: bool = False) -> Jaxpr:
-    """Returns a closed jaxpr without calls of functions and unnecessary equations. `select`: also
-    without lax.cond.
+    """Returns a closed jaxpr without function calls, and without unnecessary equations. `select`:
+    also without lax.cond.
 
     Raises:
       NotImplementedError: The jaxpr has effects that must stay in their order.
