@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""patch() under Flax, whose nn.remat and nnx.remat call jax.checkpoint: the
-same gradients, and what the policy offloads goes through actmem. Flax is
-imported before patch() here, and after it by test_run_offload.py."""
+"""Flax: its nn.remat and nnx.remat call jax.checkpoint. Under patch(), gradients are the same, and the
+values that the policy offloads go through actmem. Flax is imported before patch() here, and after it by
+test_run_offload.py."""
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
+import optax
 import pytest
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
 import actmem.jax
+import actmem.optax
 from models import Count, close, normal
 
 offload = jax.checkpoint_policies.save_and_offload_only_these_names(
@@ -115,3 +118,22 @@ def test_remat(model, scan):
             assert count("put_bytes_total") == (HIDDEN_BYTES if values else 0)
             close(got, wanted, 16)
             assert got_calls == calls
+
+
+def test_a_stored_state():
+    def loss(model):
+        return jnp.mean((model(jnp.ones((8, 64))) - 0.3) ** 2)
+
+    def params_of(model):
+        return nnx.to_pure_dict(nnx.state(model, nnx.Param))
+    tx = optax.adam(1e-2)
+    offloaded = actmem.optax.offload(tx)
+    models = [nnx.Linear(64, 64, rngs=nnx.Rngs(0)) for _ in range(2)]
+    with pytest.raises(NotImplementedError, match="nnx.Optimizer cannot update a stored state"):
+        nnx.Optimizer(models[0], offloaded, wrt=nnx.Param)
+    for model, optimizer in zip(models, (offloaded, tx)):
+        state = optimizer.init(params_of(model))
+        for _ in range(3):
+            updates, state = optimizer.update(params_of(nnx.grad(loss)(model)), state, params_of(model))
+            nnx.update(model, optax.apply_updates(params_of(model), updates))
+    np.testing.assert_allclose(models[0].kernel[...], models[1].kernel[...], atol=1e-6)

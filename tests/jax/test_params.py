@@ -344,45 +344,111 @@ def of_numbers(change):
 
 
 CHANGES = {
-    "nan_to_num": jnp.nan_to_num, "unscaled": of_numbers(lambda x: x / 1024),
+    "nan_to_num": jnp.nan_to_num,
+    "of NaN": lambda x: jnp.where(jnp.isnan(x), jnp.zeros_like(x), x),
+    "unscaled": of_numbers(lambda x: x / 1024), "added": of_numbers(lambda x: x + 1e-8),
     "clipped": of_numbers(lambda x: jnp.clip(x, -1, 1)), "absolute": of_numbers(jnp.abs),
+    "large": of_numbers(lambda x: jnp.where(abs(x) > 1e-3, x, 0)),
+    "rolled": of_numbers(lambda x: jnp.roll(x, 2, -1)),
     "zeros": of_numbers(jnp.zeros_like), "converted": of_numbers(lambda x: x.astype(jnp.float16)),
     "rounded": of_numbers(lambda x: jax.lax.reduce_precision(x, 8, 7))}
 
 
-@pytest.mark.parametrize("use", ("device", "host", "value"))
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_change_that_does_not_reach_stored_gradients_is_an_error(change, use):
+def step_with(change, use, of=loss):
+    """Returns a step that applies `change` to its gradients, and its arguments. Some are NaN."""
     params = stored(weights())
     offloaded = actmem.optax.offload(TRANSFORMATIONS["clip"], on="host" if use == "host" else "device")
-    state = offloaded.init(params)
 
     def step(params, state, x):
-        gradients = jax.tree.map(CHANGES[change], actmem.jax.value_and_grad(loss)(params, x)[1])
+        gradients = jax.tree.map(change, actmem.jax.value_and_grad(of)(params, x)[1])
         return actmem.jax.value(gradients) if use == "value" else \
             offloaded.apply(gradients, state, params)
-    logging.disable()       # pytest would keep the frames of the failed call, and their values
-    for function in (jax.jit(step), step):
-        with pytest.raises((TypeError, jax.errors.JaxRuntimeError),
-                           match=r"gradient of \[.* pass gradients=.?\"device"):
-            jax.block_until_ready(function(params, state, batch(0)))
+    return step, (params, offloaded.init(params), batch(0).at[0, 0].set(jnp.nan))
+
+
+def check_failing(function, args):
+    """Checks that a step fails because a change has not reached a stored gradient."""
+    with pytest.raises((TypeError, jax.errors.JaxRuntimeError),
+                       match=r"gradient of \[.* pass gradients=.?\"device"):
+        jax.block_until_ready(function(*args))
+
+
+@pytest.fixture
+def failed_steps():
+    logging.disable()           # pytest would keep the frames of the failed call, and their values
+    yield
     logging.disable(logging.NOTSET)
-    del params, state, function
     gc.collect()                # the tracebacks
     actmem.jax.reset()          # a step that failed has left values
 
 
+@pytest.mark.parametrize("use", ("device", "host", "value"))
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_that_does_not_reach_stored_gradients_is_an_error(change, use, failed_steps):
+    step, args = step_with(CHANGES[change], use)
+    check_failing(jax.jit(step), args)
+
+
+@jax.custom_vjp
+def hooked(params):
+    return params
+
+
+hooked.defvjp(lambda params: (params, None), lambda _, gradients: (
+    jax.tree.map(of_numbers(lambda x: jnp.clip(x, -1e-3, 1e-3)), gradients),))
+
+
+def frozen_below(i, params):
+    """Stops the gradients of the first layers."""
+    return jax.lax.cond(i < 2, jax.lax.stop_gradient, lambda params: params, params)
+
+
+def loss_with(change):
+    def of(params, x):
+        def body(x, one):
+            i, params = one
+            return layer(x, change(i, params))
+        x = jnp.nan_to_num(x) @ params["first"]
+        layers = jnp.arange(LAYERS), params["layers"]
+        return jnp.mean((jax.lax.scan(jax.checkpoint(body), x, layers)[0] - 0.3) ** 2)
+    return of
+
+
+@pytest.mark.parametrize("change", (frozen_below, lambda _, params: hooked(params)))
+def test_a_change_of_the_gradients_of_weights(change, failed_steps):
+    """By a function of the weights, before their value()."""
+    step, args = step_with(lambda x: x, "value", loss_with(change))
+    check_failing(jax.jit(step), args)
+    found = jax.jit(actmem.jax.value_and_grad(loss_with(change), gradients="device"))(*args[::2])
+    close(found, jax.jit(jax.value_and_grad(loss_with(change)))(weights(), args[2]))
+
+
+@pytest.mark.parametrize("dtype", ("float32", "bfloat16", "float16"))
 @pytest.mark.parametrize("is_good", (True, False))
-def test_a_choice_of_gradients_is_none(is_good):
-    """A loss scaler skips a step. JAX selects among tokens as it does among arrays."""
+def test_a_step_that_is_skipped(is_good, dtype):
+    """A loss scaler tests all gradients, and selects among tokens as among arrays."""
     def chosen(params, x):
         _, found = actmem.jax.value_and_grad(loss)(params, x)
-        return jax.tree.map(lambda leaf: jnp.where(jnp.sum(x) < jnp.inf, leaf, jnp.zeros_like(leaf)),
-                            jax.tree.map(of_numbers(lambda x: x * 1), found))
+        found = jax.tree.map(of_numbers(lambda x: x * 1), found)
+        is_finite = jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(found)]).all()
+        return jax.tree.map(lambda leaf: jnp.where(is_finite, leaf, jnp.zeros_like(leaf)), found)
     x = batch(0) if is_good else batch(0).at[0, 0].set(jnp.inf)
-    found = jax.jit(chosen)(stored(weights()), x)
-    wanted = jax.grad(loss)(weights(), x)
+    found = jax.jit(chosen)(stored(weights(jnp.dtype(dtype))), x)
+    wanted = jax.jit(jax.grad(loss))(weights(jnp.dtype(dtype)), x)
     close(found, wanted if is_good else jax.tree.map(jnp.zeros_like, wanted))
+
+
+def test_a_strict_jax():
+    """Other settings of JAX that programs use."""
+    def body(x, params):
+        params = actmem.jax.value(params)
+        return jnp.tanh(x @ params["w"] + params["b"][None]), None
+    step, args = step_with(lambda x: x, "value",
+                           lambda params, x: loss(params, x, jax.checkpoint(body)))
+    with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
+        jax.block_until_ready(jax.jit(step)(*args))
+        del args
+        actmem.jax.stats()
 
 
 def test_gradients_under_vmap():
@@ -402,7 +468,7 @@ def is_elementwise(function, x):
         bool(jnp.array_equal(other, found[::-1].swapaxes(1, 2), equal_nan=True))
 
 
-# JAX returns numbers of unknown types unchanged. docs/weights.md says so. With gradients it is an error.
+# JAX returns numbers of unknown types unchanged. docs/weights.md says so. With gradients it can be an error.
 UNCHANGED = {"nan_to_num"}
 
 

@@ -12,10 +12,12 @@
         updates, state = optimizer.update(grads, state, params)
         return optax.apply_updates(params, updates), state
 """
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
+from types import FrameType
 from typing import Any, NamedTuple
 
 import jax
@@ -142,6 +144,19 @@ class _Traced(NamedTuple):
         return run(self.jaxpr, args, self.labels, self.layers, self.given, group_bytes)
 
 
+def _refuse_nnx() -> None:
+    """Refuses to make a state for flax's nnx.Optimizer. It copies only arrays of a new state into the
+    old one, so stored leaves would never change."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "flax.nnx.training.optimizer":
+            raise NotImplementedError(
+                "flax.nnx.Optimizer cannot update a stored state, because it copies only arrays: call "
+                "init() and update() with nnx.to_pure_dict(nnx.state(model, nnx.Param)), and "
+                "nnx.update(model, new_params)")
+        frame = frame.f_back
+
+
 class _Offloaded:
     """A transformation whose state is stored. `applies`: the update returns the new parameters."""
 
@@ -165,6 +180,8 @@ class _Offloaded:
             label_of(f"{path} of the optimizer state, sharding {number + 1}", self.line)
 
     def init(self, params: Any) -> Any:
+        _refuse_nnx()
+
         def function(params: Any) -> Any:
             state = self.tx.init(params)
             shardings[:] = _like_params(state, concrete)
@@ -326,8 +343,8 @@ def offload(tx: optax.GradientTransformation, *,
         if a part of `tx` is the result of offload(). init() and update() raise it if a leaf to
         store has a weak type. update() raises it if a leaf
         is not stored but should be, or if `tx` returns a state of another structure.
-      NotImplementedError: update() uses refs or ordered callbacks, or is differentiated or under
-        jax.vmap. With on="host": update() computes new state from old state by operations that are
+      NotImplementedError: init() is called by flax.nnx.Optimizer. update() uses refs or ordered
+        callbacks, or is differentiated or under jax.vmap. With on="host": update() computes new state from old state by operations that are
         not elementwise, or not in float32 or bfloat16; or the state is on several devices.
 
     Example:

@@ -171,7 +171,8 @@ class _Layers:
         if producer is None or not _is_square(producer):
             return None
         gradient = self.given.get(self.widened(producer.invars[0]))
-        return gradient.squares if isinstance(gradient, _params.Gradient) else None
+        return gradient.squares if isinstance(gradient, _params.Gradient) and \
+            gradient.dtype in _params.SQUARED else None
 
     def term(self, atom: Atom) -> Atom:
         """Returns the variable from which `atom` is computed only by conversions of its type and by

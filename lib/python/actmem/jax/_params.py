@@ -9,6 +9,7 @@ large as the input. So the function gets another input for each weight, a slot w
 gradient of a slot is a token. The backward pass of a layer stores the gradient of its weights, and
 the scan stacks the tokens.
 """
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
+from numpy.typing import NDArray
 
 from actmem.jax import _finish, _primitives, _private
 from actmem.jax._kept import GRADIENT, STATE, SlotType, TokenType, zeros
@@ -29,9 +31,9 @@ OF_GRADIENT, OF_WEIGHTS = "gradient of ", " of the weights ("
 class _Weight(Stored):
     """A stored weight within value_and_grad(). `slot` is the input whose gradient is the weight's
     gradient: with gradients="store" a value without content. Otherwise `slot` is None, and the
-    ghost is that input. `guard` has a number for each layer. jax.lax.stop_gradient() stops only the
+    ghost is that input. `guard` has numbers for each layer. jax.lax.stop_gradient() stops only the
     gradient of the guard, because it ignores the dtypes of slot and ghost, which it does not know.
-    The gradient of a guard is the sum of the squares of the layer's gradient."""
+    The gradients of a guard are the squares and the canary of the layer's Gradient."""
 
     CHILDREN = (*Stored.CHILDREN, "slot", "guard")
     slot: Any
@@ -59,46 +61,70 @@ jax.tree_util.register_pytree_with_keys_class(_Weight)
 SQUARED = (jnp.float32, jnp.bfloat16)
 
 
-# jnp.nan_to_num changes the first number, and arithmetic or rounding changes the second. There is no NaN,
-# because jax_debug_nans would report it.
-CANARY = np.array([np.inf, -1 - 2 ** -20], np.float32)
+def canary_of(dtype: Any) -> NDArray[Any]:
+    """Returns numbers of both signs and of all magnitudes. Arithmetic, rounding, a threshold or another
+    order changes one of them."""
+    limits = jnp.finfo(dtype)
+    exponents = range(max(-12, math.ceil(math.log10(limits.smallest_normal))),
+                      min(12, math.floor(math.log10(limits.max))))
+    return np.array([(-1) ** i * (1 + 2 ** -20) * 10.0 ** i for i in exponents]).astype(dtype)
+
+
+def _squares_of(gradient: Any) -> Any:
+    """Returns the sum of the squares of a gradient, or for other dtypes 0. It is not finite if the
+    gradient is not."""
+    if gradient.dtype in SQUARED:
+        return jnp.sum(jnp.square(gradient.astype(jnp.float32)))
+    return jnp.where(jnp.all(jnp.isfinite(gradient)), jnp.float32(0), jnp.float32(np.nan))
 
 
 class Gradient(Stored):
     """A stored gradient.
 
-    squares  the sum of the squares of each layer's gradient, float32, which the backward pass computes
-             while the gradient is on the device; or None
-    canary   CANARY for each layer. A jax.tree.map() that changes all floating-point numbers cannot
-             change the gradient, because JAX has no arithmetic for tokens. But it changes the canary,
-             and then a take of the gradient fails.
+    squares  _squares_of() each layer's gradient, float32. The backward pass computes it while the
+             gradient is on the device.
+    bits     those of the squares, uint32
+    canary   canary_of() the dtype, for each layer
+
+    A function that changes all floating-point numbers of a tree cannot change the gradient, because
+    JAX has no arithmetic for tokens. But it changes the canary, and then a take of the gradient fails. A
+    function that changes only infinities and NaN, such as jnp.nan_to_num, changes the squares of such
+    a gradient. So a take fails if they have other bits than `bits`.
     """
 
-    CHILDREN = (*Stored.CHILDREN, "squares", "canary")
+    CHILDREN = (*Stored.CHILDREN, "squares", "bits", "canary")
     squares: Any
+    bits: Any
     canary: Any
 
-    def __init__(self, token: Any, ghost: Any, label: str, squares: Any, canary: Any) -> None:
+    def __init__(self, token: Any, ghost: Any, label: str, squares: Any, bits: Any,
+                 canary: Any) -> None:
         super().__init__(token, ghost, label)
-        self.squares, self.canary = squares, canary
+        self.squares, self.bits, self.canary = squares, bits, canary
 
     def checked(self) -> "Gradient":
         """Returns a gradient without a canary, whose takes fail if a function has changed it."""
         if self.canary is None:
             return self
-        if self.canary.dtype != CANARY.dtype:
+        if self.canary.dtype != self.dtype:
             raise TypeError(
                 f"{self.label}: a function converted arrays of a tree to {self.canary.dtype}, but "
                 "cannot convert a stored gradient: do this in the Optax transformation, or pass "
                 'gradients="device" to actmem.jax.value_and_grad()')
-        token = _primitives.mark_p.bind(self.token, jnp.any(self.canary != CANARY, -1))
-        return Gradient(token, self.ghost, self.label, self.squares, None)
+        wanted = jnp.broadcast_to(canary_of(self.dtype), self.canary.shape)
+        is_changed = jnp.any(self.canary != wanted, -1) | (_bits_of(self.squares) != self.bits)
+        token = _primitives.mark_p.bind(self.token, is_changed)
+        return Gradient(token, self.ghost, self.label, self.squares, self.bits, None)
 
     def taken(self) -> Any:
         return super(Gradient, self.checked()).taken()
 
 
 jax.tree_util.register_pytree_with_keys_class(Gradient)
+
+
+def _bits_of(squares: Any) -> Any:
+    return jax.lax.bitcast_convert_type(squares, jnp.uint32)
 
 
 def _without_slots(tree: Any) -> Any:
@@ -120,18 +146,18 @@ def _take_weight_fwd(label: str, batch: Sequence[int], stores: bool, token: Any,
     # The tree structure of the result could not say this, because JAX uses the structure of one
     # call for all calls of a jitted function.
     return _primitives.take(token.value, ghost.value, label, False, batch), \
-        jnp.zeros(int(guard.perturbed), jnp.uint8)
+        jnp.zeros(int(guard[0].perturbed), jnp.uint8)
 
 
 def _take_weight_bwd(label: str, batch: Sequence[int], stores: bool, is_wanted: Any,
                      gradient: Any) -> Any:
     if not is_wanted.size or isinstance(gradient, SymbolicZero):
         return None, None, None, None
+    canary = jnp.asarray(canary_of(gradient.dtype))
     if not stores:
-        return None, gradient, None, None
+        return None, gradient, None, (None, canary)
     _, token, _ = _primitives.put(gradient, _label_of_gradient(label), GRADIENT)
-    squares = jnp.sum(jnp.square(gradient.astype(jnp.float32))) if gradient.dtype in SQUARED else None
-    return None, None, token, squares
+    return None, None, token, (_squares_of(gradient), canary)
 
 
 _take_weight.defvjp(_take_weight_fwd, _take_weight_bwd, symbolic_zeros=True)
@@ -263,7 +289,9 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
             shape = leaf.token.shape
             slot = leaf.ghost if gradients == "device" else \
                 zeros(shape, SlotType(_gradient_type(leaf)))
-            return slot, jnp.zeros(shape, jnp.float32)
+            canary = canary_of(leaf.dtype)
+            return slot, (jnp.zeros(shape, jnp.float32),
+                          jnp.zeros((*shape, *canary.shape), canary.dtype))
 
         def with_weights(leaf: Any, varied: Any) -> Any:
             if not is_stored(leaf):
@@ -293,12 +321,14 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
         def gradient_of(leaf: Any, new: Any) -> Any:
             if not is_stored(leaf):
                 return new
-            token, squares = new
-            if gradients == "device":
-                return token
-            return Gradient(token, leaf.ghost, _label_of_gradient(leaf.label),
-                            squares if leaf.dtype in SQUARED else None,
-                            jnp.broadcast_to(CANARY, (*token.shape, *CANARY.shape)))
+            found, (squares, canary) = new
+            if gradients == "store":
+                return Gradient(found, leaf.ghost, _label_of_gradient(leaf.label), squares,
+                                _bits_of(squares), canary)
+            # jax.lax.stop_gradient() in a branch that the layer took has stopped only the canary.
+            is_stopped = jnp.all(canary == 0, -1)
+            axes = range(is_stopped.ndim, found.ndim)
+            return jnp.where(jnp.expand_dims(is_stopped, axes), jnp.zeros_like(found), found)
         results = list(map(gradient_of, leaves, found))
         return (value, aux) if has_aux else value, jax.tree.unflatten(tree, results)
     return differentiated

@@ -233,7 +233,7 @@ def _mark_impl(token: Any, is_changed: Any) -> Any:
 def drop_now(words: jax.Array) -> jax.Array:
     """Drops the tokens in `words`. The result reuses their memory."""
     dropped: jax.Array = drop_p.bind(wrap_p.bind(words, dtype=ANY_TOKEN))
-    return words + dropped
+    return words + jnp.broadcast_to(dropped, words.shape)
 
 
 # Derivatives.
@@ -405,7 +405,8 @@ def _hold_lowered(ctx: Context, token: Any) -> list[Any]:
 
 
 def _mark_lowered(ctx: Context, token: Any, is_changed: Any) -> list[Any]:
-    return [token | is_changed[..., None] * np.array([0, 0, 0, 1], np.uint32)]
+    last = token[..., TOKEN_WORDS - 1] | is_changed.astype(token.dtype)
+    return [jnp.concatenate([token[..., :TOKEN_WORDS - 1], last[..., None]], -1)]
 
 
 def _ghost_lowered(ctx: Context, *, aval: Aval) -> list[Any]:
