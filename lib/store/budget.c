@@ -219,6 +219,9 @@ static void regain(struct actmem_store *store)
 	pthread_mutex_lock(&store->lock);
 	if (!error || !store_make_do(store, error))
 		store_lift_budget(store);
+	/* If the limit fell meanwhile, the budget did not, because it was still lower. */
+	if (limit_of(store) < limit)
+		keep_to_new_budget(store);
 	store_advance(store);
 }
 

@@ -3,6 +3,8 @@
  * A limit of the handle that falls below the usage while stores have blocks: stores that spill
  * return memory, no call fails, and they use memory again when the limit rises.
  */
+#include <pthread.h>
+
 #include "store_rig.h"
 #include "watch/watch.h"
 
@@ -138,6 +140,39 @@ static void test_keeps(void **state)
 	assert_int_equal(take(&rig, 4), 0);
 }
 
+static void *use_all(void *rig)
+{
+	put_all(rig, COUNT);
+	take_all(rig, COUNT);
+	put_all(rig, COUNT);
+	take_all(rig, COUNT);
+	return NULL;
+}
+
+/* The limit falls again while the background thread creates a region. */
+static void test_falls_again(void **state)
+{
+	pthread_t user;
+	RIG(rig, .grow = GROW);
+
+	put_all(&rig, COUNT);
+	set_limit(LESS);
+	await_bytes(&rig, LESS);
+	take_all(&rig, COUNT);
+	slow_call("memfd_create", SLOW_HELD);
+	set_limit(0);
+	usleep(300000);
+	assert_int_equal(pthread_create(&user, NULL, use_all, &rig), 0);
+	while (!slow_calls_of("actmem-bg-work"))
+		usleep(1000);
+	set_limit(LESS);
+	usleep(300000);
+	fail_nothing();
+	assert_int_equal(pthread_join(user, NULL), 0);
+	await_bytes(&rig, LESS);
+	set_limit(0);
+}
+
 static void test_no_process(void **state)
 {
 	(void)state;
@@ -151,6 +186,7 @@ int main(void)
 		cmocka_unit_test(test_returns),
 		cmocka_unit_test(test_shares),
 		cmocka_unit_test(test_exceeds),
+		cmocka_unit_test(test_falls_again),
 		cmocka_unit_test(test_keeps),
 		cmocka_unit_test(test_no_process),
 	};
