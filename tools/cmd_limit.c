@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #include "facts.h"
 #include "base/base.h"
@@ -23,6 +24,7 @@
 #include "table.h"
 #include "tool.h"
 #include "watch/watch.h"
+#include "../uapi/actmem.h"
 
 static const char help[] =
 	"Shows the limits on the driver's memory: for each user, each node, each mounted file\n"
@@ -255,9 +257,17 @@ static bool set_pid_limit(int pid, uint64_t bytes)
 /* Changes only size=: mount(2) would reset flags such as nosuid. */
 static bool set_mount_limit(const char *folder, uint64_t bytes)
 {
-	char text[32];
 	int fd = fspick(AT_FDCWD, folder, FSPICK_CLOEXEC), err = 0;
+	struct statfs found;
+	char text[32];
 
+	if (!statfs(folder, &found) && found.f_type != ACTMEM_SUPER_MAGIC) {
+		if (fd >= 0)
+			close(fd);
+		warnx("cannot set size= of the file system at '%s': it is not one of the driver (type actmem)",
+		      folder);
+		return false;
+	}
 	snprintf(text, sizeof(text), "%" PRIu64, bytes);
 	if (fd < 0 || fsconfig(fd, FSCONFIG_SET_STRING, "size", text, 0) ||
 	    fsconfig(fd, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0))
@@ -279,7 +289,8 @@ static bool set_cgroup_limit(const char *folder, uint64_t bytes)
 	snprintf(path, sizeof(path), "%s/memory.high", folder);
 	err = limit_write(path, bytes);
 	if (err)
-		warnx("cannot set '%s': %s", path, strerror(-err));
+		warnx("cannot set '%s': %s%s", path, strerror(-err), err == -ENOENT ?
+		      ": --cgroup needs a folder of cgroup version 2, below its root" : "");
 	return !err;
 }
 
@@ -336,8 +347,13 @@ static bool check_usage(struct limit *limit)
 		      limit->mount ? "--mount" : "--cgroup");
 	else if (limit->given.is_saved && targets && !has_nodes)
 		warnx("--save is only for --user and --nodes: other limits do not survive a boot");
+	else if (value && !setting_take(value, !limit->mount, &limit->bytes))
+		return false;
+	else if (value && !limit->bytes && (limit->pid || limit->mount))
+		warnx("the limit '%s' would mean no limit: it must be at least 2M%s", value,
+		      limit->pid ? ", or max" : "");
 	else
-		return !value || setting_take(value, !limit->mount, &limit->bytes);
+		return true;
 	return false;
 }
 
@@ -363,7 +379,8 @@ int cmd_limit(int argc, char **argv)
 		return usage_hint();
 	is_saved = limit.given.is_saved;
 	is_set = limit.user || limit.given.value;
-	if (!(limit.pid || limit.mount || limit.cgroup) && !settings_are_there(&limit.given.nodes))
+	if ((limit.user || !(limit.pid || limit.mount || limit.cgroup)) &&
+	    !settings_are_there(&limit.given.nodes))
 		return STATUS_FAILED;
 	if (is_saved && !saved_can_change(false))
 		return STATUS_FAILED;

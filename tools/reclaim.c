@@ -243,7 +243,7 @@ static void show_end(uint64_t left, bool is_shown)
 	if (is_shown && isatty(STDERR_FILENO))
 		fputs("\r\033[K", stderr);
 	if (left)
-		warnx("the limit is set, but %s were not returned; `actmem limit` shows the processes",
+		warnx("the limit is set, but %s were not returned; `actmem waits` shows the processes",
 		      text ?: "some bytes");
 	free(text);
 }

@@ -94,6 +94,8 @@ def bad_usage_is_told():
                              (["limit", "--nodes", "1", "Max"], ["'Max'", "or max"]),
                              (["limit", "--user", "1M"], ["'1M'", "or max"]),
                              (["limit", "--pid", "7x", "4M"], ["--pid", "'7x'"]),
+                             (["limit", "--pid", "7", "0"], ["'0'", "2M, or max"]),
+                             (["limit", "--mount", "/", "0"], ["'0'", "at least 2M"]),
                              (["limit", "--pid", "4294967297", "4M"], "'4294967297'"),
                              (["limit", "--user"], "--user")):
         result = actmem(*arguments)
