@@ -78,9 +78,10 @@ enum actmem_pages {
  *
  * Neither the region nor the handle sets the option: by default, the library uses the best memory
  *	available. Other pages are permitted if no struct sets @pages, and other nodes if none sets
- *	@policy or @nodes. Unpinned memory is permitted. The first fallback in a process prints a
- *	line on stderr, unless the environment has ACTMEM_QUIET=1. If a struct has flags in @allow,
- *	or the environment has ACTMEM_STRICT=1, only the fallbacks of these flags are permitted.
+ *	@policy or @nodes. Unpinned memory is permitted. The first fallback in a process, and the
+ *	first region that is not pinned, print a line on stderr, unless the environment has
+ *	ACTMEM_QUIET=1. If a struct has flags in @allow, or the environment has ACTMEM_STRICT=1,
+ *	only the fallbacks of these flags are permitted.
  * The handle sets the option: the flags of the handle and of the region apply.
  * The region sets the option: only the flags of the region apply. So a region that sets 1G
  *	gets 1G or an error, whatever the handle permits.
