@@ -56,9 +56,9 @@ struct actmem_region *region_new(struct actmem *am, const struct backend *backen
 int region_finish(struct actmem_region *made, int error, struct actmem_region **region);
 
 /*
- * Prints on stderr that a region is worse than ACTMEM_STRICT=1 demands: for the first such region of a
- * process, and for the first one that is not locked. Prints nothing if `actmem run` has done so, or if
- * ACTMEM_QUIET=1 is set.
+ * Prints on stderr that a region is worse than ACTMEM_STRICT=1 demands: for the first such region
+ * of a process, and for the first one that is not locked. Prints nothing if `actmem run` has done
+ * so, or if ACTMEM_QUIET=1 is set.
  */
 void region_report(const struct actmem_region *region);
 
