@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include "checks.h"
 #include "facts.h"
+#include "config/config.h"
 #include "machine/machine.h"
 
 #define PCI_DEVICES	"/sys/bus/pci/devices"
@@ -58,7 +59,8 @@ static bool is_rotational(dev_t device)
 	return value == 1;
 }
 
-static bool has_direct_io(const char *folder)
+/* Creates a file for direct I/O in a folder, and removes it. Returns 0 or a negative errno. */
+static int try_direct_io(const char *folder)
 {
 	char path[PATH_MAX];
 	int fd;
@@ -66,21 +68,23 @@ static bool has_direct_io(const char *folder)
 	snprintf(path, sizeof(path), "%s/.actmem-doctor-XXXXXX", folder);
 	fd = mkostemp(path, O_CLOEXEC | O_DIRECT);
 	if (fd < 0)
-		return false;
+		return -errno;
 	unlink(path);
 	close(fd);
-	return true;
+	return 0;
 }
 
 static int check_folder(json_t *findings, const char *folder)
 {
 	struct statfs files;
-	struct stat stat;
+	struct stat found;
+	int err;
 
-	if (statfs(folder, &files) || lstat(folder, &stat) || access(folder, W_OK))
+	if (statfs(folder, &files) || stat(folder, &found) || access(folder, W_OK))
 		return add_finding(findings, "spill", CHECK_FIX,
+				   errno == EROFS ? "use a folder on a writable file system" :
 				   "create the folder, and give the job's user write permission",
-				   "%s: %s", folder, strerror(errno));
+				   "'%s': %s", folder, strerror(errno));
 	if (memory_file_system(folder))
 		return add_finding(findings, "spill", CHECK_FIX,
 				   "use a folder on an NVMe disk",
@@ -89,11 +93,18 @@ static int check_folder(json_t *findings, const char *folder)
 		return add_finding(findings, "spill", CHECK_FIX,
 				   "use a folder on a disk of this machine",
 				   "%s is on another machine (NFS)", folder);
-	if (!has_direct_io(folder))
+	if (files.f_blocks && !files.f_bavail)
+		return add_finding(findings, "spill", CHECK_FIX, "free space on its file system",
+				   "%s: no space is left", folder);
+	err = try_direct_io(folder);
+	if (err == -EINVAL)
 		return add_finding(findings, "spill", CHECK_FIX,
 				   "use a folder on ext4 or XFS, or allow the page cache (--spill-allow buffered)",
 				   "%s: no direct I/O", folder);
-	if (is_rotational(stat.st_dev))
+	if (err)
+		return add_finding(findings, "spill", CHECK_FIX, "use a folder on ext4 or XFS",
+				   "'%s': cannot create a file: %s", folder, strerror(-err));
+	if (is_rotational(found.st_dev))
 		return add_finding(findings, "spill", CHECK_FIX,
 				   "use a folder on an NVMe disk", "%s is on a rotational disk, according to the kernel",
 				   folder);
@@ -239,12 +250,48 @@ static bool has_xla_flag(const char *flag)
 }
 
 /* Checks the runtimes whose variables are set in this environment. */
+static bool is_variable(const char *setting, size_t length)
+{
+	const char *name;
+	unsigned int knob;
+
+	for (knob = 0; knob < KNOB_VARIABLES; knob++) {
+		name = knob_name(knob, ACTMEM_NAMES_VARIABLES);
+		if (strlen(name) == length && !strncmp(name, setting, length))
+			return true;
+	}
+	return false;
+}
+
+/* Checks the variables of actmem. */
+static int check_variables(json_t *findings)
+{
+	struct reader reader = READER(ACTMEM_NAMES_VARIABLES);
+	size_t i, length;
+	int err = 0;
+
+	reader_check_values(&reader);
+	if (*reader.error)
+		err = add_finding(findings, "variables", CHECK_FIX,
+				  "correct or unset the variable; actmem(1) lists all of them", "%s",
+				  reader.error);
+	for (i = 0; environ[i] && !err; i++) {
+		length = strcspn(environ[i], "=");
+		if (!strncmp(environ[i], "ACTMEM_", 7) && !is_variable(environ[i], length))
+			err = add_finding(findings, "variables", CHECK_NOTE, NULL,
+					  "%.*s is no variable of actmem", (int)length, environ[i]);
+	}
+	return err;
+}
+
 int check_environment(json_t *findings)
 {
 	const char *cap = getenv("XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB");
 	const char *torch = getenv("PYTORCH_ALLOC_CONF") ?: getenv("PYTORCH_CUDA_ALLOC_CONF");
-	int err = 0;
+	int err = check_variables(findings);
 
+	if (err)
+		return err;
 	if (cap)
 		err = add_finding(findings, "XLA", CHECK_OK, NULL,
 				  "XLA uses at most %s GB of pinned host memory for a device", cap);

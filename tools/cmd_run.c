@@ -353,7 +353,7 @@ int cmd_run(int argc, char **argv)
 		return usage_hint();
 	}
 	reader = READER(ACTMEM_NAMES_RUN);
-	reader_check_switches(&reader);
+	reader_check_values(&reader);
 	if (*reader.error) {
 		warnx("%s", reader.error);
 		return usage_hint();

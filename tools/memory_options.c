@@ -39,7 +39,7 @@ int memory_options(struct actmem_options *options)
 {
 	struct reader reader = READER(ACTMEM_NAMES_VARIABLES);
 
-	reader_check_switches(&reader);
+	reader_check_values(&reader);
 	if (*reader.error) {
 		warnx("%s", reader.error);
 		return STATUS_USAGE;

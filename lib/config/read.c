@@ -197,11 +197,11 @@ bool knob_is_on(enum knob knob)
 	return text && !strcmp(text, "1");
 }
 
-void reader_check_switches(struct reader *reader)
+void reader_check_values(struct reader *reader)
 {
 	unsigned int knob;
 
 	for (knob = 0; knob < KNOB_VARIABLES; knob++)
-		if (knob_table[knob].kind == KNOB_SWITCH)
+		if (knob_table[knob].kind != KNOB_TEXT)
 			reader_value(reader, knob);
 }

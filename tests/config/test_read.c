@@ -203,9 +203,14 @@ static void test_environment(void **state)
 	setenv("ACTMEM_QUIET", "yes", 1);
 	assert_false(knob_is_on(KNOB_QUIET));
 	reader = READER(ACTMEM_NAMES_VARIABLES);
-	reader_check_switches(&reader);
+	reader_check_values(&reader);
 	assert_string_equal(reader.error, "ACTMEM_QUIET is 'yes', but must be 1 or 0");
 	setenv("ACTMEM_QUIET", "0", 1);
+	setenv("ACTMEM_JAX_GENERATIONS", "-1", 1);
+	reader = READER(ACTMEM_NAMES_VARIABLES);
+	reader_check_values(&reader);
+	assert_string_equal(reader.error, "ACTMEM_JAX_GENERATIONS is '-1', but must be a number of passes");
+	unsetenv("ACTMEM_JAX_GENERATIONS");
 	/* As after clearenv(), but cmocka needs its own variable again. */
 	environ = NULL;
 	is_set = knob_is_set(KNOB_QUIET) || knob_is_on(KNOB_QUIET);

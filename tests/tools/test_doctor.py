@@ -9,8 +9,8 @@ from harness import (BUILD, NO_CAPABILITIES, actmem, clean_environment, expect, 
 from tap import case, main
 
 ORDER = ["driver", "huge pages", "contiguous memory", "movable memory", "limit", "cgroup",
-         "surplus", "pool", "IOMMU", "device", "spill", "io_uring", "NUMA balancing", "XLA",
-         "PyTorch", "pod"]
+         "surplus", "pool", "IOMMU", "device", "spill", "io_uring", "NUMA balancing",
+         "variables", "XLA", "PyTorch", "pod"]
 
 
 def findings(*arguments, environment=None, prefix=()):
@@ -123,6 +123,11 @@ def variables_of_runtimes_are_seen():
         del environment[name]
     for check in ("XLA", "PyTorch", "pod"):
         assert of(check, environment=environment) == []
+    (found,) = of("variables", environment=environment | {"ACTMEM_JAX_GENERATIONS": "q"})
+    assert found["state"] == "fix" and "'q', but must be" in found["finding"], found
+    (found,) = of("variables", environment=environment | {"ACTMEM_BUGDET": "1G"})
+    assert found["state"] == "note" and found["finding"].startswith("ACTMEM_BUGDET is no"), found
+    assert not of("variables", environment=environment | {"ACTMEM_BUDGET": "1G"})
     (found,) = of("XLA", environment=environment | {"XLA_FLAGS": "--x"})
     assert found["state"] == "fix" and "64 GiB" in found["finding"], found
     (found,) = of("XLA", environment=environment | {
