@@ -120,8 +120,12 @@ static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes, b
 {
 	struct actmem_region_options options;
 	struct actmem_region *region = NULL;
+	char why[WORDS_MAX] = "";
 	int error;
 
+	/* The longer region is first, because the library reports the fallbacks of the first one. */
+	if (grow_bytes > length && try_long_region(am, grow_bytes))
+		snprintf(why, sizeof(why), "%s", actmem_error_in(ACTMEM_NAMES_RUN));
 	ACTMEM_INIT(&options);
 	options.length = length;
 	options.name = "actmem run";
@@ -136,9 +140,9 @@ static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes, b
 	}
 	actmem_region_close(region);
 	/* Only warn: not every program creates regions of that length. */
-	if (grow_bytes > length && try_long_region(am, grow_bytes))
+	if (*why)
 		warnx("regions of %" PRIu64 "M, as the Python module makes them (--heap-grow), will fail: %s",
-		      grow_bytes >> 20, actmem_error_in(ACTMEM_NAMES_RUN));
+		      grow_bytes >> 20, why);
 	return STATUS_OK;
 }
 

@@ -68,6 +68,17 @@ def a_killed_program_leaves_its_memory_to_the_next():
 
 
 @case
+def a_removed_file_keeps_its_name():
+    with mounted(DISK) as folder:
+        name = os.path.join(folder, "job")
+        with started(name) as process:
+            assert process.told == "ready wrote", process.told
+            os.unlink(name + ".0")
+            found = region_of(process)
+            assert (found["name"], found["path"]) == ("job.0", f"{name}.0 (deleted)"), found
+
+
+@case
 def a_name_is_for_one_program_at_a_time():
     with mounted(DISK) as folder:
         name = os.path.join(folder, "job")
