@@ -209,7 +209,8 @@ static void test_environment(void **state)
 	setenv("ACTMEM_JAX_GENERATIONS", "-1", 1);
 	reader = READER(ACTMEM_NAMES_VARIABLES);
 	reader_check_values(&reader);
-	assert_string_equal(reader.error, "ACTMEM_JAX_GENERATIONS is '-1', but must be a number of passes");
+	assert_string_equal(reader.error,
+			    "ACTMEM_JAX_GENERATIONS is '-1', but must be a number of passes");
 	unsetenv("ACTMEM_JAX_GENERATIONS");
 	/* As after clearenv(), but cmocka needs its own variable again. */
 	environ = NULL;
