@@ -123,7 +123,7 @@ static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes, b
 	char why[WORDS_MAX] = "";
 	int error;
 
-	/* The longer region is first, because the library reports the fallbacks of the first one. */
+	/* The longer region first: the library reports the fallbacks of the first one. */
 	if (grow_bytes > length && try_long_region(am, grow_bytes))
 		snprintf(why, sizeof(why), "%s", actmem_error_in(ACTMEM_NAMES_RUN));
 	ACTMEM_INIT(&options);
