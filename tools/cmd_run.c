@@ -4,6 +4,7 @@
  * can create a region that way, and executes the program.
  */
 #include <err.h>
+#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -208,6 +209,9 @@ static int set_knob_variable(const char *variable, const char *value)
 		path = absolute_paths(value);
 	else
 		return variable_set(variable, value);
+	if (!path && errno == ENOENT)
+		errx(STATUS_FAILED, "'%s' is a relative path, but the current folder was deleted: change to another folder (%s)",
+		     value, variable);
 	if (!path)
 		err(STATUS_FAILED, "cannot set the environment");
 	status = variable_set(variable, path);

@@ -449,6 +449,9 @@ def test_a_strict_jax():
         jax.block_until_ready(jax.jit(step)(*args))
         del args
         actmem.jax.stats()
+    step, args = step_with(lambda x: x, "device")
+    with jax.enable_checks(True):
+        jax.block_until_ready(jax.jit(step)(*args))
 
 
 def test_gradients_under_vmap():

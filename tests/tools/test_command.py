@@ -392,6 +392,17 @@ def run_takes_the_best_of_what_is_left_open():
 
 
 @case
+def a_deleted_folder_is_named():
+    for option, path in ("--spill", "files"), ("--name", "./job"):
+        with tempfile.TemporaryDirectory() as folder:
+            result = actmem("-c", f"rmdir {folder} && exec {ACTMEM} run --budget 8M {option} {path} -- true",
+                            program="sh", cwd=folder)
+            os.mkdir(folder)
+        assert result.returncode == 1 and "was deleted" in result.stderr, result
+        assert f"'{path}' is a relative path" in result.stderr, result
+
+
+@case
 def run_refuses_what_is_not_the_driver():
     with forbidden_device():
         os.chmod("/dev/actmem", 0o666)

@@ -128,7 +128,8 @@ class TokenType(_KeptType):
         self.of = tuple(shape), dtype, label, use
         self.tangent_dtype = self if use == GRADIENT else jax.dtypes.float0
         if use != STEP:     # JAX's errors have this name, if a traced program computes with a token
-            self.name = "actmem_token (actmem.optax.value() returns a state as arrays)"
+            self.name = "actmem_token (actmem.jax.value() returns stored values as arrays" + (
+                ', and gradients="device" of value_and_grad() makes arrays)' if use == GRADIENT else ")")
 
 
 class GhostType(_KeptType):
@@ -253,7 +254,7 @@ class Kept:
 
     def refusal(self) -> str:
         return (f"{self} stands for a value in actmem memory, and is no array; "
-                "actmem.optax.value() returns the state of an optimizer as arrays")
+                "actmem.jax.value() returns a tree with arrays instead")
 
     def __getattr__(self, name: str) -> Any:
         if name in ARRAY_ATTRIBUTES:

@@ -537,10 +537,11 @@ def must_stay_in_order(eqn: Eqn) -> bool:
 
 
 def run_eqn(eqn: Eqn, args: Sequence[Any]) -> Sequence[Any]:
-    """Computes the results of an equation."""
+    """Computes the results of an equation. The arguments may have fewer layers than its operands."""
     inputs = {atom: arg for atom, arg in zip(eqn.invars, args) if not is_literal(atom)}
     jaxpr = _jaxpr_of([eqn], list(inputs), eqn.outvars)
-    results: list[Any] = jax.core.eval_jaxpr(jaxpr, (), *inputs.values())
+    with jax.enable_checks(False):      # otherwise JAX compares the shapes
+        results: list[Any] = jax.core.eval_jaxpr(jaxpr, (), *inputs.values())
     return results
 
 

@@ -105,8 +105,8 @@ class Stored:
         return iter(self.value())
 
     def refusal(self) -> str:
-        return (f"{self} is in actmem memory: its value() is an array, and actmem.optax.value() "
-                "returns a whole state as arrays")
+        return (f"{self} is in actmem memory: its value() is an array, and actmem.jax.value() "
+                "returns a tree with arrays instead")
 
     def __getattr__(self, name: str) -> Any:
         if name in ARRAY_ATTRIBUTES and not hasattr(type(self), name):
