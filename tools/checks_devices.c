@@ -249,7 +249,6 @@ static bool has_xla_flag(const char *flag)
 	return value && strncmp(value, "=false", strlen("=false")) && strncmp(value, "=0", 2);
 }
 
-/* Checks the runtimes whose variables are set in this environment. */
 static bool is_variable(const char *setting, size_t length)
 {
 	const char *name;
@@ -284,6 +283,7 @@ static int check_variables(json_t *findings)
 	return err;
 }
 
+/* Checks the variables of actmem, and the runtimes whose variables are set in this environment. */
 int check_environment(json_t *findings)
 {
 	const char *cap = getenv("XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB");

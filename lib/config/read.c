@@ -197,6 +197,15 @@ bool knob_is_on(enum knob knob)
 	return text && !strcmp(text, "1");
 }
 
+void reader_check_switches(struct reader *reader)
+{
+	unsigned int knob;
+
+	for (knob = 0; knob < KNOB_VARIABLES; knob++)
+		if (knob_table[knob].kind == KNOB_SWITCH)
+			reader_value(reader, knob);
+}
+
 void reader_check_values(struct reader *reader)
 {
 	unsigned int knob;

@@ -47,10 +47,13 @@ const char *knob_choice(char text[KNOB_CHOICE_MAX], enum knob knob);
 bool knob_is_set(enum knob knob);
 
 /*
- * Returns true if the environment sets a switch to 1. A program calls reader_check_values() first,
- * which sets an error message if a variable that is no text has an invalid value.
+ * Returns true if the environment sets a switch to 1. A program calls reader_check_switches()
+ * first, which sets an error message if a switch is neither 0 nor 1.
  */
 bool knob_is_on(enum knob knob);
+void reader_check_switches(struct reader *reader);
+
+/* Does the same for all variables that are no text, also those that the caller does not read. */
 void reader_check_values(struct reader *reader);
 
 #endif /* LIB_CONFIG_READ_H */

@@ -224,13 +224,13 @@ static int take_region(struct region_search *search, int pid, const char *path, 
 	return take_file_system(&item.info, path) ? add_region(search, device, &item, rank) : 0;
 }
 
-/* Copies the name of a file, also if it was removed. */
-static void take_file_name(char name[ACTMEM_NAME_MAX], const char *link)
+/* Copies the name of a file. The kernel has added DELETED to its @link if it was removed. */
+static void take_file_name(char name[ACTMEM_NAME_MAX], const char *link, bool is_removed)
 {
 	size_t length = strlen(link), more = strlen(DELETED);
 	char path[PATH_MAX];
 
-	if (length >= more && !strcmp(link + length - more, DELETED))
+	if (is_removed && length >= more && !strcmp(link + length - more, DELETED))
 		length -= more;
 	snprintf(path, sizeof(path), "%.*s", (int)length, link);
 	name_label(name, path);
@@ -252,7 +252,7 @@ static int take_named(struct region_search *search, int pid, const char *path, c
 		return 0;
 	item.info.named = 1;
 	item.info.uid = file.st_uid;
-	take_file_name(item.info.name, link);
+	take_file_name(item.info.name, link, !file.st_nlink);
 	snprintf(item.path, sizeof(item.path), "%s", link);
 	return add_region(search, device, &item, rank);
 }

@@ -136,7 +136,8 @@ int knobs_complete(struct knobs *knobs, const struct knobs *given, unsigned int 
 	knobs->ring_bytes = reader_value_or(&reader, KNOB_DEVICE_RING, given->ring_bytes);
 	knobs->spill_allow = given->spill_allow ?: reader_value(&reader, KNOB_SPILL_ALLOW);
 	knobs->spill_allow &= SPILL_ALLOW_FLAGS;
-	reader_check_values(&reader);			/* other parts read some of them later */
+	reader_value(&reader, KNOB_UPDATE_THREADS);	/* refused here; lib/update reads it */
+	reader_check_switches(&reader);
 	if (knob_is_on(KNOB_STRICT))
 		knobs->spill_allow |= ACTMEM_STORE_STRICT;
 	error = read_directories(knobs, given, &reader);

@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 import actmem.jax
 import actmem.optax
 import spilled
-from actmem.jax import Stored
+from actmem.jax import Stored, _params
 
 LAYERS, SIDE, EXAMPLES = 5, 72, 8
 LAYER = 4 * SIDE * SIDE
@@ -421,6 +421,23 @@ def test_a_change_of_the_gradients_of_weights(change, failed_steps):
     check_failing(jax.jit(step), args)
     found = jax.jit(actmem.jax.value_and_grad(loss_with(change), gradients="device"))(*args[::2])
     close(found, jax.jit(jax.value_and_grad(loss_with(change)))(weights(), args[2]))
+
+
+@pytest.mark.parametrize("name", ("float16", "float64", "complex64", "float8_e4m3fn",
+                                  "float8_e8m0fnu", "float4_e2m1fn"))
+def test_a_canary_of_each_dtype(name):
+    canary = _params.canary_of(jnp.dtype(name))
+    assert canary.size and np.all(np.isfinite(canary.astype(np.complex64))), canary
+    assert np.all(canary.astype(np.complex64) != 0), canary
+    assert not np.iscomplexobj(canary) or np.all(canary != np.conj(canary)), canary
+
+
+def test_gradients_of_all_layers_at_once():
+    def of(params, x):
+        layers = actmem.jax.value(params["layers"])
+        return loss(params, x) + jnp.sum(layers["w"] ** 2)
+    close(jax.jit(actmem.jax.value_and_grad(of, gradients="device"))(stored(weights()), batch(0)),
+          jax.jit(jax.value_and_grad(of))(weights(), batch(0)))
 
 
 @pytest.mark.parametrize("dtype", ("float32", "bfloat16", "float16"))

@@ -67,7 +67,12 @@ def canary_of(dtype: Any) -> NDArray[Any]:
     limits = jnp.finfo(dtype)
     exponents = range(max(-12, math.ceil(math.log10(limits.smallest_normal))),
                       min(12, math.floor(math.log10(limits.max))))
-    return np.array([(-1) ** i * (1 + 2 ** -20) * 10.0 ** i for i in exponents]).astype(dtype)
+    numbers = np.array([(-1) ** i * (1 + 2 ** -20) * 10.0 ** i for i in exponents or [0]])
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        numbers = numbers * (1 + 1j)
+    canary = numbers.astype(dtype)
+    canary = canary[canary == canary]   # a type without a sign makes NaN of negative numbers
+    return np.asarray(canary)
 
 
 def _squares_of(gradient: Any) -> Any:
@@ -153,7 +158,8 @@ def _take_weight_bwd(label: str, batch: Sequence[int], stores: bool, is_wanted: 
                      gradient: Any) -> Any:
     if not is_wanted.size or isinstance(gradient, SymbolicZero):
         return None, None, None, None
-    canary = jnp.asarray(canary_of(gradient.dtype))
+    numbers = canary_of(gradient.dtype)
+    canary = jnp.broadcast_to(numbers, (*(gradient.shape[i] for i in batch), *numbers.shape))
     if not stores:
         return None, gradient, None, (None, canary)
     _, token, _ = _primitives.put(gradient, _label_of_gradient(label), GRADIENT)
