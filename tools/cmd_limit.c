@@ -257,18 +257,17 @@ static bool set_pid_limit(int pid, uint64_t bytes)
 /* Changes only size=: mount(2) would reset flags such as nosuid. */
 static bool set_mount_limit(const char *folder, uint64_t bytes)
 {
-	int fd = fspick(AT_FDCWD, folder, FSPICK_CLOEXEC), err = 0;
 	struct statfs found;
 	char text[32];
+	int fd, err = 0;
 
 	if (!statfs(folder, &found) && found.f_type != ACTMEM_SUPER_MAGIC) {
-		if (fd >= 0)
-			close(fd);
 		warnx("cannot set size= of the file system at '%s': it is not one of the driver (type actmem)",
 		      folder);
 		return false;
 	}
 	snprintf(text, sizeof(text), "%" PRIu64, bytes);
+	fd = fspick(AT_FDCWD, folder, FSPICK_CLOEXEC);
 	if (fd < 0 || fsconfig(fd, FSCONFIG_SET_STRING, "size", text, 0) ||
 	    fsconfig(fd, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0))
 		err = errno;

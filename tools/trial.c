@@ -103,19 +103,6 @@ static int try_long_region(struct actmem *am, uint64_t bytes)
 	return error;
 }
 
-/*
- * Prints why a region failed. If the longer region that is needed next fails too, prints that
- * region's message instead, which names all of the memory that is needed.
- */
-static void tell_refused(struct actmem *am, uint64_t next_bytes)
-{
-	char words[WORDS_MAX];
-
-	snprintf(words, sizeof(words), "%s", actmem_error_in(ACTMEM_NAMES_RUN));
-	warnx("%s", next_bytes && try_long_region(am, next_bytes) ?
-	      actmem_error_in(ACTMEM_NAMES_RUN) : words);
-}
-
 static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes, bool verbose)
 {
 	struct actmem_region_options options;
@@ -131,7 +118,8 @@ static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes, b
 	options.name = "actmem run";
 	error = actmem_region_create(am, &options, &region);
 	if (error) {
-		tell_refused(am, error != -EINVAL && grow_bytes > length ? grow_bytes : 0);
+		/* The message about the longer region names all of the memory that is needed. */
+		warnx("%s", error != -EINVAL && *why ? why : actmem_error_in(ACTMEM_NAMES_RUN));
 		return error == -EINVAL ? STATUS_USAGE : STATUS_FAILED;
 	}
 	if (verbose) {

@@ -197,20 +197,24 @@ bool knob_is_on(enum knob knob)
 	return text && !strcmp(text, "1");
 }
 
-void reader_check_switches(struct reader *reader)
+static void check_values(struct reader *reader, bool only_switches)
 {
+	enum knob_kind kind;
 	unsigned int knob;
 
-	for (knob = 0; knob < KNOB_VARIABLES; knob++)
-		if (knob_table[knob].kind == KNOB_SWITCH)
+	for (knob = 0; knob < KNOB_VARIABLES; knob++) {
+		kind = knob_table[knob].kind;
+		if (only_switches ? kind == KNOB_SWITCH : kind != KNOB_TEXT)
 			reader_value(reader, knob);
+	}
+}
+
+void reader_check_switches(struct reader *reader)
+{
+	check_values(reader, true);
 }
 
 void reader_check_values(struct reader *reader)
 {
-	unsigned int knob;
-
-	for (knob = 0; knob < KNOB_VARIABLES; knob++)
-		if (knob_table[knob].kind != KNOB_TEXT)
-			reader_value(reader, knob);
+	check_values(reader, false);
 }

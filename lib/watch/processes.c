@@ -105,16 +105,21 @@ static enum rank take_published(struct region_search *search, uint64_t device, u
 	return RANK_HOLDER;
 }
 
+/* Returns the length of a link without the DELETED that the kernel adds for a removed file. */
+static size_t length_of_path(const char *link)
+{
+	size_t length = strlen(link), more = strlen(DELETED);
+
+	return length >= more && !strcmp(link + length - more, DELETED) ? length - more : length;
+}
+
 /* Copies the name after "actmem:". Returns false if this library would not give it to a region. */
 static bool take_label(char name[ACTMEM_NAME_MAX], const char *link)
 {
 	const char *from = link + strlen(REGION_PREFIX);
-	size_t length = strlen(from), i;
+	size_t length = length_of_path(from), i;
 
-	if (length < strlen(DELETED) || strcmp(from + length - strlen(DELETED), DELETED))
-		return false;
-	length -= strlen(DELETED);
-	if (length >= ACTMEM_NAME_MAX)
+	if (!from[length] || length >= ACTMEM_NAME_MAX)
 		return false;
 	for (i = 0; i < length; i++)
 		if (from[i] < ' ' || from[i] > '~' || from[i] == '/')
@@ -224,14 +229,12 @@ static int take_region(struct region_search *search, int pid, const char *path, 
 	return take_file_system(&item.info, path) ? add_region(search, device, &item, rank) : 0;
 }
 
-/* Copies the name of a file. The kernel has added DELETED to its @link if it was removed. */
+/* Copies the name of a file. A file that is not removed may be called like DELETED. */
 static void take_file_name(char name[ACTMEM_NAME_MAX], const char *link, bool is_removed)
 {
-	size_t length = strlen(link), more = strlen(DELETED);
+	size_t length = is_removed ? length_of_path(link) : strlen(link);
 	char path[PATH_MAX];
 
-	if (is_removed && length >= more && !strcmp(link + length - more, DELETED))
-		length -= more;
 	snprintf(path, sizeof(path), "%.*s", (int)length, link);
 	name_label(name, path);
 }

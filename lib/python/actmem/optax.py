@@ -12,12 +12,10 @@
         updates, state = optimizer.update(grads, state, params)
         return optax.apply_updates(params, updates), state
 """
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
-from types import FrameType
 from typing import Any, NamedTuple
 
 import jax
@@ -144,19 +142,6 @@ class _Traced(NamedTuple):
         return run(self.jaxpr, args, self.labels, self.layers, self.given, group_bytes)
 
 
-def _refuse_nnx() -> None:
-    """Refuses to make a state for flax's nnx.Optimizer. It copies only arrays of a new state into the
-    old one, so stored leaves would never change."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        if frame.f_globals.get("__name__") == "flax.nnx.training.optimizer":
-            raise NotImplementedError(
-                "flax.nnx.Optimizer cannot update a stored state, because it copies only arrays: call "
-                "init() and update() with nnx.to_pure_dict(nnx.state(model, nnx.Param)), and "
-                "nnx.update(model, new_params)")
-        frame = frame.f_back
-
-
 class _Offloaded:
     """A transformation whose state is stored. `applies`: the update returns the new parameters."""
 
@@ -180,7 +165,11 @@ class _Offloaded:
             label_of(f"{path} of the optimizer state, sharding {number + 1}", self.line)
 
     def init(self, params: Any) -> Any:
-        _refuse_nnx()
+        if _private.is_nnx_optimizer():
+            raise NotImplementedError(
+                "flax.nnx.Optimizer cannot update a stored state, because it copies only arrays of the "
+                "new state: call init() and update() with nnx.to_pure_dict(nnx.state(model, "
+                "nnx.Param)), and nnx.update(model, new_params)")
 
         def function(params: Any) -> Any:
             state = self.tx.init(params)
@@ -341,11 +330,12 @@ def offload(tx: optax.GradientTransformation, *,
     Raises:
       ValueError: `group_bytes` is below 1, or `on` is neither "device" nor "host". init() raises it
         if a part of `tx` is the result of offload(). init() and update() raise it if a leaf to
-        store has a weak type. update() raises it if a leaf
-        is not stored but should be, or if `tx` returns a state of another structure.
-      NotImplementedError: init() is called by flax.nnx.Optimizer. update() uses refs or ordered
-        callbacks, or is differentiated or under jax.vmap. With on="host": update() computes new state from old state by operations that are
-        not elementwise, or not in float32 or bfloat16; or the state is on several devices.
+        store has a weak type. update() raises it if a leaf is not stored but should be, or if `tx`
+        returns a state of another structure.
+      NotImplementedError: flax.nnx.Optimizer calls init(). update() uses refs or ordered callbacks,
+        or is differentiated or under jax.vmap. With on="host": update() computes new state from old
+        state by operations that are not elementwise, or not in float32 or bfloat16; or the state is
+        on several devices.
 
     Example:
       >>> import jax.numpy as jnp, optax, actmem.optax
@@ -529,8 +519,7 @@ def delayed(tx: optax.GradientTransformation, *,
 
     The gradients stay on the device until the next step. This needs no more memory than computing
     their norm, for which all of them must be on the device, too. A function that uses all layers at
-    once, such as a lax.scan over layers, begins when all
-    of them are updated. The same is true if a lax.cond or a jnp.where with a scalar condition
+    once, such as a lax.scan over layers, begins when all of them are updated. The same is true if a lax.cond or a jnp.where with a scalar condition
     decides about the whole update, as in optax.apply_if_finite and optax.MultiSteps.
 
     Example:

@@ -8,8 +8,7 @@ is freed with its last reference (lib/xla). So each reference has one owner, whi
 * A jaxpr owns the tokens that its equations, such as puts, return. It also owns those of its input
   tokens that its caller gives away. The caller owns all tokens that a jaxpr returns.
 * A take ends its tokens (drops these references) if they are used nowhere else. If tokens are taken
-  several times, or in
-  each iteration of a loop, the program drops them after the last take.
+  several times, or in each iteration of a loop, the program drops them after the last take.
 * An equation that selects, gathers or copies tokens makes new references (hold). The program
   drops the tokens that such an equation read, like all other tokens.
 * Python owns the tokens that a program receives or returns, and drops them when their array
@@ -18,10 +17,9 @@ is freed with its last reference (lib/xla). So each reference has one owner, whi
 
 This module does two more things:
 
-* If the token of a take passes through the barrier of a rematerialisation, the module ties the take
-  to a value of the backward pass that passes through that barrier too: the take waits for this
-  value. XLA:CPU drops barriers, and
-  would run an untied take right after its put.
+* The token of a take may pass through the barrier of a rematerialisation. The module then ties the
+  take to a value of the backward pass that passes through that barrier too: the take waits for this
+  value. XLA:CPU drops barriers, and would run an untied take right after its put.
 * It numbers the puts of each program separately. So the handlers can count the unfinished
   executions of each program separately.
 """

@@ -208,7 +208,7 @@ def without_arithmetic(kind: type) -> type:
 class Kept:
     """An array of tokens or ghosts. `base` is the JAX array that stores them."""
 
-    # Of a ghost: the sharding of its value, if this was put outside of jit on several devices.
+    # A ghost whose value was put outside of jit on several devices has the sharding of the value here.
     spread: Sharding | None = None
 
     def __init__(self, dtype: _private.DType, base: jax.Array) -> None:

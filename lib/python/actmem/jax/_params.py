@@ -327,14 +327,14 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
         def gradient_of(leaf: Any, new: Any) -> Any:
             if not is_stored(leaf):
                 return new
-            found, (squares, canary) = new
+            gradient, (squares, canary) = new
             if gradients == "store":
-                return Gradient(found, leaf.ghost, _label_of_gradient(leaf.label), squares,
+                return Gradient(gradient, leaf.ghost, _label_of_gradient(leaf.label), squares,
                                 _bits_of(squares), canary)
             # jax.lax.stop_gradient() in a branch that the layer took has stopped only the canary.
             is_stopped = jnp.all(canary == 0, -1)
-            axes = range(is_stopped.ndim, found.ndim)
-            return jnp.where(jnp.expand_dims(is_stopped, axes), jnp.zeros_like(found), found)
+            axes = range(is_stopped.ndim, gradient.ndim)
+            return jnp.where(jnp.expand_dims(is_stopped, axes), jnp.zeros_like(gradient), gradient)
         results = list(map(gradient_of, leaves, found))
         return (value, aux) if has_aux else value, jax.tree.unflatten(tree, results)
     return differentiated

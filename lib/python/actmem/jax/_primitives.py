@@ -55,8 +55,8 @@ hold_p = Primitive("actmem_hold")
 # Computes new values on the host from those of tokens. `avals`: the types of the new values.
 update_p = Primitive("actmem_update")
 update_p.multiple_results = True
-# Marks those tokens for which the second operand, a bool for each token, is true. A take of a
-# marked token fails.
+# Marks tokens. The second operand has a bool for each token: whether to mark it. A take of a marked
+# token fails.
 mark_p = Primitive("actmem_mark")
 # These make a new ghost, and occur only in complete programs. ghost_p makes one for use within the
 # program, result_ghost_p one that the program returns.
@@ -222,11 +222,16 @@ def _update_impl(*operands: Any, **params: Any) -> Any:
         return jax.jit(partial(update_p.bind, **params))(*operands)
 
 
+@jax.jit
+def _mark_now(token: Any, is_changed: Any) -> Any:
+    return mark_p.bind(token, is_changed)
+
+
 @mark_p.def_impl
 def _mark_impl(token: Any, is_changed: Any) -> Any:
     drain()
     with jax.disable_jit(False):
-        return jax.jit(mark_p.bind)(token, is_changed)
+        return _mark_now(token, is_changed)
 
 
 @partial(jax.jit, donate_argnums=0)
@@ -275,23 +280,26 @@ def _put_batched(values: Sequence[Any], dims: Sequence[int], *, batch: Sequence[
     return results, (dims[0], 0, dims[0])
 
 
+def _all_batched(values: Sequence[Any], dims: Sequence[int | None]) -> tuple[list[Any], list[int]]:
+    """Returns the values, each with a dimension of the batch, and these dimensions."""
+    size, = {value.shape[dim] for value, dim in zip(values, dims) if dim is not None}
+    return [jax.lax.broadcast(value, (size,)) if dim is None else value
+            for value, dim in zip(values, dims)], [dim or 0 for dim in dims]
+
+
+def _with_dim_first(value: Any, dim: int) -> Any:
+    return jax.lax.transpose(value, _order([dim], value.ndim)) if dim else value
+
+
 def _take_batched(values: Sequence[Any], dims: Sequence[int | None], *, batch: Sequence[int],
                   **params: Any) -> Any:
-    size, = {value.shape[dim] for value, dim in zip(values, dims) if dim is not None}
-    token, ghost = (jax.lax.broadcast(value, (size,)) if dim is None else value
-                    for value, dim in zip(values, dims))
-    token_dim, dim = (dim or 0 for dim in dims)
-    if token_dim:
-        token = jax.lax.transpose(token, _order([token_dim], token.ndim))
+    (token, ghost), (token_dim, dim) = _all_batched(values, dims)
+    token = _with_dim_first(token, token_dim)
     return take_p.bind(token, ghost, batch=_with_dim(batch, dim), **params), dim
 
 
 def _mark_batched(values: Sequence[Any], dims: Sequence[int | None]) -> Any:
-    size, = {value.shape[dim] for value, dim in zip(values, dims) if dim is not None}
-    return mark_p.bind(*(
-        jax.lax.broadcast(value, (size,)) if dim is None else
-        jax.lax.transpose(value, _order([dim], value.ndim))
-        for value, dim in zip(values, dims))), 0
+    return mark_p.bind(*map(_with_dim_first, *_all_batched(values, dims))), 0
 
 
 batching.primitive_batchers[put_p] = _put_batched

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import permutations
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any, TypeAlias
 
 import jax
@@ -516,6 +516,14 @@ def every_policy_is(policy: Rule) -> Iterator[None]:
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr",
          "core_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr",
          "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "call_jaxpr"}
+
+
+def is_nnx_optimizer() -> bool:
+    """Returns whether flax's nnx.Optimizer is calling."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__") != "flax.nnx.training.optimizer":
+        frame = frame.f_back
+    return frame is not None
 
 
 def _expanded(eqn: Eqn) -> Jaxpr | None:
