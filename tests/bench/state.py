@@ -9,9 +9,10 @@ memory take longer than the copies. On a CPU, copies use the processors that com
 is the time of a step of plain Optax plus that of copying the state twice, or the time in which the
 disk reads and writes what does not fit in memory, if that is longer. Each round measures the parts
 of its bound too: the step with the state on the device, memcpy() by all processors, and reads and
-writes at the same time with direct I/O. An update at the end of the step leaves the disk idle
-during most of the rest, so steps that spill are measured with a delayed update as well: then the disk
-works during the forward pass. The more tokens a step has, the longer this pass is. A step with
+writes at the same time with direct I/O. A step that spills and ends with its update has a longer
+bound: the gradients exist only after the backward pass, so the disk's work is added to the time of
+plain Optax, unless the copies take longer. With a delayed update, the disk works during the forward
+pass. The more tokens a step has, the longer this pass is. A step with
 stored weights copies 10 times their bytes: the weights and their gradients are taken three times and
 once, and put once each, and the state, twice as long, is taken and put once. If the host updates, it
 copies twice the bytes of the weights: the gradients are put, and the updates taken. With stored
@@ -186,8 +187,10 @@ def measure(directory, leaves, side, rounds, tokens, is_spilled, method, on_host
         ours_seconds.append(seconds_of(lambda: [ours(x) for _ in range(STEPS)]) / STEPS)
         after = store()
         moved = max(0, state_bytes - after["budget_bytes"]) if is_spilled else 0
-        bounds.append(max(seconds_of(peer, x) + copies(pool, arrays) * copied / 4,
-                          disk(pool, directory, moved)))
+        plain, copying = seconds_of(peer, x), copies(pool, arrays) * copied / 4
+        disk_seconds = disk(pool, directory, moved)
+        bounds.append(max(plain + copying, disk_seconds) if method == "--delayed" else
+                      plain + max(copying, disk_seconds))
     filled = (after["filled_bytes_total"] - before["filled_bytes_total"]) / rounds / STEPS
     what = "weights, gradients and state" if method == "--weights" else \
         "a quarter of the state" if is_spilled else "the state"
@@ -208,7 +211,7 @@ def main():
     leaves, side, rounds = (4, 512, 2) if smoke else (16, 2048, 12)
     if "--inside" in sys.argv:
         tokens = MANY if "--many" in sys.argv else FEW
-        measure(directory, leaves, side, max(2, rounds * FEW // tokens), tokens,
+        measure(directory, leaves, side, rounds // 2 if tokens > FEW else rounds, tokens,
                 bool(os.environ.get("ACTMEM_SPILL")),
                 next((word for word in sys.argv if word in ("--delayed", "--weights")), None),
                 "--host" in sys.argv)
