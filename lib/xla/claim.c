@@ -69,7 +69,7 @@ static int check_claim(const struct saved *block, const struct rows *rows, uint6
 
 	if (rows->changed)
 		return saved_fail(words, EINVAL,
-				  "a function changed the numbers of a tree, but it could not change the value saved at %s, whose type JAX does not know: apply the function in the Optax transformation (optax.zero_nans() for jnp.nan_to_num), or to the loss or, if it is jax.lax.stop_gradient in a branch, to the result of value(); or pass gradients=\"device\" to actmem.jax.value_and_grad()",
+				  "a function changed the numbers of a tree, but it could not change the value saved at %s, whose type JAX does not know: apply it to the result of value() (also jax.lax.stop_gradient in a branch), or to the loss; apply a function of gradients in the Optax transformation (optax.zero_nans() for jnp.nan_to_num), or pass gradients=\"device\" to actmem.jax.value_and_grad()",
 				  site);
 	if (block->device != taker->device || block->is_gpu != taker->is_gpu)
 		return saved_fail(words, EINVAL, "the value saved at %s is on %s device %" PRIu32

@@ -2,6 +2,7 @@
 """Weights in the store: the same training as with weights on the device."""
 import gc
 import logging
+import re
 import warnings
 from functools import partial
 
@@ -514,6 +515,44 @@ def test_functions_refuse_stored_values_or_compute_the_right_ones():
     assert wrong == UNCHANGED, wrong
     assert {"ones_like", "sin", "relu", "sqrt"} <= refused, refused
     assert {"zeros_like", "real", "conj"} <= right, right
+
+
+MOVES = {
+    "rev": lambda x: x[..., ::-1], "rev layers": lambda x: x[::-1], "flip": lambda x: jnp.flip(x, -1),
+    "gather": lambda x: x[..., jnp.array([1, 0, 2, 3])], "gather layers": lambda x: x[jnp.array([1, 0])],
+    "roll": lambda x: jnp.roll(x, 1, -1), "roll layers": lambda x: jnp.roll(x, 1, 0),
+    "transpose": lambda x: x.transpose(0, *range(1, x.ndim)[::-1]), "slice": lambda x: x[1:],
+    "reshape": lambda x: x.reshape(1, 2, *x.shape[1:])[0], "stack": lambda x: jnp.stack([x[1], x[0]]),
+    "set": lambda x: x.at[..., 0].set(x[..., 1]), "set layers": lambda x: x.at[0].set(x[1]),
+    "tile": lambda x: jnp.tile(x, (2, *(1,) * (x.ndim - 1))), "repeat": lambda x: jnp.repeat(x, 2, 0)}
+
+
+@pytest.mark.parametrize("way", (lambda function: function, jax.jit))
+def test_functions_may_move_layers_but_no_elements(way, failed_steps):
+    """JAX applies them to the token and the ghost. docs/weights.md says so."""
+    x = jnp.arange(2 * 4 * 4.0).reshape(2, 4, 4)
+    refused = set()
+    for name, move in MOVES.items():
+        try:
+            found = actmem.optax.value(way(partial(jax.tree.map, move))(actmem.jax.offload_params(x)))
+        except (AttributeError, TypeError, IndexError, NotImplementedError) as error:
+            assert way is not jax.jit or re.search("weights .*would move elements of this", str(error))
+            refused.add(name)
+            continue
+        np.testing.assert_array_equal(found, move(x), name)
+        del found
+    assert {"rev", "flip", "gather", "roll", "transpose", "set"} <= refused, refused
+    assert {"rev layers", "gather layers", "slice"}.isdisjoint(refused), refused
+
+
+@pytest.mark.parametrize("change", CHANGES.keys() - {"nan_to_num", "of NaN", "rolled"})
+def test_a_change_that_does_not_reach_stored_weights_is_an_error(change, failed_steps):
+    """In the function that value_and_grad() differentiates."""
+    step, args = step_with(lambda x: x, "value", loss_with(
+        lambda i, params: jax.tree.map(CHANGES[change], params)))
+    with pytest.raises((TypeError, jax.errors.JaxRuntimeError),
+                       match=r"\] of the weights .*(apply it to the result of|convert the) value\(\)"):
+        jax.block_until_ready(jax.jit(step)(*args))
 
 
 def test_a_norm_of_rounded_gradients():

@@ -120,7 +120,7 @@ class Piece(NamedTuple):
             *(jnp.asarray(scalar).astype(jnp.float32) for scalar in scalars),
             program=self.program, labels=tuple(names), avals=tuple(avals), uses=tuple(uses),
             **_primitives.UPDATE)
-        results = [Stored(token, _kept.zeros(aval.shape, _kept.GhostType(aval.dtype)), name)
+        results = [Stored(token, _kept.zeros(aval.shape, _primitives.ghost_of(aval, token.aval).dtype), name)
                    for token, aval, name in zip(tokens, avals, names)]
         return [stored if use == STATE else stored.taken() for stored, use in zip(results, uses)]
 

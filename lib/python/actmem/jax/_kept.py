@@ -133,13 +133,17 @@ class TokenType(_KeptType):
 
 
 class GhostType(_KeptType):
+    """The dtype of ghosts of values of `dtype`. `block` is the dtype of the tokens of a state or a
+    gradient, or None. Programs may reorder the ghosts of such blocks, but not their elements
+    (_intact.py)."""
+
     element = _private.ShapedArray((0,), np.dtype(np.uint8))
     itemsize = 0
 
-    def __init__(self, of: _private.DType) -> None:
-        self.of = of
-        self.name = f"actmem_ghost[{of.name}]"
-        self.tangent_dtype = _private.tangent_dtype(of)
+    def __init__(self, dtype: _private.DType, block: TokenType | None = None) -> None:
+        self.of, self.dtype, self.block = (dtype, block), dtype, block
+        self.name = f"actmem_ghost[{dtype.name}]"
+        self.tangent_dtype = _private.tangent_dtype(dtype)
 
 
 def _refuse_sum(dtype: Any, *tokens: Any) -> Any:

@@ -33,7 +33,9 @@ class _Weight(Stored):
     gradient: with gradients="store" a value without content. Otherwise `slot` is None, and the
     ghost is that input. `guard` has numbers for each layer. jax.lax.stop_gradient() stops only the
     gradient of the guard, because it ignores the dtypes of slot and ghost, which it does not know.
-    The gradients of a guard are the squares and the canary of the layer's Gradient."""
+    The guard's second array is the canary of the weight. A function that changes the floating-point
+    numbers of a tree, such as a conversion, cannot change the weight, but it changes this canary. The
+    gradients of a guard are the squares and the canary of the layer's Gradient."""
 
     CHILDREN = (*Stored.CHILDREN, "slot", "guard")
     slot: Any
@@ -49,8 +51,9 @@ class _Weight(Stored):
                 f"{self.label}: value() of all layers at once has no gradient in the store. Call "
                 'value() in the body of a jax.lax.scan over the layers, or pass gradients="device" to '
                 "actmem.jax.value_and_grad()")
-        return _take_weight(self.label, self.batch, self.slot is not None, self.token, self.ghost,
-                            self.slot, self.guard)
+        _check_dtype(self.guard[1], self.dtype, self.label, "value() of the weight")
+        return _take_weight(self.label, self.batch, self.slot is not None,
+                            _marked(self.token, self.guard[1]), self.ghost, self.slot, self.guard)
 
 
 jax.tree_util.register_pytree_with_keys_class(_Weight)
@@ -73,6 +76,18 @@ def canary_of(dtype: Any) -> NDArray[Any]:
     canary = numbers.astype(dtype)
     canary = canary[canary == canary]   # a type without a sign makes NaN of negative numbers
     return np.asarray(canary)
+
+
+def _check_dtype(canary: Any, dtype: Any, label: str, instead: str) -> None:
+    if canary.dtype != dtype:
+        raise TypeError(f"{label}: a function converted the arrays of a tree to {canary.dtype}, but "
+                        f"cannot convert a stored value: convert the {instead}")
+
+
+def _marked(token: Any, canary: Any, is_changed: Any = False) -> Any:
+    """Returns tokens whose takes fail if `is_changed`, or if a function has changed the canary."""
+    wanted = jnp.broadcast_to(canary_of(canary.dtype), canary.shape)
+    return _primitives.mark_p.bind(token, jnp.any(canary != wanted, -1) | is_changed)
 
 
 def _squares_of(gradient: Any) -> Any:
@@ -111,14 +126,10 @@ class Gradient(Stored):
         """Returns a gradient without a canary, whose takes fail if a function has changed it."""
         if self.canary is None:
             return self
-        if self.canary.dtype != self.dtype:
-            raise TypeError(
-                f"{self.label}: a function converted arrays of a tree to {self.canary.dtype}, but "
-                "cannot convert a stored gradient: do this in the Optax transformation, or pass "
-                'gradients="device" to actmem.jax.value_and_grad()')
-        wanted = jnp.broadcast_to(canary_of(self.dtype), self.canary.shape)
-        is_changed = jnp.any(self.canary != wanted, -1) | (_bits_of(self.squares) != self.bits)
-        token = _primitives.mark_p.bind(self.token, is_changed)
+        _check_dtype(self.canary, self.dtype, self.label,
+                     'gradients in the Optax transformation, or pass gradients="device" to '
+                     "actmem.jax.value_and_grad()")
+        token = _marked(self.token, self.canary, _bits_of(self.squares) != self.bits)
         return Gradient(token, self.ghost, self.label, self.squares, self.bits, None)
 
     def taken(self) -> Any:
@@ -296,8 +307,9 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
             slot = leaf.ghost if gradients == "device" else \
                 zeros(shape, SlotType(_gradient_type(leaf)))
             canary = canary_of(leaf.dtype)
+            # A constant: if no function changes it, XLA removes the comparison.
             return slot, (jnp.zeros(shape, jnp.float32),
-                          jnp.zeros((*shape, *canary.shape), canary.dtype))
+                          jnp.asarray(np.broadcast_to(canary, (*shape, *canary.shape))))
 
         def with_weights(leaf: Any, varied: Any) -> Any:
             if not is_stored(leaf):

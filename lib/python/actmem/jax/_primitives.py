@@ -42,7 +42,8 @@ from jax.interpreters import ad, batching, mlir
 from jax.sharding import Sharding
 
 from actmem.jax import _calls, _private
-from actmem.jax._kept import ANY_TOKEN, GRADIENT, STEP, TOKEN_WORDS, GhostType, TokenType, wrap_p
+from actmem.jax._kept import (ANY_TOKEN, GRADIENT, STEP, TOKEN_WORDS, GhostType, TokenType, is_state,
+                              wrap_p)
 from actmem.jax._private import Aval, Context, Eqn, Rule
 from actmem.jax._tokens import drain
 
@@ -131,26 +132,30 @@ def token_of(aval: Aval, label: str, batch: Sequence[int] = (), use: str = STEP)
                        weak_type=False, sharding=aval.sharding.update(spec=spec))
 
 
-def ghost_of(aval: Aval) -> Aval:
-    return aval.update(dtype=GhostType(aval.dtype), weak_type=False)
+def ghost_of(aval: Aval, token: Aval | None = None) -> Aval:
+    """Returns the type of the ghost of a value. `token`: that of its tokens, if it may outlive the
+    step."""
+    block = token.dtype if token is not None and is_state(token) else None
+    return aval.update(dtype=GhostType(aval.dtype, block), weak_type=False)
 
 
 @put_p.def_abstract_eval
 def _put_abstract(value: Aval, *, label: str, batch: Sequence[int], use: str,
                   **params: Any) -> tuple[Aval, Aval, Aval]:
-    return value, token_of(value, label, batch, use), ghost_of(value)
+    token = token_of(value, label, batch, use)
+    return value, token, ghost_of(value, token)
 
 
 @take_p.def_abstract_eval
 def _take_abstract(token: Aval, ghost: Aval, *, label: str, weak_type: bool,
                    batch: Sequence[int], **params: Any) -> Aval:
     put, shape = token.dtype.of, batch_first(ghost, batch).shape
-    if (*token.shape, *put[0]) != shape or put[1:3] != (ghost.dtype.of, label):
+    if (*token.shape, *put[0]) != shape or put[1:3] != (ghost.dtype.dtype, label):
         raise TypeError(
             f"a value was put at {put[2]} as {put[1]}{list(put[0])} for each of "
             f"{token.shape} tokens, so it cannot be taken at {label} as "
-            f"{ghost.dtype.of}{list(shape)}")
-    return ghost.update(dtype=ghost.dtype.of, weak_type=weak_type)
+            f"{ghost.dtype.dtype}{list(shape)}")
+    return ghost.update(dtype=ghost.dtype.dtype, weak_type=weak_type)
 
 
 tie_p.def_impl(lambda *operands, numbers: list(operands[:len(numbers)]))

@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import AbstractMesh, Sharding
 from numpy.typing import NDArray
 
-from actmem.jax import _calls, _primitives, _private
+from actmem.jax import _calls, _finish, _intact, _primitives, _private
 from actmem.jax._kept import ARRAY_ATTRIBUTES, STATE, Kept, without_arithmetic
 
 
@@ -58,7 +58,7 @@ class Stored:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        dtype: np.dtype[Any] = self.ghost.dtype.of
+        dtype: np.dtype[Any] = self.ghost.dtype.dtype
         return dtype
 
     ndim = property(lambda self: len(self.shape))
@@ -313,3 +313,6 @@ def stored(tree: Any, like: Any) -> Any:
         results += store_group(group, [_placed_as(leaf, value)
                                        for (_, leaf), value in zip(group, values)])
     return jax.tree.unflatten(jax.tree.structure(like, is_leaf=is_stored), results)
+
+
+_finish.when_whole(lambda name, jaxpr: _intact.check(jaxpr))
