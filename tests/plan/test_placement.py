@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from actmem import _command
-from actmem.plan import decoder, machine, models, placement
+from actmem.plan import decoder, load_plan, machine, models, placement
 from actmem.plan.placement import Chooser, Sizes, Training
 from actmem.plan.report import Plan
 from actmem.plan.search import NoFiles, Nothing
@@ -348,6 +348,18 @@ def test_the_command(capsys, config, monkeypatch):
     lines = capsys.readouterr().out.splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith("state in actmem"))
     assert first < next(i for i, line in enumerate(lines) if line.startswith("at 128 tokens"))
+
+
+def test_a_saved_plan_has_its_placement(capsys, config, tmp_path):
+    path = str(tmp_path / "plan.json")
+    planned(capsys, "--config", config, "--save", path)
+    assert load_plan(path).placement == ""
+    planned(capsys, "--config", config, "--save", path, "--device-memory", "10M")
+    found = load_plan(path)
+    assert found.placement.startswith("state in actmem") and "actmem.optax" in found.placement
+    assert str(found).endswith(found.placement)
+    with pytest.raises(ValueError, match="activations alone, but this plan has state in actmem"):
+        found.check({"step_s": 1.0})
 
 
 def test_errors_of_options(capsys, config):

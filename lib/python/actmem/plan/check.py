@@ -51,6 +51,9 @@ def _of_bytes(name: str, foreseen: float, seen: float) -> Term:
 def check(plan: Plan, stats: Mapping[str, Any], since: Mapping[str, Any], steps: int) -> Checked:
     """See Plan.check(). Counts and stall times in `stats` are totals over all devices, but a stall
     delays only one device."""
+    if plan.placement:
+        raise ValueError(f"check() compares plans of activations alone, but this plan has "
+                         f"{plan.placement}")
     store, before = stats.get("store", {}), since.get("store", {})
 
     def in_a_step(name: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import importlib.util
 import inspect
 import json
@@ -255,7 +256,8 @@ def run(options: argparse.Namespace) -> int:
             print(f"assumed figures of {machine.name}: {', '.join(assumed)}")
     try:
         if options.save:
-            found.save(options.save)
+            dataclasses.replace(found, placement=placed.saved if placed else "").save(
+                options.save)
         if options.plot:
             found.plot(options.plot)
     except (ValueError, ImportError, OSError) as error:

@@ -163,6 +163,12 @@ class Placed:
                 for each in self.others]
 
     @property
+    def saved(self) -> str:
+        """Returns a line for Plan.placement."""
+        is_placed = self.best.update.stored != "nothing"
+        return f"{self.best}; in a program: {self.call}" if is_placed else ""
+
+    @property
     def host_bytes(self) -> float:
         assert self.best.plan
         step = self.best.step

@@ -129,6 +129,9 @@ class Plan:
     compiled: Sequence[Build] = ()          # the policies that XLA compiled
     # Seconds of a step with JAX's own offloading. None: as with actmem, or not known.
     stock_step_s: float | None = None
+    # Which of weights, gradients and optimizer state are in actmem, and where the update runs, if
+    # `actmem plan` chose this; or "".
+    placement: str = ""
 
     @property
     def gain(self) -> float:
@@ -145,6 +148,10 @@ class Plan:
             of a step) and `peak_bytes` (of a device).
           since: actmem.jax.stats() before these steps.
           steps: The number of these steps.
+
+        Raises:
+          ValueError: `stats` has nothing to compare, or the plan has a placement: the copies of
+            weights and state would count as those of activations.
         """
         return check.check(self, stats, since or {}, steps)
 
@@ -196,6 +203,8 @@ class Plan:
             lines.append(f"measured: {run.step_s:.4g} s and {size_text(run.peak_bytes)} with "
                          f"{_policy_text(run.kept, run.offloaded)}")
         lines += map(str, self.compiled)
+        if self.placement:
+            lines.append(self.placement)
         return "\n".join(lines)
 
     def json(self) -> dict[str, Any]:
