@@ -28,8 +28,8 @@ static bool list_has(const char *list, const char *word)
 }
 
 /*
- * Finds the path of the controller's cgroup. Lines are "ID:CONTROLLERS:PATH". If version 1 has the
- * controller, the line of version 2 is also there but does not concern the controller.
+ * Finds the path of the controller's cgroup. Each line of the file is "ID:CONTROLLERS:PATH". A line
+ * of version 1 that names the controller takes precedence over the line of version 2.
  */
 static int find_path(struct memory_cgroup *cgroup, const char *controller,
 		     const char *cgroup_file)
@@ -110,7 +110,10 @@ static uint64_t used_without_cache(const char *folder, const struct files *names
 	return used > cache ? used - cache : 0;
 }
 
-/* Records the limit in @folder if it leaves less than those seen so far. Returns true if so. */
+/*
+ * Records the limit in @folder if fewer bytes are left below it than below the limits seen so far.
+ * Returns true if it recorded the limit.
+ */
 static bool keep_tightest(struct cgroup_limit *limit, uint64_t most, uint64_t used,
 			  const char *folder, const char *name)
 {
@@ -136,7 +139,7 @@ static bool go_up(char *folder, size_t mount_length)
 	return true;
 }
 
-/* Walks from the cgroup's own folder up to the mount point. */
+/* Finds the tightest limit in the cgroup's own folder and its parents up to the mount point. */
 static void find_tightest(struct memory_cgroup *cgroup, char *folder, size_t mount_length)
 {
 	const struct files *names = &files[cgroup->version];
@@ -160,8 +163,8 @@ static void find_tightest(struct memory_cgroup *cgroup, char *folder, size_t mou
 }
 
 /*
- * Finds the cgroup's folder. The first *@mount_length bytes of it are the mount point. Sets the
- * version to 0 if there is no such cgroup.
+ * Finds the path of the cgroup's folder. Its first *@mount_length bytes are the mount point. Sets
+ * the version to 0 if there is no such cgroup.
  */
 static int find_folder(struct memory_cgroup *cgroup, const char *controller,
 		       char folder[CGROUP_PATH_MAX], size_t *mount_length,
@@ -212,8 +215,8 @@ int memory_cgroup_read(struct memory_cgroup *cgroup, const char *cgroup_file,
 }
 
 /*
- * Returns the number in the line "REGION NUMBER" of a file; UINT64_MAX for "REGION max", and if
- * there is no such line.
+ * Returns the number in the line "REGION NUMBER" of a file. Returns UINT64_MAX if the line is
+ * "REGION max", or if no line names the region.
  */
 static uint64_t dmem_value(const char *folder, const char *name, const char *region)
 {

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A longer path of a cgroup counts as missing. */
+/* If the path of a cgroup is longer, the mount point is used instead. */
 #define CGROUP_PATH_MAX	1024
 #define CGROUP_FILE_MAX	(CGROUP_PATH_MAX + 32)
 
@@ -39,8 +39,9 @@ int memory_cgroup_read(struct memory_cgroup *cgroup, const char *cgroup_file,
 		       const char *mounts_file);
 
 /*
- * Returns the bytes that the limits leave to this process; UINT64_MAX if there is no limit, or if
- * they cannot be read. Writes the file of the tightest limit, or "", to @limit_file.
+ * Returns how many bytes are left below the limits on this process; UINT64_MAX if there is no
+ * limit, or if the limits cannot be read. Writes the file of the tightest limit, or "", to
+ * @limit_file.
  */
 uint64_t memory_cgroup_available(char limit_file[CGROUP_FILE_MAX]);
 
@@ -51,7 +52,7 @@ uint64_t memory_cgroup_available(char limit_file[CGROUP_FILE_MAX]);
 bool dmem_limit_read(struct cgroup_limit *limit, const char *region, const char *cgroup_file,
 		     const char *mounts_file);
 
-/* The folder of a memory cgroup (version 2), whose limits a caller reads often. */
+/* The folder of a memory cgroup (version 2), for callers that read its limits often. */
 struct memory_folder {
 	char path[CGROUP_PATH_MAX];	/* "" if there is none, or if it cannot be found */
 	size_t mount_length;
@@ -61,17 +62,17 @@ void memory_folder_find(struct memory_folder *folder, const char *cgroup_file,
 			const char *mounts_file);
 
 /*
- * Finds the memory.high that leaves the processes in this folder the least; if several are
- * exceeded, the innermost of them. used_bytes does not include page cache, which the kernel drops
- * first. Returns false if there is none, or if it cannot be read. While memory.high is unset, the
- * call reads only this file, in the folder and in each of its parents.
+ * Finds the memory.high limit below which the fewest bytes are left, in this folder and its
+ * parents. If several limits are exceeded, finds the innermost. used_bytes does not include page
+ * cache, which the kernel drops first. Returns false if there is none, or if it cannot be read.
+ * If no memory.high is set, the call reads no other file in these folders.
  */
 bool memory_high_read(struct cgroup_limit *limit, const struct memory_folder *place);
 
 /*
- * Finds the tightest hugetlb limit on this process for pages of 2 MiB or 1 GiB: of pages in use, or
- * of reserved ones. Returns false if there is none, or if it cannot be read. A pod that requests no
- * huge pages has a limit of 0.
+ * Finds the tightest hugetlb limit on this process for pages of 2 MiB or 1 GiB. There are separate
+ * limits of used and of reserved pages. Returns false if there is none, or if it cannot be read. A
+ * pod that requests no huge pages has a limit of 0.
  */
 bool hugetlb_limit_read(struct cgroup_limit *limit, uint64_t page_bytes, const char *cgroup_file,
 			const char *mounts_file);

@@ -14,21 +14,21 @@ struct cpus {
 	unsigned long word[CPUS_MAX / (8 * sizeof(unsigned long))];
 };
 
-/* Returns the set for sched_setaffinity(2) and the macros CPU_*_S(), with size sizeof(*cpus). */
+/* Returns the set for sched_setaffinity(2) and the macros CPU_*_S(). Its size is sizeof(*cpus). */
 static inline cpu_set_t *cpus_set(struct cpus *cpus)
 {
 	return (cpu_set_t *)cpus;
 }
 
-/* Removes all CPUs from the set that are not in @list, such as "0-3,8". False: invalid list. */
+/* Keeps only the CPUs that are in @list, such as "0-3,8". Returns false if the list is invalid. */
 bool cpus_keep_listed(struct cpus *cpus, const char *list);
 
-/* Removes all CPUs from the set that are not of @node. False: sysfs does not list its CPUs. */
+/* Keeps only the CPUs of @node. Returns false if sysfs does not list the node's CPUs. */
 bool cpus_keep_node(struct cpus *cpus, unsigned int node);
 
 /*
- * Stores the CPUs on which the process may run. A thread of the process may be restricted to fewer
- * CPUs: those of the first thread count. Returns 0 or -errno, without an error message.
+ * Stores the CPUs on which the first thread of the process may run. Other threads may be restricted
+ * to other CPUs. Returns 0 or -errno, without an error message.
  */
 int cpus_of_process(struct cpus *cpus);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Finds the requirements and preferences of the device below a file. The alignment comes from
- * statx(), or else is the device's logical block. The depth and length of transfers follow from
- * the limits that the block layer reports under /sys.
+ * Finds out how to transfer data best between memory and the device that stores a file. The
+ * alignment comes from statx(), or else is the size of the device's logical block. The depth and
+ * length of transfers follow from the limits that the block layer reports under /sys.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,8 +21,8 @@
 
 /*
  * Transfers are so long that the cost of a system call, an interrupt and a wakeup is negligible.
- * There are enough of them to give each queue of a drive work. A rotational disk gets
- * fewer; many virtual disks claim to be rotational.
+ * The number of concurrent transfers is high enough that each queue of a drive has work. A
+ * rotational disk gets fewer; many virtual disks claim to be rotational.
  */
 #define BLOCK_USUAL	(4ULL << 20)
 #define DEPTH_USUAL	32
@@ -52,7 +52,7 @@ static void take_queue_limits(dev_t number, struct device *device)
 		device->rotational = true;
 		device->depth = DEPTH_ROTATIONAL;
 	}
-	/* The block layer splits transfers at this length. Make them a multiple of it. */
+	/* The block layer splits longer transfers. Make block_bytes a multiple of this length. */
 	if (!read_queue_value(number, "max_sectors_kb", &value))
 		device->request_bytes = value << 10;
 	if (device->request_bytes && device->request_bytes < BLOCK_USUAL)
@@ -84,7 +84,7 @@ int device_of(int fd, const char *path, struct device *device)
 		device->alignment = (uint64_t)sector;
 		device->memory_alignment = device->alignment;
 	}
-	/* Since Linux 6.1, statx() reports the alignment on file systems that support that. */
+	/* Since Linux 6.1, statx() reports the alignment on some file systems. */
 	if (!statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &extended) &&
 	    extended.stx_mask & STATX_DIOALIGN && extended.stx_dio_offset_align) {
 		device->alignment = extended.stx_dio_offset_align;

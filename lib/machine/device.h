@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Finds the requirements and preferences of the device below a file.
+ * Finds out how to transfer data best between memory and the device that stores a file.
  */
 #ifndef LIB_MACHINE_DEVICE_H
 #define LIB_MACHINE_DEVICE_H

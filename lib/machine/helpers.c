@@ -6,7 +6,7 @@
 #include "machine/helpers.h"
 #include "machine/node.h"
 
-/* Starting a thread is worth its cost for this many bytes, which take a few milliseconds. */
+/* Starting a thread pays off if it zeroes this many bytes, which takes a few milliseconds. */
 #define THREAD_BYTES	(HELPERS_LENGTH / 2)
 /*
  * Length of a part. A helper always finishes the part that it began, even if the caller fails, so a

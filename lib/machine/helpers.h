@@ -21,7 +21,7 @@
 
 #include "machine/cpus.h"
 
-/* The caller populates a shorter range before a helper could start. */
+/* Minimum length of a range for helpers: the caller populates a shorter one before they start. */
 #define HELPERS_LENGTH	(64ULL << 20)
 
 /* Together with the caller, this many threads come close to a node's memory bandwidth. */
@@ -31,13 +31,13 @@ struct helpers {
 	/* Populates a part. An error stops all helpers and is not reported. */
 	int (*help)(const void *context, uint64_t offset, uint64_t length);
 	const void *context;
-	bool is_near;			/* stay on the caller's node: pages go to that of the CPU */
+	bool is_near;			/* run on the caller's node, which then gets the pages */
 	uint64_t offset;
 	uint64_t part_bytes;
 	_Atomic uint64_t left;		/* bytes from @offset that no helper has begun */
 	atomic_bool ended;
 	unsigned int count;
-	int cancel_state;		/* the caller's; it must not unwind while helpers work */
+	int cancel_state;		/* the caller's, which must not be cancelled meanwhile */
 	pthread_t threads[HELPERS_MAX];
 	struct cpus cpus;
 };
@@ -50,7 +50,7 @@ struct helpers {
 void helpers_begin(struct helpers *helpers, uint64_t offset, uint64_t length,
 		   uint64_t page_bytes);
 
-/* Stops each helper after its current part and waits for it. Returns true if there were any. */
+/* Stops each helper after its current part and waits for it. Returns true if any ran. */
 bool helpers_end(struct helpers *helpers);
 
 #endif /* LIB_MACHINE_HELPERS_H */

@@ -27,7 +27,7 @@ int kernel_log_open(const char *path)
 	return error;
 }
 
-/* NVIDIA's driver logs the address in the program, not a hash of it. */
+/* NVIDIA's driver logs the program's virtual address, not a hash of it. */
 static bool is_refusal(const char *line, const void *address, uint64_t length)
 {
 	unsigned long long base;
@@ -44,7 +44,7 @@ bool kernel_log_find_refusal(int log, const void *address, uint64_t length,
 
 	for (;;) {
 		got = read(log, record, RECORD_MAX);
-		/* EPIPE: newer lines have replaced the next ones. */
+		/* EPIPE: newer records have overwritten the next ones. */
 		if (got < 0 && (errno == EINTR || errno == EPIPE))
 			continue;
 		if (got <= 0)

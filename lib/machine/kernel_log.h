@@ -15,8 +15,9 @@
 int kernel_log_open(const char *path);
 
 /*
- * Reads the lines that were added since the last call, or since the log was opened. If one says
- * that memory which begins in the range cannot be mapped, copies it to @line and returns true.
+ * Reads the lines that were added since the last call, or since the log was opened. If a line says
+ * that the kernel cannot map memory that begins in the range, copies the text to @line and returns
+ * true.
  */
 bool kernel_log_find_refusal(int log, const void *address, uint64_t length,
 			     char line[KERNEL_LOG_LINE_MAX]);

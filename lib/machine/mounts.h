@@ -20,14 +20,17 @@ struct mount {
 
 /*
  * Calls @see for each mount, in the order in which they were mounted, until @see returns true.
- * Returns true if @see did; false if it did not, or if the mounts cannot be read.
+ * Returns true if a call of @see returned true; false if none did, or if the mounts cannot be read.
  */
 bool mounts_find(bool (*see)(void *context, const struct mount *mount), void *context);
 
 /* Copies the value of an option such as "huge=". Returns false if the mount lacks the option. */
 bool mount_option(const struct mount *mount, const char *option, char *value, size_t size);
 
-/* Returns "tmpfs" or "ramfs" if @path is on such a file system, whose files are memory; or NULL. */
+/*
+ * Returns the name of the in-memory file system that contains @path, "tmpfs" or "ramfs", or else
+ * NULL.
+ */
 const char *memory_file_system(const char *path);
 
 #endif /* LIB_MACHINE_MOUNTS_H */

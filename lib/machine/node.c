@@ -127,8 +127,8 @@ int fail_numa_call(const char *what, const char *call)
 }
 
 /*
- * Asks move_pages(2) for the nodes of pages. On a machine with one node, a container may forbid the
- * call: all pages are then on that node.
+ * Asks move_pages(2) for the nodes of pages. If a container forbids the call on a machine with one
+ * node, all pages are on that node.
  */
 static int ask_nodes(unsigned long count, void **pages, int *status)
 {

@@ -3,9 +3,10 @@
  * NUMA nodes: sets of nodes, their memory as sysfs reports it, and the nodes of pages.
  *
  * The library does not use libnuma, which would not make it shorter. When libnuma is loaded, it
- * changes the memory policy of the loading thread for a moment, and exits if it cannot allocate.
- * Its numa_parse_nodestring() and numa_distance() print on stderr. numa_parse_nodestring() rejects
- * nodes that this machine lacks. The preload cannot use libnuma, but needs these sets of nodes too.
+ * changes the memory policy of the loading thread for a moment, and ends the process if it cannot
+ * allocate memory. Its numa_parse_nodestring() and numa_distance() print on stderr.
+ * numa_parse_nodestring() rejects nodes that this machine lacks. The LD_PRELOAD library cannot use
+ * libnuma, but needs these sets of nodes too.
  */
 #ifndef LIB_MACHINE_NODE_H
 #define LIB_MACHINE_NODE_H
@@ -82,12 +83,14 @@ void nodes_of_cpuset(struct actmem_nodes *nodes);
 void nodes_allowed(struct actmem_nodes *nodes);
 
 /*
- * Stores @node in @nodes, and the other nodes of its socket that the task may use: with
- * sub-NUMA clustering, a socket has several. Nodes without CPUs belong to no socket.
+ * Sets @nodes to @node and those other nodes of its socket that the task may use. With sub-NUMA
+ * clustering, a socket has several nodes. Nodes without CPUs belong to no socket.
  */
 void nodes_of_socket(unsigned int node, struct actmem_nodes *nodes);
 
-/* Moves the nodes of @from that are nearest to @node to @to. Returns false if @from is empty. */
+/*
+ * Moves those nodes from @from to @to that are nearest to @node. Returns false if @from is empty.
+ */
 bool nodes_take_nearest(unsigned int node, struct actmem_nodes *from, struct actmem_nodes *to);
 
 /* Returns -ENODEV or -EPERM with an error message if a node of the set cannot be used; else 0. */
@@ -110,14 +113,14 @@ uint64_t nodes_all_hugetlb_bytes(const struct actmem_nodes *nodes, uint64_t page
 uint64_t nodes_available_bytes(const struct actmem_nodes *nodes);
 
 /*
- * Asks the kernel for the node of every page of @page_bytes in the range, and calls @see with the
- * page's number and its node, or a negative errno if it has none. If @see returns an error, the
- * walk ends and returns it.
+ * Asks the kernel for the node of every page of @page_bytes in the range. Calls @see with the
+ * number and the node of each page; the node is a negative errno if the page is on no node. If @see
+ * returns an error, the walk ends and returns that error.
  */
 int pages_walk(void *address, uint64_t length, uint64_t page_bytes,
 	       int (*see)(void *context, uint64_t page, int node), void *context);
 
-/* Returns the number of nodes from 0 up to the last node that has bytes. */
+/* Returns the length of @node_bytes without the zeros at its end. */
 uint32_t nodes_told(const uint64_t node_bytes[ACTMEM_NODES_MAX]);
 
 /* Adds the bytes of the range on each node to @node_bytes. */

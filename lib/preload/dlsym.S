@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * dlsym() and dlvsym() in front of the next ones. cuda_lookup() gets names that begin as
- * CUDA's do, and cuda_lookup_versioned() gets all names that a program passes to dlvsym().
- * For all other names, and if these functions have no answer, the code jumps to the next
- * function. The C library identifies the calling library by the return address. RTLD_NEXT,
- * RTLD_DEFAULT and the error message of dlerror() depend on this. C cannot express such a
- * jump.
+ * dlsym() and dlvsym(), which programs find before the C library's. This dlsym() passes
+ * names that begin with "cu" to cuda_lookup(). This dlvsym() passes all names to
+ * cuda_lookup_versioned(). For all other names, and if these functions return NULL, the code
+ * jumps to the next dlsym() or dlvsym(). The C library identifies the calling library by the
+ * return address. RTLD_NEXT, RTLD_DEFAULT and the error message of dlerror() depend on this.
+ * C cannot express such a jump.
  *
  * Only x86-64 has these functions.
  */
 #ifdef __x86_64__
 
-/* Says that indirect jumps find their targets marked. */
+/* Declares that all targets of indirect jumps in this file are marked (endbr64). */
 #ifdef __CET__
 #include <cet.h>
 #endif
@@ -26,7 +26,7 @@
 	.cfi_adjust_cfa_offset -8
 	.endm
 
-	/* The arguments of dlvsym(); dlsym() has one less. The stack is aligned then. */
+	/* Saves the three arguments of dlvsym(), or the two of dlsym(), and aligns the stack. */
 	.macro	save_arguments
 	save	rdi
 	save	rsi
@@ -86,7 +86,7 @@
 1:	ret
 	end	dlvsym
 
-	/* The pointers are these until the next ones are known. */
+	/* next_dlsym and next_dlvsym are these functions until the next ones are known. */
 	.globl	first_dlsym
 	.hidden	first_dlsym
 	function first_dlsym

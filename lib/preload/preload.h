@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * libactmem_preload.so, which LD_PRELOAD puts in front of a program's own calls, and its settings,
- * which the command reads too.
+ * libactmem_preload.so, which intercepts calls of a program if it is named in LD_PRELOAD. Malloc
+ * mode serves large blocks of malloc, and CUDA mode serves host memory for CUDA. The command also
+ * reads the settings of both modes.
  *
- * Read start.c first, and then the files that both modes use. The environment chooses a mode with
- * settings.h, say.h prints on stderr, and lookups of symbols go through dlsym.S and symbols.h. In
- * malloc/, malloc.c takes large blocks from large.h, which uses range.h, place.h, own.h and
- * extents.c. It takes other blocks from next.h. counters.h publishes counters. In cuda/,
- * hooks.c intercepts CUDA's calls. memory.c serves them from pool.h (blocks of regions) and under.h
- * (regions under memory that is registered).
+ * Read start.c first, and then the files that both modes use. settings.h reads the modes' settings
+ * from the environment, say.h prints on stderr, and lookups of symbols go through dlsym.S and
+ * symbols.h. In malloc/, malloc.c takes large blocks from large.h, which uses range.h, place.h,
+ * own.h and extents.c. malloc.c takes other blocks from next.h. counters.h publishes counters. In
+ * cuda/, hooks.c intercepts lookups of CUDA's functions. memory.c serves the program's calls from
+ * pool.h (blocks of regions) and under.h (regions that replace the pages of registered memory).
  *
- * Calls go down this list, and in a line to the right.
+ * A file calls only files below it in this list, or to its right in the same line.
  *
  *	dlsym.S, start.c
  *	cuda/: linked.c, hooks.c, memory.c

@@ -22,7 +22,7 @@ static void write_line(const char *format, va_list arguments)
 	size_t used = strlen(line);
 	int saved = errno, cancellation;
 
-	/* A program does not expect a thread to be cancelled in a call that prints. */
+	/* write() is a cancellation point, but the program's call that led here is not. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation);
 	vsnprintf(line + used, sizeof(line) - used - 1, format, arguments);
 	used = strlen(line);

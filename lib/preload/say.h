@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Prints lines on stderr, because no caller can receive an error message.
+ * Prints lines on stderr, because the preload has no caller that could receive an error message.
  */
 #ifndef LIB_PRELOAD_SAY_H
 #define LIB_PRELOAD_SAY_H
@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Reasons for a line. say_once() prints one line for each. */
+/* Reasons for a line. say_once() prints at most one line for each reason. */
 enum tale {
 	TALE_SETTINGS,			/* a variable of the environment is wrong */
 	TALE_LIBRARY,			/* libactmem or a call of CUDA is missing */

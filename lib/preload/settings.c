@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reads the settings of the modes, without allocating.
+ * Reads the settings of malloc mode and of CUDA mode, without allocating memory.
  */
 #include "base/base.h"
 #include "machine/machine.h"
@@ -30,7 +30,7 @@ void cuda_settings_read(struct cuda_settings *settings, struct reader *reader)
 	settings->is_strict = reader_value(reader, KNOB_STRICT);
 	settings->min_bytes = reader_value(reader, KNOB_CUDA_MIN);
 	settings->keep_bytes = reader_value(reader, KNOB_CUDA_KEEP);
-	/* A value for the Python module need not be a multiple of a page. */
+	/* The variable may have any value, but a heap needs a multiple of 2 MiB. */
 	settings->grow_bytes = round_up(reader_value(reader, KNOB_HEAP_GROW) ?: GROW_BYTES,
 					HUGE_PAGE_BYTES);
 	settings->limit_bytes = reader_value(reader, KNOB_HEAP_LIMIT);

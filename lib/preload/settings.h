@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The settings of the modes, from the environment. The command links this file too.
+ * The settings of malloc mode and of CUDA mode, from the environment. The command links this file
+ * too.
  */
 #ifndef LIB_PRELOAD_SETTINGS_H
 #define LIB_PRELOAD_SETTINGS_H
@@ -18,7 +19,7 @@ struct malloc_settings {
 	uint64_t min_bytes;		/* ACTMEM_MALLOC_MIN: shortest block that is served */
 	uint64_t decay_ms;		/* ACTMEM_MALLOC_DECAY: how long freed memory is kept */
 	enum actmem_policy policy;	/* ACTMEM_POLICY; DEFAULT: BIND with nodes */
-	struct actmem_nodes nodes;	/* ACTMEM_NODES; none: that of the calling CPU */
+	struct actmem_nodes nodes;	/* ACTMEM_NODES; none: the calling CPU's node */
 };
 
 struct cuda_settings {
@@ -30,7 +31,7 @@ struct cuda_settings {
 	bool is_verbose;		/* ACTMEM_VERBOSE: successes are reported too */
 };
 
-/* Reads the settings. If the mode is off, reads only that. */
+/* Reads the settings. If malloc mode is off, sets only is_wanted. */
 void malloc_settings_read(struct malloc_settings *settings, struct reader *reader);
 
 void cuda_settings_read(struct cuda_settings *settings, struct reader *reader);

@@ -3,9 +3,9 @@
  * The constructor of the preload starts a mode only if the environment asks for it. Blocks that
  * were allocated earlier belong to the program's own malloc.
  *
- * It runs before the constructors of other libraries (-z initfirst), so that fork() takes their
- * locks before the preload's. A thread that holds one of theirs may allocate memory. The C library
- * has not set environ yet.
+ * The constructor runs before the constructors of other libraries (-z initfirst), so that fork()
+ * takes their locks before the preload's: a thread that holds such a lock may allocate memory. The
+ * C library has not set environ when the constructor runs.
  */
 #include <stdbool.h>
 #include <sys/auxv.h>
@@ -19,8 +19,8 @@
 
 /*
  * Returns true if the program calls the preload's functions. A program with its own malloc calls
- * that malloc. If that malloc lacks one of the preload's functions, the program would call the
- * preload's, and free the block with its own free().
+ * that malloc. If that malloc lacks a function that the preload has, the program would call the
+ * preload's, and then free the block with its own free().
  */
 static bool others_call_ours(void)
 {

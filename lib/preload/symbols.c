@@ -2,10 +2,10 @@
 /*
  * Finds the next dlsym() and dlvsym(), after those of dlsym.S, and identifies libraries.
  *
- * There is no other dlsym() that could find them. So this file searches the libraries that the
- * loader has mapped, with the same hash tables as the loader. Sanitizers look functions up before
- * they have started, and replace functions of the C library. So this file calls none of these until
- * it has found the two functions.
+ * The preload cannot find them with dlsym(), because that name denotes its own. So this file
+ * searches the libraries that the loader has mapped, with the same hash tables as the loader.
+ * Sanitizers look functions up before they have started, and replace functions of the C library. So
+ * this file calls no function of the C library until it has found the two functions.
  */
 #include <dlfcn.h>
 #include <elf.h>
@@ -16,13 +16,13 @@
 
 #include "preload/symbols.h"
 
-/* Only glibc has these symbols. The preload must load with another C library too. */
+/* Only glibc has these symbols. The preload must also load with other C libraries. */
 #pragma weak _r_debug
 #pragma weak dladdr1
 #pragma weak gnu_get_libc_version
 const char *gnu_get_libc_version(void);
 
-/* Musl has this symbol. Its list of libraries begins like that of glibc. */
+/* Musl has this symbol. The structs in musl's list of libraries begin with glibc's fields. */
 extern const struct r_debug *_dl_debug_addr __attribute__((weak));
 
 #ifdef __x86_64__
@@ -45,8 +45,8 @@ struct symbol_search {
 extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden")));
 
 /*
- * Converts an entry to a pointer. Entries are offsets if the loader did not relocate them, as in
- * the vDSO.
+ * Converts an entry of a dynamic section to a pointer. Entries are offsets if the loader did not
+ * relocate them, as in the vDSO.
  */
 static const void *relocate(ElfW(Addr) base, ElfW(Addr) value)
 {
@@ -86,8 +86,8 @@ static bool is_function(const struct table *table, uint32_t i, const char *name)
 }
 
 /*
- * The table begins with the number of buckets, the first symbol in them, the number of words of a
- * filter, and its shift. The filter, the buckets and the chains follow.
+ * The table begins with the number of buckets, the index of the first symbol in them, the number of
+ * words in a Bloom filter, and the filter's shift. The filter, the buckets and the chains follow.
  */
 static uint32_t find_by_gnu_hash(const struct table *table, const char *name)
 {
@@ -199,11 +199,12 @@ static void say_none_found(void)
 }
 
 /*
- * The list has the libraries in the order in which the loader searches them. If this library was
- * loaded late, instead of by LD_PRELOAD, the libraries that count precede it.
+ * The loader's list has the libraries in the order in which the loader searches them. If this
+ * library was loaded late, instead of by LD_PRELOAD, the libraries to search precede it in the
+ * list.
  *
  * The list is read without the loader's lock. That is safe when the program begins and has only one
- * thread. The libraries at its beginning are never unloaded.
+ * thread. The libraries at the beginning of the list are never unloaded.
  */
 void symbols_find_next(void)
 {
@@ -243,8 +244,8 @@ bool symbols_come_first(const char *name)
 #ifndef __x86_64__
 
 /*
- * On this architecture, programs call the C library's dlsym(), and the preload does not see CUDA's
- * lookups.
+ * On this architecture, programs call the C library's dlsym(), and the preload does not see lookups
+ * of CUDA's functions.
  */
 static void *first_dlsym(void *handle, const char *name)
 {
@@ -313,8 +314,8 @@ struct link_map *library_loaded(const char *soname)
 	struct wanted_symbol wanted = { soname, NULL };
 
 	/*
-	 * Do not call library_of() in the callback: the loader holds a lock there, and takes
-	 * another one before it.
+	 * Do not call library_of() in the callback, where the loader holds a lock. library_of()
+	 * takes a second lock, which the loader takes before the first one elsewhere.
 	 */
 	return dl_iterate_phdr(is_wanted_object, &wanted) ? library_of(wanted.dynamic) : NULL;
 }

@@ -16,8 +16,8 @@ extern void *(*next_dlsym)(void *handle, const char *name);
 extern void *(*next_dlvsym)(void *handle, const char *name, const char *version);
 
 /*
- * Finds the two functions. Must be called while there is only one thread. The first call of either
- * function does this at the latest.
+ * Finds the two functions. Must be called while there is only one thread. If it was not called, the
+ * first call of either function calls it.
  */
 void symbols_find_next(void);
 
@@ -43,7 +43,7 @@ const char *library_soname(const struct link_map *library);
 /* Returns the library that contains the address, or NULL. */
 struct link_map *library_of(const void *address);
 
-/* Returns the first loaded library of that name, or NULL. It may be unloaded at any time. */
+/* Returns the first loaded library with that soname, or NULL. It may be unloaded at any time. */
 struct link_map *library_loaded(const char *soname);
 
 #endif /* LIB_PRELOAD_SYMBOLS_H */

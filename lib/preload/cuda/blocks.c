@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A tree of ranges of memory that do not overlap. To the tree, ranges that overlap are equal.
+ * A tree of ranges of memory that do not overlap. Searches treat ranges that overlap as equal.
  */
 #include <search.h>
 
 #include "preload/cuda/blocks.h"
 
-/* Only glibc has this function. Without glibc, nothing of this file is called. */
+/* Only glibc has this function. With another C library, no function of this file is called. */
 #pragma weak twalk_r
 
 static int compare_blocks(const void *one, const void *other)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Finds the preload's blocks by address. The caller's lock guards all of it.
+ * Finds the preload's blocks by address. The caller's lock protects the blocks and the tree.
  */
 #ifndef LIB_PRELOAD_CUDA_BLOCKS_H
 #define LIB_PRELOAD_CUDA_BLOCKS_H
@@ -21,8 +21,8 @@ struct cuda_block {
 };
 
 /*
- * Adds a block. Returns false if there is no memory, or if the block overlaps another one. The
- * caller then keeps @block.
+ * Adds a block. Returns false if there is no memory, or if the block overlaps another one. On
+ * failure, @block still belongs to the caller.
  */
 bool cuda_blocks_add(struct cuda_blocks *blocks, struct cuda_block *block);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The interface between hooks.c and memory.c. memory.c has functions that replace some of CUDA's.
- * With hooks.c, a program that looks up one of CUDA's functions finds its replacement.
+ * The interface between hooks.c and memory.c. memory.c replaces some functions of CUDA. When a
+ * program looks up such a function, hooks.c returns the replacement.
  */
 #ifndef LIB_PRELOAD_CUDA_CUDA_H
 #define LIB_PRELOAD_CUDA_CUDA_H
@@ -34,12 +34,12 @@ struct cuda_host_calls {
 
 /*
  * The driver's own functions, as the program's lookup found them: those of libcuda.so.1, or of
- * another preload in front of it. All are set, and that library stays loaded, before a lookup
- * returns the first function of this preload.
+ * another preload in front of it. Before a lookup returns any function of this preload, all of them
+ * are set, and their library cannot be unloaded any more.
  */
 extern struct cuda_host_calls cuda_driver;
 
-/* Programs call these functions instead, from any thread, and also in a forked child (memory.c). */
+/* memory.c: programs call these instead of CUDA's, from any thread and in forked children. */
 CUDA_HOST_CALLS(CUDA_HOST_OURS)
 
 #undef CUDA_HOST_FIELD

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A program's lookups in libcuda.so.1 find the preload's functions in place of CUDA's. No lock is
- * held, so that a child that is forked meanwhile need not wait for one.
+ * A program's lookups in libcuda.so.1 find the preload's functions in place of CUDA's. Lookups hold
+ * no lock of the preload, so a child that is forked meanwhile need not wait for one.
  *
- * The preload uses the first libcuda.so.1 in which a program looks something up. From then on this
- * library stays loaded, even if the program closes it, because only this library knows the memory
- * that it has allocated.
+ * The preload uses the first libcuda.so.1 in which a program looks something up. That library stays
+ * loaded, even if the program closes it, because no other library can free the memory that it has
+ * allocated.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -34,8 +34,8 @@ static void *_Atomic driver_get_proc_address;
 static void *_Atomic driver_get_proc_address_v2;
 
 /*
- * A result of dlsym(). @since is the first CUDA version that has the function, as in
- * cuGetProcAddress().
+ * A function that lookups return instead of the driver's. @since is the first CUDA version that has
+ * the function, in the format of cuGetProcAddress().
  */
 struct hook {
 	const char *name;
@@ -72,7 +72,7 @@ static const struct hook *find_hook(const char *name)
 	return NULL;
 }
 
-/* Finds the hook for a name without its suffix, as in that version of CUDA. */
+/* Finds the hook for a name without the suffix _v2, in @version of CUDA. */
 static const struct hook *find_hook_since(const char *name, int version)
 {
 	size_t i, length;
@@ -139,8 +139,8 @@ static void tell_left_alone(enum tale tale, const char *path, const char *why)
 }
 
 /*
- * Makes the library stay loaded. This also gives a handle to a library that was loaded only as a
- * dependency.
+ * Makes the library stay loaded, and returns a handle. The program may have loaded the library only
+ * as a dependency, without a handle.
  */
 static void *hold_library(struct link_map *library)
 {
@@ -161,8 +161,8 @@ struct driver {
 };
 
 /*
- * Uses the program's dlsym(), because another preload may take part in it. The last lookup is one
- * that succeeds, so that dlerror() does not report one that failed.
+ * Finds the driver's functions with the next dlsym(), which may be that of another preload. Looks
+ * up the optional functions first: the last lookup succeeds, so dlerror() reports no failure.
  */
 static bool find_driver(struct driver *found, void *handle, const char **missing)
 {
@@ -235,8 +235,8 @@ static struct link_map *library_asked(void *handle, const void *found)
 }
 
 /*
- * Returns true if the caller is a target of the preload's own calls: libcuda.so.1, or a preload
- * between.
+ * Returns true if @asking is a library that this preload itself calls: libcuda.so.1, or the library
+ * with the next dlsym().
  */
 static bool is_behind_us(const struct link_map *asking)
 {
@@ -249,8 +249,9 @@ static void *find_symbol(void *handle, const char *name, const char *version)
 }
 
 /*
- * Looks in the libraries that @asking is linked with, which it finds itself even if it was loaded
- * with RTLD_LOCAL. A library has no list of these to search until it was opened, so open it.
+ * Searches the libraries that @asking is linked with. The C library would search them for @asking,
+ * even if @asking was loaded with RTLD_LOCAL. The loader makes the list of these libraries when
+ * @asking is opened, so open it.
  */
 static void *find_linked_by(struct link_map *asking, const char *name, const char *version)
 {
@@ -265,8 +266,8 @@ static void *find_linked_by(struct link_map *asking, const char *name, const cha
 }
 
 /*
- * Returns NULL if the C library must answer. It then repeats the lookup for the caller, so that
- * dlerror() returns its error message.
+ * Returns NULL if the C library must answer. The C library then repeats the lookup, so that
+ * dlerror() returns the right error message.
  */
 void *cuda_lookup(void *handle, const char *name, const char *version, const void *caller)
 {
@@ -291,8 +292,9 @@ void *cuda_lookup(void *handle, const char *name, const char *version, const voi
 #ifdef __x86_64__
 
 /*
- * Answers another preload, in front of this one, that looks up the real dlsym(). It asks for a
- * version, but the functions of this preload have none, so the C library would skip them.
+ * Returns this preload's dlsym() or dlvsym() if another preload, in front of this one, looks for
+ * the next one. The lookup names a version, but this preload's functions have none, so the C
+ * library would skip them.
  */
 static void *lookup_of_next(const char *name, const char *version, const void *caller)
 {
@@ -320,7 +322,7 @@ void *cuda_lookup_versioned(void *handle, const char *name, const char *version,
 
 #endif
 
-/* Replaces a function that the driver's cuGetProcAddress() returned with the preload's. */
+/* If the preload has a function of this name, returns it instead of the driver's answer. */
 static void replace_answer(const char *name, void **function, int version)
 {
 	const struct hook *hook;

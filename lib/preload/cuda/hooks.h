@@ -21,19 +21,21 @@ void *cuda_lookup_versioned(void *handle, const char *name, const char *version,
 			    const void *caller);
 
 /*
- * Returns true if the environment asks for the mode (ACTMEM_CUDA=1), and the program is not setuid.
+ * Returns true if the environment selects the CUDA mode (ACTMEM_CUDA=1), and the program is not
+ * setuid.
  */
 bool cuda_is_wanted(void);
 
 /*
- * Fills cuda_driver from that libcuda.so.1. Returns false if another one is in use already, or if
- * this one lacks functions; one line on stderr says so.
+ * Fills cuda_driver from @library, a libcuda.so.1. Returns false, and prints the reason once, if
+ * another libcuda.so.1 is already in use, or if this one cannot be used.
  */
 bool cuda_reach(struct link_map *library);
 bool cuda_is_reached(void);
 
 /*
- * Returns true if the library is libcuda.so.1, by its own name, or the one that it loads on WSL.
+ * Returns true if the soname of @library is libcuda.so.1, or that of the library that libcuda.so.1
+ * loads on WSL.
  */
 bool is_libcuda(const struct link_map *library);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Keeps the environment of the CUDA mode for programs that clear theirs.
+ * Keeps the variables of the CUDA mode, for programs that clear their environment.
  */
 #ifndef LIB_PRELOAD_CUDA_KEPT_H
 #define LIB_PRELOAD_CUDA_KEPT_H

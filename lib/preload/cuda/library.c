@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Loads libactmem from the folder of this library, or else by its name, and finds the functions
- * that the preload needs. It then stays loaded.
+ * Loads libactmem from the folder of the preload, or else by its name, and finds the functions that
+ * the preload needs. libactmem then stays loaded.
  *
- * No thread holds a lock over calls of the loader: the constructor of a library that is being
- * loaded may ask for memory, with the loader's lock held. Threads that come here at the same time
- * find the same functions.
+ * No thread holds a lock of the preload while it calls the loader. The constructor of a library
+ * that is being loaded may allocate memory, and the loader's lock is held during the constructor.
+ * Several threads may load libactmem at the same time; they find the same functions.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -91,7 +91,7 @@ bool cuda_library_load(struct cuda_failure *failure)
 	if (__atomic_load_n(&is_loaded, __ATOMIC_ACQUIRE))
 		return true;
 	cuda_library_enter();
-	/* The program has called libcuda.so.1 already, so it is loaded. This keeps it loaded. */
+	/* The program has called libcuda.so.1, so it is loaded. cuda_load() keeps it loaded. */
 	failure->tale = TALE_LIBRARY;
 	is_found = !cuda_load(CUDA_SERVES, failure->words, sizeof(failure->words)) &&
 		   find_functions(&found, failure);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Functions of libactmem. They are found when they are first needed, with those of CUDA that the
- * preload calls besides cuda_driver (cuda/cuda.h): a program without large memory does not load
- * libactmem.
+ * Functions of libactmem. The preload loads libactmem when it first needs a function, so a program
+ * without large memory never loads it. It then also finds the functions of CUDA that it calls
+ * besides cuda_driver (see cuda/cuda.h).
  *
- * Functions with a struct cuda_failure set it and return false if they fail.
+ * If a function with a struct cuda_failure fails, it sets the struct and returns false.
  */
 #ifndef LIB_PRELOAD_CUDA_LIBRARY_H
 #define LIB_PRELOAD_CUDA_LIBRARY_H
@@ -54,8 +54,8 @@ bool cuda_failure_set(struct cuda_failure *failure, enum tale tale, const char *
 bool cuda_failure_set_last(struct cuda_failure *failure, enum tale tale);
 
 /*
- * Called before and after libactmem's functions. Between the two, lookups of the thread are not
- * redirected.
+ * The preload calls these before and after it calls functions of libactmem. Between the two,
+ * lookups of the thread are not redirected.
  */
 void cuda_library_enter(void);
 void cuda_library_leave(void);

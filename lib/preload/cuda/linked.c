@@ -13,7 +13,7 @@
 
 #define EXPORT	__attribute__((visibility("default"), used))
 
-/* Returns true if cuda_driver is filled, after an attempt to fill it. */
+/* Fills cuda_driver, unless an earlier call did. Returns true if cuda_driver is filled. */
 static bool reach_driver(void)
 {
 	struct link_map *library;
@@ -26,7 +26,7 @@ static bool reach_driver(void)
 
 /*
  * Returns true if the preload must serve the call. A libcuda.so.1 that calls its own functions by
- * name must get its own.
+ * name must not get the preload's.
  */
 static bool is_for_us(const void *caller)
 {
@@ -53,7 +53,7 @@ asm(".symver linked_" #name ", " #name "@ACTMEM_CUDA, remove");
 
 CUDA_HOST_CALLS(LINKED)
 
-/* The preload's function calls the driver's, and replaces its answers only if the mode is on. */
+/* The preload's function calls the driver's, and replaces the answers only in CUDA mode. */
 #define LINKED_LOOKUP(name, ours, parameters, arguments)		\
 EXPORT cuda_result linked_##name parameters;				\
 EXPORT cuda_result linked_##name parameters				\

@@ -3,7 +3,7 @@
  * A program that asks CUDA for host memory gets blocks of pool.h. Ranges that it registers get
  * pages of regions (under.h). CUDA's driver serves small requests, requests with flags that regions
  * do not support, and all requests of a forked child. After a failure here, the preload prints a
- * line and the driver serves the request, or the call fails (ACTMEM_STRICT).
+ * line, and the driver serves the request. With ACTMEM_STRICT, the call fails instead.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -53,8 +53,8 @@ static bool is_at_work(void)
 }
 
 /*
- * Returns true if the preload serves the request. If a variable is wrong and that is an error, it
- * serves the request too, so that the call fails.
+ * Returns true if the preload serves the request. If a variable is wrong in strict mode, the
+ * preload also serves the request, so that the call fails.
  */
 static bool is_served(size_t bytes, unsigned int flags)
 {
@@ -148,9 +148,9 @@ cuda_result cuda_mem_host_unregister(void *memory)
 
 	if (is_at_work()) {
 		/*
-		 * The driver would unregister a region that may begin there. The same holds if a
-		 * range was registered there before, and has ended with its context and been
-		 * unmapped.
+		 * If the block is the first in its region, the driver would unregister the region.
+		 * cuda_under_unregister() may still know an earlier range at this address, if its
+		 * context ended and the program unmapped it.
 		 */
 		if (cuda_pool_flags(memory, &flags))
 			return CUDA_NOT_REGISTERED;
@@ -168,8 +168,8 @@ cuda_result cuda_mem_host_get_device_pointer(cuda_pointer *pointer, void *memory
 }
 
 /*
- * Returns the flags of a block. CUDA only knows those of its region, which differ. When the device
- * is reset, CUDA forgets the memory, and blocks are forgotten too.
+ * Returns the flags of a block. CUDA only knows the flags of the block's region, which differ. If a
+ * reset of the device ended the registration, the driver returns its error.
  */
 cuda_result cuda_mem_host_get_flags(unsigned int *flags, void *memory)
 {

@@ -14,11 +14,11 @@
 #include "preload/settings.h"
 
 struct cuda_pool {
-	struct cuda_pool *next;		/* this and the next two: protected by pool.c's lock */
+	struct cuda_pool *next;		/* pool.c's lock protects this and two more fields */
 	unsigned int users;		/* calls that use the pool now */
 	bool is_lost;			/* no thread takes blocks any more */
 	int device, ordinal;
-	bool may_be_anywhere;		/* the environment names no nodes */
+	bool may_be_anywhere;		/* the environment selects no nodes or interleaving */
 	cuda_context context;		/* the device's primary one */
 	unsigned long long context_id;	/* of the context; changes with a reset */
 	struct actmem *am;
@@ -26,7 +26,7 @@ struct cuda_pool {
 	struct actmem_heap *heap;
 };
 
-/* Returns true if a context is the primary one of the device, which all libraries share. */
+/* Returns true if @context is the device's primary context, which all libraries share. */
 bool cuda_context_is_primary(cuda_context context, int device);
 
 /*
@@ -35,7 +35,7 @@ bool cuda_context_is_primary(cuda_context context, int device);
  */
 struct cuda_pool *cuda_pool_open(int device, struct cuda_failure *failure);
 
-/* Makes the pool's heap. On failure, the caller can only close the pool. */
+/* Creates the pool's heap. After a failure, the caller can only close the pool. */
 bool cuda_pool_begin(struct cuda_pool *pool, const struct cuda_settings *settings,
 		     struct cuda_failure *failure);
 

@@ -3,14 +3,14 @@
  * The pools of devices, and their blocks.
  *
  * A pool's regions are registered in the device's primary context, for all contexts. If another
- * context is current when a program asks for memory, the driver serves the request: that memory
- * would end with that context. A reset of the primary context ends all registrations, as it ends
- * the driver's own memory. The next request then gives up the pool with its blocks, and begins
- * another one.
+ * context is current when a program asks for memory, the driver serves the request, because such
+ * memory must end with that context. A reset of the primary context ends all registrations, as it
+ * ends the driver's own memory. The next request then gives up the pool with its blocks, and opens
+ * a new pool.
  *
- * A thread calls CUDA and libactmem with no lock held except open_lock. While a library is loaded
- * it does not hold open_lock either: the library's constructor may call this file, with the
- * loader's lock held.
+ * A thread that calls CUDA or libactmem holds no lock of this file except open_lock. A thread that
+ * loads a library does not hold open_lock either: the library's constructor may call this file, and
+ * the loader's lock is held during the constructor.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -74,8 +74,8 @@ static void give_up_pool(struct cuda_pool *pool)
 }
 
 /*
- * Gives up an earlier pool of the device. A device has one primary context, so that of the earlier
- * pool has ended.
+ * Gives up an earlier pool of the device. A device has only one primary context, so the context of
+ * the earlier pool has ended.
  */
 static void give_up_device_pool(int device)
 {
@@ -153,8 +153,8 @@ static enum cuda_outcome enter_pool(const struct cuda_settings *settings, struct
 }
 
 /*
- * Asks the driver, which the program itself calls, whether an address is registered. Other errors
- * have other causes, such as a kernel that failed.
+ * Asks the driver whether an address is registered, with the same functions that serve the
+ * program's own calls. Other errors have other causes, such as a kernel that failed.
  */
 static bool is_registered(void *address)
 {
@@ -164,7 +164,7 @@ static bool is_registered(void *address)
 	return result != CUDA_INVALID_VALUE && !cuda_context_is_gone(result);
 }
 
-/* Records the block. Fails if the pool was given up meanwhile, and the block with it. */
+/* Records the block. Fails if the pool and its blocks were given up meanwhile. */
 static bool record_block(struct cuda_pool *pool, struct cuda_block *block,
 			 struct cuda_failure *failure)
 {
@@ -288,8 +288,8 @@ static cuda_result synchronize_device(int ordinal, cuda_context current)
 
 /*
  * Waits for the thread's current context, and for the primary contexts of all devices, because each
- * can access the block. Contexts that the program made itself and that are current to other threads
- * are not known here.
+ * can access the block. The preload does not know contexts that the program created itself and that
+ * are current in other threads.
  */
 static cuda_result synchronize_all(void)
 {
@@ -326,7 +326,7 @@ enum cuda_outcome cuda_pool_free(const struct cuda_settings *settings, void *add
 	if (!block)
 		return OUTCOME_DRIVERS;
 	pool = block->owner;
-	/* A copy under way would continue in memory that may have another user by then. */
+	/* Otherwise a copy under way could access the memory after another block has reused it. */
 	*result = publish_and_synchronize(pool, block->bytes);
 	pthread_mutex_lock(&lock);
 	if (pool->is_lost)

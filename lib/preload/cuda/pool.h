@@ -28,8 +28,8 @@ enum cuda_outcome cuda_pool_alloc(const struct cuda_settings *settings, size_t b
 
 /*
  * Waits, as the driver does, until all devices have finished their work with the block, and frees
- * it. DRIVERS: no block begins there. *@result is 0, or CUDA's error if it could not wait; the
- * block is then unchanged.
+ * it. Returns OUTCOME_DRIVERS if no block begins at @block. *@result is 0, or CUDA's error if the
+ * wait failed. After an error, the block is unchanged.
  */
 enum cuda_outcome cuda_pool_free(const struct cuda_settings *settings, void *block,
 				 cuda_result *result);

@@ -2,9 +2,10 @@
 /*
  * Opens regions for ranges that a program registers.
  *
- * If the environment has a name, the regions are files that are named by their lengths:
- * NAME.cuda.64M.0 and so on. The next process registers the same lengths, in any order. A closed
- * file may still be mapped, and is then locked. Such a file is skipped.
+ * If the environment sets a name, the regions are files that are named by their lengths:
+ * NAME.cuda.64M.0 and so on. The next process finds the files, because it registers the same
+ * lengths, in any order. A file that this process closed may still be mapped. Such a file is still
+ * locked, and is skipped.
  */
 #include <errno.h>
 #include <limits.h>
@@ -87,7 +88,9 @@ bool cuda_region_prepare(const struct cuda_settings *settings, uint64_t *unit,
 	return !error;
 }
 
-/* Applies the memory policy that the program set to the region. */
+/*
+ * Gives the region the program's memory policy, unless the environment selects nodes or a policy.
+ */
 static void apply_policy(struct actmem_region_options *options, const struct cuda_policy *policy)
 {
 	if (!nodes_empty(&defaults.nodes) || defaults.policy || nodes_empty(&policy->nodes))
@@ -196,7 +199,7 @@ static int open_named(struct cuda_region *region, const struct actmem_region_opt
 
 /*
  * Prints a line if pages are on other nodes than the program asked for. The program does not notice
- * it, because its mbind() has succeeded.
+ * that, because its own mbind() has succeeded.
  */
 static void say_if_far(const struct actmem_region_info *info, const struct cuda_policy *policy,
 		       bool is_found)
@@ -252,7 +255,7 @@ bool cuda_region_open(struct cuda_region *region, uint64_t length,
 	*region = (struct cuda_region){ .name = NULL };
 	ACTMEM_INIT(&options);
 	options.length = length;
-	/* The user's flags also apply to nodes that the program set. */
+	/* The environment's fallback flags also apply to nodes that the program set. */
 	options.allow = defaults.allow;
 	apply_policy(&options, policy);
 	cuda_library_enter();

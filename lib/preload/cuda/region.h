@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Regions for ranges that a program registers, with names if the environment has one.
+ * Regions for ranges that a program registers, with names if the environment sets a name.
  * Thread-safe.
  */
 #ifndef LIB_PRELOAD_CUDA_REGION_H
@@ -21,8 +21,8 @@ struct cuda_region {
 };
 
 /*
- * Must be called before the other functions. Addresses and lengths of regions are multiples of
- * *@unit.
+ * Opens libactmem. Must be called before the other functions. Stores the page size in *@unit:
+ * addresses and lengths of regions must be multiples of it.
  */
 bool cuda_region_prepare(const struct cuda_settings *settings, uint64_t *unit,
 			 struct cuda_failure *failure);

@@ -2,14 +2,14 @@
 /*
  * Puts regions under ranges that a program registers.
  *
- * A region replaces the untouched pages of the range, as far as they are whole huge pages of its
- * addresses. The ends of the range stay as they are. Then the driver registers the program's own
- * addresses with the program's own flags. So the preload need not answer other calls in place of
- * CUDA.
+ * If no page of the range was touched, a region replaces the part of the range that consists of
+ * whole, aligned huge pages. The ends of the range stay as they are. Then the driver registers the
+ * program's own addresses with the program's own flags. So the preload need not answer other calls
+ * in place of CUDA.
  *
- * The preload holds the region while the range is registered. Afterwards only the program's mapping
- * holds the pages, with their contents. The program's munmap() frees them, which the preload does
- * not see.
+ * The preload keeps the region open while the range is registered. Afterwards only the program's
+ * mapping holds the pages, with their contents. The program's munmap() frees them; the preload does
+ * not see that call.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -33,7 +33,7 @@ struct under {
 	char *address;			/* address that the program registered */
 	char *first;			/* start of the region's mapping */
 	uint64_t length;		/* of the region */
-	struct cuda_policy policy;	/* of the range before */
+	struct cuda_policy policy;	/* of the range before it got the region */
 	struct cuda_region its;
 };
 
@@ -42,7 +42,7 @@ static struct under *unders;
 /* ID + 1 of a context in which CUDA registers no memory at all, or 0. */
 static _Atomic unsigned long long refusing_context;
 
-/* Sets @first and @length to the part of the range that is whole pages of @unit. */
+/* Sets first and length to the part of the range that consists of whole pages of @unit. */
 static void fit_region(struct under *under, size_t bytes, uint64_t unit)
 {
 	uintptr_t first = ((uintptr_t)under->address + unit - 1) / unit * unit;
@@ -52,7 +52,7 @@ static void fit_region(struct under *under, size_t bytes, uint64_t unit)
 	under->length = end > first ? end - first : 0;
 }
 
-/* Maps untouched pages again. If that fails, the region's pages stay, which hold no data either. */
+/* Maps untouched pages again. If that fails, the region's pages stay; they hold no data either. */
 static void map_untouched(const struct under *under)
 {
 	if (mmap(under->first, under->length, PROT_READ | PROT_WRITE, MAP_PRIVATE |
@@ -71,7 +71,7 @@ static bool map_region(struct under *under, struct cuda_failure *failure)
 
 	if (mmap(under->first, under->length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
 		 0) != MAP_FAILED) {
-		/* The kernel refuses this if pages are huge anyway. */
+		/* The kernel refuses this for pages that are always huge. */
 		madvise(under->first, under->length, MADV_HUGEPAGE);
 		if (!madvise(under->first, under->length, MADV_DONTDUMP) &&
 		    !madvise(under->first, under->length, MADV_DONTFORK)) {
@@ -125,7 +125,8 @@ static void end_under(struct under *under)
 }
 
 /*
- * Ends ranges that the program unmapped without unregistering them, if other memory is there now.
+ * Ends earlier ranges that overlap the new one. The program unmapped them without unregistering
+ * them.
  */
 static void forget_unders(const char *first, uint64_t length)
 {
@@ -146,8 +147,10 @@ static void forget_unders(const char *first, uint64_t length)
 }
 
 /*
- * Registers the range with the region in it. If the driver refuses that, registers it without the
- * region. If the driver refuses that too, its error is the result, and the preload has not failed.
+ * Registers the range with the region in it. If the driver refuses that, tries again without the
+ * region. If the driver refuses that too, *@result is the driver's error, and the preload has not
+ * failed. If only the region was refused, the range is unregistered again, and the preload has
+ * failed.
  */
 static enum cuda_outcome register_range(struct under *under, size_t bytes, unsigned int flags,
 					cuda_result *result, struct cuda_failure *failure)
@@ -192,8 +195,8 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 	if (!cuda_is_untouched(address, whole, &look.policy, settings->is_verbose))
 		return OUTCOME_DRIVERS;
 	/*
-	 * No knob can change this, so it is not a failure: print a line, and let the driver serve
-	 * the request.
+	 * A range that contains no huge page is not a failure, because no setting can change that.
+	 * Print a line, and let the driver serve the request.
 	 */
 	fit_region(&look, bytes, HUGE_PAGE_BYTES);
 	if (!look.length) {
@@ -203,7 +206,7 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 	}
 	if (!cuda_library_load(failure))
 		return OUTCOME_FAILED;
-	/* The driver refuses the request without a region, too. */
+	/* In this context, the driver refuses to register any memory. */
 	if (refusing_context && refusing_context == current_context())
 		return OUTCOME_DRIVERS;
 	if (!cuda_region_prepare(settings, &unit, failure))

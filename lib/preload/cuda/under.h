@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Memory that a program maps itself, and registers before it touches it, gets the pages of a
- * region. XLA has such memory on machines with several nodes. Thread-safe, but not usable in a
- * forked child.
+ * If a program maps memory itself, and registers the memory before the first access, the memory
+ * gets the pages of a region. XLA does this on machines with several nodes. Thread-safe, but not
+ * usable in a forked child.
  */
 #ifndef LIB_PRELOAD_CUDA_UNDER_H
 #define LIB_PRELOAD_CUDA_UNDER_H
@@ -10,16 +10,16 @@
 #include "preload/cuda/pool.h"
 
 /*
- * OURS: *@result is the driver's. If it is 0, the range is registered, with pages of a region in
- * it. DRIVERS, FAILED: the range is unchanged.
+ * OUTCOME_OURS: *@result is the driver's result. If it is 0, the range is registered and contains
+ * pages of a region. OUTCOME_DRIVERS, OUTCOME_FAILED: the range is unchanged.
  */
 enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void *address,
 				      size_t bytes, unsigned int flags, cuda_result *result,
 				      struct cuda_failure *failure);
 
 /*
- * DRIVERS: there is no such range. Otherwise *@result is the driver's. The pages then belong to the
- * program, with their contents, until it unmaps them.
+ * Returns OUTCOME_DRIVERS if no such range is registered. Otherwise *@result is the driver's
+ * result, and the pages with their contents belong to the program until it unmaps them.
  */
 enum cuda_outcome cuda_under_unregister(void *address, cuda_result *result);
 

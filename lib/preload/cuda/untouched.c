@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reads /proc/self/maps and pagemap. If these cannot be read, memory counts as touched, even if
- * failures are errors: most programs register memory that they have touched.
+ * Reads /proc/self/maps and pagemap. If it cannot read them, memory counts as touched, even in
+ * strict mode, because most programs register memory that they have touched.
  *
  * mincore(2) is not enough: pages that were swapped out are not in core, but hold data.
  */
@@ -37,8 +37,8 @@ struct mapping {
 };
 
 /*
- * Parses a line. The rest of a line that is too long for the buffer has no '-' in this place, and
- * fails.
+ * Parses a line. If a line is longer than the buffer, parsing its rest fails, because the rest does
+ * not begin with a range of addresses.
  */
 static bool parse_mapping(const char *line, struct mapping *mapping)
 {
@@ -58,8 +58,8 @@ static bool parse_mapping(const char *line, struct mapping *mapping)
 }
 
 /*
- * Returns true if the range contains only plain mappings. *@is_whole: they contain nothing but the
- * range.
+ * Returns true if the range contains only plain mappings. *@is_whole: the mappings contain nothing
+ * but the range.
  */
 static bool has_plain_only(uintptr_t first, uintptr_t end, bool is_verbose, bool *is_whole)
 {

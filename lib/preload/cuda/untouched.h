@@ -20,10 +20,10 @@ struct cuda_policy {
 void cuda_policy_of(struct cuda_policy *policy, const void *address);
 
 /*
- * Returns true if the range, of whole pages, is private anonymous memory that can be read and
- * written, and no page of it was touched. The range must also be a whole mapping, or have its own
- * policy. So the call returns false for a block of malloc() in a larger mapping. @is_verbose: print
- * a line if the range is a file in /dev/shm.
+ * Returns true if the range is private anonymous memory that can be read and written, and no page
+ * of it was touched. The range must consist of whole pages. The function also returns false if the
+ * range is part of a larger mapping and has no policy of its own, such as a block of malloc().
+ * @is_verbose: print a line if the range is a file in /dev/shm.
  */
 bool cuda_is_untouched(const void *address, size_t bytes, const struct cuda_policy *policy,
 		       bool is_verbose);

@@ -3,8 +3,8 @@
  * Publishes the counters of malloc mode.
  *
  * The descriptor has a high number, because a program may rely on the low ones. A program may also
- * close it, and open a file of its own with that number. So a forked child closes the descriptor
- * only if it still is the same file.
+ * close the descriptor, and open a file of its own with that number. So a forked child closes the
+ * descriptor only if it still refers to the same file.
  *
  * This file calls close(2) with syscall(). The C library's close() is a cancellation point, so a
  * thread could end in it with the lock held.

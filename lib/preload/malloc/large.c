@@ -2,16 +2,16 @@
 /*
  * Large blocks for malloc.
  *
- * One lock for all pools is enough: a thread that takes a large block will touch all of it, which
- * takes a thousand times as long. The lock is held over fork(), so that the child finds consistent
- * bookkeeping. Other handlers of fork() may allocate, so the thread that forks does not take the
- * lock again in the meantime.
+ * One lock for all pools is enough: a thread that allocates a large block then touches all of it,
+ * which takes a thousand times as long as the allocation. The lock is held over fork(), so that the
+ * child finds consistent bookkeeping. Other handlers of fork() may allocate, so the thread that
+ * forks does not take the lock again in the meantime.
  *
  * Freed pages stay resident for the next block, but the kernel may take them at any time
  * (MADV_FREE). So they never cause the program to run out of memory. The pools also keep little
- * more than the blocks needed at their peak. A call that allocates or frees a large block gives
- * back memory that has been free for a while. No thread does this, because a program does not
- * expect threads that it did not start.
+ * more memory than the blocks needed at their peak. A call that allocates or frees a large block
+ * gives back memory that has been free for a while. The preload starts no thread for that, because
+ * a program does not expect threads that it did not start.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -28,8 +28,8 @@
 #include "preload/malloc/range.h"
 
 /*
- * pthread_atfork() calls this function. But pthread_atfork() is linked into each library that uses
- * it, and this library would then not load if the C library is not glibc.
+ * glibc's pthread_atfork() calls this function. A library that calls pthread_atfork() contains a
+ * copy of it, and so would not load with a C library other than glibc.
  */
 int __register_atfork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void),
 		      void *library) __attribute__((weak));
@@ -56,9 +56,9 @@ struct large_gate large_gate = { .min_bytes = SIZE_MAX };
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 /* Number of fork()s under way: a signal handler may call fork() during another one. */
 static __thread volatile sig_atomic_t forking;
-/* Set before the lock is taken, so that a fork() in a signal handler does not take it. */
+/* Set before this thread takes the lock: a fork() in a signal handler must not take it again. */
 static __thread volatile sig_atomic_t inside;
-/* Set in a child of such a fork() until it takes the lock again. */
+/* Set in a child that was forked while @inside was set, until the child next takes the lock. */
 static volatile sig_atomic_t counts_as_parent;
 
 static struct pool *pools[NODES_MAX];
@@ -252,8 +252,8 @@ static uintptr_t end_of(const struct extent *block)
 }
 
 /*
- * Gives back to the kernel the pages that have been free for @age, up to @most bytes, and unmaps
- * empty ranges. Returns true if there were such pages.
+ * Gives back to the kernel the pages that have been free for @age ticks, up to @most bytes, and
+ * unmaps empty ranges. Returns true if it gave back any pages.
  */
 static bool release_pages(uint64_t age, size_t most)
 {
@@ -304,7 +304,8 @@ static struct extent *take_block(struct pool *pool, size_t length, size_t align)
 
 /*
  * Counts a block that was taken. Gives back free pages if the pools have more pages than the blocks
- * needed at their peak. Not all excess may be free, so this tries again only when more are filled.
+ * needed at their peak. Some of the excess pages may be in use, so the function tries again only
+ * after more pages were filled.
  */
 static void count_taken(size_t length)
 {
@@ -322,7 +323,7 @@ static void count_taken(size_t length)
 	filled_bytes_checked = range_filled_bytes + spare;
 }
 
-/* Lets the kernel take the pages of a part of a block that is now free, or returns them. */
+/* Handles a freed part of @block: lets the kernel take its pages, or returns them at once. */
 static void give_part(struct range *range, const struct extent *block, uintptr_t from, uintptr_t to)
 {
 	range_give(range, from, to, tick);
@@ -352,7 +353,7 @@ void *large_alloc(size_t bytes, size_t align)
 	lock_pools();
 	age_blocks();
 	pool = find_pool_of_caller();
-	/* Free pages in another pool may be all that is left. Return them, and try again. */
+	/* All free memory may be in other pools. Return it to the kernel, and try again. */
 	if (pool && !(block = take_block(pool, length, align)) && release_pages(0, SIZE_MAX))
 		block = take_block(pool, length, align);
 	if (!block) {

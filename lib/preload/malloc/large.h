@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Large blocks for malloc, from a pool of private huge pages, or from one for each node.
+ * Large blocks for malloc, from one pool of private huge pages, or from one pool for each node.
  * Thread-safe. A forked child continues with the blocks that it inherited.
  */
 #ifndef LIB_PRELOAD_MALLOC_LARGE_H
@@ -31,7 +31,7 @@ static inline bool chunk_is_owned(uintptr_t chunk)
 	return large_gate.owners && chunk < LARGE_CHUNKS && large_gate.owners[chunk];
 }
 
-/* Returns true if @memory is in a pool. Then a large block begins there, or no block at all. */
+/* Returns true if @memory is in a pool. It is then the start of a large block, or of no block. */
 static inline bool large_is(const void *memory)
 {
 	return chunk_is_owned((uintptr_t)memory >> LARGE_CHUNK_SHIFT);
@@ -49,8 +49,9 @@ static inline bool large_has(const void *memory, size_t bytes)
 }
 
 /*
- * Allocates a block. @align must be a power of two. Returns NULL, with errno unchanged, if there is
- * no memory, which is counted, or if @bytes or @align is too large for a large block.
+ * Allocates a block. @align must be a power of two. Returns NULL, with errno unchanged, if @bytes
+ * or @align is too large for a large block, or if there is no memory. The counters include calls
+ * that found no memory.
  */
 void *large_alloc(size_t bytes, size_t align);
 
@@ -64,7 +65,7 @@ size_t large_usable_size(void *memory);
  */
 bool large_resize(void *memory, size_t bytes);
 
-/* Returns all free pages to the kernel. Returns true if there were any. */
+/* Gives all free pages back to the kernel. Returns true if there were any. */
 bool large_trim(void);
 
 #endif /* LIB_PRELOAD_MALLOC_LARGE_H */

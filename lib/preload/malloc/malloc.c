@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Functions that allocate aligned blocks, and those that take blocks, in front of the program's
- * own. If the environment asks for that, large aligned blocks come from large.h. All other calls go
- * to the program's own functions, and malloc() and calloc() are not intercepted: many programs use
- * few pages of a large block that they do not align.
+ * Intercepts the functions that allocate aligned blocks, and those that have a block as an
+ * argument. In malloc mode, large aligned blocks come from large.h. All other calls go to the
+ * program's own functions. malloc() and calloc() are not intercepted, because many programs use few
+ * pages of a large block that they do not align.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -59,7 +59,7 @@ EXPORT void free_aligned_sized(void *memory, size_t align, size_t size)
 	free(memory);
 }
 
-/* Copies a block piece by piece, and returns each piece's pages to the kernel. */
+/* Copies a block piece by piece, and returns the pages of each copied piece to the kernel. */
 static void move_bytes(char *to, char *from, size_t bytes)
 {
 	size_t some;
@@ -89,7 +89,9 @@ static void *realloc_large(void *memory, size_t size)
 	return moved;
 }
 
-/* A block that grows belongs to the next malloc, which can move its pages without a copy. */
+/*
+ * A block of the next malloc stays there when it grows: that malloc can move pages without a copy.
+ */
 EXPORT void *realloc(void *memory, size_t size)
 {
 	return large_is(memory) ? realloc_large(memory, size) : get_next()->realloc(memory, size);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Finds the functions that the program would use without the preload, at the first call of any of
- * them. There is only one thread then, because starting another one allocates.
+ * them. The process has only one thread at that time, because starting another one allocates
+ * memory.
  *
  * dlsym() may call free() meanwhile, for its own memory. That memory is leaked.
  */
@@ -39,7 +40,7 @@ static size_t no_usable_size(void *memory)
 	return 0;
 }
 
-/* The next two also replace functions that only glibc has. */
+/* The next two also serve programs whose C library lacks the function; glibc has both. */
 static void *no_pvalloc(size_t size)
 {
 	errno = ENOMEM;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The malloc that the program would use without the preload: glibc's, or that of another library
- * that it links or preloads.
+ * that the program links or preloads.
  */
 #ifndef LIB_PRELOAD_MALLOC_NEXT_H
 #define LIB_PRELOAD_MALLOC_NEXT_H

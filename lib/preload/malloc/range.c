@@ -3,10 +3,10 @@
  * Ranges of private memory in huge pages.
  *
  * One byte for each page of 2 MiB says what the page may contain: nothing, data of a taken block,
- * or data of a freed block. For a freed block it has the time of the free, in the caller's units
- * and modulo STAMPS. If several blocks share a page, its byte has the last change. That does no
- * harm: the page is returned to the kernel only when all of it is free, and then the byte has the
- * time of the last free.
+ * or data of a freed block. For a freed block, the byte is the time of the free, in the caller's
+ * units and modulo STAMPS. If several blocks share a page, the byte records only the last change.
+ * That does no harm: a page is returned to the kernel only when all of it is free, and its byte is
+ * then the time of the last free.
  */
 #include <errno.h>
 #include <string.h>
@@ -61,7 +61,7 @@ struct range *range_make(const struct place *place, unsigned int node, size_t le
 
 	if (range)
 		address = room_map(length, CHUNK_BYTES, PROT_READ | PROT_WRITE, 0);
-	/* If the kernel forbids that, pages come from the node of the CPU that touches them. */
+	/* If mbind() is forbidden, pages come from the node of the CPU that touches them. */
 	if (address != MAP_FAILED && place_range(place, node, address, length) &&
 	    !place->by_caller) {
 		munmap(address, length);
@@ -72,7 +72,7 @@ struct range *range_make(const struct place *place, unsigned int node, size_t le
 			give_unused(range);
 		return NULL;
 	}
-	/* A kernel without these calls uses small pages, which `actmem run` reports. */
+	/* If these calls fail, the kernel uses small pages, and `actmem run` reports that. */
 	madvise(address, length, MADV_HUGEPAGE);
 	prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, address, length, "actmem-malloc");
 	range->base = (uintptr_t)address;
@@ -144,7 +144,7 @@ size_t range_release(struct range *range, uintptr_t from, uintptr_t to, uint64_t
 		for (run = page; run < end && is_old(range->pages[run], now, age) &&
 		     released + (run - page) * PAGE_BYTES < most;)
 			run++;
-		/* This fails for locked memory, and is tried again later. */
+		/* madvise() fails for locked memory; a later call tries again. */
 		if (run > page && !madvise((void *)address_of_page(range, page),
 					   (run - page) * PAGE_BYTES, MADV_DONTNEED)) {
 			memset(&range->pages[page], EMPTY, run - page);

@@ -31,8 +31,8 @@ struct range {
 extern size_t range_filled_bytes;
 
 /*
- * Maps a range. Returns NULL if there is no address space, no memory for the bookkeeping, or if the
- * memory cannot be on that node.
+ * Maps a range. Returns NULL if there is no address space or no memory for the bookkeeping, or if
+ * the kernel refuses the policy of @place.
  */
 struct range *range_make(const struct place *place, unsigned int node, size_t length);
 
@@ -48,12 +48,14 @@ static inline bool range_has(const struct range *range, uintptr_t address)
 void range_take(struct range *range, uintptr_t from, uintptr_t to);
 void range_give(struct range *range, uintptr_t from, uintptr_t to, uint64_t now);
 
-/* Lets the kernel take the whole pages of a free part when it needs memory. */
+/*
+ * Lets the kernel take the whole pages between @from and @to, which are free, if it needs memory.
+ */
 void range_offer(const struct range *range, uintptr_t from, uintptr_t to);
 
 /*
- * Returns pages of a free part to the kernel if they were freed at least @age before @now, up to
- * @most bytes. Returns the number of bytes.
+ * Gives back to the kernel the whole pages between @from and @to that were freed at least @age
+ * before @now, up to @most bytes. Returns the number of bytes that it gave back.
  */
 size_t range_release(struct range *range, uintptr_t from, uintptr_t to, uint64_t now,
 		     uint64_t age, size_t most);

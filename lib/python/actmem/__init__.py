@@ -173,8 +173,9 @@ def _close_handle(memory: Memory) -> int:
     return status
 
 
-# actmem.jax sets both, and replaces _close_handle(). _on_open() is called after a Memory was
-# opened. _adopted() returns the memory that the XLA handlers opened without this module, or None.
+# actmem.jax sets these two variables, and replaces _close_handle(). _on_open() is called after a
+# Memory was opened. _adopted() returns the memory that the XLA handlers opened without this module,
+# or None.
 _on_open: Callable[[Memory], None] | None = None
 _adopted: Callable[[], int | None] | None = None
 
@@ -223,21 +224,21 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
       allow: Pages, nodes or memory that actmem may use instead of the requested ones: some of
         "2m", "thp", "4k", "node" and "unlocked", or "any". () permits nothing, regardless of the
         environment. Error messages name the values that would help.
-      heap_grow: Bytes of each region from which actmem allocates blocks for values. Default: 64
-        MiB, rounded up to whole pages.
-      heap_limit: Bytes of all of these regions together. Default: no limit. The arrays of
+      heap_grow: Bytes of each region from which actmem allocates blocks for values; a multiple of 2
+        MiB. Default: 64 MiB. Rounded up for pages of 1G.
+      heap_limit: Bytes of all regions for blocks together. Default: no limit. The arrays of
         actmem.jax.empty() use separate regions, with a separate limit of the same size.
-      name: Makes these regions the files name.0, name.1 and so on. The files stay, and the
+      name: Makes the regions for blocks files: name.0, name.1 and so on. The files stay, and the
         next process with that name reuses them with their contents. A name with "/" is a path
         on a mounted actmem, hugetlbfs or tmpfs. A name without "/" is a file in the first
         mounted actmem. Processes that run at the same time need different names.
-      budget: Bytes of memory that blocks may use, instead of heap_limit. With `spill`, blocks
+      budget: Bytes of memory that blocks may use. Replaces heap_limit. With `spill`, blocks
         beyond the budget are kept in files until they are needed.
-      spill: A directory for these files, or several directories, one on each disk. Their file
-        system must support direct I/O. Spilling to a directory in memory (tmpfs) frees no
-        memory, so open() prints a warning on stderr. With ACTMEM_STRICT=1, open() raises an
+      spill: A directory for the files of spilled blocks, or several directories, one on each disk.
+        Their file system must support direct I/O. Spilling to a directory in memory (tmpfs) frees
+        no memory, so open() prints a warning on stderr. With ACTMEM_STRICT=1, open() raises an
         error instead, unless spill_allow has "memory".
-      spill_limit: Bytes of these files. Default: no limit.
+      spill_limit: Bytes of the files of spilled blocks. Default: no limit.
       spill_allow: Permitted fallbacks if the files cannot be written, or if their file system
         does not support direct I/O.
         "memory" keeps blocks in memory if the disk is full, beyond the budget if necessary.
@@ -247,10 +248,10 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
       device_ring: Bytes of each GPU's memory in which transfers are staged. Default: 512 MiB.
 
       For options that are None or 0, the environment decides. If neither the caller nor the
-      environment sets allow, actmem uses the best available memory. Unless pages is set, other
-      pages are permitted. Unless nodes or policy is set, other nodes are permitted. Unlocked
-      memory is permitted, too. A line on stderr reports the first such fallback of the process.
-      With ACTMEM_STRICT=1 a fallback is an error.
+      environment sets allow, actmem uses the best available memory. It may then use other pages
+      unless pages is set, other nodes unless nodes or policy is set, and unlocked memory. A line on
+      stderr reports the first such fallback of the process. With ACTMEM_STRICT=1 a fallback is an
+      error.
 
     Returns:
       The memory, which default() returns from then on.
@@ -414,7 +415,7 @@ def _region(info: _native.RegionInfo) -> dict[str, Any]:
 
 
 def regions() -> builtins.list[dict[str, Any]]:
-    """Returns the regions of this process, as dicts: those of list() with its pid."""
+    """Returns the regions of this process, as list() returns them."""
     return [region for region in list() if region["pid"] == os.getpid()]
 
 

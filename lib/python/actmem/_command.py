@@ -23,7 +23,7 @@ class UsageError(ValueError):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Prints an error on one line, and a second line that names the help."""
+    """Prints an error on one line, and a second line that refers to --help."""
 
     def print_help(self, file: Any = None) -> None:
         (file or sys.stdout).write(self.format_help())      # argparse ignores errors of this write
@@ -79,7 +79,7 @@ def _rates(word: str) -> tuple[int, int]:
 
 
 def _endurance(word: str) -> tuple[float, float | None]:
-    """Returns drive writes a day, and bytes if the word ends with PB."""
+    """Returns drive writes a day and None; if the word ends with PB, returns 1 and its bytes."""
     try:
         value = float(word.removesuffix("PB"))
     except ValueError:

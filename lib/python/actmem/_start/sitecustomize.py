@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""`actmem run` puts this folder in front of PYTHONPATH, so Python imports this module at its
-start. It lets the program's own sitecustomize run, and waits until the program imports jax. Then
-with_jax.py continues. In a program that does not import jax, only this file is loaded. It runs in
-any Python 3, because the program may use an older one than JAX needs.
+"""`actmem run` puts this folder in front of PYTHONPATH, so Python imports this module when it
+starts. The module runs the program's own sitecustomize. When the program imports jax, the module
+loads with_jax.py. In a program that does not import jax, only this file is loaded. This file must
+run in any Python 3, because the program may use an older Python than JAX needs.
 """
 import os
 import sys
 
-TYPE_CHECKING = False       # importing typing takes longer than all of this
+TYPE_CHECKING = False       # importing typing takes longer than all of this module
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -16,8 +16,8 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
 class _Finder:
-    """Finds jax as the other finders of sys.meta_path do, and calls `then` with the module as
-    soon as it is complete. It ignores all other modules."""
+    """Finds jax as the other finders of sys.meta_path do, and calls `then` with jax as soon as jax
+    is completely imported. It ignores all other modules."""
 
     def __init__(self, then: "Callable[[Any], None]") -> None:
         self.then = then
@@ -34,7 +34,8 @@ class _Finder:
         return None
 
     def watch(self, loader: "Any") -> None:
-        """Makes `loader` run the module, then restores the loader and calls `then`."""
+        """Changes `loader` so that it calls `then` after it has run the module. The change is
+        undone after that run."""
         run = loader.exec_module
 
         def exec_module(module: "Any") -> None:

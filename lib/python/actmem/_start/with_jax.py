@@ -18,7 +18,7 @@ _OLDEST = (3, 11)       # the oldest Python that actmem.jax supports
 
 _PIPELINED = "--xla_gpu_enable_pipelined_host_offloading"
 
-# Each of these variables, if set, has the rank of a process in its job.
+# Launchers of jobs set one of these variables to the rank of the process.
 _RANKS = ("RANK", "JAX_PROCESS_ID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
 
@@ -108,7 +108,7 @@ def begin(jax: Any) -> None:
 
 def _is_operation(jax: Any, program: str) -> bool:
     """Returns whether a compiled program is one operation of JAX, called outside of jit.
-    Processes that only prepare data, or start others, compile such programs."""
+    Processes that only prepare data or start other processes also compile such programs."""
     name = program.replace("jit(", "").strip("_)")
     return name not in ("scan", "cond", "gradient") and ("threefry" in name or any(
         hasattr(module, name) for module in (jax.numpy, jax.lax, jax.random, jax.nn)))

@@ -11,23 +11,22 @@ checkpoint   is jax.checkpoint with saved values in actmem regions
 remat        is another name of checkpoint
 patch        makes jax.checkpoint use actmem where a policy offloads
 empty        makes a NumPy array in a region, for a program to fill
-asarray      makes a JAX array in a region, from an array of empty() without a copy
-save, load   copy an array into a named region, and return it as a JAX array, also in other
-             processes
+asarray      makes a JAX array in a region; does not copy an array of empty()
+save, load   copy an array into a named region; return it as a JAX array, in any process
 offload_params
-             stores the weights of stacked layers, so that a scan takes them layer by layer
+             stores the weights of stacked layers, so that a scan reads them layer by layer
 value_and_grad
-             differentiates a function of such weights
+             differentiates a function of stored weights
 value        returns stored arrays on the device
 Stored       is an array of an optimizer's state, see actmem.optax, or a stored weight
 save_state, restore_state
-             write such a state, and other arrays, to a file, and read them from it
+             write an optimizer's state and other arrays to a file; read such a file
 report       shows where each named value of a step goes
 stats        returns counters
 reset        frees values that failed or abandoned steps have left
 configure    sets limits and checks
 plan         predicts which values to keep, offload or recompute: see actmem.plan
-load_plan    reads a plan from a file, for the program of plan_key
+load_plan    reads a saved plan, and can compare its key with that of plan_key
 
 A process that runs a program from jax.export must import this module. The export must allow the
 custom calls actmem_put, _take, _tie, _hold and _drop. TPUs cannot run such a program.
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    # Imported on first use: actmem.plan imports this module, and few programs use it.
+    # Imported on first use: few programs use actmem.plan, and it imports this module.
     if name in ("plan", "load_plan", "plan_key"):
         from actmem import plan
         return getattr(plan, name)

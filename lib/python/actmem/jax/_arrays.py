@@ -200,8 +200,8 @@ def _shape(shape: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def empty(shape: int | Sequence[int], dtype: DTypeLike | None = None) -> NDArray[Any]:
-    """Makes a NumPy array in a region. The program fills it and passes it to asarray(), which
-    then does not copy it.
+    """Makes a NumPy array in a region. The program fills the array and passes it to asarray(),
+    which uses the array without a copy.
 
     Args:
       shape: A length, or a sequence of lengths.
@@ -221,7 +221,7 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike | None = None) -> NDArray
         helps.
 
     The memory stays allocated while the array, a slice of it, or a JAX array that uses the
-    memory exists. Then the region can use the memory for the next array. A forked child does
+    memory exists. Afterwards, the region can use the memory for another array. A forked child does
     not inherit this memory and must not access it.
 
     Example:
@@ -299,7 +299,7 @@ def _by_dlpack(array: NDArray[Any], device: jax.Device, device_type: int) -> jax
 
 
 def on_device(array: NDArray[Any], device: jax.Device, memory_kind: str | None) -> jax.Array:
-    """Makes a JAX array of `array`, which is in a block, without a copy."""
+    """Makes a JAX array of `array` without a copy. `array` must be in a block."""
     if _is_cuda(device):
         return _by_dlpack(array, device, DLPACK_CUDA_HOST)
     if memory_kind in (None, device.default_memory().kind):
@@ -383,9 +383,9 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *,
 
     Args:
       a: Anything that numpy.asarray() accepts, of any shape. asarray() uses an array of
-        empty() in place, and makes the array read-only. asarray() also uses a contiguous slice
-        in place if the slice begins at a multiple of 64 bytes. asarray() copies everything else
-        once, into a region.
+        empty() in place, and makes the array read-only. asarray() also uses a contiguous slice of
+        such an array in place, if the slice begins at a multiple of 64 bytes. asarray() copies
+        everything else once, into a region.
       dtype: The type of the result. Default: the type that jnp.asarray() would choose.
       device: A jax.Device or Sharding, as for jnp.asarray(). Each addressable device of a
         sharding gets its own part. asarray() uses a part in place under the same conditions as a
@@ -395,7 +395,8 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *,
     Returns:
       An array of the shape of `a`. Its memory stays allocated until the array is deleted and all
       computations that use it have finished. The array is immutable: use it for inputs and
-      read-only data. A CPU leaves a donated array unchanged; a GPU may write a result into it.
+      read-only data. If the array is donated, a CPU leaves it unchanged, but a GPU may write a
+      result into it.
 
     Raises:
       TypeError: `a` is traced, or JAX and NumPy do not store its type alike.

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """The XLA custom calls that lib/xla handles, on one device and on several.
 
-On several devices, each device puts its own shard, under its own tokens. XLA sees a token as
-one value that is equal on all devices, so it never moves the token. An array of tokens has the
-sharding of the batch's dimensions. XLA's partitioner chooses the sharding of a value, even if
-JAX does not know it. The takes in a program get the sharding of that program's puts with the
+On several devices, each device puts its own shard, and gets its own tokens. To XLA, a token is one
+value that is equal on all devices, so XLA never moves the token. An array of tokens has the
+sharding of the batch's dimensions. XLA's partitioner chooses the sharding of a value, even if JAX
+does not know that sharding. The takes in a program get the sharding of that program's puts with the
 same label. So each device takes its own shard, and XLA gathers nothing.
 """
 import itertools
@@ -50,12 +50,12 @@ def _pack(value: Any, dtype: DType) -> Any:
 
 
 class Program(NamedTuple):
-    """A program that the host runs for an update; lib/update/update.h has the codes.
+    """A program that the host runs for an update; lib/update/update.h has the operations' codes.
 
     operations  five numbers for each operation: code, result, and three operands
     constants   the bits of float32 numbers
     outputs     the number of the value of each output
-    types       0 for float32 and 1 for bfloat16: of each input, then of each output
+    types       the type of each input, then of each output: 0 for float32, 1 for bfloat16
     """
 
     operations: tuple[int, ...]
@@ -94,9 +94,9 @@ def _refused(ctx: Context, *operands: Any, **params: Any) -> Any:
 
 
 def _call_lowered_for_cuda(ctx: Context, *operands: Any, **params: Any) -> Any:
-    """Separates the results from the rest of the program. Without the barrier, XLA fuses a call
-    with the update of a loop's stack that stores its result. JAX 0.11.1 and 0.11.2 then run the
-    call a second time."""
+    """Puts a barrier between the results and the rest of the program. Without the barrier, XLA
+    fuses a call with the operation that stores the call's result in a loop's stack. JAX 0.11.1 and
+    0.11.2 then run the call a second time."""
     if params["target"] == "actmem_ghost":      # XLA would replace the barrier by a constant
         return _call_lowered(ctx, *operands, **params)
     return stablehlo.OptimizationBarrierOp(_call_lowered(ctx, *operands, **params)).results
@@ -219,7 +219,7 @@ def latest_sharding(label: str, shape: Sequence[int], dtype: DType,
 
 def _sharding_elsewhere(key: Hashable, sharding: Any) -> Any:
     """Returns the sharding that a put in another program most likely used: that of the latest
-    put on these devices. If that put used another sharding, the take fails."""
+    put on these devices. If the put of the taken value used another sharding, the take fails."""
     with _lock:
         return _latest.get((key, sharding._device_assignment), sharding)
 
@@ -394,9 +394,10 @@ def _shared_key(label: str, number: int | None, shape: Sequence[int],
 
 
 def _for_tokens(sharding: Any, tokens: Any, rank: int, batch: int) -> Any:
-    """Returns the sharding of a value whose tokens XLA's partitioner shards as `tokens`. The result
-    is `sharding`, which the partitioner chose for the value, unless `sharding` divides the batch
-    differently than `tokens`: a device would then get tokens of examples that it did not put."""
+    """Returns the sharding to use for a value. XLA's partitioner chose `sharding` for the value and
+    `tokens` for its tokens. If these divide the batch differently, a device would get tokens of
+    examples that it did not put. The result then divides the batch as `tokens` does. Otherwise, the
+    result is `sharding`."""
     def parts(sharding: Any) -> Any:
         tiles, devices = _private.tiles_of(sharding, batch)
         return tiles, np.sort(np.reshape(devices, (*tiles, -1))).tolist()
@@ -410,7 +411,8 @@ def _sharded_alike(key: tuple[Hashable, ...], rank: int, batch: int, value: int,
                    received: bool) -> Rule:
     """Returns a function that gives the tokens and the ghost of a put or take the sharding of
     its value. The value is operand or result number `value`. All calls of one `key` share one
-    sharding. A state that the program has `received` keeps the sharding that it has."""
+    sharding. `received`: the value is a state that the program got as an input, and keeps its
+    sharding."""
     label, number, *kind = key
 
     def alike(own: list[Any]) -> list[Any]:
@@ -431,7 +433,7 @@ def _sharded_alike(key: tuple[Hashable, ...], rank: int, batch: int, value: int,
 
 def put(ctx: Context, value: Any, label: str, batch: int, number: int | None, bounded: bool,
         many: bool, received: bool) -> Any:
-    """Returns the tokens and the ghost."""
+    """Puts a value. Returns its tokens and its ghost."""
     site = _site(label, number)
     shape, key = value.shape, (label, value.shape, str(value.dtype))
     if not _is_spread(ctx):

@@ -98,7 +98,7 @@ class _Policy:
 
 
 class _Argument(str):
-    """The name of an argument of offload_argnums. Its type keeps it apart from names that a
+    """The name of an argument in offload_argnums. Its type distinguishes it from names that a
     policy selects."""
 
 
@@ -143,7 +143,7 @@ def checkpoint(fun: Callable[..., Any] | None = None, *,
         other arguments, and the values that `fun` closes over, are treated as weights: they
         are neither moved nor copied.
       min_bytes: Smaller values stay on the device. With a vmap around the gradient, this is
-        the size of one example: JAX decides what to save before it adds the batch.
+        the size of one example: JAX decides what to save before vmap adds the batch's dimension.
       **options: Other options of the installed jax.checkpoint, such as static_argnames,
         which JAX 0.12 supports with jax_remat3.
 
@@ -220,7 +220,7 @@ def patch(*, min_bytes: int = MIN_BYTES) -> AbstractContextManager[None]:
     pinned_host, even if a library calls them. Such policies are
     save_and_offload_only_these_names, offload_dot_with_no_batch_dims, and any that returns
     Offloadable. The patch does not change the treatment of other values. It also applies to
-    functions that were wrapped, and libraries that were imported, before the call.
+    functions that were wrapped, and to libraries that were imported, before the call of patch().
 
     Args:
       min_bytes: Smaller values stay on the device, as with checkpoint.

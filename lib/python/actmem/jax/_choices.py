@@ -7,7 +7,7 @@ choice() finds a scalar that decides whether an update keeps the old state, as i
 `jnp.where(is_finite, new, old)`. Such an update computes the new state and then may not use it.
 
 assuming() returns the jaxpr for one value of this scalar, without the equations that are then
-unnecessary. So this jaxpr does not read a state that it keeps.
+unnecessary. If the update keeps the old state for that value, the jaxpr does not read the state.
 """
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -70,8 +70,7 @@ def _predicate(eqn: Eqn, producers: Mapping[Atom, Eqn]) -> Atom | None:
 def choice(jaxpr: Jaxpr, kept: Mapping[int, Atom]) -> Atom | None:
     """Returns a boolean scalar that decides whether outputs are unchanged inputs. `kept` maps the
     number of an output to the input that the output may be. The scalar itself depends on none of
-    these inputs, and
-    on no equation with an effect, which must not run twice."""
+    these inputs, and on no equation with an effect, because effects must not happen twice."""
     inner = _private.open_jaxpr(jaxpr)
     producers = _producers(inner)
     counts: dict[Atom, int] = {}
@@ -96,7 +95,7 @@ def only(jaxpr: Jaxpr, wanted: Sequence[Var]) -> Jaxpr:
 
 
 class _Assumed:
-    """Simplifies equations. `known` has the value of all elements of a variable."""
+    """Simplifies equations. `known` maps a variable whose elements are all equal to their value."""
 
     def __init__(self, var: Var, value: bool) -> None:
         self.known: dict[Atom, Any] = {var: np.bool_(value)}

@@ -7,8 +7,9 @@ norm, unless these values need stored state. It runs in the step that computes t
 
 run_before() computes the rest of the update, and the program that follows. The program's equations
 keep their order. A group of the update (_update.py) runs before the first equation that needs one
-of its parameters. The takes of the next group are tied to what the program has computed by then, so
-a group is copied while the program computes with the parameters of the previous one.
+of the group's parameters. The takes of the next group are tied to values that the program has
+computed by then. So a group is copied while the program computes with the parameters of the
+previous group.
 """
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +25,7 @@ def _size(atom: Atom) -> int:
 
 
 class Split:
-    """An update, divided into what runs early and what runs late.
+    """An update, divided into an early part and a late part.
 
     jaxpr     the whole update, closed, without calls of functions
     between   the variables that the early part computes and the late part uses
@@ -75,8 +76,8 @@ class Split:
 
 
 class _Program:
-    """The program that follows an update. Its first inputs are the updated parameters, `outputs`
-    of the update."""
+    """The program that follows an update. Its first inputs are the updated parameters, which are
+    `outputs` of the update."""
 
     def __init__(self, jaxpr: Jaxpr, outputs: Sequence[Atom], args: Sequence[Any]) -> None:
         self.inner = _private.open_jaxpr(jaxpr)
@@ -95,7 +96,8 @@ class _Program:
         return list(dict.fromkeys([*used, *numbers.values()]))
 
     def operands(self, eqn: Eqn, run: _update.Run) -> list[Any] | None:
-        """Returns the operands of an equation, or None if the update has not computed them."""
+        """Returns the operands of an equation, or None if the update has not computed all of
+        them."""
         found = []
         for atom in eqn.invars:
             if _private.is_literal(atom):
@@ -110,7 +112,7 @@ class _Program:
 
     def advance(self, run: _update.Run) -> list[Any]:
         """Runs the equations in order, up to the first one that needs a parameter that does not
-        exist yet. Returns the last array that it computed, in a list."""
+        exist yet. Returns a list of the last array that it computed, or an empty list."""
         last: list[Any] = []
         while self.left:
             operands = self.operands(self.left[-1], run)

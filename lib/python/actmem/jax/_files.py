@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""save and load: an array in a named region, for several processes and for later ones.
+"""save and load: an array in a named region, which several processes and later ones can use.
 
 The region begins with the header of a .npy file, which states type and shape. save() writes
 the first bytes of the header last: a region without them is incomplete.

@@ -40,8 +40,8 @@ from actmem.jax._primitives import (drop_p, dropped_of, ghost_p, hold_p, mark_p,
 _numbers: dict[str, Iterator[int]] = {}     # site → next program number
 _numbers_lock = threading.Lock()
 
-# Primitives with one inner jaxpr, whose inputs are the operands in their order, and the parameter
-# that contains this jaxpr.
+# Primitives with one inner jaxpr, and the parameter that contains this jaxpr. The inputs of the
+# jaxpr are the operands of the primitive, in the same order.
 _CALLS = _private.CALLS | {"remat2": "jaxpr", "checkpoint": "jaxpr", "eval_jaxpr": "call_jaxpr",
                            "shard_map": "jaxpr", "run_state": "jaxpr",
                            "actmem_together": "jaxpr"}
@@ -88,7 +88,7 @@ def _labels_of_puts(jaxpr: Jaxpr) -> Iterator[str]:
 
 class _Program:
     def __init__(self, puts: set[str], received: set[str], many: bool, gives_away: bool) -> None:
-        self.puts = puts            # labels; other labels are from other programs
+        self.puts = puts            # labels of the program's own puts
         self.received = received    # labels of the states that the program gets
         self.many = many            # some token may be taken more than once
         self.gives_away = gives_away
@@ -125,7 +125,7 @@ class _Flow:
     def __init__(self, source: Atom) -> None:
         self.source = source
         self.uses = 0
-        self.last: Eqn = None       # equation that uses the tokens last; None: results
+        self.last: Eqn = None       # equation that uses the tokens last; None: they are returned
 
 
 class _Body:
@@ -199,7 +199,8 @@ class _Body:
         return _private.with_eqns(jaxpr, self.eqns, outvars=outvars)
 
     def after(self, token: Atom, ties: Sequence[Atom]) -> Atom:
-        """Returns the token, tied to `ties`. The caller may end the token once it exists."""
+        """Returns the token, tied to `ties`. The new token exists only after `ties` do, so the
+        caller may then end it."""
         for tie in ties:
             token, = self.emit(tie_p, [token, tie], [token.aval], numbers=(-1,))
         return token
@@ -230,7 +231,7 @@ class _Body:
         self.numbers.update((var, self.numbers[token]) for token, var in zip(tokens, new))
 
     def tied(self, eqn: Eqn, invars: Sequence[Atom]) -> Eqn:
-        """Completes a tie that the traced program has: announces the takes of its tokens."""
+        """Completes a tie of the traced program: announces the takes of the tied tokens."""
         numbers = [-1 if var.aval.shape else next(self.program.announced)
                    for var in eqn.outvars]
         self.numbers.update((var, None if number < 0 else number)
@@ -454,7 +455,8 @@ def _can_tie(aval: Aval) -> bool:
 
 
 def _tie_index(variables: Sequence[Atom]) -> int | None:
-    """Returns the index of the last value in memory. In a backward pass, it is a cotangent."""
+    """Returns the index of the last variable that is_value() accepts. In a backward pass, that
+    variable is a cotangent."""
     for i in reversed(range(len(variables))):
         if is_value(variables[i].aval):
             return i
@@ -476,7 +478,7 @@ def when_whole(tell: Callable[[str, Jaxpr], object]) -> None:
 
 def finish(jaxpr: Jaxpr, donated: Sequence[bool]) -> Jaxpr:
     """Returns the jaxpr of a whole program, ready to be lowered. `donated`: whether the caller
-    donates each input, after may_donate()."""
+    donates each input, as _may_donate() returns it."""
     inner = _private.open_jaxpr(jaxpr)
     if not _mentions(inner, {}):
         return jaxpr
@@ -495,9 +497,10 @@ def finish(jaxpr: Jaxpr, donated: Sequence[bool]) -> Jaxpr:
 
 
 def _may_donate(jaxpr: Jaxpr, donated: Sequence[bool]) -> Sequence[bool]:
-    """Returns which inputs to donate. Ghosts have no memory. The tokens of a state are donated if
-    JAX then deletes their arrays: the program then owns the tokens. JAX deletes a donated array only
-    if an output reuses its memory. So a program that returns fewer tokens than it gets owns none."""
+    """Returns which inputs to donate. Ghosts are not donated, because they have no memory. A
+    program owns the donated tokens of states, so JAX must delete their arrays. JAX deletes a
+    donated array only if an output reuses its memory. So if the program returns fewer arrays of
+    such tokens than are donated, none are donated."""
     def count(variables: Sequence[Atom]) -> int:
         return sum(is_state(var.aval) for var in variables)
     inner = _private.open_jaxpr(jaxpr)

@@ -169,7 +169,7 @@ def _attach(memory: actmem.Memory) -> None:
 
 
 def _close(memory: actmem.Memory) -> int:
-    """Closes the memory. The handlers do not use it any more."""
+    """Closes the memory. Afterwards, the handlers do not use it."""
     status: int = library.actmem_xla_close(memory.handle)
     return status
 
@@ -196,7 +196,7 @@ def configure(generations: int | None = None, checksum: bool | None = None) -> N
 
     Args:
       generations: The number of forward passes of one checkpointed call that may be unfinished
-        on a device at once. If another one begins, the values that the oldest one saved are
+        on a device at once. If another pass begins, the values that the oldest pass saved are
         treated as abandoned, and their memory is reclaimed. 0: no limit. Default: 2, or
         ACTMEM_JAX_GENERATIONS.
       checksum: Whether to compute a checksum when a value is put from now on, and to compare it
@@ -275,8 +275,8 @@ def stats() -> dict[str, Any]:
                                are only in files
       hits_total, late_total, misses_total
                                takes that found their block in memory, takes that
-                               waited for the end of its read, and takes that the
-                               store did not expect
+                               waited while their block was read, and takes that
+                               the store did not expect
       put_stall_ns_total, take_stall_ns_total
                                how long puts waited for memory, and how long takes
                                waited for a block

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Computes an Optax update on the host's processors, where its state is.
+"""Computes an Optax update on the processors of the host, which stores the update's state.
 
-The update is traced as if all were on the device. Plan then decides where each equation of the
-jaxpr runs. Those between stored inputs and stored outputs run on the host. Later equations also run
-on the host if they need no further array of the device. All others run on the device: scalars, such
-as a learning rate or a global norm, and the equations that process gradients before the state is
-needed.
+The update is traced as if all arrays were on the device. Plan then decides where each equation of
+the jaxpr runs. Equations between stored inputs and stored outputs run on the host. Later equations
+also run on the host if they need no further array of the device. All other equations run on the
+device: those that compute scalars, such as a learning rate or a global norm, and those that process
+gradients before the state is needed.
 
-The equations of one leaf, or of the leaves that one equation combines, are a piece: one call of the
-host, which reads and makes blocks of the store. Arrays of the device that a piece needs, such as
-gradients, are copied to the host before the piece runs. Results that the device needs are copied
-back after that. The operations of a piece are elementwise, and the host computes them in float32:
-see lib/update/update.h.
+The equations of one leaf, or of the leaves that one equation combines, form a piece: one call on
+the host, which reads blocks of the store and makes new ones. Arrays of the device that a piece
+needs, such as gradients, are copied to the host before the piece runs. Results that the device
+needs are copied back after that. The operations of a piece are elementwise, and the host computes
+them in float32: see lib/update/update.h.
 """
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ _CODES = {name: code for code, name in enumerate((
     "add", "sub", "mul", "div", "sqrt", "rsqrt", "neg", "abs", "sign", "min", "max", "select",
     "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "is_finite", "round_bf16", "floor",
     "ceil"))}
-# Those that round nothing: their result is one of their operands, or exact.
+# Operations that need no rounding: their result is one of their operands, or exact.
 _EXACT = {"neg", "abs", "sign", "min", "max", "select", "floor", "ceil", "eq", "ne", "lt", "le", "gt",
           "ge", "and", "or", "not", "is_finite"}
 # Primitives that return their operand, perhaps rounded.
@@ -47,7 +47,7 @@ def _is_array(atom: Atom) -> bool:
 
 
 def _is_broadcast(eqn: Eqn) -> bool:
-    """Returns whether all elements of the result are one scalar."""
+    """Returns whether all elements of the result are the same scalar."""
     return eqn.primitive.name == "broadcast_in_dim" and not _is_array(eqn.invars[0])
 
 
@@ -74,9 +74,9 @@ def _is_known(eqn: Eqn) -> bool:
 
 
 def until_known(wanted: Atom, operands: Callable[[Atom], Sequence[Atom]]) -> None:
-    """Calls `operands` for `wanted` and for all variables that `wanted` needs. `operands` returns
-    those operands of a variable that are not known yet. If all are known, it makes the value of the
-    variable known, and returns none."""
+    """Computes `wanted`, and all variables that it needs, by calls of `operands`. That function
+    returns the operands of a variable that are not known yet. If all are known, it computes the
+    variable and returns an empty sequence."""
     left = [wanted]
     while left:
         more = operands(left[-1])
@@ -100,10 +100,10 @@ class Piece(NamedTuple):
 
     def run(self, arrays: Sequence[Any], scalars: Sequence[Any],
             labels: Mapping[Atom, str | None], drops_axis: bool = False) -> list[Any]:
-        """Returns the new values: a Stored where `labels` has a label, else an array.
+        """Returns the new values: a Stored for each output with a label in `labels`, else an array.
 
         arrays      an array or a Stored for each of `inputs`
-        drops_axis  The variables have the axis of the layers, and these values do not.
+        drops_axis  whether these arrays lack the axis of the layers, which the variables have
         """
         label = next((label for atom in self.outputs if (label := labels.get(atom))), None) or \
             next(value.label for value in arrays if is_stored(value))
@@ -126,14 +126,14 @@ class Piece(NamedTuple):
 
 
 class _Writer:
-    """Writes the program of a piece. Each value has a number: inputs, scalars, constants, and then
-    registers, which values share."""
+    """Writes the program of a piece. Each value has a number. Inputs come first, then scalars,
+    constants and registers. Several values may use one register in turn."""
 
     def __init__(self, eqns: Sequence[Eqn], inputs: Sequence[Atom], outputs: Sequence[Atom]) -> None:
         self.inputs, self.outputs = list(inputs), list(outputs)
         self.scalars: list[Atom] = []
         self.constants: list[int] = []
-        # In this first form, an operand is an index of `values`.
+        # The operands of an operation are indices of `values`.
         self.values: list[tuple[str, int]] = []
         self.operations: list[tuple[str, int, list[int]]] = []
         self.known: dict[Any, int] = {}
@@ -209,7 +209,8 @@ class _Writer:
         return self.emit("div", self.constant(1), result) if exponent < 0 else result
 
     def program(self) -> Program:
-        """Returns the program. A value that no later operation reads gives up its register."""
+        """Returns the program. A register is free again after the last operation that reads its
+        value."""
         results = [self.known[atom] for atom in self.outputs]
         last = {value: i for i, (_, _, operands) in enumerate(self.operations) for value in operands}
         last.update((value, len(self.operations)) for value in results)
@@ -250,7 +251,7 @@ class Plan:
     stacks   None, or the variables that are stacks (_layers.py). If it is not None, `wanted` are
              all outputs that are stacks, and the plan computes only these. The caller computes all
              other variables, even those that depend on stacks.
-    pieces   what the host computes; `piece_of` has the one that makes a variable
+    pieces   what the host computes; `piece_of` maps a variable to the piece that makes it
     """
 
     def __init__(self, jaxpr: Jaxpr, stored: Collection[Atom], wanted: Iterable[Atom],
@@ -263,7 +264,7 @@ class Plan:
                 self.dependent.update(var for var in eqn.outvars if stacks is None or var in stacks)
         wanted = [atom for atom in dict.fromkeys(wanted) if not _private.is_literal(atom)]
         self.inside: set[Atom] = set()      # variables of the host's programs
-        self.given: set[Atom] = set()       # those that the device computes
+        self.given: set[Atom] = set()       # variables in `inside` that the device computes
         self.add_needed([atom for atom in wanted if atom in self.dependent])
         if stacks is None:
             self.add_rest()
@@ -276,7 +277,7 @@ class Plan:
     def found_needed(self, wanted: Sequence[Atom]) -> list[Atom]:
         """Returns the arrays that the host makes for the store and for the device. The device
         computes booleans itself. It also converts bfloat16 to float32 itself, so that only 2 bytes
-        for each element return."""
+        for each element are copied to it."""
         made = {atom for atom in self.inside - self.given if atom in self.dependent}
         on_device: set[Atom] = set()
         while True:
@@ -319,8 +320,8 @@ class Plan:
                 self.given.add(atom)
 
     def check_type(self, atom: Atom) -> None:
-        """Refuses an array that the host would have to read, but whose type it cannot compute
-        with."""
+        """Refuses an array that the host would have to read, if the host cannot compute with its
+        type."""
         if atom.aval.dtype not in _TYPES:
             raise NotImplementedError(
                 f'actmem.optax.offload(on="host"): the update needs an array of '
@@ -341,14 +342,15 @@ class Plan:
                 self.refuse(self.reduction(atom))
 
     def reduction(self, scalar: Atom) -> Eqn:
-        """Returns the equation that made a scalar, or a scalar that it depends on, from an array."""
+        """Returns the equation that reduced an array to a scalar: this scalar, or one on which it
+        depends."""
         eqn = self.producers[scalar]
         operands = [atom for atom in eqn.invars
                     if not _private.is_literal(atom) and atom in self.dependent]
         return eqn if any(map(_is_array, operands)) else self.reduction(operands[0])
 
     def add_rest(self) -> None:
-        """Adds the equations that need only what the host has."""
+        """Adds the equations whose operands the host has."""
         for eqn in self.jaxpr.eqns:
             operands = [atom for atom in eqn.invars if not _private.is_literal(atom)]
             others = [atom for atom in operands
@@ -401,7 +403,7 @@ class Plan:
 
 
 class Run:
-    """Computes a jaxpr whose stored outputs the host computes."""
+    """Computes a jaxpr. The host computes its stored outputs."""
 
     def __init__(self, jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None]) -> None:
         self.inner = _private.open_jaxpr(jaxpr)
@@ -416,7 +418,7 @@ class Run:
                          self.label_of)
 
     def operands(self, atom: Atom) -> Sequence[Atom]:
-        """For until_known()."""
+        """Returns the unknown operands of a variable, or computes it: see until_known()."""
         if _private.is_literal(atom) or atom in self.values:
             return ()
         piece, eqn = self.plan.piece_of.get(atom), self.plan.producers[atom]

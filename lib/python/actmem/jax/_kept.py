@@ -10,8 +10,9 @@ A ghost has the shape, the dtype, the sharding and the tangents of the value, bu
 memory. So a loop can stack ghosts, vmap can batch them along any axis, and second derivatives
 propagate through them. A take states which dimensions of its ghost are those of its tokens.
 
-JAX passes arrays of tokens and ghosts between compiled programs, as it does random keys. When
-the last array that has a token is gone, no program can take its value any more: see _tokens.py.
+JAX passes arrays of tokens and ghosts between compiled programs, as it does random keys. When the
+last array that contains a token is gone, no program can take the token's value any more: see
+_tokens.py.
 """
 import types
 from collections.abc import Sequence
@@ -33,11 +34,12 @@ ARRAY_ATTRIBUTES = {name for name in dir(jax.Array) if not name.startswith("_")}
 
 
 class _scalar(jax.dtypes.extended):
-    """The kind of a dtype."""
+    """The `type` of all dtypes of this module."""
 
 
 def zeros(shape: Sequence[int], dtype: _private.DType) -> Any:
-    """Returns an array of a dtype of this module. A take of such a token returns zeros."""
+    """Returns an array of zeros, in a dtype of this module. A take of a token of zeros returns
+    zeros."""
     element = dtype._rules.physical_element_aval(dtype)
     return wrap_p.bind(jnp.zeros((*shape, *element.shape), element.dtype), dtype=dtype)
 
@@ -56,8 +58,8 @@ _referenced = jax.jit(lambda kept: kept)
 
 
 def _of_device_put(dtype: "TokenType", base: jax.Array) -> Any:
-    """Returns the tokens that jax.device_put() made. They are independent of the tokens that it was
-    given: Python may delete either first."""
+    """Returns the tokens that jax.device_put() made. They are independent of the original tokens:
+    Python may delete either first."""
     kept = Kept.__new__(Kept)
     kept.dtype, kept.base = dtype, base     # not watched
     with jax.disable_jit(False):
@@ -134,8 +136,8 @@ class TokenType(_KeptType):
 
 class GhostType(_KeptType):
     """The dtype of ghosts of values of `dtype`. `block` is the dtype of the tokens of a state or a
-    gradient, or None. Programs may reorder the ghosts of such blocks, but not their elements
-    (_intact.py)."""
+    gradient, or None. If there is a `block`, programs may reorder ghosts, but not the elements of a
+    ghost (_intact.py)."""
 
     element = _private.ShapedArray((0,), np.dtype(np.uint8))
     itemsize = 0
@@ -200,7 +202,7 @@ _ARITHMETIC = [f"__{prefix}{name}__" for prefix in ("", "r") for name in (
 
 
 def without_arithmetic(kind: type) -> type:
-    """Makes arithmetic with objects of a class raise the message of its refusal()."""
+    """Makes arithmetic with objects of a class raise TypeError, with the message of refusal()."""
     def operator(self: Any, *others: Any) -> Any:
         raise TypeError(self.refusal())
     for name in _ARITHMETIC:
@@ -212,7 +214,8 @@ def without_arithmetic(kind: type) -> type:
 class Kept:
     """An array of tokens or ghosts. `base` is the JAX array that stores them."""
 
-    # A ghost whose value was put outside of jit on several devices has the sharding of the value here.
+    # The sharding of the value, if this is a ghost and its value was put outside of jit on several
+    # devices.
     spread: Sharding | None = None
 
     def __init__(self, dtype: _private.DType, base: jax.Array) -> None:

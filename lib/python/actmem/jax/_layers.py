@@ -2,14 +2,14 @@
 """Computes an Optax update of stacked weights, one layer at a time.
 
 A stack is an array whose first axis is that of layers: a stored weight, its state, or its gradient,
-which may be on the device. The update is traced as if all were on the device. run() then computes it
-in a scan over the layers. An iteration takes the weights, the gradients and the state of one layer,
-runs the equations on these, and puts the results. It keeps the axis of the layers, with length 1, so
-most equations run as they are traced.
+which may be on the device. The update is traced as if all arrays were on the device. run() then
+computes the update in a scan over the layers. An iteration takes the weights, the gradients and the
+state of one layer, runs the equations on these, and puts the results. The arrays in an iteration
+keep the axis of the layers, with length 1, so most equations run as they were traced.
 
-That needs an update that treats the layers alike: each equation computes an element of a stack only
-from elements of the same layer, and from values that are no stacks. A reduction over all layers is
-computed before, by a separate scan: this computes a value for each layer, and then the values are
+This works only if the update treats the layers alike. Each equation must compute an element of a
+stack only from elements of the same layer, and from values that are no stacks. A reduction over all
+layers needs an earlier, separate scan, which computes a value for each layer. These values are then
 combined. The sum of the squares of a stored gradient, for the global norm, needs no scan, because
 the backward pass has computed the sum for each layer.
 """
@@ -126,7 +126,7 @@ class _Layers:
         return wanted.val if _private.is_literal(wanted) else self.values[wanted]
 
     def value_operands(self, atom: Atom) -> Sequence[Atom]:
-        """For until_known()."""
+        """Returns the unknown operands of a variable, or computes it: see until_known()."""
         if _private.is_literal(atom) or atom in self.values:
             return ()
         if atom in self.given:
@@ -145,7 +145,7 @@ class _Layers:
         return missing
 
     def reduce(self, level: int) -> None:
-        """Computes all reductions over the layers whose level is `level`."""
+        """Computes all reductions over the layers that have this `level`."""
         eqns = []
         for var, eqn in self.reductions.items():
             if self.level[var] != level:
@@ -193,7 +193,7 @@ class _Layers:
             eqn.invars[0].aval.dtype == jnp.bfloat16 else atom
 
     def is_zero(self, atom: Atom) -> bool:
-        """Returns whether a variable is the constant 0, or its square."""
+        """Returns whether a variable is 0: a constant, a broadcast 0, or the square of 0."""
         if _private.is_literal(atom):
             return bool(np.all(np.asarray(atom.val) == 0))
         eqn = self.producers.get(atom)
@@ -225,7 +225,8 @@ class _Layers:
             atom not in self.stacks and 0 not in eqn.params["broadcast_dimensions"]
 
     def needed(self, wanted: Sequence[Atom], count: int) -> list[Atom]:
-        """Returns the variables that a scan iterates over. Computes the other values that it needs."""
+        """Returns the variables that a scan iterates over. Also computes all other values that the
+        scan needs."""
         found: dict[Atom, None] = {}
         seen: set[tuple[Atom, bool]] = set()
         left = [(atom, True) for atom in wanted]
@@ -248,7 +249,8 @@ class _Layers:
         return list(found)
 
     def slice(self, wanted: Atom, count: int, parts: dict[Atom, Any]) -> Any:
-        """Returns one layer of a variable. `parts` has those that are known."""
+        """Returns one layer of a variable. `parts` has the same layer of variables that are
+        known."""
         def layer_operands(atom: Atom) -> Sequence[Atom]:
             if _private.is_literal(atom) or atom in parts:
                 return ()
@@ -291,7 +293,7 @@ class _Layers:
         return [results[i] for i in range(len(self.labels))]
 
     def on_host(self, count: int, outputs: Sequence[int]) -> list[Any]:
-        """Computes, on the host and layer by layer, the outputs that are stacks."""
+        """Computes the outputs that are stacks on the host, layer by layer."""
         atoms = [self.inner.outvars[i] for i in outputs]
         labels = {atom: self.labels[i] for i, atom in zip(outputs, atoms)}
         stored = {var for var in self.stacks if is_stored(self.given.get(var))}
@@ -305,7 +307,7 @@ class _Layers:
                      for atom, part in zip([*inputs, *others], slices)}
             results = {}
             for atom in others:
-                # A piece may read a stored value that is also handed on.
+                # A piece may also read the stored value that becomes this output.
                 part = found[atom].taken() if is_stored(found[atom]) else found[atom]
                 results[atom] = part if (label := labels[atom]) is None else store(part, label)
             for piece, values in zip(plan.pieces, scalars):
@@ -352,8 +354,8 @@ def _of_one_layer(eqn: Eqn) -> Eqn:
 def run(jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
         layers: Sequence[int | None], given: Sequence[int | None], group_bytes: int | None,
         depth: int = 0) -> list[Any]:
-    """As _update.run(). `layers` and `given` have the number of layers of each output and of each
-    input that is a stack, and otherwise None."""
+    """Computes the update, as _update.run() does. `layers` has the number of layers of each output
+    that is a stack, and None for other outputs. `given` has the same for the inputs."""
     if not any(layers) and not any(given):
         return _update.run(jaxpr, args, labels, group_bytes, depth)
     jaxpr = _update.prepared(jaxpr, select=True)
