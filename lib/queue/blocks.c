@@ -13,8 +13,8 @@
 
 /*
  * How often to repeat a transfer that the kernel could not start, or that was interrupted. The
- * usual causes are a lack of memory for the request, and a task that ended. After that it is an
- * error.
+ * usual causes are a lack of memory for the request, and a task that ended. After that many
+ * repeats, the transfer fails.
  */
 #define REPEATS_MAX	1000
 
@@ -162,7 +162,10 @@ static HOT void complete(struct actmem_queue *queue, struct request *request)
 	queue_has_ended(queue);
 }
 
-/* Lets a request start no more blocks. It completes with @error when none is under way. */
+/*
+ * Keeps a request from starting more blocks. The request completes with @error when none of its
+ * blocks is under way.
+ */
 static void stop(struct actmem_queue *queue, struct request *request, int error)
 {
 	request->error = error;
@@ -221,7 +224,7 @@ int actmem_queue_cancel(struct actmem_queue *queue, uint64_t id)
 	return error;
 }
 
-/* Updates the counts when a block has come back. */
+/* Updates the counts after a block has ended. */
 static HOT void update_counts(struct actmem_queue *queue, struct request *request)
 {
 	request->under_way--;

@@ -39,7 +39,7 @@ const char *file_place(const struct actmem_file *file, uint64_t offset, uint64_t
 	return file->stripes[stripe].path;
 }
 
-/* Returns how many of the first @length bytes of the set are in one of its files. */
+/* Returns how many of the first @length bytes of the set are in file @stripe. */
 static uint64_t share_of(const struct actmem_file *file, unsigned int stripe, uint64_t length)
 {
 	uint64_t whole = length / file->stripe_bytes, rest = length % file->stripe_bytes;
@@ -59,10 +59,11 @@ static int fail_no_room(const struct stripe *stripe, uint64_t length, const stru
 }
 
 /*
- * Checks for enough space. Without it, fallocate() fills the file system before it fails. Meanwhile
- * no other writer finds space, not even the file system itself: Linux 7's ext4 then writes zeros
- * over data that it cannot mark as written. The check leaves some space for such metadata. It
- * counts only bytes that are surely missing, because parts of the file may be allocated.
+ * Checks for enough space. Without this check, fallocate() would fill the file system before it
+ * fails. Meanwhile no other writer would find space, not even the file system itself: Linux 7's
+ * ext4 then writes zeros over data that it cannot mark as written. The check leaves some space for
+ * such metadata. It counts only bytes that are surely missing, because parts of the file may be
+ * allocated.
  */
 static int check_room(const struct stripe *stripe, uint64_t offset, uint64_t length)
 {
@@ -123,7 +124,7 @@ static int punch_one(const struct stripe *stripe, uint64_t offset, uint64_t leng
 	return 0;
 }
 
-/* Calls @call for each file of a part of the set. In each file the part has no gap. */
+/* Calls @call for each file that has bytes of a part of the set. In a file they are contiguous. */
 static int call_per_stripe(const struct actmem_file *file, uint64_t offset, uint64_t length,
 			   int (*call)(const struct stripe *stripe, uint64_t offset,
 				       uint64_t length))

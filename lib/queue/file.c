@@ -20,8 +20,8 @@
 #define OWNER_ALONE	0600
 
 /*
- * Returns the offset in the set of the first byte behind the end of one file, which has @length
- * bytes. The result is at most the largest offset, INT64_MAX.
+ * Returns the offset in the set of the first byte behind the end of one file, which is @length
+ * bytes long. The result is at most the largest offset, INT64_MAX.
  */
 static uint64_t gap_behind(const struct actmem_file *file, unsigned int stripe, uint64_t length)
 {
@@ -81,8 +81,8 @@ static int fail_open(const char *path, uint32_t flags, int error)
 }
 
 /*
- * Opens one file of the set. Only a try shows whether the file system supports direct I/O: without
- * support, it refuses the flag, in open() and in fcntl().
+ * Opens one file of the set, and tries to enable direct I/O. A file system that does not support
+ * direct I/O refuses O_DIRECT, in open() and in fcntl().
  */
 static int open_one(struct actmem_file *file, const char *path, uint32_t flags, int *result)
 {

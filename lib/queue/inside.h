@@ -74,10 +74,10 @@ struct request {
 	unsigned int under_way;		/* blocks */
 	int error;			/* the request ends with this errno; 0: none */
 	int64_t failed_block;		/* first block that failed; -1: cancel or deadline */
-	char words[];			/* ERROR_TEXT_MAX bytes; none in a draft */
+	char words[];			/* error message, ERROR_TEXT_MAX bytes */
 };
 
-/* A block: a part of a request that an engine transfers at once. */
+/* A block: a part of a request. An engine transfers each block separately. */
 struct transfer {
 	struct link link;		/* for the engine */
 	struct request *request;
@@ -103,12 +103,12 @@ struct engine {
 	int (*start)(struct actmem_queue *queue);
 	/* Stops the engine. No request, region or file may be left. */
 	void (*stop)(struct actmem_queue *queue);
-	/* Reports that there may be blocks to start. Asks for rouse() if that is needed. */
+	/* Called when there may be blocks to start. Sets to_rouse if the engine must be woken. */
 	void (*wake)(struct actmem_queue *queue);
 	void (*rouse)(struct actmem_queue *queue);
-	/* Provides a thread that reports completions, even while all other threads are busy. */
+	/* Ensures that a thread can report completions while all other threads are busy. */
 	int (*listen)(struct actmem_queue *queue);
-	/* Wakes the thread of listen(): it should notify, or there is an earlier deadline. */
+	/* Wakes the thread of listen(), to notify, or because the next deadline is now earlier. */
 	void (*attend)(struct actmem_queue *queue);
 	/* Interrupts the blocks of a request, if the engine can. */
 	void (*cancel)(struct actmem_queue *queue, struct request *request);
@@ -178,8 +178,8 @@ struct attachment *queue_attachment(struct actmem_queue *queue,
 				    const struct actmem_region *region);
 
 /*
- * Finds byte @offset of the set: the file, and the offset in it. Returns the number of bytes from
- * there that are contiguous in that file.
+ * Finds the file that contains byte @offset of the set. Sets *@stripe to the file's index, and
+ * *@file_offset to the offset in the file. Returns the number of contiguous bytes from that offset.
  */
 uint64_t file_locate(const struct actmem_file *file, uint64_t offset, unsigned int *stripe,
 		     uint64_t *file_offset);
@@ -204,19 +204,19 @@ bool queue_begin_transfer(struct actmem_queue *queue, struct transfer *block);
 bool queue_has_transfer(const struct actmem_queue *queue);
 
 /*
- * Handles @result of a system call that transferred the rest of a block: the number of bytes, or a
- * negative errno. Returns true if the engine must continue the block from @done. Otherwise the
- * block has been handed back.
+ * Handles @result of a system call that was to transfer the rest of a block: the number of bytes,
+ * or a negative errno. Returns true if the engine must continue the block from @done. Otherwise the
+ * block has ended: it succeeded, failed or was cancelled.
  */
 bool queue_continue(struct actmem_queue *queue, struct transfer *block, int64_t result);
 
-/* Hand back a block that succeeded, or one that failed with this thread's error message. */
+/* End a block that succeeded, or one that failed with this thread's error message. */
 void queue_end_transfer(struct actmem_queue *queue, struct transfer *block);
 void queue_fail_transfer(struct actmem_queue *queue, struct transfer *block, int error);
 
 /*
  * queue_is_cancelled() returns true if a block should not continue, because its request will fail.
- * queue_give_up_transfer() hands back such a block.
+ * queue_give_up_transfer() ends such a block.
  */
 bool queue_is_cancelled(const struct transfer *block);
 void queue_give_up_transfer(struct actmem_queue *queue, struct transfer *block);
@@ -249,7 +249,7 @@ void queue_free_requests(struct actmem_queue *queue);
 
 /*
  * Returns true if the calling thread is a worker of the queue. A worker notifies before any other
- * work, so no other thread need be woken for that.
+ * work, so the caller need not wake another thread for that.
  */
 bool workers_are_to_notify(const struct actmem_queue *queue);
 

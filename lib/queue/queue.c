@@ -83,7 +83,8 @@ static int init_condition(pthread_cond_t *condition)
 }
 
 /*
- * Returns true for errors that mean that this process cannot use io_uring. AUTO then uses threads.
+ * Returns true if the error means that this process cannot use io_uring. A queue with
+ * ACTMEM_ENGINE_AUTO then uses threads.
  */
 static bool is_refused(int error)
 {
@@ -294,8 +295,7 @@ static int make_attachment(struct actmem_queue *queue, struct actmem_region *reg
 		region_hold_pages(region);
 		error = queue->engine->attach(queue, attachment);
 		/*
-		 * The engine may have left the region plain, because it cannot register this
-		 * memory.
+		 * If the engine cannot register this memory, it sets attachment->plain.
 		 */
 		if (error || attachment->plain)
 			region_let_go_of_pages(region);
@@ -350,8 +350,8 @@ bool queue_is_attached(struct actmem_queue *queue, const struct actmem_region *r
 
 /*
  * Registering a region may take long, and may need more of RLIMIT_MEMLOCK than is left. So the call
- * refuses an attached region first. If two threads attach a region at once, the later one undoes
- * its registration and fails.
+ * first refuses a region that is already attached. If two threads attach a region at once, the
+ * later one undoes its registration and fails.
  */
 int actmem_queue_attach(struct actmem_queue *queue, struct actmem_region *region, uint32_t flags)
 {

@@ -3,8 +3,8 @@
  * Internal interface of queues, which transfer data between files and regions.
  *
  * Requests wait in the list of their set of files, in order of arrival. Each set limits how many of
- * its blocks are under way. An engine takes the next block of a set's first request, transfers it,
- * and hands it back. When a request's last block has come back, the request is complete.
+ * its blocks are under way. An engine takes the next block of a set's first request, and transfers
+ * it. When all blocks of a request have ended, the request is complete.
  *
  * First read inside.h, which has the structs, and queue.c, which creates queues. file.c and
  * extent.c open and allocate files. request.c accepts requests, and blocks.c cuts them into blocks.
@@ -31,13 +31,13 @@
  * completion would double the CPU time. The kernel completes a transfer in the thread that started
  * it, so the queue's thread is awake anyway.
  *
- * If more requests end meanwhile, the queue calls @notify again, in one thread at a time. The
- * thread holds no lock, and all signals are blocked except those that its own faults raise. The
+ * If more requests end during the call, the queue calls @notify again, but never in two threads at
+ * once. The thread holds no lock, and blocks all signals except those that its faults raise. The
  * queue calls @notify at once for a request that ends without a transfer, such as by its deadline,
  * even if all transfers hang. @notify may submit and cancel requests. It must not make a call that
  * waits for the queue: attach, detach, open, close, destroy, or a wait with a timeout. With
  * io_uring the queue starts and completes nothing until @notify returns. actmem_queue_destroy()
- * waits for that.
+ * waits until @notify returns.
  *
  * Call it once, before the first request. Returns 0, or -EAGAIN with an error message if no thread
  * can be started.
@@ -55,7 +55,7 @@ const char *file_place(const struct actmem_file *file, uint64_t offset, uint64_t
 /*
  * file_allocate() allocates a part of the set on the disks. file_punch() returns a part to the
  * disks: its data is lost, and the files keep their length. Both may take long. They return 0, or a
- * negative errno with an error message. -EOPNOTSUPP: a file system cannot take space back.
+ * negative errno with an error message. -EOPNOTSUPP: a file system cannot free parts of files.
  */
 int file_allocate(const struct actmem_file *file, uint64_t offset, uint64_t length);
 int file_punch(const struct actmem_file *file, uint64_t offset, uint64_t length);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Registers regions and files in the tables of a queue's ring. Each buffer has a tag: the kernel
- * posts it as a completion when it has released the memory.
+ * Registers regions and files in the tables of a queue's ring. Each buffer has a tag. When the
+ * kernel has released the buffer's memory, it posts a completion with the tag.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,7 +20,8 @@
 #define PIECE_OF_SMALL	(16ULL << 20)
 #define PIECE_OF_HUGE	(512ULL << 20)
 /*
- * Slots that are kept for pieces of PIECE_MOST, and the part of the others that one region may use.
+ * RING_BUFFERS_KEPT slots are kept for pieces of PIECE_MOST. One region may use up to 1/RING_SHARE
+ * of the other free slots for shorter pieces.
  */
 #define RING_BUFFERS_KEPT	(RING_BUFFERS / 2)
 #define RING_SHARE	16
@@ -36,8 +37,8 @@ static int fail_register(int error, uint64_t length)
 
 /*
  * Returns the length of a region's pieces. While the kernel pins a piece, the ring's thread starts
- * and completes nothing. That takes longer if a piece has more pages, so pieces of small pages are
- * short. If there are too few slots for that, pieces are longer.
+ * and completes nothing. Pinning takes longer if a piece has more pages, so pieces of small pages
+ * are short. If there are too few slots for short pieces, the pieces are longer.
  */
 static uint64_t piece_length(const struct uring *uring, const struct attachment *attachment)
 {
@@ -52,8 +53,8 @@ static uint64_t piece_length(const struct uring *uring, const struct attachment 
 }
 
 /*
- * Removes the last piece below *@count from the table. If the kernel has no memory for that, the
- * caller tries again.
+ * Removes piece *@count - 1 from the table, and decrements *@count. If the kernel has no memory for
+ * the removal, *@count does not change, and the caller tries again.
  */
 static void drop_piece(struct uring *uring, struct attachment *attachment, unsigned int *count)
 {
@@ -102,7 +103,8 @@ static enum ring_step drop_step(struct uring *uring, struct ring_job *job)
 }
 
 /*
- * Cuts a region into pieces. The ring's thread does this, because it knows how many slots are free.
+ * Cuts a region into pieces. Runs in the ring's thread, because only that thread may read how many
+ * slots are free.
  */
 static int cut_pieces(struct uring *uring, struct attachment *attachment)
 {
@@ -171,7 +173,7 @@ void ring_detach(struct actmem_queue *queue, struct attachment *attachment)
 	free(attachment->slots);
 }
 
-/* As drop_step(), for the files below job->next. */
+/* Removes the files below job->next. If the kernel refuses one, the next step tries again. */
 static enum ring_step drop_file_step(struct uring *uring, struct ring_job *job)
 {
 	int none = -1;

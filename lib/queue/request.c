@@ -19,7 +19,8 @@ HOT struct attachment *queue_attachment(struct actmem_queue *queue,
 		if (attachment->region != region)
 			continue;
 		/*
-		 * Requests in a row often use the same region. The next search checks it first.
+		 * Successive requests often use the same region, so the next search checks it
+		 * first.
 		 */
 		link_remove(link);
 		link_prepend(&queue->attachments, link);
@@ -68,7 +69,10 @@ static HOT int check_file(const struct actmem_queue *queue, const struct request
 	return 0;
 }
 
-/* Inserts a request before requests with later deadlines. Most come in order of deadline. */
+/*
+ * Inserts a request before requests with later deadlines. Searches from the end, because most
+ * requests arrive in order of deadline.
+ */
 static void insert_timed(struct actmem_queue *queue, struct request *request)
 {
 	struct link *link = queue->timed.previous;
@@ -235,7 +239,7 @@ static void describe(const struct request *request, struct actmem_completion *co
 		fail(request->error, "%s", request->words);
 }
 
-/* Writes a completion to the caller's struct, which has @size bytes in the caller's version. */
+/* Writes a completion to the caller's struct. Its length in the caller's version is @size. */
 static void hand_over(const struct request *request, char *caller, size_t size)
 {
 	struct actmem_completion completion;
@@ -251,7 +255,7 @@ static void hand_over(const struct request *request, char *caller, size_t size)
 	memcpy(caller, &completion, size);
 }
 
-/* Returns completions of ended requests. Caller holds the lock. */
+/* Copies completions of ended requests. Returns their number. Caller holds the lock. */
 static HOT int take_ended(struct actmem_queue *queue, char *completions, unsigned int max,
 			  size_t size)
 {
@@ -272,7 +276,7 @@ static HOT int take_ended(struct actmem_queue *queue, char *completions, unsigne
 	return (int)count;
 }
 
-/* Waits until a request ends or @until (0: no limit). Returns false if @until has passed. */
+/* Waits for the end of a request, at most until @until (0: no limit). Returns false if late. */
 static bool wait_until(struct actmem_queue *queue, uint64_t until)
 {
 	uint64_t expiry = queue_expire(queue);

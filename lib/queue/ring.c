@@ -32,8 +32,8 @@ static int fail_setup(int error)
 }
 
 /*
- * Creates a ring for this thread alone, which processes its completions when it asks for them. That
- * is the cheapest way, and needs Linux 6.1.
+ * Creates a ring that only this thread uses. The kernel processes completions only when the thread
+ * asks for them. This mode is the cheapest, and needs Linux 6.1.
  */
 static int setup(struct io_uring *ring)
 {
@@ -73,8 +73,8 @@ int ring_open(struct uring *uring)
 
 /*
  * Closes the ring. The kernel ends a ring in the background, but releases files and buffers at once
- * if they are unregistered first. Files go first: otherwise Linux 6.1 lets the buffers wait a
- * second for closed files.
+ * if they are unregistered first. Unregister the files before the buffers: otherwise, on Linux 6.1,
+ * releasing the buffers waits a second for closed files.
  */
 void ring_close(struct uring *uring)
 {

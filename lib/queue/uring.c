@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The engine of io_uring. One thread owns the ring. It starts blocks, takes completions, and
- * registers buffers and files. So completions interrupt no thread of the program, and a thread that
- * ends does not cancel its I/O.
+ * The engine that uses io_uring. One thread owns the ring. It starts blocks, takes completions, and
+ * registers buffers and files. So completions interrupt no thread of the program, and the kernel
+ * cancels no I/O when a thread of the program ends.
  *
  * The ring's thread sleeps in the kernel until a completion arrives, a deadline passes, or another
- * thread writes to the eventfd that it polls. ring.c creates the ring, register.c registers buffers
- * and files, and notify.c reports completions.
+ * thread writes to the ring's eventfd. ring.c creates the ring, register.c registers buffers and
+ * files, and notify.c reports completions.
  */
 #include <errno.h>
 #include <liburing.h>
@@ -27,13 +27,13 @@
 /*
  * If one call submits more than two transfers, the kernel delays them and merges adjacent transfers
  * into requests of the maximum length that the device accepts. The merging makes short transfers
- * faster. But of long transfers, fewer than intended would then be under way. The kernel does not
- * merge transfers of that maximum length, so one call can submit many of these.
+ * faster. But if long transfers are merged, fewer requests than intended are under way. The kernel
+ * does not merge transfers of that maximum length, so one call can submit many of these.
  */
 #define BEGUN_AT_ONCE	2
 #define LONG_BYTES	(512U << 10)
 
-/* Polls the eventfd. Called first in each round, when the ring has a free entry. */
+/* Polls the eventfd. Called first in each round, because the ring has a free entry then. */
 static void listen_for_event(struct uring *uring)
 {
 	struct io_uring_sqe *sqe = uring->listens ? NULL : io_uring_get_sqe(&uring->ring);
@@ -68,14 +68,15 @@ static bool send_transfer(struct uring *uring, struct transfer *block)
 	else
 		io_uring_prep_write_fixed(sqe, file, memory, length, offset,
 					  attachment->slots[block->piece]);
-	/* A kernel thread does transfers that could not start without waiting. */
+	/* A kernel thread, which may sleep, repeats a transfer that made no progress. */
 	io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE | (block->repeats ? IOSQE_ASYNC : 0));
 	io_uring_sqe_set_data(sqe, block);
 	return true;
 }
 
 /*
- * Cancels the blocks of requests that will end. Ignores the answers: each block comes back anyway.
+ * Asks the kernel to cancel the blocks of requests that will fail. Ignores the results of the
+ * cancellations: each block completes anyway.
  */
 static void send_cancels(struct uring *uring)
 {
@@ -113,7 +114,7 @@ static bool is_of_whole_requests(const struct transfer *block)
 	return file->request_bytes && block->length % file->request_bytes == 0;
 }
 
-/* Sends new blocks and blocks to resume. If the ring is full, the others stay in to_send. */
+/* Sends new blocks and blocks to resume. If the ring is full, the rest stays in to_send. */
 static HOT void send_blocks(struct actmem_queue *queue, struct uring *uring)
 {
 	while (!link_is_alone(&uring->to_send)) {
@@ -209,10 +210,10 @@ static enum ring_step do_job(struct actmem_queue *queue, struct uring *uring)
 }
 
 /*
- * Starts blocks in place of the completed ones, then calls the notify function. If few others are
- * under way, it submits the blocks first, so that the disks work on them during the call. Otherwise
- * one later system call submits them together with those of the store. Blocks that cannot start now
- * stay in the ring, and enter() submits them.
+ * Starts blocks in place of the completed ones, then calls the notify function. If few other blocks
+ * are under way, submits the new blocks before that call, so that the disks work during the call.
+ * Otherwise, one later system call submits them together with the blocks that the store adds.
+ * Blocks that cannot start now stay in the ring, and enter() submits them.
  */
 static HOT void notify(struct actmem_queue *queue, struct uring *uring)
 {
@@ -240,8 +241,8 @@ static HOT void enter(struct uring *uring, enum ring_step step, uint64_t expiry)
 	error = io_uring_submit_and_wait_timeout(&uring->ring, &cqe, 1,
 						 is_short ? &timeout : NULL, NULL);
 	/*
-	 * The kernel had no memory to start a transfer. It stays in the ring, and a later call
-	 * submits it.
+	 * The kernel had no memory to start a transfer. The transfer stays in the ring, and a later
+	 * call submits it.
 	 */
 	if (error < 0 && error != -ETIME && error != -EINTR)
 		usleep(BREATH_US);
@@ -268,8 +269,8 @@ static HOT void *serve(void *argument)
 		expiry = queue_expire(queue);
 		begin_blocks(queue, uring);
 		/*
-		 * Work may have come while the lock was released. This thread was not marked asleep
-		 * then.
+		 * Work may have arrived while the lock was released. This thread was not marked
+		 * asleep then, so it was not woken.
 		 */
 		if (queue_is_to_notify(queue) || uring->woken || uring->ending)
 			step = RING_STEP_AGAIN;
@@ -295,7 +296,7 @@ static HOT void wake(struct actmem_queue *queue)
 	queue->uring->woken = true;
 }
 
-/* Does nothing: the ring's thread makes no long call, and it ends requests past their deadline. */
+/* Does nothing: the ring's thread makes no long call, so it handles deadlines in time. */
 static int listen_to(struct actmem_queue *queue)
 {
 	return 0;

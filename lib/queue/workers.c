@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The engine of threads, which transfer one block after another with system calls that block. One
- * more thread, the watcher, transfers no blocks. It reports passed deadlines even if all other
- * threads are in such calls.
+ * The engine that uses threads. Each thread transfers one block after another, and sleeps in the
+ * system call meanwhile. One more thread, the watcher, transfers no blocks. It reports passed
+ * deadlines even if all other threads sleep in system calls.
  */
 #include <errno.h>
 #include <string.h>

@@ -31,7 +31,7 @@ struct region_request {
 	bool lazy;
 	char name[ACTMEM_NAME_MAX];	/* printable, without '/'; may be "" */
 	const char *path;		/* of a named region, on this backend's file system, or NULL */
-	uint32_t open;			/* ACTMEM_OPEN_*, if it is named */
+	uint32_t open;			/* ACTMEM_OPEN_*, if the region is named */
 	bool any_place;			/* neither the options nor the defaults place it */
 };
 
@@ -89,7 +89,7 @@ struct backend {
 	 */
 	int (*open_name)(const struct region_request *request, struct backing *backing);
 
-	/* Makes a backing of a received descriptor. The caller keeps @fd. @allow: ACTMEM_ALLOW_*. */
+	/* Sets *@backing for a received descriptor. Duplicates @fd. @allow: ACTMEM_ALLOW_*. */
 	int (*adopt)(int device, int fd, uint32_t allow, struct backing *backing);
 
 	/* Maps the region and sets @address, unless the backend keeps it mapped anyway. */
@@ -121,7 +121,7 @@ struct backend {
 	/* Closes and unmaps. */
 	void (*release)(struct backing *backing);
 
-	/* Adds every region that this process may see. Leaves the command empty. */
+	/* Adds every region that this process may see to @list. Does not set their commands. */
 	int (*list)(struct region_list *list);
 };
 

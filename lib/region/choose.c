@@ -73,7 +73,7 @@ int name_backend(const char *path, enum actmem_backend wanted, const struct back
 		return 0;
 	}
 	read_mount_type(found.st_dev, type, sizeof(type));
-	/* The file system of /dev calls itself tmpfs. */
+	/* For devtmpfs, which is mounted on /dev, statfs() reports the type of tmpfs. */
 	if ((files.f_type != HUGETLBFS_MAGIC && files.f_type != TMPFS_MAGIC) ||
 	    !strcmp(type, "devtmpfs"))
 		return refuse_file_system(path, type);

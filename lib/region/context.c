@@ -89,9 +89,9 @@ int check_owner(const struct actmem *am)
 }
 
 /*
- * Returns true for errors that mean that the driver is missing, so that AUTO uses memfd. AUTO does
- * not skip a driver that this process may not use, or whose version does not fit: the administrator
- * should fix that.
+ * Returns true if the error means that the driver is missing. ACTMEM_BACKEND_AUTO then uses memfd.
+ * It does not skip a driver that this process may not use, or whose version does not fit: the
+ * administrator should fix that.
  */
 static bool driver_is_missing(int error)
 {

@@ -34,7 +34,7 @@ struct actmem {
 	struct actmem *next, *previous;	/* under the handles lock, like all lists */
 	struct actmem_region *regions;
 	unsigned int heaps, queues, runtimes;	/* under the handles lock */
-	struct link held;		/* in addition to descriptors of regions */
+	struct link held;		/* descriptors other than those of regions */
 	unsigned int generation;
 	const struct backend *backend;
 	int device;

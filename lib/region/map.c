@@ -23,11 +23,11 @@ static void *map_at(const struct backing *backing, void *hint, int flags)
 }
 
 /*
- * Maps a region at an aligned address. Hugetlb files and the driver choose one themselves. For
- * other files, the function reserves aligned address space and maps the file over it, because
- * another thread may take an address that is merely free. If that mapping fails, the function
- * does not unmap the reservation: the kernel may have unmapped it already, and another thread may
- * use the addresses.
+ * Maps a region at an aligned address. Hugetlb files and the driver choose an aligned address
+ * themselves. For other files, the function reserves aligned address space and maps the file over
+ * it. Without the reservation, another thread could map the same address first. If that mapping
+ * fails, the function does not unmap the reservation: the kernel may have unmapped it already, and
+ * another thread may use the addresses.
  */
 static void *map_aligned(const struct backing *backing)
 {
@@ -41,7 +41,7 @@ static void *map_aligned(const struct backing *backing)
 	room = room_map(length, HUGE_PAGE_BYTES, PROT_NONE, MAP_NORESERVE);
 	if (room == MAP_FAILED)
 		return MAP_FAILED;
-	/* After mlockall(MCL_FUTURE), it would count against RLIMIT_MEMLOCK beside the file. */
+	/* After mlockall(MCL_FUTURE), the reservation would also count against RLIMIT_MEMLOCK. */
 	munlock(room, length);
 	return map_at(backing, room, MAP_FIXED);
 }

@@ -30,7 +30,7 @@ static bool see_any(void *context, const struct mount *mount)
 	    (strcmp(mount->type, "hugetlbfs") && strcmp(mount->type, "tmpfs")))
 		return false;
 	snprintf(place, sizeof(place), ", %s (%s)", mount->point, mount->type);
-	/* Another file system may be mounted over one of the same type. */
+	/* Two file systems of one type may be mounted at the same point: list the point once. */
 	if (!strstr(text->at, place))
 		snprintf(text->at + used, text->size - used, "%s", place);
 	return false;
@@ -102,13 +102,13 @@ int name_open(const struct region_request *request, int flags, int *fd, struct s
 	const char *path = request->path;
 	int error;
 
-	/* Opening a device could do harm, so do not open it. */
+	/* Check the type before opening the file: opening a device could do harm. */
 	if (!stat(path, found) && !S_ISREG(found->st_mode))
 		return fail(EINVAL, "%s is not a file, so not a region", path);
 	flags |= request->open & ACTMEM_OPEN_READ ? O_RDONLY : O_RDWR;
-	/* If all users may write there, another user may have made the name a symbolic link. */
+	/* In a directory that all users may write to, the name may be another user's symlink. */
 	flags |= own ? O_NOFOLLOW : 0;
-	/* O_NONBLOCK: a FIFO may have replaced the file since then. */
+	/* O_NONBLOCK: a FIFO may have replaced the file since the check. */
 	*fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
 	if (*fd < 0 && errno == ENOENT)
 		return fail(ENOENT, "%s does not exist", path);

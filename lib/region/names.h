@@ -18,15 +18,15 @@
 /* The command that mounts the driver's file system, for error messages. */
 #define MOUNT_DRIVER	"`mount -t actmem -o size=64G,mode=0770,gid=actmem none /mnt/act1`"
 
-/* Finds the absolute path of @name. A name without '/' is in the first mounted actmem. */
+/* Finds the absolute path of @name. A name without '/' is in the first actmem mount. */
 int name_to_path(const char *name, char path[PATH_MAX]);
 
 /* Copies the directory part of an absolute path. */
 void parent_of(char folder[PATH_MAX], const char *path);
 
 /*
- * Opens the request's path with @flags and as the request's ACTMEM_OPEN_* say. Fails if the path is
- * not a regular file. Sets *@stat.
+ * Opens the request's path with @flags, and follows the request's ACTMEM_OPEN_*. Fails if the path
+ * is not a regular file. Sets *@stat.
  */
 int name_open(const struct region_request *request, int flags, int *fd, struct stat *stat);
 

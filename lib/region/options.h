@@ -18,12 +18,12 @@
 int options_check(struct actmem_options *options);
 
 /*
- * Copies a name of a region; NULL becomes "". Returns -EINVAL with an error message if it is too
- * long, unprintable, or has a '/'.
+ * Copies the name of a region; NULL becomes "". Returns -EINVAL with an error message if the name
+ * is too long, or contains a '/' or an unprintable character.
  */
 int take_name(char name[ACTMEM_NAME_MAX], const char *from);
 
-/* Returns the kind of pages of a region whose options have @pages. */
+/* Returns @pages, or the default kind of pages if @pages is ACTMEM_PAGES_DEFAULT. */
 enum actmem_pages options_pages(const struct actmem_options *defaults,
 				enum actmem_pages pages);
 
@@ -32,8 +32,8 @@ void options_permit(const struct actmem_options *defaults,
 		    const struct actmem_region_options *options, struct region_request *request);
 
 /*
- * Checks the options of a region, and makes a request of them and of @defaults. @any_length: accept
- * a length of 0. Returns 0, or -EINVAL with an error message.
+ * Checks the options of a region, and sets *@request from @options and @defaults. @any_length:
+ * accept a length of 0. Returns 0, or -EINVAL with an error message.
  */
 int options_resolve(const struct actmem_options *defaults,
 		    const struct actmem_region_options *options, bool any_length,

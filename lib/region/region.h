@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * This folder has open handles and regions.
+ * This folder implements open handles and regions.
  *
  * Read context.h first, which has the structs, and backend.h, the interface of the backends. Then
  * read context.c, which opens a backend and handles forks, and options.h, which reads options.

@@ -18,20 +18,20 @@ int region_create(struct actmem *am, const struct region_request *request,
 		  struct actmem_region **region);
 void region_close(struct actmem_region *region);
 
-/* Returns the number of queues that have the region attached. If not 0, it must not be closed. */
+/* Returns how many queues have the region attached. An attached region must not be closed. */
 static inline unsigned int region_attachments(const struct actmem_region *region)
 {
 	return atomic_load_explicit(&region->attachments, memory_order_acquire);
 }
 
 /*
- * Between these two calls, an io_uring ring has the region's pages as a registered buffer. They
- * cannot be discarded: the ring would go on using pages that no longer belong to the region.
+ * Between these two calls, an io_uring ring has the region's pages as a registered buffer. The
+ * pages cannot be discarded, because the ring would continue to use them.
  */
 void region_hold_pages(struct actmem_region *region);
 void region_let_go_of_pages(struct actmem_region *region);
 
-/* Returns how many bytes the region should return, because a limit of the driver fell. */
+/* Returns how many bytes the region should free, because a limit of the driver was lowered. */
 static inline uint64_t region_surplus(const struct actmem_region *region)
 {
 	return region->backend->surplus ? region->backend->surplus(&region->backing) : 0;
@@ -51,14 +51,14 @@ struct actmem_region *region_new(struct actmem *am, const struct backend *backen
 
 /*
  * Completes a region after the backend's call, which returned @error, and stores it in *@region.
- * Frees @made if @error is set or if this fails.
+ * Frees @made if @error is set or if the completion fails.
  */
 int region_finish(struct actmem_region *made, int error, struct actmem_region **region);
 
 /*
- * Prints on stderr that a region is worse than ACTMEM_STRICT=1 demands: for the first such region
- * of a process, and for the first one that is not locked. Prints nothing if `actmem run` has done
- * so, or if ACTMEM_QUIET=1 is set.
+ * Prints on stderr that a region is worse than ACTMEM_STRICT=1 demands. Does so for the first such
+ * region of a process, and for its first region that is not locked, but not if `actmem run` has
+ * done so, or if ACTMEM_QUIET=1 is set.
  */
 void region_report(const struct actmem_region *region);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reports which memory the process got, if no caller chose it: once, and once more if a later
- * region is the first one that is not locked.
+ * Reports once which memory the process got, if no caller chose the memory. Reports it again if a
+ * later region is the first one that is not locked.
  */
 #include <stdatomic.h>
 #include <stdio.h>

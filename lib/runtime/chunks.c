@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Registers and unregisters a region chunk by chunk, with pauses in which other threads get
- * the runtime's lock. If the kernel did not pin a chunk, the error quotes the kernel's log.
+ * the runtime's lock. If the kernel does not pin a chunk, the error message quotes its log.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -95,8 +95,8 @@ static int add_chunks(struct registration *registration)
 }
 
 /*
- * Halves the chunks if the runtime may have refused the first one because of its length. Returns
- * false if the chunks cannot be shorter, or if the length was not the cause.
+ * Halves the length of chunks if the runtime may have refused the first chunk because of its
+ * length. Returns false if chunks cannot be shorter, or if the length was not the cause.
  */
 static bool shorten_chunks(struct registration *registration, int error)
 {

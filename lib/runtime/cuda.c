@@ -2,8 +2,8 @@
 /*
  * Registers regions with the CUDA driver API.
  *
- * CUDA does not work in a child of a process that used it, so this file calls nothing there.
- * Because cuInit() may fork, no thread calls it with a lock held that fork() takes.
+ * CUDA does not work in a child of a process that used it, so this file does not call CUDA in such
+ * a child. Because cuInit() may fork, a thread that calls it holds no lock that fork() takes.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -77,7 +77,7 @@ static int start_cuda(unsigned int uses, int *devices)
 	if (has_begun && begun_generation != handles_generation)
 		return fail(EOWNERDEAD, "this process was forked from one that used CUDA%s",
 			    advice_for(CUDA_NOT_INITIALIZED));
-	/* Set these before the lock is taken, because a child could inherit it locked. */
+	/* Set these before cuda_load() takes its lock, which a child could inherit locked. */
 	begun_generation = handles_generation;
 	has_begun = true;
 	error = cuda_load(uses, words, sizeof(words));
@@ -139,16 +139,16 @@ static int cuda_open(struct actmem_runtime *runtime)
 	return 0;
 }
 
-/* Returns true for errors that mean that a registration has ended with its context. */
+/* Returns true if the error means that a registration has ended with its context. */
 static bool is_gone(cuda_result result)
 {
 	return result == CUDA_NOT_REGISTERED || cuda_context_is_gone(result);
 }
 
 /*
- * Returns true if the thread's current context belongs to the device and is alive. It may have been
- * destroyed, or it may be the primary context and have been reset. cuCtxGetDevice() is not
- * documented to detect that, so ask the device for its free memory.
+ * Returns true if the thread's current context belongs to the device and is alive. The context may
+ * have been destroyed, or a primary context may have been reset. cuCtxGetDevice() is not documented
+ * to detect that, so ask the device for its free memory.
  */
 static bool current_serves(const struct actmem_runtime *runtime, cuda_context current)
 {
@@ -162,8 +162,8 @@ static bool current_serves(const struct actmem_runtime *runtime, cuda_context cu
 /*
  * Chooses the context in which to register. This is the caller's context, if it belongs to the
  * device and is not the primary context. Otherwise it is the primary context, which is retained
- * until the region is unregistered. The primary context is not created just for the comparison. Own
- * memory would end with the caller's context, so it always uses the primary one.
+ * until the region is unregistered. The primary context is not created just for the comparison. The
+ * runtime's own memory would end with the caller's context, so it always uses the primary context.
  */
 static int cuda_begin(struct registration *registration)
 {
@@ -288,9 +288,9 @@ static int tell_lost(const void *address, uint64_t length, cuda_result result)
 
 /*
  * Returns 0 if CUDA knows the address. This is checked before the registration's context is used,
- * because a program can destroy its own context at any time. A driver may not answer a thread
- * without a context, which does not mean that the memory is not registered. The primary context can
- * be used then, and the next call reports an error.
+ * because a program can destroy its own context at any time. A driver may refuse to answer a thread
+ * without a context, although the memory is registered. If the registration uses the primary
+ * context, the function returns 0 then, and the next call reports an error.
  */
 static cuda_result cuda_knows(const struct registration *registration, const void *address)
 {

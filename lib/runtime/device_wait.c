@@ -5,7 +5,7 @@
 #include "actmem_runtime.h"
 #include "region/region.h"
 
-/* The caller keeps the pointer to the entry in the list, which is opaque to it. */
+/* Returns the entry in the list of waits as an opaque pointer. */
 struct actmem_device_wait *actmem_device_wait_begin(struct actmem *am, uint64_t length,
 						    const char *words)
 {

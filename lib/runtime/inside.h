@@ -21,7 +21,7 @@
 /* For 512 MiB and more, NVIDIA's driver compacts memory while it holds a machine-wide lock. */
 #define PIECE_MOST	(256ULL << 20)
 
-/* A function of a kind returns this instead of 0 if the runtime had forgotten the memory. */
+/* A function of a kind returns this instead of 0 if the memory was not registered any more. */
 #define RUNTIME_LOST	1
 
 /* A region that is registered or is being registered. */
@@ -30,13 +30,13 @@ struct registration {
 	struct actmem_runtime *runtime;
 	struct actmem_region *region;
 	bool busy;			/* a thread registers or unregisters it */
-	bool abandoned;			/* its heap abandoned it: the runtime closes the region */
-	bool own;			/* the runtime's own memory, from add() to drop() */
+	bool abandoned;			/* the heap's unregistering failed: the runtime retries */
+	bool own;			/* add() allocates the memory, and drop() frees it */
 	char *address;
 	uint64_t length;
 	uint64_t chunk_bytes;		/* bytes that one call registers */
 	uint64_t chunk_least;		/* the least that one call may register */
-	uint64_t registered;		/* bytes from the start, in whole chunks or to the end */
+	uint64_t registered;		/* bytes from the start: whole chunks, or all */
 	uint64_t far_bytes;
 	uint32_t flags;			/* ACTMEM_REGISTER_* */
 	void *context;			/* CUDA: the context in which it was registered */
@@ -53,7 +53,7 @@ struct actmem_runtime {
 	struct link registrations;	/* protected by the lock, like the counters of info */
 	struct actmem_runtime_info info;
 	unsigned int heaps;		/* heaps that register regions; under the lock */
-	uint64_t piece_bytes;		/* of a heap's next region; under the lock */
+	uint64_t piece_bytes;		/* length of a heap's next pieces; under the lock */
 	uint64_t accepted_bytes;	/* most that one call registers; under the lock */
 	char refusal[ERROR_TEXT_MAX];	/* why it registers no memory, or ""; under the lock */
 	struct actmem_nodes nodes;	/* of the device's socket; empty: not known */
@@ -63,8 +63,8 @@ struct actmem_runtime {
 
 /*
  * Functions that can fail return 0, or a negative errno with an error message. They are never
- * called in a forked child. look() is called with the region's lock held, and pointer() with the
- * runtime's. The others are called without these locks.
+ * called in a forked child. The caller of look() holds the region's lock, and the caller of
+ * pointer() holds the runtime's lock. Callers of the other functions hold neither.
  */
 struct runtime_kind {
 	enum actmem_runtime_kind kind;
@@ -88,7 +88,7 @@ struct runtime_kind {
 	/* Asks the runtime for the flags of a registered address. May return RUNTIME_LOST. */
 	int (*look)(struct registration *registration, void *address, uint32_t *flags);
 
-	/* True if add() can allocate own memory, and drop() can free it. */
+	/* True if add() can allocate the runtime's own memory, and drop() can free it. */
 	bool has_own;
 
 	/* Translates an address to a device address. NULL: there are no device addresses. */
@@ -96,22 +96,22 @@ struct runtime_kind {
 };
 
 /*
- * Registers all chunks, or none. If the runtime refuses the first chunk, tries shorter ones: sets
- * @chunk_bytes, which stays at least @chunk_least. After a failure, @registered is the length of
+ * Registers all chunks, or none. If the runtime refuses the first chunk, tries shorter chunks of at
+ * least @chunk_least bytes, and sets @chunk_bytes. After a failure, @registered is the length of
  * the chunks that could not be unregistered again.
  */
 int chunks_add(struct registration *registration);
 
 /*
  * Unregisters all chunks, the last one first. Stops with an error at a chunk that cannot be
- * unregistered. Returns RUNTIME_LOST if the runtime had forgotten some chunks.
+ * unregistered. Returns RUNTIME_LOST if some chunks were not registered any more.
  */
 int chunks_drop(struct registration *registration);
 
 /* Sleeps after a call that took @took_ns, unless the call was short. */
 void pace_pause(uint64_t took_ns);
 
-/* Sets the length of the next pieces according to the time that this one took. */
+/* Sets the length of the next pieces. Registering a piece of @bytes took @took_ns. */
 void pace_learn(struct actmem_runtime *runtime, uint64_t bytes, uint64_t took_ns);
 
 /* Limits the length of the next pieces, because the runtime refused a longer one. */
@@ -121,7 +121,7 @@ void pace_limit(struct actmem_runtime *runtime, uint64_t bytes);
 bool own_is(const struct actmem_region *region);
 void own_place(struct actmem_region *region, void *address);
 
-/* Tries again to unregister and close abandoned regions. A region that fails again stays. */
+/* Tries again to unregister and close abandoned regions. Stops at the first one that fails. */
 void registration_end_abandoned(struct actmem_runtime *runtime);
 
 extern const struct runtime_kind runtime_cuda;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Regions of memory that a runtime allocates itself, for heaps whose regions it does not register.
- * Registering such a region allocates its memory, and unregistering it frees the memory. So it is
- * registered as long as it exists.
+ * Registering such a region allocates its memory, and unregistering it frees the memory. So the
+ * region is registered as long as it exists.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -53,7 +53,7 @@ static void own_release(struct backing *backing)
 {
 }
 
-/* This backend does not create regions itself, and no handle uses it. */
+/* This backend has no create(): runtime_own_region() creates the regions. */
 static const struct backend backend_own = {
 	.kind = ACTMEM_BACKEND_AUTO,
 	.name = "the runtime's own",

@@ -3,9 +3,9 @@
  * Determines the length of the pieces in which regions are registered, and the pause between two
  * pieces.
  *
- * A driver pins memory while it holds a lock that all its calls in the process take, or all on the
- * machine. So one call must be short. The thread that released the lock may also get it again at
- * once, so a pause after each call lets other threads take it.
+ * While a driver pins memory, it holds a lock that all its calls take, in the process or on the
+ * whole machine. So each call must be short. The thread that released the lock may also get it
+ * again at once, so a pause after each call lets other threads take it.
  */
 #include <errno.h>
 #include <time.h>
@@ -15,11 +15,11 @@
 #include "runtime/inside.h"
 
 #define PIECE_NS	(5 * NS_PER_MS)
-/* A pause takes 1/PAUSE_PART of the call before it, within bounds; 0 after a short call. */
+/* A pause takes 1/PAUSE_PART of the time of the call before it. A short call needs no pause. */
 #define PAUSE_PART	32
 #define PAUSE_LEAST_NS	50000ULL
 #define PAUSE_MOST_NS	NS_PER_MS
-/* The time of a call for less memory does not depend on its length. */
+/* Do not learn from calls for less memory: their time does not depend on the length. */
 #define LEARN_LEAST	(16ULL << 20)
 
 static uint64_t between(uint64_t least, uint64_t value, uint64_t most)

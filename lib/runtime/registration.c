@@ -4,7 +4,7 @@
  *
  * A region has one registration, from the moment that a thread begins to register it. The
  * registration is busy while a thread registers or unregisters the region. Other threads do not use
- * it meanwhile.
+ * a busy registration.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -49,8 +49,8 @@ static int claim_region(struct registration *registration)
 	if (error)
 		return error;
 	/*
-	 * Wait for a discard that has not seen the registration. It must end before pages are
-	 * pinned.
+	 * Wait for a discard that has not seen the registration. The discard must end before pages
+	 * are pinned.
 	 */
 	pthread_mutex_lock(&region->pages_lock);
 	pthread_mutex_unlock(&region->pages_lock);
@@ -114,7 +114,10 @@ static void settle_registration(struct registration *registration, bool failed)
 	pthread_mutex_unlock(&runtime->lock);
 }
 
-/* A runtime that does not support the first registration refuses all, unless that is read-only. */
+/*
+ * Counts a failure. If no registration has succeeded yet, and the runtime does not support even one
+ * that is not read-only, later ones are refused.
+ */
 static void count_failure(const struct registration *registration, int error)
 {
 	struct actmem_runtime *runtime = registration->runtime;
@@ -294,7 +297,7 @@ int actmem_region_unregister(struct actmem_region *region)
 	pthread_mutex_lock(&runtime->lock);
 	runtime->info.lost_total += error == RUNTIME_LOST;
 	pthread_mutex_unlock(&runtime->lock);
-	/* Comes last: another thread may now close the region and the runtime. */
+	/* Must be the last step: after it, another thread may close the region and the runtime. */
 	disclaim_region(registration);
 	return 0;
 }

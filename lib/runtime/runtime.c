@@ -83,7 +83,7 @@ static void describe_runtime(struct actmem_runtime *runtime, const char *why)
 		 runtime->kind->name, info->text, place, why);
 }
 
-/* Returns true for errors that make AUTO conclude that no accelerator exists. */
+/* Returns true if the error means that there is no accelerator. */
 static bool is_absent(int error)
 {
 	return error == -ENOENT || error == -ENODEV;
@@ -103,7 +103,7 @@ static int open_kind(struct actmem_runtime *runtime)
 	if (!error)
 		describe_runtime(runtime, wanted ? "as requested" : "because it is available");
 	/*
-	 * Fall back only for device 0, which is the default. The caller asked for any other device.
+	 * Fall back only for device 0, the default. A caller that chose another device needs it.
 	 */
 	if (!error || wanted || !is_absent(error) || runtime->options.device)
 		return error;

@@ -4,9 +4,8 @@
  *
  * Read inside.h first, which has the table of functions of each kind. Then read runtime.c, which
  * opens runtimes. registration.c registers regions, chunks.c does so in pieces, and pace.c
- * determines the length of a piece. own.c provides a runtime's own memory in
- * place of regions. The kinds are null.c and cuda.c. device_wait.c publishes that a thread waits
- * for an accelerator.
+ * determines the length of a piece. own.c provides a runtime's own memory in place of regions. The
+ * kinds are null.c and cuda.c. device_wait.c publishes that a thread waits for an accelerator.
  *
  * Locks: a runtime's lock protects its list of registrations and its counters. A thread that takes
  * this lock may hold a region's lock, but no other. inside.h says which functions of a kind are
@@ -43,15 +42,16 @@ uint64_t runtime_chunk_bytes(const struct actmem_runtime *runtime);
  */
 uint64_t runtime_piece_bytes(struct actmem_runtime *runtime);
 
-/* Returns the most that one call registers, as far as the runtime has not refused that. */
+/* Returns the longest chunk that one call may register: shorter if the runtime refused more. */
 uint64_t runtime_accepted_bytes(struct actmem_runtime *runtime);
 
 /* Returns -EOPNOTSUPP with an error message if the runtime registers no memory at all; else 0. */
 int runtime_check_registers(struct actmem_runtime *runtime);
 
 /*
- * As actmem_region_register(), but registers the region in chunks of *@chunk_bytes. If the runtime
- * refuses that length, tries shorter chunks of at least @chunk_least, and sets *@chunk_bytes.
+ * Like actmem_region_register(), but registers the region in chunks of *@chunk_bytes. If the
+ * runtime refuses that length, tries shorter chunks of at least @chunk_least, and sets
+ * *@chunk_bytes.
  */
 int region_register_in(struct actmem_region *region, struct actmem_runtime *runtime,
 		       uint32_t flags, uint64_t *chunk_bytes, uint64_t chunk_least);

@@ -23,7 +23,7 @@ void store_add_background_work(struct actmem_store *store, struct store_block *b
 	pthread_cond_signal(&store->background);
 }
 
-/* This function, and all below that do slow work, release the lock meanwhile. */
+/* This function, and the functions below that do slow work, release the lock during that work. */
 static int grow_files(struct actmem_store *store, uint64_t length)
 {
 	struct published_wait *wait;
@@ -60,7 +60,7 @@ void store_describe_more(struct actmem_store *store, const char *what, const cha
 		return;
 	words = store->more_words[store->more++];
 	knob_spell(spelled, sizeof(spelled), why, ACTMEM_NAMES_C);
-	/* The queue's part may have changed. */
+	/* The queue's part of the description may have changed. */
 	snprintf(words, sizeof(store->more_words[0]), "%s%s%s%s", queue,
 		 before + strlen(store->queue_description), *why ? what : "", spelled);
 	store->queue_description = queue;
@@ -91,7 +91,7 @@ static int attach_region(struct actmem_store *store, struct actmem_region *regio
 	return actmem_queue_attach(store->queue, region, ACTMEM_ATTACH_PLAIN);
 }
 
-/* The region cannot close meanwhile, because a transfer is being prepared in it. */
+/* Releases the lock. The region cannot be closed meanwhile: a transfer of it is being prepared. */
 static int attach(struct actmem_store *store, struct actmem_region *region)
 {
 	int error;
@@ -113,7 +113,7 @@ void store_region_closes(void *data, struct actmem_region *region)
 		actmem_queue_detach(store->queue, region);
 }
 
-/* The block may end meanwhile. */
+/* Gets file space, and attaches the block's region. The block may end meanwhile. */
 static int prepare(struct actmem_store *store, struct store_block *block)
 {
 	int error = 0;
@@ -126,8 +126,8 @@ static int prepare(struct actmem_store *store, struct store_block *block)
 }
 
 /*
- * Ends the other prepared spills that find no space in the files. They would all try to allocate
- * more, and fail in the same way.
+ * Ends the other waiting spills that find no space in the files. Each of them would try to allocate
+ * more space, and fail in the same way.
  */
 static void give_up_spills(struct actmem_store *store, int error)
 {

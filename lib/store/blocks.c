@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The blocks of a store: finds them by key, sorts them by the time of their takes, and counts them.
+ * The blocks of a store: finds them by key, sorts them by their expected takes, and counts them.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -75,8 +75,8 @@ struct store_block *store_find(struct actmem_store *store, struct actmem_key key
 }
 
 /*
- * Grows the hash table if it is too small. Without memory for that, its chains get longer. Returns
- * false if there is no table at all.
+ * Grows the hash table if it is too small. If there is no memory for a larger table, the chains get
+ * longer. Returns false if there is no table at all.
  */
 static bool have_buckets(struct actmem_store *store)
 {
@@ -275,7 +275,7 @@ void store_end(struct actmem_store *store, struct store_block *block)
 		link_remove(&block->guessed);
 		link_append(&store->ended, &block->ended);
 	} else if (store->is_beyond) {
-		/* The block was taken during its spill: only now it frees its memory. */
+		/* The block was taken during its spill, so its memory is freed only now. */
 		store->is_to_shorten = true;
 		pthread_cond_signal(&store->background);
 	}

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * How much memory a store may use: its budget, or less if it cannot get that much. A limit that it
- * shares with others may be used up or fall, or the machine may have no more memory. The store then
- * treats the memory that it has, or may keep, as its budget, and spills the rest.
+ * Determines how much memory a store may use: its budget, or less if it cannot get that much. A
+ * limit that the store shares with other users may be used up or lowered, or the machine may have
+ * no more memory. The store then treats the memory that it has, or may keep, as its budget, and
+ * spills the rest.
  *
- * Others may free memory later. The store tries again in the background, for each round of blocks
- * that can use more. It also tries again before a call fails because there is no memory.
+ * Other users may free memory later. The store tries again in the background, for each round of
+ * blocks that can use more. It also tries again before a call fails because there is no memory.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -28,7 +29,7 @@ static int fail_small_budget(uint64_t bytes, unsigned int least, uint64_t page_b
 
 int store_check_budget(const struct actmem_store *store, bool spills, uint64_t *bytes)
 {
-	/* One block is in use while the other one is transferred. */
+	/* With spilling, one block is in use while another is transferred. */
 	unsigned int least = spills ? 2 : 1;
 
 	if (*bytes < least * store->page_bytes)
@@ -52,7 +53,7 @@ bool store_lift_budget(struct actmem_store *store)
 	return was_less;
 }
 
-/* The background thread describes the reason for the first refusal. */
+/* Notes the first refusal. The background thread adds its reason to the store's description. */
 static void note_refusal(struct actmem_store *store)
 {
 	if (store->refused_at || store->budget >= store->asked)
@@ -78,7 +79,7 @@ bool store_make_do(struct actmem_store *store, int error)
 	return true;
 }
 
-/* Another thread may change the budget or the heap's limit meanwhile. */
+/* Releases the lock. Another thread may change the budget or the heap's limit meanwhile. */
 void store_keep_to_budget(struct actmem_store *store)
 {
 	uint64_t raises = store->limit_raises, budget;
@@ -101,7 +102,7 @@ void store_keep_to_budget(struct actmem_store *store)
 	store->is_scattered = store->is_lowered && !store_is_over(store, 0);
 }
 
-/* Closes regions beyond the budget, which has changed, now and as they become free. */
+/* Closes free regions beyond the new budget. Other regions are closed when they become free. */
 static void keep_to_new_budget(struct actmem_store *store)
 {
 	store->is_beyond = true;
@@ -219,7 +220,7 @@ static void regain(struct actmem_store *store)
 	pthread_mutex_lock(&store->lock);
 	if (!error || !store_make_do(store, error))
 		store_lift_budget(store);
-	/* If the limit fell meanwhile, the budget did not, because it was still lower. */
+	/* If the limit was lowered meanwhile, that closed no regions: the budget was lower. */
 	if (limit_of(store) < limit)
 		keep_to_new_budget(store);
 	store_advance(store);

@@ -77,7 +77,7 @@ int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint
 	return reserve(store, key, length, USER_FILLS, memory, timeout_ns);
 }
 
-/* Commits a block with this user. */
+/* Commits a block whose user is @user. */
 static int commit(struct actmem_store *store, struct actmem_key key, enum store_user user)
 {
 	struct store_block *block;

@@ -3,7 +3,7 @@
 #include "store/follow.h"
 
 #define DOUBT_OF_MISS	2
-/* Three misses in a row, or more misses among other takes. */
+/* Reached by three misses in a row, or by more misses among other takes. */
 #define DOUBT_LOST	6
 #define DOUBT_MOST	12
 
@@ -16,7 +16,7 @@ static void judge(struct follow *follow, enum take_kind kind)
 	if (follow->doubt > DOUBT_MOST)
 		follow->doubt = DOUBT_MOST;
 	if (follow->doubt >= DOUBT_LOST) {
-		/* Runs of the previous order say nothing about the length of these. */
+		/* Runs in the previous order do not predict how long the next runs are. */
 		if (!follow->is_lost)
 			follow->last_run = 0;
 		follow->is_lost = true;

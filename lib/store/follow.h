@@ -16,15 +16,15 @@
 struct follow {
 	unsigned int doubt;
 	bool is_lost;			/* do not rely on the expected order */
-	bool is_up;			/* direction of the run, or of the last run with one */
+	bool is_up;			/* direction of the last run of two or more takes */
 	uint64_t run, last_run;		/* lengths in takes */
 	uint64_t below, above;		/* put numbers of the neighbours; 0: none */
 };
 
 enum take_kind {
 	TAKE_FORESEEN,			/* at the expected time */
-	TAKE_BY_CHANCE,			/* at another time; it was in memory, or next to be read */
-	TAKE_MISSED,			/* it was neither in memory nor next to be read */
+	TAKE_BY_CHANCE,			/* at another time; in memory, or next to be read */
+	TAKE_MISSED,			/* the block was neither in memory nor next to be read */
 };
 
 /*

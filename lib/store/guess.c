@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Compares takes with the expected order. If they differ, the store expects the predicted next
- * blocks at once, before all others that are not urgent.
+ * Compares takes with the expected order. If they differ, the store guesses which blocks will be
+ * taken next, and reads these before all other blocks that are not urgent.
  */
 #include "store/store.h"
 
-/* Threads overtake each other by fewer takes than this. */
+/* A take may be this many takes early or late, because threads overtake each other. */
 #define FORESEEN_WITHIN	8
 /* Guess again after 1/RENEWED_PART of the guessed blocks of a run were taken. */
 #define RENEWED_PART	16
@@ -58,9 +58,9 @@ static void end_guesses(struct actmem_store *store, uint64_t last)
 }
 
 /*
- * Guesses the neighbours from the farthest to the nearest, because the last guess is read first.
- * Also guesses a block that is being read: otherwise the store could drop it as soon as its read
- * ends.
+ * Marks the neighbours of @block as guessed, the nearest last, because the store reads the latest
+ * guess first. Also marks a block that is being read: otherwise the store could drop it as soon as
+ * its read ends.
  */
 static void want_neighbours(struct actmem_store *store, const struct store_block *block)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Holds and takes of blocks. A block may have several holds. The first one reads the block into
- * memory (USER_CLAIMS); other threads that want to hold the block wait for that.
+ * Holds and takes of blocks. A block may have several holds. The thread with the first hold reads
+ * the block into memory (USER_CLAIMS). Other threads that want to hold the block wait until then.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,13 +11,13 @@
 #include "queue/queue.h"
 #include "store/store.h"
 
-/* Waits until the thread that claims the block holds it, or fails to. The block may have ended. */
+/* Waits until no other thread claims the block, or the timeout passes. The block may have ended. */
 static void await_claim(struct actmem_store *store, struct waiter *waiter,
 			struct store_block *block)
 {
 	waiter->claimed = block;
 	link_append(&store->claim_waiters, &waiter->link);
-	/* The first waiter for memory may have waited for this thread. */
+	/* The first waiter may wait for memory of this thread, so let it check again. */
 	store_kick(store);
 	while (!link_is_alone(&waiter->link) && !waiter_is_late(waiter))
 		store_sleep(store, waiter, block, WAIT_BLOCK);
@@ -27,7 +27,7 @@ static void await_claim(struct actmem_store *store, struct waiter *waiter,
 	store_end_stall(store, waiter, block, false);
 }
 
-/* Wakes the threads that wait for this thread's claim. */
+/* Wakes the threads that wait for the end of this thread's claim. */
 static void end_claim(struct actmem_store *store, struct store_block *block)
 {
 	struct link *link, *next;
@@ -88,7 +88,7 @@ static int await_block(struct actmem_store *store, struct waiter *waiter, struct
 	void *memory;
 	int error = 0;
 
-	/* A caller that never waits would not see the error of a read. */
+	/* Report the error of an earlier read to a caller that never waits. */
 	if (block->fill_error && waiter_is_late(waiter))
 		return fail_unattended(store, block);
 	block->waiter = waiter;
@@ -284,7 +284,7 @@ int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const v
 	return error;
 }
 
-/* Returns a hold of this thread, or of another one if this thread has none; NULL: there is none. */
+/* Returns a hold of this thread or, if it has none, of another thread; NULL: there is no hold. */
 static struct holder *find_holder(const struct store_block *block)
 {
 	struct holder *holder, *found = NULL;

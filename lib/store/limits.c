@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Returns memory of a store that spills when a limit falls below the usage, and lets the store grow
- * again when there is room. A thread watches the limits, which others may lower at any time:
+ * Returns memory of a spilling store when a limit is lowered below the usage, and lets the store
+ * grow again when the limits allow it. A thread watches the limits, which can change at any time:
  *
  * - the driver's limits of the user, the node and the mount, and since Linux 7.3 the dmem.max of
  *   the cgroup: the driver reports a surplus;
  * - the limit of this handle, which `actmem limit --pid` sets;
  * - memory.high of the memory cgroup, for memfd regions whose pages the cgroup counts.
  *
- * If others share a limit, the store returns its share of the excess.
+ * If other users share a limit, the store returns only its share of the excess.
  */
 #include <errno.h>
 #include <poll.h>
@@ -23,13 +23,13 @@
 #include "store/store.h"
 
 #define LOOK_MS		100
-/* While memory is being returned, the descriptors of the driver are ready all the time. */
+/* While memory is being returned, the driver's descriptors stay ready, so poll() would not wait. */
 #define RETURN_MS	50
 /*
  * The thread finds the cgroup of this process, and reads memory.high, once a second. If memory.high
- * is set, the thread also reads it at each look. So it notices after a second at most that
- * memory.high was set, or that the process was moved to another cgroup. A move is not urgent: pages
- * stay charged to the old cgroup.
+ * is set, the thread also reads it each time that it checks the limits. So it notices within a
+ * second that memory.high was set, or that the process was moved to another cgroup. A move is not
+ * urgent: pages stay charged to the old cgroup.
  */
 #define CGROUP_NS	NS_PER_SECOND
 #define WATCHED_MAX	1024
@@ -57,7 +57,7 @@ static void take_limit(struct room *room, int64_t left, const char *why)
 	snprintf(room->why, sizeof(room->why), "%s", why);
 }
 
-/* Returns the store's part of @left bytes; if @left is negative, of the excess over the limit. */
+/* Returns the store's share of @left bytes or, if @left is negative, of the excess. */
 static int64_t share_of(int64_t left, uint64_t held, uint64_t used, uint64_t sharers)
 {
 	if (left >= 0)
@@ -95,7 +95,7 @@ static void take_cgroup_limit(struct own_cgroup *own, uint64_t held, struct room
 	if (!own->has_limit || !high.used_bytes)
 		return;
 	snprintf(why, sizeof(why), "%s is %s", high.file, BYTES_TEXT(high.limit_bytes));
-	/* Others in the cgroup may grow, too, so the store takes only half of the rest. */
+	/* Other processes of the cgroup may grow, too, so the store takes only half of the rest. */
 	take_limit(room, share_of((int64_t)(high.limit_bytes - high.used_bytes), held,
 				  high.used_bytes, 2), why);
 }
@@ -129,7 +129,7 @@ static uint64_t ceiling_of(const struct room *room, uint64_t held)
 	return held + (uint64_t)room->bytes;
 }
 
-/* Returns true if the store still has memory to return. */
+/* Sets the ceiling that the limits allow. Returns true if the store has memory to return. */
 static bool follow_limits(struct actmem_store *store, struct own_cgroup *own, uint64_t surplus)
 {
 	uint64_t held = heap_bytes(store->heap);

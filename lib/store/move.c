@@ -69,7 +69,7 @@ static void end_spill(struct actmem_store *store, struct store_block *block, int
 		store_end(store, block);
 }
 
-/* Handles the end of a spill. @bad_room: a disk failed there, so use that space last. */
+/* Handles the end of a spill. @bad_room: a disk failed at the block's space, so use it last. */
 static void spill_ended(struct actmem_store *store, struct store_block *block, int error,
 			const char *words, bool bad_room)
 {
@@ -194,9 +194,9 @@ uint64_t store_window(const struct actmem_store *store)
 }
 
 /*
- * Returns how much of the budget should be free at the peak, or hold blocks that are also in files.
- * It is one window if no peak is known, or if puts go on during takes. Otherwise it is the length
- * of two blocks, so that puts need not wait: spilling more would write and read for nothing.
+ * Returns how many bytes of the budget should, at the peak, be free or hold blocks that are also in
+ * files. This is one window if no peak is known, or if puts go on during takes. Otherwise it is the
+ * length of two blocks, so that puts need not wait. More spills would be useless.
  */
 static uint64_t spare_bytes(const struct actmem_store *store)
 {
@@ -237,8 +237,8 @@ static bool is_late(const struct actmem_store *store, const struct store_block *
 }
 
 /*
- * Returns true if enough transfers keep the disks busy. More would delay a transfer that gets
- * urgent.
+ * Returns true if the transfers under way keep the disks busy. More transfers would delay one that
+ * becomes urgent.
  */
 static bool is_busy(const struct actmem_store *store, enum store_sum sum,
 		    const struct bandwidth *bandwidth)
@@ -278,7 +278,7 @@ static bool may_use_all(const struct actmem_store *store, uint64_t length)
 /*
  * While takes are not in the expected order, any block may be next. The store then reads blocks
  * only into memory that the next run of takes does not need: otherwise that run would evict them.
- * It reads one block at a time, so that an urgent fill has little to wait for.
+ * It reads one block at a time, so that an urgent fill does not have to wait long.
  */
 static bool may_guess(const struct actmem_store *store, uint64_t length)
 {
@@ -299,7 +299,7 @@ static bool is_to_be_read(const struct actmem_store *store, const struct store_b
 	const struct want *want = &block->place.want;
 	uint64_t window, takes;
 
-	/* The program asked for this block, or the run is expected to reach it. */
+	/* The program asked for this block, or the run of takes is expected to reach it. */
 	if (!want->at)
 		return true;
 	if (store->follow.doubt)
@@ -321,7 +321,7 @@ static bool read_ahead(struct actmem_store *store)
 	void *memory;
 	int error;
 
-	/* A block that was dropped to free a region stays in its file until regions are free. */
+	/* While regions are being freed for a lowered budget, do not read dropped blocks again. */
 	if (!first || store->is_lowered || !link_is_alone(&store->waiters) ||
 	    is_busy(store, SUM_FILLING, &store->read))
 		return false;
@@ -344,7 +344,7 @@ bool store_is_over(const struct actmem_store *store, uint64_t length)
 
 /*
  * Drops or spills one more block, so that a region may become free. store_keep_to_budget() then
- * checks whether one did.
+ * checks whether a region is free.
  */
 static bool gather_blocks(struct actmem_store *store)
 {
@@ -394,8 +394,8 @@ void store_advance(struct actmem_store *store)
 }
 
 /*
- * Handles a completion. The caller took only this one, so this thread's error message belongs to
- * it.
+ * Handles a completion. The caller took only this one, so the thread's error message is that of the
+ * completion.
  */
 static void complete(struct actmem_store *store, const struct actmem_completion *completion)
 {

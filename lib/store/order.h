@@ -23,7 +23,7 @@ static inline bool want_is_sooner(const struct want *want, const struct want *ot
 
 struct order_place {
 	struct order_place *child, *next;
-	struct order_place *previous;	/* sibling; the parent, for the first sibling */
+	struct order_place *previous;	/* previous sibling; for the first sibling, the parent */
 	struct want want;		/* must not change while the item is in an order */
 };
 

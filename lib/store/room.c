@@ -89,7 +89,7 @@ static int grow(struct actmem_store *store, struct waiter *waiter, uint64_t leng
 	pthread_mutex_unlock(&store->lock);
 	error = heap_alloc(store->heap, length, store->memory_align, memory, &is_full);
 	pthread_mutex_lock(&store->lock);
-	/* Another thread took the memory; it may have freed it since. */
+	/* Another thread took the memory, but may have freed it since. */
 	if (error && is_full)
 		return LOOK_AGAIN;
 	if (!error || !store_make_do(store, error))
@@ -122,8 +122,8 @@ static bool may_free(const struct actmem_store *store, uint64_t thread)
 }
 
 /*
- * Returns true if this block may free its memory. After a commit, only a store that spills frees
- * it.
+ * Returns true if the users of this block may free its memory. In a store that does not spill, a
+ * block that is being filled or committed keeps its memory after the commit.
  */
 static bool gives_back(const struct actmem_store *store, const struct store_block *block)
 {
@@ -153,7 +153,7 @@ static bool memory_comes_back(const struct actmem_store *store)
 	return false;
 }
 
-/* A spill failed, and no transfer is under way. Fails, or raises the limit (ALLOW_MEMORY). */
+/* Handles a failed spill while no transfer is under way: fails or raises the limit. */
 static int do_without_spill(struct actmem_store *store, struct waiter *waiter, uint64_t length)
 {
 	if (waiter->is_refused)
@@ -185,8 +185,8 @@ static int fail_used_up(const struct actmem_store *store, const struct waiter *w
 }
 
 /*
- * Starts to make memory free. Returns LOOK_AGAIN if it may be free now, WAIT if it will be later,
- * or a negative errno with an error message.
+ * Starts to free memory. Returns LOOK_AGAIN if memory may be free now, WAIT if memory will be free
+ * later, or a negative errno with an error message.
  */
 static int make_room(struct actmem_store *store, struct waiter *waiter, uint64_t length)
 {
@@ -222,9 +222,9 @@ int store_take_room(struct actmem_store *store, uint64_t length, void **memory)
 }
 
 /*
- * Returns true if a spill will make memory free soon, and the only other memory is that of a block
- * that was read ahead. That block will be taken before the spilled one. If it were dropped, it
- * would be read twice.
+ * Returns true if a spill will free memory soon, and the only block that could be dropped instead
+ * was read ahead. That block will be taken before the spilled one. If it were dropped, it would be
+ * read twice.
  */
 static bool is_spill_better(const struct actmem_store *store, const struct waiter *waiter,
 			    uint64_t length)
@@ -273,7 +273,7 @@ int store_room(struct actmem_store *store, struct waiter *waiter, struct store_b
 	int error = WAIT;
 
 	link_append(&store->waiters, &waiter->link);
-	/* The first waiter may have waited for this thread. */
+	/* The first waiter may wait for memory of this thread, so let it check again. */
 	store_kick(store);
 	for (;;) {
 		if (store->waiters.next == &waiter->link)

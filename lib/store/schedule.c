@@ -100,8 +100,8 @@ static void unchain(struct schedule *schedule, struct habit *habit)
 }
 
 /*
- * Grows the hash table if it is too small. Without memory for that, its chains get longer. Returns
- * false if there is no table at all.
+ * Grows the hash table if it is too small. If there is no memory for a larger table, the chains get
+ * longer. Returns false if there is no table at all.
  */
 static bool have_buckets(struct schedule *schedule)
 {
@@ -141,7 +141,7 @@ static struct habit *new_habit(struct schedule *schedule)
 	return habit;
 }
 
-/* Records a distance. Without memory for it, does nothing. */
+/* Records a distance. Does nothing if there is no memory for a new habit. */
 static void learn(struct schedule *schedule, const struct habit *like, uint64_t distance)
 {
 	struct habit *habit = find_habit(schedule, like);

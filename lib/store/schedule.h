@@ -44,17 +44,17 @@ struct schedule {
 	/* In each round, the bytes of all blocks rise to a peak and fall again. */
 	uint64_t peaks[SCHEDULE_ROUNDS];	/* of the last rounds */
 	uint64_t refills[SCHEDULE_ROUNDS];	/* how much the bytes rose again after a fall */
-	uint64_t high, low, dip, refill;	/* of this round; low: since the bytes fell */
+	uint64_t high, low, dip, refill;	/* of this round; low: while is_falling */
 	bool is_falling;
 };
 
 void schedule_init(struct schedule *schedule);
 void schedule_destroy(struct schedule *schedule);
 
-/* Records that a block is put for its @turn. Returns the expected time of its take. */
+/* Records the put that begins turn @turn of a block. Returns the expected time of its take. */
 struct want schedule_put(struct schedule *schedule, struct actmem_key key, unsigned int turn);
 
-/* Records that a block is taken for its @turn. @put_clock is the time of its put. */
+/* Records the take of turn @turn of a block. @put_clock is the time of the turn's put. */
 void schedule_take(struct schedule *schedule, struct actmem_key key, unsigned int turn,
 		   uint64_t put_clock);
 

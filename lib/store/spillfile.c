@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Space in spill files. Extents (base/extents.h) keep track of space as they do of memory: each set
- * has a range of addresses that no code accesses.
+ * Space in spill files. Extents (base/extents.h) keep track of this space in the same way as of
+ * memory. For that, each set has a range of addresses, which no code accesses.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -15,12 +15,12 @@
 
 #define STEP_LEAST	(64ULL << 20)
 #define STEP_MOST	(1ULL << 30)
-/* Large spill files grow by 1/STEP_PART of their length: a queue has few files. */
+/* Large spill files grow by 1/STEP_PART of their length, because a queue can have few files. */
 #define STEP_PART	4
 /* Bytes that are returned to the disks, or allocated again, at a time. */
 #define PIECE_MOST	STEP_LEAST
 #define PIECE_LEAST	(64ULL << 10)
-/* Slack: the needs of rounds differ by 1/SPARE_PART. A smaller excess is not worth returning. */
+/* Slack, because rounds need different space. An excess below SHRINK_LEAST is not returned. */
 #define SPARE_PART	8
 #define SHRINK_LEAST	(16ULL << 20)
 /* A set is shorter than 1 << ADDRESS_BITS bytes. */
@@ -212,7 +212,7 @@ void spillfile_give(struct spillfile *spillfile, struct spill_room *room)
 	room->block = NULL;
 }
 
-/* Makes the oldest avoided space usable: otherwise the files of a failing disk would only grow. */
+/* Also makes the oldest avoided space usable: otherwise a failing disk's files would only grow. */
 void spillfile_avoid(struct spillfile *spillfile, struct spill_room *room)
 {
 	struct extent **oldest = &spillfile->avoided[spillfile->avoided_next];
@@ -264,7 +264,7 @@ bool spillfile_has_no_space(int error)
 	return is_full_disk(error) || error == -EFBIG;
 }
 
-/* Allocates space. If that fails, undoes the part that a full disk may have allocated. */
+/* Allocates space. If that fails, frees the part that was allocated before the disk was full. */
 static int allocate(const struct actmem_file *file, uint64_t offset, uint64_t length)
 {
 	int error = fail_elsewhere(file_allocate(file, offset, length));
@@ -425,8 +425,8 @@ int spillfile_punch(const struct spillfile *spillfile, const struct extent *piec
 		return 0;
 	snprintf(words, sizeof(words), "%s", fail_words());
 	/*
-	 * Other disks may have taken their part. Allocate it again; if that fails, treat the whole
-	 * piece as returned.
+	 * Other disks may have freed their parts of the piece. Allocate these again. If that fails,
+	 * treat the whole piece as returned.
 	 */
 	return file_allocate(file, offset, length) ? 0 : fail_as_before(error, words);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Space in spill files. A set of spill files has no names and is striped over directories. It is
+ * Space in spill files. A set consists of files without names, striped over directories. Space is
  * allocated on the disks before it is written to. When more space is needed, another set is opened.
  * If the disks were full before, the last set is extended instead. Free space that is not needed
  * any more returns to the disks, piece by piece.
@@ -39,8 +39,8 @@ struct spillfile {
 	unsigned int avoided_next;
 	struct extent *withheld;	/* list of returned pieces, the latest first */
 	uint64_t withheld_bytes;	/* including the piece that is being returned */
-	uint64_t shrink_to;		/* return free space above this; UINT64_MAX: none */
-	bool never_shrinks;		/* a file system cannot take space back */
+	uint64_t shrink_to;		/* free space while @bytes exceeds this; UINT64_MAX: no */
+	bool never_shrinks;		/* a file system cannot free parts of files */
 	uint64_t peak;			/* most bytes in use in this round */
 	uint64_t peaks[SPILL_ROUNDS];	/* of the last rounds */
 	unsigned int rounds;		/* number of rounds with a known peak */
@@ -66,8 +66,8 @@ struct spill_room {
 /*
  * Functions that can fail return 0, or a negative errno with an error message, except
  * spillfile_take(). The caller serializes all calls. Only spillfile_grow() and spillfile_punch(),
- * which may take long, may run beside other calls. But neither may run beside the other, nor beside
- * spillfile_add(), spillfile_punched() or spillfile_destroy().
+ * which may take long, may run concurrently with other calls, except with each other,
+ * spillfile_add(), spillfile_punched() and spillfile_destroy().
  *
  * @options: size, length, paths, path_count and flags; the caller keeps the paths valid.
  * spillfile_init() allocates @options->length bytes on the disks.
@@ -91,7 +91,7 @@ void spillfile_set_limit(struct spillfile *spillfile, uint64_t limit);
 int spillfile_take(struct spillfile *spillfile, uint64_t length, struct spill_room *room);
 void spillfile_give(struct spillfile *spillfile, struct spill_room *room);
 
-/* Gives back the space of a block where a disk failed, so that it is used last (see @avoided). */
+/* Frees the space of a block where a disk failed, so that it is used last (see @avoided). */
 void spillfile_avoid(struct spillfile *spillfile, struct spill_room *room);
 
 /* Makes all avoided space usable again. Returns true if there was any. */
@@ -99,9 +99,9 @@ bool spillfile_use_avoided(struct spillfile *spillfile);
 
 /*
  * Allocates space on the disks: a piece that was given back to them, or a new set of at least
- * @length bytes. If the disks were full at the last allocation, it allocates only @length bytes. It
- * then extends the last set, because a queue has a limited number of files. The space is usable
- * after spillfile_add().
+ * @length bytes. If the disks were full at the last allocation, it allocates only @length bytes,
+ * and extends the last set instead, because a queue has a limited number of files. The space is
+ * usable after spillfile_add().
  */
 int spillfile_grow(struct spillfile *spillfile, uint64_t length, struct spill_growth *growth);
 int spillfile_add(struct spillfile *spillfile, const struct spill_growth *growth);
@@ -109,7 +109,7 @@ int spillfile_add(struct spillfile *spillfile, const struct spill_growth *growth
 /*
  * Begins another round. In each round, usually one step of the program, the bytes of all blocks
  * rise and fall. The call compares the allocated space with the highest use in the last
- * SPILL_ROUNDS rounds, plus some slack. If the excess is large enough, it returns to the disks.
+ * SPILL_ROUNDS rounds, plus some slack. A large excess is returned to the disks.
  */
 void spillfile_end_round(struct spillfile *spillfile);
 

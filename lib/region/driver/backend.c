@@ -146,7 +146,10 @@ static void copy_info(struct actmem_region_info *into, const struct actmem_ioctl
 	memcpy(into->name, from->name, sizeof(into->name) - 1);
 }
 
-/* Asks the driver about a region. @fd: the region, with @id 0; or the device, with its id. */
+/*
+ * Asks the driver about a region. Either @fd is the region and @id is 0, or @fd is the device and
+ * @id is the region's id.
+ */
 static int ask_info(int fd, uint64_t id, struct actmem_region_info *into)
 {
 	struct actmem_ioctl_info info = {
@@ -170,7 +173,7 @@ static int driver_info(const struct backing *backing, struct actmem_region_info 
 			    strerror(-error)) : 0;
 }
 
-/* A driver without this field reports 0. */
+/* Returns 0 if the driver does not know the field surplus_bytes. */
 static uint64_t driver_surplus(const struct backing *backing)
 {
 	struct actmem_ioctl_info info = { .size = sizeof(info) };
@@ -208,8 +211,8 @@ static int list_batch(int device, const uint64_t *ids, unsigned int count,
 }
 
 /*
- * Lists the driver's regions. If the driver does not answer, returns 0, and actmem_error() says why
- * its regions are missing.
+ * Lists the driver's regions. If the device cannot be opened, returns 0. Unless the driver is
+ * missing, actmem_error() then says why its regions are not in the list.
  */
 static int driver_list(struct region_list *list)
 {

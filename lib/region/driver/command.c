@@ -80,7 +80,7 @@ static bool goes_by_cpu(const struct actmem_ioctl_info *info)
 	       info->policy == ACTMEM_POLICY_BIND && nodes_count(&nodes) > 1;
 }
 
-/* Returns the growth; 0 if other threads discarded more meanwhile. */
+/* Returns the increase, or 0 if other threads have discarded more meanwhile. */
 static uint64_t more_bytes(uint64_t now, uint64_t before)
 {
 	return now > before ? now - before : 0;
@@ -109,9 +109,9 @@ static void tell_of_whole(struct actmem_why *why, const struct pages_there *befo
 }
 
 /*
- * Populates the rest with a single call after the helpers have ended. A single thread may succeed
- * where several at once exceeded a limit. If it fails, too, the reason in @range is exact, because
- * no helper allocates pages meanwhile.
+ * Populates the rest of the range with a single call after the helpers have ended. One thread may
+ * succeed where several threads exceeded a limit. If the call fails, too, the reason in @range is
+ * exact, because no helper allocates pages meanwhile.
  */
 static int populate_rest(int fd, const struct pages_there *before,
 			 struct actmem_ioctl_range *range)

@@ -7,8 +7,8 @@
 #include "../uapi/actmem.h"
 
 /*
- * Populates a range with ACTMEM_IOC_POPULATE; a long range with several threads. Sets no error
- * message. *@range is as after a single call for the whole range.
+ * Populates a range with ACTMEM_IOC_POPULATE. Uses several threads for a long range. Sets no error
+ * message. Sets *@range as a single call for the whole range would.
  */
 int driver_populate_range(int fd, uint64_t offset, uint64_t length,
 			  struct actmem_ioctl_range *range);

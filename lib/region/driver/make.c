@@ -75,7 +75,7 @@ static int create_once(int device, const struct region_request *request,
 		.policy = policy - 1,
 	};
 	memcpy(create->nodes, nodes->word, sizeof(create->nodes));
-	/* A region that is a file has the file's name. */
+	/* The driver uses the file's name for a region that is a file. */
 	if (!request->path)
 		memcpy(create->name, request->name, sizeof(create->name));
 	create->fd = -1;
@@ -94,7 +94,7 @@ static int create_once(int device, const struct region_request *request,
 	return error ? fail_create(device, -error, create) : 0;
 }
 
-/* Returns true if the request failed because of its nodes, so that others could help. */
+/* Returns true if the request failed because of its nodes, and may succeed on other nodes. */
 static bool node_is_full(const struct actmem_ioctl_create *create)
 {
 	return create->why.reason == ACTMEM_WHY_NODE_FULL ||
@@ -129,8 +129,8 @@ void driver_tell_pages(const struct region_request *request, unsigned int *fallb
 }
 
 /*
- * Tries the nodes nearest to @home first, and adds farther ones while those are full. The driver
- * itself would prefer the nodes nearest to the caller's CPU.
+ * Tries the nodes nearest to @home first, and adds farther nodes while the nearer ones are full.
+ * The driver itself would prefer the nodes nearest to the caller's CPU.
  */
 static int try_near(int fd, const struct region_request *request,
 		    struct actmem_ioctl_create *create)

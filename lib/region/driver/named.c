@@ -37,7 +37,7 @@
 #define PAUSE_MIN	1000000
 #define PAUSE_MAX	64000000
 
-/* Waits until the file is a region, or this process has its lock and must complete it. */
+/* Waits until the file is a region, or until this process has locked it and must complete it. */
 static int wait_for_turn(const struct region_request *request, int fd, struct stat *stat)
 {
 	struct timespec pause = { .tv_nsec = PAUSE_MIN };
@@ -76,7 +76,7 @@ static bool is_same(const struct stat *one, const struct stat *other)
 	return one->st_dev == other->st_dev && one->st_ino == other->st_ino;
 }
 
-/* Returns true if the file still has that name. */
+/* Returns true if @path is still the name of the file @fd. */
 static bool is_named(const char *path, int fd)
 {
 	struct stat own, there;
@@ -108,7 +108,7 @@ static int copy_permissions(int from, int to, const char *path)
 	return 0;
 }
 
-/* Creates an empty file again, as a new file, in place of one that existed before the call. */
+/* Creates a new empty file in place of the removed one, which existed before the call. */
 static void put_back(const char *path, int empty)
 {
 	int fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
@@ -132,7 +132,7 @@ static int replace_empty(const struct region_request *request, int empty, bool c
 		error = name_lock(made, request->path);
 	if (error)
 		return error;
-	/* A program that does not wait, such as truncate(1), has made the file a region. */
+	/* A program that ignores the lock, such as truncate(1), has made the file a region. */
 	if (!is_empty(empty))
 		return TRY_AGAIN;
 	if (!is_named(request->path, empty))
@@ -171,7 +171,7 @@ static int open_by_name(const struct region_request *request, int *made)
 		flock(*made, LOCK_UN);
 		error = name_lock(fd, request->path);
 	}
-	/* Another process locked it first. If that process has ended, lock the old descriptor. */
+	/* Another process locked the region. If that process has ended, lock the old descriptor. */
 	if (error) {
 		close(fd);
 		return name_lock(*made, request->path);
@@ -207,7 +207,7 @@ static int complete_whole(const struct region_request *request, int fd, bool cre
 	return error;
 }
 
-/* Makes a region of an empty file. On success, closes @fd unless the backing has it. */
+/* Turns an empty file into a region. On success, closes @fd unless @backing uses it. */
 static int complete_file(const struct region_request *request, int fd, bool created,
 			 struct backing *backing)
 {
@@ -335,8 +335,8 @@ static int open_file(const struct region_request *request, int fd, bool created,
 }
 
 /*
- * Opens the file, or creates an empty one and sets *@created. A failure must not remove an empty
- * file that existed before, perhaps on purpose.
+ * Opens the file, or creates an empty one and sets *@created. A call that fails must not remove an
+ * empty file that existed before, because a user may have created it on purpose.
  */
 static int open_or_create(const struct region_request *request, int *fd, bool *created,
 			  struct stat *found)

@@ -46,8 +46,8 @@ static void tell_cgroup(int error, const struct actmem_why *why)
 }
 
 /*
- * Appends how much of a limit is in use, perhaps by other processes. @others: users of it that
- * `actmem list` does not show, or "".
+ * Appends how much of a limit is in use, perhaps by other processes. @others: text about users of
+ * the limit that `actmem list` does not show, or "".
  */
 static void tell_held(uint64_t limit, uint64_t left, const char *others)
 {

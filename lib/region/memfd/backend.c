@@ -3,8 +3,8 @@
  * The backend that needs neither a module nor root. Its regions are shared memory. mbind(2) places
  * the memory, mlock(2) pins it, and seals keep other processes from shrinking it.
  *
- * The mapping that populates the pages stays until the region is closed, because it has the lock
- * on them.
+ * The mapping that populates the pages stays until the region is closed, because unmapping would
+ * unlock them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -93,8 +93,8 @@ static int memfd_info(const struct backing *backing, struct actmem_region_info *
 }
 
 /*
- * Always fails. udmabuf could make a dma-buf of a memfd, but neither CUDA nor VFIO can pin its
- * pages through a mapping of it.
+ * Always fails. udmabuf could make a dma-buf of a memfd. But neither CUDA nor VFIO can pin the
+ * pages of such a dma-buf through its mapping.
  */
 static int memfd_export(const struct backing *backing, uint64_t offset, uint64_t length, int *fd)
 {
@@ -110,7 +110,7 @@ const struct backend backend_memfd = {
 	.adopt = memfd_adopt,
 	.map = memfd_map,
 	.unmap = memfd_unmap,
-	/* Populating may change the policy of the mapping meanwhile; see pages_place(). */
+	/* Populating may change the policy of the mapping temporarily; see pages_place(). */
 	.in_turn = true,
 	.populate = memfd_populate,
 	.discard = memfd_discard,

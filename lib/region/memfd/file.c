@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Existing files of regions in shared memory: identifies them, finds out their pages, and locks
- * them in memory.
+ * Handles existing files of regions in shared memory: identifies them, finds out their kind of
+ * pages, and locks the pages in memory.
  */
 #include <errno.h>
 #include <linux/magic.h>
@@ -70,7 +70,7 @@ int memfd_lock(struct backing *backing, uint32_t allow)
 		backing->locked_bytes = backing->length;
 		return 0;
 	}
-	/* MLOCK_ONFAULT: a limit that is too low is an error before pages are allocated. */
+	/* MLOCK_ONFAULT: if the limit is too low, the call fails before pages are allocated. */
 	if (!mlock2(backing->address, backing->length, MLOCK_ONFAULT)) {
 		backing->locked_bytes = backing->length;
 		return 0;
@@ -98,7 +98,7 @@ int memfd_lock(struct backing *backing, uint32_t allow)
 
 int memfd_advise(const struct region_request *request, const struct backing *backing)
 {
-	/* Fails on kernels without huge pages, where it is not needed. */
+	/* This call fails on kernels without huge pages, but is not needed there. */
 	if (request->pages == ACTMEM_PAGES_4K)
 		madvise(backing->address, backing->length, MADV_NOHUGEPAGE);
 	if (request->pages == ACTMEM_PAGES_THP &&

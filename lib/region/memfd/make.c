@@ -111,7 +111,7 @@ int memfd_make_pages(const struct region_request *request, const struct backing 
 	return error;
 }
 
-/* Tries once, with only the pages and the policy of the request. */
+/* Tries once to create the region, without fallbacks to other pages or nodes. */
 static int create_memory(const struct region_request *request, struct backing *backing)
 {
 	int error;

@@ -21,16 +21,16 @@
 int memfd_identify(struct backing *backing);
 
 /*
- * Sets the pages of @backing to those of the file system. Returns false if their size is unknown,
- * or if the length of @backing is 0 or not a multiple of that size.
+ * Sets the kind of pages of @backing to that of the file system. Returns false if the page size is
+ * unknown, or if the length of @backing is 0 or not a multiple of the page size.
  */
 bool memfd_take_pages(struct backing *backing, const struct statfs *files);
 
 int memfd_allocated(const struct backing *backing, uint64_t *bytes);
 
 /*
- * Locks the pages of the mapping, even if allocated later. If the limit is too low and
- * @allow permits unlocked memory, counts a fallback instead.
+ * Locks the pages of the mapping, including pages that are allocated later. If the limit is too low
+ * and @allow permits unlocked memory, counts a fallback instead.
  */
 int memfd_lock(struct backing *backing, uint32_t allow);
 
@@ -49,7 +49,7 @@ int nameless_check_hugetlbfs(const struct region_request *request, uint64_t page
 
 /* make.c: new regions. */
 
-/* Is create() of struct backend. If the request has a path, creates a file without a name. */
+/* See create() in struct backend. If the request has a path, creates a file without a name. */
 int memfd_make(int device, const struct region_request *request, struct backing *backing);
 
 /* Populates a range and verifies its pages. @exact: see pages_verify(). */
@@ -61,7 +61,7 @@ int memfd_make_pages(const struct region_request *request, const struct backing 
 /* See struct backend. */
 int memfd_open_name(const struct region_request *request, struct backing *backing);
 
-/* Completes @backing, which has a received descriptor of a named region. Closes it on failure. */
+/* Completes @backing of a received named region. Closes its descriptor on failure. */
 int named_receive(uint32_t allow, struct backing *backing);
 
 /* receive.c: see struct backend. */

@@ -2,7 +2,7 @@
 /*
  * Regions that are files of hugetlbfs or tmpfs, for the memfd backend.
  *
- * A process creates a region as a file without a name, which the kernel removes with the process.
+ * A process creates a region as a file without a name. If the process dies, the kernel removes it.
  * When the pages are allocated, the process links the file to its path. Only one of several
  * creators can link its file, and other processes find only complete regions. The creator then
  * opens the file by its path, as other processes do.
@@ -84,7 +84,7 @@ static int verify_present(const struct region_request *request, const struct bac
 	return pages_verify(request, backing, offset, length, false);
 }
 
-/* Finds out if the file has huge pages: by its mapped pages or, if none, by the request. */
+/* Finds out if the file has huge pages. If none of its pages is mapped, the request decides. */
 static int detect_pages(const struct region_request *request, struct backing *backing)
 {
 	uint64_t mapped, huge;
@@ -257,7 +257,7 @@ static int open_existing(const struct region_request *request, struct backing *b
 	return map_existing(request, backing);
 }
 
-/* Links the file to its path and sets *@made. Also returns 0 if another file has the path. */
+/* Links the file to its path. If another file has that path, returns 0 and clears *@made. */
 static int link_file(const struct region_request *request, const struct backing *backing,
 		     bool *made)
 {
@@ -276,7 +276,7 @@ static int link_file(const struct region_request *request, const struct backing 
 		    strerror(-error), error == -ENOENT ? " (is /proc mounted?)" : "");
 }
 
-/* Opens, by its path, the file that this process created and linked. Takes over its fallbacks. */
+/* Opens, by its path, the file that this process created and linked. Copies its fallbacks. */
 static int open_created(const struct region_request *request, const struct backing *made,
 			const char *words, struct backing *backing)
 {
@@ -284,7 +284,7 @@ static int open_created(const struct region_request *request, const struct backi
 	struct stat there;
 	int error;
 
-	/* The fallbacks of its creation are counted already, so allow all of them. */
+	/* Fallbacks were counted when the file was created, so allow all of them here. */
 	again.allow |= ACTMEM_ALLOW_2M | ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K | ACTMEM_ALLOW_NODE;
 	error = open_existing(&again, backing);
 	if (error) {
@@ -331,8 +331,9 @@ static int create_and_link(const struct region_request *request, struct backing 
  * Locks the directory of a path. If several processes create the same region at once, each may get
  * a part of the memory, so that none can finish. Each process therefore takes a shared lock on the
  * directory. A process that gets too little memory then waits for the exclusive lock. Once it holds
- * that lock, another process has completed the region, or this process can. Any user who can open a
- * directory can lock it, so the library does not lock one that all users can open (/dev/shm).
+ * that lock, either another process has completed the region, or this process can complete it. Any
+ * user who can open a directory can lock it, so the library does not lock directories that all
+ * users can open (/dev/shm).
  */
 static int lock_parent(const char *folder, int how, int *lock)
 {

@@ -20,7 +20,8 @@
 
 /*
  * Limit how long a process waits, over all calls, for pages that other processes free. The limit
- * is a number of naps, not a time. A process that the scheduler delays gets as many as any other.
+ * is a number of naps, not a time, so a process that the scheduler delays gets as many naps as any
+ * other.
  */
 #define NAP_NS		10000000
 #define NAPS_MAX	200
@@ -120,7 +121,7 @@ int pages_check_room(const struct region_request *request)
 {
 	struct actmem_nodes nodes = source_nodes(request);
 	uint64_t available = nodes_available_bytes(&nodes);
-	/* With 4 KiB pages, the page tables and the file's index add 1/240. */
+	/* With 4 KiB pages, the page tables and the file's index add 1/240 of the length. */
 	const uint64_t spare = request->length / 128 + SPARE_BYTES;
 	char knob[CGROUP_FILE_MAX];
 
@@ -163,7 +164,7 @@ static int bind_range(const struct backing *backing, uint64_t offset, uint64_t l
 	if (!syscall(SYS_mbind, (char *)backing->address + offset, (unsigned long)length, mode,
 		     nodes->word, (unsigned long)ACTMEM_NODES_MAX + 1, 0))
 		return 0;
-	/* A machine with one node needs no policy: ignore it if mbind() is forbidden. */
+	/* A machine with one node needs no policy, so ignore that mbind() is forbidden. */
 	if ((errno == EPERM || errno == ENOSYS) && node_is_only_one(&node))
 		return 0;
 	snprintf(what, sizeof(what), "cannot bind memory to %s", NODES_TEXT(nodes));
@@ -201,8 +202,8 @@ static int populate_pages(const struct region_request *request, const struct bac
 }
 
 /*
- * Makes pages come from the nodes nearest to @home first. Before Linux 5.17, which added this
- * system call, they come from those nearest to the caller's CPU first.
+ * Makes the kernel prefer the nodes nearest to @home. Before Linux 5.17, which added this system
+ * call, the kernel prefers the nodes nearest to the caller's CPU.
  */
 static void prefer_home(const struct region_request *request, const struct backing *backing)
 {
@@ -240,7 +241,8 @@ int pages_bind(const struct region_request *request, struct backing *backing)
 
 /*
  * Allocates page i on the (i mod n)-th node. MPOL_INTERLEAVE alone would start at a node that
- * depends on the inode. The function sets it at the end, for pages that are allocated later.
+ * depends on the inode. So the function sets MPOL_INTERLEAVE only at the end, for pages that are
+ * allocated later.
  */
 static int interleave_pages(const struct region_request *request, const struct backing *backing,
 			    uint64_t offset, uint64_t length)

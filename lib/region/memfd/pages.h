@@ -21,16 +21,16 @@ int pages_fail_hugetlb(const struct region_request *request);
 bool pages_came_back(const struct region_request *request);
 
 /*
- * Checks that enough memory is available for the request's length, without hugetlb. A page fault
- * that finds no memory on the bound nodes or in the memory cgroup does not fail: it invokes the
- * OOM killer. The library therefore checks first.
+ * Checks that enough memory is available for the request, whose pages are not hugetlb pages. A page
+ * fault that finds no memory on the bound nodes or in the memory cgroup does not fail: it invokes
+ * the OOM killer. The library therefore checks first.
  */
 int pages_check_room(const struct region_request *request);
 
 /*
- * Sets the memory policy of the mapping, which also places the pages that a touch allocates. Their
- * interleaving need not begin with the first node. If mbind() is forbidden, a request that names no
- * nodes and allows other nodes continues with the nodes that the kernel chooses, as a fallback.
+ * Sets the memory policy of the mapping. Page faults follow this policy, too, but interleaving need
+ * not begin with the first node then. If mbind() is forbidden, the kernel chooses the nodes for a
+ * request that sets no policy and no nodes, but allows other nodes. This counts as a fallback.
  */
 int pages_bind(const struct region_request *request, struct backing *backing);
 
@@ -48,7 +48,7 @@ int pages_place(const struct region_request *request, const struct backing *back
 int pages_verify(const struct region_request *request, const struct backing *backing,
 		 uint64_t offset, uint64_t length, bool exact);
 
-/* Returns the bytes of a range whose pages are missing; 0 for hugetlb, which does not report it. */
+/* Returns how many bytes of a range of a tmpfs file have no pages. */
 uint64_t pages_missing(const struct backing *backing, uint64_t offset, uint64_t length);
 
 /* Adds the bytes of the backing's pages on each node to @node_bytes. */

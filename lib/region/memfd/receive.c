@@ -21,8 +21,9 @@
 #include "watch/watch.h"
 
 /*
- * Accepts only files that have this library's label and seals. The file may have holes. Other
- * processes that have the file open may punch more holes, because they may discard pages.
+ * Accepts only files that have a name, and memfds that have this library's label and seals. The
+ * file may have holes. Other processes that have the file open may punch more holes, because they
+ * may discard pages.
  */
 static int check_memfd(int fd, struct backing *backing)
 {
@@ -62,7 +63,7 @@ static int check_memfd(int fd, struct backing *backing)
 	return take_name(backing->name, label + sizeof(prefix) - 1);
 }
 
-/* If the whole file is mapped with transparent huge pages, sets the kind of pages to that. */
+/* Sets the kind of pages to transparent huge pages if the whole file is mapped with them. */
 static int look_for_thp(struct backing *backing)
 {
 	uint64_t mapped, huge;

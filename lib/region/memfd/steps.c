@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Fallbacks of the memfd backend, in turn. It tries smaller pages on the right node before pages on
- * another node.
+ * Tries the fallbacks of the memfd backend one after another: smaller pages on the requested nodes
+ * before pages on other nodes.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -75,7 +75,7 @@ int steps_make(int (*make)(const struct region_request *request, struct backing 
 		if ((error != -ENOMEM && error != -EOPNOTSUPP) || !next_fallback(request, &attempt))
 			break;
 	}
-	/* If pages were too few in the end, do not report page sizes that are unsupported. */
+	/* If the last attempt failed for lack of pages, do not report unsupported page sizes. */
 	if (error)
 		return fail(-error, "%s", error == -EOPNOTSUPP ? history : shortages);
 	if (backing->fallbacks)

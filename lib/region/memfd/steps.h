@@ -8,9 +8,9 @@
 #include "region/backend.h"
 
 /*
- * Calls @make with the request, then with the fallbacks that the request allows, while they could
- * help. Counts the fallbacks that it used. The error message says which ones and why. If all
- * attempts fail, it says why each failed.
+ * Calls @make with the request. While pages are missing or unsupported, calls @make with the next
+ * fallback that the request allows. Counts the fallbacks that it used. The error message says which
+ * fallbacks were used and why or, if all attempts fail, why each failed.
  */
 int steps_make(int (*make)(const struct region_request *request, struct backing *backing),
 	       const struct region_request *request, struct backing *backing);

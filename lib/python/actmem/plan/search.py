@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Searches for the best choice: whether to keep, offload or recompute each name. With up to ten
-names, the search tries all combinations. With more names, it changes one or two names at a time. It
-estimates the memory of all choices, and predicts the memory of the best choices exactly."""
+"""Searches for the best choice. A choice says for each name whether its values are kept, offloaded
+or recomputed. With up to ten names, the search tries all combinations. With more names, it changes
+one or two names at a time. It estimates the memory of all choices, and predicts the memory of the
+best choices exactly."""
 from __future__ import annotations
 
 import dataclasses
@@ -18,7 +19,7 @@ from actmem.plan.time import Step, simulate
 
 KEEP, OFFLOAD, RECOMPUTE = "keep", "offload", "recompute"
 EXHAUSTIVE = 10         # most names for which all combinations are tried
-SPARED = 2              # layers whose recomputed value may be live at once
+SPARED = 2              # most layers whose recomputed values are live at the same time
 ROUNDING = 0.01         # relative difference below which two steps count as equal
 
 
@@ -81,7 +82,7 @@ class Search:
         steps = [(part.times, simulate(part.layers, rates or self.rates, part.rest,
                                        self.ring, self.host_memory, waits))
                  for part in self.timeline.parts(choice.kept, choice.offloaded)]
-        # Microbatches run one after the other in the same memory, and each writes its files.
+        # Microbatches run one after the other. They reuse host memory, but each writes its files.
         return Step(sum(times * step.seconds for times, step in steps),
                     sum(times * step.compute for times, step in steps),
                     sum(times * step.waited for times, step in steps),
@@ -89,8 +90,8 @@ class Search:
                     sum(times * step.disk_bytes for times, step in steps))
 
     def stock_seconds(self, choice: Choice) -> float | None:
-        """Returns the seconds of a step if JAX's own offloading moves the values, or None if that is
-        as fast, unknown or impossible."""
+        """Returns the seconds of a step in which JAX's own offloading moves the values. Returns
+        None if such a step is equally fast, impossible, or of unknown length."""
         if not choice.offloaded or not self.machine.has("stock_waits"):
             return None
         step = self.time(choice, waits=True)
@@ -106,8 +107,9 @@ class Search:
 
     def _least(self, choice: Choice) -> float:
         """Estimates the least memory that the choice may need, from programs that save fewer
-        names. Each additional name adds its values in all layers. But during recomputation, the
-        values of one or two layers may not be live any more, nor the largest operand."""
+        names. Each additional name adds its values in all layers, but it is not recomputed any
+        more. So the values of SPARED layers and the largest operand may not be live at the
+        peak."""
         saved = choice.saved
         if saved in self._peaks:
             return self.peak(choice)
@@ -166,9 +168,9 @@ class Search:
             self.peak(choice) <= self.device_memory
 
     def _exhaustive(self, actions: Sequence[str]) -> Iterator[Choice]:
-        """Yields all choices that fit, the fastest first. When a set of saved names has the least
-        compute time in the queue, splits the set into choices. When a choice has the least step
-        time in the queue, predicts the choice's memory exactly."""
+        """Yields all choices that fit, the fastest first. The queue contains sets of saved names,
+        ordered by compute time, and choices, ordered by step time. A set at the front of the queue
+        is split into choices. The memory of a choice at the front is predicted exactly."""
         queue: list[tuple[float, int, float, int, Choice, bool]] = []
         count = itertools.count()
         for saved in _subsets(self.names):
@@ -196,7 +198,8 @@ class Search:
                    for part in self.timeline.parts((), choice.saved))
 
     def greedy(self, actions: Sequence[str] = (RECOMPUTE, KEEP, OFFLOAD)) -> Choice:
-        """Repeatedly makes the change of one or two names that gains most, until none gains."""
+        """Repeatedly changes the one or two names whose change saves most time, until no change
+        saves time."""
         best = Choice()
         self._learn()
         if self.peak(best) > self.device_memory:
@@ -221,8 +224,8 @@ class Search:
 
     def _small(self) -> list[Choice]:
         """Returns choices that may need less memory than recomputing all names. Some offload a
-        single name. Others start with no name or all names offloaded, and repeatedly change the
-        name whose change saves most memory."""
+        single name. The others form two series, which start with no name or all names offloaded.
+        Each next choice changes the name whose change saves most memory."""
         found = [Choice(offloaded=frozenset({name})) for name in self.names]
         for least, action in ((Choice(), OFFLOAD),
                               (Choice(offloaded=frozenset(self.names)), RECOMPUTE)):
@@ -236,14 +239,15 @@ class Search:
         return [choice for choice in found if choice.saved]
 
     def _around(self, choice: Choice, actions: Sequence[str]) -> list[Choice]:
-        """Returns the choices that differ in one or two names."""
+        """Returns the choices that differ from `choice` in at most two names, and whose offloaded
+        values fit into host memory and files."""
         around = [choice.but(name, action) for name in self.names for action in actions]
         around += [each.but(name, action) for each in around for name in self.names
                    for action in actions]
         return [each for each in dict.fromkeys(around) if self.has_room(each)]
 
     def _refuse(self, actions: Sequence[str]) -> NoReturn:
-        """Raises Nothing, or MachineError if a choice would fit with files."""
+        """Raises NoFiles if a choice would fit with files, or else Nothing."""
         least = self.peak(Choice())
         may_lack_room = OFFLOAD in actions and not self.has_room(
             Choice(offloaded=frozenset(self.names)))
@@ -264,10 +268,10 @@ class Search:
             self.time(Choice()).seconds
 
     def surest(self, best: Choice, stays: Choice) -> Choice | None:
-        """Returns the choice whose gain over `stays` exceeds the gain's error most, or None. It
-        considers choices that offload some of the names that `best` offloads, and recompute the
-        others. If a choice offloads more, the link is closer to its limit, and the gain depends
-        more on the link."""
+        """Returns the choice whose gain over `stays` exceeds the error of this gain by the largest
+        margin, or None if no gain does. Considers choices that offload some of the names that
+        `best` offloads, and recompute the rest. If a choice offloads more, the link is closer to
+        its limit, and the gain depends more on the link."""
         found: list[tuple[float, int, Choice]] = []
         for offloaded in _subsets(best.offloaded):
             choice = Choice(best.kept, offloaded)
@@ -279,17 +283,16 @@ class Search:
         return max(found)[2]
 
     def error(self, choice: Choice, other: Choice) -> float:
-        """Returns the error of the gain of `choice` over `other`, relative to the step. Each rate
-        of the machine may be off by the machine's error. The rates of files are assumed to
-        deviate as the link's rate does. The difference in compute time between the two choices
-        may be off by the same error."""
+        """Returns the error of gain(choice, other). Each rate of the machine may be off by the
+        machine's error. The rates of files are assumed to deviate as the link's rate does. The
+        difference in compute time between the two choices may be off by the same error."""
         off = self.machine.error
         whole = self.time(Choice()).seconds
         gain = self.gain(choice, other)
         worst = 0.0
         for link, compute in ((1 - off, 1.0), (1.0, 1 + off), (1 - off, 1 + off),
                               (1 + off, 1 - off)):
-            # Faster compute by this factor is equivalent to slower transfers.
+            # Instead of making compute faster by a factor, make the transfers slower by it.
             rates = self.rates.scaled(link / compute, link / compute)
             there = (self.time(other, rates).seconds -
                      self.time(choice, rates).seconds) / whole

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """The training step of a published model on all devices of a mesh, for XLA to compile. of_model.py
 plans one device's part without its transfers. This program has the transfers: each device holds a
-part of each weight, and gathers the weights of a layer where the layer begins (fsdp).
+part of each weight, and gathers the weights of a layer at the start of the layer (fsdp).
 
     program = sharded.program_of(models.find("llama-2-13b"), devices=8, batch=16, tokens=4096)
     jax.make_jaxpr(program.loss)(*program.args)
@@ -26,21 +26,21 @@ AXIS = "fsdp"
 
 @dataclasses.dataclass(frozen=True)
 class Sharded:
-    """`loss(trained, frozen, batch)` returns a scalar. `args` has the shapes of its arguments and
-    their shardings. `resident` is the bytes that a device holds besides: the optimizer's state."""
+    """`loss(trained, frozen, batch)` returns a scalar. `args` has the shapes and shardings of its
+    arguments. `resident` is the number of bytes of optimizer state on each device."""
     loss: Callable[[Weights, Weights, Weights], jax.Array]
     args: tuple[Weights, Weights, Weights]
     resident: int
 
 
 class _Axes:
-    """The dimension in which each weight is divided: the first one that the devices divide. GPUs
-    gather a first dimension without a copy. To gather another one, XLA first copies the weights of
-    all layers."""
+    """The dimension in which each weight is divided: the first one whose size is a multiple of
+    `devices`. GPUs gather an array along its first dimension without a copy. To gather along
+    another dimension, XLA first copies the weights of all layers."""
 
     def __init__(self, step: decoder.Step, groups: Sequence[Group], devices: int) -> None:
         self.of_array: dict[str, int] = {}
-        # The key has the weight's name within its layer, and the shape of a device's part.
+        # The key consists of the weight's name within its layer and the shape of a device's part.
         self.of_part: dict[tuple[str, tuple[int, ...]], int] = {}
         for name, leaf in (step.trained | step.frozen).items():
             is_of_layer = _is_of_layer(name)
@@ -59,7 +59,7 @@ class _Axes:
                                          "dimensions")
 
     def gathered(self, weights: Weights, dtype: Any) -> Weights:
-        """Returns whole weights. They are cast first, so that devices send less."""
+        """Returns whole weights. Casts the parts first, so that devices send less."""
         return {name: jax.lax.all_gather(value.astype(dtype), AXIS, tiled=True,
                                          axis=self.of_part[name, value.shape])
                 for name, value in weights.items()}
@@ -75,7 +75,7 @@ def program_of(model: Model, *, devices: int, batch: int, tokens: int,
     def remat(layer: Callable[..., Any]) -> Callable[..., Any]:
         return jax.checkpoint(lambda w, x: layer(axes.gathered(w, dtype), x), prevent_cse=False)
     rows = divided("the batch", batch, AXIS, devices)
-    # One device's rows, and whole weights.
+    # This step has one device's rows of the batch, but whole weights.
     step = decoder.step(model, batch=rows, tokens=tokens, dtype=dtype, remat=remat, **options)
     axes = _Axes(step, groups_of(model, options.get("scan", True)), devices)
     if len(jax.devices()) < devices:
@@ -100,7 +100,7 @@ def program_of(model: Model, *, devices: int, batch: int, tokens: int,
             for name, leaf in step.batch.items()}
     args = trained, frozen, data
     specs = jax.tree.map(lambda leaf: leaf.sharding.spec, args)
-    # Gathered weights vary by device as their parts do, which check_vma does not know.
+    # check_vma does not know that gathered weights vary by device, as their parts do.
     loss = jax.shard_map(part, mesh=mesh, in_specs=specs, out_specs=PartitionSpec(),
                          check_vma=False)
     return Sharded(loss, args, step.bytes["optimizer"] // devices)
@@ -111,6 +111,6 @@ def _is_of_layer(name: str) -> bool:
 
 
 def _is_stacked(name: str, groups: Sequence[Group]) -> bool:
-    """Returns whether an array of a layer has the weights of several layers."""
+    """Returns whether the array of this name has the weights of several layers."""
     return name.startswith("vision.") or \
         groups[int(name[len("group"):].partition(".")[0])].repeat > 1

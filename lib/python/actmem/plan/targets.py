@@ -17,7 +17,7 @@ import jax
 from jaxlib.version import __version__ as jaxlib_version
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TPUS = ("v5p", "v6e", "v5e")    # those that machines.csv has
+TPUS = ("v5p", "v6e", "v5e")    # the TPUs of machines.csv
 # Variables with flags that let XLA copy to and from the host during more of the computation, for
 # each platform. MaxText sets these flags for programs that offload (HOST_OFFLOAD_FLAGS).
 OFFLOAD_FLAGS = {"tpu": {"LIBTPU_INIT_ARGS": " ".join(f"--xla_{flag}" for flag in (
@@ -81,8 +81,8 @@ def _is_installed(module: str) -> bool:
 
 
 def _has_libdevice() -> bool:
-    """Returns whether XLA finds libdevice, without which its compiler for GPUs crashes. It searches
-    CUDA's toolkit, and the wheels beside JAX's plugin."""
+    """Returns whether XLA finds libdevice. Without libdevice, XLA's compiler for GPUs crashes. XLA
+    searches CUDA's toolkit, and the wheels beside JAX's plugin."""
     folders = ["/usr/local/cuda", "/opt/cuda",
                *re.findall(r"--xla_gpu_cuda_data_dir=(\S+)", os.environ.get("XLA_FLAGS", ""))]
     wheels = importlib.util.find_spec("nvidia")
@@ -93,8 +93,8 @@ def _has_libdevice() -> bool:
 
 
 def check_compiler(target: Target) -> None:
-    """Raises ImportError, with the command that installs it, if the target's compiler is
-    missing."""
+    """Raises ImportError if the target's compiler is missing. The message has the command that
+    installs it."""
     if target.platform == "tpu":
         if not _is_installed("libtpu"):
             raise ImportError(f"compiling for {target.name} needs libtpu: pip install "

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from actmem.plan.machine import Rates
 
-AHEAD = 2       # number of layers with values on the device in the backward pass
+AHEAD = 2       # most layers whose offloaded values are on the device in the backward pass
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Layer:
 @dataclasses.dataclass(frozen=True)
 class Step:
     seconds: float
-    compute: float          # seconds of it in which the device computes
-    waited: float           # seconds of it in which the device waits for transfers
+    compute: float          # seconds in which the device computes
+    waited: float           # seconds in which the device waits for transfers
     host_bytes: int
     disk_bytes: int
 
@@ -45,7 +45,7 @@ def simulate(layers: Sequence[Layer], rates: Rates, rest: float = 0.0, ring: int
     """Simulates a step of `layers`, which are in the order of the forward pass, plus `rest` seconds
     of other compute. At most `ring` layers may have unfinished transfers to the host. The host
     holds at most `budget` bytes. In the backward pass, at most AHEAD layers have their values on
-    the device. If the device `waits`, it computes nothing during transfers from the host."""
+    the device. If `waits` is true, the device computes nothing during transfers from the host."""
     device = out = written = 0.0
     sent: dict[int, float] = {}         # layer → when its bytes are in the host's memory
     filed: dict[int, float] = {}        # layer → when its bytes are in a file
@@ -59,7 +59,7 @@ def simulate(layers: Sequence[Layer], rates: Rates, rest: float = 0.0, ring: int
             continue
         room = 0.0
         while host + layer.sent > budget and len(filed) < len(sent):
-            # The oldest layer is needed last.
+            # The backward pass needs the oldest layer last.
             oldest = sending[len(filed)]
             written = max(written, sent[oldest]) + layers[oldest].sent / rates.disk_write(
                 layers[oldest].each)
@@ -75,7 +75,7 @@ def simulate(layers: Sequence[Layer], rates: Rates, rest: float = 0.0, ring: int
             written = filed[i] = max(written, out) + layer.sent / rates.disk_write(layer.each)
             host -= layer.sent
     taken = read = forward_end = device
-    ended: list[float] = []             # end times of the backward passes of these layers
+    ended: list[float] = []             # end times of the layers' backward passes so far
     free = budget - host
     freed: list[tuple[float, int]] = []     # when a layer's bytes left the host, and how many
     for i in reversed(range(len(layers))):

@@ -6,8 +6,8 @@ host memory. The update runs on the device or on the host's processors.
 
 A step is a list of phases: forward and backward passes of the micro-batches, and the update, unless
 another phase hides it. In a phase, the device computes, the link copies each way, the host's memory
-serves the copies and the host's update, and disks hold what exceeds host memory. These all work at
-once, so a phase takes as long as the slowest of them.
+serves the copies and the host's update, and disks transfer the bytes that exceed host memory. All
+these resources work at the same time, so a phase takes as long as the slowest of them.
 """
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from actmem.plan.machine import Machine
 DRAM_EFFICIENCY = 0.8           # default of the figure "dram_efficiency"
 STORED = ("nothing", "state", "weights")
 PLACES = ("device", "host")
-# The phase of the update: behind the backward pass, which needs no value of all gradients; behind
-# the next forward pass, as of actmem.optax.delayed; or alone.
+# The pass that hides the update: the backward pass, if the update needs no value of all gradients,
+# such as their norm; the next forward pass, as with actmem.optax.delayed; or none.
 BEHIND = ("backward", "forward", "nothing")
 
 
 @dataclasses.dataclass(frozen=True)
 class Bytes:
-    """Bytes of each parameter. If `master` is 0, the update changes the weights themselves."""
+    """Bytes per parameter. If `master` is 0, the update changes the weights themselves."""
     weight: float = 2
     gradient: float = 2
     master: float = 4
@@ -44,14 +44,14 @@ class Bytes:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One device's part of a step. `forward` and `backward` are seconds of all micro-batches."""
-    parameters: float               # that are trained, of this device
+    """One device's part of a step. `forward` and `backward` are seconds for all micro-batches."""
+    parameters: float               # trained parameters of this device
     forward: float
     backward: float
     bytes: Bytes = Bytes()
     microbatches: int = 1
     clips: bool = True
-    # Parameters whose weights can be stored. None: all that are trained.
+    # Number of parameters whose weights can be stored. None: all trained parameters.
     layers: float | None = None
     frozen_bytes: float = 0         # of stored weights that are not trained
     sent: float = 0                 # bytes of activations that a step copies to the host and back
@@ -84,8 +84,9 @@ class Update:
 
 @dataclasses.dataclass(frozen=True)
 class Rates:
-    """Bytes a second of one device. `link_*_both`: while data moves the other way too. `near` and
-    `host`: its share of the memory of the nodes that have a device in use, and of all nodes."""
+    """Bytes a second for one device. `link_*_both`: while data moves the other way too. `near`: the
+    device's share of the memory rate of the nodes that have a device in use. `host`: its share of
+    the memory rate of all nodes."""
     link_out: float
     link_in: float
     link_out_both: float
@@ -97,8 +98,8 @@ class Rates:
 
 
 def rates_of(machine: Machine, devices: int = 1) -> Rates:
-    """Returns the rates of each of `devices` devices of one host that update at the same time. The
-    host's memory is not a limit of the link's rates here, because phases count its traffic."""
+    """Returns the rates for each of `devices` devices of one host that update at the same time. The
+    host's memory does not limit the link rates here, because phases count its traffic."""
     def link(direction: str, both: bool) -> float:
         alone = machine.need(f"link_{direction}")
         rate = min(alone, machine.need(f"link_{direction}_all")) if devices > 1 else alone
@@ -133,9 +134,9 @@ class Load:
         return Load(*(mine * count for mine in dataclasses.astuple(self)))
 
     def parts(self, rates: Rates) -> dict[str, float]:
-        """Returns the seconds of each resource, which work at once."""
+        """Returns the seconds that each resource works. All work at the same time."""
         ends = (self.out / rates.link_out_both, self.into / rates.link_in_both)
-        both = min(ends)            # then one direction is idle
+        both = min(ends)            # after this time, one direction is idle
         link = both + (self.out - both * rates.link_out_both) / rates.link_out + (
             self.into - both * rates.link_in_both) / rates.link_in
         memory = (self.out + self.into) / rates.near
@@ -152,10 +153,10 @@ class Load:
 @dataclasses.dataclass(frozen=True)
 class Prediction:
     seconds: float                  # of a step
-    compute: float                  # seconds of it in which the device computes
-    parts: dict[str, float]         # of the update: seconds of each resource if it ran alone
+    compute: float                  # seconds of a step in which the device computes
+    parts: dict[str, float]         # seconds of each resource if the update ran alone
     stored_bytes: float             # of one device: in host memory and on disks
-    spilled_bytes: float            # those of them that exceed host memory
+    spilled_bytes: float            # the part of stored_bytes that exceeds host memory
     written_bytes: float            # to disks, in a step
 
     @property
@@ -189,7 +190,7 @@ class Spilled:
 
 
 def _update(job: Job, update: Update, spilled: Spilled) -> Load:
-    """Returns what an update of stored state needs. If the weights are stored, so are the
+    """Returns the load of an update of stored state. If the weights are stored, so are the
     gradients."""
     if update.stored == "nothing":
         return Load()
@@ -198,7 +199,7 @@ def _update(job: Job, update: Update, spilled: Spilled) -> Load:
     # Without a master copy, the update reads the weights.
     weights = 0 if each.master else each.weight
     if update.place == "host":
-        # Its processors read the gradients and read and write the state; the weights are new.
+        # The host's processors read gradients, read and write the state, and write new weights.
         host = count * (each.gradient + 2 * each.state + each.weight + weights)
         if update.stored == "weights":
             return disks + Load(update=host)
@@ -212,16 +213,16 @@ def _update(job: Job, update: Update, spilled: Spilled) -> Load:
 
 
 def _norm(job: Job, update: Update, spilled: Spilled) -> Load:
-    """Returns what the norm of stored gradients needs before an update. The device computes the norm of
-    accumulated gradients, and otherwise the backward pass has computed it."""
+    """Returns the load of computing the norm of stored gradients on the device before an update.
+    With one micro-batch there is no load, because the backward pass has computed the norm."""
     if update.stored != "weights" or not job.clips or job.microbatches == 1:
         return Load()
     return Load(into=job.gradient_bytes, read=spilled.gradients)
 
 
 def _passes(job: Job, update: Update, spilled: Spilled) -> tuple[Load, Load, Load]:
-    """Returns a forward pass, a backward pass, and what each backward pass but the first one of a
-    step needs in addition."""
+    """Returns the load of a forward pass, the load of a backward pass, and the additional load of
+    each backward pass of a step except the first."""
     count = job.microbatches
     forward = Load(job.forward / count, out=job.sent / count)
     backward = Load(job.backward / count, into=job.sent / count)
@@ -237,10 +238,10 @@ def _phases(job: Job, update: Update, spilled: Spilled) -> Iterator[Load]:
     forward, backward, again = _passes(job, update, spilled)
     own = _update(job, update, spilled)
     if update.behind == "forward" and update.stored == "weights" and update.place == "device":
-        # The first forward pass computes with the weights that the update has just made.
+        # The first forward pass uses the new weights that the update has left on the device.
         own += Load(into=-job.weight_bytes)
     if update.behind == "backward" and update.stored == "weights" and update.place == "device":
-        # The update uses each gradient at once.
+        # The update uses each gradient immediately, so gradients are not copied to the host.
         own += Load(out=-job.gradient_bytes)
     for number in range(job.microbatches):
         is_last = number == job.microbatches - 1
@@ -253,7 +254,7 @@ def _phases(job: Job, update: Update, spilled: Spilled) -> Iterator[Load]:
 
 
 def predict(job: Job, update: Update, rates: Rates) -> Prediction:
-    """Predicts a step. Raises ValueError if the update cannot run behind that pass."""
+    """Predicts a step. Raises ValueError if the backward pass cannot hide the update."""
     if update.behind == "backward" and job.clips:
         raise ValueError("clipping by the global norm needs all gradients, so the update cannot run "
                          "behind the backward pass")

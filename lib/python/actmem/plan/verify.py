@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Lets XLA check a plan. It compiles the best few choices and full recomputation for a target that
-this machine need not have. XLA's peak memory replaces the predicted one. A choice is refused if it
-does not fit, or if its schedule shows that offloading gains nothing."""
+"""Lets XLA check a plan. XLA compiles the best few choices and full recomputation for a target that
+this machine need not have. The peak memory that XLA reports replaces the predicted peak. A choice
+is refused if it does not fit, or if its schedule shows that offloading gains nothing."""
 from __future__ import annotations
 
 import dataclasses
@@ -19,7 +19,7 @@ from actmem.plan.targets import OFFLOAD_FLAGS, Target
 
 SHORTLIST = 2           # choices that XLA compiles at a time
 ATTEMPTS = 3            # attempts at finding choices that fit
-EXHAUSTED = 0.9         # a step of the search if XLA does not report how much memory it needs
+EXHAUSTED = 0.9         # factor of the next memory limit if XLA does not report the memory needed
 
 
 class Policies:
@@ -31,7 +31,7 @@ class Policies:
         self.donated, self.resident, self.destination = donated, resident, destination
         self.limit = search.device_memory
         self.found: dict[Choice, compiled.Compiled] = {}
-        # The variables with flags that a choice needs, besides those of the environment.
+        # Variables with flags that a choice needs in addition to those of the environment.
         self.variables: dict[Choice, Mapping[str, str]] = {}
 
     def compile(self, choices: Iterable[Choice]) -> None:
@@ -89,9 +89,9 @@ class Policies:
 
     def wait(self, choice: Choice) -> float | None:
         """Returns the seconds that the device waits for copies in a step. If XLA does not estimate
-        the time of instructions, this is the time of copies that run while nothing else does. On
-        GPUs, these are all copies from the host. None if it is unknown: actmem's handlers copy on
-        streams of their own."""
+        the time of instructions, returns the time of the copies during which the device computes
+        nothing. On GPUs, these include all copies from the host. Returns None if actmem's handlers
+        copy the values, because they use their own streams."""
         schedule, rates = self.found[choice].schedule, self.search.rates
         if choice.offloaded and self.destination == "actmem":
             return None
@@ -103,8 +103,8 @@ class Policies:
         return schedule.exposed_bytes_out / rates.link_out + bytes_in / rates.link_in
 
     def seconds(self, choice: Choice) -> float:
-        """Returns the predicted time of a step. The wait is the predicted one, or that of the
-        schedule if this is longer."""
+        """Returns the predicted time of a step. It includes the predicted wait, or the wait of
+        XLA's schedule if that is longer."""
         step = self.search.time(choice)
         return step.seconds + max(0.0, (self.wait(choice) or 0.0) - step.waited)
 
@@ -144,8 +144,8 @@ class Policies:
 
 
 def _compile(search: Search, policies: Policies, count: int, offloads: bool) -> None:
-    """Compiles the best few choices. If each of them needs more memory than predicted, tries
-    choices whose predicted memory is lower by the same ratio."""
+    """Compiles the best few choices. If none of them fits, tries choices whose predicted memory is
+    lower, by the ratio of the limit to the least memory that XLA reported."""
     try:
         for _ in range(ATTEMPTS):
             few = search.few(count, offloads)
@@ -157,7 +157,7 @@ def _compile(search: Search, policies: Policies, count: int, offloads: bool) -> 
                 break           # they fit, but are refused
             search.device_memory *= policies.limit / min(peaks) if peaks else EXHAUSTED
     except Nothing:
-        pass                    # the policies that are compiled decide
+        pass                    # the caller uses the policies compiled so far
     finally:
         search.device_memory = policies.limit
 
@@ -165,7 +165,7 @@ def _compile(search: Search, policies: Policies, count: int, offloads: bool) -> 
 def verified(search: Search, program: _trace.Program, target: Target, plan: Plan,
              candidates: Sequence[Candidate], donated: int, resident: int,
              given: Choice | None = None) -> Plan:
-    """Returns the plan of the fastest choice that XLA's programs allow, or of the given one.
+    """Returns the plan of the fastest compiled choice that is not refused, or of `given`.
 
     Raises:
       Nothing: All compiled choices are refused.
@@ -204,7 +204,7 @@ def verified(search: Search, program: _trace.Program, target: Target, plan: Plan
 
 
 def _loses(policies: Policies, choice: Choice, stays: Choice | None) -> str:
-    """Says that a choice is slower than one that offloads nothing, if its schedule shows that."""
+    """Returns a message if a choice's schedule shows that it is slower than `stays`, or ""."""
     wait = policies.wait(choice)
     if stays is None or not choice.offloaded or not wait:
         return ""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""How fast a training job wears its disks out: the bytes that it writes in a day, compared with those
-that the disks are made for."""
+"""Estimates how fast a training job wears out its disks. Compares the bytes that it writes in a day
+with the endurance of the disks."""
 from __future__ import annotations
 
 import dataclasses
@@ -8,9 +8,9 @@ import dataclasses
 from actmem.plan.machine import Machine
 
 DAY = 86400
-YEARS = 5                       # in which a disk may write its endurance, if that is in bytes
-CAPACITY = 8 * 3.84e12          # of a host's disks, if unknown: those of a DGX H200
-WARNED, REFUSED = 1, 10         # times the bytes of a day
+YEARS = 5                       # period of an endurance in bytes
+CAPACITY = 8 * 3.84e12          # bytes of a host's disks, if unknown: as in a DGX H200
+WARNED, REFUSED = 1, 10         # values of Wear.ratio
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Endurance:
 class Wear:
     day_bytes: float                # written in a day, on all disks of a host
     allowed: float                  # bytes that may be written in a day
-    basis: str                      # of `allowed`
+    basis: str                      # how `allowed` was found
 
     @property
     def ratio(self) -> float:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Counts the work of a program in its graph: exact floating point operations for products and
 convolutions, bytes by axis for collectives, and bytes read and written for other operations. The
-graph is that of the program that recomputes all names. A set of kept names saves those operations
-of this program that are not needed if the kept values exist."""
+graph is that of the program that recomputes all names. If some names are kept, the operations that
+only recompute their values are not counted."""
 from __future__ import annotations
 
 import collections
@@ -69,8 +69,8 @@ def flops_of(node: Node) -> int:
 
 
 def read_of(value: Value) -> int:
-    """Returns the bytes of `value` that one step reads. If each step reads only a part of it, such
-    as a layer its part of all weights, returns the bytes of the largest part."""
+    """Returns the bytes of `value` that one step reads. If all its users read only parts of it,
+    such as the weights of one layer, returns the bytes of the largest part."""
     if value.users and all(user.op in PARTS for user in value.users):
         return min(value.bytes, max(part.bytes for user in value.users for part in user.outputs))
     return value.bytes
