@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Pages with hardware errors, as the decode chain of machine checks reports them. The chain also
- * gets errors that the firmware reports, which the kernel logs as machine checks
+ * delivers errors that the firmware reports, because the kernel logs them as machine checks
  * (apei_mce_report_mem_error()).
  *
- * The unit is the huge page. The driver unmaps a failed page everywhere and returns it to no caller
- * any more. When the page leaves its region, the driver keeps it until the next boot, so that the
- * page allocator cannot reuse it.
+ * The unit is the huge page. The driver unmaps a failed page everywhere, and its lookups no longer
+ * return the page. When the page leaves its region, the driver keeps it until the next boot, so
+ * that the page allocator cannot reuse it.
  *
  * The kernel treats pages of a driver as opaque and only marks the small page (PG_hwpoison). It
- * also marks pages without a machine check: when the administrator takes a page offline, as some do
- * after corrected errors, and in tests (MADV_HWPOISON, hwpoison-inject). The driver therefore
+ * also marks pages without a machine check: in tests (MADV_HWPOISON, hwpoison-inject), and when an
+ * administrator takes a page offline, for example after corrected errors. The driver therefore
  * checks each page for the mark before the page gets another owner. It checks when it zeroes a
- * page, and before it returns a page to the page allocator, which accesses the page's structs, too.
- * After the first machine check, it also checks when a pool lends a page.
+ * page, and before it returns a page to the page allocator. The allocator accesses the page's
+ * structs anyway. After the first machine check, it also checks when a pool lends a page.
  *
- * The report does not find a page that is in a pool, or on its way into its slot. For a page in a
- * pool, the driver finds the kernel's mark later. For a page in a slot, the next touch reports the
- * error again.
+ * poison_report() does not find a page that is in a pool, or that a task is adding to a slot. For a
+ * page in a pool, the driver finds the kernel's mark later. For a page in a slot, the next touch
+ * reports the error again.
  */
 #include <linux/memory_hotplug.h>
 #include <linux/module.h>
@@ -32,8 +32,9 @@
 #define FIRMWARE_BANK	0xff
 
 /*
- * Makes the kernel mark and count the error. The kernel does so itself only for some of the errors
- * on the chain. It does not if the driver's own copy hit the error and recovered.
+ * Makes the kernel mark and count the error. The kernel itself marks pages only for some of the
+ * errors on the chain. It does not for an error from which the driver's own copy,
+ * _copy_mc_to_iter(), has recovered.
  */
 static void poison_mark(unsigned long pfn)
 {
@@ -43,7 +44,7 @@ static void poison_mark(unsigned long pfn)
 
 /*
  * Handles an error in this small page, which may belong to any part of the kernel. The page's notes
- * and index may change at any time: actmem_slot_poison() verifies that the slot has the page.
+ * and index may change at any time, so actmem_slot_poison() verifies that the slot has the page.
  */
 static void poison_report(unsigned long pfn)
 {
@@ -105,7 +106,7 @@ static int poison_machine_check(struct notifier_block *block, unsigned long valu
 	if (!mce || mce_is_correctable(mce) || !poison_mce_names_memory(mce))
 		return NOTIFY_DONE;
 	pfn = (mce->addr & GENMASK_ULL(boot_cpu_data.x86_phys_bits - 1, 0)) >> PAGE_SHIFT;
-	/* The structs of memory that is not online are not initialized. */
+	/* Offline memory has no initialized struct pages. */
 	if (!pfn_to_online_page(pfn))
 		return NOTIFY_DONE;
 	poison_report(pfn);

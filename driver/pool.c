@@ -3,22 +3,23 @@
  * Pools: each node has a pool of pages that are already zero, so that creating a region need not
  * zero them.
  *
- * A pool is the administrator's reservation, like that of hugetlb. It owns at most as many pages as
- * its target, whether it holds them or has lent them. Only a change of the target takes pages away.
- * Each page in the pool is ready (zeroed), dirty, or being zeroed by the worker, and the pool has
- * the only reference to it. A lent page has the mark LENT and belongs to a region. It returns when
- * the region gives it up, unless the pool is too large by then. Pages without the mark go back to
- * the page allocator.
+ * A pool is the administrator's reservation, like that of hugetlb. The pages that it holds and
+ * those that it has lent are together at most its target. A pool shrinks only when its target is
+ * lowered. Each page in the pool is ready (zeroed), dirty, or being zeroed by the worker, and the
+ * pool has the only reference to it. A lent page has the mark LENT and belongs to a region. When
+ * the region gives it up, it returns to the pool, unless the pool has reached its target. Pages
+ * without the mark go back to the page allocator.
  *
- * A page returns only when no other code can reach it. The caller has made sure that no other code
- * can find the page, and then has frozen its reference count at one, the caller's own.
+ * A page returns only when no other code can reach it. The caller first makes sure that no other
+ * code can find the page. It then checks that no other code has a reference, and keeps one of its
+ * own.
  *
  * A write of the target fills the pool, and reclaims and compacts memory for it, as a write to
  * nr_hugepages does. If memory is short, the target becomes the number of pages that the pool got.
- * The worker does the rest in the background: it zeroes dirty pages, and replaces a page that the
- * hardware has failed by a free one.
+ * The worker does the rest in the background: it zeroes dirty pages, and replaces pages that have
+ * hardware errors by free pages.
  *
- * The worker is a work item of each pool on an unbound workqueue. The kernel runs it near the node,
+ * Each pool has one worker, a work item on an unbound workqueue. The kernel runs it near the node,
  * on CPUs that are not isolated. The administrator can choose other CPUs, and a nice level, in
  * sysfs. Before each batch of pages, the worker sleeps for ten milliseconds if other tasks want its
  * CPU.
@@ -35,7 +36,7 @@
 
 #include "actmem.h"
 
-/* As hugetlb allocates its pages, but without the OOM killer, and never movable. */
+/* Like hugetlb's flags, but the OOM killer is not called, and the pages are never movable. */
 #define RESERVE_GFP	(GFP_KERNEL | __GFP_THISNODE | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 /* Take only free pages, and reclaim nothing. */
 #define REPLACE_GFP	((GFP_KERNEL & ~__GFP_RECLAIM) | __GFP_THISNODE | __GFP_NOMEMALLOC | \
@@ -115,8 +116,9 @@ static void pool_kick(struct actmem_pool *pool)
 }
 
 /*
- * Takes over a page as a dirty page. Returns false if the pool does not want it. If @was_lent is
- * true, the page has returned from a region or, if @folio is NULL, is lost.
+ * Adds a page to the dirty pages. Returns false if the pool does not need the page; the caller then
+ * keeps it. If @was_lent is true, the page comes from a region; @folio is NULL if that page is
+ * lost.
  */
 static bool pool_put(struct actmem_pool *pool, struct folio *folio, bool was_lent)
 {
@@ -132,7 +134,9 @@ static bool pool_put(struct actmem_pool *pool, struct folio *folio, bool was_len
 	return is_kept;
 }
 
-/* Zeroes the page, unless the hardware has failed it. Zeroing reads the structs anyway. */
+/*
+ * Zeroes the page. Returns false if the hardware reported an error in it.
+ */
 static bool pool_page_zero(struct folio *folio)
 {
 	long i;
@@ -210,7 +214,7 @@ void actmem_pool_give(struct folio *folio)
 }
 
 /*
- * Allocates a page for the pool, still to be zeroed. Returns 1, 0 if the pool has reached its
+ * Allocates a page, and adds it to the dirty pages. Returns 1, 0 if the pool has reached its
  * target, or -ENOMEM.
  */
 static int pool_grow(struct actmem_pool *pool, gfp_t gfp)
@@ -234,7 +238,7 @@ static int pool_grow(struct actmem_pool *pool, gfp_t gfp)
 
 /* Functions of the worker. */
 
-/* Zeroes a page or allocates a missing one. Returns 1, 0 if there is none, or -ENOMEM. */
+/* Zeroes a page or allocates a missing one. Returns 1, 0 if neither is needed, or -ENOMEM. */
 static int pool_work_on_page(struct actmem_pool *pool)
 {
 	struct folio *folio;
@@ -276,7 +280,7 @@ static void pool_work(struct work_struct *work)
 		pool_kick(pool);
 	else if (err)
 		queue_delayed_work(workers, &pool->work, RETRY);
-	/* A pool_kick() that came before the delayed work has found no timer to cancel. */
+	/* A pool_kick() before queue_delayed_work() found no timer to cancel, so kick again. */
 	if (err < 0 && READ_ONCE(pool->dirty.count))
 		pool_kick(pool);
 }
@@ -329,9 +333,9 @@ static int pool_fill(struct actmem_pool *pool)
 }
 
 /*
- * Sets the number of pages that belong to the pool, or as many as it can get. Returns ERANGE if the
- * node has less memory. Returns EINTR if a signal arrived; the target is then the number of pages
- * that the pool got.
+ * Sets the target of a pool, and fills the pool. If memory is short or a signal arrives, the target
+ * becomes the number of pages that the pool got. Returns EINTR after a signal, and ERANGE if the
+ * node has less memory than @target.
  */
 int actmem_pool_set_target(int node, unsigned long target)
 {

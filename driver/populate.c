@@ -84,8 +84,8 @@ static int populate_range(struct actmem_region *region, unsigned long first, uns
 }
 
 /*
- * Returns true if the call failed for lack of memory, and a check of lingering regions may have
- * freed some: the caller should try again.
+ * If the call failed for lack of memory, checks lingering regions, which may free some. Returns
+ * true if the caller should try again.
  */
 static bool populate_sweep(int err, struct actmem_why *why)
 {
@@ -97,7 +97,10 @@ static bool populate_sweep(int err, struct actmem_why *why)
 	return true;
 }
 
-/* Allocates, zeroes and places the missing pages. The first @done pages are present. */
+/*
+ * Allocates, zeroes and places the missing pages. Sets *@done: the first *@done pages of the range
+ * are present.
+ */
 int actmem_populate(struct actmem_region *region, unsigned long first, unsigned long count,
 		    unsigned long *done, struct actmem_why *why)
 {

@@ -5,8 +5,8 @@
 #include "actmem.h"
 
 /*
- * True if there has been a machine check of any kind. Before the first one, checking the 512
- * structs of a ready page would cost more than the rest of lending it.
+ * True if there has been a machine check of any kind. Until then, a pool lends ready pages without
+ * checking their 512 structs, because the check costs more than the rest of lending.
  */
 bool actmem_quarantine_expected;
 

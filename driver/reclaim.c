@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Asks regions for pages if the dmem.max of a cgroup falls below the usage. The driver takes none
- * away: the regions have a surplus, and the task that writes dmem.max waits for their owners. This
- * task calls the driver since Linux 7.3. dmem_cgroup_unregister_region() waits for such calls.
+ * Asks regions for pages if the dmem.max of a cgroup falls below the usage. The driver takes no
+ * pages away. It reports a surplus for each region, and the task that writes dmem.max waits for the
+ * owners to return it. Since Linux 7.3, that task calls the driver. dmem_cgroup_unregister_region()
+ * waits until such calls have returned.
  */
 #include <linux/cgroup_dmem.h>
 #include <linux/poll.h>
@@ -18,8 +19,9 @@
 #define REQUEST_LASTS	(10 * HZ)
 
 /*
- * Returns how many pages of all regions are charged to @pool or below it. If @total is this number,
- * also asks each region for its share of @wanted pages.
+ * Returns how many pages of all regions are charged to the cgroup of @pool and its descendants. If
+ * @total, the result of an earlier call, is not 0, also asks each region for its share of @wanted
+ * pages.
  */
 static unsigned long reclaim_ask(struct dmem_cgroup_pool_state *pool, u64 wanted,
 				 unsigned long total)
@@ -42,7 +44,7 @@ static unsigned long reclaim_ask(struct dmem_cgroup_pool_state *pool, u64 wanted
 	return sum;
 }
 
-/* Returns 0 if owners gave pages back, ENOSPC if not, or EINTR, which ends the wait. */
+/* Returns 0 if owners gave pages back, ENOSPC if they did not, or EINTR after a signal. */
 static int reclaim_pages(struct dmem_cgroup_pool_state *pool, u64 bytes, void *unused)
 {
 	unsigned long total = reclaim_ask(pool, 0, 0);
@@ -52,7 +54,7 @@ static int reclaim_pages(struct dmem_cgroup_pool_state *pool, u64 bytes, void *u
 	schedule_timeout_interruptible(RECLAIM_WAIT);
 	if (signal_pending(current))
 		return -EINTR;
-	/* Pages of other cgroups do not count, so that these cannot prolong the wait. */
+	/* Pages of other cgroups do not count, so other cgroups cannot prolong the wait. */
 	return reclaim_ask(pool, 0, 0) < total ? 0 : -ENOSPC;
 }
 

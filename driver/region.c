@@ -4,8 +4,9 @@
  * from outside, then freed.
  *
  * The driver gets no notification when a pin ends. A worker therefore checks lingering regions once
- * a second, and when a task is short of memory. Tasks do not check them, because one that gets
- * little CPU time would keep the others waiting. Readers see the state of the last check.
+ * a second, and when a task is short of memory. Only the worker checks them, because a task that
+ * gets little CPU time would keep other tasks waiting. Calls that report on lingering regions show
+ * the state at the last check.
  */
 #include <linux/cred.h>
 #include <linux/module.h>
@@ -119,7 +120,7 @@ void actmem_region_retire(struct actmem_region *region)
 		region_linger(region);
 }
 
-/* Gives back the pages of lingering regions that are no longer pinned. */
+/* Gives back those pages of lingering regions that are no longer pinned. */
 static void regions_sweep_work(struct work_struct *work)
 {
 	struct actmem_region *region, *next;
@@ -143,12 +144,18 @@ static void regions_sweep_work(struct work_struct *work)
 	spin_unlock(&lingering_lock);
 }
 
-/* Waits for a check. Returns false if no region lingers, or if the task was killed. */
+/*
+ * Waits until the worker has checked the lingering regions. Returns false if no region lingers, or
+ * if the task was killed.
+ */
 bool actmem_regions_sweep(void)
 {
 	if (!actmem_lingering_regions_total())
 		return false;
-	/* Queues another run if the worker is running; the flush does not wait for a timer. */
+	/*
+	 * If the worker is running, this queues another run. If a run is waiting for its timer,
+	 * flush_delayed_work() starts it at once.
+	 */
 	schedule_delayed_work(&sweeper, 0);
 	flush_delayed_work(&sweeper);
 	return !fatal_signal_pending(current);

@@ -10,14 +10,14 @@
  * the region's lock. Under the same lock, slot_empty() freezes the reference count, if only the
  * driver's own references are left. If the freeze succeeds, no other code has the page or can get
  * it. If it fails, other code has a reference, and the page stays. This also covers stale TLB
- * entries, because the kernel drops a mapping's reference only after the flush.
+ * entries, because the kernel drops a mapping's reference only after the TLB flush.
  *
  * There is one exception: a page fault may use a page to which it holds no reference. The fault
  * hands its reference over to the mapping, which may be gone before the fault unlocks the page.
  * Therefore slot_empty() also leaves a locked page in its slot.
  *
- * A page in which the hardware reported an error stays in its slot until slot_empty() removes it,
- * as it does any other page. Lookups no longer return the page.
+ * A page in which the hardware reported an error stays in its slot until slot_empty() removes it
+ * like any other page. Lookups no longer return the page.
  */
 #include <linux/delay.h>
 #include <linux/pagemap.h>
@@ -38,9 +38,9 @@
 #define UNMAP_PAUSE	1000	/* microseconds */
 
 /*
- * The number of references that a slot holds to its page. If a slot held only one, the kernel would
- * take that reference for its own when an error is revoked (unpoison-pfn of hwpoison-inject), and
- * would free the page.
+ * The number of references that a slot holds to its page. With only one, revoking an error
+ * (unpoison-pfn of hwpoison-inject) would free the page: the kernel would mistake this reference
+ * for its own.
  */
 #define OWN_REFERENCES	2
 
@@ -119,9 +119,9 @@ void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct 
 }
 
 /*
- * Reduces the page's reference count to one and returns true, if only the slot holds references and
- * the page is not locked. Returns false otherwise. The caller holds the region's lock, so that no
- * other code can get the page.
+ * If only the slot holds references and the page is not locked, reduces the reference count to one
+ * and returns true. Otherwise returns false. The caller holds the region's lock, so no other code
+ * can get the page.
  */
 static bool slot_page_take(struct folio *folio)
 {
@@ -138,8 +138,8 @@ static bool slot_page_take(struct folio *folio)
 
 /*
  * Empties the slot and returns its page with one reference, or NULL if other code has a reference.
- * The slot becomes empty last: a reader that finds the slot empty knows that all counters no longer
- * include the page.
+ * Empties the slot last, so that no counter includes the page any more when a reader finds the slot
+ * empty.
  */
 static struct folio *slot_empty(struct actmem_region *region, unsigned long index)
 {

@@ -75,7 +75,9 @@ static const struct attribute_group machine_group = {
 	.attrs = machine_attributes,
 };
 
-/* The same of a file of a node; @pages is an expression that may use NODE, the node's number. */
+/*
+ * Like SHOW(), for a file of a node. The expression @pages may use NODE, the node's number.
+ */
 #define NODE	((long)container_of(attribute, struct dev_ext_attribute, attr)->var)
 #define NODE_SHOW(name, pages)	SHOW(name, sysfs_show_pages(buffer, pages))
 
@@ -142,7 +144,7 @@ static void sysfs_node_init(struct node_directory *directory, int node)
 	directory->group.attrs = directory->attributes;
 }
 
-/* Called before the device is registered, so that its uevent comes when the files exist. */
+/* Called before the device is registered, so that the files exist when its uevent is sent. */
 int actmem_sysfs_init(struct miscdevice *device)
 {
 	const struct attribute_group **group = groups;

@@ -26,7 +26,7 @@ RATE = 0.05
 
 
 def write(path, batches):
-    """Writes samples, with noise, of a linear function that the training must find."""
+    """Writes samples of a linear function, with noise. The training finds it."""
     random = np.random.default_rng(0)
     line = random.standard_normal(FEATURES, np.float32)
     with open(path, "wb") as file:
@@ -37,8 +37,8 @@ def write(path, batches):
 
 
 def batches(path, steps, new, hand_over):
-    """Yields `steps` batches. A thread reads them from the file, which it repeats,
-    into arrays that `new` creates and `hand_over` converts for JAX."""
+    """Yields `steps` batches. A thread reads the file again and again, into arrays that
+    `new` creates and `hand_over` converts for JAX."""
     waiting = queue.Queue(AHEAD)
 
     def read():

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Activations on the host between forward and backward pass.
 
-The backward pass of a layer needs the layer's input. The program compares three ways.
-JAX keeps everything that the layers compute. It keeps the inputs and computes the rest
-again. Or it keeps the inputs on the host, with one layer's input at a time on the device.
+The backward pass of a layer needs the layer's input. The program compares three ways. In
+the first, JAX keeps everything that the layers compute. In the second, it keeps only the
+inputs, and computes the rest again. In the third, the inputs are on the host, and only
+one layer's input at a time is on the device.
 """
 import sys
 
@@ -26,7 +27,8 @@ OFFLOAD = jax.checkpoint_policies.save_and_offload_only_these_names(
 
 
 def checkpointed(layer, policy, checkpoint=jax.checkpoint):
-    """prevent_cse=False: inside lax.scan, XLA cannot merge anything with the forward pass."""
+    """Sets prevent_cse=False: inside lax.scan, XLA cannot merge anything with the
+    forward pass."""
     return checkpoint(layer, policy=policy, prevent_cse=False)
 
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Adam's state on the host between steps.
 
-Adam keeps two averages for each weight, twice the weights' bytes, and needs them only in
-the update. The program compares two ways. The averages are always on the device. Or they
-are inputs and outputs on the host, and the step fetches them for the update. With actmem,
-they are in regions, and the update takes them to the device one after the other. Or the
-host computes the update. Then gradients and changes of weights move instead.
+Adam keeps two averages for each weight. They have twice the bytes of the weights, and
+only the update needs them. In the first way, the averages are always on the device. In
+the second, they are inputs and outputs on the host, and the step fetches them for the
+update. With actmem, they are in regions, and the update copies them to the device one
+after the other. If the host computes the update, gradients and changes of weights move
+instead of the averages.
 """
 import sys
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from offloading import report, tutorial
 ON_DEVICE, ON_HOST = (SingleDeviceSharding(jax.devices()[0], memory_kind=kind)
                       for kind in ("device", "pinned_host"))
 LAYERS = 4
-STEPS = 3       # in the first step, the state is zeros in either memory
+STEPS = 3       # more than 1, because the state is zeros in the first step
 # The epsilon is above the gradients' rounding error. With Adam's default, 1e-8, a difference in
 # the last bit of a gradient near 0 would change the step, and results would not be comparable.
 OPTIMIZER = optax.chain(optax.clip_by_global_norm(1.0),
@@ -97,14 +98,14 @@ def offloaded(width):
 
 
 def in_actmem(width, on="device"):
-    """Keeps the state in regions, and the inputs of the layers until the backward pass. The device
-    or the host computes the update."""
+    """Keeps the state in regions. Also keeps the inputs of the layers there until the backward
+    pass. The device or the host computes the update."""
     import actmem.jax
     import actmem.optax
 
     def is_stored(leaf):
         return isinstance(leaf, actmem.jax.Stored)
-    # A group is the state of one weight.
+    # With this group_bytes, a group is the state of one weight.
     optimizer = actmem.optax.offload(OPTIMIZER, on=on, group_bytes=8 * width ** 2)
     kept = actmem.jax.checkpoint(layer, offload_argnums=0)
     step = jax.jit(make_step(kept, optimizer=optimizer), donate_argnums=(0, 1))

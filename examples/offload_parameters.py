@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Weights on the host, fetched by each layer when it is computed.
 
-The program compares three ways. All weights are on the device. They are on the host, and
-JAX keeps the weights that a layer fetched for its backward pass. Or each layer fetches them
-again in the backward pass, so that only one layer's weights are on the device at a time.
+The program compares three ways. In the first, all weights are on the device. In the second,
+they are on the host, and JAX keeps each layer's fetched weights until its backward pass. In
+the third, each layer fetches them again in the backward pass, so that only one layer's
+weights are on the device at a time.
 """
 import sys
 from functools import partial
@@ -33,8 +34,8 @@ def taking(layer):
 
 
 def stored_gradient(layer):
-    """Returns stack.gradient() for weights that actmem stores. The gradients are on the device, to be
-    compared."""
+    """Returns stack.gradient() for weights that actmem stores. The gradients are on the device,
+    so that they can be compared."""
     import actmem.jax
     return stack.gradient(layer, partial(actmem.jax.value_and_grad, gradients="device"))
 

@@ -46,7 +46,7 @@ def show_step(name, line):
 
 
 def environment_of(name, budget, spill):
-    """Sets the variables of `actmem run --budget --spill` for the variant that spills."""
+    """Returns the environment of a variant. "spilled" gets a budget and a folder."""
     if name != "spilled":
         return os.environ
     return os.environ | {"ACTMEM_BUDGET": budget, "ACTMEM_SPILL": str(spill)}
@@ -62,7 +62,7 @@ def is_memory(folder):
 
 
 def run_variant(name, steps, folder, environment):
-    """Runs train.py for this variant, and returns its last line."""
+    """Runs train.py for this variant. Returns the measurements that it prints last."""
     stem = name.replace(" ", "-")
     command = [sys.executable, Path(__file__).with_name("train.py"), name,
                "--steps", str(steps), "--gradients", folder / f"{stem}.npz"]

@@ -5,7 +5,7 @@ import actmem.jax
 
 
 def _is_pinned(region):
-    """Returns true for pages of the driver and of hugetlb, and for locked pages."""
+    """Returns true if the pages are of the driver or hugetlb, or are locked."""
     return (region["backend"] == "driver" or region["pages"] == "2M"
             or region["pinned_bytes"] >= region["length"])
 
@@ -16,7 +16,7 @@ def _is_in_rss(region):
 
 
 def measure(steps):
-    """Returns the bytes per step after `steps` steps, and the nodes of the regions."""
+    """Returns bytes and stall time per step (`steps` in all), and the regions."""
     memory = actmem.default()
     stats = actmem.jax.stats()
     store, put_bytes = stats["store"], stats["put_bytes_total"]

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Wraps a layer to choose where its activations go between forward and backward.
 
-prevent_cse=False: inside lax.scan, XLA cannot merge the recomputation with the forward pass.
+prevent_cse=False is safe: inside lax.scan, XLA cannot merge the recomputation with the
+forward pass.
 """
 import jax
 

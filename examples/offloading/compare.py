@@ -11,12 +11,14 @@ import jax
 import numpy as np
 
 # Relative to the largest value in the same array. Sums in another order differ by at most a
-# hundredth of this. With another layer's activation, a gradient is off by about its size.
+# hundredth of this. If a program uses another layer's activation, the error of a gradient
+# is about as large as the gradient.
 TOLERANCE = 1e-4
 
 
 class Comparison(NamedTuple):
-    """Compares all arrays. Relative differences are relative to an array's largest value."""
+    """The result of a comparison of all arrays. `relative`: to the largest value of an
+    array."""
     equal: bool
     difference: float
     relative: float
@@ -24,7 +26,8 @@ class Comparison(NamedTuple):
 
 
 def on_host(results):
-    """Returns NumPy arrays by their paths, so that the device's memory can be freed."""
+    """Copies arrays to NumPy, so that the device's memory can be freed. Returns them by
+    path."""
     leaves = jax.tree_util.tree_leaves_with_path(jax.device_get(results))
     return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
 
@@ -43,13 +46,14 @@ def digest(arrays):
 
 
 def _largest(array):
-    """Returns the largest absolute value, or NaN if there is one."""
+    """Returns the largest absolute value, or NaN if any value is NaN."""
     return max(float(np.max(array, initial=0)), -float(np.min(array, initial=0)))
 
 
 def compare(arrays, wanted):
     """Compares two results of on_host(). Raises ValueError for arrays that differ in name, type
-    or shape, and for arrays of zeros: comparing them proves nothing."""
+    or shape. Raises it also if an array of `wanted` is all zeros or not finite: a comparison
+    then proves nothing."""
     kinds = [{name: (array.dtype, array.shape) for name, array in each.items()}
              for each in (arrays, wanted)]
     if kinds[0] != kinds[1] or not arrays:

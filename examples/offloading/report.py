@@ -59,7 +59,7 @@ def _unfinished(path):
 
 
 def _as_json(document):
-    """Returns JSON, with null for numbers that are not finite, which JSON lacks."""
+    """Returns JSON, with null for infinity and NaN, which JSON lacks."""
     finite = [row | {name: None for name in ("difference", "relative")
                      if not math.isfinite(row[name])} for row in document["rows"]]
     return json.dumps(document | {"rows": finite}, indent=1, allow_nan=False)
@@ -95,8 +95,9 @@ class Report:
         self.add(name, compiled, compiled(*arguments), tutorial, in_actmem, before)
 
     def add(self, name, compiled, results, tutorial=None, in_actmem=False, before=None):
-        """Adds a row. `tutorial` has the sizes to print below it on a GPU. `before` is total_put()
-        before the call; without it, the last program that put something counts."""
+        """Adds a row. `tutorial` has the sizes to print below it on a GPU. `before` is
+        total_put() before the call. If it is None, the row has the bytes of the last run that put
+        something."""
         arrays = on_host(results)
         row = {"name": name} | memory.analysis(compiled)
         row |= self._in_actmem(before) if in_actmem else dict.fromkeys(
@@ -120,11 +121,12 @@ class Report:
                 "actmem_bytes": put + held}
 
     def _release_actmem(self):
-        """Frees the regions. Records any that remain, and returns false if there are some."""
+        """Frees the regions. Records how many blocks and regions are left. Returns true if
+        none are."""
         import actmem
         import actmem.jax
         gc.collect()    # JAX's lowered programs form reference cycles, which hold arguments
-        actmem.jax.stats()      # drops what Python has deleted
+        actmem.jax.stats()      # frees stored values that Python has deleted
         blocks = actmem.counters()["blocks"]
         actmem.jax.reset()
         regions = actmem.counters()["regions"]
@@ -148,7 +150,7 @@ class Report:
             os.replace(_unfinished(path), path)
 
     def _tell_unfinished(self):
-        """Prints the rows before one that failed."""
+        """Prints the finished rows if the program fails in a later row."""
         if self.document["rows"]:
             self.document |= {"ok": False, "unfinished": True, "actmem": None}
             self._tell()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Creates weights and input of a stack of layers, and the gradient of the stack.
 
-A layer is two matrix multiplications. The values are random and the loss is not linear. If a
-program uses the activation of another layer or sample, the gradient is therefore different.
+A layer is two matrix multiplications. The values are random and the loss is not linear, so a
+program that uses the activation of another layer or sample gets a different gradient.
 """
 from typing import NamedTuple
 

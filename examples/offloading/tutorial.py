@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """The sizes that "JAX Memories and Host Offloading" prints for programs like these.
 
-https://docs.jax.dev/en/latest/notebooks/host-offloading.html, as of 2025; its metadata
-name a Tesla T4. It prints two decimals, and no sizes of outputs and aliases.
+https://docs.jax.dev/en/latest/notebooks/host-offloading.html, as of 2025. The page's
+metadata name a Tesla T4. The page prints two decimals, and no sizes of outputs and
+aliases.
 """
 MIB, GIB = 1 << 20, 1 << 30
 

@@ -3,10 +3,10 @@
  * The lowest folder: helpers that all other folders use. They depend on neither the machine nor
  * regions.
  *
- * Read error.h first. Functions that can fail set this thread's error message and return
- * -errno. The small helpers are links.h, likely.h, clock.h, round.h, room.h, size.h, structs.h,
- * thread.h and checksum.h. The larger one, extents.h, records which parts of a range are in use,
- * for heaps, for spill files and for the preload; it uses extents_find.h.
+ * Read error.h first. Functions that can fail set this thread's error message and return -errno.
+ * The small helpers are links.h, likely.h, clock.h, round.h, room.h, size.h, structs.h, thread.h
+ * and checksum.h. The larger one is extents.h: heaps, spill files and the library that `actmem run`
+ * preloads record in it which parts of a range are in use. extents.h uses extents_find.h.
  *
  * Locks: none. The caller's lock protects its extents.
  */

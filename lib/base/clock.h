@@ -28,7 +28,7 @@ static inline uint64_t clock_tick_ns(void)
 	return clock_read(CLOCK_MONOTONIC_COARSE);
 }
 
-/* Returns the time @timeout_ns from now; 0, which means never, if that overflows. */
+/* Returns the time @timeout_ns from now, or 0 (never) if the sum overflows. */
 static inline uint64_t clock_after(uint64_t timeout_ns)
 {
 	uint64_t until = clock_ns() + timeout_ns;

@@ -13,15 +13,15 @@
 #define BYTES_TEXT_MAX	24
 #define PATH_TEXT_MAX	1024	/* longer paths are cut off */
 
-/* Sets this thread's error message, in which KNOB() marks an option, and returns -@error. */
+/* Sets this thread's error message, and returns -@error. An argument KNOB() names an option. */
 int fail(int error, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));
 
-/* Appends to this thread's error message a consequence of the failure that it describes. */
+/* Appends text, such as a consequence of the failure, to this thread's error message. */
 void fail_more(const char *format, ...) __attribute__((cold, format(printf, 1, 2)));
 
 void fail_clear(void);
 
-/* Returns this thread's error message with marks for knobs, to be quoted in another message. */
+/* Returns this thread's error message with marks for knobs, for use in another message. */
 const char *fail_words(void);
 
 /*
@@ -31,8 +31,8 @@ const char *fail_words(void);
 char *fail_text(void);
 
 /*
- * Restores an error message: @words is a copy of fail_words() from before a call that may have
- * failed itself. Returns @error, which is negative.
+ * Restores an error message that a later call may have replaced. @words is a copy of fail_words()
+ * from before that call. Returns @error, which is negative.
  */
 int fail_as_before(int error, const char *words) __attribute__((cold));
 

@@ -2,11 +2,11 @@
 /*
  * Records which parts of ranges of memory are taken.
  *
- * Free extents are in classes by length, 32 for each power of two, as in two-level segregated
- * fit (TLSF). Two bit scans find an extent, and splitting and merging take constant time.
- * Activations have few lengths and are freed in reverse order. A freed extent is therefore
- * found again at the head of its class, and neighbours merge back into the extent that was
- * split. extents_find.c chooses the free extent to take.
+ * Free extents are in classes by length, 32 for each power of two, as in two-level segregated fit
+ * (TLSF). Two bit scans find an extent, and splitting and merging take constant time. Activations
+ * have few lengths, and are freed in the reverse order of their allocation. A freed extent is
+ * therefore found again at the head of its class, and neighbours merge back into the extent that
+ * was split. extents_find.c chooses the free extent to take.
  *
  * A hash table with chains finds taken extents by address.
  */
@@ -249,7 +249,7 @@ int extents_take(struct extents *extents, uint64_t length, uint64_t align, struc
 	return 0;
 }
 
-/* Merges the next extent of the range into @extent. Neither may be in a class. */
+/* Merges the next extent of the range into @extent. Neither may be linked in a class. */
 static void join_extents(struct extents *extents, struct extent *extent)
 {
 	struct extent *after = extent->after;

@@ -23,7 +23,7 @@ struct extent {
 	uint64_t home : 15;		/* class of the length that its range was added for */
 	uint64_t is_free : 1;
 	struct extent *before, *after;	/* neighbours in the same range */
-	struct extent *next;		/* free: in its class; taken: for the caller's use */
+	struct extent *next;		/* if free: in its class; if taken: the caller's */
 	struct extent *previous;		/* free: in its class */
 	struct extent *chain;		/* taken: next in its bucket */
 	uint64_t bytes;			/* taken: for the caller's use */
@@ -53,8 +53,9 @@ void extents_destroy(struct extents *extents);
 
 /*
  * Adds a free range, mainly for extents of length @home. Its address must be a multiple of
- * EXTENT_ALIGN_MAX. Returns the descriptor of the range's first extent, which stays the first;
- * NULL if memory is short. Extents of different ranges never merge, even if the ranges adjoin.
+ * EXTENT_ALIGN_MAX. Returns the descriptor of the range's first extent, or NULL if memory is short.
+ * This descriptor stays the first as long as the range exists. Extents of different ranges never
+ * merge, even if the ranges adjoin.
  */
 struct extent *extents_add_range(struct extents *extents, void *address, uint64_t length,
 				 uint64_t home);
@@ -62,7 +63,7 @@ struct extent *extents_add_range(struct extents *extents, void *address, uint64_
 /* Returns true if no part of the range is taken. */
 bool extents_range_is_free(const struct extent *first);
 
-/* Removes a range. The caller must have freed all extents of it. */
+/* Removes a range. The caller must have freed all of its extents. */
 void extents_remove_range(struct extents *extents, struct extent *first);
 
 /* Returns the length of an extent for @bytes. */
@@ -85,8 +86,8 @@ void extents_give(struct extents *extents, struct extent *extent);
 struct extent *extents_at(const struct extents *extents, const void *address);
 
 /*
- * Makes a taken extent longer or shorter in place. @length: as for extents_take(). Returns false
- * if too little is free after it, or if there is no memory for the bookkeeping.
+ * Makes a taken extent longer or shorter in place. @length: as for extents_take(). Returns false if
+ * too little memory is free after the extent, or if there is no memory for the bookkeeping.
  */
 bool extents_resize(struct extents *extents, struct extent *extent, uint64_t length);
 

@@ -3,15 +3,15 @@
  * Chooses the free extent to take.
  *
  * The class of a length also contains extents that are a little shorter than that length. The
- * search therefore tries a few extents of that class, takes the shortest that fits, and otherwise
- * goes on to the next longer class. It tries all extents only if the heap would grow otherwise,
- * which costs far more.
+ * search therefore tries a few extents of that class, and takes the shortest that fits. If none
+ * fits, it goes on to the next longer class. If that fails too, it tries all extents, because
+ * growing the heap would cost far more.
  *
- * The place of a long extent decides where later ones fit. Micro-batches differ in length. Suppose
- * a short block is placed directly after a long one. When the long block is freed, a slightly
- * longer block does not fit in its place. The search therefore compares some extents of each class
- * and takes the best one. An extent fits well if its range was added for blocks of about this
- * length, and if its length is nearly a multiple of this length.
+ * The place of a long extent decides where later extents fit. Micro-batches differ in length.
+ * Suppose a short block is placed directly after a long one. When the long block is freed, a
+ * slightly longer block does not fit in its place. The search therefore compares some extents of
+ * each class and takes the best one. An extent fits well if its range was added for blocks of about
+ * the requested length, and if its own length is nearly a multiple of the requested length.
  */
 #include <stdlib.h>
 
@@ -20,12 +20,12 @@
 #define FEW		8
 /* Shorter extents may lie anywhere. */
 #define LONG_BYTES	(64ULL << 10)
-/* How many extents the search tries for a long one: in each class, and in total. */
+/* How many extents the search for a long extent tries: in each class, and in total. */
 #define SOME		32
 #define MANY		256
 /*
  * Penalties for a bad fit. MISFIT_TWICE: the range was added for extents that are twice or half as
- * long. MISFIT_UNUSED: almost @length bytes of the extent would stay unused.
+ * long. MISFIT_UNUSED: nearly as many bytes of the extent as requested would stay unused.
  */
 #define MISFIT_TWICE	CLASS_COLUMNS
 #define MISFIT_UNUSED	(2 * MISFIT_TWICE)

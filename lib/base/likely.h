@@ -6,8 +6,8 @@
 #define LIKELY(x)	__builtin_expect(!!(x), 1)
 
 /*
- * Marks a function that every transfer calls. The linker places these functions next to each
- * other, on few pages, because a thread that slept for milliseconds finds none of its code cached.
+ * Marks a function that every transfer calls. The linker places these functions next to each other,
+ * on few pages. A thread that slept for milliseconds finds none of its code cached.
  */
 #define HOT	__attribute__((hot))
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Private address space at an aligned address.
+ * Maps private anonymous memory at an aligned address.
  */
 #ifndef LIB_BASE_ROOM_H
 #define LIB_BASE_ROOM_H

@@ -10,7 +10,7 @@
 
 /*
  * Parses digits and at most one of K, M, G, T, in upper or lower case. Returns false and leaves
- * *@bytes unchanged if @text is something else or too large. Does not allocate.
+ * *@bytes unchanged if @text has another form, or if the number is too large. Does not allocate.
  */
 bool size_from_text(const char *text, uint64_t *bytes);
 

@@ -14,7 +14,7 @@
  */
 int take_struct(void *into, size_t size, const void *from, const char *what);
 
-/* Copies @from, of @size bytes, to a caller's struct; no more bytes than the struct has. */
+/* Copies @from, of @size bytes, to a caller's struct, but no more bytes than that struct has. */
 int give_struct(void *into, const void *from, size_t size, const char *what);
 
 #endif /* LIB_BASE_STRUCTS_H */

@@ -15,15 +15,15 @@
  */
 int thread_create(pthread_t *thread, const char *name, void *(*body)(void *data), void *data);
 
-/* As thread_create(), but the new thread does not preempt a thread that wakes it. */
+/* Like thread_create(), but the new thread does not preempt a thread that wakes it. */
 int thread_start(pthread_t *thread, const char *name, void *(*body)(void *data), void *data);
 
-/* Returns the calling thread's number. Unlike a pthread_t, it is never used again. */
+/* Returns the calling thread's number. Unlike a pthread_t, the number is never reused. */
 uint64_t thread_number(void);
 
 /*
- * Between these two calls the thread cannot be cancelled (pthread_cancel): it would end with locks
- * held. The calls nest.
+ * Between these two calls, the calling thread cannot be cancelled (pthread_cancel). Otherwise it
+ * could end with locks held. The calls nest.
  */
 void thread_hold_cancellation(void);
 void thread_let_cancellation(void);

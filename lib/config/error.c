@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Returns this thread's last error message, with the names of its knobs. */
+/* Returns this thread's last error message, with names in place of its marks for knobs. */
 #include "base/base.h"
 #include "config/knob.h"
 

@@ -43,12 +43,12 @@ enum knob_kind {
 	KNOB_NUMBER,
 	KNOB_SWITCH,			/* 1 or 0 */
 	KNOB_WORD,			/* one of @words; the value is @first plus the index */
-	KNOB_WORDS,			/* bits: several of @words; the last, "any", sets all */
+	KNOB_WORDS,			/* a bit for each of @words; a last word "any" sets all */
 };
 
 struct knob_info {
 	const char *names[ACTMEM_NAMES_REPLAY + 1];	/* by enum actmem_names */
-	enum knob variable;		/* a value: its variable; otherwise the knob itself */
+	enum knob variable;		/* the variable of a value; otherwise the knob itself */
 	enum knob_kind kind;
 	unsigned int parts;		/* enum knob_part */
 	const char *words;		/* TEXT: the format; SIZE, NUMBER: word for UINT64_MAX */
@@ -75,12 +75,12 @@ const char *knob_name(enum knob knob, unsigned int names);
 #define KNOB_VARIABLE(knob)	KNOB_MARKED(KNOB_MARK_VARIABLE, knob)
 
 /*
- * From now on, ACTMEM_NAMES_C names the variables of the PART_OPEN knobs. A program that passes no
- * options to actmem_open() sets no fields: its user sets variables.
+ * After this call, ACTMEM_NAMES_C names the variables of the PART_OPEN knobs. Called if a program
+ * passes no options to actmem_open(): its user then sets variables, not fields.
  */
 void knobs_are_variables(void);
 
-/* Writes @message to @text with names in place of its marks, cut off if it does not fit. */
+/* Writes @message to @text with names in place of its marks. Cuts the result off at @size. */
 void knob_spell(char *text, size_t size, const char *message, unsigned int names);
 
 #endif /* LIB_CONFIG_KNOB_H */

@@ -10,7 +10,7 @@
 #include "base/base.h"
 #include "config/read.h"
 
-/* Finds the word of @length bytes at @text among those that the knob may have. */
+/* Finds the word of @length bytes at @text among the words of the knob. */
 static bool parse_word(const struct knob_info *info, const char *text, size_t length,
 		       uint64_t *value)
 {
@@ -132,7 +132,7 @@ static void refuse_text(struct reader *reader, enum knob knob, const char *text,
 	const struct knob_info *info = &knob_table[knob];
 	char buffer[KNOB_CHOICE_MAX];
 
-	/* The option of a switch has no value that could be wrong. */
+	/* Name a switch by its variable: its option takes no value that could be wrong. */
 	reader_fail(reader, "%s is '%.500s', but must be %s", info->kind == KNOB_SWITCH ?
 		    info->names[ACTMEM_NAMES_VARIABLES] : KNOB_VARIABLE(knob), text,
 		    choice ?: knob_choice(buffer, knob));

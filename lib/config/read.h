@@ -24,36 +24,36 @@ struct reader {
 /* Returns the text of a variable; NULL if it is empty or not set. */
 const char *reader_text(const struct reader *reader, enum knob knob);
 
-/* Returns the value of a variable; that of knob_info.initial if it is not set, or wrong. */
+/* Returns the value of a variable, or knob_info.initial if the variable is not set or wrong. */
 uint64_t reader_value(struct reader *reader, enum knob knob);
 
-/* Returns @given, which the program set; if @given is 0, the value of the variable. */
+/* Checks and returns @given, which the program set. If it is 0, returns reader_value(). */
 uint64_t reader_value_or(struct reader *reader, enum knob knob, uint64_t given);
 
-/* Sets the error message, unless the reader has one. */
+/* Sets the error message, unless the reader already has one. */
 void reader_fail(struct reader *reader, const char *format, ...)
 	__attribute__((cold, format(printf, 2, 3)));
 
 /*
- * Sets an error message with the value of a variable, and with @choice, the values that it may
- * have. NULL: those of the table.
+ * Sets an error message with the value of a variable. @choice describes the allowed values; NULL:
+ * knob_choice().
  */
 void reader_refuse(struct reader *reader, enum knob knob, const char *choice);
 
 /* Writes the values that a variable may have, for "must be ...". Returns @text or a literal. */
 const char *knob_choice(char text[KNOB_CHOICE_MAX], enum knob knob);
 
-/* Returns true if the environment sets a variable to other than "". */
+/* Returns true if the environment sets a variable to a nonempty text. */
 bool knob_is_set(enum knob knob);
 
 /*
- * Returns true if the environment sets a switch to 1. A program calls reader_check_switches()
- * first, which sets an error message if a switch is neither 0 nor 1.
+ * Returns true if the environment sets a switch to 1. A program first calls
+ * reader_check_switches(). That sets an error message if a switch is neither 0 nor 1.
  */
 bool knob_is_on(enum knob knob);
 void reader_check_switches(struct reader *reader);
 
-/* Does the same for all variables that are no text, also those that the caller does not read. */
+/* Checks all variables except KNOB_TEXT, including those that the caller does not read. */
 void reader_check_values(struct reader *reader);
 
 #endif /* LIB_CONFIG_READ_H */

@@ -4,11 +4,11 @@
  * them, and error messages for its results. A test compares the declarations with cuda.h.
  *
  * Read this file first, then load.c, which finds the functions, and error.c. libactmem, the
- * handlers for XLA and the preload each link these files, so each has a table of its own.
+ * handlers for XLA and the preload each link these files, so each has its own table of functions.
  *
- * Locks: load.c's lock protects the table until it is complete. No thread holds it over calls of
- * the loader: the constructor of a library that is being loaded may call this folder, with the
- * loader's lock held.
+ * Locks: a thread holds load.c's lock to add functions to the table. No thread holds it while it
+ * calls the loader. The reason is that a constructor may call this folder while the loader's lock
+ * is held.
  */
 #ifndef LIB_CUDA_H
 #define LIB_CUDA_H
@@ -152,7 +152,7 @@ struct cuda_functions {
 
 #undef CUDA_DECLARE
 
-/* The functions of a use are set after cuda_load() has returned 0 for it. */
+/* After cuda_load() has returned 0 for a use, the functions of this use are set. */
 extern struct cuda_functions cuda;
 
 /*
@@ -161,7 +161,7 @@ extern struct cuda_functions cuda;
  */
 int cuda_load(unsigned int uses, char *words, size_t size);
 
-/* Returns true, in a forked child, if no thread of the parent held load.c's lock at fork(). */
+/* In a forked child, returns true if no thread of the parent held load.c's lock at fork(). */
 bool cuda_is_free(void);
 
 #define CUDA_TEXT_MAX	256
@@ -174,7 +174,7 @@ const char *cuda_text(char text[CUDA_TEXT_MAX], cuda_result result);
 /* Returns the errno that comes closest to a result. */
 int cuda_errno(cuda_result result);
 
-/* Returns true if the result means that the context has ended, with all its registrations. */
+/* Returns true if the result means that the context and all its registrations are gone. */
 bool cuda_context_is_gone(cuda_result result);
 
 #endif /* LIB_CUDA_H */

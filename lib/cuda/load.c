@@ -15,7 +15,7 @@
 struct cuda_functions cuda;
 
 static pthread_mutex_t publish_lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_uint loaded_uses;		/* whose functions are set */
+static atomic_uint loaded_uses;		/* uses whose functions are set */
 
 #define CUDA_ROW(name, parameters, uses)	\
 	{ #name, offsetof(struct cuda_functions, name), uses },
@@ -28,7 +28,7 @@ static const struct {
 
 #define ROWS	(sizeof(rows) / sizeof(rows[0]))
 
-/* Looks up no other functions, because other libraries may interpose those that are looked up. */
+/* Looks up only functions of @uses, because other libraries may interpose a function's lookup. */
 static int find_functions(struct cuda_functions *found, void *library, unsigned int uses,
 			  char *words, size_t size)
 {
@@ -69,7 +69,9 @@ int cuda_load(unsigned int uses, char *words, size_t size)
 
 	if ((loaded_uses & uses) == uses)
 		return 0;
-	/* Look dlopen() up by name. Otherwise the linker warns of it for each static program. */
+	/*
+	 * Look dlopen() up by name. Otherwise the linker prints a warning for each static program.
+	 */
 	*(void **)&open_library = dlsym(RTLD_DEFAULT, "dlopen");
 	if (!open_library) {
 		snprintf(words, size, "a static program cannot load " CUDA_LIBRARY

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Regions of a heap: how long the next one is, where blocks may be in it, and which regions to
- * close.
+ * Chooses the length and the chunks of a heap's next region, and which regions to close.
  *
  * Regions are registered with devices in chunks. Each chunk of a region has a separate range of
  * extents, so no block crosses two chunks.
@@ -39,10 +38,10 @@ static uint64_t filled_length(uint64_t count, uint64_t stride, uint64_t *waste)
 }
 
 /*
- * Returns the best length of a region for many blocks of @stride, because more of them are likely
- * to follow. The first choice is the longest length up to @most that such blocks fill. The second
- * is the shortest length from @most to @at_most that they fill. The last is the length up to @most
- * with the least waste. 0: @most is too short.
+ * Returns the best length of a region for many blocks of @stride. After one such block, more are
+ * likely to follow. The first choice is the longest length up to @most that such blocks fill. The
+ * second is the shortest length from @most to @at_most that they fill. The last is the length up to
+ * @most with the least waste. 0: @most is too short.
  */
 static uint64_t best_region_length(uint64_t stride, uint64_t most, uint64_t at_most)
 {
@@ -94,8 +93,9 @@ static uint64_t limit_left(const struct actmem_heap *heap)
 }
 
 /*
- * Waits until the regions have at most @most bytes, or until no other thread is closing one. To
- * close a region, a thread needs no grow_lock. Caller holds heap->lock.
+ * Waits until the regions have at most @most bytes, or until no other thread is closing one. The
+ * caller may hold grow_lock, because a thread that closes a region does not need it. Caller holds
+ * heap->lock.
  */
 static void wait_for_closing(struct actmem_heap *heap, uint64_t most)
 {
@@ -104,9 +104,9 @@ static void wait_for_closing(struct actmem_heap *heap, uint64_t most)
 }
 
 /*
- * Returns how many bytes of a region of @length one call registers. Blocks of @home bytes should
- * fill that many bytes without waste. If @length is more than half of the @left bytes of the limit,
- * returns the maximum, because longer blocks may then fit nowhere else.
+ * Returns the chunk length for a region of @length. Blocks of @home bytes should fill a chunk
+ * without waste. If @length is more than half of @left, the rest of the limit, returns the maximum,
+ * because longer blocks may then fit nowhere else.
  */
 static uint64_t choose_chunk_bytes(const struct actmem_heap *heap, uint64_t length, uint64_t left,
 				   uint64_t home)
@@ -126,7 +126,7 @@ static uint64_t choose_chunk_bytes(const struct actmem_heap *heap, uint64_t leng
 	return piece < heap->chunk_bytes ? piece : heap->chunk_bytes;
 }
 
-/* Returns the length of the next region, and how many bytes of the limit are left for it. */
+/* Stores the length of the next region in *@result, and the rest of the limit in *@still_left. */
 static int choose_region_length(struct actmem_heap *heap, uint64_t length, uint64_t align,
 				uint64_t *result, uint64_t *still_left)
 {
@@ -213,7 +213,10 @@ static bool list_region(struct actmem_heap *heap, struct heap_region *its, char 
 	return added;
 }
 
-/* Adds a region for blocks of length @home. An existing named region may have another length. */
+/*
+ * Adds a region of @length for blocks of length @home. A named region that exists may have another
+ * length.
+ */
 static int add_region(struct actmem_heap *heap, uint64_t length, uint64_t left, uint64_t home)
 {
 	char words[ERROR_TEXT_MAX];
@@ -235,9 +238,9 @@ static int add_region(struct actmem_heap *heap, uint64_t length, uint64_t left, 
 }
 
 /*
- * Adds a region for a block. Other processes share the kernel's limit, so a long region may be
- * refused while one that just holds the block is still granted. The first region must have the
- * length that the options ask for.
+ * Adds a region for a block. Other processes share the kernel's limit, so the kernel may refuse a
+ * long region but permit one that just holds the block. The first region must have the length that
+ * the options ask for.
  */
 static int add_region_for(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *is_full)
 {
@@ -275,7 +278,7 @@ int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *i
 	if (error)
 		return error;
 	error = add_region_for(heap, length, align, is_full);
-	/* Regions without blocks, too short for this block, may use up the limit. */
+	/* Free regions that are too short for this block may use up the limit. */
 	if (is_out_of_memory(error) && heap_shrink(heap, false))
 		error = add_region_for(heap, length, align, is_full);
 	return error;
@@ -290,13 +293,15 @@ int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 
 	do {
 		heap_lock_growth(heap);
-		/* Without this wait, this thread could lock the mutex again before the others. */
+		/*
+		 * Without this wait, this thread could lock grow_lock again before a grower does.
+		 */
 		while (atomic_load(&heap->growers))
 			pthread_cond_wait(&heap->none_grows, &heap->grow_lock);
 		pthread_mutex_lock(&heap->lock);
 		is_short = free_bytes_now(heap) < free_bytes && limit_left(heap) >= needed;
 		pthread_mutex_unlock(&heap->lock);
-		/* Close no free regions, whether this succeeds or not. */
+		/* Unlike heap_grow(), do not close free regions if the limit is reached. */
 		if (is_short)
 			error = heap_check_length(heap, length);
 		if (is_short && !error)
@@ -317,8 +322,8 @@ static bool is_region_free(const struct heap_region *its)
 }
 
 /*
- * Returns true if the region must stay because it is attached to a queue. A heap with a closing
- * callback may close it: the callback detaches it.
+ * Returns true if the region must stay because it is attached to a queue. If the heap has a closing
+ * callback, it may close the region, because the callback detaches the region.
  */
 static bool is_region_attached(const struct actmem_heap *heap, const struct heap_region *its)
 {
@@ -413,8 +418,8 @@ static struct heap_region *detach_excess(struct actmem_heap *heap, uint64_t keep
 }
 
 /*
- * Closes regions that are no longer in the list. The limit counts each until its memory is free. A
- * cancelled thread would leak them, so the caller defers cancellation.
+ * Closes detached regions. The limit counts each region until its memory is free. A cancelled
+ * thread would leak the regions, so the caller defers cancellation.
  */
 static void close_regions(struct actmem_heap *heap, struct heap_region *its)
 {

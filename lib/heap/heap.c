@@ -3,16 +3,16 @@
  * The calls on heaps, for any number of threads. base/extents.c keeps track of the parts of regions
  * that are taken.
  *
- * A thread that takes or frees a block holds the heap's lock for tens of nanoseconds. A thread
- * that fills a block of 1 MiB needs at least ten thousand nanoseconds. Creating a region takes far
- * longer, so a thread holds only grow_lock for it, and other threads can take and free blocks.
+ * A thread that takes or frees a block holds the heap's lock for tens of nanoseconds. A thread that
+ * fills a block of 1 MiB needs at least ten thousand nanoseconds. Creating a region takes far
+ * longer. A thread holds only grow_lock meanwhile, so that other threads can take and free blocks.
  *
- * A training step takes blocks of the same lengths as the previous step. It takes the block first
- * that the previous step freed last. So the heap keeps freed blocks undivided on a stack. The next
- * step finds each block at the top of the stack, and takes it at its old address. If the heap chose
- * a new address for each block, the same blocks could need more regions than in the first step. If
- * none of the top blocks has the requested length, or if a caller counts free memory, the heap
- * merges all blocks of the stack with the free memory around them.
+ * A training step takes blocks of the same lengths as the previous step. The block that it takes
+ * first is the one that the previous step freed last. So the heap keeps freed blocks undivided on a
+ * stack. The next step finds each block at the top of the stack, and gets it at its old address. If
+ * the heap chose a new address for each block, the same blocks could need more regions than in the
+ * first step. If none of the top blocks has the requested length, or if a caller counts free
+ * memory, the heap merges all blocks of the stack with the free memory around them.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@
 
 #define GROW_DEFAULT	(64ULL << 20)
 #define CHUNK_DEFAULT	(64ULL << 30)
-/* How many of the blocks that were freed last are checked for one of the requested length. */
+/* How many blocks take_freed() checks, from the one that was freed last. */
 #define FREED_TRIES	8
 
 static int read_heap_options(struct actmem_heap *heap, const struct actmem_heap_options *options)
@@ -222,7 +222,7 @@ void heap_give_freed(struct actmem_heap *heap)
 }
 
 /*
- * Takes one of the blocks that were freed last, if it has exactly this length and this alignment.
+ * Takes one of the blocks that were freed last, if one has exactly this length and this alignment.
  * Returns NULL if there is none. Caller holds heap->lock.
  */
 static struct extent *take_freed(struct actmem_heap *heap, uint64_t length, uint64_t align)

@@ -5,10 +5,10 @@
  * First read inside.h, which has the structs, and heap.c, which allocates blocks. grow.c grows and
  * shrinks heaps, regions.c opens their regions, and register.c registers the regions.
  *
- * Locks, outermost first: a heap's grow_lock, under which it adds regions and lowers its limit; the
- * locks of regions and the handles lock; a heap's lock, which protects its blocks. A thread that
- * holds grow_lock cannot be cancelled. The declaration of each function says which lock its caller
- * holds.
+ * Locks, outermost first: a heap's grow_lock, under which the heap adds regions and lowers its
+ * limit; the locks of regions, and the lock that handles_lock() takes; a heap's lock, which
+ * protects its blocks. A thread that holds grow_lock cannot be cancelled. If a caller must hold a
+ * lock, the function's comment says so.
  */
 #ifndef LIB_HEAP_H
 #define LIB_HEAP_H
@@ -21,8 +21,9 @@
 struct pollfd;
 
 /*
- * Sets a function that the heap calls before it closes a region. The caller of @closing holds no
- * lock, except perhaps grow_lock. Call this before the first block is allocated.
+ * Sets a function that the heap calls before it closes a region. The thread that calls @closing
+ * holds none of the heap's locks, except perhaps grow_lock. Call this before the first block is
+ * allocated.
  */
 void heap_watch_closing(struct actmem_heap *heap,
 			void (*closing)(void *data, struct actmem_region *region), void *data);
@@ -33,20 +34,21 @@ void heap_watch_closing(struct actmem_heap *heap,
  */
 int heap_check_length(const struct actmem_heap *heap, uint64_t length);
 
-/* As actmem_heap_alloc(). *@is_full: the call failed because of the limit. */
+/* Like actmem_heap_alloc(). Sets *@is_full if the call failed because of the limit. */
 int heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address,
 	       bool *is_full);
 
 /*
- * Adds regions for blocks of @length until @free_bytes are free or the limit is reached. Closes no
- * region to stay below the limit. Takes grow_lock for one region at a time, and lets threads that
- * want a block go first. Returns 0, or a negative errno with an error message.
+ * Adds regions for blocks of @length until @free_bytes are free or the limit is reached. Does not
+ * close free regions if the limit is reached. Takes grow_lock for one region at a time, and lets
+ * threads that wait for a block go first. Returns 0, or a negative errno with an error message.
  */
 int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		    uint64_t free_bytes);
 
 /*
- * As actmem_heap_alloc(), but adds no region. Returns -ENOSPC, without an error message, instead.
+ * Like actmem_heap_alloc(), but returns -ENOSPC, without an error message, instead of adding a
+ * region.
  */
 int heap_take(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address);
 
@@ -62,7 +64,7 @@ void heap_raise_limit(struct actmem_heap *heap, uint64_t bytes);
 /* Raises the limit to @limit, if it was lower. */
 void heap_lift_limit(struct actmem_heap *heap, uint64_t limit);
 
-/* Sets the limit to the length of all regions that no thread is closing, and returns that. */
+/* Sets the limit to heap_bytes(), and returns the limit. */
 uint64_t heap_stop_growing(struct actmem_heap *heap);
 
 /*
@@ -81,7 +83,7 @@ uint64_t heap_bytes(struct actmem_heap *heap);
  */
 unsigned int heap_watch(struct actmem_heap *heap, struct pollfd *watched, unsigned int most);
 
-/* Returns how many bytes of the regions should be returned, because a limit of the driver fell. */
+/* Returns how many bytes the heap should give back because a limit of the driver fell. */
 uint64_t heap_surplus(struct actmem_heap *heap);
 
 #endif /* LIB_HEAP_H */

@@ -12,7 +12,7 @@ struct heap_region {
 	struct heap_region *next;
 	struct actmem_region *region;
 	bool named;
-	unsigned int number;		/* suffix of its file's name */
+	unsigned int number;		/* suffix of the file's name */
 	const char *address;
 	uint64_t chunk_bytes;
 	size_t chunks;
@@ -21,12 +21,12 @@ struct heap_region {
 
 struct actmem_heap {
 	struct actmem *am;
-	struct region_request request;	/* for new regions; its length: how much to grow by */
+	struct region_request request;	/* for new regions; length: grow_bytes, rounded up */
 	/* Called before a region is closed, without a lock except perhaps grow_lock; or NULL. */
 	void (*closing)(void *data, struct actmem_region *region);
 	void *closing_data;
 	uint64_t chunk_bytes;		/* most bytes that the runtime registers at once */
-	struct actmem_runtime *runtime;	/* registers the regions, or NULL; set before the first */
+	struct actmem_runtime *runtime;	/* registers regions; NULL: none; set before the first */
 	uint32_t register_flags;
 	pthread_mutex_t grow_lock;
 	atomic_uint growers;		/* threads that want or hold grow_lock for a block */
@@ -38,14 +38,14 @@ struct actmem_heap {
 	struct extent *freed;		/* taken extents whose bytes are 0, the latest first */
 	struct heap_region *regions;
 	uint64_t region_count;
-	uint64_t region_bytes;		/* with those that are being closed */
-	uint64_t closing_bytes;		/* of region_bytes, not in the list and without extents */
+	uint64_t region_bytes;		/* includes regions that are being closed */
+	uint64_t closing_bytes;		/* part of region_bytes: detached, but not closed yet */
 	uint64_t region_bytes_peak;
 	uint64_t block_bytes;		/* sum of the lengths of live blocks, as requested */
 	uint64_t blocks_total;
 };
 
-/* Defers cancellation of the thread until it unlocks. */
+/* Defers cancellation of the thread until heap_unlock_growth(). */
 static inline void heap_lock_growth(struct actmem_heap *heap)
 {
 	thread_hold_cancellation();
@@ -60,14 +60,14 @@ static inline void heap_unlock_growth(struct actmem_heap *heap)
 
 /*
  * Adds a region with space for @length at @align. Caller holds grow_lock. Returns 0, or a negative
- * errno with an error message. *@is_full: the call failed because of the limit.
+ * errno with an error message. Sets *@is_full if the call failed because of the limit.
  */
 int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *is_full);
 
 /*
- * Closes the regions without live blocks, except those attached to a queue. Returns true if there
- * was one. Keeps named regions unless @named_too is set: closing one would free only its name,
- * which another process could then take.
+ * Closes the regions without live blocks, except those attached to a queue. Returns true if it
+ * closed any. Keeps named regions unless @named_too is set: closing a named region would free only
+ * its name, and another process could then take the name.
  */
 bool heap_shrink(struct actmem_heap *heap, bool named_too);
 
@@ -88,31 +88,32 @@ unsigned int heap_attached(const struct actmem_heap *heap);
 
 /*
  * Creates a region of @length, registered in chunks of @chunk_bytes. If the runtime refuses that,
- * the chunks are shorter, but a block of @home bytes fits. If the heap's regions have names, opens
- * or creates the next file, of at most @left bytes, instead. Caller holds grow_lock. Returns 0, or
- * a negative errno with an error message.
+ * the chunks are shorter, but a block of @home bytes still fits in a chunk. If the heap's regions
+ * have names, opens or creates the next file, of at most @left bytes, instead. Caller holds
+ * grow_lock. Returns 0, or a negative errno with an error message.
  */
 int heap_region_open(struct actmem_heap *heap, uint64_t length, uint64_t left,
 		     uint64_t chunk_bytes, uint64_t home, struct heap_region **result);
 void heap_region_close(struct actmem_heap *heap, struct heap_region *its);
 
 /*
- * Returns -EOPNOTSUPP with an error message if the heap's regions must be registered, but the
- * runtime refused that before; else 0.
+ * Returns -EOPNOTSUPP with an error message if the heap has a runtime that refused an earlier
+ * registration; else 0.
  */
 int heap_check_registers(const struct actmem_heap *heap);
 
 /*
- * heap_register_region() registers a new region, and heap_unregister_region() unregisters it before
- * it is closed, if the heap's regions are registered. heap_unregister_region() returns false if
- * CUDA did not release the region. The runtime then closes the region when CUDA releases it.
+ * If the heap has a runtime, heap_register_region() registers a new region, and
+ * heap_unregister_region() unregisters a region before it is closed. heap_unregister_region()
+ * returns false if CUDA did not release the region. In this case, the runtime closes the region
+ * when CUDA releases it.
  */
 int heap_register_region(struct actmem_heap *heap, struct heap_region *its, uint64_t home);
 bool heap_unregister_region(struct actmem_heap *heap, struct actmem_region *region);
 
 /*
- * Creates a region of the runtime's own memory, if that is allowed. @why: the reason why another
- * region could not be registered.
+ * Creates a region of the runtime's own memory, if that is allowed. @why: the reason why an
+ * ordinary region could not be registered.
  */
 int heap_own_region(struct actmem_heap *heap, uint64_t length, const char *why,
 		    struct actmem_region **region);
@@ -120,7 +121,9 @@ int heap_own_region(struct actmem_heap *heap, uint64_t length, const char *why,
 /* Ends the heap's use of its runtime. Called after the last region is closed. */
 void heap_end_runtime(struct actmem_heap *heap);
 
-/* In a debug build, aborts the program if a sum is wrong. Caller holds heap->lock. */
+/*
+ * In a debug build, aborts the program if the heap's bookkeeping is wrong. Caller holds heap->lock.
+ */
 void heap_check(struct actmem_heap *heap);
 
 #endif /* LIB_HEAP_INSIDE_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Opens the regions of a heap: new ones, or files of the heap's name, which may exist already. */
+/* Opens a heap's regions: new ones, or files with the heap's name, some of which may exist. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -84,9 +84,9 @@ static int open_next_file(struct actmem_heap *heap, struct region_request *reque
 }
 
 /*
- * Closes a region, if there is one, whose registration failed with @error. If allowed, replaces it
- * by a region that the runtime allocates itself. Otherwise returns @error and restores its error
- * message.
+ * Closes a region whose registration failed with @error; (*@made)->region may be NULL. If allowed,
+ * replaces the region by one of the runtime's own memory. Otherwise returns @error and restores its
+ * error message.
  */
 static int replace_region(struct actmem_heap *heap, uint64_t length, int error,
 			  struct heap_region **made)

@@ -7,7 +7,7 @@
 #include "region/region.h"
 #include "runtime/runtime.h"
 
-/* Prefers the nodes nearest to the device, among those that the heap is bound to. */
+/* Makes new regions prefer the nodes nearest to @node, if the heap is bound to @node. */
 static void set_home(struct actmem_heap *heap, int node)
 {
 	struct region_request *request = &heap->request;

@@ -4,7 +4,7 @@
  * first (actmem_open()). This header includes those of regions (actmem_region.h) and heaps
  * (actmem_heap.h).
  *
- * Calls return 0 or a negative errno. actmem_error() then returns an error message with the
+ * Calls return 0 or a negative errno. After an error, actmem_error() returns a message with the
  * requested value, the available value and the knob to change. The library never exits and never
  * installs signal handlers. It prints only one line, about fallbacks (ACTMEM_ALLOW_*). All sizes
  * are bytes. Calls are thread-safe unless their comment says otherwise. A call that waits defers
@@ -37,7 +37,7 @@ extern "C" {
 #define ACTMEM_NODES_MAX	1024
 #define ACTMEM_NAME_MAX		64	/* with the terminating NUL */
 
-/* A relative @timeout_ns that means: wait without a limit. 0 means: do not wait. */
+/* A value of @timeout_ns: wait without a limit. A timeout of 0 means: do not wait. */
 #define ACTMEM_WAIT_FOREVER	UINT64_MAX
 
 #if defined(__GNUC__)
@@ -52,7 +52,7 @@ struct actmem_nodes {
 };
 
 enum actmem_backend {
-	ACTMEM_BACKEND_AUTO,	/* driver if /dev/actmem exists, else memfd; 1G: memfd */
+	ACTMEM_BACKEND_AUTO,	/* DRIVER if /dev/actmem exists, else MEMFD; 1G: MEMFD */
 	ACTMEM_BACKEND_DRIVER,	/* /dev/actmem or an error */
 	ACTMEM_BACKEND_MEMFD,	/* memfd, which needs neither the module nor root */
 };
@@ -73,8 +73,8 @@ enum actmem_pages {
 };
 
 /*
- * The library uses a fallback only if it is permitted. Which flags apply to an option of a region
- * depends on the struct that sets the option:
+ * The library uses a fallback, such as smaller pages or another node, only if it is permitted.
+ * Which flags apply to an option of a region depends on the struct that sets the option:
  *
  * Neither the region nor the handle sets the option: by default, the library uses the best memory
  *	available. Other pages are permitted if no struct sets @pages, and other nodes if none sets
@@ -84,7 +84,7 @@ enum actmem_pages {
  *	only the fallbacks of these flags are permitted.
  * The handle sets the option: the flags of the handle and of the region apply.
  * The region sets the option: only the flags of the region apply. So a region that sets 1G
- *	gets 1G or an error, whatever the handle permits.
+ *	and no flags gets 1G or an error, whatever the handle permits.
  *
  * The region options of a heap or a store count as those of its regions. No flag permits a
  * backend other than the requested one. The library counts the fallbacks that it used, and
@@ -180,9 +180,9 @@ const char *actmem_version(void);
 
 /*
  * Fills @options from the environment. actmem(1) lists the variables, which `actmem run` sets. A
- * variable that is not set leaves the default. ACTMEM_STRICT=1 sets ACTMEM_ALLOW_ONLY. heap_name
- * then points into the environment, which no other thread may change (setenv(3)) until
- * actmem_open() has returned.
+ * variable that is not set leaves the default. ACTMEM_STRICT=1 sets ACTMEM_ALLOW_ONLY. After the
+ * call, heap_name points into the environment. Until actmem_open() has returned, no other thread
+ * may change the environment (setenv(3)).
  *
  * -EINVAL  the value of a variable is not allowed; actmem_error() lists the allowed values
  */
@@ -190,7 +190,8 @@ int actmem_options_from_environment(struct actmem_options *options);
 
 /*
  * Fills @options from an array of strings. Each string of @variables is "NAME=value", as in the
- * environment, and a NULL ends the array. heap_name then points into one of these strings.
+ * environment, and a NULL ends the array. After the call, heap_name points into one of these
+ * strings.
  *
  * -EINVAL  the value of a variable is not allowed
  */

@@ -29,7 +29,7 @@ struct actmem_heap_options {
 struct actmem_heap_stats {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t regions;		/* includes regions that are being closed */
-	uint64_t region_bytes;		/* total length of these regions */
+	uint64_t region_bytes;		/* total length of the regions */
 	uint64_t blocks;		/* blocks that are allocated and not freed */
 	uint64_t block_bytes;		/* sum of the blocks' lengths, as requested */
 	uint64_t used_bytes;		/* bytes that blocks occupy in the regions */
@@ -44,19 +44,19 @@ struct actmem_heap_stats {
  * Creates a heap. Its metadata is outside of the regions. @options NULL: defaults.
  *
  * A region is grow_bytes long, rounded up for 1G pages. It is shorter if blocks of the requested
- * length fill a shorter region better. It is longer if the requested block is longer. In a large
- * heap, a new region has up to 1/128 of the total length of the existing regions, if that is more
- * than grow_bytes. The fraction is 1/8 if more than 1/16 of the heap is free, but each free piece
- * is too short for the block. A region consists of chunks, which a runtime registers one by
- * one. A chunk has at most 64 GiB or, with a runtime, chunk_bytes. A block lies within one region
- * and within one chunk.
+ * length then leave less of it unused. It is longer if the requested block is longer. In a large
+ * heap, it may be longer than grow_bytes: up to 1/128 of the total length of the existing regions.
+ * The fraction is 1/8 if more than 1/16 of the heap is free, but each free piece is too short for
+ * the block. A region consists of chunks. A runtime (actmem_runtime.h) registers them one by one. A
+ * chunk is at most 64 GiB long or, if the heap is registered with a runtime, at most chunk_bytes of
+ * that runtime. A block lies within one chunk.
  *
- * The caller may pass a heap_name to actmem_open(). It is a path or a name, as for
- * actmem_region_open(). The regions are then the files heap_name.0, heap_name.1 and so on. Existing
- * files may have any length. The heap opens them with ACTMEM_OPEN_LOCK. If two processes use one
- * name, actmem_heap_alloc() returns -EBUSY in the second, so each process of a job needs its own
- * name. The files stay when heaps are trimmed or destroyed and when the process ends. The next
- * process with that name uses them as they are, and finds the old contents in its blocks. The files
+ * If the caller passes a heap_name to actmem_open(), the regions are the files heap_name.0,
+ * heap_name.1 and so on. heap_name is a path or a name, as for actmem_region_open(). Existing files
+ * may have any length. The heap opens them with ACTMEM_OPEN_LOCK. If two processes use one name,
+ * actmem_heap_alloc() returns -EBUSY in the second, so each process of a job needs its own name.
+ * The files stay when heaps are trimmed or destroyed and when the process ends. The next process
+ * with that name uses the files as they are, and finds the old contents in its blocks. The files
  * must belong to the user of the process, and must not be symbolic links. rm(1) removes them.
  *
  * -EINVAL  wrong grow_bytes or region options, or a region length other than 0
@@ -80,10 +80,10 @@ int actmem_heap_destroy(struct actmem_heap *heap);
  * just freed, the next block of the same length gets its address. The block is pinned unless the
  * library used the fallback ACTMEM_ALLOW_UNLOCKED for its region.
  *
- * The call does not consider the node of the calling thread: the block, reused or fresh, is in any
- * region of the heap that has enough free memory. Only a region that the call creates is on the
- * caller's node, unless the options name nodes or a policy. If threads on several nodes need near
- * memory, create a heap for each node.
+ * The call ignores the node of the calling thread: the block may be in any region of the heap that
+ * has enough free memory. Only a region that the call creates is on the caller's node, unless the
+ * options name nodes or a policy. If threads on several nodes need memory of their own node, create
+ * a heap for each node.
  *
  * -EINVAL  @length is 0, or longer than the address space or the longest chunk; @align is above
  *	2 MiB or not a power of two

@@ -3,9 +3,9 @@
  * Asynchronous transfers of libactmem: a queue reads files into regions (fill), and writes regions
  * to files (spill).
  *
- * All calls are thread-safe, except those that destroy a queue, close a file or detach a region:
- * the caller makes sure that no other thread uses that object meanwhile. A queue starts threads,
- * which block all signals.
+ * All calls are thread-safe, except those that destroy a queue, close a file or detach a region.
+ * During such a call, no other thread may use that object. A queue starts threads, which block all
+ * signals.
  */
 #ifndef ACTMEM_QUEUE_H
 #define ACTMEM_QUEUE_H
@@ -63,9 +63,10 @@ int actmem_queue_create(struct actmem *am, const struct actmem_queue_options *op
 int actmem_queue_destroy(struct actmem_queue *queue);
 
 /*
- * Describes the engine and why it was chosen. An example is "workers: io_uring is unavailable
- * (...)". It also says whether the queue works without registered buffers. The string is valid
- * until the queue is destroyed. A later call may return another string.
+ * Returns a string that names the engine and says why it was chosen. An example is "workers:
+ * io_uring is unavailable (...)". The string also says whether the queue works without registered
+ * buffers. The string is valid until the queue is destroyed. A later call may return another
+ * string.
  */
 const char *actmem_queue_describe(const struct actmem_queue *queue);
 
@@ -96,13 +97,13 @@ int actmem_queue_get_stats(struct actmem_queue *queue, struct actmem_queue_stats
 
 /*
  * Attaches a region to a queue. Only an attached region can be filled and spilled. The call maps
- * the region and registers its memory with io_uring, in pieces of at most 1 GiB. This allocates
- * missing pages. Registered pages count against RLIMIT_MEMLOCK a second time, and cannot be
- * discarded.
+ * the region and registers its memory with io_uring, in pieces of at most 1 GiB. The call also
+ * allocates missing pages. Registered pages count against RLIMIT_MEMLOCK a second time, and cannot
+ * be discarded.
  *
  * actmem_region_close() returns -EBUSY until the region is detached. Linux 6.1 cannot register the
- * memory of the driver backend. Such a region stays plain, and actmem_queue_describe() says so.
- * WORKERS registers nothing.
+ * memory of the driver backend. The call attaches such a region as if with ACTMEM_ATTACH_PLAIN, and
+ * actmem_queue_describe() says so. WORKERS registers nothing.
  *
  * -EEXIST  the region is attached
  * -ENOMEM  RLIMIT_MEMLOCK
@@ -113,8 +114,8 @@ int actmem_queue_get_stats(struct actmem_queue *queue, struct actmem_queue_stats
 int actmem_queue_attach(struct actmem_queue *queue, struct actmem_region *region, uint32_t flags);
 
 /*
- * Detaches a region from a queue. When the call returns 0, the kernel has released the memory that
- * it held for this queue.
+ * Detaches a region from a queue. When the call returns 0, the kernel no longer pins the region's
+ * memory for this queue.
  *
  * -EBUSY  requests of the region have not completed
  * -ENOENT  the region is not attached
@@ -143,7 +144,8 @@ int actmem_queue_detach(struct actmem_queue *queue, struct actmem_region *region
 #define ACTMEM_FILE_PATHS_MAX	64
 
 /*
- * Byte n of a set is in file (n / stripe_bytes) mod path_count. A file may be a block device.
+ * Options of a set of files. Byte n of the set is in file (n / stripe_bytes) mod path_count. A file
+ * may be a block device.
  */
 struct actmem_file_options {
 	size_t size;			/* set by ACTMEM_INIT */
@@ -169,7 +171,7 @@ struct actmem_file_info {
 };
 
 /*
- * Opens files for transfers by a queue. It uses direct I/O. If the call fails, it removes the
+ * Opens a set of files with direct I/O, for transfers by a queue. If the call fails, it removes the
  * files that it created.
  *
  * -EINVAL  a wrong option, or a file without direct I/O
@@ -209,7 +211,7 @@ struct actmem_request {
  * alignments that actmem_file_get_info() returns.
  *
  * The call does not wait for the transfer: actmem_queue_wait() returns its result. Until then, the
- * caller must not touch the memory. The queue starts the requests of a file in order, and they may
+ * caller must not touch the memory. The queue starts the requests of a file in order, but they may
  * complete in any order. If the ranges of two requests overlap, the caller must wait for the first
  * before it submits the second.
  *
@@ -263,9 +265,9 @@ static inline int actmem_queue_wait(struct actmem_queue *queue,
 /*
  * Returns an eventfd(2) that becomes readable when a request completes. It is for programs that
  * wait with poll(2). The program reads the eventfd first, and then calls actmem_queue_wait() with a
- * timeout of 0 until that returns no more completions. The first such call may return none. The
- * descriptor is close-on-exec and nonblocking. It belongs to the queue, which closes it when the
- * queue is destroyed.
+ * timeout of 0 until that returns no more completions. Even the first of these calls may return no
+ * completion. The descriptor is close-on-exec and nonblocking. It belongs to the queue, which
+ * closes it when the queue is destroyed.
  *
  * >= 0  the descriptor
  * -EMFILE, -ENFILE, -ENOMEM  no descriptor is available

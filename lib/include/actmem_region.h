@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Regions of libactmem: ranges of huge or small pages, each with a file descriptor. A program
- * creates a region, opens it by name or receives its descriptor from another process. It can
- * map, populate, discard, export and list regions.
+ * creates a region, opens an existing region by name, or receives a region's descriptor from
+ * another process. It can map, populate, discard, export and list regions.
  *
  * A program may include this header or actmem.h: each includes the other.
  */
@@ -30,14 +30,14 @@ struct actmem_region;		/* a range of pages with a descriptor */
  *
  * memfd: The whole length counts against RLIMIT_MEMLOCK at once. The kernel reserves all 2M pages
  * of the region, but not on a particular node. A discard ends the reservation of the pages that it
- * frees. If 4K or thp pages run out, the kernel kills a process instead of sending SIGBUS; populate
- * them to avoid that. The library does not verify the node of touched pages. Interleaving may start
- * at any of the nodes.
+ * frees. If 4K or thp pages run out, the kernel kills a process instead of sending SIGBUS. To avoid
+ * that, populate the region before use. The library does not verify the node of touched pages.
+ * Interleaving may start at any of the nodes.
  */
 #define ACTMEM_REGION_LAZY	(1u << 1)
 /*
- * Prefer the policy and the nodes, but do not demand them. Other nodes are permitted as if the
- * region set neither (see ACTMEM_ALLOW_*).
+ * Prefer the policy and the nodes, but do not demand them. The library may use other nodes as for a
+ * region that sets no policy and no nodes (see ACTMEM_ALLOW_*).
  */
 #define ACTMEM_REGION_NEAR	(1u << 2)
 
@@ -86,16 +86,16 @@ struct actmem_region_info {
 
 /*
  * Creates a region. Unless it is ACTMEM_REGION_LAZY, all pages are allocated, zeroed and pinned
- * when the call returns, and the library has verified the node of each page. For 64 MiB and more
- * the call starts helper threads: one for every second CPU in the caller's affinity mask, at
- * most 15, in the caller's cgroups. They end before the call returns. (memfd starts no helper
- * threads for interleaving.)
+ * when the call returns, and the library has verified the node of each page. For 64 MiB and more,
+ * the call starts helper threads in the caller's cgroups: one for every second CPU in the caller's
+ * affinity mask, at most 15. They end before the call returns. (memfd starts no helper threads for
+ * interleaving.)
  *
  * The administrator must reserve 1G pages, with
- * /sys/devices/system/node/nodeN/hugepages/hugepages-1048576kB/nr_hugepages or, before memory is
- * fragmented, with the kernel parameters hugepagesz=1G hugepages=N. Regions of 1G pages always use
- * the memfd backend. If the caller asked for the driver, the call returns -EOPNOTSUPP or, with
- * ACTMEM_ALLOW_2M, a region of 2M pages.
+ * /sys/devices/system/node/nodeN/hugepages/hugepages-1048576kB/nr_hugepages or, at boot, with the
+ * kernel parameters hugepagesz=1G hugepages=N. After boot, memory may be too fragmented. Regions of
+ * 1G pages always use the memfd backend. If the caller asked for the driver, the call returns
+ * -EOPNOTSUPP or, with ACTMEM_ALLOW_2M, a region of 2M pages.
  *
  * -EINVAL  wrong length, pages, policy, nodes, flags or name
  * -ENOMEM  too few pages of the wanted size on the wanted nodes, RLIMIT_MEMLOCK, or the limit of a
@@ -105,13 +105,13 @@ struct actmem_region_info {
  * -ENODEV  a node has no memory
  * -EPERM  a node is outside the task's cpuset
  * -EOPNOTSUPP  the backend lacks this page size, or supports it only without ACTMEM_REGION_LAZY
- * -EIO  a page is on another node
+ * -EIO  a page is on a node that was not wanted
  * -EFBIG  RLIMIT_FSIZE (memfd)
  * -EMFILE  too many descriptors, or 4096 regions (memfd)
  *
- * If the library used a fallback that the caller allowed, the call returns 0 and counts the
- * fallback, and actmem_error() says which and why. Otherwise actmem_error() is "". The library
- * tries smaller pages on the wanted nodes before other nodes.
+ * If the library used a fallback that the caller allowed, the call returns 0, and actmem_error()
+ * says which fallback and why. The handle's counters include it. Otherwise actmem_error() is "".
+ * The library tries smaller pages on the wanted nodes before other nodes.
  */
 int actmem_region_create(struct actmem *am,
 			 const struct actmem_region_options *options,
@@ -126,10 +126,10 @@ int actmem_region_create(struct actmem *am,
  * which, as after actmem_region_create().
  *
  * -EINVAL  @fd is not a region of the backend that the caller asked for, or not open for reading
- *	and writing. If a memfd region with a name is open only for reading, the call succeeds and
- *	opens it as with ACTMEM_OPEN_READ
+ *	and writing. If @fd is a named memfd region that is open only for reading, the call
+ *	succeeds, as with ACTMEM_OPEN_READ
  * -EBADF  @fd is not open
- * -ENOMEM  RLIMIT_MEMLOCK: each process that has a memfd region locks it for itself
+ * -ENOMEM  RLIMIT_MEMLOCK: each process locks a memfd region for itself
  */
 int actmem_region_from_fd(struct actmem *am, int fd,
 			  struct actmem_region **region);
@@ -140,9 +140,10 @@ int actmem_region_from_fd(struct actmem *am, int fd,
 #define ACTMEM_OPEN_EXCLUSIVE	(1u << 1)
 /*
  * Lock the region. If another process has it open with this flag, return -EBUSY with an error
- * message that names the process. The lock ends when the last descriptor from this call, duplicates
- * included, is closed and the last mapping made from it is unmapped. This also happens when the
- * processes are killed (flock(2)). The lock does not stop processes that open without the flag.
+ * message that names the process. The lock ends when all descriptors from this call and their
+ * duplicates are closed, and all mappings made from them are unmapped. This also happens when the
+ * processes are killed (flock(2)). The lock does not stop processes that open the region without
+ * this flag.
  */
 #define ACTMEM_OPEN_LOCK	(1u << 2)
 /* Open and map the region only for reading, which needs no write permission. Not with CREATE. */
@@ -163,14 +164,14 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  *
  * @path: a path, or a name without '/' in the first mounted actmem file system. The file system
  * determines the backend: driver for actmem, memfd for hugetlbfs and tmpfs. If the caller passed a
- * backend to actmem_open(), the file system must belong to it.
- * @options: as for actmem_region_create(). The name must be NULL, because the file has one.
- * Length 0 accepts any length (without CREATE). NULL: all defaults. @flags: ACTMEM_OPEN_*.
+ * backend to actmem_open(), the file system must belong to that backend.
+ * @options: as for actmem_region_create(). The name in @options must be NULL, because the file has
+ * a name. Length 0 accepts any length (without CREATE). NULL: all defaults. @flags: ACTMEM_OPEN_*.
  *
- * If several processes create the region at once, one creates it and the others open it when
- * it is complete; actmem_region_found() says which. The creator needs write permission for the
- * directory. driver: if an empty file exists there, the creator also needs write permission for
- * that file, unless the region is lazy. The region then has the file's owner and permissions.
+ * If several processes create the region at once, one creates it and the others open it when it is
+ * complete; actmem_region_found() says which. The creator needs write permission for the directory.
+ * driver: if an empty file exists at @path, the creator also needs write permission for that file,
+ * unless the region is lazy. The region keeps the owner and the permissions of that file.
  *
  * An existing region must have the wanted length. memfd: its pages must have the wanted size and be
  * on the wanted nodes. driver: if the options name nodes or a policy, the region must have that
@@ -179,21 +180,21 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  *
  * The backends differ:
  * Driver  The region counts against RLIMIT_MEMLOCK and the limits of its creator until it is
- *	removed. size= of the mount limits it. Its length never changes. It has 2M pages.
+ *	removed. The mount option size= limits it. Its length never changes. It has 2M pages.
  * Memfd  The region counts against no limit of a user while no process has it open. 4K and thp
- *	pages count against RLIMIT_MEMLOCK of each process that has the region open. size= of the
- *	mount limits it. hugetlbfs has 2M or 1G pages (pagesize=2M or 1G); tmpfs has 4K pages, and
- *	thp if it is mounted with huge=advise. If the options want another page size, the call
- *	fails unless ACTMEM_ALLOW_* permits these pages. A process that may write to the file may
- *	also shorten it; a thread that touches memory beyond the file's end gets SIGBUS. If a region
- *	on hugetlbfs has missing pages, the library does not check the nodes of its pages.
+ *	pages count against RLIMIT_MEMLOCK of each process that has the region open. The mount
+ *	option size= limits it. hugetlbfs has 2M or 1G pages (pagesize=2M or 1G); tmpfs has 4K
+ *	pages, and thp if it is mounted with huge=advise. If the options want another page size, the
+ *	call fails unless ACTMEM_ALLOW_* permits these pages. A process that may write to the file
+ *	may also shorten it; a thread that touches memory beyond the file's end gets SIGBUS. If a
+ *	region on hugetlbfs has missing pages, the library does not check the nodes of its pages.
  *
  * -ENOENT  no such file or directory, or no actmem file system for a name without '/';
  *	actmem_error() lists the mounted ones
  * -EEXIST  the region exists (EXCLUSIVE), or differs from the options
  * -EOPNOTSUPP  the file system lacks this page size, or cannot have regions: actmem_error() has a
  *	command that mounts a suitable file system
- * -ENOSPC  size= of the mount
+ * -ENOSPC  the limit that the mount option size= sets
  * -EINVAL  a file system of the other backend, a file that is not a region, or wrong flags
  * -ENAMETOOLONG  the path is too long
  * -EACCES  the permissions of the file, or it belongs to another user (ACTMEM_OPEN_OWN)
@@ -226,9 +227,9 @@ int actmem_region_fd(const struct actmem_region *region);
 uint64_t actmem_region_length(const struct actmem_region *region);
 
 /*
- * Maps a region, or ends such a mapping. actmem_region_map() maps the whole region at an address
- * that is a multiple of 2 MiB. The mapping is shared, readable and, unless the region was opened
- * with ACTMEM_OPEN_READ, writable. Later calls return the same address. Each call needs an
+ * Maps or unmaps a region. actmem_region_map() maps the whole region at an address that is a
+ * multiple of 2 MiB. The mapping is shared, readable and, unless the region was opened with
+ * ACTMEM_OPEN_READ, writable. Later calls return the same address. Each call needs an
  * actmem_region_unmap(), and the last of these unmaps the memory. actmem_region_close() unmaps a
  * region that is still mapped.
  *
@@ -236,11 +237,11 @@ uint64_t actmem_region_length(const struct actmem_region *region);
  * -ENOMEM and others  errors of mmap(2)
  *
  * If the hardware reports an uncorrected memory error, the 2 MiB page around it is lost, but not
- * the region. A thread that touches the page gets SIGBUS with si_code BUS_MCEERR_AR and the
- * address in si_addr; a system call returns -EFAULT. The whole page is lost, even if si_addr_lsb
- * denotes a smaller range. (With the driver, si_addr_lsb denotes 4 KiB.) Discard the page; the next
- * touch or populate allocates a zeroed page. driver: a device with which the page is registered
- * still has the lost page. Unregister the page first; otherwise the discard returns -EBUSY.
+ * the region. A thread that touches the page gets SIGBUS with si_code BUS_MCEERR_AR and the address
+ * in si_addr; a system call returns -EFAULT. The whole page is lost, even if si_addr_lsb denotes a
+ * smaller range. (With the driver, si_addr_lsb denotes 4 KiB.) Discard the page; the next touch or
+ * populate allocates a zeroed page. driver: if the region is registered with a device, the device
+ * still uses the lost page. Unregister the region first; otherwise the discard returns -EBUSY.
  */
 int actmem_region_map(struct actmem_region *region, void **address);
 int actmem_region_unmap(struct actmem_region *region);
@@ -275,13 +276,13 @@ int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64
  *
  * -EINVAL, -EPERM  as for actmem_region_populate()
  * -EBUSY  the region is registered with a runtime (actmem_runtime.h), or a queue registered it with
- *	io_uring (see ACTMEM_ATTACH_PLAIN). driver: a device or I/O in flight pins a page, which
+ *	io_uring (see ACTMEM_ATTACH_PLAIN). driver: a device or I/O in flight pins a page. This page
  *	keeps its contents; the other pages are freed. The error may be transient: the kernel may
  *	release a pin shortly after the process that caused it has ended
  *
  * memfd: the kernel does not report pins of a page. A page that a device still pins leaves the
- * region, and data that the device writes to it is lost. First unregister the region and wait for
- * I/O.
+ * region, and data that the device writes to it is lost. Before this call, unregister the region
+ * and wait for I/O.
  */
 int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_t length);
 
@@ -296,9 +297,9 @@ int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_
  * actmem_region_discard() of these pages returns -EBUSY. The dma-buf cannot be mapped: the CPU
  * accesses the memory through the region's mapping.
  *
- * When an importer maps the dma-buf, the driver refuses a device whose DMA would go through bounce
- * buffers (its DMA mask is too small, or swiotlb=force). The importer gets -EOPNOTSUPP and may
- * return another error. An IOMMU avoids bounce buffers.
+ * When an importer maps the dma-buf, the actmem driver refuses a device whose DMA would go through
+ * bounce buffers (its DMA mask is too small, or swiotlb=force). The importer gets -EOPNOTSUPP and
+ * may return another error. An IOMMU avoids bounce buffers.
  *
  * -EINVAL  not a range of whole pages of the region
  * -EOPNOTSUPP  memfd: actmem_error() says what to use; or a kernel without dma-buf
@@ -309,8 +310,8 @@ int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_
 int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t length, int *fd);
 
 /*
- * Closes a region, and frees @region. The call also unmaps the region. The memory is freed when no
- * other process has the region. No other thread may use @region during the call or later.
+ * Unmaps and closes a region, and frees the struct @region. The memory is freed when no other
+ * process has the region. No other thread may use @region during the call or later.
  *
  * -EBUSY  the region is attached to a queue (actmem_queue_detach()), or registered with a runtime
  *	(actmem_region_unregister()); nothing is closed
@@ -318,8 +319,8 @@ int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t
 int actmem_region_close(struct actmem_region *region);
 
 /*
- * Lists the regions on this machine. The call allocates an array of *@count elements: all regions
- * of both backends that the caller may see. One free(3) of the array also frees node_bytes
+ * Lists the regions on this machine. The call allocates an array of *@count elements, with all
+ * regions of both backends that the caller may see. One free(3) of the array also frees node_bytes
  * (node_count elements) and path of each element. The call works without actmem_open(). A region
  * that several processes have is listed once, with its creator if the creator still runs. After a
  * success, actmem_error() is "" or says why the driver did not answer. @size: sizeof(struct

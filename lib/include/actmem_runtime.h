@@ -6,9 +6,8 @@
  * actmem_runtime_open() loads the accelerator's library, which then stays loaded. libactmem does
  * not link to it.
  *
- * All calls are thread-safe, except those that close a runtime or unregister a region: the caller
- * makes sure that no other thread uses that object meanwhile. No call changes which CUDA context
- * is current.
+ * All calls are thread-safe, except those that close a runtime or unregister a region. During such
+ * a call, no other thread may use that object. No call changes which CUDA context is current.
  */
 #ifndef ACTMEM_RUNTIME_H
 #define ACTMEM_RUNTIME_H
@@ -53,15 +52,16 @@ struct actmem_runtime_options {
  * 64 GiB, because drivers refuse more. No block of a heap crosses a multiple of chunk_bytes, so
  * chunk_bytes limits the length of blocks.
  *
- * CUDA's own memory comes from cuMemHostAlloc(). This memory has no descriptor and no name, and is
- * on the node that CUDA's driver chooses. It cannot be attached to a queue. It is lost if the
- * program resets the device's primary context. Heaps with a name never use such memory.
+ * The runtime's own memory (see own_memory) comes from CUDA's cuMemHostAlloc(). It has no
+ * descriptor and no name, and is on the node that CUDA's driver chooses. It cannot be attached to a
+ * queue. It is lost if the program resets the device's primary context. Heaps with a name never use
+ * such memory.
  *
  * AUTO opens the NULL runtime if there is no libcuda.so.1 or no device; actmem_runtime_describe()
- * says why. If there is a driver that does not work, the call fails.
+ * says why. If CUDA's driver is installed but does not work, the call fails.
  *
  * -ENOENT  there is no libcuda.so.1, or it is the toolkit's stub; or the program is static
- * -ENODEV  CUDA has no device, or not this one
+ * -ENODEV  CUDA finds no device, or not the requested one
  * -EOWNERDEAD  the parent process used CUDA before fork(): CUDA does not work in the child
  * -EOPNOTSUPP  libcuda.so.1 is too old
  * -EINVAL  a wrong option
@@ -78,9 +78,9 @@ int actmem_runtime_open(struct actmem *am, const struct actmem_runtime_options *
 int actmem_runtime_close(struct actmem_runtime *runtime);
 
 /*
- * Describes the open runtime, its device, the device's node, and why this runtime was chosen. An
- * example is "null: libcuda.so.1 cannot be loaded (...)". The string is valid until the runtime is
- * closed.
+ * Returns a string that describes the runtime, its device, the device's node, and why this runtime
+ * was chosen. An example is "null: libcuda.so.1 cannot be loaded (...)". The string is valid until
+ * the runtime is closed.
  */
 const char *actmem_runtime_describe(const struct actmem_runtime *runtime);
 
@@ -161,7 +161,7 @@ int actmem_region_unregister(struct actmem_region *region);
 
 /*
  * Registers each region that a heap creates from now on. The heap registers a region before it
- * allocates blocks there, and unregisters the region before it closes the region. After this call,
+ * allocates blocks in it, and unregisters the region before closing it. After this call,
  * actmem_heap_alloc() can also return the errors of actmem_region_register(). If the runtime
  * refuses to register a region and own_memory is set, the heap uses the runtime's own memory
  * instead of the region. If the runtime fails to unregister a region, the region stays open until
@@ -169,8 +169,8 @@ int actmem_region_unregister(struct actmem_region *region);
  *
  * The library registers long regions in pieces of 64 to 256 MiB, so that CUDA registers each piece
  * in about 5 ms. A block that is longer than a piece is registered as one piece. Between two
- * pieces, other threads can get the lock of CUDA's driver. No block lies in two pieces. A region
- * that uses up most of what the heap's limit still permits is registered as one piece.
+ * pieces, other threads can get the lock of CUDA's driver. No block lies in two pieces. If a region
+ * is longer than half of the rest of the heap's limit, it is registered as one piece.
  *
  * -EEXIST  the heap is registered
  * -EBUSY  the heap has regions

@@ -9,15 +9,16 @@
  *
  * The store learns when a block will be needed. A key recurs in every training step. The store
  * assumes that the number of takes between a block's put and its own take is the same as in the
- * previous step. For a key that was never taken, it uses that number from the last taken block of
- * the same name.
- * Until a name has been taken once, the store expects its blocks in reverse order of their puts, as
- * a backward pass takes them. A wrong guess costs time, but never returns wrong data.
+ * previous step. For a key that was never taken, it uses the number of the last taken block of the
+ * same name. Until a name has been taken once, the store expects its blocks in reverse order of
+ * their puts, as a backward pass takes them. A wrong guess costs time, but never returns wrong
+ * data.
  *
- * If several takes in a step miss, the order has changed. The store then expects runs of takes, in
- * which each block was put just before or just after the previous one. It expects a run to be as
- * long as the previous run, and reads the blocks of this run ahead. It reads all other blocks one
- * at a time. It relies on the learned order again when takes match it, or at the next step.
+ * If several takes in a step miss, the order has changed. The store then expects runs of takes.
+ * Each block of a run was put just before or just after the block that is taken before it. The
+ * store expects a run to be as long as the previous run, and reads the blocks of this run ahead. It
+ * reads all other blocks one at a time. It relies on the learned order again when takes match it,
+ * or at the next step.
  *
  * The store may get less memory than its budget, because other processes use up a limit or pages
  * are short. If it can spill, it then treats the memory that it has as its budget until it can get
@@ -25,7 +26,7 @@
  *
  * If a limit falls below the usage, a store that spills returns memory in the background. It spills
  * blocks and closes regions until it has returned its share of the excess. It grows again when the
- * limit rises. It follows the driver's limits, the limit that `actmem limit --pid` sets for the
+ * limit rises. The limits are those of the driver, the limit that `actmem limit --pid` sets for the
  * handle, and, with memfd regions of 4K or thp pages, memory.high of the cgroup. If a call would
  * otherwise fail, the store tries to exceed the limit. Regions with names stay open.
  *
@@ -79,7 +80,7 @@ struct actmem_key {
 #define ACTMEM_STORE_CHECKSUM		(1u << 0)
 /*
  * If the disk is full or fails, keep the block in memory, beyond the budget if necessary. Without
- * this flag, the put that needs that memory fails.
+ * this flag, a reserve that needs the memory of that block fails.
  */
 #define ACTMEM_STORE_ALLOW_MEMORY	(1u << 1)
 /* See ACTMEM_FILE_ALLOW_BUFFERED. */
@@ -139,7 +140,7 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 /*
  * Checks spill paths as actmem_store_create() does before it opens files there. Only STRICT and
  * ALLOW_MEMORY of @flags matter. If the call returns 0, actmem_error() says whether a path is in
- * memory. A path that does not exist is not an error yet.
+ * memory. A path that does not exist is an error only in actmem_store_create().
  *
  * -EINVAL  a path is in memory, and STRICT is set without ALLOW_MEMORY
  */
@@ -155,10 +156,11 @@ int actmem_store_check_paths(const char *const *paths, uint32_t count, uint32_t 
 int actmem_store_destroy(struct actmem_store *store);
 
 /*
- * Describes the engine and why it was chosen, the files, and whether I/O is direct or buffered. The
- * string also says if a file system cannot free a part of a file. If the store got less memory than
- * its budget, the string gives the reason for the first failed attempt to get more. The string is
- * valid until destroy. A later call may return another string.
+ * Returns a string that describes the I/O engine and why it was chosen, the files, and whether I/O
+ * is direct or buffered. The string also says if a file system cannot free a part of a file. If the
+ * store got less memory than its budget, the string gives the reason for the first failed attempt
+ * to get more. The string is valid until actmem_store_destroy(). A later call may return another
+ * string.
  */
 const char *actmem_store_describe(const struct actmem_store *store);
 
@@ -166,10 +168,10 @@ const char *actmem_store_describe(const struct actmem_store *store);
  * Changes the budget of a store, which may be in use. Waiting calls can use a raised budget at
  * once. If the store has more memory than a lowered budget, the call closes regions that have no
  * block. In the background, the store spills blocks and frees the memory of blocks that are also in
- * a file, until the rest fits. It closes each further region when its last block leaves. No call
- * fails because of a lowered budget. A store without spill paths keeps its blocks, and refuses new
- * ones until enough blocks have been taken or dropped. To give the difference to another store,
- * first wait until memory_bytes of the statistics is at most the new budget.
+ * a file, until the rest fits. It closes each further region when the region's last block leaves.
+ * No call fails because of a lowered budget. A store without spill paths keeps its blocks, and
+ * refuses new ones until enough blocks have been taken or dropped. To give the difference to
+ * another store, first wait until memory_bytes of the statistics is at most the new budget.
  *
  * May sleep while a thread creates a region.
  *
@@ -191,10 +193,10 @@ int actmem_store_set_spill_limit(struct actmem_store *store, uint64_t bytes);
 int actmem_store_set_checksum(struct actmem_store *store, int on);
 
 /*
- * Allocates memory for a new block. It has @length bytes, aligned to 4096; the call stores its
- * address in *@memory. Only the caller may access it until the commit. If the budget is used up,
- * the call waits at most @timeout_ns until other blocks are spilled. The calling thread may have to
- * create a region; the timeout does not interrupt this.
+ * Allocates memory of @length bytes for a new block. The call stores the address, a multiple of
+ * 4096, in *@memory. Only the caller may access the memory until the commit. If the budget is used
+ * up, the call waits at most @timeout_ns until other blocks are spilled. The calling thread may
+ * have to create a region; the timeout does not interrupt this.
  *
  * -EEXIST  the key is in the store
  * -EINVAL  length is 0, above the address space, or above the maximum of one registration
@@ -205,9 +207,9 @@ int actmem_store_set_checksum(struct actmem_store *store, int on);
  *	regions of the store are shorter than length, and have names, so that it cannot replace them
  * -EDEADLK  the whole budget is used up by blocks of this thread, and of threads that wait without
  *	a timeout for memory or a block. A block belongs to the thread that reserved or held it
- *	until any thread commits it, releases it or puts it back. Without HANDED_ON, a thread
- *	whose block another thread will commit or release must not reserve or hold a further
- *	block in a call that waits
+ *	until any thread commits it, releases it or puts it back. Without HANDED_ON, a thread must
+ *	not wait in a reserve or hold while it has a block that another thread will commit or
+ *	release
  * -ENOSPC, -EIO and others  the store had to spill a block and could not. actmem_error() names
  *	the block, and the file and offset, or the directory without space. The block stays
  */
@@ -222,14 +224,14 @@ int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint
 int actmem_store_commit(struct actmem_store *store, struct actmem_key key);
 
 /*
- * Returns the memory of a committed block. The caller may read it until it ends the hold. The call
- * also stores the block's length in *@length, unless @length is NULL. If the block is in a file,
- * the call waits at most @timeout_ns for memory, as a reserve does, and for the read.
+ * Returns the memory of a committed block. The caller may read the memory until it ends the hold.
+ * The call also stores the block's length in *@length, unless @length is NULL. If the block is in a
+ * file, the call waits at most @timeout_ns for memory, as a reserve does, and for the read.
  *
  * Threads may hold a block at the same time, and a thread may hold it several times. Each hold is
  * ended by one actmem_store_release() or actmem_store_put_back(), which any thread may call. While
- * the first hold waits for memory or for the read, other holds of the block wait for it, at most
- * @timeout_ns. Each hold compares the checksum.
+ * the first hold waits for memory or for the read, other holds of the block wait for the first,
+ * each at most its own @timeout_ns. Each hold compares the checksum.
  *
  * -ENOENT  no such key, or the block is not committed, or a holder has released it
  * -EIO and others  the read failed. actmem_error() names file, offset and block. The block stays:
@@ -244,9 +246,9 @@ int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const v
 		      uint64_t *length, uint64_t timeout_ns);
 
 /*
- * Ends a hold of the calling thread. If this thread has none, ends a hold of another thread.
- * Removes the block when its last hold ends. Until then, its key stays in use, and no thread can
- * hold the block again.
+ * Ends a hold of the calling thread. If this thread does not hold the block, ends a hold of another
+ * thread. Removes the block when its last hold ends. Until then, its key stays in use, and no
+ * thread can hold the block again.
  *
  * -ENOENT  the block is not held
  */
@@ -283,8 +285,8 @@ int actmem_store_take(struct actmem_store *store, struct actmem_key key, void *d
 		      uint64_t length);
 
 /*
- * Asks the store to read a block before all others, as soon as it has memory for it. The call does
- * not wait. The descriptor of actmem_store_eventfd() becomes readable when a read ends.
+ * Asks the store to read a block before all others, as soon as there is memory for the block. The
+ * call does not wait. The descriptor of actmem_store_eventfd() becomes readable when a read ends.
  *
  * -ENOENT  no such key
  */
@@ -300,9 +302,9 @@ int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key);
  *		// poll(2) for the eventfd and other descriptors, then read(2) the eventfd
  *
  * Read the eventfd before the next actmem_store_hold(), not after it. If a read fails while no call
- * waits for it, the next hold with a timeout of 0 returns its error; the hold after that reads
- * again. The descriptor is close-on-exec and nonblocking. It belongs to the store, which closes it
- * when the store is destroyed.
+ * waits for it, the next hold with a timeout of 0 returns the error of the read; the hold after
+ * that reads again. The descriptor is close-on-exec and nonblocking. It belongs to the store, which
+ * closes it when the store is destroyed.
  *
  * >= 0  the descriptor
  * -EMFILE, -ENFILE, -ENOMEM  no descriptor is available
@@ -312,8 +314,9 @@ int actmem_store_eventfd(struct actmem_store *store);
 /*
  * Creates and registers regions in advance. Stops when @free_bytes are free for blocks of @length
  * each, or when the budget is used up. Call it in a separate thread: other threads can use the
- * store meanwhile. A reserve that needs a region then waits for the creation of at most one region.
- * If the call cannot get all of this memory, it still returns 0 if the store can spill instead.
+ * store during this call. A reserve that needs a region then waits for the creation of at most one
+ * region. If the call cannot get all of this memory, it still returns 0 if the store can spill
+ * instead.
  *
  * others  the errors of actmem_heap_alloc(). The store keeps the regions that it created, and a
  *	later reserve tries to create more
@@ -348,7 +351,7 @@ struct actmem_store_stats {
 	uint64_t wasted_bytes_total;	/* bytes read ahead, but dropped before their take */
 	uint64_t failed_spills_total;
 	uint64_t failed_fills_total;
-	uint64_t beyond_budget_bytes;	/* over the budget: it was lowered, or ALLOW_MEMORY */
+	uint64_t beyond_budget_bytes;	/* beyond a lowered budget, or due to ALLOW_MEMORY */
 	uint64_t checksums_total;
 	uint64_t file_bytes_peak;
 	uint64_t given_back_bytes_total;	/* returned to the disks by spill files */
