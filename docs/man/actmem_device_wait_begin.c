@@ -12,7 +12,7 @@ int main(void)
 		return 1;
 	}
 	wait = actmem_device_wait_begin(am, 1 << 20, "copy of layer 3");
-	/* Here the device is waited for. */
+	/* Wait for the device here. */
 	actmem_device_wait_end(am, wait);
 	return actmem_close(am) != 0;
 }

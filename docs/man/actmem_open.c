@@ -12,7 +12,7 @@ int main(void)
 		fprintf(stderr, "%s\n", actmem_error());
 		return 1;
 	}
-	/* Demand huge pages, whatever the environment says. Accept transparent ones. */
+	/* Demand huge pages, regardless of the environment, but accept transparent ones. */
 	options.pages = ACTMEM_PAGES_2M;
 	options.allow = ACTMEM_ALLOW_THP;
 	if (actmem_open(&am, &options)) {

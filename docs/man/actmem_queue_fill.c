@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* This program spills a region to a file and fills another part of the region from it. */
+/* This program spills half of a region to a file, and fills the other half from that file. */
 #include <actmem_queue.h>
 #include <stdio.h>
 #include <string.h>
 
 #define HALF (1 << 20)
 
-/* Takes the completion of the only request. */
+/* Waits for the only request, and returns its result. */
 static int finish(struct actmem_queue *queue)
 {
 	struct actmem_completion completion;

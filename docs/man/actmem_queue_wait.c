@@ -35,7 +35,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s\n", actmem_error());
 		return 1;
 	}
-	/* Other descriptors would be waited for here, too. */
+	/* A larger program would also poll other descriptors here. */
 	while (poll(&event, 1, -1) < 0)
 		;
 	if (read(event.fd, &count, sizeof(count)) < 0)

@@ -20,10 +20,10 @@ int main(void)
 	}
 	error = actmem_region_export(region, 0, 2 << 20, &fd);
 	if (!error) {
-		/* Here a driver's own call imports fd. */
+		/* Import fd into a driver here, by a call of that driver. */
 		close(fd);
 	} else if (error == -EOPNOTSUPP) {
-		/* Not by this backend, or not by this kernel. */
+		/* This backend or this kernel cannot export regions. */
 		puts(actmem_error());
 		error = 0;
 	}

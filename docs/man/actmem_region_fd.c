@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The child of this program opens a backend of its own and writes to its parent's region.
- * fork(2) leaves the region's descriptor closed in the child, but not its duplicate.
+ * The child of this program opens a backend of its own and writes to its parent's region. After
+ * fork(2), the library closes the region's descriptor in the child, but not a duplicate of it.
  */
 #include <actmem.h>
 #include <stdio.h>

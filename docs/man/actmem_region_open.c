@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* This program makes a region, and finds it again with its contents. */
+/* This program creates a region, closes it, and opens it again with its contents. */
 #include <actmem.h>
 #include <stdio.h>
 #include <string.h>

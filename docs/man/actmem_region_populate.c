@@ -18,7 +18,7 @@ int main(void)
 		fprintf(stderr, "%s\n", actmem_error());
 		return 1;
 	}
-	/* The second quarter is there, and nothing else. */
+	/* Only the second quarter of the region has pages now. */
 	actmem_region_close(region);
 	return actmem_close(am) != 0;
 }
