@@ -29,8 +29,8 @@ bool has_capability(unsigned int capability)
 
 /*
  * To show other users' regions, the driver requires CAP_SYS_ADMIN. Opening a descriptor in
- * /proc/PID/fd requires CAP_SYS_PTRACE. Only its owner may read that folder, so it also requires
- * CAP_DAC_READ_SEARCH or CAP_DAC_OVERRIDE.
+ * /proc/PID/fd requires CAP_SYS_PTRACE. Only the owner may read that folder, so other users also
+ * need CAP_DAC_READ_SEARCH or CAP_DAC_OVERRIDE.
  */
 bool sees_all_users(void)
 {

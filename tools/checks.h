@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The checks of `actmem doctor`. Each adds one or more findings to a JSON array: {"check", "state",
+ * The checks of `actmem doctor`. Each adds its findings to a JSON array: {"check", "state",
  * "finding", "fix"}. State "ok" needs no change. State "fix" means that something costs speed or
  * will fail, and that @fix repairs it. State "note" is for information only.
  */

@@ -210,7 +210,7 @@ int check_balancing(json_t *findings)
 	return add_finding(findings, "NUMA balancing", CHECK_OK, NULL, "off");
 }
 
-/* Docker's usual seccomp profile forbids mbind(), which places memory of the memfd backend. */
+/* Docker's default seccomp profile forbids mbind(), which places memory of the memfd backend. */
 int check_placement(json_t *findings)
 {
 	if (!has_several_nodes())
@@ -283,7 +283,7 @@ static int check_variables(json_t *findings)
 	return err;
 }
 
-/* Checks the variables of actmem, and the runtimes whose variables are set in this environment. */
+/* Checks the variables of actmem, and the settings of XLA and PyTorch in this environment. */
 int check_environment(json_t *findings)
 {
 	const char *cap = getenv("XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB");

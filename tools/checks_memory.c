@@ -94,7 +94,7 @@ int check_driver(json_t *findings, const json_t *driver, bool *is_usable)
 
 /* Free bytes of a node. */
 struct free_memory {
-	uint64_t huge_bytes;	/* in blocks of 2 MiB and more: CMA too, not the movable zone */
+	uint64_t huge_bytes;	/* in blocks of 2 MiB or more: also in CMA, not the movable zone */
 	uint64_t movable_bytes;	/* only for movable pages: in the movable zone or in CMA */
 	uint64_t cma_bytes;	/* the part of movable_bytes in CMA, which is contiguous */
 };
@@ -112,7 +112,7 @@ static uint64_t huge_bytes_of(const char *counts)
 	return bytes;
 }
 
-/* Both functions return false if the kernel does not report the node. */
+/* read_blocks() and read_zones() return false if the kernel does not report the node. */
 static bool read_blocks(int node, struct free_memory *memory)
 {
 	char text[8192], zone[32], *line, *state;
@@ -310,7 +310,10 @@ out:
 	return err;
 }
 
-/* CAP_IPC_LOCK counts only in the initial user namespace, so not for a container's root. */
+/*
+ * CAP_IPC_LOCK has an effect only in the initial user namespace. A container's root may be in
+ * another.
+ */
 static bool may_lock_all(void)
 {
 	unsigned long inner, outer, count;

@@ -22,8 +22,8 @@
 #define GROW_MOST	(1ULL << 30)
 #define GROW_LEAST	(64ULL << 20)
 /*
- * The heap of a store that spills will use its whole budget. It grows in this number of steps,
- * within these bounds. Other stores use the heap's default.
+ * A store that spills will use its whole budget. So its heap grows to the budget in GROW_STEPS
+ * steps, each of GROW_LEAST to GROW_MOST bytes. Other stores use the heap's default.
  */
 #define GROW_STEPS	4
 
@@ -92,7 +92,10 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 	return 0;
 }
 
-/* Fails or writes a note if a path is in memory. */
+/*
+ * Writes @note if a path is on a file system in memory. With STRICT, this is an error unless
+ * ALLOW_MEMORY is set.
+ */
 static int check_paths(const char *const *paths, uint32_t count, uint32_t flags,
 		       char note[STORE_WORDS])
 {
@@ -141,7 +144,8 @@ static void describe(struct actmem_store *store, const struct actmem_store_optio
 }
 
 /*
- * Opens the spill files. If the disks have no space and ALLOW_MEMORY is set, starts without space.
+ * Opens the spill files. If the disks have no space and ALLOW_MEMORY is set, the files are empty at
+ * first.
  */
 static int open_files(struct actmem_store *store, struct actmem_file_options *files,
 		      const struct actmem_store_options *options)
@@ -382,7 +386,7 @@ static void end_all(struct actmem_store *store)
 			store_end(store, store->buckets[i]);
 }
 
-/* Waits for the background thread first, because it may still begin transfers that it prepared. */
+/* Waits first for the background thread, which may still begin transfers that it prepared. */
 static void await_end(struct actmem_store *store)
 {
 	pthread_join(store->background_thread, NULL);

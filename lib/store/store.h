@@ -4,22 +4,23 @@
  * the library uses it, so it also declares everything that the files of the store share.
  *
  * A block is in memory, in a file, or both. The store keeps a copy in a file until the block ends.
- * A thread of the queue takes the completions of transfers and acts on them. After any other
- * change, the thread that made the change acts on it. Once a store has been created, only its
- * background thread attaches regions and allocates files.
+ * A thread of the queue handles completed transfers, and begins others that are useful now. After
+ * any other change, the thread that made the change begins them. Once a store has been created,
+ * only its background thread attaches regions and allocates files.
  *
  * Read the files in this order, callers first. store.c creates and destroys stores; calls.c and
  * hold.c have the calls on blocks. limits.c returns memory when a limit falls. event.c has the
- * eventfds. These call five files that move blocks. budget.c decides how much memory the store may
- * use, and background.c does slow work. move.c spills and fills, room.c gets memory for waiters,
- * and guess.c handles takes that are not in the expected order. Those call the table of blocks,
- * blocks.c. It calls files that take no lock and do no I/O: schedule.c (when blocks will be taken),
- * order.c (sorts them by that time), follow.c (runs of takes), and spillfile.c (space in files).
+ * eventfds. These five files call five others, which move blocks. budget.c decides how much memory
+ * the store may use, and background.c does slow work. move.c spills and fills, room.c gets memory
+ * for waiters, and guess.c handles takes that are not in the expected order. The second five call
+ * blocks.c, the table of blocks. blocks.c calls files that take no lock and do no I/O: schedule.c
+ * (when blocks will be taken), order.c (sorts them by that time), follow.c (runs of takes), and
+ * spillfile.c (space in files).
  *
- * Locks: the store's lock protects everything in a store. No thread does long work under it: a
- * thread that creates regions, attaches them or allocates files releases it meanwhile. The store's
- * lock is the outermost lock of the library, except a heap's grow_lock, which no thread takes while
- * it holds a store's lock.
+ * Locks: the store's lock protects everything in a store. A thread releases it during long work,
+ * such as creating regions, attaching them or allocating files. The store's lock is the outermost
+ * lock of the library, except a heap's grow_lock, which no thread takes while it holds a store's
+ * lock.
  */
 #ifndef LIB_STORE_H
 #define LIB_STORE_H
@@ -42,7 +43,7 @@
 /* The user of a block. */
 enum store_user {
 	USER_NONE,
-	USER_WAITS,			/* a reserve waits for its memory */
+	USER_WAITS,			/* actmem_store_reserve() waits for memory */
 	USER_FILLS,
 	USER_COMMITS,			/* a put copies to it, or a commit checksums it */
 	USER_CLAIMS,			/* the first hold has begun */
@@ -77,14 +78,14 @@ struct sum {
 /* A thread that waits for its turn to get memory, or for a block that another thread claims. */
 struct waiter {
 	struct link link;		/* in store->waiters or store->claim_waiters */
-	struct store_block *claimed;	/* in claim_waiters: the block that it waits for */
+	struct store_block *claimed;	/* if in claim_waiters: the block to wait for */
 	uint64_t thread;		/* its thread_number() */
 	pthread_cond_t wake;
 	bool is_stalled;
 	uint64_t since;			/* ns; valid if is_stalled */
 	uint64_t until;			/* ns; 0: no timeout */
-	bool is_refused;		/* the heap could not grow for it; see store->refusal */
-	int spill_error;		/* error of a spill while this waiter was first; 0: none */
+	bool is_refused;		/* the heap could not grow; see store->refusal */
+	int spill_error;		/* error of a spill while it was the first waiter; or 0 */
 	int fill_error;
 	char words[STORE_WORDS];
 };
@@ -102,7 +103,7 @@ struct store_block {
 	struct store_block *chain;	/* next block in the hash bucket */
 	struct link ended;		/* in store->ended: blocks that left the table */
 	struct link puts;		/* in store->puts: blocks to be taken, in order of put */
-	struct want foreseen;		/* place.want, unless the block is guessed or urgent */
+	struct want foreseen;		/* learned want; place.want may be a guess or urgent */
 	struct link guessed;		/* in store->guessed; the latest guess is the last */
 	struct actmem_key key;
 	uint64_t bytes, length;
@@ -114,7 +115,7 @@ struct store_block {
 	bool is_ended;			/* free the block when its transfer completes */
 	bool is_ahead;
 	bool is_unreadable;		/* do not read it ahead again */
-	int fill_error;			/* of its last read, if no thread waited for that; or 0 */
+	int fill_error;			/* error of its last read if no thread awaited it; or 0 */
 	bool is_followed;		/* guess.c has recorded its take; a retry does not count */
 	enum store_user user;
 	uint64_t thread;		/* thread_number() of the user that reserved it */
@@ -152,7 +153,7 @@ struct actmem_store {
 	bool is_to_regain;		/* the background thread will try to get more memory */
 	uint64_t unit;			/* lengths of blocks are multiples of it */
 	uint64_t memory_align;
-	uint64_t busy_bytes;		/* most bytes of transfers that keep the disks busy */
+	uint64_t busy_bytes;		/* bytes in flight that keep all disks busy */
 	uint64_t fixed_window;		/* window_bytes of the options; 0: measured */
 	uint32_t flags;
 	void (*name_block)(struct actmem_key key, char *name, size_t size);	/* or NULL */
@@ -161,17 +162,17 @@ struct actmem_store {
 	struct spillfile files;
 	pthread_t background_thread;
 	pthread_t limits_thread;
-	struct store_event limits_wake;	/* wakes that thread */
+	struct store_event limits_wake;	/* wakes limits_thread */
 	struct store_event event;	/* of actmem_store_eventfd() */
 	pthread_mutex_t lock;
-	pthread_cond_t all_ended;	/* no submitted transfers are left, while the store ends */
+	pthread_cond_t all_ended;	/* the store ends: no submitted transfer is left */
 	pthread_cond_t background;	/* the background thread has work, or must end */
 	struct link fills_to_do, spills_to_do;	/* in the background */
 	bool is_ending;
 	struct schedule schedule;
 	struct follow follow;
 	struct link guessed;
-	uint64_t guess_lasts;		/* takes of the run before the store guesses again */
+	uint64_t guess_lasts;		/* further takes of a run until the store guesses again */
 	struct link puts;
 	struct bandwidth write, read;
 	struct pace pace;
@@ -182,7 +183,7 @@ struct actmem_store {
 	struct sum sums[SUMS];
 	bool is_beyond;			/* the heap may be larger than the budget */
 	bool is_lowered;		/* the budget was lowered: blocks must fit in it */
-	bool is_scattered;		/* blocks fit in a lowered budget, in too many regions */
+	bool is_scattered;		/* blocks fit in the budget, but use too many regions */
 	bool is_to_shorten;		/* in the background */
 	uint64_t limit_raises;		/* how often ALLOW_MEMORY raised the heap's limit */
 	struct link waiters;		/* for memory */
@@ -239,7 +240,7 @@ static inline void store_leave(struct actmem_store *store)
 int store_make_event(struct actmem_store *store, struct store_event *event, int flags);
 void store_end_event(struct store_event *event);
 
-/* limits.c: limits that others set. Neither caller holds the lock. */
+/* limits.c: limits that others set. Callers of these two functions do not hold the lock. */
 int store_watch_limits(struct actmem_store *store);
 void store_unwatch_limits(struct actmem_store *store);
 
@@ -281,12 +282,13 @@ void store_check_sums(struct actmem_store *store);
 
 /* guess.c: which blocks come next if takes are not in the expected order. */
 
-/* Records that a thread tries to take the block. Only its first try counts. */
+/* Records that a thread tries to take the block. Only the first try counts. */
 void store_follow(struct actmem_store *store, struct store_block *block);
 
 /*
- * Called after a block was added. Begins a round if the bytes of all blocks were falling before
- * (@was_falling) and now rise. The store then expects all blocks at their learned times again.
+ * Called after a block was added. Begins a round if the total length of all blocks was falling
+ * before (@was_falling) and now rises. The store then expects all blocks at their learned times
+ * again.
  */
 void store_begin_round(struct actmem_store *store, bool was_falling);
 
@@ -311,15 +313,15 @@ void store_fill(struct actmem_store *store, struct store_block *block, void *mem
 void store_submit(struct actmem_store *store, struct store_block *block, int error);
 
 /*
- * Ends a spill that was not prepared, because another spill failed with @error. Sets no waiter's
+ * Ends a spill that was not prepared, because another spill failed with @error. No waiter gets the
  * error.
  */
 void store_give_up_spill(struct actmem_store *store, struct store_block *block, int error);
 
 /*
- * Drops the memory of one block that is also in a file. Chooses the one of these blocks that will
- * be taken last. If @later_than is not NULL, drops it only if it will be taken later than
- * @later_than. Returns true if it dropped a block.
+ * Drops the memory of a block that is also in a file: the one that will be taken last. If
+ * @later_than is not NULL, the block must also be taken later than @later_than. Returns true if it
+ * dropped a block.
  */
 bool store_drop_clean(struct actmem_store *store, const struct store_block *later_than);
 
@@ -380,17 +382,17 @@ void store_kick(struct actmem_store *store);
 
 /*
  * Handles a heap that could not grow because of @error, which has an error message. Returns true if
- * the store now treats the memory that it has as its budget. Otherwise the call that wanted more
- * memory must fail.
+ * the store can continue with its present memory, which becomes the budget. Otherwise the call that
+ * needs more memory must fail.
  */
 bool store_make_do(struct actmem_store *store, int error);
 
-/* Lets the heap grow up to the limit again. Returns true if the budget was lower. */
+/* Raises the budget to the limit again, so that the heap may grow. Returns true if it was lower. */
 bool store_lift_budget(struct actmem_store *store);
 
 /*
  * Limits the store to @bytes for now, for the reason @why, as actmem_store_set_budget() does.
- * UINT64_MAX: no limit. If the store cannot do without more, it exceeds the ceiling.
+ * UINT64_MAX: no limit. If this is too little to continue, the store exceeds the ceiling.
  */
 void store_set_ceiling(struct actmem_store *store, uint64_t bytes, const char *why);
 

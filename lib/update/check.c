@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Checks a program, after which run.c trusts its numbers.
+ * Checks a program. run.c uses its counts and value numbers without further checks.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -43,7 +43,7 @@ static const struct {
 
 struct check {
 	const struct update_program *program;
-	uint32_t read_only;			/* values before the first temporary */
+	uint32_t read_only;			/* number of inputs, scalars and constants */
 	bool is_known[UPDATE_VALUES_MAX];	/* has a value at this point of the program */
 	char *words;
 	size_t words_size;
@@ -69,7 +69,7 @@ static int check_count(const struct check *check, const char *what, uint32_t cou
 		      PRIu32, count, what, least, most);
 }
 
-/* Counts are checked one by one first, so that their sum cannot overflow. */
+/* Checks each count before their sum, so that the sum cannot overflow. */
 static int check_counts(struct check *check)
 {
 	const struct update_program *program = check->program;

@@ -21,7 +21,7 @@ typedef uint16_t halves __attribute__((vector_size(VECTOR_BYTES / 2)));
 #define INFINITY_BITS	((naturals){} + 0x7f800000U)
 #define QUIET_BIT	((naturals){} + 0x00400000U)
 
-/* Returns @a if @mask has ones, and @b if it has zeros. */
+/* Returns the bits of @a for ones in @mask, and those of @b for zeros. */
 INLINE vector choose(naturals mask, vector a, vector b)
 {
 	return (vector)((mask & (naturals)a) | (~mask & (naturals)b));
@@ -37,7 +37,10 @@ INLINE naturals is_true(vector a)
 	return (naturals)(a != 0.0F);
 }
 
-/* Each operand equals the other only if both are alike or zeros, which differ in the sign. */
+/*
+ * Operands that compare equal have the same bits, or are zeros of different sign: -0 is the
+ * minimum, and 0 the maximum.
+ */
 INLINE vector minimum(vector a, vector b)
 {
 	vector least = choose((naturals)(a < b), a, b);
@@ -92,8 +95,8 @@ INLINE vector widen(halves a)
 }
 
 /*
- * Rounds to a bfloat16 in the upper half of the bits: adds half of its last place, less a bit if
- * that makes a tie even. A NaN stays one. The lower half is undefined.
+ * Rounds to the nearest bfloat16, and a tie to the even one. The upper 16 bits of the result are
+ * the bfloat16; the lower 16 bits are undefined. A NaN remains a NaN.
  */
 INLINE naturals round_bits(vector a)
 {
@@ -103,7 +106,9 @@ INLINE naturals round_bits(vector a)
 	return (is_nan & (bits | QUIET_BIT)) | (~is_nan & rounded);
 }
 
-/* From 2^23 on, each number is whole. Below, an int has the number without its fraction. */
+/*
+ * Numbers from 2^23 on have no fraction. Converting a smaller number to an int drops its fraction.
+ */
 INLINE vector truncate_small(vector a, naturals is_small)
 {
 	vector small = (vector)((naturals)a & is_small);
@@ -116,7 +121,7 @@ INLINE naturals is_below_2_23(vector a)
 	return (naturals)((vector)((naturals)a & ~SIGN_BIT) < 8388608.0F);
 }
 
-/* Keeps the sign of @a, which a result of 0 would lose. */
+/* Restores the sign of @a, which a result of 0 has lost. */
 INLINE vector whole(vector a, vector truncated, naturals is_small)
 {
 	truncated = (vector)((naturals)truncated | ((naturals)a & SIGN_BIT));
@@ -159,7 +164,7 @@ INLINE halves narrow(vector value)
 	return __builtin_convertvector(round_bits(value) >> 16, halves);
 }
 
-/* Two vectors of float32 make one of bfloat16. */
+/* Rounds two vectors of float32 to one vector of bfloat16. */
 INLINE vector narrow_two(const vector_at *from)
 {
 	return (vector)__builtin_shufflevector(
@@ -182,8 +187,8 @@ INLINE void advance(struct values *values, const struct steps *steps)
 }
 
 /*
- * Each case has a second form for scalars and constants, which loads @b and @d once. Loads are what
- * most steps wait for.
+ * Most steps wait mainly for loads. So each case has a second form, for @b and @d that are scalars
+ * or constants: it loads them only once.
  */
 #define EACH(count, statement)							\
 	do {									\

@@ -7,7 +7,7 @@
 
 #include "update/kernels.h"
 
-/* __builtin_cpu_supports() also asks whether the kernel saves the registers. */
+/* __builtin_cpu_supports() also checks that the kernel saves these registers. */
 #if defined(__x86_64__)
 #define HAS_AVX2	__builtin_cpu_supports("avx2")
 #define HAS_AVX512								\

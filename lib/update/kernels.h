@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The code of the steps. kernel_set.h is compiled once for each instruction set. All sets compute
- * the same bits.
+ * The code of the steps. kernel_set.h is compiled once for each instruction set. The results are
+ * the same bits with every set.
  */
 #ifndef LIB_UPDATE_KERNELS_H
 #define LIB_UPDATE_KERNELS_H
@@ -20,24 +20,24 @@ typedef float vector __attribute__((vector_size(VECTOR_BYTES)));
 typedef float vector_at __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
 typedef uint16_t half_at __attribute__((vector_size(VECTOR_BYTES / 2), aligned(2), may_alias));
 
-/* The addresses of the values of a block. Each thread has its own. */
+/* The addresses of the values of a block. Each thread has its own struct. */
 struct values {
 	const vector_at *at[UPDATE_VALUES_MAX];
-	vector room[UPDATE_VALUES_MAX][BLOCK_VECTORS];	/* of temporaries and widened inputs */
+	vector room[UPDATE_VALUES_MAX][BLOCK_VECTORS];	/* temporaries and widened inputs */
 	const char *inputs[UPDATE_ARRAYS_MAX];		/* of this block */
 	char *outputs[UPDATE_ARRAYS_MAX];
 };
 
 struct kernels {
 	const char *name;
-	/* Computes @blocks blocks, and moves the addresses in @values behind them. */
+	/* Computes @blocks blocks, and moves the addresses in @values past them. */
 	void (*compute)(struct values *values, const struct steps *steps, uint64_t blocks);
 };
 
-/* Returns the set in use: the best one that this processor has, unless a test chose another one. */
+/* Returns the set in use: the best one that this processor supports, unless a test chose a set. */
 const struct kernels *kernels_used(void);
 
-/* For tests. Returns false if the processor lacks the set of this name. NULL: the best set. */
+/* For tests: chooses the set @name; NULL: the best one. Returns false if the processor lacks it. */
 bool kernels_use(const char *name);
 
 extern const struct kernels kernels_baseline, kernels_avx2, kernels_avx512;

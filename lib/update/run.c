@@ -21,8 +21,10 @@ struct job {
 	const struct kernels *kernels;
 	struct steps steps;
 	uint64_t count;
-	_Atomic uint64_t taken;		/* elements that a thread has begun */
-	/* The block of each scalar and constant, and that of an input without memory. */
+	_Atomic uint64_t taken;		/* elements in pieces that threads have begun */
+	/*
+	 * A block of copies of each scalar and constant, and the block of an input without memory.
+	 */
 	vector repeated[UPDATE_VALUES_MAX][BLOCK_VECTORS];
 	vector zeros[BLOCK_VECTORS];
 };
@@ -56,7 +58,10 @@ static void set_input(struct values *values, const struct job *job, uint32_t inp
 		values->at[input] = (const vector_at *)values->inputs[input];
 }
 
-/* Computes fewer elements than a block has, through copies, so as not to access those beyond. */
+/*
+ * Computes the last elements if they do not fill a block. Works on copies, because the kernels
+ * access whole blocks.
+ */
 static void compute_rest(struct values *values, const struct job *job, uint64_t at, size_t count)
 {
 	vector in[UPDATE_ARRAYS_MAX][BLOCK_VECTORS], out[UPDATE_ARRAYS_MAX][BLOCK_VECTORS];
@@ -95,7 +100,7 @@ static void compute_piece(struct values *values, const struct job *job, uint64_t
 		compute_rest(values, job, at, end - at);
 }
 
-/* Computes pieces until other threads have begun all that are left. */
+/* Computes pieces until none is left that no thread has begun. */
 static void compute_pieces(void *data)
 {
 	struct job *job = data;

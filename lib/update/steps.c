@@ -2,8 +2,8 @@
 /*
  * Joins operations of a program; see steps.h.
  *
- * A temporary may be written several times. So an operand is known by the operation that wrote it:
- * its writer, which is NONE for inputs, scalars and constants.
+ * A temporary may be written several times. So an operand is identified by its writer, the
+ * operation that wrote it. Inputs, scalars and constants have the writer NONE.
  */
 #include <stdbool.h>
 
@@ -17,7 +17,7 @@ struct join {
 	uint16_t writers[UPDATE_OPERATIONS_MAX][2];
 	uint16_t uses[UPDATE_OPERATIONS_MAX];
 	bool is_joined[UPDATE_OPERATIONS_MAX];	/* to a later operation */
-	bool has_joined[UPDATE_OPERATIONS_MAX];	/* is a step with an earlier one */
+	bool has_joined[UPDATE_OPERATIONS_MAX];	/* an earlier operation is joined to it */
 	struct step steps[UPDATE_OPERATIONS_MAX];
 	/* The last writer of each value, at the current operation. */
 	uint16_t last[UPDATE_VALUES_MAX];
@@ -40,7 +40,7 @@ static uint16_t use(struct join *join, int32_t value)
 	return writer;
 }
 
-/* An operand that an operation does not use is 0, and counts as a use of value 0. */
+/* The operands that an operation does not use are 0, and count as uses of value 0. */
 static void count_uses(struct join *join)
 {
 	const struct update_operation *operation;
@@ -59,8 +59,8 @@ static void count_uses(struct join *join)
 }
 
 /*
- * Returns true if @value is still the one that operation @index read, and that @writer had written.
- * The operation itself may have written it since: if it is joined, it no longer does so.
+ * Returns true if @value still has the content that @writer wrote and operation @index read. Only
+ * operation @index itself may have overwritten it: once joined, that operation writes nothing.
  */
 static bool is_kept(const struct join *join, uint16_t index, int32_t value, uint16_t writer)
 {
@@ -68,8 +68,8 @@ static bool is_kept(const struct join *join, uint16_t index, int32_t value, uint
 }
 
 /*
- * Returns the operation that wrote @value, if it can be joined: it has no other use, its operands
- * still have the same values, and it is not joined itself. Otherwise NULL.
+ * Returns the operation that wrote @value, if it can be joined: its result has no other use, its
+ * operands still have the same values, and no operation is joined to it. Otherwise returns NULL.
  */
 static const struct update_operation *find_joinable(const struct join *join, int32_t value)
 {
@@ -95,7 +95,7 @@ static bool is_of(const struct update_operation *operation, enum update_code cod
 	return operation && operation->code == (int32_t)code;
 }
 
-/* Returns true if the vectors of a value are equal: it is a scalar or a constant. */
+/* Returns true if the value is a scalar or a constant, so that all of its vectors are equal. */
 static bool is_repeated(const struct update_program *program, int32_t value)
 {
 	int32_t first = (int32_t)program->input_count;
@@ -118,7 +118,9 @@ static void swap(uint8_t *one, uint8_t *other)
 	*other = value;
 }
 
-/* Has a step load scalars and constants only once, if it can. @first_code: for @a and @b. */
+/*
+ * Makes a step load scalars and constants once, if possible. @first_code: its operation on @a, @b.
+ */
 static struct step repeat_operands(const struct update_program *program, struct step step,
 				   int32_t first_code)
 {
@@ -135,8 +137,8 @@ static struct step repeat_operands(const struct update_program *program, struct 
 }
 
 /*
- * Returns the step for (a F b) G c; if the linked operation @linked is the second operand, the one
- * for c G (a F b).
+ * Returns the step for (a F b) G c, where @linked is a F b and @operation is G. If @is_second,
+ * returns the step for c G (a F b).
  */
 static struct step link_step(const struct update_operation *operation,
 			     const struct update_operation *linked, bool is_second)
@@ -179,7 +181,7 @@ static struct step choose_step(const struct join *join, const struct update_oper
 	return repeat_operands(join->program, step, joined[0] ? joined[0]->code : code);
 }
 
-/* Chooses the step of each operation. Those that are joined to a later operation have none. */
+/* Chooses the step of each operation. That of an operation joined to a later one is not used. */
 static void choose_steps(struct join *join)
 {
 	const struct update_operation *operations = join->program->operations, *joined[2];
@@ -202,7 +204,7 @@ static void add(struct steps *steps, struct step step)
 	steps->step[steps->count++] = step;
 }
 
-/* Adds the stores of outputs whose value was written last by operation @writer. */
+/* Adds steps that store those outputs whose value operation @writer wrote last. */
 static void add_stores(struct steps *steps, const struct join *join,
 		       const struct update_array *outputs, uint16_t writer)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The steps of a program, which are repeated for each block of elements. Most steps are an
+ * The steps of a program, which are repeated for each block of elements. Most steps compute one
  * operation of the program, or two or three operations that are joined. An operation can be joined
  * to another one if only that one uses its result. A joined step loads and stores fewer values.
  * Other steps read inputs and write outputs.
@@ -23,12 +23,14 @@
 #define BLOCK_VECTORS	8
 #define BLOCK_LENGTH	(BLOCK_VECTORS * VECTOR_LENGTH)
 
-/* Operations that are joined with each other: ADD, SUB, MUL and DIV. */
+/* The number of operations that can be linked with each other: ADD, SUB, MUL and DIV. */
 #define LINKED_CODES	4
 
-/* Up to UPDATE_CODES, the operations. @a to @d are values, unless stated otherwise. */
+/*
+ * Codes below UPDATE_CODES are those of operations. @a to @d are values, unless stated otherwise.
+ */
 enum step_code {
-	/* + 4 F + G: (a F b) G c. Each operation is rounded. */
+	/* STEP_LINKED + 4 F + G: (a F b) G c. Each operation is rounded. */
 	STEP_LINKED = UPDATE_CODES,
 	STEP_SUB_OF = STEP_LINKED + LINKED_CODES * LINKED_CODES,	/* + F: c - (a F b) */
 	STEP_DIV_OF = STEP_SUB_OF + LINKED_CODES,			/* + F: c / (a F b) */
@@ -38,9 +40,9 @@ enum step_code {
 	STEP_WIDEN,			/* @a: a bfloat16 input, @to: its value */
 	STEP_STORE_F32,			/* @to: an output */
 	STEP_STORE_BF16,
-	STEP_STREAM_F32,		/* the same, past the caches */
+	STEP_STREAM_F32,		/* the same store, past the caches */
 	STEP_STREAM_BF16,
-	/* Added to a code of operations: all vectors of @b and @d are equal. */
+	/* Added to the code of operations if @b and @d have equal vectors. */
 	STEP_REPEATED,
 };
 
@@ -52,7 +54,7 @@ struct step {
 
 struct steps {
 	uint32_t input_count, output_count, count;
-	/* From one block to the next; 0: an input without memory. */
+	/* Bytes from one block to the next; 0: an input without memory. */
 	uint32_t input_bytes[UPDATE_ARRAYS_MAX], output_bytes[UPDATE_ARRAYS_MAX];
 	bool is_widened[UPDATE_ARRAYS_MAX];	/* an input */
 	struct step step[STEPS_MAX];

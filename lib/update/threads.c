@@ -2,9 +2,9 @@
 /*
  * The threads that compute updates; see threads.h.
  *
- * Threads are not bound to one CPU each: another thread of the program that runs on this CPU would
- * delay the whole update. A lock protects the list of pools. Each pool has a lock, and one for the
- * call that uses its threads, which is taken first.
+ * No thread is bound to one CPU: if it were, another thread of the program on that CPU would delay
+ * the whole update. A lock protects the list of pools. Each pool has two locks: `turn`, which the
+ * call that uses the threads holds, and `lock`. A thread takes `turn` first.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -38,8 +38,8 @@ static struct pool *pools;		/* never freed, because threads wait for work */
 static int fork_error;
 
 /*
- * A child has none of its parent's threads, which may have held any lock. It abandons the memory of
- * the parent's pools.
+ * A child has none of its parent's threads, which may have held any lock. The child abandons the
+ * memory of the parent's pools.
  */
 static void forget_pools(void)
 {
@@ -69,7 +69,7 @@ static void *pool_thread(void *data)
 		pthread_mutex_unlock(&pool->lock);
 		pool->work(pool->data);
 		pthread_mutex_lock(&pool->lock);
-		/* Nothing is left that a further thread could begin. */
+		/* No work is left for threads that have not begun. */
 		pool->wanted = 0;
 		pool->working--;
 		if (!pool->working)
@@ -102,7 +102,7 @@ static int find_cpus(int node, struct cpus *cpus, char *words, size_t words_size
 }
 
 /*
- * Starts up to @count threads on these CPUs: fewer if the process can have no more. Returns 0, or a
+ * Starts @count threads on these CPUs, or fewer if the process cannot start more. Returns 0, or a
  * negative errno if a thread may not run on these CPUs.
  */
 static int start_threads(struct pool *pool, struct cpus *cpus, unsigned int count)
@@ -119,7 +119,7 @@ static int start_threads(struct pool *pool, struct cpus *cpus, unsigned int coun
 	return error;
 }
 
-/* Ends the threads of a pool. The pool itself is not freed: they read it last. */
+/* Ends the threads of a pool. Does not free the pool, which the threads still read. */
 static int abandon(struct pool *pool, int error, char *words, size_t words_size)
 {
 	pthread_mutex_lock(&pool->lock);
@@ -213,7 +213,10 @@ int threads_run(int node, void (*work)(void *data), void *data, unsigned int use
 	struct pool *pool;
 	int error;
 
-	/* A cancelled thread would leave its locks held, and its threads at work on its data. */
+	/*
+	 * Without this, a cancelled thread would leave locks held, and other threads would still
+	 * use @data.
+	 */
 	thread_hold_cancellation();
 	error = find_pool(node, &pool, words, words_size);
 	if (!error) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * This folder computes elementwise programs on the host's processors: an optimizer's update of
- * weights, gradients and state that are in host memory, such as AdamW or Lion.
+ * This folder computes elementwise programs on the host's processors: the update of an optimizer,
+ * such as AdamW or Lion, whose weights, gradients and state are in host memory.
  *
- * Read this file first. check.c checks a program. steps.h makes steps of it, which kernels.h
- * computes for a short block of elements, with code for several instruction sets. All values of a
- * block stay in the processor's cache. So each array crosses the memory bus once, as in a loop that
- * was written for this program. run.c divides the arrays. The threads of each node are in
- * threads.h, and the processor's mode is in mode.h.
+ * Read this file first. check.c checks a program. steps.h turns it into steps. kernels.h computes
+ * the steps for one short block of elements after another, with code for several instruction sets.
+ * All values of a block stay in the processor's cache. So each array crosses the memory bus once,
+ * as in a loop that was written for this program. run.c divides the arrays among threads. threads.h
+ * has the threads of each node, and mode.h the floating-point mode of the processor.
  *
  * Arithmetic. All values are float32. Each operation is rounded by itself, to nearest even, and
  * multiplications and additions are not fused. So the result depends on neither the number of
@@ -27,12 +27,12 @@
 /* The type of an array's elements. */
 enum update_type {
 	UPDATE_F32,
-	UPDATE_BF16,			/* widened exactly; rounded to nearest even */
+	UPDATE_BF16,			/* read: widened exactly; written: rounded (ties to even) */
 };
 
 /*
- * Operations. A condition is true if it is not 0; a NaN is true. The result of a comparison is 1
- * or 0. Numbers are part of the interface of the Python module.
+ * Operations. A condition is true if it is not 0; a NaN is true. The result of a comparison is 1 or
+ * 0. The numbers of the operations are part of the interface of the Python module.
  */
 enum update_code {
 	UPDATE_ADD,
@@ -64,14 +64,14 @@ enum update_code {
 };
 
 #define UPDATE_VALUES_MAX	64	/* inputs, scalars, constants and temporaries together */
-#define UPDATE_ARRAYS_MAX	16	/* inputs; outputs */
+#define UPDATE_ARRAYS_MAX	16	/* inputs; and as many outputs */
 #define UPDATE_OPERATIONS_MAX	1024
 
 /*
  * @to = @code(@a, @b, @c). An operand is the number of a value: inputs have the first numbers, then
  * come scalars, constants, and temporaries. Only temporaries are written, each as often as the
- * program likes. An operand that @code does not use is 0. An array of int32_t from Python is an
- * array of these.
+ * program likes. An operand that @code does not use is 0. The Python module passes an array of
+ * these structs as an array of int32_t.
  */
 struct update_operation {
 	int32_t code;			/* enum update_code */
@@ -90,7 +90,9 @@ struct update_program {
 	const int32_t *outputs;		/* the number of the value that each output stores */
 };
 
-/* Elements of an array. An output whose memory is a multiple of 64 bypasses the caches. */
+/*
+ * Elements of an array. Writes to an output bypass the caches if its address is a multiple of 64.
+ */
 struct update_array {
 	void *memory;			/* NULL: an input of zeros */
 	enum update_type type;
@@ -103,12 +105,14 @@ int update_check(const struct update_program *program, char *words, size_t words
 
 /*
  * Computes elements [0, @count) of all outputs. The program has passed update_check(). No output
- * overlaps an input or another output. Runs on the CPUs of @node that the process may use, or on
- * all of these CPUs if @node is -1; the calling thread computes a few elements alone. Calls for the
- * same node take turns. When the call returns, other threads and devices see the outputs.
+ * overlaps an input or another output. Runs on the CPUs of @node that the process may use. If @node
+ * is -1, runs on all CPUs that the process may use. The calling thread computes short arrays by
+ * itself. Calls for the same node take turns. When the call returns, other threads and devices see
+ * the outputs.
  *
  * Returns 0, -ENODEV (the process may use no CPU of the node), -EINVAL (the knob UPDATE_THREADS is
- * wrong), or another negative errno, with an error message in @words. Then no output was written.
+ * wrong), or another negative errno, with an error message in @words. After an error, no output was
+ * written.
  */
 int update_run(const struct update_program *program, const struct update_array *inputs,
 	       const float *scalars, const struct update_array *outputs, uint64_t count, int node,

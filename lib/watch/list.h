@@ -32,7 +32,10 @@ void item_copy(struct region_item *item, const struct region_item *from);
 struct region_item *list_add(struct region_list *list);
 void list_drop_last(struct region_list *list);
 
-/* Makes a region's name of a file's name: cuts it off, and replaces forbidden bytes with '?'. */
+/*
+ * Makes a region's name from the last part of @path: truncates it, and replaces forbidden bytes
+ * with '?'.
+ */
 void name_label(char label[ACTMEM_NAME_MAX], const char *path);
 
 #endif /* LIB_WATCH_LIST_H */

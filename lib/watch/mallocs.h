@@ -21,7 +21,7 @@ struct malloc_counters {
 	_Atomic uint64_t pooled_bytes;	/* upper bound of free bytes not returned to the kernel */
 	_Atomic uint64_t mapped_bytes;	/* bytes of mapped address space */
 	_Atomic uint64_t blocks_total;
-	_Atomic uint64_t refused_total;	/* large blocks that were left to the next malloc */
+	_Atomic uint64_t refused_total;	/* large blocks passed to the next malloc() */
 };
 
 #endif /* LIB_WATCH_MALLOCS_H */

@@ -54,8 +54,8 @@ struct region_search {
 };
 
 /*
- * Copies the placement of pages. The published figures may be older than the kernel's: other
- * processes may have discarded pages since.
+ * Copies the placement of pages. The published numbers may be older than those of the kernel, and
+ * other processes may have discarded pages since.
  */
 static void take_pages(struct actmem_region_info *info, const struct stats_record *record)
 {
@@ -105,7 +105,7 @@ static enum rank take_published(struct region_search *search, uint64_t device, u
 	return RANK_HOLDER;
 }
 
-/* Returns the length of a link without the DELETED that the kernel adds for a removed file. */
+/* Returns the length of a link without DELETED, which the kernel appends for a removed file. */
 static size_t length_of_path(const char *link)
 {
 	size_t length = strlen(link), more = strlen(DELETED);
@@ -113,7 +113,7 @@ static size_t length_of_path(const char *link)
 	return length >= more && !strcmp(link + length - more, DELETED) ? length - more : length;
 }
 
-/* Copies the name after "actmem:". Returns false if this library would not give it to a region. */
+/* Copies the name after "actmem:". Returns false if this library gives no region such a name. */
 static bool take_label(char name[ACTMEM_NAME_MAX], const char *link)
 {
 	const char *from = link + strlen(REGION_PREFIX);
@@ -158,7 +158,7 @@ static struct found *add_found(struct region_search *search)
 
 /*
  * Reads the kernel's data about a file that may be a region. Returns false if it cannot be one.
- * Does not ask a file server (AT_STATX_DONT_SYNC), because that might be dead.
+ * Does not query a file server (AT_STATX_DONT_SYNC), because the server may not answer.
  */
 static bool take_file(struct actmem_region_info *info, int pid, const char *path,
 		      uint64_t *device)
@@ -180,7 +180,7 @@ static bool take_file(struct actmem_region_info *info, int pid, const char *path
 	return true;
 }
 
-/* Returns true if the file system can have regions. Sets the pages unless they were published. */
+/* Returns true if the file system can have regions. Sets the page size unless it was published. */
 static bool take_file_system(struct actmem_region_info *info, const char *path)
 {
 	struct statfs files;
@@ -229,7 +229,7 @@ static int take_region(struct region_search *search, int pid, const char *path, 
 	return take_file_system(&item.info, path) ? add_region(search, device, &item, rank) : 0;
 }
 
-/* Copies the name of a file. A file that is not removed may be called like DELETED. */
+/* Copies the name of a file. A file that was not removed may have a name that ends in DELETED. */
 static void take_file_name(char name[ACTMEM_NAME_MAX], const char *link, bool is_removed)
 {
 	size_t length = is_removed ? length_of_path(link) : strlen(link);
@@ -239,7 +239,7 @@ static void take_file_name(char name[ACTMEM_NAME_MAX], const char *link, bool is
 	name_label(name, path);
 }
 
-/* Adds a region with a name. Any file may be one if its process publishes it as a region. */
+/* Adds a named region. Such a region may be any file that its process publishes as one. */
 static int take_named(struct region_search *search, int pid, const char *path, const char *link)
 {
 	struct region_item item;
@@ -304,7 +304,7 @@ static int search_process(struct region_search *search, int pid)
 	return error;
 }
 
-/* Records the path of a driver's named region that the process has open. */
+/* Records the path of a named region of the driver that the process has open. */
 static int take_path(struct region_search *search, int pid, const char *path, const char *link)
 {
 	char file[DESCRIPTOR_PATH_MAX], text[1024];
@@ -312,7 +312,9 @@ static int take_path(struct region_search *search, int pid, const char *path, co
 	uint64_t id;
 	size_t i;
 
-	/* Only regions have an id. Do not query other files: an NFS server may not answer. */
+	/*
+	 * Only regions have an actmem-id. Do not query other files: an NFS server may not answer.
+	 */
 	snprintf(file, sizeof(file), "/proc/%d/fdinfo/%s", pid, strrchr(path, '/') + 1);
 	if (sysfile_read(file, text, sizeof(text)))
 		return 0;

@@ -13,7 +13,7 @@
 /* Adds each memfd region once. Returns 0, or -errno with an error message. */
 int processes_list(struct region_list *list);
 
-/* Adds paths to the driver's named regions in the list that some process has open. */
+/* Adds the path to each of the driver's named regions in the list that a process has open. */
 int processes_paths(struct region_list *list);
 
 #endif /* LIB_WATCH_PROCESSES_H */

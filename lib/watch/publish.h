@@ -26,11 +26,11 @@ struct published_kind {
 
 /*
  * Makes a file of zeros and maps it. Returns NULL with errno set if that fails. Sets *@call to the
- * last call that was tried.
+ * name of the last call that was tried.
  */
 void *publish_file(const struct published_kind *kind, int *fd, const char **call);
 
-/* Writes the beginning of a file, from which on readers accept it. */
+/* Writes the beginning of a file. From then on, readers accept the file. */
 void publish_start(const struct published_kind *kind, struct published_start *start);
 
 #endif /* LIB_WATCH_PUBLISH_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reads the data that another process publishes about itself. The data may be nonsense, and the
- * process may write it meanwhile.
+ * Reads the data that another process publishes about itself. The data may be invalid, and the
+ * process may change it during the read.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,10 +24,10 @@ static bool read_at(int fd, void *into, size_t size, uint64_t offset)
 }
 
 /*
- * Opens a file of another process. Returns -EINVAL if it is no tmpfs file. The path may lead to
- * anything. Opening a device could do harm, so the function checks the file with O_PATH first,
- * which does not open it. If the owner has a lease on the file, opening it would block for 45
- * seconds: the function returns -EINVAL, too.
+ * Opens a file of another process. Returns -EINVAL if it is no tmpfs file. The path may lead to any
+ * file, and opening a device could do harm. So the function first checks the file with O_PATH,
+ * which does not open it. If the owner has a lease on the file, opening the file would block for 45
+ * seconds. The function then also returns -EINVAL.
  */
 static int open_memory_file(const char *path)
 {
@@ -94,7 +94,7 @@ struct new_limit {
 	int handles;
 };
 
-/* The file was opened only for reading. */
+/* Opens the file again, because @fd is only for reading. */
 static int write_limit(void *context, int fd)
 {
 	struct new_limit *limit = context;
@@ -135,7 +135,10 @@ static unsigned int published_records(int fd)
 	return header.records;
 }
 
-/* Reads a record that begins with a sequence number. Returns false if it gets only torn ones. */
+/*
+ * Reads a record that begins with a sequence number. Returns false if a read fails, or if the
+ * record is torn at each try.
+ */
 static bool read_whole(int fd, uint64_t offset, void *into, size_t size)
 {
 	uint64_t before, behind;

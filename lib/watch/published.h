@@ -11,8 +11,8 @@
 #include "watch/stats.h"
 
 /*
- * A process's published file. Its descriptors and records are mostly in the same order, so
- * published_find() first tries the record after the one that it found last.
+ * A process's published file. The process's descriptors and its records are mostly in the same
+ * order. So published_find() first tries the record after the last one that it found.
  */
 struct published {
 	int fd;
@@ -28,8 +28,8 @@ int published_walk(int pid, const struct published_kind *kind, int (*take)(void 
 		   void *context);
 
 /*
- * Sets the limit of each handle of a process; 0: none. Returns how many handles there are, or an
- * error: -EACCES if this process may not, -ESRCH if the process does not exist.
+ * Sets the limit of each handle of a process; 0: none. Returns the number of handles, or an error:
+ * -EACCES if this process lacks permission, -ESRCH if the process does not exist.
  */
 int published_set_limit(int pid, uint64_t bytes);
 

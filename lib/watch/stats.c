@@ -12,7 +12,9 @@
 #include "watch/sequence.h"
 #include "watch/stats.h"
 
-/* Allocates pages. A touch raises SIGBUS if memory is short; this returns an error instead. */
+/*
+ * Allocates pages. Returns an error if memory is short; touching them would raise SIGBUS instead.
+ */
 static int populate(void *address, uint64_t length)
 {
 	while (madvise(address, length, MADV_POPULATE_WRITE)) {

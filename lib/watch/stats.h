@@ -43,7 +43,7 @@ struct counters {
 	_Atomic uint64_t fallbacks_total;
 	_Atomic uint64_t stores;
 	_Atomic uint64_t spilled_bytes;
-	_Atomic uint64_t spilling_stores;	/* they can return memory */
+	_Atomic uint64_t spilling_stores;	/* stores that can return memory */
 };
 
 /*
@@ -84,7 +84,7 @@ struct stats_record {
 _Static_assert(sizeof(struct stats_header) <= STATS_HEADER_BYTES, "the header fits");
 _Static_assert(sizeof(struct stats_record) <= STATS_RECORD_BYTES, "a record fits");
 
-/* The writing side of one handle. */
+/* The published file of one handle, for the process that writes it. */
 struct stats {
 	int fd;
 	struct stats_header *header;

@@ -2,9 +2,9 @@
 /*
  * Publishes the current waits of a process (stats.h), for `actmem waits`.
  *
- * Publishing costs time only where the process waits anyway. A thread publishes when it is about
- * to sleep or to populate pages. A queue publishes when another request becomes its oldest one. A
- * place belongs to one writer from wait_begin() to wait_end().
+ * Publishing costs time only where the process waits anyway. A thread publishes when it is about to
+ * sleep or to populate pages. A queue publishes when another request becomes its oldest one. A
+ * place (struct published_wait) belongs to one writer from wait_begin() to wait_end().
  */
 #ifndef LIB_WATCH_WAITS_H
 #define LIB_WATCH_WAITS_H
@@ -34,7 +34,7 @@ struct published_wait {
 	_Atomic uint32_t taken;
 	uint32_t kind;			/* WAIT_NONE: no wait */
 	uint64_t since;			/* ns of CLOCK_MONOTONIC */
-	uint64_t bytes;			/* that a thread wants, or of a queue's oldest request */
+	uint64_t bytes;			/* wanted by a thread, or in a queue's oldest request */
 	_Atomic uint32_t requests;	/* of a queue, in flight */
 	int32_t thread;			/* as the process itself sees it; 0: a queue */
 	char words[WAIT_WORDS];		/* names the block, region or file */
@@ -50,14 +50,15 @@ struct published_waits {
 };
 
 /*
- * Publishes that this thread waits since @since; 0: since now. WAIT_NONE reserves a place for a
- * queue. Returns NULL if no place is free. Takes no lock. @words is cut off if it does not fit.
+ * Publishes that this thread has been waiting since @since; 0: it begins now. WAIT_NONE reserves a
+ * place for a queue. Returns NULL if no place is free. Takes no lock. @words is cut off if it does
+ * not fit.
  */
 struct published_wait *wait_begin(struct published_waits *waits, enum wait_kind kind, uint64_t since,
 				  uint64_t bytes, const char *words);
 void wait_end(struct published_waits *waits, struct published_wait *wait);
 
-/* Records the time, to a few milliseconds, at which a wait, transfer, put or take ended. */
+/* Records that a wait, transfer, put or take ended now. The time is exact to a few milliseconds. */
 void wait_note(struct published_waits *waits);
 
 #endif /* LIB_WATCH_WAITS_H */

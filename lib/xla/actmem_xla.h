@@ -40,8 +40,8 @@ struct actmem_xla_stats {
 	uint64_t put_bytes_total;
 	uint64_t takes_total;
 	uint64_t take_bytes_total;
-	uint64_t last_run_put_bytes;	/* of the latest XLA run that put */
-	uint64_t last_run_take_bytes;	/* of the latest XLA run that took */
+	uint64_t last_run_put_bytes;	/* of the latest XLA run with a put */
+	uint64_t last_run_take_bytes;	/* of the latest XLA run with a take */
 	uint64_t reclaimed_blocks_total;	/* blocks reclaimed by the limit on generations */
 	uint64_t reclaimed_bytes_total;
 	uint64_t reset_blocks_total;	/* blocks freed by actmem_xla_reset() */
@@ -52,7 +52,7 @@ struct actmem_xla_stats {
 	uint64_t lost_blocks_total;	/* blocks that could not be copied or read */
 	uint64_t dropped_blocks_total;	/* blocks ended by actmem_drop, not by a take */
 	uint64_t own_bytes;		/* allocated by CUDA, if CUDA refused to register regions */
-	uint64_t own_bytes_total;	/* total of own_bytes; both include arrays */
+	uint64_t own_bytes_total;	/* own_bytes ever allocated; both include arrays */
 };
 
 struct actmem_xla_device_stats {
@@ -102,9 +102,9 @@ struct actmem_xla_options {
 #define ACTMEM_XLA_SPILL_ALLOW_NOTHING	(UINT32_C(1) << 31)
 
 /*
- * Attaches @am, from which the store then allocates. The caller keeps @am and does not close it. If
- * the program does not make this call, the first put opens the backend that the environment
- * variables select.
+ * Attaches @am: stores and arrays then allocate memory from it. The caller still owns @am, and
+ * closes it with actmem_xla_close(). If the program does not make this call, the first use of
+ * memory opens the backend that the environment variables select.
  *
  * -EBUSY  memory is attached already;  -EOWNERDEAD  in a forked child
  * -EINVAL  more than 64 directories, an empty path, or an unknown flag;  -ENOMEM
@@ -114,8 +114,7 @@ ACTMEM_XLA_API int actmem_xla_attach(struct actmem *am,
 
 /*
  * Calls actmem_close() and detaches @am. Handlers cannot use @am during the call. If actmem_close()
- * fails,
- * @am stays attached.
+ * fails, then @am stays attached.
  */
 ACTMEM_XLA_API int actmem_xla_close(struct actmem *am);
 
@@ -159,8 +158,8 @@ ACTMEM_XLA_API void actmem_xla_trim_devices(void);
 ACTMEM_XLA_API int actmem_xla_store_stats(struct actmem_store_stats *stats);
 
 /*
- * Frees every live block, except those whose tokens have one of the @kept_count ids at @kept.
- * Returns the number of blocks freed; 0 in a forked child. An id without a block is ignored.
+ * Frees every live block, except those whose ids are in @kept, an array of @kept_count ids. Returns
+ * the number of blocks freed; 0 in a forked child. An id without a block is ignored.
  */
 ACTMEM_XLA_API uint64_t actmem_xla_reset(const uint64_t *kept, size_t kept_count);
 
@@ -179,13 +178,13 @@ struct actmem_xla_array;
 #define ACTMEM_XLA_ARRAY_COPY	(1u << 1)
 
 /*
- * Allocates @bytes, not 0, with unspecified contents, and stores their address in *@address. The
- * address is aligned to 4 KiB, or to 256 for a shorter array. The caller gets a reference to
- * *@array.
+ * Allocates @bytes, which must not be 0, and stores their address in *@address. The contents are
+ * unspecified. The address is aligned to 4 KiB, or to 256 for a shorter array. The caller gets a
+ * reference to *@array.
  *
- * With ACTMEM_XLA_ARRAY_CUDA, @device is the CUDA number of the first GPU that uses the array, and
- * its memory is on that GPU's node. With a heap limit, the memory of all arrays is near the
- * GPU of the first array. Without the flag, the memory may be registered too.
+ * With ACTMEM_XLA_ARRAY_CUDA, @device is the CUDA number of the first GPU that uses the array. The
+ * array's memory is on that GPU's node. With a heap limit, the memory of all arrays is near the GPU
+ * of the first array. The memory may be registered even without the flag.
  *
  * -EBUSY  arrays exist that are not registered with CUDA, and this one must be
  * -EOWNERDEAD  in a forked child, as for all calls of the library
@@ -212,9 +211,8 @@ ACTMEM_XLA_API int actmem_xla_array_open(const char *path, uint64_t *bytes, uint
 					 void **address, char *words, size_t words_size);
 
 /*
- * Drops the caller's reference. When the last reference is dropped, including those of XLA, the
- * memory is free for the next array. In a forked child, the memory belongs to the parent and is not
- * freed.
+ * Drops the caller's reference. When all references are dropped, including those of XLA, the next
+ * array may use the memory. In a forked child, the memory belongs to the parent and is not freed.
  */
 ACTMEM_XLA_API void actmem_xla_array_drop(struct actmem_xla_array *array);
 

@@ -4,7 +4,7 @@
  *
  * Any thread of XLA may drop a reference, and so may Python's garbage collector in a forked child,
  * where a lock may stay locked forever. So dropping a reference takes no lock of this file.
- * Instead, heaps stay as long as @now.blocks is not 0. A thread that makes an array increments
+ * Instead, no heap is destroyed while @now.blocks is not 0. A thread that makes an array increments
  * @now.blocks with @in_use held.
  */
 #include <errno.h>
@@ -24,13 +24,13 @@
 
 #define ALIGNMENT	256	/* XLA requires 64 on a CPU, and 256 on a GPU */
 #define HUGE_PAGE	(UINT64_C(2) << 20)	/* lengths of regions are multiples of this */
-#define PAGE		4096	/* for direct I/O; only for arrays that are as long */
+#define PAGE		4096	/* alignment of arrays of this length or more, for direct I/O */
 
 struct actmem_xla_array {
 	atomic_uint holds;
 	void *address;
 	uint64_t bytes;
-	struct actmem_heap *heap;	/* of the block; NULL: the array is @region */
+	struct actmem_heap *heap;	/* contains the array; NULL: the array is @region */
 	struct actmem_region *region;	/* a named region of the array's own */
 	struct actmem_xla_array *next;	/* in @kept */
 };
@@ -38,7 +38,7 @@ struct actmem_xla_array {
 static pthread_rwlock_t in_use = PTHREAD_RWLOCK_INITIALIZER;
 static struct actmem *opened;
 static struct knobs knobs;
-static struct actmem_heap *heaps[PLACES_MAX];	/* by place; [0] if it is not registered */
+static struct actmem_heap *heaps[PLACES_MAX];	/* by place; if not registered, only [0] */
 static bool on_cuda;			/* heaps are registered with the runtimes of their places */
 static struct places places;
 static struct actmem_xla_array *_Atomic kept;	/* dropped arrays whose region did not close */
@@ -250,7 +250,7 @@ int actmem_xla_array_new(uint64_t bytes, uint32_t flags, uint32_t device,
 	return 0;
 }
 
-/* Opens or creates the region, whose name is @path. The heap's names are not used. */
+/* Opens or creates the region with the name @path. The heap_name of the handle has no effect. */
 static int open_region(const char *path, uint64_t bytes, bool create,
 		       struct actmem_region **region)
 {
@@ -309,8 +309,8 @@ static struct actmem_runtime *runtime_of(uint32_t device)
 }
 
 /*
- * Maps the region. Registers it with CUDA only for reading, because a caller that creates the
- * region fills it with the CPU.
+ * Maps the region. Registers an existing region with CUDA, for reading. Does not register a new
+ * one, because the caller fills it with the CPU.
  */
 static int map_region(struct actmem_xla_array *array, uint32_t flags, uint32_t device)
 {
@@ -366,7 +366,7 @@ void actmem_xla_array_drop(struct actmem_xla_array *array)
 	if (atomic_fetch_sub(&array->holds, 1) != 1)
 		return;
 	atomic_fetch_sub(&now.bytes, array->bytes);
-	/* Both calls fail in a forked child, because the memory belongs to the parent. */
+	/* Freeing and closing fail in a forked child, because the memory belongs to the parent. */
 	if (!array->region) {
 		actmem_heap_free(array->heap, array->address);
 		free(array);

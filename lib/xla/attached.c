@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The handle with which the handlers make regions, and the waits for a GPU that it reports; see
+ * The handle with which the handlers make regions, and the reports of waits for a GPU; see
  * attached.h and device_wait.h.
  */
 #include <errno.h>
@@ -22,7 +22,7 @@
 /* No thread holds this lock in a call that waits for a GPU. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct actmem *attached;
-static unsigned int users;	/* attached_open() without attached_close() */
+static unsigned int users;	/* calls of attached_open() less those of attached_close() */
 static struct knobs given;
 static struct device_wait *waits;	/* that @attached reports */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The handle with which the handlers make regions. The program attaches it. Otherwise the first use
- * opens the backend that the environment variables select. The store and the arrays keep it
- * attached.
+ * The handle with which the handlers make regions. The program may attach it. Otherwise the first
+ * use opens the backend that the environment variables select. The handle stays attached while
+ * there are stores or arrays.
  */
 #ifndef LIB_XLA_ATTACHED_H
 #define LIB_XLA_ATTACHED_H
@@ -15,8 +15,8 @@
 #include "xla/knobs.h"
 
 /*
- * Returns the handle, and stores in @knobs how to allocate memory. The caller ends @knobs with
- * knobs_forget(). The handle stays attached until attached_close().
+ * Stores the handle in *@am, and the options for allocating memory in @knobs. The caller ends
+ * @knobs with knobs_forget(). The handle stays attached until attached_close().
  */
 int attached_open(struct actmem **am, struct knobs *knobs, char *words, size_t words_size);
 void attached_close(void);

@@ -30,7 +30,7 @@ struct token {
 struct rows {
 	uint64_t id;
 	uint64_t first, count;
-	bool changed;			/* one of their tokens says so */
+	bool changed;			/* @changed of one of their tokens */
 };
 
 /* The type and dimensions of one example, on one device. */
@@ -55,7 +55,7 @@ struct saved {
 	char *why;			/* error message of the failure; NULL: no memory */
 	void *staged;			/* copy on a device; if not NULL, the only copy */
 	void (*unstage)(void *staged);
-	/* The table and the generations use these. */
+	/* The table and the generations use the fields below. */
 	bool busy;			/* a thread fills the block or reads it ahead */
 	unsigned int claims;		/* takes under way */
 	bool is_released;		/* a take has released the block's memory */
@@ -82,13 +82,13 @@ struct claim {
 struct origin {
 	const char *site;		/* NULL for a take without a number */
 	size_t site_length;
-	bool bounded;			/* put: 0: no limit on generations */
+	bool bounded;			/* put; false: no limit on generations */
 	bool many;			/* put: several takes may use the block */
 	bool ends;			/* take: the last user of its tokens */
 	uint64_t examples;		/* put */
 	struct shape shape;		/* of each example */
 	uint32_t layout;		/* identifies the sharding; 0 on one device */
-	int64_t run;			/* each platform counts its own */
+	int64_t run;			/* execution; each platform numbers its own */
 	uint32_t device;
 	bool is_gpu;
 };

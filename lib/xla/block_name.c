@@ -5,7 +5,10 @@
 #include "xla/memory.h"
 #include "xla/saved.h"
 
-/* The caller may hold the store's lock: no thread calls the store while it holds saved_lock. */
+/*
+ * Takes saved_lock. The caller may hold the store's lock, because no thread takes the two locks in
+ * the opposite order.
+ */
 static void name_block(struct actmem_key key, char *name, size_t size)
 {
 	snprintf(name, size, "%s", saved_site_name(key.instance & ~ACTMEM_INSTANCE_ONCE));

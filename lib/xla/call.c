@@ -77,7 +77,7 @@ static bool begins_as(const XLA_FFI_Buffer *value, const XLA_FFI_Buffer *tokens)
 	return true;
 }
 
-/* Reads the shape of an example of @value, whose dimensions begin at @batch. */
+/* Reads the shape of an example of @value. The example has the dimensions from @batch on. */
 static void read_shape(const XLA_FFI_Buffer *value, int64_t batch, struct shape *shape)
 {
 	size_t used = (size_t)snprintf(shape->text, sizeof(shape->text), "%s[",
@@ -108,7 +108,10 @@ void call_set_type(struct shape *shape, const struct shape *from, XLA_FFI_DataTy
 		 dimensions ? dimensions : "");
 }
 
-/* Reads the number of examples, which is the product of the first dimensions of a put's value. */
+/*
+ * Reads the number of examples, which is the product of the first *@batch dimensions of a put's
+ * value.
+ */
 static bool read_examples(XLA_FFI_CallFrame *frame, const XLA_FFI_Buffer *value, uint32_t *batch,
 			 uint64_t *examples)
 {

@@ -9,16 +9,16 @@
  *   hold (tokens) -> tokens
  *   drop (tokens, ignored...) -> uint32[1]
  *
- * A token is uint32[4] (struct token). An array of tokens has its own dimensions before that of the
- * four words. The first @batch dimensions of a put's value count its examples. The put returns the
- * token of example 0, and the program computes the tokens of the others. A take returns one example
- * for each of its tokens, in their order. Its value has the dimensions of the array of tokens,
- * followed by those of an example. A take fails if its layout or an example's type or dimensions
- * differ from those of the put.
+ * A token is uint32[4] (struct token). The last dimension of an array of tokens is that of the four
+ * words. The first @batch dimensions of a put's value count its examples. The put returns the token
+ * of example 0, and the program computes the tokens of the others. A take returns one example for
+ * each of its tokens, in their order. Its value has the dimensions of the array of tokens, followed
+ * by those of an example. A take fails if its layout differs from that of the put, or an example's
+ * type or dimensions differ.
  *
- * A tie returns its tokens only after its ignored operand exists, and announces their takes. It
- * announces only single tokens, not arrays, whose number is not -1. The take of such a token has
- * the same number, and the site of its put. A take without a number is not announced. A hold adds a
+ * A tie returns its tokens only after its ignored operand exists. It announces the takes of those
+ * operands that are a single token and whose number is not -1. The take of such a token has the
+ * same number, and the site of its put. A take without a number is not announced. A hold adds a
  * reference for each of its tokens. A drop, and a take that ends its tokens, drop one reference for
  * each token. A drop runs after the takes whose results are its ignored operands. Its own result
  * has no meaning.
@@ -40,7 +40,7 @@ struct call {
 	void *token;			/* put: one; others: an array */
 	struct origin origin;		/* take: bounded is unused; the caller sets is_gpu */
 	uint32_t number;		/* take: its number at its site */
-	const int32_t *numbers;		/* tie: of each array of tokens */
+	const int32_t *numbers;		/* tie: the number of each array of tokens */
 	uint64_t count;			/* tie: of arrays; take, hold, drop: of tokens */
 	struct update_call *update;	/* update: its operands and attributes */
 };
@@ -55,7 +55,7 @@ XLA_FFI_Error *call_drop(XLA_FFI_CallFrame *frame, struct call *call);
 /* Sets @shape to the dimensions of @from, which is another shape, with elements of @type. */
 void call_set_type(struct shape *shape, const struct shape *from, XLA_FFI_DataType type);
 
-/* Returns how many tokens @buffer has, or -1 if it is NULL or has something else. */
+/* Returns the number of tokens in @buffer, or -1 if it is NULL or does not contain tokens. */
 int64_t call_tokens_in(const XLA_FFI_Buffer *buffer);
 
 /*
@@ -66,7 +66,7 @@ uint64_t call_tokens(XLA_FFI_CallFrame *frame, uint64_t i, void **from, void **t
 
 /*
  * Splits @count tokens into rows. Stores the rows that begin at token *@at in *@rows, and moves
- * *@at past them. Returns 0 after the last.
+ * *@at past them. Returns false after the last ones.
  */
 bool call_next_rows(const struct token *tokens, uint64_t count, uint64_t *at, struct rows *rows);
 

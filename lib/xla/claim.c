@@ -45,7 +45,10 @@ static struct saved *find_idle(uint64_t id)
 	return block;
 }
 
-/* Returns what a user can do about the sharding of a value. actmem.optax names its values so. */
+/*
+ * Returns what a user can do about the sharding of a value. The site of a value shows whether
+ * actmem.optax saved it.
+ */
 static const char *sharding_advice(const char *site)
 {
 	return strstr(site, " of the optimizer state") ?
@@ -59,8 +62,8 @@ static const char *device_kind(bool is_gpu)
 }
 
 /*
- * Checks that @block contains @rows, of @bytes, and matches the device, sharding and shape of
- * @taker.
+ * Checks that @block contains @rows, which have @bytes, and matches the device, sharding and shape
+ * of @taker.
  */
 static int check_claim(const struct saved *block, const struct rows *rows, uint64_t bytes,
 		       const struct origin *taker, char *words)
@@ -92,7 +95,7 @@ static int check_claim(const struct saved *block, const struct rows *rows, uint6
 	return 0;
 }
 
-/* Claims a block. If this drops its last references, removes it from the table. */
+/* Claims a block. If this drops the last references, removes the block from the table. */
 static int claim_block(const struct rows *rows, uint64_t bytes, const struct origin *taker,
 		       struct claim *claim, char *words)
 {
@@ -166,7 +169,7 @@ int saved_claim(const struct rows *rows, uint64_t bytes, const struct origin *ta
 		counts_take(taker->device, bytes, taker->run);
 	else
 		counts.lost_blocks_total++;
-	/* The execution that takes a lost block fails. */
+	/* Remove a block that is lost. The execution that takes it fails. */
 	if (error && claim->block->generation)
 		saved_unlink(claim->block);
 	pthread_mutex_unlock(&saved_lock);
@@ -178,8 +181,8 @@ int saved_claim(const struct rows *rows, uint64_t bytes, const struct origin *ta
 }
 
 /*
- * When a block has left the table, the release of its last claim ends the block in the store. The
- * claim that dropped the last reference may be released before other claims have held the block.
+ * When a block has left the table, the release of its last claim ends the block in the store. That
+ * claim need not be the one that dropped the last reference.
  */
 void saved_release(struct claim *claim)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Copies of host memory inside a handler; see copy.h.
+ * Copies host memory inside a handler; see copy.h.
  *
  * A handler runs on a thread of the pool that also runs the parts of its copy, so it never waits
  * for the parts. It copies the first part itself. The thread that finishes the last part completes

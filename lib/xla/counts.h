@@ -34,10 +34,10 @@ void counts_take(uint32_t device, uint64_t bytes, int64_t run);
  */
 int counts_copy(void *to, size_t to_size, const void *from, size_t size);
 
-/* Adds the totals of an ended store to those of another one, and raises the peaks. */
+/* Adds the totals of an ended store to @sum, and raises the peaks of @sum. */
 void counts_add_store(struct actmem_store_stats *sum, const struct actmem_store_stats *other);
 
-/* Adds all fields of a store that exists at the same time, including its peaks. */
+/* Adds all fields of another store, including its peaks: both stores exist at the same time. */
 void counts_sum_store(struct actmem_store_stats *sum, const struct actmem_store_stats *other);
 
 #endif /* LIB_XLA_COUNTS_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reports threads that wait for a GPU to `actmem waits`, with the attached handle. If the program
- * detaches the handle while they wait, they are not reported any more (attached.c).
+ * Publishes, with the attached handle, which threads wait for a GPU, for `actmem waits`. If the
+ * program detaches the handle during a wait, the wait is no longer published (attached.c).
  */
 #ifndef ACTMEM_XLA_DEVICE_WAIT_H
 #define ACTMEM_XLA_DEVICE_WAIT_H
@@ -16,8 +16,8 @@ struct device_wait {
 };
 
 /*
- * Reports that this thread waits for GPU @device, as "GPU 0: WHAT WHERE". @where may be NULL. @wait
- * must stay valid until device_wait_end().
+ * Publishes that this thread waits for GPU @device, as "GPU 0: WHAT WHERE". @where may be NULL.
+ * @wait must stay valid until device_wait_end().
  */
 void device_wait_begin(struct device_wait *wait, uint32_t device, uint64_t bytes,
 		       const char *what, const char *where);

@@ -17,9 +17,9 @@ static atomic_bool several_devices;
 static atomic_uint told;
 
 /*
- * The version of JAX 0.10.1, the oldest that is supported. This file uses nothing later, and XLA
- * refuses handlers with a later version than its own. So the handlers may be built with the header
- * of any jaxlib.
+ * The minor version of XLA's interface in JAX 0.10.1, the oldest JAX that is supported. XLA refuses
+ * handlers with a later version than its own. The handlers use nothing later than this version and
+ * report it, so they may be built with the header of any jaxlib.
  */
 #define FFI_MINOR	3
 
@@ -51,8 +51,8 @@ XLA_FFI_Error *ffi_error(const XLA_FFI_Api *api, XLA_FFI_Error_Code code,
 	};
 
 	/*
-	 * Print the error: the other devices of the program may wait for this one, and then XLA may
-	 * never report it.
+	 * Print the error: if other devices of the program wait for this one, XLA may never report
+	 * the error.
 	 */
 	if (atomic_load(&several_devices) && atomic_fetch_add(&told, 1) < TOLD_MOST)
 		fprintf(stderr, "%s (one of several devices fails so; the others may wait for it, until XLA ends the process)\n",

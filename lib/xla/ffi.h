@@ -28,11 +28,14 @@ XLA_FFI_Error_Code ffi_code(int error);
 
 /* Returns the number of threads that can run parts, including the caller; 1 without a pool. */
 uint64_t ffi_threads(XLA_FFI_CallFrame *frame);
-/* Schedules @task on the pool. Returns 0 on failure; the caller then runs @task itself. */
+/* Schedules @task on the pool. Returns false on failure; the caller then runs @task itself. */
 bool ffi_schedule(XLA_FFI_CallFrame *frame, XLA_FFI_Task *task, void *data);
 /* Creates a future. Returns NULL on failure; the caller then works without one. */
 XLA_FFI_Future *ffi_future(XLA_FFI_CallFrame *frame);
-/* Completes a future, with an error unless @error is NULL. XLA may go on on this thread. */
+/*
+ * Completes a future, with an error unless @error is NULL. During the call, XLA may continue the
+ * program on this thread.
+ */
 void ffi_future_end(const XLA_FFI_Api *api, XLA_FFI_Future *future, XLA_FFI_Error *error);
 
 /*
@@ -49,7 +52,9 @@ XLA_FFI_Error *ffi_stream(XLA_FFI_CallFrame *frame, void **stream);
 XLA_FFI_Buffer *ffi_argument(XLA_FFI_CallFrame *frame, int64_t index);
 XLA_FFI_Buffer *ffi_result(XLA_FFI_CallFrame *frame, int64_t index);
 
-/* Stores the length of @buffer in *@bytes. Returns 0 if its type is not a whole number of bytes. */
+/*
+ * Stores the length of @buffer in *@bytes. Returns false if its type has no whole number of bytes.
+ */
 bool ffi_bytes(const XLA_FFI_Buffer *buffer, uint64_t *bytes);
 /* Return the name of a type, such as "f32", and its bytes; NULL and 0 if ffi_bytes() refuses it. */
 const char *ffi_type_name(XLA_FFI_DataType type);

@@ -11,8 +11,8 @@
 #include <stddef.h>
 
 /*
- * Registers @is_free when the library is loaded. In a child, @is_free returns true if the parent
- * had no state in that file and no thread held its locks.
+ * Registers @is_free when the library is loaded. Called in a child, @is_free returns true if the
+ * file that defines it had no state in the parent, and no thread held the file's locks.
  */
 #define FORKED_WATCH(is_free)						\
 	static void __attribute__((constructor)) watch_forks_by_##is_free(void)	\
@@ -36,8 +36,8 @@ static inline bool forked_rwlock_is_free(pthread_rwlock_t *lock)
 bool is_forked(void);
 
 /*
- * Returns -EOWNERDEAD with an error message in such a child, or another negative errno if the
- * library cannot detect fork(). Else returns 0.
+ * Returns -EOWNERDEAD with an error message in a child in which calls must fail, or another
+ * negative errno if the library cannot detect fork(). Else returns 0.
  */
 int forked_check(char *words, size_t words_size);
 

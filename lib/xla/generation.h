@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Internals of the table of live blocks. saved.c adds blocks, claim.c removes them, and announce.c
- * records which blocks a program is about to take. One lock guards all of it. A thread holds the
- * lock for tens of nanoseconds per put or take. It never holds the lock while it copies memory, or
- * while it calls the store, because such a call may sleep.
+ * records which blocks a program will take next. One lock guards all of it. A thread holds the lock
+ * for tens of nanoseconds per put or take. It never holds the lock while it copies memory, or while
+ * it calls the store, because such a call may sleep.
  */
 #ifndef LIB_XLA_GENERATION_H
 #define LIB_XLA_GENERATION_H
@@ -52,13 +52,16 @@ void saved_unannounce(struct saved *block);
 /* Frees a block that is not in the table and that no thread uses. */
 void saved_drop(struct saved *block);
 
-/* Returns true if a thread uses the block. That thread drops it if it left the table. */
+/* Returns true if a thread uses the block. That thread drops the block if it has left the table. */
 static inline int saved_is_used(const struct saved *block)
 {
 	return block->busy || block->claims;
 }
 
-/* Marks a block as not busy and wakes threads that wait for it. Drops it if it left the table. */
+/*
+ * Marks a block as not busy and wakes threads that wait for it. Drops the block if it has left the
+ * table.
+ */
 void saved_is_idle(struct saved *block);
 
 #endif /* LIB_XLA_GENERATION_H */

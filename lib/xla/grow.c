@@ -58,7 +58,8 @@ static void *grow_store(void *data)
 		pthread_mutex_unlock(&grow->lock);
 		held = memory_bytes(grow->store);
 		/*
-		 * After a failure, try again only when the store has more memory than it had then.
+		 * After a failure, try again only when the store has more memory than at the
+		 * failure.
 		 */
 		if (held > failed_at &&
 		    actmem_store_grow(grow->store, bytes, bytes_to_have(grow, bytes, held)))

@@ -22,7 +22,7 @@ struct grow;
  */
 int grow_begin(struct actmem_store *store, uint64_t grow_bytes, struct grow **grow);
 
-/* The next two calls do nothing for NULL. */
+/* grow_end() and grow_want() do nothing if @grow is NULL. */
 void grow_end(struct grow *grow);
 
 /* Called after the store has reserved a block of @bytes: more blocks like it may follow. */

@@ -242,11 +242,14 @@ XLA_FFI_Error *actmem_xla_update(XLA_FFI_CallFrame *frame)
 		free(call.update);
 		return failure;
 	}
-	/* The update has threads of its own, so it must not keep one of XLA's. */
+	/* The update has threads of its own. Meanwhile it must not occupy a thread of XLA. */
 	return waiting_run(frame, &call, update_alone);
 }
 
-/* Does nothing. XLA keeps the call, so it makes no constant of its result, which has no bytes. */
+/*
+ * Does nothing, and its result has no bytes. XLA does not replace the result of a call by a
+ * constant.
+ */
 XLA_FFI_Error *actmem_xla_ghost(XLA_FFI_CallFrame *frame)
 {
 	ffi_metadata(frame);

@@ -136,7 +136,7 @@ int knobs_complete(struct knobs *knobs, const struct knobs *given, unsigned int 
 	knobs->ring_bytes = reader_value_or(&reader, KNOB_DEVICE_RING, given->ring_bytes);
 	knobs->spill_allow = given->spill_allow ?: reader_value(&reader, KNOB_SPILL_ALLOW);
 	knobs->spill_allow &= SPILL_ALLOW_FLAGS;
-	reader_value(&reader, KNOB_UPDATE_THREADS);	/* refused here; lib/update reads it */
+	reader_value(&reader, KNOB_UPDATE_THREADS);	/* checked here; used in lib/update */
 	reader_check_switches(&reader);
 	if (knob_is_on(KNOB_STRICT))
 		knobs->spill_allow |= ACTMEM_STORE_STRICT;
@@ -154,7 +154,7 @@ bool knobs_are_of_directory(const struct knobs *knobs, const char *why)
 	char quoted[PATH_MAX + 1];
 	uint32_t i;
 
-	/* The library's error message quotes the absolute path. */
+	/* The library's error message quotes the absolute path, which ends with the given one. */
 	for (i = 0; i < knobs->spill_path_count; i++) {
 		snprintf(quoted, sizeof(quoted), "%s'", knobs->spill_paths[i]);
 		if (strstr(why, quoted))

@@ -33,8 +33,8 @@ int knobs_take(struct knobs *knobs, const struct actmem_xla_options *options);
 void knobs_forget(struct knobs *knobs);
 
 /*
- * Copies @given, reads missing options from the environment, and checks that they fit together. On
- * -EINVAL or -ENOMEM, @words has the error message, and @knobs is empty.
+ * Copies @given, reads missing options from the environment, and checks that all options fit
+ * together. On -EINVAL or -ENOMEM, @words has the error message, and @knobs is empty.
  */
 int knobs_complete(struct knobs *knobs, const struct knobs *given, unsigned int names,
 		   char *words, size_t words_size);
@@ -43,8 +43,8 @@ int knobs_complete(struct knobs *knobs, const struct knobs *given, unsigned int 
 bool knobs_are_of_directory(const struct knobs *knobs, const char *why);
 
 /*
- * Writes the error message of the library's last call to @words, with the knobs named as their user
- * knows them.
+ * Writes the error message of the library's last call to @words. @knobs->names selects how the
+ * message names knobs.
  */
 void knobs_error(const struct knobs *knobs, char *words, size_t words_size);
 

@@ -102,7 +102,7 @@ static bool is_divided(void)
 	return stores.shares.count > 1 && stores.shares.total[SHARE_MEMORY];
 }
 
-/* Returns true if a store gets more memory now or will soon. Caller holds @in_use. */
+/* Returns true if a store has got more memory now, or will soon get more. Caller holds @in_use. */
 static bool has_more(unsigned int place)
 {
 	bool more;
@@ -129,8 +129,8 @@ static void divide_shares(unsigned int place)
 }
 
 /*
- * Reserves a block and unlocks @in_use. Sets *@may_try if that failed, and more memory will be
- * available.
+ * Reserves a block and unlocks @in_use. Sets *@may_try if the reservation failed, but can be tried
+ * again with more memory.
  */
 static int reserve_block(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
 		   void **memory, bool *may_try, char *words, size_t words_size)

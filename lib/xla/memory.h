@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The stores that blocks live in. The first use makes them (attached.h): one for each node that has
- * a GPU in use (places.h). They share one budget and one spill limit (shares.h). Programs on CPUs
- * use the first store.
+ * The stores that contain the blocks: one for each node that has a GPU in use (places.h). The first
+ * use of a store makes it (attached.h). The stores share one budget and one spill limit (shares.h).
+ * Programs on CPUs use the first store.
  *
  * The caller gets a block from memory_reserve(), fills it, and calls memory_commit(). Later it
  * calls memory_hold(), reads the block, and calls memory_release(). memory_drop() ends a block that
@@ -45,8 +45,8 @@ void memory_set_checksum(int on);
 
 /*
  * Makes the store of a GPU unless it exists. The store's memory is registered with CUDA for all
- * devices. An unregistered store that programs on CPUs have made ends first. Stores the length of
- * the device's staging ring in *@ring_bytes. On failure, @words has the error message.
+ * devices. If programs on CPUs made an unregistered store, that store is ended first. Stores the
+ * length of the device's staging ring in *@ring_bytes. On failure, @words has the error message.
  */
 int memory_pin(uint32_t device, uint64_t *ring_bytes, char *words, size_t words_size);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Memory that the CUDA driver allocates because it does not register regions. The library reports
+ * Memory that the CUDA driver allocates because it refuses to register regions. The library reports
  * such memory on stderr and counts it. With ACTMEM_STRICT, or if blocks may spill, the library does
  * not use such memory: the failure to register is an error.
  */
@@ -14,8 +14,8 @@
 #include "xla/actmem_xla.h"
 
 /*
- * Allows the runtime that these options will open to use such memory, except in the two cases
- * above.
+ * Allows the runtime that @options will open to use such memory, except with ACTMEM_STRICT or if
+ * @spills.
  */
 void own_memory_allow(struct actmem_runtime_options *options, bool spills);
 

@@ -45,8 +45,8 @@ static int open_runtime(struct actmem *am, bool spills, uint32_t device,
 }
 
 /*
- * Adds a device to the place of its node. The first device of a place keeps its runtime open; for
- * others, the runtime is only opened to find the node.
+ * Adds a device to the place of its node. The runtime of a place's first device stays open. The
+ * runtimes of other devices are opened only to find their nodes.
  */
 static int add_device(struct places *places, struct actmem *am, bool spills, uint32_t device)
 {

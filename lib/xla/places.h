@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Places of memory: one for each NUMA node that has a GPU in use, so that each GPU's memory is on
- * its own node. GPUs whose node is not known share a place. If the program or the user chose nodes
- * or a name, there is one place for all GPUs. The caller serializes all calls on a table.
+ * its own node. GPUs whose node is not known share a place. If the program or the user chose nodes,
+ * or a name for regions, there is one place for all GPUs. The caller serializes all calls on a
+ * table.
  */
 #ifndef LIB_XLA_PLACES_H
 #define LIB_XLA_PLACES_H
@@ -46,8 +47,8 @@ int places_add(struct places *places, struct actmem *am, const struct knobs *kno
 void places_join(struct places *places, uint32_t device, unsigned int index);
 
 /*
- * Closes all runtimes and forgets the places. -EBUSY and others: CUDA did not unregister some
- * memory, so its runtime stays open and all places stay.
+ * Closes all runtimes and forgets the places. If CUDA does not unregister some memory, returns
+ * -EBUSY or another error. That memory's runtime then stays open, and no place is forgotten.
  */
 int places_close(struct places *places);
 

@@ -49,18 +49,18 @@ void saved_undo(struct saved *block);
  * takes of blocks that were put at the same site. If there is no such block, saved_announce() fails
  * as the take would, with an error message in @words[SAVED_WORDS]. saved_announced() returns the
  * token of the block for the take with that site and number, and stores in *@is_staged whether the
- * device has the block already. It returns 0 if only the take's operand identifies the block. Only
- * blocks that contain one example are announced.
+ * device has the block already. It returns 0 if the token must be read from the take's operand.
+ * Only blocks that contain one example are announced.
  */
 int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, char *words);
 uint64_t saved_announced(const struct origin *taker, uint32_t number, bool *is_staged);
 
 /*
- * Claims a block for a take of @rows, which have @bytes, on the device of the put. If the taker is
- * the last user of its tokens, drops one reference for each of them. The block leaves the table
- * with its last reference. Several takes may claim a block at the same time. If blocks have
- * checksums and the block is in host memory, the store verifies its checksum. Fails if the shape of
- * the block's examples differs from the taker's. saved_release() ends and frees the claim.
+ * Claims a block for a take of @rows, which have @bytes, on the device of the put. If the take ends
+ * its tokens, drops one reference for each of them. The block leaves the table when its last
+ * reference is dropped. Several takes may claim a block at the same time. If blocks have checksums
+ * and the block is in host memory, the store verifies its checksum. Fails if the shape of the
+ * block's examples differs from the taker's. saved_release() ends and frees the claim.
  */
 int saved_claim(const struct rows *rows, uint64_t bytes, const struct origin *taker,
 		struct claim **claim, char *words);
@@ -80,7 +80,7 @@ struct saved_look {
 int saved_look(uint64_t id, struct saved_look *look, char *words);
 
 /*
- * saved_reference() adds @count references to block @id, and saved_unreference() drops as many. The
+ * saved_reference() adds @count references to block @id, and saved_unreference() drops @count. The
  * last reference frees the block. Both calls do nothing if the block has left the table or @id is
  * 0.
  */

@@ -19,7 +19,9 @@ static uint64_t held_by(const struct share *share, enum share_of kind)
 	return kind == SHARE_MEMORY ? stats.memory_bytes : stats.file_bytes;
 }
 
-/* Returns the bytes that other stores cannot get: this store may always grow up to its part. */
+/*
+ * Returns the bytes that other stores cannot get: this store may always grow up to its given limit.
+ */
 static uint64_t taken_by(const struct share *share, enum share_of kind)
 {
 	uint64_t held = held_by(share, kind);

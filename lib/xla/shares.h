@@ -36,8 +36,8 @@ struct shares {
 };
 
 /*
- * Gives each store its part, as far as other stores have released memory. Returns 1 if each store
- * has its part, 0 if some still wait, or -ERANGE if a part is too small for a store.
+ * Gives each store its part, or as much of it as other stores have released. Returns 1 if each
+ * store has its part, 0 if some still wait, or -ERANGE if a part is too small for a store.
  */
 int shares_divide(struct shares *shares);
 

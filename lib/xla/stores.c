@@ -48,8 +48,8 @@ int stores_explain(const struct stores *stores, int error, char *words, size_t w
 }
 
 /*
- * Returns the limit of memory. Without spill files, a budget is such a limit: the store refuses a
- * block beyond it.
+ * Returns the limit of memory. Without spill files, a budget is a limit, too: the store refuses
+ * blocks that exceed it.
  */
 static uint64_t budget_of(const struct knobs *knobs)
 {
@@ -129,7 +129,10 @@ static int create_store(struct stores *stores, unsigned int place)
 	return 0;
 }
 
-/* Starts the thread that makes memory ahead, if the store is registered with CUDA. */
+/*
+ * Starts the thread that allocates memory before puts need it, if the store is registered with
+ * CUDA.
+ */
 static int start_growing(struct stores *stores, unsigned int place, char *words,
 			 size_t words_size)
 {
@@ -189,8 +192,8 @@ static int make_store(struct stores *stores, unsigned int place, uint32_t device
 	int error = create_store(stores, place);
 
 	/*
-	 * The budget is too small for a store. It may become larger if other stores hold part of
-	 * it.
+	 * The place's share of the budget is too small for a store. The share may grow if other
+	 * stores hold part of it.
 	 */
 	if (error == -EINVAL && any_store(stores, &other))
 		error = is_share_final(stores, place) ? -ERANGE : -EAGAIN;

@@ -26,7 +26,7 @@ struct store_there {
 
 struct stores {
 	struct actmem *am;		/* open while there is a store; else NULL */
-	struct knobs chosen;		/* of all stores */
+	struct knobs chosen;		/* options of all stores */
 	struct places places;
 	struct shares shares;		/* the list has the stores, by place */
 	struct store_there there[PLACES_MAX];
@@ -55,7 +55,7 @@ int stores_make(struct stores *stores, struct actmem_key key, char *words, size_
  */
 int stores_end(struct stores *stores);
 
-/* Writes the library's error message, with the knobs that help, to @words. Returns @error. */
+/* Writes the library's error message to @words, and names knobs that help. Returns @error. */
 int stores_explain(const struct stores *stores, int error, char *words, size_t words_size);
 
 /* Prints a line, once for each store, if it has memory on another socket than its GPU. */

@@ -21,8 +21,8 @@
 
 /*
  * Each device has its own lock, because a CUDA call that allocates may wait for the device. That
- * device may wait for another one, whose part of a collective a thread of XLA has yet to enqueue.
- * No thread calls CUDA while it holds the list's lock.
+ * device may wait for another device's part of a collective, which a thread of XLA has yet to
+ * enqueue. No thread calls CUDA while it holds the list's lock.
  */
 static pthread_mutex_t making[ACTMEM_XLA_DEVICES_MAX] = {
 	[0 ... ACTMEM_XLA_DEVICES_MAX - 1] = PTHREAD_MUTEX_INITIALIZER,
@@ -45,8 +45,8 @@ static bool lanes_are_free(void)
 FORKED_WATCH(lanes_are_free)
 
 /*
- * Frees the CUDA objects of a lane. Its context must be current. A call for an object that has
- * ended with the context fails, which does no harm.
+ * Frees the CUDA objects of a lane. Its context must be current. If an object has ended with the
+ * context, the call for it fails, which does no harm.
  */
 static void free_device_side(struct lane *lane)
 {
@@ -201,8 +201,8 @@ static struct lane *make_lane(uint32_t device, cuda_context context, unsigned lo
 }
 
 /*
- * Finds the lane of a context, and adds a user to it. A lane of an ended context may have the same
- * handle, and is marked dead.
+ * Finds the lane of a context, and adds a user to it. If an ended context had the same handle,
+ * marks its lane dead.
  */
 static struct lane *find_lane(cuda_context context, unsigned long long id)
 {
@@ -256,8 +256,8 @@ static struct lane *have_lane(uint32_t device, cuda_context context, unsigned lo
 
 /*
  * Fails if XLA records the stream into a CUDA graph. XLA records only handlers that claim to
- * support this, and actmem's handlers do not (stream_handlers.c). If XLA recorded one, each launch
- * of the graph would silently return the values of the first one.
+ * support this, and actmem's handlers do not (stream_handlers.c). If XLA recorded such a handler,
+ * each launch of the graph would silently use the same values.
  */
 static int check_not_captured(uint32_t device, cuda_stream stream, char *words)
 {

@@ -2,28 +2,29 @@
 /*
  * Copies between a GPU and blocks of the store, on streams of their own. A lane has the streams,
  * events and threads for the copies of one CUDA context of a device. stream.c makes and ends lanes,
- * stream_copy.c does the work of handlers, and stream_threads.c has a lane's two threads. Green
- * contexts use the lane of the primary context, which owns their memory. They cannot have a lane
- * each, because only one thread at a time may have a green context current.
+ * stream_copy.c does the work of handlers, and stream_threads.c has a lane's two threads, the
+ * finisher and the fetcher. Green contexts use the lane of the primary context, which owns their
+ * memory. They cannot have a lane each, because only one thread at a time may have a green context
+ * current.
  *
- * XLA reuses an operand, and first uses a result, in the order of its own stream. So on XLA's
- * stream, a put copies its operand into a span, which is consecutive slots of a ring in device
- * memory. From there the lane's stream `out` copies it into the block. If `out` is still copying an
- * earlier value from the span, XLA's stream first waits for that, on the device. When the copy to
- * the block is done, the finisher commits the block.
+ * XLA reuses the memory of an operand, and first uses a result, in the order of its own stream. So
+ * a put copies its operand on XLA's stream, into a span: consecutive slots of a ring in device
+ * memory. The lane's stream `out` copies the value from the span into the block. If `out` is still
+ * copying an earlier value from the span, XLA's stream first waits for that, on the device. When
+ * the copy to the block is done, the finisher commits the block.
  *
  * If the fetcher has filled a span with the block of a take, the take copies from there on XLA's
  * stream. Otherwise, after XLA's stream has reached the take, the stream `late` copies directly
  * into the result. XLA's stream waits for that copy.
  *
- * Only events order the copies, and a stream waits for an event only after it was recorded. So the
- * device never waits for the host. The host may wait anywhere: for the device, for memory or a
- * disk, or inside a call of CUDA that waits for the whole device. This is why the host waits in a
+ * Only events order the copies, and a stream waits for an event only after the event was recorded.
+ * So the device never waits for the host. The host may wait anywhere: for the device, for memory or
+ * a disk, or inside a call of CUDA that waits for the whole device. This is why the host waits in a
  * take whose block is on a disk.
  *
  * No stream may wait for a memory word that the host writes (cuStreamWaitValue32). Streams share a
- * card's hardware queues, so the copy that the host queues before it writes that word can be behind
- * the wait. And a CUDA call that waits for the device, such as the one that registers a new region,
+ * card's hardware queues, so the copy that must come before that write can be queued behind the
+ * wait. And a CUDA call that waits for the device, such as the one that registers a new region,
  * would wait for that word too.
  *
  * If a block is in memory, the host waits only until it can read the take's token. The token is
@@ -34,8 +35,8 @@
  * for that memory, while the stream waits for that device's part of a collective. So if devices
  * share a budget, an announced take still waits unless its block is on the device, and slots are
  * refilled only after the device has emptied them. A copy ahead can be behind XLA's stream in a
- * hardware queue, and then keeps its block in memory as long as XLA's stream waits. So these copies
- * have at most half as many bytes under way as puts.
+ * hardware queue, and then keeps its block in memory as long as XLA's stream waits. So copies ahead
+ * may have at most half as many bytes under way as puts.
  */
 #ifndef LIB_XLA_STREAM_H
 #define LIB_XLA_STREAM_H
@@ -62,7 +63,8 @@ struct slot {
 	cuda_event filled;		/* recorded after the copy into the span */
 	cuda_event empty;		/* recorded after the copy from the span */
 	/*
-	 * The event of the last span that contained the slot, and for puts the number of that span.
+	 * The event `empty` of the last span that contained the slot, and for puts the number of
+	 * that span.
 	 */
 	cuda_event emptied;
 	uint64_t put_number;
@@ -128,7 +130,7 @@ struct lane {
 	uint64_t put_bytes_most;	/* limit of put_bytes; 0: no budget is shared */
 	uint64_t ahead_bytes;		/* bytes of blocks that are being copied ahead */
 	uint64_t unfinished;		/* also read without the lock, like staged_bytes */
-	uint64_t takes;			/* takes, and other events that wake the fetcher */
+	uint64_t takes;			/* number of takes and other events for the fetcher */
 	int64_t take_run;		/* execution that put the block of the last take */
 	uint64_t staged_bytes;
 	bool is_fetching;		/* 1: the fetcher works, or is about to */
@@ -151,9 +153,9 @@ void lane_leave(struct lane *lane);
 bool lane_has_context(const struct lane *lane);
 
 /*
- * Called before a block of @bytes is reserved. Waits until enough blocks are filled. The reason: a
- * device may have to wait for another device whose host thread waits for memory. So no device may
- * hold the whole budget in blocks that are not filled yet. lane_put() or lane_put_ended() ends the
+ * Called before a block of @bytes is reserved. Waits until enough blocks are filled. A device may
+ * have to wait for another device, whose host thread waits for memory. So blocks of one device that
+ * are not filled yet must not use the whole budget. lane_put() or lane_put_ended() ends the
  * admission.
  */
 void lane_admit(struct lane *lane, uint64_t bytes);
@@ -162,14 +164,14 @@ void lane_put_ended(struct lane *lane, uint64_t bytes);
 /* Copies a value into @block, in the order of @stream. A failure ends @block. */
 int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct saved *block,
 	     char *words);
-/* Writes the token of example 0 of the block of that id. */
+/* Writes the token of example 0 of block @id. */
 int lane_write_token(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t id,
 		     char *words);
 
 /* Copies tokens on the device. Enqueued on @stream; does not wait. */
 int lane_copy_tokens(struct lane *lane, cuda_stream stream, cuda_pointer to, cuda_pointer from,
 		     uint64_t count, char *words);
-/* Enqueues zeroing of a whole buffer of XLA. Its memory must be a multiple of 4 bytes. */
+/* Enqueues zeroing of a whole buffer of XLA, whose memory must be a multiple of 4 bytes long. */
 int lane_clear(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t bytes,
 	       char *words);
 

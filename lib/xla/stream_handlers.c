@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The handlers actmem_put, _take, _tie, _hold, _drop and _update for XLA's CUDA platform; see
- * call.h and update_call.h. Values
- * and tokens are on the device, and all work is done in the order of XLA's stream (stream.h). The
- * handlers claim no trait: the commands of a take depend on its token, so XLA cannot record them
- * once and run them again.
+ * call.h and update_call.h. Values and tokens are on the device, and all work is done in the order
+ * of XLA's stream (stream.h). The handlers claim no trait: the commands of a take depend on its
+ * token, so XLA cannot record them once and run them again.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -165,8 +164,8 @@ static int each_rows(struct lane *lane, cuda_stream stream, const struct call *c
 }
 
 /*
- * Reads the tokens of all takes that the call announces, MAILBOX_TOKENS in one wait, and announces
- * them.
+ * Reads the tokens of all takes that the call announces, up to MAILBOX_TOKENS in one wait.
+ * Announces these takes.
  */
 static int announce_takes(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
 			  const struct call *call, char *words)
@@ -238,7 +237,7 @@ static XLA_FFI_Error *drop_tokens(struct lane *lane, cuda_stream stream, XLA_FFI
 
 /*
  * Reads the operands, computes the update, and writes the tokens of the new blocks. XLA's stream is
- * idle meanwhile. A gradient that is still copied to the host is claimed when that copy is done.
+ * idle meanwhile. If a gradient is still being copied to the host, the update waits for that copy.
  */
 static XLA_FFI_Error *update_blocks(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
 				    const struct call *call)

@@ -57,7 +57,7 @@ static cuda_result wait_for_finish(const struct lane *lane, const struct finish 
 	return result;
 }
 
-/* Accounts for the end of a prefetch, which the fetcher may await. Caller holds the lock. */
+/* Accounts for the end of a prefetch. The fetcher may be waiting for it. Caller holds the lock. */
 static void end_ahead(struct lane *lane, uint64_t bytes)
 {
 	lane->ahead_bytes -= bytes;

@@ -28,7 +28,7 @@ int table_reserve(void)
 		return 0;
 	fresh = calloc(slots_count ? 2 * slots_count : SLOTS_AT_FIRST,
 		       sizeof(*fresh));
-	/* Without memory for more slots the chains just grow longer. */
+	/* If there is no memory for more slots, the chains just grow longer. */
 	if (!fresh)
 		return slots_count ? 0 : -ENOMEM;
 	slots = fresh;

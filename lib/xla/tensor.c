@@ -10,7 +10,7 @@
 #include "xla/arrays.h"
 #include "xla/dlpack.h"
 
-/* One allocation, with the shape behind it. */
+/* One allocation, which includes the shape. */
 struct tensor {
 	struct dlpack_managed managed;
 	struct actmem_xla_array *array;

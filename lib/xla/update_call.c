@@ -16,7 +16,7 @@ static XLA_FFI_Error *wrong_update(XLA_FFI_CallFrame *frame, const char *what)
 }
 
 struct numbers {
-	const int32_t *data;		/* NULL: XLA has no memory for an empty array */
+	const int32_t *data;		/* may be NULL if the array is empty */
 	uint32_t count;
 };
 
@@ -32,7 +32,7 @@ static bool read_numbers(XLA_FFI_CallFrame *frame, const char *name, struct numb
 	return true;
 }
 
-/* Reads the operands and results. The number of new blocks is known. */
+/* Reads the operands and results. program.output_count must be set. */
 static bool read_buffers(XLA_FFI_CallFrame *frame, struct update_call *call)
 {
 	const XLA_FFI_Buffer *buffer;

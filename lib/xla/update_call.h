@@ -10,12 +10,13 @@
  * type (enum update_type) of each block that the call reads, and then of each one that it makes.
  * @operations is an array of struct update_operation. @constants has the bits of float32 numbers.
  * @values has the number of the value in each new block (update.h). @ends says for each token that
- * the call reads whether it is used last here. @bounded and @many are those of each new block
- * (block.h), which has a site of its own. A new block gets the dimensions and the layout of the
- * blocks that are read, which are all alike.
+ * the call reads whether this is its last use. Each new block has its own site, @bounded and @many
+ * (struct origin). All blocks that the call reads have the same dimensions and layout, and so do
+ * the new blocks.
  *
  * The call never changes a block that it reads. It writes new blocks past the caches, so it moves
- * as many bytes as a change in place. A failed update loses at most the blocks that it was to end.
+ * as many bytes as a change in place. A failed update loses at most the blocks whose tokens it
+ * ends.
  */
 #ifndef LIB_XLA_UPDATE_CALL_H
 #define LIB_XLA_UPDATE_CALL_H
@@ -28,14 +29,14 @@
 #include "xla/ffi.h"
 #include "xla/saved.h"
 
-/* The name of a new block, in the attributes. */
+/* The site of a new block. Its name is in the call's attributes. */
 struct update_site {
 	const char *name;
 	size_t length;
 };
 
 struct update_call {
-	struct origin origin;		/* only the execution */
+	struct origin origin;		/* only run, device and is_gpu */
 	struct update_program program;
 	const int32_t *types, *ends, *bounded, *many;
 	struct update_site sites[UPDATE_ARRAYS_MAX];
@@ -50,8 +51,8 @@ XLA_FFI_Error *update_call_read(XLA_FFI_CallFrame *frame, struct update_call *ca
 /*
  * Computes an update. @operands are the contents of the call's operands. Stores the ids of the new
  * blocks in @ids. Waits until the blocks to read are filled and in memory. One update runs at a
- * time, because each holds the memory of several blocks. Returns 0, or a negative errno with an
- * error message in @words[SAVED_WORDS]; then there is no new block.
+ * time, because each update holds the memory of several blocks. Returns 0, or a negative errno with
+ * an error message in @words[SAVED_WORDS]. After an error, there is no new block.
  */
 int update_job_run(const struct update_call *call, const struct token *operands, uint64_t *ids,
 		   char *words);

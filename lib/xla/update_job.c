@@ -15,7 +15,7 @@
 struct update_job {
 	const struct update_call *call;
 	const struct token *operands;
-	struct saved_look like;		/* of the first block */
+	struct saved_look like;		/* of the first input that is not zeros */
 	uint64_t count;			/* of elements */
 	unsigned int claimed, begun;
 	struct claim *claims[UPDATE_ARRAYS_MAX];	/* NULL: zeros */
@@ -41,7 +41,7 @@ static uint64_t block_bytes(const struct update_job *job, uint32_t i)
 	return job->count * ffi_type_bytes(xla_types[job->call->types[i]]);
 }
 
-/* Looks at input @i, unless it is zeros, and checks that it is like the others. */
+/* Checks that input @i has the dimensions and layout of the others, unless it is zeros. */
 static int look_at_input(struct update_job *job, uint32_t i, char *words)
 {
 	XLA_FFI_DataType type = xla_types[job->call->types[i]];
@@ -88,7 +88,7 @@ static int look_at_inputs(struct update_job *job, char *words)
 	return 0;
 }
 
-/* A call that waits for more memory than there is would never return. */
+/* Fails if the update needs more than the budget: it would wait for that memory forever. */
 static int check_budget(const struct update_job *job, char *words)
 {
 	const struct update_program *program = &job->call->program;
@@ -190,8 +190,8 @@ static void release_inputs(struct update_job *job)
 }
 
 /*
- * Reserves memory for the new blocks before it holds old ones: those that are read ahead or spilled
- * need no more memory then.
+ * Reserves memory for the new blocks before it holds old ones: until then, the store can drop the
+ * memory of old blocks.
  */
 static int run_alone(struct update_job *job, uint64_t *ids, char *words)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The threads that run puts and takes that may wait for the store; see waiting.h. Each job has a
- * thread of its own, because jobs may wait for each other. Threads that have no job wait for the
- * next one, so a program soon has as many as it needs.
+ * thread of its own, because jobs may wait for each other. A thread without a job waits for the
+ * next job, so a program soon has as many threads as it needs.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static bool waiting_is_free(void)
 }
 FORKED_WATCH(waiting_is_free)
 
-/* XLA may go on with its program on this thread. */
+/* XLA may continue its program on this thread. */
 static void job_run(struct job *job)
 {
 	XLA_FFI_Error *error = job->function(job->api, &job->call);

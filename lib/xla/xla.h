@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The handlers that XLA calls, and the functions that Python calls besides them.
+ * The handlers that XLA calls, and the functions that the Python module calls.
  *
  * Read actmem_xla.h first, which Python uses. Then read knobs.h, attached.h and memory.h: the
  * options of memory, the handle that allocates it, and the stores. These files keep the values that
  * a step saves: block.h, saved.h, table.h, generation.h, site.h, claim.c and announce.c. The
- * handlers for the host are in handlers.c, with call.h, ffi.h and copy.h. Those for devices with
- * streams are in stream.h and the files of its name. arrays.h and tensor.c have JAX's arrays in
- * regions.
+ * handlers for the host are in handlers.c, with call.h, ffi.h and copy.h. The handlers for GPUs are
+ * in stream_handlers.c; stream.h describes the other stream files. arrays.h and tensor.c have JAX's
+ * arrays in regions.
  *
  * Calls go one way. The handlers call call.c, copy.c, stream.c and claim.c. stream.c calls
- * stream_threads.c, which calls stream_copy.c. These call claim.c and announce.c, which call
+ * stream_threads.c, which calls stream_copy.c. All of these call claim.c and announce.c, which call
  * saved.c. saved.c calls site.c, table.c and memory.c. memory.c calls stores.c, which calls
- * shares.c, places.c and grow.c. These and arrays.c call attached.c. All may call counts.c,
+ * shares.c, places.c and grow.c. Those three and arrays.c call attached.c. All may call counts.c,
  * own_memory.c, knobs.c and forked.c.
  *
  * This folder uses only the library's public headers and the headers of base, config, machine
  * and cuda.
  *
- * Locks, outermost first: stream.c's lock of each device, under which lanes are made; memory.c's
- * in_use and then dividing, or arrays.c's in_use; attached.c's lock. A thread that holds the lock
- * of the list of lanes only tries the lock of a lane. A thread holds saved_lock (generation.h) for
- * a few instructions. It may call CUDA while it holds the lock of a lane. While it holds any other
- * lock of a file, it calls no other file.
+ * Locks, outermost first: update_job.c's updating, or stream.c's one_trim; stream.c's lock of each
+ * device, under which lanes are made; memory.c's in_use and then dividing, or arrays.c's in_use;
+ * attached.c's lock. A thread that holds the lock of the list of lanes only tries the lock of a
+ * lane. A thread holds saved_lock (generation.h) for a few instructions. It may call CUDA while it
+ * holds the lock of a lane. While a thread holds any other lock, it calls no other file.
  */
 #ifndef LIB_XLA_H
 #define LIB_XLA_H
