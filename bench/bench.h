@@ -12,7 +12,7 @@
 #define BENCH_SIZES_MAX		16
 
 struct bench {
-	struct actmem *am;		/* opened as the options say */
+	struct actmem *am;		/* opened with the command's options */
 	struct actmem_nodes nodes;	/* nodes to measure */
 	uint64_t bytes;			/* of each region */
 	uint64_t page_bytes;		/* region lengths are multiples of it */
@@ -27,13 +27,13 @@ struct bench {
 };
 
 /*
- * Each function returns an array of objects. An object that could not be measured has a null
- * bandwidth and a note. Returns NULL if out of memory.
+ * Each function returns an array with an object for each measurement. A failed measurement has a
+ * null bandwidth, and a note with the reason. Returns NULL if out of memory.
  */
 json_t *bench_copy(const struct bench *bench);
 json_t *bench_spill(const struct bench *bench);
 
-/* Returns the next node to measure, starting at @from, or ACTMEM_NODES_MAX if there is none. */
+/* Returns the first node to measure that is @from or above, or ACTMEM_NODES_MAX. */
 unsigned int bench_node(const struct bench *bench, unsigned int from);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * The spilling part of actmem bench measures devices: each alone, and all of them as stripes of one
- * file.
+ * The spilling part of actmem bench: measures a file on each device alone, and then one file that
+ * is striped over all devices.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -103,8 +103,8 @@ static bool bench_option(void *data, int option, const char *value)
 }
 
 /*
- * Finds the nodes to measure: those that the options name, or all that have memory, as the library
- * parses them.
+ * Finds the nodes to measure: those that the options name, or all nodes with memory. The library
+ * parses both lists.
  */
 static int find_nodes(struct bench *bench, struct actmem_options *options)
 {
@@ -130,7 +130,7 @@ static int find_nodes(struct bench *bench, struct actmem_options *options)
 		      all);
 		return STATUS_USAGE;
 	}
-	/* Each measured region is bound to one of them. Other regions use the default policy. */
+	/* bench_copy() binds its regions to these nodes. Other regions use the default policy. */
 	memset(&options->nodes, 0, sizeof(options->nodes));
 	options->policy = ACTMEM_PLACE_DEFAULT;
 	return STATUS_OK;
@@ -159,7 +159,7 @@ static char *cell_yes(const json_t *row, const char *key, unsigned int flags)
 	return strdup(json_is_boolean(value) ? json_is_true(value) ? "yes" : "no" : "-");
 }
 
-/* Shows the engine's name, which ends at the colon. */
+/* Returns the engine's name, the part of its description before the colon. */
 static char *cell_engine(const json_t *row, const char *key, unsigned int flags)
 {
 	const char *engine = json_string_value(json_object_get(row, key));
@@ -188,7 +188,7 @@ static char *cell_disks(const json_t *row, const char *key, unsigned int flags)
 	return NULL;
 }
 
-/* Prints the tables that have lines. */
+/* Prints why this backend is used, and the tables that have rows. */
 static int print_tables(const json_t *result)
 {
 	static const struct column copy[] = {
@@ -233,8 +233,8 @@ static int print_tables(const json_t *result)
 }
 
 /*
- * Prints why rows of an array could not be measured, without repeating a reason. Returns true if
- * there are such rows.
+ * Prints why measurements failed, but prints equal reasons of consecutive rows only once. Returns
+ * true if any measurement failed.
  */
 static bool print_failures(const json_t *rows, const char *bandwidth, const char *what)
 {

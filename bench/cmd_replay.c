@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* actmem replay sends a store the requests of training steps, without a framework. */
+/* actmem replay does the transfers of training steps with a store, without a framework. */
 #include <err.h>
 #include <errno.h>
 #include <getopt.h>
@@ -117,8 +117,8 @@ static void print_error(void)
 }
 
 /*
- * Returns true if the library's error message names a spill directory, whose file system may be
- * unfit.
+ * Returns true if the library's error message names a spill directory. In this case, -EINVAL refers
+ * to the file system of that directory, and is not a usage error.
  */
 static bool is_about_folder(const struct replay_options *options)
 {

@@ -9,8 +9,7 @@ static const struct subcommand subcommands[] = {
 };
 
 /*
- * actmem executes this command for its subcommands of these names, and passes its own name as
- * argv[0].
+ * For its subcommands "bench" and "replay", actmem executes this command, with "actmem" as argv[0].
  */
 int main(int argc, char **argv)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * Word n of a block is the block's seed plus n times an odd number, so no two words of a block are
- * the same. The code handles eight words at a time, which the compiler puts into vectors of the
- * CPU's length.
+ * the same. The code handles eight words at a time. The compiler divides them into vectors of the
+ * length that the CPU supports.
  */
 #include <string.h>
 #include "pattern.h"

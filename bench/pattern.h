@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Contents that differ between blocks, and between places in a block. Writing and checking them
+ * Test data that differs between blocks, and between offsets in a block. Writing and verifying it
  * takes about as long as writing and reading memory.
  */
 #ifndef ACTMEM_PATTERN_H
@@ -11,7 +11,7 @@
 
 #define PATTERN_ALIGN	64	/* lengths must be multiples of it, and memory aligned to it */
 
-/* Returns the seed of the block of that name in that step. */
+/* Returns the seed of block @name in step @step. */
 uint64_t pattern_seed(uint64_t step, uint64_t name);
 
 void pattern_fill(void *memory, uint64_t bytes, uint64_t seed);

@@ -52,8 +52,8 @@ static bool sends_anything(const struct plan *plan)
 }
 
 /*
- * Parses the values of a plan. If anything goes to files, the plan's bytes in host memory are the
- * budget. Returns NULL, or why the plan cannot be used.
+ * Parses the values of a plan. If the plan uses files, its bytes of host memory become the budget.
+ * Returns NULL, or the reason why the plan cannot be used.
  */
 static const char *parse_plan(json_t *root, struct plan *plan)
 {

@@ -13,7 +13,7 @@
 #include "work.h"
 
 #define MODEL_TENSORS		3		/* query, key, value */
-#define REPLAY_TENSORS_MAX	64		/* of a layer: devices, or query, key, value */
+#define REPLAY_TENSORS_MAX	64		/* of a layer; a plan has one per device */
 #define REPLAY_BYTES_MAX	(1ULL << 50)
 #define REPLAY_STEPS_MAX	1000000
 
@@ -39,7 +39,7 @@ struct plan_layer {
 /* The layers of a plan that actmem plan --save wrote. */
 struct plan {
 	char name[64];				/* of the model */
-	uint32_t devices;			/* of the host, which do the same in parallel */
+	uint32_t devices;			/* of the host; all do the same in parallel */
 	uint32_t layer_count;
 	struct plan_layer *layers;
 	uint64_t step_ns;			/* as the plan predicts */
@@ -50,14 +50,14 @@ struct plan {
 bool plan_read(const char *path, struct plan *plan);
 void plan_free(struct plan *plan);
 
-/* Bytes per second of the spill devices, or 0 without any. */
+/* Bytes per second of the spill devices, or 0 if there are none. */
 struct disk_speed {
 	double spill, fill;
 };
 
 /*
- * @beside: measured while a thread fills or verifies as many bytes as a step does, because this
- * uses memory bandwidth. @alone: measured without that thread.
+ * @beside: measured while a thread fills or verifies as many bytes as a step does, and so uses
+ * memory bandwidth as the step does. @alone: measured without that thread.
  */
 struct disk_speeds {
 	struct disk_speed beside, alone;
@@ -74,20 +74,20 @@ struct replay_step {
 
 struct replay {
 	struct replay_options options;
-	struct plan plan;			/* no layers: the option was not given */
+	struct plan plan;			/* has no layers without --plan */
 	const char *name;			/* of the model */
 	uint32_t layer_count;
 	unsigned int tensors;			/* of a layer */
 	char tensor_names[REPLAY_TENSORS_MAX][24];
-	uint64_t bytes[MODEL_TENSORS];		/* of a plan: [0] is the largest layer */
+	uint64_t bytes[MODEL_TENSORS];		/* with a plan, [0]: largest layer */
 	uint64_t step_bytes;
 	uint64_t page_bytes;			/* region lengths are multiples of it */
 	struct actmem *am;
 	struct actmem_store *store;
 	struct transfers *transfers;		/* NULL: the disks are not measured */
-	struct work *work;			/* runs beside the transfers */
+	struct work *work;			/* thread that runs during transfers */
 	uint64_t probe_bytes;
-	uint64_t worked_bytes;			/* by the thread, in all measurements */
+	uint64_t worked_bytes;			/* by that thread, in all measurements */
 	struct replay_step *done;
 	uint64_t done_count;			/* complete steps */
 	struct actmem_store_stats stats;	/* at the end */
@@ -107,7 +107,7 @@ static inline uint64_t replay_bytes(const struct replay *replay, uint32_t layer,
 
 /*
  * Sets up the tensors of each layer, from the model or the plan. Returns an enum exit_status after
- * printing any error message with warnx(): STATUS_USAGE for sizes that no store can hold.
+ * printing any error message with warnx(): STATUS_USAGE for an unknown model or an invalid size.
  */
 int replay_lay_out(struct replay *replay);
 
@@ -119,14 +119,15 @@ int replay_lay_out(struct replay *replay);
 int replay_step(struct replay *replay);
 
 /*
- * Prepares the measurement of the disks, if anything is spilled. Otherwise, the other functions do
- * nothing. Returns an enum exit_status after printing any error message with warnx().
+ * Prepares the measurement of the disks. Without a spill directory, this function, replay_probe()
+ * and replay_probe_close() do nothing. Returns an enum exit_status after printing any error message
+ * with warnx().
  */
 int replay_probe_open(struct replay *replay);
 void replay_probe_close(struct replay *replay);
 /* Measures the disks. Returns 0, or a negative errno after printing the error message. */
 int replay_probe(struct replay *replay, struct disk_speeds *speeds);
-/* Returns the mean speeds over equal numbers of bytes before and after a step. */
+/* Returns the mean (harmonic) of the speeds that were measured before and after a step. */
 struct disk_speeds replay_probe_mean(const struct disk_speeds *before,
 				     const struct disk_speeds *after);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Measures the disks between the steps of actmem replay with requests of a step's sizes, with and
- * without a thread beside them. For each byte that the disks move, the thread fills or verifies as
- * many bytes as a step does. The disks never wait for that thread, but it uses part of the memory
- * bandwidth.
+ * Measures the disks between the steps of actmem replay, with requests of a step's sizes. Measures
+ * them with and without a thread that fills or verifies data. For each byte that the disks move,
+ * this thread processes as many bytes as a step does. The disks never wait for the thread, but it
+ * uses part of the memory bandwidth.
  */
 #include <err.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 /* Larger than processors' caches. */
 #define WORK_MOST	(128 * MIB)
 
-/* Gives the work thread its work for each request that begins, if there is a thread. */
+/* A request of @bytes begins: gives work to the thread, unless the thread was not yet started. */
 static void owe_work(void *data, uint64_t bytes)
 {
 	const struct replay *replay = data;
@@ -28,7 +28,7 @@ static void owe_work(void *data, uint64_t bytes)
 		work_owe(replay->work, bytes);
 }
 
-/* Creates a file beside the store's, to measure the disks with. */
+/* Creates a second file beside the store's file, for the measurement of the disks. */
 int replay_probe_open(struct replay *replay)
 {
 	const struct replay_options *options = &replay->options;
@@ -80,8 +80,8 @@ void replay_probe_close(struct replay *replay)
 }
 
 /*
- * Returns the bytes that a step fills for each byte that it spills. It verifies as many for each
- * byte that it reads back.
+ * Returns how many bytes a step fills for each byte that it spills. A step verifies the same number
+ * for each byte that it reads back.
  */
 static double work_per_byte(const struct replay *replay)
 {

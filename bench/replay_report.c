@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Reports a replay: each step beside its bound, max(compute, I/O).
+ * Reports the time of each step and its bound, max(compute, I/O).
  *
- * Compute is the time that the options request, or the time of filling and verifying if that is
- * longer.
+ * The compute time of a layer is the time that the options or the plan request, or the time of
+ * filling and verifying if that is longer.
  *
  * I/O time is the number of bytes that were moved, divided by the speed of the disks. The disks are
- * measured just before and just after the step, in requests of the same sizes, while a thread fills
- * and verifies as many bytes. For "I/O alone", the disks are measured without that thread.
+ * measured just before and just after the step, with requests of the same sizes, while a thread
+ * fills or verifies as many bytes as the step. For "I/O alone", that thread does not run.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -119,8 +119,8 @@ static json_t *steps_to_json(const struct replay *replay)
 }
 
 /*
- * Sums the steps. Omits the first one, in which the store learns the order, unless it is the only
- * one.
+ * Sums all steps except the first one, in which the store learns the order. If there is only one
+ * step, returns that step.
  */
 static json_t *sum_to_json(const struct replay *replay)
 {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * Runs one step of actmem replay: the traffic of a training step, with a store. In the forward
- * pass, a layer first produces its tensors and then computes. In the backward pass, it first
- * consumes them.
+ * pass, a layer first produces its tensors and then computes. In the backward pass, a layer first
+ * consumes its tensors and then computes.
  *
  * A layer computes by sleeping, so that all processors are free to move data. Filling and verifying
- * tensors is part of its compute time: the layer sleeps for the rest. The next layer begins when
- * this one should have ended, so that late wake-ups do not add up.
+ * tensors is part of its compute time: the layer sleeps for the rest. The time of the next layer
+ * counts from the planned end of this one, so that late wake-ups do not add up.
  */
 #include <err.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "../tools/tool.h"
 
 #define FAULTS_PRINTED_MAX	10
-/* A signal that arrives just before a sleep is noticed this late. */
+/* Longest sleep: a signal that arrives just before a sleep is noticed only after it. */
 #define SLEEP_MOST_NS	(20 * NS_PER_MS)
 
 struct pass {
@@ -44,7 +44,7 @@ static int fail_in_step(const struct pass *pass, unsigned int tensor, int error)
 	return error;
 }
 
-/* Adds the time since *@since, and restarts it. */
+/* Adds the time since *@since_ns to *@sum_ns, and sets *@since_ns to the present time. */
 static void add_time(uint64_t *sum_ns, uint64_t *since_ns)
 {
 	uint64_t now_ns = clock_ns();
@@ -142,7 +142,7 @@ static int compute_layer(struct pass *pass, uint64_t compute_ns)
 	return replay_signal ? -EINTR : 0;
 }
 
-/* Returns the compute time of a layer. A plan has its own for each, which the option overrides. */
+/* Returns the layer's compute time in this pass: that of the option or else that of the plan. */
 static uint64_t layer_compute_ns(const struct pass *pass)
 {
 	const struct replay *replay = pass->replay;

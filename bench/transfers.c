@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Runs requests of given lengths on a file, as many at a time as keep its devices busy.
+ * Runs requests of given lengths on a file, with enough requests at a time to keep the file's
+ * devices busy.
  *
- * Every page of the file begins with a number that encodes its offset in the file.
+ * Each page of 4 KiB in the file begins with a number that is computed from the page's offset.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -23,7 +24,7 @@ struct transfers {
 	uint64_t sizes[TRANSFERS_SIZES];
 	uint32_t size_count;
 	uint64_t cycle_bytes;		/* of one request of each size */
-	uint64_t request_count;		/* in the file */
+	uint64_t request_count;		/* that cover the file */
 	uint64_t slot_bytes;
 	uint32_t slot_count;
 	const char *path;		/* the first one, for error messages */
@@ -96,7 +97,7 @@ static int open_file(struct transfers *transfers, const struct transfers_options
 	return actmem_file_open(transfers->queue, &file, &transfers->file);
 }
 
-/* Opens the file twice: the first open reports the alignment that its length depends on. */
+/* Opens the file twice: its length depends on the alignment, which only an open file reports. */
 static int open_transfers(struct transfers *transfers, struct actmem *am,
 			  const struct transfers_options *options)
 {

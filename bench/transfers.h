@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Measures a disk with requests of given lengths. Spills to its own file and fills from that file,
- * through the library's queue.
+ * Measures disks: spills to a temporary file and fills from this file, through the library's queue,
+ * with requests of given lengths.
  */
 #ifndef ACTMEM_TRANSFERS_H
 #define ACTMEM_TRANSFERS_H
@@ -18,13 +18,13 @@ struct transfers;
 struct transfers_options {
 	const char *const *paths;		/* directories; the file is striped over them */
 	uint32_t path_count;
-	uint32_t flags;				/* ACTMEM_FILE_ALLOW_BUFFERED */
-	uint64_t file_bytes;			/* rounded up to requests */
+	uint32_t flags;				/* 0 or ACTMEM_FILE_ALLOW_BUFFERED */
+	uint64_t file_bytes;			/* rounded up to whole cycles of @sizes */
 	uint64_t page_bytes;			/* of regions */
-	uint64_t sizes[TRANSFERS_SIZES];	/* of requests, in turn; padded as the file needs */
+	uint64_t sizes[TRANSFERS_SIZES];	/* of requests, used in turn; rounded up */
 	uint32_t size_count;
 	struct actmem_queue_options queue;	/* size 0: defaults */
-	void (*begins)(void *data, uint64_t bytes);	/* called for each request; or NULL */
+	void (*begins)(void *data, uint64_t bytes);	/* called before each request; or NULL */
 	void *data;
 };
 
@@ -38,9 +38,10 @@ struct transfers *transfers_open(struct actmem *am, const struct transfers_optio
 void transfers_close(struct transfers *transfers);
 
 /*
- * Transfers the file, repeatedly if necessary, for at least @bytes and @ns, and waits for all
- * requests. Checks that fills return the data that was spilled. Stores bytes per second in
- * *@bandwidth. Returns 0, or a negative errno and an error message in @words.
+ * Spills or fills the file, repeatedly if necessary, until at least @bytes have been requested and
+ * @ns have passed. Waits for all requests. Checks that fills return the data that was spilled.
+ * Stores bytes per second in *@bandwidth. Returns 0, or a negative errno and an error message in
+ * @words.
  */
 int transfers_run(struct transfers *transfers, bool spills, uint64_t bytes, uint64_t ns,
 		  double *bandwidth, char words[TRANSFERS_WORDS]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Runs a thread that fills or verifies its own memory, as a step does, at the pace of the bytes
- * that the disks move. The measurement of the disks never waits for this thread.
+ * Runs a thread that fills or verifies its own memory, as a step does, and keeps pace with the
+ * transfers of the disks. The measurement of the disks never waits for this thread.
  */
 #ifndef ACTMEM_WORK_H
 #define ACTMEM_WORK_H
@@ -19,7 +19,8 @@ void work_close(struct work *work);
 void work_begin(struct work *work, bool fills, double part);
 void work_owe(struct work *work, uint64_t bytes);
 /*
- * Stops the work, even if some is still owed. Returns the bytes that were done since work_begin().
+ * Stops the work, even if some is still owed. Returns the number of bytes that the thread filled or
+ * verified since work_begin().
  */
 uint64_t work_end(struct work *work);
 
