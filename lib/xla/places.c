@@ -40,6 +40,8 @@ static int open_runtime(struct actmem *am, bool spills, uint32_t device,
 		return error;
 	ACTMEM_INIT(&info);
 	error = actmem_runtime_get_info(*runtime, &info);
+	if (error)
+		actmem_runtime_close(*runtime);
 	*node = info.node;
 	return error;
 }
