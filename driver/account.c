@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Usage and limits of regions: by node, by user and by mount. A page counts from before it is
- * allocated until after it is freed. It counts against all limits or none, so that no limit is ever
- * exceeded.
+ * allocated until after it is freed. It counts against all limits or none, so that an allocation
+ * never exceeds a limit.
  *
  * The page allocator charges the memory cgroup (__GFP_ACCOUNT). dmem.c charges the dmem cgroup,
  * which can also limit pages from a pool.
@@ -72,8 +72,8 @@ void actmem_account_exit(void)
  * Identifies the user whose limit applies to the current task. A user namespace has as many uids as
  * /etc/subuid gives its owner, so a limit for each uid would not limit the owner. Regions that a
  * task in a namespace creates therefore count for the owner of the outermost namespace below the
- * initial one. If that is root, the namespace is a container of one of root's tenants, and counts
- * by itself.
+ * initial one. If that owner is root, the namespace is a container of one of root's tenants, and
+ * counts as a user of its own.
  */
 static void account_user_identify(struct actmem_user *user)
 {
@@ -99,8 +99,8 @@ static struct actmem_user *account_user_find(const struct actmem_user *wanted)
 
 /*
  * Counts the region for its user, and records the RLIMIT_MEMLOCK that applies to it. CAP_IPC_LOCK
- * lifts only RLIMIT_MEMLOCK. The check of it is not audited: if the administrator sets a limit of
- * users, RLIMIT_MEMLOCK does not apply, and a missing capability denies nothing.
+ * lifts only RLIMIT_MEMLOCK. The check of this capability is not audited: if the administrator sets
+ * a limit of users, RLIMIT_MEMLOCK does not apply, and a missing CAP_IPC_LOCK denies nothing.
  */
 int actmem_user_attach(struct actmem_region *region)
 {
@@ -112,7 +112,7 @@ int actmem_user_attach(struct actmem_region *region)
 	spin_lock(&account_lock);
 	region->user = account_user_find(unused);
 	if (!region->user) {
-		/* Keep the namespace, so that no other one gets its address. */
+		/* Keep the namespace, so that no other namespace gets its address. */
 		get_user_ns(unused->container);
 		hash_add(users, &unused->entry, __kuid_val(unused->uid));
 		swap(region->user, unused);
@@ -127,7 +127,7 @@ int actmem_user_attach(struct actmem_region *region)
 	return 0;
 }
 
-/* Removes the region from the count of its user. The region has no pages left. */
+/* Stops counting the region for its user. The region must have no pages left. */
 void actmem_user_detach(struct actmem_region *region)
 {
 	struct actmem_user *user = region->user;
@@ -176,7 +176,7 @@ struct actmem_quota actmem_quota_read(const struct actmem_quota *quota)
 	return read;
 }
 
-/* Sets a limit. While the usage exceeds it, charges fail, and regions have a surplus. */
+/* Sets a limit. While the usage exceeds the limit, charges fail, and regions have a surplus. */
 void actmem_limit_set(unsigned long *limit, unsigned long value)
 {
 	spin_lock(&account_lock);
@@ -206,8 +206,8 @@ static int account_quota_check(struct actmem_quota quota, unsigned long pages, i
 }
 
 /*
- * Checks the administrator's limit of users if there is one. It replaces the RLIMIT_MEMLOCK of the
- * process that created the region.
+ * Checks the administrator's limit of users or, if there is none, the RLIMIT_MEMLOCK of the process
+ * that created the region.
  */
 static int account_check_user(const struct actmem_region *region, unsigned long pages,
 			      struct actmem_why *why)
@@ -277,7 +277,7 @@ void actmem_account_uncharge(struct actmem_region *region)
 	spin_unlock(&account_lock);
 }
 
-/* Returns the part of the excess over a limit that falls to @pages of the used pages. */
+/* Returns the share of @pages pages in the excess over a limit; all used pages share it equally. */
 static unsigned long account_share(struct actmem_quota quota, unsigned long pages)
 {
 	return quota.used <= quota.limit ? 0 :

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Declarations that the driver's files share. Calls go one way, in this order: main,
- * ioctl, file, mount, inode, create, dmabuf, map, sysfs, populate, poison, reclaim,
+ * Declarations that the driver's files share. A file calls only functions of later files in this
+ * order: main, ioctl, file, mount, inode, create, dmabuf, map, sysfs, populate, poison, reclaim,
  * region, slots, place, pool, dmem, quarantine, node, account, argument, the tracepoints. The
  * functions in tables of operations do not count: the kernel calls them.
  *
@@ -10,15 +10,15 @@
  *	inode->i_rwsem				creating a file's region, setting its name
  *	mmap_lock				page faults (taken by the kernel)
  *	actmem_pool.settings			changing the target of a pool
- *	actmem_region.unmap_lock		keeping @inode alive
+ *	actmem_region.unmap_lock		keeping the region's inode alive
  *	actmem_region.lock			slots and their counters
  *	account_lock (account.c)		all quotas, and the table of users
  *	actmem_pool.lock			the lists of a pool
  *	lingering_lock (region.c)		the list of lingering regions
  *
- * actmem_region.lock and the locks below it are spinlocks with short critical sections.
- * A caller of the page allocator may hold settings, but no lock below it. A task that has
- * claimed a slot (slots.c) takes neither mmap_lock nor another claim.
+ * actmem_region.lock and the locks below it are spinlocks with short critical sections. A caller of
+ * the page allocator may hold actmem_pool.settings, but no lock below it. A task that has claimed a
+ * slot (slots.c) takes neither mmap_lock nor another claim.
  */
 #ifndef _ACTMEM_H
 #define _ACTMEM_H
@@ -73,7 +73,7 @@ static inline unsigned long actmem_quota_left(struct actmem_quota quota)
  * struct actmem_node - pages on one node
  * @dmem: the node as a region of the dmem controller
  * @pages: quota of the pages of all regions
- * @lingering: pages of lingering regions, which also count in @pages
+ * @lingering: pages of lingering regions (closed, but still pinned); these also count in @pages
  * @poisoned: pages in which the hardware reported an error; this number never falls
  */
 struct actmem_node {
@@ -85,8 +85,8 @@ struct actmem_node {
 
 /**
  * struct actmem_region - a range of huge pages
- * @ref: held by the inode, then by the list of lingering regions; and by each caller that looked
- *	the region up by its id
+ * @ref: held by the inode and later by the list of lingering regions, and by each caller that
+ *	looked the region up by its id
  * @id: index in the table of regions
  * @flags: ACTMEM_CREATE_*
  * @policy: ACTMEM_POLICY_*
@@ -98,11 +98,11 @@ struct actmem_node {
  * @user: user for which the region counts, until actmem_user_detach()
  * @memlock_pages: RLIMIT_MEMLOCK of the creator, ACTMEM_NO_LIMIT with CAP_IPC_LOCK
  * @charged: pages that the region has or is about to get; protected by account_lock
- * @unmap_lock: held to unmap pages without a reference to @inode, which it keeps alive; taken
- *	before @lock
- * @inode: NULL before the region has an inode, and when it lingers
+ * @unmap_lock: held while a task unmaps pages without a reference to @inode; keeps @inode alive;
+ *	taken before @lock
+ * @inode: NULL before the region has an inode, and when the region lingers
  * @unclaimed: tasks that wait for the end of another task's claim
- * @charges: the dmem cgroup to which page i is charged, if the kernel has dmem cgroups
+ * @charges: entry i is the dmem cgroup to which page i is charged, if the kernel has dmem cgroups
  * @linger: entry in the list of lingering regions
  * @rcu: frees the region after a grace period, because readers of the table access it under RCU
  *	without a reference
@@ -111,11 +111,11 @@ struct actmem_node {
  * @demand_faults: pages that page faults allocated
  * @exported_pages: pages of the existing dma-bufs of the region
  * @poisoned_pages: pages in @slots in which the hardware reported an error
- * @asked_pages: pages that a falling dmem.max still wants from the region
- * @asked_until: when that request ends, in jiffies
+ * @asked_pages: pages that the region should still give back because dmem.max was lowered
+ * @asked_until: when the request for @asked_pages ends, in jiffies
  * @lingering: true if the inode is gone and the remaining pages are pinned from outside
- * @slots: page i of the region, or the claim of a task that allocates it; changes under @lock,
- *	except for claims
+ * @slots: entry i is page i of the region, or the claim of a task that allocates this page; changes
+ *	under @lock, except for claims
  * @name: label of the region, or the name of its file
  * @node_pages_held: number of the region's pages on each node
  */
@@ -179,8 +179,8 @@ static inline void actmem_page_notes_set(struct folio *folio, unsigned long note
  * @wanted: pages still to be placed
  * @placed: pages placed
  * @placed_here: pages placed on the node that is now the nearest one
- * @charged: pages placed that are charged to a memory cgroup
- * @nodes: nodes of the policy; without the full ones if the policy allows other nodes
+ * @charged: placed pages that are charged to a memory cgroup
+ * @nodes: nodes of the policy; without full nodes if the policy allows other nodes
  * @from: nodes are tried in order of their distance from this node
  */
 struct actmem_choice {
@@ -203,7 +203,7 @@ long actmem_region_ioctl(struct file *file, unsigned int request, unsigned long 
 
 /* file.c */
 struct file *actmem_file_make(struct actmem_region *region);
-/* Returns NULL for an empty file of a mount. A region that was returned never changes. */
+/* Returns NULL for an empty file of a mount. A file that has a region keeps this region. */
 static inline struct actmem_region *actmem_file_region(const struct file *file)
 {
 	/* Pairs with actmem_create_attach(). */

@@ -10,8 +10,8 @@
 #include "actmem.h"
 
 /*
- * Copies a struct from user space. Every struct begins with a __u32: its size in user space, which
- * must be at least @oldest, its size in the first version of the interface.
+ * Copies a struct from user space. Every struct begins with a __u32, the struct's size in user
+ * space. This must be at least @oldest, the size in the first version of the interface.
  */
 int actmem_argument_fetch(void *arg, size_t size, size_t oldest, void __user *user)
 {
@@ -40,9 +40,9 @@ int actmem_argument_answer(void __user *user, const void *arg, size_t size)
 }
 
 /*
- * Returns a struct with the descriptor of a new file, which @make makes. @fd is the field of @arg
- * for the descriptor. @make may change other fields. After an error, @fd is -1, no file or
- * descriptor is left, and the struct may or may not have been copied.
+ * Makes a file by @make, and copies the struct @arg with the file's descriptor to user space. @fd
+ * is the field of @arg for the descriptor. @make may change other fields. After an error, @fd is
+ * -1, no file or descriptor is left, and the struct may or may not have been copied.
  */
 int actmem_argument_answer_with_file(void __user *user, void *arg, size_t size, s32 *fd,
 				     struct file *(*make)(void *context), void *context)
@@ -71,9 +71,9 @@ put_number:
 }
 
 /*
- * Parses a decimal number with an optional suffix K, M, G, T, P or E, and returns what follows it.
- * Returns NULL if there is no number, or if it does not fit 64 bits: memparse() would return a
- * smaller number.
+ * Parses a decimal number with an optional suffix K, M, G, T, P or E, and returns the text after
+ * it. Returns NULL if there is no number, or if the number does not fit in 64 bits. In the latter
+ * case, memparse() would return a smaller number.
  */
 const char *actmem_argument_number(const char *text, u64 *number)
 {

@@ -17,7 +17,7 @@ bool actmem_name_is_valid(const char *name, size_t length)
 	return length < ACTMEM_NAME_BYTES;
 }
 
-/* Creates a region, and stores its id in @arg. On failure, stores the reason there. */
+/* Creates a region, and stores its id in @arg. On failure, stores the reason in @arg. */
 struct actmem_region *actmem_create_region(struct actmem_ioctl_create *arg,
 					   struct actmem_mount *mount)
 {
@@ -42,7 +42,7 @@ struct actmem_region *actmem_create_for_file(struct inode *inode, struct actmem_
 	lockdep_assert_held_write(&inode->i_rwsem);
 	if (inode->i_private)
 		return ERR_PTR(-EEXIST);
-	/* Not the dentry of the open file, which may be of O_TMPFILE. */
+	/* Not the dentry of the open file: after O_TMPFILE, it lacks the file's name. */
 	dentry = inode->i_nlink ? d_find_alias(inode) : NULL;
 	if (dentry)
 		strscpy_pad(arg->name, dentry->d_name.name, sizeof(arg->name));
@@ -56,7 +56,7 @@ struct actmem_region *actmem_create_for_file(struct inode *inode, struct actmem_
 	return actmem_create_region(arg, mount);
 }
 
-/* Hands the region over to the inode, which ends the region when it is evicted. */
+/* Gives the caller's reference to the inode. The eviction of the inode ends the region. */
 void actmem_create_attach(struct inode *inode, struct actmem_region *region)
 {
 	spin_lock(&region->lock);

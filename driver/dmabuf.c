@@ -24,7 +24,7 @@ struct export {
 };
 
 /*
- * Cuts the pages into parts for the table. All parts have the same power-of-two length and are
+ * Fills the table with parts of the pages. All parts have the same power-of-two length and are
  * aligned to it, so that none crosses the device's segment boundary.
  */
 static int dmabuf_cut(const struct export *export, struct device *dev, struct sg_table *table)
@@ -52,8 +52,8 @@ static int dmabuf_cut(const struct export *export, struct device *dev, struct sg
 /*
  * Maps the pages for DMA in both directions, as other exporters do. CPU accesses need no
  * synchronization: DMA is coherent on x86, and the call refuses devices that would use bounce
- * buffers (swiotlb). A bounce buffer cannot hold a whole page, and neither side would see the
- * other's writes.
+ * buffers (swiotlb). A bounce buffer cannot hold a page of 2 MiB, and without synchronization
+ * neither side would see the other's writes.
  */
 static struct sg_table *dmabuf_map(struct dma_buf_attachment *attachment,
 				   enum dma_data_direction direction)
@@ -115,7 +115,10 @@ static const struct dma_buf_ops dmabuf_ops = {
 	.release = dmabuf_release,
 };
 
-/* Takes a reference to each page. Allocates none: only POPULATE and page faults charge pages. */
+/*
+ * Takes a reference to each page. Does not allocate missing pages: only POPULATE and page faults
+ * allocate pages and charge them.
+ */
 static int dmabuf_take_pages(struct export *export, unsigned long count)
 {
 	struct actmem_region *region = actmem_file_region(export->file);

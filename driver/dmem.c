@@ -42,7 +42,7 @@ void actmem_dmem_exit(void)
 
 /*
  * Charges one page to @node, for slot @index. The caller has claimed the slot. Returns EAGAIN if
- * that would exceed a limit of the task's cgroup or of its ancestors.
+ * the charge would exceed a limit of the task's cgroup or of the cgroup's ancestors.
  */
 int actmem_dmem_charge(struct actmem_region *region, unsigned long index, int node)
 {
@@ -73,7 +73,7 @@ unsigned long actmem_dmem_pages(struct actmem_region *region, struct dmem_cgroup
 	bool is_counted = false, is_low;
 	unsigned long i, pages = 0;
 
-	/* A charge may end at any time: the kernel frees its struct after a grace period. */
+	/* A charge may end at any time: the kernel frees the charge after a grace period. */
 	rcu_read_lock();
 	xa_for_each(&region->charges, i, charge) {
 		if (charge != last)

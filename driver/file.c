@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The file operations of a region: open, read and poll, fdinfo, and the files of unnamed regions.
+ * The file operations of a region (open, read, poll, fdinfo), and the files of unnamed regions.
  * ioctl.c handles requests, and map.c mappings. As on hugetlbfs, programs write to a region only
  * through mappings.
  *
@@ -20,9 +20,9 @@ static struct vfsmount *unnamed_mount;
 static int unnamed_mount_users;
 
 /*
- * Keeps the internal mount, on which the next unnamed region is created. Open files of unnamed
- * regions hold the mount, but their inodes do not: a watcher (inotify) may drop an inode last, and
- * the shutdown of the superblock waits for watchers.
+ * Keeps the internal mount, on which unnamed regions are created. Open files of unnamed regions
+ * hold the mount, but their inodes do not. A watcher (inotify) may drop the last reference to an
+ * inode, and the shutdown of the superblock waits for watchers.
  */
 static int file_mount_hold(void)
 {
@@ -94,8 +94,8 @@ static __poll_t actmem_poll(struct file *file, struct poll_table_struct *table)
 }
 
 /*
- * Prints lines for /proc/PID/fdinfo: key and value, sizes in bytes. ACTMEM_IOC_INFO of the id
- * returns the rest.
+ * Prints lines of key and value for /proc/PID/fdinfo, with sizes in bytes. ACTMEM_IOC_INFO with
+ * this id returns the other properties.
  */
 static void actmem_show_fdinfo(struct seq_file *seq, struct file *file)
 {

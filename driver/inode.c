@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Inodes and names. A file of a mount is created empty, without a region. It gets a region, and
- * with it a length, once. The kernel keeps the names: each is a dentry that stays in memory until
- * the name is removed.
+ * Inodes and names. A file of a mount is created empty, without a region. It can get a region, and
+ * with the region a length, only once. The kernel keeps the names: each is a dentry that stays in
+ * memory until the name is removed.
  *
  * The inode's lock is held when a file gets its region or another name.
  */
@@ -17,7 +17,7 @@
 static const struct inode_operations actmem_file_inode_operations;
 static const struct inode_operations actmem_directory_operations;
 
-/* Sets the times in @which to the current time. Only setattr_copy() is the same in all kernels. */
+/* Sets the times in @which to the current time. setattr_copy() is the same in all kernels. */
 static void inode_set_times(struct inode *inode, unsigned int which)
 {
 	struct timespec64 now = current_time(inode);
@@ -28,14 +28,11 @@ static void inode_set_times(struct inode *inode, unsigned int which)
 		.ia_ctime = now,
 	};
 
-	/* No idmap: only the owner would be mapped, and it is not set. */
+	/* The idmap may be NULL: it maps only owners, and no owner is set. */
 	setattr_copy(NULL, inode, &attributes);
 }
 
-/*
- * Allocates an inode. Until its eviction, the inode counts against the limit of the mount, if there
- * is one.
- */
+/* Allocates an inode. An inode of a mount counts against the mount's limit until its eviction. */
 static struct inode *inode_alloc(struct super_block *super, umode_t mode)
 {
 	struct actmem_mount *mount = actmem_super_mount(super);
@@ -62,7 +59,7 @@ static struct inode *inode_alloc(struct super_block *super, umode_t mode)
 		inode->i_fop = &actmem_file_operations;
 		/*
 		 * The pages cannot move. NUMA balancing would still unmap them at intervals, to see
-		 * which node uses them. It leaves files alone whose pages must be in a low zone.
+		 * which node uses them. It skips files whose pages must be in a low zone.
 		 */
 		mapping_set_gfp_mask(inode->i_mapping, GFP_DMA);
 	}
@@ -97,8 +94,9 @@ static struct inode *inode_label(struct inode *inode, struct inode *directory,
 }
 
 /*
- * Not S_PRIVATE, as the inodes inside the kernel are: processes hold this inode, and security
- * modules decide which may. It is labeled as a file of the root directory.
+ * Makes the inode of an unnamed region. Unlike kernel-internal inodes, it is not S_PRIVATE:
+ * security modules decide which processes may hold it. It is labeled as a file of the root
+ * directory.
  */
 struct inode *actmem_inode_unnamed(struct super_block *super)
 {
@@ -106,7 +104,7 @@ struct inode *actmem_inode_unnamed(struct super_block *super)
 
 	if (IS_ERR(inode))
 		return inode;
-	/* The file has no name: watches of it end when its last descriptor is closed. */
+	/* The file has no name, so watches of it end when its last descriptor is closed. */
 	clear_nlink(inode);
 	inode->i_uid = current_fsuid();
 	inode->i_gid = current_fsgid();
@@ -191,7 +189,7 @@ static struct dentry *actmem_lookup(struct inode *directory, struct dentry *dent
 	return simple_lookup(directory, dentry, flags);
 }
 
-/* Gives the region of a file, if it has one, the file's latest name. */
+/* Renames the region of a file, if there is one, to the file's latest name. */
 static void inode_name_region(struct inode *inode, const struct dentry *dentry)
 {
 	struct actmem_region *region = inode->i_private;
@@ -213,7 +211,7 @@ static int actmem_link(struct dentry *old, struct inode *directory, struct dentr
 	return err;
 }
 
-/* Renames a file. @new is still a separate dentry here, and it has the new name. */
+/* Renames a file. After simple_rename(), @new is still a separate dentry with the new name. */
 static int actmem_rename(ACTMEM_IDMAP *idmap, struct inode *from, struct dentry *old,
 			 struct inode *to, struct dentry *new, unsigned int flags)
 {

@@ -112,9 +112,10 @@ static int ioctl_region_create(struct file *file, void __user *user)
 }
 
 /*
- * Returns true if the caller may see the region. The user that created the region may see it, but
- * in a container only if it was created there, because others may have the same uid. The check of
- * CAP_SYS_ADMIN is not audited, because a task without it still sees its own regions.
+ * Returns true if the caller may see the region. The user that created the region may see it. In a
+ * container, the region must also have been created there, because users outside of it may have the
+ * same uid. The check of CAP_SYS_ADMIN is not audited, because a task without it still sees its own
+ * regions.
  */
 static bool ioctl_region_is_visible(const struct actmem_region *region)
 {

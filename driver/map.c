@@ -3,10 +3,10 @@
  * Mapping a region into a process.
  *
  * The fault handler returns a small page of a compound page. The kernel then maps the whole
- * compound page with one entry, if addresses, offsets and i_size are aligned to it. All code here
- * keeps them aligned. The mapping has no flag VM_IO or VM_PFNMAP, and no page_mkwrite: each of
- * these would prevent drivers and I/O from pinning it. It has no flag VM_MIXEDMAP, because the
- * kernel would then not drop the reference of an entry that it removes.
+ * compound page with one entry, if addresses, offsets and i_size are aligned to its size. All code
+ * here keeps them aligned. The mapping has no flag VM_IO or VM_PFNMAP, and no page_mkwrite: each of
+ * these would prevent drivers and I/O from pinning its pages. It has no flag VM_MIXEDMAP either:
+ * with that flag, the kernel would not drop the page reference of an entry that it removes.
  */
 #include <linux/file.h>
 #include <linux/mman.h>
@@ -33,7 +33,7 @@ static const char *const refusals[] = {
 	[ACTMEM_WHY_DMEM] = "the cgroup's limit; raise the node's in its dmem.max",
 };
 
-/* Logs why a page fault fails, because SIGBUS does not say. Logs nothing for a killed task. */
+/* Logs why a page fault fails, because SIGBUS gives no reason. Logs nothing for a killed task. */
 static void map_fault_log(struct actmem_region *region, unsigned long index, int err,
 			  const struct actmem_why *why)
 {
@@ -54,8 +54,8 @@ static void map_fault_log(struct actmem_region *region, unsigned long index, int
 }
 
 /*
- * A mapping of a read-only descriptor allocates nothing, because the page would count for the owner
- * of the region, as it would with POPULATE.
+ * Allocates the missing page, but not for a mapping of a read-only descriptor, because the page
+ * would count for the owner of the region. POPULATE also refuses such descriptors.
  */
 static struct folio *map_fault_demand(struct actmem_region *region, unsigned long index,
 				      bool may_allocate)
@@ -79,8 +79,8 @@ static struct folio *map_fault_demand(struct actmem_region *region, unsigned lon
 }
 
 /*
- * Waits for the task that allocates the page. Without the fault's lock, if the fault can be
- * retried: the other task may run seldom. The file keeps the region if the mapping vanishes.
+ * Waits for the task that allocates the page. If the fault can be retried, first releases its lock,
+ * because that task may get little CPU time. The file keeps the region if the mapping vanishes.
  */
 static vm_fault_t map_fault_wait(struct vm_fault *vmf, struct actmem_region *region,
 				 unsigned long index)
@@ -100,9 +100,9 @@ static vm_fault_t map_fault_wait(struct vm_fault *vmf, struct actmem_region *reg
 }
 
 /*
- * Returns SIGBUS if the page cannot be allocated, as hugetlb does, or if the hardware reported an
- * error in it. VM_FAULT_HWPOISON_LARGE would report the lost size as an index into a table of
- * hugetlb, which is not exported.
+ * Raises SIGBUS if the page cannot be allocated, as hugetlb does, or if the hardware reported an
+ * error in it. VM_FAULT_HWPOISON_LARGE would need the lost size as an index into a table of
+ * hugetlb, and this table is not exported.
  */
 static vm_fault_t actmem_fault(struct vm_fault *vmf)
 {
@@ -123,8 +123,9 @@ static vm_fault_t actmem_fault(struct vm_fault *vmf)
 }
 
 /*
- * Maps no other pages. The kernel calls actmem_fault() under the lock of the mapping, instead of
- * mmap_lock, only if this operation exists. So another thread's mmap() does not wait for a fault.
+ * Maps no further pages. Without this operation, the kernel would call actmem_fault() under
+ * mmap_lock instead of the lock of the mapping, and another thread's mmap() would wait for the
+ * fault.
  */
 static vm_fault_t actmem_map_pages(struct vm_fault *vmf, pgoff_t first, pgoff_t last)
 {
@@ -157,8 +158,8 @@ static bool map_is_valid(const struct actmem_region *region, unsigned long lengt
 }
 
 /*
- * Chooses an aligned address. Also refuses invalid mappings: with MAP_FIXED, the kernel has already
- * removed the old mapping when it calls actmem_mmap().
+ * Chooses an aligned address. Refuses invalid mappings here, because with MAP_FIXED, the kernel has
+ * already removed the old mapping when it calls actmem_mmap().
  */
 unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 				       unsigned long length, unsigned long pgoff,

@@ -7,8 +7,8 @@
  * Each mount of the file system has its own superblock, with names (inode.c) and limits.
  *
  * A superblock holds a reference to the module (fs_type.owner). Each open file holds its mount, and
- * so the superblock. The module can therefore be unloaded when nothing is mounted and the last
- * region has ended, and the file operations need no owner.
+ * thus the superblock. The file operations therefore need no owner, and the module can be unloaded
+ * when nothing is mounted and the last region has ended.
  */
 #include <linux/cred.h>
 #include <linux/fs_context.h>
@@ -32,7 +32,7 @@ enum option {
 	OPTION_POLICY,
 };
 
-/* The policy until an option sets it. */
+/* The value of a policy that no option has set yet. */
 #define POLICY_BY_NODES	U32_MAX
 
 static const struct constant_table policies[] = {
@@ -172,7 +172,7 @@ static int mount_show(struct seq_file *seq, struct dentry *root)
 	return 0;
 }
 
-/* mount(8) repeats the options that do not change. */
+/* Refuses changed options, except limits. mount(8) repeats the options that do not change. */
 static int mount_reconfigure(struct fs_context *context)
 {
 	struct actmem_mount *mount = actmem_super_mount(context->root->d_sb);
@@ -187,7 +187,7 @@ static int mount_reconfigure(struct fs_context *context)
 	return 0;
 }
 
-/* Reports the pages of the mount's regions, and their limit or the machine's memory. */
+/* Reports the pages of the mount's regions, and the limit or, without one, the machine's memory. */
 static int mount_statfs(struct dentry *dentry, struct kstatfs *stat)
 {
 	struct actmem_mount *mount = actmem_super_mount(dentry->d_sb);
@@ -238,7 +238,7 @@ static int mount_get_tree(struct fs_context *context)
 	return err ?: get_tree_nodev(context, mount_fill_super);
 }
 
-/* Frees the struct unless a new superblock has taken it over (and cleared s_fs_info). */
+/* Frees the actmem_mount, unless a new superblock has taken it over (and cleared s_fs_info). */
 static void mount_free(struct fs_context *context)
 {
 	kfree(context->s_fs_info);
@@ -295,8 +295,8 @@ static void mount_kill_super(struct super_block *super)
 }
 
 /*
- * Lacks FS_USERNS_MOUNT: root of a user namespace may not mount it. The regions of a mount use
- * memory as long as the mount exists, even if the user that they count for has no process left.
+ * FS_USERNS_MOUNT is not set: root of a user namespace may not mount this file system. The regions
+ * of a mount use memory as long as the mount exists, even if their user has no process left.
  */
 struct file_system_type actmem_fs_type = {
 	.owner = THIS_MODULE,

@@ -22,7 +22,7 @@ static unsigned long node_zone_free_pages(struct zone *zone)
 }
 
 /*
- * Counts huge pages' worth of memory outside the node's movable zone. @free: counts only free
+ * Returns the memory outside the node's movable zone, in huge pages. With @free, counts only free
  * memory, which may be fragmented.
  */
 unsigned long actmem_node_pages(int node, bool free)
@@ -55,9 +55,9 @@ unsigned long actmem_node_capacity(int node)
 }
 
 /*
- * Waits before the caller retries on a full node. Returns false after FULL_WAITS calls, which
- * @waits counts from 0. If much of the free memory is reserved for CMA, the page allocator fails
- * although page cache is left, which the kernel then reclaims in the background.
+ * Waits before the caller retries on a full node. Returns false after FULL_WAITS calls; @waits
+ * counts the calls from 0. If much of the free memory is reserved for CMA, the page allocator fails
+ * although page cache is left. The kernel reclaims this page cache in the background.
  */
 bool actmem_node_wait(unsigned int *waits)
 {

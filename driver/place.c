@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Choice of the node for each page. The driver never narrows a mask: a call fails if the task may
- * not use a node of the mask, or if the node has no memory.
+ * Choice of the node for each page. The driver never removes a node from a region's mask: a call
+ * fails if the task may not use a node of the mask, or if the node has no memory.
  *
  * A call also fails, before it allocates anything, in two cases. First, the nodes could not hold
  * the length even if all of their memory were free. Second, the length, minus the pages that the
@@ -16,7 +16,7 @@
 
 #include "actmem.h"
 
-/* Allocate zeroed pages on this node only; never movable, because these pages get pinned. */
+/* Zeroed pages on one node only; not movable, because these pages get pinned. */
 #define ACTMEM_GFP	(GFP_USER | __GFP_ZERO | __GFP_THISNODE | __GFP_RETRY_MAYFAIL | \
 			 __GFP_NOWARN | __GFP_ACCOUNT)
 
@@ -85,12 +85,12 @@ void actmem_place_choose(const struct actmem_region *region, unsigned long wante
 			choice->from = first_node(region->nodes);
 		nodes_or(choice->nodes, choice->nodes, allowed);
 	}
-	/* If the task may use no node, fail with the nearest node in @why. */
+	/* If the task may use no node, place_node_check() fails for the nearest node. */
 	if (nodes_empty(choice->nodes))
 		node_set(numa_mem_id(), choice->nodes);
 }
 
-/* Returns how many of @pages pages interleaving places on the i-th node of the choice. */
+/* Returns how many of @pages interleaved pages go to the i-th node of the choice. */
 static unsigned long choice_share(const struct actmem_choice *choice, unsigned long pages,
 				  unsigned int i)
 {
@@ -100,10 +100,10 @@ static unsigned long choice_share(const struct actmem_choice *choice, unsigned l
 }
 
 /*
- * Fails early if the call could only fail after it has reclaimed all memory: if the range has more
- * pages than the nodes or, with @by_limit, than the administrator's limits leave. For an
- * interleaved region, it checks only the whole region, because the share of each node in a part of
- * the region is not known. A part fails at the first page that cannot be allocated.
+ * Fails if the range has more pages than the nodes or, with @by_limit, the administrator's limits
+ * allow. Without this check, the call would fail only after reclaiming all memory. For an
+ * interleaved region, checks only the whole region, because the share of each node in a part of the
+ * region is not known. A part fails at the first page that cannot be allocated.
  */
 static int choice_check_room(const struct actmem_choice *choice,
 			     const struct actmem_region *region, unsigned long pages,
@@ -174,7 +174,7 @@ int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create 
 			return err;
 		node_set(node, region->nodes);
 	}
-	/* Fix the mask now: the node of page i must not depend on which task touches it first. */
+	/* Fix the mask now: which task touches page i first must not decide about its node. */
 	if (region->policy == ACTMEM_POLICY_INTERLEAVE && nodes_empty(region->nodes))
 		region->nodes = place_allowed_nodes();
 	actmem_place_choose(region, region->page_count, &choice);
@@ -184,8 +184,8 @@ int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create 
 /*
  * Allocates a page on the node. Returns ENOSPC if the node is full. If the accounted allocation
  * fails and an unaccounted one succeeds, either a page has just become free, or the memory cgroup
- * is full. Several attempts distinguish the two if other tasks free and allocate pages. Pages from
- * pools do not count against the memory cgroup.
+ * is full. Several attempts distinguish these cases while other tasks free and allocate pages.
+ * Pages from pools do not count against the memory cgroup.
  */
 static struct folio *choice_alloc_page(int node, const struct actmem_choice *choice,
 				       struct actmem_why *why)
@@ -199,7 +199,7 @@ static struct folio *choice_alloc_page(int node, const struct actmem_choice *cho
 		if (folio)
 			return folio;
 		folio = __folio_alloc_node(unpaid, ACTMEM_PAGE_ORDER, node);
-		/* A killed task may get no page only because it was killed. */
+		/* A task may get no page just because it was killed. */
 		err = fatal_signal_pending(current) ? -EINTR : 0;
 		if (!folio)
 			return ERR_PTR(err ?: -ENOSPC);
@@ -213,7 +213,7 @@ static struct folio *choice_alloc_page(int node, const struct actmem_choice *cho
 
 /*
  * Gets a page on this node for the slot. Returns ENOSPC if the node is full, EDQUOT if the node has
- * reached its limit, or EAGAIN if the task's dmem cgroup has.
+ * reached its limit, or EAGAIN if the task's dmem cgroup has reached its limit.
  */
 static struct folio *choice_place_on(int node, struct actmem_region *region, unsigned long index,
 				     struct actmem_choice *choice, struct actmem_why *why)
@@ -221,7 +221,7 @@ static struct folio *choice_place_on(int node, struct actmem_region *region, uns
 	struct folio *folio;
 	int err;
 
-	/* The task may not have created the region, and the nodes may have changed since. */
+	/* Another task may have created the region, and the nodes may have changed since then. */
 	err = place_node_check(node, why);
 	if (err)
 		return ERR_PTR(err);
@@ -263,7 +263,7 @@ static int choice_node(const struct actmem_choice *choice, bool interleave, unsi
 	return node;
 }
 
-/* Returns why the node has no page, or NONE if another node would not help. */
+/* Returns why the node gave no page, or NONE for a page and if another node would not help. */
 static u32 place_reason(const struct folio *folio)
 {
 	switch (PTR_ERR_OR_ZERO(folio)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * This program takes blocks and reads its standard input at the same time. It puts three times as
- * many bytes into a store as its budget holds, so that most blocks are in a file.
+ * This program takes blocks from a store and reads its standard input at the same time. The store's
+ * budget holds a third of the blocks, so most of them are in a file.
  */
 #include <actmem_store.h>
 #include <errno.h>
@@ -37,7 +37,7 @@ static void wait_for_events(void)
 	bytes = read(events[1].fd, line, sizeof(line));
 	printf("input: %.*s\n", bytes > 0 ? (int)bytes : 0, line);
 	if (bytes <= 0)
-		events[1].fd = -1;	/* poll(2) ignores it */
+		events[1].fd = -1;	/* poll(2) ignores this entry */
 }
 
 static int take(struct actmem_store *store, uint64_t layer)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * This program puts three times as many bytes into a store as its budget holds, and takes them
- * in reverse order.
+ * This program puts blocks into a store whose budget holds a third of them, and takes the blocks in
+ * reverse order.
  */
 #include <actmem_store.h>
 #include <inttypes.h>

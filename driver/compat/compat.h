@@ -28,7 +28,7 @@
 #define ACTMEM_CREATE_MODE	umode_t mode
 #endif
 
-/* The result of inode_operations.mkdir: a dentry to use instead, or an error. */
+/* The result of inode_operations.mkdir: a dentry to use instead of the argument, or an error. */
 #if ACTMEM_HAVE_MKDIR_DENTRY
 #define ACTMEM_MKDIR_RESULT	struct dentry *
 #define ACTMEM_MKDIR_RETURN(err)	ERR_PTR(err)
@@ -55,7 +55,7 @@ struct dmem_cgroup_ops {
 };
 #endif
 
-/* AMD: the address is a physical one. Older kernels do not define this bit. */
+/* On AMD, the reported address is physical. Older kernels do not define this bit. */
 #ifndef MCI_STATUS_PADDRV
 #define MCI_STATUS_PADDRV	0
 #endif
@@ -64,7 +64,7 @@ struct dmem_cgroup_ops {
 #define vm_flags_set(vma, flags)	((vma)->vm_flags |= (flags))
 #endif
 
-/* Older kernels have no lock of a mapping. */
+/* Kernels without per-VMA locks handle faults under mmap_lock. */
 #ifndef CONFIG_PER_VMA_LOCK
 #define release_fault_lock(vmf)		mmap_read_unlock((vmf)->vma->vm_mm)
 #endif
@@ -78,15 +78,15 @@ static inline int actmem_folio_mapcount(struct folio *folio)
 	/*
 	 * These kernels do not export folio_mapcount(), or a function that it calls. Up to 6.1, the
 	 * kernel counts a mapping of the whole folio in the folio and once more in each of its
-	 * pages, because they are neither anonymous nor hugetlb pages.
+	 * pages, because a region's pages are neither anonymous nor hugetlb pages.
 	 */
 	int whole = folio_entire_mapcount(folio);
 	int count = whole;
 	long i;
 
 	/*
-	 * Every mapping has a reference, and the slot has two. If there are no others, all mappings
-	 * are of the whole folio.
+	 * Every mapping holds a reference, and the slot holds two. If there are no other
+	 * references, all mappings are of the whole folio.
 	 */
 	if (folio_ref_count(folio) <= 2 + whole)
 		return whole;
