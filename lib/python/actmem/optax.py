@@ -45,8 +45,7 @@ def _aval(leaf: Any) -> Any:
 
 
 def _like_params(state: Any, params: Any) -> list[Any]:
-    """Returns, for each leaf of a state, the sharding of the parameter that it belongs to, or
-    None."""
+    """Returns, for each leaf of a state, the sharding of the leaf's parameter, or None."""
     shardings = {path: (leaf.shape, leaf.sharding) for path, leaf in named_leaves(params)
                  if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)
                  and leaf.sharding.num_devices > 1}
@@ -56,8 +55,7 @@ def _like_params(state: Any, params: Any) -> list[Any]:
 
 
 def _layers_like_params(state: Any, params: Any) -> list[int | None]:
-    """Returns, for each leaf of a state, the number of layers of the stored weight that it belongs
-    to, or None."""
+    """Returns, for each leaf of a state, the number of layers of its stored weight, or None."""
     stacks = {path: leaf.shape[0] for path, leaf in named_leaves(params) if is_stack(leaf)}
     return [leaf.shape[0] if is_stack(leaf) else
             next((layers for name, layers in stacks.items()
@@ -66,7 +64,7 @@ def _layers_like_params(state: Any, params: Any) -> list[int | None]:
 
 
 def _constrained(state: Any, shardings: list[Any]) -> Any:
-    """Gives leaves of a state their shardings. Without that, XLA replicates zeros on all devices."""
+    """Gives leaves of a state their shardings. Otherwise XLA replicates zeros on all devices."""
     leaves = [leaf if sharding is None or is_stored(leaf) else
               jax.sharding.reshard(leaf, sharding) if _private.is_explicit(sharding) else
               jax.lax.with_sharding_constraint(leaf, sharding)
@@ -80,8 +78,8 @@ _shardings_lock = threading.Lock()
 
 
 def _number_of(key: Any, sharding: Any) -> int:
-    """Returns the number of a sharding among those of its key. States of one label have one
-    sharding, because the sharding of a state is found by its label."""
+    """Returns the number of a sharding among the shardings of its key. Each label must have only
+    one sharding, because the sharding of a state is looked up by its label."""
     with _shardings_lock:
         known = _shardings.setdefault(key, [])
         for number, other in enumerate(known):
@@ -124,7 +122,8 @@ class _Traced(NamedTuple):
     """An update.
 
     jaxpr      its closed jaxpr
-    args       its inputs; the first `gradients` are the gradients and extra arguments
+    args       its inputs, first the gradients and extra arguments
+    gradients  the number of these first inputs
     tree       the structure of its outputs
     labels, layers, given
                as for _layers.run()
@@ -143,7 +142,7 @@ class _Traced(NamedTuple):
 
 
 class _Offloaded:
-    """A transformation whose state is stored. `applies`: the update returns the new parameters."""
+    """A transformation whose state is stored. `applies`: the update returns new parameters."""
 
     def __init__(self, tx: Any, mask: Callable[[str, Any], bool] | None, group_bytes: int,
                  line: str, applies: bool = False, on_host: bool = False) -> None:
@@ -152,8 +151,8 @@ class _Offloaded:
         self.applies, self.on_host = applies, on_host
 
     def label(self, path: str, leaf: Any, sharding: Any = None) -> str | None:
-        """Returns the label of a leaf that must be stored, or None. `sharding` is that of a new
-        leaf on several devices."""
+        """Returns the label of a leaf, or None if the leaf is not stored. `sharding`: the sharding
+        of a new leaf that is on several devices."""
         if getattr(leaf, "size", 1) < LEAST_ELEMENTS or _private.is_extended(leaf.dtype):
             return None
         if self.mask is not None and not self.mask(path, leaf):
@@ -187,12 +186,12 @@ class _Offloaded:
         labels = [self.label(path, leaf, sharding)
                   for (path, leaf), sharding in zip(named_leaves(shape), shardings)]
         _check_types(named_leaves(shape), labels)
-        # Under the caller's jit, this is a part of the caller's program.
+        # Under the caller's jit, `program` becomes a part of the caller's program.
         program = _compiled(partial(run, jaxpr, labels=labels, group_bytes=self.group_bytes,
                                     layers=_layers_like_params(shape, concrete),
                                     given=_layers_like_params(concrete, concrete)))
         meshes = [sharding.mesh for sharding in shardings if _private.is_explicit(sharding)]
-        # A state that does not depend on the parameters would be on the default device.
+        # Otherwise a leaf that does not depend on the parameters would be on the default device.
         device = _device_of(params)
         with jax.set_mesh(meshes[0]) if meshes else nullcontext(), \
                 jax.default_device(device) if device else nullcontext():
@@ -239,8 +238,7 @@ class _Offloaded:
         return labels
 
     def labels_after(self, state: Any, shape: Any) -> list[str | None]:
-        """Returns the labels of the outputs of an update. The new state has the structure of the
-        old one."""
+        """Returns the labels of the new state, which must have the structure of the old state."""
         old, new = named_leaves(state), named_leaves(shape)
         for path, leaf in old:
             if not is_stored(leaf) and self.label(path, leaf):
@@ -272,7 +270,7 @@ class Offloaded(optax.GradientTransformationExtraArgs):     # type: ignore[misc]
         """Returns updated parameters and state. Parameters, gradients and state may be stored.
 
         Args:
-          gradients: Those of actmem.jax.value_and_grad(), or of jax.grad().
+          gradients: Gradients from actmem.jax.value_and_grad(), or from jax.grad().
           state: From init() or apply().
           params: The parameters. Those that actmem.jax.offload_params() stored are updated layer by
             layer, and stored again.
@@ -280,10 +278,10 @@ class Offloaded(optax.GradientTransformationExtraArgs):     # type: ignore[misc]
 
         Raises:
           NotImplementedError: The transformation computes elements of one layer from several layers
-            of stored weights, other than by a reduction over all.
+            of stored weights, other than by a reduction over all layers.
 
-        Donate `params` and `state` to the step. Then each layer's new values use the memory of the
-        old ones.
+        Donate `params` and `state` to the step, so that each layer's new values use the memory of
+        its old values.
 
         Example:
           >>> import jax.numpy as jnp, optax, actmem.jax, actmem.optax
@@ -304,28 +302,28 @@ def offload(tx: optax.GradientTransformation, *,
     """Returns `tx` with its state in actmem memory instead of on the device.
 
     Args:
-      tx: Any Optax transformation, also a chain, or one with masks or a schedule.
+      tx: Any Optax transformation, including a chain, or one with masks or a schedule.
       mask: Called with the path of each leaf of the state, such as ".mu['w']" (a string of
-        jax.tree_util.keystr), and its shape and dtype. Returns whether to store the leaf. Leaves
-        with fewer than 4,096 elements and random keys always stay on the device.
+        jax.tree_util.keystr), and with the leaf's shape and dtype. Returns whether to store the
+        leaf. Leaves with fewer than 4,096 elements and random keys always stay on the device.
       group_bytes: The update runs in groups of leaves that have at most this many bytes of
         state. A larger leaf is a group of its own. At most two groups are on the device.
-      on: The place of the update. "device": each group is copied to the device and back. "host": the
-        processors compute the new state from the gradients, which leave the device. The device gets
-        back the arrays that it needs, such as the updates. See docs/state.md.
+      on: The place of the update. "device": each group is copied to the device and back. "host":
+        the gradients are copied to the host, whose processors compute the new state. The arrays
+        that the device needs, such as the updates, are copied back. See docs/state.md.
 
     Returns:
-      A transformation with the same calls. Each stored leaf of its state is an
+      A transformation that is called like `tx`. Each stored leaf of its state is an
       actmem.jax.Stored, with the shape and dtype of the leaf.
 
-    Call init() outside of jit, so that each leaf gets the sharding of its parameter, and update()
-    inside of jit: otherwise XLA compiles each call. Donate the state to the step, as above. An
-    update of a state that is not donated keeps the old state, and needs twice the memory. The
-    store's budget and spill path (ACTMEM_BUDGET, ACTMEM_SPILL) apply to the state and to offloaded
-    activations together.
+    Call init() outside of jit, so that each leaf gets the sharding of its parameter. Call update()
+    inside of jit: otherwise XLA compiles each call. Donate the state to the step. If the state is
+    not donated, an update keeps the old state, and needs twice the memory. The store's budget and
+    spill path (ACTMEM_BUDGET, ACTMEM_SPILL) apply to the state and to offloaded activations
+    together.
 
-    If an update keeps a leaf, because the new value is in the untaken branch of a lax.cond or of a
-    jnp.where with a scalar condition, it neither reads nor writes the leaf.
+    An update may keep a leaf, because the new value is in the untaken branch of a lax.cond or of a
+    jnp.where with a scalar condition. Such an update neither reads nor writes the leaf.
 
     Raises:
       ValueError: `group_bytes` is below 1, or `on` is neither "device" nor "host". init() raises it
@@ -360,7 +358,7 @@ def offload(tx: optax.GradientTransformation, *,
 
 
 def _applying(tx: Any) -> Any:
-    """Returns `tx` with an update that returns the new parameters."""
+    """Returns `tx` with an update that returns new parameters instead of updates."""
     tx = optax.with_extra_args_support(tx)
 
     def update(gradients: Any, state: Any, params: Any, **extra: Any) -> Any:
@@ -372,8 +370,8 @@ def _applying(tx: Any) -> Any:
 
 
 class Pending(NamedTuple):
-    """The results of keep(). `values` are small values that it computed from the gradients.
-    `leaves` are copies of the leaves of the state that are on the device."""
+    """The results of keep(). `values` are small values that keep() computed from the gradients.
+    `leaves` are copies of those leaves of the state that are on the device."""
 
     gradients: Any
     extra: Any
@@ -387,7 +385,7 @@ def _on_device(state: Any) -> list[Any]:
 
 
 def _with_leaves(state: Any, leaves: Sequence[Any]) -> Any:
-    """Returns a state with other arrays in the place of those of _on_device()."""
+    """Returns `state` with `leaves` in place of the arrays that _on_device() returns."""
     rest = iter(leaves)
     return jax.tree.unflatten(jax.tree.structure(state, is_leaf=is_stored), [
         leaf if is_stored(leaf) or not _is_array(leaf) else next(rest)
@@ -395,7 +393,7 @@ def _with_leaves(state: Any, leaves: Sequence[Any]) -> Any:
 
 
 def _unless_changed(new: Any, now: Any, then: Any) -> Any:
-    """Returns `new`, or `now` if a program has changed an array from `then` to `now`."""
+    """Returns `new`, or `now` if the program has changed the array since it was `then`."""
     if now.shape != new.shape or now.dtype != new.dtype:
         return new
     is_same = now == then
@@ -405,8 +403,8 @@ def _unless_changed(new: Any, now: Any, then: Any) -> Any:
 
 
 class DelayedState(NamedTuple):
-    """The state of a delayed update: that of the transformation, and the update that run() or
-    flush() will compute, or None."""
+    """The state of a delayed update: the state of the transformation, and the pending update, which
+    run() or flush() will compute, or None."""
 
     state: Any
     pending: Pending | None
@@ -436,7 +434,7 @@ class Delayed:
         Args:
           gradients: As for the update() of the transformation. They stay on the device.
           state: From run(), flush() or init().
-          params: The parameters of these gradients. The next run() needs the same ones.
+          params: The parameters of these gradients. Pass the same ones to the next run().
           extra: Further arguments of the transformation's update(), each an array.
 
         Raises:
@@ -454,14 +452,14 @@ class Delayed:
     def run(self, function: Callable[..., Any], params: Any, state: DelayedState,
             *args: Any) -> tuple[Any, Any, DelayedState]:
         """Updates the parameters, if the state keeps gradients, and calls
-        `function(params, *args)` with the updated ones.
+        `function(params, *args)` with the updated parameters.
 
         Args:
           function: A function of arrays, such as the result of jax.value_and_grad().
-          params: Those of keep().
-          state: From keep() or init(). The update uses the leaves on the device, such as the
-            hyperparameters of optax.inject_hyperparams, as keep() got them. A leaf that the
-            program has changed since then stays as it is, for the next update.
+          params: The parameters that keep() got.
+          state: From keep() or init(). The update uses the values that leaves on the device, such
+            as the hyperparameters of optax.inject_hyperparams, had in keep(). If the program has
+            changed a leaf since then, the leaf keeps its new value for the next update.
           args: Arrays, and trees of arrays.
 
         Returns:
@@ -505,11 +503,12 @@ def delayed(tx: optax.GradientTransformation, *,
             group_bytes: int = GROUP_BYTES) -> Delayed:
     """Returns `tx` with its state in actmem memory and an update that runs during the next step.
 
-    Clipping by the global norm needs all gradients before the first parameter can be updated. So
-    nothing hides the copies of the state at the end of a step. A delayed update runs at the
+    Clipping by the global norm needs all gradients before the first parameter can be updated. So no
+    computation hides the copies of the state at the end of a step. A delayed update runs at the
     beginning of the next step: each parameter is updated just before the forward pass first uses
-    it, while the state of the next ones is copied. It computes the same as offload(). Only what
-    needs all gradients, such as their norm, is computed by the step that made them.
+    it. Meanwhile, the state of the next parameters is copied. The results are those of offload().
+    The step that computes the gradients also computes the values that need all gradients, such as
+    their norm.
 
     Args:
       tx, mask, group_bytes: As for offload().
@@ -518,9 +517,10 @@ def delayed(tx: optax.GradientTransformation, *,
       An object with the calls init(), run(), keep() and flush().
 
     The gradients stay on the device until the next step. This needs no more memory than computing
-    their norm, for which all of them must be on the device, too. A function that uses all layers at
-    once, such as a lax.scan over layers, begins when all of them are updated. The same is true if a lax.cond or a jnp.where with a scalar condition
-    decides about the whole update, as in optax.apply_if_finite and optax.MultiSteps.
+    their norm, which also needs all gradients on the device. A function that uses all layers at
+    once, such as a lax.scan over layers, begins when all layers are updated. All parameters are
+    also updated first if a lax.cond or a jnp.where with a scalar condition decides about the whole
+    update, as in optax.apply_if_finite and optax.MultiSteps.
 
     Example:
       >>> import jax, jax.numpy as jnp, optax, actmem.optax

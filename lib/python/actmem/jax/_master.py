@@ -22,24 +22,24 @@ class MasterCopy(optax.GradientTransformationExtraArgs):    # type: ignore[misc]
 
 
 def master_copy(tx: optax.GradientTransformation, dtype: Any = jnp.float32) -> MasterCopy:
-    """Returns `tx` for weights of a narrower type, such as bfloat16, with a copy of them in its state.
+    """Wraps `tx`: the state keeps a wider copy of the weights of a narrow type, such as bfloat16.
 
     Args:
       tx: Any Optax transformation.
       dtype: The type of the copy.
 
-    Each step updates the copy, with gradients converted to `dtype`, and rounds it to the type of the
-    weights. The rounding does not add up over the steps, because the next step begins with the copy.
-    Weights of `dtype`, of a wider type or of integers have no copy.
+    Each step updates the copy, with gradients converted to `dtype`. The new weights are the copy,
+    rounded to their type. Rounding errors do not add up, because the next step begins with the
+    copy. Weights of `dtype`, of a wider type or of integers have no copy.
 
-    With offload(master_copy(tx), on="host"), gradients and weights of bfloat16 cross the link: 2 bytes
-    for each weight in each direction. Offloaded.apply() returns the rounded copy. The updates that
-    update() returns are the differences between the rounded copy and the weights.
+    With offload(master_copy(tx), on="host"), gradients and weights cross the link to the host in
+    bfloat16: 2 bytes for each weight in each direction. Offloaded.apply() returns the rounded copy.
+    update() returns the differences between the rounded copy and the weights as updates.
 
     Returns:
-      A transformation whose state is a MasterCopyState. If anything other than this transformation
-      changes the weights, such as reading a checkpoint, call init() again: an update replaces the
-      weights by the rounded copy.
+      A transformation whose state is a MasterCopyState. If other code changes the weights, for
+      example by reading a checkpoint, call init() again: an update replaces the weights by the
+      rounded copy.
 
     Example:
       >>> import jax.numpy as jnp, optax, actmem.optax

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Weights in the store: each layer of a stack is a block, which a scan over the layers takes.
+"""Weights in the store: each layer of a stack is one block. A scan over layers takes the blocks.
 
 offload_params() stores the stacked weights of the layers of a model. Its result is the `xs` of a
-jax.lax.scan, whose body gets the stored weights of one layer, and calls value() for the arrays.
+jax.lax.scan. The scan's body gets the stored weights of one layer, and calls value() for the
+arrays.
 
-value_and_grad() differentiates a function of such weights. JAX gives a gradient for each input, as
-large as the input. So the function gets another input for each weight, a slot without content. The
-gradient of a slot is a token. The backward pass of a layer stores the gradient of its weights, and
-the scan stacks the tokens.
+value_and_grad() differentiates a function of such weights. JAX returns a gradient of the same size
+for each input. So each stored weight gets a second input: a slot without content, whose gradient is
+a token. The backward pass of a layer stores the gradient of its weights, and the scan stacks the
+tokens.
 """
 import math
 from collections.abc import Callable, Sequence
@@ -29,13 +30,13 @@ OF_GRADIENT, OF_WEIGHTS = "gradient of ", " of the weights ("
 
 
 class _Weight(Stored):
-    """A stored weight within value_and_grad(). `slot` is the input whose gradient is the weight's
-    gradient: with gradients="store" a value without content. Otherwise `slot` is None, and the
-    ghost is that input. `guard` has numbers for each layer. jax.lax.stop_gradient() stops only the
-    gradient of the guard, because it ignores the dtypes of slot and ghost, which it does not know.
-    The guard's second array is the canary of the weight. A function that changes the floating-point
-    numbers of a tree, such as a conversion, cannot change the weight, but it changes this canary. The
-    gradients of a guard are the squares and the canary of the layer's Gradient."""
+    """A stored weight within value_and_grad(). With gradients="store", `slot` is a value without
+    content, and its gradient is the weight's gradient. Otherwise `slot` is None, and the gradient
+    of the ghost is the weight's gradient. `guard` has two arrays of numbers for each layer: zeros,
+    and the canary. jax.lax.stop_gradient() does not know the dtypes of slot and ghost, so it stops
+    only the gradient of the guard. A function that changes the floating-point numbers of a tree,
+    such as a conversion, cannot change the weight, but it changes the canary. The gradients of the
+    guard's arrays are the squares and the canary of the layer's Gradient."""
 
     CHILDREN = (*Stored.CHILDREN, "slot", "guard")
     slot: Any
@@ -65,8 +66,8 @@ SQUARED = (jnp.float32, jnp.bfloat16)
 
 
 def canary_of(dtype: Any) -> NDArray[Any]:
-    """Returns numbers of both signs and of all magnitudes. Arithmetic, rounding, a threshold or another
-    order changes one of them."""
+    """Returns numbers of both signs and of all magnitudes. Any arithmetic, rounding, clipping or
+    reordering changes at least one of them."""
     limits = jnp.finfo(dtype)
     exponents = range(max(-12, math.ceil(math.log10(limits.smallest_normal))),
                       min(12, math.floor(math.log10(limits.max))))
@@ -74,7 +75,7 @@ def canary_of(dtype: Any) -> NDArray[Any]:
     if jnp.issubdtype(dtype, jnp.complexfloating):
         numbers = numbers * (1 + 1j)
     canary = numbers.astype(dtype)
-    canary = canary[canary == canary]   # a type without a sign makes NaN of negative numbers
+    canary = canary[canary == canary]   # in a dtype without a sign, negative numbers are NaN
     return np.asarray(canary)
 
 
@@ -85,14 +86,14 @@ def _check_dtype(canary: Any, dtype: Any, label: str, instead: str) -> None:
 
 
 def _marked(token: Any, canary: Any, is_changed: Any = False) -> Any:
-    """Returns tokens whose takes fail if `is_changed`, or if a function has changed the canary."""
+    """Marks tokens, so that takes of them fail, if `is_changed` or the canary was changed."""
     wanted = jnp.broadcast_to(canary_of(canary.dtype), canary.shape)
     return _primitives.mark_p.bind(token, jnp.any(canary != wanted, -1) | is_changed)
 
 
 def _squares_of(gradient: Any) -> Any:
-    """Returns the sum of the squares of a gradient, or for other dtypes 0. It is not finite if the
-    gradient is not."""
+    """Returns the sum of the squares of a gradient, or 0 if its dtype is not in SQUARED. The result
+    is not finite if the gradient is not."""
     if gradient.dtype in SQUARED:
         return jnp.sum(jnp.square(gradient.astype(jnp.float32)))
     return jnp.where(jnp.all(jnp.isfinite(gradient)), jnp.float32(0), jnp.float32(np.nan))
@@ -101,15 +102,16 @@ def _squares_of(gradient: Any) -> Any:
 class Gradient(Stored):
     """A stored gradient.
 
-    squares  _squares_of() each layer's gradient, float32. The backward pass computes it while the
-             gradient is on the device.
-    bits     those of the squares, uint32
-    canary   canary_of() the dtype, for each layer
+    squares  the result of _squares_of() for each layer's gradient, float32. The backward pass
+             computes it while the gradient is on the device.
+    bits     the bits of the squares, as uint32
+    canary   canary_of() the dtype for each layer
 
     A function that changes all floating-point numbers of a tree cannot change the gradient, because
-    JAX has no arithmetic for tokens. But it changes the canary, and then a take of the gradient fails. A
-    function that changes only infinities and NaN, such as jnp.nan_to_num, changes the squares of such
-    a gradient. So a take fails if they have other bits than `bits`.
+    JAX has no arithmetic for tokens. But the function changes the canary, so a take of the gradient
+    fails. A function that changes only infinities and NaN, such as jnp.nan_to_num, changes the
+    squares if the gradient is not finite. So a take also fails if the bits of the squares differ
+    from `bits`.
     """
 
     CHILDREN = (*Stored.CHILDREN, "squares", "bits", "canary")
@@ -123,7 +125,8 @@ class Gradient(Stored):
         self.squares, self.bits, self.canary = squares, bits, canary
 
     def checked(self) -> "Gradient":
-        """Returns a gradient without a canary, whose takes fail if a function has changed it."""
+        """Returns this gradient without its canary. A take fails if a function changed the
+        gradient."""
         if self.canary is None:
             return self
         _check_dtype(self.canary, self.dtype, self.label,
@@ -144,7 +147,7 @@ def _bits_of(squares: Any) -> Any:
 
 
 def _without_slots(tree: Any) -> Any:
-    """Returns a tree in which weights are as they were before value_and_grad()."""
+    """Returns the tree with a Stored, as it was before value_and_grad(), for each _Weight."""
     def without(leaf: Any) -> Any:
         return Stored(leaf.token, leaf.ghost, leaf.label) if isinstance(leaf, _Weight) else leaf
     return jax.tree.map(without, tree, is_leaf=is_stored)
@@ -158,9 +161,9 @@ def _take_weight(label: str, batch: Sequence[int], stores: bool, token: Any, gho
 
 def _take_weight_fwd(label: str, batch: Sequence[int], stores: bool, token: Any, ghost: Any,
                      slot: Any, guard: Any) -> Any:
-    # The length of the second result says whether there is a gradient, or the program stopped it.
-    # The tree structure of the result could not say this, because JAX uses the structure of one
-    # call for all calls of a jitted function.
+    # The second result has one element if the gradient is wanted, and none if the program stopped
+    # it. The tree structure of the result could not express this, because JAX uses the structure of
+    # one call for all calls of a jitted function.
     return _primitives.take(token.value, ghost.value, label, False, batch), \
         jnp.zeros(int(guard[0].perturbed), jnp.uint8)
 
@@ -185,7 +188,7 @@ def _label_of_gradient(label: str) -> str:
 
 
 def _checked(path: str, leaf: Any, layers: int | None) -> int:
-    """Returns the number of layers of a stack."""
+    """Checks a stack of weights. Returns the number of its layers."""
     where = f"actmem.jax.offload_params(): {path}"
     if is_stored(leaf):
         raise ValueError(f"{where} is stored already")
@@ -210,24 +213,24 @@ def offload_params(params: Any) -> Any:
     """Returns the stacked weights of layers as stored arrays, one block for each layer and weight.
 
     Args:
-      params: A pytree of arrays of floating-point numbers, jax.Array or NumPy, whose first axis is
-        that of the layers. All are on one device. NumPy arrays, such as those of a file that is
-        mapped, are copied to the device one layer at a time.
+      params: A pytree of jax.Array or NumPy arrays of floating-point numbers. The first axis of
+        each is that of the layers. Each array is on one device. NumPy arrays, such as those of a
+        mapped file, are copied to the device one layer at a time.
 
     Returns:
-      A tree of the same structure with an actmem.jax.Stored for each array: the `xs` of a
-      jax.lax.scan over the layers. The scan's body calls actmem.jax.value() for the arrays of its
-      layer.
+      A tree of the same structure with an actmem.jax.Stored for each array. Pass it as the `xs` of
+      a jax.lax.scan over the layers. The scan's body calls actmem.jax.value() to get the arrays of
+      its layer.
 
     Raises:
-      ValueError: An array has another number of layers, or is stored already.
-      TypeError: A leaf is no array of floating-point numbers.
+      ValueError: The arrays have different numbers of layers, or one is stored already.
+      TypeError: A leaf is not an array of floating-point numbers.
       NotImplementedError: An array is on several devices.
 
-    Put jax.checkpoint or actmem.jax.checkpoint around the body. Otherwise the forward pass would keep
-    the weights of all layers on the device for the backward pass, which is an error. The result of
-    actmem.optax.offload() updates these weights by its apply(). jax.eval_shape(offload_params, params)
-    is a tree for actmem.jax.restore_state().
+    Put jax.checkpoint or actmem.jax.checkpoint around the body. Otherwise the forward pass would
+    keep the weights of all layers on the device for the backward pass, which raises an error. To
+    update the weights, call apply() of the optimizer that actmem.optax.offload() returns.
+    jax.eval_shape(offload_params, params) returns a `like` for actmem.jax.restore_state().
 
     Example:
       >>> import jax, jax.numpy as jnp, actmem.jax
@@ -260,25 +263,26 @@ def _gradient_type(weight: Stored) -> TokenType:
 def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
                    gradients: str = "store") -> Callable[..., Any]:
     """Returns a function that computes the value of `function` and its gradient, as
-    jax.value_and_grad does, where weights may be stored.
+    jax.value_and_grad does. The weights may be stored.
 
     Args:
       function: A function whose first argument is a tree of weights. It returns a scalar, or with
         `has_aux` a scalar and other results. Weights of offload_params() may be anywhere in the
         tree; the other leaves are arrays of floating-point numbers.
       has_aux: As for jax.value_and_grad().
-      gradients: "store": the backward pass of each layer stores the gradients of stored weights, and
-        the gradient is a Stored, too. "device": the gradient is an array of all layers.
+      gradients: "store": the backward pass of each layer stores the gradients of stored weights,
+        and each gradient is a Stored. "device": each gradient is an array of all layers.
 
     Returns:
-      A function that returns the value and the gradients, a tree of the structure of the weights.
-      A layer whose weight the value does not depend on has a gradient of zeros.
+      A function that returns the value and a tree of gradients, which has the structure of the
+      weights. The gradient is zero for a layer whose weight does not affect the value.
 
     Raises:
       ValueError: `gradients` is neither "store" nor "device".
-      TypeError: The value is not a floating-point scalar, or a weight has another type of numbers.
-      NotImplementedError: With gradients="store", a layer calls value() for one weight twice, several
-        scans use it, value() is called for all layers at once, or the function indexes the weights.
+      TypeError: The value is not a floating-point scalar, or a weight is not floating-point.
+      NotImplementedError: With gradients="store": a layer calls value() twice for one weight,
+        several scans use one weight, value() is called for all layers at once, or the function
+        indexes the weights.
 
     Example:
       >>> import jax, jax.numpy as jnp, actmem.jax
@@ -307,7 +311,7 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
             slot = leaf.ghost if gradients == "device" else \
                 zeros(shape, SlotType(_gradient_type(leaf)))
             canary = canary_of(leaf.dtype)
-            # A constant: if no function changes it, XLA removes the comparison.
+            # A constant: if no function changes the canary, XLA removes the comparison.
             return slot, (jnp.zeros(shape, jnp.float32),
                           jnp.asarray(np.broadcast_to(canary, (*shape, *canary.shape))))
 
@@ -343,7 +347,8 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
             if gradients == "store":
                 return Gradient(gradient, leaf.ghost, _label_of_gradient(leaf.label), squares,
                                 _bits_of(squares), canary)
-            # jax.lax.stop_gradient() in a branch that the layer took has stopped only the canary.
+            # If the canary is 0, the layer took a branch with jax.lax.stop_gradient(), which
+            # stopped only the gradient of the guard.
             is_stopped = jnp.all(canary == 0, -1)
             axes = range(is_stopped.ndim, gradient.ndim)
             return jnp.where(jnp.expand_dims(is_stopped, axes), jnp.zeros_like(gradient), gradient)
@@ -355,13 +360,13 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
 # The name of the compiled functions of actmem.optax. They may return weights of all layers, such as
 # the master copies of small ones.
 OPTIMIZER = "actmem_optimizer"
-# Equations that return the elements of their first operand in another form.
+# Primitives that return the elements of their first operand in another form.
 _FORMS = {"convert_element_type", "copy", "copy_p", "reshape", "transpose", "squeeze",
           "broadcast_in_dim", "optimization_barrier", "reduce_precision"}
 
 
 def _taken_weights(jaxpr: Any) -> list[str | None]:
-    """Returns for each output of a jaxpr the label of the stored weight that it is, or None."""
+    """Returns, for each output of a jaxpr, the label if the output is a stored weight, or None."""
     inner = _private.open_jaxpr(jaxpr)
     labels: dict[Any, str | None] = {}
     for eqn in inner.eqns:

@@ -11,19 +11,18 @@ JAX's transformations.
     drop_p.bind(token, *ties)
 
 A put returns its value, so that the forward pass uses the value only after the put. A put whose
-token and ghost are not used stores nothing. A take has the ghost's shape, and its tangent is the
-ghost's tangent: when JAX differentiates once more, put and take together are the identity.
+token and ghost are not used stores nothing. The result of a take has the ghost's shape, and its
+tangent is the ghost's tangent. So for second derivatives, put and take together are the identity.
 
-vmap always adds its dimension to the tokens as their first one. `batch` lists the dimensions of the
-value or
-ghost that correspond to the tokens' dimensions. vmap leaves the axes of a value in place, as it
-does without a put: with jax_remat3, JAX compares the axes of a saved value with those of the
-recomputed value. Only the custom calls move the batch's dimensions to the front. A take may get
-tokens that were selected or reordered after the put; it still gets the value of each token.
+vmap always adds its dimension to the tokens as their first dimension. `batch` lists the dimensions
+of the value or ghost that correspond to the tokens' dimensions. vmap leaves the axes of a value in
+place, because with jax_remat3, JAX compares the axes of a saved value with those of the recomputed
+value. Only the custom calls move the batch's dimensions to the front. The tokens of a take may have
+been selected or reordered after the put. The take still returns the value of each token.
 
-These primitives carry no JAX effect, so that JAX may drop them, batch them and split them among
-passes. Their custom calls have a side effect for XLA, which then neither merges two puts nor
-moves a put out of a loop.
+These primitives have no JAX effect, so that JAX may drop them, batch them and split them among
+passes. For XLA, their custom calls have a side effect, so XLA neither merges two puts nor moves a
+put out of a loop.
 
 When a program is complete, _finish.py counts the takes of each token, and sets the parameters
 that have defaults here.
@@ -53,14 +52,14 @@ take_p = Primitive("actmem_take")
 tie_p = Primitive("actmem_tie")
 tie_p.multiple_results = True
 hold_p = Primitive("actmem_hold")
-# Computes new values on the host from those of tokens. `avals`: the types of the new values.
+# Computes new values on the host from the values of tokens. `avals`: the types of the new values.
 update_p = Primitive("actmem_update")
 update_p.multiple_results = True
 # Marks tokens. The second operand has a bool for each token: whether to mark it. A take of a marked
 # token fails.
 mark_p = Primitive("actmem_mark")
-# These make a new ghost, and occur only in complete programs. ghost_p makes one for use within the
-# program, result_ghost_p one that the program returns.
+# These two make a new ghost, and occur only in complete programs. The program itself uses the ghost
+# of ghost_p, and returns the ghost of result_ghost_p.
 ghost_p = Primitive("actmem_ghost")
 result_ghost_p = Primitive("actmem_result_ghost")
 drop_p = Primitive("actmem_drop")
@@ -77,7 +76,7 @@ def label_of(name: str, line: str) -> str:
     return f"{name} ({line})"
 
 
-# The folders of files whose lines are not a user's.
+# The folders of JAX and of this package. Lines of files in them are not lines of a user's program.
 _LIBRARIES = tuple(os.path.dirname(os.path.abspath(path)) + os.sep
                    for path in (jax.__file__, os.path.dirname(__file__)))
 
@@ -107,7 +106,7 @@ def take(token: Any, ghost: Any, label: str, weak_type: bool,
 
 
 def _order(batch: Sequence[int], rank: int) -> list[int]:
-    """Returns the order of dimensions that a call uses: those of the batch first."""
+    """Returns the order of the dimensions in a custom call: the dimensions of the batch first."""
     return [*batch, *(i for i in range(rank) if i not in batch)]
 
 
@@ -116,7 +115,7 @@ def _inverse(order: Sequence[int]) -> list[int]:
 
 
 def batch_first(aval: Aval, batch: Sequence[int]) -> Aval:
-    """Returns the type of a value with the batch's dimensions first, as a call uses it."""
+    """Returns the type of a value in a custom call, with the dimensions of the batch first."""
     order = _order(batch, aval.ndim)
     spec = jax.sharding.PartitionSpec(*(aval.sharding.spec[i] for i in order))
     return aval.update(shape=tuple(aval.shape[i] for i in order),
@@ -124,7 +123,7 @@ def batch_first(aval: Aval, batch: Sequence[int]) -> Aval:
 
 
 def token_of(aval: Aval, label: str, batch: Sequence[int] = (), use: str = STEP) -> Aval:
-    """Returns the type of the tokens of a value whose dimensions `batch` are a batch's."""
+    """Returns the type of a value's tokens. `batch`: the dimensions that belong to the batch."""
     aval, rank = batch_first(aval, batch), len(batch)
     spec = jax.sharding.PartitionSpec(*aval.sharding.spec[:rank])
     return aval.update(shape=aval.shape[:rank],
@@ -133,8 +132,8 @@ def token_of(aval: Aval, label: str, batch: Sequence[int] = (), use: str = STEP)
 
 
 def ghost_of(aval: Aval, token: Aval | None = None) -> Aval:
-    """Returns the type of the ghost of a value. `token`: that of its tokens, if it may outlive the
-    step."""
+    """Returns the type of a value's ghost. `token`: the type of the value's tokens. It is required
+    if the value may outlive the step."""
     block = token.dtype if token is not None and is_state(token) else None
     return aval.update(dtype=GhostType(aval.dtype, block), weak_type=False)
 
@@ -185,7 +184,7 @@ def dropped_of(token: Aval, *ties: Aval) -> Aval:
                         sharding=token.sharding.update(spec=spec))
 
 
-# Outside of jit, each put and each take is a separate execution.
+# Outside of jit, each put and each take is a separate program.
 
 @partial(jax.jit, static_argnames=("label", "batch", "use"))
 def _put_now(value: Any, *, label: str, batch: Sequence[int], use: str) -> Any:
@@ -241,7 +240,7 @@ def _mark_impl(token: Any, is_changed: Any) -> Any:
 
 @partial(jax.jit, donate_argnums=0)
 def drop_now(words: jax.Array) -> jax.Array:
-    """Drops the tokens in `words`. The result reuses their memory."""
+    """Drops the values of the tokens in `words`. The result reuses the memory of `words`."""
     dropped: jax.Array = drop_p.bind(wrap_p.bind(words, dtype=ANY_TOKEN))
     return words + jnp.broadcast_to(dropped, words.shape)
 
@@ -286,7 +285,7 @@ def _put_batched(values: Sequence[Any], dims: Sequence[int], *, batch: Sequence[
 
 
 def _all_batched(values: Sequence[Any], dims: Sequence[int | None]) -> tuple[list[Any], list[int]]:
-    """Returns the values, each with a dimension of the batch, and these dimensions."""
+    """Adds the batch dimension to values without one. Returns the values and their batch axes."""
     size, = {value.shape[dim] for value, dim in zip(values, dims) if dim is not None}
     return [jax.lax.broadcast(value, (size,)) if dim is None else value
             for value, dim in zip(values, dims)], [dim or 0 for dim in dims]
@@ -319,7 +318,7 @@ def _refuse(*args: Any, **params: Any) -> Any:
                               "derivative, and cannot be under jax.vmap")
 
 
-# JAX's transformations see only the ties of such an update. _finish.py adds the others later.
+# While JAX transforms a program, it contains only the ties of updates. _finish.py adds the others.
 for primitive in tie_p, update_p:
     batching.primitive_batchers[primitive] = _refuse
     ad.primitive_jvps[primitive] = _refuse
@@ -327,8 +326,8 @@ for primitive in tie_p, update_p:
 
 @jax.custom_jvp
 def without_derivative(value: Any) -> Any:
-    """Returns `value`, an operand of an update, and refuses to be differentiated. update_p cannot
-    refuse this, because the token of the operand has no tangent."""
+    """Returns `value`, an operand of an update, and raises an error when JAX differentiates it.
+    update_p cannot raise this error, because the token of the operand has no tangent."""
     return value
 
 
@@ -336,7 +335,7 @@ without_derivative.defjvp(_refuse)
 
 
 def _put_wanted(used: Sequence[bool], *rest: Any) -> tuple[list[bool], Eqn | None]:
-    """Marks a put whose token and ghost are unused, so that it stores nothing."""
+    """If the token and ghost of a put are unused, marks the put so that it stores nothing."""
     eqn = rest[-1]
     if not any(used):
         return [False], None
@@ -351,7 +350,8 @@ _private.set_dce_rule(put_p, _put_wanted)
 # Lowering for XLA.
 
 def _on_memory(function: Rule) -> Rule:
-    """Returns a lowering by `function` that sees the physical types of operands and results."""
+    """Returns a lowering rule that calls `function` with the physical types of operands and
+    results, such as integers for tokens."""
     def lower(ctx: Context, *operands: Any, **params: Any) -> Any:
         physical = ctx.replace(
             avals_in=[_private.physical_aval(aval) for aval in ctx.avals_in],
@@ -365,7 +365,7 @@ def _on_memory(function: Rule) -> Rule:
 def _rounded(value: Any) -> Any:
     """Rounds `value` to its dtype, because XLA may compute it with more precision."""
     if not jnp.issubdtype(value.dtype, jnp.floating) or _private.bits_of(value.dtype) <= 8:
-        return value        # reduce_precision has no subnormals, nor a type without infinity
+        return value        # reduce_precision loses subnormals and needs a type with infinity
     info = jnp.finfo(value.dtype)
     return jax.lax.reduce_precision(value, info.nexp, info.nmant)
 
@@ -373,7 +373,7 @@ def _rounded(value: Any) -> Any:
 def _put_lowered(ctx: Context, value: Any, *, label: str, batch: Sequence[int],
                  number: int | None, bounded: bool, many: bool, wanted: bool,
                  use: str, received: bool) -> tuple[Any, Any, Any]:
-    shape = ctx.avals_in[0].shape       # of random keys, without their data
+    shape = ctx.avals_in[0].shape       # without the axis of the data of random keys
     if not wanted:
         return (value, jnp.zeros((*(shape[i] for i in batch), TOKEN_WORDS), jnp.uint32),
                 jnp.zeros((*shape, 0), jnp.uint8))
@@ -386,8 +386,8 @@ def _put_lowered(ctx: Context, value: Any, *, label: str, batch: Sequence[int],
     ghost = jnp.transpose(ghost.reshape(*(shape[i] for i in order), 0),
                           (*_inverse(order), len(order)))
     if "cuda" in ctx.module_context.platforms:
-        # Otherwise nothing in an unrolled forward pass waits for its puts. XLA may then delay
-        # them and keep their values on the device meanwhile.
+        # Without this barrier, nothing in an unrolled forward pass waits for its puts. XLA may then
+        # delay the puts and keep their values on the device meanwhile.
         value, token = jax.lax.optimization_barrier((value, token))
     return value, token, ghost
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""JAX's private names that this package uses, all in one place. Names that jax.extend,
-jax.interpreters or jax.core provide are taken from there, because JAX intends those for
-libraries.
+"""JAX's private names that this package uses, all in one place. If jax.extend, jax.interpreters or
+jax.core has a name, this package uses that one, because JAX intends these modules for libraries.
 
 A test checks each of NAMES to detect a version of JAX that lacks one of them.
 """
@@ -50,13 +49,13 @@ SOME = {"register_canonicalize_value_handler", "canonicalize_value_handlers", "r
 
 # JAX promises no types for these.
 Aval: TypeAlias = Any           # a shape and a dtype, as jax.typeof() returns
-DType: TypeAlias = Any          # of NumPy, or an extended dtype
+DType: TypeAlias = Any          # a NumPy dtype, or an extended dtype
 Primitive: TypeAlias = Any
 Jaxpr: TypeAlias = Any
 Eqn: TypeAlias = Any
 Atom: TypeAlias = Any           # a variable of a jaxpr, or a literal
-Context: TypeAlias = Any        # that JAX passes to a lowering
-Verdict: TypeAlias = Any        # that a policy returns for a value
+Context: TypeAlias = Any        # the first argument of a lowering rule
+Verdict: TypeAlias = Any        # the result of a policy for a value
 Rule: TypeAlias = Callable[..., Any]
 
 ExtendedDType = dtypes.ExtendedDType
@@ -72,7 +71,7 @@ checkpoint = ad_checkpoint.checkpoint        # JAX's own, even if jax.checkpoint
 Offloadable = public_checkpoint.Offloadable
 Saveable = public_checkpoint.Saveable
 
-# Since JAX 0.12, a rule of jax_remat3 returns the saved values and a function of them.
+# Since JAX 0.12, a rule of jax_remat3 returns the saved values and a function of these values.
 has_remat3 = jax.__version_info__ >= (0, 12)
 
 
@@ -91,10 +90,10 @@ def set_dce_rule(primitive: Primitive, rule: Rule) -> None:
 
 def before_lowering(change: Callable[[str, Jaxpr, Sequence[bool]],
                                      tuple[Jaxpr, Sequence[bool]]]) -> None:
-    """Makes JAX call `change(name, jaxpr, donated)` for each whole program, where `donated` tells
-    which inputs the caller donates. JAX lowers the jaxpr that `change` returns, and donates the
-    inputs that it returns. JAX calls `change` before the lowering, so errors of the lowering have
-    no frames of this package in their traceback."""
+    """Makes JAX call `change(name, jaxpr, donated)` for each whole program. `donated` says for each
+    input whether the caller donates it. `change` returns the jaxpr that JAX lowers, and says
+    which inputs JAX donates. JAX calls `change` before the lowering, so errors of the
+    lowering have no frames of this package in their traceback."""
     discharge = pxla._discharge_refs_jaxpr
 
     def discharge_and_change(jaxpr: Jaxpr, *rest: Any) -> tuple[Any, ...]:
@@ -107,8 +106,8 @@ def before_lowering(change: Callable[[str, Jaxpr, Sequence[bool]],
 
 
 def tiles_of(sharding: Sharding, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns the number of parts of each dimension of a value of that rank, and the devices in
-    that order. `sharding` must come from XLA's partitioner."""
+    """Returns the number of parts of each dimension of a value of rank `rank`, and the devices of
+    the parts in order. `sharding` must come from XLA's partitioner."""
     hlo = sharding._hlo_sharding    # type: ignore[attr-defined]
     if not hlo.is_tiled():
         return (1,) * rank, ()
@@ -117,7 +116,7 @@ def tiles_of(sharding: Sharding, rank: int) -> tuple[tuple[int, ...], tuple[int,
 
 
 def _specs(axes: Mapping[str, int], tiles: Sequence[int]) -> Iterator[list[tuple[str, ...]]]:
-    """Yields the ways to divide dimensions into `tiles` parts by axes of these sizes."""
+    """Yields each way to divide dimensions into `tiles` parts by mesh axes of these sizes."""
     if not tiles:
         yield []
         return
@@ -130,8 +129,8 @@ def _specs(axes: Mapping[str, int], tiles: Sequence[int]) -> Iterator[list[tuple
 
 
 def named_sharding(sharding: Sharding, mesh: Mesh, rank: int) -> NamedSharding | None:
-    """Returns the sharding of a value of that rank by the axes of `mesh`, or None if no axes
-    divide it like this. `sharding` must come from XLA's partitioner."""
+    """Returns `sharding`, for a value of rank `rank`, as a sharding by the axes of `mesh`, or None
+    if that is impossible. `sharding` must come from XLA's partitioner."""
     for parts in _specs({name: size for name, size in mesh.shape.items() if size > 1},
                         tiles_of(sharding, rank)[0]):
         named = NamedSharding(mesh, PartitionSpec(*(names or None for names in parts)))
@@ -141,7 +140,7 @@ def named_sharding(sharding: Sharding, mesh: Mesh, rank: int) -> NamedSharding |
 
 
 def leading_sharding(sharding: Sharding, keep: int, rank: int) -> Sharding:
-    """Returns the sharding of a value of rank `rank`. It shards the first `keep` dimensions as
+    """Returns a sharding for a value of rank `rank`. It shards the first `keep` dimensions as
     `sharding` does, and replicates the others. `sharding` must come from XLA's partitioner."""
     hlo = sharding._hlo_sharding    # type: ignore[attr-defined]
     tiles = hlo.tile_assignment_dimensions()
@@ -167,16 +166,16 @@ def group_shardings(value: Any, group: int) -> None:
 
 
 def set_side_effect(result: Any) -> None:
-    """Gives the custom call of jax.experimental.custom_partitioning that returns `result` a
-    side effect. JAX sets none, and XLA drops or merges calls without a side effect."""
+    """Gives a side effect to the custom call that returns `result`.
+    jax.experimental.custom_partitioning sets none, and XLA drops or merges calls without one."""
     operation = result.owner
     if operation.name == "stablehlo.custom_call":
         operation.attributes["has_side_effect"] = mlir.ir.BoolAttr.get(True)
 
 
 def leave_calls_alone(is_one: Callable[[Aval], bool]) -> None:
-    """Makes JAX state no sharding for results of custom calls if `is_one` returns true for their
-    types. XLA would copy such a result."""
+    """Makes JAX state no sharding for the result of a custom call if `is_one` returns true for its
+    type. With a stated sharding, XLA would copy the result."""
     wrap = lowering.wrap_with_sharding_op
 
     def wrap_others(ctx: Any, value: Any, aval: Aval, *rest: Any, **others: Any) -> Any:
@@ -210,7 +209,7 @@ def is_literal(atom: Atom) -> bool:
 
 
 def dce(jaxpr: Jaxpr) -> Jaxpr:
-    """Returns the jaxpr without equations that no output needs, including bodies of loops."""
+    """Removes equations that no output needs from a jaxpr and the bodies of its loops."""
     inner = open_jaxpr(jaxpr)
     less, _ = dce_jaxpr(inner, [True] * len(inner.outvars), instantiate=True)
     return less if inner is jaxpr else jaxpr.replace(jaxpr=less)
@@ -239,8 +238,8 @@ _NO_NAMES: tuple[frozenset[str], frozenset[str], None] = frozenset(), frozenset(
 
 
 def names_of(policy: Any) -> tuple[frozenset[str], frozenset[str], str | None]:
-    """Returns the names that a policy of jax.checkpoint_policies saves, the names that it
-    offloads, and their destination. For a policy without names, returns empty sets and None."""
+    """Returns the names that a policy of jax.checkpoint_policies saves, the names that it offloads,
+    and the memory to which it offloads. For a policy without names, returns empty sets and None."""
     if getattr(policy, "__module__", None) != ad_checkpoint.__name__:
         return _NO_NAMES
     if getattr(policy, "__closure__", None):
@@ -256,14 +255,14 @@ def names_of(policy: Any) -> tuple[frozenset[str], frozenset[str], str | None]:
 
 
 def bits_of(dtype: DType) -> int:
-    """Returns the bits of an element of a numeric type."""
+    """Returns the number of bits of an element of a numeric type."""
     if jax.numpy.issubdtype(dtype, jax.numpy.integer):
         return jax.numpy.iinfo(dtype).bits
     return jax.numpy.finfo(dtype).bits
 
 
 def is_packed(dtype: DType) -> bool:
-    """Returns whether the elements are shorter than a byte."""
+    """Returns whether the elements of this type are shorter than a byte."""
     return not is_extended(dtype) and dtype != jax.numpy.bool_ and \
         dtype != jax.dtypes.float0 and jax.numpy.issubdtype(dtype, jax.numpy.number) and \
         bits_of(dtype) < 8
@@ -289,7 +288,7 @@ def function_of(source_info: Any) -> str:
 
 
 def explicit_shard_shape(aval: Aval) -> tuple[int, ...] | None:
-    """Returns the shape of each device's part of a value if its type states it, else None."""
+    """Returns the shape of each device's part of a value, or None if its type has no sharding."""
     sharding = aval.sharding
     if sharding.mesh.empty or not sharding.mesh.are_all_axes_explicit:
         return None
@@ -303,7 +302,7 @@ def is_on_host(aval: Any) -> bool:
 
 
 def is_explicit(sharding: Sharding) -> bool:
-    """Returns whether the types of arrays with this sharding state it."""
+    """Returns whether the types of arrays with this sharding state the sharding."""
     return isinstance(sharding, NamedSharding) and sharding.mesh.are_all_axes_explicit
 
 
@@ -342,13 +341,13 @@ def result_handler(aval: Aval, sharding: Sharding, committed: bool) -> Any:
 
 
 def open_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
-    """Returns the open jaxpr of a jaxpr, closed or not. Since 0.12, JAX has only one kind."""
+    """Returns the open jaxpr of a jaxpr, closed or open. Since 0.12, JAX has only one kind."""
     return getattr(jaxpr, "jaxpr", jaxpr)
 
 
 def with_eqns(jaxpr: Jaxpr, eqns: Sequence[Eqn], **changed: Sequence[Atom]) -> Jaxpr:
-    """Returns `jaxpr` with other equations, and with the `invars` or `outvars` in `changed`. It
-    stays closed if it was."""
+    """Returns `jaxpr` with other equations, and with the `invars` or `outvars` in `changed`. The
+    result is closed if `jaxpr` is."""
     inner = open_jaxpr(jaxpr)
     new = inner.replace(eqns=eqns, **changed)
     return new if inner is jaxpr else jaxpr.replace(jaxpr=new)
@@ -394,8 +393,8 @@ dce_rules[together_p] = _dce_together
 
 
 def operation(name: str, function: Rule) -> Primitive:
-    """Makes a primitive that computes `function` of its operands. `function` returns a tuple; the
-    parameters of the primitive are its keyword arguments."""
+    """Makes a primitive that computes `function` of its operands. `function` returns a tuple, and
+    gets the parameters of the primitive as keyword arguments."""
     primitive = new_primitive(name)
     primitive.multiple_results = True
 
@@ -462,16 +461,17 @@ class _Rules3(_Rules):
 
 
 def replace_partial_eval_rules(choose: Callable[..., Rule | None]) -> None:
-    """Makes JAX call `choose(policy, equation)` for the rule that splits an equation. `choose`
-    returns None for JAX's own rule."""
+    """Makes JAX call `choose(policy, equation)` to get the rule that splits an equation. If
+    `choose` returns None, JAX splits the equation in its own way."""
     pe.partial_eval_jaxpr_custom_rules = _Rules(  # type: ignore[assignment]
         pe.partial_eval_jaxpr_custom_rules, choose)
 
 
 def replace_remat3_rules(choose: Callable[..., Rule | None]) -> None:
-    """Makes JAX call `choose(policy, stock, value, primitive, avals, parameters)` for the rule that
-    splits a call of a primitive. `choose` returns None for JAX's own rule, `stock`. JAX passes the
-    last three arguments to the policy, too; `value` is the first argument of the call."""
+    """Makes JAX call `choose(policy, stock, value, primitive, avals, parameters)` to get the rule
+    that splits a call of a primitive. `stock` is JAX's own rule, which is used if `choose` returns
+    None. `value` is the first argument of the call. JAX also passes the last three to the
+    policy."""
     if has_remat3:
         remat.rules = _Rules3(remat.rules, choose)  # type: ignore[assignment]
 
@@ -497,8 +497,8 @@ def is_remat(eqn: Eqn) -> bool:
 
 @contextmanager
 def every_policy_is(policy: Rule) -> Iterator[None]:
-    """Returns a context in which traced functions are rematerialised by `policy` instead of their
-    own policies."""
+    """Returns a context manager within which traced functions under jax.checkpoint use `policy`
+    instead of their own policies."""
     bind: Rule = remat_p.bind
 
     def with_policy(*args: Any, **params: Any) -> Any:
@@ -511,15 +511,15 @@ def every_policy_is(policy: Rule) -> Iterator[None]:
         remat_p.bind = bind  # type: ignore[method-assign]
 
 
-# Primitives that only call their inner jaxpr, whose inputs are the operands in their order, and the
-# parameter that contains this jaxpr.
+# Primitives that only call their inner jaxpr, and the parameter that contains this jaxpr. The
+# operands of the primitive are the inputs of the jaxpr, in the same order.
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr",
          "core_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr",
          "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "call_jaxpr"}
 
 
 def is_nnx_optimizer() -> bool:
-    """Returns whether flax's nnx.Optimizer is calling."""
+    """Returns whether a function of flax's nnx.Optimizer is on the call stack."""
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_globals.get("__name__") != "flax.nnx.training.optimizer":
         frame = frame.f_back
@@ -535,7 +535,7 @@ def _expanded(eqn: Eqn) -> Jaxpr | None:
     return eqn.params.get(CALLS.get(eqn.primitive.name))
 
 
-# The effects of equations that must run in their order.
+# The effects of equations that must stay in order.
 _ORDERED = {"ReadEffect", "WriteEffect", "AccumEffect", "InternalMutableArrayEffect",
             "OrderedDebugEffect", "OrderedIOEffect"}
 
@@ -545,7 +545,7 @@ def must_stay_in_order(eqn: Eqn) -> bool:
 
 
 def run_eqn(eqn: Eqn, args: Sequence[Any]) -> Sequence[Any]:
-    """Computes the results of an equation. The arguments may have fewer layers than its operands."""
+    """Computes the results of an equation. Arguments may have fewer layers than its operands."""
     inputs = {atom: arg for atom, arg in zip(eqn.invars, args) if not is_literal(atom)}
     jaxpr = _jaxpr_of([eqn], list(inputs), eqn.outvars)
     with jax.enable_checks(False):      # otherwise JAX compares the shapes
@@ -555,9 +555,9 @@ def run_eqn(eqn: Eqn, args: Sequence[Any]) -> Sequence[Any]:
 
 def run_jaxpr(jaxpr: Jaxpr, args: Sequence[Any], known: Mapping[Atom, Any] = {},
               expand: bool = False, select: bool = False) -> list[Any]:
-    """Computes the results of a closed jaxpr, whose variables in `known` have these values.
-    `expand`: computes each equation of the functions that it calls, instead of the call.
-    `select`: computes both branches of each lax.cond, and selects each result."""
+    """Computes the results of a closed jaxpr. `known` has the values of variables that need not be
+    computed. `expand`: computes the equations of the functions that it calls, one by one, instead
+    of the calls. `select`: computes both branches of each lax.cond, and selects each result."""
     inner = open_jaxpr(jaxpr)
     values = dict(zip((*inner.constvars, *inner.invars),
                       (*getattr(jaxpr, "consts", ()), *args), strict=True))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Rules that split a rematerialised function into its passes. They handle values that the policy
-of jax.checkpoint offloads to actmem: the forward pass puts them, and the backward pass takes
-them. JAX's own rules handle all other values.
+"""Rules that split a rematerialised function into forward and backward pass. They handle values
+that the policy of jax.checkpoint offloads to actmem: the forward pass puts these values, and the
+backward pass takes them. JAX's own rules handle all other values.
 
-Without jax_remat3, JAX splits a jaxpr equation by equation and asks the policy about each. With
-jax_remat3, names and a few other primitives have rules of their own.
+Without jax_remat3, JAX splits a jaxpr equation by equation, and asks the policy about each
+equation. With jax_remat3, names and a few other primitives have rules of their own.
 """
 import threading
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ def _in_force() -> int | None:
 
 
 def begin_patch(min_bytes: int) -> tuple[list[int], bool]:
-    """Returns the patch, and whether it changes how new programs treat values."""
+    """Begins a patch. Returns the patch, and whether it changes how new programs treat values."""
     patch = [min_bytes]
     with _lock:
         before = _in_force()
@@ -73,13 +73,13 @@ def _is_ours(verdict: Verdict) -> bool:
 
 
 def _inner(policy: Rule) -> Rule:
-    """Returns JAX's policy, which a policy of actmem.jax.checkpoint wraps."""
+    """Returns the JAX policy that a policy of actmem.jax.checkpoint wraps, or `policy` itself."""
     inner: Rule = getattr(policy, "inner", policy)
     return inner
 
 
 def kept_names(policy: Rule) -> frozenset[str]:
-    """Returns the names that `policy` keeps in actmem, if it is made of names."""
+    """Returns the names of the values that `policy` keeps in actmem. The set may be empty."""
     saved, offloaded, destination = _private.names_of(_inner(policy))
     if _inner(policy) is not policy:
         return saved if destination is None else offloaded
@@ -93,9 +93,9 @@ def _whole_bytes(aval: Aval) -> int:
 
 
 def _fits(aval: Aval, verdict: Verdict) -> bool:
-    """Returns whether to put a value of this type. Tokens and ghosts represent values that were
-    put already. A symbolic shape has no number of bytes, and a drop cannot wait for a value
-    without bytes."""
+    """Returns whether to put a value of this type. Tokens and ghosts are not put: they represent
+    values that were put already. A value of 0 bytes is not put, because a drop cannot wait for it.
+    A symbolic shape has no number of bytes, so that number is computed only if needed."""
     is_patched = not isinstance(verdict, Kept) and verdict.dst == PATCHED
     min_bytes = _in_force() if is_patched else getattr(verdict, "min_bytes", 0)
     return isinstance(aval, _private.ShapedArray) and aval.dtype != jax.dtypes.float0 and \
@@ -116,8 +116,8 @@ def _value_label(primitive: Primitive, params: Mapping[str, Any], source: Any,
 def _ask(policy: Rule, primitive: Primitive, args: Sequence[Any], params: Mapping[str, Any],
          source: Any, aval: Aval, is_running: bool = False) -> Verdict:
     """Asks `policy` about the result of a primitive, which has the type `aval`, and records the
-    verdict. `is_running` says that the function already runs, outside of a trace. Returns None
-    if the policy fails: JAX then asks it again, and raises the error without frames of this
+    verdict. `is_running`: the function runs outside of a trace. Returns None if the policy raises
+    an exception: JAX then calls the policy again, and the traceback has no frames of this
     package."""
     try:
         verdict = policy(primitive, *args, **params)
@@ -141,7 +141,7 @@ def _ask(policy: Rule, primitive: Primitive, args: Sequence[Any], params: Mappin
 
 def _stock(policy: Rule, primitive: Primitive, args: Sequence[Any], params: Mapping[str, Any],
            verdict: Verdict) -> str | None:
-    """Returns the memory in which JAX without actmem would keep the value by `policy`, or None
+    """Returns the memory in which JAX without actmem would keep the value under `policy`, or None
     if JAX would refuse the policy."""
     if getattr(verdict, "label", None):     # an argument, which JAX keeps
         return _verdicts.DEVICE
@@ -166,7 +166,7 @@ def _where(aval: Aval, verdict: Verdict) -> str:
 # Without jax_remat3.
 
 def _put_eqns(eqn: Eqn, labels: Mapping[int, str]) -> tuple[list[Eqn], list[Eqn], list[Atom]]:
-    """Returns three lists: equations that compute `eqn` and put its results that have a label,
+    """Returns three lists: the equations that compute `eqn` and put its results in `labels`, the
     equations that take these results, and the variables that connect both."""
     outvars = list(eqn.outvars)
     is_name = eqn.primitive is _private.name_p
@@ -193,9 +193,10 @@ def _put_eqns(eqn: Eqn, labels: Mapping[int, str]) -> tuple[list[Eqn], list[Eqn]
 
 
 def _split(eqn: Eqn, verdict: Verdict) -> tuple[Any, ...]:
-    """Returns the tuple that JAX expects of a rule. It has the equations of the forward pass and
-    of the backward pass. For each result, it says whether the forward pass leaves it unknown,
-    and whether the backward pass computes it. Last are the inputs of the backward pass."""
+    """Returns the tuple that JAX expects from a rule. Its first two items are the equations of the
+    forward pass and of the backward pass. The next two say for each result whether the forward pass
+    leaves it unknown, and whether the backward pass computes it. Last are the inputs of the
+    backward pass."""
     count = len(eqn.outvars)
     labels = {i: _value_label(eqn.primitive, eqn.params, eqn.source_info, verdict)
               for i, var in enumerate(eqn.outvars) if _fits(var.aval, verdict)}
@@ -228,7 +229,7 @@ def _rule3(policy: Rule, stock: Rule, value: Any, primitive: Primitive,
         return None
 
     def rule(trace: Any, *args: Any, **own: Any) -> tuple[Any, Any, Rule]:
-        """Applies JAX's own rule for a saved value, and puts and takes that value."""
+        """Applies JAX's own rule for a saved value. Puts the value; the backward pass takes it."""
         result, saved, back = stock(_private.SAVING, *args, **own)
         aval = jax.typeof(saved)
         if not _fits(aval, verdict):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""report: a table of each named value of a step and where it goes. With ACTMEM_JAX_REPORT set,
-the process prints one table for each program when it ends.
+"""report(): a table that shows where each named value of a step goes. If ACTMEM_JAX_REPORT is set,
+the process prints one table for each program when the process ends.
 
 Values that go to actmem appear as puts in the program. The recorded verdicts of the policies say
 where other values go, and the program shows how often each value occurs.
@@ -28,8 +28,8 @@ from actmem.jax._private import Atom, Aval, Eqn, Jaxpr
 from actmem.jax._primitives import batch_first, label_of, name_and_line, put_p
 
 _UNKNOWN = "?"
-# Values without memory of their own. A layer's input is often the result of the previous layer,
-# and would count twice.
+# Destinations without memory of their own. A layer's input (carried) is often the result of the
+# previous layer, and would count twice.
 _NOWHERE = (_verdicts.RECOMPUTED, _verdicts.UNNEEDED, _verdicts.CARRIED)
 
 
@@ -44,12 +44,12 @@ class Row:
                 bytes of each device's part; None if only XLA knows the sharding
     times       occurrences in a step: one for each iteration of a scan; None in a loop
                 with an unknown number of iterations
-    goes        "actmem", "device", "recomputed", or another memory of JAX, such as
-                "pinned_host". "unneeded": the policy offloads it, but it is not put, because
-                no backward pass needs it. "carried": the policy does not save it, but JAX
-                keeps it on the device as the input of a layer, or the carry of a scan
-    stock       like `goes`, for JAX without actmem and the same policy. None: unknown, or
-                JAX refuses the policy
+    goes        "actmem", "device", "recomputed", or another memory of JAX, such as "pinned_host".
+                "unneeded": the policy offloads the value, but no backward pass needs it, so it is
+                not put. "carried": the policy does not save the value, but JAX keeps it on the
+                device as the input of a layer, or the carry of a scan
+    stock       like `goes`, for JAX without actmem, with the same policy. None: unknown, or JAX
+                refuses the policy
     """
     name: str
     line: str
@@ -183,7 +183,7 @@ def _kept_in(jaxpr: Jaxpr, kept: Iterable[Atom]) -> set[Atom]:
 
 
 def _kept_inside(eqn: Eqn, jaxpr: Jaxpr, kept: set[Atom]) -> list[Atom]:
-    """Returns those variables of `jaxpr`, which is inside `eqn`, that are kept."""
+    """Returns the kept variables of `jaxpr`, which is inside `eqn`."""
     inner = _private.open_jaxpr(jaxpr)
     if eqn.primitive.name == "scan":
         consts, carries = _private.scan_consts(eqn.params), _private.scan_carries(eqn.params)
@@ -230,7 +230,8 @@ class _Found:
 
     def value(self, eqn: Eqn, is_again: bool, is_local: bool,
               kept: set[Atom]) -> _Value | None:
-        """Returns the value that `eqn` puts or names, or None if it is only recomputed."""
+        """Returns the value that `eqn` puts or names. Returns None if `eqn` does neither, or names
+        a value that is only recomputed or that another equation puts."""
         aval = eqn.outvars[0].aval if eqn.outvars else None
         if eqn.primitive is put_p:
             name, line = name_and_line(eqn.params["label"])
@@ -262,7 +263,7 @@ class _Found:
         put = {dataclasses.replace(value, goes=_verdicts.UNNEEDED) for value in self.values
                if value.goes == _verdicts.ACTMEM}
         for value, times in self.values.items():
-            if value in put:        # another put of this value is needed
+            if value in put:        # another put of this value stores it
                 continue
             shape = value.device_shape(is_alone)
             rows.append(Row(
@@ -287,12 +288,12 @@ def _devices_of(compiled: jax.stages.Compiled) -> set[jax.Device]:
 
 
 def report(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
-    """Returns a table of each named value of a step. For each value it has the bytes on each
-    device, the number of occurrences, the source line that names the value, and its place
-    between the forward and the backward pass.
+    """Returns a table of each named value of a step. It shows the bytes on each device, the number
+    of occurrences, the source line that names the value, and the place of the value between the
+    forward and the backward pass.
 
-    It compiles the step, but does not run it. The table lists all values that go to actmem. It
-    also lists other values that jax.ad_checkpoint.checkpoint_name names, if JAX asked a policy
+    report() compiles the step, but does not run it. The table lists all values that go to actmem.
+    It also lists other values that jax.ad_checkpoint.checkpoint_name names, if JAX asked a policy
     about them. It omits unnamed values that a policy saves on the device.
 
     Args:
@@ -304,7 +305,7 @@ def report(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
       A Report. print() shows it as a table, and `rows` has the data.
 
     Raises:
-      TypeError: `step` is not a function. Errors of tracing and compiling it pass through.
+      TypeError: `step` is not a function. Tracing and compiling `step` may raise other errors.
 
     Warns:
       UserWarning: A policy has names that match no value of the program.
@@ -335,7 +336,7 @@ def report(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
 # Reports at the end of the process.
 
 class _Programs:
-    """Collects the programs that put values, when each is complete."""
+    """Collects each program that puts values, when the program is complete."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
@@ -370,7 +371,7 @@ class _Programs:
         tell_nothing()
 
     def others(self) -> list[Row]:
-        """Returns rows for values that policies were asked about, but that no program shows."""
+        """Returns rows for values that JAX asked policies about, but that are in no program."""
         found = {(value.name, value.line) for _, found in self.found
                  for value in found.values}
         rows = []
@@ -388,7 +389,7 @@ class _Programs:
 # tell_nothing() when the process ends.
 
 class _Kept:
-    """Whether any program of this process puts values, and whether the line was printed."""
+    """`puts`: a program of this process puts values. `is_said`: tell_nothing() printed its line."""
     puts = is_said = False
 
     @classmethod
@@ -397,8 +398,8 @@ class _Kept:
 
     @classmethod
     def anything(cls) -> bool:
-        """Returns whether actmem kept anything. The counters also cover arrays, and programs
-        that jax.export made elsewhere."""
+        """Returns whether actmem kept anything. The counters also cover arrays, and programs that
+        another process exported with jax.export."""
         counts = _native.initialized(_handlers.Stats)
         arrays = _native.initialized(_handlers.ArrayStats)
         _handlers.library.actmem_xla_stats(ctypes.byref(counts))
@@ -456,7 +457,7 @@ def _why_nothing() -> str:
 
 
 def _some(labels: Iterable[str], most: int = 4) -> str:
-    """Lists the first `most` labels, and the number of others."""
+    """Lists the first `most` labels, and the number of further labels."""
     every = list(labels)
     more = f" and {len(every) - most} more" if len(every) > most else ""
     return ", ".join(every[:most]) + more

@@ -4,8 +4,8 @@
 A stored array is a token and a ghost (_kept.py), which programs pass on like other arrays. It is
 immutable, as JAX's arrays are: an update takes the old value and puts the new one. If the caller
 donates the old array, the program frees the old value after taking it, so new values can use the
-memory. The name of a value in the store is that of its place in the state. So the
-store learns from each step when the next one will need the value (lib/store/schedule.h).
+memory. The store identifies a value by its place in the state. So it learns from each step when the
+next step will need the value (lib/store/schedule.h).
 """
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -28,14 +28,14 @@ class Stored:
     """An array in actmem memory. JAX sees it as a node with two leaves, a token and a ghost.
 
     value() returns the array, on the device. Indexing, numpy.asarray() and the functions of
-    jax.numpy call it. Each call copies the whole value to the device. Arithmetic is refused.
+    jax.numpy call value(). Each call copies the whole value to the device. Arithmetic is an error.
 
     Attributes:
       label: the name in error messages, such as ".mu['w'] of the optimizer state".
       shape, dtype, ndim, size, nbytes: those of the array; nbytes is the sum over all devices.
     """
 
-    CHILDREN: tuple[str, ...] = ("token", "ghost")      # a subclass adds the names of more nodes
+    CHILDREN: tuple[str, ...] = ("token", "ghost")      # a subclass adds names of more children
     token: Any
     ghost: Any
 
@@ -67,8 +67,8 @@ class Stored:
 
     @property
     def sharding(self) -> Sharding | None:
-        """The sharding of the array, or None if it is not known: in a traced program, or if JAX
-        loaded the program that put the array from its cache."""
+        """The sharding of the array, or None if it is not known: in a traced program, or if the
+        program that put the array came from JAX's cache."""
         if not isinstance(self.ghost, Kept):
             return None
         sharding: Sharding | None = self.ghost.sharding
@@ -79,16 +79,16 @@ class Stored:
 
     @property
     def is_stack(self) -> bool:
-        """Whether each layer is a block of its own (_params.py)."""
+        """Whether the array is a stack: each layer is a block of its own (_params.py)."""
         return len(self.token.shape) > 0
 
     @property
     def batch(self) -> tuple[int, ...]:
-        """The axes of the tokens."""
+        """The axes of the array that are also axes of the tokens."""
         return tuple(range(len(self.token.shape)))
 
     def taken(self) -> Any:
-        """Returns the array, in a traced program."""
+        """Returns the array. Only for traced programs."""
         return _primitives.take(self.token, self.ghost, self.label, False, self.batch)
 
     def value(self) -> jax.Array:
@@ -143,8 +143,8 @@ def named_leaves(tree: Any) -> list[tuple[str, Any]]:
 
 
 def groups_of(named: list[tuple[str, Any]]) -> Iterator[list[tuple[str, Any]]]:
-    """Yields leaves that are copied together. A program for each leaf would need more time and
-    memory to compile, and all leaves at once would need twice the memory."""
+    """Yields groups of leaves that are copied together. A program for each leaf would need more
+    time and memory to compile. Copying all leaves at once would need twice the memory."""
     def size(leaf: Any) -> int:
         return getattr(leaf, "size", 1) * getattr(getattr(leaf, "dtype", None), "itemsize", 8)
     most = sum(size(leaf) for _, leaf in named) // GROUPS
@@ -169,7 +169,7 @@ def _take_all(leaves: Sequence[Stored], shardings: Sequence[Sharding | None]) ->
 
 
 def values_of(leaves: Sequence[Stored]) -> list[jax.Array]:
-    """Returns copies of stored arrays on the device. XLA compiles one program for all."""
+    """Returns copies of stored arrays on the device. XLA compiles one program for all arrays."""
     shardings = [leaf.sharding for leaf in leaves]
     values: list[jax.Array] = _take_all(leaves, tuple(
         sharding if sharding is not None and sharding.num_devices > 1 else None
@@ -211,7 +211,7 @@ def _store_layers(values: Any, label: str) -> Stored:
 def store_all(values: Sequence[Any], labels: Sequence[str],
               are_stacks: Sequence[bool]) -> list[Stored]:
     """Returns the values as stored arrays, with a block for each layer of a stack. XLA compiles one
-    program for all."""
+    program for all values."""
     return [(_store_layers if is_stack else store)(value, label)
             for value, label, is_stack in zip(values, labels, are_stacks)]
 
@@ -224,8 +224,8 @@ def _stacked(layers: Sequence[Stored]) -> Stored:
 
 
 def store_stack(values: Any, label: str) -> Stored:
-    """Returns an array whose first axis is that of layers, with a block for each layer. A NumPy array
-    is copied to the device one layer at a time."""
+    """Stores an array whose first axis is that of the layers, with a block for each layer. A NumPy
+    array is copied to the device one layer at a time."""
     stack: Stored
     if isinstance(values, np.ndarray):
         stack = _stacked([jax.block_until_ready(store_all([value], (label,), (False,))[0])
@@ -236,7 +236,7 @@ def store_stack(values: Any, label: str) -> Stored:
 
 
 def store_group(group: Sequence[tuple[str, Any]], values: Sequence[Any]) -> list[Any]:
-    """Returns the values, stored where the leaf in `group` is stored."""
+    """Returns the values. Stores each value whose leaf in `group` is stored."""
     chosen = [(value, leaf) for (_, leaf), value in zip(group, values) if is_stored(leaf)]
     if not chosen:
         return list(values)
@@ -257,7 +257,7 @@ def kind_of(leaf: Any) -> tuple[tuple[int, ...], Any]:
 
 
 def _check_arrays(given: list[tuple[str, Any]], named: list[tuple[str, Any]]) -> None:
-    """Raises an error unless stored() can store the leaves `given` as those of `named`."""
+    """Raises an error unless the leaves `given` match `named`, so that stored() can store them."""
     names, others = ({name for name, _ in leaves} for leaves in (named, given))
     for name in sorted(names ^ others):
         where = "`like` has {}, but the tree does not" if name in names else \
@@ -281,19 +281,19 @@ def _placed_as(leaf: Any, value: Any) -> Any:
 
 
 def stored(tree: Any, like: Any) -> Any:
-    """Returns a tree with stored arrays in place of those that are stored in `like`: the inverse
-    of value().
+    """Stores the arrays of a tree whose leaves in `like` are stored, and returns the new tree. This
+    is the inverse of value().
 
     Args:
       tree: A pytree of jax.Array or NumPy arrays, such as a state that another library has restored.
-      like: A tree of the same structure, shapes and dtypes, such as
-        jax.eval_shape(optimizer.init, params). An array gets the sharding of its leaf of `like`. If
-        the leaf states none, as after jax.eval_shape(), the array keeps its own: restore it with the
+      like: A tree of the same structure, shapes and dtypes, such as jax.eval_shape(optimizer.init,
+        params). Each array gets the sharding of its leaf in `like`. If the leaf states no sharding,
+        as after jax.eval_shape(), the array keeps its own. In this case, restore the array with the
         sharding of its parameter.
 
     Raises:
-      ValueError: `tree` has another structure, an array of another shape or dtype, or one that is
-        stored already. The error message names it.
+      ValueError: `tree` and `like` differ in structure, or in the shape or dtype of an array, or an
+        array of `tree` is stored already. The error message names the array.
 
     About 1/32 of the tree at a time is copied to the device.
 

@@ -2,10 +2,10 @@
 """save_state and restore_state: a tree of arrays, stored or not, in one file.
 
 The file is a ZIP archive without compression. It has the elements of each array, in C order, and
-then "arrays.json" with the name, shape, dtype and sharding of each. For random keys, it has the
-arrays of jax.random.key_data(). ZIP gives each part a CRC-32, which restore_state() compares. The
-file is written under another name, which replaces `path` only when the file is complete and on the
-disk.
+then "arrays.json" with the name, shape, dtype and sharding of each array. For random keys, the
+archive has the arrays of jax.random.key_data(). ZIP gives each part a CRC-32, which restore_state()
+checks. save_state() writes the file under another name. It renames the file to `path` only when the
+file is complete and on the disk.
 """
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _placement(value: Any) -> dict[str, Any]:
 
 
 def _sharding(name: str, placement: Mapping[str, Any]) -> Sharding | None:
-    """Returns the sharding that _placement() described; None: that of the default device."""
+    """Returns the sharding that _placement() described, or None for the default device."""
     if not placement:
         return None
     kind = placement["memory_kind"]
@@ -130,23 +130,22 @@ def _write_all(file: Any, tree: Any) -> None:
 
 
 def save_state(path: StrPath, tree: Any) -> None:
-    """Writes a tree of arrays to a file, such as the parameters and the state of an optimizer
-    whose state is stored. If the process is killed at any point, `path` has the old content or
-    the new one.
+    """Writes a tree of arrays, such as the parameters and the stored state of an optimizer, to a
+    file. If the process is killed at any point, `path` has the old content or the new one.
 
     Args:
       path: The file. An existing file is replaced.
-      tree: A pytree of arrays, random keys, numbers and Stored arrays. Their names are the paths in
-        the tree.
+      tree: A pytree of arrays, random keys, numbers and Stored arrays. Their names in the file are
+        the paths in the tree.
 
     Raises:
-      TypeError: A leaf is traced, or JAX and NumPy do not store its type alike.
+      TypeError: A leaf is traced, or JAX and NumPy store its dtype differently.
       ValueError: An array has parts on other hosts.
       OSError: The file cannot be written, or another save_state() writes it. `path` is unchanged.
 
     About 1/32 of the tree at a time is copied to the device and to the host. Until the file is
-    complete, its name is that of `path` with ".partial". After an error the partial file is
-    removed; after a kill, the next save_state() overwrites it.
+    complete, its name is `path` with ".partial" appended. After an error, save_state() removes the
+    partial file. If the process is killed, the next save_state() overwrites the partial file.
 
     Example:
       >>> import os, tempfile, jax.numpy as jnp, actmem.jax
@@ -180,8 +179,8 @@ def save_state(path: StrPath, tree: Any) -> None:
 
 
 def _new_array(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Returns an array in memory of its own, which the kernel gets back when the array is deleted.
-    malloc would keep the memory, because it lies between allocations of the compiler."""
+    """Returns an array in a mapping of its own, so deleting the array returns its memory to the
+    kernel. malloc would keep the memory, because it lies between allocations of the compiler."""
     size = math.prod(shape) * dtype.itemsize
     words = np.frombuffer(mmap.mmap(-1, max(size, 1)), np.uint8, size)
     return words.view(dtype).reshape(shape)
@@ -223,7 +222,7 @@ def _opened(path: str) -> tuple[zipfile.ZipFile, list[dict[str, Any]]]:
 
 
 def _check(path: str, index: list[dict[str, Any]], leaves: list[tuple[str, Any]]) -> None:
-    """Raises an error unless the file has just the arrays of `leaves`."""
+    """Raises an error unless the file has exactly the arrays of `leaves`."""
     saved = {entry["name"]: entry for entry in index}
     wanted = dict(leaves)
     for name in [*wanted, *saved]:
@@ -241,8 +240,8 @@ def _check(path: str, index: list[dict[str, Any]], leaves: list[tuple[str, Any]]
 
 
 def _on_saved_devices(name: str, wanted: NamedSharding, saved: Sharding | None) -> Sharding:
-    """Puts `wanted`, a sharding without devices such as jax.eval_shape() returns, on the devices of
-    the saved array."""
+    """Returns `wanted` on the devices of the saved array. `wanted` is a sharding without devices,
+    such as one of jax.eval_shape()."""
     def axes(mesh: Any) -> Any:
         return mesh.axis_names, mesh.axis_sizes, mesh.axis_types
     if not isinstance(saved, NamedSharding) or axes(saved.mesh) != axes(wanted.mesh):
@@ -272,12 +271,12 @@ def restore_state(path: StrPath, like: Any) -> Any:
     Args:
       path: The file.
       like: A tree of the same structure, with arrays or jax.ShapeDtypeStructs of the same shapes
-        and dtypes, such as jax.eval_shape(optimizer.init, params). A leaf that is a Stored in
-        `like` is stored, whether it was stored before or not.
+        and dtypes, such as jax.eval_shape(optimizer.init, params). An array is stored if its leaf
+        in `like` is a Stored, whether it was stored before or not.
 
     Returns:
       A tree of the structure of `like`. An array has the sharding and the memory kind of its leaf
-      of `like`. If the leaf states no sharding, the array has the one that was saved.
+      of `like`. If the leaf states no sharding, the array has the saved sharding.
 
     Raises:
       ValueError: `like` has other names, shapes or dtypes than the file, or an array was saved
@@ -285,7 +284,7 @@ def restore_state(path: StrPath, like: Any) -> Any:
       actmem.Error: The file is damaged. The error message names the array.
       OSError: The file cannot be read.
 
-    About 1/32 of the tree is in memory twice at any time.
+    At most about 1/32 of the tree is in memory twice.
 
     Example: see save_state().
     """

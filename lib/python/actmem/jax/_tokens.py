@@ -2,9 +2,9 @@
 """Drops the values of tokens that Python does not refer to any more.
 
 While Python refers to a token, programs may take its value any number of times. When Python has
-deleted the last array that contains the token, the value must be dropped, but programs that take it
-may still run. So a separate program drops the value. It gets the token's memory by donation, so it
-runs only after all programs that read the token have ended.
+deleted the last array that contains the token, the value must be dropped, but programs that take
+the value may still run. So a separate program drops it. The token's memory is donated to this
+program, which therefore runs only after all programs that read the token have ended.
 """
 import collections
 import threading
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 # collect a token array at any time, even while the thread holds the lock. So the finalizer does
 # nothing else.
 _ended: collections.deque[jax.Array] = collections.deque()
-# Arrays of integers whose token arrays Python has all deleted. drain() drops their values.
+# Arrays of integers whose token arrays are all deleted. drain() drops the values of their tokens.
 _gone: collections.deque[jax.Array] = collections.deque()
-# The results of programs that drop values, which may still run.
+# The results of programs that drop values. These programs may still run.
 _drops: list[Any] = []
 # The number of token arrays that share each array of integers, by the id of the latter.
 _counts: collections.Counter[int] = collections.Counter()
-# The token arrays of states that Python refers to.
+# The token arrays of states, as long as Python refers to them.
 _states: "weakref.WeakSet[Kept]" = weakref.WeakSet()
 _lock = threading.RLock()
 
@@ -44,10 +44,9 @@ def _count_ended() -> None:
 
 
 def watch(kept: "Kept") -> None:
-    """Arranges that the values of the tokens in `kept` are dropped after Python has deleted `kept`
+    """Ensures that the values of the tokens in `kept` are dropped after Python has deleted `kept`
     and all arrays that share its memory. A program that returns its input makes such arrays. Also
-    drops the values of tokens that Python deleted earlier, because a training loop that calls only
-    one program may cause no other call of drain()."""
+    calls drain(): in a training loop that calls only one program, nothing else may call it."""
     with _lock:
         _counts[id(kept.base)] += 1
     weakref.finalize(kept, _ended.append, kept.base).atexit = False
@@ -59,8 +58,8 @@ def watch_state(kept: "Kept") -> None:
 
 
 def state_ids() -> list[int]:
-    """Returns the ids of the blocks of all states that Python refers to. Waits for programs that
-    make them."""
+    """Returns the ids of the blocks of all states that Python refers to. Waits for the programs
+    that make these blocks."""
     arrays = [kept.base for kept in list(_states) if not kept.is_deleted()]
     return [int(token[0]) for base in arrays if not _has_failed(base)
             for shard in base.addressable_shards
@@ -90,8 +89,8 @@ def _drop(words: jax.Array) -> jax.Array:
 
 
 def drain(wait: bool = False) -> None:
-    """Drops the values of all tokens that Python has deleted. With `wait`, waits until they are
-    dropped, also those of earlier calls."""
+    """Drops the values of all tokens that Python has deleted. With `wait`, waits until these
+    values, and those of earlier calls, are dropped."""
     _count_ended()
     while _gone:
         try:

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Computes an Optax update whose state is stored, leaf by leaf.
+"""Computes an Optax update leaf by leaf. The state of the update is stored.
 
 The update is traced as if its state were on the device. run() then computes the jaxpr in another
-order. It follows each output to the stored leaves that it needs. It takes a leaf just before its
-first use, and puts a new leaf as soon as it exists. So each leaf of any transformation keeps its
-shape, and each scalar is computed once.
+order. It follows each output to the stored leaves that the output needs. It takes a leaf just
+before the first use of the leaf, and puts a new leaf as soon as the new leaf exists. So each leaf
+of any transformation keeps its shape, and each scalar is computed once.
 
 Leaves that are taken one after the other form a group of at most `group_bytes`. The takes of group
-i + 1 are tied to the puts of group i - 1, and announced when group i begins. So at most two groups
-are on the device, and a group is copied while another one is updated. The takes of a group are also
-tied to its gradients: XLA could otherwise run them at the beginning of the step. The last gradient
-comes first, as a backward pass makes it first: so the update can run during the backward pass,
-unless it needs all gradients at once, as for clipping.
+i + 1 wait for the puts of group i - 1, and are announced when group i begins. So at most two groups
+are on the device, and a group is copied while another one is updated. The takes of a group also
+wait for its gradients. Otherwise XLA could run these takes at the beginning of the step. The update
+begins with the last gradient, which the backward pass computes first. So the update can run during
+the backward pass, unless it needs all gradients at once, as for clipping.
 
 A branch of lax.cond gets the tokens instead of the values. A branch that returns a leaf unchanged
 returns its token, and copies nothing.
@@ -45,7 +45,7 @@ class _Group(NamedTuple):
 class _Plan:
     """The order in which to compute a jaxpr.
 
-    stored       the bytes of each input that is stored
+    stored       the length in bytes of each stored input
     wanted       the numbers of the outputs to put
     unchanged    the numbers of the outputs that are stored inputs
     order        the numbers of all outputs, in the order in which they are computed
@@ -88,7 +88,7 @@ class _Plan:
         return 0 if _private.is_literal(atom) else self.needs.get(atom, 0)
 
     def put_ready(self) -> None:
-        """Puts the new leaves that need no further take."""
+        """Puts the new leaves whose takes are all done."""
         for i, needs in list(self.waiting.items()):
             if i in self.waiting and not needs & ~self.taken:
                 self.put(i)
@@ -110,7 +110,7 @@ class _Plan:
         self.groups[-1].steps.append(_Take(var))
 
     def compute(self, wanted: Atom) -> None:
-        """Adds the equations that compute `wanted`, those of each operand one after the other."""
+        """Adds the equations that compute `wanted`, operand by operand."""
         left = [wanted]
         while left:
             atom = left[-1]
@@ -133,7 +133,7 @@ class _Plan:
         self.compute_eqn(number, [])
 
     def compute_eqn(self, number: int, left: list[Atom]) -> None:
-        """Adds an equation to the plan. If an operand must be computed before, adds that operand to
+        """Adds an equation to the plan. If an operand must be computed first, adds that operand to
         `left` instead."""
         eqn = self.jaxpr.eqns[number]
         for atom in eqn.invars:
@@ -174,7 +174,7 @@ class Run:
         return self.taken[atom] if atom in self.taken else self.values[atom]
 
     def has(self, atom: Atom) -> bool:
-        """Returns whether an array exists already."""
+        """Returns whether the array of `atom` exists already."""
         return _private.is_literal(atom) or atom in self.taken or \
             atom in self.values and not is_stored(self.values[atom])
 
@@ -184,9 +184,9 @@ class Run:
 
         order     The numbers of the outputs, in the order in which to compute them. None: the last
                   output comes first.
-        follow    Called after each group. It returns arrays that the caller has computed from the
-                  values known by then. The takes of the group after the next one are tied to these
-                  arrays.
+        follow    A function that is called after each group. It returns arrays that the caller has
+                    computed from the values known by then. The takes of the group after the next
+                    one wait for these arrays.
         """
         for i, (atom, label) in enumerate(zip(self.inner.outvars, self.labels)):
             if label is not None and not _private.is_literal(atom) and \
@@ -213,7 +213,7 @@ class Run:
                 for i, atom in enumerate(self.inner.outvars)]
 
     def inputs_of(self, groups: Sequence[_Group]) -> list[list[Any]]:
-        """Returns the arrays that each group is the first to use, such as its gradients."""
+        """Returns, for each group, the arrays that no earlier group uses, such as the gradients."""
         known, found = set(self.values), []
         for group in groups:
             new = {atom: None for step in group.steps if not isinstance(step, (_Take, _Put))
@@ -225,7 +225,7 @@ class Run:
         return found
 
     def tie(self, group: _Group, ties: Sequence[Any]) -> None:
-        """Lets no take of `group` run before `ties` exist, and announces its takes."""
+        """Delays the takes of `group` until `ties` exist, and announces these takes."""
         if not ties or not group.takes:
             return
         leaves = [self.stored[var] for var in group.takes]
@@ -235,7 +235,7 @@ class Run:
                            for var, leaf, token in zip(group.takes, leaves, tokens))
 
     def step(self, step: "_Take | _Put | Eqn") -> Any:
-        """Runs a step. Returns the token of a put."""
+        """Runs a step. Returns the token if the step is a put, else None."""
         if isinstance(step, _Take):
             leaf = self.stored[step.var]
             self.taken[step.var] = _primitives.take(leaf.token, leaf.ghost, leaf.label, False)
@@ -256,7 +256,7 @@ class Run:
         return self.outputs[output].token
 
     def cond(self, eqn: Eqn) -> None:
-        """Computes a lax.cond whose branches get stored arrays, and return them."""
+        """Computes a lax.cond whose branches get and return stored arrays."""
         wanted: dict[Atom, str | None] = {
             atom: label for atom, label in zip(self.inner.outvars, self.labels)
             if not _private.is_literal(atom) and self.uses[atom] == 1}
@@ -269,7 +269,7 @@ class Run:
         self.values.update(zip(eqn.outvars, results))
 
 
-# Each choice doubles the equations.
+# The maximum depth of choices. Each choice doubles the equations.
 MOST_CHOICES = 3
 
 
@@ -295,7 +295,7 @@ def prepared(jaxpr: Jaxpr, select: bool = False) -> Jaxpr:
 
 
 def choice(jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None]) -> Atom | None:
-    """Returns the scalar that decides whether outputs are stored inputs, or None."""
+    """Returns the scalar that decides whether outputs equal stored inputs, or None."""
     inner = _private.open_jaxpr(jaxpr)
     inputs = {arg.label: var for var, arg in zip(inner.invars, args) if is_stored(arg)}
     kept = {i: inputs[label] for i, label in enumerate(labels) if label in inputs}
@@ -311,7 +311,7 @@ def run(jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
                  stored input of the same label is returned as it is.
     group_bytes  Bytes of stored inputs that may be taken at once. A larger input is taken alone.
                  None: the host computes the stored outputs (_host.py).
-    depth        The number of choices around this jaxpr.
+    depth        The number of choices that contain this jaxpr.
     """
     jaxpr = prepared(jaxpr, select=group_bytes is None)
     chosen = choice(jaxpr, args, labels) if depth < MOST_CHOICES else None

@@ -15,7 +15,7 @@ import actmem
 from actmem.jax._private import Aval, Rule
 
 ACTMEM, DEVICE, RECOMPUTED = "actmem", "device", "recomputed"
-UNNEEDED = "unneeded"       # the policy offloads it, but no backward pass needs it
+UNNEEDED = "unneeded"       # the policy offloads the value, but no backward pass needs it
 # The input of a checkpointed function, or the carry of a scan: JAX keeps it regardless of the
 # policy.
 CARRIED = "carried"
@@ -26,7 +26,7 @@ _Key: TypeAlias = tuple[str, str, tuple[int, ...], str]
 _lock = threading.Lock()
 # The destination of each value, and the names in the policy that decided about it.
 _said: dict[_Key, tuple[str, frozenset[str]]] = {}
-# The memory in which JAX without actmem keeps each value, by the same policy. None: JAX refuses
+# The memory in which JAX without actmem keeps each value, under the same policy. None: JAX refuses
 # the policy.
 _stock: dict[_Key, str | None] = {}
 # The names that JAX has asked each policy about since it completed the last program.
@@ -113,7 +113,7 @@ _OTHERS = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (ac
 
 
 def _users_frame() -> int:
-    """Returns the number of frames from the caller to the first one outside of JAX and actmem."""
+    """Returns the number of frames from the caller to the first frame outside of JAX and actmem."""
     frame, level = sys._getframe(1), 1
     while frame.f_back and frame.f_code.co_filename.startswith(_OTHERS):
         frame, level = frame.f_back, level + 1

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 import jax
 
 OLDEST, NEWEST = "0.10.1", "0.12.0.1"
-# The version of XLA's handler interface that lib/xla/ffi.c states. XLA accepts handlers of its
-# own or an earlier version. It refuses later ones when a program first computes.
+# The version of XLA's handler interface that lib/xla/ffi.c states. XLA accepts handlers of its own
+# version or of an earlier one. It refuses later versions when a program first runs.
 FFI_MAJOR, FFI_MINOR = 0, 3
 
 # version → the defect and its remedy
@@ -26,7 +26,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _ffi() -> tuple[int, int] | None:
-    """Returns the version of the interface in jaxlib, or None if jaxlib has no header."""
+    """Returns the version of XLA's handler interface in jaxlib, or None if jaxlib has no header."""
     spec = find_spec("jaxlib")
     header = os.path.join(os.path.dirname((spec and spec.origin) or ""),
                           "include", "xla", "ffi", "api", "c_api.h")
@@ -39,8 +39,8 @@ def _ffi() -> tuple[int, int] | None:
 
 
 def check() -> None:
-    """Refuses the loaded version of JAX, or warns of it. Must run before this package uses
-    other names of JAX, which may differ in that version."""
+    """Raises an error, or warns, if actmem does not work with the loaded version of JAX. Must run
+    before this package uses other names of JAX, which may differ in that version."""
     version, tested = jax.__version__, f"{OLDEST} to {NEWEST}"
     if _numbers(version) < _numbers(OLDEST):
         raise ImportError(f"actmem.jax does not work with JAX {version}, only with JAX "
@@ -58,5 +58,5 @@ def check() -> None:
         warnings.warn(f"JAX {version} {why}", stacklevel=3)
     from actmem._start.with_jax import wrong_flag
     wrong = wrong_flag(version)
-    if wrong and "actmem_with_jax" not in sys.modules:      # `actmem run` has said it
+    if wrong and "actmem_with_jax" not in sys.modules:      # `actmem run` has printed this warning
         warnings.warn(wrong, stacklevel=3)

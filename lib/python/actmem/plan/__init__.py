@@ -5,20 +5,20 @@
     print(plan)
     layer = jax.checkpoint(layer, policy=plan.policy)
 
-names      the values to decide about        work     the cost of recomputing them
+names      the values to decide about        work     the cost of recomputing values
 between    transfers between devices         defaults the defaults that a machine gives
 memory     the memory that a program needs   time     device, link and files as queues
 layers     a program as a list of layers     search   finds the fastest choice that fits
 decide     the plan and its reasons          report   the plan as a table and a file
 measure    runs the best few choices         _graph, _fusion, _trace    programs from jaxprs
-verify     compiles the best few choices     for accelerators that are not there
+verify     compiles the best few choices for accelerators that are not present
 models     published models                  decoder  a model's training step in JAX
 machine    published figures of machines     probe    measures this machine
 of_model   the plan of a published model     command  actmem plan
-targets    accelerators that XLA knows       compiled  programs that XLA compiles for them
+targets    accelerators that XLA knows       compiled  programs that XLA compiles for targets
 sharded    a model's step on all devices
 placement  where weights and state live, and where the update runs
-update     the time of a step with state on the host          wear    of disks
+update     the time of a step with state on the host          wear    the wear of disks
 check      compares a training run's first steps with its plan
 """
 from __future__ import annotations
@@ -69,7 +69,7 @@ def parse_size(what: str, size: int | float | str | None) -> float:
 
 
 def _check_counts(**counts: tuple[int, int]) -> None:
-    """Checks numbers. Each argument is a value and the least valid value."""
+    """Checks numbers. Each argument is a pair: the value, and the least value that is valid."""
     for name, (value, least) in counts.items():
         if isinstance(value, bool) or not isinstance(value, numbers.Integral) or \
                 value < least:
@@ -106,14 +106,14 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
          shares: int = 1) -> Plan:
     """Decides for each named value of a training step whether to keep it on the device, offload
     it to the host, or recompute it. If `function` is a loss, plan() traces it once. If it is
-    a step, plan() traces it again for each policy. This clears JAX's caches, so functions that
-    were compiled before are compiled again.
+    a step, plan() traces it again for each policy. Tracing for a policy clears JAX's caches, so
+    functions that were compiled before are compiled again.
 
     Args:
-      function: Either a loss, which takes parameters and a batch and returns a scalar; or a
-        step, which itself computes the gradient of a checkpointed function. plan() replaces the
-        policies of layers under jax.checkpoint. If there are none, it plans the bodies of
-        scans. If a loss names no values, plan() names the results of its large products.
+      function: Either a loss, which takes parameters and a batch and returns a scalar; or a step,
+        which itself computes the gradient of a checkpointed function. plan() replaces the policies
+        of layers under jax.checkpoint. Without such layers, it plans the bodies of scans. If a loss
+        names no values, plan() names the results of its large products.
       *args: The arguments of `function`, or their shapes (jax.ShapeDtypeStruct). Values that
         depend only on the first argument are weights.
       machine: A Machine, or a name that machine.find() accepts. It gives the rates of the
@@ -123,7 +123,7 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
         the machine's device memory. math.inf: no limit.
       host_memory: Bytes of host memory that one device may use; the rest goes to files. None:
         the device's share of 80% of the machine's host memory; no limit if that is unknown.
-      donated: How many bytes of the arguments are donated: the first arguments, as many as have
+      donated: How many bytes of the arguments are donated: the first arguments, as many as fit into
         these bytes on the device.
       compiler: The compiler's settings, such as memory.CPU. None: those of the machine's platform.
       ring: The number of layers that may have unfinished transfers to the host.
@@ -137,19 +137,19 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
       measure: How many steps to run with each of the best few choices, on this machine's
         devices. The fastest of them becomes the plan. 0: only predict.
       destination: The memory to which JAX offloads; "actmem" for actmem.jax.
-      mesh: The devices that share the program, if neither the shardings of its arguments nor
-        jax.lax.with_sharding_constraint state them. All bytes are those of one device.
+      mesh: The mesh of the devices that run the program, if neither the shardings of its arguments
+        nor jax.lax.with_sharding_constraint state a mesh. All numbers of bytes are per device.
       specs: The shardings of named values, by name. Needed for values that are not sharded
         like the operands of the operations that compute them.
       between: The transfers between devices, if `function` is one device's part and does not
         contain these transfers: see of_model.py.
       frozen: How many arguments after the first are weights that are not trained.
-      compile: A target such as "h200", "h200x8" or "v5p:2x2x1", which need not be here. XLA
-        compiles the best few choices and full recomputation for it, and plan() drops those that
-        do not fit or whose schedule shows that offloading gains nothing. This takes minutes, and
-        prints its progress on stderr. Results are cached.
+      compile: A target such as "h200", "h200x8" or "v5p:2x2x1". The machine need not have it. XLA
+        compiles the best few choices, and full recomputation, for the target. plan() drops the
+        choices that do not fit, or whose schedule shows that offloading gains nothing. This takes
+        minutes, and prints its progress on stderr. Results are cached.
       shares: How many devices share the weights if `function` computes with whole weights. Each
-        device stores a part of them between layers: see of_model.py.
+        device stores a part of the weights between layers: see of_model.py.
       whole: The program that compile= compiles, if `function` is one device's part: see
         sharded.py.
 

@@ -13,17 +13,17 @@ from jax.ad_checkpoint import checkpoint_name
 from actmem.jax import _private
 from actmem.plan._structure import Attention
 
-QUERY_BLOCKS = 8                # causal attention then computes 9/16 of all scores; 1/2 are needed
+QUERY_BLOCKS = 8                # causal attention computes 9/16 of all scores, and needs 1/2
 WINDOW_BLOCKS = 4               # a block of queries is 1/WINDOW_BLOCKS of a window
 
 
-Made = tuple[jax.Array, jax.Array]      # the results of queries, and the logarithms of their sums
+Made = tuple[jax.Array, jax.Array]      # the results of queries, and log-sums of their weights
 
 
 def _scores(q: jax.Array, k: jax.Array, allowed: jax.Array | None, softcap: float,
             ) -> tuple[jax.Array, jax.Array]:
-    """Returns the scores of queries (tokens, heads of one key, dim) and keys (keys, dim), and
-    the derivative of softcap."""
+    """Returns the scores of queries and keys, and the derivative of the soft cap. `q` has the shape
+    (tokens, query heads per key head, dim), `k` has (keys, dim)."""
     scores = jnp.einsum("tgd,sd->gts", q, k, preferred_element_type=jnp.float32)
     scores = scores * q.shape[-1] ** -0.5
     slope = jnp.ones((), jnp.float32)
@@ -37,8 +37,8 @@ def _scores(q: jax.Array, k: jax.Array, allowed: jax.Array | None, softcap: floa
 
 def _block(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array | None,
            softcap: float) -> tuple[jax.Array, jax.Array]:
-    """Returns the results of the queries, and the logarithm of the sum of each query's weights
-    (tokens, heads of one key)."""
+    """Returns the results of the queries, and the logarithm of the sum of each query's weights,
+    with the shape (tokens, query heads per key head)."""
     scores, _ = _scores(q, k, allowed, softcap)
     total = jax.nn.logsumexp(scores, -1)
     weights = jnp.exp(scores - total[..., None])
@@ -48,8 +48,8 @@ def _block(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array | None,
 def _block_backward(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array | None,
                     softcap: float, out: jax.Array, total: jax.Array, slope_of_out: jax.Array,
                     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns the derivatives of q, k and v, from the results of _block() and the derivative of
-    its first result."""
+    """Returns the derivatives with respect to q, k and v. `out` and `total` are the results of
+    _block(), `slope_of_out` is the derivative with respect to `out`."""
     scores, slope = _scores(q, k, allowed, softcap)
     weights = jnp.exp(scores - total.T[..., None])
     dv = jnp.einsum("gts,tgd->sd", weights.astype(v.dtype), slope_of_out)
@@ -83,7 +83,7 @@ class _Local:
         return jnp.concatenate([parts[i:i + self.blocks] for i in range(self.before + 1)], 1)
 
     def unseen(self, x: jax.Array) -> jax.Array:
-        """Sums over all blocks what each has for one key: the transpose of seen()."""
+        """Returns, for each key, the sum of its rows in all blocks: the transpose of seen()."""
         total = jnp.zeros((self.before + self.blocks, self.size, x.shape[-1]), x.dtype)
         for i in range(self.before + 1):
             total = total.at[i:i + self.blocks].add(x[:, i * self.size:(i + 1) * self.size])
@@ -117,8 +117,9 @@ class _Local:
 
 class _Whole:
     """Attention to all preceding keys, or to all keys. Each block of queries uses the keys up to
-    its end. The first `prefix` tokens see each other. If the sequence is divided over devices,
-    the keys are complete, and each query stands for as many queries as there are devices."""
+    the end of the block. The first `prefix` tokens see each other. If devices divide the sequence,
+    a device has all keys and a part of the queries. Each query stands for one query of each
+    device."""
 
     def __init__(self, kind: Attention, prefix: int, tokens: int, keys: int) -> None:
         self.kind, self.prefix, self.tokens, self.keys = kind, prefix, tokens, keys
@@ -163,9 +164,9 @@ def _attention_of(kind: Attention, prefix: int, tokens: int, keys: int) -> _Loca
 
 
 def _forward(q: jax.Array, k: jax.Array, v: jax.Array, *, kind: Attention, prefix: int) -> Made:
-    """Computes attention for one head of keys at a time. Queries have the shape (all heads of
-    keys, tokens, heads of queries for each, dim); keys and values have (all heads of keys,
-    keys, dim)."""
+    """Computes attention for one key head at a time. Queries have the shape (key heads of all
+    sequences, tokens, query heads per key head, dim). Keys and values have the shape (key heads of
+    all sequences, keys, dim)."""
     one = _attention_of(kind, prefix, q.shape[1], k.shape[1])
     made: Made = jax.lax.map(lambda part: one.forward(*part), (q, k, v))
     return made
@@ -173,15 +174,16 @@ def _forward(q: jax.Array, k: jax.Array, v: jax.Array, *, kind: Attention, prefi
 
 def _backward(q: jax.Array, k: jax.Array, v: jax.Array, *made: jax.Array, kind: Attention,
               prefix: int) -> tuple[jax.Array, ...]:
-    """Returns the derivatives, from the results of _forward() and the derivative of the first."""
+    """Returns the derivatives. `made`: the results of _forward(), and the derivative with respect
+    to the first result."""
     one = _attention_of(kind, prefix, q.shape[1], k.shape[1])
     grads: tuple[jax.Array, ...] = jax.lax.map(lambda part: one.backward(*part),
                                                (q, k, v, *made))
     return grads
 
 
-# These are primitives, like kernels. From a plain function, JAX would move parts out of loops.
-# A kernel has only its arguments and results in memory.
+# These are primitives, like kernels. If they were plain functions, JAX would move parts of them out
+# of loops. Only the arguments and results of a kernel are in memory.
 MADE_OF: dict[str, Callable[..., tuple[jax.Array, ...]]] = {
     "fused_attention": _forward, "fused_attention_backward": _backward}
 _forward_p, _backward_p = (_private.operation(name, function)
@@ -196,7 +198,7 @@ def _fused(kind: Attention, prefix: int, name: str, q: jax.Array, k: jax.Array, 
 
 def _fused_forward(kind: Attention, prefix: int, name: str, *qkv: jax.Array,
                    ) -> tuple[jax.Array, Any]:
-    # The backward pass reads both. If only one had the name, the kernel would run again.
+    # The backward pass reads both results. If only one had the name, the kernel would run again.
     out, total = (checkpoint_name(x, name) for x in _forward_p.bind(
         *qkv, kind=kind, prefix=prefix))
     return out, (*qkv, out, total)

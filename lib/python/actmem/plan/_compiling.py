@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The process that compiles one program for a target, because libtpu serves one process at a time
-and an error in a compiler ends its process. compiled.py starts it:
+"""Compiles one program for a target in a process of its own. libtpu serves one process at a time,
+and an error in a compiler ends the process. compiled.py starts this process:
 
     python3 -m actmem.plan._compiling REQUEST RESULT
 
-REQUEST is a file from the process that starts this one. It has the pickled target,
-jax.export.Exported, axes of the mesh and donated arguments. RESULT is the file to write: sizes, and
-the counts of the schedule, as JSON. If the program does not fit into the target's memory, RESULT has
-XLA's error message as "exhausted".
+REQUEST is a file that compiled.py writes. It has, pickled, the target, the jax.export.Exported, the
+axes of the mesh and the donated arguments. This process writes RESULT: sizes, and the counts of the
+schedule, as JSON. If the program does not fit into the target's memory, RESULT has XLA's error
+message as "exhausted".
 """
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def _attention(fields: Fields, head_dim: Any = None, **more: Any) -> Attention:
 
 
 def _even(fields: Fields, name: str, dim: int) -> int:
-    """Returns `dim`, which must be even, because positions rotate pairs of numbers."""
+    """Returns `dim`, which must be even, because position embeddings rotate pairs of numbers."""
     if dim % 2:
         raise fields.error(name, f"is {dim}, but must be even")
     return dim
@@ -157,7 +157,7 @@ def _mistral(fields: Fields) -> Model:
 
 
 def _windowed(fields: Fields, count: int, is_local: Callable[[int], bool]) -> list[bool]:
-    """Returns which layers only see a window: by layer_types, or by the older rule."""
+    """Returns for each layer whether it has a window, by layer_types or else by `is_local`."""
     known = {"sliding_attention": True, "full_attention": False}
     types = fields.items("layer_types", [])
     if not types:
@@ -198,7 +198,7 @@ def _gemma(fields: Fields) -> Model:
     count = fields.size("num_hidden_layers")
     generation = {"gemma": 1, "gemma2": 2, "gemma3_text": 3, "gemma4_text": 4}[str(fields.kind)]
     if generation in (2, 3):
-        # Defaults of transformers, which the files of the smallest models omit.
+        # Defaults of transformers. The files of the smallest models omit these fields.
         fields = _with_defaults(fields, num_attention_heads=8, num_key_value_heads=4)
     attention = _attention(fields, head_dim=256, has_norms=generation >= 3,
                            softcap=fields.real("attn_logit_softcapping",
@@ -276,7 +276,7 @@ def _siglip(fields: Fields, tokens: int | None, has_norm: bool) -> Vision:
                           out_bias=True, has_rope=False)
     layer = Layer(attention, fields.size("intermediate_size"), is_gated=False, act="gelu",
                   has_mlp_bias=True, norm="layer")
-    # projection_dim repeats the text's hidden_size; vision_use_head says that the tower has none.
+    # projection_dim repeats the text's hidden_size; by vision_use_head, the tower has no head.
     fields.taken.update(("projection_dim", "vision_use_head"))
     vision = Vision(layer, fields.size("num_hidden_layers"), hidden,
                     fields.size("image_size", 224), fields.size("patch_size"),
@@ -293,7 +293,7 @@ def _siglip(fields: Fields, tokens: int | None, has_norm: bool) -> Vision:
 
 
 def _with_images(fields: Fields) -> Model:
-    """Parses a decoder behind a vision tower. Its embedding is always also the head."""
+    """Parses a decoder with a vision tower. The decoder's embedding is always its head, too."""
     text = fields.inner("text_config")
     inner = parser_of(text)
     if inner is _with_images:

@@ -6,8 +6,8 @@ MOST = 16 << 20
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Returns the text of a file. Raises ValueError for one that is longer than 16 MiB, because a
-    device such as /dev/zero has no end."""
+    """Returns the text of a file. Raises ValueError if the file is longer than 16 Mi characters,
+    because a device such as /dev/zero has no end."""
     with open(path, encoding="utf-8", newline="") as file:
         text = file.read(MOST + 1)
     if len(text) > MOST:

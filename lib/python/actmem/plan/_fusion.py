@@ -8,7 +8,7 @@ import dataclasses
 
 from actmem.plan._graph import PRODUCTS, Graph, Node, Value
 
-# Operations computed element by element where the result is read, at little cost.
+# Cheap elementwise operations, which the compiler repeats in each operation that reads the result.
 CHEAP = frozenset("""add add_any sub mul neg abs sign max min select_n and or not xor eq ne lt
     le gt ge convert_element_type broadcast_in_dim iota transpose reshape rev slice
     dynamic_slice pad concatenate floor ceil round is_finite shift_left shift_right_logical
@@ -18,7 +18,7 @@ COSTLY = frozenset("""div exp exp2 expm1 log log1p tanh logistic sin cos tan asi
     atan2 sinh cosh asinh acosh atanh pow sqrt rsqrt cbrt rem erf erfc erf_inv lgamma digamma
     random_bits threefry2x32 random_wrap random_unwrap""".split())
 ELEMENTWISE = CHEAP | COSTLY
-# Operations whose result has elements at other positions than the operand.
+# Operations that move elements of the operand to other positions of the result.
 MOVING = frozenset("""broadcast_in_dim transpose rev slice dynamic_slice pad concatenate gather
     split""".split())
 ENLARGING = frozenset("""broadcast_in_dim iota pad concatenate gather""".split())
@@ -45,10 +45,10 @@ class Compiler:
 
 
 CPU = Compiler(fuses_sums=False, arranges=True, is_wide=True)
-# Predicts the time of accelerators, which was compared with measurements under these rules.
+# Used to predict the time of accelerators. The predictions were compared with measurements.
 PLAIN = Compiler()
-# XLA's GPU pipeline writes a product with Triton, whose kernel also transposes and casts the result.
-# It assigns the buffers of loops' bodies together with the others, to results too.
+# XLA's GPU pipeline computes a product with a Triton kernel, which also transposes and casts the
+# result. XLA assigns the buffers of loop bodies together with all others, even to results.
 GPU = Compiler(repeats_costly=True, casts_products=True, sinks_constants=True,
                fetches_early=True, hosts="all")
 # XLA's TPU pipeline computes elementwise operands and users of a product inside the product's
@@ -97,7 +97,8 @@ class Steps:
     # Values that exist in memory.
 
     def _written(self) -> dict[int, Value]:
-        """Returns, for each product, the value that it writes instead of its result."""
+        """Returns, for each product with fused users, the value that it writes instead of its
+        result."""
         found = {}
         for node in self.graph.nodes if self.compiler.casts_products else ():
             if node.op not in PRODUCTS:
@@ -118,8 +119,8 @@ class Steps:
         return chain
 
     def _is_elementwise(self, node: Node) -> bool:
-        """Returns whether an operation computes its result element by element. XLA for TPUs compares
-        indices and selects, instead of a scatter of single elements."""
+        """Returns whether an operation computes its result element by element. Instead of a scatter
+        of single elements, XLA for TPUs compares indices and selects."""
         return node.op in ELEMENTWISE or self.compiler.fuses_products and \
             node.op == "scatter-add" and not node.params["dimension_numbers"].update_window_dims
 
@@ -230,7 +231,7 @@ class Steps:
     # Steps that run.
 
     def _in_order(self) -> list[Node]:
-        """Returns the nodes. If a product is written into a stack, the write is in its place."""
+        """Returns the nodes in order. A write of a product into a stack replaces the product."""
         writes = {id(node): self.written[id(node)].maker for node in self.graph.nodes
                   if id(node) in self.written}
         early = {key: write for key, write in writes.items()
@@ -283,7 +284,7 @@ class Steps:
                 readers.setdefault(key, []).append(step)
         ready = [step for step in steps if not step.reads]
         ready += [step for step in steps if step.reads and not waits[id(step)]]
-        for step in ready:      # the loop appends to it
+        for step in ready:      # the loop appends to `ready`
             for reader in readers.get(id(step), ()):
                 waits[id(reader)] -= 1
                 if not waits[id(reader)]:

@@ -2,7 +2,7 @@
 """A program as the planner uses it: the equations of a jaxpr in order. Calls are inlined, and
 changes of shape are omitted. Bodies of loops are graphs of their own.
 
-`Graph.of(jaxpr)` makes one; memory.py and work.py read it.
+`Graph.of(jaxpr)` makes a graph; memory.py and work.py read it.
 """
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ CALLS = frozenset("""jit pjit closed_call core_call remat checkpoint remat2 cust
 
 PRODUCTS = ("dot_general", "conv_general_dilated")
 
-WINDOW = 32         # products that XLA adds up at once
+WINDOW = 32         # the number of products that XLA adds up at once
 
 
 def local_shape(aval: Aval) -> tuple[int, ...]:
-    """Returns the shape of each device's part of a value, if its type states the sharding."""
+    """Returns the shape of each device's part of a value, or the whole shape without a sharding."""
     shape = _private.explicit_shard_shape(aval) if hasattr(aval, "sharding") else None
     return tuple(aval.shape if shape is None else shape)
 
@@ -85,12 +85,13 @@ class Graph:
 
     @staticmethod
     def of(jaxpr: Jaxpr, shards: Shards | None = None) -> Graph:
-        """Makes the graph of a jaxpr, closed or not. It merges equal operations."""
+        """Makes the graph of a jaxpr, closed or not. Merges equal operations."""
         return _Maker(shards).graph(jaxpr)
 
     @property
     def is_step(self) -> bool:
-        """Whether it has a forward and a backward pass, as a body over microbatches does."""
+        """Whether the graph has a forward and a backward pass, as the body of a loop over
+        microbatches has."""
         turns = {node.turn for node in self.nodes if node.turn}
         return len(turns) > 1 or any(
             body.is_step or any(inner.turn for inner in body.nodes)
@@ -112,7 +113,7 @@ class _Maker:
         inner = _private.open_jaxpr(jaxpr)
         outer = self.nodes, self.seen, self.apart
         self.nodes, self.seen, self.apart = [], {}, set()
-        # Constants come last, so that an argument's index is that of its input.
+        # Constants come last, so that an argument and its input have the same index.
         variables = [*inner.invars, *inner.constvars]
         inputs = [self._value(var, i) for i, var in enumerate(variables)]
         env = dict(zip(variables, inputs))
@@ -126,7 +127,7 @@ class _Maker:
         return graph
 
     def _aval(self, atom: Atom) -> Aval:
-        """Returns the type of a device's part."""
+        """Returns the type of a device's part of a value."""
         return self.shards.local(atom) if self.shards else atom.aval
 
     def _value(self, atom: Atom, number: int = -1) -> Value:
@@ -173,7 +174,7 @@ class _Maker:
             return bool(eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype)
         if op in ("broadcast_in_dim", "transpose") and args[0] is not None:
             a, b = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
-            # Only dimensions of length 1 are added or moved.
+            # The same if only dimensions of length 1 are added or moved.
             return [size for size in a if size != 1] == [size for size in b if size != 1] \
                 and (op != "transpose" or _keeps_order(eqn))
         return op == "call_hi_primitive"
@@ -218,7 +219,7 @@ class _Maker:
             node.consts = _private.scan_consts(eqn.params)
             node.carries = _private.scan_carries(eqn.params)
             node.bodies = [_turn(self.graph(eqn.params["jaxpr"]), node)]
-            # One for each operand, including constants.
+            # One input for each operand, including constants.
             node.inputs = [value or self._value(atom)
                            for value, atom in zip(args, eqn.invars)]
         elif not node.is_kernel and (
@@ -292,7 +293,7 @@ class _Maker:
         self.nodes.append(node)
 
     def _key(self, op: str, eqn: Eqn, args: list[Value | None]) -> Any:
-        """Returns a key that equal operations share; None for one that must not be merged."""
+        """Returns a key that equal operations share, or None if this one must not be merged."""
         if _private.has_effects(eqn) or op in ("scan", "while", "cond") or is_kernel(eqn):
             return None
         atoms = tuple(id(value) if value is not None else
@@ -313,7 +314,8 @@ def _keeps_order(eqn: Eqn) -> bool:
 
 
 def _add_in_place(graph: Graph) -> None:
-    """Replaces a scatter into zeros and an addition by a scatter into the other operand."""
+    """Replaces a scatter into zeros, and the addition of its result, by a scatter into the other
+    operand of the addition."""
     for node in list(graph.nodes):
         if node.op != "scatter-add" or len(node.inputs[0].users) != 1 or \
                 not _is_constant(node.inputs[0]) or len(node.outputs[0].users) != 1:
@@ -356,8 +358,8 @@ def _orders(eqn: Eqn) -> list[tuple[list[int], tuple[int, ...], bool]]:
 
 
 def _turn(body: Graph, loop: Node) -> Graph:
-    """Returns the body of a scan with explicit steps that read its slices of stacked inputs and
-    write its slices of stacked results."""
+    """Adds to the body of a scan the steps that read slices of stacked inputs and write slices of
+    stacked results. Returns the body."""
     slices, updates = [], []
     for i in range(loop.consts + loop.carries, len(body.inputs)):
         part = body.inputs[i]

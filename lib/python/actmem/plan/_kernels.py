@@ -28,7 +28,7 @@ def is_kernel(eqn: Eqn) -> bool:
 
 def flops_of(op: str, params: dict[str, Any], reads: list[Aval],
              count: Callable[[Jaxpr], Flops]) -> Flops:
-    """Returns floating point operations by dtype. `count` returns those of a jaxpr."""
+    """Returns the number of floating point operations by dtype. `count` counts them in a jaxpr."""
     if op.startswith(CUDNN):
         return _cudnn(op, params, reads)
     if op in MADE_OF:
@@ -42,7 +42,8 @@ def flops_of(op: str, params: dict[str, Any], reads: list[Aval],
 
 
 def _cudnn(op: str, params: dict[str, Any], reads: list[Aval]) -> Flops:
-    """Counts queries (batch, tokens, heads, dim) of keys and values (batch, keys, heads, dim)."""
+    """Counts the operations of cuDNN's attention. Queries have the shape (batch, tokens, heads,
+    dim), keys and values have (batch, keys, heads, dim)."""
     (batch, tokens, heads, dim), (_, keys, _, _), value = (aval.shape for aval in reads[:3])
     flops = 2 * batch * heads * tokens * keys * (dim + value[-1])
     if "CAUSAL" in str(params.get("mask_type")).upper():

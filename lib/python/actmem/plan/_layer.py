@@ -28,7 +28,7 @@ def normed(w: Weights, name: str, x: jax.Array, kind: str = "rms") -> jax.Array:
 
 
 def projected(w: Weights, name: str, x: jax.Array, dims: int = 1) -> jax.Array:
-    """Multiplies the last `dims` dimensions of x by the first ones of the weight `name`."""
+    """Multiplies the last `dims` dimensions of x by the first dimensions of the weight `name`."""
     y: jax.Array = jnp.tensordot(x, w[name].astype(x.dtype), dims)
     if f"{name}.lora_a" in w:
         low = jnp.tensordot(x, w[f"{name}.lora_a"].astype(x.dtype), dims)
@@ -123,9 +123,9 @@ def experts_of(layer: Layer, w: Weights, x: jax.Array, name: Callable[..., jax.A
 
 def layer_function(layer: Layer, prefix: int = 0, sequence: int = 1, named: str = "",
                    attention: str = "kernel") -> Callable[[Weights, jax.Array], jax.Array]:
-    """Returns the function of one layer, of its weights and its input (batch, tokens, hidden).
-    The first `prefix` tokens see each other, like those of an image. All names begin with
-    `named`. `attention` is that of decoder.step()."""
+    """Returns the function that computes one layer from its weights and its input (batch, tokens,
+    hidden). The first `prefix` tokens see each other, like those of an image. All names of values
+    begin with `named`. `attention`: as for decoder.step()."""
     def name(x: jax.Array, what: str) -> jax.Array:
         y: jax.Array = checkpoint_name(x, named + what)
         return y

@@ -21,9 +21,9 @@ def _part_of_loss(softcap: float, head: jax.Array, x: jax.Array, targets: jax.Ar
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def total_loss(softcap: float, learns: bool, head: jax.Array, x: jax.Array,
                 targets: jax.Array) -> jax.Array:
-    """Returns the sum of the loss over chunks of tokens, (chunks, tokens, ...). It computes one
-    chunk after the other. The backward pass recomputes the logits. `learns` says whether the head
-    has a gradient."""
+    """Returns the sum of the loss over chunks of tokens. `x` and `targets` have the shape (chunks,
+    tokens, ...). Computes one chunk after the other. The backward pass recomputes the logits.
+    `learns`: the head has a gradient."""
     total: jax.Array = jax.lax.scan(
         lambda total, part: (total + _part_of_loss(softcap, head, *part), None),
         jnp.zeros((), jnp.float32), (x, targets))[0]

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Reads the schedule of a program that XLA compiled: which copies to the host and back it has, and
-whether they start in the forward or the backward pass.
+"""Reads the schedule of a program that XLA compiled: which copies to the host and back the program
+has, and whether they start in the forward or the backward pass.
 
     schedule = _schedule.read(compiled.as_text())
 
-The backward pass begins with the first product, loop or kernel that JAX's transposition made. A
-copy to the host is late if its value stays on the device for more than half of the products between
-the one that computes the value and the backward pass. The memory space of the host is S(5) in XLA's
-text. Copies in the bodies of loops count once for each iteration.
+The backward pass begins with the first product, loop or kernel that JAX's transposition made.
+Consider the products between the one that computes a value and the backward pass. A copy of the
+value to the host is late if the value stays on the device for more than half of these products. The
+memory space of the host is S(5) in XLA's text. Copies in loop bodies count once for each iteration.
 """
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ PRODUCTS = ("dot_general", "ragged_dot_general", "conv_general_dilated")
 BACKWARD = "transpose(jvp"
 CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 COMPUTES, STARTS, ENDS = "computes", "starts", "ends"       # events
-# Instructions that move no bytes, or whose operands contain the instructions that do.
+# Instructions that move no bytes themselves, though computations that they call may do so.
 STILL = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "call",
          "conditional", "opt-barrier", "after-all")
-# The name of an instruction that XLA computes again because memory is short. XLA names copies of
-# cheap instructions, which it always makes, ".rematerialized".
+# Matches an instruction that XLA computes again because memory is short. XLA always copies cheap
+# instructions. These copies are named ".rematerialized", and do not match.
 REMATERIALISED = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+\.remat\d*(?:\.[\w.]*)? = ", re.MULTILINE)
 
 
 @dataclasses.dataclass
 class Schedule:
-    """Counts of a step. A copy is exposed if the device computes no product between its start and
-    its end."""
+    """Counts of a step. A copy is exposed if the device computes no product between the start and
+    the end of the copy."""
     rematerialised: int = 0         # instructions that XLA computes again by itself
-    copies_out: int = 0             # of XLA, from the device to the host
+    copies_out: int = 0             # copies by XLA, from the device to the host
     late_out: int = 0
     bytes_out: int = 0
     late_bytes_out: int = 0
@@ -58,22 +58,22 @@ class Schedule:
     late_puts: int = 0
     put_bytes: int = 0
     takes: int = 0
-    # Computations with copies: how often each runs, and its events in order. An event is the
-    # cycles of computing, the start of a copy (its name, direction and bytes), or its end. Empty if
-    # XLA reports no cycles, as for GPUs.
+    # Computations with copies: how often each runs, and its events in order. An event is the cycles
+    # of computing, the start of a copy (its name, direction and bytes), or the end of a copy. The
+    # list is empty if XLA reports no cycles, as for GPUs.
     timed: list[list[Any]] = dataclasses.field(default_factory=list)
 
     def wait(self, clock: float, link_out: float, link_in: float) -> float:
         """Returns the seconds of a step in which the device waits for copies. Copies in one
-        direction run one after the other. `clock` is cycles a second, and the other rates are bytes
-        a second."""
+        direction run one after the other. `clock` is in cycles per second, the other rates are in
+        bytes per second."""
         rates = {True: link_out, False: link_in}
         return math.fsum(times * _wait(events, clock, rates) for times, events in self.timed)
 
 
 def _wait(events: list[list[Any]], clock: float, rates: Mapping[bool, float]) -> float:
     now = waited = 0.0
-    free = {True: 0.0, False: 0.0}          # when the link ends its present copy
+    free = {True: 0.0, False: 0.0}          # when the link has finished its latest copy
     ends: dict[str, float] = {}
     for event in events:
         if event[0] == COMPUTES:
@@ -113,14 +113,14 @@ class _Instruction:
 
     @property
     def computes(self) -> bool:
-        """Whether it is a product, a kernel or a loop. These take most of a step's time."""
+        """Whether this is a product, a kernel or a loop. These take most of a step's time."""
         return self.opcode in ("dot", "convolution", "while") or bool(
             KERNEL.search(self.target)) or self.opcode not in STILL and \
             self.op_name.rpartition("/")[2] in PRODUCTS
 
 
 def _closing(text: str) -> int:
-    """Returns the index behind the parenthesis that closes the first one of `text`."""
+    """Returns the index after the parenthesis that closes the first parenthesis of `text`."""
     depth = 0
     for found in re.finditer(r"[()]", text):
         depth += 1 if found[0] == "(" else -1
@@ -156,8 +156,7 @@ def _instruction(line: str) -> _Instruction | None:
 
 
 def _computations(text: str) -> tuple[dict[str, list[_Instruction]], str]:
-    """Returns the instructions of each computation in order, and the name of the first one that
-    runs."""
+    """Returns the instructions of each computation in order, and the entry computation's name."""
     found: dict[str, list[_Instruction]] = {}
     entry, into = "", list[_Instruction]()
     for line in text.splitlines():
@@ -211,7 +210,7 @@ class _Passes:
         self.begin = next((i for i, each in enumerate(lines)
                            if each.computes and BACKWARD in each.op_name), len(lines))
         self.before = [0]           # products before each instruction
-        self.made: dict[str, int] = {}      # the latest product from which each value is computed
+        self.made: dict[str, int] = {}      # the latest product that each value depends on
         for i, each in enumerate(lines):
             self.before.append(self.before[i] + each.computes)
             self.made[each.name] = i if each.computes else max(
@@ -317,7 +316,7 @@ class _Reader:
 
 
 def read(text: str) -> Schedule:
-    """Returns what a scheduled program does, from its text."""
+    """Returns the counts of a scheduled program, read from its text."""
     reader = _Reader(text)
     reader.walk(reader.entry, 1, True, False)
     return reader.found

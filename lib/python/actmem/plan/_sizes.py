@@ -39,7 +39,7 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True)
 class Lora:
-    """Two factors of `rank` for each of these weights. Only the factors are trained."""
+    """Adds two factors of rank `rank` to each weight in `targets`. Only the factors are trained."""
     rank: int = 16
     targets: tuple[str, ...] = ("query", "key", "value", "out")
 
@@ -147,8 +147,8 @@ def groups_of(model: Model, scan: bool) -> tuple[Group, ...]:
 
 def shapes(model: Model, shard: Shard = Shard(), scan: bool = True, images: int = 0,
            lora: Lora | None = None) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of all weights that one device computes with, by name.
-    "group0.1.query" belongs to the second layer in the first group and has all repetitions."""
+    """Returns the shapes of all weights that one device computes with, by name. "group0.1.query"
+    belongs to the second layer of the first group. It contains all repetitions of that layer."""
     d = model.hidden
     vocab = divided("the vocabulary", model.vocab, "tensor", shard.tensor)
     all_shapes: dict[str, tuple[int, ...]] = {"embed": (vocab, d), "final_norm_scale": (d,)}

@@ -49,8 +49,8 @@ def local(shape: Sequence[int], spec: Spec, sizes: Sizes) -> tuple[int, ...]:
 
 
 def joined(specs: Sequence[Spec]) -> Spec:
-    """Combines specs of one shape. Each dimension is divided as in the first spec that divides
-    it, unless another dimension already uses the axis."""
+    """Combines specs of one shape. Each dimension gets the axes of the first spec that divides it
+    by axes that no earlier dimension uses."""
     found: list[Axes] = []
     taken: set[str] = set()
     for each in zip(*specs):
@@ -61,8 +61,8 @@ def joined(specs: Sequence[Spec]) -> Spec:
 
 
 def _reshaped(spec: Spec, before: Sequence[int], after: Sequence[int], sizes: Sizes) -> Spec:
-    """Returns the spec after a reshape. If dimensions are joined or split, the axes of the first
-    of them divide the first resulting dimension, if its length is a multiple of their size."""
+    """Returns the spec after a reshape. If dimensions are joined or split, the first resulting
+    dimension gets the axes of the first original one, if these divide its length."""
     found: list[Axes] = [()] * len(after)
     i = j = 0
     while i < len(before) and j < len(after):
@@ -89,7 +89,7 @@ def _reshaped(spec: Spec, before: Sequence[int], after: Sequence[int], sizes: Si
 
 def _gathered(eqn: Eqn, shape: Sequence[int], operand: Spec, index: Spec) -> Spec:
     """Returns the spec of a gather's result. The dimensions that come from the indices are divided
-    like the indices. A dimension that spans a whole dimension of the operand is divided like it."""
+    like the indices. A dimension that spans a whole dimension of the operand keeps its axes."""
     dims = eqn.params["dimension_numbers"]
     sizes, source = eqn.params["slice_sizes"], eqn.invars[0].aval.shape
     kept = [i for i in range(len(source)) if i not in dims.collapsed_slice_dims and
@@ -106,7 +106,7 @@ def _gathered(eqn: Eqn, shape: Sequence[int], operand: Spec, index: Spec) -> Spe
 
 
 def _at_their_places(shape: Sequence[int], spec: Spec, before: Sequence[int]) -> Spec:
-    """Returns the spec in which only dimensions of unchanged length are divided, as before."""
+    """Returns a spec that divides only the dimensions of unchanged length, as before."""
     if len(before) != len(shape):
         return whole(shape)
     return tuple(axes if a == b else () for axes, a, b in zip(spec, before, shape))

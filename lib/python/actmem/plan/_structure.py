@@ -21,7 +21,7 @@ class Attention:
     kv_heads: int
     head_dim: int
     value_dim: int = 0
-    window: int = 0                 # keys that a query sees; 0: all preceding ones
+    window: int = 0                 # keys that a query sees; 0: all preceding keys
     causal: bool = True
     shares_kv: bool = False         # the value is the key's projection
     has_norms: bool = False         # of query and key, per head
@@ -64,7 +64,7 @@ class Layer:
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Layers of several kinds, in order, `repeat` times. A scan iterates over them."""
+    """Layers of several kinds, in order. A scan runs this sequence `repeat` times."""
     layers: tuple[Layer, ...]
     repeat: int
 
@@ -80,7 +80,7 @@ class Vision:
     channels: int
     tokens: int
     has_projection_bias: bool
-    has_norm: bool                  # in front of the projection
+    has_norm: bool                  # before the projection
 
     @property
     def patches(self) -> int:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Makes graphs of programs. It traces them under one policy after another and computes nothing.
+"""Makes graphs of programs. Traces programs under one policy after another, and computes no values.
 
 A loss function is traced once, and its jaxpr is differentiated with each policy. A training step
-computes the gradient itself, so the whole step is traced again for each policy. Before and
-after each trace of a step, this module clears JAX's caches, because JAX does not distinguish its
-traces by policy.
+computes the gradient itself, so the whole step is traced again for each policy. Before and after
+each trace of a step, this module clears JAX's caches, because they do not distinguish policies.
 """
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ def _eqns(jaxpr: Jaxpr) -> Iterable[Eqn]:
 
 
 def _changed(jaxpr: Jaxpr, change: Callable[[Eqn], Sequence[Eqn] | None]) -> Jaxpr:
-    """Returns `jaxpr` with equations replaced by `change`, including those of inner jaxprs."""
+    """Returns `jaxpr` with equations replaced by `change`, including equations of inner jaxprs."""
     eqns: list[Eqn] = []
     for eqn in _private.open_jaxpr(jaxpr).eqns:
         new = change(eqn)
@@ -126,7 +125,7 @@ class Program:
         return range(self.weights + self.frozen, self.inputs)
 
     def text(self) -> str:
-        """Returns a text that differs between programs. It ignores their policies, because a
+        """Returns a text that differs between programs. The text omits their policies, because a
         plan changes these."""
         jaxpr = self.jaxpr
         if self.is_step:
@@ -197,7 +196,7 @@ class Program:
             return step.lower(*leaves).compile()
 
     def shapes(self) -> list[jax.ShapeDtypeStruct]:
-        """Returns the shapes of the arguments one by one, with their shardings over several
+        """Returns the shape of each argument, with its sharding if the argument is on several
         devices or in the host's memory."""
         found = []
         for leaf, aval in zip(jax.tree.leaves(self.args), self.jaxpr.in_avals):

@@ -54,8 +54,8 @@ class Between:
         return 1.0
 
     def turns(self, there: Collection[str]) -> list[tuple[Turn, Turn]]:
-        """Returns the forward and backward transfers of each group in one pass, if the device keeps
-        the values whose names are in `there`."""
+        """Returns the forward and the backward transfers for one repetition of each group, if the
+        device keeps the values whose names are in `there`."""
         found = [(Turn(), Turn()) for _ in self.groups]
         for one in self.step.collectives:
             if not one.of.startswith("layer "):

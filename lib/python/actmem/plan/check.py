@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from actmem.plan.report import Plan
 
-BYTES_ERROR = 0.1               # relative error that bytes may have
+BYTES_ERROR = 0.1               # permitted relative error of bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Term:
     name: str
     foreseen: float
     seen: float
-    unit: str                   # "s" or "bytes", of a step
+    unit: str                   # "s" or "bytes", per step
     off: float                  # its deviation divided by its permitted error
 
     def __str__(self) -> str:
@@ -31,7 +31,7 @@ class Checked:
 
     @property
     def off(self) -> str:
-        """The name of the term with the largest deviation, or "" if all are within the error."""
+        """The name of the term with the largest deviation, or "" if all are within their errors."""
         worst = max(self.terms, key=lambda term: term.off)
         return worst.name if worst.off > 1 else ""
 
@@ -64,7 +64,7 @@ def check(plan: Plan, stats: Mapping[str, Any], since: Mapping[str, Any], steps:
         waited = (in_a_step("take_stall_ns_total") + in_a_step("put_stall_ns_total"))
         waited /= 1e9 * plan.devices
     if "step_s" in stats:
-        # The error of a time is relative to the step, not to that time.
+        # The error of each time is relative to the time of the step.
         error = max(plan.rate_error, plan.error) * plan.step_s
         compute = plan.step_s - plan.waited_s
         seen = stats["step_s"] - (waited or 0.0)

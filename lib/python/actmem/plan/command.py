@@ -30,7 +30,7 @@ OF_MODELS = ("devices", "mesh", "batch", "tokens", "images", "train", "lora", "a
 
 
 class FunctionError(ValueError):
-    """The file lacks the function, or the function returns something else than it should."""
+    """The file lacks the function, or the function returns a wrong value."""
 
 
 def load(what: str) -> tuple[Any, ...]:
@@ -112,8 +112,8 @@ def _shard(options: argparse.Namespace, machine: machines.Machine) -> decoder.Sh
 
 
 def _target(options: argparse.Namespace) -> targets.Target | None:
-    """Returns the target of --compile. If it has several devices, gives JAX as many CPU devices, so
-    that a function can make its mesh."""
+    """Returns the target of --compile. If the target has several devices, gives JAX as many CPU
+    devices, so that the user's function can make its mesh."""
     if not options.compile:
         return None
     target = targets.find(options.compile)

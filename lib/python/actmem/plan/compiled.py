@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Compiles programs for a target that this machine need not have, in a process of their own, and
-returns the memory that XLA needs and what its schedule does. No array is made.
+"""Compiles each program for a target in a process of its own, and returns the memory that the
+program needs and the counts of its schedule. This machine need not have the target. Makes no
+arrays.
 
     program = compiled.compile_for(target, compiled.lowered(step, shapes, target))
     program.peak, program.schedule.late_out
 
-Results are kept in $XDG_CACHE_HOME/actmem/compiled. Their keys consist of the program as it is
-lowered, the target, the compilers' flags and the versions.
+Results are kept in $XDG_CACHE_HOME/actmem/compiled. Their keys consist of the lowered program, the
+target, the compilers' flags and the versions.
 """
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ CALLS = tuple(export.DisabledSafetyCheck.custom_call(f"actmem_{name}")
 
 
 class CompileError(ValueError):
-    """The compiler failed. The error message has its last line."""
+    """The compiler failed. The error message has the last line that the compiler printed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +76,7 @@ def flags() -> dict[str, str]:
 @dataclasses.dataclass(frozen=True)
 class Lowered:
     """A program that is lowered for a platform, and the axes of its mesh. Each axis has a name, a
-    size and a type. It can be pickled."""
+    size and a type. A Lowered can be pickled."""
     exported: Any               # jax.export.Exported
     axes: tuple[tuple[str, int, Any], ...] = ()
     donated: tuple[int, ...] = ()       # arguments that the program may overwrite
@@ -88,21 +89,21 @@ class Lowered:
 def lowered(function: Callable[..., Any], shapes: Sequence[Any], target: Target,
             donated: int = 0) -> Lowered:
     """Lowers a function of these shapes for the target's platform. The program may overwrite its
-    first arguments, as many as have `donated` bytes together."""
+    first arguments, as many as fit into `donated` bytes."""
     jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
     found = export.export(jitted, platforms=[target.platform], disabled_checks=CALLS)(*shapes)
     meshes = [each.sharding.mesh for each in jax.tree.leaves(shapes)
               if isinstance(getattr(each, "sharding", None), jax.sharding.NamedSharding)]
     axes = next((tuple(zip(mesh.axis_names, mesh.axis_sizes, mesh.axis_types))
                  for mesh in meshes if mesh.size == found.nr_devices), ())
-    # JAX differentiates a program by a function, which cannot be pickled.
+    # JAX stores the program's derivative as a function, which cannot be pickled.
     return Lowered(dataclasses.replace(found, _get_vjp=None), axes,
                    _first(jax.tree.leaves(shapes), donated))
 
 
 def _first(shapes: Sequence[Any], size: int) -> tuple[int, ...]:
-    """Returns the indices of the first shapes, as many as have `size` bytes together. On the
-    host, bytes do not count."""
+    """Returns the indices of the first shapes, as many as fit into `size` bytes. Skips shapes in
+    host memory."""
     found = []
     for i, shape in enumerate(shapes):
         sharding = getattr(shape, "sharding", None)
@@ -142,7 +143,7 @@ def _of_json(found: Any) -> Compiled:
 
 
 def _kept(path: str) -> Compiled | None:
-    """Returns the result in a file of the cache. A file that cannot be read is not there."""
+    """Returns the result in a file of the cache, or None if the file cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
             return _of_json(json.load(file))
@@ -151,7 +152,7 @@ def _kept(path: str) -> Compiled | None:
 
 
 def _keep(path: str, found: dict[str, Any]) -> None:
-    """Writes a result to the cache. Without the cache, programs are compiled again."""
+    """Writes a result to the cache. Ignores errors: then programs are only compiled again."""
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as file:
@@ -174,7 +175,7 @@ def _status_text(status: int) -> str:
 
 
 def _reason(stderr: str) -> str:
-    """Returns the last line of what a compiler printed, except notes that glog marks."""
+    """Returns the last line that a compiler printed, except notes and warnings of glog."""
     lines = [line.strip() for line in stderr.splitlines()
              if line.strip() and not re.match(r"[IW]\d{4}|WARNING: ", line)]
     return lines[-1] if lines else "the compiler printed no error"
@@ -199,8 +200,8 @@ def _run(target: Target, program: Lowered, variables: Mapping[str, str]) -> dict
 
 def compile_for(target: Target, program: Lowered,
                 variables: Mapping[str, str] = NO_VARIABLES) -> Compiled:
-    """Compiles a program, unless the cache has the result. `variables` are added to the environment of
-    the compiler.
+    """Compiles a program, unless the cache has the result. `variables` are added to the environment
+    of the compiler.
 
     Raises:
       ImportError: The compiler is not installed. The error message has the command to install it.

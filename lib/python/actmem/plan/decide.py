@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Decides the plan: the fastest choice, or the best one without offloading if the gain is within
-the error. It also says why each name is kept, offloaded or recomputed."""
+"""Decides the plan: the fastest choice, or the best choice without offloading if offloading gains
+less than the error. It also says why each name is kept, offloaded or recomputed."""
 from __future__ import annotations
 
 import dataclasses
@@ -12,7 +12,7 @@ from actmem.plan.names import Candidate
 from actmem.plan.report import Plan, Row, Run, size_text
 from actmem.plan.search import (KEEP, OFFLOAD, RECOMPUTE, ROUNDING, Choice, Nothing, Search)
 
-SHORTLIST = 4           # choices that run, besides those that offload nothing
+SHORTLIST = 4           # choices to run, in addition to those without offloading
 ATTEMPTS = 3            # attempts at finding a choice that fits
 
 
@@ -46,8 +46,8 @@ def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Ma
 
 
 def _lacks(search: Search, choice: Choice) -> str:
-    """Returns why the choice does not fit, or "". If host memory is short and files' rates are
-    unknown, the prediction assumes enough host memory."""
+    """Returns why the choice does not fit, or "". If host memory is too small and the rates of
+    files are unknown, makes the prediction assume enough host memory."""
     lacks = []
     peak, limit = search.peak(choice), search.device_memory
     if peak > limit:
@@ -89,8 +89,8 @@ def tried(search: Search, program: _trace.Program, steps: int, plan: Plan,
 
 
 def _compile(search: Search, policies: measure.Policies, shortlist: int) -> None:
-    """Compiles the best few choices. If each of them needs more memory than predicted, tries
-    choices whose predicted memory is lower by the same ratio."""
+    """Compiles the best few choices. If none of them fits, lowers the limit of the search by the
+    ratio of the limit to the least memory that one needs, and tries again."""
     limit = search.device_memory
     try:
         for _ in range(ATTEMPTS):
@@ -157,8 +157,8 @@ def _why(search: Search, choice: Choice, each: Candidate) -> str:
 
 
 def _what_it_lacks(search: Search, kept: Choice) -> str:
-    """Says how much memory `kept` lacks. Assumes that all memory except `search.fixed` grows with
-    the batch."""
+    """Says how much more memory `kept` needs. Assumes that all memory except `search.fixed` grows
+    with the batch."""
     peak, limit = search.peak(kept), search.device_memory
     if peak <= limit:
         return ""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""A JAX function that computes a training step of a model, for analysis, not for training. It is
-the model's loss, with MaxText's names for values that a policy can save.
+"""A JAX function that computes a training step of a model, for analysis, not for training. The
+function is the model's loss, and gives MaxText's names to values that a policy can save.
 
     step = decoder.step(models.find("llama-2-13b"), batch=4, tokens=4096,
                         shard=decoder.Shard(fsdp=8))
@@ -11,14 +11,14 @@ not in the function but in `step.collectives`. The function's weights are those 
 computes with, gathered over fsdp. `step.bytes` has the bytes that a device stores between layers.
 Without sharding, the function is the whole model, and runs on random weights (`initial()`).
 
-Attention is modelled as a fused kernel: a call of fused_attention, and of
-fused_attention_backward in the backward pass. The kernel leaves only its results in memory, and
-computes all scores again in the backward pass. It computes in blocks of queries. A block omits the
-keys behind the diagonal, except those of its own block. Its results are the values and the
-logarithm of each query's sum. Both have one name ("context"), because the backward pass needs
-both. With attention="dot_product", attention is products and a softmax, which write all scores to
-memory. Then only its result has a name ("attention_out"). These are MaxText's names for its
-settings of `attention`.
+Attention is modelled as a fused kernel: a call of fused_attention, and of fused_attention_backward
+in the backward pass. The kernel leaves only its results in memory, and computes all scores again in
+the backward pass. It computes in blocks of queries. A block omits the keys behind the diagonal,
+except those of its own block. The kernel's results are the values and the logarithm of each query's
+sum. Both have one name ("context"), because the backward pass needs both. With
+attention="dot_product", attention is products and a softmax, which write all scores to memory. In
+this case, only the result of attention has a name ("attention_out"). MaxText uses these names for
+the same settings of its `attention`.
 """
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ Remat = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Collective:
-    """Data that a device sends or receives in a step, besides computing. `bytes` is the size of
-    the whole value; each of the `devices` of the axis has a part of it, or an addend. `count`
-    is the number of repetitions. When a layer is recomputed, transfers of phase "forward" are
-    repeated, except those whose results a policy keeps."""
+    """Data that a device sends or receives in a step. `bytes` is the size of the whole value; each
+    of the `devices` of the axis has a part of the value, or an addend. `count` is the number of
+    repetitions. When a layer is recomputed, transfers of phase "forward" are repeated, except those
+    whose results a policy keeps."""
     axis: str
     kind: str                       # "all-gather", "reduce-scatter", "all-reduce", "all-to-all"
     devices: int
@@ -74,8 +74,8 @@ class Step:
     frozen: Weights
     batch: Weights
     collectives: tuple[Collective, ...]
-    bytes: dict[str, int]           # on one device: "weights", "gradients" and "optimizer" all
-                                    # the time, and "gathered", the most of one layer's weights
+    bytes: dict[str, int]           # on one device: "weights", "gradients" and "optimizer",
+                                    # which stay, and "gathered": the largest layer's weights
 
     def initial(self, seed: int = 0) -> tuple[Weights, Weights, Weights]:
         """Returns arrays for the arguments: random weights, tokens and pixels."""
@@ -103,7 +103,8 @@ def _inner(weights: Weights, prefix: str) -> Weights:
 
 
 def _see(model: Model, w: Weights, pixels: jax.Array, wrap: Remat) -> jax.Array:
-    """Returns (batch, images × tokens, hidden) of (batch, images, patches, pixels of a patch)."""
+    """Runs the vision tower. `pixels`: (batch, images, patches, pixels of a patch). The result:
+    (batch, images × tokens, hidden)."""
     vision = model.vision
     assert vision is not None
     batch, images = pixels.shape[:2]
@@ -175,7 +176,7 @@ def _collectives(model: Model, step_shapes: Mapping[str, tuple[int, ...]], shard
                 if layer.experts:
                     add("expert", "all-to-all", activation * layer.experts.top_k, 2, phase)
             add("fsdp", "reduce-scatter", trained, 1, "backward")
-            # Devices with other tokens and the same weights add up their gradients.
+            # Devices with the same weights and different tokens add up their gradients.
             add("data", "all-reduce", trained // shard.fsdp, 1, "backward")
             add("sequence", "all-reduce", trained // shard.fsdp, 1, "backward")
             add("expert", "all-reduce", (trained - of_experts) // shard.fsdp, 1, "backward")
@@ -204,8 +205,8 @@ def step(model: Model, *, batch: int, tokens: int, images: int | None = None,
     Args:
       batch: The number of sequences in a step, on all devices together.
       tokens: The number of text tokens in each sequence.
-      images: The number of images in front of each sequence's text (None: as the model is
-        used). Each adds the tokens that its vision tower makes. The tower is not trained unless
+      images: The number of images in front of each sequence's text (None: that of the model). Each
+        image adds the tokens that the vision tower makes from it. The tower is not trained unless
         `train` says so.
       shard: The mesh.
       scan: Whether equal layers form one scan, or run one after the other.
@@ -213,16 +214,16 @@ def step(model: Model, *, batch: int, tokens: int, images: int | None = None,
         functools.partial(jax.checkpoint, policy=...). None: no wrapper.
       train: "all" weights except the tower's, "attention" only, or a function that selects
         from the names of shapes().
-      lora: Train these factors instead.
+      lora: Train only these factors.
       dtype: The type of activations, and of weights that are not trained.
       weight_dtype: The type of weights that are trained.
-      loss_chunks: The number of chunks in which the logits are made. 0: as many as needed to
-        keep each within LOGITS_BYTES.
+      loss_chunks: The number of chunks in which the logits are computed. 0: as many as needed to
+        keep each chunk within LOGITS_BYTES.
       optimizer_bytes: Bytes of optimizer state for each trained weight; Adam has 8.
-      attention: How the text's layers compute it: "kernel" or "dot_product".
+      attention: How the text layers compute attention: "kernel" or "dot_product".
 
     Raises:
-      ShardError: The mesh does not divide a size. The error message names both.
+      ShardError: The mesh does not divide a size. The error message names the axis and the size.
       ValueError: An argument is invalid.
     """
     for what, value in (("batch", batch), ("tokens", tokens)):

@@ -24,7 +24,7 @@ def device_memory_of(machine: Machine) -> float:
 
 
 def host_memory_of(machine: Machine) -> float:
-    """Returns the bytes of host memory that one device may use; no limit if it is unknown."""
+    """Returns the bytes of host memory that one device may use, or infinity if they are unknown."""
     if not machine.has("host_bytes"):
         return math.inf
     devices = machine.need("devices") if machine.has("devices") else 1
@@ -38,8 +38,8 @@ def devices_of(machine: Machine, mesh: Mapping[str, int]) -> int:
 
 
 def compiler_of(machine: Machine) -> memory.Compiler:
-    """Returns how programs are compiled for the machine."""
-    platform = machine.platform         # it may have been measured elsewhere
+    """Returns the settings of the machine's compiler."""
+    platform = machine.platform         # the machine may have been measured elsewhere
     if not platform and machine.name == "here":
         platform = jax.default_backend()
     if machine.name in targets.TPUS:

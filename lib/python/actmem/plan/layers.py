@@ -46,8 +46,9 @@ class Timeline:
     def __init__(self, graph: Graph, machine: Machine, compiler: Compiler = PLAIN,
                  between: Between | None = None) -> None:
         self.machine, self.between = machine, between
-        # A scan stacks the values that it keeps, and values that go to the host: it reads and
-        # writes them once more. If processors copy values to the host, the rates include this.
+        # A scan stacks the values that it keeps, and values that go to the host. This reads and
+        # writes these values once more. If processors copy values to the host, the rates include
+        # this.
         self.stacking = 2 / machine.memory()
         self.copies = machine.has("transfer_share")
         self.counted = Counted(graph, compiler)
@@ -125,7 +126,7 @@ class Timeline:
                     before += seconds
         stacks = []
         for stack in reversed(backward):
-            # Its forward pass is the first remaining scan of the same length.
+            # The forward pass of the stack is the first remaining scan of the same length.
             for i, (node, seconds) in enumerate(forward):
                 if node.length == stack.length:
                     stack.forward = seconds

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The rates of a machine: figures from machines.csv, a file of that form, or the probe.
+"""The rates of a machine: figures from machines.csv, a file of that format, or the probe.
 
     one = machine.find("h200")              # or "here", or a file's name
     one.products("bfloat16", (4096, 8192, 8192))            # FLOP a second
     machine.of("mine", flops_bf16=1e14, ...)                # from given figures
 
-If a required figure is missing, an error names it. The planner multiplies the peak rate of
+If a required figure is missing, the error message names it. The planner multiplies the peak rate of
 products by `product_efficiency`, and that of memory by `memory_efficiency`, unless the rate was
 measured. In the table, both efficiencies are assumptions, as is each figure whose basis is
 "assumed".
@@ -117,7 +117,7 @@ class Rates:
 
     @property
     def share(self) -> float:
-        """The share of a device's compute that a transfer blocks; 1 if its processors copy."""
+        """The share of a device's compute that a transfer blocks; 1 if processors copy the data."""
         return self.machine.need("transfer_share") if self.machine.has("transfer_share") else 0.0
 
     @property
@@ -133,7 +133,7 @@ class Rates:
         return self.machine.files("read", size) / self.devices * self.factor
 
     def scaled(self, link: float, files: float) -> Rates:
-        """Returns these rates with the link's multiplied by `link`, and the files' by `files`."""
+        """Returns these rates, those of the link times `link`, and those of files times `files`."""
         return dataclasses.replace(
             self, link_out=self.link_out * link, link_in=self.link_in * link,
             link_out_both=self.link_out_both * link, link_in_both=self.link_in_both * link,
@@ -198,8 +198,8 @@ class Machine:
         return self.effective("hbm_bandwidth", "memory_efficiency")
 
     def effective(self, name: str, efficiency: str, default: float | None = None) -> float:
-        """Returns the rate `name` if it was measured; otherwise its product with the figure
-        `efficiency`, or with `default` if the machine lacks this figure."""
+        """Returns the rate `name`. If it was not measured, multiplies it by the figure
+        `efficiency`, or by `default` if the machine lacks this figure."""
         value = self.need(name)
         if self.figures[name].basis == "measured":
             return value
@@ -218,9 +218,9 @@ class Machine:
         return alike.write if direction == "write" else alike.read
 
     def link(self, direction: str, *, both: bool = False, devices: int = 1) -> float:
-        """Returns the rate of each of `devices` devices, in bytes a second: "out" to the host,
-        or "in" from the host. With `both`, both directions are busy. The rate is the minimum of
-        the link's limits and, if there are several devices, of the limit of the host's
+        """Returns the rate at which each of `devices` devices transfers to the host ("out") or from
+        the host ("in"), in bytes a second. With `both`, both directions are busy. The rate is the
+        minimum of the link's limits and, if there are several devices, of the limit of the host's
         memory."""
         if direction not in ("out", "in"):
             raise ValueError(f"direction={direction!r} must be 'out' or 'in'")
@@ -246,7 +246,7 @@ class Machine:
 
     @property
     def error(self) -> float:
-        """The relative error that is assumed of each rate."""
+        """The relative error that is assumed for each rate."""
         return self.figures["error"].value if self.has("error") else ERROR
 
     @property
@@ -379,7 +379,7 @@ def _product(row: dict[str, Any], where: str) -> Product:
 
 
 def _requests(row: dict[str, Any], where: str) -> tuple[int, Requests] | None:
-    """Returns the number of disks and the rates of a row, or None if it has no rate."""
+    """Returns the number of disks and the rates of a row, or None if a rate is missing."""
     for name in ("disks", "request_bytes", "spill_bandwidth", "fill_bandwidth"):
         if name not in row:
             raise MachineError(f"{where}: an entry has no '{name}'")

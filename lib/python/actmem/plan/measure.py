@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Compiles and runs the best few choices on this machine. It drops choices that do not fit. It runs
-steps of the other choices in turns, so that a disturbance affects all of them."""
+the steps of the other choices in turns, so that a disturbance affects all choices."""
 from __future__ import annotations
 
 import dataclasses
@@ -23,7 +23,7 @@ from actmem.plan.search import ROUNDING, Choice, Nothing
 class Measured:
     """A choice and its measured steps."""
     choice: Choice
-    peak: int                       # bytes of the device, by memory_analysis()
+    peak: int                       # bytes of device memory, from memory_analysis()
     seconds: tuple[float, ...]      # of its steps
 
     @property
@@ -53,7 +53,7 @@ def _array_like(leaf: jax.ShapeDtypeStruct, random: np.random.Generator) -> Any:
 
 
 def _check_devices(leaves: Sequence[Any]) -> None:
-    """Raises ValueError if an argument is on a device of a topology, which can only compile."""
+    """Raises ValueError if an argument is on a device of a topology, which cannot run programs."""
     for leaf in leaves:
         for device in getattr(getattr(leaf, "sharding", None), "device_set", ()):
             try:
@@ -113,7 +113,7 @@ class Policies:
         return choice in self._compiled
 
     def least(self, choices: Iterable[Choice]) -> int | None:
-        """Returns the memory of the choice that needs least; None if none was compiled."""
+        """Returns the memory of the choice that needs least, or None if none was compiled."""
         return min((peak for peak in map(self.peaks.get, choices) if peak is not None),
                    default=None)
 

@@ -2,9 +2,9 @@
 """The device memory that a program needs: the maximum of live bytes over all steps.
 
 A value has a buffer from the step that makes it to the last step that reads it. _fusion.py finds
-the steps. The steps of a loop's body follow each other in time while the loop's carried values,
-stacked values and other operands have buffers. Some compilers also put a buffer into the memory of
-a result that does not exist yet, as XLA's buffer assignment does.
+the steps. While the steps of a loop's body run, the loop's carried values, stacked values and other
+operands also have buffers. Some compilers also put a buffer into the memory of a result that does
+not exist yet, as XLA's buffer assignment does.
 """
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class Memory:
 @dataclasses.dataclass(frozen=True)
 class Shared:
     """Weights that `devices` devices share: each stores a part, as with fsdp. The first `trained`
-    inputs have gradients, the last results. The following `frozen` inputs have none."""
+    inputs have gradients, which are the last results. The next `frozen` inputs have no
+    gradients."""
 
     trained: int = 0
     frozen: int = 0
@@ -48,7 +49,7 @@ class Shared:
 
 def foresee(graph: Graph, donated: int = 0, compiler: Compiler = GPU,
             shared: Shared = Shared()) -> Memory:
-    """Predicts the memory of a program; results reuse `donated` bytes of its arguments."""
+    """Predicts the memory of a program. Its results reuse `donated` bytes of its arguments."""
     gradients = graph.outputs[len(graph.outputs) - shared.trained:]
     sizes = {id(value): value.bytes // shared.devices
              for value in (*graph.inputs[:shared.trained + shared.frozen], *gradients)
@@ -58,7 +59,8 @@ def foresee(graph: Graph, donated: int = 0, compiler: Compiler = GPU,
                   for value in graph.outputs)
     kept = {id(value) for value in graph.outputs if value is not None}
     if shared.devices > 1:
-        # Devices add up a gradient where it is made, and each keeps its part. A loop stacks parts.
+        # Devices add up a gradient when it is computed, and each keeps its part. A loop stacks
+        # parts.
         whole = {id(value) for value in gradients if value is not None and not (
             value.maker is not None and any(each is value for each in _stacked(value.maker)))}
         kept -= whole
@@ -68,8 +70,8 @@ def foresee(graph: Graph, donated: int = 0, compiler: Compiler = GPU,
 
 
 def _aliased(graph: Graph, donated: int) -> set[int]:
-    """Returns the results that overwrite arguments: the first arguments, as many as have `donated`
-    bytes together."""
+    """Returns the results that overwrite donated arguments. The first arguments are donated, as
+    many as fit into `donated` bytes."""
     free: dict[Any, int] = {}
     for value in graph.inputs:
         if value.bytes > donated:
@@ -96,12 +98,12 @@ class Buffer:
     begin: int
     end: int = 0
     is_result: bool = False
-    depth: int = 0                  # number of loops around it
+    depth: int = 0                  # number of enclosing loops
 
 
 class Buffers:
-    """The buffers of a program, except those of its inputs. `sizes` has the bytes of values that the
-    device has only in part."""
+    """The buffers of a program, except those of its inputs. `sizes` has the bytes of the values of
+    which the device holds only a part."""
 
     def __init__(self, graph: Graph, compiler: Compiler, results: set[int],
                  aliased: Set[int] = frozenset(), sizes: Mapping[int, int] | None = None) -> None:
@@ -121,7 +123,8 @@ class Buffers:
 
     def _is_stored_bf16(self, value: Value) -> bool:
         """Returns whether XLA writes this float32 value in bfloat16, because only products of
-        bfloat16 read it. A sort, for example, writes float32. A loop carries float32."""
+        bfloat16 read it. Results of other operations, such as a sort, and values that a loop
+        carries stay float32."""
         maker = value.maker
         return self.compiler.multiplies_bf16 and maker is not None and _is_multiplied(value) and (
             maker.op in ELEMENTWISE or maker.op in PRODUCTS or
@@ -170,7 +173,7 @@ class Buffers:
             ending = ends.pop(at, [])
             reused = self._reused(step, open_, ending, elsewhere)
             if is_outer and step.node.op == "scan":
-                # A loop changes a result in place, from the value that it begins with.
+                # A loop changes a carried result in place, in the buffer of the initial value.
                 for value, out in _carried(step.node):
                     if id(value) in ending and id(out) in elsewhere and id(value) in open_ and \
                             id(out) not in open_:
@@ -188,7 +191,8 @@ class Buffers:
             buffer.end = self.now
 
     def _hoist(self, graph: Graph, steps: list[Step], is_outer: bool) -> None:
-        """Adds steps that cast the operands of loops before the first loop that casts them."""
+        """Adds steps that cast operands of loops, each before the first loop that casts the
+        operand."""
         casts: dict[tuple[int, Any], Node] = {}
         for step in list(steps):
             for value, dtype in _casts(step.node, self.compiler.multiplies_bf16):
@@ -207,10 +211,10 @@ class Buffers:
 
     def _reused(self, step: Step, live: dict[int, Buffer], ending: list[int],
                 elsewhere: set[int]) -> set[int]:
-        """Returns operands that are last used in this step, and whose memory its results use."""
+        """Returns the operands that no later step reads and whose memory results of `step` use."""
         node = step.node
         if node.op == "scan":
-            # The loop changes these carried values in place, and copies others.
+            # The loop changes these carried values in place, and copies the others.
             return {id(value) for value, out in _carried(node)
                     if id(value) in ending and id(out) not in elsewhere}
         if not step.made or node.op in MOVING or node.op not in ELEMENTWISE and \
@@ -218,7 +222,7 @@ class Buffers:
             return set()
         if not self.compiler.is_wide and any(
                 _changes_in_place(user, step.made[0]) for user in step.made[0].users):
-            # XLA's heap simulator lets only a buffer of a single value take over an operand's.
+            # In XLA's heap simulator, only a single value's buffer takes over an operand's.
             return set()
         size = step.made[0].bytes
         return set([key for key, value in step.reads.items()
@@ -234,9 +238,9 @@ class Buffers:
             self.depth -= 1
 
     def _host(self, aliased: Set[int]) -> None:
-        """Removes the buffers that can use the memory of results at another time. Like XLA, tries
-        the largest buffers first, and for each the smallest result. The memory of `aliased` results
-        is an argument's."""
+        """Removes the buffers that can use the memory of a result while the result does not exist.
+        Like XLA, tries the largest buffers first, and for each buffer the smallest result.
+        `aliased` results do not count: their memory belongs to arguments."""
         places: list[tuple[int, list[Buffer]]] = []
         found = []
         for buffer in sorted(self.found, key=lambda each: (-each.bytes, not each.is_result)):
@@ -305,8 +309,9 @@ def _before(steps: list[Step], end: int, makers: dict[int, int]) -> set[int]:
 
 
 def _delayed(steps: list[Step], graph: Graph) -> list[Step]:
-    """Returns the steps in the order of a scheduler that hides copies from the host: those that
-    need a fetched argument are last. A step whose results only they read runs just before them."""
+    """Returns the steps in the order of a scheduler that hides copies from the host. The steps that
+    need a fetched argument come last. A step whose results only these steps read runs just before
+    them."""
     late, needed = set[int](), {id(value) for value in graph.outputs}
     for step in steps:
         if any(id(value) in late or _is_fetched_argument(value) for value in step.reads.values()):
@@ -334,8 +339,8 @@ def _delayed(steps: list[Step], graph: Graph) -> list[Step]:
 
 
 def _is_fetched(value: Value) -> bool:
-    """Returns whether a value is copied from the host. No result takes over its buffer, because an
-    asynchronous copy also has it."""
+    """Returns whether a value is copied from the host. No result takes over the buffer of such a
+    value, because an asynchronous copy also uses the buffer."""
     return _fetched_from(value) is not None
 
 
@@ -345,7 +350,7 @@ def _is_fetched_argument(value: Value) -> bool:
 
 
 def _fetched_from(value: Value) -> Value | None:
-    """Returns the value on the host from which a value is copied to the device, if it is."""
+    """Returns the host value from which `value` is copied to the device, or None."""
     node = value.maker
     if node is None or node.op != "device_put" or len(node.inputs) != len(node.outputs):
         return None
@@ -354,7 +359,7 @@ def _fetched_from(value: Value) -> Value | None:
 
 
 def _changes_in_place(node: Node, value: Value) -> bool:
-    """Returns whether the results of `node` have the buffer of its operand `value`."""
+    """Returns whether the results of `node` use the buffer of its operand `value`."""
     if node.op == "scan":
         return any(each is value for each, _ in _carried(node))
     return node.op.startswith("scatter") and node.inputs[0] is value
@@ -390,8 +395,8 @@ def _is_multiplied(value: Value) -> bool:
 
 
 def _casts(loop: Node, multiplies_bf16: bool) -> list[tuple[Value, Any]]:
-    """Returns the operands of a loop that its body, or a loop in it, casts, with their new types.
-    Carried values are different in each iteration."""
+    """Returns the operands of a loop that its body, or an inner loop, casts, and their new types.
+    Omits carried values, because they differ between iterations."""
     if loop.op != "scan":
         return []
     body, = loop.bodies
@@ -415,7 +420,7 @@ def _casts(loop: Node, multiplies_bf16: bool) -> list[tuple[Value, Any]]:
 
 
 def _carried(loop: Node) -> Iterator[tuple[Value, Value]]:
-    """Yields the first and the last value of what a loop carries."""
+    """Yields the initial and the final value of each variable that a loop carries."""
     return zip(loop.inputs[loop.consts:][:loop.carries], loop.outputs)
 
 

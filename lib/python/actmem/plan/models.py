@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Models by name (models.json), or from a config.json of Hugging Face. A model lists what each
-layer computes; decoder.py makes a function of it.
+layer computes; decoder.py makes a function of the model.
 
     model = models.find("llama-3.3-70b")
     model = models.load("config.json")
 
-A config.json must be complete and known: a missing field without a default, or an unknown field,
-is an error that names it, because either may change the computation.
+A config.json must be complete and known. A missing field without a default, or an unknown field, is
+an error, because it may change the computation. The error message names the field.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def from_config(config: Mapping[str, Any], name: str = "config",
       ignore: Unknown fields that do not change the computation.
 
     Raises:
-      ModelError: A field is missing, unknown or invalid. The error message names it.
+      ModelError: A field is missing, unknown or invalid. The error message names the field.
     """
     fields = Fields(config, name, ignore)
     return dataclasses.replace(parser_of(fields)(fields), name=name)

@@ -18,7 +18,7 @@ class Candidate:
     bytes: int              # on one device, in all layers together
     count: int              # number of occurrences
     shape: tuple[int, ...]  # on a device
-    place: str              # the line of the program that makes it
+    place: str              # the source line that makes the value
 
     @property
     def bytes_each(self) -> int:

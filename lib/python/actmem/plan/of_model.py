@@ -6,8 +6,8 @@ function, which is one device's part of a step.
                      shard=decoder.Shard(fsdp=8))
 
 The function computes with whole weights, and its gradients have the same size. A device stores only
-its part of the weights, the gradients and the optimizer's state, and the gathered weights of one
-layer.
+its part of the weights, of the gradients and of the optimizer's state, plus the gathered weights of
+one layer.
 """
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
             choice: Choice | None = None, compile: str | None = None,
             weight_dtype: Any = jnp.float32, optimizer_bytes: int = 8, spared: int = 0,
             **options: Any) -> Plan:
-    """Returns the plan of one device of the mesh, in a step of all devices.
+    """Returns the plan for one device of the mesh, in a step that runs on all devices.
 
     Args:
       model, batch, tokens, shard, images, train, lora, attention, weight_dtype,
@@ -97,7 +97,7 @@ class Length:
 
 
 def by_length(plan_at: Callable[[int], Plan], lengths: Sequence[int]) -> list[Length]:
-    """Returns the plans of other lengths. plan_at(tokens) makes each."""
+    """Returns the plans for other lengths. plan_at(tokens) makes each plan."""
     found = []
     for tokens in lengths:
         try:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Chooses where weights, gradients and optimizer state live, and where the update runs. It plans the
-activations beside each placement, under the same limits of device and host memory, and takes the
-fastest step that fits.
+"""Chooses where weights, gradients and optimizer state live, and where the update runs. For each
+placement, it plans the activations under the same limits of device and host memory. It chooses the
+placement with the fastest step that fits.
 
     found, placed = placement.choose(job, plan_at, machine, device_memory, host_memory)
     print(found, placed, sep="\\n")
@@ -26,8 +26,8 @@ from actmem.plan.wear import REFUSED, WARNED, Endurance, Wear, capacity_of, wear
 OPTIMIZERS = {"adamw": 2, "lion": 1, "sgd": 0}      # moments of each parameter
 DTYPES = {"float32": 4, "bfloat16": 2}
 GROUP_BYTES = 256 << 20         # default of actmem.optax.offload()
-# By XLA's compiler for an H200: copies of a group's state during an update, and of a layer's weights
-# if weights are stored (docs/state.md, docs/weights.md).
+# The number of copies of a group's state during an update, and of a layer's weights if weights are
+# stored, in programs that XLA compiled for an H200 (docs/state.md, docs/weights.md).
 GROUPS, LAYERS = 1.5, 3.5
 FASTER = 0.01                   # a later placement must be faster by this share
 
@@ -55,8 +55,9 @@ class Training:
                      moments=OPTIMIZERS[self.optimizer] * DTYPES[self.state_dtype])
 
     def options(self, stored: str) -> dict[str, Any]:
-        """Returns options for of_model.plan_of(). On the device, weights of float32 are their own
-        master copy. Stored state has the master copy, and the device has weights of bfloat16."""
+        """Returns options for of_model.plan_of(). If the state is on the device, float32 weights
+        are their own master copy. Stored state contains the master copy, and the device has
+        bfloat16 weights."""
         is_whole = self.has_master and stored == "nothing"
         return {"weight_dtype": jnp.float32 if is_whole else jnp.bfloat16,
                 "optimizer_bytes": int(self.bytes.moments) if stored == "nothing" else 0}
@@ -103,7 +104,7 @@ class Sizes:
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """A placement. `lacks` is why it cannot be used, or ""."""
+    """A placement. `lacks`: why the placement cannot be used, or ""."""
     update: Update
     lacks: str = ""
     plan: Plan | None = None
@@ -111,7 +112,7 @@ class Option:
     device_bytes: float = 0.0
     held_bytes: float = 0.0     # of host memory, during an update
     wear: Wear | None = None
-    # Seconds of a step if the update ran behind a pass of layers that are not in a scan.
+    # Seconds of a step if a pass hid the update, because the layers were not in a scan.
     unrolled_s: float | None = None
 
     @property
@@ -134,7 +135,7 @@ class Placed:
     best: Option
     others: tuple[Option, ...]
     call: str                   # the function of actmem.optax to use
-    assumed: str = ""           # about the host, or ""
+    assumed: str = ""           # assumptions about the host, or ""
 
     def __str__(self) -> str:
         best, step = self.best, self.best.step
@@ -181,8 +182,8 @@ class Placed:
         return self.best.plan.disk_bytes + (self.best.step.spilled_bytes if self.best.step else 0)
 
     def json(self) -> dict[str, Any]:
-        """Returns the object "placement" of `actmem plan --json`. Its bytes are those of one device;
-        "wear" is that of a host's disks."""
+        """Returns the object "placement" of `actmem plan --json`. Its bytes are those of one
+        device, except "wear", which is for all disks of a host."""
         best = self.best
         assert best.plan
         found: dict[str, Any] = best.json()
@@ -206,15 +207,15 @@ REDUCES = ("moments of bfloat16 (--state-dtype bfloat16) need half of their byte
 
 
 class Chooser:
-    """`plan_at(options)` plans the activations with options for of_model.plan_of(), and
-    raises Nothing if nothing fits."""
+    """Chooses a placement. `plan_at(options)` plans the activations with options for
+    of_model.plan_of(), and raises Nothing if nothing fits."""
 
     def __init__(self, training: Training, sizes: Sizes, machine: Machine, device_memory: float,
                  host_memory: float, plan_at: Callable[[dict[str, Any]], Plan],
                  is_given: bool = False) -> None:
         self.training, self.sizes, self.machine, self.plan_at = training, sizes, machine, plan_at
         self.device_memory, self.host_memory = device_memory, host_memory
-        self.is_given = is_given        # the policy of activations
+        self.is_given = is_given        # whether the policy of activations is given
         self._made: list[tuple[Plan, dict[str, Any]]] = []
         self._refused: list[tuple[Nothing, dict[str, Any]]] = []
         self.devices = min(int(machine.need("devices")), sizes.devices) \
@@ -268,8 +269,8 @@ class Chooser:
                 f"{size_text(self.device_memory)})")
 
     def _on_device(self, anyway: bool = False) -> Option:
-        """Returns the placement of everything on the device. Plans the activations only if they may
-        fit, or `anyway`."""
+        """Returns the placement with everything on the device. Plans the activations only if they
+        may fit, or `anyway`."""
         update_ = Update("nothing")
         needs = self.sizes.resident + self.sizes.parameters * self.training.bytes.state
         if needs > self.device_memory and not anyway:
@@ -285,11 +286,11 @@ class Chooser:
         more = {**self.training.options(stored), "spared": int(spared), "host_memory": host_memory}
 
         def has_less(known: dict[str, Any]) -> bool:
-            """Returns whether this program differs from a known one at most by less host memory."""
+            """Returns whether this program is a known one with the same host memory or less."""
             return known | {"host_memory": host_memory} == more and \
                 host_memory <= known["host_memory"]
         for found, known in self._made:
-            # With less host memory than a plan had, it is still the best one if it fits.
+            # A plan that is the best with more host memory is still the best if it fits.
             if has_less(known) and not found.disk_bytes and found.host_bytes <= host_memory:
                 return found
         for error, known in self._refused:
@@ -318,8 +319,8 @@ class Chooser:
         return max(0.0, found.step_s - least * self.training.microbatches)
 
     def _may_gain(self, kept: Plan) -> bool:
-        """Returns whether a step could be shorter if the state left the device. Then the device has
-        memory for more activations."""
+        """Returns whether a step could be shorter if the state left the device, so that the device
+        had memory for more activations."""
         gain = self._lost(kept)
         if self._unsupported("state") or gain <= max(FASTER, kept.error) * kept.step_s:
             return False
@@ -328,7 +329,7 @@ class Chooser:
                           if not self._unsupported("state", place))
 
     def _unsupported(self, stored: str, place: str = "device") -> str:
-        """Returns why actmem cannot store this, or not update it there, or ""."""
+        """Returns why actmem cannot store this, or cannot update it at `place`; "" if it can."""
         if defaults.compiler_of(self.machine) is memory.TPU:
             return ("not on TPUs: there, keep the state in pinned_host, and update it by "
                     "jax.experimental.compute_on")
@@ -343,8 +344,8 @@ class Chooser:
         return ""
 
     def _update(self, stored: str, place: str, unrolled: bool = False) -> Update:
-        """Returns the update that actmem can run. A scan has no gradient of a stacked weight before
-        its end, so no pass hides an update of layers in a scan."""
+        """Returns the update that actmem can run. A scan returns the gradient of a stacked weight
+        only at its end, so no pass hides an update of layers in a scan."""
         behind = "nothing"
         if stored == "state" and (unrolled or self.training.unrolled):
             if not self.training.clips:
@@ -365,8 +366,8 @@ class Chooser:
                               update.rates_of(self.machine, self.devices))
 
     def _with(self, stored: str, beside: Plan | None) -> list[Option]:
-        """Returns the placements with this in actmem. `beside` is a plan that loses nothing with less
-        in actmem, and so neither with this."""
+        """Returns the placements with `stored` in actmem. `beside` is a plan of activations that
+        loses no time with less data in actmem, and therefore none with `stored` in actmem."""
         updates = [self._update(stored, place) for place in update.PLACES]
         lacks = self._unsupported(stored)
         if lacks:
@@ -384,7 +385,7 @@ class Chooser:
             temporary = self._temporary(how)
             host_memory = max(self.host_memory - job.stored_bytes(stored) - self._held(how), 1)
             try:
-                # If a pass hides the update, its memory is needed at the same time as activations.
+                # If a pass hides the update, its memory adds to that of the activations.
                 found = beside or self._planned(
                     stored, spared - (temporary if how.behind != "nothing" else 0), host_memory)
             except Nothing as error:
@@ -392,7 +393,7 @@ class Chooser:
                 options.append(Option(how, lacks))
             else:
                 options.append(self._option(found, how, temporary))
-        # The same reason for both updates is given once.
+        # If the reason is the same for both updates, give it once.
         return options if options[0].plan or options[0].lacks != options[-1].lacks else options[:1]
 
     def _leaf(self, how: Update) -> float:
@@ -409,7 +410,7 @@ class Chooser:
         return GROUPS * max(min(GROUP_BYTES, self.sizes.parameters * state), self._leaf(how) * state)
 
     def _held(self, how: Update) -> float:
-        """Returns the host memory for the new state of a leaf, beside its old state."""
+        """Returns the host memory for the new state of a leaf, in addition to the old state."""
         return self._leaf(how) * self.training.bytes.state if how.place == "host" else 0.0
 
     def _option(self, found: Plan, how: Update, temporary: float) -> Option:
@@ -431,7 +432,7 @@ class Chooser:
         return Option(how, lacks, found, step, peak, self._held(how), wear, faster)
 
     def _on_disks(self, found: Plan, step: Prediction, held: float) -> tuple[str, Wear | None]:
-        """Returns why what exceeds host memory cannot be on disks, or "", and the wear."""
+        """Returns why data beyond host memory cannot be on disks, or "", and the wear of disks."""
         need = (f"it needs {size_text(step.stored_bytes + held)} of host memory (limit "
                 f"{size_text(self.host_memory)})")
         if not (self.machine.has("disk_write") and self.machine.has("disk_read")):

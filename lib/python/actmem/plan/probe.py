@@ -30,14 +30,14 @@ from actmem.plan import machine
 
 ROUNDS = 3                      # minimum number of runs of a measurement
 IN_A_ROW = 8                    # matrix products that run one after the other in one program
-COLD = 64 << 20                 # bytes of a copy, which exceed the caches as offloaded values do
+COLD = 64 << 20                 # bytes of a copy: more than the caches hold, as offloaded values
 USUAL = {"cpu": "256x1024x1024,1024x1024x1024,1024x1024x4096"}
 USUAL_LARGE = "4096x4096x4096,4096x8192x8192,8192x8192x28672"
 KEYS = {"figures": dict, "products": list, "nodes": list, "spill": list}
 
 
 class ProbeError(RuntimeError):
-    """Something cannot be measured on this machine, or its results cannot be read or saved."""
+    """A measurement is not possible here, or its results cannot be read or saved."""
 
 
 def identity() -> dict[str, Any]:
@@ -152,7 +152,7 @@ def _measure_products(told: list[dict[str, Any]], wanted: Sequence[tuple[Any, ..
 
 
 def measure_memory(size: int, limit: float) -> float:
-    """Returns the rate of reading and writing together, in bytes a second."""
+    """Returns the rate of reading plus writing, in bytes a second."""
     x = jnp.ones(size // 4, jnp.float32)
     add = jax.jit(lambda x: x + 1, donate_argnums=0)
     values = [x]
@@ -163,7 +163,7 @@ def measure_memory(size: int, limit: float) -> float:
 
 
 def measure_elements(limit: float) -> dict[str, float]:
-    """Returns two rates, in elements a second: of exp(), and of reading out of memory order."""
+    """Returns two rates, in elements a second: of exp(), and of reads that ignore memory order."""
     x = jnp.ones((4, 512, 512), jnp.float32)
     exp = jax.jit(jnp.exp)
     turned = jax.jit(lambda x: jnp.swapaxes(x, 1, 2) * 2)
@@ -313,7 +313,7 @@ def _host_figures(nodes: Sequence[dict[str, Any]], size: int, limit: float,
 
 
 def _spill_figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Returns the rates of all folders together, for the fastest request size."""
+    """Returns the rates of all folders together, each rate for its fastest request size."""
     most = max(len(row["disks"]) for row in rows)
     together = [row for row in rows if len(row["disks"]) == most and row["spill_bandwidth"]]
     return {"disk_write": max(float(row["spill_bandwidth"]) for row in together),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""A plan: the action for each name and its reason. It can be shown as a table, JSON, a policy for
-jax.checkpoint, lines of a MaxText configuration, or a curve. It can also be saved to a file, which
-a later run loads."""
+"""A plan: the action for each name and its reason. A plan can be output as a table, JSON, a policy
+for jax.checkpoint, lines of a MaxText configuration, or a curve. It can also be saved to a file,
+which a later run loads."""
 from __future__ import annotations
 
 import contextlib
@@ -29,9 +29,9 @@ class Mismatch(ValueError):
 
 
 def policy_of(kept: Sequence[str], offloaded: Sequence[str], destination: str) -> Any:
-    """Returns a jax.checkpoint policy that keeps some names and offloads others. It distinguishes
-    them even if it offloads nothing, because actmem.jax.checkpoint would offload all that a policy
-    of other kinds saves."""
+    """Returns a jax.checkpoint policy that keeps some names and offloads others. This kind of
+    policy is used even if nothing is offloaded: actmem.jax.checkpoint would offload everything that
+    a policy of another kind saves."""
     return jax.checkpoint_policies.save_and_offload_only_these_names(
         names_which_can_be_saved=list(kept), names_which_can_be_offloaded=list(offloaded),
         offload_src="device", offload_dst=destination)
@@ -56,7 +56,7 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Build:
-    """A policy that XLA compiled for a target, which plan(compile=) names."""
+    """A policy that XLA compiled for the target of plan(compile=)."""
     target: str
     kept: tuple[str, ...]
     offloaded: tuple[str, ...]
@@ -83,7 +83,7 @@ class Build:
                          "times cannot be compared: use a smaller batch")
         if self.refused:
             words.append(f"refused: {self.refused}")
-        # Flags of the environment need no mention.
+        # Omit flags that the environment already sets.
         words += [f"with {name}={shlex.quote(value)}" for name, value in self.flags.items()
                   if os.environ.get(name) != value]
         return "; ".join(words)
@@ -124,10 +124,10 @@ class Plan:
     rate_error: float = 0.0         # relative error of the rates
     # Names to add to the function, and the source lines of their values.
     proposed: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    microbatches: int = 1           # in a step; `layers` has the layers of all of them
+    microbatches: int = 1           # in a step; `layers` has the layers of all microbatches
     lacks: str = ""         # if a given choice does not fit: which memory is too small; or ""
     compiled: Sequence[Build] = ()          # the policies that XLA compiled
-    # Seconds of a step with JAX's own offloading. None: as with actmem, or not known.
+    # Seconds of a step with JAX's own offloading. None: the same as with actmem, or unknown.
     stock_step_s: float | None = None
     # Which of weights, gradients and optimizer state are in actmem, and where the update runs, if
     # `actmem plan` chose this; or "".
@@ -224,7 +224,7 @@ class Plan:
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the plan to a file for load_plan(), or replaces a regular file. Raises
+        """Writes the plan to a file for load_plan(). Replaces an existing regular file. Raises
         FileExistsError for anything else, such as /dev/stdout."""
         if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
             raise FileExistsError(errno.EEXIST, "it is not a regular file; choose another path",
