@@ -99,7 +99,9 @@ def drain(wait: bool = False) -> None:
             break
         if words.is_deleted() or wait and _has_failed(words):
             continue
-        _drops.append(_drop(words))
+        done = _drop(words)
+        with _lock:     # another thread may be replacing the list
+            _drops.append(done)
     with _lock:
         drops = list(_drops)
     for done in drops if wait else ():

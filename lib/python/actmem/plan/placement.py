@@ -3,7 +3,8 @@
 placement, it plans the activations under the same limits of device and host memory. It chooses the
 placement with the fastest step that fits.
 
-    found, placed = placement.choose(job, plan_at, machine, device_memory, host_memory)
+    chooser = placement.Chooser(training, sizes, machine, device_memory, host_memory, plan_at)
+    found, placed = chooser.choose()
     print(found, placed, sep="\\n")
 """
 from __future__ import annotations
