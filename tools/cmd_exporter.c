@@ -3,8 +3,8 @@
  * actmem exporter: metrics for Prometheus, over HTTP or in a file for node_exporter.
  *
  * The exporter loads libmicrohttpd only when needed: that library loads TLS, which would slow down
- * the start of all other subcommands. One thread answers the requests one after the other, so that
- * metrics are never collected twice at the same time.
+ * the start of all other subcommands. One thread answers all requests, so no two requests collect
+ * metrics at the same time.
  */
 #include <dlfcn.h>
 #include <err.h>
@@ -41,8 +41,8 @@ static const char help[] =
 	"  -h, --help            print this";
 
 /*
- * Gives the unnamed file the name @path. It first links a temporary name, because linkat() cannot
- * replace a file and rename() can.
+ * Gives the unnamed file the name @path. First links it under a temporary name, because linkat()
+ * cannot replace a file, but rename() can.
  */
 static int name_file(int fd, const char *path)
 {
@@ -64,9 +64,9 @@ static int name_file(int fd, const char *path)
 }
 
 /*
- * Writes a file, or replaces a regular one. Refuses to replace a device or a link, such as
- * /dev/null or /dev/stdout. The file gets its name only when it is complete, so a killed process
- * leaves no partial file.
+ * Creates a regular file, or replaces one. Refuses to replace a device or a link, such as /dev/null
+ * or /dev/stdout. The file gets its name only when it is complete, so a killed process leaves no
+ * partial file.
  */
 static int write_file(const char *path, const char *text, size_t length)
 {

@@ -80,7 +80,7 @@ static long long integer_of(const json_t *object, const char *key)
 	return json_integer_value(json_object_get(object, key));
 }
 
-/* Returns "unlimited" for null, or else the bytes. The caller frees the text. */
+/* Returns "unlimited" for null, or else the formatted bytes. The caller frees the text. */
 static char *limit_text(const json_t *object, const char *key, unsigned int flags)
 {
 	if (json_is_null(json_object_get(object, key)))
@@ -152,7 +152,7 @@ static int add_limits(json_t *lines, const json_t *info, unsigned int flags)
 	return err;
 }
 
-/* Sums a value over all nodes. Without a driver, its values count as 0. */
+/* Sums a value over all nodes. If there is no driver, its values count as 0. */
 static long long sum_of_nodes(const json_t *info, const char *object, const char *key)
 {
 	const json_t *node;

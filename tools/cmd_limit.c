@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * actmem limit: shows and sets the limits of memory. If a limit falls below the usage, it shows how
- * the processes return memory (reclaim.h).
+ * actmem limit: shows and sets memory limits. After setting one below the usage, the command shows
+ * how the processes return memory (reclaim.h).
  */
 #include <err.h>
 #include <errno.h>
@@ -50,7 +50,7 @@ struct limit {
 	struct settings_options given;
 	const char *user, *mount, *cgroup;
 	int pid;			/* 0: none */
-	uint64_t user_bytes, bytes;	/* bytes: of the argument */
+	uint64_t user_bytes, bytes;	/* bytes: LIMIT */
 };
 
 static bool take_pid(const char *text, int *pid)
@@ -88,8 +88,8 @@ static bool limit_option(void *data, int option, const char *value)
 }
 
 /*
- * Returns the tightest dmem limit on this process for each node, or null if the kernel has no such
- * limits.
+ * Returns the tightest dmem limit on this process for each node, or null if the kernel does not
+ * support dmem.
  */
 static json_t *cgroup_limits(const struct actmem_nodes *nodes)
 {
@@ -146,7 +146,7 @@ static json_t *limits_to_json(void)
 			 "surplus", reclaim_rows(0));
 }
 
-/* @bytes is null for no limit. @used is NULL if it is not known. */
+/* @bytes is a JSON null if there is no limit. @used is NULL if the usage is not known. */
 static json_t *add_limit(json_t *rows, json_t *of, json_t *bytes, json_t *used, json_t *set_by)
 {
 	return append_item(rows, json_pack("{s:o, s:O?, s:O?, s:o}", "of", of, "limit_bytes", bytes,
@@ -200,7 +200,7 @@ static json_t *add_rows(json_t *rows, const json_t *limits)
 	return rows;
 }
 
-/* Formats a limit as the user writes it, with "max" for none. */
+/* Formats a limit as the options accept it; "max" means no limit. */
 static char *cell_limit(const json_t *row, const char *key, unsigned int flags)
 {
 	return json_is_null(json_object_get(row, key)) ? strdup("max") :
@@ -254,7 +254,9 @@ static bool set_pid_limit(int pid, uint64_t bytes)
 	return handles > 0;
 }
 
-/* Changes only size=: mount(2) would reset flags such as nosuid. */
+/*
+ * Uses fsconfig(2) to change only size=: a remount with mount(2) would reset flags such as nosuid.
+ */
 static bool set_mount_limit(const char *folder, uint64_t bytes)
 {
 	struct statfs found;
@@ -328,7 +330,7 @@ static bool change_limits(struct saved *saved, const void *context)
 	return true;
 }
 
-/* Checks that the options fit together. If not, prints why and returns false. */
+/* Checks that the options can be combined. If not, prints why and returns false. */
 static bool check_usage(struct limit *limit)
 {
 	const char *value = limit->given.value;

@@ -95,7 +95,7 @@ static json_t *cgroup_to_json(int pid)
 	return text_to_json(cgroup.path);
 }
 
-/* If no owner is visible, pid and command are null. */
+/* If no process with the region is visible, pid and command are null. */
 static json_t *region_to_json(const struct actmem_region_info *region)
 {
 	return json_pack("{s:o, s:b, s:I, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:o, s:n, s:o}",
@@ -140,8 +140,8 @@ struct path_search {
 };
 
 /*
- * Adds a file's path, and the time since its last change, to its row. Returns true to end the
- * search if out of memory.
+ * Adds the path of a file, and the time since its last change, to the row of its region. Returns
+ * true, which ends the search, if out of memory.
  */
 static bool add_path(void *context, const struct named_file *file)
 {
@@ -161,8 +161,8 @@ static bool add_path(void *context, const struct named_file *file)
 }
 
 /*
- * Searches the mounts once if any row lacks its path. Takes ownership of @rows. Returns NULL if out
- * of memory.
+ * Searches the mounted file systems once if any row lacks its path. Takes ownership of @rows.
+ * Returns NULL if out of memory.
  */
 static json_t *add_paths(json_t *rows)
 {
@@ -182,7 +182,7 @@ static json_t *add_paths(json_t *rows)
 	return NULL;
 }
 
-/* With a filter, the list has no blocks of malloc, because they are in no region. */
+/* A filter selects regions only, so a filtered list omits the blocks of malloc. */
 static json_t *list_to_json(const struct actmem_region_info *regions, size_t count,
 			    const struct list_filter *filter)
 {
@@ -215,7 +215,7 @@ static char *cell_command(const json_t *row, const char *key, unsigned int flags
 	return cell_text(row, key, flags);
 }
 
-/* Marks transparent huge pages, because the kernel uses them only as far as it finds them. */
+/* Marks transparent huge pages, because the kernel uses them only while it finds free ones. */
 static char *cell_pages(const json_t *row, const char *key, unsigned int flags)
 {
 	const char *pages = json_string_value(json_object_get(row, "pages"));
@@ -260,7 +260,7 @@ static const struct column all_columns[] = {
 #define ALL_COLUMNS	(sizeof(all_columns) / sizeof(all_columns[0]))
 #define USUAL_COLUMNS	(ALL_COLUMNS - 3)
 
-/* Warns on stderr if some regions are not shown, because the list does not say so. */
+/* Warns on stderr if some regions are not shown. The table itself does not say so. */
 static int tell_what_is_missing(bool as_json)
 {
 	int err = driver_missing();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * actmem plan and actmem probe execute Python, because they analyze and measure JAX programs. The
- * Python module actmem implements both.
+ * actmem plan and actmem probe analyze and measure JAX programs. They execute Python, because the
+ * Python module actmem implements both subcommands.
  */
 #include <err.h>
 #include <limits.h>
@@ -13,7 +13,7 @@
 
 #define PYTHON	"python3"
 
-/* Lets Python find the module actmem, but no file in the current folder. */
+/* Lets Python import the module actmem, but no file of the current folder. */
 static int set_environment(void)
 {
 	char folder[PATH_MAX];
@@ -24,8 +24,8 @@ static int set_environment(void)
 }
 
 /*
- * Executes Python with the arguments of @first, which ends with NULL, and then those of this
- * command.
+ * Executes Python with the arguments in @first, an array that ends with NULL, and then those of
+ * this command.
  */
 static int become_python(const char *const *first, int argc, char **argv)
 {
@@ -56,7 +56,10 @@ int cmd_plan(int argc, char **argv)
 	return become_python(first, argc, argv);
 }
 
-/* The Python module executes this command to measure the host's memory and files. */
+/*
+ * Passes the path of `actmem` to the Python module, which executes it to measure the host's memory
+ * and files.
+ */
 int cmd_probe(int argc, char **argv)
 {
 	char folder[PATH_MAX], option[PATH_MAX + sizeof("--command=/actmem")];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* actmem pool: shows and sets the memory that the driver reserves and zeroes ahead on each node. */
+/* actmem pool: shows and sets how much zeroed memory the driver reserves on each node. */
 #include <err.h>
 #include <errno.h>
 #include <getopt.h>
@@ -172,7 +172,7 @@ static enum outcome set_pools(const struct actmem_nodes *nodes, uint64_t bytes)
 
 struct change {
 	const struct actmem_nodes *nodes;
-	const uint64_t *bytes;		/* NULL: their current sizes */
+	const uint64_t *bytes;		/* NULL: the pools' current sizes */
 };
 
 static bool change_pools(struct saved *saved, const void *context)
@@ -216,7 +216,7 @@ int cmd_pool(int argc, char **argv)
 	if (given.value)
 		outcome = set_pools(&nodes, bytes);
 	is_good = outcome == POOL_SET;
-	/* A pool that is too small now may get its memory at boot. */
+	/* A pool that did not get all of its memory now may get it at boot. */
 	if (given.is_saved && outcome != POOL_REFUSED)
 		is_good = saved_change(change_pools, &(struct change){ &nodes, given.value ? &bytes : NULL }) &&
 			  is_good;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * actmem run: sets up the environment that the library and the Python module read, tests that it
- * can create a region that way, and executes the program.
+ * actmem run: sets the environment variables that the library and the Python module read, creates a
+ * region as a test of these settings, and executes the program.
  */
 #include <err.h>
 #include <errno.h>
@@ -29,7 +29,7 @@ static bool has_option(enum knob knob)
 	return knob_name(knob, ACTMEM_NAMES_RUN)[0] == '-';
 }
 
-/* Prints the variables that have an option, or those that have none. */
+/* Prints the variables that have an option if @have_option, or else the variables without one. */
 static void print_variables(const char *label, bool have_option)
 {
 	char *text = NULL, *lines;
@@ -155,7 +155,7 @@ static char *absolute_path(const char *path)
 	return result;
 }
 
-/* Makes each path absolute in a list that ':' separates. An empty path stays empty. */
+/* Makes each path of a ':'-separated list absolute. An empty path stays empty. */
 static char *absolute_paths(const char *paths)
 {
 	char *result = strdup(""), *path, *rest, *left, *longer;
@@ -219,7 +219,7 @@ static int set_knob_variable(const char *variable, const char *value)
 	return status;
 }
 
-/* Makes the paths absolute in a variable that the caller of this command set. */
+/* Makes the paths absolute in a variable that this command inherited. */
 static int set_again(const char *variable)
 {
 	const char *value = getenv(variable);
@@ -230,7 +230,7 @@ static int set_again(const char *variable)
 	return status;
 }
 
-/* Appends a directory to those of earlier options. */
+/* Appends a directory to the directories of earlier options. */
 static int add_directory(const char *variable, const char *path)
 {
 	char *both;
@@ -276,7 +276,7 @@ static const char *long_name_of(int option)
 	return known->name;
 }
 
-/* Returns the variable that an option sets: that of the knob with the option's name. */
+/* Finds the knob that has the option's name, and returns the knob's variable. */
 static const char *variable_of(int option)
 {
 	const char *long_name = long_name_of(option);
@@ -366,8 +366,8 @@ int cmd_run(int argc, char **argv)
 	is_offload = knob_is_on(KNOB_OFFLOAD);
 	status = is_shared ? rank_find(said_rank, &rank) : STATUS_OK;
 	/*
-	 * Do not set nodes with --malloc: they would also bind malloc's blocks, which are placed by
-	 * the CPU that requests them.
+	 * With --malloc, do not set the nodes. They would also apply to malloc's blocks, but each
+	 * block should come from the node of the CPU that requests it.
 	 */
 	if (!status && is_shared)
 		status = share_set(&rank, !malloc_mode_is_wanted());

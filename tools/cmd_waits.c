@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * actmem waits: shows what the processes that use the library wait for now, and which must return
- * memory (reclaim.h). Each process publishes its waits (lib/watch/waits.h) in a file in memory. The
- * file may contain garbage, so this command does not map it.
+ * actmem waits: shows what the processes that use the library wait for now, and which processes
+ * must return memory (reclaim.h). Each process publishes its waits (lib/watch/waits.h) in a memfd.
+ * The memfd may contain garbage, so this command does not map it.
  */
 #include <err.h>
 #include <errno.h>
@@ -65,13 +65,16 @@ struct process {
 	int pid;
 	uid_t uid;
 	char command[16];
-	bool is_found;			/* the process publishes something */
-	bool is_unknown;		/* it publishes something, but no waits */
-	uint64_t last;			/* when the last wait ended, in ns; 0: none has */
+	bool is_found;			/* the process publishes a file */
+	bool is_unknown;		/* a published file has no waits */
+	uint64_t last;			/* when the last wait ended, in ns; 0: never */
 	size_t waits;
 };
 
-/* Returns the thread's number in this command's PID namespace, or 0 if the thread has ended. */
+/*
+ * Converts @own, a thread's id in its own PID namespace, to the id in this command's PID namespace.
+ * Returns 0 if the thread has ended.
+ */
 static int outer_thread(int pid, int own)
 {
 	char path[PATH_SIZE];
@@ -121,7 +124,7 @@ static int add_row(const struct process *process, const char *what_for, uint64_t
 	return row && !json_array_append_new(process->rows, row) ? 0 : -ENOMEM;
 }
 
-/* Adds the waits that one open backend of a process publishes. */
+/* Adds the waits that one handle (struct actmem) of a process publishes. */
 static int add_published(void *context, int fd)
 {
 	struct published_wait others = { .kind = WAIT_NONE };
@@ -194,7 +197,7 @@ static json_t *waits_to_json(void)
 		json_decref(rows);
 		return NULL;
 	}
-	/* Without the regions, the waits still help. */
+	/* If the regions cannot be read, show the waits anyway. */
 	surplus = reclaim_rows(0);
 	if (!surplus)
 		warnx("cannot show which processes must return memory");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Finds the subcommand of a command, runs it, and checks that its output arrived. */
+/* Finds and runs a subcommand, and checks that all of its output was written. */
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -50,8 +50,8 @@ static void print_help(const struct command *command)
 }
 
 /*
- * A file that is opened under the number of a closed standard stream would receive our output.
- * O_PATH occupies the number, and a write still fails with EBADF.
+ * Occupies the numbers of closed standard streams, so that no file that is opened later receives
+ * our output. A write to an O_PATH descriptor fails with EBADF.
  */
 static int reserve_standard_streams(void)
 {
@@ -77,7 +77,10 @@ static ssize_t write_output(void *unused, const char *text, size_t length)
 	return done < 0 ? 0 : done;
 }
 
-/* A stream of the C library reports that a write failed, but not the errno. */
+/*
+ * Replaces stdout with a stream that records the errno of the first failed write. The C library
+ * does not.
+ */
 static int open_output(void)
 {
 	FILE *stream = fopencookie(NULL, "w", (cookie_io_functions_t){ .write = write_output });
@@ -91,8 +94,8 @@ static int open_output(void)
 }
 
 /*
- * Returns @status if all output was written; otherwise, the command fails. Prints no error message
- * if the reader closed its pipe, because it read all that it wanted.
+ * Returns @status if all output was written, or else STATUS_FAILED. Prints no error message for a
+ * closed pipe, because the reader has read all that it wanted.
  */
 static int finish_output(int status)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Reads from the kernel what this machine offers and what limits this process. */
+/* Reads the resources of this machine, and the limits of this process, from the kernel. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -62,8 +62,8 @@ static json_t *driver_version(void)
 }
 
 /*
- * Queries the driver. Returns 0 even for a driver with an incompatible ABI, which also reports its
- * versions.
+ * Queries the driver. Returns 0 even if the driver's ABI is incompatible, because such a driver
+ * also reports its versions.
  */
 static int ask_driver(struct actmem_ioctl_query *query)
 {
@@ -126,7 +126,7 @@ static bool add_mount(void *context, const struct mount *mount)
 	if (!*mounts || strcmp(mount->type, "actmem") || statfs(mount->point, &files) ||
 	    files.f_type != ACTMEM_SUPER_MAGIC)
 		return false;
-	/* Without a limit, statfs() reports the memory of the mount's nodes. */
+	/* Without size=, statfs() reports the memory of the mount's nodes as the size. */
 	limited = mount_option(mount, "size=", size, sizeof(size));
 	unit = (uint64_t)files.f_bsize;
 	*mounts = append_item(*mounts, json_pack(
@@ -153,8 +153,8 @@ json_t *facts_io_uring(void)
 	bool usable;
 
 	/*
-	 * The kernel refuses io_uring before it reads the parameters. EFAULT therefore means that
-	 * io_uring can be used.
+	 * The kernel checks whether io_uring is allowed before it reads the parameters. EFAULT, for
+	 * the NULL pointer, therefore means that io_uring can be used.
 	 */
 	syscall(SYS_io_uring_setup, 1, NULL);
 	usable = errno == EFAULT;
@@ -201,7 +201,10 @@ json_t *facts_memory_cgroup(void)
 			 "used_bytes", (json_int_t)cgroup.tightest.used_bytes);
 }
 
-/* Parses /proc/meminfo, or a node's meminfo, which has "Node 0 " before each line. */
+/*
+ * Finds a value in /proc/meminfo, or in a node's meminfo, where "Node 0 " or similar precedes each
+ * label.
+ */
 static json_t *meminfo_bytes(const char *meminfo, const char *label)
 {
 	const char *line = strstr(meminfo, label);
@@ -275,7 +278,7 @@ json_t *facts_nodes(void)
 		snprintf(path, sizeof(path), NODES_SYSFS "/node%d/hugepages", node);
 		nodes = append_item(nodes, node_to_json(node, meminfo, path));
 	}
-	/* A kernel without NUMA has one node, and no folder for it. */
+	/* A kernel without NUMA has no folder for its only node. */
 	if (nodes && !json_array_size(nodes) &&
 	    !sysfile_read("/proc/meminfo", meminfo, sizeof(meminfo)))
 		nodes = append_item(nodes, node_to_json(0, meminfo, "/sys/kernel/mm/hugepages"));

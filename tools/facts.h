@@ -10,16 +10,17 @@
 #include <jansson.h>
 
 /*
- * {"version", "abi", "abi_oldest"}: the newest and the oldest ABI of uapi/actmem.h that the library
- * supports.
+ * {"version", "abi", "abi_oldest"}: "abi" and "abi_oldest" are the newest and the oldest ABI of
+ * uapi/actmem.h that the library supports.
  */
 json_t *facts_library(void);
 
 /*
  * {"device", "error", "version", "abi", "abi_oldest", "cgroup_limits", "regions",
- * "lingering_regions", "user_limit_bytes"}. @cgroup_limits says whether the kernel has limits by
- * cgroup. The totals are present even if the user may not open the device. The user limit is null
- * for none, and absent if the module has no limits.
+ * "lingering_regions", "user_limit_bytes"}. "cgroup_limits" says whether the kernel supports limits
+ * by cgroup. The numbers of regions are present even if the user may not open the device.
+ * "user_limit_bytes" is null if there is no limit, and absent if the module does not support user
+ * limits.
  */
 json_t *facts_driver(void);
 
@@ -30,8 +31,8 @@ json_t *facts_driver(void);
 json_t *facts_io_uring(void);
 
 /*
- * [{"path", "size_bytes", "used_bytes"}]: the driver's file systems that this process sees mounted.
- * A null size means no limit.
+ * [{"path", "size_bytes", "used_bytes"}]: the driver's file systems in this process's mount
+ * namespace. A null size means no limit.
  */
 json_t *facts_mounts(void);
 
@@ -47,7 +48,8 @@ json_t *facts_memory_cgroup(void);
 /*
  * [{"node", "total_bytes", "free_bytes", "huge_2M": {"total", "free"}, "huge_1G": {...}, "pool":
  * {"total_bytes", "free_bytes", "lent_bytes"}, "region_bytes", "lingering_bytes", "limit_bytes",
- * "poisoned_bytes"}]: "huge_*" count hugetlb pages. The values after them are the driver's.
+ * "poisoned_bytes"}]: "huge_2M" and "huge_1G" count hugetlb pages. The driver reports "pool" and
+ * all values after it.
  */
 json_t *facts_nodes(void);
 
@@ -55,15 +57,15 @@ json_t *facts_nodes(void);
 json_t *facts_memory(void);
 
 /*
- * actmem_region_list() omits the regions of a driver that it cannot open. Returns 0 if no regions
- * are omitted. Otherwise returns the negative errno of actmem_open(), and actmem_error() has the
+ * Checks whether actmem_region_list() omits the regions of a driver that it cannot open. Returns 0
+ * if not. Otherwise returns the negative errno of actmem_open(), and actmem_error() has the
  * message.
  */
 int driver_missing(void);
 
 /*
- * Returns true if sysfs shows the driver and its device is missing. A container lacks the device of
- * a module that was loaded after the container started.
+ * Returns true if sysfs shows the driver, but the device file is missing. A container lacks the
+ * device of a module that was loaded after the container started.
  */
 bool driver_lacks_device(void);
 

@@ -10,10 +10,10 @@
 #define LIST_COLUMNS_MAX	24
 
 struct list_filter {
-	const char *name;		/* a pattern of fnmatch(3); NULL, and -1 below: any */
-	const char *cgroup;		/* this cgroup and its descendants */
-	long long uid, pid, node;
-	const char *columns;		/* "pid,name"; NULL: the usual ones */
+	const char *name;		/* a pattern for fnmatch(3); NULL: any */
+	const char *cgroup;		/* this cgroup and its descendants; NULL: any */
+	long long uid, pid, node;	/* -1: any */
+	const char *columns;		/* such as "pid,name"; NULL: the usual ones */
 };
 
 #define LIST_FILTER_NONE	{ .uid = -1, .pid = -1, .node = -1 }
@@ -22,15 +22,15 @@ struct list_filter {
 bool filter_user(struct list_filter *filter, const char *text);
 bool filter_number(long long *number, const char *option, const char *text);
 
-/* Returns true if the filter selects rows. It can select only regions. */
+/* Returns true if the filter has a condition. Only regions can meet a condition. */
 bool filter_is_set(const struct list_filter *filter);
 
 bool filter_takes(const struct list_filter *filter, const json_t *region);
 
 /*
- * Chooses columns of @all by their headings, in lower case and with '_' for a blank. Takes the
- * first @usual columns if the filter names none. Returns their number, or 0 after printing the
- * error message.
+ * Chooses the columns of @all that the filter names by their headings, in lower case and with '_'
+ * for a blank. Chooses the first @usual columns if the filter names none. Returns their number, or
+ * 0 after printing the error message.
  */
 size_t filter_columns(const struct list_filter *filter, const struct column *all, size_t count,
 		      size_t usual, struct column chosen[LIST_COLUMNS_MAX]);

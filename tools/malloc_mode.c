@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Sets the environment up for the malloc mode of libactmem_preload.so. */
+/* Checks the settings of the malloc mode of libactmem_preload.so. */
 #include <err.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ bool malloc_mode_is_wanted(void)
 	return knob_is_on(KNOB_MALLOC);
 }
 
-/* Knobs that also apply to malloc, such as the nodes, do not ask for regions. */
+/* A knob that also applies to malloc, such as the nodes, does not request regions. */
 bool malloc_mode_is_all(void)
 {
 	unsigned int knob;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Memory of the processes in malloc mode. Each publishes its figures in a file in memory. The file
- * may contain garbage, so this command never maps it.
+ * Reports the memory of processes in malloc mode. Each process publishes its counters in a memfd.
+ * The memfd may contain garbage, so this command never maps it.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static json_t *counters_to_json(int pid, const struct malloc_counters *counters)
 			 "refused_total", limit_to_json(counters->refused_total));
 }
 
-/* Returns 1 if it has read the counters, so that the walk ends. */
+/* Reads the counters. Returns 1 on success, which ends published_walk(). */
 static int read_counters(void *counters, int fd)
 {
 	bool good = pread(fd, counters, sizeof(struct malloc_counters), 0) ==

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Sets environment variables from options, from which the library reads them. */
+/* Sets environment variables, which the library reads, from command-line options. */
 #include <err.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Options of the subcommands that create regions themselves. They are the same as those of `actmem
- * run`. They set environment variables, from which the library reads them.
+ * Options of the subcommands that create regions themselves. `actmem run` has the same options.
+ * Each option sets an environment variable, which the library reads.
  */
 #ifndef ACTMEM_MEMORY_OPTIONS_H
 #define ACTMEM_MEMORY_OPTIONS_H
@@ -30,7 +30,7 @@
 	"                              is not available\n"			\
 	"\n"
 
-/* Takes one of these options. Returns false for any other option. */
+/* Handles one of these options; exits on an error. Returns false for any other option. */
 bool memory_option(int option, const char *value);
 
 /* Returns the page size that a region's length must be a multiple of. */

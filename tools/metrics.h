@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* The metrics of this machine that `actmem exporter` gives to Prometheus. */
+/* The metrics of this machine that `actmem exporter` reports to Prometheus. */
 #ifndef ACTMEM_METRICS_H
 #define ACTMEM_METRICS_H
 
@@ -11,7 +11,7 @@
 #include "reclaim.h"
 
 /*
- * Reads the machine once. Returns the metrics as text from malloc(), or NULL after printing the
+ * Reads all metrics of this machine. Returns them as text from malloc(), or NULL after printing the
  * error message on stderr.
  */
 char *metrics_read(size_t *length);
@@ -20,41 +20,43 @@ struct metric {
 	const char *name;
 	const char *type;		/* "gauge" or "counter" */
 	const char *help;
-	const char *key;		/* in a row; "pool.free_bytes" is in an object there */
+	const char *key;		/* in the row; "a.b": in object "a" of the row */
 	bool is_limit;			/* null means no limit */
-	bool is_ns;			/* written in seconds */
+	bool is_ns;			/* in ns in the row, written in seconds */
 };
 
 /*
- * Writes the metrics of an array of rows, with one sample for each row. The labels of a sample are
- * the values of the keys @labels, an array that ends with NULL. Omits a metric that a row has no
- * value for.
+ * Writes @count metrics, each with one sample for each row. @labels is an array of keys that ends
+ * with NULL; the values of these keys in the row become the labels of the sample. Omits a sample if
+ * the row has no value for the metric.
  */
 void metrics_write(FILE *out, const json_t *rows, const char *const *labels,
 		   const struct metric *metrics, size_t count);
 
 /* metrics_process.c: regions and published counters of all processes, summed into rows. */
 
-/* Maximum number of processes with their own rows. The others are summed, with an empty pid. */
+/* Maximum number of processes with their own rows. All others are summed, with an empty pid. */
 #define PROCESSES_MAX	128
 
 struct process_rows {
-	json_t *backends;		/* arrays */
+	json_t *backends;		/* the first four are arrays of rows */
 	json_t *regions;
 	json_t *processes;
 	json_t *surplus;		/* of reclaim_to_json() */
 	struct reclaim reclaim;
-	json_t *index;			/* an object: rows by labels, and the omitted processes */
+	json_t *index;			/* object: rows by labels, and processes left out */
 	int pids[PROCESSES_MAX];
 	size_t count;
-	size_t left_out;
+	size_t left_out;		/* number of processes without their own rows */
 };
 
-/* Returns false after printing the error message on stderr. Then there is nothing to free. */
+/* On failure, prints the error message on stderr, frees everything and returns false. */
 bool process_rows_read(struct process_rows *rows);
 void process_rows_free(struct process_rows *rows);
 
-/* Adds to a number in the row, at most up to INT64_MAX. Returns false if out of memory. */
+/*
+ * Adds @amount to a number in the row. Limits the sum to INT64_MAX. Returns false if out of memory.
+ */
 bool row_add(json_t *row, const char *key, uint64_t amount);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Sums regions and published counters by process, in one walk. It finds rows through an index of
- * their labels, so that it handles each of many regions in constant time.
+ * Sums regions and published counters by process. An index by labels finds a row in constant time,
+ * even among many.
  */
 #include <err.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 #define KEY_SIZE	160
 
-/* Returns true if the process has its own rows. */
+/* Returns true if the process gets its own rows. Otherwise counts the process in left_out once. */
 static bool has_rows(struct process_rows *rows, int pid)
 {
 	char key[KEY_SIZE];
@@ -38,13 +38,13 @@ static bool has_rows(struct process_rows *rows, int pid)
 	return false;
 }
 
-/* Returns the row with that key, to which the caller adds, or NULL if there is none yet. */
+/* Returns the row with that key, or NULL if there is none yet. */
 static json_t *find_row(const struct process_rows *rows, const char *key)
 {
 	return json_object_get(rows->index, key);
 }
 
-/* Adds a new row, and takes ownership of it. Returns NULL if out of memory. */
+/* Adds a new row. Takes ownership of @row. Returns NULL if out of memory. */
 static json_t *index_row(struct process_rows *rows, json_t *array, const char *key, json_t *row)
 {
 	if (!row || json_array_append_new(array, row) ||
@@ -71,7 +71,7 @@ static json_t *backend_row(struct process_rows *rows, const char *backend)
 			 json_pack("{s:s, s:i, s:i}", "backend", backend, "regions", 0, "bytes", 0));
 }
 
-/* A region whose owner this process cannot see is not reported as a leak. */
+/* "no_process" indicates a leak. A region is "elsewhere" if this process cannot see its owner. */
 static const char *state_of(const struct actmem_region_info *region)
 {
 	if (region->lingering)
@@ -148,8 +148,8 @@ static json_t *process_row(struct process_rows *rows, int pid, uid_t uid, const 
 }
 
 /*
- * Returns true for a row that sums processes without their own rows. It has no counters, because
- * the sum would decrease when one of them ends.
+ * Returns true for a row that sums several processes. Such a row has no counters, because the sum
+ * would decrease when one of the processes ends.
  */
 static bool is_sum(const json_t *row)
 {
@@ -157,7 +157,7 @@ static bool is_sum(const json_t *row)
 }
 
 /*
- * Adds nothing for an older library, which does not publish these totals. Returns false if out of
+ * Adds the totals of the stores, which older libraries do not publish. Returns false if out of
  * memory.
  */
 static bool add_traffic(json_t *row, const struct published_traffic *traffic)
@@ -185,7 +185,7 @@ struct rows_of_process {
 	int pid;
 };
 
-/* Adds the record that one open backend of a process publishes. */
+/* Adds the counters that one handle (struct actmem) of a process publishes. */
 static int add_published(void *context, int fd)
 {
 	const struct rows_of_process *process = context;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Writes rows in JSON as Prometheus's text, version 0.0.4. */
+/* Writes JSON rows in the text format of Prometheus, version 0.0.4. */
 #include <string.h>
 #include "metrics.h"
 

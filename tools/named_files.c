@@ -15,7 +15,7 @@ struct search {
 	void *context;
 };
 
-/* Returns the region of a file, or 0 if it has none yet or may not be opened. */
+/* Returns the id of a file's region, or 0 if the file has no region yet or cannot be opened. */
 static uint64_t region_of(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* The files of the driver's mounted file systems, which outlive their processes. */
+/* The files of the driver's mounted file systems. These files outlive their processes. */
 #ifndef ACTMEM_NAMED_FILES_H
 #define ACTMEM_NAMED_FILES_H
 
@@ -14,8 +14,8 @@ struct named_file {
 };
 
 /*
- * Calls @see for each file that has a region, and that this process sees mounted and may open,
- * until @see returns true. Returns true if @see did.
+ * Searches the mounts that this process sees, and calls @see for each file that has a region and
+ * that this process may open. Ends the search and returns true as soon as @see returns true.
  */
 bool named_files_find(bool (*see)(void *context, const struct named_file *file),
 		      void *context);

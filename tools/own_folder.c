@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Finds the folder of the running program. Its other files are located relative to it. */
+/*
+ * Finds the folder of the running command. The command finds its other files relative to this
+ * folder.
+ */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>

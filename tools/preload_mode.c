@@ -13,13 +13,13 @@
 
 #define PRELOAD_NAME	"libactmem_preload.so"
 
-/* If only CUDA calls need the preload library, the program can run without it. */
+/* Suggests --no-cuda if only the CUDA mode needs the preload library. */
 static const char *no_cuda_hint(void)
 {
 	return malloc_mode_is_wanted() ? "" : "; --no-cuda runs without it";
 }
 
-/* Returns true if an outer `actmem run` already put it first. */
+/* Returns true if @others begins with @path, because an outer `actmem run` put it there. */
 static bool is_first(const char *others, const char *path)
 {
 	size_t length = strlen(path);
@@ -28,7 +28,7 @@ static bool is_first(const char *others, const char *path)
 	       (!others[length] || strchr(" :", others[length]));
 }
 
-/* Rejects paths with spaces and colons, because the loader takes them as separators. */
+/* Rejects a path with a space or a colon, because the loader takes these as separators. */
 static int set_preload(const char *folder)
 {
 	int status = STATUS_FAILED;

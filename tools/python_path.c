@@ -40,8 +40,8 @@ static bool find_python_folder(char folder[PATH_MAX], const char *library_folder
 }
 
 /*
- * An installed Python module has its libraries beside it. In the source tree with build/lib,
- * ACTMEM_LIBDIR gives their folder.
+ * An installed Python module has its libraries beside it. In the source tree, the libraries are in
+ * build/lib, and ACTMEM_LIBDIR names that folder.
  */
 int python_path_set(const char *library_folder)
 {
@@ -55,7 +55,9 @@ int python_path_set(const char *library_folder)
 	       variable_prepend("PYTHONPATH", python_folder);
 }
 
-/* Returns the option in @argv with which Python ignores our sitecustomize.py, or 0 if none does. */
+/*
+ * Returns the option in @argv that makes Python ignore our sitecustomize.py, or 0 if there is none.
+ */
 static char ignoring_option(char *const *argv)
 {
 	const char *program = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];

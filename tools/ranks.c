@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Determines the rank of this process among a job's processes on this machine, and their number. */
+/*
+ * Determines the rank of this process among a job's processes on this machine, and how many there
+ * are.
+ */
 #include <err.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -17,7 +20,7 @@ static const struct launcher {
 	{ "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE" },
 };
 
-/* Parses a number at *@text, and moves *@text behind it. */
+/* Parses a number at *@text, and advances *@text past the number. */
 static bool parse_leading(const char **text, unsigned int *number)
 {
 	unsigned long value;
@@ -67,7 +70,8 @@ static const char *variable_value(const char *variable)
 }
 
 /*
- * Slurm's list covers all nodes of a step. The requested SLURM_NTASKS_PER_NODE is the same on each.
+ * SLURM_STEP_TASKS_PER_NODE lists the number of tasks of each node. SLURM_NTASKS_PER_NODE is one
+ * number for all nodes.
  */
 static bool count_of(const char *variable, const char *text, unsigned int *of)
 {

@@ -9,8 +9,8 @@
 
 struct rank {
 	unsigned int number;		/* from 0 to @of - 1 */
-	unsigned int of;
-	const char *by;			/* the variable or option that it comes from */
+	unsigned int of;		/* number of ranks on this machine */
+	const char *by;			/* the variable or option that sets the rank */
 };
 
 /*
@@ -20,8 +20,8 @@ struct rank {
 int rank_find(const char *said, struct rank *rank);
 
 /*
- * Reads the number of tasks on node @node, which counts from 0, from a list of Slurm's, such as
- * "4(x2),3". Returns false if @text is not such a list.
+ * Reads the number of tasks on node @node (from 0 on) from a Slurm list such as "4(x2),3". Returns
+ * false if @text is not such a list.
  */
 bool rank_slurm_tasks(const char *text, unsigned int node, unsigned int *tasks);
 

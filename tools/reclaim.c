@@ -2,7 +2,7 @@
 /*
  * Finds the processes whose regions exceed a limit, and follows how they return memory. The driver
  * reports the surplus of its regions. For the limit of a process, and for memory.high, this file
- * computes it as the library does (lib/store/limits.c).
+ * computes the surplus in the same way as lib/store/limits.c.
  */
 #include <err.h>
 #include <errno.h>
@@ -19,15 +19,15 @@
 #include "watch/watch.h"
 
 #define LOOK_US		200000
-/* Without progress for so long, the rest is not returned. */
+/* If no memory is returned for this long, stop waiting. */
 #define PATIENCE_NS	(5 * NS_PER_SECOND)
 
-/* Sums of a process's regions, and of what its handles publish. */
+/* Sums over a process's regions, and over the data that its handles publish. */
 struct reclaim_process {
 	int pid;
 	uid_t uid;
 	char command[16];
-	uint64_t bytes, surplus, counted;	/* counted: by the memory cgroup */
+	uint64_t bytes, surplus, counted;	/* counted: bytes that the memory cgroup counts */
 	bool can_return;
 };
 
@@ -235,7 +235,7 @@ static void show_progress(uint64_t left)
 	free(text);
 }
 
-/* @left is what no process has returned. */
+/* Clears the progress, and warns if @left bytes were not returned. */
 static void show_end(uint64_t left, bool is_shown)
 {
 	char *text = bytes_to_text(left, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Which processes should return memory because a limit is below the usage, and whether they can. */
+/* Finds the processes that should return memory because a limit is below the usage. */
 #ifndef ACTMEM_RECLAIM_H
 #define ACTMEM_RECLAIM_H
 
@@ -10,16 +10,22 @@
 
 struct stats_header;		/* what a process publishes (watch/stats.h) */
 
-/* Sums by process. Initialize it to 0, add all regions, and then what their processes publish. */
+/*
+ * Sums by process. Initialize the struct to 0. Add all regions before the data that processes
+ * publish.
+ */
 struct reclaim {
 	struct reclaim_process *list;
 	size_t count;
 };
 
-/* Ignores a region without a process: no one can return it. Returns false if out of memory. */
+/*
+ * Ignores a region without a process, because no process can return its memory. Returns false if
+ * out of memory.
+ */
 bool reclaim_add_region(struct reclaim *reclaim, const struct actmem_region_info *region);
 
-/* Ignores a process without regions. */
+/* Adds the data that one handle of a process publishes. Ignores a process without regions. */
 void reclaim_add_published(struct reclaim *reclaim, int pid, const struct stats_header *header);
 
 /* Returns rows as reclaim_rows() does. Also reads the memory cgroups of the processes. */
@@ -28,21 +34,21 @@ void reclaim_free(struct reclaim *reclaim);
 
 /*
  * Returns [{"pid", "uid", "command", "bytes", "surplus_bytes", "can_return"}], with one row for
- * each process that has a surplus; only for process @pid if that is not 0. A process can return
- * memory if a store of it spills. Returns NULL if out of memory.
+ * each process that has a surplus. If @pid is not 0, returns only the row of that process. A
+ * process can return memory if one of its stores spills. Returns NULL on failure.
  */
 json_t *reclaim_rows(int pid);
 
 /*
- * Prints such rows as a table below others, with a heading. Prints nothing if there are no rows.
+ * Prints the rows of reclaim_rows() as a table with a heading. Prints nothing if there are no rows.
  * Returns as table_print() does.
  */
 int reclaim_print(const json_t *rows, unsigned int flags);
 
 /*
- * Prints such rows, and waits until there are none, or until nothing has been returned for several
- * seconds. Shows the progress on a terminal. Returns false after printing the error message if
- * memory ran out.
+ * Prints the rows of reclaim_rows(), and waits until no process has a surplus, or until no memory
+ * has been returned for several seconds. Shows the progress on a terminal. Returns false after
+ * printing an error message.
  */
 bool reclaim_follow(int pid);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The parts of `actmem run`, some of which other subcommands also use. They set environment
- * variables for the program, and test them before it starts.
+ * The parts of `actmem run`. Other subcommands also use some parts. The parts set environment
+ * variables for the program, and test the settings before the program starts.
  */
 #ifndef ACTMEM_RUN_H
 #define ACTMEM_RUN_H
@@ -14,25 +14,29 @@
 
 /* malloc_mode.c */
 
-/* Returns true if the environment asks for the malloc mode. */
+/* Returns true if the environment requests the malloc mode. */
 bool malloc_mode_is_wanted(void);
 
-/* Returns true if the environment asks for the malloc mode, and for nothing about regions. */
+/*
+ * Returns true if the environment requests the malloc mode, but has no setting that is only for
+ * regions.
+ */
 bool malloc_mode_is_all(void);
 
 /*
- * Sets up the malloc mode if the environment asks for it. Prints invalid values and missing memory
- * on the nodes or huge pages on stderr. If @verbose, also prints the settings in effect. Returns an
- * enum exit_status, STATUS_USAGE for an invalid value.
+ * Checks the settings of the malloc mode if the environment requests it. Reports invalid values, a
+ * failed mbind() and disabled huge pages on stderr. If @verbose, also prints the settings in
+ * effect. Returns an enum exit_status, STATUS_USAGE for an invalid value.
  */
 int malloc_mode_set(bool verbose);
 
 /* preload_mode.c */
 
 /*
- * Puts the preload library of @library_folder first in LD_PRELOAD if one of its modes is wanted.
- * The CUDA mode is wanted unless ACTMEM_CUDA is 0, and this function then sets ACTMEM_CUDA to 1.
- * Returns an enum exit_status after printing any error message: STATUS_USAGE for an invalid value.
+ * Puts the preload library of @library_folder first in LD_PRELOAD if the malloc or CUDA mode is
+ * wanted. The CUDA mode is wanted unless ACTMEM_CUDA is 0. Sets ACTMEM_CUDA to 1 if the CUDA mode
+ * is wanted and supported, or else to 0. Returns an enum exit_status after printing any error
+ * message: STATUS_USAGE for an invalid value.
  */
 int preload_mode_set(const char *library_folder, bool verbose);
 
@@ -44,7 +48,8 @@ bool preload_mode_has_cuda(void);
 /*
  * Adds options to PYTORCH_ALLOC_CONF so that PyTorch does not round up long blocks of pinned
  * memory, and reports this on stderr. Does nothing if the environment already has such an option,
- * or if a PyTorch that @program may find does not know them. Returns an enum exit_status.
+ * if no PyTorch is found, or if one that @program may import does not know the options. Returns an
+ * enum exit_status.
  */
 int torch_mode_set(const char *program);
 
@@ -63,30 +68,30 @@ bool find_library_folder(char folder[PATH_MAX]);
 int python_path_set(const char *library_folder);
 
 /*
- * Adds the folder of the sitecustomize.py that waits for `import jax` to PYTHONPATH. If @offloads,
- * fails if there is none, or if the Python that @argv names ignores it. Returns an enum exit_status
- * after printing any error message.
+ * Adds the folder of our sitecustomize.py, which waits for `import jax`, to PYTHONPATH. If
+ * @offloads, fails if there is no such folder, or if an option in @argv makes Python ignore the
+ * file. Returns an enum exit_status after printing any error message.
  */
 int python_start_set(const char *library_folder, char *const *argv, bool offloads);
 
 /* trial.c */
 
 /*
- * Opens the backend. Creates a region and closes it or, with ACTMEM_NAME, creates or opens the
- * first region of that name. Creates a store with the budget and spill folders. This reports errors
- * on stderr that would otherwise stop the program much later: an invalid value, no device, no
- * permission, no free huge pages, or a limit. If @verbose, prints the backend and pages of the
- * region. If the library has reported worse memory than huge pages, sets ACTMEM_REPORTED=1, so that
- * the program does not repeat the report.
- * Returns an enum exit_status, STATUS_USAGE for an invalid value.
+ * Tests the environment: opens the backend, creates and closes a region, and creates a store with
+ * the budget and spill folders. With ACTMEM_NAME, the region is the first one of that name, new or
+ * existing. The test reports errors on stderr that would otherwise stop the program much later: an
+ * invalid value, no device, no permission, no free huge pages, or a limit. If @verbose, prints the
+ * backend and pages of the region. If the library has reported a fallback, sets ACTMEM_REPORTED=1,
+ * so that the program does not report it again. Returns an enum exit_status, STATUS_USAGE for an
+ * invalid value.
  */
 int try_environment(bool verbose);
 
 /* become.c */
 
 /*
- * Executes @program, which is a path or a name to look for in PATH, with @argv, which includes
- * argv[0]. @hint follows the error message if PATH does not have the name; it may be NULL. Returns
+ * Executes @program, a path or a name to search for in PATH. @argv includes argv[0]. @hint, which
+ * may be NULL, is appended to the error message if the name is not in PATH. Returns
  * STATUS_NOT_FOUND or STATUS_NOT_RUN after printing the error message.
  */
 int become_program(const char *program, char **argv, const char *hint);

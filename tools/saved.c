@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Reads and writes the udev rules that keep settings, and no other rules. */
+/* Reads and writes the file of udev rules that keep settings. Rejects a file with other rules. */
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -32,8 +32,8 @@ static const char header[] =
 #define HAS_MATCHES	(HAS_SUBSYSTEM | HAS_KERNEL | HAS_ACTION)
 
 /*
- * Parses a condition or an assignment at *@text, and moves *@text behind it. Returns HAS_* bits, or
- * 0 if it is unknown.
+ * Parses a condition or an assignment at *@text, and advances *@text past it. Returns HAS_* bits,
+ * or 0 for an unknown part.
  */
 static unsigned int parse_part(struct saved *saved, const char **text)
 {
@@ -78,7 +78,7 @@ static unsigned int parse_part(struct saved *saved, const char **text)
 	return setting_from_text(value, bytes != &saved->pools[node], bytes) ? has : 0;
 }
 
-/* Parses a rule. Returns false for a rule that this command does not write. */
+/* Parses a rule. Returns false for a rule that print_rules() would not write. */
 static bool parse_rule(struct saved *saved, const char *text)
 {
 	unsigned int has = 0, part;
@@ -96,7 +96,7 @@ static bool parse_rule(struct saved *saved, const char *text)
 	       !(has & HAS_TAG) == !(has & HAS_UNIT);
 }
 
-/* Parses the lines of the file, and copies comments to @comments unchanged. */
+/* Parses the lines of @file, and copies its comments to @comments unchanged. */
 static bool parse_lines(struct saved *saved, FILE *file, FILE *comments)
 {
 	bool is_good = true;
@@ -210,7 +210,7 @@ static bool tell_unwritten(int err)
 /* The folders below which systemd looks for its files. */
 static const char *const prefixes[] = { "/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib" };
 
-/* Returns true if the file names the module. Each line is a module or a comment. */
+/* Returns true if the file lists the module. Each line is a module or a comment. */
 static bool names_the_module(const char *path)
 {
 	FILE *file = fopen(path, "re");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Keeps settings of the driver for the next boot, in udev rules that apply whenever the module is
- * loaded. A rule writes a limit itself. Setting a pool takes longer than udev allows, so the rule
- * makes systemd start a unit that sets it.
+ * loaded. The rule for a limit sets the limit directly. Setting a pool takes longer than udev
+ * allows, so the rule for a pool makes systemd start a unit that sets the pool.
  */
 #ifndef ACTMEM_SAVED_H
 #define ACTMEM_SAVED_H
@@ -21,15 +21,16 @@ struct saved {
 };
 
 /*
- * Returns true if saved_change() can be expected to work. Call it before an operation that takes
- * long or cannot be undone. Returns false after printing the error message.
+ * Checks whether saved_change() is likely to succeed, for pools if @of_pools. Call this function
+ * before an operation that takes long or cannot be undone. Returns false after printing the error
+ * message.
  */
 bool saved_can_change(bool of_pools);
 
 /*
  * Calls @change to modify the saved settings, and writes them. @change returns false after printing
- * an error message. saved_change() returns false after an error message, which says if the file is
- * written nevertheless.
+ * an error message; then nothing is written. saved_change() returns false after an error message,
+ * which says if the file was written despite the error.
  */
 bool saved_change(bool (*change)(struct saved *saved, const void *context), const void *context);
 

@@ -14,7 +14,7 @@
 #define NO_LIMIT	UINT64_MAX		/* "max" */
 
 struct settings_options {
-	struct actmem_nodes nodes;	/* of --nodes; empty without it */
+	struct actmem_nodes nodes;	/* from --nodes; else empty */
 	const char *value;		/* the argument that is not an option */
 	bool is_saved;			/* --save */
 	bool as_json;
@@ -24,10 +24,10 @@ struct settings_options {
 	{ "nodes", required_argument, NULL, 'n' },	\
 	{ "save", no_argument, NULL, 's' }
 
-/* With the minus, getopt_long() returns an argument that is not an option as option 1. */
+/* Because of the '-', getopt_long() returns 1 for each argument that is not an option. */
 #define SETTINGS_OPTIONS_SHORT	"-n:sJh"
 
-/* Takes these options, and one argument. Returns false after printing the error message. */
+/* Handles SETTINGS_OPTIONS, and one argument. Returns false after printing the error message. */
 bool settings_take(struct settings_options *options, int option, const char *value);
 
 /*
@@ -37,7 +37,7 @@ bool settings_take(struct settings_options *options, int option, const char *val
 bool setting_from_text(const char *text, bool may_be_max, uint64_t *bytes);
 bool setting_take(const char *text, bool may_be_max, uint64_t *bytes);
 
-/* Formats a setting exactly, as the kernel and setting_from_text() read it. */
+/* Formats a setting without rounding. The driver and setting_from_text() accept the text. */
 const char *setting_text(char text[32], uint64_t bytes);
 
 #define SETTING_TEXT(bytes)	setting_text((char[32]){0}, (bytes))
@@ -59,14 +59,14 @@ const char *setting_name(char name[64], unsigned int node, const char *file);
 int setting_read(const char *name, uint64_t *bytes);
 int setting_write(const char *name, uint64_t bytes);
 
-/* As setting_write(), to any file that takes a number of bytes or "max". */
+/* Like setting_write(), for any file @path that accepts a number of bytes or "max". */
 int limit_write(const char *path, uint64_t bytes);
 
 /* Prints that a file cannot be written, with the remedy if one is known. */
 void setting_tell(const char *name, int err);
 
 /*
- * Finds the value to save: *@given, or the value in the file if @given is NULL. Returns false after
+ * Finds the value to save: *@given, or the current value if @given is NULL. Returns false after
  * printing the error message.
  */
 bool setting_to_save(const char *name, const uint64_t *given, uint64_t *bytes);

@@ -62,8 +62,8 @@ static int by_node(const void *left, const void *right)
 }
 
 /*
- * Sorts the folders by node. Ranks are mostly in the order of their nodes, so each rank gets disks
- * that are close to it.
+ * Sorts the folders by node. Higher ranks are mostly on higher nodes, so each rank gets disks that
+ * are close to it.
  */
 static int keep_folders(char *paths, const struct rank *rank, FILE *told)
 {
@@ -105,7 +105,7 @@ static int divide_folders(const struct rank *rank, FILE *told)
 	char *copy;
 	int status;
 
-	/* An empty path is an error, which is reported later. */
+	/* An empty path is an error, which other code reports later. */
 	if (!paths || *paths == ':' || strstr(paths, "::") || paths[strlen(paths) - 1] == ':')
 		return STATUS_OK;
 	copy = strdup(paths);

@@ -11,24 +11,24 @@
 
 #define SHARE_WHY_MAX	64
 
-/* @count of a number of things, starting at @first. */
+/* The things from @first to @first + @count - 1. */
 struct slice {
 	unsigned int first, count;
 };
 
 /*
- * Divides @things among the ranks. If there are enough, no two ranks share a thing, and each thing
- * belongs to a rank. Otherwise each rank gets one thing, and the ranks are divided about equally
- * among the things.
+ * Divides @things among the ranks. If there are at least as many things as ranks, each thing
+ * belongs to exactly one rank. Otherwise each rank gets one thing, and about equally many ranks
+ * share each thing.
  */
 struct slice share_slice(unsigned int things, const struct rank *rank);
 
-/* Returns an equal part, in whole base pages. All parts together are at most @bytes. */
+/* Returns the rank's equal part of @bytes, rounded down to whole base pages. */
 uint64_t share_bytes(uint64_t bytes, const struct rank *rank);
 
 /*
- * Chooses the nodes for the rank's memory, and writes the reason to @why. Returns false if the
- * library must choose.
+ * Chooses the nodes for the rank's memory, and writes the reason to @why. Returns false to leave
+ * the choice to the library.
  */
 bool share_nodes(const struct rank *rank, struct actmem_nodes *nodes, char why[SHARE_WHY_MAX]);
 
@@ -36,8 +36,8 @@ bool share_nodes(const struct rank *rank, struct actmem_nodes *nodes, char why[S
 int share_node_of_folder(const char *folder);
 
 /*
- * Sets the rank's part of each setting in the environment and, if @places, the nodes of its memory.
- * Returns an enum exit_status after printing any error message with warnx().
+ * Replaces each setting in the environment by the rank's part. If @places, also sets the nodes of
+ * the rank's memory. Returns an enum exit_status after printing any error message with warnx().
  */
 int share_set(const struct rank *rank, bool places);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Chooses the nodes of one of a job's processes: the node of its GPU, the nodes of the CPUs that
- * its launcher assigned to it, or its part of all nodes.
+ * Chooses the nodes for one process of a job: the nodes of its GPUs, the nodes of the CPUs that the
+ * launcher assigned to it, or its part of all nodes.
  */
 #include <limits.h>
 #include <sched.h>
@@ -40,7 +40,7 @@ int share_node_of_folder(const char *folder)
 		 minor(stat_of.st_dev));
 	if (!realpath(link, device))
 		return -1;
-	/* Only the disk's controller, a parent of the disk and its partitions, knows the node. */
+	/* sysfs has the node only at the controller, a parent of the disk and its partitions. */
 	while ((end = strrchr(device, '/')) && end != device) {
 		if (!sysfile_value(&node, "%s/numa_node", device) && node < ACTMEM_NODES_MAX)
 			return (int)node;
@@ -49,7 +49,10 @@ int share_node_of_folder(const char *folder)
 	return -1;
 }
 
-/* Finds the node of each GPU that CUDA shows to this process, -1 if it is not known. */
+/*
+ * Stores the node of each GPU that CUDA shows to this process, -1 if not known. Returns the number
+ * of GPUs.
+ */
 static unsigned int find_gpus(int nodes[GPUS_MAX])
 {
 	const char *platforms = getenv("JAX_PLATFORMS");
@@ -104,7 +107,7 @@ static bool nodes_of_gpu(const struct rank *rank, struct actmem_nodes *nodes,
 	return count;
 }
 
-/* Finds the nodes of this process's CPUs. */
+/* Adds to @nodes each node of @some that has CPUs of this process. */
 static void nodes_of_cpus(const struct actmem_nodes *some, struct actmem_nodes *nodes)
 {
 	cpu_set_t own[CPUS_MAX / CPU_SETSIZE];
@@ -133,8 +136,8 @@ static void intersect_nodes(struct actmem_nodes *nodes, const struct actmem_node
 }
 
 /*
- * Removes nodes without CPUs from @nodes, unless the user named the nodes. Ranks without a GPU then
- * use some of the remaining nodes.
+ * Removes nodes without CPUs from @nodes, unless the user named the nodes. The remaining nodes are
+ * candidates for ranks without a GPU.
  */
 static void find_candidates(struct actmem_nodes *nodes, bool are_named)
 {
@@ -190,7 +193,7 @@ bool share_nodes(const struct rank *rank, struct actmem_nodes *nodes, char why[S
 		nodes_of_rank(rank, &some, nodes);
 		snprintf(why, SHARE_WHY_MAX, "of its rank");
 	}
-	/* The policy "preferred" takes only one node. */
+	/* The policy "preferred" allows only one node. */
 	first = nodes_next(nodes, 0);
 	if (policy == ACTMEM_PLACE_PREFERRED && first < ACTMEM_NODES_MAX) {
 		memset(nodes, 0, sizeof(*nodes));

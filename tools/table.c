@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Tables by libsmartcols, JSON by jansson, and the texts in their cells. */
+/* Prints tables with libsmartcols and JSON with jansson, and formats the cells of tables. */
 #include <err.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -195,7 +195,7 @@ static void print_headings(const struct column *columns, size_t column_count)
 	putchar('\n');
 }
 
-/* By the time a COLUMN_WRAPPED text is printed, wrap_column() has broken it into lines. */
+/* wrap_column() breaks the texts of a COLUMN_WRAPPED column into lines before they are printed. */
 static int add_column(struct libscols_table *table, const struct column *of)
 {
 	struct libscols_column *column;
@@ -263,7 +263,7 @@ int table_print(const json_t *rows, const struct column *columns, size_t column_
 		if (err)
 			goto out;
 	}
-	/* Apart from memory, only the output can fail here, and stdout keeps that error. */
+	/* Any other error is a failed write, which sets the error flag of stdout. */
 	err = scols_print_table(table) == -ENOMEM ? -ENOMEM : 0;
 out:
 	scols_unref_table(table);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Shows the results of every subcommand. A subcommand builds one JSON value. --json prints that
- * value, and a table is a view of an array in it.
+ * Prints the results of subcommands. A subcommand builds one JSON value. --json prints that value;
+ * a table shows an array that the value contains.
  */
 #ifndef ACTMEM_TABLE_H
 #define ACTMEM_TABLE_H
@@ -52,7 +52,7 @@ char *cell_nodes(const json_t *row, const char *key, unsigned int flags);
 
 /*
  * Prints an array of objects, one per line, or only the headings if it is empty. Returns 0 or
- * -ENOMEM. If a write to stdout fails, its error flag is set (ferror(3)).
+ * -ENOMEM. A failed write sets the error flag of stdout (ferror(3)).
  */
 int table_print(const json_t *rows, const struct column *columns, size_t column_count,
 		unsigned int flags);
@@ -61,8 +61,8 @@ int table_print(const json_t *rows, const struct column *columns, size_t column_
 int table_print_json(const json_t *value);
 
 /*
- * Prints @value as JSON, or with @print, which returns as table_print() does. A NULL value means
- * out of memory. Returns false after printing the error message.
+ * Prints @value as JSON if @as_json, or else with @print, which returns 0 or -ENOMEM. A NULL @value
+ * means that the caller ran out of memory. Returns false after printing the error message.
  */
 bool table_show(const json_t *value, bool as_json, int (*print)(const json_t *value));
 
@@ -74,7 +74,7 @@ const char *backend_text(enum actmem_backend backend);
 const char *pages_text(enum actmem_pages pages);
 
 /*
- * Append an item to an array, and add the members of an object to another. Both take ownership of
+ * Append @item to @array, or add the members of @more to @object. Both functions take ownership of
  * their arguments. Return NULL if an argument is NULL, or if out of memory.
  */
 json_t *append_item(json_t *array, json_t *item);
@@ -87,8 +87,8 @@ json_t *text_to_json(const char *text);
 json_t *format_to_json(const char *format, va_list arguments);
 
 /*
- * Returns a JSON number, or null for UINT64_MAX, which stands for "no limit". A number that is too
- * large for JSON becomes the largest one.
+ * Returns a JSON number, or null for UINT64_MAX, which stands for "no limit". Larger numbers than
+ * INT64_MAX become INT64_MAX.
  */
 json_t *limit_to_json(uint64_t bytes);
 

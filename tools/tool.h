@@ -29,7 +29,7 @@ struct subcommand {
 struct command {
 	const char *name;
 	const char *about;		/* one sentence, for --help */
-	const char *other_status;	/* more of --help about the exit status */
+	const char *other_status;	/* end of --help's line on the exit status */
 	const struct subcommand *subcommands;
 	size_t count;
 };
@@ -38,8 +38,7 @@ struct command {
 int command_main(const struct command *command, int argc, char **argv);
 
 /*
- * actmem's subcommands. For bench and replay actmem executes actmem-bench, for plan and probe
- * Python.
+ * The subcommands of actmem. bench and replay execute actmem-bench; plan and probe execute Python.
  */
 int cmd_run(int argc, char **argv);
 int cmd_list(int argc, char **argv);
@@ -55,17 +54,17 @@ int cmd_replay(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_probe(int argc, char **argv);
 
-/* Prints a hint at --help on stderr, and returns STATUS_USAGE. */
+/* Suggests --help on stderr, and returns STATUS_USAGE. */
 int usage_hint(void);
 
 /*
- * Ignores SIGPIPE, so that a closed pipe is an error of the output, not a signal. Do not call this
- * before executing another program, which would inherit the setting.
+ * Ignores SIGPIPE, so that a write to a closed pipe fails with EPIPE. Do not call this before
+ * executing another program, which would inherit the setting.
  */
 void ignore_closed_pipes(void);
 
 /*
- * Set a variable of the environment, or put @value and a ':' in front of its value. Return an enum
+ * Set an environment variable to @value, or prepend @value and a ':' to its value. Return an enum
  * exit_status after printing any error message.
  */
 int variable_set(const char *name, const char *value);
@@ -81,20 +80,20 @@ bool own_folder(char folder[PATH_MAX]);
 bool has_capability(unsigned int capability);
 
 /*
- * Return true if this process can see other users' processes and regions: those of its container,
- * or those of the machine.
+ * Return true if this process can see the processes and regions of other users: sees_all_users() in
+ * its container, sees_machine() on the whole machine.
  */
 bool sees_all_users(void);
 bool sees_machine(void);
 
 struct option;
 
-/* The options of a subcommand. COMMON_OPTIONS must end the array. */
+/* The options of a subcommand. COMMON_OPTIONS must be at the end of @options. */
 struct option_table {
-	const char *letters;		/* as getopt_long() takes them, with "Jh" */
+	const char *letters;		/* short options, including "Jh" */
 	const struct option *options;
 	const char *help;		/* without the usage line */
-	bool (*take)(void *data, int option, const char *value);	/* false: printed why */
+	bool (*take)(void *data, int option, const char *value);	/* false: usage error */
 };
 
 #define COMMON_OPTIONS				\
@@ -114,7 +113,7 @@ struct print_options {
 	unsigned int table_flags;	/* TABLE_* */
 };
 
-/* As take_options(), for subcommands that only print. Also handles --bytes. */
+/* Like take_options(), for subcommands that only print. Also handles --bytes. */
 bool take_print_options(struct print_options *options, int argc, char **argv,
 			const char *help, int *status);
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Lets PyTorch pin only as much memory as a program requests. By default, PyTorch rounds each block
- * up to a power of two, and keeps it for the next request.
+ * Makes PyTorch pin only as much memory as a program requests. By default, PyTorch rounds each
+ * block up to a power of two, and keeps it for the next request.
  *
  * A PyTorch that does not know an option ends the program. This code therefore first checks the
- * installed versions: each has headers, which name the options that it knows.
+ * installed versions: each version has headers that name the options that it knows.
  *
- * Without rounding, a PyTorch from before August 2026 may give a block that it kept to a longer
- * request, so it must not keep these blocks either. The preload library keeps them.
+ * Without rounding, a PyTorch from before August 2026 may serve a longer request with a shorter
+ * block that it kept. PyTorch therefore must not keep these blocks. The preload library keeps them
+ * instead.
  */
 #include <err.h>
 #include <glob.h>
@@ -22,7 +23,7 @@
 
 #define ROUNDS		"pinned_max_round_threshold"
 #define KEEPS		"pinned_max_cached_size"
-/* Shorter blocks are freed often, and PyTorch waits for the GPU when it frees one. */
+/* Excludes shorter blocks: they are freed often, and each time PyTorch waits for the GPU. */
 #define FROM_MB		"1024"
 #define HEADER		"include/c10/core/AllocatorConfig.h"
 
@@ -68,7 +69,7 @@ static void look_under(struct torches *torches, const char *prefix)
 	look_in(torches, prefix, "/lib/python3*/{site,dist}-packages");
 }
 
-/* Checks the environment whose bin/ contains the program. */
+/* Checks the Python environment whose bin/ contains the program. */
 static void look_beside(struct torches *torches, const char *program)
 {
 	const char *paths = getenv("PATH");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Creates the region, heap and store that a program would create, before it runs. */
+/* Tests whether a program will be able to create its region, heap and store, before it runs. */
 #include <err.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -27,7 +27,7 @@ static void tell_steps(void)
 		print_library_error();
 }
 
-/* Prints the library's last error message with the knobs that help. */
+/* Prints the library's last error message, and names the knobs that can fix the error. */
 static void print_knob_error(const struct knobs *knobs)
 {
 	char words[WORDS_MAX];
@@ -83,9 +83,9 @@ static struct actmem_heap *make_heap(struct actmem *am, const struct knobs *knob
 }
 
 /*
- * Checks whether a region of @bytes would fail. The library checks a lazy region of memfd against
- * limits and free pages with its full length, at no cost. It does not check a driver's lazy region.
- * On failure, actmem_error() has the message.
+ * Checks whether a region of @bytes can be created. For a lazy region of memfd, the library
+ * compares the full length with the limits and the free pages, but allocates nothing. It does not
+ * check a lazy region of the driver. On failure, actmem_error() has the message.
  */
 static int try_long_region(struct actmem *am, uint64_t bytes)
 {
@@ -110,7 +110,7 @@ static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes, b
 	char why[WORDS_MAX] = "";
 	int error;
 
-	/* The longer region first: the library reports the fallbacks of the first one. */
+	/* Try the longer region first: the library reports the fallbacks of the first one. */
 	if (grow_bytes > length && try_long_region(am, grow_bytes))
 		snprintf(why, sizeof(why), "%s", actmem_error_in(ACTMEM_NAMES_RUN));
 	ACTMEM_INIT(&options);
@@ -118,7 +118,7 @@ static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes, b
 	options.name = "actmem run";
 	error = actmem_region_create(am, &options, &region);
 	if (error) {
-		/* The message about the longer region names all of the memory that is needed. */
+		/* Prefer the message about the longer region: it names all of the needed memory. */
 		warnx("%s", error != -EINVAL && *why ? why : actmem_error_in(ACTMEM_NAMES_RUN));
 		return error == -EINVAL ? STATUS_USAGE : STATUS_FAILED;
 	}
@@ -134,7 +134,7 @@ static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes, b
 	return STATUS_OK;
 }
 
-/* Opens the first file of the heap's name, without changing it. */
+/* Opens the first file of a heap with this name, NAME.0, without changing the file. */
 static int open_first(struct actmem *am, const char *name, struct actmem_region **region)
 {
 	char *path;
@@ -160,8 +160,8 @@ static void describe_first(struct actmem *am, const char *name, bool found)
 }
 
 /*
- * Allocates and frees the first block of the program's heap, and destroys the heap. Its file stays,
- * and is unlocked until the program locks it.
+ * Allocates and frees the first block of the program's heap, and destroys the heap. The file of the
+ * heap stays, unlocked until the program locks it.
  */
 static int try_name(struct actmem *am, struct actmem_heap *heap, const char *name,
 		    const struct knobs *knobs, bool verbose)
@@ -197,7 +197,7 @@ static uint64_t grow_length(const struct knobs *knobs)
 	return length / TRIAL_BYTES * TRIAL_BYTES;
 }
 
-/* Creates the store that a program would create, with files in its directories. */
+/* Creates the store that a program would create, with files in the spill directories. */
 static int try_store(struct actmem *am, const struct knobs *knobs, bool verbose)
 {
 	uint64_t limit = knobs->spill_limit_bytes, room = knobs->spill_path_count * TRIAL_BYTES;
@@ -228,7 +228,10 @@ static int try_store(struct actmem *am, const struct knobs *knobs, bool verbose)
 	return STATUS_OK;
 }
 
-/* Sets ACTMEM_REPORTED if the library has printed its line: only for fallbacks by default. */
+/*
+ * Sets ACTMEM_REPORTED if the library has reported a fallback. With --allow, the library reports
+ * none.
+ */
 static int set_reported(struct actmem *am, const struct actmem_options *options)
 {
 	struct actmem_counters counters;

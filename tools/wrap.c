@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Breaks sentences between words, to the width of the terminal. */
+/* Breaks sentences between words into lines that fit the terminal. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

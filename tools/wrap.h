@@ -7,15 +7,15 @@
 #include <libsmartcols.h>
 
 /*
- * Returns the width of stdout's terminal. Returns 0 if stdout is not a terminal, so that lines need
- * no wrapping.
+ * Returns the width of stdout's terminal. Returns 0 if stdout is not a terminal; lines then need no
+ * wrapping.
  */
 size_t terminal_width(void);
 
 /*
- * Replaces spaces in a copy of @text by '\n', so that its lines have at most @width columns. Longer
- * words stay whole, so that users can copy paths. Returns the copy from malloc(), or NULL if out of
- * memory.
+ * Replaces spaces in a copy of @text by '\n', so that its lines have at most @width columns. A word
+ * longer than @width stays whole, so that users can copy paths. Returns the copy from malloc(), or
+ * NULL if out of memory.
  */
 char *wrap_text(const char *text, size_t width);
 

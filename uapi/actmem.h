@@ -5,13 +5,14 @@
  *
  * /dev/actmem accepts ACTMEM_IOC_QUERY, _CREATE, _LIST and _INFO (by id). The
  * descriptor of a region accepts ACTMEM_IOC_INFO, _POPULATE, _DISCARD and _EXPORT.
- * Everything else works as on the descriptor of any file: mmap(MAP_SHARED), SCM_RIGHTS,
- * close(2), reopening through /proc/PID/fd, and the calls listed below.
+ * Other operations work as on the descriptor of any file: mmap(MAP_SHARED), SCM_RIGHTS,
+ * close(2) and reopening through /proc/PID/fd. Exceptions are listed below.
  *
- * The first field of every struct is the size of the struct in the version of this file
- * with which user space was compiled. A driver that knows more fields treats the missing
- * fields as 0 and writes at most @size bytes. A driver that knows fewer fields requires
- * the surplus bytes to be 0 (E2BIG otherwise).
+ * The first field of every struct is @size. User space sets it to the sizeof() of the
+ * struct in the version of this file that it was compiled with. A driver that knows more
+ * fields treats the missing fields as 0 and writes at most @size bytes. A driver that
+ * knows fewer fields requires the extra bytes to be 0 (E2BIG otherwise).
+ *
  * Flags and reserved fields that the driver does not know must be 0 on input (EINVAL
  * otherwise). An unknown request returns ENOTTY. A bad user pointer returns EFAULT.
  *
@@ -22,37 +23,36 @@
  *
  * size=	limits the bytes (suffix K, M, G, T or P) of the mount's regions. It
  *	must be a multiple of ACTMEM_PAGE_BYTES, or a percentage of the machine's
- *	memory, such as 50%, which the driver rounds down to a multiple. 0 is not
- *	allowed. Without size=, only the limits of users and nodes apply.
+ *	memory, such as 50%. The driver rounds a percentage down to such a multiple. 0
+ *	is not allowed. Without size=, only the limits of users and nodes apply.
  * nr_inodes=	limits the number of files and directories (suffix K, M or G), including
  *	the root directory. The default is 64K; 0 means no limit.
  * mode=, uid=, gid=	set the permissions and the owner of the root directory. The
  *	default is 0755 and the user and group of the mounting process.
  * node=	sets a list of nodes, such as 0-1:3, for regions that are created
- *	without their own policy. A colon replaces the comma of other node lists.
- * policy=	sets the policy of the same regions: bind, preferred or interleave. The
+ *	without their own policy. The separator is a colon, not a comma.
+ * policy=	sets the policy for the same regions: bind, preferred or interleave. The
  *	default is bind if node= is given, and preferred otherwise.
  *
- * A remount can change only size= and nr_inodes= (EINVAL otherwise). Either may fall
+ * A remount can change only size= and nr_inodes= (EINVAL otherwise). The new limit may be
  * below the current usage: the mount then gets no more pages or files until the usage is
- * below the limit. With a size= below the usage, regions have a surplus (poll(2) below).
+ * below the limit. If size= is below the usage, regions have a surplus (poll(2) below).
  *
  * A program creates a region with a name in two steps. First, open(O_CREAT) creates an
- * empty file, which has no region. The file cannot be mapped, and only
- * ACTMEM_IOC_CREATE works on it (ENODATA otherwise). Second, ftruncate(2) or
+ * empty file, which has no region. The file cannot be mapped, and ACTMEM_IOC_CREATE is
+ * the only request that it accepts (ENODATA otherwise). Second, ftruncate(2) or
  * ACTMEM_IOC_CREATE on the file's descriptor creates the region and sets its length;
  * ftruncate(2) uses the mount's policy. The region belongs to the user that makes this
- * second call, and counts against the limits of that user, even if another user owns
- * the file. The length of a region never changes (EPERM, even for O_TRUNC), because
- * programs that map the region rely on it. To get another length, remove the file and
- * create a new one.
+ * second call, and counts against the limits of that user, even if another user owns the
+ * file. The length of a region never changes (EPERM, even for O_TRUNC), because programs
+ * that map the region rely on it. To get another length, remove the file and create a new
+ * one.
  *
- * The region exists until the file is removed and its last descriptor and mapping are
- * gone. It does not depend on the process that created it. A name
- * has at most ACTMEM_NAME_BYTES - 1 characters (ENAMETOOLONG), which must be printable
- * ASCII (EINVAL). A file has at most one name (EPERM). The file system supports
- * directories and O_TMPFILE. Its files cannot be executed. Only open(2) checks
- * permissions.
+ * The region exists until the file is removed and the region's last descriptor and
+ * mapping are gone. The region may outlive the process that created it. A name has at
+ * most ACTMEM_NAME_BYTES - 1 characters (ENAMETOOLONG), which must be printable ASCII
+ * (EINVAL). A file has at most one name (EPERM). The file system supports directories and
+ * O_TMPFILE. Its files cannot be executed. Only open(2) checks permissions.
  *
  * On the descriptor of any region, with or without a name:
  *
@@ -64,11 +64,12 @@
  *	pages, and DISCARD frees them.
  * ftruncate(2)	returns EPERM for an unnamed region, and for any length other than the
  *	region's.
- * poll(2)	reports POLLPRI while the region has a surplus: the administrator lowered a
- *	limit of the user, a node, the mount or (since Linux 7.3) a dmem cgroup below the
- *	usage. The driver takes no page away. The program should give pages back with
- *	DISCARD, or by closing regions; INFO returns how many. Reads never block, so
- *	POLLIN and POLLOUT are always set.
+ * poll(2)	reports POLLPRI while the region has a surplus. A region has a surplus if the
+ *	administrator has lowered a limit of the user, a node, the mount or (since Linux
+ *	7.3) a dmem cgroup below the usage. The driver takes no page away. The program
+ *	should give pages back with DISCARD, or by closing regions; INFO returns how much
+ *	(@surplus_bytes). Reads and writes never block, so POLLIN and POLLOUT are always
+ *	set.
  */
 #ifndef _UAPI_LINUX_ACTMEM_H
 #define _UAPI_LINUX_ACTMEM_H
@@ -78,7 +79,8 @@
 
 /*
  * The version of this interface. It increases when a field, flag or request is added or
- * removed. ACTMEM_ABI_OLDEST is the oldest version of the peer that this side accepts.
+ * removed. The driver and user space accept each other's versions from ACTMEM_ABI_OLDEST
+ * on.
  */
 #define ACTMEM_ABI_VERSION	6
 #define ACTMEM_ABI_OLDEST	4
@@ -124,7 +126,7 @@ struct actmem_ioctl_query {
 /*
  * Bit 0 was a feature until version 4. Do not reuse it.
  *
- * The driver charges each page, including those from pools, to the dmem cgroup of the
+ * The driver charges each page, including those from its pools, to the dmem cgroup of the
  * task that allocates it. dmem.max and dmem.current list each node as "actmem/nodeN".
  */
 #define ACTMEM_FEATURE_DMEM		(1ULL << 1)
@@ -160,7 +162,7 @@ struct actmem_ioctl_query {
  */
 #define ACTMEM_CREATE_INHERIT		(1U << 0)
 
-/* Why the driver could not allocate pages, if the errno alone does not say. */
+/* Reasons why the driver could not allocate pages, in addition to the errno. */
 #define ACTMEM_WHY_NONE			0
 #define ACTMEM_WHY_NODE_FULL		1	/* ENOMEM: @node lacks free huge pages */
 #define ACTMEM_WHY_MEMLOCK		2	/* ENOMEM: RLIMIT_MEMLOCK */
@@ -177,7 +179,7 @@ struct actmem_ioctl_query {
  * struct actmem_why - why the driver could not allocate pages
  * @reason: ACTMEM_WHY_*
  * @node: the node that @reason refers to, or -1
- * @wanted: bytes that the call wanted from that node or under that limit. With POISON,
+ * @wanted: bytes that the call requested from that node or under that limit. With POISON,
  *	the offset of the failed page in its region, in bytes.
  * @available: with NODE_FULL, the bytes that the node could provide in pages of this
  *	size, not counting memory that only movable pages can use. With a limit, the
@@ -207,7 +209,7 @@ struct actmem_why {
  * @nodes: in: node mask of the policy
  * @id: out: identifies the region on this machine; the driver uses each id only once
  *	until the module is unloaded
- * @why: out: why the call failed. The driver fills in this field although the call
+ * @why: out: why the call failed. The driver fills in this field even though the call
  *	returns an error.
  * @name: in: a label for the administrator, NUL-terminated, printable and without '/'
  *	(EINVAL otherwise). It may be empty and need not be unique.
@@ -220,8 +222,9 @@ struct actmem_why {
  * in a user namespace, the region counts against the limits of the owner of the outermost
  * namespace below the initial one. If root owns that outermost namespace, the namespace
  * counts as a user of its own. Unless the caller has CAP_IPC_LOCK, the driver records the
- * caller's RLIMIT_MEMLOCK during this call. All regions of the user together count against
- * that limit. CAP_IPC_LOCK does not lift the administrator's limit of users.
+ * caller's RLIMIT_MEMLOCK during this call. All regions of the user together count
+ * against that limit. CAP_IPC_LOCK does not lift the administrator's limit on each
+ * user.
  *
  * ACTMEM_IOC_CREATE on the descriptor of an empty file of a mount creates the region of
  * that file, and @fd is -1. The descriptor must be open for writing (EBADF otherwise).
@@ -282,8 +285,8 @@ struct actmem_ioctl_create {
  *	bytes on node i
  * @node_count: in: the number of elements of that array; out: the highest possible node
  *	number + 1. The driver does not write beyond the caller's count.
- * @surplus_reason: in: 0; out: ACTMEM_WHY_* of the limit that makes most of the surplus,
- *	ACTMEM_WHY_NONE if there is none
+ * @surplus_reason: in: 0; out: ACTMEM_WHY_* of the limit that requires the largest
+ *	surplus, ACTMEM_WHY_NONE if no limit requires one
  * @name: out: the region's label. For a named region, the last name that its file got
  *	by creation, link or rename, without the directory.
  * @demand_faults: out: the number of pages that page faults allocated
@@ -296,9 +299,9 @@ struct actmem_ioctl_create {
  *	below the usage also causes a surplus. This field is the region's share of the
  *	excess. The shares of all regions add up to the excess, rounded up to pages, so
  *	several programs may give back their shares at once. Each call computes the share
- *	anew. For dmem.max, the driver computes it every 100 ms while the write of
- *	dmem.max waits. If other programs give nothing back, a region that has given back
- *	its share therefore gets a further share of the remaining excess.
+ *	anew, but the share for dmem.max is computed every 100 ms while the write of
+ *	dmem.max waits. Therefore, if other programs give nothing back, a region that has
+ *	given back its share gets a further share of the remaining excess.
  *
  * On /dev/actmem, the call returns ENOENT if the region does not exist. A caller
  * without CAP_SYS_ADMIN gets EPERM if another user owns the region, or if the region was
@@ -337,7 +340,7 @@ struct actmem_ioctl_info {
  *	first call
  * @ids: in: pointer to an array of __u64
  * @count: in: the number of elements of that array (EINVAL if 0); out: the number of
- *	elements written. It is less than the input only if no further region exists.
+ *	elements written, which is less than the input only if no further region exists.
  * @reserved: in: 0
  *
  * The call lists the regions that the caller's effective user created inside the
@@ -368,20 +371,21 @@ struct actmem_ioctl_list {
  *
  * POPULATE allocates and zeroes the missing pages of the range, one after the other in
  * the calling thread, on nodes of the region's policy. Existing pages stay as they are.
- * Before it allocates a page, the call checks the limits of the user, the mount and the
- * nodes for the missing bytes of the range. It assumes that all pages that the region
- * has, or that other calls are allocating for it, are in the range. If a limit is too
- * low, the call fails and allocates nothing. For an interleaved region, the call checks
- * the limits of nodes in advance only if the range is the whole region. The call checks
- * every other limit page by page, and fails at the first page that exceeds it. EIO if the
- * hardware has reported an error in an existing page.
+ * Before it allocates the first page, the call checks the limits of the user, the mount
+ * and the nodes for the missing bytes of the range. The check assumes that the range
+ * contains all existing pages of the region, and all pages that other calls are
+ * allocating for it. If a limit is too low, the call fails and allocates nothing. For an
+ * interleaved region, the call checks the limits of nodes in advance only if the range is
+ * the whole region. The call checks every other limit page by page, and fails at the
+ * first page that exceeds it. EIO if the hardware has reported an error in an existing
+ * page.
  *
- * DISCARD frees the pages of the range and unmaps them from every process. The next
- * touch allocates a zeroed page. A page that is in use outside the driver (registered
- * with a device, I/O in flight) stays with its contents. The call then processes the
- * other pages, returns EBUSY, and reports in @done how many bytes have no page. EBUSY
- * may be transient: the kernel may hold a reference for a moment even if the page is not
- * in use outside the driver.
+ * DISCARD frees the pages of the range and unmaps them from every process. The next touch
+ * allocates a zeroed page. A page that is in use outside the driver (registered with a
+ * device, I/O in flight) is not freed, and keeps its contents. In this case, the call
+ * processes all other pages, reports in @done how many bytes have no page, and returns
+ * EBUSY. EBUSY may be transient: the kernel may hold a reference for a moment even if the
+ * page is not in use outside the driver.
  *
  * If the driver cannot allocate a page that a thread touches, the thread gets SIGBUS,
  * as with hugetlb. A system call that touches the page returns EFAULT. A thread that
@@ -389,19 +393,19 @@ struct actmem_ioctl_list {
  * Such a mapping allocates no page, because the page would count against the limits of
  * the region's owner.
  *
- * If a machine check or the firmware reports an uncorrected error anywhere in the
- * @page_bytes of a page, that page is lost, but not the rest of the region. The driver
- * unmaps the page from every process. A thread that touches any byte of the page gets
- * SIGBUS with si_code BUS_MCEERR_AR. (si_addr_lsb is 12, the smallest page size that
- * the kernel can report.) A system call returns EFAULT; POPULATE and read(2) return
- * EIO. The page belongs to the region and counts against its limits until a program
- * discards the page or the region ends. Then the driver keeps the page out of use until
- * the next boot, and a new page can take its place. A device that registered the page still has
+ * If a machine check or the firmware reports an uncorrected error anywhere in a page (of
+ * @page_bytes), that page is lost, but not the rest of the region. The driver unmaps the
+ * page from every process. A thread that touches any byte of the page gets SIGBUS with
+ * si_code BUS_MCEERR_AR. (si_addr_lsb is 12, the smallest page size that the kernel can
+ * report.) A system call returns EFAULT; POPULATE and read(2) return EIO. The page
+ * belongs to the region and counts against its limits until a program discards the page
+ * or the region ends. After that, the driver keeps the page out of use until the next
+ * boot, and a new page can take its place. A device that registered the page still has
  * access to it, and DISCARD returns EBUSY until the device releases it.
  *
  * The kernel can mark a page as failed without a machine check (MADV_HWPOISON,
  * hard_offline_page). That page stays in use until a program discards it or the region
- * ends. Then the driver keeps this page out of use, too.
+ * ends. After that, the driver keeps this page out of use, too.
  *
  * Both requests need a descriptor that is open for writing (EBADF otherwise). They
  * return ENODATA if the file is empty, and EINTR if the task was killed during the call.
@@ -429,7 +433,7 @@ struct actmem_ioctl_range {
  * The call allocates no page, so POPULATE the range first. ENODATA if a page is missing
  * or the file is empty; EIO if the hardware has reported an error in a page. While the
  * dma-buf exists, the region exists and its pages in the range stay in place. These pages
- * count as pinned, and DISCARD of them returns EBUSY. The dma-buf exists as long as a
+ * count as pinned, and DISCARD returns EBUSY for them. The dma-buf exists as long as a
  * descriptor or an importer holds it.
  *
  * The dma-buf is for devices. It supports neither mmap() nor vmap(): a process maps the
@@ -452,7 +456,7 @@ struct actmem_ioctl_export {
 };
 
 /*
- * Each request number encodes only the size of the leading size field, so that the
+ * Each request number encodes the size of the field @size, not of the struct, so that the
  * number stays the same when the struct grows. Do not reuse 0x07 and 0x0A, which were
  * requests until version 3.
  */
