@@ -108,7 +108,8 @@ static json_t *cgroup_limits(const struct actmem_nodes *nodes)
 		snprintf(region, sizeof(region), "actmem/node%u", node);
 		if (dmem_limit_read(&limit, region, "/proc/self/cgroup", "/proc/self/mounts"))
 			rows = append_item(rows, json_pack(
-				"{s:i, s:s, s:o, s:o}", "node", (int)node, "file", limit.file,
+				"{s:i, s:o, s:o, s:o}", "node", (int)node, "file",
+				text_to_json(limit.file),
 				"limit_bytes", limit_to_json(limit.limit_bytes),
 				"used_bytes", limit_to_json(limit.used_bytes)));
 	}
@@ -138,7 +139,8 @@ static json_t *limits_to_json(void)
 	uint64_t user;
 
 	settings_nodes(&nodes);
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}",
+	/* If the regions cannot be read, show the limits anyway. */
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o?}",
 			 "user_limit_bytes",
 			 setting_read(USER_LIMIT, &user) ? json_null() : limit_to_json(user),
 			 "memlock", facts_memlock(), "nodes", node_limits(&nodes),

@@ -199,8 +199,6 @@ static json_t *waits_to_json(void)
 	}
 	/* If the regions cannot be read, show the waits anyway. */
 	surplus = reclaim_rows(0);
-	if (!surplus)
-		warnx("cannot show which processes must return memory");
 	return json_pack("{s:o, s:b, s:o?}", "waits", rows, "all_users", sees_machine(),
 			 "surplus", surplus);
 }

@@ -135,7 +135,8 @@ void reclaim_free(struct reclaim *reclaim)
 	free(reclaim->list);
 }
 
-static int add_regions(struct reclaim *reclaim, int pid)
+/* Returns false after printing an error message. */
+static bool add_regions(struct reclaim *reclaim, int pid)
 {
 	struct actmem_region_info *regions;
 	bool is_good = true;
@@ -143,13 +144,15 @@ static int add_regions(struct reclaim *reclaim, int pid)
 
 	if (actmem_region_list(&regions, &count)) {
 		print_library_error();
-		return -EIO;
+		return false;
 	}
 	for (i = 0; i < count && is_good; i++)
 		if (!pid || regions[i].pid == pid)
 			is_good = reclaim_add_region(reclaim, &regions[i]);
 	free(regions);
-	return is_good ? 0 : -ENOMEM;
+	if (!is_good)
+		warnx("%s", strerror(ENOMEM));
+	return is_good;
 }
 
 struct published_by {
@@ -168,19 +171,31 @@ static int add_published(void *context, int fd)
 	return 0;
 }
 
+/* Returns false after printing an error message. */
+static bool add_all_published(struct reclaim *reclaim)
+{
+	struct published_by process = { .reclaim = reclaim };
+	size_t i;
+	int error;
+
+	for (i = 0; i < reclaim->count; i++) {
+		process.pid = reclaim->list[i].pid;
+		error = published_walk(process.pid, &published_stats, add_published, &process);
+		if (error) {
+			warnx("cannot read what process %d publishes: %s", process.pid,
+			      strerror(-error));
+			return false;
+		}
+	}
+	return true;
+}
+
 json_t *reclaim_rows(int pid)
 {
 	struct reclaim reclaim = { 0 };
-	int err = add_regions(&reclaim, pid);
 	json_t *rows = NULL;
-	size_t i;
 
-	for (i = 0; i < reclaim.count && !err; i++) {
-		struct published_by process = { &reclaim, reclaim.list[i].pid };
-
-		err = published_walk(process.pid, &published_stats, add_published, &process);
-	}
-	if (!err)
+	if (add_regions(&reclaim, pid) && add_all_published(&reclaim))
 		rows = reclaim_to_json(&reclaim);
 	reclaim_free(&reclaim);
 	return rows;
@@ -267,10 +282,8 @@ bool reclaim_follow(int pid)
 		json_decref(rows);
 		rows = reclaim_rows(pid);
 	}
-	if (!rows) {
-		warnx("%s", strerror(ENOMEM));
+	if (!rows)
 		return false;
-	}
 	show_end(sum_surplus(rows), is_shown);
 	json_decref(rows);
 	return true;

@@ -35,7 +35,8 @@ void reclaim_free(struct reclaim *reclaim);
 /*
  * Returns [{"pid", "uid", "command", "bytes", "surplus_bytes", "can_return"}], with one row for
  * each process that has a surplus. If @pid is not 0, returns only the row of that process. A
- * process can return memory if one of its stores spills. Returns NULL on failure.
+ * process can return memory if one of its stores spills. Returns NULL after printing an error
+ * message.
  */
 json_t *reclaim_rows(int pid);
 
