@@ -301,6 +301,8 @@ def test_layers_by_index():
         return jnp.mean(x ** 2)
     with pytest.raises(NotImplementedError, match="indexes, repeats or selects stored weights"):
         jax.jit(actmem.jax.value_and_grad(of))(stored(weights()), batch(0))
+    with jax.disable_jit(), pytest.raises(NotImplementedError, match="jax_disable_jit makes each scan"):
+        actmem.jax.value_and_grad(loss)(stored(weights()), batch(0))
     close(actmem.jax.value_and_grad(of, gradients="device")(stored(weights()), batch(0)),
           jax.value_and_grad(of)(weights(), batch(0)))
 

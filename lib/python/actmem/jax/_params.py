@@ -335,8 +335,10 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
         except TypeError as error:
             if TokenType.name not in str(error):
                 raise
+            actor = "jax_disable_jit makes each scan a Python loop, which" \
+                if jax.config.jax_disable_jit else "the function"
             raise NotImplementedError(
-                "actmem.jax.value_and_grad(): the function indexes, repeats or selects stored weights, "
+                f"actmem.jax.value_and_grad(): {actor} indexes, repeats or selects stored weights, "
                 "and JAX cannot do the same with gradients in the store. Let a jax.lax.scan iterate "
                 'over the weights as offload_params() returned them, or pass gradients="device"'
                 ) from error
