@@ -65,9 +65,10 @@ jax.tree_util.register_pytree_with_keys_class(_Weight)
 SQUARED = (jnp.float32, jnp.bfloat16)
 
 
-def canary_of(dtype: Any) -> NDArray[Any]:
+def canary_of(dtype: Any, ndim: int) -> NDArray[Any]:
     """Returns numbers of both signs and of all magnitudes. Any arithmetic, rounding, clipping or
-    reordering changes at least one of them."""
+    reordering changes at least one of them. `ndim` is that of a layer's weight. The canary has as
+    many dimensions, or one if this is 0: functions often select arrays by them."""
     limits = jnp.finfo(dtype)
     exponents = range(max(-12, math.ceil(math.log10(limits.smallest_normal))),
                       min(12, math.floor(math.log10(limits.max))))
@@ -76,7 +77,7 @@ def canary_of(dtype: Any) -> NDArray[Any]:
         numbers = numbers * (1 + 1j)
     canary = numbers.astype(dtype)
     canary = canary[canary == canary]   # in a dtype without a sign, negative numbers are NaN
-    return np.asarray(canary)
+    return np.asarray(canary.reshape(*(1,) * (ndim - 1), -1))
 
 
 def _check_dtype(canary: Any, dtype: Any, label: str, instead: str) -> None:
@@ -87,16 +88,19 @@ def _check_dtype(canary: Any, dtype: Any, label: str, instead: str) -> None:
 
 def _marked(token: Any, canary: Any, is_changed: Any = False) -> Any:
     """Marks tokens, so that takes of them fail, if `is_changed` or the canary was changed."""
-    wanted = jnp.broadcast_to(canary_of(canary.dtype), canary.shape)
-    return _primitives.mark_p.bind(token, jnp.any(canary != wanted, -1) | is_changed)
+    wanted = jnp.broadcast_to(canary_of(canary.dtype, canary.ndim - token.ndim), canary.shape)
+    return _primitives.mark_p.bind(
+        token, jnp.any(canary != wanted, tuple(range(token.ndim, canary.ndim))) | is_changed)
 
 
 def _squares_of(gradient: Any) -> Any:
-    """Returns the sum of the squares of a gradient, or 0 if its dtype is not in SQUARED. The result
-    is not finite if the gradient is not."""
+    """Returns the sum of the squares of a gradient, or 0 if its dtype is not in SQUARED. If the
+    gradient is not finite, neither is the result: it is NaN or infinite, too."""
     if gradient.dtype in SQUARED:
         return jnp.sum(jnp.square(gradient.astype(jnp.float32)))
-    return jnp.where(jnp.all(jnp.isfinite(gradient)), jnp.float32(0), jnp.float32(np.nan))
+    numbers = gradient if jnp.iscomplexobj(gradient) else gradient.astype(jnp.float32)
+    largest = jnp.max(jnp.abs(numbers), initial=0).astype(jnp.float32)
+    return jnp.where(jnp.all(jnp.isfinite(gradient)), jnp.float32(0), largest)
 
 
 class Gradient(Stored):
@@ -172,7 +176,7 @@ def _take_weight_bwd(label: str, batch: Sequence[int], stores: bool, is_wanted: 
                      gradient: Any) -> Any:
     if not is_wanted.size or isinstance(gradient, SymbolicZero):
         return None, None, None, None
-    numbers = canary_of(gradient.dtype)
+    numbers = canary_of(gradient.dtype, gradient.ndim - len(batch))
     canary = jnp.broadcast_to(numbers, (*(gradient.shape[i] for i in batch), *numbers.shape))
     if not stores:
         return None, gradient, None, (None, canary)
@@ -310,8 +314,7 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
             shape = leaf.token.shape
             slot = leaf.ghost if gradients == "device" else \
                 zeros(shape, SlotType(_gradient_type(leaf)))
-            canary = canary_of(leaf.dtype)
-            # A constant: if no function changes the canary, XLA removes the comparison.
+            canary = canary_of(leaf.dtype, leaf.ndim - len(shape))
             return slot, (jnp.zeros(shape, jnp.float32),
                           jnp.asarray(np.broadcast_to(canary, (*shape, *canary.shape))))
 
@@ -336,7 +339,7 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
             if TokenType.name not in str(error):
                 raise
             actor = "jax_disable_jit makes each scan a Python loop, which" \
-                if jax.config.jax_disable_jit else "the function"
+                if getattr(jax.config, "jax_disable_jit", False) else "the function"
             raise NotImplementedError(
                 f"actmem.jax.value_and_grad(): {actor} indexes, repeats or selects stored weights, "
                 "and JAX cannot do the same with gradients in the store. Let a jax.lax.scan iterate "
@@ -351,7 +354,7 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
                                 _bits_of(squares), canary)
             # If the canary is 0, the layer took a branch with jax.lax.stop_gradient(), which
             # stopped only the gradient of the guard.
-            is_stopped = jnp.all(canary == 0, -1)
+            is_stopped = jnp.all(canary == 0, tuple(range(leaf.token.ndim, canary.ndim)))
             axes = range(is_stopped.ndim, gradient.ndim)
             return jnp.where(jnp.expand_dims(is_stopped, axes), jnp.zeros_like(gradient), gradient)
         results = list(map(gradient_of, leaves, found))
