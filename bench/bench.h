@@ -14,9 +14,9 @@
 struct bench {
 	struct actmem *am;		/* opened with the command's options */
 	struct actmem_nodes nodes;	/* nodes to measure */
-	uint64_t bytes;			/* of each region */
-	uint64_t page_bytes;		/* region lengths are multiples of it */
-	unsigned int only;		/* an enum part, or PARTS for all */
+	uint64_t bytes;			/* length of each region */
+	uint64_t page_bytes;		/* page size; divides region lengths */
+	unsigned int only;		/* enum part of cmd_bench.c; PARTS: all */
 	double seconds;			/* for each measurement */
 	const char *spill_paths[SPILL_FOLDERS_MAX];
 	uint32_t spill_path_count;
@@ -33,7 +33,7 @@ struct bench {
 json_t *bench_copy(const struct bench *bench);
 json_t *bench_spill(const struct bench *bench);
 
-/* Returns the first node to measure that is @from or above, or ACTMEM_NODES_MAX. */
+/* Returns the lowest node to measure that is not below @from, or ACTMEM_NODES_MAX. */
 unsigned int bench_node(const struct bench *bench, unsigned int from);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * The copying part of actmem bench: memcpy() in one thread between regions of each pair of nodes.
- * Checks a number in each 4 KiB of the copy.
+ * Each 4 KiB of the source begins with a number, which is checked in the copy.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,8 +19,8 @@ struct copy {
 	unsigned int from_node, to_node;
 	struct actmem_region *from, *to;
 	char *source, *target;
-	uint64_t bytes;			/* of a round */
-	char note[1024];		/* holds any error message of the library */
+	uint64_t bytes;			/* copied in a round */
+	char note[1024];		/* long enough for any error message */
 	unsigned int rounds;
 	uint64_t ns[ROUNDS_MAX];
 };

@@ -9,8 +9,8 @@
 #define SPILL_FOLDERS_MAX	64
 
 /*
- * Returns an array of {"path", "device", "file_system"}, with null for values that the kernel does
- * not report. Returns NULL if out of memory.
+ * Returns an array with {"path", "device", "file_system"} for each path; a value is null if the
+ * kernel does not report it. Returns NULL if out of memory.
  */
 json_t *disks_to_json(const char *const *paths, uint32_t count);
 

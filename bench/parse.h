@@ -19,7 +19,7 @@ bool option_number(const char *option, const char *text, double least, double mo
 /* Parses a fraction such as 1/64 or 0.5, which must be above 0 and at most @most. */
 bool option_fraction(const char *option, const char *text, double most, double *fraction);
 
-/* Adds a folder to spill to. */
+/* Appends @path, the folder of a --spill option, to @paths. */
 bool option_folder(const char *path, const char **paths, uint32_t *count);
 
 /* Finds @text in @choices, an array that ends with NULL, and stores its index in *@choice. */

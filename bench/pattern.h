@@ -11,7 +11,7 @@
 
 #define PATTERN_ALIGN	64	/* lengths must be multiples of it, and memory aligned to it */
 
-/* Returns the seed of block @name in step @step. */
+/* Returns the pattern's seed for the block with the number @name in step @step. */
 uint64_t pattern_seed(uint64_t step, uint64_t name);
 
 void pattern_fill(void *memory, uint64_t bytes, uint64_t seed);

@@ -13,7 +13,7 @@
 #include "work.h"
 
 #define MODEL_TENSORS		3		/* query, key, value */
-#define REPLAY_TENSORS_MAX	64		/* of a layer; a plan has one per device */
+#define REPLAY_TENSORS_MAX	64		/* of a layer; with a plan, one per device */
 #define REPLAY_BYTES_MAX	(1ULL << 50)
 #define REPLAY_STEPS_MAX	1000000
 
@@ -39,10 +39,10 @@ struct plan_layer {
 /* The layers of a plan that actmem plan --save wrote. */
 struct plan {
 	char name[64];				/* of the model */
-	uint32_t devices;			/* of the host; all do the same in parallel */
+	uint32_t devices;			/* number on the host; all do the same work */
 	uint32_t layer_count;
 	struct plan_layer *layers;
-	uint64_t step_ns;			/* as the plan predicts */
+	uint64_t step_ns;			/* predicted by the plan */
 	uint64_t budget_bytes;			/* of all devices; 0: no files are used */
 };
 
@@ -56,7 +56,7 @@ struct disk_speed {
 };
 
 /*
- * @beside: measured while a thread fills or verifies as many bytes as a step does, and so uses
+ * @beside: measured while a thread fills or verifies memory at the rate of a step, and so uses
  * memory bandwidth as the step does. @alone: measured without that thread.
  */
 struct disk_speeds {
@@ -85,9 +85,9 @@ struct replay {
 	struct actmem *am;
 	struct actmem_store *store;
 	struct transfers *transfers;		/* NULL: the disks are not measured */
-	struct work *work;			/* thread that runs during transfers */
+	struct work *work;			/* thread that fills or verifies memory */
 	uint64_t probe_bytes;
-	uint64_t worked_bytes;			/* by that thread, in all measurements */
+	uint64_t worked_bytes;			/* filled or verified by that thread */
 	struct replay_step *done;
 	uint64_t done_count;			/* complete steps */
 	struct actmem_store_stats stats;	/* at the end */
@@ -98,7 +98,7 @@ struct replay {
 /* The signal that ends the command, or 0. */
 extern volatile sig_atomic_t replay_signal;
 
-/* Returns 0 for a layer of a plan that sends nothing to the host. */
+/* Returns the length of a tensor; 0 if this layer of a plan sends nothing to the host. */
 static inline uint64_t replay_bytes(const struct replay *replay, uint32_t layer,
 				    unsigned int tensor)
 {
@@ -112,9 +112,9 @@ static inline uint64_t replay_bytes(const struct replay *replay, uint32_t layer,
 int replay_lay_out(struct replay *replay);
 
 /*
- * Runs one step, and records it in done[done_count]. Leaves no block in the store. Prints and
- * counts bytes that came back wrong. Returns 0, -EINTR for a signal, or another negative errno
- * after printing the error message with warnx().
+ * Runs one step, and records it in done[done_count]. Leaves no block in the store. Reports and
+ * counts the bytes that the store returned with wrong values. Returns 0, -EINTR for a signal, or
+ * another negative errno after printing the error message with warnx().
  */
 int replay_step(struct replay *replay);
 
@@ -131,9 +131,9 @@ int replay_probe(struct replay *replay, struct disk_speeds *speeds);
 struct disk_speeds replay_probe_mean(const struct disk_speeds *before,
 				     const struct disk_speeds *after);
 
-/* Returns the result, or NULL if out of memory. */
+/* Returns the results of all steps, or NULL if out of memory. */
 json_t *replay_to_json(const struct replay *replay);
-/* Prints the result. Returns 0 or -ENOMEM. */
+/* Prints the results as a table. Returns 0 or -ENOMEM. */
 int replay_print(const json_t *result);
 
 #endif

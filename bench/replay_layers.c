@@ -94,7 +94,7 @@ static double lay_out_plan(struct replay *replay)
 	return sum;
 }
 
-/* Reads the plan. Without --budget, uses the plan's budget, scaled like the plan's bytes. */
+/* Reads the plan. Without --budget, uses the plan's budget, multiplied by --scale. */
 static bool read_plan(struct replay *replay)
 {
 	struct replay_options *options = &replay->options;

@@ -19,7 +19,7 @@
 /* Larger than processors' caches. */
 #define WORK_MOST	(128 * MIB)
 
-/* A request of @bytes begins: gives work to the thread, unless the thread was not yet started. */
+/* Called before each request of @bytes: gives the thread work, if the thread has been started. */
 static void owe_work(void *data, uint64_t bytes)
 {
 	const struct replay *replay = data;

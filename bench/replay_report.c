@@ -7,7 +7,7 @@
  *
  * I/O time is the number of bytes that were moved, divided by the speed of the disks. The disks are
  * measured just before and just after the step, with requests of the same sizes, while a thread
- * fills or verifies as many bytes as the step. For "I/O alone", that thread does not run.
+ * fills or verifies data at the rate of the step. For "I/O alone", that thread does not run.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -79,7 +79,7 @@ static json_t *bandwidth_to_json(double bytes, double ns)
 				   : json_null();
 }
 
-/* Takes ownership of @name. */
+/* Returns a row of the results. Takes ownership of @name. */
 static json_t *row_to_json(json_t *name, const double sums[FIGURES])
 {
 	json_t *row = json_pack("{s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:I, s:I, s:I}",
@@ -154,8 +154,7 @@ static json_t *memory_to_json(const struct replay *replay)
 }
 
 /*
- * Returns the bytes of each tensor. For a plan, these are the bytes of the largest layer for each
- * device.
+ * Returns the bytes of each tensor. For a plan, each tensor has the bytes of the largest layer.
  */
 static json_t *tensors_to_json(const struct replay *replay)
 {

@@ -193,7 +193,7 @@ static void drop_blocks(struct replay *replay)
 
 	for (layer = 0; layer < replay->layer_count; layer++)
 		for (i = 0; i < replay->tensors; i++)
-			/* -ENOENT: the block was taken, or was never put. */
+			/* May return -ENOENT: the block was taken, or was never put. */
 			actmem_store_drop(replay->store, make_key(layer, i));
 }
 

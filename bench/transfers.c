@@ -3,7 +3,8 @@
  * Runs requests of given lengths on a file, with enough requests at a time to keep the file's
  * devices busy.
  *
- * Each page of 4 KiB in the file begins with a number that is computed from the page's offset.
+ * Each page of 4 KiB in the file begins with a stamp, a number that is computed from the page's
+ * offset.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -23,11 +24,11 @@ struct transfers {
 	struct actmem_file_info info;
 	uint64_t sizes[TRANSFERS_SIZES];
 	uint32_t size_count;
-	uint64_t cycle_bytes;		/* of one request of each size */
-	uint64_t request_count;		/* that cover the file */
+	uint64_t cycle_bytes;		/* sum of @sizes */
+	uint64_t request_count;		/* requests that cover the file */
 	uint64_t slot_bytes;
 	uint32_t slot_count;
-	const char *path;		/* the first one, for error messages */
+	const char *path;		/* first directory, for error messages */
 	void (*begins)(void *data, uint64_t bytes);
 	void *data;
 };
@@ -61,7 +62,7 @@ static uint64_t parts_of(uint64_t bytes, uint64_t part)
 	return (bytes + part - 1) / part;
 }
 
-/* Chooses how many requests run at a time, so that any mix of sizes keeps the devices busy. */
+/* Computes the requests, and how many run at a time: enough to keep the devices busy. */
 static void lay_out_file(struct transfers *transfers, const struct transfers_options *options)
 {
 	uint64_t largest = 0, parts = 0;
@@ -163,7 +164,7 @@ void transfers_close(struct transfers *transfers)
 	if (transfers->file)
 		actmem_file_close(transfers->file);
 	if (transfers->region) {
-		/* -ENOENT: the region was not attached. */
+		/* May return -ENOENT: the region was not attached. */
 		actmem_queue_detach(transfers->queue, transfers->region);
 		actmem_region_close(transfers->region);
 	}

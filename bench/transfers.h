@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Measures disks: spills to a temporary file and fills from this file, through the library's queue,
- * with requests of given lengths.
+ * Measures disks: writes a temporary file ("spill") and reads it ("fill"), through the library's
+ * queue, with requests of given lengths.
  */
 #ifndef ACTMEM_TRANSFERS_H
 #define ACTMEM_TRANSFERS_H
@@ -19,7 +19,7 @@ struct transfers_options {
 	const char *const *paths;		/* directories; the file is striped over them */
 	uint32_t path_count;
 	uint32_t flags;				/* 0 or ACTMEM_FILE_ALLOW_BUFFERED */
-	uint64_t file_bytes;			/* rounded up to whole cycles of @sizes */
+	uint64_t file_bytes;			/* rounded up to a multiple of @sizes' sum */
 	uint64_t page_bytes;			/* of regions */
 	uint64_t sizes[TRANSFERS_SIZES];	/* of requests, used in turn; rounded up */
 	uint32_t size_count;
