@@ -19,7 +19,7 @@
 
 struct stripe {
 	int fd;
-	uint16_t slot;			/* in the ring's table of files */
+	uint16_t slot;			/* index in the table of files of the io_uring ring */
 	char *path;			/* for error messages */
 };
 
@@ -43,7 +43,7 @@ enum request_kind {
 	REQUEST_SPILL,
 };
 
-/* A region that transfers may use. */
+/* A region that is attached to a queue, so that transfers may use it. */
 struct attachment {
 	struct link link;		/* in the list of the queue */
 	struct actmem_region *region;
@@ -53,13 +53,13 @@ struct attachment {
 	bool plain;			/* not in registered buffers */
 	uint64_t piece_bytes;		/* length of each piece except the last */
 	unsigned int pieces;
-	unsigned int held;		/* pieces that the kernel has not released */
+	unsigned int held;		/* registered pieces that the kernel has not released */
 	uint16_t *slots;		/* index of each piece in the ring's table of buffers */
 };
 
 struct request {
 	struct link link;		/* in queue->under_way, ended or unused */
-	struct link pending;		/* in its file, while blocks are left to start */
+	struct link pending;		/* in file->pending, while blocks are left to start */
 	struct link timed;		/* in queue->timed: deadlines, the earliest first */
 	enum request_kind kind;
 	uint64_t id, cookie, deadline;
@@ -73,7 +73,7 @@ struct request {
 	uint64_t blocks;		/* started */
 	unsigned int under_way;		/* blocks */
 	int error;			/* the request ends with this errno; 0: none */
-	int64_t failed_block;		/* first block that failed; -1: cancel or deadline */
+	int64_t failed_block;		/* first block that failed; -1: cancelled, or late */
 	char words[];			/* error message, ERROR_TEXT_MAX bytes */
 };
 
@@ -95,20 +95,20 @@ struct transfer {
 struct actmem_queue;
 
 /*
- * Functions that can fail return 0, or a negative errno with an error message. Callers of wake,
- * listen, attend and cancel hold the queue's lock.
+ * The functions of an engine. Those that can fail return 0, or a negative errno with an error
+ * message. Callers of wake, listen, attend and cancel hold the queue's lock.
  */
 struct engine {
 	enum actmem_engine kind;
 	int (*start)(struct actmem_queue *queue);
 	/* Stops the engine. No request, region or file may be left. */
 	void (*stop)(struct actmem_queue *queue);
-	/* Called when there may be blocks to start. Sets to_rouse if the engine must be woken. */
+	/* There may be blocks to start. If rouse() must be called, sets queue->to_rouse. */
 	void (*wake)(struct actmem_queue *queue);
 	void (*rouse)(struct actmem_queue *queue);
 	/* Ensures that a thread can report completions while all other threads are busy. */
 	int (*listen)(struct actmem_queue *queue);
-	/* Wakes the thread of listen(), to notify, or because the next deadline is now earlier. */
+	/* Wakes that thread: it must call notify(), or the next deadline is now earlier. */
 	void (*attend)(struct actmem_queue *queue);
 	/* Interrupts the blocks of a request, if the engine can. */
 	void (*cancel)(struct actmem_queue *queue, struct request *request);
@@ -135,13 +135,13 @@ struct actmem_queue {
 	struct actmem *am;
 	struct published_wait *wait;	/* publishes the oldest request; NULL: not published */
 	uint64_t published_id;		/* id of the request published in wait; 0: none */
-	const struct actmem_file *published_file;	/* whose name is published; NULL: none */
+	const struct actmem_file *published_file;	/* file whose name wait shows; NULL: none */
 	struct actmem_queue_options options;
 	const struct engine *engine;
 	struct uring *uring;		/* state of the io_uring engine */
 	pthread_mutex_t lock;
 	pthread_cond_t completed;
-	struct link files;		/* the first one is served next */
+	struct link files;		/* the next block comes from the first one, if possible */
 	struct link attachments;
 	unsigned int file_count, attachment_count;
 	struct link under_way, ended, timed;
@@ -151,7 +151,7 @@ struct actmem_queue {
 	bool to_notify;			/* notify() must run for new completions */
 	bool notifying;			/* notify() is running */
 	int event;			/* of actmem_queue_eventfd(); -1: none yet */
-	struct held held;		/* holds event */
+	struct held held;		/* a forked child closes event */
 	bool to_raise;			/* make event readable: there are new completions */
 	struct link unused;		/* free requests, to reuse */
 	unsigned int waiting;		/* threads in actmem_queue_wait() */
@@ -165,7 +165,10 @@ struct actmem_queue {
 	char plain_description[QUEUE_WORDS];
 };
 
-/* Returns -EOWNERDEAD (inherited by fork()) or -EINVAL, and sets an error message. */
+/*
+ * Refuses a queue in @call. Sets an error message, and returns -EOWNERDEAD if the queue was
+ * inherited by fork(), or -EINVAL if it is NULL.
+ */
 int queue_refuse(const struct actmem_queue *queue, const char *call) __attribute__((cold));
 
 /* Returns 0, or the error of queue_refuse(). */
@@ -185,9 +188,9 @@ uint64_t file_locate(const struct actmem_file *file, uint64_t offset, unsigned i
 		     uint64_t *file_offset);
 
 /*
- * queue_unlock() releases the lock before it wakes other threads, so that they do not have to wait
- * for the lock. A thread that holds the lock and is about to sleep calls queue_tell() first, which
- * wakes these threads under the lock.
+ * Both wake the threads that must learn of the latest changes. queue_unlock() releases the lock
+ * first, so that these threads need not wait for it. A thread that is about to sleep on a condition
+ * calls queue_tell(), which keeps the lock.
  */
 void queue_unlock(struct actmem_queue *queue);
 void queue_tell(struct actmem_queue *queue);
@@ -197,7 +200,7 @@ void queue_tell(struct actmem_queue *queue);
  * queue_free_requests().
  */
 
-/* Starts the next block of any file. Returns false if there is none. */
+/* Starts the next block of any file, and fills in *@block. Returns false if there is none. */
 bool queue_begin_transfer(struct actmem_queue *queue, struct transfer *block);
 
 /* Returns true if there is a block to start. */
@@ -205,8 +208,8 @@ bool queue_has_transfer(const struct actmem_queue *queue);
 
 /*
  * Handles @result of a system call that was to transfer the rest of a block: the number of bytes,
- * or a negative errno. Returns true if the engine must continue the block from @done. Otherwise the
- * block has ended: it succeeded, failed or was cancelled.
+ * or a negative errno. Returns true if the engine must continue the block from block->done.
+ * Otherwise the block has ended: it succeeded, failed or was cancelled.
  */
 bool queue_continue(struct actmem_queue *queue, struct transfer *block, int64_t result);
 
@@ -221,7 +224,7 @@ void queue_fail_transfer(struct actmem_queue *queue, struct transfer *block, int
 bool queue_is_cancelled(const struct transfer *block);
 void queue_give_up_transfer(struct actmem_queue *queue, struct transfer *block);
 
-/* Publishes the number of requests and the oldest one, after a change. */
+/* Publishes the number of requests under way, and the oldest request. Called after a change. */
 void queue_publish(struct actmem_queue *queue);
 
 /* Ends requests that are past their deadline. Returns the next deadline; 0: none. */
@@ -239,8 +242,8 @@ void queue_has_ended(struct actmem_queue *queue);
 void queue_raise(int event);
 
 /*
- * For a thread of the engine. queue_is_to_notify() returns true if it should notify. queue_notify()
- * calls the notify function, and releases the lock meanwhile.
+ * Called by threads of the engine. queue_is_to_notify() returns true if the thread should call
+ * queue_notify(), which calls the notify function and releases the lock meanwhile.
  */
 bool queue_is_to_notify(const struct actmem_queue *queue);
 void queue_notify(struct actmem_queue *queue);
@@ -248,8 +251,8 @@ void queue_notify(struct actmem_queue *queue);
 void queue_free_requests(struct actmem_queue *queue);
 
 /*
- * Returns true if the calling thread is a worker of the queue. A worker notifies before any other
- * work, so the caller need not wake another thread for that.
+ * Returns true if the calling thread is a worker of the queue. A worker calls the notify function
+ * before it does other work, so the caller need not wake another thread for that call.
  */
 bool workers_are_to_notify(const struct actmem_queue *queue);
 

@@ -2,9 +2,9 @@
 /*
  * Internal interface of queues, which transfer data between files and regions.
  *
- * Requests wait in the list of their set of files, in order of arrival. Each set limits how many of
- * its blocks are under way. An engine takes the next block of a set's first request, and transfers
- * it. When all blocks of a request have ended, the request is complete.
+ * Requests wait in the list of their set of files (struct actmem_file), in order of arrival. Each
+ * set limits how many of its blocks are under way. An engine takes the next block of a set's first
+ * request, and transfers it. When all blocks of a request have ended, the request is complete.
  *
  * First read inside.h, which has the structs, and queue.c, which creates queues. file.c and
  * extent.c open and allocate files. request.c accepts requests, and blocks.c cuts them into blocks.

@@ -15,7 +15,7 @@
 /*
  * Lengths of pieces. The kernel pins a piece of small pages in less than a millisecond, and a piece
  * of huge pages in some milliseconds. Pieces of huge pages are longer because a block that crosses
- * the boundary of two pieces needs two transfers. That should be rare for long blocks.
+ * the boundary of two pieces needs two transfers. Long blocks should rarely cross one.
  */
 #define PIECE_OF_SMALL	(16ULL << 20)
 #define PIECE_OF_HUGE	(512ULL << 20)
@@ -53,8 +53,8 @@ static uint64_t piece_length(const struct uring *uring, const struct attachment 
 }
 
 /*
- * Removes piece *@count - 1 from the table, and decrements *@count. If the kernel has no memory for
- * the removal, *@count does not change, and the caller tries again.
+ * Removes piece *@count - 1 from the ring's table of buffers, and decrements *@count. If the kernel
+ * has no memory for the removal, *@count does not change, and the caller tries again.
  */
 static void drop_piece(struct uring *uring, struct attachment *attachment, unsigned int *count)
 {
@@ -173,7 +173,7 @@ void ring_detach(struct actmem_queue *queue, struct attachment *attachment)
 	free(attachment->slots);
 }
 
-/* Removes the files below job->next. If the kernel refuses one, the next step tries again. */
+/* Removes the files with indexes below job->next. If the kernel refuses, the next step retries. */
 static enum ring_step drop_file_step(struct uring *uring, struct ring_job *job)
 {
 	int none = -1;

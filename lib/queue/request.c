@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Checks requests, adds them to the queues of their files, and returns their completions. */
+/* Checks requests, adds them to the lists of their files, and returns their completions. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -239,7 +239,7 @@ static void describe(const struct request *request, struct actmem_completion *co
 		fail(request->error, "%s", request->words);
 }
 
-/* Writes a completion to the caller's struct. Its length in the caller's version is @size. */
+/* Writes a completion to the caller's struct. The caller's version is @size bytes long. */
 static void hand_over(const struct request *request, char *caller, size_t size)
 {
 	struct actmem_completion completion;
@@ -276,7 +276,7 @@ static HOT int take_ended(struct actmem_queue *queue, char *completions, unsigne
 	return (int)count;
 }
 
-/* Waits for the end of a request, at most until @until (0: no limit). Returns false if late. */
+/* Waits for the end of a request until @until (0: no limit). Returns false if that has passed. */
 static bool wait_until(struct actmem_queue *queue, uint64_t until)
 {
 	uint64_t expiry = queue_expire(queue);

@@ -33,7 +33,9 @@
 #define BEGUN_AT_ONCE	2
 #define LONG_BYTES	(512U << 10)
 
-/* Polls the eventfd. Called first in each round, because the ring has a free entry then. */
+/*
+ * Adds a poll of the eventfd to the ring, at the start of a loop, when the ring has a free entry.
+ */
 static void listen_for_event(struct uring *uring)
 {
 	struct io_uring_sqe *sqe = uring->listens ? NULL : io_uring_get_sqe(&uring->ring);
@@ -45,7 +47,7 @@ static void listen_for_event(struct uring *uring)
 	io_uring_sqe_set_data(sqe, uring);
 }
 
-/* Returns false if the ring is full for now. */
+/* Adds a block to the ring. Returns false if the ring is full for now. */
 static bool send_transfer(struct uring *uring, struct transfer *block)
 {
 	const struct request *request = block->request;
@@ -68,7 +70,7 @@ static bool send_transfer(struct uring *uring, struct transfer *block)
 	else
 		io_uring_prep_write_fixed(sqe, file, memory, length, offset,
 					  attachment->slots[block->piece]);
-	/* A kernel thread, which may sleep, repeats a transfer that made no progress. */
+	/* If a transfer made no progress, let a kernel thread repeat it. That thread may sleep. */
 	io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE | (block->repeats ? IOSQE_ASYNC : 0));
 	io_uring_sqe_set_data(sqe, block);
 	return true;
@@ -212,8 +214,8 @@ static enum ring_step do_job(struct actmem_queue *queue, struct uring *uring)
 /*
  * Starts blocks in place of the completed ones, then calls the notify function. If few other blocks
  * are under way, submits the new blocks before that call, so that the disks work during the call.
- * Otherwise, one later system call submits them together with the blocks that the store adds.
- * Blocks that cannot start now stay in the ring, and enter() submits them.
+ * Otherwise, one later system call submits the new blocks and those that the store adds. Blocks
+ * that are not submitted here stay in the ring until enter() submits them.
  */
 static HOT void notify(struct actmem_queue *queue, struct uring *uring)
 {

@@ -13,9 +13,11 @@
 #define RING_FILES	256
 
 /*
- * The user_data of a completion is 0, or the address of its source. 0: ignore the completion. A
- * struct uring: the eventfd is readable. A block: its transfer has ended. An attachment, plus this
- * bit: the kernel has released one of its buffers.
+ * The user_data of a completion identifies the event:
+ * - 0: no event
+ * - the address of the struct uring: the eventfd is readable
+ * - the address of a block: its transfer has ended
+ * - the address of an attachment plus this bit: the kernel has released one of its buffers
  */
 #define RING_RELEASE	1ULL
 
@@ -42,15 +44,15 @@ struct uring {
 	pthread_cond_t ready;		/* the ring's thread has started, or a job has ended */
 	struct held held;
 	int descriptors[2];		/* ring, eventfd */
-	bool listens;			/* polls the eventfd */
+	bool listens;			/* the kernel polls the eventfd for the ring */
 	bool asleep, ending, started, cancelling;
 	bool woken;			/* wake() was called since the thread checked for work */
 	int error;			/* error of starting the ring; 0: none */
 	struct link jobs;
 	struct link unused, to_send, under_way;	/* blocks */
-	unsigned int sent;		/* blocks under way, or in the ring */
+	unsigned int sent;		/* blocks put in the ring that have not completed */
 	struct transfer blocks[RING_ENTRIES];
-	/* Free slots of the tables. Only the ring's thread uses these fields. */
+	/* Free slots of the ring's tables. Only the ring's thread uses these fields. */
 	uint16_t buffers[RING_BUFFERS], files[RING_FILES];
 	unsigned int buffer_count, file_count;
 	char words[ERROR_TEXT_MAX];	/* error message of @error */

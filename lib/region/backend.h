@@ -15,16 +15,16 @@
 struct region_list;
 
 /*
- * A request that was checked: no field is DEFAULT, and the length is a multiple of the page size.
- * A length of 0, when opening a named region, stands for any length.
+ * A request for a region, with checked options: no field is DEFAULT, and the length is a multiple
+ * of the page size. A length of 0, when opening a named region, stands for any length.
  */
 struct region_request {
 	uint64_t length;
 	enum actmem_pages pages;
 	enum actmem_policy policy;
 	struct actmem_nodes nodes;	/* BIND: not empty; PREFERRED: at most one */
-	bool has_home;			/* BIND: prefer the nodes nearest to @home... */
-	unsigned int home;		/* ...instead of those nearest to the caller's CPU */
+	bool has_home;			/* BIND: @home is set */
+	unsigned int home;		/* prefer nodes near this one, not near the caller */
 	uint32_t allow;
 	bool by_default;		/* no caller set @allow */
 	bool inherit;
@@ -32,7 +32,7 @@ struct region_request {
 	char name[ACTMEM_NAME_MAX];	/* printable, without '/'; may be "" */
 	const char *path;		/* of a named region, on this backend's file system, or NULL */
 	uint32_t open;			/* ACTMEM_OPEN_*, if the region is named */
-	bool any_place;			/* neither the options nor the defaults place it */
+	bool any_place;			/* no option or default sets a policy or nodes */
 };
 
 /* Returns the node that pages come from first; ACTMEM_NODES_MAX if the request names no node. */
@@ -41,7 +41,7 @@ static inline unsigned int request_node(const struct region_request *request)
 	return request->has_home ? request->home : nodes_next(&request->nodes, 0);
 }
 
-/* The region as the backend created it. */
+/* The part of a region that its backend manages. */
 struct backing {
 	int fd;
 	void *address;			/* NULL while not mapped */
@@ -51,7 +51,7 @@ struct backing {
 	uint64_t id;
 	uint64_t device;		/* device of the file; with @id, unique among memfds */
 	enum actmem_pages pages;
-	enum actmem_policy policy;	/* memfd only; DEFAULT: unknown, the region was received */
+	enum actmem_policy policy;	/* memfd only; DEFAULT: unknown (received or unplaced) */
 	struct actmem_nodes nodes;	/* of the policy */
 	unsigned int fallbacks;		/* number of fallbacks that were used */
 	bool inherit;
@@ -83,9 +83,9 @@ struct backend {
 		      struct backing *backing);
 
 	/*
-	 * Opens or creates a named region, as the request's ACTMEM_OPEN_* say. Sets @received if
-	 * the region existed. Creates a region as @create does. Other processes can find it only
-	 * when it is complete.
+	 * Opens or creates a named region, as its ACTMEM_OPEN_* flags say. Sets @received if the
+	 * region existed. Creates a region as @create does. Other processes can find it only when
+	 * it is complete.
 	 */
 	int (*open_name)(const struct region_request *request, struct backing *backing);
 
@@ -99,8 +99,9 @@ struct backend {
 	void (*unmap)(struct backing *backing);
 
 	/*
-	 * Allocate or free whole pages within the region. They may run concurrently with any other
-	 * call for the backing. If @in_turn is set, the caller serializes them with each other.
+	 * populate() and discard() allocate and free whole pages within the region. Both may run
+	 * concurrently with any call for the backing. If @in_turn is set, the caller serializes
+	 * these two calls.
 	 */
 	bool in_turn;
 	int (*populate)(const struct backing *backing, uint64_t offset, uint64_t length);
@@ -118,10 +119,10 @@ struct backend {
 	/* Returns the region's surplus in bytes (see actmem_region_info). NULL: there is none. */
 	uint64_t (*surplus)(const struct backing *backing);
 
-	/* Closes and unmaps. */
+	/* Unmaps the region and closes its descriptor. */
 	void (*release)(struct backing *backing);
 
-	/* Adds every region that this process may see to @list. Does not set their commands. */
+	/* Adds every region that this process may see to @list. Does not set the field command. */
 	int (*list)(struct region_list *list);
 };
 

@@ -8,7 +8,7 @@
 #include "actmem.h"
 #include "region/backend.h"
 
-/* Finds the backend of the file system of @path. Fails if the caller @wanted another backend. */
+/* Finds the backend of the file system of @path. Fails if @wanted names another backend. */
 int name_backend(const char *path, enum actmem_backend wanted, const struct backend **backend);
 
 /* Finds the backend of a region that another process created, by its descriptor. */

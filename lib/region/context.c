@@ -90,7 +90,7 @@ int check_owner(const struct actmem *am)
 
 /*
  * Returns true if the error means that the driver is missing. ACTMEM_BACKEND_AUTO then uses memfd.
- * It does not skip a driver that this process may not use, or whose version does not fit: the
+ * If this process may not use the driver, or its version does not fit, AUTO fails: the
  * administrator should fix that.
  */
 static bool driver_is_missing(int error)
@@ -126,7 +126,7 @@ static int open_backend(struct actmem *am)
 	return error;
 }
 
-/* @name NULL: heaps have no names. */
+/* Sets the path that the files of heaps begin with. @name NULL: heaps have no names. */
 static int set_heap_name(struct heap_names *names, const char *name, enum actmem_backend wanted)
 {
 	const struct backend *backend;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Handles: each is an open backend with its regions. Forked children close the descriptors.
+ * Handles (struct actmem): each is an open backend with its regions. A forked child closes the
+ * descriptors of all handles.
  */
 #ifndef LIB_REGION_CONTEXT_H
 #define LIB_REGION_CONTEXT_H
@@ -19,8 +20,8 @@
 
 /* Names of the files PATH.0, PATH.1 and so on, which are the regions of a handle's heaps. */
 struct heap_names {
-	char *path;			/* absolute; NULL: heaps have no names */
-	uint64_t taken[HEAP_NAMES_MAX / 64];	/* under the handles lock */
+	char *path;			/* absolute path; NULL: heaps have no names */
+	uint64_t taken[HEAP_NAMES_MAX / 64];	/* bit N: PATH.N is used; under the handles lock */
 };
 
 /* Descriptors that a forked child closes. */
@@ -40,7 +41,7 @@ struct actmem {
 	int device;
 	struct actmem_options options;
 	struct heap_names heap_names;
-	struct stats stats;		/* adding and removing: under the handles lock */
+	struct stats stats;		/* records are added and removed under the handles lock */
 	struct counters *counters;	/* in stats */
 	struct published_waits *waits;	/* in stats */
 	char description[DESCRIPTION_MAX];
@@ -54,10 +55,10 @@ struct actmem_region {
 	pthread_mutex_t lock;
 	bool by_default;		/* report its fallbacks, because no caller allowed them */
 	struct backing backing;
-	struct stats_record *record;	/* memfd only; mapped bytes: under lock */
+	struct stats_record *record;	/* memfd only; its mapped_bytes change under lock */
 	unsigned int maps;		/* under lock */
 	_Atomic unsigned int attachments;	/* to queues */
-	_Atomic unsigned int buffers;	/* registered with io_uring, which pins its pages */
+	_Atomic unsigned int buffers;	/* queues that have it registered with io_uring */
 	/* The registration with a runtime, or NULL. Set under lock. */
 	struct registration *_Atomic registration;
 };
@@ -65,11 +66,11 @@ struct actmem_region {
 void handles_lock(void);
 void handles_unlock(void);
 
-/* From held_add() to held_drop(), forked children close the descriptors. */
+/* A child that is forked between held_add() and held_drop() closes the descriptors. */
 void held_add(struct actmem *am, struct held *held);
 void held_drop(struct held *held);
 
-/* Incremented in a forked child, if the library was in use. A handle belongs to one generation. */
+/* Incremented in each forked child. A handle can be used only in its own generation. */
 extern unsigned int handles_generation;
 
 static inline bool is_owner(const struct actmem *am)
@@ -77,7 +78,7 @@ static inline bool is_owner(const struct actmem *am)
 	return am->generation == handles_generation;
 }
 
-/* Returns -EOWNERDEAD with an error message in a forked child of the opener of @am; else 0. */
+/* Fails with -EOWNERDEAD and an error message if @am was opened before this child was forked. */
 int check_owner(const struct actmem *am);
 
 #endif /* LIB_REGION_CONTEXT_H */

@@ -8,9 +8,10 @@
 #include "region/backend.h"
 
 /*
- * Maps the whole file of a backing, shared, at a 2 MiB-aligned address; read-only if the backing
- * is. Excludes the mapping from core dumps and, unless the backing has @inherit, from forked
- * children. Sets @backing->address. Returns 0, or -errno with an error message.
+ * Maps the whole file of a backing (MAP_SHARED) at a 2 MiB-aligned address. The mapping is
+ * read-only if the backing is. Excludes the mapping from core dumps and, unless the backing has
+ * @inherit, from forked children. Sets @backing->address. Returns 0, or -errno with an error
+ * message.
  */
 int map_region(struct backing *backing);
 

@@ -25,15 +25,15 @@ int name_to_path(const char *name, char path[PATH_MAX]);
 void parent_of(char folder[PATH_MAX], const char *path);
 
 /*
- * Opens the request's path with @flags, and follows the request's ACTMEM_OPEN_*. Fails if the path
- * is not a regular file. Sets *@stat.
+ * Opens the request's path with the open(2) flags @flags, and as its ACTMEM_OPEN_READ and OWN say.
+ * Fails if the path is not a regular file. Sets *@stat.
  */
 int name_open(const struct region_request *request, int flags, int *fd, struct stat *stat);
 
 /* Locks a file for ACTMEM_OPEN_LOCK. Returns -EBUSY if another descriptor holds the lock. */
 int name_lock(int fd, const char *path);
 
-/* Links a file without a name to @path. Sets no error message. */
+/* Gives the name @path to a file without a name (linkat(2)). Sets no error message. */
 int name_link(int fd, const char *path);
 
 /* Writes where the file system of @device is mounted, or "" if no mount is listed. */

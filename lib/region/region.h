@@ -8,11 +8,11 @@
  * close), pages.c (populate, discard, export) and named.c with names.h (files). The rest is
  * choose.h (the backend of a name), report.c, list.c, counters.c and map.h.
  *
- * The two backends are in driver/ and memfd/. Other folders use them only through backend.h. Each
- * file calls those before it in these lists:
- * driver/: driver.h, ask.c, why.c (reasons of refusals), command.c, make.c, named.c, export.c,
- *	backend.c
- * memfd/: memfd.h, pages.c, file.c, steps.c, nameless.c, make.c, named.c, receive.c, backend.c
+ * The two backends are in driver/ and memfd/. Other folders use them only through backend.h. A file
+ * calls only files that come before it in these lists:
+ * - driver/: driver.h, ask.c, why.c (reasons of refusals), command.c, make.c, named.c, export.c,
+ *   backend.c
+ * - memfd/: memfd.h, pages.c, file.c, steps.c, nameless.c, make.c, named.c, receive.c, backend.c
  *
  * Locks of this folder, outermost first:
  * - a region's pages_lock, which serializes populating and discarding if the backend needs that

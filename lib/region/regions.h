@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Functions for regions that other parts of the library use, such as heaps.
+ * Functions for regions. Other parts of the library, such as heaps, use them.
  */
 #ifndef LIB_REGION_REGIONS_H
 #define LIB_REGION_REGIONS_H
@@ -25,8 +25,9 @@ static inline unsigned int region_attachments(const struct actmem_region *region
 }
 
 /*
- * Between these two calls, an io_uring ring has the region's pages as a registered buffer. The
- * pages cannot be discarded, because the ring would continue to use them.
+ * Call the first one before the region's pages are registered with io_uring, and the second one
+ * after the kernel has released them. In between, the pages cannot be discarded, because the ring
+ * would continue to use the old pages.
  */
 void region_hold_pages(struct actmem_region *region);
 void region_let_go_of_pages(struct actmem_region *region);
@@ -41,12 +42,12 @@ static inline uint64_t region_surplus(const struct actmem_region *region)
 int region_check_writable(const struct actmem_region *region);
 
 /*
- * Returns -EBUSY with an error message if the region is registered; else 0. Devices use the pages
- * of a registered region, so it must not be @what, such as "closed".
+ * Returns -EBUSY with an error message if the region is registered; else 0. Devices may use the
+ * pages of a registered region. @what is a word for the message, such as "closed".
  */
 int region_check_unregistered(const struct actmem_region *region, const char *what);
 
-/* Allocates a region without a backing. Returns NULL with an error message if memory is short. */
+/* Allocates a region, but not its memory. Returns NULL with an error message if memory is short. */
 struct actmem_region *region_new(struct actmem *am, const struct backend *backend);
 
 /*
@@ -56,9 +57,9 @@ struct actmem_region *region_new(struct actmem *am, const struct backend *backen
 int region_finish(struct actmem_region *made, int error, struct actmem_region **region);
 
 /*
- * Prints on stderr that a region is worse than ACTMEM_STRICT=1 demands. Does so for the first such
- * region of a process, and for its first region that is not locked, but not if `actmem run` has
- * done so, or if ACTMEM_QUIET=1 is set.
+ * Prints on stderr that a region is worse than ACTMEM_STRICT=1 demands. Does so once for the first
+ * such region of a process, and once for its first region that is not locked. Prints nothing if
+ * `actmem run` has reported this, or if ACTMEM_QUIET=1 is set.
  */
 void region_report(const struct actmem_region *region);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Registers and unregisters a region chunk by chunk, with pauses in which other threads get
- * the runtime's lock. If the kernel does not pin a chunk, the error message quotes its log.
+ * Registers and unregisters a region chunk by chunk, with pauses in which other threads get the
+ * lock of the accelerator's driver. If the kernel does not pin a chunk, the error message quotes
+ * the kernel's log.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -67,7 +68,10 @@ static int undo_chunks(struct registration *registration, int error)
 		    words, BYTES_TEXT(registration->registered), again);
 }
 
-/* If the kernel does not pin memory, CUDA returns CUDA_ERROR_INVALID_VALUE or OUT_OF_MEMORY. */
+/*
+ * Adds the kernel's reason to the error message. If the kernel does not pin memory, CUDA returns
+ * only CUDA_ERROR_INVALID_VALUE or OUT_OF_MEMORY.
+ */
 static void explain_refusal(int log, const void *address, uint64_t length, int error)
 {
 	char line[KERNEL_LOG_LINE_MAX];

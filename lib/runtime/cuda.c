@@ -162,8 +162,9 @@ static bool current_serves(const struct actmem_runtime *runtime, cuda_context cu
 /*
  * Chooses the context in which to register. This is the caller's context, if it belongs to the
  * device and is not the primary context. Otherwise it is the primary context, which is retained
- * until the region is unregistered. The primary context is not created just for the comparison. The
- * runtime's own memory would end with the caller's context, so it always uses the primary context.
+ * until the region is unregistered. If the primary context does not exist, it is not created just
+ * to compare it with the caller's. The runtime's own memory would end with the caller's context, so
+ * it always uses the primary context.
  */
 static int cuda_begin(struct registration *registration)
 {
@@ -198,8 +199,8 @@ static int cuda_begin(struct registration *registration)
 }
 
 /*
- * Releases the primary context. That fails only while the process ends, when CUDA has released
- * everything.
+ * Releases the primary context. The release fails only while the process ends, when CUDA has
+ * released everything.
  */
 static void cuda_end(struct registration *registration)
 {
@@ -289,8 +290,8 @@ static int tell_lost(const void *address, uint64_t length, cuda_result result)
 /*
  * Returns 0 if CUDA knows the address. This is checked before the registration's context is used,
  * because a program can destroy its own context at any time. A driver may refuse to answer a thread
- * without a context, although the memory is registered. If the registration uses the primary
- * context, the function returns 0 then, and the next call reports an error.
+ * without a context, although the memory is registered. In that case the function returns 0 if the
+ * registration uses the primary context, and the next CUDA call reports an error.
  */
 static cuda_result cuda_knows(const struct registration *registration, const void *address)
 {

@@ -21,7 +21,9 @@
 /* For 512 MiB and more, NVIDIA's driver compacts memory while it holds a machine-wide lock. */
 #define PIECE_MOST	(256ULL << 20)
 
-/* A function of a kind returns this instead of 0 if the memory was not registered any more. */
+/*
+ * A function of struct runtime_kind returns this, not 0, if the memory was not registered any more.
+ */
 #define RUNTIME_LOST	1
 
 /* A region that is registered or is being registered. */
@@ -30,13 +32,13 @@ struct registration {
 	struct actmem_runtime *runtime;
 	struct actmem_region *region;
 	bool busy;			/* a thread registers or unregisters it */
-	bool abandoned;			/* the heap's unregistering failed: the runtime retries */
+	bool abandoned;			/* its heap could not unregister it: the runtime retries */
 	bool own;			/* add() allocates the memory, and drop() frees it */
 	char *address;
 	uint64_t length;
 	uint64_t chunk_bytes;		/* bytes that one call registers */
 	uint64_t chunk_least;		/* the least that one call may register */
-	uint64_t registered;		/* bytes from the start: whole chunks, or all */
+	uint64_t registered;		/* bytes registered, from the start: whole chunks, or all */
 	uint64_t far_bytes;
 	uint32_t flags;			/* ACTMEM_REGISTER_* */
 	void *context;			/* CUDA: the context in which it was registered */
@@ -53,8 +55,8 @@ struct actmem_runtime {
 	struct link registrations;	/* protected by the lock, like the counters of info */
 	struct actmem_runtime_info info;
 	unsigned int heaps;		/* heaps that register regions; under the lock */
-	uint64_t piece_bytes;		/* length of a heap's next pieces; under the lock */
-	uint64_t accepted_bytes;	/* most that one call registers; under the lock */
+	uint64_t piece_bytes;		/* length of the next pieces of heaps; under the lock */
+	uint64_t accepted_bytes;	/* most that one call may register; under the lock */
 	char refusal[ERROR_TEXT_MAX];	/* why it registers no memory, or ""; under the lock */
 	struct actmem_nodes nodes;	/* of the device's socket; empty: not known */
 	int device;			/* CUDA: its handle */
@@ -74,8 +76,8 @@ struct runtime_kind {
 	int (*open)(struct actmem_runtime *runtime);
 
 	/*
-	 * Begin and end the state that all chunks of a region need. end() is called when no chunk
-	 * is registered any more.
+	 * Acquire and release what all chunks of a region need, such as CUDA's primary context.
+	 * end() is called when no chunk is registered any more.
 	 */
 	int (*begin)(struct registration *registration);
 	void (*end)(struct registration *registration);
@@ -91,7 +93,10 @@ struct runtime_kind {
 	/* True if add() can allocate the runtime's own memory, and drop() can free it. */
 	bool has_own;
 
-	/* Translates an address to a device address. NULL: there are no device addresses. */
+	/*
+	 * Translates a host address to the address that devices use. NULL: devices use host
+	 * addresses.
+	 */
 	int (*pointer)(struct registration *registration, void *address, uint64_t *pointer);
 };
 
@@ -111,13 +116,15 @@ int chunks_drop(struct registration *registration);
 /* Sleeps after a call that took @took_ns, unless the call was short. */
 void pace_pause(uint64_t took_ns);
 
-/* Sets the length of the next pieces. Registering a piece of @bytes took @took_ns. */
+/* Adapts the length of the next pieces to a call that registered @bytes in @took_ns. */
 void pace_learn(struct actmem_runtime *runtime, uint64_t bytes, uint64_t took_ns);
 
 /* Limits the length of the next pieces, because the runtime refused a longer one. */
 void pace_limit(struct actmem_runtime *runtime, uint64_t bytes);
 
-/* own_is() returns true if the region is a runtime's own memory. own_place() sets its address. */
+/*
+ * own_is() returns true if a runtime allocates the region's memory. own_place() sets its address.
+ */
 bool own_is(const struct actmem_region *region);
 void own_place(struct actmem_region *region, void *address);
 

@@ -37,7 +37,7 @@ static int own_export(const struct backing *backing, uint64_t offset, uint64_t l
 	return fail(EOPNOTSUPP, "the memory is the runtime's own, so it has no descriptor");
 }
 
-/* Does not report nodes, which only the driver knows. */
+/* Does not report nodes, which only the accelerator's driver knows. */
 static int own_info(const struct backing *backing, struct actmem_region_info *info)
 {
 	info->allocated_bytes = backing->length;

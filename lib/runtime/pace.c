@@ -3,9 +3,9 @@
  * Determines the length of the pieces in which regions are registered, and the pause between two
  * pieces.
  *
- * While a driver pins memory, it holds a lock that all its calls take, in the process or on the
- * whole machine. So each call must be short. The thread that released the lock may also get it
- * again at once, so a pause after each call lets other threads take it.
+ * While an accelerator's driver pins memory, it holds a lock that all its calls take, in the
+ * process or on the whole machine. So each call must be short. The thread that released the lock
+ * may also get it again at once, so a pause after each call lets other threads take it.
  */
 #include <errno.h>
 #include <time.h>

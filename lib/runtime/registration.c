@@ -2,9 +2,9 @@
 /*
  * Registers regions with runtimes.
  *
- * A region has one registration, from the moment that a thread begins to register it. The
- * registration is busy while a thread registers or unregisters the region. Other threads do not use
- * a busy registration.
+ * A region has at most one registration, which exists as soon as a thread begins to register it.
+ * The registration is busy while a thread registers or unregisters the region. Other threads do not
+ * use a busy registration.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -115,8 +115,8 @@ static void settle_registration(struct registration *registration, bool failed)
 }
 
 /*
- * Counts a failure. If no registration has succeeded yet, and the runtime does not support even one
- * that is not read-only, later ones are refused.
+ * Counts a failed registration. Refuses all later ones if none has succeeded yet, and the runtime
+ * does not support this one, although it is not read-only.
  */
 static void count_failure(const struct registration *registration, int error)
 {
@@ -248,7 +248,7 @@ static int check_region(const struct actmem_region *region, const char *call)
 /*
  * Finds the registration of a region. Returns -EBUSY if a thread is changing it. Caller holds the
  * region's lock, so that the registration stays valid. With @ends, marks the registration as busy,
- * and the caller must end it.
+ * and the caller must then end the registration.
  */
 static int find_registration(struct actmem_region *region, struct registration **result, bool ends)
 {

@@ -4,8 +4,9 @@
  *
  * Read inside.h first, which has the table of functions of each kind. Then read runtime.c, which
  * opens runtimes. registration.c registers regions, chunks.c does so in pieces, and pace.c
- * determines the length of a piece. own.c provides a runtime's own memory in place of regions. The
- * kinds are null.c and cuda.c. device_wait.c publishes that a thread waits for an accelerator.
+ * determines the length of a piece. own.c makes regions of memory that the runtime itself allocates
+ * (its own memory). The kinds are null.c and cuda.c. device_wait.c publishes that a thread waits
+ * for an accelerator.
  *
  * Locks: a runtime's lock protects its list of registrations and its counters. A thread that takes
  * this lock may hold a region's lock, but no other. inside.h says which functions of a kind are
@@ -37,12 +38,14 @@ int runtime_node(const struct actmem_runtime *runtime);
 uint64_t runtime_chunk_bytes(const struct actmem_runtime *runtime);
 
 /*
- * Returns the length of the next pieces, which depends on the time that earlier pieces took. It is
- * a multiple of 2 MiB.
+ * Returns the length of the next pieces in which a heap registers memory. It depends on the time
+ * that earlier pieces took, and is a multiple of 2 MiB.
  */
 uint64_t runtime_piece_bytes(struct actmem_runtime *runtime);
 
-/* Returns the longest chunk that one call may register: shorter if the runtime refused more. */
+/*
+ * Returns the maximum length of a chunk. The maximum falls if the runtime refuses a longer chunk.
+ */
 uint64_t runtime_accepted_bytes(struct actmem_runtime *runtime);
 
 /* Returns -EOPNOTSUPP with an error message if the runtime registers no memory at all; else 0. */
@@ -64,13 +67,11 @@ int region_register_in(struct actmem_region *region, struct actmem_runtime *runt
 int runtime_own_region(struct actmem_runtime *runtime, uint64_t length, uint32_t flags,
 		       const char *why, struct actmem_region **region);
 
-/* A heap that registers its regions keeps the runtime open until runtime_drop_heap(). */
+/* For a heap that registers its regions: the runtime cannot be closed between these two calls. */
 void runtime_add_heap(struct actmem_runtime *runtime);
 void runtime_drop_heap(struct actmem_runtime *runtime);
 
-/*
- * Hands a region that its heap could not unregister over to the runtime, which closes it later.
- */
+/* Gives the runtime a region that its heap could not unregister. The runtime closes it later. */
 void registration_abandon(struct actmem_region *region);
 
 #endif /* LIB_RUNTIME_H */

@@ -23,7 +23,7 @@ void store_add_background_work(struct actmem_store *store, struct store_block *b
 	pthread_cond_signal(&store->background);
 }
 
-/* This function, and the functions below that do slow work, release the lock during that work. */
+/* Allocates space in files. Like other functions that do slow work, releases the lock meanwhile. */
 static int grow_files(struct actmem_store *store, uint64_t length)
 {
 	struct published_wait *wait;
@@ -91,7 +91,7 @@ static int attach_region(struct actmem_store *store, struct actmem_region *regio
 	return actmem_queue_attach(store->queue, region, ACTMEM_ATTACH_PLAIN);
 }
 
-/* Releases the lock. The region cannot be closed meanwhile: a transfer of it is being prepared. */
+/* Attaches the region. Releases the lock meanwhile; the block's transfer keeps the region open. */
 static int attach(struct actmem_store *store, struct actmem_region *region)
 {
 	int error;

@@ -5,8 +5,9 @@
  * no more memory. The store then treats the memory that it has, or may keep, as its budget, and
  * spills the rest.
  *
- * Other users may free memory later. The store tries again in the background, for each round of
- * blocks that can use more. It also tries again before a call fails because there is no memory.
+ * Other users may free memory later. The store tries to get it in the background, before each round
+ * of blocks that can use more memory. It also tries again before a call fails because there is no
+ * memory.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -38,7 +39,7 @@ int store_check_budget(const struct actmem_store *store, bool spills, uint64_t *
 	return 0;
 }
 
-/* Returns the most that the store may use now. */
+/* Returns how many bytes the store may use now. */
 static uint64_t limit_of(const struct actmem_store *store)
 {
 	return store->asked < store->ceiling ? store->asked : store->ceiling;
@@ -53,7 +54,7 @@ bool store_lift_budget(struct actmem_store *store)
 	return was_less;
 }
 
-/* Notes the first refusal. The background thread adds its reason to the store's description. */
+/* Records the first refusal. The background thread adds the reason to the store's description. */
 static void note_refusal(struct actmem_store *store)
 {
 	if (store->refused_at || store->budget >= store->asked)
@@ -220,7 +221,9 @@ static void regain(struct actmem_store *store)
 	pthread_mutex_lock(&store->lock);
 	if (!error || !store_make_do(store, error))
 		store_lift_budget(store);
-	/* If the limit was lowered meanwhile, that closed no regions: the budget was lower. */
+	/*
+	 * If the limit was lowered meanwhile, no regions were closed: the budget was still lower.
+	 */
 	if (limit_of(store) < limit)
 		keep_to_new_budget(store);
 	store_advance(store);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* The calls on blocks of a store: puts and their steps, drops and prefetches. */
+/*
+ * The calls on blocks of a store: puts and their steps (reserve and commit), drops and prefetches.
+ */
 #include <errno.h>
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #include "store/follow.h"
 
 #define DOUBT_OF_MISS	2
-/* Reached by three misses in a row, or by more misses among other takes. */
+/* The doubt at which the order is lost: three misses in a row, or more among other takes. */
 #define DOUBT_LOST	6
 #define DOUBT_MOST	12
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Predicts the next takes if takes are not in the expected order. It expects the blocks that were
- * put just before or just after the last taken block: its neighbours. It takes no lock and does no
- * I/O.
+ * Predicts the next takes while takes are not in the expected order. The predicted blocks are
+ * neighbours of the last taken block: they were put just before or just after it. Puts are numbered
+ * from 1. The functions take no lock and do no I/O.
  *
- * A run is a sequence of takes that goes from neighbour to neighbour, up or down. A run is expected
- * to be as long as the last one. If it gets longer than that, it is expected to double its length.
+ * A run is a sequence of takes that goes from neighbour to neighbour, up (to later puts) or down. A
+ * run is expected to be as long as the last one. If it gets longer than that, it is expected to
+ * double its length.
  */
 #ifndef LIB_STORE_FOLLOW_H
 #define LIB_STORE_FOLLOW_H
@@ -17,13 +18,13 @@ struct follow {
 	unsigned int doubt;
 	bool is_lost;			/* do not rely on the expected order */
 	bool is_up;			/* direction of the last run of two or more takes */
-	uint64_t run, last_run;		/* lengths in takes */
+	uint64_t run, last_run;		/* takes in this run and in the last run */
 	uint64_t below, above;		/* put numbers of the neighbours; 0: none */
 };
 
 enum take_kind {
 	TAKE_FORESEEN,			/* at the expected time */
-	TAKE_BY_CHANCE,			/* at another time; in memory, or next to be read */
+	TAKE_BY_CHANCE,			/* at another time, but in memory, or next to be read */
 	TAKE_MISSED,			/* the block was neither in memory nor next to be read */
 };
 
@@ -37,7 +38,7 @@ void follow_take(struct follow *follow, enum take_kind kind, uint64_t put, uint6
 /* Returns how many neighbours are expected next, in the direction of is_up. */
 uint64_t follow_ahead(const struct follow *follow);
 
-/* Relies on the expected order again, for a new round. */
+/* Begins a new round (schedule.h): relies on the expected order again. */
 void follow_reset(struct follow *follow);
 
 #endif /* LIB_STORE_FOLLOW_H */

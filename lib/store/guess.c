@@ -113,7 +113,7 @@ void store_follow(struct actmem_store *store, struct store_block *block)
 		store_end_guesses(store);
 	if (!store->queue || !store->follow.is_lost)
 		return;
-	/* The second take of a run shows its direction. */
+	/* Guess again at the second take of a run, which shows the run's direction. */
 	if (store->follow.run > 2 && store->guess_lasts)
 		store->guess_lasts--;
 	else

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Holds and takes of blocks. A block may have several holds. The thread with the first hold reads
- * the block into memory (USER_CLAIMS). Other threads that want to hold the block wait until then.
+ * the block into memory (USER_CLAIMS). Other threads that want to hold the block wait until it has
+ * done so.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,13 +12,16 @@
 #include "queue/queue.h"
 #include "store/store.h"
 
-/* Waits until no other thread claims the block, or the timeout passes. The block may have ended. */
+/*
+ * Waits until no other thread claims the block, or the timeout passes. By then, the block may have
+ * ended.
+ */
 static void await_claim(struct actmem_store *store, struct waiter *waiter,
 			struct store_block *block)
 {
 	waiter->claimed = block;
 	link_append(&store->claim_waiters, &waiter->link);
-	/* The first waiter may wait for memory of this thread, so let it check again. */
+	/* This thread frees no memory while it waits, so let the first waiter check again. */
 	store_kick(store);
 	while (!link_is_alone(&waiter->link) && !waiter_is_late(waiter))
 		store_sleep(store, waiter, block, WAIT_BLOCK);
@@ -130,8 +134,8 @@ static int fail_changed(const struct actmem_store *store, const struct store_blo
 }
 
 /*
- * Compares the block's checksum. Releases the lock meanwhile; the holder keeps the block. If the
- * checksum differs and there is no other holder, the next try reads the block's file again.
+ * Compares the block's checksum. Releases the lock meanwhile; the hold keeps the block in memory.
+ * If the checksum differs and there is no other holder, the next try reads the block's file again.
  */
 static int compare_checksum(struct actmem_store *store, struct store_block *block)
 {
@@ -178,7 +182,7 @@ static uint64_t *counter_of_take(struct actmem_store *store, const struct store_
 	return &store->stats.misses_total;
 }
 
-/* Ends a hold. The last one ends the block if a holder released it. */
+/* Ends a hold. The last hold ends the block if any holder released the block. */
 static void end_holder(struct actmem_store *store, struct store_block *block,
 		       struct holder *holder)
 {

@@ -37,18 +37,18 @@
 
 /* The memory that the limits still allow a store. */
 struct room {
-	int64_t bytes;			/* negative: to return; INT64_MAX: no limit */
+	int64_t bytes;			/* negative: bytes to return; INT64_MAX: no limit */
 	char why[WHY_MAX];
 };
 
 /* The cgroup of this process, as a store's thread last found it. */
 struct own_cgroup {
 	struct memory_folder folder;
-	uint64_t found;			/* when; 0: never */
+	uint64_t found;			/* ns: time of the last search; 0: never */
 	bool has_limit;
 };
 
-/* Records a limit if it leaves less than those seen so far. */
+/* Records a limit if it leaves less memory than the limits seen so far. */
 static void take_limit(struct room *room, int64_t left, const char *why)
 {
 	if (left >= room->bytes)
@@ -107,7 +107,7 @@ static bool cgroup_counts_pages(const struct actmem_store *store)
 	return store->am->backend->kind == ACTMEM_BACKEND_MEMFD && !pages_are_hugetlb(pages);
 }
 
-/* Reads files, so the caller does not hold the lock. */
+/* Finds the tightest limit. Reads files, so the caller does not hold the lock. */
 static void find_room(struct actmem_store *store, struct own_cgroup *own, uint64_t held,
 		      uint64_t surplus, struct room *room)
 {

@@ -69,7 +69,9 @@ static void end_spill(struct actmem_store *store, struct store_block *block, int
 		store_end(store, block);
 }
 
-/* Handles the end of a spill. @bad_room: a disk failed at the block's space, so use it last. */
+/*
+ * Handles the end of a spill. @bad_room: a disk failed at the block's space: use that space last.
+ */
 static void spill_ended(struct actmem_store *store, struct store_block *block, int error,
 			const char *words, bool bad_room)
 {
@@ -195,8 +197,8 @@ uint64_t store_window(const struct actmem_store *store)
 
 /*
  * Returns how many bytes of the budget should, at the peak, be free or hold blocks that are also in
- * files. This is one window if no peak is known, or if puts go on during takes. Otherwise it is the
- * length of two blocks, so that puts need not wait. More spills would be useless.
+ * files. This is store_window() if no peak is known, or if puts go on during takes. Otherwise it is
+ * at most the length of two blocks, so that puts need not wait. More spills would be useless.
  */
 static uint64_t spare_bytes(const struct actmem_store *store)
 {
@@ -276,9 +278,10 @@ static bool may_use_all(const struct actmem_store *store, uint64_t length)
 }
 
 /*
- * While takes are not in the expected order, any block may be next. The store then reads blocks
- * only into memory that the next run of takes does not need: otherwise that run would evict them.
- * It reads one block at a time, so that an urgent fill does not have to wait long.
+ * Returns true if the store may read ahead although takes are not in the expected order, so that
+ * any block may be next. The store then reads only into memory that the next run of takes does not
+ * need: otherwise that run would evict the block. The store reads one block at a time, so that an
+ * urgent fill need not wait long.
  */
 static bool may_guess(const struct actmem_store *store, uint64_t length)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A heap that finds the item that is wanted first, or last. Its links are in the items, so no
- * function here can fail.
+ * A priority queue (pairing heap), which finds the item that is wanted first, or last. Its links
+ * are in the items, so no function here can fail.
  */
 #ifndef LIB_STORE_ORDER_H
 #define LIB_STORE_ORDER_H

@@ -2,7 +2,7 @@
 /*
  * Gets memory for blocks, in the order in which threads asked for it. After each change, the first
  * waiter tries again: it takes free memory or grows the heap. If neither is possible, it drops
- * blocks that are also in a file. If there are none, it waits for spills.
+ * blocks that are also in a file. If there are no such blocks, it waits for spills.
  */
 #include <errno.h>
 #include <string.h>
@@ -112,8 +112,9 @@ static bool has_waiter(const struct link *list, uint64_t thread)
 }
 
 /*
- * Returns true if @thread may free its blocks. The calling thread may not. Nor may a thread that
- * waits without a timeout, either for memory or for a block that another thread claims.
+ * Returns true if @thread can still free its blocks. The calling thread cannot, because it waits.
+ * Nor can a thread that waits without a timeout, for memory or for a block that another thread
+ * claims.
  */
 static bool may_free(const struct actmem_store *store, uint64_t thread)
 {
@@ -140,7 +141,7 @@ static bool gives_back(const struct actmem_store *store, const struct store_bloc
 	return !holder;
 }
 
-/* Returns true if another thread uses memory that it may free while this one waits. */
+/* Returns true if other threads can still free memory while this one waits. */
 static bool memory_comes_back(const struct actmem_store *store)
 {
 	const struct store_block *block;
@@ -153,7 +154,7 @@ static bool memory_comes_back(const struct actmem_store *store)
 	return false;
 }
 
-/* Handles a failed spill while no transfer is under way: fails or raises the limit. */
+/* Handles a failed spill while no transfer is under way: fails, or raises the heap's limit. */
 static int do_without_spill(struct actmem_store *store, struct waiter *waiter, uint64_t length)
 {
 	if (waiter->is_refused)
@@ -222,9 +223,9 @@ int store_take_room(struct actmem_store *store, uint64_t length, void **memory)
 }
 
 /*
- * Returns true if a spill will free memory soon, and the only block that could be dropped instead
- * was read ahead. That block will be taken before the spilled one. If it were dropped, it would be
- * read twice.
+ * Returns true if waiting for a spill is better than dropping the next block, which was read ahead
+ * and would have to be read twice. This is so if enough spills are under way, or if a block that
+ * will be taken later can be spilled.
  */
 static bool is_spill_better(const struct actmem_store *store, const struct waiter *waiter,
 			    uint64_t length)
@@ -273,7 +274,7 @@ int store_room(struct actmem_store *store, struct waiter *waiter, struct store_b
 	int error = WAIT;
 
 	link_append(&store->waiters, &waiter->link);
-	/* The first waiter may wait for memory of this thread, so let it check again. */
+	/* This thread frees no memory while it waits, so let the first waiter check again. */
 	store_kick(store);
 	for (;;) {
 		if (store->waiters.next == &waiter->link)

@@ -11,7 +11,7 @@
 #define BUCKETS_FIRST	64
 /* Shorter measurements of a device do not count. */
 #define MEASURE_NS	5000000ULL
-/* Longer than any device takes to start a transfer. */
+/* This time is longer than any device takes to start a transfer. */
 #define BUSY_NS		50000000ULL
 #define BUSY_LEAST	(32ULL << 20)
 /* Bytes below 1/LITTLE_PART of a peak count as none. */
@@ -19,7 +19,7 @@
 /* A fall by less than 1/FALLEN_PART of the round's peak does not count. */
 #define FALLEN_PART	8
 
-/* The distance of a key, or of all keys with a name. */
+/* The last distance of a key, or of all keys with the same name, in one turn. */
 struct habit {
 	struct link link;
 	struct habit *chain;
@@ -226,7 +226,7 @@ static void begin_round(struct schedule *schedule, uint64_t bytes)
 	schedule->refill = 0;
 }
 
-/* Within a round, dip is the lowest value since the last new high. */
+/* Records @bytes within a round. dip is the lowest value since the last new high. */
 static void go_on(struct schedule *schedule, uint64_t bytes)
 {
 	if (bytes < schedule->dip)

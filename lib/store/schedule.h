@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Learns when blocks will be taken, how much memory all blocks need at the peak, and how far to
- * read ahead. It takes no lock and does no I/O.
+ * read ahead. The functions take no lock and do no I/O.
  *
  * Time is counted in takes: each take of any block advances the clock by one. The distance of a
  * block is the number of takes from its put to its own take. The next block of a key is expected to
@@ -26,8 +26,8 @@
 #define SCHEDULE_ROUNDS		4
 
 /*
- * Time of a block if no block of its name was ever taken. This is after all known times. Among such
- * blocks, the one that was put last comes first.
+ * The expected time of a block if no block of its name was ever taken: after all known times. Among
+ * such blocks, the one that was put last comes first.
  */
 #define WANTED_UNKNOWN		UINT64_MAX
 
@@ -44,7 +44,7 @@ struct schedule {
 	/* In each round, the bytes of all blocks rise to a peak and fall again. */
 	uint64_t peaks[SCHEDULE_ROUNDS];	/* of the last rounds */
 	uint64_t refills[SCHEDULE_ROUNDS];	/* how much the bytes rose again after a fall */
-	uint64_t high, low, dip, refill;	/* of this round; low: while is_falling */
+	uint64_t high, low, dip, refill;	/* of this round; low is valid while is_falling */
 	bool is_falling;
 };
 
@@ -58,10 +58,15 @@ struct want schedule_put(struct schedule *schedule, struct actmem_key key, unsig
 void schedule_take(struct schedule *schedule, struct actmem_key key, unsigned int turn,
 		   uint64_t put_clock);
 
-/* Returns a time before all others, except earlier urgent ones. */
+/*
+ * Returns an urgent time: before all other times, except those that this function returned earlier.
+ */
 struct want schedule_urgent(struct schedule *schedule);
 
-/* Returns a time before all others, including earlier guesses, except urgent ones. */
+/*
+ * Returns the time of a guess: after urgent times, but before all others, including earlier
+ * guesses.
+ */
 struct want schedule_guess(struct schedule *schedule);
 
 /* Records the current bytes of all blocks. */
@@ -109,9 +114,9 @@ void pace_take(struct pace *pace, uint64_t length, uint64_t now);
 void pace_put(struct pace *pace, uint64_t length);
 
 /*
- * Returns how many bytes to read ahead. This is the sum of the bytes that the device can read
- * during a pause and of @busy_bytes, so that the device is never idle. The result is at least twice
- * the longest block, and at most half the budget.
+ * Returns how many bytes to read ahead: as many as the device can read during a pause, plus
+ * @busy_bytes, so that the device is never idle. The result is at least twice the longest block,
+ * and at most half the budget.
  */
 uint64_t pace_window(const struct pace *pace, const struct bandwidth *read, uint64_t busy_bytes,
 		     uint64_t budget);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Space in spill files. Extents (base/extents.h) keep track of this space in the same way as of
- * memory. For that, each set has a range of addresses, which no code accesses.
+ * Space in spill files. Extents (base/extents.h), which keep track of memory, also keep track of
+ * this space. Extents need addresses. So each set of files (spillfile.h) has a range of addresses,
+ * which no code accesses.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -15,18 +16,24 @@
 
 #define STEP_LEAST	(64ULL << 20)
 #define STEP_MOST	(1ULL << 30)
-/* Large spill files grow by 1/STEP_PART of their length, because a queue can have few files. */
+/*
+ * Large spill files grow by 1/STEP_PART of their length, because most growths open new files, and a
+ * queue can have only a limited number of files.
+ */
 #define STEP_PART	4
-/* Bytes that are returned to the disks, or allocated again, at a time. */
+/* Length of a piece: the space that one call returns to the disks, or allocates again. */
 #define PIECE_MOST	STEP_LEAST
 #define PIECE_LEAST	(64ULL << 10)
-/* Slack, because rounds need different space. An excess below SHRINK_LEAST is not returned. */
+/*
+ * Keep 1/SPARE_PART more space than the last rounds (spillfile_end_round()) needed. Return an
+ * excess only if it is at least SHRINK_LEAST.
+ */
 #define SPARE_PART	8
 #define SHRINK_LEAST	(16ULL << 20)
 /* A set is shorter than 1 << ADDRESS_BITS bytes. */
 #define ADDRESS_BITS	48
 
-/* Returns the unit of offsets and lengths. */
+/* Offsets and lengths in the files are multiples of this. */
 static uint64_t unit_of(const struct spillfile *spillfile)
 {
 	uint64_t alignment = spillfile->info.alignment;
@@ -64,7 +71,7 @@ static struct actmem_file *locate(const struct spillfile *spillfile, const struc
 	return spillfile->sets[(address >> ADDRESS_BITS) - 1];
 }
 
-/* Returns the bytes of blocks and of avoided space. */
+/* Returns how many bytes are used by blocks, or avoided (see struct spillfile). */
 static uint64_t used_bytes(const struct spillfile *spillfile)
 {
 	return spillfile->extents.taken_bytes - spillfile->withheld_bytes;
@@ -87,7 +94,7 @@ static void count_added(struct spillfile *spillfile, uint64_t length)
 	shrink_to_limit(spillfile);
 }
 
-/* Returns the allocated part to the disks after a failure with @error. */
+/* Frees the allocated part on the disks after a failure with @error. Keeps the error message. */
 static int undo(const struct actmem_file *file, uint64_t offset, uint64_t length, int error)
 {
 	char words[ERROR_TEXT_MAX];
@@ -239,7 +246,7 @@ bool spillfile_use_avoided(struct spillfile *spillfile)
 	return any;
 }
 
-/* Returns how much to allocate: as much as the sets have now, within bounds. */
+/* Returns how many bytes to allocate: as many as the sets have now, within bounds. */
 static uint64_t step(const struct spillfile *spillfile, uint64_t least)
 {
 	uint64_t length = spillfile->bytes, most = spillfile->bytes / STEP_PART;
@@ -425,8 +432,8 @@ int spillfile_punch(const struct spillfile *spillfile, const struct extent *piec
 		return 0;
 	snprintf(words, sizeof(words), "%s", fail_words());
 	/*
-	 * Other disks may have freed their parts of the piece. Allocate these again. If that fails,
-	 * treat the whole piece as returned.
+	 * Some disks may have freed their parts of the piece before another disk failed. Allocate
+	 * these parts again. If that fails, treat the whole piece as returned.
 	 */
 	return file_allocate(file, offset, length) ? 0 : fail_as_before(error, words);
 }

@@ -2,8 +2,8 @@
 /*
  * Space in spill files. A set consists of files without names, striped over directories. Space is
  * allocated on the disks before it is written to. When more space is needed, another set is opened.
- * If the disks were full before, the last set is extended instead. Free space that is not needed
- * any more returns to the disks, piece by piece.
+ * If the disks were full at the last allocation, the last set is extended instead. Free space that
+ * is not needed any more returns to the disks, piece by piece.
  */
 #ifndef LIB_STORE_SPILLFILE_H
 #define LIB_STORE_SPILLFILE_H
@@ -39,7 +39,7 @@ struct spillfile {
 	unsigned int avoided_next;
 	struct extent *withheld;	/* list of returned pieces, the latest first */
 	uint64_t withheld_bytes;	/* including the piece that is being returned */
-	uint64_t shrink_to;		/* free space while @bytes exceeds this; UINT64_MAX: no */
+	uint64_t shrink_to;		/* punch holes while @bytes exceeds this; UINT64_MAX: no */
 	bool never_shrinks;		/* a file system cannot free parts of files */
 	uint64_t peak;			/* most bytes in use in this round */
 	uint64_t peaks[SPILL_ROUNDS];	/* of the last rounds */
@@ -47,8 +47,8 @@ struct spillfile {
 };
 
 /*
- * Space to be added. @file: a new set. @withheld: a piece that was given back to the disks. If
- * both are NULL, the last set grows at @offset.
+ * Space to be added to the sets. @file: a new set. @withheld: a piece that was returned to the
+ * disks. If both are NULL, the last set grows at @offset.
  */
 struct spill_growth {
 	struct actmem_file *file;
@@ -65,12 +65,12 @@ struct spill_room {
 
 /*
  * Functions that can fail return 0, or a negative errno with an error message, except
- * spillfile_take(). The caller serializes all calls. Only spillfile_grow() and spillfile_punch(),
- * which may take long, may run concurrently with other calls, except with each other,
- * spillfile_add(), spillfile_punched() and spillfile_destroy().
+ * spillfile_take(). The caller serializes the calls, with two exceptions. spillfile_grow() and
+ * spillfile_punch(), which may take long, may run concurrently with other calls, but not with each
+ * other, spillfile_add(), spillfile_punched() or spillfile_destroy().
  *
- * @options: size, length, paths, path_count and flags; the caller keeps the paths valid.
- * spillfile_init() allocates @options->length bytes on the disks.
+ * @options: only size, length, paths, path_count and flags are used; the caller keeps the paths
+ * valid. spillfile_init() allocates @options->length bytes on the disks.
  */
 int spillfile_init(struct spillfile *spillfile, struct actmem_queue *queue,
 		   const struct actmem_file_options *options, uint64_t limit);
@@ -87,7 +87,10 @@ void spillfile_destroy(struct spillfile *spillfile);
  */
 void spillfile_set_limit(struct spillfile *spillfile, uint64_t limit);
 
-/* Takes space for @length bytes. -ENOSPC: no set has it; -ENOMEM. Sets no error message. */
+/*
+ * Takes space for @length bytes. -ENOSPC: no set has enough free space; -ENOMEM. Sets no error
+ * message.
+ */
 int spillfile_take(struct spillfile *spillfile, uint64_t length, struct spill_room *room);
 void spillfile_give(struct spillfile *spillfile, struct spill_room *room);
 

@@ -386,7 +386,7 @@ static void end_all(struct actmem_store *store)
 			store_end(store, store->buckets[i]);
 }
 
-/* Waits first for the background thread, which may still begin transfers that it prepared. */
+/* Waits for all transfers, but first for the background thread, which may still begin some. */
 static void await_end(struct actmem_store *store)
 {
 	pthread_join(store->background_thread, NULL);

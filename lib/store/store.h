@@ -3,10 +3,11 @@
  * Internal interface of stores, which keep blocks by key within a memory budget. No other part of
  * the library uses it, so it also declares everything that the files of the store share.
  *
- * A block is in memory, in a file, or both. The store keeps a copy in a file until the block ends.
- * A thread of the queue handles completed transfers, and begins others that are useful now. After
- * any other change, the thread that made the change begins them. Once a store has been created,
- * only its background thread attaches regions and allocates files.
+ * A spill writes a block to a file, and a fill reads it again. A block is in memory, in a file, or
+ * both. The store keeps a copy in a file until the block ends. A thread of the queue handles
+ * completed transfers, and begins more transfers that are useful now. After any other change, the
+ * thread that made the change begins such transfers. Once a store has been created, only its
+ * background thread attaches regions and allocates files.
  *
  * Read the files in this order, callers first. store.c creates and destroys stores; calls.c and
  * hold.c have the calls on blocks. limits.c returns memory when a limit falls. event.c has the
@@ -40,13 +41,13 @@
 #define STORE_WORDS	1024
 #define STORE_MORE	3
 
-/* The user of a block. */
+/* How threads use a block. */
 enum store_user {
 	USER_NONE,
 	USER_WAITS,			/* actmem_store_reserve() waits for memory */
 	USER_FILLS,
 	USER_COMMITS,			/* a put copies to it, or a commit checksums it */
-	USER_CLAIMS,			/* the first hold has begun */
+	USER_CLAIMS,			/* the first hold waits for memory, or for the read */
 	USER_HOLDS,
 };
 
@@ -56,7 +57,7 @@ enum store_transfer {
 	TRANSFER_FILL,
 };
 
-/* The sums in which a block can count. */
+/* Sums over the blocks of a store that are in a certain state. */
 enum store_sum {
 	SUM_LIVE,
 	SUM_MEMORY,			/* it has memory, filled or not */
@@ -75,7 +76,10 @@ struct sum {
 	uint64_t length;		/* rounded up to the store's unit */
 };
 
-/* A thread that waits for its turn to get memory, or for a block that another thread claims. */
+/*
+ * A thread that waits for its turn to get memory, or for a block that another thread claims
+ * (USER_CLAIMS).
+ */
 struct waiter {
 	struct link link;		/* in store->waiters or store->claim_waiters */
 	struct store_block *claimed;	/* if in claim_waiters: the block to wait for */
@@ -103,7 +107,7 @@ struct store_block {
 	struct store_block *chain;	/* next block in the hash bucket */
 	struct link ended;		/* in store->ended: blocks that left the table */
 	struct link puts;		/* in store->puts: blocks to be taken, in order of put */
-	struct want foreseen;		/* learned want; place.want may be a guess or urgent */
+	struct want foreseen;		/* learned time; place.want may be a guess or urgent */
 	struct link guessed;		/* in store->guessed; the latest guess is the last */
 	struct actmem_key key;
 	uint64_t bytes, length;
@@ -115,12 +119,12 @@ struct store_block {
 	bool is_ended;			/* free the block when its transfer completes */
 	bool is_ahead;
 	bool is_unreadable;		/* do not read it ahead again */
-	int fill_error;			/* error of its last read if no thread awaited it; or 0 */
-	bool is_followed;		/* guess.c has recorded its take; a retry does not count */
+	int fill_error;			/* error of its last read if no thread waited for it */
+	bool is_followed;		/* guess.c has recorded its take, and ignores retries */
 	enum store_user user;
 	uint64_t thread;		/* thread_number() of the user that reserved it */
 	struct holder *holders;		/* holds of USER_CLAIMS and USER_HOLDS, the latest first */
-	bool is_released;		/* the block ends with its last hold */
+	bool is_released;		/* by a holder: the last hold ends the block */
 	enum store_transfer transfer;
 	bool is_submitted;		/* the queue has the transfer; else it is being prepared */
 	struct link to_do;		/* in fills_to_do or spills_to_do */
@@ -130,12 +134,12 @@ struct store_block {
 	unsigned int turn;		/* takes of the block so far */
 	bool has_checksum;
 	uint64_t checksum;
-	unsigned int counted;		/* bits of enum store_sum */
+	unsigned int counted;		/* bit N: sum N of enum store_sum counts it */
 };
 
 struct store_event {
 	int descriptor;			/* -1: none */
-	struct held held;		/* holds descriptor */
+	struct held held;		/* a forked child closes descriptor */
 };
 
 struct actmem_store {
@@ -145,7 +149,7 @@ struct actmem_store {
 	const char *queue_description;	/* the queue's part of the description */
 	_Atomic uint64_t asked;			/* budget_bytes, in whole pages; 0: no limit */
 	uint64_t page_bytes;		/* page size of the budget */
-	uint64_t ceiling;		/* set by limits.c; UINT64_MAX: none */
+	uint64_t ceiling;		/* limit that limits.c sets; UINT64_MAX: none */
 	uint64_t budget;		/* asked, or less while the store cannot get more */
 	char refusal[STORE_WORDS];	/* why budget is or was less than asked */
 	uint64_t refused_at;		/* budget at the first refusal; 0: no refusal yet */
@@ -154,7 +158,7 @@ struct actmem_store {
 	uint64_t unit;			/* lengths of blocks are multiples of it */
 	uint64_t memory_align;
 	uint64_t busy_bytes;		/* bytes in flight that keep all disks busy */
-	uint64_t fixed_window;		/* window_bytes of the options; 0: measured */
+	uint64_t fixed_window;		/* window_bytes of the options; 0: the store chooses */
 	uint32_t flags;
 	void (*name_block)(struct actmem_key key, char *name, size_t size);	/* or NULL */
 	char **paths;
@@ -167,7 +171,7 @@ struct actmem_store {
 	pthread_mutex_t lock;
 	pthread_cond_t all_ended;	/* the store ends: no submitted transfer is left */
 	pthread_cond_t background;	/* the background thread has work, or must end */
-	struct link fills_to_do, spills_to_do;	/* in the background */
+	struct link fills_to_do, spills_to_do;	/* for the background thread */
 	bool is_ending;
 	struct schedule schedule;
 	struct follow follow;
@@ -184,10 +188,10 @@ struct actmem_store {
 	bool is_beyond;			/* the heap may be larger than the budget */
 	bool is_lowered;		/* the budget was lowered: blocks must fit in it */
 	bool is_scattered;		/* blocks fit in the budget, but use too many regions */
-	bool is_to_shorten;		/* in the background */
+	bool is_to_shorten;		/* the background thread must close free regions */
 	uint64_t limit_raises;		/* how often ALLOW_MEMORY raised the heap's limit */
 	struct link waiters;		/* for memory */
-	struct link claim_waiters;	/* for the first hold of a block by another thread */
+	struct link claim_waiters;	/* for blocks that other threads claim */
 	unsigned int waiting;		/* threads in calls that may wait */
 	unsigned int under_way;		/* submitted transfers */
 	unsigned int prepared;		/* transfers that are being prepared */
@@ -197,17 +201,18 @@ struct actmem_store {
 	void *observe_data;
 	_Atomic(const char *) description;
 	char words[STORE_WORDS];
-	char note[STORE_WORDS];		/* for the caller of actmem_store_create(), or "" */
-	bool is_plain;			/* the description says that memory is not registered */
+	char note[STORE_WORDS];		/* message of actmem_store_create(), or "" */
+	bool is_plain;			/* the description says that buffers are not registered */
 	/*
-	 * Longer descriptions: plain memory, files that never shrink, a refusal. Callers may still
-	 * use an earlier one, so none is overwritten.
+	 * Longer descriptions. They add that buffers are not registered, that files never get
+	 * shorter, or why the budget was refused. Callers may still use an earlier one, so none is
+	 * overwritten.
 	 */
 	char more_words[STORE_MORE][4 * STORE_WORDS];
 	unsigned int more;
 };
 
-/* Writes "block 17" or "block 17.2", or "block 'NAME'" if the store's user names blocks. */
+/* Writes "block 17" or "block 17.2", or "block 'NAME'" if the program names blocks. */
 #define KEY_WORDS	160
 #define KEY_TEXT(store, key)	store_key_text((store), (char[KEY_WORDS]){0}, (key))
 const char *store_key_text(const struct actmem_store *store, char text[KEY_WORDS],
@@ -240,7 +245,9 @@ static inline void store_leave(struct actmem_store *store)
 int store_make_event(struct actmem_store *store, struct store_event *event, int flags);
 void store_end_event(struct store_event *event);
 
-/* limits.c: limits that others set. Callers of these two functions do not hold the lock. */
+/*
+ * limits.c: limits that other processes set. Callers of these two functions do not hold the lock.
+ */
 int store_watch_limits(struct actmem_store *store);
 void store_unwatch_limits(struct actmem_store *store);
 
@@ -387,7 +394,10 @@ void store_kick(struct actmem_store *store);
  */
 bool store_make_do(struct actmem_store *store, int error);
 
-/* Raises the budget to the limit again, so that the heap may grow. Returns true if it was lower. */
+/*
+ * Raises the budget to the limit again, so that the heap may grow. Returns true if the budget was
+ * lower.
+ */
 bool store_lift_budget(struct actmem_store *store);
 
 /*
@@ -396,7 +406,7 @@ bool store_lift_budget(struct actmem_store *store);
  */
 void store_set_ceiling(struct actmem_store *store, uint64_t bytes, const char *why);
 
-/* Removes the ceiling. Returns false if there was none. */
+/* Removes the ceiling. Returns true if that raised the budget. */
 bool store_exceed_ceiling(struct actmem_store *store);
 
 /* Closes free regions beyond the budget. Releases the lock meanwhile. */

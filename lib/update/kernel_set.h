@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The code of the operations. A file that includes this one selects an instruction set, and defines
- * KERNELS, the name of its struct kernels, and KERNELS_NAME.
+ * KERNELS (the name of its struct kernels) and KERNELS_NAME.
  */
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -21,7 +21,7 @@ typedef uint16_t halves __attribute__((vector_size(VECTOR_BYTES / 2)));
 #define INFINITY_BITS	((naturals){} + 0x7f800000U)
 #define QUIET_BIT	((naturals){} + 0x00400000U)
 
-/* Returns the bits of @a for ones in @mask, and those of @b for zeros. */
+/* Takes each bit from @a where @mask has a 1, and from @b where @mask has a 0. */
 INLINE vector choose(naturals mask, vector a, vector b)
 {
 	return (vector)((mask & (naturals)a) | (~mask & (naturals)b));
@@ -95,8 +95,8 @@ INLINE vector widen(halves a)
 }
 
 /*
- * Rounds to the nearest bfloat16, and a tie to the even one. The upper 16 bits of the result are
- * the bfloat16; the lower 16 bits are undefined. A NaN remains a NaN.
+ * Rounds to the nearest bfloat16 (ties to even). The upper 16 bits of the result are the bfloat16;
+ * the lower 16 bits are undefined. A NaN remains a NaN.
  */
 INLINE naturals round_bits(vector a)
 {
@@ -121,7 +121,7 @@ INLINE naturals is_below_2_23(vector a)
 	return (naturals)((vector)((naturals)a & ~SIGN_BIT) < 8388608.0F);
 }
 
-/* Restores the sign of @a, which a result of 0 has lost. */
+/* Returns @a if it is not small, else @truncated with the sign of @a, which a 0 has lost. */
 INLINE vector whole(vector a, vector truncated, naturals is_small)
 {
 	truncated = (vector)((naturals)truncated | ((naturals)a & SIGN_BIT));
@@ -187,8 +187,8 @@ INLINE void advance(struct values *values, const struct steps *steps)
 }
 
 /*
- * Most steps wait mainly for loads. So each case has a second form, for @b and @d that are scalars
- * or constants: it loads them only once.
+ * Most steps wait mainly for loads. So each step has a second form for operands @b and @d that are
+ * scalars or constants. This form loads each of them only once.
  */
 #define EACH(count, statement)							\
 	do {									\

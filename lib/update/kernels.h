@@ -34,10 +34,12 @@ struct kernels {
 	void (*compute)(struct values *values, const struct steps *steps, uint64_t blocks);
 };
 
-/* Returns the set in use: the best one that this processor supports, unless a test chose a set. */
+/*
+ * Returns the kernels for the best instruction set of this processor, or those that a test chose.
+ */
 const struct kernels *kernels_used(void);
 
-/* For tests: chooses the set @name; NULL: the best one. Returns false if the processor lacks it. */
+/* For tests: selects the kernels @name; NULL: the best. Returns false if the processor cannot. */
 bool kernels_use(const char *name);
 
 extern const struct kernels kernels_baseline, kernels_avx2, kernels_avx512;

@@ -23,7 +23,8 @@ struct job {
 	uint64_t count;
 	_Atomic uint64_t taken;		/* elements in pieces that threads have begun */
 	/*
-	 * A block of copies of each scalar and constant, and the block of an input without memory.
+	 * repeated: a block of copies of each scalar and constant. zeros: the block of an input
+	 * without memory.
 	 */
 	vector repeated[UPDATE_VALUES_MAX][BLOCK_VECTORS];
 	vector zeros[BLOCK_VECTORS];
@@ -100,7 +101,7 @@ static void compute_piece(struct values *values, const struct job *job, uint64_t
 		compute_rest(values, job, at, end - at);
 }
 
-/* Computes pieces until none is left that no thread has begun. */
+/* Computes pieces until the threads have begun all of them. */
 static void compute_pieces(void *data)
 {
 	struct job *job = data;

@@ -40,7 +40,9 @@ static uint16_t use(struct join *join, int32_t value)
 	return writer;
 }
 
-/* The operands that an operation does not use are 0, and count as uses of value 0. */
+/*
+ * Counts the uses of each result. An operand that is not used is 0, and counts as a use of value 0.
+ */
 static void count_uses(struct join *join)
 {
 	const struct update_operation *operation;
@@ -181,7 +183,9 @@ static struct step choose_step(const struct join *join, const struct update_oper
 	return repeat_operands(join->program, step, joined[0] ? joined[0]->code : code);
 }
 
-/* Chooses the step of each operation. That of an operation joined to a later one is not used. */
+/*
+ * Chooses the step of each operation. If an operation is joined to a later one, its step is unused.
+ */
 static void choose_steps(struct join *join)
 {
 	const struct update_operation *operations = join->program->operations, *joined[2];

@@ -2,8 +2,8 @@
 /*
  * The steps of a program, which are repeated for each block of elements. Most steps compute one
  * operation of the program, or two or three operations that are joined. An operation can be joined
- * to another one if only that one uses its result. A joined step loads and stores fewer values.
- * Other steps read inputs and write outputs.
+ * to the operation that uses its result, if exactly one does. A joined step loads and stores fewer
+ * values. Other steps read inputs and write outputs.
  */
 #ifndef LIB_UPDATE_STEPS_H
 #define LIB_UPDATE_STEPS_H
@@ -16,9 +16,10 @@
 #define VECTOR_LENGTH	(VECTOR_BYTES / sizeof(float))
 
 /*
- * The elements that each step computes at once. The processor begins the next steps, and the next
- * block, before a step has ended, so it reads and writes memory while it computes. With longer
- * blocks it cannot look that far ahead. With shorter ones it spends more time between steps.
+ * The length of a block, in vectors and in elements. Each step computes one block at once. The
+ * processor begins the next steps, and the next block, before a step has ended, so it reads and
+ * writes memory while it computes. With longer blocks it cannot look that far ahead. With shorter
+ * ones it spends more time between steps.
  */
 #define BLOCK_VECTORS	8
 #define BLOCK_LENGTH	(BLOCK_VECTORS * VECTOR_LENGTH)
@@ -27,10 +28,11 @@
 #define LINKED_CODES	4
 
 /*
- * Codes below UPDATE_CODES are those of operations. @a to @d are values, unless stated otherwise.
+ * Codes below UPDATE_CODES are those of operations. Operands @a to @d are values, unless stated
+ * otherwise.
  */
 enum step_code {
-	/* STEP_LINKED + 4 F + G: (a F b) G c. Each operation is rounded. */
+	/* For operations F and G, code STEP_LINKED + 4 F + G: (a F b) G c, each rounded. */
 	STEP_LINKED = UPDATE_CODES,
 	STEP_SUB_OF = STEP_LINKED + LINKED_CODES * LINKED_CODES,	/* + F: c - (a F b) */
 	STEP_DIV_OF = STEP_SUB_OF + LINKED_CODES,			/* + F: c / (a F b) */
@@ -40,9 +42,9 @@ enum step_code {
 	STEP_WIDEN,			/* @a: a bfloat16 input, @to: its value */
 	STEP_STORE_F32,			/* @to: an output */
 	STEP_STORE_BF16,
-	STEP_STREAM_F32,		/* the same store, past the caches */
+	STEP_STREAM_F32,		/* like STEP_STORE_F32, past the caches */
 	STEP_STREAM_BF16,
-	/* Added to the code of operations if @b and @d have equal vectors. */
+	/* Added to a code of operations if @b and @d are scalars or constants. */
 	STEP_REPEATED,
 };
 

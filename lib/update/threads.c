@@ -3,8 +3,9 @@
  * The threads that compute updates; see threads.h.
  *
  * No thread is bound to one CPU: if it were, another thread of the program on that CPU would delay
- * the whole update. A lock protects the list of pools. Each pool has two locks: `turn`, which the
- * call that uses the threads holds, and `lock`. A thread takes `turn` first.
+ * the whole update. A lock protects the list of pools. Each pool (the threads of a node) has two
+ * locks: `turn`, which the call that uses the threads holds, and `lock`. A thread takes `turn`
+ * first.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -24,7 +25,7 @@ struct pool {
 	int node;
 	unsigned int threads;
 	pthread_mutex_t turn;		/* held by the call that uses the threads */
-	pthread_mutex_t lock;		/* protects all below */
+	pthread_mutex_t lock;		/* protects the fields below */
 	pthread_cond_t work_comes, work_ends;
 	void (*work)(void *data);
 	void *data;
@@ -191,7 +192,7 @@ static int find_pool(int node, struct pool **found, char *words, size_t words_si
 	return error;
 }
 
-/* Caller holds pool->turn, and the pool has threads. */
+/* Makes the pool's threads call @work. Caller holds pool->turn, and the pool has threads. */
 static void run_on(struct pool *pool, void (*work)(void *data), void *data, unsigned int useful)
 {
 	unsigned int i;

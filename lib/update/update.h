@@ -64,7 +64,7 @@ enum update_code {
 };
 
 #define UPDATE_VALUES_MAX	64	/* inputs, scalars, constants and temporaries together */
-#define UPDATE_ARRAYS_MAX	16	/* inputs; and as many outputs */
+#define UPDATE_ARRAYS_MAX	16	/* maximum of inputs, and of outputs */
 #define UPDATE_OPERATIONS_MAX	1024
 
 /*
@@ -91,7 +91,8 @@ struct update_program {
 };
 
 /*
- * Elements of an array. Writes to an output bypass the caches if its address is a multiple of 64.
+ * The elements of an input or output. Writes to an output bypass the caches if its address is a
+ * multiple of 64.
  */
 struct update_array {
 	void *memory;			/* NULL: an input of zeros */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The counters that a process in malloc mode publishes from its first large block on.
+ * The counters of malloc mode, in which the preload provides large blocks of malloc(). A process
+ * publishes them from its first large block on.
  */
 #ifndef LIB_WATCH_MALLOCS_H
 #define LIB_WATCH_MALLOCS_H
@@ -13,7 +14,7 @@ static const struct published_kind published_malloc = {
 	.label = "actmem-malloc", .magic = 0x6d616c6c6f633031ULL, .version = 1, .bytes = 4096,
 };
 
-/* Each counter is correct by itself, but they may be from different moments. */
+/* Each counter is correct by itself, but two counters may be from different moments. */
 struct malloc_counters {
 	struct published_start start;
 	_Atomic uint64_t blocks;

@@ -32,7 +32,7 @@
 /* A process publishes one file for each handle that it opened. */
 #define PUBLISHED_MAX	64
 
-/* Ranks the processes that have a region. The list shows the one of the highest rank. */
+/* Ranks the processes that have a region. The list shows the process with the highest rank. */
 enum rank {
 	RANK_HOLDER,		/* has a descriptor, but publishes nothing about the region */
 	RANK_RECEIVER,
@@ -85,7 +85,9 @@ static bool makes_sense(const struct stats_record *record, uint64_t length)
 	       record->mapped_bytes <= length && record->pinned_bytes <= length;
 }
 
-/* Fills in the data that the process itself publishes about the region. Returns its rank. */
+/*
+ * Fills in the data that the process itself publishes about the region. Returns the process's rank.
+ */
 static enum rank take_published(struct region_search *search, uint64_t device, uint64_t id,
 				struct actmem_region_info *info)
 {
@@ -329,7 +331,10 @@ static int take_path(struct region_search *search, int pid, const char *path, co
 		    *item->path)
 			continue;
 		snprintf(item->path, sizeof(item->path), "%s", link);
-		/* The creator has ended or is not visible. Show the process that has it open. */
+		/*
+		 * The creator has ended or is not visible. Show the process that has the region
+		 * open.
+		 */
 		if (info->pid <= 0)
 			info->pid = pid;
 	}

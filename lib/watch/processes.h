@@ -13,7 +13,10 @@
 /* Adds each memfd region once. Returns 0, or -errno with an error message. */
 int processes_list(struct region_list *list);
 
-/* Adds the path to each of the driver's named regions in the list that a process has open. */
+/*
+ * For each named region of the driver that is in the list and open in a process, adds its path to
+ * the list.
+ */
 int processes_paths(struct region_list *list);
 
 #endif /* LIB_WATCH_PROCESSES_H */

@@ -13,10 +13,10 @@
 struct published_start {
 	uint64_t magic;
 	uint32_t version;
-	int32_t pid;			/* as the process itself sees it */
+	int32_t pid;			/* in the process's own PID namespace */
 };
 
-/* A kind of published file. Readers accept no other length. */
+/* A kind of published file. Readers accept only files of length @bytes. */
 struct published_kind {
 	const char *label;		/* the name of the memfd */
 	uint64_t magic;

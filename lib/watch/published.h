@@ -21,7 +21,7 @@ struct published {
 
 /*
  * Opens each file of this kind that a process publishes, and calls @take, which must close the
- * descriptor. Returns the first result of @take that is not 0, or an error of is_own_error()
+ * descriptor. Returns the first result of @take that is not 0, or an error (see is_own_error())
  * without an error message.
  */
 int published_walk(int pid, const struct published_kind *kind, int (*take)(void *context, int fd),

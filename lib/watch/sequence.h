@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Sequence numbers of records. A writer increments the number before and after it writes, so the
- * number is odd meanwhile. If a reader sees an odd number, or different numbers before and after
- * it reads, the record is torn and it tries again.
+ * number is odd meanwhile. If a reader sees an odd number, or different numbers before and after it
+ * reads, the record is torn, and the reader tries again.
  */
 #ifndef LIB_WATCH_SEQUENCE_H
 #define LIB_WATCH_SEQUENCE_H

@@ -12,9 +12,7 @@
 #include "watch/sequence.h"
 #include "watch/stats.h"
 
-/*
- * Allocates pages. Returns an error if memory is short; touching them would raise SIGBUS instead.
- */
+/* Allocates pages. Returns an error if memory is short, where a page fault would raise SIGBUS. */
 static int populate(void *address, uint64_t length)
 {
 	while (madvise(address, length, MADV_POPULATE_WRITE)) {

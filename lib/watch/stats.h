@@ -28,7 +28,7 @@ static const struct published_kind published_stats = {
 	.bytes = STATS_FILE_BYTES,
 };
 
-/* Any thread writes them, without a lock. */
+/* Counters of a handle. Any thread changes them, without a lock. */
 struct counters {
 	_Atomic uint64_t regions;
 	_Atomic uint64_t region_bytes;
@@ -48,14 +48,14 @@ struct counters {
 
 /*
  * Totals of all stores of the handle: those from puts_total to failed_fills_total of struct
- * actmem_store_stats, in the same order, which never changes.
+ * actmem_store_stats, in the same order. The order never changes.
  */
 #define TRAFFIC_FIRST	offsetof(struct actmem_store_stats, puts_total)
 #define TRAFFIC_TOTALS	((offsetof(struct actmem_store_stats, failed_fills_total) - \
 			  TRAFFIC_FIRST) / sizeof(uint64_t) + 1)
 
 struct published_traffic {
-	uint64_t count;			/* TRAFFIC_TOTALS; 0 if the library has no totals */
+	uint64_t count;			/* TRAFFIC_TOTALS; 0: the library has no totals */
 	_Atomic uint64_t totals[TRAFFIC_TOTALS];
 };
 
@@ -71,7 +71,7 @@ struct stats_header {
 
 struct stats_record {
 	_Atomic uint64_t sequence;
-	uint64_t device;		/* with @id: the region's file; 0: the record is unused */
+	uint64_t device;		/* with @id, identifies the region's file; 0: unused */
 	uint64_t id;
 	uint64_t page_bytes;
 	uint64_t mapped_bytes;
@@ -96,9 +96,9 @@ int stats_open(struct stats *stats, enum actmem_backend backend);
 void stats_close(struct stats *stats);
 
 /*
- * Publishes a region, whose file is @info->id of @device. @info->node_bytes has ACTMEM_NODES_MAX
- * elements. Returns -EMFILE with an error message if there are too many regions. The caller
- * serializes stats_add() and stats_remove() of the same @stats.
+ * Publishes a region. @device and @info->id identify its file. @info->node_bytes has
+ * ACTMEM_NODES_MAX elements. Returns -EMFILE with an error message if there are too many regions.
+ * The caller serializes stats_add() and stats_remove() of the same @stats.
  */
 int stats_add(struct stats *stats, uint64_t device, bool received,
 	      const struct actmem_region_info *info, struct stats_record **record);

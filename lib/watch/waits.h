@@ -36,11 +36,11 @@ struct published_wait {
 	uint64_t since;			/* ns of CLOCK_MONOTONIC */
 	uint64_t bytes;			/* wanted by a thread, or in a queue's oldest request */
 	_Atomic uint32_t requests;	/* of a queue, in flight */
-	int32_t thread;			/* as the process itself sees it; 0: a queue */
+	int32_t thread;			/* in the process's PID namespace; 0: a queue */
 	char words[WAIT_WORDS];		/* names the block, region or file */
 };
 
-/* All zeros if the library of the process does not publish waits. */
+/* The waits of a process. All zeros if its library does not publish waits. */
 struct published_waits {
 	uint32_t places;
 	uint32_t reserved;
@@ -50,9 +50,9 @@ struct published_waits {
 };
 
 /*
- * Publishes that this thread has been waiting since @since; 0: it begins now. WAIT_NONE reserves a
- * place for a queue. Returns NULL if no place is free. Takes no lock. @words is cut off if it does
- * not fit.
+ * Publishes that this thread has been waiting since @since; 0: it begins now. With @kind WAIT_NONE,
+ * reserves a place for a queue. Returns NULL if no place is free. Takes no lock. @words is cut off
+ * if it does not fit.
  */
 struct published_wait *wait_begin(struct published_waits *waits, enum wait_kind kind, uint64_t since,
 				  uint64_t bytes, const char *words);

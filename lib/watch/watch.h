@@ -4,10 +4,10 @@
  * processes.
  *
  * Read publish.h first, which makes such a file, and sequence.h, the protocol between writer and
- * reader. Then read stats.h, which has the layout of the library's file and writes records and
- * counters, waits.h, which writes waits, and mallocs.h, which has the layout of malloc mode's file.
- * On the reading side, published.h reads the files of another process, and processes.h finds the
- * regions of all processes and adds them to a list (list.h).
+ * reader. Then read stats.h, which has the layout of the library's file and writes its records and
+ * counters. waits.h writes waits, and mallocs.h has the layout of malloc mode's file. On the
+ * reading side, published.h reads the files of another process, and processes.h finds the regions
+ * of all processes and adds them to a list (list.h).
  *
  * Locks: none of its own. The handles lock protects adding and removing records, and the lock of
  * a region protects writing its record. Any thread writes counters and waits without a lock.

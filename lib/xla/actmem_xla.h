@@ -52,7 +52,7 @@ struct actmem_xla_stats {
 	uint64_t lost_blocks_total;	/* blocks that could not be copied or read */
 	uint64_t dropped_blocks_total;	/* blocks ended by actmem_drop, not by a take */
 	uint64_t own_bytes;		/* allocated by CUDA, if CUDA refused to register regions */
-	uint64_t own_bytes_total;	/* own_bytes ever allocated; both include arrays */
+	uint64_t own_bytes_total;	/* own_bytes allocated so far; both include arrays */
 };
 
 struct actmem_xla_device_stats {
@@ -66,7 +66,7 @@ struct actmem_xla_device_stats {
 /* Copies between one GPU and the memory of the store. */
 struct actmem_xla_transfer_stats {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t ring_bytes;		/* device memory of its rings */
+	uint64_t ring_bytes;		/* device memory of its staging rings */
 	uint64_t to_host_bytes_total;
 	uint64_t to_device_bytes_total;
 	uint64_t ahead_bytes_total;	/* part of to_device_bytes_total, copied before takes */
@@ -93,9 +93,9 @@ struct actmem_xla_options {
 	const char *const *spill_paths;	/* directories; ACTMEM_SPILL, separated by ':' */
 	uint32_t spill_path_count;
 	uint32_t named;			/* 1: @am has a heap_name */
-	uint64_t ring_bytes;		/* staging ring of a GPU; ACTMEM_DEVICE_RING, 512 MiB */
+	uint64_t ring_bytes;		/* staging ring of a GPU; ACTMEM_DEVICE_RING, or 512 MiB */
 	uint32_t placed;		/* 1: the user chose nodes or a policy */
-	uint32_t spill_allow;		/* ACTMEM_STORE_ALLOW_*, or as below; ACTMEM_SPILL_ALLOW */
+	uint32_t spill_allow;		/* ACTMEM_STORE_ALLOW_*, or next flag; ACTMEM_SPILL_ALLOW */
 };
 
 /* Allow nothing, even if ACTMEM_SPILL_ALLOW does. */
@@ -130,8 +130,9 @@ ACTMEM_XLA_API struct actmem *actmem_xla_attached(void);
 ACTMEM_XLA_API int actmem_xla_trim(void);
 
 /*
- * -EOWNERDEAD, here and below: in a forked child. A child does not share its parent's memory, and
- * other threads of the parent may have held its locks at fork().
+ * Set the maximum number of unfinished generations (see the top of this file), and whether blocks
+ * are checksummed. -EOWNERDEAD, here and below: in a forked child. A child does not share its
+ * parent's memory, and other threads of the parent may have held its locks at fork().
  */
 ACTMEM_XLA_API int actmem_xla_set_generations(uint64_t most);
 ACTMEM_XLA_API int actmem_xla_set_checksum(int on);
@@ -186,7 +187,7 @@ struct actmem_xla_array;
  * array's memory is on that GPU's node. With a heap limit, the memory of all arrays is near the GPU
  * of the first array. The memory may be registered even without the flag.
  *
- * -EBUSY  arrays exist that are not registered with CUDA, and this one must be
+ * -EBUSY  arrays that are not registered with CUDA exist, but this one must be registered
  * -EOWNERDEAD  in a forked child, as for all calls of the library
  * and the errors of actmem_heap_alloc(), actmem_open() and actmem_runtime_open()
  */
@@ -195,14 +196,16 @@ ACTMEM_XLA_API int actmem_xla_array_new(uint64_t bytes, uint32_t flags, uint32_t
 					char *words, size_t words_size);
 
 /*
- * Create the region, which must not exist. Without this flag, open an existing region for reading.
+ * For actmem_xla_array_open(): create the region, which must not exist. Without this flag, open an
+ * existing region for reading.
  */
 #define ACTMEM_XLA_ARRAY_CREATE	(1u << 2)
 
 /*
- * Makes an array that consists of a whole named region. @path is that of actmem_region_open(). The
- * call creates a region of at least *@bytes, or opens an existing one. It stores the region's
- * length in *@bytes. ACTMEM_XLA_ARRAY_CUDA registers an existing region with CUDA for reading.
+ * Makes an array that consists of a whole named region. @path is the name that actmem_region_open()
+ * gets. The call creates a region of at least *@bytes, or opens an existing one. It stores the
+ * region's length in *@bytes. ACTMEM_XLA_ARRAY_CUDA registers an existing region with CUDA for
+ * reading.
  *
  * Returns the errors of actmem_region_open(), actmem_region_register() and actmem_xla_array_new().
  */

@@ -52,7 +52,7 @@ static int help_populate(const void *context, uint64_t offset, uint64_t length)
 	return request_change(*fd, ACTMEM_IOC_POPULATE, offset, length, &range);
 }
 
-/* The pages of a region, in total and on each node. */
+/* The bytes of a region's pages, in total and on each node. */
 struct pages_there {
 	struct actmem_ioctl_info info;
 	uint64_t of_node[ACTMEM_NODES_MAX];

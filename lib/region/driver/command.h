@@ -8,7 +8,7 @@
 
 /*
  * Populates a range with ACTMEM_IOC_POPULATE. Uses several threads for a long range. Sets no error
- * message. Sets *@range as a single call for the whole range would.
+ * message. Sets *@range as a single ioctl for the whole range would.
  */
 int driver_populate_range(int fd, uint64_t offset, uint64_t length,
 			  struct actmem_ioctl_range *range);

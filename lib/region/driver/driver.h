@@ -18,7 +18,7 @@ int driver_query(int device, struct actmem_ioctl_query *query);
 /* Checks that the request is for the driver's 2M pages, or allows them as a fallback. */
 int driver_check_pages(const struct region_request *request);
 
-/* If 2M pages are a fallback for this request, counts it in *@fallbacks and reports it. */
+/* If 2M pages are a fallback here, counts it in *@fallbacks and adds it to the error message. */
 void driver_tell_pages(const struct region_request *request, unsigned int *fallbacks);
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Creates a driver's region, without a name or from a file without a name, and writes the error
- * message if the driver refuses.
+ * Creates regions of the driver that have no name, or no name yet, and writes the error message if
+ * the driver refuses.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -6,10 +6,10 @@
  * so that other processes wait for the result. If the process is killed, the next one completes the
  * empty file.
  *
- * One ioctl turns an empty file into a region without pages, permanently. That suffices for a lazy
- * region. For other regions, the process populates a file without a name, which then replaces the
- * empty one. Any region that can be found is therefore complete. If the call fails, an empty file
- * that existed before the call is unchanged.
+ * One ioctl turns an empty file into a region without pages, which cannot be undone. That suffices
+ * for a lazy region. For other regions, the process populates a file without a name, which then
+ * replaces the empty one. Any region that can be found is therefore complete. If the call fails, an
+ * empty file that existed before the call is unchanged.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -171,7 +171,7 @@ static int open_by_name(const struct region_request *request, int *made)
 		flock(*made, LOCK_UN);
 		error = name_lock(fd, request->path);
 	}
-	/* Another process locked the region. If that process has ended, lock the old descriptor. */
+	/* Another process locked the region. If it has ended, the old descriptor can be locked. */
 	if (error) {
 		close(fd);
 		return name_lock(*made, request->path);

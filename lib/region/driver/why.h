@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Writes the error message for the driver's reason why it cannot allocate pages.
+ * Writes the error message if the driver cannot allocate pages, from the reason that it gives.
  */
 #ifndef LIB_REGION_DRIVER_WHY_H
 #define LIB_REGION_DRIVER_WHY_H
@@ -12,15 +12,15 @@
 
 /*
  * Sets this thread's error message for a request that failed with errno @error. Returns false
- * without a message if the driver gave no reason. @fd: the region of the request, whose creator is
- * charged; -1: a new region of this process. @may_go_elsewhere: the message may suggest to allow
+ * without a message if the driver gave no reason. @fd: the region whose creator is charged for the
+ * pages; -1: a new region of this process. @may_go_elsewhere: the message may suggest allowing
  * other nodes.
  */
 bool why_tell(int error, const struct actmem_why *why, int fd, bool may_go_elsewhere);
 
 /*
- * If the size= of a file system was reached, appends to the error message where it is mounted and
- * how much its files use. @fd: a file of that file system; -1: append nothing.
+ * For a file system that has reached its size= limit: appends to the error message where it is
+ * mounted and how much its files use. @fd: a file of that file system; -1: append nothing.
  */
 void why_tell_mount(int fd);
 

@@ -58,7 +58,7 @@ static int lock_failed(struct backing *backing, uint32_t allow, int error)
 	return 0;
 }
 
-/* Hugetlb pages are never swapped, so mlock(2) would only count them against the limit. */
+/* Hugetlb pages are never swapped, so mlock(2) would only count them against RLIMIT_MEMLOCK. */
 int memfd_lock(struct backing *backing, uint32_t allow)
 {
 	struct rlimit limit = { 0 };

@@ -73,7 +73,7 @@ static int create_file(const struct region_request *request, int *fd)
 	return 0;
 }
 
-/* Checks before populating whether the kernel's mode rules out transparent huge pages. */
+/* Fails early if the kernel's mode for shared memory rules out transparent huge pages. */
 static int check_thp_mode(void)
 {
 	char mode[32];

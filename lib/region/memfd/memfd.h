@@ -44,7 +44,7 @@ void memfd_release(struct backing *backing);
 /* Creates a file without a name, of length 0, in the directory of the request's path. */
 int nameless_make(const struct region_request *request, int *fd);
 
-/* Checks that a hugetlbfs with pages of @page_bytes has the pages of the request. */
+/* Checks that a hugetlbfs whose pages are @page_bytes long has the pages that the request wants. */
 int nameless_check_hugetlbfs(const struct region_request *request, uint64_t page_bytes);
 
 /* make.c: new regions. */
@@ -61,7 +61,7 @@ int memfd_make_pages(const struct region_request *request, const struct backing 
 /* See struct backend. */
 int memfd_open_name(const struct region_request *request, struct backing *backing);
 
-/* Completes @backing of a received named region. Closes its descriptor on failure. */
+/* Maps a received named region, and completes @backing. On failure, closes its descriptor. */
 int named_receive(uint32_t allow, struct backing *backing);
 
 /* receive.c: see struct backend. */

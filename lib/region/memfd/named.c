@@ -121,7 +121,7 @@ static int check_pages(const struct region_request *request, struct backing *bac
 {
 	enum actmem_pages got = backing->pages, wanted = request->pages;
 
-	/* Larger pages than 4K are not worse. */
+	/* A request for 4K pages accepts transparent huge pages, too. */
 	if (got == wanted || (wanted == ACTMEM_PAGES_4K && got == ACTMEM_PAGES_THP))
 		return 0;
 	if (pages_are_hugetlb(got) && !(got == ACTMEM_PAGES_2M && wanted == ACTMEM_PAGES_1G))
@@ -276,7 +276,7 @@ static int link_file(const struct region_request *request, const struct backing 
 		    strerror(-error), error == -ENOENT ? " (is /proc mounted?)" : "");
 }
 
-/* Opens, by its path, the file that this process created and linked. Copies its fallbacks. */
+/* Opens, by its path, the file that this process created and linked (@made). */
 static int open_created(const struct region_request *request, const struct backing *made,
 			const char *words, struct backing *backing)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Allocates the pages of a memfd on their nodes and verifies where they are. Writes the error
- * message if there are too few.
+ * message if there are too few pages.
  */
 #include <errno.h>
 #include <linux/mempolicy.h>
@@ -19,9 +19,9 @@
 #include "region/memfd/pages.h"
 
 /*
- * Limit how long a process waits, over all calls, for pages that other processes free. The limit
- * is a number of naps, not a time, so a process that the scheduler delays gets as many naps as any
- * other.
+ * These constants limit how long a process waits, in all calls together, for pages that other
+ * processes free. The limit is a number of naps, not a time, so a process that the scheduler delays
+ * gets as many naps as any other.
  */
 #define NAP_NS		10000000
 #define NAPS_MAX	200
@@ -90,7 +90,7 @@ int pages_fail_hugetlb(const struct region_request *request)
 	return -ENOMEM;
 }
 
-/* Returns true if free pages are short, but the nodes have enough pages in total. */
+/* Returns true if too few pages are free, but the nodes have enough pages in total. */
 static bool is_short(const struct region_request *request, const struct actmem_nodes *nodes)
 {
 	uint64_t page_bytes = pages_bytes(request->pages);
@@ -360,7 +360,7 @@ uint64_t pages_missing(const struct backing *backing, uint64_t offset, uint64_t 
 	return missing;
 }
 
-/* Checks only allocated pages, because a region may be far longer than those. */
+/* Counts only allocated pages: a region may be much longer than its allocated part. */
 int pages_count_present(const struct backing *backing, uint64_t node_bytes[ACTMEM_NODES_MAX])
 {
 	off_t page = (off_t)backing->page_bytes, end = (off_t)backing->length, at = 0, behind;

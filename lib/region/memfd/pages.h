@@ -16,7 +16,7 @@ int pages_fail_hugetlb(const struct region_request *request);
 
 /*
  * Waits while too few hugetlb pages are free for the request, but enough exist. A process waits at
- * most two seconds, over all calls. Returns true if it waited and enough are free now.
+ * most two seconds in total. Returns true if it waited and enough are free now.
  */
 bool pages_came_back(const struct region_request *request);
 
@@ -28,8 +28,8 @@ bool pages_came_back(const struct region_request *request);
 int pages_check_room(const struct region_request *request);
 
 /*
- * Sets the memory policy of the mapping. Page faults follow this policy, too, but interleaving need
- * not begin with the first node then. If mbind() is forbidden, the kernel chooses the nodes for a
+ * Sets the memory policy of the mapping. Later page faults follow this policy, too, but then
+ * interleaving may begin at any node. If mbind() is forbidden, the kernel chooses the nodes for a
  * request that sets no policy and no nodes, but allows other nodes. This counts as a fallback.
  */
 int pages_bind(const struct region_request *request, struct backing *backing);
@@ -42,8 +42,8 @@ int pages_place(const struct region_request *request, const struct backing *back
 		uint64_t offset, uint64_t length);
 
 /*
- * Returns -EIO if a page of the range is not on a node that the request wants. @exact: also if the
- * pages are interleaved in another order.
+ * Returns -EIO if a page of the range is not on a node that the request wants. @exact: also returns
+ * -EIO if the pages are interleaved in another order.
  */
 int pages_verify(const struct region_request *request, const struct backing *backing,
 		 uint64_t offset, uint64_t length, bool exact);
