@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-/* Prints the variables ACTMEM_* of the table of knobs, for the manual page actmem(1). */
+/* Prints the variables ACTMEM_* of lib/config/table.h, for the manual page actmem(1). */
 #include <stdio.h>
 #include <string.h>
 

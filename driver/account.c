@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Usage and limits of regions: by node, by user and by mount. A page counts from before it is
- * allocated until after it is freed. It counts against all limits or none, so that an allocation
- * never exceeds a limit.
+ * allocated until after it is freed, so that an allocation never exceeds a limit. If one limit
+ * refuses the page, the page counts against none of them.
  *
  * The page allocator charges the memory cgroup (__GFP_ACCOUNT). dmem.c charges the dmem cgroup,
  * which can also limit pages from a pool.
@@ -20,9 +20,9 @@
 #include "mount.h"
 
 /**
- * struct actmem_user - a user that has regions, or a container of root
+ * struct actmem_user - a user that has regions, or a container that root created
  * @entry: in the table of users
- * @uid: identifies the user
+ * @uid: the user, or the owner of the container
  * @container: the user namespace of a container, NULL for a user
  * @regions: number of regions that count for the user; the last one to end frees the struct
  * @pages: pages that these regions have or are about to get
@@ -39,7 +39,7 @@ struct actmem_user {
 static DEFINE_SPINLOCK(account_lock);
 static DEFINE_HASHTABLE(users, 6);
 
-/* The limit of each user, whatever the user's capabilities. */
+/* The limit of each user. It also applies to users with CAP_IPC_LOCK. */
 unsigned long actmem_user_limit = ACTMEM_NO_LIMIT;
 
 DECLARE_WAIT_QUEUE_HEAD(actmem_limit_changed);	/* woken when a limit is set */
@@ -146,7 +146,7 @@ void actmem_user_detach(struct actmem_region *region)
 	kfree(user);
 }
 
-/* Counts one more object. Returns false if that would exceed the limit. */
+/* Counts one more object against @quota. Returns false if that would exceed the limit. */
 bool actmem_quota_charge(struct actmem_quota *quota)
 {
 	bool fits;
@@ -233,8 +233,8 @@ static int account_check_locked(const struct actmem_region *region, unsigned lon
 }
 
 /*
- * Checks that the limits of the user and the mount allow @pages pages, minus those that the region
- * has or is about to get. Returns EDQUOT, ENOMEM or ENOSPC if not.
+ * Checks that the limits of the user and the mount allow the region to have @pages pages in total.
+ * Returns 0, -EDQUOT, -ENOMEM or -ENOSPC.
  */
 int actmem_account_check(const struct actmem_region *region, unsigned long pages,
 			 struct actmem_why *why)
@@ -277,7 +277,7 @@ void actmem_account_uncharge(struct actmem_region *region)
 	spin_unlock(&account_lock);
 }
 
-/* Returns the share of @pages pages in the excess over a limit; all used pages share it equally. */
+/* Returns how many of @pages used pages must go to end the excess; all used pages share it. */
 static unsigned long account_share(struct actmem_quota quota, unsigned long pages)
 {
 	return quota.used <= quota.limit ? 0 :
@@ -285,7 +285,7 @@ static unsigned long account_share(struct actmem_quota quota, unsigned long page
 }
 
 /*
- * Returns how many pages the region should give back, so that all usage falls to the limits, and
+ * Returns how many pages the region should give back, so that no usage exceeds its limit, and
  * stores the ACTMEM_WHY_* of the limit that requires the most in @reason.
  */
 unsigned long actmem_account_surplus(struct actmem_region *region, u32 *reason)
@@ -324,7 +324,7 @@ void actmem_account_count(struct actmem_region *region, int node, int change)
 		atomic_long_add(change, &actmem_nodes[node].lingering);
 }
 
-/* Counts the pages of the region as lingering from now on. */
+/* Counts the region's pages as lingering from now on: the region is closed, but they are pinned. */
 void actmem_account_linger(struct actmem_region *region)
 {
 	int node;
