@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The store of libactmem keeps blocks with keys. It keeps as many of them in memory as its budget
- * allows. The other blocks are in spill files; the store reads them before the caller needs them.
+ * A store of libactmem keeps blocks of data, and identifies each by a key. It keeps as many of them
+ * in memory as its budget allows. The other blocks are in spill files; the store reads them before
+ * the caller needs them.
  *
  * A caller puts a block (reserves, fills and commits it) and later takes it once (holds,
  * reads and releases it). The store spills the blocks that will be taken last, and reads
@@ -9,10 +10,10 @@
  *
  * The store learns when a block will be needed. A key recurs in every training step. The store
  * assumes that the number of takes between a block's put and its own take is the same as in the
- * previous step. For a key that was never taken, it uses the number of the last taken block of the
- * same name. Until a name has been taken once, the store expects its blocks in reverse order of
- * their puts, as a backward pass takes them. A wrong guess costs time, but never returns wrong
- * data.
+ * previous step. For a key that was never taken, it uses this number of the block of the same name
+ * that was taken last. Until a name has been taken once, the store expects its blocks in reverse
+ * order of their puts, as a backward pass takes them. A wrong guess costs time, but never returns
+ * wrong data.
  *
  * If several takes in a step miss, the order has changed. The store then expects runs of takes.
  * Each block of a run was put just before or just after the block that is taken before it. The
@@ -20,20 +21,22 @@
  * reads all other blocks one at a time. It relies on the learned order again when takes match it,
  * or at the next step.
  *
- * The store may get less memory than its budget, because other processes use up a limit or pages
- * are short. If it can spill, it then treats the memory that it has as its budget until it can get
- * more. A reserve fails only if the store can drop or spill nothing else.
+ * The store may get less memory than its budget, because other processes use up a limit or few
+ * pages are free. If it can spill, it then treats the memory that it has as its budget until it can
+ * get more. A reserve fails only if the store can drop or spill nothing else.
  *
- * If a limit falls below the usage, a store that spills returns memory in the background. It spills
- * blocks and closes regions until it has returned its share of the excess. It grows again when the
- * limit rises. The limits are those of the driver, the limit that `actmem limit --pid` sets for the
- * handle, and, with memfd regions of 4K or thp pages, memory.high of the cgroup. If a call would
- * otherwise fail, the store tries to exceed the limit. Regions with names stay open.
+ * If a memory limit falls below the usage, a store that can spill returns memory in the background.
+ * It spills blocks and closes regions until it has returned its share of the excess. It grows again
+ * when the limit rises. The limits are those of the driver, the limit that `actmem limit --pid`
+ * sets for the handle, and, with memfd regions of 4K or thp pages, memory.high of the cgroup. The
+ * store tries to exceed the limit only if a call would otherwise fail. Regions that have names stay
+ * open, even above the limit.
  *
  * Spill files grow on demand. The store returns disk space that several steps in a row did
  * not need. When no block is left, the store returns all disk space except spill_bytes.
  *
- * All calls are thread-safe, except destroy. The store starts threads, which block all signals.
+ * All calls are thread-safe, except actmem_store_destroy(). The store starts threads, which block
+ * all signals.
  */
 #ifndef ACTMEM_STORE_H
 #define ACTMEM_STORE_H
@@ -100,12 +103,13 @@ struct actmem_key {
 struct actmem_store_options {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t budget_bytes;		/* memory, in whole pages; 0: no budget, spills nothing */
-	const char *const *spill_paths;	/* directories, one for each disk; blocks are striped */
-	uint32_t spill_path_count;	/* 0: refuse blocks beyond the budget */
+	const char *const *spill_paths;	/* directories, one per disk; each block is striped */
+	uint32_t spill_path_count;	/* 0: blocks beyond the budget are refused */
 	uint32_t flags;			/* ACTMEM_STORE_* */
-	uint64_t spill_bytes;		/* allocated on the disks at creation; 0: on demand */
-	uint64_t spill_limit_bytes;	/* maximum length of all spill files; 0: no limit */
-	uint64_t window_bytes;		/* read-ahead, at most half the budget; 0: measured */
+	uint64_t spill_bytes;		/* disk space to allocate at creation; 0: on demand */
+	uint64_t spill_limit_bytes;	/* maximum total length of spill files; 0: no limit */
+	/* Bytes to read ahead, at most half the budget; 0: chosen from measured speeds. */
+	uint64_t window_bytes;
 	uint64_t grow_bytes;		/* see struct actmem_heap_options */
 	const struct actmem_region_options *region;	/* see struct actmem_heap_options */
 	const struct actmem_queue_options *queue;	/* for transfers; NULL: defaults */
@@ -113,24 +117,26 @@ struct actmem_store_options {
 	uint32_t register_flags;	/* ACTMEM_REGISTER_* */
 	uint32_t reserved;		/* 0 */
 	/*
-	 * Writes a name for the block of @key to @name, for error messages and `actmem waits`.
-	 * The store may call this function under its lock: the function must be short and must
-	 * not call the store. NULL: messages show the numbers of the key.
+	 * Writes a name for the block of @key to the buffer @name, which is @size bytes long. Error
+	 * messages and the command `actmem waits` show this name. The store may call this function
+	 * under its lock: the function must be short and must not call the store. If this is NULL,
+	 * messages show the numbers in the key.
 	 */
 	void (*name_block)(struct actmem_key key, char *name, size_t size);
 };
 
 /*
- * Creates a store. @options NULL: defaults, which spill nothing.
+ * Creates a store. If @options is NULL, the defaults apply: no budget and no spilling.
  *
  * If the call returns 0 and a spill path is in memory, actmem_error() says so. With ALLOW_MEMORY,
  * the call also returns 0 if the disks have no space for spill_bytes. The store then starts without
- * disk space, and actmem_error() says so. Otherwise actmem_error() is empty.
+ * disk space, and actmem_error() says so. If the call returns 0 in any other case, actmem_error()
+ * is empty.
  *
- * -EINVAL  one of these: a budget below two pages of the regions' page size (4 KiB, 2 MiB or
- *	1 GiB), or below one page without spill paths; spill paths without a budget; unknown
- *	flags; a directory without direct I/O (see ALLOW_BUFFERED) or in memory (see STRICT);
- *	spill_bytes above spill_limit_bytes
+ * -EINVAL  one of these: a budget below two pages (without spill paths: below one page) of the
+ *	regions' page size of 4 KiB, 2 MiB or 1 GiB; spill paths without a budget; unknown flags; a
+ *	directory without direct I/O (see ALLOW_BUFFERED) or in memory (see STRICT); spill_bytes
+ *	above spill_limit_bytes
  * others  the errors of actmem_heap_create(), actmem_heap_register(), actmem_queue_create() and
  *	actmem_file_open()
  */
@@ -138,9 +144,9 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 			struct actmem_store **store);
 
 /*
- * Checks spill paths as actmem_store_create() does before it opens files there. Only STRICT and
- * ALLOW_MEMORY of @flags matter. If the call returns 0, actmem_error() says whether a path is in
- * memory. A path that does not exist is an error only in actmem_store_create().
+ * Checks spill paths as actmem_store_create() does before it opens files there. The call ignores
+ * all @flags except STRICT and ALLOW_MEMORY. If the call returns 0, actmem_error() says whether a
+ * path is in memory. A path that does not exist is no error here, but actmem_store_create() fails.
  *
  * -EINVAL  a path is in memory, and STRICT is set without ALLOW_MEMORY
  */
@@ -148,7 +154,7 @@ int actmem_store_check_paths(const char *const *paths, uint32_t count, uint32_t 
 
 /*
  * Destroys a store: drops all blocks, and removes the files. No other thread may use @store during
- * the call or later.
+ * or after the call.
  *
  * -EBUSY  a block is reserved or held, or a thread waits in a call or is in actmem_store_grow();
  *	nothing changes
@@ -168,27 +174,28 @@ const char *actmem_store_describe(const struct actmem_store *store);
  * Changes the budget of a store, which may be in use. Waiting calls can use a raised budget at
  * once. If the store has more memory than a lowered budget, the call closes regions that have no
  * block. In the background, the store spills blocks and frees the memory of blocks that are also in
- * a file, until the rest fits. It closes each further region when the region's last block leaves.
- * No call fails because of a lowered budget. A store without spill paths keeps its blocks, and
- * refuses new ones until enough blocks have been taken or dropped. To give the difference to
- * another store, first wait until memory_bytes of the statistics is at most the new budget.
+ * a file, until the rest fits. It closes each of the other regions when the region's last block is
+ * gone. No call fails because of a lowered budget. A store without spill paths keeps its blocks,
+ * and refuses new ones until enough blocks have been taken or dropped. Another store can use the
+ * difference between the budgets when memory_bytes of the statistics is at most the new budget.
  *
  * May sleep while a thread creates a region.
  *
- * -EINVAL  too few pages, as for a new store
+ * -EINVAL  the budget is below the minimum of actmem_store_create()
  */
 int actmem_store_set_budget(struct actmem_store *store, uint64_t bytes);
 
 /*
- * Changes spill_limit_bytes of a store; 0: no limit. Files beyond a lowered limit stop growing.
- * The store returns their free space to the disks in the background.
+ * Changes spill_limit_bytes of a store; 0: no limit. If the files are longer than a lowered limit,
+ * they stop growing. The store returns their free space to the disks in the background.
  *
  * -EINVAL  the store has no spill paths
  */
 int actmem_store_set_spill_limit(struct actmem_store *store, uint64_t bytes);
 
 /*
- * Sets (1) or clears (0) CHECKSUM. Each block keeps the setting that applied at its commit.
+ * Sets (@on is 1) or clears (@on is 0) ACTMEM_STORE_CHECKSUM. Each block keeps the setting that
+ * applied at its commit.
  */
 int actmem_store_set_checksum(struct actmem_store *store, int on);
 
@@ -199,15 +206,16 @@ int actmem_store_set_checksum(struct actmem_store *store, int on);
  * have to create a region; the timeout does not interrupt this.
  *
  * -EEXIST  the key is in the store
- * -EINVAL  length is 0, above the address space, or above the maximum of one registration
- *	(64 GiB, or chunk_bytes of the runtime)
+ * -EINVAL  length is 0, larger than the address space, or above the maximum length of a
+ *	registration (64 GiB, or chunk_bytes of the runtime)
  * -ETIMEDOUT  no memory became free in time. Spills that the call started continue
  * -ENOMEM  length is above the budget or, without spill paths, above the rest of the budget. Or
  *	actmem_heap_alloc() failed, and the store has no block that it could spill instead. Or all
- *	regions of the store are shorter than length, and have names, so that it cannot replace them
+ *	regions of the store are shorter than length, and the store cannot replace them, because
+ *	regions with names stay open
  * -EDEADLK  the whole budget is used up by blocks of this thread, and of threads that wait without
  *	a timeout for memory or a block. A block belongs to the thread that reserved or held it
- *	until any thread commits it, releases it or puts it back. Without HANDED_ON, a thread must
+ *	until any thread commits, releases or puts back the block. Without HANDED_ON, a thread must
  *	not wait in a reserve or hold while it has a block that another thread will commit or
  *	release
  * -ENOSPC, -EIO and others  the store had to spill a block and could not. actmem_error() names
@@ -217,7 +225,7 @@ int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint
 			 void **memory, uint64_t timeout_ns);
 
 /*
- * Hands a filled block to the store. The caller must not access its memory any more.
+ * Hands a filled block to the store. Afterwards the caller must not access the block's memory.
  *
  * -ENOENT  the block is not reserved
  */
@@ -233,14 +241,14 @@ int actmem_store_commit(struct actmem_store *store, struct actmem_key key);
  * the first hold waits for memory or for the read, other holds of the block wait for the first,
  * each at most its own @timeout_ns. Each hold compares the checksum.
  *
- * -ENOENT  no such key, or the block is not committed, or a holder has released it
+ * -ENOENT  the store lacks the key, or the block is not committed, or a holder has released it
  * -EIO and others  the read failed. actmem_error() names file, offset and block. The block stays:
  *	the caller may try again, or drop it
  * -ENOSPC, -EDEADLK and others  as for a reserve, because a spilled block needs memory. If budget
  *	and disk are both full, the caller must first release or drop another block
  * -EBADMSG  the checksum differs from that of the commit (CHECKSUM)
- * -ETIMEDOUT  there was no memory in time, or the read has not ended; the read continues
- * -ENOMEM  also: no memory for the bookkeeping
+ * -ETIMEDOUT  no memory became free in time, or the read did not end in time; the read continues
+ * -ENOMEM  as for a reserve, or no memory for the bookkeeping
  */
 int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const void **memory,
 		      uint64_t *length, uint64_t timeout_ns);
@@ -255,8 +263,8 @@ int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const v
 int actmem_store_release(struct actmem_store *store, struct actmem_key key);
 
 /*
- * Ends a hold as actmem_store_release() does, but keeps the block for another take, unless another
- * holder releases it.
+ * Ends a hold as actmem_store_release() does, but keeps the block, so that it can be held again. If
+ * another holder releases the block, the block is removed all the same.
  *
  * -ENOENT  the block is not held
  */
@@ -266,8 +274,8 @@ int actmem_store_put_back(struct actmem_store *store, struct actmem_key key);
  * Removes a block that the caller reserved, or one that is committed and not held. The block does
  * not count as taken.
  *
- * -ENOENT  no such key, or its reserve has not returned yet
- * -EBUSY  the block is held, or another thread is just putting or committing it
+ * -ENOENT  the store lacks the key, or its reserve has not returned yet
+ * -EBUSY  the block is held, or another thread is in a put or commit of it
  */
 int actmem_store_drop(struct actmem_store *store, struct actmem_key key);
 
@@ -288,14 +296,14 @@ int actmem_store_take(struct actmem_store *store, struct actmem_key key, void *d
  * Asks the store to read a block before all others, as soon as there is memory for the block. The
  * call does not wait. The descriptor of actmem_store_eventfd() becomes readable when a read ends.
  *
- * -ENOENT  no such key
+ * -ENOENT  the store lacks the key
  */
 int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key);
 
 /*
  * Returns an eventfd(2) that becomes readable when a read of a block from a spill file ends. This
- * includes reads that the store began by itself. It is for programs that take blocks and wait for
- * other things at the same time:
+ * includes reads that the store began by itself. With it, a program can wait for blocks and for
+ * other events at the same time:
  *
  *	actmem_store_prefetch(store, key);
  *	while ((error = actmem_store_hold(store, key, &memory, NULL, 0)) == -ETIMEDOUT)
@@ -312,11 +320,11 @@ int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key);
 int actmem_store_eventfd(struct actmem_store *store);
 
 /*
- * Creates and registers regions in advance. Stops when @free_bytes are free for blocks of @length
- * each, or when the budget is used up. Call it in a separate thread: other threads can use the
- * store during this call. A reserve that needs a region then waits for the creation of at most one
- * region. If the call cannot get all of this memory, it still returns 0 if the store can spill
- * instead.
+ * Creates and registers regions in advance. Stops when blocks of @length each can use @free_bytes
+ * of free memory, or when the budget is used up. Call it in a separate thread: other threads can
+ * use the store during this call. A reserve in another thread that needs a region waits for the
+ * creation of at most one region. If the call cannot get all this memory, it still returns 0,
+ * provided that the store can spill.
  *
  * others  the errors of actmem_heap_alloc(). The store keeps the regions that it created, and a
  *	later reserve tries to create more
@@ -341,7 +349,7 @@ struct actmem_store_stats {
 	uint64_t puts_total;
 	uint64_t takes_total;		/* holds that succeeded */
 	uint64_t hits_total;		/* takes that found their block in memory */
-	uint64_t handed_over_total;	/* hits on a block that was being spilled */
+	uint64_t handed_over_total;	/* hits on blocks that were being spilled */
 	uint64_t late_total;		/* takes of a block being read, or next to be read */
 	uint64_t misses_total;		/* takes of a block that the store did not expect yet */
 	uint64_t put_stall_ns_total;	/* time that puts waited for memory */

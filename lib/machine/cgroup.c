@@ -90,7 +90,7 @@ static int find_mount(char *mount, size_t size, int version, const char *control
 
 static const struct files {
 	const char *limit, *used;
-	const char *cache[2];		/* lines of memory.stat: page cache that can be dropped */
+	const char *cache[2];		/* lines of memory.stat with droppable page cache */
 } files[] = {
 	[1] = { "memory.limit_in_bytes", "memory.usage_in_bytes",
 		{ "\ntotal_inactive_file ", "\ntotal_active_file " } },
@@ -111,8 +111,8 @@ static uint64_t used_without_cache(const char *folder, const struct files *names
 }
 
 /*
- * Records the limit in @folder if fewer bytes are left below it than below the limits seen so far.
- * Returns true if it recorded the limit.
+ * Records the limit of @folder if it leaves fewer bytes than each limit seen so far. Returns true
+ * if it recorded the limit.
  */
 static bool keep_tightest(struct cgroup_limit *limit, uint64_t most, uint64_t used,
 			  const char *folder, const char *name)
@@ -163,8 +163,8 @@ static void find_tightest(struct memory_cgroup *cgroup, char *folder, size_t mou
 }
 
 /*
- * Finds the path of the cgroup's folder. Its first *@mount_length bytes are the mount point. Sets
- * the version to 0 if there is no such cgroup.
+ * Finds the path of the cgroup's folder. The first *@mount_length bytes of @folder are the mount
+ * point. Sets cgroup->version to 0 if there is no such cgroup.
  */
 static int find_folder(struct memory_cgroup *cgroup, const char *controller,
 		       char folder[CGROUP_PATH_MAX], size_t *mount_length,

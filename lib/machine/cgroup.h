@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The memory, dmem and hugetlb cgroups that this process is charged to, version 1 or 2. The command
- * links this file, too, so it uses only sysfile.h.
+ * `actmem` links cgroup.c, too, so cgroup.c uses only sysfile.h.
  */
 #ifndef LIB_MACHINE_CGROUP_H
 #define LIB_MACHINE_CGROUP_H
@@ -9,12 +9,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* If the path of a cgroup is longer, the mount point is used instead. */
+/* Instead of a cgroup with a longer path, the functions use the mount point. */
 #define CGROUP_PATH_MAX	1024
 #define CGROUP_FILE_MAX	(CGROUP_PATH_MAX + 32)
 
 struct cgroup_limit {
-	char file[CGROUP_FILE_MAX];	/* "" without a limit */
+	char file[CGROUP_FILE_MAX];	/* file of the limit; "" if there is none */
 	uint64_t limit_bytes;
 	uint64_t used_bytes;
 	uint64_t available_bytes;	/* left below the limit; page cache counts as free */
@@ -22,7 +22,7 @@ struct cgroup_limit {
 
 struct memory_cgroup {
 	int version;				/* 0: none */
-	char path[CGROUP_PATH_MAX];		/* of the process, within the hierarchy */
+	char path[CGROUP_PATH_MAX];		/* of the process's cgroup, in the hierarchy */
 	/*
 	 * The limit of the cgroup itself or of an ancestor. Without a limit, limit_bytes and
 	 * available_bytes are UINT64_MAX, and used_bytes is the usage of the cgroup itself.
@@ -39,9 +39,8 @@ int memory_cgroup_read(struct memory_cgroup *cgroup, const char *cgroup_file,
 		       const char *mounts_file);
 
 /*
- * Returns how many bytes are left below the limits on this process; UINT64_MAX if there is no
- * limit, or if the limits cannot be read. Writes the file of the tightest limit, or "", to
- * @limit_file.
+ * Returns how many bytes are left below the tightest limit on this process; UINT64_MAX if there is
+ * no limit, or if it cannot be read. Writes the path of this limit's file, or "", to @limit_file.
  */
 uint64_t memory_cgroup_available(char limit_file[CGROUP_FILE_MAX]);
 
@@ -62,17 +61,17 @@ void memory_folder_find(struct memory_folder *folder, const char *cgroup_file,
 			const char *mounts_file);
 
 /*
- * Finds the memory.high limit below which the fewest bytes are left, in this folder and its
- * parents. If several limits are exceeded, finds the innermost. used_bytes does not include page
- * cache, which the kernel drops first. Returns false if there is none, or if it cannot be read.
- * If no memory.high is set, the call reads no other file in these folders.
+ * Finds the tightest memory.high limit, the one with the fewest bytes left below it, in this folder
+ * and its parents. If several limits are exceeded, finds the innermost. The result's used_bytes
+ * does not include page cache, which the kernel drops first. Returns false if there is none, or if
+ * it cannot be read. If no memory.high is set, the call reads no other file in these folders.
  */
 bool memory_high_read(struct cgroup_limit *limit, const struct memory_folder *place);
 
 /*
- * Finds the tightest hugetlb limit on this process for pages of 2 MiB or 1 GiB. There are separate
- * limits of used and of reserved pages. Returns false if there is none, or if it cannot be read. A
- * pod that requests no huge pages has a limit of 0.
+ * Finds the tightest hugetlb limit on this process for pages of 2 MiB or 1 GiB. The kernel has
+ * separate limits of used and of reserved pages; the call considers both. Returns false if there is
+ * none, or if it cannot be read. A pod that requests no huge pages has a limit of 0.
  */
 bool hugetlb_limit_read(struct cgroup_limit *limit, uint64_t page_bytes, const char *cgroup_file,
 			const char *mounts_file);

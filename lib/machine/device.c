@@ -52,7 +52,7 @@ static void take_queue_limits(dev_t number, struct device *device)
 		device->rotational = true;
 		device->depth = DEPTH_ROTATIONAL;
 	}
-	/* The block layer splits longer transfers. Make block_bytes a multiple of this length. */
+	/* Transfers that are longer are split, so make block_bytes a multiple of this length. */
 	if (!read_queue_value(number, "max_sectors_kb", &value))
 		device->request_bytes = value << 10;
 	if (device->request_bytes && device->request_bytes < BLOCK_USUAL)

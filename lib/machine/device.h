@@ -10,8 +10,8 @@
 
 struct device {
 	uint64_t number;		/* device number */
-	uint64_t alignment;		/* for direct I/O: of offsets and lengths */
-	uint64_t memory_alignment;
+	uint64_t alignment;		/* of offsets and lengths in direct I/O */
+	uint64_t memory_alignment;	/* of buffers in direct I/O */
 	uint64_t block_bytes;		/* a good length of one transfer */
 	uint64_t request_bytes;		/* the longest request of the block layer; 0: not known */
 	unsigned int depth;		/* a good number of concurrent transfers */
@@ -20,7 +20,7 @@ struct device {
 	uint64_t length;		/* of the file or device */
 };
 
-/* Fills *@device. Returns 0, or -errno with an error message that names @path. */
+/* Describes the device of @fd. Returns 0, or -errno with an error message that names @path. */
 int device_of(int fd, const char *path, struct device *device);
 
 #endif /* LIB_MACHINE_DEVICE_H */

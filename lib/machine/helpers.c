@@ -6,7 +6,7 @@
 #include "machine/helpers.h"
 #include "machine/node.h"
 
-/* Starting a thread pays off if it zeroes this many bytes, which takes a few milliseconds. */
+/* A thread is worth starting if it zeroes this many bytes, which takes a few milliseconds. */
 #define THREAD_BYTES	(HELPERS_LENGTH / 2)
 /*
  * Length of a part. A helper always finishes the part that it began, even if the caller fails, so a
@@ -22,7 +22,7 @@ static bool find_cpus(struct helpers *helpers)
 	return !helpers->is_near || cpus_keep_node(&helpers->cpus, node_of_caller());
 }
 
-/* Returns how many helper threads are worth starting. The caller works beside them. */
+/* Returns how many helper threads are worth starting. The caller also populates. */
 static unsigned int count_useful(struct helpers *helpers, uint64_t length)
 {
 	unsigned int half, most = HELPERS_MAX;

@@ -21,31 +21,31 @@
 
 #include "machine/cpus.h"
 
-/* Minimum length of a range for helpers: the caller populates a shorter one before they start. */
+/* Shorter ranges get no helpers: the caller populates them before a helper could start. */
 #define HELPERS_LENGTH	(64ULL << 20)
 
 /* Together with the caller, this many threads come close to a node's memory bandwidth. */
 #define HELPERS_MAX	15
 
 struct helpers {
-	/* Populates a part. An error stops all helpers and is not reported. */
+	/* Populates a part of the range. An error stops all helpers and is not reported. */
 	int (*help)(const void *context, uint64_t offset, uint64_t length);
 	const void *context;
-	bool is_near;			/* run on the caller's node, which then gets the pages */
+	bool is_near;			/* run on the caller's node, so that it gets the pages */
 	uint64_t offset;
 	uint64_t part_bytes;
 	_Atomic uint64_t left;		/* bytes from @offset that no helper has begun */
 	atomic_bool ended;
 	unsigned int count;
-	int cancel_state;		/* the caller's, which must not be cancelled meanwhile */
+	int cancel_state;		/* the caller's, which helpers_end() restores */
 	pthread_t threads[HELPERS_MAX];
 	struct cpus cpus;
 };
 
 /*
- * Starts helpers for a range of whole pages of @page_bytes. Starts at most one for every second
- * CPU, because other threads need CPUs, too. Starts only helpers that save more time than their
- * start takes.
+ * Starts helpers for a range that consists of pages of @page_bytes. Starts at most one helper for
+ * every two CPUs, because other threads need CPUs, too. Starts only helpers that save more time
+ * than their start takes.
  */
 void helpers_begin(struct helpers *helpers, uint64_t offset, uint64_t length,
 		   uint64_t page_bytes);

@@ -10,7 +10,7 @@
 
 #include "machine/kernel_log.h"
 
-/* The kernel returns no records that are longer. */
+/* The maximum length of a record that the kernel returns. */
 #define RECORD_MAX	8192
 
 int kernel_log_open(const char *path)

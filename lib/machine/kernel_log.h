@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reads the kernel's log, in which NVIDIA's driver names memory that it could not pin.
+ * Reads the kernel's log, in which NVIDIA's driver reports memory that it could not pin.
  */
 #ifndef LIB_MACHINE_KERNEL_LOG_H
 #define LIB_MACHINE_KERNEL_LOG_H
@@ -15,9 +15,8 @@
 int kernel_log_open(const char *path);
 
 /*
- * Reads the lines that were added since the last call, or since the log was opened. If a line says
- * that the kernel cannot map memory that begins in the range, copies the text to @line and returns
- * true.
+ * Reads the lines that were added since the last call, or since the log was opened. If one of them
+ * says that memory in the range could not be mapped, copies its text to @line and returns true.
  */
 bool kernel_log_find_refusal(int log, const void *address, uint64_t length,
 			     char line[KERNEL_LOG_LINE_MAX]);

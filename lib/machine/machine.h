@@ -2,10 +2,10 @@
 /*
  * This folder reads the kernel's information about the machine and its processes.
  *
- * First read sysfile.h, which reads small files of /proc and /sys. Next come node.h (NUMA nodes,
- * and where pages are), cpus.h (the CPUs of nodes), cgroup.h and mounts.h. procfs.h has processes
- * and their descriptors, smaps.h counts pages, and device.h has the disks below files. kernel_log.h
- * reads the kernel's log, and helpers.h has threads that help to zero pages.
+ * Start with sysfile.h, which reads small files of /proc and /sys. Next come node.h (NUMA nodes,
+ * and the nodes of pages), cpus.h (sets of CPUs), cgroup.h and mounts.h. procfs.h has processes and
+ * their descriptors, smaps.h counts pages, and device.h describes the disk that stores a file.
+ * kernel_log.h reads the kernel's log, and helpers.h has threads that help to zero pages.
  *
  * Locks: none.
  */

@@ -14,7 +14,7 @@
 
 #define FILE_SYSTEM	" - "
 
-/* Decodes a path in which the kernel wrote a blank as \040, and some other bytes similarly. */
+/* Decodes octal escapes: the kernel writes blanks in paths as \040, and some other bytes, too. */
 static void unescape(char *text)
 {
 	char *to = text;
@@ -31,7 +31,7 @@ static void unescape(char *text)
 	*to = '\0';
 }
 
-/* Splits @line into the fields of a mount. Returns false if it describes no mount. */
+/* Fills @mount from a line. Returns false if the line describes no mount. */
 static bool take_line(char *line, struct mount *mount)
 {
 	char *rest = strstr(line, FILE_SYSTEM), *word = NULL, *state, *flags;

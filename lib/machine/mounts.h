@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reads the file systems that are mounted for this process. The command links this file, too.
+ * Reads the file systems that are mounted for this process. The command `actmem` links mounts.c,
+ * too.
  */
 #ifndef LIB_MACHINE_MOUNTS_H
 #define LIB_MACHINE_MOUNTS_H
@@ -9,22 +10,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Valid only until the callback @see of mounts_find() returns. */
+/* The strings are valid only until the callback @see of mounts_find() returns. */
 struct mount {
-	uint64_t device;		/* st_dev of its files */
-	const char *point;
+	uint64_t device;		/* st_dev of the files on this mount */
+	const char *point;		/* mount point */
 	const char *type;
 	const char *options;		/* of the file system, such as "rw,size=64G" */
-	bool read_only;			/* this mount; the file system may be writable elsewhere */
+	bool read_only;			/* of this mount; another mount may be writable */
 };
 
 /*
  * Calls @see for each mount, in the order in which they were mounted, until @see returns true.
- * Returns true if a call of @see returned true; false if none did, or if the mounts cannot be read.
+ * Returns true if @see returned true for a mount. Returns false otherwise, or if the mounts cannot
+ * be read.
  */
 bool mounts_find(bool (*see)(void *context, const struct mount *mount), void *context);
 
-/* Copies the value of an option such as "huge=". Returns false if the mount lacks the option. */
+/* Copies the value of an option such as "huge=". Returns false if the option is not set. */
 bool mount_option(const struct mount *mount, const char *option, char *value, size_t size);
 
 /*

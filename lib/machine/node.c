@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * NUMA nodes: reads their sizes from sysfs, and asks the kernel for the nodes of pages.
+ * Reads the memory of NUMA nodes from sysfs, and asks the kernel for the nodes of pages.
  */
 #include <errno.h>
 #include <linux/mempolicy.h>
@@ -46,7 +46,7 @@ unsigned int node_of_caller(void)
 
 /*
  * Reads a file of a node, such as node%u/meminfo. If the kernel lacks NUMA or /sys is not mounted,
- * reads @whole, the file of the whole machine in the same format.
+ * reads @whole instead: a file for the whole machine in the same format.
  */
 static int read_of_node(unsigned int node, const char *file, const char *whole, char *text,
 			size_t size)

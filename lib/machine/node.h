@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * NUMA nodes: sets of nodes, their memory as sysfs reports it, and the nodes of pages.
+ * NUMA nodes: sets of nodes, the memory of nodes as sysfs reports it, and the nodes of pages.
  *
- * The library does not use libnuma, which would not make it shorter. When libnuma is loaded, it
- * changes the memory policy of the loading thread for a moment, and ends the process if it cannot
- * allocate memory. Its numa_parse_nodestring() and numa_distance() print on stderr.
- * numa_parse_nodestring() rejects nodes that this machine lacks. The LD_PRELOAD library cannot use
- * libnuma, but needs these sets of nodes too.
+ * The library does not use libnuma, which would not make the code shorter. When libnuma is loaded,
+ * it changes the memory policy of the loading thread for a moment, and ends the process if it
+ * cannot allocate memory. Its numa_parse_nodestring() and numa_distance() print on stderr.
+ * numa_parse_nodestring() also rejects nodes that this machine lacks. The LD_PRELOAD library cannot
+ * use libnuma, but needs these sets of nodes too.
  */
 #ifndef LIB_MACHINE_NODE_H
 #define LIB_MACHINE_NODE_H
@@ -73,23 +73,24 @@ const char *nodes_text(char text[NODES_TEXT_MAX], const struct actmem_nodes *nod
 
 #define NODES_TEXT(nodes)	nodes_text((char[NODES_TEXT_MAX]){0}, (nodes))
 
-/* Finds the nodes that have memory: only node 0 if the kernel does not report them. */
+/* Finds the nodes that have memory; if the kernel does not report them, only node 0. */
 void nodes_with_memory(struct actmem_nodes *nodes);
 
-/* Finds the nodes that the task's cpuset allows: all if the kernel does not report them. */
+/* Finds the nodes that the task's cpuset allows; if the kernel does not report them, all nodes. */
 void nodes_of_cpuset(struct actmem_nodes *nodes);
 
 /* Finds the nodes that have memory and that the task's cpuset allows. */
 void nodes_allowed(struct actmem_nodes *nodes);
 
 /*
- * Sets @nodes to @node and those other nodes of its socket that the task may use. With sub-NUMA
+ * Sets @nodes to @node and the other nodes of its socket that the task may use. With sub-NUMA
  * clustering, a socket has several nodes. Nodes without CPUs belong to no socket.
  */
 void nodes_of_socket(unsigned int node, struct actmem_nodes *nodes);
 
 /*
- * Moves those nodes from @from to @to that are nearest to @node. Returns false if @from is empty.
+ * Finds the nodes of @from that are nearest to @node, and moves them to @to. Returns false if @from
+ * is empty.
  */
 bool nodes_take_nearest(unsigned int node, struct actmem_nodes *from, struct actmem_nodes *to);
 
@@ -102,10 +103,10 @@ unsigned int node_of_caller(void);
 /* Returns true if only one node has memory. Sets *@node to the first node with memory. */
 bool node_is_only_one(unsigned int *node);
 
-/* Returns -errno, with an error message that names @call and, if it was forbidden, the remedy. */
+/* Returns -errno, with an error message that names @call, and the remedy if it was forbidden. */
 int fail_numa_call(const char *what, const char *call);
 
-/* Return the bytes of free pages, or of all pages, of this size in the nodes' hugetlb pools. */
+/* Return the bytes of the free pages, or of all pages, in these nodes' pools of hugetlb pages. */
 uint64_t nodes_free_hugetlb_bytes(const struct actmem_nodes *nodes, uint64_t page_bytes);
 uint64_t nodes_all_hugetlb_bytes(const struct actmem_nodes *nodes, uint64_t page_bytes);
 
@@ -120,10 +121,10 @@ uint64_t nodes_available_bytes(const struct actmem_nodes *nodes);
 int pages_walk(void *address, uint64_t length, uint64_t page_bytes,
 	       int (*see)(void *context, uint64_t page, int node), void *context);
 
-/* Returns the length of @node_bytes without the zeros at its end. */
+/* Returns the number of entries of @node_bytes without the zeros at the end. */
 uint32_t nodes_told(const uint64_t node_bytes[ACTMEM_NODES_MAX]);
 
-/* Adds the bytes of the range on each node to @node_bytes. */
+/* Adds to each entry of @node_bytes the bytes of the range that are on that node. */
 int pages_count(void *address, uint64_t length, uint64_t page_bytes,
 		uint64_t node_bytes[ACTMEM_NODES_MAX]);
 

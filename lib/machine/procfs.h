@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reads processes and their descriptors from /proc. The command links this file, too. Functions
- * that can fail return 0, or -errno without an error message.
+ * Reads processes and their descriptors from /proc. The command `actmem` links procfs.c, too.
+ * Functions that can fail return 0, or -errno without an error message.
  */
 #ifndef LIB_MACHINE_PROCFS_H
 #define LIB_MACHINE_PROCFS_H
@@ -15,7 +15,7 @@
 
 #define DESCRIPTOR_PATH_MAX	320
 
-/* Reads the command of a process, up to 15 bytes; "" if the process has ended. */
+/* Reads the command name of a process, up to 15 bytes; "" if the process has ended. */
 void process_command(int pid, char command[16]);
 
 /* Reads the owner of a process. Returns false if the process has ended. */
@@ -27,7 +27,7 @@ int process_own_pid(int pid);
 /* Returns the next process in /proc, or the next thread in a task directory; 0 at the end. */
 int process_next(DIR *directory);
 
-/* Returns true if @error means that this process cannot get another descriptor or more memory. */
+/* Returns true if @error is due to the caller: it cannot get another descriptor or more memory. */
 bool is_own_error(int error);
 
 /* A walk through the descriptors of a process. */
@@ -38,8 +38,8 @@ struct process_links {
 };
 
 /*
- * Begins a walk. If it fails, is_own_error() is true for the error. If the process has ended, or if
- * this process may not inspect it, the walk finds no descriptors.
+ * Begins a walk. If it fails, is_own_error() is true for the error. If process @pid has ended, or
+ * the caller may not inspect it, the walk finds no descriptors.
  */
 int process_links_open(struct process_links *links, int pid);
 

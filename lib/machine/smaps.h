@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 /*
- * Counts the mapped bytes of the mappings that begin in the range, and how many of them are
- * transparent huge pages of shared memory. Returns 0, or -errno with an error message.
+ * Counts the resident bytes of the mappings that begin in the range, and how many of these bytes
+ * are transparent huge pages of shared memory. Returns 0, or -errno with an error message.
  */
 int smaps_count(const void *address, uint64_t length, uint64_t *mapped, uint64_t *huge);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reads small files of /proc and /sys. The command links this file, too. Functions that can fail
- * return 0, or -errno without an error message.
+ * Reads small files of /proc and /sys. The command `actmem` links sysfile.c, too. Functions that
+ * can fail return 0, or -errno without an error message.
  */
 #ifndef LIB_MACHINE_SYSFILE_H
 #define LIB_MACHINE_SYSFILE_H

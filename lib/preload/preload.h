@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * libactmem_preload.so, which intercepts calls of a program if it is named in LD_PRELOAD. Malloc
- * mode serves large blocks of malloc, and CUDA mode serves host memory for CUDA. The command also
- * reads the settings of both modes.
+ * mode replaces large blocks of malloc, and CUDA mode replaces host memory that CUDA allocates or
+ * registers. The command `actmem` also reads the settings of both modes.
  *
  * Read start.c first, and then the files that both modes use. settings.h reads the modes' settings
  * from the environment, say.h prints on stderr, and lookups of symbols go through dlsym.S and
- * symbols.h. In malloc/, malloc.c takes large blocks from large.h, which uses range.h, place.h,
- * own.h and extents.c. malloc.c takes other blocks from next.h. counters.h publishes counters. In
- * cuda/, hooks.c intercepts lookups of CUDA's functions. memory.c serves the program's calls from
- * pool.h (blocks of regions) and under.h (regions that replace the pages of registered memory).
+ * symbols.h. In malloc/, malloc.c gets large blocks from large.h, which uses range.h, place.h,
+ * own.h and extents.c. malloc.c gets all other blocks from next.h. counters.h publishes counters.
+ * In cuda/, hooks.c intercepts lookups of CUDA's functions. memory.c serves the program's calls
+ * with pool.h (blocks in regions) and under.h (regions that replace the pages of registered
+ * memory).
  *
  * A file calls only files below it in this list, or to its right in the same line.
  *
@@ -25,7 +26,7 @@
  * watch and cuda.
  *
  * Locks: malloc/large.c has one lock for all its pools. In cuda/, each file has a lock for its own
- * lists. A thread takes pool.c's open_lock before pool.c's lock.
+ * lists. In pool.c, a thread takes open_lock before lock.
  */
 #ifndef LIB_PRELOAD_H
 #define LIB_PRELOAD_H

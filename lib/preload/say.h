@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Prints lines on stderr, because the preload has no caller that could receive an error message.
+ * Prints lines on stderr. The preload's callers expect malloc or CUDA, so they cannot receive its
+ * error messages.
  */
 #ifndef LIB_PRELOAD_SAY_H
 #define LIB_PRELOAD_SAY_H
@@ -11,16 +12,16 @@
 /* Reasons for a line. say_once() prints at most one line for each reason. */
 enum tale {
 	TALE_SETTINGS,			/* a variable of the environment is wrong */
-	TALE_LIBRARY,			/* libactmem or a call of CUDA is missing */
+	TALE_LIBRARY,			/* libactmem or a function of CUDA is missing */
 	TALE_POOL,			/* a device's pool cannot be opened */
 	TALE_BLOCK,			/* a block cannot be allocated */
 	TALE_CONTEXT,			/* a context is not the primary one */
-	TALE_LOST,			/* registrations have ended with their context */
+	TALE_LOST,			/* a reset or the program ended a region's registration */
 	TALE_REGION,			/* a registered range cannot get pages of a region */
-	TALE_REFUSED,			/* CUDA does not register a region's pages */
+	TALE_REFUSED,			/* CUDA refuses to register a region's pages */
 	TALE_SHORT,			/* a range contains no whole huge page */
 	TALE_SHARED,			/* a range is shared memory in /dev/shm */
-	TALE_UNSEEN,			/* the kernel does not say which pages hold data */
+	TALE_UNSEEN,			/* pagemap, which shows touched pages, is not readable */
 	TALE_FAR,			/* a range's pages are not on the nodes of its policy */
 	TALE_NAMESPACE,			/* a libcuda.so.1 is in a namespace of its own */
 	TALE_OLD,			/* a libcuda.so.1 is too old */

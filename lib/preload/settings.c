@@ -7,8 +7,8 @@
 #include "preload/settings.h"
 
 /*
- * A pool of XLA first requests 2, 4 and 8 MiB, which fit into one region of this length. Each later
- * request gets a region of its own.
+ * XLA's allocator of host memory first requests 2, 4 and 8 MiB, which fit into one region of this
+ * length. Each later request gets a region of its own.
  */
 #define GROW_BYTES	(16ULL << 20)
 
@@ -30,7 +30,7 @@ void cuda_settings_read(struct cuda_settings *settings, struct reader *reader)
 	settings->is_strict = reader_value(reader, KNOB_STRICT);
 	settings->min_bytes = reader_value(reader, KNOB_CUDA_MIN);
 	settings->keep_bytes = reader_value(reader, KNOB_CUDA_KEEP);
-	/* The variable may have any value, but a heap needs a multiple of 2 MiB. */
+	/* Round up: the variable may have any value, but a heap needs a multiple of 2 MiB. */
 	settings->grow_bytes = round_up(reader_value(reader, KNOB_HEAP_GROW) ?: GROW_BYTES,
 					HUGE_PAGE_BYTES);
 	settings->limit_bytes = reader_value(reader, KNOB_HEAP_LIMIT);

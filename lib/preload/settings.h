@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The settings of malloc mode and of CUDA mode, from the environment. The command links this file
- * too.
+ * The settings of malloc mode and of CUDA mode, from the environment. The command `actmem` links
+ * settings.c, too.
  */
 #ifndef LIB_PRELOAD_SETTINGS_H
 #define LIB_PRELOAD_SETTINGS_H
@@ -18,17 +18,17 @@ struct malloc_settings {
 	bool is_wanted;			/* ACTMEM_MALLOC=1 */
 	uint64_t min_bytes;		/* ACTMEM_MALLOC_MIN: shortest block that is served */
 	uint64_t decay_ms;		/* ACTMEM_MALLOC_DECAY: how long freed memory is kept */
-	enum actmem_policy policy;	/* ACTMEM_POLICY; DEFAULT: BIND with nodes */
+	enum actmem_policy policy;	/* ACTMEM_POLICY; DEFAULT: BIND if nodes are set */
 	struct actmem_nodes nodes;	/* ACTMEM_NODES; none: the calling CPU's node */
 };
 
 struct cuda_settings {
 	uint64_t min_bytes;		/* ACTMEM_CUDA_MIN: shortest request that is served */
-	uint64_t keep_bytes;		/* ACTMEM_CUDA_KEEP: freed memory that is kept */
+	uint64_t keep_bytes;		/* ACTMEM_CUDA_KEEP: bytes of freed memory to keep */
 	uint64_t grow_bytes;		/* ACTMEM_HEAP_GROW: length of each region */
-	uint64_t limit_bytes;		/* ACTMEM_HEAP_LIMIT: of each heap; 0: none */
+	uint64_t limit_bytes;		/* ACTMEM_HEAP_LIMIT: limit of each heap; 0: none */
 	bool is_strict;			/* ACTMEM_STRICT: failures are errors */
-	bool is_verbose;		/* ACTMEM_VERBOSE: successes are reported too */
+	bool is_verbose;		/* ACTMEM_VERBOSE: lines also report successes */
 };
 
 /* Reads the settings. If malloc mode is off, sets only is_wanted. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The constructor of the preload starts a mode only if the environment asks for it. Blocks that
- * were allocated earlier belong to the program's own malloc.
+ * The constructor of the preload starts malloc mode and CUDA mode if the environment selects them.
+ * Blocks that were allocated before it belong to the program's own malloc.
  *
- * The constructor runs before the constructors of other libraries (-z initfirst), so that fork()
- * takes their locks before the preload's: a thread that holds such a lock may allocate memory. The
- * C library has not set environ when the constructor runs.
+ * The constructor runs before the constructors of other libraries (-z initfirst). So fork() takes
+ * their locks before the preload's. A thread that allocates memory while it holds such a lock takes
+ * the locks in the same order. The C library has not set environ when the constructor runs.
  */
 #include <stdbool.h>
 #include <sys/auxv.h>
@@ -18,9 +18,9 @@
 #include "preload/symbols.h"
 
 /*
- * Returns true if the program calls the preload's functions. A program with its own malloc calls
- * that malloc. If that malloc lacks a function that the preload has, the program would call the
- * preload's, and then free the block with its own free().
+ * Returns true if the program and its libraries call the preload's malloc functions. A program with
+ * its own malloc calls that malloc. If that malloc lacks, say, memalign(), the program would
+ * allocate with the preload's, and then free the block with its own free().
  */
 static bool others_call_ours(void)
 {

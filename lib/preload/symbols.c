@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Finds the next dlsym() and dlvsym(), after those of dlsym.S, and identifies libraries.
+ * Finds the next dlsym() and dlvsym() after those of dlsym.S, and identifies libraries.
  *
- * The preload cannot find them with dlsym(), because that name denotes its own. So this file
+ * This file cannot find them by calling dlsym(), because that would call the preload's own. So it
  * searches the libraries that the loader has mapped, with the same hash tables as the loader.
  * Sanitizers look functions up before they have started, and replace functions of the C library. So
  * this file calls no function of the C library until it has found the two functions.
@@ -22,7 +22,10 @@
 #pragma weak gnu_get_libc_version
 const char *gnu_get_libc_version(void);
 
-/* Musl has this symbol. The structs in musl's list of libraries begin with glibc's fields. */
+/*
+ * Only musl has this symbol. In musl's list of libraries, the structs begin with the same fields as
+ * glibc's.
+ */
 extern const struct r_debug *_dl_debug_addr __attribute__((weak));
 
 #ifdef __x86_64__
@@ -157,7 +160,7 @@ static void set_first(void **place, void *found)
 		*place = found;
 }
 
-/* Looks for the functions that were not found yet. */
+/* Searches @library for the functions that were not found yet. */
 static void search_library(struct symbol_search *search, const struct link_map *library)
 {
 	struct table table;
@@ -244,8 +247,8 @@ bool symbols_come_first(const char *name)
 #ifndef __x86_64__
 
 /*
- * On this architecture, programs call the C library's dlsym(), and the preload does not see lookups
- * of CUDA's functions.
+ * On other architectures, programs call the C library's dlsym(), and the preload does not see
+ * lookups of CUDA's functions.
  */
 static void *first_dlsym(void *handle, const char *name)
 {
@@ -314,8 +317,8 @@ struct link_map *library_loaded(const char *soname)
 	struct wanted_symbol wanted = { soname, NULL };
 
 	/*
-	 * Do not call library_of() in the callback, where the loader holds a lock. library_of()
-	 * takes a second lock, which the loader takes before the first one elsewhere.
+	 * Do not call library_of() in the callback: the loader holds a lock during the callback,
+	 * and library_of() takes a second one. Elsewhere the loader takes the second lock first.
 	 */
 	return dl_iterate_phdr(is_wanted_object, &wanted) ? library_of(wanted.dynamic) : NULL;
 }

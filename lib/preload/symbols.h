@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Intercepts the dlsym() and dlvsym() of programs, in order to answer for some names.
+ * Intercepts a program's calls of dlsym() and dlvsym(), in order to return other functions for some
+ * names. Also identifies libraries.
  */
 #ifndef LIB_PRELOAD_SYMBOLS_H
 #define LIB_PRELOAD_SYMBOLS_H
@@ -16,15 +17,15 @@ extern void *(*next_dlsym)(void *handle, const char *name);
 extern void *(*next_dlvsym)(void *handle, const char *name, const char *version);
 
 /*
- * Finds the two functions. Must be called while there is only one thread. If it was not called, the
- * first call of either function calls it.
+ * Sets next_dlsym and next_dlvsym. Must be called while there is only one thread. If it was not
+ * called, the first call of dlsym() or dlvsym() calls it.
  */
 void symbols_find_next(void);
 
 /*
  * Returns true if neither the program nor a library before this one has a function of that name.
- * The function's address does not show this: if a program at a fixed address takes the address of a
- * library's function, that address is in the program. Must also be called while there is only one
+ * Comparing addresses would not suffice: in a program at a fixed address, the address of a
+ * library's function may be in the program itself. Must also be called while there is only one
  * thread.
  */
 bool symbols_come_first(const char *name);
@@ -43,7 +44,7 @@ const char *library_soname(const struct link_map *library);
 /* Returns the library that contains the address, or NULL. */
 struct link_map *library_of(const void *address);
 
-/* Returns the first loaded library with that soname, or NULL. It may be unloaded at any time. */
+/* Returns the first loaded library with that soname, or NULL. It can be unloaded at any time. */
 struct link_map *library_loaded(const char *soname);
 
 #endif /* LIB_PRELOAD_SYMBOLS_H */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A tree of ranges of memory that do not overlap. Searches treat ranges that overlap as equal.
+ * A tree of blocks, which do not overlap. The comparison treats overlapping ranges as equal, so a
+ * search finds the block that overlaps a range.
  */
 #include <search.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Finds the preload's blocks by address. The caller's lock protects the blocks and the tree.
+ * Finds, by address, the blocks of host memory that the preload allocated for CUDA programs. The
+ * caller's lock protects the blocks and the tree.
  */
 #ifndef LIB_PRELOAD_CUDA_BLOCKS_H
 #define LIB_PRELOAD_CUDA_BLOCKS_H
@@ -15,8 +16,8 @@ struct cuda_blocks {
 struct cuda_block {
 	const char *address;
 	size_t bytes;
-	unsigned int flags;
-	void *owner;
+	unsigned int flags;		/* of the request, as CUDA defines them */
+	void *owner;			/* the pool of the block */
 	bool is_ending;			/* a thread is about to free it */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The interface between hooks.c and memory.c. memory.c replaces some functions of CUDA. When a
- * program looks up such a function, hooks.c returns the replacement.
+ * The interface between hooks.c and memory.c. memory.c has replacements for some functions of CUDA.
+ * When a program looks up such a function, hooks.c returns the replacement.
  */
 #ifndef LIB_PRELOAD_CUDA_CUDA_H
 #define LIB_PRELOAD_CUDA_CUDA_H
@@ -10,7 +10,7 @@
 
 #include "cuda/cuda.h"
 
-/* CUDA's functions for host memory: name, the preload's function, parameters and arguments. */
+/* CUDA's functions for host memory: name, replacement in memory.c, parameters, arguments. */
 #define CUDA_HOST_CALLS(f)						\
 	f(cuMemHostAlloc, cuda_mem_host_alloc,				\
 	  (void **memory, size_t bytes, unsigned int flags), (memory, bytes, flags))	\
@@ -34,18 +34,18 @@ struct cuda_host_calls {
 
 /*
  * The driver's own functions, as the program's lookup found them: those of libcuda.so.1, or of
- * another preload in front of it. Before a lookup returns any function of this preload, all of them
- * are set, and their library cannot be unloaded any more.
+ * another preload in front of it. They are all set before a lookup returns any function of this
+ * preload. From then on, their library cannot be unloaded.
  */
 extern struct cuda_host_calls cuda_driver;
 
-/* memory.c: programs call these instead of CUDA's, from any thread and in forked children. */
+/* The replacements, in memory.c. Programs call them in any thread and in forked children. */
 CUDA_HOST_CALLS(CUDA_HOST_OURS)
 
 #undef CUDA_HOST_FIELD
 #undef CUDA_HOST_OURS
 
-/* While this is not 0, lookups of the thread find the driver's own functions. */
+/* While this is not 0, the thread's lookups return the driver's own functions. */
 extern __thread unsigned int cuda_inside;
 
 #endif /* LIB_PRELOAD_CUDA_CUDA_H */

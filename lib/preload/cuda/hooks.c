@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A program's lookups in libcuda.so.1 find the preload's functions in place of CUDA's. Lookups hold
- * no lock of the preload, so a child that is forked meanwhile need not wait for one.
+ * A program's lookups in libcuda.so.1 find the preload's functions in place of CUDA's. Lookups take
+ * no lock of the preload, so a child that is forked during a lookup does not inherit a locked one.
  *
- * The preload uses the first libcuda.so.1 in which a program looks something up. That library stays
- * loaded, even if the program closes it, because no other library can free the memory that it has
- * allocated.
+ * The preload uses the first libcuda.so.1 in which the program looks up such a function. That
+ * library stays loaded, even if the program closes it, because only this library can free the
+ * memory that it has allocated.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -27,8 +27,8 @@
 #define LIBRARY_INSIDE	"libcuda.so."	/* on WSL, one libcuda.so.1 loads another */
 #define SUFFIX		"_v2"
 
-static struct link_map *_Atomic chosen_library;		/* cuda_driver is being filled from it */
-static struct link_map *_Atomic reached_library;	/* cuda_driver has been filled from it */
+static struct link_map *_Atomic chosen_library;		/* its functions go into cuda_driver */
+static struct link_map *_Atomic reached_library;	/* its functions are in cuda_driver */
 
 static void *_Atomic driver_get_proc_address;
 static void *_Atomic driver_get_proc_address_v2;
@@ -41,12 +41,12 @@ struct hook {
 	const char *name;
 	int since;
 	void *ours;
-	void *_Atomic *driver;		/* where the driver's function is stored, or NULL */
+	void *_Atomic *driver;		/* stores the original; NULL: cuda_driver stores it */
 };
 
 #define HOST(name, ours, since)		{ #name, since, (void *)(ours), NULL }
 
-/* If a function has several versions in cuGetProcAddress(), the newest one comes first. */
+/* If cuGetProcAddress() has several versions of a function, the newest one comes first. */
 static const struct hook hooks[] = {
 	HOST(cuMemHostAlloc, cuda_mem_host_alloc, 2020),
 	HOST(cuMemAllocHost_v2, cuda_mem_alloc_host, 3020),
@@ -72,7 +72,7 @@ static const struct hook *find_hook(const char *name)
 	return NULL;
 }
 
-/* Finds the hook for a name without the suffix _v2, in @version of CUDA. */
+/* Finds the hook for @name, which lacks the suffix _v2, in @version of CUDA. */
 static const struct hook *find_hook_since(const char *name, int version)
 {
 	size_t i, length;
@@ -88,13 +88,16 @@ static const struct hook *find_hook_since(const char *name, int version)
 	return NULL;
 }
 
-/* Returns the preload's function, or NULL if the driver lacks the function that it would call. */
+/* Returns the replacement, or NULL if the driver lacks the function that the replacement calls. */
 static void *ours_for(const struct hook *hook)
 {
 	return hook->driver && !atomic_load(hook->driver) ? NULL : hook->ours;
 }
 
-/* Returns -1 if the C library has not set environ yet, so that the setting is not known. */
+/*
+ * Returns 1 if CUDA mode is on, 0 if it is off, and -1 if that is not known, because the C library
+ * has not set environ yet.
+ */
 static int read_wanted(void)
 {
 	struct reader reader = { cuda_variables(), .names = ACTMEM_NAMES_VARIABLES };
@@ -128,8 +131,8 @@ bool cuda_is_reached(void)
 }
 
 /*
- * Prints why a library is not used. Each reason is printed once, because each lookup would repeat
- * it.
+ * Prints why the preload does not use a library. Prints each reason once, because each lookup calls
+ * this function again.
  */
 static void tell_left_alone(enum tale tale, const char *path, const char *why)
 {
@@ -178,7 +181,7 @@ static bool find_driver(struct driver *found, void *handle, const char **missing
 	return true;
 }
 
-/* Fills cuda_driver. Threads that do so at the same time write the same values. */
+/* Fills cuda_driver. If several threads do so at the same time, they write the same values. */
 static void publish_driver(const struct driver *found)
 {
 #define PUBLISH(name, ours, parameters, arguments)				\
@@ -222,7 +225,10 @@ bool cuda_reach(struct link_map *library)
 	return true;
 }
 
-/* Returns the libcuda.so.1 in which a lookup took place, or NULL. */
+/*
+ * Returns the libcuda.so.1 that a lookup searched: the one of @handle, or the one that contains
+ * @found. Returns NULL if it is another library.
+ */
 static struct link_map *library_asked(void *handle, const void *found)
 {
 	struct link_map *library = NULL;
@@ -235,8 +241,8 @@ static struct link_map *library_asked(void *handle, const void *found)
 }
 
 /*
- * Returns true if @asking is a library that this preload itself calls: libcuda.so.1, or the library
- * with the next dlsym().
+ * Returns true if this preload itself calls @asking, which must get the original functions:
+ * libcuda.so.1, or the library with the next dlsym().
  */
 static bool is_behind_us(const struct link_map *asking)
 {
@@ -250,8 +256,8 @@ static void *find_symbol(void *handle, const char *name, const char *version)
 
 /*
  * Searches the libraries that @asking is linked with. The C library would search them for @asking,
- * even if @asking was loaded with RTLD_LOCAL. The loader makes the list of these libraries when
- * @asking is opened, so open it.
+ * even if @asking was loaded with RTLD_LOCAL. The loader lists these libraries only when a program
+ * opens @asking, so this function opens @asking.
  */
 static void *find_linked_by(struct link_map *asking, const char *name, const char *version)
 {
@@ -292,9 +298,9 @@ void *cuda_lookup(void *handle, const char *name, const char *version, const voi
 #ifdef __x86_64__
 
 /*
- * Returns this preload's dlsym() or dlvsym() if another preload, in front of this one, looks for
- * the next one. The lookup names a version, but this preload's functions have none, so the C
- * library would skip them.
+ * Returns this preload's dlsym() or dlvsym() if another preload, which comes before this one, looks
+ * up the next function of that name. The C library would skip this preload's functions, because the
+ * lookup names a version and they have none.
  */
 static void *lookup_of_next(const char *name, const char *version, const void *caller)
 {
@@ -322,7 +328,7 @@ void *cuda_lookup_versioned(void *handle, const char *name, const char *version,
 
 #endif
 
-/* If the preload has a function of this name, returns it instead of the driver's answer. */
+/* Changes *@function, the driver's answer, to the replacement of @name if there is one. */
 static void replace_answer(const char *name, void **function, int version)
 {
 	const struct hook *hook;

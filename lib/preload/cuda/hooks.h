@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Redirects lookups and calls of a program to the functions of cuda.h.
+ * Redirects a program's lookups of CUDA's functions to the replacements in cuda.h.
  */
 #ifndef LIB_PRELOAD_CUDA_HOOKS_H
 #define LIB_PRELOAD_CUDA_HOOKS_H
@@ -13,24 +13,26 @@
 struct link_map;
 
 /*
- * Answer dlsym() and dlvsym(), or return NULL if the C library's answer is right. @caller is an
- * address in the calling code. @version is NULL for dlsym().
+ * Return the result of the program's dlsym() or dlvsym(), or NULL if the C library must answer.
+ * @caller is an address in the calling code. @version is NULL for dlsym().
  */
 void *cuda_lookup(void *handle, const char *name, const char *version, const void *caller);
 void *cuda_lookup_versioned(void *handle, const char *name, const char *version,
 			    const void *caller);
 
 /*
- * Returns true if the environment selects the CUDA mode (ACTMEM_CUDA=1), and the program is not
- * setuid.
+ * Returns true if the environment selects the CUDA mode (ACTMEM_CUDA=1), the program is not setuid,
+ * and its C library is glibc.
  */
 bool cuda_is_wanted(void);
 
 /*
- * Fills cuda_driver from @library, a libcuda.so.1. Returns false, and prints the reason once, if
- * another libcuda.so.1 is already in use, or if this one cannot be used.
+ * Fills cuda_driver with the functions of @library, a libcuda.so.1. Returns false, and prints the
+ * reason once, if another libcuda.so.1 is already in use, or if @library cannot be used.
  */
 bool cuda_reach(struct link_map *library);
+
+/* Returns true if cuda_driver is filled. */
 bool cuda_is_reached(void);
 
 /*
@@ -40,8 +42,8 @@ bool cuda_is_reached(void);
 bool is_libcuda(const struct link_map *library);
 
 /*
- * Both versions of cuGetProcAddress(). They return the preload's function for each name that has
- * one.
+ * Replacements of both versions of cuGetProcAddress(). They return the preload's replacement of a
+ * function if there is one, or else the driver's function.
  */
 cuda_result cuda_get_proc_address(const char *name, void **function, int version,
 				  uint64_t flags);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Keeps the variables that `actmem run` set. They are read when CUDA is first used, and a program
- * may have cleared its environment by then.
+ * Keeps a copy of the variables that `actmem run` set. The preload reads them when the program
+ * first uses CUDA; by then, the program may have cleared its environment.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@ static bool is_ours(const char *variable)
 	return !strncmp(variable, PREFIX, strlen(PREFIX));
 }
 
-/* Copies the variables: the pointers first, and the text after them. */
+/* Copies the variables ACTMEM_* to @variables: first the pointers, then the text. */
 static void copy_to(const char **variables, size_t count, char *const *environment)
 {
 	char *text = (char *)&variables[count + 1];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Keeps the variables of the CUDA mode, for programs that clear their environment.
+ * Keeps a copy of the variables ACTMEM_*, because CUDA mode also serves programs that clear their
+ * environment.
  */
 #ifndef LIB_PRELOAD_CUDA_KEPT_H
 #define LIB_PRELOAD_CUDA_KEPT_H
@@ -8,8 +9,8 @@
 #include <stdbool.h>
 
 /*
- * Copies the variables ACTMEM_*, without malloc(). Must be called while there is only one thread.
- * Returns false if there is no memory.
+ * Copies the variables ACTMEM_* of @environment, without malloc(). Must be called while there is
+ * only one thread. Returns false if there is no memory.
  */
 bool cuda_keep_variables(char *const *environment);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Loads libactmem from the folder of the preload, or else by its name, and finds the functions that
- * the preload needs. libactmem then stays loaded.
+ * Loads libactmem from the folder of the preload, or if it is not there, by its soname. Finds the
+ * functions that the preload needs. libactmem then stays loaded.
  *
  * No thread holds a lock of the preload while it calls the loader. The constructor of a library
  * that is being loaded may allocate memory, and the loader's lock is held during the constructor.
@@ -42,7 +42,7 @@ void cuda_library_leave(void)
 		pthread_setcancelstate(cancellation, NULL);
 }
 
-/* Finds libactmem in the folder of this library. Returns false if it is not there. */
+/* Sets @path to libactmem in this library's folder. Returns false if it is not there. */
 static bool find_beside(char path[PATH_MAX])
 {
 	const char *slash;

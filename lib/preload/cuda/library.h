@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Functions of libactmem. The preload loads libactmem when it first needs a function, so a program
- * without large memory never loads it. It then also finds the functions of CUDA that it calls
- * besides cuda_driver (see cuda/cuda.h).
+ * The functions of libactmem that the preload calls. The preload loads libactmem when it first
+ * needs one of them, so a program that requests no large memory never loads libactmem. At that
+ * time, the preload also finds the functions of CUDA in cuda/cuda.h, which it calls besides
+ * cuda_driver.
  *
  * If a function with a struct cuda_failure fails, it sets the struct and returns false.
  */
@@ -15,10 +16,10 @@
 #include "cuda/cuda.h"
 #include "preload/say.h"
 
-/* Why the preload cannot serve a request. */
+/* The reason why the preload cannot serve a request. */
 struct cuda_failure {
 	enum tale tale;
-	char words[1024];
+	char words[1024];		/* the error message */
 };
 
 #define LIBRARY_CALLS(f)								\
@@ -40,10 +41,10 @@ struct cuda_library {
 
 #undef LIBRARY_FIELD
 
-/* All functions are set after cuda_library_load() has returned true. */
+/* All fields are set after cuda_library_load() has returned true. */
 extern struct cuda_library cuda_library;
 
-/* Finds the functions, unless an earlier call did. Any thread may call it. */
+/* Loads libactmem and sets cuda_library, unless an earlier call did. Thread-safe. */
 bool cuda_library_load(struct cuda_failure *failure);
 
 /* Sets the failure, and returns false. */
@@ -54,8 +55,8 @@ bool cuda_failure_set(struct cuda_failure *failure, enum tale tale, const char *
 bool cuda_failure_set_last(struct cuda_failure *failure, enum tale tale);
 
 /*
- * The preload calls these before and after it calls functions of libactmem. Between the two,
- * lookups of the thread are not redirected.
+ * The preload calls these before and after it calls functions of libactmem. In between, the
+ * thread's lookups and calls get the driver's functions.
  */
 void cuda_library_enter(void);
 void cuda_library_leave(void);

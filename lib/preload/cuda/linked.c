@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Serves programs that are linked with libcuda.so.1, and call it without a lookup.
- * libactmem_preload.map exports the names so that only these programs find them.
+ * Serves programs that are linked with libcuda.so.1, and so call its functions without a lookup.
+ * libactmem_preload.map exports this file's functions so that only these programs find them.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -13,7 +13,7 @@
 
 #define EXPORT	__attribute__((visibility("default"), used))
 
-/* Fills cuda_driver, unless an earlier call did. Returns true if cuda_driver is filled. */
+/* Fills cuda_driver, unless an earlier call did. Returns false if that is not possible. */
 static bool reach_driver(void)
 {
 	struct link_map *library;
@@ -25,8 +25,8 @@ static bool reach_driver(void)
 }
 
 /*
- * Returns true if the preload must serve the call. A libcuda.so.1 that calls its own functions by
- * name must not get the preload's.
+ * Returns true if the preload must serve the call. If libcuda.so.1 calls its own functions by name,
+ * it must not get the preload's.
  */
 static bool is_for_us(const void *caller)
 {
@@ -34,8 +34,8 @@ static bool is_for_us(const void *caller)
 }
 
 /*
- * If cuda_driver is not filled, the program gets the function that it would get without the
- * preload.
+ * Exports a function. If cuda_driver cannot be filled, it calls the function that the program would
+ * call without the preload.
  */
 #define LINKED(name, ours, parameters, arguments)			\
 EXPORT cuda_result linked_##name parameters;				\
@@ -53,7 +53,7 @@ asm(".symver linked_" #name ", " #name "@ACTMEM_CUDA, remove");
 
 CUDA_HOST_CALLS(LINKED)
 
-/* The preload's function calls the driver's, and replaces the answers only in CUDA mode. */
+/* @ours calls the driver's function, and changes its answers only in CUDA mode. */
 #define LINKED_LOOKUP(name, ours, parameters, arguments)		\
 EXPORT cuda_result linked_##name parameters;				\
 EXPORT cuda_result linked_##name parameters				\

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A program that asks CUDA for host memory gets blocks of pool.h. Ranges that it registers get
- * pages of regions (under.h). CUDA's driver serves small requests, requests with flags that regions
- * do not support, and all requests of a forked child. After a failure here, the preload prints a
- * line, and the driver serves the request. With ACTMEM_STRICT, the call fails instead.
+ * The replacements for CUDA's functions for host memory. A program that allocates host memory with
+ * CUDA gets blocks of pool.h. A range that it registers with CUDA gets pages of a region (under.h).
+ * CUDA's driver serves small requests, requests with flags that regions do not support, and all
+ * requests of a forked child. After a failure here, the preload prints a line, and the driver
+ * serves the request. With ACTMEM_STRICT, the call fails instead.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -16,7 +17,7 @@
 #include "preload/say.h"
 #include "preload/cuda/under.h"
 
-/* Supported flags, both of cuMemHostAlloc() and of cuMemHostRegister(). */
+/* Supported flags: cuMemHostAlloc() and cuMemHostRegister() use the same bits. */
 #define FLAGS_SERVED	(CUDA_REGISTER_PORTABLE | CUDA_REGISTER_DEVICEMAP)
 
 static pthread_once_t settings_once = PTHREAD_ONCE_INIT;
@@ -38,7 +39,7 @@ static void read_settings(void)
 		 "%s. Host memory for CUDA is the CUDA driver's own.", reader.error);
 }
 
-/* Returns false inside the preload's own calls, and in a child, where CUDA does not work. */
+/* Returns false in calls by the preload itself, and in a child, where CUDA does not work. */
 static bool may_serve(void)
 {
 	if (cuda_inside)
@@ -53,8 +54,8 @@ static bool is_at_work(void)
 }
 
 /*
- * Returns true if the preload serves the request. If a variable is wrong in strict mode, the
- * preload also serves the request, so that the call fails.
+ * Returns true if the preload serves the request. In strict mode, this includes requests that fail
+ * because a variable of the environment is wrong.
  */
 static bool is_served(size_t bytes, unsigned int flags)
 {
@@ -72,7 +73,7 @@ static bool say_failure(const char *call, size_t bytes, const struct cuda_failur
 	return !settings.is_strict;
 }
 
-/* Serves a request. Returns false if the driver must serve it. */
+/* Allocates a block. Returns false if the driver must serve the request. */
 static bool alloc_host(const char *call, void **memory, size_t bytes, unsigned int flags,
 		       cuda_result *result)
 {
@@ -148,9 +149,9 @@ cuda_result cuda_mem_host_unregister(void *memory)
 
 	if (is_at_work()) {
 		/*
-		 * If the block is the first in its region, the driver would unregister the region.
-		 * cuda_under_unregister() may still know an earlier range at this address, if its
-		 * context ended and the program unmapped it.
+		 * If @memory is the first block in its region, the driver would unregister the
+		 * region. cuda_under_unregister() may still know an earlier range at this address,
+		 * if its context ended and the program unmapped it.
 		 */
 		if (cuda_pool_flags(memory, &flags))
 			return CUDA_NOT_REGISTERED;

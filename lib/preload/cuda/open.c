@@ -3,8 +3,8 @@
  * Opens and closes the pool of a device.
  *
  * Each pool has its own handle of libactmem. If the environment sets a name, the pool's files are
- * NAME.cuda0.0 and so on for device 0. Other users of the name in this process, such as the Python
- * module, have other files.
+ * NAME.cuda0.0 and so on for device 0. Other users of this name in the process, such as the Python
+ * module, use files with other names.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ bool cuda_context_is_primary(cuda_context context, int device)
 	unsigned int flags;
 	int active = 0;
 
-	/* Do not create the primary context just for the comparison. */
+	/* If the primary context is not active, retaining it would create it. */
 	if (cuda.cuDevicePrimaryCtxGetState(device, &flags, &active) || !active ||
 	    cuda.cuDevicePrimaryCtxRetain(&primary, device))
 		return false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * One device's pool: a heap of libactmem whose regions are registered with that device. pool.c
- * decides how long the pool is used.
+ * The pool of one device: a heap of libactmem with regions that are registered with that device.
+ * pool.c decides how long a pool is used.
  */
 #ifndef LIB_PRELOAD_CUDA_OPEN_H
 #define LIB_PRELOAD_CUDA_OPEN_H
@@ -14,13 +14,13 @@
 #include "preload/settings.h"
 
 struct cuda_pool {
-	struct cuda_pool *next;		/* pool.c's lock protects this and two more fields */
+	struct cuda_pool *next;		/* pool.c's lock protects next, users and is_lost */
 	unsigned int users;		/* calls that use the pool now */
-	bool is_lost;			/* no thread takes blocks any more */
+	bool is_lost;			/* pool.c has given it up: no new blocks */
 	int device, ordinal;
-	bool may_be_anywhere;		/* the environment selects no nodes or interleaving */
-	cuda_context context;		/* the device's primary one */
-	unsigned long long context_id;	/* of the context; changes with a reset */
+	bool may_be_anywhere;		/* the environment sets neither nodes nor interleaving */
+	cuda_context context;		/* the device's primary context */
+	unsigned long long context_id;	/* ID of the context; a reset changes it */
 	struct actmem *am;
 	struct actmem_runtime *runtime;
 	struct actmem_heap *heap;
@@ -30,8 +30,8 @@ struct cuda_pool {
 bool cuda_context_is_primary(cuda_context context, int device);
 
 /*
- * Opens a pool without a heap. Calls the loader, so the caller must hold no lock. Returns NULL on
- * failure.
+ * Opens a pool that has no heap yet. The caller must hold no lock, because the function calls the
+ * loader. Returns NULL on failure.
  */
 struct cuda_pool *cuda_pool_open(int device, struct cuda_failure *failure);
 
@@ -45,6 +45,8 @@ void cuda_pool_close(struct cuda_pool *pool);
 /* Allocates a block of @bytes, which must be whole pages. */
 bool cuda_pool_take(struct cuda_pool *pool, size_t bytes, void **block,
 		    struct cuda_failure *failure);
+
+/* Frees a block. */
 void cuda_pool_give(struct cuda_pool *pool, void *block);
 
 /* Closes free regions until at most @keep_bytes of the pool are free. */

@@ -3,14 +3,14 @@
  * The pools of devices, and their blocks.
  *
  * A pool's regions are registered in the device's primary context, for all contexts. If another
- * context is current when a program asks for memory, the driver serves the request, because such
+ * context is current when a program requests memory, the driver serves the request, because such
  * memory must end with that context. A reset of the primary context ends all registrations, as it
- * ends the driver's own memory. The next request then gives up the pool with its blocks, and opens
- * a new pool.
+ * ends the driver's own memory. At the next request, this file gives up the pool with its blocks,
+ * and opens a new pool.
  *
- * A thread that calls CUDA or libactmem holds no lock of this file except open_lock. A thread that
- * loads a library does not hold open_lock either: the library's constructor may call this file, and
- * the loader's lock is held during the constructor.
+ * A thread that calls CUDA or libactmem holds no lock of this file except open_lock. A thread does
+ * not even hold open_lock while it loads a library: the library's constructor may call this file,
+ * and the loader's lock is held during the constructor.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@
 #include "preload/cuda/pool.h"
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	/* protects all below */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	/* protects the variables below */
 static struct cuda_pool *pools;
 static struct cuda_blocks blocks;
 
@@ -39,7 +39,7 @@ static struct cuda_pool *pool_of(cuda_context context, unsigned long long id)
 	return pool;
 }
 
-/* Ends the use of a pool. The last user of a pool that was given up closes it. */
+/* Removes a user of a pool. If the pool was given up, its last user closes it. */
 static void leave_pool(struct cuda_pool *pool)
 {
 	bool is_last;
@@ -153,8 +153,9 @@ static enum cuda_outcome enter_pool(const struct cuda_settings *settings, struct
 }
 
 /*
- * Asks the driver whether an address is registered, with the same functions that serve the
- * program's own calls. Other errors have other causes, such as a kernel that failed.
+ * Asks the driver whether an address is registered, with the functions that the program itself
+ * would call. Any other error counts as registered, because it has another cause, such as a GPU
+ * kernel that failed.
  */
 static bool is_registered(void *address)
 {
@@ -164,7 +165,7 @@ static bool is_registered(void *address)
 	return result != CUDA_INVALID_VALUE && !cuda_context_is_gone(result);
 }
 
-/* Records the block. Fails if the pool and its blocks were given up meanwhile. */
+/* Adds a block to the tree. Fails if another thread has given up the pool meanwhile. */
 static bool record_block(struct cuda_pool *pool, struct cuda_block *block,
 			 struct cuda_failure *failure)
 {
@@ -181,8 +182,8 @@ static bool record_block(struct cuda_pool *pool, struct cuda_block *block,
 }
 
 /*
- * Takes a block from the pool of the current context. After record_block(), the block may be given
- * up with its pool at any time.
+ * Allocates a block from the pool of the current context. After record_block(), another thread may
+ * give up the pool and free @block at any time.
  */
 static enum cuda_outcome take_block(const struct cuda_settings *settings, struct cuda_block *block,
 				    void **result, struct cuda_failure *failure)
@@ -288,8 +289,8 @@ static cuda_result synchronize_device(int ordinal, cuda_context current)
 
 /*
  * Waits for the thread's current context, and for the primary contexts of all devices, because each
- * can access the block. The preload does not know contexts that the program created itself and that
- * are current in other threads.
+ * can access the block. Does not wait for other contexts that the program created itself: the
+ * preload does not know them.
  */
 static cuda_result synchronize_all(void)
 {

@@ -14,22 +14,22 @@
 #include "preload/settings.h"
 
 enum cuda_outcome {
-	OUTCOME_OURS,			/* the preload served the request, and has its result */
+	OUTCOME_OURS,			/* the preload served the request; the result is set */
 	OUTCOME_DRIVERS,		/* the driver must serve the request */
 	OUTCOME_FAILED,			/* the preload failed, with an error message */
 };
 
 /*
  * Allocates a block of @bytes, aligned to a page, for the thread's current context.
- * cuda_pool_flags() will return @flags.
+ * cuda_pool_flags() returns its @flags.
  */
 enum cuda_outcome cuda_pool_alloc(const struct cuda_settings *settings, size_t bytes,
 				  unsigned int flags, void **block, struct cuda_failure *failure);
 
 /*
- * Waits, as the driver does, until all devices have finished their work with the block, and frees
- * it. Returns OUTCOME_DRIVERS if no block begins at @block. *@result is 0, or CUDA's error if the
- * wait failed. After an error, the block is unchanged.
+ * Waits until all devices have finished their work, as the driver does, and then frees the block.
+ * Returns OUTCOME_DRIVERS if no block begins at @block. *@result is 0, or CUDA's error if the wait
+ * failed. After an error, the block is unchanged.
  */
 enum cuda_outcome cuda_pool_free(const struct cuda_settings *settings, void *block,
 				 cuda_result *result);

@@ -3,9 +3,9 @@
  * Opens regions for ranges that a program registers.
  *
  * If the environment sets a name, the regions are files that are named by their lengths:
- * NAME.cuda.64M.0 and so on. The next process finds the files, because it registers the same
- * lengths, in any order. A file that this process closed may still be mapped. Such a file is still
- * locked, and is skipped.
+ * NAME.cuda.64M.0 and so on. The next process finds these files, because it registers ranges of the
+ * same lengths, in any order. A file that this process closed may still be mapped. Such a file is
+ * still locked, and is skipped.
  */
 #include <errno.h>
 #include <limits.h>
@@ -21,7 +21,7 @@
 
 #define MODE_FLAGS	(MPOL_F_STATIC_NODES | MPOL_F_RELATIVE_NODES | MPOL_F_NUMA_BALANCING)
 
-/* Newer kernels have these modes; the headers here may be older. */
+/* Modes of newer kernels, which the installed kernel headers may lack. */
 #define MODE_PREFERRED_MANY		5
 #define MODE_WEIGHTED_INTERLEAVE	6
 
@@ -33,14 +33,14 @@ struct cuda_name {
 };
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct actmem *am;		/* stays open */
+static struct actmem *am;		/* NULL until the first call; stays open */
 static struct actmem_options defaults;
 static char name_prefix[PATH_MAX];	/* "": regions have no names */
 
 static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cuda_name *names;
 
-/* Opens the handle without a heap_name, because files of heaps and of these regions must differ. */
+/* Opens the handle without heap_name: files of heaps and of these regions must differ. */
 static int open_region_handle(void)
 {
 	struct actmem_options options;
@@ -126,8 +126,8 @@ static bool is_name_open(uint64_t length, unsigned int number, struct cuda_name 
 }
 
 /*
- * Claims the next name, from number @from on, that this process does not have open. NULL: no
- * memory.
+ * Claims the first name, from number @from on, whose file this process does not have open. Returns
+ * NULL if there is no memory.
  */
 static struct cuda_name *claim_name(uint64_t length, unsigned int from, bool *was_closed)
 {
@@ -198,8 +198,8 @@ static int open_named(struct cuda_region *region, const struct actmem_region_opt
 }
 
 /*
- * Prints a line if pages are on other nodes than the program asked for. The program does not notice
- * that, because its own mbind() has succeeded.
+ * Prints a line if pages are on other nodes than the program requested. The program cannot notice
+ * that itself, because its mbind() has succeeded.
  */
 static void say_if_far(const struct actmem_region_info *info, const struct cuda_policy *policy,
 		       bool is_found)
@@ -224,8 +224,8 @@ static void say_if_far(const struct actmem_region_info *info, const struct cuda_
 }
 
 /*
- * Checks where the region's pages are. Also maps a memfd region with libactmem, because only
- * libactmem publishes which memfds a process maps.
+ * Checks where the region's pages are. Also maps a memfd region through libactmem, so that
+ * libactmem publishes that this process maps it.
  */
 static int check_region(struct actmem_region *region, const struct cuda_policy *policy)
 {

@@ -17,17 +17,18 @@ struct cuda_name;
 
 struct cuda_region {
 	struct actmem_region *region;
-	struct cuda_name *name;		/* NULL: the region has none */
+	struct cuda_name *name;		/* NULL: the region has no name */
 };
 
 /*
- * Opens libactmem. Must be called before the other functions. Stores the page size in *@unit:
- * addresses and lengths of regions must be multiples of it.
+ * Opens a handle of libactmem, unless an earlier call did. Must be called before the other
+ * functions. Stores the page size in *@unit: the address and length of a mapped region must be
+ * multiples of it.
  */
 bool cuda_region_prepare(const struct cuda_settings *settings, uint64_t *unit,
 			 struct cuda_failure *failure);
 
-/* Opens a region on the nodes of the policy, unless the environment names others. */
+/* Opens a region on the nodes of the policy, unless the environment selects nodes or a policy. */
 bool cuda_region_open(struct cuda_region *region, uint64_t length,
 		      const struct cuda_policy *policy, struct cuda_failure *failure);
 

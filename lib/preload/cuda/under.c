@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Puts regions under ranges that a program registers.
+ * Puts regions under ranges that a program registers: maps their pages at the same addresses.
  *
  * If no page of the range was touched, a region replaces the part of the range that consists of
  * whole, aligned huge pages. The ends of the range stay as they are. Then the driver registers the
- * program's own addresses with the program's own flags. So the preload need not answer other calls
- * in place of CUDA.
+ * program's own addresses with the program's own flags. So all other calls of CUDA with these
+ * addresses work without the preload.
  *
  * The preload keeps the region open while the range is registered. Afterwards only the program's
  * mapping holds the pages, with their contents. The program's munmap() frees them; the preload does
@@ -34,7 +34,7 @@ struct under {
 	char *first;			/* start of the region's mapping */
 	uint64_t length;		/* of the region */
 	struct cuda_policy policy;	/* of the range before it got the region */
-	struct cuda_region its;
+	struct cuda_region its;		/* the region under the range */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -52,7 +52,7 @@ static void fit_region(struct under *under, size_t bytes, uint64_t unit)
 	under->length = end > first ? end - first : 0;
 }
 
-/* Maps untouched pages again. If that fails, the region's pages stay; they hold no data either. */
+/* Maps anonymous memory again. If that fails, the region's pages stay; they hold no data. */
 static void map_untouched(const struct under *under)
 {
 	if (mmap(under->first, under->length, PROT_READ | PROT_WRITE, MAP_PRIVATE |
@@ -62,8 +62,8 @@ static void map_untouched(const struct under *under)
 }
 
 /*
- * Maps the region. No other thread uses memory that its owner has not touched yet, so no data is
- * lost.
+ * Maps the region in place of the range's pages. No data is lost, because no thread has touched
+ * these pages.
  */
 static bool map_region(struct under *under, struct cuda_failure *failure)
 {
@@ -71,13 +71,13 @@ static bool map_region(struct under *under, struct cuda_failure *failure)
 
 	if (mmap(under->first, under->length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
 		 0) != MAP_FAILED) {
-		/* The kernel refuses this for pages that are always huge. */
+		/* The kernel refuses this for pages that are always huge; ignore the error. */
 		madvise(under->first, under->length, MADV_HUGEPAGE);
 		if (!madvise(under->first, under->length, MADV_DONTDUMP) &&
 		    !madvise(under->first, under->length, MADV_DONTFORK)) {
 			/*
-			 * The program expects zeroes, but a file has the contents that the last
-			 * process left.
+			 * The program expects zeros, but an existing file has the contents that the
+			 * last process left.
 			 */
 			if (cuda_library.actmem_region_found(under->its.region) > 0)
 				memset(under->first, 0, under->length);
@@ -125,8 +125,8 @@ static void end_under(struct under *under)
 }
 
 /*
- * Ends earlier ranges that overlap the new one. The program unmapped them without unregistering
- * them.
+ * Closes the regions of earlier ranges that overlap the new one: the program has unmapped these
+ * ranges without unregistering them.
  */
 static void forget_unders(const char *first, uint64_t length)
 {
@@ -148,9 +148,9 @@ static void forget_unders(const char *first, uint64_t length)
 
 /*
  * Registers the range with the region in it. If the driver refuses that, tries again without the
- * region. If the driver refuses that too, *@result is the driver's error, and the preload has not
- * failed. If only the region was refused, the range is unregistered again, and the preload has
- * failed.
+ * region. If the driver refuses that too, *@result is the driver's error, and the outcome is
+ * OUTCOME_OURS. If the driver refuses only the region, the function unregisters the range again,
+ * and the outcome is OUTCOME_FAILED.
  */
 static enum cuda_outcome register_range(struct under *under, size_t bytes, unsigned int flags,
 					cuda_result *result, struct cuda_failure *failure)
@@ -179,7 +179,7 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 				      size_t bytes, unsigned int flags, cuda_result *result,
 				      struct cuda_failure *failure)
 {
-	/* XLA registers any length, and owns the rest of the last page as well. */
+	/* XLA registers lengths that are not whole pages, but owns all of the last page. */
 	size_t whole = (bytes + BASE_PAGE_BYTES - 1) & ~(BASE_PAGE_BYTES - 1);
 	struct under look = { .address = address }, *under;
 	enum cuda_outcome outcome = OUTCOME_FAILED;
@@ -195,8 +195,8 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 	if (!cuda_is_untouched(address, whole, &look.policy, settings->is_verbose))
 		return OUTCOME_DRIVERS;
 	/*
-	 * A range that contains no huge page is not a failure, because no setting can change that.
-	 * Print a line, and let the driver serve the request.
+	 * If a range contains no whole huge page, no setting can change that, so it is not a
+	 * failure: print a line, and let the driver serve the request.
 	 */
 	fit_region(&look, bytes, HUGE_PAGE_BYTES);
 	if (!look.length) {
@@ -220,7 +220,7 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 	forget_unders(look.first, look.length);
 	if (!cuda_region_open(&look.its, look.length, &look.policy, failure))
 		return OUTCOME_FAILED;
-	/* Another thread may have written there while the region was being made. */
+	/* Another thread may have written to the range while the region was being made. */
 	if (!cuda_is_untouched(address, whole, &look.policy, settings->is_verbose)) {
 		cuda_region_close(&look.its);
 		return OUTCOME_DRIVERS;

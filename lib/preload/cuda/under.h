@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * If a program maps memory itself, and registers the memory before the first access, the memory
- * gets the pages of a region. XLA does this on machines with several nodes. Thread-safe, but not
- * usable in a forked child.
+ * If a program maps memory itself, and registers it with CUDA before the first access, the preload
+ * puts the pages of a region under it. XLA does this on machines with several nodes. Thread-safe,
+ * but not usable in a forked child.
  */
 #ifndef LIB_PRELOAD_CUDA_UNDER_H
 #define LIB_PRELOAD_CUDA_UNDER_H
@@ -10,16 +10,18 @@
 #include "preload/cuda/pool.h"
 
 /*
- * OUTCOME_OURS: *@result is the driver's result. If it is 0, the range is registered and contains
- * pages of a region. OUTCOME_DRIVERS, OUTCOME_FAILED: the range is unchanged.
+ * Registers a range. OUTCOME_OURS: *@result is the driver's result. If it is 0, the range is
+ * registered and contains pages of a region. OUTCOME_DRIVERS, OUTCOME_FAILED: the range is not
+ * registered, and its contents are unchanged.
  */
 enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void *address,
 				      size_t bytes, unsigned int flags, cuda_result *result,
 				      struct cuda_failure *failure);
 
 /*
- * Returns OUTCOME_DRIVERS if no such range is registered. Otherwise *@result is the driver's
- * result, and the pages with their contents belong to the program until it unmaps them.
+ * Unregisters a range. Returns OUTCOME_DRIVERS if cuda_under_register() did not register it.
+ * Otherwise *@result is the driver's result, and the program keeps the pages with their contents
+ * until it unmaps them.
  */
 enum cuda_outcome cuda_under_unregister(void *address, cuda_result *result);
 

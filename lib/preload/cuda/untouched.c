@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reads /proc/self/maps and pagemap. If it cannot read them, memory counts as touched, even in
- * strict mode, because most programs register memory that they have touched.
+ * Reads /proc/self/maps and /proc/self/pagemap. If the preload cannot read them, memory counts as
+ * touched, even in strict mode, because most programs register memory that they have touched.
  *
- * mincore(2) is not enough: pages that were swapped out are not in core, but hold data.
+ * mincore(2) is not enough: it reports pages that were swapped out as absent, but they hold data.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,8 +37,8 @@ struct mapping {
 };
 
 /*
- * Parses a line. If a line is longer than the buffer, parsing its rest fails, because the rest does
- * not begin with a range of addresses.
+ * Parses a line of /proc/self/maps. Returns false for the rest of a line that was longer than the
+ * buffer, because it does not begin with a range of addresses.
  */
 static bool parse_mapping(const char *line, struct mapping *mapping)
 {
@@ -58,8 +58,8 @@ static bool parse_mapping(const char *line, struct mapping *mapping)
 }
 
 /*
- * Returns true if the range contains only plain mappings. *@is_whole: the mappings contain nothing
- * but the range.
+ * Returns true if plain mappings (see is_plain) cover the range. Sets *@is_whole to whether these
+ * mappings contain nothing else.
  */
 static bool has_plain_only(uintptr_t first, uintptr_t end, bool is_verbose, bool *is_whole)
 {
@@ -86,7 +86,7 @@ static bool has_plain_only(uintptr_t first, uintptr_t end, bool is_verbose, bool
 	return reached >= end;
 }
 
-/* Returns true if none of @count entries from @entry on is touched. */
+/* Returns true if none of @count pages from page number @entry on was touched. */
 static bool are_empty(int fd, uint64_t entry, uint64_t count)
 {
 	uint64_t entries[ENTRIES];

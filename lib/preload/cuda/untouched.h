@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Asks the kernel whether a range of this process's memory is untouched, and for its policy.
+ * Asks the kernel for the memory policy of a range of this process's memory, and whether any page
+ * of the range was touched (read or written).
  */
 #ifndef LIB_PRELOAD_CUDA_UNTOUCHED_H
 #define LIB_PRELOAD_CUDA_UNTOUCHED_H
@@ -22,8 +23,8 @@ void cuda_policy_of(struct cuda_policy *policy, const void *address);
 /*
  * Returns true if the range is private anonymous memory that can be read and written, and no page
  * of it was touched. The range must consist of whole pages. The function also returns false if the
- * range is part of a larger mapping and has no policy of its own, such as a block of malloc().
- * @is_verbose: print a line if the range is a file in /dev/shm.
+ * range is only a part of a mapping and has no policy, such as a block of malloc(). @is_verbose:
+ * print a line if the range is a file in /dev/shm.
  */
 bool cuda_is_untouched(const void *address, size_t bytes, const struct cuda_policy *policy,
 		       bool is_verbose);

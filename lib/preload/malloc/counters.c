@@ -2,12 +2,12 @@
 /*
  * Publishes the counters of malloc mode.
  *
- * The descriptor has a high number, because a program may rely on the low ones. A program may also
- * close the descriptor, and open a file of its own with that number. So a forked child closes the
- * descriptor only if it still refers to the same file.
+ * The descriptor of the published file has a high number, because a program may rely on low
+ * numbers. A program may also close the descriptor, and get the same number for a file of its own.
+ * So a forked child closes the descriptor only if it still refers to the same file.
  *
  * This file calls close(2) with syscall(). The C library's close() is a cancellation point, so a
- * thread could end in it with the lock held.
+ * thread could be cancelled in it while it holds the lock.
  */
 #include <errno.h>
 #include <fcntl.h>

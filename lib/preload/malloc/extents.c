@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The bookkeeping of extents, compiled again to use the preload's own memory. That memory is never
- * freed.
+ * Compiles base/extents.c, the bookkeeping of extents, a second time, so that it allocates from
+ * own.h. Such memory is never freed.
  */
 #include <stdlib.h>
 

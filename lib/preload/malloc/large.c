@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Large blocks for malloc.
+ * Large blocks for malloc mode: extents in ranges of private memory.
  *
  * One lock for all pools is enough: a thread that allocates a large block then touches all of it,
- * which takes a thousand times as long as the allocation. The lock is held over fork(), so that the
- * child finds consistent bookkeeping. Other handlers of fork() may allocate, so the thread that
- * forks does not take the lock again in the meantime.
+ * which takes a thousand times as long as the allocation. A thread that forks holds the lock during
+ * fork(), so that the child gets consistent bookkeeping. Handlers of pthread_atfork() may allocate;
+ * that thread then does not take the lock again.
  *
  * Freed pages stay resident for the next block, but the kernel may take them at any time
- * (MADV_FREE). So they never cause the program to run out of memory. The pools also keep little
- * more memory than the blocks needed at their peak. A call that allocates or frees a large block
- * gives back memory that has been free for a while. The preload starts no thread for that, because
- * a program does not expect threads that it did not start.
+ * (MADV_FREE). So they never cause the program to run out of memory. The pools keep at most a
+ * little more memory than the blocks needed at their peak. A call that allocates or frees a large
+ * block gives back memory that has been free for a while. The preload has no thread for that,
+ * because a program does not expect threads that it did not start.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -54,7 +54,7 @@ struct pool {
 struct large_gate large_gate = { .min_bytes = SIZE_MAX };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-/* Number of fork()s under way: a signal handler may call fork() during another one. */
+/* Nested calls of fork(): a signal handler may call fork() during another one. */
 static __thread volatile sig_atomic_t forking;
 /* Set before this thread takes the lock: a fork() in a signal handler must not take it again. */
 static __thread volatile sig_atomic_t inside;
@@ -63,9 +63,9 @@ static volatile sig_atomic_t counts_as_parent;
 
 static struct pool *pools[NODES_MAX];
 static struct place place;
-static bool is_kept;		/* freed pages stay until they are old */
+static bool is_kept;		/* freed pages stay until the decay time is over */
 static uint64_t tick_ms;
-static uint64_t tick;
+static uint64_t tick;		/* current time, in ticks */
 
 static uint64_t range_bytes, taken_bytes, taken_bytes_peak, filled_bytes_checked, taken_blocks;
 
@@ -129,8 +129,8 @@ static __attribute__((noreturn)) void abort_wrong_pointer(void)
 }
 
 /*
- * Returns an upper bound of the bytes that are free and were not returned to the kernel. It is not
- * exact, because a block's pages may never have been touched.
+ * Returns an upper bound of the bytes that are free and were not returned to the kernel. The exact
+ * number may be smaller, because the program may never have touched a block's pages.
  */
 static uint64_t count_pooled(void)
 {
@@ -200,8 +200,8 @@ static size_t round_to_chunks(size_t bytes)
 }
 
 /*
- * Adds a range. Its length grows with the pool, to keep the number of ranges small. If that fails,
- * adds one that is just long enough.
+ * Adds a range. Its length grows with the pool, to keep the number of ranges small. If a long range
+ * cannot be mapped, adds one that is just long enough for @length.
  */
 static bool grow_pool(struct pool *pool, size_t length)
 {
@@ -305,7 +305,7 @@ static struct extent *take_block(struct pool *pool, size_t length, size_t align)
 /*
  * Counts a block that was taken. Gives back free pages if the pools have more pages than the blocks
  * needed at their peak. Some of the excess pages may be in use, so the function tries again only
- * after more pages were filled.
+ * after blocks have used more pages.
  */
 static void count_taken(size_t length)
 {
@@ -323,11 +323,14 @@ static void count_taken(size_t length)
 	filled_bytes_checked = range_filled_bytes + spare;
 }
 
-/* Handles a freed part of @block: lets the kernel take its pages, or returns them at once. */
+/*
+ * Handles the freed part from @from to @to of the free @block: lets the kernel take its pages, or
+ * returns them at once.
+ */
 static void give_part(struct range *range, const struct extent *block, uintptr_t from, uintptr_t to)
 {
 	range_give(range, from, to, tick);
-	/* With the free memory around it, the part may have more whole pages. */
+	/* With the rest of the free block, the part may have more whole pages. */
 	from &= ~(PAGE_BYTES - 1);
 	from = from > begin_of(block) ? from : begin_of(block);
 	to = round_up(to, PAGE_BYTES);

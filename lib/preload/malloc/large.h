@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Large blocks for malloc, from one pool of private huge pages, or from one pool for each node.
- * Thread-safe. A forked child continues with the blocks that it inherited.
+ * Large blocks for malloc mode, from one pool of private huge pages, or from one pool for each NUMA
+ * node. Thread-safe. A forked child continues with the blocks that it inherited.
  */
 #ifndef LIB_PRELOAD_MALLOC_LARGE_H
 #define LIB_PRELOAD_MALLOC_LARGE_H
@@ -18,7 +18,8 @@
 /* Each call of malloc() and free() reads this struct. */
 struct large_gate {
 	size_t min_bytes;		/* SIZE_MAX until large_start() */
-	uint8_t *owners;		/* of each chunk: 0, or 1 + its pool; NULL until large_start() */
+	/* For each chunk, the number of its pool + 1; 0: no pool. NULL until large_start(). */
+	uint8_t *owners;
 };
 
 extern struct large_gate large_gate;
@@ -31,13 +32,16 @@ static inline bool chunk_is_owned(uintptr_t chunk)
 	return large_gate.owners && chunk < LARGE_CHUNKS && large_gate.owners[chunk];
 }
 
-/* Returns true if @memory is in a pool. It is then the start of a large block, or of no block. */
+/*
+ * Returns true if @memory is in a pool. Then either a large block starts at @memory, or no block
+ * does.
+ */
 static inline bool large_is(const void *memory)
 {
 	return chunk_is_owned((uintptr_t)memory >> LARGE_CHUNK_SHIFT);
 }
 
-/* Returns true if any part of the range is in a pool, taken or free. */
+/* Returns true if any part of the range is in a pool, in a block or free. */
 static inline bool large_has(const void *memory, size_t bytes)
 {
 	uintptr_t chunk = (uintptr_t)memory >> LARGE_CHUNK_SHIFT, end = (uintptr_t)memory + bytes;
@@ -50,18 +54,18 @@ static inline bool large_has(const void *memory, size_t bytes)
 
 /*
  * Allocates a block. @align must be a power of two. Returns NULL, with errno unchanged, if @bytes
- * or @align is too large for a large block, or if there is no memory. The counters include calls
- * that found no memory.
+ * or @align is too large for a large block, or if there is no memory. A call that finds no memory
+ * increments refused_total of the published counters.
  */
 void *large_alloc(size_t bytes, size_t align);
 
-/* Both calls abort the process, as glibc does, if no block begins at @memory. */
+/* If no block begins at @memory, both calls abort the process, as glibc does. */
 void large_free(void *memory);
 size_t large_usable_size(void *memory);
 
 /*
- * Resizes a block in place. Returns false if there is not enough free memory behind it; the block
- * is then unchanged.
+ * Resizes a block in place. Returns false, with the block unchanged, if too little memory behind it
+ * is free.
  */
 bool large_resize(void *memory, size_t bytes);
 

@@ -2,8 +2,8 @@
 /*
  * Intercepts the functions that allocate aligned blocks, and those that have a block as an
  * argument. In malloc mode, large aligned blocks come from large.h. All other calls go to the
- * program's own functions. malloc() and calloc() are not intercepted, because many programs use few
- * pages of a large block that they do not align.
+ * program's own functions. malloc() and calloc() are not intercepted, because many programs touch
+ * only a few pages of a large block from them.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -20,7 +20,7 @@
 
 #define EXPORT		__attribute__((visibility("default")))
 #define SMALL_PAGE	4096UL
-/* malloc() aligns to 16 bytes. */
+/* malloc() already aligns to 16 bytes; a larger alignment counts as aligned. */
 #define LEAST_ALIGN	32UL
 #define PIECE_BYTES	(16UL << 20)
 
@@ -90,7 +90,8 @@ static void *realloc_large(void *memory, size_t size)
 }
 
 /*
- * A block of the next malloc stays there when it grows: that malloc can move pages without a copy.
+ * A block of the next malloc stays in it when the block grows, because that malloc can move pages
+ * without a copy.
  */
 EXPORT void *realloc(void *memory, size_t size)
 {

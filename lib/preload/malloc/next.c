@@ -4,7 +4,7 @@
  * them. The process has only one thread at that time, because starting another one allocates
  * memory.
  *
- * dlsym() may call free() meanwhile, for its own memory. That memory is leaked.
+ * During the search, dlsym() may call free() for its own memory. That memory is leaked.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -40,7 +40,7 @@ static size_t no_usable_size(void *memory)
 	return 0;
 }
 
-/* The next two also serve programs whose C library lacks the function; glibc has both. */
+/* If the C library lacks pvalloc() or malloc_trim(), the program gets these; glibc has both. */
 static void *no_pvalloc(size_t size)
 {
 	errno = ENOMEM;

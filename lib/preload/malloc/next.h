@@ -24,10 +24,10 @@ struct next {
 
 extern struct next next;
 
-/* Finds the functions. During the search, returns functions that only serve dlsym(). */
+/* Finds the functions. If dlsym() calls this during the search, returns functions that fail. */
 const struct next *find_next(void);
 
-/* Can be called at any time. */
+/* Returns the functions, at any time. */
 static inline const struct next *get_next(void)
 {
 	return next.is_found ? &next : find_next();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Chooses the node of memory, with system calls only: libnuma reads files and allocates when it
+ * Chooses the NUMA nodes of memory. Does not use libnuma, which reads files and allocates when it
  * starts.
  */
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Chooses the node of memory. The command links this file too.
+ * Chooses the NUMA nodes of the memory of malloc mode. The command `actmem` links place.c, too.
  */
 #ifndef LIB_PRELOAD_MALLOC_PLACE_H
 #define LIB_PRELOAD_MALLOC_PLACE_H
@@ -11,8 +11,8 @@
 #include "preload/settings.h"
 
 struct place {
-	enum actmem_policy policy;	/* DEFAULT: the kernel chooses the node of a page */
-	bool by_caller;			/* use the calling CPU's node; each node has pools */
+	enum actmem_policy policy;	/* DEFAULT: the kernel chooses each page's node */
+	bool by_caller;			/* use the calling CPU's node; each node has a pool */
 	struct actmem_nodes nodes;
 };
 
@@ -20,7 +20,7 @@ struct place {
 void place_choose(struct place *place, const struct malloc_settings *settings,
 		  struct reader *reader);
 
-/* Returns the node whose pools the caller should use; 0 if nodes have no pools of their own. */
+/* Returns the node whose pool the caller should use; 0 if there is only one pool. */
 unsigned int place_of_caller(const struct place *place);
 
 /*

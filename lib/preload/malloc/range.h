@@ -22,17 +22,17 @@ struct range {
 	uintptr_t base;
 	size_t length;
 	struct extent *first;
-	size_t filled;			/* pages that may contain data */
+	size_t filled;			/* number of pages that may contain data */
 	size_t room;			/* length of @pages */
-	uint8_t pages[];		/* see range.c */
+	uint8_t pages[];		/* state of each page: see range.c */
 };
 
-/* Length of the pages of all ranges that may contain data. */
+/* Total bytes of the pages that may contain data, in all ranges. */
 extern size_t range_filled_bytes;
 
 /*
- * Maps a range. Returns NULL if there is no address space or no memory for the bookkeeping, or if
- * the kernel refuses the policy of @place.
+ * Maps a range. Returns NULL if address space or memory for the bookkeeping is lacking, or if the
+ * kernel refuses the policy of @place.
  */
 struct range *range_make(const struct place *place, unsigned int node, size_t length);
 
@@ -49,7 +49,8 @@ void range_take(struct range *range, uintptr_t from, uintptr_t to);
 void range_give(struct range *range, uintptr_t from, uintptr_t to, uint64_t now);
 
 /*
- * Lets the kernel take the whole pages between @from and @to, which are free, if it needs memory.
+ * Permits the kernel to take the whole pages between @from and @to if it needs memory. They must be
+ * free.
  */
 void range_offer(const struct range *range, uintptr_t from, uintptr_t to);
 

@@ -105,7 +105,8 @@ _PAGES_UNLESS_SAID = "2M"
 
 class Memory:
     """An open backend, with the options for its regions. `pages` is the requested page size.
-    counters()["fallbacks_total"] counts how often other pages were used."""
+    counters()["fallbacks_total"] counts how often other pages, another node or unlocked memory was
+    used."""
 
     def __init__(self, handle: ctypes.c_void_p, heap_grow: int = 0, heap_limit: int = 0,
                  budget: int = 0, spill: tuple[bytes, ...] = (), spill_limit: int = 0,
@@ -150,7 +151,7 @@ class Memory:
         return _native.as_dict(value)
 
     def close(self) -> None:
-        """Closes this memory. No other thread may use it during the call or later. If any of its
+        """Closes this memory. No other thread may use it during or after the call. If any of its
         regions or heaps is open, raises actmem.Error, and the memory stays open."""
         global _default
         with _lock:
@@ -174,7 +175,7 @@ def _close_handle(memory: Memory) -> int:
 
 
 # actmem.jax sets these two variables, and replaces _close_handle(). _on_open() is called after a
-# Memory was opened. _adopted() returns the memory that the XLA handlers opened without this module,
+# Memory was opened. _adopted() returns the handle that the XLA handlers opened without this module,
 # or None.
 _on_open: Callable[[Memory], None] | None = None
 _adopted: Callable[[], int | None] | None = None
@@ -224,28 +225,28 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
       allow: Pages, nodes or memory that actmem may use instead of the requested ones: some of
         "2m", "thp", "4k", "node" and "unlocked", or "any". () permits nothing, regardless of the
         environment. Error messages name the values that would help.
-      heap_grow: Bytes of each region from which actmem allocates blocks for values; a multiple of 2
-        MiB. Default: 64 MiB. Rounded up for pages of 1G.
-      heap_limit: Bytes of all regions for blocks together. Default: no limit. The arrays of
+      heap_grow: Length in bytes of each region in which actmem allocates blocks, such as those
+        of activations; a multiple of 2 MiB. Default: 64 MiB. Rounded up for pages of 1G.
+      heap_limit: Maximum total bytes of these regions. Default: no limit. The arrays of
         actmem.jax.empty() use separate regions, with a separate limit of the same size.
-      name: Makes the regions for blocks files: name.0, name.1 and so on. The files stay, and the
-        next process with that name reuses them with their contents. A name with "/" is a path
-        on a mounted actmem, hugetlbfs or tmpfs. A name without "/" is a file in the first
+      name: If set, the regions for blocks are files: name.0, name.1 and so on. The files stay,
+        and the next process with that name reuses them with their contents. A name with "/" is
+        a path on a mounted actmem, hugetlbfs or tmpfs. A name without "/" is a file in the first
         mounted actmem. Processes that run at the same time need different names.
       budget: Bytes of memory that blocks may use. Replaces heap_limit. With `spill`, blocks
         beyond the budget are kept in files until they are needed.
-      spill: A directory for the files of spilled blocks, or several directories, one on each disk.
+      spill: A directory for the files of spilled blocks, or several directories, one per disk.
         Their file system must support direct I/O. Spilling to a directory in memory (tmpfs) frees
         no memory, so open() prints a warning on stderr. With ACTMEM_STRICT=1, open() raises an
         error instead, unless spill_allow has "memory".
-      spill_limit: Bytes of the files of spilled blocks. Default: no limit.
+      spill_limit: Maximum total bytes of these files. Default: no limit.
       spill_allow: Permitted fallbacks if the files cannot be written, or if their file system
         does not support direct I/O.
         "memory" keeps blocks in memory if the disk is full, beyond the budget if necessary.
         "buffered" accepts directories without direct I/O. Both may be given. () permits
         neither, regardless of the environment. If no fallback is permitted, the calls that
         need one fail.
-      device_ring: Bytes of each GPU's memory in which transfers are staged. Default: 512 MiB.
+      device_ring: Bytes of memory on each GPU for staging transfers. Default: 512 MiB.
 
       For options that are None or 0, the environment decides. If neither the caller nor the
       environment sets allow, actmem uses the best available memory. It may then use other pages
@@ -307,7 +308,8 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
                         "the memory of this process is already open "
                         f"({there.describe()}): call actmem.open() before "
                         "the first use of the memory, or close() the memory")
-        quiet = _is_on("ACTMEM_QUIET")      # a wrong value is an error before anything is open
+        # Read this first: a wrong value must raise an error before anything is open.
+        quiet = _is_on("ACTMEM_QUIET")
         _check_spill(spill, permitted, quiet)
         handle = ctypes.c_void_p()
         _check(_native.library.actmem_open(ctypes.byref(handle),

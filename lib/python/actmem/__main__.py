@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""python3 -m actmem plan, or probe: `actmem plan` and `actmem probe` execute this."""
+"""Implements `python3 -m actmem plan` and `probe`, which `actmem plan` and `actmem probe` run."""
 from actmem import _command
 
 if __name__ == "__main__":

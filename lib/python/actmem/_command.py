@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The options, help and errors of actmem plan and actmem probe. This module does not need JAX.
-actmem.plan.command and actmem.plan.probe do the work."""
+"""The options, help and error messages of the commands `actmem plan` and `actmem probe`. This
+module does not need JAX. actmem.plan.command and actmem.plan.probe do the work."""
 from __future__ import annotations
 
 import argparse
@@ -26,7 +26,7 @@ class _Parser(argparse.ArgumentParser):
     """Prints an error on one line, and a second line that refers to --help."""
 
     def print_help(self, file: Any = None) -> None:
-        (file or sys.stdout).write(self.format_help())      # argparse ignores errors of this write
+        (file or sys.stdout).write(self.format_help())      # argparse would ignore write errors
 
     def format_help(self) -> str:
         return super().format_help().replace("usage:", "Usage:", 1)
@@ -79,7 +79,7 @@ def _rates(word: str) -> tuple[int, int]:
 
 
 def _endurance(word: str) -> tuple[float, float | None]:
-    """Returns drive writes a day and None; if the word ends with PB, returns 1 and its bytes."""
+    """Returns the drive writes a day and None. For a word such as 56PB, returns 1 and its bytes."""
     try:
         value = float(word.removesuffix("PB"))
     except ValueError:
@@ -269,7 +269,7 @@ def run(arguments: Sequence[str]) -> int:
     options = parser.parse_args(rest)
     runs = name != "plan" or options.measure or not options.compile and options.machine in (
         None, "here")
-    if not runs:            # needs no accelerator, and must not take one from others
+    if not runs:            # leave the accelerator to other processes
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
     if not _has_jax(parser.prog) or (runs and not _has_device(parser.prog)):
         return FAILED
@@ -284,7 +284,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def main() -> NoReturn:
-    """Ends the process with a status. If the output cannot be written, that is a failure."""
+    """Runs the command and ends the process with its exit status, or with FAILED if the output
+    cannot be written."""
     prog = " ".join(["actmem", *sys.argv[1:2]])
     try:
         if sys.stdout is None:

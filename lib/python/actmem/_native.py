@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""libactmem through ctypes: where it is found, its structs and calls.
+"""Finds libactmem, and declares its structs and functions for ctypes.
 
 Mirrors actmem.h, actmem_region.h and the statistics of actmem_store.h, in lib/include. No other
 module of the package knows their C types.

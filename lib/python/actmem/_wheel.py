@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""How messages name the commands of actmem, which the wheel does not contain."""
+"""Completes messages that name a command of actmem, because a wheel does not contain the
+commands."""
 import os
 import shutil
 
@@ -13,7 +14,7 @@ def _lacks_commands() -> bool:
 
 
 def command(name: str) -> str:
-    """Returns how this user calls `actmem plan` or `actmem probe`."""
+    """Returns the command line with which this user calls `actmem plan` or `actmem probe`."""
     return f"python3 -m actmem {name}" if _lacks_commands() else f"actmem {name}"
 
 

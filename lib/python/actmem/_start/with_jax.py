@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """`actmem run` starts this module in a program as soon as the program has imported jax. The module
 warns of a flag with which JAX computes wrong values, and calls actmem.jax.patch() if ACTMEM_OFFLOAD
-is set. If the process compiles its own functions but keeps nothing in actmem, the module prints a
-line about it when the process ends.
+is set. If the process compiles a function of the program, but keeps nothing in actmem, the module
+prints a line that says so when the process ends.
 
 A program without ACTMEM_OFFLOAD may use any version of JAX, because this module uses no private
 name of JAX.

@@ -18,7 +18,7 @@ offload_params
 value_and_grad
              differentiates a function of stored weights
 value        returns stored arrays on the device
-Stored       is an array of an optimizer's state, see actmem.optax, or a stored weight
+Stored       is a weight in actmem memory, or an array of an optimizer's state: see actmem.optax
 save_state, restore_state
              write an optimizer's state and other arrays to a file; read such a file
 report       shows where each named value of a step goes
@@ -26,7 +26,7 @@ stats        returns counters
 reset        frees values that failed or abandoned steps have left
 configure    sets limits and checks
 plan         predicts which values to keep, offload or recompute: see actmem.plan
-load_plan    reads a saved plan, and can compare its key with that of plan_key
+load_plan    reads a saved plan, and can compare the plan's key with the result of plan_key
 
 A process that runs a program from jax.export must import this module. The export must allow the
 custom calls actmem_put, _take, _tie, _hold and _drop. TPUs cannot run such a program.

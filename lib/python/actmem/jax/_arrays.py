@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""empty and asarray: JAX arrays whose memory is in a region. _files.py has save and load, which
-use named regions.
+"""empty() and asarray(): arrays of NumPy and JAX whose memory is a block in a region. _files.py has
+save() and load(), which use named regions.
 
 NumPy arrays that are views of a block keep the block alive through Python's reference counts. Each
 JAX array that uses the block has a reference too. C code drops this reference in the thread of XLA
@@ -140,8 +140,8 @@ def element(dtype: Any) -> np.dtype[Any]:
 
 
 def canonical(dtype: Any) -> np.dtype[Any]:
-    """Returns `dtype` if JAX supports it with the present jax_enable_x64, or raises TypeError.
-    For Python's own types, returns the type that JAX uses for them."""
+    """Returns `dtype` if JAX supports it with the current jax_enable_x64, or raises TypeError. For
+    Python's own types, returns the type that JAX uses for them."""
     if any(dtype is own for own in (bool, int, float, complex)):
         return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
     wanted = element(dtype)
@@ -213,7 +213,7 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike | None = None) -> NDArray
       at a multiple of 4 KiB.
 
     Raises:
-      TypeError: JAX does not support the type with the present jax_enable_x64, or `shape` is
+      TypeError: JAX does not support the type with the current jax_enable_x64, or `shape` is
         invalid.
       ValueError: A length is negative.
       NotImplementedError: JAX's default device is neither a CPU nor an NVIDIA GPU.
@@ -378,8 +378,8 @@ def place(array: NDArray[Any], dtype: np.dtype[Any], sharding: Sharding,
 def asarray(a: Any, dtype: DTypeLike | None = None, *,
             device: jax.Device | Sharding | None = None,
             copy: bool | None = None) -> jax.Array:
-    """Makes a JAX array whose memory is in a region. On a GPU, its memory kind is pinned_host;
-    on a CPU, it can be any.
+    """Makes a JAX array whose memory is in a region. On a GPU, the memory kind of this array is
+    pinned_host; on a CPU, it can be any kind.
 
     Args:
       a: Anything that numpy.asarray() accepts, of any shape. asarray() uses an array of
@@ -390,7 +390,7 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *,
       device: A jax.Device or Sharding, as for jnp.asarray(). Each addressable device of a
         sharding gets its own part. asarray() uses a part in place under the same conditions as a
         slice. Equal parts share one copy. On a GPU, the memory_kind must be pinned_host.
-      copy: False: raise ValueError instead of copying. True: always copy.
+      copy: False: raise ValueError if a copy is necessary. True: always copy.
 
     Returns:
       An array of the shape of `a`. Its memory stays allocated until the array is deleted and all

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The XLA custom calls that lib/xla handles, on one device and on several.
+"""The XLA custom calls that lib/xla handles, on one device and on several. A put stores a value in
+host memory, and a take returns it: see _kept.py for tokens and ghosts.
 
 On several devices, each device puts its own shard, and gets its own tokens. To XLA, a token is one
 value that is equal on all devices, so XLA never moves the token. An array of tokens has the
@@ -31,8 +32,8 @@ from actmem.jax._private import Aval, Context, DType, Rule
 
 
 def site_of(label: str) -> str:
-    """Returns the label without its line number. JAX finds a compiled program on disk by the
-    program's text, which must stay the same when lines are added above a function."""
+    """Returns the label of a value without its line number. JAX finds a compiled program on disk by
+    the program's text, which must not change if a user adds lines above a function."""
     return re.sub(r":\d+\)$", ")", label)
 
 
@@ -186,8 +187,8 @@ def _devices_left_to_xla(context: Any) -> int:
     return getattr(context, "num_devices", 1)
 
 
-# The sharding group and the sharding of all puts and takes in a program that share label, shape
-# and type.
+# All puts and takes in a program that share label, shape and type have one sharding group, and one
+# sharding.
 _lock = threading.Lock()
 _groups: dict[Hashable, int] = {}
 _shardings: dict[Hashable, Any] = {}
@@ -265,9 +266,9 @@ def _replicated(sharding: Any) -> Any:
 
 def _fingerprint(sharding: Any, shape: Sequence[int], batch: int) -> int:
     """Returns a number that identifies the sharding of a value. A put and its takes, which may be
-    in different programs, compute the same number, even if XLA expresses the sharding in
-    different forms. The number is never 0, which marks a value on one device. The batch's
-    dimensions count only if they are sharded, because a take may have fewer examples."""
+    in different programs, compute the same number, even if XLA expresses the sharding in different
+    forms. The number is never 0, because 0 marks a value on one device. It includes the batch's
+    dimensions only if they are sharded, because a take may have fewer examples."""
     tiles, devices = _private.tiles_of(sharding, len(shape))
     if max(tiles[:batch], default=1) == 1:
         tiles = tiles[batch:]
@@ -275,7 +276,7 @@ def _fingerprint(sharding: Any, shape: Sequence[int], batch: int) -> int:
     return zlib.crc32(repr((where, tuple(shape[batch:]))).encode()) or 1
 
 
-_WORDS = "words"        # the four words of a token, which differ between devices
+_WORDS = "words"        # the dimension of a token's words, which differ between devices
 _VALUE, _NONE, _TIE = "value", "none", "tie"
 
 
@@ -287,7 +288,8 @@ def _sharding_rule(operands: Sequence[Sequence[str]],
     count = itertools.count()
 
     def named(dimensions: Sequence[str]) -> tuple[str, ...]:
-        # The words of different tokens are unrelated; even their lengths may differ.
+        # Give each dimension of words a name of its own: the words of different tokens are
+        # unrelated, and even the length of this dimension may differ.
         names = tuple(f"{name}{next(count) if name == _WORDS else i}x"
                       for i, name in enumerate(dimensions))
         alone.extend(name for name in names if name.startswith(_WORDS))
@@ -375,12 +377,14 @@ def _value(rank: int) -> list[str]:
 
 
 def _ghost(rank: int) -> list[str]:
-    """Returns the dimension names of a ghost: those of its value, and one of length zero."""
+    """Returns the dimension names of a ghost: those of its value, and the name of the dimension of
+    length zero."""
     return [*_value(rank), _NONE]
 
 
 def _tokens(rank: int) -> list[str]:
-    """Returns the dimension names of tokens: those of the batch, and one for the four words."""
+    """Returns the dimension names of tokens: those of the batch, and the name of the dimension of
+    the four words."""
     return [*_value(rank), _WORDS]
 
 
@@ -409,10 +413,10 @@ def _for_tokens(sharding: Any, tokens: Any, rank: int, batch: int) -> Any:
 
 def _sharded_alike(key: tuple[Hashable, ...], rank: int, batch: int, value: int,
                    received: bool) -> Rule:
-    """Returns a function that gives the tokens and the ghost of a put or take the sharding of
-    its value. The value is operand or result number `value`. All calls of one `key` share one
-    sharding. `received`: the value is a state that the program got as an input, and keeps its
-    sharding."""
+    """Returns a function that computes the shardings for a put or a take. Its tokens and its ghost
+    get the sharding of its value. `value` is the index of the value in the list of operands and
+    results. All calls with the same `key` share one sharding. `received`: the value is a state that
+    the program got as an input, and keeps its sharding."""
     label, number, *kind = key
 
     def alike(own: list[Any]) -> list[Any]:
@@ -476,8 +480,8 @@ def take(ctx: Context, token: Any, ghost: Any, aval: Aval, label: str, number: i
 
 
 def _alone(token: Any, number: int = 0) -> list[str]:
-    """Returns dimension names for tokens that a call returns or ends. Only operand `number` has
-    these names."""
+    """Returns dimension names for tokens of a call other than a put or a take. `number` makes the
+    names of different operands different; a result has the names of its operand."""
     return [f"tokens{number}d"] * (token.ndim - 1) + [_WORDS]
 
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""checkpoint: jax.checkpoint that keeps saved values in actmem memory. patch: makes
+"""checkpoint() is jax.checkpoint, but keeps saved values in actmem memory. patch() makes
 jax.checkpoint itself keep values in actmem that a policy offloads to pinned_host.
 
-JAX still splits the function into passes. Both functions only install a policy that selects the
-values that go to actmem; _remat.py has the rules that move them.
+JAX still splits the user's function into a forward and a backward pass. checkpoint() and patch()
+only install a policy that selects the values that go to actmem; _remat.py has the rules that move
+them.
 """
 from __future__ import annotations
 

@@ -4,7 +4,8 @@
 flat() expands calls of functions, so that each leaf of the state has equations of its own.
 
 choice() finds a scalar that decides whether an update keeps the old state, as in
-`jnp.where(is_finite, new, old)`. Such an update computes the new state and then may not use it.
+`jnp.where(is_finite, new, old)`. Such an update always computes the new state, even if it then
+keeps the old state.
 
 assuming() returns the jaxpr for one value of this scalar, without the equations that are then
 unnecessary. If the update keeps the old state for that value, the jaxpr does not read the state.
@@ -25,8 +26,8 @@ _RESHAPING = {"broadcast_in_dim", "reshape", "squeeze", "copy", "copy_p", "expan
 
 
 def flat(jaxpr: Jaxpr, select: bool = False) -> Jaxpr:
-    """Returns a closed jaxpr without calls of functions. `select`: without lax.cond, too. Both
-    branches are then computed, unless choice() finds the condition."""
+    """Returns a closed jaxpr without calls of functions. If `select` is true, it has no lax.cond
+    either: it computes both branches, unless choice() finds the condition."""
     inner = _private.open_jaxpr(jaxpr)
     return jax.make_jaxpr(lambda *args: _private.run_jaxpr(
         jaxpr, args, expand=True, select=select))(
@@ -69,8 +70,9 @@ def _predicate(eqn: Eqn, producers: Mapping[Atom, Eqn]) -> Atom | None:
 
 def choice(jaxpr: Jaxpr, kept: Mapping[int, Atom]) -> Atom | None:
     """Returns a boolean scalar that decides whether outputs are unchanged inputs. `kept` maps the
-    number of an output to the input that the output may be. The scalar itself depends on none of
-    these inputs, and on no equation with an effect, because effects must not happen twice."""
+    number of an output to the input that this output equals if it is unchanged. The scalar depends
+    on none of these inputs, and on no equation with an effect, because effects must not happen
+    twice."""
     inner = _private.open_jaxpr(jaxpr)
     producers = _producers(inner)
     counts: dict[Atom, int] = {}
@@ -89,13 +91,14 @@ def choice(jaxpr: Jaxpr, kept: Mapping[int, Atom]) -> Atom | None:
 
 
 def only(jaxpr: Jaxpr, wanted: Sequence[Var]) -> Jaxpr:
-    """Returns the closed jaxpr with only the equations that compute `wanted`, its outputs."""
+    """Returns a closed jaxpr with `wanted` as outputs, and only the equations that compute them."""
     inner = _private.open_jaxpr(jaxpr)
     return _private.with_eqns(jaxpr, _making(inner, _needs(inner, wanted)), outvars=[*wanted])
 
 
 class _Assumed:
-    """Simplifies equations. `known` maps a variable whose elements are all equal to their value."""
+    """Simplifies equations. If all elements of a variable have the same value, `known` maps the
+    variable to that value."""
 
     def __init__(self, var: Var, value: bool) -> None:
         self.known: dict[Atom, Any] = {var: np.bool_(value)}

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Computes an Optax update at the beginning of the next step. Each part of the update runs just
-before the following program first uses the parameters of that part.
+"""Computes an Optax update at the beginning of the next step. The update has groups of equations
+(see _update.py). Each group runs just before the program of the step first uses the parameters of
+that group.
 
 early() computes the small values that an update needs from all gradients, such as their global
 norm, unless these values need stored state. It runs in the step that computes the gradients.
 
 run_before() computes the rest of the update, and the program that follows. The program's equations
-keep their order. A group of the update (_update.py) runs before the first equation that needs one
-of the group's parameters. The takes of the next group are tied to values that the program has
-computed by then. So a group is copied while the program computes with the parameters of the
-previous group.
+keep their order. A group runs before the first equation that needs one of the group's parameters.
+The takes of the next group are tied to values that the program has computed by then. So the state
+of a group is copied to the device while the program computes with the parameters of the previous
+group.
 """
 from collections.abc import Sequence
 from typing import Any
@@ -34,7 +35,7 @@ class Split:
     def __init__(self, jaxpr: Jaxpr, is_stored: Sequence[bool], gradients: int,
                  small: int) -> None:
         """The first `gradients` inputs are gradients. `is_stored` says for each input whether it is
-        stored. Values with fewer than `small` elements are small."""
+        in actmem memory. Values with fewer than `small` elements are small."""
         self.jaxpr = _update.prepared(jaxpr)
         inner = _private.open_jaxpr(self.jaxpr)
         stored: set[Atom] = {var for var, is_one in zip(inner.invars, is_stored) if is_one}
@@ -55,7 +56,7 @@ class Split:
                 used |= operands
         self.between = [var for eqn in inner.eqns for var in eqn.outvars
                         if var in early and var in used]
-        # An effect must not happen twice.
+        # The late part must not repeat an effect of the early part.
         self.between += [var for eqn in _private.open_jaxpr(
             _choices.only(self.jaxpr, self.between)).eqns if eqn.effects
                          for var in eqn.outvars if var not in self.between]
@@ -112,7 +113,8 @@ class _Program:
 
     def advance(self, run: _update.Run) -> list[Any]:
         """Runs the equations in order, up to the first one that needs a parameter that does not
-        exist yet. Returns a list of the last array that it computed, or an empty list."""
+        exist yet. Returns the last array that it computed, in a list, which is empty if there is
+        none."""
         last: list[Any] = []
         while self.left:
             operands = self.operands(self.left[-1], run)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""save and load: an array in a named region, which several processes and later ones can use.
+"""save() and load(): an array in a named region, which other processes can use at the same time or
+later.
 
 The region begins with the header of a .npy file, which states type and shape. save() writes
 the first bytes of the header last: a region without them is incomplete.

@@ -9,8 +9,8 @@ is freed with its last reference (lib/xla). So each reference has one owner, whi
   tokens that its caller gives away. The caller owns all tokens that a jaxpr returns.
 * A take ends its tokens (drops these references) if they are used nowhere else. If tokens are taken
   several times, or in each iteration of a loop, the program drops them after the last take.
-* An equation that selects, gathers or copies tokens makes new references (hold). The program
-  drops the tokens that such an equation read, like all other tokens.
+* An equation that selects, gathers or copies tokens makes new references (hold). The program drops
+  the tokens that such an equation reads, as it drops all other tokens.
 * Python owns the tokens that a program receives or returns, and drops them when their array
   is gone (_tokens.py). The caller of a program may donate the tokens of a state (_state.py): the
   program then owns them.
@@ -53,7 +53,8 @@ _ALIKE = {"reshape", "transpose", "squeeze", "broadcast_in_dim", "rev", "copy", 
 
 
 def _hands_on(eqn: Eqn) -> bool:
-    """Returns whether `eqn` only gives its tokens other names."""
+    """Returns whether the tokens in the results of `eqn` are those of its operands, under other
+    names."""
     name = eqn.primitive.name
     return name == "optimization_barrier" or eqn.primitive in (tie_p, mark_p) or \
         name in _ALIKE and eqn.invars[0].aval.size == eqn.outvars[0].aval.size
@@ -91,7 +92,7 @@ class _Program:
         self.puts = puts            # labels of the program's own puts
         self.received = received    # labels of the states that the program gets
         self.many = many            # some token may be taken more than once
-        self.gives_away = gives_away
+        self.gives_away = gives_away    # it returns tokens other than those of states
         self.found_many = False
         self.numbers: dict[str, int] = {}
         self.announced = itertools.count()
@@ -110,8 +111,8 @@ class _Program:
         tokens that it returns.
 
         owned_in  Whether each input is an array of tokens that the caller gives away.
-        tie       The index of the input to which all tokens among the inputs are tied.
-        numbers   The numbers under which the takes of the inputs were announced.
+        tie       The index of the input to which the jaxpr ties all its input tokens, or None.
+        numbers   For each input, the number under which its take was announced, or None.
         """
         inner = _private.open_jaxpr(jaxpr)
         if not _mentions(inner, self.seen):
@@ -199,8 +200,8 @@ class _Body:
         return _private.with_eqns(jaxpr, self.eqns, outvars=outvars)
 
     def after(self, token: Atom, ties: Sequence[Atom]) -> Atom:
-        """Returns the token, tied to `ties`. The new token exists only after `ties` do, so the
-        caller may then end it."""
+        """Returns the token, tied to `ties`. The new token exists only after `ties` do, so a call
+        that ends it cannot run before them."""
         for tie in ties:
             token, = self.emit(tie_p, [token, tie], [token.aval], numbers=(-1,))
         return token
@@ -272,7 +273,7 @@ class _Body:
         self.drop_read(eqn, ended)
 
     def drop_read(self, eqn: Eqn, ended: Sequence[bool]) -> None:
-        """Drops the tokens that `eqn` uses last but does not end."""
+        """Drops the tokens whose last use is `eqn`, unless `eqn` ends them."""
         for flow in {self.flows[atom] for atom, is_ended in zip(eqn.invars, ended)
                      if self.is_owned(atom) and not is_ended}:
             self.program.found_many = True
@@ -338,8 +339,8 @@ class _Body:
             "ends": tuple(moved[:tokens])})
 
     def all_of(self, value: Any) -> Any:
-        """Completes a parameter of an unknown equation. The jaxprs inside it do not end the
-        tokens that they are given."""
+        """Completes a parameter of an unknown equation. The jaxprs inside it do not end their input
+        tokens."""
         if _private.is_jaxpr(value):
             jaxpr = _private.open_jaxpr(value)
             return self.program.jaxpr(value, [False] * len(jaxpr.invars))
@@ -357,8 +358,8 @@ class _Body:
                 invars[i] = self.hold(eqn.invars[i])
 
     def given(self, eqn: Eqn, invars: list[Atom]) -> None:
-        """Gives a call its own references to tokens that are owned here and used elsewhere too.
-        XLA inlines the call, so its results may be ready before its takes have run."""
+        """Gives a call references of its own to tokens that this jaxpr owns and also uses
+        elsewhere. XLA inlines the call, so its results may be ready before its takes have run."""
         for i, atom in enumerate(eqn.invars):
             if self.is_owned(atom) and not self.moved(atom):
                 number = self.number(invars[i])
@@ -378,8 +379,9 @@ class _Body:
 
     def shared(self, eqn: Eqn, invars: list[Atom], moved: list[bool], first: int) -> None:
         """Gives a scan references of its own to arrays of tokens that it iterates over, if other
-        equations use them, too. The last scan gets the references that are owned here, so its
-        iterations free the blocks one by one. `first`: the first operand that it iterates over."""
+        equations use them, too. The last scan gets the references that this jaxpr owns, so its
+        iterations free the blocks one by one. `first` is the index of the first operand that the
+        scan iterates over."""
         flows = [self.flows[atom] if self.is_token(atom) else None for atom in eqn.invars]
         for i in range(first, len(invars)):
             flow = flows[i]
@@ -412,8 +414,8 @@ class _Body:
 
 
 def _without_ghosts(eqn: Eqn) -> Eqn:
-    """Moves the creation of ghosts into the shard_map that uses them. XLA in JAX 0.11 crashes if a
-    shard_map gets an array without bytes."""
+    """Makes the ghosts inside the shard_map that uses them, instead of passing them to it. XLA in
+    JAX 0.11 crashes if a shard_map gets an array without bytes."""
     if eqn.primitive.name != "shard_map":
         return eqn
     jaxpr = eqn.params["jaxpr"]

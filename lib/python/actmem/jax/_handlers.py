@@ -259,8 +259,8 @@ def stats() -> dict[str, Any]:
     reset_blocks_total         blocks freed by reset()
     dropped_blocks_total       blocks that were dropped without a take, because
                                nothing could take them any more
-    own_bytes, own_bytes_total bytes, including arrays, that the CUDA driver allocated
-                               itself because it did not register a region
+    own_bytes, own_bytes_total bytes of blocks and arrays in memory that the CUDA driver
+                               allocated, because it refused to register a region
     lost_blocks_total          blocks that could not be read back from their files
     checksums_total            blocks whose checksum was compared
     generations, generations_max

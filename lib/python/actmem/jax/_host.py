@@ -2,16 +2,16 @@
 """Computes an Optax update on the processors of the host, which stores the update's state.
 
 The update is traced as if all arrays were on the device. Plan then decides where each equation of
-the jaxpr runs. Equations between stored inputs and stored outputs run on the host. Later equations
-also run on the host if they need no further array of the device. All other equations run on the
+the jaxpr runs. Equations between stored inputs and stored outputs run on the host. Equations after
+them also run on the host if they need no other array of the device. All other equations run on the
 device: those that compute scalars, such as a learning rate or a global norm, and those that process
 gradients before the state is needed.
 
 The equations of one leaf, or of the leaves that one equation combines, form a piece: one call on
 the host, which reads blocks of the store and makes new ones. Arrays of the device that a piece
 needs, such as gradients, are copied to the host before the piece runs. Results that the device
-needs are copied back after that. The operations of a piece are elementwise, and the host computes
-them in float32: see lib/update/update.h.
+needs are copied back after the piece has run. The operations of a piece are elementwise, and the
+host computes them in float32: see lib/update/update.h.
 """
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -193,7 +193,7 @@ class _Writer:
         return result
 
     def power(self, base: int, exponent: int, dtype: Any) -> int:
-        """Multiplies in the order in which JAX does."""
+        """Returns the value of a power. Multiplies in the same order as JAX."""
         def times(left: int, right: int) -> int:
             product = self.emit("mul", left, right)
             return self.emit("round_bf16", product) if dtype == _BFLOAT16 else product
@@ -350,7 +350,7 @@ class Plan:
         return eqn if any(map(_is_array, operands)) else self.reduction(operands[0])
 
     def add_rest(self) -> None:
-        """Adds the equations whose operands the host has."""
+        """Adds all other equations whose operands are on the host."""
         for eqn in self.jaxpr.eqns:
             operands = [atom for atom in eqn.invars if not _private.is_literal(atom)]
             others = [atom for atom in operands
@@ -370,7 +370,7 @@ class Plan:
         return atom in self.stored or atom in self.given
 
     def needs(self, wanted: Sequence[Atom]) -> set[Atom]:
-        """Returns the arrays from which the host computes these variables."""
+        """Returns these variables, and all arrays from which the host computes them."""
         found: set[Atom] = set()
         left = list(wanted)
         while left:
@@ -382,7 +382,7 @@ class Plan:
         return found
 
     def parts(self, needed: Sequence[Atom]) -> list[list[Atom]]:
-        """Returns groups of variables. No two groups need the same array."""
+        """Divides `needed` into groups that have no input array in common."""
         parts: list[tuple[list[Atom], set[Atom]]] = []
         for atom in needed:
             found = {other for other in self.needs([atom]) if self.is_read(other)}
@@ -403,7 +403,8 @@ class Plan:
 
 
 class Run:
-    """Computes a jaxpr. The host computes its stored outputs."""
+    """Computes a jaxpr with stored inputs and outputs: Plan says which equations run on the
+    host."""
 
     def __init__(self, jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None]) -> None:
         self.inner = _private.open_jaxpr(jaxpr)

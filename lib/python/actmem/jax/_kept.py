@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """The two types that represent a value in actmem memory within a program: token and ghost.
 
-A token identifies one example of a block, in four words of memory. Without vmap, a block is one
-example, and its token has no dimensions. Under vmap, a put makes one block of all examples and
-an array of tokens with the batch's dimensions. So JAX may select, gather, reverse or stack
-tokens: each token still identifies its example.
+A put stores a value in a block of memory, and a take returns the value. A token identifies one
+example of a block, in four words of memory. Without vmap, a block is one example, and its token has
+no dimensions. Under vmap, a put makes one block of all examples and an array of tokens with the
+batch's dimensions. So JAX may select, gather, reverse or stack tokens: each token still identifies
+its example.
 
 A ghost has the shape, the dtype, the sharding and the tangents of the value, but no bytes in
 memory. So a loop can stack ghosts, vmap can batch them along any axis, and second derivatives
@@ -117,7 +118,7 @@ STEP, STATE, GRADIENT = "step", "state", "gradient"
 
 
 class TokenType(_KeptType):
-    """The dtype of tokens of one label, whose examples have this shape and dtype. JAX combines
+    """The dtype of the tokens of one label. The examples have this shape and dtype. JAX combines
     only values of one dtype, so it never mixes tokens of different types. `use` is STEP, STATE or
     GRADIENT. The tokens of gradients are tangents themselves."""
 
@@ -202,7 +203,8 @@ _ARITHMETIC = [f"__{prefix}{name}__" for prefix in ("", "r") for name in (
 
 
 def without_arithmetic(kind: type) -> type:
-    """Makes arithmetic with objects of a class raise TypeError, with the message of refusal()."""
+    """Makes all arithmetic with objects of the class raise TypeError, with the message of
+    refusal()."""
     def operator(self: Any, *others: Any) -> Any:
         raise TypeError(self.refusal())
     for name in _ARITHMETIC:

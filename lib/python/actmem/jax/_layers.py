@@ -78,7 +78,7 @@ class _Layers:
     """The jaxpr of an update with stacks among its inputs.
 
     stacks    the number of layers of each variable that is a stack
-    level     of each variable: the number of successive reductions over all layers on which it
+    level     for each variable, the number of successive reductions over all layers on which it
               depends
     """
 
@@ -219,7 +219,7 @@ class _Layers:
         return jax.lax.scan(body, None, list(xs.values()), length=count)[1]
 
     def is_broadcast(self, atom: Atom) -> bool:
-        """Returns whether all layers of a variable are alike, because it is a broadcast value."""
+        """Returns whether a variable is a value that was broadcast to all layers."""
         eqn = self.producers.get(atom)
         return eqn is not None and eqn.primitive.name == "broadcast_in_dim" and \
             atom not in self.stacks and 0 not in eqn.params["broadcast_dimensions"]
@@ -249,8 +249,8 @@ class _Layers:
         return list(found)
 
     def slice(self, wanted: Atom, count: int, parts: dict[Atom, Any]) -> Any:
-        """Returns one layer of a variable. `parts` has the same layer of variables that are
-        known."""
+        """Returns one layer of a variable. `parts` maps each known variable to the same layer of
+        it."""
         def layer_operands(atom: Atom) -> Sequence[Atom]:
             if _private.is_literal(atom) or atom in parts:
                 return ()
@@ -343,7 +343,7 @@ def _each(eqns: Sequence[Eqn], operands: Sequence[Any]) -> list[Any]:
 
 
 def _of_one_layer(eqn: Eqn) -> Eqn:
-    """Returns the equation for stacks of one layer."""
+    """Returns the equation with shapes for stacks of one layer."""
     for name in ("shape", "new_sizes"):
         shape = eqn.params.get(name)
         if shape:

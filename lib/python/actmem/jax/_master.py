@@ -29,8 +29,8 @@ def master_copy(tx: optax.GradientTransformation, dtype: Any = jnp.float32) -> M
       dtype: The type of the copy.
 
     Each step updates the copy, with gradients converted to `dtype`. The new weights are the copy,
-    rounded to their type. Rounding errors do not add up, because the next step begins with the
-    copy. Weights of `dtype`, of a wider type or of integers have no copy.
+    rounded to the type of the weights. Rounding errors do not add up, because the next step begins
+    with the copy. Weights of `dtype`, of a wider type or of integers have no copy.
 
     With offload(master_copy(tx), on="host"), gradients and weights cross the link to the host in
     bfloat16: 2 bytes for each weight in each direction. Offloaded.apply() returns the rounded copy.

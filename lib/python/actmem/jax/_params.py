@@ -31,12 +31,13 @@ OF_GRADIENT, OF_WEIGHTS = "gradient of ", " of the weights ("
 
 class _Weight(Stored):
     """A stored weight within value_and_grad(). With gradients="store", `slot` is a value without
-    content, and its gradient is the weight's gradient. Otherwise `slot` is None, and the gradient
-    of the ghost is the weight's gradient. `guard` has two arrays of numbers for each layer: zeros,
-    and the canary. jax.lax.stop_gradient() does not know the dtypes of slot and ghost, so it stops
-    only the gradient of the guard. A function that changes the floating-point numbers of a tree,
-    such as a conversion, cannot change the weight, but it changes the canary. The gradients of the
-    guard's arrays are the squares and the canary of the layer's Gradient."""
+    content, and its gradient is the weight's gradient. With gradients="device", `slot` is None, and
+    the gradient of the ghost (_kept.py) is the weight's gradient. `guard` has two arrays of numbers
+    for each layer: zeros, and the canary (see canary_of()). jax.lax.stop_gradient() does not know
+    the dtypes of slot and ghost, so it stops only the gradient of the guard. A function that
+    changes the floating-point numbers of a tree, such as a conversion, cannot change the weight,
+    but it changes the canary. The backward pass returns two values as gradients of the guard's
+    arrays: they become `squares` and `canary` of the layer's Gradient."""
 
     CHILDREN = (*Stored.CHILDREN, "slot", "guard")
     slot: Any
@@ -66,9 +67,10 @@ SQUARED = (jnp.float32, jnp.bfloat16)
 
 
 def canary_of(dtype: Any, ndim: int) -> NDArray[Any]:
-    """Returns numbers of both signs and of all magnitudes. Any arithmetic, rounding, clipping or
-    reordering changes at least one of them. `ndim` is that of a layer's weight. The canary has as
-    many dimensions, or one if this is 0: functions often select arrays by them."""
+    """Returns the canary, an array that shows whether a function changed the numbers of a tree. It
+    has numbers of both signs and of all magnitudes, so any arithmetic, rounding, clipping or
+    reordering changes at least one of them. It has `ndim` dimensions, as a layer's weight has, but
+    at least one: functions often select arrays by their number of dimensions."""
     limits = jnp.finfo(dtype)
     exponents = range(max(-12, math.ceil(math.log10(limits.smallest_normal))),
                       min(12, math.floor(math.log10(limits.max))))
@@ -87,7 +89,8 @@ def _check_dtype(canary: Any, dtype: Any, label: str, instead: str) -> None:
 
 
 def _marked(token: Any, canary: Any, is_changed: Any = False) -> Any:
-    """Marks tokens, so that takes of them fail, if `is_changed` or the canary was changed."""
+    """If `is_changed`, or if the canary was changed, marks the tokens, so that each take of them
+    fails."""
     wanted = jnp.broadcast_to(canary_of(canary.dtype, canary.ndim - token.ndim), canary.shape)
     return _primitives.mark_p.bind(
         token, jnp.any(canary != wanted, tuple(range(token.ndim, canary.ndim))) | is_changed)
@@ -109,7 +112,7 @@ class Gradient(Stored):
     squares  the result of _squares_of() for each layer's gradient, float32. The backward pass
              computes it while the gradient is on the device.
     bits     the bits of the squares, as uint32
-    canary   canary_of() the dtype for each layer
+    canary   the result of canary_of() for each layer
 
     A function that changes all floating-point numbers of a tree cannot change the gradient, because
     JAX has no arithmetic for tokens. But the function changes the canary, so a take of the gradient
@@ -151,7 +154,7 @@ def _bits_of(squares: Any) -> Any:
 
 
 def _without_slots(tree: Any) -> Any:
-    """Returns the tree with a Stored, as it was before value_and_grad(), for each _Weight."""
+    """Returns the tree with the Stored in place of each _Weight, as before value_and_grad()."""
     def without(leaf: Any) -> Any:
         return Stored(leaf.token, leaf.ghost, leaf.label) if isinstance(leaf, _Weight) else leaf
     return jax.tree.map(without, tree, is_leaf=is_stored)
