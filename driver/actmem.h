@@ -14,11 +14,12 @@
  *	actmem_region.lock			slots and their counters
  *	account_lock (account.c)		all quotas, and the table of users
  *	actmem_pool.lock			the lists of a pool
- *	lingering_lock (region.c)		the list of lingering regions
+ *	lingering_lock (region.c)		the list of lingering (closed, but pinned) regions
  *
  * actmem_region.lock and the locks below it are spinlocks with short critical sections. A caller of
- * the page allocator may hold actmem_pool.settings, but no lock below it. A task that has claimed a
- * slot (slots.c) takes neither mmap_lock nor another claim.
+ * the page allocator may hold actmem_pool.settings, but no lock below it. A region has a slot for
+ * each page (slots.c). A task that has claimed a slot, to allocate its page, takes neither
+ * mmap_lock nor another claim.
  */
 #ifndef _ACTMEM_H
 #define _ACTMEM_H
@@ -60,7 +61,7 @@ struct actmem_quota {
 	unsigned long used;
 };
 
-/* The value of a limit that does not limit anything. */
+/* The limit of a quota without a limit. */
 #define ACTMEM_NO_LIMIT		ULONG_MAX
 
 /* Returns how many objects the limit still allows in this snapshot of actmem_quota_read(). */
@@ -139,7 +140,7 @@ struct actmem_region {
 	struct xarray charges;
 	struct list_head linger;
 	struct rcu_head rcu;
-	/* Protects the fields below, and the gate of slots.c. */
+	/* Protects the fields below. slot_empty() in slots.c relies on it. */
 	spinlock_t lock;
 	unsigned long pages_held;
 	unsigned long demand_faults;
@@ -156,9 +157,9 @@ struct actmem_region {
 /*
  * The driver keeps notes on a page in folio->private. The kernel does not use this field for a page
  * of this kind, and does not read it unless PG_private is set. LENT: the page belongs to a pool
- * that has lent it; the task that takes the page from the pool or gives it back changes this bit.
- * POISONED: the page is in a region and the hardware reported an error in it; protected by the
- * region's lock. The higher bits hold the id of the region that has the page.
+ * that has lent it to a region; the task that takes the page from the pool or gives it back changes
+ * this bit. POISONED: the page is in a region and the hardware reported an error in it; protected
+ * by the region's lock. The higher bits hold the id of the region that has the page.
  */
 #define ACTMEM_PAGE_LENT	BIT(0)
 #define ACTMEM_PAGE_POISONED	BIT(1)
@@ -178,7 +179,7 @@ static inline void actmem_page_notes_set(struct folio *folio, unsigned long note
  * struct actmem_choice - the nodes from which the current task takes pages
  * @wanted: pages still to be placed
  * @placed: pages placed
- * @placed_here: pages placed on the node that is now the nearest one
+ * @placed_here: pages placed on the nearest node that is not full
  * @charged: placed pages that are charged to a memory cgroup
  * @nodes: nodes of the policy; without full nodes if the policy allows other nodes
  * @from: nodes are tried in order of their distance from this node
@@ -203,7 +204,7 @@ long actmem_region_ioctl(struct file *file, unsigned int request, unsigned long 
 
 /* file.c */
 struct file *actmem_file_make(struct actmem_region *region);
-/* Returns NULL for an empty file of a mount. A file that has a region keeps this region. */
+/* Returns the file's region, or NULL for an empty file of a mount. A file keeps its region. */
 static inline struct actmem_region *actmem_file_region(const struct file *file)
 {
 	/* Pairs with actmem_create_attach(). */
@@ -263,8 +264,8 @@ void actmem_regions_exit(void);
 /* slots.c */
 struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index);
 /*
- * Translates the error of a slot for system calls. A thread that touches a mapping of a poisoned
- * page gets a signal instead.
+ * Translates an error of actmem_slot_get() to that of a system call. A thread that touches a
+ * mapping of a poisoned page gets a signal instead.
  */
 static inline int actmem_slot_error(const struct folio *folio)
 {

@@ -11,7 +11,7 @@
 
 /*
  * Copies a struct from user space. Every struct begins with a __u32, the struct's size in user
- * space. This must be at least @oldest, the size in the first version of the interface.
+ * space. This size must be at least @oldest, the size in the first version of the interface.
  */
 int actmem_argument_fetch(void *arg, size_t size, size_t oldest, void __user *user)
 {

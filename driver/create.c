@@ -56,7 +56,10 @@ struct actmem_region *actmem_create_for_file(struct inode *inode, struct actmem_
 	return actmem_create_region(arg, mount);
 }
 
-/* Gives the caller's reference to the inode. The eviction of the inode ends the region. */
+/*
+ * Attaches a region to an inode, which takes over the caller's reference. The inode's eviction ends
+ * the region.
+ */
 void actmem_create_attach(struct inode *inode, struct actmem_region *region)
 {
 	spin_lock(&region->lock);

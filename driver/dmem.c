@@ -41,8 +41,9 @@ void actmem_dmem_exit(void)
 }
 
 /*
- * Charges one page to @node, for slot @index. The caller has claimed the slot. Returns EAGAIN if
- * the charge would exceed a limit of the task's cgroup or of the cgroup's ancestors.
+ * Charges a page of @node, for slot @index, to the task's dmem cgroup. The caller has claimed the
+ * slot. Returns EAGAIN if the charge would exceed a limit of the task's cgroup or of the cgroup's
+ * ancestors.
  */
 int actmem_dmem_charge(struct actmem_region *region, unsigned long index, int node)
 {
@@ -57,7 +58,7 @@ int actmem_dmem_charge(struct actmem_region *region, unsigned long index, int no
 	return err;
 }
 
-/* Uncharges a page that the slot gave back or failed to get. */
+/* Uncharges a page that left its slot, or that could not be allocated. */
 void actmem_dmem_uncharge(struct actmem_region *region, unsigned long index)
 {
 	dmem_cgroup_uncharge(xa_erase(&region->charges, index), ACTMEM_PAGE_BYTES);

@@ -20,9 +20,9 @@ static struct vfsmount *unnamed_mount;
 static int unnamed_mount_users;
 
 /*
- * Keeps the internal mount, on which unnamed regions are created. Open files of unnamed regions
- * hold the mount, but their inodes do not. A watcher (inotify) may drop the last reference to an
- * inode, and the shutdown of the superblock waits for watchers.
+ * Takes a reference to the internal mount, which has the files of unnamed regions. Open files of
+ * unnamed regions hold such a reference, but their inodes do not. A watcher (inotify) may drop the
+ * last reference to an inode, and the shutdown of the superblock waits for watchers.
  */
 static int file_mount_hold(void)
 {
@@ -83,7 +83,7 @@ static ssize_t actmem_read_iter(struct kiocb *call, struct iov_iter *to)
 	return done ?: err;
 }
 
-/* EPOLLPRI: a limit fell, and the region should give pages back. */
+/* Reports EPOLLPRI if a limit fell, and the region should give pages back. */
 static __poll_t actmem_poll(struct file *file, struct poll_table_struct *table)
 {
 	struct actmem_region *region = actmem_file_region(file);

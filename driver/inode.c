@@ -59,7 +59,8 @@ static struct inode *inode_alloc(struct super_block *super, umode_t mode)
 		inode->i_fop = &actmem_file_operations;
 		/*
 		 * The pages cannot move. NUMA balancing would still unmap them at intervals, to see
-		 * which node uses them. It skips files whose pages must be in a low zone.
+		 * which node uses them. NUMA balancing skips files whose pages must be in a low
+		 * zone.
 		 */
 		mapping_set_gfp_mask(inode->i_mapping, GFP_DMA);
 	}

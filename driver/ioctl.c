@@ -83,7 +83,7 @@ static int ioctl_region_create(struct file *file, void __user *user)
 	struct actmem_region *region;
 	int err;
 
-	/* The file of an unnamed region always has a region. */
+	/* Refuse an unnamed region: its file already has a region. */
 	if (!actmem_super_mount(inode->i_sb))
 		return -ENOTTY;
 	err = ioctl_create_fetch(&arg, user);
@@ -113,9 +113,9 @@ static int ioctl_region_create(struct file *file, void __user *user)
 
 /*
  * Returns true if the caller may see the region. The user that created the region may see it. In a
- * container, the region must also have been created there, because users outside of it may have the
- * same uid. The check of CAP_SYS_ADMIN is not audited, because a task without it still sees its own
- * regions.
+ * container, the region must also have been created in this container, because users outside of it
+ * may have the same uid. The check of CAP_SYS_ADMIN is not audited, because a task without it still
+ * sees its own regions.
  */
 static bool ioctl_region_is_visible(const struct actmem_region *region)
 {

@@ -55,7 +55,7 @@ static void map_fault_log(struct actmem_region *region, unsigned long index, int
 
 /*
  * Allocates the missing page, but not for a mapping of a read-only descriptor, because the page
- * would count for the owner of the region. POPULATE also refuses such descriptors.
+ * would count against the owner of the region. POPULATE also refuses such descriptors.
  */
 static struct folio *map_fault_demand(struct actmem_region *region, unsigned long index,
 				      bool may_allocate)
@@ -79,8 +79,9 @@ static struct folio *map_fault_demand(struct actmem_region *region, unsigned lon
 }
 
 /*
- * Waits for the task that allocates the page. If the fault can be retried, first releases its lock,
- * because that task may get little CPU time. The file keeps the region if the mapping vanishes.
+ * Waits for the task that allocates the page. If the fault can be retried, first releases the
+ * fault's lock, because the wait may be long: that task may get little CPU time. A reference to the
+ * file keeps the region if the mapping is removed.
  */
 static vm_fault_t map_fault_wait(struct vm_fault *vmf, struct actmem_region *region,
 				 unsigned long index)
@@ -100,9 +101,9 @@ static vm_fault_t map_fault_wait(struct vm_fault *vmf, struct actmem_region *reg
 }
 
 /*
- * Raises SIGBUS if the page cannot be allocated, as hugetlb does, or if the hardware reported an
- * error in it. VM_FAULT_HWPOISON_LARGE would need the lost size as an index into a table of
- * hugetlb, and this table is not exported.
+ * Handles a page fault. Raises SIGBUS if the page cannot be allocated, as hugetlb does, or if the
+ * hardware reported an error in it. VM_FAULT_HWPOISON_LARGE would need the lost size as an index
+ * into a table of hugetlb, and this table is not exported.
  */
 static vm_fault_t actmem_fault(struct vm_fault *vmf)
 {

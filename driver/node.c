@@ -57,7 +57,8 @@ unsigned long actmem_node_capacity(int node)
 /*
  * Waits before the caller retries on a full node. Returns false after FULL_WAITS calls; @waits
  * counts the calls from 0. If much of the free memory is reserved for CMA, the page allocator fails
- * although page cache is left. The kernel reclaims this page cache in the background.
+ * although page cache is left. During the wait, the kernel reclaims this page cache in the
+ * background.
  */
 bool actmem_node_wait(unsigned int *waits)
 {

@@ -4,8 +4,8 @@
  * fails if the task may not use a node of the mask, or if the node has no memory.
  *
  * A call also fails, before it allocates anything, in two cases. First, the nodes could not hold
- * the length even if all of their memory were free. Second, the length, minus the pages that the
- * region has, exceeds the administrator's limits.
+ * the requested length even if all of their memory were free. Second, this length, minus the pages
+ * that the region has, exceeds the administrator's limits.
  */
 #include <linux/bitmap.h>
 #include <linux/cpuset.h>
@@ -103,7 +103,7 @@ static unsigned long choice_share(const struct actmem_choice *choice, unsigned l
  * Fails if the range has more pages than the nodes or, with @by_limit, the administrator's limits
  * allow. Without this check, the call would fail only after reclaiming all memory. For an
  * interleaved region, checks only the whole region, because the share of each node in a part of the
- * region is not known. A part fails at the first page that cannot be allocated.
+ * region is not known. Populating a part fails at the first page that cannot be allocated.
  */
 static int choice_check_room(const struct actmem_choice *choice,
 			     const struct actmem_region *region, unsigned long pages,
@@ -119,7 +119,7 @@ static int choice_check_room(const struct actmem_choice *choice,
 		struct actmem_quota quota = actmem_quota_read(&actmem_nodes[node].pages);
 		unsigned long room = by_limit ? actmem_quota_left(quota) :
 						actmem_node_capacity(node);
-		/* Read @charged last: a page counts there before it counts in the node's quota. */
+		/* Read @charged last: a page counts in it before it counts in the node's quota. */
 		unsigned long had = by_limit ? READ_ONCE(region->charged) : 0;
 		unsigned long wanted = interleave ? choice_share(choice, pages, i) : pages;
 
@@ -174,7 +174,7 @@ int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create 
 			return err;
 		node_set(node, region->nodes);
 	}
-	/* Fix the mask now: which task touches page i first must not decide about its node. */
+	/* Fix the mask now: the node of page i must not depend on which task touches it first. */
 	if (region->policy == ACTMEM_POLICY_INTERLEAVE && nodes_empty(region->nodes))
 		region->nodes = place_allowed_nodes();
 	actmem_place_choose(region, region->page_count, &choice);
@@ -263,7 +263,7 @@ static int choice_node(const struct actmem_choice *choice, bool interleave, unsi
 	return node;
 }
 
-/* Returns why the node gave no page, or NONE for a page and if another node would not help. */
+/* Returns why the node gave no page; NONE if it gave one, or if another node would not help. */
 static u32 place_reason(const struct folio *folio)
 {
 	switch (PTR_ERR_OR_ZERO(folio)) {

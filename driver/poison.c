@@ -12,8 +12,9 @@
  * also marks pages without a machine check: in tests (MADV_HWPOISON, hwpoison-inject), and when an
  * administrator takes a page offline, for example after corrected errors. The driver therefore
  * checks each page for the mark before the page gets another owner. It checks when it zeroes a
- * page, and before it returns a page to the page allocator. The allocator accesses the page's
- * structs anyway. After the first machine check, it also checks when a pool lends a page.
+ * page, and before it returns a page to the page allocator. This costs little, because the
+ * allocator accesses the page's structs anyway. After the first machine check, the driver also
+ * checks a page that a pool lends.
  *
  * poison_report() does not find a page that is in a pool, or that a task is adding to a slot. For a
  * page in a pool, the driver finds the kernel's mark later. For a page in a slot, the next touch
@@ -33,7 +34,7 @@
 
 /*
  * Makes the kernel mark and count the error. The kernel itself marks pages only for some of the
- * errors on the chain. It does not for an error from which the driver's own copy,
+ * errors on the chain. It does not mark the page for an error from which the driver's own copy,
  * _copy_mc_to_iter(), has recovered.
  */
 static void poison_mark(unsigned long pfn)

@@ -11,10 +11,10 @@
  * without the mark go back to the page allocator.
  *
  * A page returns only when no other code can reach it. The caller first makes sure that no other
- * code can find the page. It then checks that no other code has a reference, and keeps one of its
- * own.
+ * code can find the page. It then checks that no other code has a reference, and keeps its own
+ * reference.
  *
- * A write of the target fills the pool, and reclaims and compacts memory for it, as a write to
+ * Writing the target fills the pool, and reclaims and compacts memory for it, as a write to
  * nr_hugepages does. If memory is short, the target becomes the number of pages that the pool got.
  * The worker does the rest in the background: it zeroes dirty pages, and replaces pages that have
  * hardware errors by free pages.
@@ -214,8 +214,8 @@ void actmem_pool_give(struct folio *folio)
 }
 
 /*
- * Allocates a page, and adds it to the dirty pages. Returns 1, 0 if the pool has reached its
- * target, or -ENOMEM.
+ * Allocates a page, and adds it to the dirty pages. Returns 1 if it added the page, 0 if the pool
+ * has reached its target, or -ENOMEM.
  */
 static int pool_grow(struct actmem_pool *pool, gfp_t gfp)
 {
@@ -238,7 +238,10 @@ static int pool_grow(struct actmem_pool *pool, gfp_t gfp)
 
 /* Functions of the worker. */
 
-/* Zeroes a page or allocates a missing one. Returns 1, 0 if neither is needed, or -ENOMEM. */
+/*
+ * Zeroes a page or allocates a missing one. Returns 1 if it did, 0 if neither is needed, or
+ * -ENOMEM.
+ */
 static int pool_work_on_page(struct actmem_pool *pool)
 {
 	struct folio *folio;
@@ -280,7 +283,10 @@ static void pool_work(struct work_struct *work)
 		pool_kick(pool);
 	else if (err)
 		queue_delayed_work(workers, &pool->work, RETRY);
-	/* A pool_kick() before queue_delayed_work() found no timer to cancel, so kick again. */
+	/*
+	 * If another task called pool_kick() before queue_delayed_work(), it found no timer to
+	 * cancel, so kick again.
+	 */
 	if (err < 0 && READ_ONCE(pool->dirty.count))
 		pool_kick(pool);
 }
@@ -306,7 +312,7 @@ static void pool_aim(struct actmem_pool *pool, unsigned long target)
 	spin_unlock(&pool->lock);
 }
 
-/* Fills the pool until memory is short or a signal arrives. */
+/* Fills the pool up to its target. Stops early if memory is short or a signal arrives. */
 static int pool_fill(struct actmem_pool *pool)
 {
 	unsigned long size, target = pool->target;
@@ -368,7 +374,7 @@ unsigned long actmem_pool_lent(int node)
 	return READ_ONCE(pools[node].lent);
 }
 
-/* Returns the ready and dirty pages. */
+/* Returns the number of ready and dirty pages. */
 unsigned long actmem_pool_held(int node)
 {
 	return READ_ONCE(pools[node].ready.count) + READ_ONCE(pools[node].dirty.count);

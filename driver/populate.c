@@ -58,9 +58,9 @@ static int populate_range_fill(struct actmem_region *region, unsigned long first
 }
 
 /*
- * Fails early if a limit is too low. The check assumes that all pages that the region has, or is
- * about to get, are in the range. If they are not, the call fails later, at the first page that
- * exceeds a limit.
+ * Fills a range. Fails early if a limit is too low. The check assumes that all pages that the
+ * region has, or is about to get, are in the range. If they are not, the call fails later, at the
+ * first page that exceeds a limit.
  */
 static int populate_range(struct actmem_region *region, unsigned long first, unsigned long count,
 			  unsigned long *done, struct actmem_why *why)

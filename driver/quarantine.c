@@ -5,8 +5,8 @@
 #include "actmem.h"
 
 /*
- * True if there has been a machine check of any kind. Until then, a pool lends ready pages without
- * checking their 512 structs, because the check costs more than the rest of lending.
+ * True if there has been a machine check of any kind. Until then, a pool lends a ready page without
+ * checking its 512 struct pages, because the check costs more than the rest of lending.
  */
 bool actmem_quarantine_expected;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Asks regions for pages if the dmem.max of a cgroup falls below the usage. The driver takes no
- * pages away. It reports a surplus for each region, and the task that writes dmem.max waits for the
- * owners to return it. Since Linux 7.3, that task calls the driver. dmem_cgroup_unregister_region()
- * waits until such calls have returned.
+ * Asks the owners of regions to give pages back, if the dmem.max of a cgroup falls below the usage.
+ * The driver takes no pages away. It reports a surplus for each region, and the task that writes
+ * dmem.max waits for the owners to give it back. Since Linux 7.3, that task calls the driver.
+ * dmem_cgroup_unregister_region() waits until such calls have returned.
  */
 #include <linux/cgroup_dmem.h>
 #include <linux/poll.h>

@@ -81,7 +81,7 @@ bool actmem_region_has_range(const struct actmem_region *region, u64 offset, u64
 	       offset <= bytes - length;
 }
 
-/* Pairs with regions_sweep_work(): a caller that reads 0 sees all effects of the sweep. */
+/* Pairs with regions_sweep_work(): a caller that gets 0 sees all effects of the last sweep. */
 unsigned long actmem_lingering_regions_total(void)
 {
 	return atomic_long_read_acquire(&lingering_total);

@@ -119,8 +119,8 @@ void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct 
 }
 
 /*
- * If only the slot holds references and the page is not locked, reduces the reference count to one
- * and returns true. Otherwise returns false. The caller holds the region's lock, so no other code
+ * Reduces the reference count to one and returns true, if only the slot holds references and the
+ * page is not locked. Otherwise returns false. The caller holds the region's lock, so no other code
  * can get the page.
  */
 static bool slot_page_take(struct folio *folio)
@@ -311,9 +311,9 @@ int actmem_slots_discard(struct actmem_region *region, unsigned long first, unsi
 }
 
 /*
- * Adds the page to @info, while other tasks may map and unmap it. A mapping takes a reference
- * before the page's map count rises, and drops the reference after the count falls. So a page that
- * a task is mapping or unmapping may count as pinned.
+ * Adds the page to the sums in @info, while other tasks may map and unmap the page. A mapping takes
+ * a reference before the page's map count rises, and drops the reference after the count falls. So
+ * a page that a task is mapping or unmapping may count as pinned.
  */
 static void slot_page_usage(struct folio *folio, struct actmem_ioctl_info *info)
 {

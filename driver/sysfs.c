@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The totals of the machine, and the settings of limits and pools: files under
+ * Files that show the totals of the machine, and that set limits and pools. They are under
  * /sys/class/misc/actmem/, with a directory nodeN/ for each possible node.
  * docs/abi/sysfs-class-misc-actmem describes each file.
  */
@@ -13,7 +13,7 @@
 
 #include "actmem.h"
 
-/* Prints "max" if there is no limit. */
+/* Prints a number of pages as bytes, or "max" for ACTMEM_NO_LIMIT. */
 static ssize_t sysfs_show_pages(char *buffer, unsigned long pages)
 {
 	if (pages == ACTMEM_NO_LIMIT)

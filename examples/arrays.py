@@ -26,7 +26,7 @@ RATE = 0.05
 
 
 def write(path, batches):
-    """Writes samples of a linear function, with noise. The training finds it."""
+    """Writes samples of a linear function, with noise. The training finds this function."""
     random = np.random.default_rng(0)
     line = random.standard_normal(FEATURES, np.float32)
     with open(path, "wb") as file:

@@ -27,8 +27,8 @@ OFFLOAD = jax.checkpoint_policies.save_and_offload_only_these_names(
 
 
 def checkpointed(layer, policy, checkpoint=jax.checkpoint):
-    """Sets prevent_cse=False: inside lax.scan, XLA cannot merge anything with the
-    forward pass."""
+    """Returns `layer`, checkpointed with `policy`. prevent_cse=False is safe: inside lax.scan, XLA
+    cannot merge anything with the forward pass."""
     return checkpoint(layer, policy=policy, prevent_cse=False)
 
 

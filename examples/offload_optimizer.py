@@ -78,7 +78,8 @@ def train(step, weights, state, x, place):
 
 
 def kept(width):
-    """Donates weights and state, so that the new ones replace them in memory."""
+    """Trains with the state on the device. Donates weights and state, so that the new ones replace
+    them in memory."""
     step = jax.jit(make_step(layer), donate_argnums=(0, 1))
     return train(step, *initial_state(width), ON_DEVICE)
 
@@ -91,15 +92,15 @@ def fetching_step(layer, places):
 
 
 def offloaded(width):
-    """Keeps the state on the host between steps."""
+    """Trains with the state on the host between steps."""
     # On CPUs, XLA cannot compile a step with results on the host.
     places = None if jax.default_backend() == "cpu" else (ON_DEVICE, ON_HOST)
     return train(fetching_step(layer, places), *initial_state(width), ON_HOST)
 
 
 def in_actmem(width, on="device"):
-    """Keeps the state in regions. Also keeps the inputs of the layers there until the backward
-    pass. The device or the host computes the update."""
+    """Trains with the state in regions. The inputs of the layers are in regions, too, until the
+    backward pass. The device or the host computes the update."""
     import actmem.jax
     import actmem.optax
 

@@ -55,7 +55,7 @@ struct dmem_cgroup_ops {
 };
 #endif
 
-/* On AMD, the reported address is physical. Older kernels do not define this bit. */
+/* On AMD, this bit means that the reported address is physical. Older kernels do not define it. */
 #ifndef MCI_STATUS_PADDRV
 #define MCI_STATUS_PADDRV	0
 #endif
@@ -85,8 +85,8 @@ static inline int actmem_folio_mapcount(struct folio *folio)
 	long i;
 
 	/*
-	 * Every mapping holds a reference, and the slot holds two. If there are no other
-	 * references, all mappings are of the whole folio.
+	 * Every mapping holds a reference, and the page's slot holds two (slots.c). If there are no
+	 * other references, all mappings are of the whole folio.
 	 */
 	if (folio_ref_count(folio) <= 2 + whole)
 		return whole;

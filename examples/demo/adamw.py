@@ -24,7 +24,7 @@ class State(NamedTuple):
 
 
 def initial_state(parameters):
-    # Two trees of zeros, which share no array: the step donates its inputs.
+    # The two trees of zeros share no array, because the step donates both trees.
     return State(jnp.zeros((), jnp.int32),
                  jax.tree.map(jnp.zeros_like, parameters),
                  jax.tree.map(jnp.zeros_like, parameters))

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Trains the same model four ways, one after another, and compares them.
 
-Runs train.py in one process for each way. Prints a table at the end. Writes
-the same numbers to demo.json, a chart to demo.svg, and the logs to the folder
-demo.
+Runs train.py in a separate process for each way. Prints a table at the end. Writes the same numbers
+to demo.json, a chart to demo.svg, and the logs to the folder demo.
 """
 import argparse
 import json

@@ -16,7 +16,7 @@ def _is_in_rss(region):
 
 
 def measure(steps):
-    """Returns bytes and stall time per step (`steps` in all), and the regions."""
+    """Returns bytes and stall time per step, after `steps` steps, and the regions."""
     memory = actmem.default()
     stats = actmem.jax.stats()
     store, put_bytes = stats["store"], stats["put_bytes_total"]

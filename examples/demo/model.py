@@ -85,7 +85,7 @@ def causal_attention(q, k, v):
 
 
 def make_layer(shape, tables):
-    """Returns layer(weights, x) -> x, which names q, k and v for checkpoint policies."""
+    """Returns layer(weights, x) -> x. The layer names q, k and v for checkpoint policies."""
 
     def split_heads(x):
         return x.reshape(shape.batch, shape.length, shape.heads,

@@ -23,7 +23,7 @@ def milliseconds(time):
 
 
 def bytes_in_regions(document):
-    """Returns the bytes of each variant that has regions."""
+    """Returns the total length of the regions, for each variant that has regions."""
     return {name: sum(region["bytes"] for region in document[key])
             for name, key in (("actmem", "regions"),
                               ("spilled", "regions_spilled"))}
@@ -96,7 +96,7 @@ def reading(document):
 
 
 def where(document):
-    """Says where the bytes beyond the budget are."""
+    """Returns a sentence that says where the bytes beyond the budget are."""
     if document["spill_is_memory"]:
         return ("The rest is in a file on tmpfs, so it still uses memory. To save "
                 "memory, name a folder on a disk (make demo DEMO_SPILL=DIR, or --spill)")

@@ -17,8 +17,8 @@ TOLERANCE = 1e-4
 
 
 class Comparison(NamedTuple):
-    """The result of a comparison of all arrays. `relative`: to the largest value of an
-    array."""
+    """The result of a comparison of all arrays. `relative`: the difference divided by the largest
+    value of the array."""
     equal: bool
     difference: float
     relative: float
@@ -51,9 +51,9 @@ def _largest(array):
 
 
 def compare(arrays, wanted):
-    """Compares two results of on_host(). Raises ValueError for arrays that differ in name, type
-    or shape. Raises it also if an array of `wanted` is all zeros or not finite: a comparison
-    then proves nothing."""
+    """Compares two results of on_host(). Raises ValueError for arrays that differ in name, type or
+    shape. Also raises ValueError if an array of `wanted` is all zeros or not finite, because a
+    comparison with it proves nothing."""
     kinds = [{name: (array.dtype, array.shape) for name, array in each.items()}
              for each in (arrays, wanted)]
     if kinds[0] != kinds[1] or not arrays:

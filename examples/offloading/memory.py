@@ -7,8 +7,8 @@ HOST = tuple(f"host_{kind}" for kind in DEVICE)
 
 
 def analysis(compiled):
-    """Returns the bytes by kind, and two sums. An alias is an argument that is also an output,
-    so the sums count it once."""
+    """Returns the bytes by kind, and their sums for device and host. An alias is an argument that
+    is also an output, so the sums count it once."""
     stats = compiled.memory_analysis()
     if stats is None:
         raise RuntimeError("this backend of XLA has no memory analysis")
@@ -26,7 +26,7 @@ COLUMNS = {"temp": "temp_bytes", "arguments": "argument_bytes",
 
 
 def table(rows):
-    """Formats the rows of a Report. The tutorial's sizes follow a row that has them."""
+    """Formats the rows of a Report. If a row has the tutorial's sizes, the next line shows them."""
     large = any(row["total_bytes"] >= 1 << 30 for row in rows)
     unit, size = ("GiB", 1 << 30) if large else ("MiB", 1 << 20)
 

@@ -95,8 +95,8 @@ class Report:
         self.add(name, compiled, compiled(*arguments), tutorial, in_actmem, before)
 
     def add(self, name, compiled, results, tutorial=None, in_actmem=False, before=None):
-        """Adds a row. `tutorial` has the sizes to print below it on a GPU. `before` is
-        total_put() before the call. If it is None, the row has the bytes of the last run that put
+        """Adds a row. `tutorial` has the sizes to print below it on a GPU. `before` is total_put()
+        before the call. If `before` is None, the row has the bytes of the last run that put
         something."""
         arrays = on_host(results)
         row = {"name": name} | memory.analysis(compiled)
@@ -108,7 +108,8 @@ class Report:
         self.document["rows"].append(row | compared._asdict() | {"digest": digest(arrays)})
 
     def _in_actmem(self, before):
-        """Returns the bytes that the last call put into actmem, and the bytes that stay there."""
+        """Returns the bytes that the last call put into actmem, and the bytes that stay in
+        actmem."""
         import actmem
         import actmem.jax
         self.document["actmem"] = {"backend": actmem.describe(),
@@ -121,8 +122,8 @@ class Report:
                 "actmem_bytes": put + held}
 
     def _release_actmem(self):
-        """Frees the regions. Records how many blocks and regions are left. Returns true if
-        none are."""
+        """Frees the regions. Records how many blocks and regions are left. Returns true if none is
+        left."""
         import actmem
         import actmem.jax
         gc.collect()    # JAX's lowered programs form reference cycles, which hold arguments

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Time in nanoseconds of CLOCK_MONOTONIC, which all of the library's interfaces use. */
+/* Reads CLOCK_MONOTONIC in nanoseconds: all interfaces of the library use this clock. */
 #ifndef LIB_BASE_CLOCK_H
 #define LIB_BASE_CLOCK_H
 

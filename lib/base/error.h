@@ -13,7 +13,10 @@
 #define BYTES_TEXT_MAX	24
 #define PATH_TEXT_MAX	1024	/* longer paths are cut off */
 
-/* Sets this thread's error message, and returns -@error. An argument KNOB() names an option. */
+/*
+ * Sets this thread's error message, and returns -@error. To name an option, pass KNOB()
+ * (config/knob.h) as an argument.
+ */
 int fail(int error, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));
 
 /* Appends text, such as a consequence of the failure, to this thread's error message. */
@@ -21,12 +24,15 @@ void fail_more(const char *format, ...) __attribute__((cold, format(printf, 1, 2
 
 void fail_clear(void);
 
-/* Returns this thread's error message with marks for knobs, for use in another message. */
+/*
+ * Returns this thread's error message, for use in another message. It has marks for options
+ * (knobs).
+ */
 const char *fail_words(void);
 
 /*
  * Returns this thread's buffer of ERROR_TEXT_MAX bytes, for the message with names in place of
- * marks; NULL if the thread has none.
+ * marks; NULL if the thread has no buffer.
  */
 char *fail_text(void);
 

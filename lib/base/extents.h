@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Extents: the taken and the free parts of ranges of memory. These functions never touch the
- * memory itself and take no lock: the caller serializes calls on the same struct extents.
+ * Extents: the taken and the free parts of ranges of memory. A class has the free extents of about
+ * the same length. These functions never touch the memory itself and take no lock: the caller
+ * serializes calls on the same struct extents.
  */
 #ifndef LIB_BASE_EXTENTS_H
 #define LIB_BASE_EXTENTS_H
@@ -23,8 +24,8 @@ struct extent {
 	uint64_t home : 15;		/* class of the length that its range was added for */
 	uint64_t is_free : 1;
 	struct extent *before, *after;	/* neighbours in the same range */
-	struct extent *next;		/* if free: in its class; if taken: the caller's */
-	struct extent *previous;		/* free: in its class */
+	struct extent *next;		/* free: next in its class; taken: for the caller's use */
+	struct extent *previous;		/* free: previous in its class */
 	struct extent *chain;		/* taken: next in its bucket */
 	uint64_t bytes;			/* taken: for the caller's use */
 };
@@ -41,7 +42,7 @@ struct extents {
 	uint64_t taken_bytes;
 	uint64_t taken_bytes_peak;
 	size_t free;
-	uint64_t range_bytes;		/* of all ranges */
+	uint64_t range_bytes;		/* total length of all ranges */
 	struct extent *spare;		/* descriptors not in use, linked by next */
 	size_t spare_count;
 	struct extent_chunk *chunks;

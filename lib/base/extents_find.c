@@ -7,11 +7,12 @@
  * fits, it goes on to the next longer class. If that fails too, it tries all extents, because
  * growing the heap would cost far more.
  *
- * The place of a long extent decides where later extents fit. Micro-batches differ in length.
- * Suppose a short block is placed directly after a long one. When the long block is freed, a
- * slightly longer block does not fit in its place. The search therefore compares some extents of
- * each class and takes the best one. An extent fits well if its range was added for blocks of about
- * the requested length, and if its own length is nearly a multiple of the requested length.
+ * The place of a long extent decides where later extents fit. The blocks of one micro-batch are
+ * longer than those of another. Suppose a short block is placed directly after a long one. When the
+ * long block is freed, a slightly longer block does not fit in the gap. The search therefore
+ * compares some extents of each class and takes the best one. An extent fits well if its range was
+ * added for blocks of about the requested length, and if its own length is nearly a multiple of the
+ * requested length.
  */
 #include <stdlib.h>
 

@@ -27,7 +27,7 @@ static inline struct class extent_class(uint64_t length)
 			       (units >> (top - COLUMN_BITS)) & (CLASS_COLUMNS - 1) };
 }
 
-/* Numbers the classes by length. Equal ratios of lengths give about equal differences. */
+/* Returns a number for the length's class. Equal ratios of lengths give about equal differences. */
 static inline unsigned int extent_class_number(uint64_t length)
 {
 	struct class class = extent_class(length);

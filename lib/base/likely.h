@@ -7,7 +7,8 @@
 
 /*
  * Marks a function that every transfer calls. The linker places these functions next to each other,
- * on few pages. A thread that slept for milliseconds finds none of its code cached.
+ * on few pages. Fewer pages help because a thread that slept for milliseconds finds none of its
+ * code cached.
  */
 #define HOT	__attribute__((hot))
 

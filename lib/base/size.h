@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Sizes as users write them. The preload, the command and the XLA handlers also link this file.
+ * Sizes as users write them. The library that `actmem run` preloads, the command and the XLA
+ * handlers also link this file.
  */
 #ifndef LIB_BASE_SIZE_H
 #define LIB_BASE_SIZE_H

@@ -9,8 +9,8 @@
 #define NAMES_MASK	0xffU
 
 /*
- * If an interface has no name for a knob, messages have the name of its variable. `actmem replay`
- * uses most names of `actmem run`.
+ * If an interface has no name for a knob, messages use the knob's variable. For `actmem replay`,
+ * they use the name of `actmem run` if there is one.
  */
 #define NAME_OR(name, more, other)	(sizeof(name) > 1 ? name more : other)
 #define NAMES(variable, value, c, run, python, replay)					\

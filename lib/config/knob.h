@@ -2,8 +2,8 @@
 /*
  * Knobs: the options that users set and that error messages name. An error message has a mark for
  * each knob. The mark becomes a name when the message is read: a field for a C program, a variable
- * for a shell, a keyword for Python. The preload, the commands and the XLA handlers also link
- * this file.
+ * for a shell, a keyword for Python. The library that `actmem run` preloads (the preload), the
+ * commands and the XLA handlers also link this file.
  */
 #ifndef LIB_CONFIG_KNOB_H
 #define LIB_CONFIG_KNOB_H
@@ -19,22 +19,22 @@
 
 enum knob {
 	KNOB_TABLE(KNOB_ID)
-	KNOB_VARIABLES,			/* the knobs above are variables, those below are not */
+	KNOB_VARIABLES,			/* those above are variables, others are values or fields */
 	KNOB_BEFORE_VALUES = KNOB_VARIABLES - 1,
 	KNOB_VALUES(KNOB_ID)
 	KNOB_BLOCK,
 	KNOBS
 };
 
-/* The part that reads a variable. */
+/* The part of the project that reads a variable: the library, the preload or the Python module. */
 enum knob_part {
 	PART_OPEN = 1 << 0,		/* actmem_open() without options */
-	PART_PYTHON = 1 << 1,		/* memory of the Python module */
+	PART_PYTHON = 1 << 1,		/* the Python module, for its memory */
 	PART_CUDA = 1 << 2,		/* the preload's CUDA mode */
 	PART_MALLOC = 1 << 3,		/* the preload's malloc mode */
 	PART_PRELOAD = 1 << 4,		/* the preload, to choose a mode */
 	PART_START = 1 << 5,		/* the Python module, for anything except memory */
-	PART_LIBRARY = 1 << 6,		/* the library, whatever options a program passes */
+	PART_LIBRARY = 1 << 6,		/* the library, even if a program passes options */
 };
 
 enum knob_kind {
@@ -48,7 +48,7 @@ enum knob_kind {
 
 struct knob_info {
 	const char *names[ACTMEM_NAMES_REPLAY + 1];	/* by enum actmem_names */
-	enum knob variable;		/* the variable of a value; otherwise the knob itself */
+	enum knob variable;		/* of a value (KNOB_ALLOW_2M): its variable; else itself */
 	enum knob_kind kind;
 	unsigned int parts;		/* enum knob_part */
 	const char *words;		/* TEXT: the format; SIZE, NUMBER: word for UINT64_MAX */
@@ -70,13 +70,13 @@ const char *knob_name(enum knob knob, unsigned int names);
 #define KNOB_FIRST		'A'
 #define KNOB_MARKED(mark, knob)	((const char[]){ mark, (char)(KNOB_FIRST + (knob)), '\0' })
 
-/* Marks of knobs in error messages. KNOB_VARIABLE() is for a knob that the environment set. */
+/* Marks of knobs in error messages. KNOB_VARIABLE() is for a knob that was set by its variable. */
 #define KNOB(knob)		KNOB_MARKED(KNOB_MARK, KNOB_##knob)
 #define KNOB_VARIABLE(knob)	KNOB_MARKED(KNOB_MARK_VARIABLE, knob)
 
 /*
- * After this call, ACTMEM_NAMES_C names the variables of the PART_OPEN knobs. Called if a program
- * passes no options to actmem_open(): its user then sets variables, not fields.
+ * After this call, messages with ACTMEM_NAMES_C show the PART_OPEN knobs as variables, not as C
+ * fields. Called if a program passes no options to actmem_open(): its user then sets variables.
  */
 void knobs_are_variables(void);
 

@@ -132,7 +132,7 @@ static void refuse_text(struct reader *reader, enum knob knob, const char *text,
 	const struct knob_info *info = &knob_table[knob];
 	char buffer[KNOB_CHOICE_MAX];
 
-	/* Name a switch by its variable: its option takes no value that could be wrong. */
+	/* Name a switch by its variable: the command's option has no value that could be wrong. */
 	reader_fail(reader, "%s is '%.500s', but must be %s", info->kind == KNOB_SWITCH ?
 		    info->names[ACTMEM_NAMES_VARIABLES] : KNOB_VARIABLE(knob), text,
 		    choice ?: knob_choice(buffer, knob));

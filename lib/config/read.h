@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reads the variables of the table, without allocating: the preload reads its variables before
- * the C library is ready.
+ * Reads the variables of the table, without allocating memory: the library that `actmem run`
+ * preloads (the preload) reads its variables before the C library is ready.
  */
 #ifndef LIB_CONFIG_READ_H
 #define LIB_CONFIG_READ_H
@@ -40,7 +40,7 @@ void reader_fail(struct reader *reader, const char *format, ...)
  */
 void reader_refuse(struct reader *reader, enum knob knob, const char *choice);
 
-/* Writes the values that a variable may have, for "must be ...". Returns @text or a literal. */
+/* Describes the allowed values of a variable, for "must be ...". Returns @text or a literal. */
 const char *knob_choice(char text[KNOB_CHOICE_MAX], enum knob knob);
 
 /* Returns true if the environment sets a variable to a nonempty text. */

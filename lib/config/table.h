@@ -82,7 +82,7 @@
 	  .about = "Where the Python module finds libactmem, if that does not lie beside it. *actmem run* sets it in the source tree.", \
 	  .parts = PART_START)
 
-/* Values that error messages name: (ID, variable, its value, names as above). */
+/* Values of variables, for error messages: (ID, ID of the variable, value, names as above). */
 #define KNOB_VALUES(f)									\
 	f(ALLOW_2M, ALLOW, "2m", "ACTMEM_ALLOW_2M", "--allow 2m", "allow=\"2m\"", "")	\
 	f(ALLOW_THP, ALLOW, "thp", "ACTMEM_ALLOW_THP", "--allow thp", "allow=\"thp\"", "") \

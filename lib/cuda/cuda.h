@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * This folder has the CUDA driver API: its types and results, its functions as libcuda.so.1 exports
- * them, and error messages for its results. A test compares the declarations with cuda.h.
+ * them, and error messages for its results. A test compares the declarations with NVIDIA's cuda.h.
  *
- * Read this file first, then load.c, which finds the functions, and error.c. libactmem, the
- * handlers for XLA and the preload each link these files, so each has its own table of functions.
+ * Read this file first, then load.c, which finds the functions, and error.c. Three libraries link
+ * these files, and each has its own table of functions: libactmem, the handlers for XLA, and the
+ * library that `actmem run` preloads (the preload).
  *
- * Locks: a thread holds load.c's lock to add functions to the table. No thread holds it while it
- * calls the loader. The reason is that a constructor may call this folder while the loader's lock
- * is held.
+ * Locks: a thread holds load.c's lock to add functions to the table. No thread holds this lock
+ * while it calls the dynamic loader, because a constructor may call this folder while the loader's
+ * lock is held.
  */
 #ifndef LIB_CUDA_H
 #define LIB_CUDA_H
@@ -73,7 +74,7 @@ enum {
 #define CUDA_NAME_BYTES		256
 #define CUDA_BUS_ID_BYTES	32
 
-/* The uses of functions. */
+/* The purposes of the functions. */
 enum cuda_use {
 	CUDA_REGISTERS = 1 << 0,	/* to register regions */
 	CUDA_ALLOCATES = 1 << 1,	/* to allocate memory in place of regions */
@@ -85,7 +86,7 @@ enum cuda_use {
 
 /*
  * Name, parameters and enum cuda_use. The attribute of cuPointerGetAttribute() is an enum in
- * cuda.h.
+ * NVIDIA's cuda.h.
  */
 #define CUDA_FUNCTIONS(f)								\
 	f(cuGetErrorName, (cuda_result error, const char **name), CUDA_ALL)		\

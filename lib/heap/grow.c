@@ -28,7 +28,7 @@
 #define UNUSED_PART	16
 #define HELD_PART_MIXED	8
 
-/* Returns the shortest length for @count blocks of @stride. *@waste: bytes that no block uses. */
+/* Returns the shortest length of huge pages for @count blocks of @stride. *@waste: unused bytes. */
 static uint64_t filled_length(uint64_t count, uint64_t stride, uint64_t *waste)
 {
 	uint64_t whole = round_up(count * stride, HUGE_PAGE_BYTES);
@@ -41,7 +41,7 @@ static uint64_t filled_length(uint64_t count, uint64_t stride, uint64_t *waste)
  * Returns the best length of a region for many blocks of @stride. After one such block, more are
  * likely to follow. The first choice is the longest length up to @most that such blocks fill. The
  * second is the shortest length from @most to @at_most that they fill. The last is the length up to
- * @most with the least waste. 0: @most is too short.
+ * @most with the least waste. If none of these exists, returns 0.
  */
 static uint64_t best_region_length(uint64_t stride, uint64_t most, uint64_t at_most)
 {
@@ -105,8 +105,8 @@ static void wait_for_closing(struct actmem_heap *heap, uint64_t most)
 
 /*
  * Returns the chunk length for a region of @length. Blocks of @home bytes should fill a chunk
- * without waste. If @length is more than half of @left, the rest of the limit, returns the maximum,
- * because longer blocks may then fit nowhere else.
+ * without waste. @left is the rest of the limit. If @length is more than half of @left, returns the
+ * maximum, because longer blocks may then fit nowhere else.
  */
 static uint64_t choose_chunk_bytes(const struct actmem_heap *heap, uint64_t length, uint64_t left,
 				   uint64_t home)
@@ -294,7 +294,8 @@ int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 	do {
 		heap_lock_growth(heap);
 		/*
-		 * Without this wait, this thread could lock grow_lock again before a grower does.
+		 * Without this wait, this thread could lock grow_lock again before a thread that
+		 * needs a block.
 		 */
 		while (atomic_load(&heap->growers))
 			pthread_cond_wait(&heap->none_grows, &heap->grow_lock);
@@ -322,8 +323,8 @@ static bool is_region_free(const struct heap_region *its)
 }
 
 /*
- * Returns true if the region must stay because it is attached to a queue. If the heap has a closing
- * callback, it may close the region, because the callback detaches the region.
+ * Returns true if the region must stay because it is attached to a queue. A heap with a closing
+ * callback may close the region, because the callback detaches it.
  */
 static bool is_region_attached(const struct actmem_heap *heap, const struct heap_region *its)
 {

@@ -3,9 +3,10 @@
  * The calls on heaps, for any number of threads. base/extents.c keeps track of the parts of regions
  * that are taken.
  *
- * A thread that takes or frees a block holds the heap's lock for tens of nanoseconds. A thread that
- * fills a block of 1 MiB needs at least ten thousand nanoseconds. Creating a region takes far
- * longer. A thread holds only grow_lock meanwhile, so that other threads can take and free blocks.
+ * A thread that takes or frees a block holds the heap's lock for tens of nanoseconds. By
+ * comparison, filling a block of 1 MiB takes at least ten thousand nanoseconds. Creating a region
+ * takes far longer. A thread holds only grow_lock meanwhile, so that other threads can take and
+ * free blocks.
  *
  * A training step takes blocks of the same lengths as the previous step. The block that it takes
  * first is the one that the previous step freed last. So the heap keeps freed blocks undivided on a
@@ -288,7 +289,7 @@ static int take_block_or_grow(struct actmem_heap *heap, uint64_t bytes, uint64_t
 	return error;
 }
 
-/* @is_full NULL: do not grow the heap. */
+/* Allocates a block. @is_full NULL: only from the existing regions. */
 static int alloc_block(struct actmem_heap *heap, uint64_t bytes, uint64_t align,
 		       void **address, bool *is_full)
 {

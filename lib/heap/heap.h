@@ -78,8 +78,9 @@ uint64_t heap_bytes(struct actmem_heap *heap);
 
 /*
  * Stores the descriptors of at most @most regions in @watched, and returns their number. A
- * descriptor reports POLLPRI while its region has a surplus. Another thread may close a region at
- * any time, so a descriptor may be invalid or belong to another file.
+ * descriptor reports POLLPRI while its region has a surplus (surplus_bytes of struct
+ * actmem_region_info). Another thread may close a region at any time, so a descriptor may be
+ * invalid or belong to another file.
  */
 unsigned int heap_watch(struct actmem_heap *heap, struct pollfd *watched, unsigned int most);
 

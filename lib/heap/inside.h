@@ -26,7 +26,7 @@ struct actmem_heap {
 	void (*closing)(void *data, struct actmem_region *region);
 	void *closing_data;
 	uint64_t chunk_bytes;		/* most bytes that the runtime registers at once */
-	struct actmem_runtime *runtime;	/* registers regions; NULL: none; set before the first */
+	struct actmem_runtime *runtime;	/* registers regions; or NULL; set before any region */
 	uint32_t register_flags;
 	pthread_mutex_t grow_lock;
 	atomic_uint growers;		/* threads that want or hold grow_lock for a block */
@@ -35,7 +35,7 @@ struct actmem_heap {
 	pthread_mutex_t lock;		/* protects all fields below */
 	uint64_t limit;
 	struct extents extents;
-	struct extent *freed;		/* taken extents whose bytes are 0, the latest first */
+	struct extent *freed;		/* freed blocks: taken extents with bytes 0, latest first */
 	struct heap_region *regions;
 	uint64_t region_count;
 	uint64_t region_bytes;		/* includes regions that are being closed */
@@ -112,8 +112,8 @@ int heap_register_region(struct actmem_heap *heap, struct heap_region *its, uint
 bool heap_unregister_region(struct actmem_heap *heap, struct actmem_region *region);
 
 /*
- * Creates a region of the runtime's own memory, if that is allowed. @why: the reason why an
- * ordinary region could not be registered.
+ * Creates a region in memory that the runtime allocates, if own_memory permits that. @why: the
+ * reason why an ordinary region could not be registered.
  */
 int heap_own_region(struct actmem_heap *heap, uint64_t length, const char *why,
 		    struct actmem_region **region);

@@ -10,7 +10,7 @@
 #include "heap/inside.h"
 #include "region/region.h"
 
-/* Takes the lowest free number. -EMFILE: no number is free. */
+/* Takes the lowest free number for a file's name. Returns -EMFILE if no number is free. */
 static int take_file_number(struct heap_names *names, unsigned int *number)
 {
 	unsigned int word = 0;
@@ -55,7 +55,7 @@ static int check_found_file(const struct region_request *request, struct actmem_
 	return error;
 }
 
-/* Opens the next file of the heap's name, or creates it. */
+/* Opens or creates the next file with the heap's name. */
 static int open_next_file(struct actmem_heap *heap, struct region_request *request, uint64_t left,
 			  struct heap_region *result)
 {
@@ -84,9 +84,9 @@ static int open_next_file(struct actmem_heap *heap, struct region_request *reque
 }
 
 /*
- * Closes a region whose registration failed with @error; (*@made)->region may be NULL. If allowed,
- * replaces the region by one of the runtime's own memory. Otherwise returns @error and restores its
- * error message.
+ * Closes a region whose registration failed with @error; (*@made)->region may be NULL. If
+ * own_memory permits it, replaces the region by memory that the runtime allocates. Otherwise
+ * restores the error message, and returns @error.
  */
 static int replace_region(struct actmem_heap *heap, uint64_t length, int error,
 			  struct heap_region **made)

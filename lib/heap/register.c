@@ -7,7 +7,10 @@
 #include "region/region.h"
 #include "runtime/runtime.h"
 
-/* Makes new regions prefer the nodes nearest to @node, if the heap is bound to @node. */
+/*
+ * Makes new regions prefer the nodes nearest to @node, if the heap is bound to nodes that include
+ * @node.
+ */
 static void set_home(struct actmem_heap *heap, int node)
 {
 	struct region_request *request = &heap->request;

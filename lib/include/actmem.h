@@ -5,10 +5,10 @@
  * (actmem_heap.h).
  *
  * Calls return 0 or a negative errno. After an error, actmem_error() returns a message with the
- * requested value, the available value and the knob to change. The library never exits and never
- * installs signal handlers. It prints only one line, about fallbacks (ACTMEM_ALLOW_*). All sizes
- * are bytes. Calls are thread-safe unless their comment says otherwise. A call that waits defers
- * cancellation (pthread_cancel(3)) until it returns.
+ * requested value, the available value and the option to change. The library never exits and never
+ * installs signal handlers. It prints nothing except lines about fallbacks (see ACTMEM_ALLOW_*).
+ * All sizes are bytes. Calls are thread-safe unless their comment says otherwise. A call that waits
+ * defers cancellation (pthread_cancel(3)) until it returns.
  *
  * The caller initializes each struct that has a @size with ACTMEM_INIT(), so that a program
  * compiled today works with a later library. Any call returns -EINVAL for a struct that was not
@@ -29,7 +29,7 @@
 extern "C" {
 #endif
 
-/* The numbers of the file VERSION. */
+/* The version of these headers, as in the file VERSION. */
 #define ACTMEM_VERSION_MAJOR	0
 #define ACTMEM_VERSION_MINOR	1
 #define ACTMEM_VERSION_PATCH	0
@@ -46,13 +46,13 @@ extern "C" {
 
 struct actmem;			/* an open backend */
 
-/* A set of NUMA nodes: node n is bit n % 64 of word n / 64. Empty: default. */
+/* A set of NUMA nodes: node n is bit n % 64 of word n / 64. No bits: the default. */
 struct actmem_nodes {
 	uint64_t word[ACTMEM_NODES_MAX / 64];
 };
 
 enum actmem_backend {
-	ACTMEM_BACKEND_AUTO,	/* DRIVER if /dev/actmem exists, else MEMFD; 1G: MEMFD */
+	ACTMEM_BACKEND_AUTO,	/* DRIVER if /dev/actmem exists, else MEMFD; 1G pages: MEMFD */
 	ACTMEM_BACKEND_DRIVER,	/* /dev/actmem or an error */
 	ACTMEM_BACKEND_MEMFD,	/* memfd, which needs neither the module nor root */
 };
@@ -73,15 +73,17 @@ enum actmem_pages {
 };
 
 /*
- * The library uses a fallback, such as smaller pages or another node, only if it is permitted.
- * Which flags apply to an option of a region depends on the struct that sets the option:
+ * The library uses a fallback, such as smaller pages or another node, only if it is permitted. A
+ * program permits fallbacks with ACTMEM_ALLOW_* flags in @allow of the handle's or the region's
+ * options. Which of these flags apply to an option depends on the struct that sets the option:
  *
  * Neither the region nor the handle sets the option: by default, the library uses the best memory
- *	available. Other pages are permitted if no struct sets @pages, and other nodes if none sets
- *	@policy or @nodes. Unpinned memory is permitted. The first fallback in a process, and the
- *	first region that is not pinned, print a line on stderr, unless the environment has
- *	ACTMEM_QUIET=1. If a struct has flags in @allow, or the environment has ACTMEM_STRICT=1,
- *	only the fallbacks of these flags are permitted.
+ *	available. Pages other than 2M are permitted if no struct sets @pages. Other nodes are
+ *	permitted if no struct sets @policy or @nodes. Unpinned memory is permitted. The first
+ *	fallback in a process, and the first region that is not pinned, print a line on stderr,
+ *	unless the environment has ACTMEM_QUIET=1. If a struct has flags in @allow, only the
+ *	fallbacks of these flags are permitted. If no struct has flags, but the environment has
+ *	ACTMEM_STRICT=1, no fallback is permitted.
  * The handle sets the option: the flags of the handle and of the region apply.
  * The region sets the option: only the flags of the region apply. So a region that sets 1G
  *	and no flags gets 1G or an error, whatever the handle permits.
@@ -94,8 +96,8 @@ enum actmem_pages {
 #define ACTMEM_ALLOW_4K		(1u << 1)	/* memfd: base pages for larger ones */
 #define ACTMEM_ALLOW_NODE	(1u << 2)	/* other nodes if the bound ones are full */
 #define ACTMEM_ALLOW_UNLOCKED	(1u << 3)	/* unpinned if RLIMIT_MEMLOCK refuses mlock */
-#define ACTMEM_ALLOW_2M		(1u << 4)	/* 2M for 1G */
-#define ACTMEM_ALLOW_ONLY	(1u << 31)	/* only these flags, none of the handle's */
+#define ACTMEM_ALLOW_2M		(1u << 4)	/* 2M pages for 1G */
+#define ACTMEM_ALLOW_ONLY	(1u << 31)	/* only this struct's flags, none of the handle's */
 
 /*
  * Options of a handle, and defaults of its regions.
@@ -108,7 +110,7 @@ struct actmem_options {
 	struct actmem_nodes nodes;
 	uint32_t allow;			/* ACTMEM_ALLOW_*; 0: the default */
 	uint32_t reserved;		/* 0 */
-	const char *heap_name;		/* name of heaps, or NULL; see actmem_heap_create() */
+	const char *heap_name;		/* for files of heaps, or NULL; see actmem_heap_create() */
 };
 
 /*
@@ -150,9 +152,9 @@ static inline void actmem_init(void *object, size_t size)
 
 /*
  * Returns the error message of this thread's last failure, or "". The message names the object,
- * the number and the knob: "node 1 has 3.1 GiB free, but 8.0 GiB are needed; ...". Some calls leave
- * a message when they succeed with less than the caller asked for. The string is valid until this
- * thread's next call.
+ * such as a node or a file, the wanted and the available amount, and the option to change: "node 1
+ * has 3.1 GiB free, but 8.0 GiB are needed; ...". Some calls leave a message when they succeed with
+ * less than the caller asked for. The string is valid until this thread's next call.
  */
 const char *actmem_error(void);
 
@@ -169,7 +171,8 @@ enum actmem_names {
 
 /*
  * Returns the message of actmem_error() with other names of options. @names is one of enum
- * actmem_names, plus a flag if the user sets only a budget or only a limit. actmem_error() uses
+ * actmem_names. Add ACTMEM_NAMES_AS_LIMIT if the user sets only a heap limit, or
+ * ACTMEM_NAMES_AS_BUDGET if the user sets only a store's budget. actmem_error() uses
  * ACTMEM_NAMES_C. Once the program has called actmem_open() with @options NULL, messages name
  * environment variables instead of the fields that these variables set.
  */

@@ -41,15 +41,17 @@ struct actmem_heap_stats {
 };
 
 /*
- * Creates a heap. Its metadata is outside of the regions. @options NULL: defaults.
+ * Creates a heap, which allocates its blocks in regions. Its metadata is not in them. @options
+ * NULL: defaults.
  *
  * A region is grow_bytes long, rounded up for 1G pages. It is shorter if blocks of the requested
- * length then leave less of it unused. It is longer if the requested block is longer. In a large
- * heap, it may be longer than grow_bytes: up to 1/128 of the total length of the existing regions.
- * The fraction is 1/8 if more than 1/16 of the heap is free, but each free piece is too short for
- * the block. A region consists of chunks. A runtime (actmem_runtime.h) registers them one by one. A
- * chunk is at most 64 GiB long or, if the heap is registered with a runtime, at most chunk_bytes of
- * that runtime. A block lies within one chunk.
+ * length leave less memory unused in a shorter region. It is longer if the requested block is
+ * longer. In a large heap, a region may be longer than grow_bytes: up to 1/128 of the total length
+ * of the existing regions. The fraction is 1/8 if more than 1/16 of the heap is free, but each free
+ * piece is too short for the block. A region consists of chunks. A runtime (actmem_runtime.h)
+ * registers each chunk with the accelerator separately. A chunk is at most 64 GiB long or, if the
+ * heap is registered with a runtime, at most chunk_bytes of that runtime. A block lies within one
+ * chunk.
  *
  * If the caller passes a heap_name to actmem_open(), the regions are the files heap_name.0,
  * heap_name.1 and so on. heap_name is a path or a name, as for actmem_region_open(). Existing files
@@ -77,8 +79,8 @@ int actmem_heap_destroy(struct actmem_heap *heap);
  * Allocates a block of pinned memory of @length bytes, and stores its address in *@block. @align
  * must be 0 or a power of two, up to 2 MiB. The address is a multiple of @align and of 256. The
  * contents are unspecified. Any thread may free the block with actmem_heap_free(). If a block was
- * just freed, the next block of the same length gets its address. The block is pinned unless the
- * library used the fallback ACTMEM_ALLOW_UNLOCKED for its region.
+ * just freed, the next block of the same length gets the freed block's address. The block is pinned
+ * unless the library used the fallback ACTMEM_ALLOW_UNLOCKED for its region.
  *
  * The call ignores the node of the calling thread: the block may be in any region of the heap that
  * has enough free memory. Only a region that the call creates is on the caller's node, unless the

@@ -37,7 +37,7 @@ struct actmem_queue_options {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t block_bytes;		/* longest transfer; 0: depends on the file's devices */
 	enum actmem_engine engine;
-	uint32_t depth;			/* concurrent transfers of a file; 0: as its devices need */
+	uint32_t depth;			/* transfers at once per file; 0: depends on the devices */
 	uint32_t workers;		/* number of threads for WORKERS; 0: 8 threads */
 	uint32_t reserved;		/* 0 */
 };
@@ -98,18 +98,18 @@ int actmem_queue_get_stats(struct actmem_queue *queue, struct actmem_queue_stats
 /*
  * Attaches a region to a queue. Only an attached region can be filled and spilled. The call maps
  * the region and registers its memory with io_uring, in pieces of at most 1 GiB. The call also
- * allocates missing pages. Registered pages count against RLIMIT_MEMLOCK a second time, and cannot
- * be discarded.
+ * allocates missing pages. Registered pages count against RLIMIT_MEMLOCK twice, for the region and
+ * for io_uring, and cannot be discarded.
  *
  * actmem_region_close() returns -EBUSY until the region is detached. Linux 6.1 cannot register the
  * memory of the driver backend. The call attaches such a region as if with ACTMEM_ATTACH_PLAIN, and
- * actmem_queue_describe() says so. WORKERS registers nothing.
+ * actmem_queue_describe() says so. The engine WORKERS registers no memory.
  *
  * -EEXIST  the region is attached
  * -ENOMEM  RLIMIT_MEMLOCK
  * -EMFILE  more than 4096 pieces
  * -EPERM  the region was opened with ACTMEM_OPEN_READ
- * -EOPNOTSUPP  the region is a runtime's own memory
+ * -EOPNOTSUPP  a runtime allocated the region's memory (see own_memory in actmem_runtime.h)
  */
 int actmem_queue_attach(struct actmem_queue *queue, struct actmem_region *region, uint32_t flags);
 
@@ -161,7 +161,7 @@ struct actmem_file_info {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t alignment;		/* of offsets in the set, and of lengths */
 	uint64_t memory_alignment;	/* of offsets in a region */
-	uint64_t block_bytes;		/* the queue splits longer requests into such blocks */
+	uint64_t block_bytes;		/* longer requests are split into blocks of this length */
 	uint64_t stripe_bytes;
 	uint64_t length;		/* present length of the set, in bytes */
 	uint32_t depth;			/* concurrent blocks */
@@ -236,13 +236,13 @@ int actmem_queue_spill(struct actmem_queue *queue, struct actmem_file *file, uin
 struct actmem_completion {
 	uint64_t cookie;		/* the request's cookie */
 	uint64_t id;
-	uint64_t bytes;			/* transferred, in whole blocks */
+	uint64_t bytes;			/* length of the blocks that were transferred completely */
 	int32_t result;			/* 0 or a negative errno */
 	uint32_t reserved;
 };
 
 /*
- * Waits for completions. The call returns up to @max of them in @completions. Several threads may
+ * Waits for completions. The call stores up to @max of them in @completions. Several threads may
  * wait; each completion goes to one of them. actmem_error() has the error message of the last
  * returned request that failed, or "". A caller that needs all messages passes a @max of 1.
  * @size: the caller's sizeof(struct actmem_completion). actmem_queue_wait() passes this size.
@@ -271,7 +271,7 @@ static inline int actmem_queue_wait(struct actmem_queue *queue,
  *
  * >= 0  the descriptor
  * -EMFILE, -ENFILE, -ENOMEM  no descriptor is available
- * -EAGAIN  WORKERS cannot start the thread that signals the eventfd
+ * -EAGAIN  the engine WORKERS cannot start the thread that signals the eventfd
  */
 int actmem_queue_eventfd(struct actmem_queue *queue);
 

@@ -66,7 +66,7 @@ struct actmem_region_info {
 	uint64_t demand_faults;		/* pages that page faults allocated (driver) */
 	uint64_t poisoned_bytes;	/* bytes of pages that hardware errors destroyed (driver) */
 	uint64_t exported_bytes;	/* sum over its dma-bufs, which may overlap (driver) */
-	uint64_t surplus_bytes;		/* its share of the excess over a limit (driver) */
+	uint64_t surplus_bytes;		/* the region's share of the bytes above a limit (driver) */
 	uint64_t *node_bytes;		/* element i: bytes on node i; see get_info() */
 	uint32_t node_count;
 	uint32_t uid;
@@ -98,10 +98,10 @@ struct actmem_region_info {
  * -EOPNOTSUPP or, with ACTMEM_ALLOW_2M, a region of 2M pages.
  *
  * -EINVAL  wrong length, pages, policy, nodes, flags or name
- * -ENOMEM  too few pages of the wanted size on the wanted nodes, RLIMIT_MEMLOCK, or the limit of a
- *	memory cgroup: actmem_error() says which
+ * -ENOMEM  RLIMIT_MEMLOCK, the limit of a memory cgroup, or too few pages of the wanted size on the
+ *	wanted nodes: actmem_error() says which
  * -EDQUOT  a limit that the administrator set for the user or for a wanted node (driver):
- *	actmem_error() says which, and names its file
+ *	actmem_error() says which, and names the file that sets this limit
  * -ENODEV  a node has no memory
  * -EPERM  a node is outside the task's cpuset
  * -EOPNOTSUPP  the backend lacks this page size, or supports it only without ACTMEM_REGION_LAZY
@@ -110,8 +110,9 @@ struct actmem_region_info {
  * -EMFILE  too many descriptors, or 4096 regions (memfd)
  *
  * If the library used a fallback that the caller allowed, the call returns 0, and actmem_error()
- * says which fallback and why. The handle's counters include it. Otherwise actmem_error() is "".
- * The library tries smaller pages on the wanted nodes before other nodes.
+ * says which fallback and why. The counters of @am include the fallback. If the library used no
+ * fallback, actmem_error() is "". The library tries smaller pages on the wanted nodes before other
+ * nodes.
  */
 int actmem_region_create(struct actmem *am,
 			 const struct actmem_region_options *options,
@@ -122,8 +123,8 @@ int actmem_region_create(struct actmem *am,
  * actmem_region_fd() returned it. The call does not take over @fd: the caller must close it. Both
  * processes then share the memory, and each must close its region. Missing pages stay missing, as
  * in a lazy region. memfd: if the receiver allocates missing pages of a region with thp, it gets 4K
- * pages. The receiver may get a fallback that actmem_open() allowed; actmem_error() then says
- * which, as after actmem_region_create().
+ * pages. The call may use a fallback that the options of @am allow (ACTMEM_ALLOW_*); actmem_error()
+ * then says which, as after actmem_region_create().
  *
  * -EINVAL  @fd is not a region of the backend that the caller asked for, or not open for reading
  *	and writing. If @fd is a named memfd region that is open only for reading, the call
@@ -162,16 +163,17 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  * removes the region, and its memory is freed when the last user closes it. File permissions,
  * initially 0600, say which users may open it.
  *
- * @path: a path, or a name without '/' in the first mounted actmem file system. The file system
- * determines the backend: driver for actmem, memfd for hugetlbfs and tmpfs. If the caller passed a
- * backend to actmem_open(), the file system must belong to that backend.
+ * @path: a path; or a name without '/', which denotes a file in the first mounted actmem file
+ * system. The file system determines the backend: driver for actmem, memfd for hugetlbfs and tmpfs.
+ * If the caller passed a backend to actmem_open(), the file system must belong to that backend.
  * @options: as for actmem_region_create(). The name in @options must be NULL, because the file has
  * a name. Length 0 accepts any length (without CREATE). NULL: all defaults. @flags: ACTMEM_OPEN_*.
  *
- * If several processes create the region at once, one creates it and the others open it when it is
- * complete; actmem_region_found() says which. The creator needs write permission for the directory.
- * driver: if an empty file exists at @path, the creator also needs write permission for that file,
- * unless the region is lazy. The region keeps the owner and the permissions of that file.
+ * If several processes create the region at once, one creates it, and the others open it when it is
+ * complete. actmem_region_found() says whether the caller created the region. The creator needs
+ * write permission for the directory. driver: if an empty file exists at @path, the creator also
+ * needs write permission for that file, unless the region is lazy. The region keeps the owner and
+ * the permissions of that file.
  *
  * An existing region must have the wanted length. memfd: its pages must have the wanted size and be
  * on the wanted nodes. driver: if the options name nodes or a policy, the region must have that
@@ -323,8 +325,8 @@ int actmem_region_close(struct actmem_region *region);
  * regions of both backends that the caller may see. One free(3) of the array also frees node_bytes
  * (node_count elements) and path of each element. The call works without actmem_open(). A region
  * that several processes have is listed once, with its creator if the creator still runs. After a
- * success, actmem_error() is "" or says why the driver did not answer. @size: sizeof(struct
- * actmem_region_info) of the caller, which actmem_region_list() passes.
+ * success, actmem_error() is "" or says why the driver did not answer. @size: the caller's
+ * sizeof(struct actmem_region_info). actmem_region_list() passes this size.
  */
 int actmem_region_list_sized(struct actmem_region_info **regions, size_t *count,
 			     size_t size);

@@ -39,10 +39,11 @@ struct actmem_runtime_options {
 	int32_t device;			/* CUDA: ordinal among CUDA_VISIBLE_DEVICES */
 	uint64_t chunk_bytes;		/* maximum bytes that one call registers; 0: 64 GiB */
 	/*
-	 * Not NULL: if the runtime refuses to register a region of a heap, the heap may use the
-	 * runtime's own memory instead. The library calls this function with @why when the heap
-	 * allocates such memory, and with @why NULL when the heap frees it. The calling thread
-	 * holds locks of the heap, so the function must not use the heap.
+	 * Not NULL: if the runtime refuses to register a region of a heap, the heap may use memory
+	 * that the runtime allocates (the runtime's own memory) instead. The library calls this
+	 * function with @why when the heap allocates such memory, and with @why NULL when the heap
+	 * frees it. The calling thread holds locks of the heap, so the function must not use the
+	 * heap.
 	 */
 	void (*own_memory)(uint64_t bytes, const char *why);
 };
@@ -98,7 +99,7 @@ struct actmem_runtime_info {
 	uint64_t regions_total;
 	uint64_t far_total;		/* regions that had far_bytes */
 	uint64_t failures_total;	/* registrations that the runtime refused */
-	uint64_t lost_total;		/* regions that the runtime had dropped by itself */
+	uint64_t lost_total;		/* regions whose registration the runtime dropped */
 	char text[ACTMEM_DEVICE_TEXT_MAX];	/* name and bus address of the device */
 	uint64_t own_bytes;		/* part of @bytes: the runtime's own memory */
 };
@@ -134,7 +135,8 @@ int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *no
  * the library retains the device's primary context until the region is unregistered.
  *
  * If pages are on sockets other than the device's, the call returns 0 and counts them, and
- * actmem_error() says how much is on which node. Otherwise actmem_error() is "".
+ * actmem_error() says how much is on which node. If all pages are on the device's socket,
+ * actmem_error() is "".
  *
  * -EEXIST  the region is registered, or other code in this process registered a part of it
  * -EPERM  the region is read-only, and ACTMEM_REGISTER_READ_ONLY is not set
@@ -168,9 +170,9 @@ int actmem_region_unregister(struct actmem_region *region);
  * actmem_runtime_close() unregisters it.
  *
  * The library registers long regions in pieces of 64 to 256 MiB, so that CUDA registers each piece
- * in about 5 ms. A block that is longer than a piece is registered as one piece. Between two
- * pieces, other threads can get the lock of CUDA's driver. No block lies in two pieces. If a region
- * is longer than half of the rest of the heap's limit, it is registered as one piece.
+ * in about 5 ms. Between two pieces, other threads can get the lock of CUDA's driver. No block lies
+ * in two pieces: a longer block is registered as one piece. If a region is longer than half of the
+ * rest of the heap's limit, it is registered as one piece.
  *
  * -EEXIST  the heap is registered
  * -EBUSY  the heap has regions
@@ -183,7 +185,7 @@ struct actmem_registration {
 	void *address;
 	uint64_t length;
 	uint64_t chunks;
-	uint64_t lost_chunks;		/* chunks that the runtime has dropped by itself */
+	uint64_t lost_chunks;		/* chunks whose registration the runtime dropped */
 	uint64_t far_bytes;
 	uint32_t flags;			/* ACTMEM_REGISTER_* */
 	uint32_t runtime_flags;		/* CUDA: CU_MEMHOSTREGISTER_* of its first chunk */
@@ -199,8 +201,9 @@ int actmem_region_get_registration(struct actmem_region *region,
 				   struct actmem_registration *registration);
 
 /*
- * Returns the device address of an address in a registered region. If @length is not NULL, the call
- * stores in *@length the number of bytes from that address that are contiguous for devices.
+ * Translates a host address in a registered region to the address that the device uses. If @length
+ * is not NULL, the call stores in *@length the number of bytes from that address that are
+ * contiguous for devices.
  *
  * -ENOENT  no region that is registered with @runtime contains the address
  * -EOPNOTSUPP  the runtime is ACTMEM_RUNTIME_NULL
