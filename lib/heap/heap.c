@@ -298,7 +298,7 @@ static int alloc_block(struct actmem_heap *heap, uint64_t bytes, uint64_t align,
 	if (error)
 		return error;
 	if (!address || !bytes || bytes > EXTENT_BYTES_MAX)
-		return fail(EINVAL, "actmem_heap_alloc: the size is %llu, but must be 1 to %llu, and memory must not be NULL",
+		return fail(EINVAL, "actmem_heap_alloc: the size is %llu, but must be 1 to %llu, and block must not be NULL",
 			    (unsigned long long)bytes, (unsigned long long)EXTENT_BYTES_MAX);
 	if (align & (align - 1) || align > EXTENT_ALIGN_MAX)
 		return fail(EINVAL, "actmem_heap_alloc: align is %llu; it must be a power of two up to 2 MiB",

@@ -47,11 +47,11 @@ struct actmem_heap_stats {
  * A region is grow_bytes long, rounded up for 1G pages. It is shorter if blocks of the requested
  * length leave less memory unused in a shorter region. It is longer if the requested block is
  * longer. In a large heap, a region may be longer than grow_bytes: up to 1/128 of the total length
- * of the existing regions. The fraction is 1/8 if more than 1/16 of the heap is free, but each free
- * piece is too short for the block. A region consists of chunks. A runtime (actmem_runtime.h)
- * registers each chunk with the accelerator separately. A chunk is at most 64 GiB long or, if the
- * heap is registered with a runtime, at most chunk_bytes of that runtime. A block lies within one
- * chunk.
+ * of the existing regions, or up to 1/16 if blocks of the requested length fill no shorter region.
+ * The limit is 1/8 if more than 1/16 of the heap is free, but each free piece is too short for the
+ * block. A region consists of chunks. A runtime (actmem_runtime.h) registers each chunk with the
+ * accelerator separately. A chunk is at most 64 GiB long or, if the heap is registered with a
+ * runtime, at most chunk_bytes of that runtime. A block lies within one chunk.
  *
  * If the caller passes a heap_name to actmem_open(), the regions are the files heap_name.0,
  * heap_name.1 and so on. heap_name is a path or a name, as for actmem_region_open(). Existing files
