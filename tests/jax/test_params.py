@@ -563,6 +563,15 @@ def test_functions_may_move_layers(move):
     np.testing.assert_array_equal(moved(MOVES_OF_LAYERS[move]), MOVES_OF_LAYERS[move](jnp.asarray(CUBE)))
 
 
+@pytest.mark.parametrize("leaf", ("token", "ghost"))
+def test_no_dtype_is_one_of_numpy(leaf):
+    """NumPy takes an object with an attribute `dtype` for that dtype. JAX then mixes their programs."""
+    dtype = getattr(actmem.jax.offload_params(CUBE), leaf).dtype
+    assert np.dtype(np.float32) != dtype and dtype != np.dtype(np.float32)
+    with pytest.raises(TypeError):
+        np.dtype(dtype)
+
+
 def test_vmap_moves_no_elements():
     """The batch's axis is among those of a block until vmap moves it to the front."""
     params = jax.random.normal(jax.random.key(0), (80, 3, 70))

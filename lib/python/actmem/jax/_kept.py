@@ -136,17 +136,18 @@ class TokenType(_KeptType):
 
 
 class GhostType(_KeptType):
-    """The dtype of ghosts of values of `dtype`. `block` is the dtype of the tokens of a state or a
+    """The dtype of ghosts of values of `of_values`, a dtype. `block` is the dtype of the tokens of a state or a
     gradient, or None. If there is a `block`, programs may reorder ghosts, but not the elements of a
     ghost (_intact.py)."""
 
     element = _private.ShapedArray((0,), np.dtype(np.uint8))
     itemsize = 0
 
-    def __init__(self, dtype: _private.DType, block: TokenType | None = None) -> None:
-        self.of, self.dtype, self.block = (dtype, block), dtype, block
-        self.name = f"actmem_ghost[{dtype.name}]"
-        self.tangent_dtype = _private.tangent_dtype(dtype)
+    def __init__(self, of_values: _private.DType, block: TokenType | None = None) -> None:
+        # An attribute `dtype` would make this dtype equal to that of NumPy.
+        self.of, self.of_values, self.block = (of_values, block), of_values, block
+        self.name = f"actmem_ghost[{of_values.name}]"
+        self.tangent_dtype = _private.tangent_dtype(of_values)
 
 
 def _refuse_sum(dtype: Any, *tokens: Any) -> Any:

@@ -149,12 +149,12 @@ def _put_abstract(value: Aval, *, label: str, batch: Sequence[int], use: str,
 def _take_abstract(token: Aval, ghost: Aval, *, label: str, weak_type: bool,
                    batch: Sequence[int], **params: Any) -> Aval:
     put, shape = token.dtype.of, batch_first(ghost, batch).shape
-    if (*token.shape, *put[0]) != shape or put[1:3] != (ghost.dtype.dtype, label):
+    if (*token.shape, *put[0]) != shape or put[1:3] != (ghost.dtype.of_values, label):
         raise TypeError(
             f"a value was put at {put[2]} as {put[1]}{list(put[0])} for each of "
             f"{token.shape} tokens, so it cannot be taken at {label} as "
-            f"{ghost.dtype.dtype}{list(shape)}")
-    return ghost.update(dtype=ghost.dtype.dtype, weak_type=weak_type)
+            f"{ghost.dtype.of_values}{list(shape)}")
+    return ghost.update(dtype=ghost.dtype.of_values, weak_type=weak_type)
 
 
 tie_p.def_impl(lambda *operands, numbers: list(operands[:len(numbers)]))

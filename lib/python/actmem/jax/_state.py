@@ -58,7 +58,7 @@ class Stored:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        dtype: np.dtype[Any] = self.ghost.dtype.dtype
+        dtype: np.dtype[Any] = self.ghost.dtype.of_values
         return dtype
 
     ndim = property(lambda self: len(self.shape))
