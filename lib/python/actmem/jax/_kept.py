@@ -136,9 +136,9 @@ class TokenType(_KeptType):
 
 
 class GhostType(_KeptType):
-    """The dtype of ghosts of values of `of_values`, a dtype. `block` is the dtype of the tokens of a state or a
-    gradient, or None. If there is a `block`, programs may reorder ghosts, but not the elements of a
-    ghost (_intact.py)."""
+    """The dtype of ghosts of values of the dtype `of_values`. `block` is the dtype of the tokens of a
+    state or a gradient, or None. If there is a `block`, programs may reorder ghosts, but not the
+    elements of a ghost (_intact.py)."""
 
     element = _private.ShapedArray((0,), np.dtype(np.uint8))
     itemsize = 0
