@@ -58,8 +58,8 @@ json_t *facts_memory(void);
 
 /*
  * Checks whether actmem_region_list() omits the regions of a driver that it cannot open. Returns 0
- * if not. Otherwise returns the negative errno of actmem_open(), and actmem_error() has the
- * message.
+ * if it omits none. Otherwise returns the negative errno of actmem_open(), and actmem_error() has
+ * the message.
  */
 int driver_missing(void);
 

@@ -18,7 +18,7 @@ struct list_filter {
 
 #define LIST_FILTER_NONE	{ .uid = -1, .pid = -1, .node = -1 }
 
-/* Return false after printing the error message. */
+/* Parse the value of an option. Return false after printing the error message. */
 bool filter_user(struct list_filter *filter, const char *text);
 bool filter_number(long long *number, const char *option, const char *text);
 

@@ -44,7 +44,7 @@ struct process_rows {
 	json_t *processes;
 	json_t *surplus;		/* of reclaim_to_json() */
 	struct reclaim reclaim;
-	json_t *index;			/* object: rows by labels, and processes left out */
+	json_t *index;			/* object: rows by labels, and left-out processes */
 	int pids[PROCESSES_MAX];
 	size_t count;
 	size_t left_out;		/* number of processes without their own rows */

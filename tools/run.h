@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The parts of `actmem run`. Other subcommands also use some parts. The parts set environment
- * variables for the program, and test the settings before the program starts.
+ * variables for the program, and test the settings before the program starts. In the malloc mode
+ * and the CUDA mode, a preloaded library allocates the program's blocks or pinned memory from
+ * regions.
  */
 #ifndef ACTMEM_RUN_H
 #define ACTMEM_RUN_H
@@ -18,7 +20,7 @@
 bool malloc_mode_is_wanted(void);
 
 /*
- * Returns true if the environment requests the malloc mode, but has no setting that is only for
+ * Returns true if the environment requests the malloc mode, but has no setting that concerns only
  * regions.
  */
 bool malloc_mode_is_all(void);

@@ -28,9 +28,9 @@ struct saved {
 bool saved_can_change(bool of_pools);
 
 /*
- * Calls @change to modify the saved settings, and writes them. @change returns false after printing
- * an error message; then nothing is written. saved_change() returns false after an error message,
- * which says if the file was written despite the error.
+ * Calls @change to modify the saved settings, and writes them. If @change prints an error message
+ * and returns false, nothing is written. saved_change() returns false after an error message, which
+ * says if the file was written despite the error.
  */
 bool saved_change(bool (*change)(struct saved *saved, const void *context), const void *context);
 

@@ -60,16 +60,16 @@
  *	stays missing. EIO if the hardware has reported an error in a page.
  * write(2)	returns EINVAL, as on hugetlbfs. Programs write to a region through its
  *	mappings.
- * fallocate(2)	and MADV_REMOVE return EOPNOTSUPP. POPULATE or the first touch allocates
- *	pages, and DISCARD frees them.
+ * fallocate(2)	and MADV_REMOVE return EOPNOTSUPP. ACTMEM_IOC_POPULATE or the first touch
+ *	allocates pages, and ACTMEM_IOC_DISCARD frees them.
  * ftruncate(2)	returns EPERM for an unnamed region, and for any length other than the
  *	region's.
  * poll(2)	reports POLLPRI while the region has a surplus. A region has a surplus if the
  *	administrator has lowered a limit of the user, a node, the mount or (since Linux
  *	7.3) a dmem cgroup below the usage. The driver takes no page away. The program
- *	should give pages back with DISCARD, or by closing regions; INFO returns how much
- *	(@surplus_bytes). Reads and writes never block, so POLLIN and POLLOUT are always
- *	set.
+ *	should give pages back with ACTMEM_IOC_DISCARD, or by closing regions.
+ *	ACTMEM_IOC_INFO returns how many bytes (@surplus_bytes). Reads and writes never
+ *	block, so POLLIN and POLLOUT are always set.
  */
 #ifndef _UAPI_LINUX_ACTMEM_H
 #define _UAPI_LINUX_ACTMEM_H
@@ -148,9 +148,9 @@ struct actmem_ioctl_query {
  *	region. A full node is an error.
  *
  * If a node of the mask has no memory, the call fails with ENODEV. If the task's cpuset
- * forbids a node of the mask, the call fails with EPERM. The driver never narrows a
- * mask silently. The driver checks these two conditions for the task that creates the
- * region, and again for each task that allocates a page.
+ * forbids a node of the mask, the call fails with EPERM. The driver checks these two
+ * conditions for the task that creates the region, and again for each task that allocates
+ * a page. It never narrows a mask silently.
  */
 #define ACTMEM_POLICY_BIND		0
 #define ACTMEM_POLICY_PREFERRED		1
@@ -209,7 +209,7 @@ struct actmem_why {
  * @nodes: in: node mask of the policy
  * @id: out: identifies the region on this machine; the driver uses each id only once
  *	until the module is unloaded
- * @why: out: why the call failed. The driver fills in this field even though the call
+ * @why: out: why the call failed. The driver fills in this field although the call
  *	returns an error.
  * @name: in: a label for the administrator, NUL-terminated, printable and without '/'
  *	(EINVAL otherwise). It may be empty and need not be unique.
@@ -285,8 +285,8 @@ struct actmem_ioctl_create {
  *	bytes on node i
  * @node_count: in: the number of elements of that array; out: the highest possible node
  *	number + 1. The driver does not write beyond the caller's count.
- * @surplus_reason: in: 0; out: ACTMEM_WHY_* of the limit that requires the largest
- *	surplus, ACTMEM_WHY_NONE if no limit requires one
+ * @surplus_reason: in: 0; out: ACTMEM_WHY_* of the limit that causes the largest surplus;
+ *	ACTMEM_WHY_NONE if the region has no surplus
  * @name: out: the region's label. For a named region, the last name that its file got
  *	by creation, link or rename, without the directory.
  * @demand_faults: out: the number of pages that page faults allocated
@@ -299,9 +299,9 @@ struct actmem_ioctl_create {
  *	below the usage also causes a surplus. This field is the region's share of the
  *	excess. The shares of all regions add up to the excess, rounded up to pages, so
  *	several programs may give back their shares at once. Each call computes the share
- *	anew, but the share for dmem.max is computed every 100 ms while the write of
- *	dmem.max waits. Therefore, if other programs give nothing back, a region that has
- *	given back its share gets a further share of the remaining excess.
+ *	anew. Only the share for dmem.max is computed every 100 ms, while the task that
+ *	writes dmem.max waits. If other programs give nothing back, a region that has
+ *	given back its share gets a share of the remaining excess.
  *
  * On /dev/actmem, the call returns ENOENT if the region does not exist. A caller
  * without CAP_SYS_ADMIN gets EPERM if another user owns the region, or if the region was
@@ -374,11 +374,11 @@ struct actmem_ioctl_list {
  * Before it allocates the first page, the call checks the limits of the user, the mount
  * and the nodes for the missing bytes of the range. The check assumes that the range
  * contains all existing pages of the region, and all pages that other calls are
- * allocating for it. If a limit is too low, the call fails and allocates nothing. For an
- * interleaved region, the call checks the limits of nodes in advance only if the range is
- * the whole region. The call checks every other limit page by page, and fails at the
- * first page that exceeds it. EIO if the hardware has reported an error in an existing
- * page.
+ * allocating for the region. If a limit is too low, the call fails and allocates nothing.
+ * For an interleaved region, the call checks the limits of nodes in advance only if the
+ * range is the whole region. The call checks every other limit page by page, and fails at
+ * the first page that exceeds it. EIO if the hardware has reported an error in an
+ * existing page.
  *
  * DISCARD frees the pages of the range and unmaps them from every process. The next touch
  * allocates a zeroed page. A page that is in use outside the driver (registered with a
@@ -394,18 +394,19 @@ struct actmem_ioctl_list {
  * the region's owner.
  *
  * If a machine check or the firmware reports an uncorrected error anywhere in a page (of
- * @page_bytes), that page is lost, but not the rest of the region. The driver unmaps the
+ * @page_bytes), that page is lost. The rest of the region is not. The driver unmaps the
  * page from every process. A thread that touches any byte of the page gets SIGBUS with
  * si_code BUS_MCEERR_AR. (si_addr_lsb is 12, the smallest page size that the kernel can
- * report.) A system call returns EFAULT; POPULATE and read(2) return EIO. The page
- * belongs to the region and counts against its limits until a program discards the page
- * or the region ends. After that, the driver keeps the page out of use until the next
- * boot, and a new page can take its place. A device that registered the page still has
- * access to it, and DISCARD returns EBUSY until the device releases it.
+ * report.) A system call returns EFAULT; POPULATE and read(2) return EIO. The lost page
+ * belongs to the region, and counts against the same limits as its other pages, until a
+ * program discards the page or the region ends. After that, the driver keeps the page out
+ * of use until the next boot, and a new page can take its place. A device that registered
+ * the page still has access to it, and DISCARD returns EBUSY until the device releases
+ * it.
  *
  * The kernel can mark a page as failed without a machine check (MADV_HWPOISON,
  * hard_offline_page). That page stays in use until a program discards it or the region
- * ends. After that, the driver keeps this page out of use, too.
+ * ends. After that, the driver keeps the page out of use, too.
  *
  * Both requests need a descriptor that is open for writing (EBADF otherwise). They
  * return ENODATA if the file is empty, and EINTR if the task was killed during the call.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The handle with which the handlers make regions. The program may attach it. Otherwise the first
- * use opens the backend that the environment variables select. The handle stays attached while
- * there are stores or arrays.
+ * The library's handle (struct actmem), with which the handlers make regions. The program may
+ * attach one. Otherwise the first use opens the backend that the environment variables select. The
+ * handle stays attached while there are stores or arrays.
  */
 #ifndef LIB_XLA_ATTACHED_H
 #define LIB_XLA_ATTACHED_H
@@ -22,8 +22,9 @@ int attached_open(struct actmem **am, struct knobs *knobs, char *words, size_t w
 void attached_close(void);
 
 /*
- * Opens the CUDA runtime of @am for @device, as CUDA numbers devices. If @spills, memory must be in
- * regions, because the driver's own memory cannot spill. Returns as actmem_runtime_open().
+ * Opens the CUDA runtime of @am for @device, which is CUDA's number of the device. If @spills,
+ * memory must be in regions, because the driver's own memory cannot spill. Returns as
+ * actmem_runtime_open().
  */
 int attached_open_runtime(struct actmem *am, uint32_t device, bool spills,
 			  struct actmem_runtime **runtime);

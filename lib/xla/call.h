@@ -9,19 +9,19 @@
  *   hold (tokens) -> tokens
  *   drop (tokens, ignored...) -> uint32[1]
  *
- * A token is uint32[4] (struct token). The last dimension of an array of tokens is that of the four
- * words. The first @batch dimensions of a put's value count its examples. The put returns the token
- * of example 0, and the program computes the tokens of the others. A take returns one example for
- * each of its tokens, in their order. Its value has the dimensions of the array of tokens, followed
- * by those of an example. A take fails if its layout differs from that of the put, or an example's
- * type or dimensions differ.
+ * A token is uint32[4] (struct token). The last dimension of an array of tokens is that of a
+ * token's four words. The first @batch dimensions of a put's value count its examples. The put
+ * returns the token of example 0, and the program computes the tokens of the other examples. A take
+ * returns one example for each of its tokens, in their order. Its value has the dimensions of the
+ * array of tokens, followed by those of an example. A take fails if its layout differs from that of
+ * the put, or an example's type or dimensions differ.
  *
- * A tie returns its tokens only after its ignored operand exists. It announces the takes of those
- * operands that are a single token and whose number is not -1. The take of such a token has the
- * same number, and the site of its put. A take without a number is not announced. A hold adds a
- * reference for each of its tokens. A drop, and a take that ends its tokens, drop one reference for
- * each token. A drop runs after the takes whose results are its ignored operands. Its own result
- * has no meaning.
+ * A tie returns its tokens only after its ignored operand exists. It announces (saved.h) the takes
+ * of those operands that are a single token and whose number is not -1. The take of such a token
+ * has the same number, and the site of the token's put. A take without a number is not announced. A
+ * hold adds a reference for each of its tokens. A drop, and a take that ends its tokens, drop one
+ * reference for each token. A drop runs after the takes whose results are its ignored operands. Its
+ * own result has no meaning.
  */
 #ifndef LIB_XLA_CALL_H
 #define LIB_XLA_CALL_H
@@ -52,7 +52,10 @@ XLA_FFI_Error *call_tie(XLA_FFI_CallFrame *frame, struct call *call);
 XLA_FFI_Error *call_hold(XLA_FFI_CallFrame *frame, struct call *call);
 XLA_FFI_Error *call_drop(XLA_FFI_CallFrame *frame, struct call *call);
 
-/* Sets @shape to the dimensions of @from, which is another shape, with elements of @type. */
+/*
+ * Sets @shape to the dimensions of @from with elements of @type. The two must not be the same
+ * struct.
+ */
 void call_set_type(struct shape *shape, const struct shape *from, XLA_FFI_DataType type);
 
 /* Returns the number of tokens in @buffer, or -1 if it is NULL or does not contain tokens. */
@@ -65,8 +68,8 @@ int64_t call_tokens_in(const XLA_FFI_Buffer *buffer);
 uint64_t call_tokens(XLA_FFI_CallFrame *frame, uint64_t i, void **from, void **to);
 
 /*
- * Splits @count tokens into rows. Stores the rows that begin at token *@at in *@rows, and moves
- * *@at past them. Returns false after the last ones.
+ * Splits @count tokens into rows (struct rows). Stores the rows that begin at token *@at in *@rows,
+ * and moves *@at past them. Returns false if no tokens are left.
  */
 bool call_next_rows(const struct token *tokens, uint64_t count, uint64_t *at, struct rows *rows);
 

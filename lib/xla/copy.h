@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Copies of host memory inside a handler. Short copies are done at once, and long ones in parts on
- * the runtime's own threads.
+ * Copies of host memory inside a handler. The calling thread makes short copies. Long ones are
+ * split into parts, which run on XLA's pool of threads.
  */
 #ifndef LIB_XLA_COPY_H
 #define LIB_XLA_COPY_H

@@ -14,7 +14,7 @@
 extern struct actmem_xla_stats counts;
 extern struct actmem_xla_device_stats device_counts[ACTMEM_XLA_DEVICES_MAX];
 
-/* Threads add to the totals atomically. */
+/* Threads add to these totals atomically, without the lock. */
 extern struct actmem_xla_transfer_stats transfer_counts[ACTMEM_XLA_DEVICES_MAX];
 
 #define TRANSFER_COUNT(device, name, value)	\

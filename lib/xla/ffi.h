@@ -26,9 +26,12 @@ void ffi_error_drop(const XLA_FFI_Api *api, XLA_FFI_Error *error);
 /* Returns XLA's error code for a negative errno. */
 XLA_FFI_Error_Code ffi_code(int error);
 
-/* Returns the number of threads that can run parts, including the caller; 1 without a pool. */
+/*
+ * Returns how many threads can work for the handler: those of XLA's pool and the caller; 1 without
+ * a pool.
+ */
 uint64_t ffi_threads(XLA_FFI_CallFrame *frame);
-/* Schedules @task on the pool. Returns false on failure; the caller then runs @task itself. */
+/* Schedules @task on XLA's pool. Returns false on failure; the caller then runs @task itself. */
 bool ffi_schedule(XLA_FFI_CallFrame *frame, XLA_FFI_Task *task, void *data);
 /* Creates a future. Returns NULL on failure; the caller then works without one. */
 XLA_FFI_Future *ffi_future(XLA_FFI_CallFrame *frame);

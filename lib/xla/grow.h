@@ -25,7 +25,7 @@ int grow_begin(struct actmem_store *store, uint64_t grow_bytes, struct grow **gr
 /* grow_end() and grow_want() do nothing if @grow is NULL. */
 void grow_end(struct grow *grow);
 
-/* Called after the store has reserved a block of @bytes: more blocks like it may follow. */
+/* Requests memory for more blocks of @bytes, after the store has reserved such a block. */
 void grow_want(struct grow *grow, uint64_t bytes);
 
 #endif /* LIB_XLA_GROW_H */

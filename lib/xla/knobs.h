@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The options of the store of blocks, from the program or from the environment. The command `actmem
- * run` also links this file, to check the environment.
+ * The options (knobs) of the store of blocks, from the program or from the environment. The command
+ * `actmem run` also links this file, to check the environment.
  */
 #ifndef LIB_XLA_KNOBS_H
 #define LIB_XLA_KNOBS_H
@@ -19,10 +19,10 @@ struct knobs {
 	uint64_t limit_bytes;
 	uint64_t budget_bytes;
 	uint64_t spill_limit_bytes;
-	uint64_t ring_bytes;		/* of device memory */
+	uint64_t ring_bytes;		/* length of the ring (stream.h) on a device */
 	char *spill_paths[KNOBS_SPILL_MAX];
 	uint32_t spill_path_count;
-	uint32_t spill_allow;		/* ACTMEM_STORE_ALLOW_*, and _STRICT once complete */
+	uint32_t spill_allow;		/* ACTMEM_STORE_ALLOW_*; _STRICT: knobs_complete() */
 	unsigned int names;		/* enum actmem_names, for error messages */
 	bool named;			/* regions have names, and outlive the store */
 	bool placed;			/* the program or the user chose nodes */

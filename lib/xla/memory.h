@@ -35,12 +35,12 @@ int memory_hold(struct actmem_key key, const void **memory, char *words,
 		size_t words_size);
 void memory_release(struct actmem_key key);
 
-/* Called instead of memory_release(): keeps the block for another memory_hold(). */
+/* Ends a hold as memory_release() does, but keeps the block for another memory_hold(). */
 void memory_put_back(struct actmem_key key);
 
 void memory_drop(struct actmem_key key);
 
-/* Sets whether blocks that are committed from now on get checksums. memory_hold() compares them. */
+/* Sets whether blocks that are committed from now on get checksums. memory_hold() verifies them. */
 void memory_set_checksum(int on);
 
 /*

@@ -42,7 +42,8 @@ int places_add(struct places *places, struct actmem *am, const struct knobs *kno
 	       uint32_t device, unsigned int *index);
 
 /*
- * Moves a device to another place. The caller does so if the two places cannot have a store each.
+ * Moves a device to another place. The caller does so if the budget is too small for a store in
+ * each of the two places.
  */
 void places_join(struct places *places, uint32_t device, unsigned int index);
 

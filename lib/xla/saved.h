@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The table of the blocks that were put and not yet taken, by token. Each block belongs to a
- * generation, which helps to find abandoned blocks (see actmem_xla.h).
+ * generation: the blocks that one execution put at one site of a device. Generations help to find
+ * abandoned blocks (see actmem_xla.h).
  *
  * A block goes through four calls. saved_begin() adds it to the table, to be filled. After
  * saved_filled(), its token may be used. saved_claim() begins a take. The last take removes the
  * block from the table. saved_release() ends a take; when the block has left the table, the last
- * release frees it. If a block is reclaimed while threads use it, the last of these threads drops
- * the block.
+ * release frees it. If an abandoned block is reclaimed while threads use it, the last of these
+ * threads drops the block.
  *
  * On a GPU, blocks are filled after their put has returned, and saved_claim() waits for that.
  * saved_next() reads a block before it is taken. After saved_staged(), a device has the block and
@@ -49,8 +50,8 @@ void saved_undo(struct saved *block);
  * takes of blocks that were put at the same site. If there is no such block, saved_announce() fails
  * as the take would, with an error message in @words[SAVED_WORDS]. saved_announced() returns the
  * token of the block for the take with that site and number, and stores in *@is_staged whether the
- * device has the block already. It returns 0 if the token must be read from the take's operand.
- * Only blocks that contain one example are announced.
+ * device has the block already. saved_announced() returns 0 if the token must be read from the
+ * take's operand. Only blocks that contain one example are announced.
  */
 int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, char *words);
 uint64_t saved_announced(const struct origin *taker, uint32_t number, bool *is_staged);
@@ -97,7 +98,8 @@ struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max, const
 /*
  * saved_staged() records that the block is being copied to the device; @staged is that copy. If no
  * take claims the block, @unstage frees @staged. The caller calls memory_release() when the device
- * has the block. saved_not_staged() returns the block to the store.
+ * has the block. saved_not_staged() is called instead if there is no such copy; the block then
+ * stays in the store.
  */
 void saved_staged(struct saved *block, void *staged, void (*unstage)(void *staged));
 void saved_not_staged(struct saved *block);

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Copies between a GPU and blocks of the store, on streams of their own. A lane has the streams,
- * events and threads for the copies of one CUDA context of a device. stream.c makes and ends lanes,
- * stream_copy.c does the work of handlers, and stream_threads.c has a lane's two threads, the
- * finisher and the fetcher. Green contexts use the lane of the primary context, which owns their
- * memory. They cannot have a lane each, because only one thread at a time may have a green context
- * current.
+ * Copies between a GPU and blocks of the store, on other streams than XLA's. A lane has the
+ * streams, events and threads for the copies of one CUDA context of a device. stream.c makes and
+ * ends lanes, stream_copy.c enqueues the copies of the handlers, and stream_threads.c has a lane's
+ * two threads, the finisher and the fetcher. Green contexts use the lane of the primary context,
+ * which owns their memory. They cannot have a lane each, because only one thread at a time may have
+ * a green context current.
  *
- * XLA reuses the memory of an operand, and first uses a result, in the order of its own stream. So
- * a put copies its operand on XLA's stream, into a span: consecutive slots of a ring in device
+ * XLA reuses the memory of an operand, and uses a result, in the order of XLA's own stream. So a
+ * put copies its operand on XLA's stream, into a span: consecutive slots of a ring in device
  * memory. The lane's stream `out` copies the value from the span into the block. If `out` is still
  * copying an earlier value from the span, XLA's stream first waits for that, on the device. When
  * the copy to the block is done, the finisher commits the block.
  *
- * If the fetcher has filled a span with the block of a take, the take copies from there on XLA's
- * stream. Otherwise, after XLA's stream has reached the take, the stream `late` copies directly
- * into the result. XLA's stream waits for that copy.
+ * If the fetcher has filled a span with the block of a take, the take copies the value from the
+ * span on XLA's stream. Otherwise, after XLA's stream has reached the take, the stream `late`
+ * copies directly into the result. XLA's stream waits for that copy.
  *
  * Only events order the copies, and a stream waits for an event only after the event was recorded.
  * So the device never waits for the host. The host may wait anywhere: for the device, for memory or
- * a disk, or inside a call of CUDA that waits for the whole device. This is why the host waits in a
- * take whose block is on a disk.
+ * a disk, or inside a call of CUDA that waits for the whole device. So if the block of a take is on
+ * a disk, the host waits in the take, not the device.
  *
  * No stream may wait for a memory word that the host writes (cuStreamWaitValue32). Streams share a
  * card's hardware queues, so the copy that must come before that write can be queued behind the
@@ -34,9 +34,9 @@
  * A take holds its block in memory until the stream has reached the take. Another device may wait
  * for that memory, while the stream waits for that device's part of a collective. So if devices
  * share a budget, an announced take still waits unless its block is on the device, and slots are
- * refilled only after the device has emptied them. A copy ahead can be behind XLA's stream in a
- * hardware queue, and then keeps its block in memory as long as XLA's stream waits. So copies ahead
- * may have at most half as many bytes under way as puts.
+ * refilled only after the device has emptied them. A copy of the fetcher (stream `ahead`) can be
+ * behind XLA's stream in a hardware queue. It then keeps its block in memory as long as XLA's
+ * stream waits. So all such copies together may have at most half as many bytes under way as puts.
  */
 #ifndef LIB_XLA_STREAM_H
 #define LIB_XLA_STREAM_H
@@ -139,7 +139,7 @@ struct lane {
 };
 
 /*
- * Returns the lane of @stream's context, which it makes if necessary. The context is current until
+ * Returns the lane of @stream's context. Makes the lane if necessary. The context is current until
  * lane_leave(). Returns NULL on failure, with an error message in @words and a negative errno in
  * *@error.
  */
@@ -147,24 +147,26 @@ struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *e
 void lane_leave(struct lane *lane);
 
 /*
- * Returns true if the lane's context still exists, and with it the streams and events. Another
- * context may have the same handle.
+ * Returns true if the lane's context still exists, and with it the streams and events. A new
+ * context may have the same handle as one that has ended.
  */
 bool lane_has_context(const struct lane *lane);
 
 /*
- * Called before a block of @bytes is reserved. Waits until enough blocks are filled. A device may
- * have to wait for another device, whose host thread waits for memory. So blocks of one device that
- * are not filled yet must not use the whole budget. lane_put() or lane_put_ended() ends the
- * admission.
+ * Admits a put, which then reserves a block of @bytes. Waits until enough earlier blocks are
+ * filled. A device may have to wait for another device, whose host thread waits for memory. So
+ * blocks of one device that are not filled yet must not use the whole budget. lane_put() or
+ * lane_put_ended() ends the admission.
  */
 void lane_admit(struct lane *lane, uint64_t bytes);
 void lane_put_ended(struct lane *lane, uint64_t bytes);
 
-/* Copies a value into @block, in the order of @stream. A failure ends @block. */
+/*
+ * Copies a value into @block, in the order of @stream. On failure, removes @block (saved_undo()).
+ */
 int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct saved *block,
 	     char *words);
-/* Writes the token of example 0 of block @id. */
+/* Enqueues a write of the token of example 0 of block @id to @to. */
 int lane_write_token(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t id,
 		     char *words);
 

@@ -9,20 +9,21 @@
  * in stream_handlers.c; stream.h describes the other stream files. arrays.h and tensor.c have JAX's
  * arrays in regions.
  *
- * Calls go one way. The handlers call call.c, copy.c, stream.c and claim.c. stream.c calls
- * stream_threads.c, which calls stream_copy.c. All of these call claim.c and announce.c, which call
- * saved.c. saved.c calls site.c, table.c and memory.c. memory.c calls stores.c, which calls
- * shares.c, places.c and grow.c. Those three and arrays.c call attached.c. All may call counts.c,
- * own_memory.c, knobs.c and forked.c.
+ * Each file calls only files further down this list. The handlers call call.c, copy.c, stream.c and
+ * claim.c. stream.c calls stream_threads.c, which calls stream_copy.c. All of these call claim.c
+ * and announce.c, which call saved.c. saved.c calls site.c, table.c and memory.c. memory.c calls
+ * stores.c, which calls shares.c, places.c and grow.c. Those three and arrays.c call attached.c.
+ * All files may call counts.c, own_memory.c, knobs.c and forked.c.
  *
  * This folder uses only the library's public headers and the headers of base, config, machine
  * and cuda.
  *
  * Locks, outermost first: update_job.c's updating, or stream.c's one_trim; stream.c's lock of each
- * device, under which lanes are made; memory.c's in_use and then dividing, or arrays.c's in_use;
- * attached.c's lock. A thread that holds the lock of the list of lanes only tries the lock of a
- * lane. A thread holds saved_lock (generation.h) for a few instructions. It may call CUDA while it
- * holds the lock of a lane. While a thread holds any other lock, it calls no other file.
+ * device, which a thread holds while it makes a lane (stream.h); memory.c's in_use and then
+ * dividing, or arrays.c's in_use; attached.c's lock. A thread that holds the lock of the list of
+ * lanes never waits for the lock of a lane: it only tries that lock. A thread holds saved_lock
+ * (generation.h) for a few instructions. A thread that holds the lock of a lane may call CUDA. A
+ * thread that holds any other lock calls no other file.
  */
 #ifndef LIB_XLA_H
 #define LIB_XLA_H
