@@ -2,7 +2,7 @@
 /*
  * This folder reads the kernel's information about the machine and its processes.
  *
- * Start with sysfile.h, which reads small files of /proc and /sys. Next come node.h (NUMA nodes,
+ * Read sysfile.h first, which reads small files of /proc and /sys. Next come node.h (NUMA nodes,
  * and the nodes of pages), cpus.h (sets of CPUs), cgroup.h and mounts.h. procfs.h has processes and
  * their descriptors, smaps.h counts pages, and device.h describes the disk that stores a file.
  * kernel_log.h reads the kernel's log, and helpers.h has threads that help to zero pages.
