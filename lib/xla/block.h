@@ -23,7 +23,7 @@ struct generation;
 struct token {
 	uint64_t id;			/* the block; 0: none, and the values are 0 */
 	uint32_t example;
-	uint32_t changed;		/* not 0: a function tried to change the value (_params.py) */
+	uint32_t changed;		/* not 0: a function would change it (_params.py) */
 };
 
 /* Consecutive examples of one block, or @count tokens without a block. */
