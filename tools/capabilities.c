@@ -38,7 +38,10 @@ bool sees_all_users(void)
 	       (has_capability(CAP_DAC_READ_SEARCH) || has_capability(CAP_DAC_OVERRIDE));
 }
 
-/* A container has processes of its own, and perhaps users of its own. */
+/*
+ * Checks that this process is in no container: a container has its own processes, and perhaps its
+ * own users.
+ */
 bool sees_machine(void)
 {
 	return sees_all_users() &&

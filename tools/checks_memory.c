@@ -311,8 +311,8 @@ out:
 }
 
 /*
- * CAP_IPC_LOCK has an effect only in the initial user namespace. A container's root may be in
- * another.
+ * Returns true if this process has CAP_IPC_LOCK in the initial user namespace. In another one, such
+ * as a container's, the capability has no effect.
  */
 static bool may_lock_all(void)
 {

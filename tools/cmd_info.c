@@ -164,7 +164,10 @@ static long long sum_of_nodes(const json_t *info, const char *object, const char
 	return sum;
 }
 
-/* The kernel counts the driver's memory as used, but has no separate counter for it. */
+/*
+ * Adds the line about the machine's memory and, separately, the driver's. The kernel has no counter
+ * for the driver's memory, and counts it as used.
+ */
 static int add_memory(json_t *lines, const json_t *info, unsigned int flags)
 {
 	json_t *driver = json_pack("{s:I, s:I, s:I}",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * actmem limit: shows and sets memory limits. After setting one below the usage, the command shows
- * how the processes return memory (reclaim.h).
+ * actmem limit: shows and sets memory limits. After the command sets a limit below the usage, it
+ * shows how the processes return memory (reclaim.h).
  */
 #include <err.h>
 #include <errno.h>
@@ -155,7 +155,7 @@ static json_t *add_limit(json_t *rows, json_t *of, json_t *bytes, json_t *used, 
 					   "used_bytes", used, "set_by", set_by));
 }
 
-/* While the user limit is max, RLIMIT_MEMLOCK applies. */
+/* Adds the row of the user limit. While this limit is max, RLIMIT_MEMLOCK applies. */
 static json_t *add_user(json_t *rows, const json_t *limits)
 {
 	json_t *user = json_object_get(limits, "user_limit_bytes");
@@ -257,7 +257,8 @@ static bool set_pid_limit(int pid, uint64_t bytes)
 }
 
 /*
- * Uses fsconfig(2) to change only size=: a remount with mount(2) would reset flags such as nosuid.
+ * Sets size= of the mount at @folder. Uses fsconfig(2), because a remount with mount(2) would reset
+ * flags such as nosuid.
  */
 static bool set_mount_limit(const char *folder, uint64_t bytes)
 {

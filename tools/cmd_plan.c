@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * actmem plan and actmem probe analyze and measure JAX programs. They execute Python, because the
- * Python module actmem implements both subcommands.
+ * `actmem plan` plans the memory of JAX programs, and `actmem probe` measures this machine for
+ * those plans. They execute Python, because the Python module actmem implements both subcommands.
  */
 #include <err.h>
 #include <limits.h>
@@ -57,8 +57,8 @@ int cmd_plan(int argc, char **argv)
 }
 
 /*
- * Passes the path of `actmem` to the Python module, which executes it to measure the host's memory
- * and files.
+ * Passes the path of the command `actmem` to the Python module. The module executes this command to
+ * measure how fast the host's memory and files are.
  */
 int cmd_probe(int argc, char **argv)
 {

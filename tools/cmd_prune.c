@@ -28,7 +28,7 @@ static const char help[] =
 	"Otherwise, prune removes nothing.";
 
 struct prune {
-	long older;			/* seconds */
+	long older;			/* least age of a file, in seconds */
 	bool is_dry;
 	time_t now;
 	const struct actmem_region_info *regions;

@@ -22,7 +22,10 @@ bool malloc_mode_is_wanted(void)
 	return knob_is_on(KNOB_MALLOC);
 }
 
-/* A knob that also applies to malloc, such as the nodes, does not request regions. */
+/*
+ * Checks that no setting is only for regions. A setting that also applies to malloc, such as the
+ * nodes, is permitted.
+ */
 bool malloc_mode_is_all(void)
 {
 	unsigned int knob;

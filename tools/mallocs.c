@@ -38,7 +38,7 @@ static int read_counters(void *counters, int fd)
 	return good;
 }
 
-/* Returns false if out of memory. */
+/* Adds a row if the process publishes malloc counters. Returns false if out of memory. */
 static bool add_process(json_t *mallocs, int pid)
 {
 	struct malloc_counters counters;

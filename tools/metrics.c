@@ -184,7 +184,7 @@ static json_t *driver_rows(void)
 	return single_row(merge_objects(driver, json_pack("{s:i}", "one", 1)));
 }
 
-/* Omits a node's limit if no driver enforces it. */
+/* Returns a row for each node. Omits a node's limit if no driver enforces it. */
 static json_t *node_rows(void)
 {
 	json_t *nodes = facts_nodes(), *node;

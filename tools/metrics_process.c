@@ -71,7 +71,10 @@ static json_t *backend_row(struct process_rows *rows, const char *backend)
 			 json_pack("{s:s, s:i, s:i}", "backend", backend, "regions", 0, "bytes", 0));
 }
 
-/* "no_process" indicates a leak. A region is "elsewhere" if this process cannot see its owner. */
+/*
+ * Returns the region's state. "no_process" indicates a leak. The state is "elsewhere" if this
+ * process cannot see the region's owner.
+ */
 static const char *state_of(const struct actmem_region_info *region)
 {
 	if (region->lingering)

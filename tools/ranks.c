@@ -10,7 +10,7 @@
 #include "ranks.h"
 #include "tool.h"
 
-/* Innermost first: mpirun and torchrun may themselves run in a Slurm step. */
+/* The launchers, innermost first: mpirun and torchrun may themselves run in a Slurm step. */
 static const struct launcher {
 	const char *rank, *of, *else_of;
 } launchers[] = {
@@ -70,8 +70,8 @@ static const char *variable_value(const char *variable)
 }
 
 /*
- * SLURM_STEP_TASKS_PER_NODE lists the number of tasks of each node. SLURM_NTASKS_PER_NODE is one
- * number for all nodes.
+ * Reads the number of ranks on this machine. SLURM_STEP_TASKS_PER_NODE lists the number of tasks of
+ * each node. SLURM_NTASKS_PER_NODE is one number for all nodes.
  */
 static bool count_of(const char *variable, const char *text, unsigned int *of)
 {

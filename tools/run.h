@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The parts of `actmem run`. Other subcommands also use some parts. The parts set environment
- * variables for the program, and test the settings before the program starts. In the malloc mode
- * and the CUDA mode, a preloaded library allocates the program's blocks or pinned memory from
- * regions.
+ * variables for the program, and test the settings before the program starts. In the malloc mode, a
+ * preloaded library allocates the program's large blocks from huge pages. In the CUDA mode, it
+ * allocates CUDA's pinned memory from regions.
  */
 #ifndef ACTMEM_RUN_H
 #define ACTMEM_RUN_H

@@ -29,7 +29,10 @@ static int set_knob(enum knob knob, const char *value)
 	return variable_set(knob_name(knob, ACTMEM_NAMES_VARIABLES), value);
 }
 
-/* Leaves an invalid value unchanged: the code that reads it later prints the error message. */
+/*
+ * Replaces a size by the rank's part. Leaves an invalid value unchanged: the code that reads it
+ * later prints the error message.
+ */
 static int divide_size(enum knob knob, const char *label, const struct rank *rank,
 		       FILE *told)
 {
@@ -62,8 +65,8 @@ static int by_node(const void *left, const void *right)
 }
 
 /*
- * Sorts the folders by node. Higher ranks are mostly on higher nodes, so each rank gets disks that
- * are close to it.
+ * Keeps only the rank's part of the folders, which it sorts by node first. Higher ranks are mostly
+ * on higher nodes, so each rank gets disks that are close to it.
  */
 static int keep_folders(char *paths, const struct rank *rank, FILE *told)
 {

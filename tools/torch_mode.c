@@ -23,7 +23,10 @@
 
 #define ROUNDS		"pinned_max_round_threshold"
 #define KEEPS		"pinned_max_cached_size"
-/* Excludes shorter blocks: they are freed often, and each time PyTorch waits for the GPU. */
+/*
+ * Shorter blocks are excluded: a program frees them often, and PyTorch would wait for the GPU each
+ * time.
+ */
 #define FROM_MB		"1024"
 #define HEADER		"include/c10/core/AllocatorConfig.h"
 

@@ -110,7 +110,9 @@ static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes, b
 	char why[WORDS_MAX] = "";
 	int error;
 
-	/* Try the longer region first: the library reports the fallbacks of the first one. */
+	/*
+	 * The library prints only the first fallback of a process, so try the longer region first.
+	 */
 	if (grow_bytes > length && try_long_region(am, grow_bytes))
 		snprintf(why, sizeof(why), "%s", actmem_error_in(ACTMEM_NAMES_RUN));
 	ACTMEM_INIT(&options);
@@ -134,7 +136,7 @@ static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes, b
 	return STATUS_OK;
 }
 
-/* Opens the first file of a heap with this name, NAME.0, without changing the file. */
+/* Opens NAME.0, the first file of a heap with this name, without changing the file. */
 static int open_first(struct actmem *am, const char *name, struct actmem_region **region)
 {
 	char *path;

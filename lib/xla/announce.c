@@ -6,11 +6,11 @@
  *
  * A program announces all tokens of a layer, and ties the layer's takes to the announcement. So a
  * take is called after its announcement. The candidates for a take are the blocks that were not
- * taken yet, and that the take's execution announced with the take's number, on the same device. If
- * there is exactly one candidate, the take gets it. In an unrolled loop, the next iteration may
- * also have announced its blocks. In this case, only the token on the device identifies the block.
- * A block that is not in the table cannot be announced, because its take would get the block of
- * another iteration.
+ * taken yet, and that the take's execution announced with the take's site and number, on the same
+ * device. If there is exactly one candidate, the take gets it. In an unrolled loop, the next
+ * iteration may also have announced its blocks. In this case, only the token on the device
+ * identifies the block. Announcing a block that is not in the table is an error. Otherwise its take
+ * might get the block of another iteration.
  */
 #include <string.h>
 

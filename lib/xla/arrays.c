@@ -4,8 +4,8 @@
  *
  * Any thread of XLA may drop a reference, and so may Python's garbage collector in a forked child,
  * where a lock may stay locked forever. So dropping a reference takes no lock of this file.
- * Instead, no heap is destroyed while @now.blocks is not 0. A thread that makes an array increments
- * @now.blocks with @in_use held.
+ * Instead, no heap is destroyed while the number of arrays, @now.blocks, is not 0. A thread that
+ * makes an array increments @now.blocks with @in_use held.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -38,10 +38,10 @@ struct actmem_xla_array {
 static pthread_rwlock_t in_use = PTHREAD_RWLOCK_INITIALIZER;
 static struct actmem *opened;
 static struct knobs knobs;
-static struct actmem_heap *heaps[PLACES_MAX];	/* by place; if not registered, only [0] */
+static struct actmem_heap *heaps[PLACES_MAX];	/* by place; not registered: only [0] */
 static bool on_cuda;			/* heaps are registered with the runtimes of their places */
 static struct places places;
-static struct actmem_xla_array *_Atomic kept;	/* dropped arrays whose region did not close */
+static struct actmem_xla_array *_Atomic kept;	/* dropped; closing their regions failed */
 
 static struct {
 	_Atomic uint64_t named_bytes, blocks, bytes, bytes_peak, views, blocks_total, views_total,
@@ -65,8 +65,8 @@ static uint32_t near_device(uint32_t device)
 }
 
 /*
- * Makes the heap for a device unless it exists. With @cuda, its memory is registered with CUDA, and
- * is near the device unless the user chose nodes.
+ * Makes the heap for a device unless it exists. With @cuda, the heap's memory is registered with
+ * CUDA, and is near the device unless the user chose nodes.
  */
 static int make_heap(bool cuda, uint32_t device)
 {
@@ -100,7 +100,10 @@ static int make_heap(bool cuda, uint32_t device)
 	return error;
 }
 
-/* Ends heaps until one fails; the next call tries again. Caller holds @in_use for writing. */
+/*
+ * Destroys all heaps and closes the runtimes and the handle. Stops at the first failure; the next
+ * call continues. Caller holds @in_use for writing.
+ */
 static int end_heaps(void)
 {
 	unsigned int i;
@@ -179,7 +182,7 @@ static int renew_heap(bool cuda, uint32_t device, char *words, size_t words_size
 }
 
 /*
- * Locks @in_use for reading and stores a suitable heap in *@heap, which it makes if necessary.
+ * Locks @in_use for reading and stores a suitable heap in *@heap. Makes the heap if necessary.
  * After a failure, the lock is not held.
  */
 static int enter_heap(uint32_t flags, uint32_t device, struct actmem_heap **heap, char *words,
@@ -426,7 +429,10 @@ int actmem_xla_array_stats(struct actmem_xla_array_stats *stats)
 	all.blocks = atomic_load(&now.blocks);
 	all.bytes = atomic_load(&now.bytes);
 	all.bytes_peak = atomic_load(&now.bytes_peak);
-	/* A thread that makes an array updates bytes before bytes_peak. */
+	/*
+	 * A thread that makes an array updates bytes before bytes_peak, so bytes_peak may be too
+	 * low.
+	 */
 	if (all.bytes_peak < all.bytes)
 		all.bytes_peak = all.bytes;
 	all.views = atomic_load(&now.views);

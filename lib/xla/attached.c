@@ -17,7 +17,7 @@
 #include "xla/forked.h"
 #include "xla/own_memory.h"
 
-#define WAIT_WORDS	256	/* longer than the text that is shown */
+#define WAIT_WORDS	256	/* more than `actmem waits` shows */
 
 /* No thread holds this lock in a call that waits for a GPU. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -4,7 +4,7 @@
  *
  * A handler runs on a thread of the pool that also runs the parts of its copy, so it never waits
  * for the parts. It copies the first part itself. The thread that finishes the last part completes
- * the future for which the runtime waits.
+ * the handler's future.
  */
 #include <stdatomic.h>
 #include <stdlib.h>

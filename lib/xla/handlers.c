@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The handlers actmem_put, _take, _tie, _hold, _drop and _update for XLA's CPU platform; see call.h
- * and update_call.h. Also actmem_ghost, for all platforms.
+ * and update_call.h. Also actmem_ghost, a handler without effect, for all platforms.
  *
  * XLA orders CPU thunks only by their buffers, so the handlers run on any thread and concurrently.
  * The handlers for a GPU, which copy on a stream, are in stream_handlers.c. Both use the same table
@@ -92,7 +92,7 @@ static XLA_FFI_Error *take_begin(const XLA_FFI_Api *api, const struct call *call
 	return error ? ffi_error(api, ffi_code(error), words) : NULL;
 }
 
-/* Copies @rows, which are a part of a take's value. */
+/* Copies @rows, a part of a take's value, to @to. */
 static XLA_FFI_Error *take_part(const XLA_FFI_Api *api, const struct call *call,
 				const struct rows *rows, char *to, uint64_t bytes)
 {
@@ -242,13 +242,13 @@ XLA_FFI_Error *actmem_xla_update(XLA_FFI_CallFrame *frame)
 		free(call.update);
 		return failure;
 	}
-	/* The update has threads of its own. Meanwhile it must not occupy a thread of XLA. */
+	/* The update computes on its own threads. Meanwhile it must not occupy a thread of XLA. */
 	return waiting_run(frame, &call, update_alone);
 }
 
 /*
- * Does nothing, and its result has no bytes. XLA does not replace the result of a call by a
- * constant.
+ * Does nothing. Its result, a ghost, is an array without bytes. XLA does not replace it by a
+ * constant, because it is the result of a call.
  */
 XLA_FFI_Error *actmem_xla_ghost(XLA_FFI_CallFrame *frame)
 {

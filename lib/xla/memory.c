@@ -21,8 +21,8 @@
 #include "xla/stores.h"
 
 /*
- * A put may wait until stores on other nodes have released its share of the budget. It checks this
- * every SHARE_WAIT_US, at most SHARE_WAITS times.
+ * A put may wait until stores on other nodes have released memory that belongs to its store's share
+ * of the budget. The put checks this every SHARE_WAIT_US, at most SHARE_WAITS times.
  */
 #define SHARE_WAIT_US	1000
 #define SHARE_WAITS	60000

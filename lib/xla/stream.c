@@ -31,7 +31,10 @@ static pthread_mutex_t lanes_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct lane *lanes;
 static pthread_mutex_t one_trim = PTHREAD_MUTEX_INITIALIZER;	/* allows one trim at a time */
 
-/* The locks of lanes need no check, because a process with lanes is not free. */
+/*
+ * Called in a forked child (forked.h). Need not check the locks of lanes: if the parent had a lane,
+ * returns false.
+ */
 static bool lanes_are_free(void)
 {
 	unsigned int i;
@@ -223,7 +226,7 @@ static struct lane *find_lane(cuda_context context, unsigned long long id)
 	return found;
 }
 
-/* Returns the lane of a context, which it makes if necessary. The context must be current. */
+/* Returns the lane of a context. Makes the lane if necessary. The context must be current. */
 static struct lane *have_lane(uint32_t device, cuda_context context, unsigned long long id,
 			      char *words, int *error)
 {
@@ -361,8 +364,8 @@ static struct lane *next_unused(struct lane *lane)
 /*
  * Ends the caller's use of a lane. If no other thread uses the lane and the lane holds nothing,
  * removes it from the list and returns true. Checks this only after the wait for work, because a
- * handler may have used the lane during the wait. While the list's lock is held, the lane's lock is
- * only tried.
+ * handler may have used the lane during the wait. While this function holds the list's lock, it
+ * only tries the lane's lock.
  */
 static int unlink_unused(struct lane *lane)
 {

@@ -2,10 +2,10 @@
 /*
  * Copies between a GPU and blocks of the store, on other streams than XLA's. A lane has the
  * streams, events and threads for the copies of one CUDA context of a device. stream.c makes and
- * ends lanes, stream_copy.c enqueues the copies of the handlers, and stream_threads.c has a lane's
- * two threads, the finisher and the fetcher. Green contexts use the lane of the primary context,
- * which owns their memory. They cannot have a lane each, because only one thread at a time may have
- * a green context current.
+ * ends lanes. stream_copy.c enqueues the copies of the handlers. stream_threads.c has a lane's two
+ * threads, the finisher and the fetcher. Green contexts use the lane of the primary context, which
+ * owns their memory. They cannot have a lane each, because only one thread at a time may have a
+ * green context current.
  *
  * XLA reuses the memory of an operand, and uses a result, in the order of XLA's own stream. So a
  * put copies its operand on XLA's stream, into a span: consecutive slots of a ring in device

@@ -340,9 +340,10 @@ static cuda_result copy_staged(struct lane *lane, cuda_stream stream, cuda_point
 }
 
 /*
- * Copies from host memory with the stream `late`. When XLA's stream reaches this take, earlier work
- * does not use the result any more, and later work waits for the copy. One event is enough for
- * both: a wait refers to the last record of the event before the wait was enqueued.
+ * Copies from host memory with the stream `late`, which waits until XLA's stream has reached this
+ * take, because earlier work may use the memory of the result. Later work on XLA's stream waits for
+ * the copy. One event is enough for both waits: each refers to the last record of the event before
+ * the wait was enqueued.
  */
 static cuda_result copy_late(struct lane *lane, cuda_stream stream, cuda_pointer value,
 			     const void *memory, uint64_t bytes, struct mark *done)

@@ -2,8 +2,8 @@
 /*
  * The handlers actmem_put, _take, _tie, _hold, _drop and _update for XLA's CUDA platform; see
  * call.h and update_call.h. Values and tokens are on the device, and all work is done in the order
- * of XLA's stream (stream.h). The handlers claim no trait: the commands of a take depend on its
- * token, so XLA cannot record them once and run them again.
+ * of XLA's stream (stream.h). The handlers do not declare that XLA may record their commands once
+ * and run them again, because the commands of a take depend on its token.
  */
 #include <errno.h>
 #include <stdbool.h>

@@ -190,8 +190,8 @@ static void release_inputs(struct update_job *job)
 }
 
 /*
- * Reserves memory for the new blocks before it holds old ones: until then, the store can drop the
- * memory of old blocks.
+ * Runs the update. Reserves memory for the new blocks before it claims the old ones: until they are
+ * claimed, the store can still spill them to free memory.
  */
 static int run_alone(struct update_job *job, uint64_t *ids, char *words)
 {

@@ -33,7 +33,7 @@ static bool waiting_is_free(void)
 }
 FORKED_WATCH(waiting_is_free)
 
-/* XLA may continue its program on this thread. */
+/* Runs a job and completes its future. XLA may continue its program on this thread. */
 static void job_run(struct job *job)
 {
 	XLA_FFI_Error *error = job->function(job->api, &job->call);

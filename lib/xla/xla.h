@@ -9,9 +9,9 @@
  * in stream_handlers.c; stream.h describes the other stream files. arrays.h and tensor.c have JAX's
  * arrays in regions.
  *
- * Each file calls only files further down this list. The handlers call call.c, copy.c, stream.c and
- * claim.c. stream.c calls stream_threads.c, which calls stream_copy.c. All of these call claim.c
- * and announce.c, which call saved.c. saved.c calls site.c, table.c and memory.c. memory.c calls
+ * Calls between files go in one direction. The handlers call call.c, copy.c, stream.c and claim.c.
+ * stream.c calls stream_threads.c, which calls stream_copy.c. All of these call claim.c and
+ * announce.c, which call saved.c. saved.c calls site.c, table.c and memory.c. memory.c calls
  * stores.c, which calls shares.c, places.c and grow.c. Those three and arrays.c call attached.c.
  * All files may call counts.c, own_memory.c, knobs.c and forked.c.
  *
