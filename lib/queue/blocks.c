@@ -115,7 +115,7 @@ static void name_file(char words[WAIT_WORDS], const struct actmem_file *file)
 	words[length] = '\0';
 }
 
-/* After a sleep the caches are cold, so this writes only the fields that have changed. */
+/* Writes only fields that have changed, because the caches are cold after a sleep. */
 HOT void queue_publish(struct actmem_queue *queue)
 {
 	const struct request *oldest = link_item(queue->under_way.next, struct request, link);
@@ -246,8 +246,8 @@ HOT void queue_end_transfer(struct actmem_queue *queue, struct transfer *block)
 }
 
 /*
- * Blocks start in order and end in any order. The request reports the first block that failed, so
- * that the same failure always has the same error message.
+ * Blocks start in order and end in any order. The request reports the failed block with the lowest
+ * number, so that the same failure always has the same error message.
  */
 void queue_fail_transfer(struct actmem_queue *queue, struct transfer *block, int error)
 {

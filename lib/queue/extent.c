@@ -124,7 +124,10 @@ static int punch_one(const struct stripe *stripe, uint64_t offset, uint64_t leng
 	return 0;
 }
 
-/* Calls @call for each file that has bytes of a part of the set. In a file they are contiguous. */
+/*
+ * Calls @call for each file that contains bytes of this part of the set. In each file, these bytes
+ * are contiguous.
+ */
 static int call_per_stripe(const struct actmem_file *file, uint64_t offset, uint64_t length,
 			   int (*call)(const struct stripe *stripe, uint64_t offset,
 				       uint64_t length))

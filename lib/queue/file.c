@@ -93,7 +93,10 @@ static int open_one(struct actmem_file *file, const char *path, uint32_t flags, 
 	int fd = open_again(path, how);
 	int error;
 
-	/* Some file systems, such as one shared with a host, give a new file to another user. */
+	/*
+	 * Some file systems, such as one shared with a host, give a new file to another user. The
+	 * kernel then refuses O_NOATIME.
+	 */
 	if (fd < 0 && errno == EPERM && flags & ACTMEM_FILE_TEMPORARY) {
 		how &= ~O_NOATIME;
 		fd = open_again(path, how);
@@ -190,7 +193,7 @@ static int check_alignment(const struct actmem_file *file)
 	return 0;
 }
 
-/* Returns the length of the set, up to the first byte that a file lacks. */
+/* Finds the length of the set: the offset of the first byte that a file lacks. */
 static int file_length(const struct actmem_file *file, uint64_t *length)
 {
 	struct device device;
@@ -242,7 +245,7 @@ static int open_files(struct actmem_file *file, const struct actmem_file_options
 		file->descriptors[i] = stripe->fd;
 		file->count++;
 	}
-	/* From now on forked children close the files. The allocation below may take long. */
+	/* From here on, forked children close the files: the allocation below may take long. */
 	file->held.descriptors = file->descriptors;
 	file->held.count = file->count;
 	held_add(file->queue->am, &file->held);
@@ -327,7 +330,7 @@ int actmem_file_close(struct actmem_file *file)
 	if (!requests) {
 		link_remove(&file->link);
 		queue->file_count--;
-		/* The next file may get the same address, with another name. */
+		/* The next set of files may get the same address, but has another name. */
 		if (queue->published_file == file)
 			queue->published_file = NULL;
 	}

@@ -64,7 +64,7 @@ def _layers_like_params(state: Any, params: Any) -> list[int | None]:
 
 
 def _constrained(state: Any, shardings: list[Any]) -> Any:
-    """Gives leaves of a state their shardings. Otherwise XLA replicates zeros on all devices."""
+    """Gives leaves of a state their shardings. Otherwise XLA would replicate arrays of zeros."""
     leaves = [leaf if sharding is None or is_stored(leaf) else
               jax.sharding.reshard(leaf, sharding) if _private.is_explicit(sharding) else
               jax.lax.with_sharding_constraint(leaf, sharding)
@@ -78,8 +78,8 @@ _shardings_lock = threading.Lock()
 
 
 def _number_of(key: Any, sharding: Any) -> int:
-    """Returns the number of a sharding among the shardings of its key. Each label must have only
-    one sharding, because the sharding of a state is looked up by its label."""
+    """Returns the index of `sharding` among the shardings of `key`. Adds a new sharding first. Each
+    label must have only one sharding, because the sharding of a state is looked up by its label."""
     with _shardings_lock:
         known = _shardings.setdefault(key, [])
         for number, other in enumerate(known):
@@ -119,7 +119,7 @@ def _compiled(function: Callable[[list[Any]], list[Any]]) -> Any:
 
 
 class _Traced(NamedTuple):
-    """An update.
+    """A traced update.
 
     jaxpr      its closed jaxpr
     args       its inputs, first the gradients and extra arguments
@@ -142,7 +142,8 @@ class _Traced(NamedTuple):
 
 
 class _Offloaded:
-    """A transformation whose state is stored. `applies`: the update returns new parameters."""
+    """A transformation whose state is stored in actmem. `applies`: the update returns new
+    parameters, not updates of parameters."""
 
     def __init__(self, tx: Any, mask: Callable[[str, Any], bool] | None, group_bytes: int,
                  line: str, applies: bool = False, on_host: bool = False) -> None:
@@ -262,7 +263,7 @@ def _difference(old: list[tuple[str, Any]], new: list[tuple[str, Any]]) -> str:
 
 
 class Offloaded(optax.GradientTransformationExtraArgs):     # type: ignore[misc]
-    """A transformation whose state is stored. offload() makes it."""
+    """A transformation whose state is stored in actmem. offload() makes it."""
 
     _applying: _Offloaded
 
@@ -322,8 +323,8 @@ def offload(tx: optax.GradientTransformation, *,
     spill path (ACTMEM_BUDGET, ACTMEM_SPILL) apply to the state and to offloaded activations
     together.
 
-    An update may keep a leaf, because the new value is in the untaken branch of a lax.cond or of a
-    jnp.where with a scalar condition. Such an update neither reads nor writes the leaf.
+    The new value of a leaf may be in the untaken branch of a lax.cond, or of a jnp.where with a
+    scalar condition. The update then keeps the old leaf, without reading or writing it.
 
     Raises:
       ValueError: `group_bytes` is below 1, or `on` is neither "device" nor "host". init() raises it
@@ -393,7 +394,7 @@ def _with_leaves(state: Any, leaves: Sequence[Any]) -> Any:
 
 
 def _unless_changed(new: Any, now: Any, then: Any) -> Any:
-    """Returns `new`, or `now` if the program has changed the array since it was `then`."""
+    """Returns `now` if the program has changed the array from `then` to `now`, otherwise `new`."""
     if now.shape != new.shape or now.dtype != new.dtype:
         return new
     is_same = now == then
@@ -403,8 +404,8 @@ def _unless_changed(new: Any, now: Any, then: Any) -> Any:
 
 
 class DelayedState(NamedTuple):
-    """The state of a delayed update: the state of the transformation, and the pending update, which
-    run() or flush() will compute, or None."""
+    """The state of a delayed update: the state of the transformation, and the pending update or
+    None. run() or flush() computes the pending update."""
 
     state: Any
     pending: Pending | None
@@ -457,9 +458,9 @@ class Delayed:
         Args:
           function: A function of arrays, such as the result of jax.value_and_grad().
           params: The parameters that keep() got.
-          state: From keep() or init(). The update uses the values that leaves on the device, such
-            as the hyperparameters of optax.inject_hyperparams, had in keep(). If the program has
-            changed a leaf since then, the leaf keeps its new value for the next update.
+          state: From keep() or init(). For leaves on the device, such as the hyperparameters of
+            optax.inject_hyperparams, the update uses the values that they had in keep(). If the
+            program has changed a leaf since then, the leaf keeps its new value for the next update.
           args: Arrays, and trees of arrays.
 
         Returns:
@@ -506,7 +507,7 @@ def delayed(tx: optax.GradientTransformation, *,
     Clipping by the global norm needs all gradients before the first parameter can be updated. So no
     computation hides the copies of the state at the end of a step. A delayed update runs at the
     beginning of the next step: each parameter is updated just before the forward pass first uses
-    it. Meanwhile, the state of the next parameters is copied. The results are those of offload().
+    it. Meanwhile, the state of the next parameters is copied. The results equal those of offload().
     The step that computes the gradients also computes the values that need all gradients, such as
     their norm.
 

@@ -10,9 +10,11 @@ JAX's transformations.
     token = mark_p.bind(token, is_changed)
     drop_p.bind(token, *ties)
 
-A put returns its value, so that the forward pass uses the value only after the put. A put whose
-token and ghost are not used stores nothing. The result of a take has the ghost's shape, and its
-tangent is the ghost's tangent. So for second derivatives, put and take together are the identity.
+put_p also returns its value, so that the forward pass uses the value only after the put. The token
+identifies the value in actmem; the ghost is an array without bytes that has the value's shape
+(_kept.py). A put whose token and ghost are not used stores nothing. The result of a take has the
+ghost's shape, and its tangent is the ghost's tangent. So for second derivatives, put and take
+together are the identity.
 
 vmap always adds its dimension to the tokens as their first dimension. `batch` lists the dimensions
 of the value or ghost that correspond to the tokens' dimensions. vmap leaves the axes of a value in
@@ -20,12 +22,12 @@ place, because with jax_remat3, JAX compares the axes of a saved value with thos
 value. Only the custom calls move the batch's dimensions to the front. The tokens of a take may have
 been selected or reordered after the put. The take still returns the value of each token.
 
-These primitives have no JAX effect, so that JAX may drop them, batch them and split them among
-passes. For XLA, their custom calls have a side effect, so XLA neither merges two puts nor moves a
-put out of a loop.
+These primitives have no JAX effect, so that JAX may drop them, batch them, and split them between
+the forward and the backward pass. For XLA, their custom calls have a side effect, so XLA neither
+merges two puts nor moves a put out of a loop.
 
-When a program is complete, _finish.py counts the takes of each token, and sets the parameters
-that have defaults here.
+When a program is complete, _finish.py counts the takes of each token, and sets the parameters in
+PUT, TAKE and UPDATE, which until then have the defaults below.
 """
 import os
 import sys
@@ -51,15 +53,16 @@ put_p.multiple_results = True
 take_p = Primitive("actmem_take")
 tie_p = Primitive("actmem_tie")
 tie_p.multiple_results = True
+# Makes new references to the blocks of tokens (_finish.py).
 hold_p = Primitive("actmem_hold")
-# Computes new values on the host from the values of tokens. `avals`: the types of the new values.
+# Computes new values on the host from the values of tokens. `avals`: types of the new values.
 update_p = Primitive("actmem_update")
 update_p.multiple_results = True
 # Marks tokens. The second operand has a bool for each token: whether to mark it. A take of a marked
 # token fails.
 mark_p = Primitive("actmem_mark")
-# These two make a new ghost, and occur only in complete programs. The program itself uses the ghost
-# of ghost_p, and returns the ghost of result_ghost_p.
+# ghost_p and result_ghost_p each make a new ghost, and occur only in complete programs. The program
+# itself uses the ghost of ghost_p, and returns the ghost of result_ghost_p.
 ghost_p = Primitive("actmem_ghost")
 result_ghost_p = Primitive("actmem_result_ghost")
 drop_p = Primitive("actmem_drop")
@@ -274,7 +277,7 @@ def _without_tangent(primitive: Primitive) -> None:
 # vmap.
 
 def _with_dim(batch: Sequence[int], dim: int) -> tuple[int, ...]:
-    """Returns `batch` after vmap added dimension `dim` to the value."""
+    """Returns `batch` for a value to which vmap has added the dimension `dim`."""
     return dim, *(i + (i >= dim) for i in batch)
 
 
@@ -285,7 +288,7 @@ def _put_batched(values: Sequence[Any], dims: Sequence[int], *, batch: Sequence[
 
 
 def _all_batched(values: Sequence[Any], dims: Sequence[int | None]) -> tuple[list[Any], list[int]]:
-    """Adds the batch dimension to values without one. Returns the values and their batch axes."""
+    """Adds a batch dimension to each value without one. Returns the values and their batch axes."""
     size, = {value.shape[dim] for value, dim in zip(values, dims) if dim is not None}
     return [jax.lax.broadcast(value, (size,)) if dim is None else value
             for value, dim in zip(values, dims)], [dim or 0 for dim in dims]
@@ -318,7 +321,8 @@ def _refuse(*args: Any, **params: Any) -> Any:
                               "derivative, and cannot be under jax.vmap")
 
 
-# While JAX transforms a program, it contains only the ties of updates. _finish.py adds the others.
+# While JAX transforms a program, the program contains only the ties of updates. _finish.py adds all
+# other ties later.
 for primitive in tie_p, update_p:
     batching.primitive_batchers[primitive] = _refuse
     ad.primitive_jvps[primitive] = _refuse
@@ -326,7 +330,7 @@ for primitive in tie_p, update_p:
 
 @jax.custom_jvp
 def without_derivative(value: Any) -> Any:
-    """Returns `value`, an operand of an update, and raises an error when JAX differentiates it.
+    """Returns `value`, an operand of an update. Raises an error if JAX differentiates the update.
     update_p cannot raise this error, because the token of the operand has no tangent."""
     return value
 
@@ -373,11 +377,11 @@ def _rounded(value: Any) -> Any:
 def _put_lowered(ctx: Context, value: Any, *, label: str, batch: Sequence[int],
                  number: int | None, bounded: bool, many: bool, wanted: bool,
                  use: str, received: bool) -> tuple[Any, Any, Any]:
-    shape = ctx.avals_in[0].shape       # without the axis of the data of random keys
+    shape = ctx.avals_in[0].shape       # without the axis that the data of random keys adds
     if not wanted:
         return (value, jnp.zeros((*(shape[i] for i in batch), TOKEN_WORDS), jnp.uint32),
                 jnp.zeros((*shape, 0), jnp.uint8))
-    if use == STEP:     # XLA rounds each value that leaves a program
+    if use == STEP:     # XLA rounds other values, because they leave a program
         value = _rounded(value)
     token, ghost = _calls.put(ctx, jnp.transpose(value, _order(batch, value.ndim)),
                               label=label, batch=len(batch), number=number, bounded=bounded,
@@ -386,8 +390,8 @@ def _put_lowered(ctx: Context, value: Any, *, label: str, batch: Sequence[int],
     ghost = jnp.transpose(ghost.reshape(*(shape[i] for i in order), 0),
                           (*_inverse(order), len(order)))
     if "cuda" in ctx.module_context.platforms:
-        # Without this barrier, nothing in an unrolled forward pass waits for its puts. XLA may then
-        # delay the puts and keep their values on the device meanwhile.
+        # Without this barrier, no operation of an unrolled forward pass waits for the puts. XLA may
+        # then delay the puts, and keep their values on the device meanwhile.
         value, token = jax.lax.optimization_barrier((value, token))
     return value, token, ghost
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""JAX's private names that this package uses, all in one place. If jax.extend, jax.interpreters or
-jax.core has a name, this package uses that one, because JAX intends these modules for libraries.
+"""JAX's private names that this package uses, all in one place. The package uses a private name
+only if jax.extend, jax.interpreters and jax.core have none: JAX intends these modules for
+libraries.
 
 A test checks each of NAMES to detect a version of JAX that lacks one of them.
 """
@@ -71,7 +72,8 @@ checkpoint = ad_checkpoint.checkpoint        # JAX's own, even if jax.checkpoint
 Offloadable = public_checkpoint.Offloadable
 Saveable = public_checkpoint.Saveable
 
-# Since JAX 0.12, a rule of jax_remat3 returns the saved values and a function of these values.
+# jax_remat3 is an option of JAX that replaces how jax.checkpoint works. Since JAX 0.12, its rules
+# return the saved values and a function of these values.
 has_remat3 = jax.__version_info__ >= (0, 12)
 
 
@@ -106,8 +108,8 @@ def before_lowering(change: Callable[[str, Jaxpr, Sequence[bool]],
 
 
 def tiles_of(sharding: Sharding, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns the number of parts of each dimension of a value of rank `rank`, and the devices of
-    the parts in order. `sharding` must come from XLA's partitioner."""
+    """Returns into how many parts `sharding` divides each dimension of a value of rank `rank`, and
+    the devices of the parts in order. `sharding` must come from XLA's partitioner."""
     hlo = sharding._hlo_sharding    # type: ignore[attr-defined]
     if not hlo.is_tiled():
         return (1,) * rank, ()
@@ -116,7 +118,8 @@ def tiles_of(sharding: Sharding, rank: int) -> tuple[tuple[int, ...], tuple[int,
 
 
 def _specs(axes: Mapping[str, int], tiles: Sequence[int]) -> Iterator[list[tuple[str, ...]]]:
-    """Yields each way to divide dimensions into `tiles` parts by mesh axes of these sizes."""
+    """Yields each way in which mesh axes of these sizes can divide dimensions into `tiles`
+    parts."""
     if not tiles:
         yield []
         return
@@ -341,7 +344,8 @@ def result_handler(aval: Aval, sharding: Sharding, committed: bool) -> Any:
 
 
 def open_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
-    """Returns the open jaxpr of a jaxpr, closed or open. Since 0.12, JAX has only one kind."""
+    """Returns the open jaxpr in a closed jaxpr, or an open jaxpr itself. Since 0.12, JAX
+    has only one kind of jaxpr."""
     return getattr(jaxpr, "jaxpr", jaxpr)
 
 
@@ -415,7 +419,7 @@ def _empty_jaxpr() -> Jaxpr:
 
 
 def _jaxpr_of(eqns: Sequence[Eqn], invars: Sequence[Atom], outvars: Sequence[Atom]) -> Jaxpr:
-    """Returns the open jaxpr of equations."""
+    """Makes an open jaxpr of equations."""
     empty = _empty_jaxpr()
     return empty.replace(invars=invars, outvars=outvars, eqns=eqns,
                          debug_info=empty.debug_info.with_unknown_names())
@@ -430,10 +434,10 @@ def together(eqns: Sequence[Eqn], invars: Sequence[Atom], outvars: Sequence[Atom
                               eqns[0].source_info, eqns[0].ctx)
 
 
-# To split an equation, JAX looks up a rule, with the equation's primitive as the only key. These
-# tables find the policy among the local variables of the calling function. They return JAX's own
-# rule unless the policy sends the value to actmem. So no frame of this package is on the stack when
-# JAX runs its own rules.
+# To split an equation into forward and backward pass, JAX looks up a rule by the equation's
+# primitive alone. The tables below replace JAX's tables of rules. They find the policy among the
+# local variables of the calling function, and return JAX's own rule unless the policy sends the
+# value to actmem. So no frame of this package is on the stack when JAX runs its own rules.
 
 class _Rules(UserDict[Primitive, Rule]):
     def __init__(self, stock: dict[Primitive, Rule],
@@ -470,8 +474,8 @@ def replace_partial_eval_rules(choose: Callable[..., Rule | None]) -> None:
 def replace_remat3_rules(choose: Callable[..., Rule | None]) -> None:
     """Makes JAX call `choose(policy, stock, value, primitive, avals, parameters)` to get the rule
     that splits a call of a primitive. `stock` is JAX's own rule, which is used if `choose` returns
-    None. `value` is the first argument of the call. JAX also passes the last three to the
-    policy."""
+    None. `value` is the first argument of the call. JAX also passes `primitive`, `avals` and
+    `parameters` to the policy."""
     if has_remat3:
         remat.rules = _Rules3(remat.rules, choose)  # type: ignore[assignment]
 
@@ -487,7 +491,7 @@ def _asked3(primitive: Primitive, args: Sequence[Any],
     return None
 
 
-# If this is passed in place of a trace, a rule of jax_remat3 saves the value.
+# A rule of jax_remat3 that gets this in place of a trace saves the value.
 SAVING = SimpleNamespace(policy=lambda *args, **params: Saveable)
 
 
@@ -545,7 +549,7 @@ def must_stay_in_order(eqn: Eqn) -> bool:
 
 
 def run_eqn(eqn: Eqn, args: Sequence[Any]) -> Sequence[Any]:
-    """Computes the results of an equation. Arguments may have fewer layers than its operands."""
+    """Computes the results of an equation. `args` may have fewer layers than the operands."""
     inputs = {atom: arg for atom, arg in zip(eqn.invars, args) if not is_literal(atom)}
     jaxpr = _jaxpr_of([eqn], list(inputs), eqn.outvars)
     with jax.enable_checks(False):      # otherwise JAX compares the shapes
@@ -556,8 +560,8 @@ def run_eqn(eqn: Eqn, args: Sequence[Any]) -> Sequence[Any]:
 def run_jaxpr(jaxpr: Jaxpr, args: Sequence[Any], known: Mapping[Atom, Any] = {},
               expand: bool = False, select: bool = False) -> list[Any]:
     """Computes the results of a closed jaxpr. `known` has the values of variables that need not be
-    computed. `expand`: computes the equations of the functions that it calls, one by one, instead
-    of the calls. `select`: computes both branches of each lax.cond, and selects each result."""
+    computed. `expand`: in place of a call, computes the equations of the called function one by
+    one. `select`: computes both branches of each lax.cond, and selects each result."""
     inner = open_jaxpr(jaxpr)
     values = dict(zip((*inner.constvars, *inner.invars),
                       (*getattr(jaxpr, "consts", ()), *args), strict=True))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Rules that split a rematerialised function into forward and backward pass. They handle values
-that the policy of jax.checkpoint offloads to actmem: the forward pass puts these values, and the
-backward pass takes them. JAX's own rules handle all other values.
+that the policy of jax.checkpoint offloads to actmem: the forward pass puts these values into
+actmem, and the backward pass takes them out. JAX's own rules handle all other values.
 
-Without jax_remat3, JAX splits a jaxpr equation by equation, and asks the policy about each
-equation. With jax_remat3, names and a few other primitives have rules of their own.
+Without the option jax_remat3, JAX splits a jaxpr equation by equation, and asks the policy about
+each equation. With jax_remat3, names and a few other primitives have rules of their own.
 """
 import threading
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from actmem.jax._primitives import (PUT, TAKE, ghost_of, label_of, name_and_line
 
 ACTMEM, PATCHED = "actmem", "pinned_host"
 
-# The min_bytes of each patch() that has not ended. The latest one is in force.
+# The min_bytes of each actmem.jax.patch() that has not ended. The latest patch is in force.
 _patches: list[list[int]] = []
 _lock = threading.Lock()
 
@@ -94,8 +94,8 @@ def _whole_bytes(aval: Aval) -> int:
 
 def _fits(aval: Aval, verdict: Verdict) -> bool:
     """Returns whether to put a value of this type. Tokens and ghosts are not put: they represent
-    values that were put already. A value of 0 bytes is not put, because a drop cannot wait for it.
-    A symbolic shape has no number of bytes, so that number is computed only if needed."""
+    values that were put already. A value of 0 bytes is not put, because a drop cannot wait for such
+    a value. A symbolic shape has no number of bytes, so that number is computed only if needed."""
     is_patched = not isinstance(verdict, Kept) and verdict.dst == PATCHED
     min_bytes = _in_force() if is_patched else getattr(verdict, "min_bytes", 0)
     return isinstance(aval, _private.ShapedArray) and aval.dtype != jax.dtypes.float0 and \
@@ -166,8 +166,8 @@ def _where(aval: Aval, verdict: Verdict) -> str:
 # Without jax_remat3.
 
 def _put_eqns(eqn: Eqn, labels: Mapping[int, str]) -> tuple[list[Eqn], list[Eqn], list[Atom]]:
-    """Returns three lists: the equations that compute `eqn` and put its results in `labels`, the
-    equations that take these results, and the variables that connect both."""
+    """Returns three lists: the equations that compute the results of `eqn` and put those that have
+    a label in `labels`; the equations that take these results; the variables that connect both."""
     outvars = list(eqn.outvars)
     is_name = eqn.primitive is _private.name_p
     puts: list[Eqn] = []
@@ -229,7 +229,8 @@ def _rule3(policy: Rule, stock: Rule, value: Any, primitive: Primitive,
         return None
 
     def rule(trace: Any, *args: Any, **own: Any) -> tuple[Any, Any, Rule]:
-        """Applies JAX's own rule for a saved value. Puts the value; the backward pass takes it."""
+        """Applies JAX's own rule, which saves a value, and puts this value. The backward pass takes
+        the value."""
         result, saved, back = stock(_private.SAVING, *args, **own)
         aval = jax.typeof(saved)
         if not _fits(aval, verdict):

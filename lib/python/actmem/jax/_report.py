@@ -2,8 +2,8 @@
 """report(): a table that shows where each named value of a step goes. If ACTMEM_JAX_REPORT is set,
 the process prints one table for each program when the process ends.
 
-Values that go to actmem appear as puts in the program. The recorded verdicts of the policies say
-where other values go, and the program shows how often each value occurs.
+Values that go to actmem appear as puts in the program. For other values, the recorded decisions of
+the policies say where they go (_verdicts.py). The program shows how often each value occurs.
 """
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from actmem.jax._private import Atom, Aval, Eqn, Jaxpr
 from actmem.jax._primitives import batch_first, label_of, name_and_line, put_p
 
 _UNKNOWN = "?"
-# Destinations without memory of their own. A layer's input (carried) is often the result of the
-# previous layer, and would count twice.
+# Destinations whose bytes are not added up. They need no memory of their own: a layer's input
+# (carried) is often the result of the previous layer, and would count twice.
 _NOWHERE = (_verdicts.RECOMPUTED, _verdicts.UNNEEDED, _verdicts.CARRIED)
 
 
@@ -84,7 +84,7 @@ class Report:
     budget_bytes: int
 
     def device_bytes(self, goes: str) -> int:
-        """Returns the bytes on each device, in a step, of the values that go to `goes`."""
+        """Returns how many bytes of values go to `goes` in a step, on each device."""
         return sum(row.total or 0 for row in self.rows if row.goes == goes)
 
     def __str__(self) -> str:
@@ -140,8 +140,8 @@ class _Value:
     aval: Aval
     goes: str
     is_local: bool      # inside shard_map: `aval` is one device's part
-    label: str = ""                 # of its put, or ""
-    number: int | None = None       # of the program that puts it
+    label: str = ""                 # of the value's put, or ""
+    number: int | None = None       # of the program with this put
 
     @property
     def stock(self) -> str | None:
@@ -183,7 +183,7 @@ def _kept_in(jaxpr: Jaxpr, kept: Iterable[Atom]) -> set[Atom]:
 
 
 def _kept_inside(eqn: Eqn, jaxpr: Jaxpr, kept: set[Atom]) -> list[Atom]:
-    """Returns the kept variables of `jaxpr`, which is inside `eqn`."""
+    """Returns the variables of `jaxpr`, an inner jaxpr of `eqn`, whose values JAX keeps."""
     inner = _private.open_jaxpr(jaxpr)
     if eqn.primitive.name == "scan":
         consts, carries = _private.scan_consts(eqn.params), _private.scan_carries(eqn.params)
@@ -289,8 +289,8 @@ def _devices_of(compiled: jax.stages.Compiled) -> set[jax.Device]:
 
 def report(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     """Returns a table of each named value of a step. It shows the bytes on each device, the number
-    of occurrences, the source line that names the value, and the place of the value between the
-    forward and the backward pass.
+    of occurrences, the source line that names the value, and where the value is between the forward
+    and the backward pass.
 
     report() compiles the step, but does not run it. The table lists all values that go to actmem.
     It also lists other values that jax.ad_checkpoint.checkpoint_name names, if JAX asked a policy
@@ -385,7 +385,7 @@ class _Programs:
         return rows
 
 
-# Whether this process kept any value. In `actmem run`, _start/sitecustomize.py calls
+# Whether this process kept any value in actmem. In `actmem run`, _start/sitecustomize.py calls
 # tell_nothing() when the process ends.
 
 class _Kept:

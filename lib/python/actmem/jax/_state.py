@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Stored: an array of a state, such as Adam's moments, whose value is in actmem memory.
 
-A stored array is a token and a ghost (_kept.py), which programs pass on like other arrays. It is
-immutable, as JAX's arrays are: an update takes the old value and puts the new one. If the caller
-donates the old array, the program frees the old value after taking it, so new values can use the
-memory. The store identifies a value by its place in the state. So it learns from each step when the
-next step will need the value (lib/store/schedule.h).
+A stored array consists of a token, which identifies the value in actmem, and a ghost, an array
+without bytes that has the value's shape (_kept.py). Programs pass both on like other arrays. A
+stored array is immutable, as JAX's arrays are: an update takes the old value and puts the new one.
+If the caller donates the old array, the program frees the old value after taking it, so new values
+can use the memory. The store identifies a value by its place in the state. So it learns from each
+step when the next step will need the value (lib/store/schedule.h).
 """
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -20,7 +21,7 @@ from actmem.jax import _calls, _finish, _intact, _primitives, _private
 from actmem.jax._kept import ARRAY_ATTRIBUTES, STATE, Kept, without_arithmetic
 
 
-GROUPS = 32     # parts of a tree that are copied one after the other
+GROUPS = 32     # number of parts in which a tree is copied, one after the other
 
 
 @without_arithmetic
@@ -88,7 +89,7 @@ class Stored:
         return tuple(range(len(self.token.shape)))
 
     def taken(self) -> Any:
-        """Returns the array. Only for traced programs."""
+        """Returns the array, as a value of the traced program that calls taken()."""
         return _primitives.take(self.token, self.ghost, self.label, False, self.batch)
 
     def value(self) -> jax.Array:
@@ -236,7 +237,7 @@ def store_stack(values: Any, label: str) -> Stored:
 
 
 def store_group(group: Sequence[tuple[str, Any]], values: Sequence[Any]) -> list[Any]:
-    """Returns the values. Stores each value whose leaf in `group` is stored."""
+    """Returns `values`, but stores each value whose leaf in `group` is stored."""
     chosen = [(value, leaf) for (_, leaf), value in zip(group, values) if is_stored(leaf)]
     if not chosen:
         return list(values)
@@ -281,15 +282,15 @@ def _placed_as(leaf: Any, value: Any) -> Any:
 
 
 def stored(tree: Any, like: Any) -> Any:
-    """Stores the arrays of a tree whose leaves in `like` are stored, and returns the new tree. This
-    is the inverse of value().
+    """Stores each array of a tree whose leaf in `like` is stored, and returns the new tree. This is
+    the inverse of value().
 
     Args:
       tree: A pytree of jax.Array or NumPy arrays, such as a state that another library has restored.
       like: A tree of the same structure, shapes and dtypes, such as jax.eval_shape(optimizer.init,
         params). Each array gets the sharding of its leaf in `like`. If the leaf states no sharding,
-        as after jax.eval_shape(), the array keeps its own. In this case, restore the array with the
-        sharding of its parameter.
+        as after jax.eval_shape(), the array keeps its sharding. In this case, restore the array
+        with the sharding of its parameter.
 
     Raises:
       ValueError: `tree` and `like` differ in structure, or in the shape or dtype of an array, or an

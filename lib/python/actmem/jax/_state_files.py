@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""save_state and restore_state: a tree of arrays, stored or not, in one file.
+"""save_state and restore_state: a tree of arrays, whether stored in actmem or not, in one file.
 
 The file is a ZIP archive without compression. It has the elements of each array, in C order, and
 then "arrays.json" with the name, shape, dtype and sharding of each array. For random keys, the
@@ -63,7 +63,7 @@ def _is_key(value: Any) -> bool:
 
 
 def _placement(value: Any) -> dict[str, Any]:
-    """Describes where an array is."""
+    """Describes the sharding and the memory kind of an array."""
     sharding = getattr(value, "sharding", None)
     if sharding is None:
         return {}
@@ -180,7 +180,8 @@ def save_state(path: StrPath, tree: Any) -> None:
 
 def _new_array(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Returns an array in a mapping of its own, so deleting the array returns its memory to the
-    kernel. malloc would keep the memory, because it lies between allocations of the compiler."""
+    kernel. malloc would keep the memory, because it would lie between allocations of the
+    compiler."""
     size = math.prod(shape) * dtype.itemsize
     words = np.frombuffer(mmap.mmap(-1, max(size, 1)), np.uint8, size)
     return words.view(dtype).reshape(shape)
@@ -271,8 +272,8 @@ def restore_state(path: StrPath, like: Any) -> Any:
     Args:
       path: The file.
       like: A tree of the same structure, with arrays or jax.ShapeDtypeStructs of the same shapes
-        and dtypes, such as jax.eval_shape(optimizer.init, params). An array is stored if its leaf
-        in `like` is a Stored, whether it was stored before or not.
+        and dtypes, such as jax.eval_shape(optimizer.init, params). An array is restored to actmem
+        memory if its leaf in `like` is a Stored, even if the saved array was not stored.
 
     Returns:
       A tree of the structure of `like`. An array has the sharding and the memory kind of its leaf

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Drops the values of tokens that Python does not refer to any more.
+"""Drops the values of tokens that Python does not refer to any more. A token is a few integers that
+identify a value in actmem memory (_kept.py).
 
 While Python refers to a token, programs may take its value any number of times. When Python has
 deleted the last array that contains the token, the value must be dropped, but programs that take
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from actmem.jax._kept import Kept
 
 # The finalizer of a token array appends the underlying array of integers to _ended. Python may
-# collect a token array at any time, even while the thread holds the lock. So the finalizer does
+# collect a token array at any time, even in a thread that holds _lock. So the finalizer does
 # nothing else.
 _ended: collections.deque[jax.Array] = collections.deque()
 # Arrays of integers whose token arrays are all deleted. drain() drops the values of their tokens.
@@ -46,7 +47,7 @@ def _count_ended() -> None:
 def watch(kept: "Kept") -> None:
     """Ensures that the values of the tokens in `kept` are dropped after Python has deleted `kept`
     and all arrays that share its memory. A program that returns its input makes such arrays. Also
-    calls drain(): in a training loop that calls only one program, nothing else may call it."""
+    calls drain(): a training loop that calls only one program may have no other call of drain()."""
     with _lock:
         _counts[id(kept.base)] += 1
     weakref.finalize(kept, _ended.append, kept.base).atexit = False

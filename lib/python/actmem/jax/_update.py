@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Computes an Optax update leaf by leaf. The state of the update is stored.
+"""Computes an Optax update, whose state is stored in actmem memory, leaf by leaf.
 
 The update is traced as if its state were on the device. run() then computes the jaxpr in another
-order. It follows each output to the stored leaves that the output needs. It takes a leaf just
-before the first use of the leaf, and puts a new leaf as soon as the new leaf exists. So each leaf
-of any transformation keeps its shape, and each scalar is computed once.
+order. It follows each output to the stored leaves that the output needs. It takes a leaf (copies it
+to the device) just before the first use of the leaf, and puts a new leaf as soon as the new leaf
+exists. So each leaf of any transformation keeps its shape, and each scalar is computed once.
 
 Leaves that are taken one after the other form a group of at most `group_bytes`. The takes of group
-i + 1 wait for the puts of group i - 1, and are announced when group i begins. So at most two groups
-are on the device, and a group is copied while another one is updated. The takes of a group also
-wait for its gradients. Otherwise XLA could run these takes at the beginning of the step. The update
-begins with the last gradient, which the backward pass computes first. So the update can run during
-the backward pass, unless it needs all gradients at once, as for clipping.
+i + 1 wait for the puts of group i - 1, and are announced to the store when group i begins. So at
+most two groups are on the device, and a group is copied while another one is updated. The takes of
+a group also wait for its gradients. Otherwise XLA could run these takes at the beginning of the
+step. The update begins with the last gradient, which the backward pass computes first. So the
+update can run during the backward pass, unless it needs all gradients at once, as for clipping.
 
 A branch of lax.cond gets the tokens instead of the values. A branch that returns a leaf unchanged
 returns its token, and copies nothing.
@@ -88,7 +88,7 @@ class _Plan:
         return 0 if _private.is_literal(atom) else self.needs.get(atom, 0)
 
     def put_ready(self) -> None:
-        """Puts the new leaves whose takes are all done."""
+        """Adds puts of the new leaves for which all needed leaves are taken."""
         for i, needs in list(self.waiting.items()):
             if i in self.waiting and not needs & ~self.taken:
                 self.put(i)
@@ -110,7 +110,7 @@ class _Plan:
         self.groups[-1].steps.append(_Take(var))
 
     def compute(self, wanted: Atom) -> None:
-        """Adds the equations that compute `wanted`, operand by operand."""
+        """Adds to the plan the equations that compute `wanted`, those of operands first."""
         left = [wanted]
         while left:
             atom = left[-1]
@@ -126,7 +126,7 @@ class _Plan:
                 self.compute_eqn(self.producers[atom], left)
 
     def compute_last(self, number: int) -> None:
-        """Adds an equation that no output needs."""
+        """Adds to the plan an equation that no output needs, after those of its operands."""
         for atom in self.jaxpr.eqns[number].invars:
             if _private.is_literal(atom) or not self.is_handed_on(self.jaxpr.eqns[number], atom):
                 self.compute(atom)
@@ -213,7 +213,7 @@ class Run:
                 for i, atom in enumerate(self.inner.outvars)]
 
     def inputs_of(self, groups: Sequence[_Group]) -> list[list[Any]]:
-        """Returns, for each group, the arrays that no earlier group uses, such as the gradients."""
+        """Returns, for each group, the arrays that it is the first to use, such as gradients."""
         known, found = set(self.values), []
         for group in groups:
             new = {atom: None for step in group.steps if not isinstance(step, (_Take, _Put))
@@ -269,7 +269,7 @@ class Run:
         self.values.update(zip(eqn.outvars, results))
 
 
-# The maximum depth of choices. Each choice doubles the equations.
+# The maximum depth of nested choices (see choice()). Each choice doubles the equations.
 MOST_CHOICES = 3
 
 
@@ -279,8 +279,8 @@ def _branch(jaxpr: Jaxpr, labels: Sequence[str | None], group_bytes: int | None,
 
 
 def prepared(jaxpr: Jaxpr, select: bool = False) -> Jaxpr:
-    """Returns a closed jaxpr without function calls, and without unnecessary equations. `select`:
-    also without lax.cond.
+    """Returns `jaxpr`, a closed jaxpr, without function calls and without unnecessary equations.
+    `select`: also without lax.cond.
 
     Raises:
       NotImplementedError: The jaxpr has effects that must stay in their order.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Records, during tracing, what jax.checkpoint policies decide about named values, for _report.py.
-Warns if a policy keeps a name in actmem, but no value has that name."""
+Warns if a policy keeps values of a name in actmem, but no value has that name."""
 import os
 import sys
 import threading
@@ -29,7 +29,7 @@ _said: dict[_Key, tuple[str, frozenset[str]]] = {}
 # The memory in which JAX without actmem keeps each value, under the same policy. None: JAX refuses
 # the policy.
 _stock: dict[_Key, str | None] = {}
-# The names that JAX has asked each policy about since it completed the last program.
+# The names that JAX has asked each policy about since the last program was complete.
 _asked: dict[Rule, set[str]] = {}
 # Policies that have kept a value. JAX does not trace a cached function again, so it does not ask
 # the function's policy again.

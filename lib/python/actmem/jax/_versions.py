@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The range of JAX versions that this module was tested with, and versions that compute wrong
-values. check() warns of newer and of wrong versions, and refuses versions that cannot work."""
+"""The range of JAX versions that this package was tested with, and versions that compute wrong
+values. check() warns of newer versions and of those that compute wrong values, and refuses
+versions that cannot work."""
 import os
 import re
 import sys

@@ -10,7 +10,7 @@ between    transfers between devices         defaults the defaults that a machin
 memory     the memory that a program needs   time     device, link and files as queues
 layers     a program as a list of layers     search   finds the fastest choice that fits
 decide     the plan and its reasons          report   the plan as a table and a file
-measure    runs the best few choices         _graph, _fusion, _trace    programs from jaxprs
+measure    runs the best few choices         _graph, _fusion, _trace    programs as graphs
 verify     compiles the best few choices for accelerators that are not present
 models     published models                  decoder  a model's training step in JAX
 machine    published figures of machines     probe    measures this machine
@@ -123,8 +123,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
         the machine's device memory. math.inf: no limit.
       host_memory: Bytes of host memory that one device may use; the rest goes to files. None:
         the device's share of 80% of the machine's host memory; no limit if that is unknown.
-      donated: How many bytes of the arguments are donated: the first arguments, as many as fit into
-        these bytes on the device.
+      donated: How many bytes of the arguments are donated. The first arguments count as donated, as
+        long as together they have at most this many bytes on the device.
       compiler: The compiler's settings, such as memory.CPU. None: those of the machine's platform.
       ring: The number of layers that may have unfinished transfers to the host.
       model: A name for the plan.
@@ -132,8 +132,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
         function's arguments and results.
       devices: The number of devices of one host that run this program at the same time. None:
         all devices of the mesh, but at most all devices of a host.
-      choice: A choice to evaluate, even if it does not fit, instead of a search for the
-        fastest.
+      choice: A choice says for each name whether to keep, offload or recompute its values. If
+        given, this choice becomes the plan even if it does not fit; None: the fastest choice.
       measure: How many steps to run with each of the best few choices, on this machine's
         devices. The fastest of them becomes the plan. 0: only predict.
       destination: The memory to which JAX offloads; "actmem" for actmem.jax.

@@ -13,11 +13,11 @@ from jax.ad_checkpoint import checkpoint_name
 from actmem.jax import _private
 from actmem.plan._structure import Attention
 
-QUERY_BLOCKS = 8                # causal attention computes 9/16 of all scores, and needs 1/2
+QUERY_BLOCKS = 8                # so causal attention computes 9/16 of all scores; it needs 1/2
 WINDOW_BLOCKS = 4               # a block of queries is 1/WINDOW_BLOCKS of a window
 
 
-Made = tuple[jax.Array, jax.Array]      # the results of queries, and log-sums of their weights
+Made = tuple[jax.Array, jax.Array]      # as _block() returns them
 
 
 def _scores(q: jax.Array, k: jax.Array, allowed: jax.Array | None, softcap: float,

@@ -4,10 +4,10 @@ and an error in a compiler ends the process. compiled.py starts this process:
 
     python3 -m actmem.plan._compiling REQUEST RESULT
 
-REQUEST is a file that compiled.py writes. It has, pickled, the target, the jax.export.Exported, the
-axes of the mesh and the donated arguments. This process writes RESULT: sizes, and the counts of the
-schedule, as JSON. If the program does not fit into the target's memory, RESULT has XLA's error
-message as "exhausted".
+REQUEST is a file that compiled.py writes. It contains, as a pickle: the target, the
+jax.export.Exported, the axes of the mesh, and the donated arguments. This process writes RESULT:
+sizes in bytes, and the counts of the schedule, as JSON. If the program does not fit into the
+target's memory, RESULT has XLA's error message as "exhausted".
 """
 from __future__ import annotations
 

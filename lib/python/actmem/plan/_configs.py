@@ -157,7 +157,7 @@ def _mistral(fields: Fields) -> Model:
 
 
 def _windowed(fields: Fields, count: int, is_local: Callable[[int], bool]) -> list[bool]:
-    """Returns for each layer whether it has a window, by layer_types or else by `is_local`."""
+    """Returns for each layer whether it has a window: from layer_types, or else from `is_local`."""
     known = {"sliding_attention": True, "full_attention": False}
     types = fields.items("layer_types", [])
     if not types:
@@ -276,7 +276,7 @@ def _siglip(fields: Fields, tokens: int | None, has_norm: bool) -> Vision:
                           out_bias=True, has_rope=False)
     layer = Layer(attention, fields.size("intermediate_size"), is_gated=False, act="gelu",
                   has_mlp_bias=True, norm="layer")
-    # projection_dim repeats the text's hidden_size; by vision_use_head, the tower has no head.
+    # projection_dim repeats the text's hidden_size. vision_use_head says that there is no head.
     fields.taken.update(("projection_dim", "vision_use_head"))
     vision = Vision(layer, fields.size("num_hidden_layers"), hidden,
                     fields.size("image_size", 224), fields.size("patch_size"),

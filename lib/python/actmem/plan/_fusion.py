@@ -31,10 +31,10 @@ class Compiler:
     """The differences between compilers for devices."""
 
     fuses_sums: bool = True     # fuses elementwise operations into sums
-    arranges: bool = False      # copies operands of products into the order it wants
+    arranges: bool = False      # copies operands of products into the order it needs
     is_wide: bool = False       # runs each operation as early as possible, not in program order
     repeats_costly: bool = False    # computes exp() and the like again for each reader
-    casts_products: bool = False    # writes a product in the type and order that its user wants
+    casts_products: bool = False    # writes a product in the type and order that its user reads
     fuses_products: bool = False    # fuses elementwise operations into products, before and after
     hoists_casts: bool = False  # casts operands of a loop before the loop, not in each iteration
     sinks_constants: bool = False   # computes a loop's constant operands in the loop
@@ -48,7 +48,8 @@ CPU = Compiler(fuses_sums=False, arranges=True, is_wide=True)
 # Used to predict the time of accelerators. The predictions were compared with measurements.
 PLAIN = Compiler()
 # XLA's GPU pipeline computes a product with a Triton kernel, which also transposes and casts the
-# result. XLA assigns the buffers of loop bodies together with all others, even to results.
+# result. XLA assigns the buffers of loop bodies together with all others, and can put them into the
+# memory of results.
 GPU = Compiler(repeats_costly=True, casts_products=True, sinks_constants=True,
                fetches_early=True, hosts="all")
 # XLA's TPU pipeline computes elementwise operands and users of a product inside the product's
@@ -60,7 +61,7 @@ TPU = Compiler(repeats_costly=True, casts_products=True, fuses_products=True, ho
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Step:
-    """An operation that runs."""
+    """One operation that the compiled program runs, with the operations that are fused into it."""
 
     node: Node
     reads: dict[int, Value] = dataclasses.field(default_factory=dict)
@@ -119,8 +120,8 @@ class Steps:
         return chain
 
     def _is_elementwise(self, node: Node) -> bool:
-        """Returns whether an operation computes its result element by element. Instead of a scatter
-        of single elements, XLA for TPUs compares indices and selects."""
+        """Returns whether an operation computes its result element by element. XLA for TPUs
+        replaces a scatter of single elements by a comparison of indices and a select."""
         return node.op in ELEMENTWISE or self.compiler.fuses_products and \
             node.op == "scatter-add" and not node.params["dimension_numbers"].update_window_dims
 
@@ -231,7 +232,7 @@ class Steps:
     # Steps that run.
 
     def _in_order(self) -> list[Node]:
-        """Returns the nodes in order. A write of a product into a stack replaces the product."""
+        """Returns the nodes in order. A write of a product into a stack takes its place."""
         writes = {id(node): self.written[id(node)].maker for node in self.graph.nodes
                   if id(node) in self.written}
         early = {key: write for key, write in writes.items()
@@ -319,7 +320,7 @@ def _operands(node: Node) -> int:
 
 
 def _divides_by_a_sum(node: Node) -> bool:
-    """Returns whether `node` divides by a broadcast value, which becomes a multiplication."""
+    """Returns whether `node` divides by a broadcast value. XLA multiplies instead."""
     if node.op != "div" or len(node.inputs) < 2:
         return False
     by = node.inputs[1]

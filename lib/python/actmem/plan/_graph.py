@@ -174,7 +174,7 @@ class _Maker:
             return bool(eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype)
         if op in ("broadcast_in_dim", "transpose") and args[0] is not None:
             a, b = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
-            # The same if only dimensions of length 1 are added or moved.
+            # The bytes stay the same if only dimensions of length 1 are added or moved.
             return [size for size in a if size != 1] == [size for size in b if size != 1] \
                 and (op != "transpose" or _keeps_order(eqn))
         return op == "call_hi_primitive"
@@ -270,7 +270,7 @@ class _Maker:
         return named
 
     def _summed(self, value: Value, eqn: Eqn) -> Value:
-        """Returns the partial sums of many products, which XLA computes first."""
+        """Returns the partial sums that XLA computes first to add up many products."""
         out = self._aval(eqn.outvars[0])
         taken = eqn.invars[0].aval.size // max(eqn.outvars[0].aval.size, 1)
         if taken <= WINDOW or value.maker is None or \
@@ -293,7 +293,7 @@ class _Maker:
         self.nodes.append(node)
 
     def _key(self, op: str, eqn: Eqn, args: list[Value | None]) -> Any:
-        """Returns a key that equal operations share, or None if this one must not be merged."""
+        """Returns a key that equal operations share; None if this one must not be merged."""
         if _private.has_effects(eqn) or op in ("scan", "while", "cond") or is_kernel(eqn):
             return None
         atoms = tuple(id(value) if value is not None else

@@ -54,7 +54,7 @@ class Schedule:
     copies_in: int = 0
     bytes_in: int = 0
     exposed_bytes_in: int = 0
-    puts: int = 0                   # calls of actmem
+    puts: int = 0                   # calls of actmem that store a value
     late_puts: int = 0
     put_bytes: int = 0
     takes: int = 0
@@ -96,7 +96,7 @@ class _Leaf:
 @dataclasses.dataclass(frozen=True)
 class _Instruction:
     name: str
-    result: str             # its type
+    result: str             # type of its result
     opcode: str
     operands: tuple[str, ...]
     rest: str               # attributes
@@ -179,7 +179,7 @@ class _Copy:
 
 
 def _copy_of(each: _Instruction, types: Mapping[str, list[_Leaf]]) -> _Copy | None:
-    """Returns the copy that an instruction makes or starts."""
+    """Returns the copy between device and host that an instruction makes or starts, or None."""
     if each.opcode in STILL or each.opcode.endswith("-done") or each.target == "AllocateBuffer":
         return None
     if each.opcode.endswith("-start") and each.result.startswith("("):
@@ -217,7 +217,7 @@ class _Passes:
                 (self.made.get(name, -1) for name in each.operands), default=-1)
 
     def is_late(self, i: int) -> bool:
-        """Whether instruction `i` moves a value of the forward pass late."""
+        """Returns whether instruction `i` copies a value late, or belongs to the backward pass."""
         if i >= self.begin or self.begin == len(self.lines):
             return i >= self.begin
         made = self.before[max((self.made.get(name, -1) for name in self.lines[i].operands),

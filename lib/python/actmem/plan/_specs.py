@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Determines which axes of a mesh divide each dimension of a value, and derives the axes of a
-result from the axes of its operands. See _shards.py."""
+"""Determines which axes of a mesh divide each dimension of a value (the spec of the value), and
+derives the spec of a result from the specs of its operands. See _shards.py."""
 from __future__ import annotations
 
 import math
@@ -19,7 +19,7 @@ def whole(shape: Sequence[int]) -> Spec:
 
 
 def of(spec: Any, shape: Sequence[int], sizes: Sizes, what: str) -> Spec:
-    """Converts a PartitionSpec. `what` names the value in error messages."""
+    """Converts a PartitionSpec to a spec. `what` names the value in error messages."""
     if len(spec) > len(shape):
         raise ValueError(f"{what} has {len(shape)} dimensions, but its sharding has {len(spec)}")
     found: list[Axes] = []
@@ -106,7 +106,7 @@ def _gathered(eqn: Eqn, shape: Sequence[int], operand: Spec, index: Spec) -> Spe
 
 
 def _at_their_places(shape: Sequence[int], spec: Spec, before: Sequence[int]) -> Spec:
-    """Returns a spec that divides only the dimensions of unchanged length, as before."""
+    """Returns `spec` without the axes of the dimensions whose length changes."""
     if len(before) != len(shape):
         return whole(shape)
     return tuple(axes if a == b else () for axes, a, b in zip(spec, before, shape))

@@ -51,7 +51,7 @@ class Experts:
 
 @dataclasses.dataclass(frozen=True)
 class Layer:
-    """One kind of layer: an MLP of width `d_ff`, or experts."""
+    """One kind of layer: attention, and then an MLP of width `d_ff` or experts."""
     attention: Attention
     d_ff: int
     experts: Experts | None = None

@@ -27,14 +27,15 @@ from actmem.plan._specs import Spec
 
 def graph_of(function: Callable[..., Any], *args: Any, layout: Layout | None = None,
              outputs: Sequence[Spec] = ()) -> Graph:
-    """Makes the graph of a function. `args` are arrays, or the shapes of arrays. The last results
-    get the shardings `outputs`."""
+    """Makes the graph of a function. `args` are arrays, or the shapes of arrays. `outputs` has the
+    shardings of the function's last results."""
     jaxpr = _private.dce(jax.make_jaxpr(function)(*args))
     return Graph.of(jaxpr, layout.of(jaxpr, outputs) if layout else None)
 
 
 def _shape_of(aval: Aval) -> jax.ShapeDtypeStruct:
-    """Returns the shape of an argument of this type, in the same memory."""
+    """Returns the shape and dtype of an argument of this type. If the type is in the host's memory,
+    the result is, too."""
     sharding = None
     if _private.is_on_host(aval):
         mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("device",))
@@ -146,7 +147,7 @@ class Program:
             jax.clear_caches()
 
     def written(self) -> Graph:
-        """Returns the graph of the program as it was given."""
+        """Returns the graph of the program as given: a loss without gradient, or the whole step."""
         return Graph.of(self.jaxpr, self.layout.of(self.jaxpr))
 
     def graph(self, policy: Rule) -> Graph:
@@ -165,8 +166,8 @@ class Program:
         return self.graph(jax.checkpoint_policies.save_only_these_names(*sorted(names)))
 
     def _gradient(self, jaxpr: Jaxpr) -> Callable[..., Any]:
-        """Returns a function that computes the loss, its other results, and the gradient with
-        respect to the weights."""
+        """Returns a function that computes the loss, the other results of the loss function, and
+        the gradient with respect to the weights."""
         def loss(weights: Sequence[Any], batch: Sequence[Any]) -> Any:
             value, *rest = jaxpr_as_fun(jaxpr)(*weights, *batch)
             return value, rest
@@ -176,7 +177,8 @@ class Program:
     @contextmanager
     def jitted(self, policy: Rule) -> Iterator[Any]:
         """Yields a jitted function that computes the program with its gradient, rematerialised by
-        `policy`, and takes the arguments one by one. Trace it before the context ends."""
+        `policy`. The function takes the leaves of the arguments one by one. Trace it before the
+        context ends."""
         if not self.is_step:
             # A gradient is sharded like the weights.
             weights = tuple(shape.sharding for shape in self.shapes()[:self.weights])
@@ -190,8 +192,8 @@ class Program:
             yield jax.jit(step)
 
     def compiled(self, policy: Rule, leaves: Sequence[Any]) -> Any:
-        """Compiles the program with its gradient, rematerialised by `policy`, for these
-        arguments. Returns a jax.stages.Compiled that takes them one by one."""
+        """Compiles the program with its gradient, rematerialised by `policy`, for these leaves of
+        its arguments. Returns a jax.stages.Compiled that takes the leaves one by one."""
         with self.jitted(policy) as step:
             return step.lower(*leaves).compile()
 

@@ -20,8 +20,8 @@ GRADIENTS = ("sequence", "expert")
 
 @dataclasses.dataclass
 class Turn:
-    """The transfers in one pass of a layer, in seconds. The layer waits for some of them
-    (`waited`). The others run while it computes (`beside`)."""
+    """The transfers in the forward or the backward pass of a layer, in seconds. The layer waits for
+    some of them (`waited`). The others run while the layer computes (`beside`)."""
     waited: float = 0.0
     beside: float = 0.0
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Compiles each program for a target in a process of its own, and returns the memory that the
-program needs and the counts of its schedule. This machine need not have the target. Makes no
-arrays.
+program needs and the counts of its schedule. This machine need not have the target's devices. Makes
+no arrays.
 
     program = compiled.compile_for(target, compiled.lowered(step, shapes, target))
     program.peak, program.schedule.late_out
@@ -89,7 +89,7 @@ class Lowered:
 def lowered(function: Callable[..., Any], shapes: Sequence[Any], target: Target,
             donated: int = 0) -> Lowered:
     """Lowers a function of these shapes for the target's platform. The program may overwrite its
-    first arguments, as many as fit into `donated` bytes."""
+    first arguments, as long as together they have at most `donated` bytes."""
     jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
     found = export.export(jitted, platforms=[target.platform], disabled_checks=CALLS)(*shapes)
     meshes = [each.sharding.mesh for each in jax.tree.leaves(shapes)
@@ -102,8 +102,8 @@ def lowered(function: Callable[..., Any], shapes: Sequence[Any], target: Target,
 
 
 def _first(shapes: Sequence[Any], size: int) -> tuple[int, ...]:
-    """Returns the indices of the first shapes, as many as fit into `size` bytes. Skips shapes in
-    host memory."""
+    """Returns the indices of the first shapes that together have at most `size` bytes. Skips shapes
+    in host memory."""
     found = []
     for i, shape in enumerate(shapes):
         sharding = getattr(shape, "sharding", None)

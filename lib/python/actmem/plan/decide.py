@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Decides the plan: the fastest choice, or the best choice without offloading if offloading gains
-less than the error. It also says why each name is kept, offloaded or recomputed."""
+"""Decides the plan: the fastest choice (search.py), or the best choice without offloading if
+offloading gains less than the error of the gain. It also says why each name is kept, offloaded or
+recomputed."""
 from __future__ import annotations
 
 import dataclasses
@@ -89,8 +90,8 @@ def tried(search: Search, program: _trace.Program, steps: int, plan: Plan,
 
 
 def _compile(search: Search, policies: measure.Policies, shortlist: int) -> None:
-    """Compiles the best few choices. If none of them fits, lowers the limit of the search by the
-    ratio of the limit to the least memory that one needs, and tries again."""
+    """Compiles the best few choices. If none of them fits, multiplies the search's limit by the
+    ratio of device memory to the least memory that one of them needs, and tries again."""
     limit = search.device_memory
     try:
         for _ in range(ATTEMPTS):
@@ -184,8 +185,9 @@ def _break_even(search: Search, choice: Choice, name: str) -> str:
 
 
 def _curve(search: Search) -> list[tuple[int, float, str]]:
-    """Returns the points of the curve. Each point keeps, or offloads, one name more than the point
-    before it. The names that save most time per byte come first."""
+    """Returns the points of the curve of step time against device memory. Each point keeps, or
+    offloads, one name more than the point before it. The names that save most time per byte come
+    first."""
     points = []
     for action, kind in ((KEEP, "keep or recompute"), (OFFLOAD, "with offloading")):
         choice = Choice()

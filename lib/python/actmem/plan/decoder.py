@@ -205,7 +205,7 @@ def step(model: Model, *, batch: int, tokens: int, images: int | None = None,
     Args:
       batch: The number of sequences in a step, on all devices together.
       tokens: The number of text tokens in each sequence.
-      images: The number of images in front of each sequence's text (None: that of the model). Each
+      images: The number of images in front of each sequence's text (None: the model's number). Each
         image adds the tokens that the vision tower makes from it. The tower is not trained unless
         `train` says so.
       shard: The mesh.

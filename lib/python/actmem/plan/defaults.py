@@ -32,14 +32,14 @@ def host_memory_of(machine: Machine) -> float:
 
 
 def devices_of(machine: Machine, mesh: Mapping[str, int]) -> int:
-    """Returns the number of devices of a mesh that one host has."""
+    """Returns how many of the mesh's devices are in one host."""
     size = math.prod(mesh.values())
     return min(size, int(machine.need("devices"))) if machine.has("devices") else size
 
 
 def compiler_of(machine: Machine) -> memory.Compiler:
     """Returns the settings of the machine's compiler."""
-    platform = machine.platform         # the machine may have been measured elsewhere
+    platform = machine.platform         # of the measured devices, maybe of another host
     if not platform and machine.name == "here":
         platform = jax.default_backend()
     if machine.name in targets.TPUS:

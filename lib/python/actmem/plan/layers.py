@@ -47,8 +47,8 @@ class Timeline:
                  between: Between | None = None) -> None:
         self.machine, self.between = machine, between
         # A scan stacks the values that it keeps, and values that go to the host. This reads and
-        # writes these values once more. If processors copy values to the host, the rates include
-        # this.
+        # writes these values once more. If processors copy values to the host, the transfer rates
+        # include this work.
         self.stacking = 2 / machine.memory()
         self.copies = machine.has("transfer_share")
         self.counted = Counted(graph, compiler)

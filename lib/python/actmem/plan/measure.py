@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Compiles and runs the best few choices on this machine. It drops choices that do not fit. It runs
-the steps of the other choices in turns, so that a disturbance affects all choices."""
+"""Compiles and runs the best few choices (search.py) on this machine. Drops choices that do not
+fit. Runs the steps of the other choices in turns, so that a disturbance affects all choices."""
 from __future__ import annotations
 
 import dataclasses
@@ -113,7 +113,7 @@ class Policies:
         return choice in self._compiled
 
     def least(self, choices: Iterable[Choice]) -> int | None:
-        """Returns the memory of the choice that needs least, or None if none was compiled."""
+        """Returns the least memory that one of the choices needs, or None if none was compiled."""
         return min((peak for peak in map(self.peaks.get, choices) if peak is not None),
                    default=None)
 
@@ -146,8 +146,9 @@ class Policies:
 
 
 def fastest(found: Sequence[Measured]) -> tuple[Measured, Measured, float, float]:
-    """Returns the fastest choice; the fastest choice that does not offload, or the fastest choice
-    if all offload; the gain of the first over the second; and the error of this gain."""
+    """Returns four results: the fastest choice; the fastest choice that does not offload (if all
+    offload, the fastest choice again); the gain of the first over the second; and the error of this
+    gain."""
     best = found[0]
     stays = next((each for each in found if not each.choice.offloaded), best)
     gain = 1 - best.median / stays.median

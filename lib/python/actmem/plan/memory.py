@@ -59,8 +59,8 @@ def foresee(graph: Graph, donated: int = 0, compiler: Compiler = GPU,
                   for value in graph.outputs)
     kept = {id(value) for value in graph.outputs if value is not None}
     if shared.devices > 1:
-        # Devices add up a gradient when it is computed, and each keeps its part. A loop stacks
-        # parts.
+        # Devices add up a gradient when it is computed, and each device keeps its part. A loop
+        # stacks only these parts.
         whole = {id(value) for value in gradients if value is not None and not (
             value.maker is not None and any(each is value for each in _stacked(value.maker)))}
         kept -= whole
@@ -71,7 +71,7 @@ def foresee(graph: Graph, donated: int = 0, compiler: Compiler = GPU,
 
 def _aliased(graph: Graph, donated: int) -> set[int]:
     """Returns the results that overwrite donated arguments. The first arguments are donated, as
-    many as fit into `donated` bytes."""
+    long as together they have at most `donated` bytes."""
     free: dict[Any, int] = {}
     for value in graph.inputs:
         if value.bytes > donated:
@@ -102,8 +102,8 @@ class Buffer:
 
 
 class Buffers:
-    """The buffers of a program, except those of its inputs. `sizes` has the bytes of the values of
-    which the device holds only a part."""
+    """The buffers of a program, except those of its inputs. `sizes`: for each value of which the
+    device holds only a part, the bytes of this part."""
 
     def __init__(self, graph: Graph, compiler: Compiler, results: set[int],
                  aliased: Set[int] = frozenset(), sizes: Mapping[int, int] | None = None) -> None:
@@ -211,7 +211,8 @@ class Buffers:
 
     def _reused(self, step: Step, live: dict[int, Buffer], ending: list[int],
                 elsewhere: set[int]) -> set[int]:
-        """Returns the operands that no later step reads and whose memory results of `step` use."""
+        """Returns the operands whose memory the results of `step` reuse. No later step reads
+        them."""
         node = step.node
         if node.op == "scan":
             # The loop changes these carried values in place, and copies the others.
@@ -222,7 +223,8 @@ class Buffers:
             return set()
         if not self.compiler.is_wide and any(
                 _changes_in_place(user, step.made[0]) for user in step.made[0].users):
-            # In XLA's heap simulator, only a single value's buffer takes over an operand's.
+            # A user writes its result into the buffer of this step's result. In XLA's heap
+            # simulator, a buffer with several values does not take over an operand's buffer.
             return set()
         size = step.made[0].bytes
         return set([key for key, value in step.reads.items()
@@ -273,7 +275,7 @@ class Buffers:
         return most
 
     def largest(self) -> list[Value]:
-        """Returns the values that are live when most bytes are, the largest first."""
+        """Returns the values that are live at the peak of live bytes, the largest first."""
         when = self.live[0]
         return sorted((each.value for each in self.found
                        if not each.is_result and each.begin <= when <= each.end),

@@ -46,14 +46,14 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
       device_memory, host_memory, choice, options: As for plan().
       compile: As for plan(). The target must have the devices of the mesh, and only fsdp may
         divide the model.
-      spared: Bytes of weights and gradients that the device does not hold.
+      spared: Bytes of weights and gradients that are not on the device but in actmem.
     """
     step = decoder.step(model, batch=batch, tokens=tokens, images=images, shard=shard,
                         train=train, lora=lora, attention=attention, weight_dtype=weight_dtype,
                         optimizer_bytes=optimizer_bytes)
     has = step.bytes["weights"] + step.bytes["gradients"] + step.bytes["optimizer"] - spared
     if defaults.compiler_of(machine).fuses_products:
-        has += step.bytes["gathered"]   # otherwise the function makes these weights itself
+        has += step.bytes["gathered"]   # for other compilers, the function makes them itself
     # The gradients are results. They are as large as the trained weights.
     seen = (2 * _bytes(step.trained) + _bytes(step.frozen)) // shard.fsdp
     whole = None

@@ -27,10 +27,11 @@ from actmem.plan.wear import REFUSED, WARNED, Endurance, Wear, capacity_of, wear
 OPTIMIZERS = {"adamw": 2, "lion": 1, "sgd": 0}      # moments of each parameter
 DTYPES = {"float32": 4, "bfloat16": 2}
 GROUP_BYTES = 256 << 20         # default of actmem.optax.offload()
-# The number of copies of a group's state during an update, and of a layer's weights if weights are
-# stored, in programs that XLA compiled for an H200 (docs/state.md, docs/weights.md).
+# GROUPS: how many copies of a group's state an update needs on the device. LAYERS: how many copies
+# of the largest layer's weights a step needs on the device, if actmem stores the weights. Both were
+# measured in programs that XLA compiled for an H200 (docs/state.md, docs/weights.md).
 GROUPS, LAYERS = 1.5, 3.5
-FASTER = 0.01                   # a later placement must be faster by this share
+FASTER = 0.01                   # a placement must be faster than an earlier one by this share
 
 MEMORY = {"nothing": "weights, gradients and state on the device", "state": "state in actmem",
           "weights": "weights, gradients and state in actmem"}
@@ -57,8 +58,8 @@ class Training:
 
     def options(self, stored: str) -> dict[str, Any]:
         """Returns options for of_model.plan_of(). If the state is on the device, float32 weights
-        are their own master copy. Stored state contains the master copy, and the device has
-        bfloat16 weights."""
+        are their own master copy. If actmem stores the state, the state contains the master copy,
+        and the device has bfloat16 weights."""
         is_whole = self.has_master and stored == "nothing"
         return {"weight_dtype": jnp.float32 if is_whole else jnp.bfloat16,
                 "optimizer_bytes": int(self.bytes.moments) if stored == "nothing" else 0}
@@ -113,7 +114,7 @@ class Option:
     device_bytes: float = 0.0
     held_bytes: float = 0.0     # of host memory, during an update
     wear: Wear | None = None
-    # Seconds of a step if a pass hid the update, because the layers were not in a scan.
+    # Seconds of a step if the layers were not in a scan, so that a pass could hide the update.
     unrolled_s: float | None = None
 
     @property
@@ -223,7 +224,7 @@ class Chooser:
             if machine.has("devices") else sizes.devices
 
     def choose(self) -> tuple[Plan, Placed]:
-        """Raises Nothing if no placement fits."""
+        """Returns the plan of the activations and the placement. Raises Nothing if nothing fits."""
         options = [self._on_device()]
         kept = options[0].plan
         if not options[0].lacks and kept and not self._may_gain(kept):
@@ -271,7 +272,7 @@ class Chooser:
 
     def _on_device(self, anyway: bool = False) -> Option:
         """Returns the placement with everything on the device. Plans the activations only if they
-        may fit, or `anyway`."""
+        may fit, or if `anyway` is true."""
         update_ = Update("nothing")
         needs = self.sizes.resident + self.sizes.parameters * self.training.bytes.state
         if needs > self.device_memory and not anyway:
@@ -287,7 +288,7 @@ class Chooser:
         more = {**self.training.options(stored), "spared": int(spared), "host_memory": host_memory}
 
         def has_less(known: dict[str, Any]) -> bool:
-            """Returns whether this program is a known one with the same host memory or less."""
+            """Returns whether `known` is the same program with at least as much host memory."""
             return known | {"host_memory": host_memory} == more and \
                 host_memory <= known["host_memory"]
         for found, known in self._made:
@@ -330,7 +331,7 @@ class Chooser:
                           if not self._unsupported("state", place))
 
     def _unsupported(self, stored: str, place: str = "device") -> str:
-        """Returns why actmem cannot store this, or cannot update it at `place`; "" if it can."""
+        """Returns why actmem cannot store `stored`, or not update it at `place`; "" if it can."""
         if defaults.compiler_of(self.machine) is memory.TPU:
             return ("not on TPUs: there, keep the state in pinned_host, and update it by "
                     "jax.experimental.compute_on")
@@ -345,8 +346,9 @@ class Chooser:
         return ""
 
     def _update(self, stored: str, place: str, unrolled: bool = False) -> Update:
-        """Returns the update that actmem can run. A scan returns the gradient of a stacked weight
-        only at its end, so no pass hides an update of layers in a scan."""
+        """Returns the update at `place`, with the pass that can hide it. A scan returns the
+        gradient of a stacked weight only at its end, so no pass hides an update of layers in a
+        scan."""
         behind = "nothing"
         if stored == "state" and (unrolled or self.training.unrolled):
             if not self.training.clips:
@@ -367,8 +369,9 @@ class Chooser:
                               update.rates_of(self.machine, self.devices))
 
     def _with(self, stored: str, beside: Plan | None) -> list[Option]:
-        """Returns the placements with `stored` in actmem. `beside` is a plan of activations that
-        loses no time with less data in actmem, and therefore none with `stored` in actmem."""
+        """Returns the placements with `stored` in actmem. `beside` is a plan of activations for
+        less data in actmem that loses no time for lack of device memory; it loses none with
+        `stored` in actmem either."""
         updates = [self._update(stored, place) for place in update.PLACES]
         lacks = self._unsupported(stored)
         if lacks:

@@ -30,7 +30,7 @@ from actmem.plan import machine
 
 ROUNDS = 3                      # minimum number of runs of a measurement
 IN_A_ROW = 8                    # matrix products that run one after the other in one program
-COLD = 64 << 20                 # bytes of a copy: more than the caches hold, as offloaded values
+COLD = 64 << 20                 # bytes of a copy: like offloaded values, more than the caches hold
 USUAL = {"cpu": "256x1024x1024,1024x1024x1024,1024x1024x4096"}
 USUAL_LARGE = "4096x4096x4096,4096x8192x8192,8192x8192x28672"
 KEYS = {"figures": dict, "products": list, "nodes": list, "spill": list}
@@ -152,7 +152,7 @@ def _measure_products(told: list[dict[str, Any]], wanted: Sequence[tuple[Any, ..
 
 
 def measure_memory(size: int, limit: float) -> float:
-    """Returns the rate of reading plus writing, in bytes a second."""
+    """Returns the rate of reading plus writing device memory, in bytes a second."""
     x = jnp.ones(size // 4, jnp.float32)
     add = jax.jit(lambda x: x + 1, donate_argnums=0)
     values = [x]
@@ -163,7 +163,7 @@ def measure_memory(size: int, limit: float) -> float:
 
 
 def measure_elements(limit: float) -> dict[str, float]:
-    """Returns two rates, in elements a second: of exp(), and of reads that ignore memory order."""
+    """Returns two rates, in elements a second: of exp(), and of reads out of memory order."""
     x = jnp.ones((4, 512, 512), jnp.float32)
     exp = jax.jit(jnp.exp)
     turned = jax.jit(lambda x: jnp.swapaxes(x, 1, 2) * 2)

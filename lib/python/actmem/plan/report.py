@@ -60,7 +60,7 @@ class Build:
     target: str
     kept: tuple[str, ...]
     offloaded: tuple[str, ...]
-    method: str             # of offloading: "stock", "actmem", or "" if nothing is offloaded
+    method: str             # of offloading: "stock" (JAX's own), "actmem", or "" if none
     peak_bytes: int | None  # None: XLA reports only that the memory is too small
     host_bytes: int
     copies: int             # to the host, in a step

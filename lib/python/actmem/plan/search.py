@@ -19,7 +19,7 @@ from actmem.plan.time import Step, simulate
 
 KEEP, OFFLOAD, RECOMPUTE = "keep", "offload", "recompute"
 EXHAUSTIVE = 10         # most names for which all combinations are tried
-SPARED = 2              # most layers whose recomputed values are live at the same time
+SPARED = 2              # at most this many layers have live recomputed values at a time
 ROUNDING = 0.01         # relative difference below which two steps count as equal
 
 
@@ -99,7 +99,8 @@ class Search:
 
     def peak(self, choice: Choice) -> int:
         """Returns the peak of device memory. It is the peak of a program that keeps the offloaded
-        values, minus these values, plus the ring for their transfers."""
+        values, minus these values, plus the ring: the values of `ring` layers that are in
+        transfer."""
         saved = choice.saved
         if saved not in self._peaks:
             self._peaks[saved] = self._peak_of(saved)
@@ -198,8 +199,8 @@ class Search:
                    for part in self.timeline.parts((), choice.saved))
 
     def greedy(self, actions: Sequence[str] = (RECOMPUTE, KEEP, OFFLOAD)) -> Choice:
-        """Repeatedly changes the one or two names whose change saves most time, until no change
-        saves time."""
+        """Returns a choice that results from changing one or two names at a time. Each change is
+        the one that saves most time. Stops when no change saves time."""
         best = Choice()
         self._learn()
         if self.peak(best) > self.device_memory:
@@ -225,7 +226,7 @@ class Search:
     def _small(self) -> list[Choice]:
         """Returns choices that may need less memory than recomputing all names. Some offload a
         single name. The others form two series, which start with no name or all names offloaded.
-        Each next choice changes the name whose change saves most memory."""
+        From one choice of a series to the next, the name changes whose change saves most memory."""
         found = [Choice(offloaded=frozenset({name})) for name in self.names]
         for least, action in ((Choice(), OFFLOAD),
                               (Choice(offloaded=frozenset(self.names)), RECOMPUTE)):

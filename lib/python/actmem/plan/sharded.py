@@ -26,8 +26,9 @@ AXIS = "fsdp"
 
 @dataclasses.dataclass(frozen=True)
 class Sharded:
-    """`loss(trained, frozen, batch)` returns a scalar. `args` has the shapes and shardings of its
-    arguments. `resident` is the number of bytes of optimizer state on each device."""
+    """The result of program_of(). `loss(trained, frozen, batch)` returns a scalar. `args` has the
+    shapes and shardings of its arguments. `resident` is the number of bytes of optimizer state on
+    each device."""
     loss: Callable[[Weights, Weights, Weights], jax.Array]
     args: tuple[Weights, Weights, Weights]
     resident: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Targets. XLA can compile a program for them even if this machine has no accelerator.
+"""Targets: accelerators for which XLA can compile a program even if this machine has none.
 
     targets.find("h200x8")          # eight GPUs that target_h200.txtpb describes
     targets.find("v5p:2x2x1")       # a slice of four TPUs, which libtpu knows

@@ -2,9 +2,9 @@
 """Simulates the time of a step. It models five queues: compute, the link to the host, the link from
 the host, writes of files and reads of files. The layers run forward and then backward.
 
-A layer that offloads values waits until the ring has space for them. Values beyond the host's
-budget are written to files, and read back before the backward pass needs them. If values arrive
-late, the backward pass waits for them.
+A layer that offloads values waits while `ring` earlier layers have unfinished transfers to the
+host. Values beyond the host's budget are written to files, and read back before the backward pass
+needs them. If values arrive late, the backward pass waits for them.
 """
 from __future__ import annotations
 

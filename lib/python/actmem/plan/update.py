@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Predicts the time of a training step whose optimizer state, or weights and gradients too, are in
-host memory. The update runs on the device or on the host's processors.
+"""Predicts the time of a training step. The optimizer state is in host memory; the weights and
+gradients may be, too. The update runs on the device or on the host's processors.
 
     step = update.predict(job, Update("state", "host", "after"), update.rates_of(machine, devices=1))
 
@@ -20,8 +20,8 @@ from actmem.plan.machine import Machine
 DRAM_EFFICIENCY = 0.8           # default of the figure "dram_efficiency"
 STORED = ("nothing", "state", "weights")
 PLACES = ("device", "host")
-# The pass that hides the update: the backward pass, if the update needs no value of all gradients,
-# such as their norm; the next forward pass, as with actmem.optax.delayed; or none.
+# The pass that hides the update. "backward": possible if the update needs no value of all
+# gradients, such as their norm. "forward": the next forward pass, as with actmem.optax.delayed.
 BEHIND = ("backward", "forward", "nothing")
 
 
@@ -51,7 +51,7 @@ class Job:
     bytes: Bytes = Bytes()
     microbatches: int = 1
     clips: bool = True
-    # Number of parameters whose weights can be stored. None: all trained parameters.
+    # Number of parameters whose weights actmem can store. None: all trained parameters.
     layers: float | None = None
     frozen_bytes: float = 0         # of stored weights that are not trained
     sent: float = 0                 # bytes of activations that a step copies to the host and back
@@ -122,7 +122,7 @@ class Load:
     compute: float = 0.0
     out: float = 0.0
     into: float = 0.0
-    update: float = 0.0             # that the host's update reads and writes in host memory
+    update: float = 0.0             # bytes that the host's update reads and writes in its memory
     write: float = 0.0
     read: float = 0.0
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Estimates how fast a training job wears out its disks. Compares the bytes that it writes in a day
-with the endurance of the disks."""
+"""Estimates how fast a training job wears out its disks. Compares the bytes that the job writes in
+a day with the endurance of the disks."""
 from __future__ import annotations
 
 import dataclasses
