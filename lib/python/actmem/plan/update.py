@@ -2,7 +2,7 @@
 """Predicts the time of a training step. The optimizer state is in host memory; the weights and
 gradients may be, too. The update runs on the device or on the host's processors.
 
-    step = update.predict(job, Update("state", "host", "after"), update.rates_of(machine, devices=1))
+    step = update.predict(job, Update("state", "host", "nothing"), update.rates_of(machine, devices=1))
 
 A step is a list of phases: forward and backward passes of the micro-batches, and the update, unless
 another phase hides it. In a phase, the device computes, the link copies each way, the host's memory
