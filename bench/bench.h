@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* The parts of actmem bench share these declarations. */
+/* Declarations that the source files of actmem bench share. */
 #ifndef ACTMEM_BENCH_H
 #define ACTMEM_BENCH_H
 
@@ -15,20 +15,20 @@ struct bench {
 	struct actmem *am;		/* opened with the command's options */
 	struct actmem_nodes nodes;	/* nodes to measure */
 	uint64_t bytes;			/* length of each region */
-	uint64_t page_bytes;		/* page size; divides region lengths */
-	unsigned int only;		/* enum part of cmd_bench.c; PARTS: all */
+	uint64_t page_bytes;		/* page size; regions are multiples of it */
+	unsigned int only;		/* run only this enum part; PARTS: all */
 	double seconds;			/* for each measurement */
 	const char *spill_paths[SPILL_FOLDERS_MAX];
 	uint32_t spill_path_count;
-	uint64_t sizes[BENCH_SIZES_MAX];	/* of requests */
+	uint64_t sizes[BENCH_SIZES_MAX];	/* lengths of requests */
 	unsigned int size_count;
 	uint64_t file_bytes;
 	uint32_t file_flags;
 };
 
 /*
- * Each function returns an array with an object for each measurement. A failed measurement has a
- * null bandwidth, and a note with the reason. Returns NULL if out of memory.
+ * Both functions return an array with an object for each measurement, or NULL if out of memory. The
+ * object of a failed measurement has a null bandwidth, and a note with the reason.
  */
 json_t *bench_copy(const struct bench *bench);
 json_t *bench_spill(const struct bench *bench);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
  * The copying part of actmem bench: memcpy() in one thread between regions of each pair of nodes.
- * Each 4 KiB of the source begins with a number, which is checked in the copy.
+ * Each 4 KiB of the source begins with a number. After each copy, the numbers in the target are
+ * checked.
  */
 #include <errno.h>
 #include <stdio.h>

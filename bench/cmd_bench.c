@@ -104,7 +104,7 @@ static bool bench_option(void *data, int option, const char *value)
 
 /*
  * Finds the nodes to measure: those that the options name, or all nodes with memory. The library
- * parses both lists.
+ * parses the list of the options and the kernel's list of nodes with memory.
  */
 static int find_nodes(struct bench *bench, struct actmem_options *options)
 {
@@ -159,7 +159,7 @@ static char *cell_yes(const json_t *row, const char *key, unsigned int flags)
 	return strdup(json_is_boolean(value) ? json_is_true(value) ? "yes" : "no" : "-");
 }
 
-/* Returns the engine's name, the part of its description before the colon. */
+/* Returns the name of the queue's engine: the part of its description before the colon. */
 static char *cell_engine(const json_t *row, const char *key, unsigned int flags)
 {
 	const char *engine = json_string_value(json_object_get(row, key));
@@ -233,8 +233,8 @@ static int print_tables(const json_t *result)
 }
 
 /*
- * Prints why measurements failed, but prints equal reasons of consecutive rows only once. Returns
- * true if any measurement failed.
+ * Prints why measurements failed. If consecutive rows have the same reason, prints it only once.
+ * Returns true if any measurement failed.
  */
 static bool print_failures(const json_t *rows, const char *bandwidth, const char *what)
 {

@@ -174,7 +174,9 @@ static int open_replay(struct replay *replay)
 	return status;
 }
 
-/* Closes everything. If that fails, returns STATUS_FAILED instead of @status. */
+/*
+ * Closes everything. Returns @status, or STATUS_FAILED if the store or the handle cannot be closed.
+ */
 static int close_replay(struct replay *replay, int status)
 {
 	replay_probe_close(replay);
@@ -232,7 +234,7 @@ static int run_replay(struct replay *replay, bool as_json)
 	if (!status)
 		status = open_replay(replay);
 	if (!status) {
-		/* Let sleeps end on time. */
+		/* Set the smallest timer slack, so that sleeps end on time. */
 		prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
 		status = run_steps(replay);
 		reported = report_replay(replay, as_json);

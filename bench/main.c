@@ -9,7 +9,8 @@ static const struct subcommand subcommands[] = {
 };
 
 /*
- * For its subcommands "bench" and "replay", actmem executes this command, with "actmem" as argv[0].
+ * The command actmem executes actmem-bench for the subcommands "bench" and "replay", with "actmem"
+ * as argv[0].
  */
 int main(int argc, char **argv)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Word n of a block is the block's seed plus n times an odd number, so no two words of a block are
- * the same. The code handles eight words at a time. The compiler divides them into vectors of the
- * length that the CPU supports.
+ * Word n of a block is the block's seed plus n times an odd number, modulo 2^64. So no two words of
+ * a block are the same. The code handles eight words at a time. The compiler divides these into
+ * vectors of the length that the target CPU supports.
  */
 #include <string.h>
 #include "pattern.h"
@@ -15,7 +15,7 @@
 
 typedef uint64_t words __attribute__((vector_size(LANES * sizeof(uint64_t))));
 
-/* Maps numbers that differ in few bits to numbers that differ in many (splitmix64). */
+/* Maps numbers that differ in few bits to numbers that differ in many bits (splitmix64). */
 static uint64_t mix_bits(uint64_t number)
 {
 	number = (number ^ number >> 30) * 0xbf58476d1ce4e5b9ULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Test data that differs between blocks, and between offsets in a block. Writing and verifying it
- * takes about as long as writing and reading memory.
+ * Test data that differs between blocks, and between offsets in a block. Writing this data takes
+ * about as long as writing memory, and verifying the data about as long as reading memory.
  */
 #ifndef ACTMEM_PATTERN_H
 #define ACTMEM_PATTERN_H
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PATTERN_ALIGN	64	/* lengths must be multiples of it, and memory aligned to it */
+#define PATTERN_ALIGN	64	/* required alignment of lengths and of memory */
 
 /* Returns the pattern's seed for the block with the number @name in step @step. */
 uint64_t pattern_seed(uint64_t step, uint64_t name);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Reads the layers of a plan for actmem replay: their compute times, and the bytes that they send to
- * the host.
+ * Reads the layers of a plan for actmem replay: the compute times of each layer, and the bytes that
+ * the layer sends to the host.
  */
 #include <err.h>
 #include <jansson.h>
@@ -52,8 +52,9 @@ static bool sends_anything(const struct plan *plan)
 }
 
 /*
- * Parses the values of a plan. If the plan uses files, its bytes of host memory become the budget.
- * Returns NULL, or the reason why the plan cannot be used.
+ * Parses the values of a plan. If the plan uses files, the budget is the host memory that the plan
+ * uses for one device, times the number of devices. Returns NULL, or the reason why the plan cannot
+ * be used.
  */
 static const char *parse_plan(json_t *root, struct plan *plan)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* The parts of actmem replay share these declarations. */
+/* Declarations that the source files of actmem replay share. */
 #ifndef ACTMEM_REPLAY_H
 #define ACTMEM_REPLAY_H
 
@@ -13,7 +13,7 @@
 #include "work.h"
 
 #define MODEL_TENSORS		3		/* query, key, value */
-#define REPLAY_TENSORS_MAX	64		/* of a layer; with a plan, one per device */
+#define REPLAY_TENSORS_MAX	64		/* in a layer; with a plan, one per device */
 #define REPLAY_BYTES_MAX	(1ULL << 50)
 #define REPLAY_STEPS_MAX	1000000
 
@@ -33,20 +33,20 @@ struct replay_options {
 
 struct plan_layer {
 	uint64_t forward_ns, backward_ns;
-	uint64_t bytes;				/* that each device sends to the host */
+	uint64_t bytes;				/* bytes that each device sends to the host */
 };
 
 /* The layers of a plan that actmem plan --save wrote. */
 struct plan {
 	char name[64];				/* of the model */
-	uint32_t devices;			/* number on the host; all do the same work */
+	uint32_t devices;			/* devices of a host; all do the same work */
 	uint32_t layer_count;
 	struct plan_layer *layers;
-	uint64_t step_ns;			/* predicted by the plan */
-	uint64_t budget_bytes;			/* of all devices; 0: no files are used */
+	uint64_t step_ns;			/* time of a step that the plan predicts */
+	uint64_t budget_bytes;			/* of all devices together; 0: no limit */
 };
 
-/* Returns false after printing the error message with warnx(). */
+/* Reads a plan. On failure, prints an error message with warnx() and returns false. */
 bool plan_read(const char *path, struct plan *plan);
 void plan_free(struct plan *plan);
 
@@ -56,8 +56,8 @@ struct disk_speed {
 };
 
 /*
- * @beside: measured while a thread fills or verifies memory at the rate of a step, and so uses
- * memory bandwidth as the step does. @alone: measured without that thread.
+ * @beside: measured while a thread fills or verifies memory at the rate of a step, so that it uses
+ * as much memory bandwidth as the step. @alone: measured without that thread.
  */
 struct disk_speeds {
 	struct disk_speed beside, alone;
@@ -65,11 +65,11 @@ struct disk_speeds {
 
 struct replay_step {
 	uint64_t ns;
-	uint64_t compute_ns;			/* requested */
+	uint64_t compute_ns;			/* requested compute time */
 	uint64_t overrun_ns;			/* filling and verifying beyond compute_ns */
-	uint64_t stall_ns;			/* in calls of the store */
-	struct disk_speeds speeds;		/* mean of before and after the step */
-	struct actmem_store_stats stats;	/* *_total: the increase in this step */
+	uint64_t stall_ns;			/* time in calls of the store */
+	struct disk_speeds speeds;		/* mean of the speeds before and after the step */
+	struct actmem_store_stats stats;	/* reported *_total: increase in this step */
 };
 
 struct replay {
@@ -77,9 +77,9 @@ struct replay {
 	struct plan plan;			/* has no layers without --plan */
 	const char *name;			/* of the model */
 	uint32_t layer_count;
-	unsigned int tensors;			/* of a layer */
+	unsigned int tensors;			/* number in a layer */
 	char tensor_names[REPLAY_TENSORS_MAX][24];
-	uint64_t bytes[MODEL_TENSORS];		/* with a plan, [0]: largest layer */
+	uint64_t bytes[MODEL_TENSORS];		/* of tensors; with a plan, [0]: largest layer */
 	uint64_t step_bytes;
 	uint64_t page_bytes;			/* region lengths are multiples of it */
 	struct actmem *am;
@@ -87,10 +87,10 @@ struct replay {
 	struct transfers *transfers;		/* NULL: the disks are not measured */
 	struct work *work;			/* thread that fills or verifies memory */
 	uint64_t probe_bytes;
-	uint64_t worked_bytes;			/* filled or verified by that thread */
+	uint64_t worked_bytes;			/* filled or verified by @work */
 	struct replay_step *done;
 	uint64_t done_count;			/* complete steps */
-	struct actmem_store_stats stats;	/* at the end */
+	struct actmem_store_stats stats;	/* when the last step has ended */
 	char store_text[512];			/* describes the store */
 	uint64_t wrong_blocks, wrong_bytes;
 };
@@ -119,15 +119,15 @@ int replay_lay_out(struct replay *replay);
 int replay_step(struct replay *replay);
 
 /*
- * Prepares the measurement of the disks. Without a spill directory, this function, replay_probe()
- * and replay_probe_close() do nothing. Returns an enum exit_status after printing any error message
- * with warnx().
+ * Prepares the measurement of the disks. Without a spill directory, the disks are not measured:
+ * this function, replay_probe() and replay_probe_close() do nothing. Returns an enum exit_status
+ * after printing any error message with warnx().
  */
 int replay_probe_open(struct replay *replay);
 void replay_probe_close(struct replay *replay);
 /* Measures the disks. Returns 0, or a negative errno after printing the error message. */
 int replay_probe(struct replay *replay, struct disk_speeds *speeds);
-/* Returns the mean (harmonic) of the speeds that were measured before and after a step. */
+/* Returns the harmonic mean of the speeds that were measured before and after a step. */
 struct disk_speeds replay_probe_mean(const struct disk_speeds *before,
 				     const struct disk_speeds *after);
 

@@ -7,7 +7,8 @@
  *
  * I/O time is the number of bytes that were moved, divided by the speed of the disks. The disks are
  * measured just before and just after the step, with requests of the same sizes, while a thread
- * fills or verifies data at the rate of the step. For "I/O alone", that thread does not run.
+ * fills or verifies data at the rate of the step. For "I/O alone", the disks are measured without
+ * that thread.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -18,7 +19,10 @@
 #include "replay.h"
 #include "../tools/table.h"
 
-/* The figures of a step, or their sums: times in ns, bytes, and numbers of blocks. */
+/*
+ * The figures of a step, or their sums over steps. Figures up to FILLING are times in ns. SPILLED
+ * and FILLED are bytes. HITS, LATE and MISSES are numbers of blocks.
+ */
 enum figure {
 	TIME, COMPUTE, OVERRUN, IO, IO_ALONE, BOUND, BOUND_ALONE, STALL, SPILLING, FILLING, TIMES,
 	SPILLED = TIMES, FILLED, HITS, LATE, MISSES, FIGURES
@@ -120,7 +124,7 @@ static json_t *steps_to_json(const struct replay *replay)
 
 /*
  * Sums all steps except the first one, in which the store learns the order. If there is only one
- * step, returns that step.
+ * step, returns the row of that step.
  */
 static json_t *sum_to_json(const struct replay *replay)
 {
@@ -183,7 +187,7 @@ static json_t *traffic_to_json(const struct replay *replay)
 			 "step_bytes", (json_int_t)replay->step_bytes);
 }
 
-/* Returns null if nothing is spilled, or if the disks are not measured. */
+/* Returns a JSON null if the disks are not measured. */
 static json_t *queue_to_json(const struct replay *replay)
 {
 	const struct actmem_file_info *file;

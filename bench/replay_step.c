@@ -5,8 +5,8 @@
  * consumes its tensors and then computes.
  *
  * A layer computes by sleeping, so that all processors are free to move data. Filling and verifying
- * tensors is part of its compute time: the layer sleeps for the rest. The time of the next layer
- * counts from the planned end of this one, so that late wake-ups do not add up.
+ * tensors is part of its compute time: the layer sleeps for the rest of that time. The time of the
+ * next layer counts from the planned end of this one, so that late wake-ups do not add up.
  */
 #include <err.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "../tools/tool.h"
 
 #define FAULTS_PRINTED_MAX	10
-/* Longest sleep: a signal that arrives just before a sleep is noticed only after it. */
+/* Limits each sleep, because a signal that arrives just before a sleep is noticed only after it. */
 #define SLEEP_MOST_NS	(20 * NS_PER_MS)
 
 struct pass {
@@ -28,8 +28,8 @@ struct pass {
 	bool is_forward;
 	uint32_t layer;
 	uint64_t begun_ns;		/* when the layer should have begun */
-	uint64_t stall_ns;		/* of the layer, in calls of the store */
-	uint64_t pattern_ns;		/* of the layer, filling and verifying */
+	uint64_t stall_ns;		/* time of the layer in calls of the store */
+	uint64_t pattern_ns;		/* time in which the layer fills and verifies */
 };
 
 static struct actmem_key make_key(uint32_t layer, unsigned int tensor)
@@ -193,7 +193,7 @@ static void drop_blocks(struct replay *replay)
 
 	for (layer = 0; layer < replay->layer_count; layer++)
 		for (i = 0; i < replay->tensors; i++)
-			/* May return -ENOENT: the block was taken, or was never put. */
+			/* Returns -ENOENT if the block was taken, or was never put. */
 			actmem_store_drop(replay->store, make_key(layer, i));
 }
 

@@ -24,7 +24,7 @@ struct transfers {
 	struct actmem_file_info info;
 	uint64_t sizes[TRANSFERS_SIZES];
 	uint32_t size_count;
-	uint64_t cycle_bytes;		/* sum of @sizes */
+	uint64_t cycle_bytes;		/* sum of the sizes */
 	uint64_t request_count;		/* requests that cover the file */
 	uint64_t slot_bytes;
 	uint32_t slot_count;
@@ -62,7 +62,7 @@ static uint64_t parts_of(uint64_t bytes, uint64_t part)
 	return (bytes + part - 1) / part;
 }
 
-/* Computes the requests, and how many run at a time: enough to keep the devices busy. */
+/* Computes the requests, and how many of them keep the devices busy at a time. */
 static void lay_out_file(struct transfers *transfers, const struct transfers_options *options)
 {
 	uint64_t largest = 0, parts = 0;
@@ -98,7 +98,10 @@ static int open_file(struct transfers *transfers, const struct transfers_options
 	return actmem_file_open(transfers->queue, &file, &transfers->file);
 }
 
-/* Opens the file twice: its length depends on the alignment, which only an open file reports. */
+/*
+ * Opens the file twice. The length depends on the file's alignment, which is known only after the
+ * file is open.
+ */
 static int open_transfers(struct transfers *transfers, struct actmem *am,
 			  const struct transfers_options *options)
 {
@@ -164,7 +167,7 @@ void transfers_close(struct transfers *transfers)
 	if (transfers->file)
 		actmem_file_close(transfers->file);
 	if (transfers->region) {
-		/* May return -ENOENT: the region was not attached. */
+		/* Returns -ENOENT if the region was not attached. */
 		actmem_queue_detach(transfers->queue, transfers->region);
 		actmem_region_close(transfers->region);
 	}

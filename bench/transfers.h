@@ -23,7 +23,7 @@ struct transfers_options {
 	uint64_t page_bytes;			/* of regions */
 	uint64_t sizes[TRANSFERS_SIZES];	/* of requests, used in turn; rounded up */
 	uint32_t size_count;
-	struct actmem_queue_options queue;	/* size 0: defaults */
+	struct actmem_queue_options queue;	/* .size 0: default options */
 	void (*begins)(void *data, uint64_t bytes);	/* called before each request; or NULL */
 	void *data;
 };

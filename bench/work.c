@@ -17,7 +17,7 @@ struct work {
 	uint64_t pieces, next;
 	bool fills, is_doing, is_ending;
 	double part;
-	uint64_t owed, done;		/* bytes, since work_begin() */
+	uint64_t owed, done;		/* bytes to do and bytes done, since work_begin() */
 };
 
 static void do_piece(struct work *work)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Runs a thread that fills or verifies its own memory, as a step does, and keeps pace with the
- * transfers of the disks. The measurement of the disks never waits for this thread.
+ * Runs a thread that fills or verifies memory, as a step of actmem replay does, at the pace of the
+ * disks' transfers. The measurement of the disks never waits for this thread.
  */
 #ifndef ACTMEM_WORK_H
 #define ACTMEM_WORK_H
@@ -15,12 +15,12 @@ struct work;
 struct work *work_open(uint64_t bytes);
 void work_close(struct work *work);
 
-/* Lets the thread fill or verify @part bytes for each byte that work_owe() announces. */
+/* From now on, the thread fills or verifies @part bytes for each byte that work_owe() announces. */
 void work_begin(struct work *work, bool fills, double part);
 void work_owe(struct work *work, uint64_t bytes);
 /*
- * Stops the work, even if some is still owed. Returns the number of bytes that the thread filled or
- * verified since work_begin().
+ * Stops the work, even if the thread has not finished it. Returns the number of bytes that the
+ * thread filled or verified since work_begin().
  */
 uint64_t work_end(struct work *work);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Usage and limits of regions: by node, by user and by mount. A page counts from before it is
- * allocated until after it is freed, so that an allocation never exceeds a limit. If one limit
- * refuses the page, the page counts against none of them.
+ * allocated until after it is freed, so that an allocation never exceeds a limit. If any limit
+ * refuses a page, the page counts against no limit.
  *
- * The page allocator charges the memory cgroup (__GFP_ACCOUNT). dmem.c charges the dmem cgroup,
- * which can also limit pages from a pool.
+ * The page allocator charges the memory cgroup (__GFP_ACCOUNT). dmem.c charges the dmem cgroup.
+ * Unlike the memory cgroup, the dmem cgroup is also charged for pages from a pool.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
@@ -39,7 +39,7 @@ struct actmem_user {
 static DEFINE_SPINLOCK(account_lock);
 static DEFINE_HASHTABLE(users, 6);
 
-/* The limit of each user. It also applies to users with CAP_IPC_LOCK. */
+/* The limit of each user, including users with CAP_IPC_LOCK. */
 unsigned long actmem_user_limit = ACTMEM_NO_LIMIT;
 
 DECLARE_WAIT_QUEUE_HEAD(actmem_limit_changed);	/* woken when a limit is set */
@@ -99,8 +99,9 @@ static struct actmem_user *account_user_find(const struct actmem_user *wanted)
 
 /*
  * Counts the region for its user, and records the RLIMIT_MEMLOCK that applies to it. CAP_IPC_LOCK
- * lifts only RLIMIT_MEMLOCK. The check of this capability is not audited: if the administrator sets
- * a limit of users, RLIMIT_MEMLOCK does not apply, and a missing CAP_IPC_LOCK denies nothing.
+ * lifts only RLIMIT_MEMLOCK. The check of this capability is not audited, because a missing
+ * CAP_IPC_LOCK may deny nothing: RLIMIT_MEMLOCK does not apply if the administrator has set a limit
+ * of users.
  */
 int actmem_user_attach(struct actmem_region *region)
 {
@@ -277,7 +278,9 @@ void actmem_account_uncharge(struct actmem_region *region)
 	spin_unlock(&account_lock);
 }
 
-/* Returns how many of @pages used pages must go to end the excess; all used pages share it. */
+/*
+ * Returns the part of the excess over the limit that falls to @pages of the used pages, rounded up.
+ */
 static unsigned long account_share(struct actmem_quota quota, unsigned long pages)
 {
 	return quota.used <= quota.limit ? 0 :
@@ -285,8 +288,8 @@ static unsigned long account_share(struct actmem_quota quota, unsigned long page
 }
 
 /*
- * Returns how many pages the region should give back, so that no usage exceeds its limit, and
- * stores the ACTMEM_WHY_* of the limit that requires the most in @reason.
+ * Returns how many pages the region should give back so that no usage exceeds its limit. Stores in
+ * @reason the ACTMEM_WHY_* of the limit that requires the most pages.
  */
 unsigned long actmem_account_surplus(struct actmem_region *region, u32 *reason)
 {
@@ -312,7 +315,9 @@ unsigned long actmem_account_surplus(struct actmem_region *region, u32 *reason)
 	return most;
 }
 
-/* Counts a page that was added to or removed from @node. */
+/*
+ * Counts a page of the region on @node: @change is 1 if the page was added, -1 if it was removed.
+ */
 void actmem_account_count(struct actmem_region *region, int node, int change)
 {
 	lockdep_assert_held(&region->lock);
@@ -324,7 +329,7 @@ void actmem_account_count(struct actmem_region *region, int node, int change)
 		atomic_long_add(change, &actmem_nodes[node].lingering);
 }
 
-/* Counts the region's pages as lingering from now on: the region is closed, but they are pinned. */
+/* Counts the region's pages as lingering: the region is closed, but its pages are still pinned. */
 void actmem_account_linger(struct actmem_region *region)
 {
 	int node;

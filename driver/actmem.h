@@ -18,8 +18,8 @@
  *
  * actmem_region.lock and the locks below it are spinlocks with short critical sections. A caller of
  * the page allocator may hold actmem_pool.settings, but no lock below it. A region has a slot for
- * each page (slots.c). A task that has claimed a slot, to allocate its page, takes neither
- * mmap_lock nor another claim.
+ * each page (slots.c). To allocate a page, a task claims its slot. Until this claim ends, the task
+ * takes neither mmap_lock nor another claim.
  */
 #ifndef _ACTMEM_H
 #define _ACTMEM_H
@@ -96,11 +96,11 @@ struct actmem_node {
  * @owner: user that created the region
  * @pid: process that created the region
  * @mount: mount of the region's file, NULL for an unnamed region
- * @user: user for which the region counts, until actmem_user_detach()
+ * @user: user whose limit applies to the region; NULL after actmem_user_detach()
  * @memlock_pages: RLIMIT_MEMLOCK of the creator, ACTMEM_NO_LIMIT with CAP_IPC_LOCK
  * @charged: pages that the region has or is about to get; protected by account_lock
- * @unmap_lock: held while a task unmaps pages without a reference to @inode; keeps @inode alive;
- *	taken before @lock
+ * @unmap_lock: keeps @inode alive while a task unmaps pages, because the task has no reference to
+ *	@inode; taken before @lock
  * @inode: NULL before the region has an inode, and when the region lingers
  * @unclaimed: tasks that wait for the end of another task's claim
  * @charges: entry i is the dmem cgroup to which page i is charged, if the kernel has dmem cgroups
@@ -140,7 +140,7 @@ struct actmem_region {
 	struct xarray charges;
 	struct list_head linger;
 	struct rcu_head rcu;
-	/* Protects the fields below. slot_empty() in slots.c relies on it. */
+	/* Protects the fields below. slot_empty() in slots.c relies on this lock. */
 	spinlock_t lock;
 	unsigned long pages_held;
 	unsigned long demand_faults;
@@ -155,11 +155,12 @@ struct actmem_region {
 };
 
 /*
- * The driver keeps notes on a page in folio->private. The kernel does not use this field for a page
- * of this kind, and does not read it unless PG_private is set. LENT: the page belongs to a pool
- * that has lent it to a region; the task that takes the page from the pool or gives it back changes
- * this bit. POISONED: the page is in a region and the hardware reported an error in it; protected
- * by the region's lock. The higher bits hold the id of the region that has the page.
+ * The driver keeps notes on a page in folio->private. The kernel does not use this field for the
+ * driver's pages, and does not read it unless PG_private is set. LENT: a pool has lent the page to
+ * a region (pool.c). The task that takes the page from the pool sets this bit, and the task that
+ * gives the page back clears it. POISONED: the page is in a region and the hardware reported an
+ * error in it; protected by the region's lock. The higher bits hold the id of the region that has
+ * the page.
  */
 #define ACTMEM_PAGE_LENT	BIT(0)
 #define ACTMEM_PAGE_POISONED	BIT(1)
@@ -181,7 +182,8 @@ static inline void actmem_page_notes_set(struct folio *folio, unsigned long note
  * @placed: pages placed
  * @placed_here: pages placed on the nearest node that is not full
  * @charged: placed pages that are charged to a memory cgroup
- * @nodes: nodes of the policy; without full nodes if the policy allows other nodes
+ * @nodes: nodes that the policy permits; except for interleaving, full nodes are removed while
+ *	other nodes are left
  * @from: nodes are tried in order of their distance from this node
  */
 struct actmem_choice {
@@ -264,8 +266,8 @@ void actmem_regions_exit(void);
 /* slots.c */
 struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index);
 /*
- * Translates an error of actmem_slot_get() to that of a system call. A thread that touches a
- * mapping of a poisoned page gets a signal instead.
+ * Translates an error of actmem_slot_get() to the error of a system call. A thread that touches a
+ * mapping of a poisoned page gets a signal, not this error.
  */
 static inline int actmem_slot_error(const struct folio *folio)
 {

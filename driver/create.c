@@ -31,7 +31,7 @@ struct actmem_region *actmem_create_region(struct actmem_ioctl_create *arg,
 
 /*
  * Creates a region for a file of a mount. The caller has locked the inode, so that its name does
- * not change. A file without a name gets one when it is linked.
+ * not change. If the file has no name yet, the region gets its name when the file is linked.
  */
 struct actmem_region *actmem_create_for_file(struct inode *inode, struct actmem_ioctl_create *arg)
 {
@@ -42,7 +42,10 @@ struct actmem_region *actmem_create_for_file(struct inode *inode, struct actmem_
 	lockdep_assert_held_write(&inode->i_rwsem);
 	if (inode->i_private)
 		return ERR_PTR(-EEXIST);
-	/* Not the dentry of the open file: after O_TMPFILE, it lacks the file's name. */
+	/*
+	 * Do not use the dentry of the open file: after O_TMPFILE, that dentry lacks the file's
+	 * name.
+	 */
 	dentry = inode->i_nlink ? d_find_alias(inode) : NULL;
 	if (dentry)
 		strscpy_pad(arg->name, dentry->d_name.name, sizeof(arg->name));
@@ -57,8 +60,8 @@ struct actmem_region *actmem_create_for_file(struct inode *inode, struct actmem_
 }
 
 /*
- * Attaches a region to an inode, which takes over the caller's reference. The inode's eviction ends
- * the region.
+ * Attaches a region to an inode. The inode takes over the caller's reference to the region, and
+ * ends the region when the inode is evicted.
  */
 void actmem_create_attach(struct inode *inode, struct actmem_region *region)
 {

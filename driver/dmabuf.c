@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Export of a range of a region as a dma-buf. Every page must be present. The dma-buf holds a
- * reference to each page, so that the page cannot be discarded. Pages therefore never move, and
- * importers need no notification of moves.
+ * reference to each page, so that the page can be neither discarded nor moved. Importers therefore
+ * need no notification of moves.
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
@@ -12,7 +12,9 @@
 #include "actmem.h"
 #include "compat/compat.h"
 
-/* MODULE_IMPORT_NS() takes an identifier in some kernels, and a string in others. */
+/*
+ * Use MODULE_INFO(): MODULE_IMPORT_NS() takes an identifier or a string, depending on the kernel.
+ */
 MODULE_INFO(import_ns, "DMA_BUF");
 
 /* The private data of a dma-buf: @count pages of the region of @file, from page @first. */
@@ -51,7 +53,7 @@ static int dmabuf_cut(const struct export *export, struct device *dev, struct sg
 
 /*
  * Maps the pages for DMA in both directions, as other exporters do. CPU accesses need no
- * synchronization: DMA is coherent on x86, and the call refuses devices that would use bounce
+ * synchronization: DMA is coherent on x86, and this function refuses devices that would use bounce
  * buffers (swiotlb). A bounce buffer cannot hold a page of 2 MiB, and without synchronization
  * neither side would see the other's writes.
  */

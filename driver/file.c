@@ -21,8 +21,9 @@ static int unnamed_mount_users;
 
 /*
  * Takes a reference to the internal mount, which has the files of unnamed regions. Open files of
- * unnamed regions hold such a reference, but their inodes do not. A watcher (inotify) may drop the
- * last reference to an inode, and the shutdown of the superblock waits for watchers.
+ * unnamed regions hold such a reference. Their inodes do not, to avoid a deadlock: a watcher
+ * (inotify) may drop the last reference to an inode, and the shutdown of the superblock waits for
+ * watchers.
  */
 static int file_mount_hold(void)
 {
@@ -146,7 +147,10 @@ struct file *actmem_file_make(struct actmem_region *region)
 		err = PTR_ERR(inode);
 		goto release_mount;
 	}
-	/* O_LARGEFILE lets read(2) pass 2 GiB; open() sets it for every 64-bit task. */
+	/*
+	 * With O_LARGEFILE, read(2) can read beyond 2 GiB. open() sets this flag for every 64-bit
+	 * task.
+	 */
 	file = alloc_file_pseudo(inode, unnamed_mount, name, O_RDWR | O_LARGEFILE,
 				 &actmem_file_operations);
 	if (IS_ERR(file)) {

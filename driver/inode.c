@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Inodes and names. A file of a mount is created empty, without a region. It can get a region, and
- * with the region a length, only once. The kernel keeps the names: each is a dentry that stays in
- * memory until the name is removed.
+ * Inodes and names. A file of a mount is created empty, without a region. The file gets a region,
+ * and with the region a length, at most once. The kernel keeps the names: each is a dentry that
+ * stays in memory until the name is removed.
  *
  * The inode's lock is held when a file gets its region or another name.
  */
@@ -17,7 +17,10 @@
 static const struct inode_operations actmem_file_inode_operations;
 static const struct inode_operations actmem_directory_operations;
 
-/* Sets the times in @which to the current time. setattr_copy() is the same in all kernels. */
+/*
+ * Sets the times in @which to the current time, by setattr_copy(), which is the same in all
+ * kernels.
+ */
 static void inode_set_times(struct inode *inode, unsigned int which)
 {
 	struct timespec64 now = current_time(inode);
@@ -59,8 +62,8 @@ static struct inode *inode_alloc(struct super_block *super, umode_t mode)
 		inode->i_fop = &actmem_file_operations;
 		/*
 		 * The pages cannot move. NUMA balancing would still unmap them at intervals, to see
-		 * which node uses them. NUMA balancing skips files whose pages must be in a low
-		 * zone.
+		 * which node uses them. Request a low zone, because NUMA balancing skips files
+		 * whose pages must be in such a zone.
 		 */
 		mapping_set_gfp_mask(inode->i_mapping, GFP_DMA);
 	}
@@ -96,8 +99,8 @@ static struct inode *inode_label(struct inode *inode, struct inode *directory,
 
 /*
  * Makes the inode of an unnamed region. Unlike kernel-internal inodes, it is not S_PRIVATE:
- * security modules decide which processes may hold it. It is labeled as a file of the root
- * directory.
+ * security modules decide which processes may hold it. Security modules label it like a file in the
+ * root directory.
  */
 struct inode *actmem_inode_unnamed(struct super_block *super)
 {
@@ -105,7 +108,7 @@ struct inode *actmem_inode_unnamed(struct super_block *super)
 
 	if (IS_ERR(inode))
 		return inode;
-	/* The file has no name, so watches of it end when its last descriptor is closed. */
+	/* Without links, watches of the file end when its last descriptor is closed. */
 	clear_nlink(inode);
 	inode->i_uid = current_fsuid();
 	inode->i_gid = current_fsgid();
@@ -212,7 +215,7 @@ static int actmem_link(struct dentry *old, struct inode *directory, struct dentr
 	return err;
 }
 
-/* Renames a file. After simple_rename(), @new is still a separate dentry with the new name. */
+/* Renames a file. The kernel updates the dentries only later, so the new name is still in @new. */
 static int actmem_rename(ACTMEM_IDMAP *idmap, struct inode *from, struct dentry *old,
 			 struct inode *to, struct dentry *new, unsigned int flags)
 {

@@ -5,8 +5,9 @@
  * The fault handler returns a small page of a compound page. The kernel then maps the whole
  * compound page with one entry, if addresses, offsets and i_size are aligned to its size. All code
  * here keeps them aligned. The mapping has no flag VM_IO or VM_PFNMAP, and no page_mkwrite: each of
- * these would prevent drivers and I/O from pinning its pages. It has no flag VM_MIXEDMAP either:
- * with that flag, the kernel would not drop the page reference of an entry that it removes.
+ * these would prevent drivers and I/O from pinning its pages. The mapping has no flag VM_MIXEDMAP
+ * either: with that flag, the kernel would not drop an entry's reference to its page when it
+ * removes the entry.
  */
 #include <linux/file.h>
 #include <linux/mman.h>
@@ -81,7 +82,7 @@ static struct folio *map_fault_demand(struct actmem_region *region, unsigned lon
 /*
  * Waits for the task that allocates the page. If the fault can be retried, first releases the
  * fault's lock, because the wait may be long: that task may get little CPU time. A reference to the
- * file keeps the region if the mapping is removed.
+ * file keeps the region alive even if another thread removes the mapping.
  */
 static vm_fault_t map_fault_wait(struct vm_fault *vmf, struct actmem_region *region,
 				 unsigned long index)
@@ -94,7 +95,7 @@ static vm_fault_t map_fault_wait(struct vm_fault *vmf, struct actmem_region *reg
 		return VM_FAULT_RETRY;
 	file = get_file(vmf->vma->vm_file);
 	release_fault_lock(vmf);
-	/* The retried fault checks for a signal. */
+	/* Ignore the result, because the retried fault checks for signals. */
 	(void)actmem_slot_wait(region, index);
 	fput(file);
 	return VM_FAULT_RETRY;

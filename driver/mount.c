@@ -187,7 +187,10 @@ static int mount_reconfigure(struct fs_context *context)
 	return 0;
 }
 
-/* Reports the pages of the mount's regions, and the limit or, without one, the machine's memory. */
+/*
+ * Reports the pages of the mount's regions, and the limit. Without a limit, the machine's memory
+ * takes its place.
+ */
 static int mount_statfs(struct dentry *dentry, struct kstatfs *stat)
 {
 	struct actmem_mount *mount = actmem_super_mount(dentry->d_sb);
@@ -270,7 +273,7 @@ static struct actmem_mount *mount_alloc(void)
 static int mount_init_context(struct fs_context *context)
 {
 	context->ops = &mount_context_operations;
-	/* Only the kernel's own mounts have this flag, such as that of unnamed regions. */
+	/* Only the kernel's own mounts have SB_KERNMOUNT, such as the mount of unnamed regions. */
 	if (context->sb_flags & SB_KERNMOUNT) {
 		context->sb_flags |= SB_NOUSER;
 		context->global = true;
@@ -295,8 +298,9 @@ static void mount_kill_super(struct super_block *super)
 }
 
 /*
- * FS_USERNS_MOUNT is not set: root of a user namespace may not mount this file system. The regions
- * of a mount use memory as long as the mount exists, even if their user has no process left.
+ * FS_USERNS_MOUNT is not set, so that root of a user namespace cannot mount this file system. The
+ * reason is that the regions of a mount use memory as long as the mount exists, even if their user
+ * has no process left.
  */
 struct file_system_type actmem_fs_type = {
 	.owner = THIS_MODULE,

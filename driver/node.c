@@ -36,7 +36,7 @@ unsigned long actmem_node_pages(int node, bool free)
 	return small_pages >> ACTMEM_PAGE_ORDER;
 }
 
-/* Returns the free bytes on a node that regions cannot use. */
+/* Returns how many free bytes of a node cannot be used for regions. */
 u64 actmem_node_movable_bytes(int node)
 {
 	struct zone *zone = NODE_DATA(node)->node_zones;
@@ -55,10 +55,10 @@ unsigned long actmem_node_capacity(int node)
 }
 
 /*
- * Waits before the caller retries on a full node. Returns false after FULL_WAITS calls; @waits
- * counts the calls from 0. If much of the free memory is reserved for CMA, the page allocator fails
- * although page cache is left. During the wait, the kernel reclaims this page cache in the
- * background.
+ * Waits before the caller retries on a full node. Counts the calls in *@waits, which is first 0,
+ * and returns false after FULL_WAITS calls. If much of the free memory is reserved for CMA, the
+ * page allocator fails although page cache is left. During the wait, the kernel reclaims this page
+ * cache in the background.
  */
 bool actmem_node_wait(unsigned int *waits)
 {

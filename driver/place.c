@@ -77,7 +77,10 @@ void actmem_place_choose(const struct actmem_region *region, unsigned long wante
 		.nodes = region->nodes,
 		.from = numa_node_id(),
 	};
-	/* Keep a node of the mask that the task may not use: place_node_check() then fails. */
+	/*
+	 * If the task may not use one of the nodes in the mask, keep that node, so that
+	 * place_node_check() fails.
+	 */
 	if (region->policy == ACTMEM_POLICY_PREFERRED) {
 		nodemask_t allowed = place_allowed_nodes();
 
@@ -100,10 +103,11 @@ static unsigned long choice_share(const struct actmem_choice *choice, unsigned l
 }
 
 /*
- * Fails if the range has more pages than the nodes or, with @by_limit, the administrator's limits
- * allow. Without this check, the call would fail only after reclaiming all memory. For an
- * interleaved region, checks only the whole region, because the share of each node in a part of the
- * region is not known. Populating a part fails at the first page that cannot be allocated.
+ * Without @by_limit, fails if the nodes cannot hold all pages of the range. With @by_limit, fails
+ * if the administrator's limits of the nodes do not permit all pages of the range. Without this
+ * check, the call would fail only after reclaiming all memory. For an interleaved region, checks
+ * only a range that is the whole region, because the share of each node in a part of the region is
+ * not known. Populating a part fails at the first page that cannot be allocated.
  */
 static int choice_check_room(const struct actmem_choice *choice,
 			     const struct actmem_region *region, unsigned long pages,
@@ -184,8 +188,8 @@ int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create 
 /*
  * Allocates a page on the node. Returns ENOSPC if the node is full. If the accounted allocation
  * fails and an unaccounted one succeeds, either a page has just become free, or the memory cgroup
- * is full. Several attempts distinguish these cases while other tasks free and allocate pages.
- * Pages from pools do not count against the memory cgroup.
+ * is full. Several attempts distinguish these cases, even while other tasks free and allocate
+ * pages. Pages from pools do not count against the memory cgroup.
  */
 static struct folio *choice_alloc_page(int node, const struct actmem_choice *choice,
 				       struct actmem_why *why)

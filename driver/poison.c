@@ -4,21 +4,21 @@
  * delivers errors that the firmware reports, because the kernel logs them as machine checks
  * (apei_mce_report_mem_error()).
  *
- * The unit is the huge page. The driver unmaps a failed page everywhere, and its lookups no longer
- * return the page. When the page leaves its region, the driver keeps it until the next boot, so
- * that the page allocator cannot reuse it.
+ * The driver handles an error for the whole huge page: it unmaps this page everywhere, and its
+ * lookups no longer return the page. When the page leaves its region, the driver keeps it until the
+ * next boot, so that the page allocator cannot reuse it.
  *
- * The kernel treats pages of a driver as opaque and only marks the small page (PG_hwpoison). It
- * also marks pages without a machine check: in tests (MADV_HWPOISON, hwpoison-inject), and when an
- * administrator takes a page offline, for example after corrected errors. The driver therefore
- * checks each page for the mark before the page gets another owner. It checks when it zeroes a
- * page, and before it returns a page to the page allocator. This costs little, because the
- * allocator accesses the page's structs anyway. After the first machine check, the driver also
- * checks a page that a pool lends.
+ * The kernel treats pages of a driver as opaque and only marks the small page (PG_hwpoison). The
+ * kernel also marks pages without a machine check: in tests (MADV_HWPOISON, hwpoison-inject), and
+ * when an administrator takes a page offline, for example after corrected errors. The driver
+ * therefore checks each page for the mark before the page gets another owner. The driver checks a
+ * page when it zeroes the page, and before it returns the page to the page allocator. These checks
+ * cost little, because the allocator accesses the page's structs anyway. After the first machine
+ * check, the driver also checks each page that it takes from a pool.
  *
- * poison_report() does not find a page that is in a pool, or that a task is adding to a slot. For a
- * page in a pool, the driver finds the kernel's mark later. For a page in a slot, the next touch
- * reports the error again.
+ * poison_report() does not find a page that is in a pool, or that a task is adding to a slot. If
+ * the page is in a pool, the driver finds the kernel's mark later. If a task was adding the page to
+ * a slot, the next touch reports the error again.
  */
 #include <linux/memory_hotplug.h>
 #include <linux/module.h>
@@ -34,8 +34,8 @@
 
 /*
  * Makes the kernel mark and count the error. The kernel itself marks pages only for some of the
- * errors on the chain. It does not mark the page for an error from which the driver's own copy,
- * _copy_mc_to_iter(), has recovered.
+ * errors on the chain. The kernel does not mark the page for an error from which the driver's own
+ * copy, _copy_mc_to_iter(), has recovered.
  */
 static void poison_mark(unsigned long pfn)
 {

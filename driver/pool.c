@@ -3,16 +3,16 @@
  * Pools: each node has a pool of pages that are already zero, so that creating a region need not
  * zero them.
  *
- * A pool is the administrator's reservation, like that of hugetlb. The pages that it holds and
- * those that it has lent are together at most its target. A pool shrinks only when its target is
- * lowered. Each page in the pool is ready (zeroed), dirty, or being zeroed by the worker, and the
- * pool has the only reference to it. A lent page has the mark LENT and belongs to a region. When
- * the region gives it up, it returns to the pool, unless the pool has reached its target. Pages
- * without the mark go back to the page allocator.
+ * A pool is the administrator's reservation, like that of hugetlb. A pool lends its pages to
+ * regions. The pages in the pool and the lent pages are together at most its target. A pool shrinks
+ * only when its target is lowered. Each page in the pool is ready (zeroed), dirty, or being zeroed
+ * by the worker, and the pool has the only reference to it. A lent page has the mark LENT. When the
+ * region gives up the page, the page returns to the pool, unless the pool has reached its target.
+ * Pages without the mark go back to the page allocator.
  *
- * A page returns only when no other code can reach it. The caller first makes sure that no other
- * code can find the page. It then checks that no other code has a reference, and keeps its own
- * reference.
+ * A page returns only when no other code can reach it. The caller of actmem_pool_give() first makes
+ * sure that no other code can find the page, and then that no other code has a reference. The
+ * caller's own reference goes to the pool.
  *
  * Writing the target fills the pool, and reclaims and compacts memory for it, as a write to
  * nr_hugepages does. If memory is short, the target becomes the number of pages that the pool got.
@@ -284,8 +284,8 @@ static void pool_work(struct work_struct *work)
 	else if (err)
 		queue_delayed_work(workers, &pool->work, RETRY);
 	/*
-	 * If another task called pool_kick() before queue_delayed_work(), it found no timer to
-	 * cancel, so kick again.
+	 * If another task called pool_kick() meanwhile, that call may have found no timer to
+	 * cancel, and the timer now delays the work. So kick again.
 	 */
 	if (err < 0 && READ_ONCE(pool->dirty.count))
 		pool_kick(pool);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Filling the slots of a region with pages. The task that calls POPULATE fills a range page by
- * page. A task that touches a missing page fills its slot.
+ * page. A task that touches a missing page fills the slot of that page.
  */
 #include <linux/sched/signal.h>
 
@@ -84,8 +84,8 @@ static int populate_range(struct actmem_region *region, unsigned long first, uns
 }
 
 /*
- * If the call failed for lack of memory, checks lingering regions, which may free some. Returns
- * true if the caller should try again.
+ * If @err means that memory or a limit is short, checks lingering regions, which may free pages.
+ * Returns true if the caller should try again.
  */
 static bool populate_sweep(int err, struct actmem_why *why)
 {

@@ -5,8 +5,9 @@
 #include "actmem.h"
 
 /*
- * True if there has been a machine check of any kind. Until then, a pool lends a ready page without
- * checking its 512 struct pages, because the check costs more than the rest of lending.
+ * True if there has been a machine check of any kind. Until then, a pool hands out a zeroed page
+ * without checking its 512 struct pages, because this check would cost more than all other work for
+ * handing out the page.
  */
 bool actmem_quarantine_expected;
 
@@ -34,15 +35,18 @@ void actmem_quarantine_log(struct actmem_region *region, unsigned long index, st
 		pr_err("actmem: hardware error in a page of no region: %llu bytes of node %d at pfn %#lx are out of use\n",
 		       ACTMEM_PAGE_BYTES, folio_nid(folio), folio_pfn(folio));
 	}
-	/* Increment last: when a reader sees the new number, the rest is done. */
+	/*
+	 * Increment last, so that a reader who sees the new number also finds the message in the
+	 * log.
+	 */
 	atomic_long_inc(&actmem_nodes[folio_nid(folio)].poisoned);
 }
 
 /*
  * Takes over a page and its reference, and never drops the reference, so that the page is never
- * reused. A second reference keeps unpoison-pfn from freeing the page, see OWN_REFERENCES. The
- * memory cgroup stays charged, unless the page is from a pool: the kernel exports no function that
- * uncharges a page before it is free.
+ * reused. A second reference keeps unpoison-pfn from freeing the page, see OWN_REFERENCES. If the
+ * page is not from a pool, its memory cgroup stays charged, because the kernel exports no function
+ * that uncharges a page before the page is freed.
  */
 void actmem_quarantine_page(struct folio *folio)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Asks the owners of regions to give pages back, if the dmem.max of a cgroup falls below the usage.
- * The driver takes no pages away. It reports a surplus for each region, and the task that writes
- * dmem.max waits for the owners to give it back. Since Linux 7.3, that task calls the driver.
- * dmem_cgroup_unregister_region() waits until such calls have returned.
+ * The driver takes no pages away. The driver reports a surplus for each region, and the task that
+ * writes dmem.max waits for the owners to give these pages back. Since Linux 7.3, the kernel calls
+ * the driver in that task. dmem_cgroup_unregister_region() waits until such calls have returned.
  */
 #include <linux/cgroup_dmem.h>
 #include <linux/poll.h>
@@ -12,10 +12,10 @@
 #include "actmem.h"
 #include "compat/compat.h"
 
-/* The kernel repeats the call 16 times after ENOSPC. */
+/* How long one call waits for the owners. The kernel repeats the call 16 times after ENOSPC. */
 #define RECLAIM_WAIT	msecs_to_jiffies(100)
 
-/* The kernel does not report that a limit rises again, so a request ends by itself. */
+/* The kernel does not report that a limit rises again, so a request ends after this time. */
 #define REQUEST_LASTS	(10 * HZ)
 
 /*

@@ -4,9 +4,9 @@
  * from outside, then freed.
  *
  * The driver gets no notification when a pin ends. A worker therefore checks lingering regions once
- * a second, and when a task is short of memory. Only the worker checks them, because a task that
- * gets little CPU time would keep other tasks waiting. Calls that report on lingering regions show
- * the state at the last check.
+ * a second, and when a task is short of memory. No other task checks them, because a checking task
+ * that gets little CPU time would make other tasks wait. Calls that report on lingering regions
+ * show the state at the last check.
  */
 #include <linux/cred.h>
 #include <linux/module.h>
@@ -153,8 +153,8 @@ bool actmem_regions_sweep(void)
 	if (!actmem_lingering_regions_total())
 		return false;
 	/*
-	 * If the worker is running, this queues another run. If a run is waiting for its timer,
-	 * flush_delayed_work() starts it at once.
+	 * If the worker is running, schedule_delayed_work() queues another run. If a run is waiting
+	 * for its timer, flush_delayed_work() starts it at once.
 	 */
 	schedule_delayed_work(&sweeper, 0);
 	flush_delayed_work(&sweeper);

@@ -9,8 +9,8 @@
  * Every page leaves its slot through slot_empty(). Lookups read the slot and take a reference under
  * the region's lock. Under the same lock, slot_empty() freezes the reference count, if only the
  * driver's own references are left. If the freeze succeeds, no other code has the page or can get
- * it. If it fails, other code has a reference, and the page stays. This also covers stale TLB
- * entries, because the kernel drops a mapping's reference only after the TLB flush.
+ * it. If it fails, other code has a reference, and the page stays. While a stale TLB entry exists,
+ * the freeze fails, too, because the kernel drops a mapping's reference only after the TLB flush.
  *
  * There is one exception: a page fault may use a page to which it holds no reference. The fault
  * hands its reference over to the mapping, which may be gone before the fault unlocks the page.
@@ -26,7 +26,7 @@
 #include "actmem.h"
 #include "compat/compat.h"
 
-/* The entry of a claimed slot. For lookups, the slot is empty. */
+/* The entry of a claimed slot. Lookups treat a claimed slot as empty. */
 #define SLOT_CLAIMED	xa_mk_value(0)
 
 /*

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Files that show the totals of the machine, and that set limits and pools. They are under
+ * Files that show the totals of the machine, and that set limits and pools. These files are under
  * /sys/class/misc/actmem/, with a directory nodeN/ for each possible node.
  * docs/abi/sysfs-class-misc-actmem describes each file.
  */

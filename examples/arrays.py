@@ -67,7 +67,7 @@ def loss(weights, batch):
 
 @jax.jit
 def step(weights, batch):
-    # On a GPU, batches must be copied from host memory; on a CPU, they are in place.
+    # On a GPU, batches must be copied from host memory; on a CPU, the step uses them in place.
     if jax.default_backend() == "gpu":
         batch = jax.device_put(batch, jax.memory.Space.Device)
     value, gradient = jax.value_and_grad(loss)(weights, batch)

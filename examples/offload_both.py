@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Activations and weights on the host: two of the examples in one program.
 
-One checkpoint offloads both. Its policy keeps the layer's input on the host. The policy does not
+One checkpoint handles both. Its policy keeps the layer's input on the host. The policy does not
 save the fetched weights, so the backward pass fetches them again.
 """
 import sys

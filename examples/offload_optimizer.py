@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Adam's state on the host between steps.
 
-Adam keeps two averages for each weight. They have twice the bytes of the weights, and
-only the update needs them. In the first way, the averages are always on the device. In
-the second, they are inputs and outputs on the host, and the step fetches them for the
-update. With actmem, they are in regions, and the update copies them to the device one
-after the other. If the host computes the update, gradients and changes of weights move
-instead of the averages.
+Adam keeps two averages for each weight. The averages have twice the bytes of the weights, and only
+the update needs them. The program compares several ways. In the first, the averages are always on
+the device. In the second, they are inputs and outputs on the host, and the step fetches them for
+the update. With actmem, they are in regions, and the update copies them to the device one after the
+other. If the host computes the update, the averages stay on the host, and only gradients and
+changes of weights move.
 """
 import sys
 from typing import NamedTuple
@@ -86,7 +86,8 @@ def kept(width):
 
 def fetching_step(layer, places):
     """Returns a step that fetches the state and leaves its results at `places`. The step does not
-    donate arrays on the host, because they occupy no device memory that it could reuse."""
+    donate arrays on the host, because such arrays occupy no device memory that the step could
+    reuse."""
     step = make_step(layer, lambda state: jax.device_put(state, ON_DEVICE))
     return jax.jit(step, donate_argnums=0, out_shardings=places)
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Weights on the host, fetched by each layer when it is computed.
 
-The program compares three ways. In the first, all weights are on the device. In the second,
-they are on the host, and JAX keeps each layer's fetched weights until its backward pass. In
-the third, each layer fetches them again in the backward pass, so that only one layer's
-weights are on the device at a time.
+The program compares three ways. In the first, all weights are on the device. In the second, they
+are on the host, and JAX keeps each layer's fetched weights until its backward pass. In the third,
+each layer fetches its weights again in the backward pass, so that only one layer's weights are on
+the device at a time.
 """
 import sys
 from functools import partial

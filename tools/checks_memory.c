@@ -94,7 +94,7 @@ int check_driver(json_t *findings, const json_t *driver, bool *is_usable)
 
 /* Free bytes of a node. */
 struct free_memory {
-	uint64_t huge_bytes;	/* in blocks of 2 MiB or more: also in CMA, not the movable zone */
+	uint64_t huge_bytes;	/* in blocks of 2 MiB or more, with CMA, without the movable zone */
 	uint64_t movable_bytes;	/* only for movable pages: in the movable zone or in CMA */
 	uint64_t cma_bytes;	/* the part of movable_bytes in CMA, which is contiguous */
 };
@@ -157,7 +157,10 @@ static bool read_zones(int node, struct free_memory *memory)
 	return is_told;
 }
 
-/* The driver's pages cannot move, so it gets no memory that the kernel keeps for movable pages. */
+/*
+ * The driver's pages cannot move, so the driver gets no memory that the kernel keeps for movable
+ * pages.
+ */
 static int check_movable(json_t *findings, const json_t *facts, const struct free_memory *memory)
 {
 	char *text;
@@ -325,7 +328,7 @@ static bool may_lock_all(void)
 	       count == UINT32_MAX;
 }
 
-/* With the driver, the administrator's limit per user applies, if one is set. */
+/* With the driver, the administrator's limit on each user, if set, replaces RLIMIT_MEMLOCK. */
 int check_memlock(json_t *findings, const json_t *driver, bool has_driver)
 {
 	json_t *memlock = facts_memlock();

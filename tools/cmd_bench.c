@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * actmem bench and actmem replay execute actmem-bench, which implements both. Its argv[0] is
- * "actmem", so that its messages have the name that the user called.
+ * actmem bench and actmem replay execute actmem-bench, which implements both subcommands. The
+ * argv[0] of actmem-bench is "actmem", so that its messages begin with the name that the user
+ * called.
  */
 #include <err.h>
 #include <stdio.h>
@@ -14,8 +15,8 @@
 #define PROGRAM		"actmem-bench"
 
 /*
- * Executes the actmem-bench in this command's folder, which has the same version, or else the one
- * in PATH.
+ * Executes the actmem-bench in this command's folder, because that program has the same version. If
+ * there is none, executes the actmem-bench in PATH.
  */
 static int become_bench(char **argv)
 {

@@ -152,7 +152,7 @@ static int add_limits(json_t *lines, const json_t *info, unsigned int flags)
 	return err;
 }
 
-/* Sums a value over all nodes. If there is no driver, its values count as 0. */
+/* Sums a value over all nodes. If there is no driver, the driver's values count as 0. */
 static long long sum_of_nodes(const json_t *info, const char *object, const char *key)
 {
 	const json_t *node;
@@ -165,8 +165,8 @@ static long long sum_of_nodes(const json_t *info, const char *object, const char
 }
 
 /*
- * Adds the line about the machine's memory and, separately, the driver's. The kernel has no counter
- * for the driver's memory, and counts it as used.
+ * Adds the line about the machine's memory. The line also shows the driver's memory, because the
+ * kernel has no counter for that memory, and counts it only as used.
  */
 static int add_memory(json_t *lines, const json_t *info, unsigned int flags)
 {

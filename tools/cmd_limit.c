@@ -50,7 +50,7 @@ struct limit {
 	struct settings_options given;
 	const char *user, *mount, *cgroup;
 	int pid;			/* 0: none */
-	uint64_t user_bytes, bytes;	/* bytes: LIMIT */
+	uint64_t user_bytes, bytes;	/* bytes: the argument LIMIT */
 };
 
 static bool take_pid(const char *text, int *pid)

@@ -125,7 +125,10 @@ static json_t *region_to_json(const struct actmem_region_info *region)
 			 "cgroup", cgroup_to_json(region->pid));
 }
 
-/* Returns true for a file of the driver that no visible process has open. */
+/*
+ * Returns true if the region is a file of the driver, but its path is not known, because no visible
+ * process has the file open.
+ */
 static bool lacks_path(const json_t *row)
 {
 	return json_is_true(json_object_get(row, "named")) &&

@@ -28,7 +28,7 @@ static const char help[] =
 	"Otherwise, prune removes nothing.";
 
 struct prune {
-	long older;			/* least age of a file, in seconds */
+	long older;			/* minimum age of a file to remove, in seconds */
 	bool is_dry;
 	time_t now;
 	const struct actmem_region_info *regions;
@@ -70,7 +70,9 @@ static bool prune_option(void *data, int option, const char *value)
 	return true;
 }
 
-/* Returns the region with that id, or NULL if there is none or it is in use. */
+/*
+ * Returns the driver's region with that id, or NULL if there is none, or if the region is in use.
+ */
 static const struct actmem_region_info *unused_region(const struct prune *prune, uint64_t id)
 {
 	size_t i;

@@ -2,7 +2,8 @@
 /*
  * actmem waits: shows what the processes that use the library wait for now, and which processes
  * must return memory (reclaim.h). Each process publishes its waits (lib/watch/waits.h) in a memfd.
- * The memfd may contain garbage, so this command does not map it.
+ * The memfd may contain invalid data, and the process may change it at any time. So this command
+ * reads the memfd instead of mapping it.
  */
 #include <err.h>
 #include <errno.h>

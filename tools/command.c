@@ -79,7 +79,7 @@ static ssize_t write_output(void *unused, const char *text, size_t length)
 
 /*
  * Replaces stdout with a stream that records the errno of the first failed write. The C library
- * does not record it.
+ * does not record this errno.
  */
 static int open_output(void)
 {

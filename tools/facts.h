@@ -49,7 +49,7 @@ json_t *facts_memory_cgroup(void);
  * [{"node", "total_bytes", "free_bytes", "huge_2M": {"total", "free"}, "huge_1G": {...}, "pool":
  * {"total_bytes", "free_bytes", "lent_bytes"}, "region_bytes", "lingering_bytes", "limit_bytes",
  * "poisoned_bytes"}]: "huge_2M" and "huge_1G" count hugetlb pages. The driver reports "pool" and
- * all values after it.
+ * all values after "pool".
  */
 json_t *facts_nodes(void);
 
@@ -57,9 +57,9 @@ json_t *facts_nodes(void);
 json_t *facts_memory(void);
 
 /*
- * Checks whether actmem_region_list() omits the regions of a driver that it cannot open. Returns 0
- * if it omits none. Otherwise returns the negative errno of actmem_open(), and actmem_error() has
- * the message.
+ * Checks whether actmem_region_list() omits the driver's regions because it cannot open the driver.
+ * Returns 0 if it omits no regions. Otherwise returns the negative errno of actmem_open(), and
+ * actmem_error() has the message.
  */
 int driver_missing(void);
 

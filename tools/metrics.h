@@ -20,9 +20,9 @@ struct metric {
 	const char *name;
 	const char *type;		/* "gauge" or "counter" */
 	const char *help;
-	const char *key;		/* in the row; "a.b": in object "a" of the row */
+	const char *key;		/* of the value in the row; "a.b": key "b" in object "a" */
 	bool is_limit;			/* null means no limit */
-	bool is_ns;			/* in ns in the row, written in seconds */
+	bool is_ns;			/* the row has ns; the metric is in seconds */
 };
 
 /*
@@ -35,11 +35,13 @@ void metrics_write(FILE *out, const json_t *rows, const char *const *labels,
 
 /* metrics_process.c: regions and published counters of all processes, summed into rows. */
 
-/* Maximum number of processes with their own rows. All others are summed, with an empty pid. */
+/*
+ * Maximum number of processes with their own rows. All others are summed in rows with an empty pid.
+ */
 #define PROCESSES_MAX	128
 
 struct process_rows {
-	json_t *backends;		/* the first four are arrays of rows */
+	json_t *backends;		/* this and the next three are arrays of rows */
 	json_t *regions;
 	json_t *processes;
 	json_t *surplus;		/* of reclaim_to_json() */

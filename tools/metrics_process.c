@@ -160,8 +160,8 @@ static bool is_sum(const json_t *row)
 }
 
 /*
- * Adds the totals of the stores, which older libraries do not publish. Returns false if out of
- * memory.
+ * Adds the totals of the stores. Older libraries do not publish these totals. Returns false if out
+ * of memory.
  */
 static bool add_traffic(json_t *row, const struct published_traffic *traffic)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 /*
- * Determines the rank of this process among a job's processes on this machine, and how many there
- * are.
+ * Determines the rank of this process among a job's processes on this machine, and the number of
+ * these processes.
  */
 #include <err.h>
 #include <errno.h>
@@ -71,7 +71,7 @@ static const char *variable_value(const char *variable)
 
 /*
  * Reads the number of ranks on this machine. SLURM_STEP_TASKS_PER_NODE lists the number of tasks of
- * each node. SLURM_NTASKS_PER_NODE is one number for all nodes.
+ * each node. SLURM_NTASKS_PER_NODE is a single number, which applies to each node.
  */
 static bool count_of(const char *variable, const char *text, unsigned int *of)
 {

@@ -14,8 +14,8 @@ struct rank {
 };
 
 /*
- * Reads the rank from @said, such as "1/4". If @said is NULL, reads it from the variables of the
- * job's launcher. Returns an enum exit_status after printing any error message with warnx().
+ * Reads the rank from @said, such as "1/4". If @said is NULL, reads the rank from the variables of
+ * the job's launcher. Returns an enum exit_status after printing any error message with warnx().
  */
 int rank_find(const char *said, struct rank *rank);
 

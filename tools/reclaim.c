@@ -250,7 +250,7 @@ static void show_progress(uint64_t left)
 	free(text);
 }
 
-/* Clears the progress, and warns if @left bytes were not returned. */
+/* Clears the progress. Warns if @left, the bytes that were not returned, is not 0. */
 static void show_end(uint64_t left, bool is_shown)
 {
 	char *text = bytes_to_text(left, 0);

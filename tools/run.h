@@ -2,8 +2,8 @@
 /*
  * The parts of `actmem run`. Other subcommands also use some parts. The parts set environment
  * variables for the program, and test the settings before the program starts. In the malloc mode, a
- * preloaded library allocates the program's large blocks from huge pages. In the CUDA mode, it
- * allocates CUDA's pinned memory from regions.
+ * preloaded library allocates the program's large blocks from huge pages. In the CUDA mode, the
+ * same library allocates CUDA's pinned memory from regions.
  */
 #ifndef ACTMEM_RUN_H
 #define ACTMEM_RUN_H
@@ -50,8 +50,8 @@ bool preload_mode_has_cuda(void);
 /*
  * Adds options to PYTORCH_ALLOC_CONF so that PyTorch does not round up long blocks of pinned
  * memory, and reports this on stderr. Does nothing if the environment already has such an option,
- * if no PyTorch is found, or if one that @program may import does not know the options. Returns an
- * enum exit_status.
+ * if no PyTorch is found, or if a PyTorch that @program may import does not know the options.
+ * Returns an enum exit_status.
  */
 int torch_mode_set(const char *program);
 
@@ -70,7 +70,7 @@ bool find_library_folder(char folder[PATH_MAX]);
 int python_path_set(const char *library_folder);
 
 /*
- * Adds the folder of our sitecustomize.py, which waits for `import jax`, to PYTHONPATH. If
+ * Adds the folder of our sitecustomize.py to PYTHONPATH. That file waits for `import jax`. If
  * @offloads, fails if there is no such folder, or if an option in @argv makes Python ignore the
  * file. Returns an enum exit_status after printing any error message.
  */
@@ -81,11 +81,11 @@ int python_start_set(const char *library_folder, char *const *argv, bool offload
 /*
  * Tests the environment: opens the backend, creates and closes a region, and creates a store with
  * the budget and spill folders. With ACTMEM_NAME, the region is the first one of that name, new or
- * existing. The test reports errors on stderr that would otherwise stop the program much later: an
- * invalid value, no device, no permission, no free huge pages, or a limit. If @verbose, prints the
- * backend and pages of the region. If the library has reported a fallback, sets ACTMEM_REPORTED=1,
- * so that the program does not report it again. Returns an enum exit_status, STATUS_USAGE for an
- * invalid value.
+ * existing. The test reports on stderr the errors that would otherwise stop the program much later:
+ * an invalid value, no device, no permission, no free huge pages, or a limit. If @verbose, prints
+ * the backend and pages of the region. If the library has reported a fallback, sets
+ * ACTMEM_REPORTED=1, so that the program does not report it again. Returns an enum exit_status,
+ * STATUS_USAGE for an invalid value.
  */
 int try_environment(bool verbose);
 

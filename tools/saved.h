@@ -29,8 +29,8 @@ bool saved_can_change(bool of_pools);
 
 /*
  * Calls @change to modify the saved settings, and writes them. If @change prints an error message
- * and returns false, nothing is written. saved_change() returns false after an error message, which
- * says if the file was written despite the error.
+ * and returns false, nothing is written. saved_change() returns false after printing an error
+ * message. The message says if the file was written despite the error.
  */
 bool saved_change(bool (*change)(struct saved *saved, const void *context), const void *context);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The driver's settings in sysfs, which `actmem pool` and `actmem limit` read and write. saved.h
- * keeps them for the next boot.
+ * keeps these settings for the next boot.
  */
 #ifndef ACTMEM_SETTINGS_H
 #define ACTMEM_SETTINGS_H
@@ -62,7 +62,7 @@ int setting_write(const char *name, uint64_t bytes);
 /* Like setting_write(), for any file @path that accepts a number of bytes or "max". */
 int limit_write(const char *path, uint64_t bytes);
 
-/* Prints that a file cannot be written, with the remedy if one is known. */
+/* Prints that a file cannot be written, and the remedy if one is known. */
 void setting_tell(const char *name, int err);
 
 /*

@@ -65,8 +65,8 @@ static int by_node(const void *left, const void *right)
 }
 
 /*
- * Keeps only the rank's part of the folders, which it sorts by node first. Higher ranks are mostly
- * on higher nodes, so each rank gets disks that are close to it.
+ * Sorts the folders by the node of their disks, and keeps only the rank's part. Higher ranks are
+ * mostly on higher nodes, so each rank gets disks that are close to it.
  */
 static int keep_folders(char *paths, const struct rank *rank, FILE *told)
 {

@@ -36,8 +36,9 @@ bool share_nodes(const struct rank *rank, struct actmem_nodes *nodes, char why[S
 int share_node_of_folder(const char *folder);
 
 /*
- * Replaces each setting in the environment by the rank's part. If @places, also sets the nodes of
- * the rank's memory. Returns an enum exit_status after printing any error message with warnx().
+ * Replaces the budget, the limits and the spill folders in the environment by the rank's part of
+ * them. Appends the rank's number to the heap's name. If @places, also sets the nodes of the rank's
+ * memory. Returns an enum exit_status after printing any error message with warnx().
  */
 int share_set(const struct rank *rank, bool places);
 

@@ -13,7 +13,7 @@
 #include <jansson.h>
 #include "actmem.h"
 
-#define TABLE_EXACT_BYTES	(1u << 0)	/* 1073741824, not 1G */
+#define TABLE_EXACT_BYTES	(1u << 0)	/* print 1073741824, not 1G */
 #define TABLE_NO_HEADINGS	(1u << 1)
 
 /* Returns the text of one cell, which the caller frees, or NULL if out of memory. */
@@ -51,8 +51,8 @@ char *cell_bandwidth(const json_t *row, const char *key, unsigned int flags);
 char *cell_nodes(const json_t *row, const char *key, unsigned int flags);
 
 /*
- * Prints an array of objects, one per line, or only the headings if it is empty. Returns 0 or
- * -ENOMEM. A failed write sets the error flag of stdout (ferror(3)).
+ * Prints an array of objects, one per line, or only the headings if the array is empty. Returns 0
+ * or -ENOMEM. A failed write sets the error flag of stdout (ferror(3)).
  */
 int table_print(const json_t *rows, const struct column *columns, size_t column_count,
 		unsigned int flags);

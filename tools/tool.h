@@ -64,8 +64,8 @@ int usage_hint(void);
 void ignore_closed_pipes(void);
 
 /*
- * Set an environment variable to @value, or prepend @value and a ':' to its value. Return an enum
- * exit_status after printing any error message.
+ * Set an environment variable to @value, or prepend @value and a ':' to the variable's old value.
+ * Return an enum exit_status after printing any error message.
  */
 int variable_set(const char *name, const char *value);
 int variable_prepend(const char *name, const char *value);

@@ -3,8 +3,8 @@
  * Makes PyTorch pin only as much memory as a program requests. By default, PyTorch rounds each
  * block up to a power of two, and keeps it for the next request.
  *
- * A PyTorch that does not know an option ends the program. This code therefore first checks the
- * installed versions: each version has headers that name the options that it knows.
+ * If PyTorch does not know an option, it ends the program. This code therefore first checks the
+ * installed versions: the headers of each version name the options that the version knows.
  *
  * Without rounding, a PyTorch from before August 2026 may serve a longer request with a shorter
  * block that it kept. PyTorch therefore must not keep these blocks. The preload library keeps them
@@ -49,7 +49,7 @@ static bool says_both(const char *path)
 	return rounds && keeps;
 }
 
-/* Checks the torch folders in @folder with @below appended. */
+/* Checks each folder `torch` whose parent folder matches @folder followed by the pattern @below. */
 static void look_in(struct torches *torches, const char *folder, const char *below)
 {
 	char path[2 * PATH_MAX];

@@ -27,7 +27,7 @@ static void tell_steps(void)
 		print_library_error();
 }
 
-/* Prints the library's last error message, and names the knobs that can fix the error. */
+/* Prints the library's last error message, and names the options that can fix the error. */
 static void print_knob_error(const struct knobs *knobs)
 {
 	char words[WORDS_MAX];
@@ -84,8 +84,8 @@ static struct actmem_heap *make_heap(struct actmem *am, const struct knobs *knob
 
 /*
  * Checks whether a region of @bytes can be created. For a lazy region of memfd, the library
- * compares the full length with the limits and the free pages, but allocates nothing. It does not
- * check a lazy region of the driver. On failure, actmem_error() has the message.
+ * compares the full length with the limits and the free pages, but allocates nothing. The library
+ * does not check a lazy region of the driver. On failure, actmem_error() has the message.
  */
 static int try_long_region(struct actmem *am, uint64_t bytes)
 {
@@ -162,8 +162,8 @@ static void describe_first(struct actmem *am, const char *name, bool found)
 }
 
 /*
- * Allocates and frees the first block of the program's heap, and destroys the heap. The file of the
- * heap stays, unlocked until the program locks it.
+ * Allocates and frees the first block of the program's heap, and destroys the heap. The heap's file
+ * stays. It is unlocked until the program locks it.
  */
 static int try_name(struct actmem *am, struct actmem_heap *heap, const char *name,
 		    const struct knobs *knobs, bool verbose)
@@ -231,8 +231,8 @@ static int try_store(struct actmem *am, const struct knobs *knobs, bool verbose)
 }
 
 /*
- * Sets ACTMEM_REPORTED if the library has reported a fallback. With --allow, the library reports
- * none.
+ * Sets ACTMEM_REPORTED if the library has reported a fallback. With --allow, the library reports no
+ * fallback.
  */
 static int set_reported(struct actmem *am, const struct actmem_options *options)
 {

@@ -18,7 +18,7 @@ size_t terminal_width(void)
 	return size.ws_col;
 }
 
-/* Counts columns. In UTF-8, a continuation byte takes no column. */
+/* Counts the columns of a text. In UTF-8, a continuation byte takes no column. */
 static size_t width_of(const char *text, size_t length)
 {
 	size_t i, width = 0;

@@ -21,10 +21,10 @@
  *
  *	mount -t actmem -o size=64G,mode=0770,gid=NUMBER,node=1 none /mnt/act1
  *
- * size=	limits the bytes (suffix K, M, G, T or P) of the mount's regions. It
- *	must be a multiple of ACTMEM_PAGE_BYTES, or a percentage of the machine's
- *	memory, such as 50%. The driver rounds a percentage down to such a multiple. 0
- *	is not allowed. Without size=, only the limits of users and nodes apply.
+ * size=	limits the bytes (suffix K, M, G, T or P) of the mount's regions. The
+ *	value must be a multiple of ACTMEM_PAGE_BYTES, or a percentage of the machine's
+ *	memory, such as 50%. The driver rounds a percentage down to such a multiple. 0 is
+ *	not allowed. Without size=, only the limits of users and nodes apply.
  * nr_inodes=	limits the number of files and directories (suffix K, M or G), including
  *	the root directory. The default is 64K; 0 means no limit.
  * mode=, uid=, gid=	set the permissions and the owner of the root directory. The
@@ -56,7 +56,7 @@
  *
  * On the descriptor of any region, with or without a name:
  *
- * read(2)	reads as from any file of this length. A missing page reads as zeros and
+ * read(2)	works as for any file of this length. A missing page reads as zeros and
  *	stays missing. EIO if the hardware has reported an error in a page.
  * write(2)	returns EINVAL, as on hugetlbfs. Programs write to a region through its
  *	mappings.
@@ -66,10 +66,10 @@
  *	region's.
  * poll(2)	reports POLLPRI while the region has a surplus. A region has a surplus if the
  *	administrator has lowered a limit of the user, a node, the mount or (since Linux
- *	7.3) a dmem cgroup below the usage. The driver takes no page away. The program
- *	should give pages back with ACTMEM_IOC_DISCARD, or by closing regions.
- *	ACTMEM_IOC_INFO returns how many bytes (@surplus_bytes). Reads and writes never
- *	block, so POLLIN and POLLOUT are always set.
+ *	7.3) a dmem cgroup below the usage. The driver never takes pages away, so the
+ *	program should give pages back with ACTMEM_IOC_DISCARD, or by closing regions.
+ *	ACTMEM_IOC_INFO returns how many bytes to give back (@surplus_bytes). Reads and
+ *	writes never block, so POLLIN and POLLOUT are always set.
  */
 #ifndef _UAPI_LINUX_ACTMEM_H
 #define _UAPI_LINUX_ACTMEM_H
@@ -79,8 +79,8 @@
 
 /*
  * The version of this interface. It increases when a field, flag or request is added or
- * removed. The driver and user space accept each other's versions from ACTMEM_ABI_OLDEST
- * on.
+ * removed. The driver and user space accept each other if the version of each is at
+ * least the other's ACTMEM_ABI_OLDEST.
  */
 #define ACTMEM_ABI_VERSION	6
 #define ACTMEM_ABI_OLDEST	4
@@ -126,8 +126,9 @@ struct actmem_ioctl_query {
 /*
  * Bit 0 was a feature until version 4. Do not reuse it.
  *
- * The driver charges each page, including those from its pools, to the dmem cgroup of the
- * task that allocates it. dmem.max and dmem.current list each node as "actmem/nodeN".
+ * With the feature DMEM, the driver charges each page, including those from its pools,
+ * to the dmem cgroup of the task that allocates the page. dmem.max and dmem.current list
+ * each node as "actmem/nodeN".
  */
 #define ACTMEM_FEATURE_DMEM		(1ULL << 1)
 
@@ -141,11 +142,11 @@ struct actmem_ioctl_query {
  * BIND	uses only the nodes of the mask, in order of their distance from the calling
  *	CPU. The mask must not be empty.
  * PREFERRED	uses the one node of the mask, or the calling CPU's node if the mask is
- *	empty. If that node is full, it uses the other nodes that the task may use,
- *	nearest first.
+ *	empty. If that node is full, the policy uses the other nodes that the task may
+ *	use, nearest first.
  * INTERLEAVE	places page i on the (i modulo n)-th of the n nodes of the mask. If the
- *	mask is empty, it uses all nodes that the task may use when it creates the
- *	region. A full node is an error.
+ *	mask is empty, the policy uses all nodes that the task may use when the task
+ *	creates the region. A full node is an error.
  *
  * If a node of the mask has no memory, the call fails with ENODEV. If the task's cpuset
  * forbids a node of the mask, the call fails with EPERM. The driver checks these two
@@ -179,12 +180,12 @@ struct actmem_ioctl_query {
  * struct actmem_why - why the driver could not allocate pages
  * @reason: ACTMEM_WHY_*
  * @node: the node that @reason refers to, or -1
- * @wanted: bytes that the call requested from that node or under that limit. With POISON,
- *	the offset of the failed page in its region, in bytes.
- * @available: with NODE_FULL, the bytes that the node could provide in pages of this
- *	size, not counting memory that only movable pages can use. With a limit, the
- *	bytes that were left under it. With MEMCG and DMEM, the bytes that the cgroup
- *	granted to the call.
+ * @wanted: bytes that the call requested from @node, or that would count against the
+ *	limit. With POISON, the offset of the failed page in its region, in bytes.
+ * @available: with NODE_FULL, the bytes that the node could provide in pages of
+ *	ACTMEM_PAGE_BYTES, not counting memory that only movable pages can use. If
+ *	@reason is a limit, the bytes that were left under the limit. With MEMCG and
+ *	DMEM, the bytes that the cgroup granted to the call.
  * @movable: free bytes on that node that cannot be pinned, because only movable pages can
  *	use them: free bytes in the node's movable zone and in CMA
  */
@@ -219,12 +220,12 @@ struct actmem_why {
  * once. Returns EMFILE and ENFILE as open(2) does.
  *
  * The region counts against the limits of the caller's effective user. If the caller is
- * in a user namespace, the region counts against the limits of the owner of the outermost
- * namespace below the initial one. If root owns that outermost namespace, the namespace
- * counts as a user of its own. Unless the caller has CAP_IPC_LOCK, the driver records the
- * caller's RLIMIT_MEMLOCK during this call. All regions of the user together count
- * against that limit. CAP_IPC_LOCK does not lift the administrator's limit on each
- * user.
+ * in a user namespace, the region counts against the limits of the owner of the
+ * outermost namespace below the initial one. If root owns that outermost namespace, the
+ * namespace counts as a user of its own. Unless the caller has CAP_IPC_LOCK, the driver
+ * records the caller's RLIMIT_MEMLOCK during this call. All regions of the user together
+ * count against the recorded limit. CAP_IPC_LOCK does not lift the administrator's limit
+ * on each user.
  *
  * ACTMEM_IOC_CREATE on the descriptor of an empty file of a mount creates the region of
  * that file, and @fd is -1. The descriptor must be open for writing (EBADF otherwise).
@@ -299,9 +300,9 @@ struct actmem_ioctl_create {
  *	below the usage also causes a surplus. This field is the region's share of the
  *	excess. The shares of all regions add up to the excess, rounded up to pages, so
  *	several programs may give back their shares at once. Each call computes the share
- *	anew. Only the share for dmem.max is computed every 100 ms, while the task that
- *	writes dmem.max waits. If other programs give nothing back, a region that has
- *	given back its share gets a share of the remaining excess.
+ *	anew, except the share for dmem.max. The driver computes that share every 100 ms,
+ *	while the task that writes dmem.max waits. If other programs give nothing back, a
+ *	region that has given back its share gets a share of the remaining excess.
  *
  * On /dev/actmem, the call returns ENOENT if the region does not exist. A caller
  * without CAP_SYS_ADMIN gets EPERM if another user owns the region, or if the region was
@@ -345,8 +346,8 @@ struct actmem_ioctl_info {
  *
  * The call lists the regions that the caller's effective user created inside the
  * caller's pid namespace. With CAP_SYS_ADMIN, it lists the regions of all users. A
- * lingering region stays in the list until the driver's next check, at most a second
- * after the last pin of its pages is gone.
+ * lingering region (ACTMEM_INFO_LINGERING) stays in the list until the driver's next
+ * check, at most a second after the last pin of its pages is gone.
  */
 struct actmem_ioctl_list {
 	__u32 size;
@@ -372,13 +373,13 @@ struct actmem_ioctl_list {
  * POPULATE allocates and zeroes the missing pages of the range, one after the other in
  * the calling thread, on nodes of the region's policy. Existing pages stay as they are.
  * Before it allocates the first page, the call checks the limits of the user, the mount
- * and the nodes for the missing bytes of the range. The check assumes that the range
+ * and the nodes for the missing bytes of the range. This check assumes that the range
  * contains all existing pages of the region, and all pages that other calls are
- * allocating for the region. If a limit is too low, the call fails and allocates nothing.
- * For an interleaved region, the call checks the limits of nodes in advance only if the
- * range is the whole region. The call checks every other limit page by page, and fails at
- * the first page that exceeds it. EIO if the hardware has reported an error in an
- * existing page.
+ * allocating for the region. If the check finds a limit that is too low, the call fails
+ * and allocates nothing. For an interleaved region, the call checks the limits of nodes
+ * in advance only if the range is the whole region. The call also checks every limit for
+ * each page that it allocates, and fails at the first page that exceeds a limit. EIO if
+ * the hardware has reported an error in an existing page.
  *
  * DISCARD frees the pages of the range and unmaps them from every process. The next touch
  * allocates a zeroed page. A page that is in use outside the driver (registered with a

@@ -37,7 +37,9 @@
 #define ACTMEM_MKDIR_RETURN(err)	(err)
 #endif
 
-/* A name that exists only in memory holds an extra reference to its dentry in older kernels. */
+/*
+ * In older kernels, a name that exists only in memory must hold an extra reference to its dentry.
+ */
 #if !ACTMEM_HAVE_D_MAKE_PERSISTENT
 #define d_make_persistent(dentry, inode)	d_instantiate(dget(dentry), inode)
 #define kill_anon_super				kill_litter_super

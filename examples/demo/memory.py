@@ -16,7 +16,7 @@ def _is_in_rss(region):
 
 
 def measure(steps):
-    """Returns bytes and stall time per step, after `steps` steps, and the regions."""
+    """Returns bytes and stall time per step, averaged over `steps` steps, and the regions."""
     memory = actmem.default()
     stats = actmem.jax.stats()
     store, put_bytes = stats["store"], stats["put_bytes_total"]
@@ -40,7 +40,7 @@ def measure(steps):
 
 
 def finish():
-    """Frees the empty regions, and returns the counters after that."""
+    """Frees the empty regions, and then reads and returns the counters."""
     live_blocks = actmem.jax.stats()["live_blocks"]
     actmem.jax.reset()
     counters = actmem.jax.stats() | actmem.counters()

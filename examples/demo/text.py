@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Generates text that a model can learn. The same seed gives the same text.
 
-The text has invented words (spelling) in the order of a Markov chain (grammar). It has each
-sentence twice, so that attention can copy the second from the first.
+The text has invented words (spelling) in the order of a Markov chain (grammar). Each sentence
+occurs twice in a row, so that attention can copy the second from the first.
 """
 import numpy as np
 

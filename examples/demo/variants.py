@@ -10,7 +10,7 @@ NAMES = ("q", "k", "v")
 
 
 def kept(layer):
-    """JAX keeps whatever the backward pass needs."""
+    """JAX keeps all values that the backward pass needs."""
     return layer
 
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-# Relative to the largest value in the same array. Sums in another order differ by at most a
-# hundredth of this. If a program uses another layer's activation, the error of a gradient
-# is about as large as the gradient.
+# The largest permitted difference, relative to the largest value in the same array. A sum that adds
+# in another order differs by at most a hundredth of this tolerance. If a program wrongly uses
+# another layer's activation, the error of a gradient is about as large as the gradient.
 TOLERANCE = 1e-4
 
 
@@ -26,8 +26,8 @@ class Comparison(NamedTuple):
 
 
 def on_host(results):
-    """Copies arrays to NumPy, so that the device's memory can be freed. Returns them by
-    path."""
+    """Copies arrays to NumPy, so that the device's memory can be freed. Returns a dictionary from
+    path to array."""
     leaves = jax.tree_util.tree_leaves_with_path(jax.device_get(results))
     return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The command line and the output of the examples: a table of memory, and whether
-the results equal those of the first row, which offloads nothing."""
+"""Parses the command line of the examples, and prints their output: a table of memory, and whether
+each row's results equal those of the first row, which offloads nothing."""
 import argparse
 import atexit
 import gc
@@ -95,9 +95,9 @@ class Report:
         self.add(name, compiled, compiled(*arguments), tutorial, in_actmem, before)
 
     def add(self, name, compiled, results, tutorial=None, in_actmem=False, before=None):
-        """Adds a row. `tutorial` has the sizes to print below it on a GPU. `before` is total_put()
-        before the call. If `before` is None, the row has the bytes of the last run that put
-        something."""
+        """Adds a row. `tutorial` has the sizes to print below the row on a GPU. `before` is the
+        result of total_put() before the call. If `before` is None, the row has the bytes of the
+        last run that put something."""
         arrays = on_host(results)
         row = {"name": name} | memory.analysis(compiled)
         row |= self._in_actmem(before) if in_actmem else dict.fromkeys(

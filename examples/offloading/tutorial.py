@@ -17,5 +17,5 @@ KEPT = _sizes(MIB, 17.25, 20.25, 57.50)
 ACTIVATIONS = _sizes(MIB, 6.50, 20.25, 46.75)
 BOTH = _sizes(MIB, 4.75, 0.25, 25.00)
 OPTIMIZER_KEPT = _sizes(GIB, 2.11, 2.49, 4.59)
-# The tutorial prints 0.96 MB, but it divided by 1024 three times.
+# The tutorial prints 0.96 MB, but the unit is GiB: it divided the bytes by 1024 three times.
 OPTIMIZER = _sizes(GIB, 1.91, 0.96, 2.87)

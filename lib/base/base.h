@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The lowest folder: helpers that all other folders use. They depend on neither the machine nor
- * regions.
+ * The lowest folder: helpers that all other folders use. These helpers do not depend on the folders
+ * machine and region.
  *
  * Read error.h first. Functions that can fail set this thread's error message and return -errno.
  * The small helpers are links.h, likely.h, clock.h, round.h, room.h, size.h, structs.h, thread.h
- * and checksum.h. The larger one is extents.h: heaps, spill files and the library that `actmem run`
- * preloads record in it which parts of a range are in use. extents.h uses extents_find.h.
+ * and checksum.h. The larger one is extents.h: with it, heaps, spill files and the library that
+ * `actmem run` preloads record which parts of a range are in use. extents.h uses extents_find.h.
  *
  * Locks: none. The caller's lock protects its extents.
  */

@@ -22,7 +22,7 @@ static inline uint64_t clock_ns(void)
 	return clock_read(CLOCK_MONOTONIC);
 }
 
-/* Returns the time of the last tick. It may be milliseconds old, but is cheapest to read. */
+/* Returns the time of the last tick: it may be milliseconds old, but it is the cheapest to read. */
 static inline uint64_t clock_tick_ns(void)
 {
 	return clock_read(CLOCK_MONOTONIC_COARSE);

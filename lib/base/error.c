@@ -19,8 +19,8 @@
 #define STRING(x)	STRING_(x)
 
 struct room {
-	char words[ERROR_TEXT_MAX];	/* the message, with marks for knobs */
-	char text[ERROR_TEXT_MAX];	/* the message as it was last read, with names of knobs */
+	char words[ERROR_TEXT_MAX];	/* marks in place of options' names (config/knob.h) */
+	char text[ERROR_TEXT_MAX];	/* the message as it was last read, with the names */
 };
 
 static __thread struct room *room;	/* NULL before the first failure, or if no_room */

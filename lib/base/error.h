@@ -25,14 +25,14 @@ void fail_more(const char *format, ...) __attribute__((cold, format(printf, 1, 2
 void fail_clear(void);
 
 /*
- * Returns this thread's error message, for use in another message. It has marks for options
- * (knobs).
+ * Returns this thread's error message, for use in another message. The message has a mark in place
+ * of each option's name (config/knob.h).
  */
 const char *fail_words(void);
 
 /*
- * Returns this thread's buffer of ERROR_TEXT_MAX bytes, for the message with names in place of
- * marks; NULL if the thread has no buffer.
+ * Returns this thread's buffer for the error message with the options' names in place of the marks.
+ * The buffer has ERROR_TEXT_MAX bytes. Returns NULL if the thread has no buffer.
  */
 char *fail_text(void);
 

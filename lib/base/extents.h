@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Extents: the taken and the free parts of ranges of memory. A class has the free extents of about
- * the same length. These functions never touch the memory itself and take no lock: the caller
- * serializes calls on the same struct extents.
+ * Extents: the taken and the free parts of ranges of memory. A class is the set of the free extents
+ * of about the same length. The functions of this file never access the memory of the ranges, and
+ * take no lock: the caller serializes calls on the same struct extents.
  */
 #ifndef LIB_BASE_EXTENTS_H
 #define LIB_BASE_EXTENTS_H
@@ -21,7 +21,7 @@
 struct extent {
 	char *address;
 	uint64_t length : 48;		/* a multiple of EXTENT_UNIT */
-	uint64_t home : 15;		/* class of the length that its range was added for */
+	uint64_t home : 15;		/* class number of @home in extents_add_range() */
 	uint64_t is_free : 1;
 	struct extent *before, *after;	/* neighbours in the same range */
 	struct extent *next;		/* free: next in its class; taken: for the caller's use */
@@ -53,7 +53,7 @@ int extents_init(struct extents *extents);
 void extents_destroy(struct extents *extents);
 
 /*
- * Adds a free range, mainly for extents of length @home. Its address must be a multiple of
+ * Adds a free range, mainly for extents of length @home. @address must be a multiple of
  * EXTENT_ALIGN_MAX. Returns the descriptor of the range's first extent, or NULL if memory is short.
  * This descriptor stays the first as long as the range exists. Extents of different ranges never
  * merge, even if the ranges adjoin.
@@ -74,8 +74,8 @@ static inline uint64_t extent_length(uint64_t bytes)
 }
 
 /*
- * Takes an extent. @length: an extent_length(), at most EXTENT_BYTES_MAX. @align: a power of two
- * in EXTENT_UNIT..EXTENT_ALIGN_MAX. Returns 0, -ENOSPC if no free extent is long enough, or
+ * Takes an extent. @length: a result of extent_length(), at most EXTENT_BYTES_MAX. @align: a power
+ * of two in EXTENT_UNIT..EXTENT_ALIGN_MAX. Returns 0, -ENOSPC if no free extent is long enough, or
  * -ENOMEM if there is no memory for the bookkeeping. Sets no error message.
  */
 int extents_take(struct extents *extents, uint64_t length, uint64_t align, struct extent **extent);

@@ -4,10 +4,10 @@
  *
  * The class of a length also contains extents that are a little shorter than that length. The
  * search therefore tries a few extents of that class, and takes the shortest that fits. If none
- * fits, it goes on to the next longer class. If that fails too, it tries all extents, because
- * growing the heap would cost far more.
+ * fits, it goes on to the next longer class. If no class yields an extent, the search tries all
+ * extents of these classes, because growing the heap would cost far more.
  *
- * The place of a long extent decides where later extents fit. The blocks of one micro-batch are
+ * The place of a long extent decides where later extents fit. The blocks of one micro-batch can be
  * longer than those of another. Suppose a short block is placed directly after a long one. When the
  * long block is freed, a slightly longer block does not fit in the gap. The search therefore
  * compares some extents of each class and takes the best one. An extent fits well if its range was
@@ -26,7 +26,7 @@
 #define MANY		256
 /*
  * Penalties for a bad fit. MISFIT_TWICE: the range was added for extents that are twice or half as
- * long. MISFIT_UNUSED: nearly as many bytes of the extent as requested would stay unused.
+ * long. MISFIT_UNUSED: the unused rest of the extent would be nearly as long as the request.
  */
 #define MISFIT_TWICE	CLASS_COLUMNS
 #define MISFIT_UNUSED	(2 * MISFIT_TWICE)

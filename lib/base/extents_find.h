@@ -27,7 +27,10 @@ static inline struct class extent_class(uint64_t length)
 			       (units >> (top - COLUMN_BITS)) & (CLASS_COLUMNS - 1) };
 }
 
-/* Returns a number for the length's class. Equal ratios of lengths give about equal differences. */
+/*
+ * Returns a number for the length's class. If two pairs of lengths have the same ratio, the
+ * differences of their numbers are about equal.
+ */
 static inline unsigned int extent_class_number(uint64_t length)
 {
 	struct class class = extent_class(length);

@@ -7,8 +7,8 @@
 
 /*
  * Marks a function that every transfer calls. The linker places these functions next to each other,
- * on few pages. Fewer pages help because a thread that slept for milliseconds finds none of its
- * code cached.
+ * on few pages. After a sleep of milliseconds, a thread finds none of its code cached, and needs
+ * less time to load few pages than many.
  */
 #define HOT	__attribute__((hot))
 

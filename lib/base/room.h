@@ -10,9 +10,9 @@
 #include <sys/mman.h>
 
 /*
- * Maps @length bytes, whole pages, at a multiple of @align, which is a power of two and at least
- * a page. @flags: in addition to MAP_PRIVATE and MAP_ANONYMOUS. Returns the address, which the
- * caller unmaps with munmap(), or MAP_FAILED with errno set.
+ * Maps @length bytes at a multiple of @align. @length: whole pages. @align: a power of two, at
+ * least a page. @flags: flags of mmap() besides MAP_PRIVATE and MAP_ANONYMOUS. Returns the address,
+ * which the caller unmaps with munmap(), or MAP_FAILED with errno set.
  */
 static inline void *room_map(size_t length, size_t align, int protection, int flags)
 {

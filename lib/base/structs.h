@@ -8,9 +8,9 @@
 #include <stddef.h>
 
 /*
- * Copies a caller's struct, whose first field is its own size, to @into of @size bytes. Fields
- * that the caller does not know become 0. Returns -EINVAL with an error message if the caller
- * set fields that this library does not know, or did not set the size.
+ * Copies a caller's struct, whose first field is its own size, to @into of @size bytes. Fields that
+ * the caller's version of the struct lacks become 0. Returns -EINVAL with an error message if the
+ * caller set fields that this library does not know, or did not set the size.
  */
 int take_struct(void *into, size_t size, const void *from, const char *what);
 

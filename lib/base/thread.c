@@ -11,10 +11,10 @@
 
 /*
  * Keeps a library thread from preempting the thread that wakes it. A thread that requests a
- * transfer wakes a library thread to begin it, and goes on computing. The kernel may consider
- * all other CPUs busy, as in a virtual machine whose idle CPUs are descheduled. It then runs
- * the woken thread on the waker's CPU at once, and the caller stalls for the transfer's CPU
- * time. A SCHED_BATCH thread starts when the waker sleeps or ends its time slice, or when
+ * transfer wakes a library thread to begin the transfer, and goes on computing. The kernel may
+ * consider all other CPUs busy, as in a virtual machine whose idle CPUs are descheduled. The kernel
+ * then runs the woken thread on the waker's CPU at once, and the waker stalls for the transfer's
+ * CPU time. A SCHED_BATCH thread starts when the waker sleeps or ends its time slice, or when
  * another CPU pulls it. If the program chose a scheduling policy, or if the kernel refuses
  * SCHED_BATCH, the thread keeps its policy.
  */

@@ -15,7 +15,7 @@
  */
 int thread_create(pthread_t *thread, const char *name, void *(*body)(void *data), void *data);
 
-/* Like thread_create(), but the new thread does not preempt a thread that wakes it. */
+/* Like thread_create(), but asks the kernel not to let the new thread preempt its waker. */
 int thread_start(pthread_t *thread, const char *name, void *(*body)(void *data), void *data);
 
 /* Returns the calling thread's number. Unlike a pthread_t, the number is never reused. */

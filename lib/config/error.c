@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Returns this thread's last error message, with names in place of its marks for knobs. */
+/*
+ * Returns this thread's last error message. Where the message refers to a setting, inserts the name
+ * of the setting.
+ */
 #include "base/base.h"
 #include "config/knob.h"
 

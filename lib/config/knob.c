@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* The table of knobs, their names, and error messages with marks for them. */
+/* Has the table of knobs, and replaces the marks in error messages by knobs' names (knob.h). */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 #define NAMES_MASK	0xffU
 
 /*
- * If an interface has no name for a knob, messages use the knob's variable. For `actmem replay`,
- * they use the name of `actmem run` if there is one.
+ * If an interface has no name for a knob, messages use the knob's variable. Messages of `actmem
+ * replay` use the knob's name in `actmem run`, if there is one.
  */
 #define NAME_OR(name, more, other)	(sizeof(name) > 1 ? name more : other)
 #define NAMES(variable, value, c, run, python, replay)					\

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Knobs: the options that users set and that error messages name. An error message has a mark for
- * each knob. The mark becomes a name when the message is read: a field for a C program, a variable
- * for a shell, a keyword for Python. The library that `actmem run` preloads (the preload), the
- * commands and the XLA handlers also link this file.
+ * Knobs: the options that users set and that error messages name. Error messages have marks in
+ * place of the names of knobs. When a program reads the message, each mark becomes a name: a field
+ * for a C program, a variable for a shell, a keyword for Python. The library that `actmem run`
+ * preloads (the preload), the commands and the XLA handlers also link this file.
  */
 #ifndef LIB_CONFIG_KNOB_H
 #define LIB_CONFIG_KNOB_H
@@ -19,7 +19,7 @@
 
 enum knob {
 	KNOB_TABLE(KNOB_ID)
-	KNOB_VARIABLES,			/* those above are variables, others are values or fields */
+	KNOB_VARIABLES,			/* above: variables; below: their values, and a field */
 	KNOB_BEFORE_VALUES = KNOB_VARIABLES - 1,
 	KNOB_VALUES(KNOB_ID)
 	KNOB_BLOCK,
@@ -48,7 +48,7 @@ enum knob_kind {
 
 struct knob_info {
 	const char *names[ACTMEM_NAMES_REPLAY + 1];	/* by enum actmem_names */
-	enum knob variable;		/* of a value (KNOB_ALLOW_2M): its variable; else itself */
+	enum knob variable;		/* for a value (KNOB_ALLOW_2M): its variable; else itself */
 	enum knob_kind kind;
 	unsigned int parts;		/* enum knob_part */
 	const char *words;		/* TEXT: the format; SIZE, NUMBER: word for UINT64_MAX */
@@ -76,7 +76,8 @@ const char *knob_name(enum knob knob, unsigned int names);
 
 /*
  * After this call, messages with ACTMEM_NAMES_C show the PART_OPEN knobs as variables, not as C
- * fields. Called if a program passes no options to actmem_open(): its user then sets variables.
+ * fields. Called if a program passes no options to actmem_open(), because the user of such a
+ * program sets these knobs as variables.
  */
 void knobs_are_variables(void);
 

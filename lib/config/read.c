@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Has a parser for each kind of knob, and writes the error message for a wrong value. */
+/*
+ * Parses the value of each kind of option (knob), and writes the error message for a wrong value.
+ */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -27,7 +27,7 @@ const char *reader_text(const struct reader *reader, enum knob knob);
 /* Returns the value of a variable, or knob_info.initial if the variable is not set or wrong. */
 uint64_t reader_value(struct reader *reader, enum knob knob);
 
-/* Checks and returns @given, which the program set. If it is 0, returns reader_value(). */
+/* Checks and returns @given, which the program set. If @given is 0, returns reader_value(). */
 uint64_t reader_value_or(struct reader *reader, enum knob knob, uint64_t given);
 
 /* Sets the error message, unless the reader already has one. */
@@ -47,8 +47,8 @@ const char *knob_choice(char text[KNOB_CHOICE_MAX], enum knob knob);
 bool knob_is_set(enum knob knob);
 
 /*
- * Returns true if the environment sets a switch to 1. A program first calls
- * reader_check_switches(). That sets an error message if a switch is neither 0 nor 1.
+ * Returns true if the environment sets a switch to 1. Call reader_check_switches() first: it sets
+ * an error message if any switch is neither 0 nor 1.
  */
 bool knob_is_on(enum knob knob);
 void reader_check_switches(struct reader *reader);

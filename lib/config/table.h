@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The table of knobs: the only list of the variables ACTMEM_* and of their values. Error
- * messages, the section ENVIRONMENT of actmem(1), and `actmem run --help` come from it.
+ * The table of knobs (options that users set). No other list has the variables ACTMEM_* and their
+ * values. Error messages, the section ENVIRONMENT of actmem(1), and `actmem run --help` come from
+ * this table.
  *
  * A row is (ID, name in C, option of `actmem run`, argument of Python, option of
  * `actmem replay`, fields of struct knob_info). "" means that the knob has no such name.

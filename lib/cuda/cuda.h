@@ -56,7 +56,7 @@ enum {
 	CUDA_STREAM_CAPTURE_UNSUPPORTED = 900,
 };
 
-/* Flags of cuMemHostRegister(). Those of cuMemHostAlloc() have the same values. */
+/* Flags of cuMemHostRegister(). The flags of cuMemHostAlloc() have the same values. */
 enum {
 	CUDA_REGISTER_PORTABLE = 0x01,
 	CUDA_REGISTER_DEVICEMAP = 0x02,
@@ -81,12 +81,12 @@ enum cuda_use {
 	CUDA_COPIES = 1 << 2,		/* to copy on streams: the handlers for XLA */
 	CUDA_SERVES = 1 << 3,		/* to serve a program's own calls: the preload */
 	CUDA_ALL = CUDA_REGISTERS | CUDA_COPIES | CUDA_SERVES,
-	CUDA_OPTIONAL = 1 << 4,		/* NULL if the library lacks the function */
+	CUDA_OPTIONAL = 1 << 4,		/* not an error if missing: the function is then NULL */
 };
 
 /*
- * Name, parameters and enum cuda_use. The attribute of cuPointerGetAttribute() is an enum in
- * NVIDIA's cuda.h.
+ * Each row has a function's name, its parameters and its purposes (enum cuda_use). The attribute of
+ * cuPointerGetAttribute() is an enum in NVIDIA's cuda.h.
  */
 #define CUDA_FUNCTIONS(f)								\
 	f(cuGetErrorName, (cuda_result error, const char **name), CUDA_ALL)		\

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Loads libcuda.so.1, which then stays loaded, and finds its functions. Threads that load it at the
- * same time find the same functions.
+ * Loads libcuda.so.1, which then stays loaded, and finds its functions. Threads that load the
+ * library at the same time find the same functions.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -28,7 +28,9 @@ static const struct {
 
 #define ROWS	(sizeof(rows) / sizeof(rows[0]))
 
-/* Looks up only functions of @uses, because other libraries may interpose a function's lookup. */
+/*
+ * Looks up only functions of @uses, because other libraries may intercept the lookup of a function.
+ */
 static int find_functions(struct cuda_functions *found, void *library, unsigned int uses,
 			  char *words, size_t size)
 {

@@ -28,7 +28,10 @@
 #define UNUSED_PART	16
 #define HELD_PART_MIXED	8
 
-/* Returns the shortest length of huge pages for @count blocks of @stride. *@waste: unused bytes. */
+/*
+ * Returns the length of the huge pages that hold @count blocks of @stride bytes. *@waste: how many
+ * bytes of them such blocks cannot fill.
+ */
 static uint64_t filled_length(uint64_t count, uint64_t stride, uint64_t *waste)
 {
 	uint64_t whole = round_up(count * stride, HUGE_PAGE_BYTES);
@@ -105,8 +108,8 @@ static void wait_for_closing(struct actmem_heap *heap, uint64_t most)
 
 /*
  * Returns the chunk length for a region of @length. Blocks of @home bytes should fill a chunk
- * without waste. @left is the rest of the limit. If @length is more than half of @left, returns the
- * maximum, because longer blocks may then fit nowhere else.
+ * without waste. The limit still permits @left bytes. If @length is more than half of @left,
+ * returns the longest chunk that the runtime accepts, because long blocks may fit nowhere else.
  */
 static uint64_t choose_chunk_bytes(const struct actmem_heap *heap, uint64_t length, uint64_t left,
 				   uint64_t home)
@@ -126,7 +129,10 @@ static uint64_t choose_chunk_bytes(const struct actmem_heap *heap, uint64_t leng
 	return piece < heap->chunk_bytes ? piece : heap->chunk_bytes;
 }
 
-/* Stores the length of the next region in *@result, and the rest of the limit in *@still_left. */
+/*
+ * Stores the next region's length in *@result, and how many bytes the limit still permits in
+ * *@still_left.
+ */
 static int choose_region_length(struct actmem_heap *heap, uint64_t length, uint64_t align,
 				uint64_t *result, uint64_t *still_left)
 {
@@ -239,8 +245,8 @@ static int add_region(struct actmem_heap *heap, uint64_t length, uint64_t left, 
 
 /*
  * Adds a region for a block. Other processes share the kernel's limit, so the kernel may refuse a
- * long region but permit one that just holds the block. The first region must have the length that
- * the options ask for.
+ * long region. The function then tries the shortest region that holds the block. The function does
+ * not shorten the first region, which must have the length that the options request.
  */
 static int add_region_for(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *is_full)
 {
@@ -295,7 +301,7 @@ int heap_grow_ahead(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		heap_lock_growth(heap);
 		/*
 		 * Without this wait, this thread could lock grow_lock again before a thread that
-		 * needs a block.
+		 * needs a block gets the lock.
 		 */
 		while (atomic_load(&heap->growers))
 			pthread_cond_wait(&heap->none_grows, &heap->grow_lock);
@@ -323,8 +329,8 @@ static bool is_region_free(const struct heap_region *its)
 }
 
 /*
- * Returns true if the region must stay because it is attached to a queue. A heap with a closing
- * callback may close the region, because the callback detaches it.
+ * Returns true if the region must stay because it is attached to a queue. If the heap has a closing
+ * callback, returns false, because the callback detaches the region.
  */
 static bool is_region_attached(const struct actmem_heap *heap, const struct heap_region *its)
 {
@@ -381,8 +387,8 @@ static struct heap_region *detach_free_regions(struct actmem_heap *heap, bool na
 }
 
 /*
- * Returns the shortest region of at least @excess bytes that may be closed. If all of these regions
- * are shorter, returns the longest. Returns NULL if no region may be closed.
+ * Returns the shortest region of at least @excess bytes that may be closed. If all regions that may
+ * be closed are shorter, returns the longest. Returns NULL if no region may be closed.
  */
 static struct heap_region **choose_free_region(struct actmem_heap *heap, uint64_t excess)
 {
@@ -419,7 +425,7 @@ static struct heap_region *detach_excess(struct actmem_heap *heap, uint64_t keep
 }
 
 /*
- * Closes detached regions. The limit counts each region until its memory is free. A cancelled
+ * Closes detached regions. A region counts against the limit until its memory is free. A cancelled
  * thread would leak the regions, so the caller defers cancellation.
  */
 static void close_regions(struct actmem_heap *heap, struct heap_region *its)
@@ -512,7 +518,7 @@ uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit)
 	uint64_t held, used;
 	bool is_beyond;
 
-	/* Hold grow_lock, because a thread that grows the heap may close free regions too. */
+	/* Hold grow_lock, because a thread that grows the heap may still use the old limit. */
 	heap_lock_growth(heap);
 	pthread_mutex_lock(&heap->lock);
 	heap->limit = limit;

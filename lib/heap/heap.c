@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The calls on heaps, for any number of threads. base/extents.c keeps track of the parts of regions
- * that are taken.
+ * The public functions of heaps, which any number of threads may call. base/extents.c keeps track
+ * of the parts of regions that are taken.
  *
  * A thread that takes or frees a block holds the heap's lock for tens of nanoseconds. By
  * comparison, filling a block of 1 MiB takes at least ten thousand nanoseconds. Creating a region
- * takes far longer. A thread holds only grow_lock meanwhile, so that other threads can take and
- * free blocks.
+ * takes far longer. While a thread creates a region, it holds only grow_lock, so that other threads
+ * can take and free blocks.
  *
  * A training step takes blocks of the same lengths as the previous step. The block that it takes
- * first is the one that the previous step freed last. So the heap keeps freed blocks undivided on a
- * stack. The next step finds each block at the top of the stack, and gets it at its old address. If
- * the heap chose a new address for each block, the same blocks could need more regions than in the
- * first step. If none of the top blocks has the requested length, or if a caller counts free
- * memory, the heap merges all blocks of the stack with the free memory around them.
+ * first is the one that the previous step freed last. So the heap keeps freed blocks on a stack,
+ * and does not merge them. The next step finds each block at the top of the stack, with the same
+ * address as in the previous step. If the heap chose a new address for each block, the same blocks
+ * could need more regions than in the first step. If none of the top blocks has the requested
+ * length, or if a caller counts free memory, the heap merges all blocks of the stack with the free
+ * memory around them.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@
 
 #define GROW_DEFAULT	(64ULL << 20)
 #define CHUNK_DEFAULT	(64ULL << 30)
-/* How many blocks take_freed() checks, from the one that was freed last. */
+/* How many blocks take_freed() checks, beginning with the one that was freed last. */
 #define FREED_TRIES	8
 
 static int read_heap_options(struct actmem_heap *heap, const struct actmem_heap_options *options)

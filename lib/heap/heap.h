@@ -22,8 +22,8 @@ struct pollfd;
 
 /*
  * Sets a function that the heap calls before it closes a region. The thread that calls @closing
- * holds none of the heap's locks, except perhaps grow_lock. Call this before the first block is
- * allocated.
+ * holds none of the heap's locks, except perhaps grow_lock. Call heap_watch_closing() before the
+ * first block is allocated.
  */
 void heap_watch_closing(struct actmem_heap *heap,
 			void (*closing)(void *data, struct actmem_region *region), void *data);
@@ -34,7 +34,7 @@ void heap_watch_closing(struct actmem_heap *heap,
  */
 int heap_check_length(const struct actmem_heap *heap, uint64_t length);
 
-/* Like actmem_heap_alloc(). Sets *@is_full if the call failed because of the limit. */
+/* Like actmem_heap_alloc(). Stores in *@is_full whether the call failed because of the limit. */
 int heap_alloc(struct actmem_heap *heap, uint64_t bytes, uint64_t align, void **address,
 	       bool *is_full);
 
@@ -61,15 +61,15 @@ bool heap_may_grow(struct actmem_heap *heap, uint64_t bytes);
 /* Raises the limit so that the heap can add a region for @bytes. */
 void heap_raise_limit(struct actmem_heap *heap, uint64_t bytes);
 
-/* Raises the limit to @limit, if it was lower. */
+/* If the limit is lower than @limit, raises the limit to @limit. */
 void heap_lift_limit(struct actmem_heap *heap, uint64_t limit);
 
 /* Sets the limit to heap_bytes(), and returns the limit. */
 uint64_t heap_stop_growing(struct actmem_heap *heap);
 
 /*
- * Sets the limit to @limit, closes free regions beyond it, and returns the length of the regions
- * that are left. Takes grow_lock, so no region is being added meanwhile.
+ * Sets the limit to @limit, and closes free regions while the regions exceed the limit. Returns the
+ * length of the remaining regions. Takes grow_lock, so that no thread adds a region meanwhile.
  */
 uint64_t heap_lower_limit(struct actmem_heap *heap, uint64_t limit);
 
@@ -79,8 +79,8 @@ uint64_t heap_bytes(struct actmem_heap *heap);
 /*
  * Stores the descriptors of at most @most regions in @watched, and returns their number. A
  * descriptor reports POLLPRI while its region has a surplus (surplus_bytes of struct
- * actmem_region_info). Another thread may close a region at any time, so a descriptor may be
- * invalid or belong to another file.
+ * actmem_region_info). Another thread may close a region at any time. So when the caller uses a
+ * descriptor, the descriptor may be invalid or belong to another file.
  */
 unsigned int heap_watch(struct actmem_heap *heap, struct pollfd *watched, unsigned int most);
 

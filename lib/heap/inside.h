@@ -22,16 +22,16 @@ struct heap_region {
 struct actmem_heap {
 	struct actmem *am;
 	struct region_request request;	/* for new regions; length: grow_bytes, rounded up */
-	/* Called before a region is closed, without a lock except perhaps grow_lock; or NULL. */
+	/* NULL, or called before a region closes, with no lock held except perhaps grow_lock. */
 	void (*closing)(void *data, struct actmem_region *region);
 	void *closing_data;
 	uint64_t chunk_bytes;		/* most bytes that the runtime registers at once */
-	struct actmem_runtime *runtime;	/* registers regions; or NULL; set before any region */
+	struct actmem_runtime *runtime;	/* registers regions, or NULL; set before any region */
 	uint32_t register_flags;
 	pthread_mutex_t grow_lock;
-	atomic_uint growers;		/* threads that want or hold grow_lock for a block */
-	pthread_cond_t none_grows;	/* with grow_lock */
-	pthread_cond_t region_closed;	/* with lock */
+	atomic_uint growers;		/* threads that wait for or hold grow_lock for a block */
+	pthread_cond_t none_grows;	/* signals that growers is 0; used with grow_lock */
+	pthread_cond_t region_closed;	/* signals that a region was closed; used with lock */
 	pthread_mutex_t lock;		/* protects all fields below */
 	uint64_t limit;
 	struct extents extents;
@@ -45,7 +45,7 @@ struct actmem_heap {
 	uint64_t blocks_total;
 };
 
-/* Defers cancellation of the thread until heap_unlock_growth(). */
+/* Takes grow_lock. Defers cancellation of the thread until heap_unlock_growth(). */
 static inline void heap_lock_growth(struct actmem_heap *heap)
 {
 	thread_hold_cancellation();
@@ -60,14 +60,14 @@ static inline void heap_unlock_growth(struct actmem_heap *heap)
 
 /*
  * Adds a region with space for @length at @align. Caller holds grow_lock. Returns 0, or a negative
- * errno with an error message. Sets *@is_full if the call failed because of the limit.
+ * errno with an error message. Sets *@is_full to true if the call failed because of the limit.
  */
 int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *is_full);
 
 /*
  * Closes the regions without live blocks, except those attached to a queue. Returns true if it
- * closed any. Keeps named regions unless @named_too is set: closing a named region would free only
- * its name, and another process could then take the name.
+ * closed any. Keeps named regions unless @named_too is set: closing a named region frees no memory,
+ * and lets another process take its name.
  */
 bool heap_shrink(struct actmem_heap *heap, bool named_too);
 
@@ -87,18 +87,19 @@ void heap_give_freed(struct actmem_heap *heap);
 unsigned int heap_attached(const struct actmem_heap *heap);
 
 /*
- * Creates a region of @length, registered in chunks of @chunk_bytes. If the runtime refuses that,
- * the chunks are shorter, but a block of @home bytes still fits in a chunk. If the heap's regions
- * have names, opens or creates the next file, of at most @left bytes, instead. Caller holds
- * grow_lock. Returns 0, or a negative errno with an error message.
+ * Creates a region of @length, registered in chunks of @chunk_bytes. If the runtime refuses chunks
+ * of this length, tries shorter chunks in which a block of @home bytes still fits. If the heap's
+ * regions have names, opens or creates the file with the next name. An existing file must not be
+ * longer than @left bytes. Caller holds grow_lock. Returns 0, or a negative errno with an error
+ * message.
  */
 int heap_region_open(struct actmem_heap *heap, uint64_t length, uint64_t left,
 		     uint64_t chunk_bytes, uint64_t home, struct heap_region **result);
 void heap_region_close(struct actmem_heap *heap, struct heap_region *its);
 
 /*
- * Returns -EOPNOTSUPP with an error message if the heap has a runtime that refused an earlier
- * registration; else 0.
+ * Returns -EOPNOTSUPP with an error message if an earlier registration showed that the heap's
+ * runtime cannot register memory; else 0.
  */
 int heap_check_registers(const struct actmem_heap *heap);
 
@@ -112,8 +113,8 @@ int heap_register_region(struct actmem_heap *heap, struct heap_region *its, uint
 bool heap_unregister_region(struct actmem_heap *heap, struct actmem_region *region);
 
 /*
- * Creates a region in memory that the runtime allocates, if own_memory permits that. @why: the
- * reason why an ordinary region could not be registered.
+ * Creates a region in memory that the runtime allocates. Fails if the runtime's options have no
+ * own_memory. @why: the reason why an ordinary region could not be registered.
  */
 int heap_own_region(struct actmem_heap *heap, uint64_t length, const char *why,
 		    struct actmem_region **region);

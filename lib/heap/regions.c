@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Opens a heap's regions: new ones, or files with the heap's name, some of which may exist. */
+/* Opens a heap's regions. If the heap has a name, each region is a file, which may exist. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -85,8 +85,8 @@ static int open_next_file(struct actmem_heap *heap, struct region_request *reque
 
 /*
  * Closes a region whose registration failed with @error; (*@made)->region may be NULL. If
- * own_memory permits it, replaces the region by memory that the runtime allocates. Otherwise
- * restores the error message, and returns @error.
+ * heap_own_region() succeeds, the new region in the runtime's own memory replaces the closed one.
+ * Otherwise restores the error message, and returns @error.
  */
 static int replace_region(struct actmem_heap *heap, uint64_t length, int error,
 			  struct heap_region **made)

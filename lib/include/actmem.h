@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Pinned huge-page host memory on chosen NUMA nodes, for accelerators. A program opens a handle
- * first (actmem_open()). This header includes those of regions (actmem_region.h) and heaps
+ * first (actmem_open()). This header includes the headers of regions (actmem_region.h) and heaps
  * (actmem_heap.h).
  *
  * Calls return 0 or a negative errno. After an error, actmem_error() returns a message with the
@@ -10,14 +10,15 @@
  * All sizes are bytes. Calls are thread-safe unless their comment says otherwise. A call that waits
  * defers cancellation (pthread_cancel(3)) until it returns.
  *
- * The caller initializes each struct that has a @size with ACTMEM_INIT(), so that a program
- * compiled today works with a later library. Any call returns -EINVAL for a struct that was not
- * initialized this way, and for a NULL handle or result. A call copies its options: the caller may
- * free them, and everything that they point to, after the call.
+ * The caller initializes each struct that has the member @size with ACTMEM_INIT(). The size tells a
+ * later library which members an older program was compiled with. Any call returns -EINVAL for a
+ * struct that was not initialized this way, for a NULL handle, and for a NULL pointer to a result.
+ * A call copies its options: the caller may free them, and everything that they point to, after the
+ * call.
  *
- * A child of fork() must not use handles that it inherited: all calls on them that can fail return
- * -EOWNERDEAD. The child opens its own handle with actmem_open(). A process may open several
- * handles, which share nothing.
+ * A child of fork() must not use handles that it inherited: each call that can fail returns
+ * -EOWNERDEAD for such a handle. The child opens its own handle with actmem_open(). A process may
+ * open several handles, which share nothing.
  */
 #ifndef ACTMEM_H
 #define ACTMEM_H
@@ -52,7 +53,7 @@ struct actmem_nodes {
 };
 
 enum actmem_backend {
-	ACTMEM_BACKEND_AUTO,	/* DRIVER if /dev/actmem exists, else MEMFD; 1G pages: MEMFD */
+	ACTMEM_BACKEND_AUTO,	/* DRIVER if /dev/actmem exists, else MEMFD; MEMFD for 1G pages */
 	ACTMEM_BACKEND_DRIVER,	/* /dev/actmem or an error */
 	ACTMEM_BACKEND_MEMFD,	/* memfd, which needs neither the module nor root */
 };
@@ -60,7 +61,7 @@ enum actmem_backend {
 enum actmem_policy {
 	ACTMEM_PLACE_DEFAULT,	/* the policy of actmem_open() */
 	ACTMEM_PLACE_BIND,	/* only the given nodes, or an error */
-	ACTMEM_PLACE_PREFERRED,	/* first the given node or, if none is given, the caller's */
+	ACTMEM_PLACE_PREFERRED,	/* prefer the given node or, if none is given, the caller's */
 	ACTMEM_PLACE_INTERLEAVE, /* page i on the (i mod n)-th given node */
 };
 
@@ -79,24 +80,24 @@ enum actmem_pages {
  *
  * Neither the region nor the handle sets the option: by default, the library uses the best memory
  *	available. Pages other than 2M are permitted if no struct sets @pages. Other nodes are
- *	permitted if no struct sets @policy or @nodes. Unpinned memory is permitted. The first
- *	fallback in a process, and the first region that is not pinned, print a line on stderr,
- *	unless the environment has ACTMEM_QUIET=1. If a struct has flags in @allow, only the
- *	fallbacks of these flags are permitted. If no struct has flags, but the environment has
- *	ACTMEM_STRICT=1, no fallback is permitted.
+ *	permitted if no struct sets @policy or @nodes. Unpinned memory is permitted. The library
+ *	prints a line on stderr for the first fallback in a process, and for the first region that
+ *	is not pinned, unless the environment has ACTMEM_QUIET=1. If a struct has flags in @allow,
+ *	only the fallbacks that these flags name are permitted. If no struct has flags, but the
+ *	environment has ACTMEM_STRICT=1, no fallback is permitted.
  * The handle sets the option: the flags of the handle and of the region apply.
  * The region sets the option: only the flags of the region apply. So a region that sets 1G
  *	and no flags gets 1G or an error, whatever the handle permits.
  *
- * The region options of a heap or a store count as those of its regions. No flag permits a
- * backend other than the requested one. The library counts the fallbacks that it used, and
- * actmem_region_get_info() reports the pages and nodes of a region.
+ * The regions of a heap or a store have the region options that the heap or the store was created
+ * with. No flag permits a backend other than the requested one. The library counts the fallbacks
+ * that it used, and actmem_region_get_info() reports the pages and nodes of a region.
  */
-#define ACTMEM_ALLOW_THP	(1u << 0)	/* memfd: transparent huge pages for 1G or 2M */
-#define ACTMEM_ALLOW_4K		(1u << 1)	/* memfd: base pages for larger ones */
+#define ACTMEM_ALLOW_THP	(1u << 0)	/* memfd: THP instead of 1G or 2M pages */
+#define ACTMEM_ALLOW_4K		(1u << 1)	/* memfd: base pages instead of larger ones */
 #define ACTMEM_ALLOW_NODE	(1u << 2)	/* other nodes if the bound ones are full */
 #define ACTMEM_ALLOW_UNLOCKED	(1u << 3)	/* unpinned if RLIMIT_MEMLOCK refuses mlock */
-#define ACTMEM_ALLOW_2M		(1u << 4)	/* 2M pages for 1G */
+#define ACTMEM_ALLOW_2M		(1u << 4)	/* 2M pages instead of 1G */
 #define ACTMEM_ALLOW_ONLY	(1u << 31)	/* only this struct's flags, none of the handle's */
 
 /*
@@ -110,7 +111,7 @@ struct actmem_options {
 	struct actmem_nodes nodes;
 	uint32_t allow;			/* ACTMEM_ALLOW_*; 0: the default */
 	uint32_t reserved;		/* 0 */
-	const char *heap_name;		/* for files of heaps, or NULL; see actmem_heap_create() */
+	const char *heap_name;		/* name of heaps' files or NULL; see actmem_heap_create() */
 };
 
 /*
@@ -119,13 +120,13 @@ struct actmem_options {
  */
 struct actmem_counters {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t regions;		/* open, including those of heaps */
+	uint64_t regions;		/* open regions, including those of heaps */
 	uint64_t region_bytes;
 	uint64_t regions_mapped;
 	uint64_t heaps;
-	uint64_t blocks;		/* of heaps, allocated and not freed */
+	uint64_t blocks;		/* blocks of heaps that are allocated and not freed */
 	uint64_t block_bytes;		/* sum of the blocks' lengths, as requested */
-	/* May omit the last 15 blocks of each thread other than the caller. */
+	/* This peak may omit the last 15 blocks of each thread other than the caller. */
 	uint64_t block_bytes_peak;
 	uint64_t region_bytes_peak;
 	uint64_t regions_total;
@@ -170,11 +171,11 @@ enum actmem_names {
 };
 
 /*
- * Returns the message of actmem_error() with other names of options. @names is one of enum
+ * Returns the message of actmem_error() with other names of options. @names is one value of enum
  * actmem_names. Add ACTMEM_NAMES_AS_LIMIT if the user sets only a heap limit, or
  * ACTMEM_NAMES_AS_BUDGET if the user sets only a store's budget. actmem_error() uses
- * ACTMEM_NAMES_C. Once the program has called actmem_open() with @options NULL, messages name
- * environment variables instead of the fields that these variables set.
+ * ACTMEM_NAMES_C. Once the program has called actmem_open() with @options NULL, ACTMEM_NAMES_C also
+ * uses the names of environment variables, in place of the fields that these variables set.
  */
 const char *actmem_error_in(unsigned int names);
 
@@ -231,8 +232,8 @@ enum actmem_backend actmem_get_backend(const struct actmem *am);
 const char *actmem_describe(const struct actmem *am);
 
 /*
- * Returns the counters of a handle. They include all threads. `actmem list` shows the counters of
- * each process.
+ * Returns the counters of a handle, which count the calls of all threads. `actmem list` shows the
+ * counters of each process.
  */
 int actmem_get_counters(struct actmem *am, struct actmem_counters *counters);
 

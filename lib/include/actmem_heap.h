@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Heaps of libactmem. A heap allocates blocks of pinned memory in regions, which it creates when
- * it needs them. Each heap has one lock, which a call holds for a small part of a microsecond. A
- * program may include this header or actmem.h: each includes the other.
+ * Heaps of libactmem. A heap creates regions when it needs memory, and allocates blocks of pinned
+ * memory in these regions. Each heap has one lock, which a call holds for a small part of a
+ * microsecond. A program may include this header or actmem.h: each includes the other.
  */
 #include "actmem.h"
 
@@ -41,17 +41,18 @@ struct actmem_heap_stats {
 };
 
 /*
- * Creates a heap, which allocates its blocks in regions. Its metadata is not in them. @options
- * NULL: defaults.
+ * Creates a heap, which allocates its blocks in regions. The heap's metadata is outside these
+ * regions. @options NULL: defaults.
  *
- * A region is grow_bytes long, rounded up for 1G pages. It is shorter if blocks of the requested
- * length leave less memory unused in a shorter region. It is longer if the requested block is
- * longer. In a large heap, a region may be longer than grow_bytes: up to 1/128 of the total length
- * of the existing regions, or up to 1/16 if blocks of the requested length fill no shorter region.
- * The limit is 1/8 if more than 1/16 of the heap is free, but each free piece is too short for the
- * block. A region consists of chunks. A runtime (actmem_runtime.h) registers each chunk with the
- * accelerator separately. A chunk is at most 64 GiB long or, if the heap is registered with a
- * runtime, at most chunk_bytes of that runtime. A block lies within one chunk.
+ * The usual length of a region is grow_bytes, rounded up for 1G pages. A region is shorter if
+ * blocks of the requested length leave less memory unused in a shorter region. A region is longer
+ * if the requested block is longer than grow_bytes. In a large heap, a region may be longer than
+ * grow_bytes. Its maximum is 1/128 of the total length of the existing regions, or 1/16 if blocks
+ * of the requested length fill no shorter region. The maximum is 1/8 if more than 1/16 of the heap
+ * is free, but no free piece is long enough for the block. A region consists of chunks. A runtime
+ * (actmem_runtime.h) registers each chunk with the accelerator separately. A chunk is at most 64
+ * GiB long or, if the heap is registered with a runtime, at most chunk_bytes of that runtime. A
+ * block lies within one chunk.
  *
  * If the caller passes a heap_name to actmem_open(), the regions are the files heap_name.0,
  * heap_name.1 and so on. heap_name is a path or a name, as for actmem_region_open(). Existing files
@@ -59,7 +60,7 @@ struct actmem_heap_stats {
  * actmem_heap_alloc() returns -EBUSY in the second, so each process of a job needs its own name.
  * The files stay when heaps are trimmed or destroyed and when the process ends. The next process
  * with that name uses the files as they are, and finds the old contents in its blocks. The files
- * must belong to the user of the process, and must not be symbolic links. rm(1) removes them.
+ * must belong to the user of the process, and must not be symbolic links. rm(1) removes the files.
  *
  * -EINVAL  wrong grow_bytes or region options, or a region length other than 0
  * -ENOMEM  no memory for the metadata
@@ -80,12 +81,12 @@ int actmem_heap_destroy(struct actmem_heap *heap);
  * must be 0 or a power of two, up to 2 MiB. The address is a multiple of @align and of 256. The
  * contents are unspecified. Any thread may free the block with actmem_heap_free(). If a block was
  * just freed, the next block of the same length gets the freed block's address. The block is pinned
- * unless the library used the fallback ACTMEM_ALLOW_UNLOCKED for its region.
+ * unless the library used the fallback ACTMEM_ALLOW_UNLOCKED for the block's region.
  *
- * The call ignores the node of the calling thread: the block may be in any region of the heap that
- * has enough free memory. Only a region that the call creates is on the caller's node, unless the
- * options name nodes or a policy. If threads on several nodes need memory of their own node, create
- * a heap for each node.
+ * The call does not choose among existing regions by the caller's node: the block may be in any
+ * region of the heap that has enough free memory. If the call creates a region, that region is on
+ * the caller's node, unless the options name nodes or a policy. If threads on several nodes need
+ * memory of their own node, create a heap for each node.
  *
  * -EINVAL  @length is 0, or longer than the address space or the longest chunk; @align is above
  *	2 MiB or not a power of two
@@ -122,8 +123,8 @@ int actmem_heap_trim(struct actmem_heap *heap);
 
 /*
  * Closes regions without blocks, as actmem_heap_trim() does, until at most @keep_bytes of the heap
- * are free. If closing one region is enough, the call closes the shortest such region. Otherwise
- * the call closes the longest regions first.
+ * are free. If closing one region is enough, the call closes the shortest region that is long
+ * enough. Otherwise the call closes the longest regions first.
  */
 int actmem_heap_trim_to(struct actmem_heap *heap, uint64_t keep_bytes);
 

@@ -64,8 +64,8 @@ int actmem_queue_destroy(struct actmem_queue *queue);
 
 /*
  * Returns a string that names the engine and says why it was chosen. An example is "workers:
- * io_uring is unavailable (...)". The string also says whether the queue works without registered
- * buffers. The string is valid until the queue is destroyed. A later call may return another
+ * io_uring is unavailable (...)". If the queue works without registered buffers, the string also
+ * says so. The string is valid until the queue is destroyed. A later call may return another
  * string.
  */
 const char *actmem_queue_describe(const struct actmem_queue *queue);
@@ -107,7 +107,7 @@ int actmem_queue_get_stats(struct actmem_queue *queue, struct actmem_queue_stats
  *
  * -EEXIST  the region is attached
  * -ENOMEM  RLIMIT_MEMLOCK
- * -EMFILE  more than 4096 pieces
+ * -EMFILE  the attached regions of the queue have more than 4096 pieces
  * -EPERM  the region was opened with ACTMEM_OPEN_READ
  * -EOPNOTSUPP  a runtime allocated the region's memory (see own_memory in actmem_runtime.h)
  */
@@ -125,8 +125,8 @@ int actmem_queue_detach(struct actmem_queue *queue, struct actmem_region *region
 /* Create the files with mode 0600; -EEXIST if one exists. */
 #define ACTMEM_FILE_CREATE		(1u << 0)
 /*
- * The paths are directories. Create a file without a name in each (O_TMPFILE). The kernel removes
- * the file when its last descriptor is closed, even if the process is killed.
+ * The paths are directories. Create a file without a name in each directory (O_TMPFILE). The kernel
+ * removes the file when its last descriptor is closed, even if the process is killed.
  */
 #define ACTMEM_FILE_TEMPORARY		(1u << 1)
 #define ACTMEM_FILE_READ_ONLY		(1u << 2)
@@ -210,10 +210,10 @@ struct actmem_request {
  * NULL: no options. The region must be attached. Offsets and lengths must be multiples of the
  * alignments that actmem_file_get_info() returns.
  *
- * The call does not wait for the transfer: actmem_queue_wait() returns its result. Until then, the
- * caller must not touch the memory. The queue starts the requests of a file in order, but they may
- * complete in any order. If the ranges of two requests overlap, the caller must wait for the first
- * before it submits the second.
+ * The call does not wait for the transfer: actmem_queue_wait() returns the result of the request.
+ * Until then, the caller must not touch the memory. The queue starts the requests of a file in the
+ * order of their submission, but they may complete in any order. If the ranges of two requests
+ * overlap, the caller must wait for the first before it submits the second.
  *
  * -EINVAL  a wrong range or alignment, a region that is not attached, or a file of another queue
  * -EBADF  a spill to a file that was opened with ACTMEM_FILE_READ_ONLY
@@ -227,11 +227,13 @@ int actmem_queue_spill(struct actmem_queue *queue, struct actmem_file *file, uin
 		       struct actmem_request *request);
 
 /*
- * The result of a request. Neither the kernel nor the queue accesses the request's memory any more.
+ * The result of a request. Once a caller has the result, neither the kernel nor the queue accesses
+ * the request's memory any more.
  *
- * result 0: all bytes were transferred. -ECANCELED: actmem_queue_cancel(). -ETIME: the deadline
- * passed. -ENODATA: the file ends before the end of the range. -ENOSPC and others: the error of the
- * system call. If a request failed, any part of it may have been transferred.
+ * result 0: all bytes were transferred. -ECANCELED: actmem_queue_cancel() cancelled the request.
+ * -ETIME: the deadline passed. -ENODATA: the file ends before the end of the range. -ENOSPC and
+ * others: the error of the system call. If a request failed, any part of it may have been
+ * transferred.
  */
 struct actmem_completion {
 	uint64_t cookie;		/* the request's cookie */
@@ -265,8 +267,8 @@ static inline int actmem_queue_wait(struct actmem_queue *queue,
 /*
  * Returns an eventfd(2) that becomes readable when a request completes. It is for programs that
  * wait with poll(2). The program reads the eventfd first, and then calls actmem_queue_wait() with a
- * timeout of 0 until that returns no more completions. Even the first of these calls may return no
- * completion. The descriptor is close-on-exec and nonblocking. It belongs to the queue, which
+ * timeout of 0 until the call returns no more completions. Even the first of these calls may return
+ * no completion. The descriptor is close-on-exec and nonblocking. It belongs to the queue, which
  * closes it when the queue is destroyed.
  *
  * >= 0  the descriptor

@@ -2,7 +2,7 @@
 /*
  * Regions of libactmem: ranges of huge or small pages, each with a file descriptor. A program
  * creates a region, opens an existing region by name, or receives a region's descriptor from
- * another process. It can map, populate, discard, export and list regions.
+ * another process. The program can map, populate, discard, export and list regions.
  *
  * A program may include this header or actmem.h: each includes the other.
  */
@@ -36,8 +36,8 @@ struct actmem_region;		/* a range of pages with a descriptor */
  */
 #define ACTMEM_REGION_LAZY	(1u << 1)
 /*
- * Prefer the policy and the nodes, but do not demand them. The library may use other nodes as for a
- * region that sets no policy and no nodes (see ACTMEM_ALLOW_*).
+ * Prefer the policy and the nodes, but do not demand them. The same fallbacks to other nodes are
+ * permitted as for a region that sets no policy and no nodes (see ACTMEM_ALLOW_*).
  */
 #define ACTMEM_REGION_NEAR	(1u << 2)
 
@@ -48,7 +48,7 @@ struct actmem_region_options {
 	enum actmem_policy policy;
 	struct actmem_nodes nodes;
 	uint32_t flags;			/* ACTMEM_REGION_* */
-	uint32_t allow;			/* ACTMEM_ALLOW_*, besides those of the handle */
+	uint32_t allow;			/* ACTMEM_ALLOW_*; see their comment in actmem.h */
 	const char *name;		/* a label, printable and without '/'; may be NULL */
 };
 
@@ -65,14 +65,15 @@ struct actmem_region_info {
 	uint64_t allocated_bytes;	/* bytes of allocated pages */
 	uint64_t demand_faults;		/* pages that page faults allocated (driver) */
 	uint64_t poisoned_bytes;	/* bytes of pages that hardware errors destroyed (driver) */
-	uint64_t exported_bytes;	/* sum over its dma-bufs, which may overlap (driver) */
+	uint64_t exported_bytes;	/* bytes of its dma-bufs, which may overlap (driver) */
 	uint64_t surplus_bytes;		/* the region's share of the bytes above a limit (driver) */
 	uint64_t *node_bytes;		/* element i: bytes on node i; see get_info() */
 	uint32_t node_count;
 	uint32_t uid;
 	/*
 	 * Process id of the creator. If the caller may not see the creator, this is another process
-	 * that has the region open or mapped. 0: none; -1: a process in another pid namespace.
+	 * that has the region open or mapped. 0: no process; -1: a process in another pid
+	 * namespace.
 	 */
 	int32_t pid;
 	uint32_t lingering;		/* 1: closed and unmapped; only pins keep the region */
@@ -88,8 +89,8 @@ struct actmem_region_info {
  * Creates a region. Unless it is ACTMEM_REGION_LAZY, all pages are allocated, zeroed and pinned
  * when the call returns, and the library has verified the node of each page. For 64 MiB and more,
  * the call starts helper threads in the caller's cgroups: one for every second CPU in the caller's
- * affinity mask, at most 15. They end before the call returns. (memfd starts no helper threads for
- * interleaving.)
+ * affinity mask, at most 15. The threads end before the call returns. (memfd starts no helper
+ * threads for interleaving.)
  *
  * The administrator must reserve 1G pages, with
  * /sys/devices/system/node/nodeN/hugepages/hugepages-1048576kB/nr_hugepages or, at boot, with the
@@ -120,15 +121,15 @@ int actmem_region_create(struct actmem *am,
 
 /*
  * Opens a region from its descriptor. Another process sent @fd (SCM_RIGHTS, unix(7)), or
- * actmem_region_fd() returned it. The call does not take over @fd: the caller must close it. Both
- * processes then share the memory, and each must close its region. Missing pages stay missing, as
- * in a lazy region. memfd: if the receiver allocates missing pages of a region with thp, it gets 4K
- * pages. The call may use a fallback that the options of @am allow (ACTMEM_ALLOW_*); actmem_error()
- * then says which, as after actmem_region_create().
+ * actmem_region_fd() returned it. The call does not take over @fd: the caller must close it. If
+ * another process sent @fd, both processes share the memory, and each must close its region.
+ * Missing pages stay missing, as in a lazy region. memfd: in a region with thp pages, the receiver
+ * allocates missing pages as 4K pages. The call may use a fallback that the options of @am allow
+ * (ACTMEM_ALLOW_*); actmem_error() then says which, as after actmem_region_create().
  *
- * -EINVAL  @fd is not a region of the backend that the caller asked for, or not open for reading
- *	and writing. If @fd is a named memfd region that is open only for reading, the call
- *	succeeds, as with ACTMEM_OPEN_READ
+ * -EINVAL  @fd is not a region of the backend that the caller asked for, or @fd is not open for
+ *	reading and writing. Exception: if @fd is a named memfd region that is open only for
+ *	reading, the call succeeds, as with ACTMEM_OPEN_READ
  * -EBADF  @fd is not open
  * -ENOMEM  RLIMIT_MEMLOCK: each process locks a memfd region for itself
  */
@@ -142,9 +143,9 @@ int actmem_region_from_fd(struct actmem *am, int fd,
 /*
  * Lock the region. If another process has it open with this flag, return -EBUSY with an error
  * message that names the process. The lock ends when all descriptors from this call and their
- * duplicates are closed, and all mappings made from them are unmapped. This also happens when the
- * processes are killed (flock(2)). The lock does not stop processes that open the region without
- * this flag.
+ * duplicates are closed, and all mappings made from them are unmapped. So the lock also ends when
+ * the processes that have them are killed (flock(2)). The lock does not stop processes that open
+ * the region without this flag.
  */
 #define ACTMEM_OPEN_LOCK	(1u << 2)
 /* Open and map the region only for reading, which needs no write permission. Not with CREATE. */
@@ -158,22 +159,23 @@ int actmem_region_from_fd(struct actmem *am, int fd,
 #define ACTMEM_OPEN_OWN		(1u << 5)
 
 /*
- * Opens a region that is a file and so outlives its processes. The next process that opens it
- * finds its contents; the kernel neither zeroes nor allocates pages again. rm(1) or unlink(2)
- * removes the region, and its memory is freed when the last user closes it. File permissions,
- * initially 0600, say which users may open it.
+ * Opens a region that is a file and so outlives its processes. The next process that opens the
+ * region finds the old contents; the kernel neither zeroes nor allocates pages again. rm(1) or
+ * unlink(2) removes the region, and its memory is freed when the last process closes it. The file's
+ * permissions, initially 0600, say which users may open it.
  *
  * @path: a path; or a name without '/', which denotes a file in the first mounted actmem file
  * system. The file system determines the backend: driver for actmem, memfd for hugetlbfs and tmpfs.
  * If the caller passed a backend to actmem_open(), the file system must belong to that backend.
  * @options: as for actmem_region_create(). The name in @options must be NULL, because the file has
- * a name. Length 0 accepts any length (without CREATE). NULL: all defaults. @flags: ACTMEM_OPEN_*.
+ * a name. Without CREATE, a length of 0 accepts any length. @options NULL: all defaults. @flags:
+ * ACTMEM_OPEN_*.
  *
- * If several processes create the region at once, one creates it, and the others open it when it is
- * complete. actmem_region_found() says whether the caller created the region. The creator needs
- * write permission for the directory. driver: if an empty file exists at @path, the creator also
- * needs write permission for that file, unless the region is lazy. The region keeps the owner and
- * the permissions of that file.
+ * If several processes create the region at once, one creates it, and the others open the complete
+ * region. actmem_region_found() says whether the caller created the region. The creator needs write
+ * permission for the directory. driver: if an empty file exists at @path, the creator also needs
+ * write permission for that file, unless the region is lazy. The region keeps the owner and the
+ * permissions of that file.
  *
  * An existing region must have the wanted length. memfd: its pages must have the wanted size and be
  * on the wanted nodes. driver: if the options name nodes or a policy, the region must have that
@@ -182,14 +184,16 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  *
  * The backends differ:
  * Driver  The region counts against RLIMIT_MEMLOCK and the limits of its creator until it is
- *	removed. The mount option size= limits it. Its length never changes. It has 2M pages.
+ *	removed. The mount option size= limits the file system. The length of the region never
+ *	changes. The region has 2M pages.
  * Memfd  The region counts against no limit of a user while no process has it open. 4K and thp
  *	pages count against RLIMIT_MEMLOCK of each process that has the region open. The mount
- *	option size= limits it. hugetlbfs has 2M or 1G pages (pagesize=2M or 1G); tmpfs has 4K
- *	pages, and thp if it is mounted with huge=advise. If the options want another page size, the
- *	call fails unless ACTMEM_ALLOW_* permits these pages. A process that may write to the file
- *	may also shorten it; a thread that touches memory beyond the file's end gets SIGBUS. If a
- *	region on hugetlbfs has missing pages, the library does not check the nodes of its pages.
+ *	option size= limits the file system. hugetlbfs has 2M or 1G pages (pagesize=2M or 1G); tmpfs
+ *	has 4K pages, and thp if it is mounted with huge=advise. If the options want another page
+ *	size, the call fails unless ACTMEM_ALLOW_* permits the pages of the file system. A process
+ *	that may write to the file may also shorten it; a thread that touches memory beyond the
+ *	file's end gets SIGBUS. If a region on hugetlbfs has missing pages, the library does not
+ *	check the nodes of its pages.
  *
  * -ENOENT  no such file or directory, or no actmem file system for a name without '/';
  *	actmem_error() lists the mounted ones
@@ -217,9 +221,9 @@ int actmem_region_open(struct actmem *am, const char *path,
 int actmem_region_found(const struct actmem_region *region);
 
 /*
- * Returns the descriptor of a region. The descriptor is close-on-exec and belongs to the region:
- * dup(2) it to keep it longer. A process can send it to another process over a socket (SCM_RIGHTS).
- * The receiver opens it with actmem_region_from_fd().
+ * Returns the descriptor of a region. The descriptor is close-on-exec and belongs to the region: to
+ * keep it after the region is closed, duplicate it with dup(2). A process can send it to another
+ * process over a socket (SCM_RIGHTS). The receiver opens it with actmem_region_from_fd().
  *
  * >= 0  the descriptor
  */
@@ -238,12 +242,13 @@ uint64_t actmem_region_length(const struct actmem_region *region);
  * -EINVAL  there were more calls of actmem_region_unmap() than of actmem_region_map()
  * -ENOMEM and others  errors of mmap(2)
  *
- * If the hardware reports an uncorrected memory error, the 2 MiB page around it is lost, but not
- * the region. A thread that touches the page gets SIGBUS with si_code BUS_MCEERR_AR and the address
- * in si_addr; a system call returns -EFAULT. The whole page is lost, even if si_addr_lsb denotes a
- * smaller range. (With the driver, si_addr_lsb denotes 4 KiB.) Discard the page; the next touch or
- * populate allocates a zeroed page. driver: if the region is registered with a device, the device
- * still uses the lost page. Unregister the region first; otherwise the discard returns -EBUSY.
+ * If the hardware reports an uncorrected memory error, the 2 MiB page around the error is lost, but
+ * not the rest of the region. A thread that touches the page gets SIGBUS with si_code BUS_MCEERR_AR
+ * and the address in si_addr; a system call returns -EFAULT. The whole page is lost, even if
+ * si_addr_lsb denotes a smaller range. (With the driver, si_addr_lsb denotes 4 KiB.) Discard the
+ * page; the next touch or populate allocates a zeroed page. driver: if the region is registered
+ * with a device, the device still uses the lost page. Unregister the region first; otherwise the
+ * discard returns -EBUSY.
  */
 int actmem_region_map(struct actmem_region *region, void **address);
 int actmem_region_unmap(struct actmem_region *region);
@@ -251,7 +256,7 @@ int actmem_region_unmap(struct actmem_region *region);
 /*
  * Returns the state of a region. Before each call, the caller sets node_bytes to an array and
  * node_count to its number of elements. The call sets node_count to the number of the last node
- * with pages, plus 1. That may be larger than the array. Unused elements are set to 0. If
+ * with pages, plus 1. This result may be larger than the array. Unused elements are set to 0. If
  * node_bytes is NULL, the call is faster because it does not count pages by node.
  *
  * -EIO  the kernel does not report the nodes of the pages
@@ -280,7 +285,7 @@ int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64
  * -EBUSY  the region is registered with a runtime (actmem_runtime.h), or a queue registered it with
  *	io_uring (see ACTMEM_ATTACH_PLAIN). driver: a device or I/O in flight pins a page. This page
  *	keeps its contents; the other pages are freed. The error may be transient: the kernel may
- *	release a pin shortly after the process that caused it has ended
+ *	release a pin shortly after the process that pinned the page has ended
  *
  * memfd: the kernel does not report pins of a page. A page that a device still pins leaves the
  * region, and data that the device writes to it is lost. Before this call, unregister the region
@@ -304,7 +309,8 @@ int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_
  * may return another error. An IOMMU avoids bounce buffers.
  *
  * -EINVAL  not a range of whole pages of the region
- * -EOPNOTSUPP  memfd: actmem_error() says what to use; or a kernel without dma-buf
+ * -EOPNOTSUPP  the backend is memfd (actmem_error() says what to use instead), or the kernel lacks
+ *	dma-buf
  * -EPERM  the region was opened with ACTMEM_OPEN_READ
  * -ENODATA  another thread discarded a page meanwhile
  * -EMFILE  too many descriptors

@@ -3,8 +3,8 @@
  * Runtimes of libactmem. A runtime registers host memory with an accelerator, so that the
  * accelerator's copies run at full speed. It also reports the NUMA node of the accelerator.
  *
- * actmem_runtime_open() loads the accelerator's library, which then stays loaded. libactmem does
- * not link to it.
+ * actmem_runtime_open() loads the accelerator's library, which then stays loaded. libactmem is not
+ * linked with this library.
  *
  * All calls are thread-safe, except those that close a runtime or unregister a region. During such
  * a call, no other thread may use that object. No call changes which CUDA context is current.
@@ -26,7 +26,7 @@ struct actmem_runtime;		/* registers memory with an accelerator */
 struct actmem_device_wait;	/* a wait that `actmem waits` shows */
 
 enum actmem_runtime_kind {
-	ACTMEM_RUNTIME_AUTO,	/* CUDA if it is available, else NULL */
+	ACTMEM_RUNTIME_AUTO,	/* CUDA if it is available, otherwise the NULL runtime */
 	ACTMEM_RUNTIME_CUDA,	/* the driver API of libcuda.so.1 */
 	ACTMEM_RUNTIME_NULL,	/* no accelerator: counts regions, but registers none */
 };
@@ -39,11 +39,11 @@ struct actmem_runtime_options {
 	int32_t device;			/* CUDA: ordinal among CUDA_VISIBLE_DEVICES */
 	uint64_t chunk_bytes;		/* maximum bytes that one call registers; 0: 64 GiB */
 	/*
-	 * Not NULL: if the runtime refuses to register a region of a heap, the heap may use memory
-	 * that the runtime allocates (the runtime's own memory) instead. The library calls this
-	 * function with @why when the heap allocates such memory, and with @why NULL when the heap
-	 * frees it. The calling thread holds locks of the heap, so the function must not use the
-	 * heap.
+	 * If this function is set, a heap may use memory that the runtime allocates (the runtime's
+	 * own memory) when the runtime refuses to register one of the heap's regions. The library
+	 * calls this function with @why when the heap allocates such memory, and with @why NULL
+	 * when the heap frees it. The calling thread holds locks of the heap, so the function must
+	 * not use the heap.
 	 */
 	void (*own_memory)(uint64_t bytes, const char *why);
 };
@@ -58,8 +58,9 @@ struct actmem_runtime_options {
  * queue. It is lost if the program resets the device's primary context. Heaps with a name never use
  * such memory.
  *
- * AUTO opens the NULL runtime if there is no libcuda.so.1 or no device; actmem_runtime_describe()
- * says why. If CUDA's driver is installed but does not work, the call fails.
+ * AUTO opens the NULL runtime if the option device is 0 and there is no libcuda.so.1 or no device;
+ * actmem_runtime_describe() says why. If CUDA's driver is installed but does not work, the call
+ * fails.
  *
  * -ENOENT  there is no libcuda.so.1, or it is the toolkit's stub; or the program is static
  * -ENODEV  CUDA finds no device, or not the requested one
@@ -74,7 +75,7 @@ int actmem_runtime_open(struct actmem *am, const struct actmem_runtime_options *
 /*
  * Closes a runtime. No other thread may use @runtime during the call or later.
  *
- * -EBUSY  regions or heaps are registered with it; nothing is closed
+ * -EBUSY  regions or heaps are registered with the runtime; nothing is closed
  */
 int actmem_runtime_close(struct actmem_runtime *runtime);
 
@@ -108,11 +109,11 @@ struct actmem_runtime_info {
 int actmem_runtime_get_info(struct actmem_runtime *runtime, struct actmem_runtime_info *info);
 
 /*
- * Finds the nodes of the device's socket that the task may use. The caller may pass them to
- * actmem_open() or actmem_region_create(). With sub-NUMA clustering a socket has several
- * nodes. actmem_runtime_get_info() returns the device's own node, and heaps that are registered
- * with the runtime use the nearest node first. @nodes is empty if sysfs does not report the node of
- * the device, as in many virtual machines.
+ * Finds the device's node, and those other nodes of its socket that the task may use. The caller
+ * may pass these nodes to actmem_open() or actmem_region_create(). With sub-NUMA clustering a
+ * socket has several nodes. actmem_runtime_get_info() returns the device's own node, and heaps that
+ * are registered with the runtime use the nearest node first. @nodes is empty if sysfs does not
+ * report the node of the device, as in many virtual machines.
  */
 int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *nodes);
 
@@ -130,11 +131,12 @@ int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *no
  * Until actmem_region_unregister(), the region stays mapped, and closing it or discarding its pages
  * returns -EBUSY. Other processes must not discard its pages meanwhile. @flags: ACTMEM_REGISTER_*.
  *
- * A region is registered with one runtime at a time. CUDA registers it for all devices and
- * contexts (PORTABLE), in the caller's current context if that belongs to the device. Otherwise
- * the library retains the device's primary context until the region is unregistered.
+ * A region is registered with one runtime at a time. All devices and contexts of CUDA can use the
+ * registration (PORTABLE). It belongs to the caller's current context if that is a context of the
+ * runtime's device. Otherwise it belongs to the device's primary context, which the library retains
+ * until the region is unregistered.
  *
- * If pages are on sockets other than the device's, the call returns 0 and counts them, and
+ * If pages are on sockets other than the device's, the call returns 0 and counts these pages, and
  * actmem_error() says how much is on which node. If all pages are on the device's socket,
  * actmem_error() is "".
  *
@@ -166,13 +168,14 @@ int actmem_region_unregister(struct actmem_region *region);
  * allocates blocks in it, and unregisters the region before closing it. After this call,
  * actmem_heap_alloc() can also return the errors of actmem_region_register(). If the runtime
  * refuses to register a region and own_memory is set, the heap uses the runtime's own memory
- * instead of the region. If the runtime fails to unregister a region, the region stays open until
- * actmem_runtime_close() unregisters it.
+ * instead of the region. If the runtime fails to unregister a region, the region stays open.
+ * actmem_runtime_close() tries again to unregister and close such regions before it checks for
+ * other regions.
  *
  * The library registers long regions in pieces of 64 to 256 MiB, so that CUDA registers each piece
  * in about 5 ms. Between two pieces, other threads can get the lock of CUDA's driver. No block lies
  * in two pieces: a longer block is registered as one piece. If a region is longer than half of the
- * rest of the heap's limit, it is registered as one piece.
+ * memory that the heap's limit still permits, the region is registered as one piece.
  *
  * -EEXIST  the heap is registered
  * -EBUSY  the heap has regions
@@ -202,8 +205,8 @@ int actmem_region_get_registration(struct actmem_region *region,
 
 /*
  * Translates a host address in a registered region to the address that the device uses. If @length
- * is not NULL, the call stores in *@length the number of bytes from that address that are
- * contiguous for devices.
+ * is not NULL, the call stores in *@length for how many bytes, starting at @address, the device's
+ * addresses are contiguous.
  *
  * -ENOENT  no region that is registered with @runtime contains the address
  * -EOPNOTSUPP  the runtime is ACTMEM_RUNTIME_NULL

@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * A store of libactmem keeps blocks of data, and identifies each by a key. It keeps as many of them
- * in memory as its budget allows. The other blocks are in spill files; the store reads them before
- * the caller needs them.
+ * in memory as its budget allows. The other blocks are in spill files; the store reads these blocks
+ * before the caller needs them.
  *
- * A caller puts a block (reserves, fills and commits it) and later takes it once (holds,
- * reads and releases it). The store spills the blocks that will be taken last, and reads
- * spilled blocks ahead of their takes.
+ * A caller puts a block (reserves, fills and commits it) and later takes it once (holds, reads and
+ * releases it). The store spills the blocks that it expects to be taken last, and reads spilled
+ * blocks ahead of their takes.
  *
  * The store learns when a block will be needed. A key recurs in every training step. The store
  * assumes that the number of takes between a block's put and its own take is the same as in the
- * previous step. For a key that was never taken, it uses this number of the block of the same name
- * that was taken last. Until a name has been taken once, the store expects its blocks in reverse
- * order of their puts, as a backward pass takes them. A wrong guess costs time, but never returns
- * wrong data.
+ * previous step. For a key that was never taken, the store uses the number that it learned from
+ * another block: the block of the same name that was taken last. Until a name has been taken once,
+ * the store expects its blocks in reverse order of their puts, as a backward pass takes them. A
+ * wrong guess costs time, but never returns wrong data.
  *
- * If several takes in a step miss, the order has changed. The store then expects runs of takes.
- * Each block of a run was put just before or just after the block that is taken before it. The
- * store expects a run to be as long as the previous run, and reads the blocks of this run ahead. It
- * reads all other blocks one at a time. It relies on the learned order again when takes match it,
- * or at the next step.
+ * If several takes in a step miss, the store concludes that the order has changed, and expects runs
+ * of takes. A run takes neighbouring blocks one after the other, either in the order of their puts
+ * or in the reverse order. The store expects a run to be as long as the previous run, and reads the
+ * blocks of this run ahead. It reads all other blocks one at a time. It relies on the learned order
+ * again when takes match this order, or at the next step.
  *
  * The store may get less memory than its budget, because other processes use up a limit or few
- * pages are free. If it can spill, it then treats the memory that it has as its budget until it can
- * get more. A reserve fails only if the store can drop or spill nothing else.
+ * pages are free. A store that can spill then uses the memory that it has as its budget, until it
+ * can get more memory. A reserve fails only if the store cannot drop or spill any other block.
  *
  * If a memory limit falls below the usage, a store that can spill returns memory in the background.
- * It spills blocks and closes regions until it has returned its share of the excess. It grows again
- * when the limit rises. The limits are those of the driver, the limit that `actmem limit --pid`
- * sets for the handle, and, with memfd regions of 4K or thp pages, memory.high of the cgroup. The
- * store tries to exceed the limit only if a call would otherwise fail. Regions that have names stay
- * open, even above the limit.
+ * It spills blocks and closes regions until it has returned its share of the excess. The store
+ * grows again when the limit rises. The limits are those of the driver, the limit that `actmem
+ * limit --pid` sets for the handle, and, with memfd regions of 4K or thp pages, memory.high of the
+ * cgroup. The store tries to exceed the limit only if a call would otherwise fail. Regions that
+ * have names stay open, even above the limit.
  *
  * Spill files grow on demand. The store returns disk space that several steps in a row did
  * not need. When no block is left, the store returns all disk space except spill_bytes.
@@ -65,8 +65,8 @@ struct actmem_key {
 };
 
 /*
- * Set this bit in instances that are never reused, such as running numbers. When such a block has
- * been taken, the store forgets its key. It still remembers when blocks of that name are taken.
+ * Set this bit in instances that are never reused, such as running numbers. The store forgets the
+ * key of such a block after the take, but still uses that take for other blocks of the same name.
  */
 #define ACTMEM_INSTANCE_ONCE	(UINT64_C(1) << 63)
 
@@ -90,8 +90,8 @@ struct actmem_key {
 #define ACTMEM_STORE_ALLOW_BUFFERED	(1u << 2)
 /*
  * Use this flag if some threads reserve and hold blocks, and other threads commit and release them.
- * The threads that commit and release must never block. A call that needs memory then waits until
- * these threads free some, and never returns -EDEADLK.
+ * The threads that commit and release must never block. With this flag, a call that needs memory
+ * waits until these threads free some, and never returns -EDEADLK.
  */
 #define ACTMEM_STORE_HANDED_ON		(1u << 3)
 /*
@@ -133,10 +133,10 @@ struct actmem_store_options {
  * disk space, and actmem_error() says so. If the call returns 0 in any other case, actmem_error()
  * is empty.
  *
- * -EINVAL  one of these: a budget below two pages (without spill paths: below one page) of the
- *	regions' page size of 4 KiB, 2 MiB or 1 GiB; spill paths without a budget; unknown flags; a
- *	directory without direct I/O (see ALLOW_BUFFERED) or in memory (see STRICT); spill_bytes
- *	above spill_limit_bytes
+ * -EINVAL  one of these: a budget below two of the regions' pages (without spill paths: below one
+ *	page), where a page is 4 KiB, 2 MiB or 1 GiB long; spill paths without a budget; unknown
+ *	flags; a directory without direct I/O (see ALLOW_BUFFERED) or in memory (see STRICT);
+ *	spill_bytes above spill_limit_bytes
  * others  the errors of actmem_heap_create(), actmem_heap_register(), actmem_queue_create() and
  *	actmem_file_open()
  */
@@ -162,24 +162,25 @@ int actmem_store_check_paths(const char *const *paths, uint32_t count, uint32_t 
 int actmem_store_destroy(struct actmem_store *store);
 
 /*
- * Returns a string that describes the I/O engine and why it was chosen, the files, and whether I/O
- * is direct or buffered. The string also says if a file system cannot free a part of a file. If the
- * store got less memory than its budget, the string gives the reason for the first failed attempt
- * to get more. The string is valid until actmem_store_destroy(). A later call may return another
- * string.
+ * Returns a string that describes the I/O engine, the reason for its choice, and the files, and
+ * says whether I/O is direct or buffered. The string also says if a file system cannot free a part
+ * of a file. If the store got less memory than its budget, the string gives the reason for the
+ * first failed attempt to get more. The string is valid until actmem_store_destroy(). A later call
+ * may return another string.
  */
 const char *actmem_store_describe(const struct actmem_store *store);
 
 /*
  * Changes the budget of a store, which may be in use. Waiting calls can use a raised budget at
  * once. If the store has more memory than a lowered budget, the call closes regions that have no
- * block. In the background, the store spills blocks and frees the memory of blocks that are also in
- * a file, until the rest fits. It closes each of the other regions when the region's last block is
- * gone. No call fails because of a lowered budget. A store without spill paths keeps its blocks,
- * and refuses new ones until enough blocks have been taken or dropped. Another store can use the
- * difference between the budgets when memory_bytes of the statistics is at most the new budget.
+ * block. In the background, the store then spills blocks, and frees the memory of blocks that are
+ * also in a file, until the remaining blocks fit. The store closes a region that has blocks when
+ * its last block is gone. No call fails because of a lowered budget. A store without spill paths
+ * keeps its blocks, and refuses new ones until enough blocks have been taken or dropped. As soon as
+ * memory_bytes in the statistics is at most the new budget, another store can use the memory that a
+ * lowered budget released.
  *
- * May sleep while a thread creates a region.
+ * May sleep until another thread has created a region.
  *
  * -EINVAL  the budget is below the minimum of actmem_store_create()
  */
@@ -302,17 +303,17 @@ int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key);
 
 /*
  * Returns an eventfd(2) that becomes readable when a read of a block from a spill file ends. This
- * includes reads that the store began by itself. With it, a program can wait for blocks and for
- * other events at the same time:
+ * includes reads that the store began by itself. With this descriptor, a program can wait for
+ * blocks and for other events at the same time:
  *
  *	actmem_store_prefetch(store, key);
  *	while ((error = actmem_store_hold(store, key, &memory, NULL, 0)) == -ETIMEDOUT)
  *		// poll(2) for the eventfd and other descriptors, then read(2) the eventfd
  *
  * Read the eventfd before the next actmem_store_hold(), not after it. If a read fails while no call
- * waits for it, the next hold with a timeout of 0 returns the error of the read; the hold after
- * that reads again. The descriptor is close-on-exec and nonblocking. It belongs to the store, which
- * closes it when the store is destroyed.
+ * waits for the read, the next hold with a timeout of 0 returns the error of the read; the hold
+ * after that reads again. The descriptor is close-on-exec and nonblocking. It belongs to the store,
+ * which closes it when the store is destroyed.
  *
  * >= 0  the descriptor
  * -EMFILE, -ENFILE, -ENOMEM  no descriptor is available
@@ -320,11 +321,11 @@ int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key);
 int actmem_store_eventfd(struct actmem_store *store);
 
 /*
- * Creates and registers regions in advance. Stops when blocks of @length each can use @free_bytes
- * of free memory, or when the budget is used up. Call it in a separate thread: other threads can
- * use the store during this call. A reserve in another thread that needs a region waits for the
- * creation of at most one region. If the call cannot get all this memory, it still returns 0,
- * provided that the store can spill.
+ * Creates and registers regions in advance. Stops when @free_bytes of memory are free for blocks of
+ * @length, or when the budget is used up. Call it in a separate thread: other threads can use the
+ * store during this call. A reserve in another thread that needs a region waits for the creation of
+ * at most one region. If the call cannot get all this memory, it still returns 0, provided that the
+ * store can spill.
  *
  * others  the errors of actmem_heap_alloc(). The store keeps the regions that it created, and a
  *	later reserve tries to create more
@@ -359,7 +360,7 @@ struct actmem_store_stats {
 	uint64_t wasted_bytes_total;	/* bytes read ahead, but dropped before their take */
 	uint64_t failed_spills_total;
 	uint64_t failed_fills_total;
-	uint64_t beyond_budget_bytes;	/* beyond a lowered budget, or due to ALLOW_MEMORY */
+	uint64_t beyond_budget_bytes;	/* above a lowered budget, or kept due to ALLOW_MEMORY */
 	uint64_t checksums_total;
 	uint64_t file_bytes_peak;
 	uint64_t given_back_bytes_total;	/* returned to the disks by spill files */

@@ -111,8 +111,8 @@ static uint64_t used_without_cache(const char *folder, const struct files *names
 }
 
 /*
- * Records the limit of @folder if it leaves fewer bytes than each limit seen so far. Returns true
- * if it recorded the limit.
+ * Records the limit of @folder if this limit leaves fewer bytes than each limit seen so far.
+ * Returns true if it recorded the limit.
  */
 static bool keep_tightest(struct cgroup_limit *limit, uint64_t most, uint64_t used,
 			  const char *folder, const char *name)
@@ -188,7 +188,7 @@ static int find_folder(struct memory_cgroup *cgroup, const char *controller,
 
 	/*
 	 * In a container, the path may be valid only on the host, or lead out of the namespace.
-	 * The mount point is then the container's own cgroup.
+	 * Then use the mount point, which is the container's own cgroup.
 	 */
 	if (!strstr(cgroup->path, "/..") && strcmp(cgroup->path, "/")) {
 		room = CGROUP_PATH_MAX - *mount_length;

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Instead of a cgroup with a longer path, the functions use the mount point. */
+/* If the path of a cgroup is longer, the functions use the mount point instead. */
 #define CGROUP_PATH_MAX	1024
 #define CGROUP_FILE_MAX	(CGROUP_PATH_MAX + 32)
 
@@ -24,8 +24,8 @@ struct memory_cgroup {
 	int version;				/* 0: none */
 	char path[CGROUP_PATH_MAX];		/* of the process's cgroup, in the hierarchy */
 	/*
-	 * The limit of the cgroup itself or of an ancestor. Without a limit, limit_bytes and
-	 * available_bytes are UINT64_MAX, and used_bytes is the usage of the cgroup itself.
+	 * The tightest limit of the cgroup itself and its ancestors. Without a limit, limit_bytes
+	 * and available_bytes are UINT64_MAX, and used_bytes is the usage of the cgroup itself.
 	 */
 	struct cgroup_limit tightest;
 };
@@ -61,17 +61,18 @@ void memory_folder_find(struct memory_folder *folder, const char *cgroup_file,
 			const char *mounts_file);
 
 /*
- * Finds the tightest memory.high limit, the one with the fewest bytes left below it, in this folder
- * and its parents. If several limits are exceeded, finds the innermost. The result's used_bytes
- * does not include page cache, which the kernel drops first. Returns false if there is none, or if
- * it cannot be read. If no memory.high is set, the call reads no other file in these folders.
+ * Finds, in this folder and its parents, the memory.high limit that leaves the fewest bytes. If
+ * several limits are exceeded, finds the innermost. The result's used_bytes does not include page
+ * cache, which the kernel drops first. Returns false if there is no such limit, or if it cannot be
+ * read. If no memory.high is set, the call reads no other file in these folders.
  */
 bool memory_high_read(struct cgroup_limit *limit, const struct memory_folder *place);
 
 /*
  * Finds the tightest hugetlb limit on this process for pages of 2 MiB or 1 GiB. The kernel has
  * separate limits of used and of reserved pages; the call considers both. Returns false if there is
- * none, or if it cannot be read. A pod that requests no huge pages has a limit of 0.
+ * no limit, or if it cannot be read. In Kubernetes, a pod that requests no huge pages has a limit
+ * of 0.
  */
 bool hugetlb_limit_read(struct cgroup_limit *limit, uint64_t page_bytes, const char *cgroup_file,
 			const char *mounts_file);

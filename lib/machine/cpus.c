@@ -51,7 +51,7 @@ int cpus_of_process(struct cpus *cpus)
 	return sched_getaffinity(getpid(), sizeof(*cpus), cpus_set(cpus)) ? -errno : 0;
 }
 
-/* Returns true if a CPU of the set with a lower number belongs to the same core as @cpu. */
+/* Returns true if a CPU of the set belongs to the same core as @cpu, and has a lower number. */
 static bool has_earlier_sibling(const struct cpus *cpus, unsigned int cpu)
 {
 	char path[sizeof(CORE_CPUS) + 16], list[LIST_MAX];

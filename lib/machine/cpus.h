@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Sets of CPUs: those of a node, those that the process may use, and the number of their cores.
+ * Sets of CPUs: those of a node, those that the process may use, and the number of a set's cores.
  */
 #ifndef LIB_MACHINE_CPUS_H
 #define LIB_MACHINE_CPUS_H
@@ -14,7 +14,10 @@ struct cpus {
 	unsigned long word[CPUS_MAX / (8 * sizeof(unsigned long))];
 };
 
-/* Casts the set for sched_setaffinity(2) and the macros CPU_*_S(); its size is sizeof(*cpus). */
+/*
+ * Casts the set for sched_setaffinity(2) and the macros CPU_*_S(), whose size argument is
+ * sizeof(*cpus).
+ */
 static inline cpu_set_t *cpus_set(struct cpus *cpus)
 {
 	return (cpu_set_t *)cpus;

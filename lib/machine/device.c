@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Finds out how to transfer data best between memory and the device that stores a file. The
- * alignment comes from statx(), or else is the size of the device's logical block. The depth and
- * length of transfers follow from the limits that the block layer reports under /sys.
+ * Finds out how to transfer data best between memory and the device that stores a file. If statx()
+ * does not report the alignment, it is the size of the device's logical block. The depth and length
+ * of transfers follow from the limits that the block layer reports under /sys.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,8 @@
 /*
  * Transfers are so long that the cost of a system call, an interrupt and a wakeup is negligible.
  * The number of concurrent transfers is high enough that each queue of a drive has work. A
- * rotational disk gets fewer; many virtual disks claim to be rotational.
+ * rotational disk gets fewer transfers, but still several, because many virtual disks claim to be
+ * rotational.
  */
 #define BLOCK_USUAL	(4ULL << 20)
 #define DEPTH_USUAL	32
@@ -52,7 +53,7 @@ static void take_queue_limits(dev_t number, struct device *device)
 		device->rotational = true;
 		device->depth = DEPTH_ROTATIONAL;
 	}
-	/* Transfers that are longer are split, so make block_bytes a multiple of this length. */
+	/* The block layer splits longer transfers, so make block_bytes a multiple of this. */
 	if (!read_queue_value(number, "max_sectors_kb", &value))
 		device->request_bytes = value << 10;
 	if (device->request_bytes && device->request_bytes < BLOCK_USUAL)

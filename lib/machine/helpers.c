@@ -22,7 +22,7 @@ static bool find_cpus(struct helpers *helpers)
 	return !helpers->is_near || cpus_keep_node(&helpers->cpus, node_of_caller());
 }
 
-/* Returns how many helper threads are worth starting. The caller also populates. */
+/* Returns how many helpers are worth starting in addition to the caller, which populates, too. */
 static unsigned int count_useful(struct helpers *helpers, uint64_t length)
 {
 	unsigned int half, most = HELPERS_MAX;

@@ -31,7 +31,7 @@ struct helpers {
 	/* Populates a part of the range. An error stops all helpers and is not reported. */
 	int (*help)(const void *context, uint64_t offset, uint64_t length);
 	const void *context;
-	bool is_near;			/* run on the caller's node, so that it gets the pages */
+	bool is_near;			/* run helpers on the caller's node, which gets the pages */
 	uint64_t offset;
 	uint64_t part_bytes;
 	_Atomic uint64_t left;		/* bytes from @offset that no helper has begun */

@@ -16,7 +16,8 @@ int kernel_log_open(const char *path);
 
 /*
  * Reads the lines that were added since the last call, or since the log was opened. If one of them
- * says that memory in the range could not be mapped, copies its text to @line and returns true.
+ * says that memory in the range could not be mapped, copies the text of that line to @line and
+ * returns true.
  */
 bool kernel_log_find_refusal(int log, const void *address, uint64_t length,
 			     char line[KERNEL_LOG_LINE_MAX]);

@@ -14,7 +14,10 @@
 
 #define FILE_SYSTEM	" - "
 
-/* Decodes octal escapes: the kernel writes blanks in paths as \040, and some other bytes, too. */
+/*
+ * Decodes octal escapes: in paths, the kernel writes a blank as \040, and escapes a few other
+ * bytes.
+ */
 static void unescape(char *text)
 {
 	char *to = text;

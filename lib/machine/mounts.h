@@ -16,13 +16,13 @@ struct mount {
 	const char *point;		/* mount point */
 	const char *type;
 	const char *options;		/* of the file system, such as "rw,size=64G" */
-	bool read_only;			/* of this mount; another mount may be writable */
+	bool read_only;			/* a flag of this mount, not of its file system */
 };
 
 /*
  * Calls @see for each mount, in the order in which they were mounted, until @see returns true.
- * Returns true if @see returned true for a mount. Returns false otherwise, or if the mounts cannot
- * be read.
+ * Returns true if @see returned true for a mount. Returns false if it did not, or if the mounts
+ * cannot be read.
  */
 bool mounts_find(bool (*see)(void *context, const struct mount *mount), void *context);
 
@@ -30,8 +30,8 @@ bool mounts_find(bool (*see)(void *context, const struct mount *mount), void *co
 bool mount_option(const struct mount *mount, const char *option, char *value, size_t size);
 
 /*
- * Returns the name of the in-memory file system that contains @path, "tmpfs" or "ramfs", or else
- * NULL.
+ * Returns the name of the in-memory file system that contains @path, "tmpfs" or "ramfs"; NULL if
+ * another file system contains @path.
  */
 const char *memory_file_system(const char *path);
 

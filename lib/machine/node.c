@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reads the memory of NUMA nodes from sysfs, and asks the kernel for the nodes of pages.
+ * Reads from sysfs how much memory NUMA nodes have, and asks the kernel for the nodes of pages.
  */
 #include <errno.h>
 #include <linux/mempolicy.h>
@@ -127,8 +127,8 @@ int fail_numa_call(const char *what, const char *call)
 }
 
 /*
- * Asks move_pages(2) for the nodes of pages. If a container forbids the call on a machine with one
- * node, all pages are on that node.
+ * Asks move_pages(2) for the nodes of pages. If a container forbids the call, but only one node has
+ * memory, all pages are on that node.
  */
 static int ask_nodes(unsigned long count, void **pages, int *status)
 {

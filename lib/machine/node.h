@@ -83,7 +83,7 @@ void nodes_of_cpuset(struct actmem_nodes *nodes);
 void nodes_allowed(struct actmem_nodes *nodes);
 
 /*
- * Sets @nodes to @node and the other nodes of its socket that the task may use. With sub-NUMA
+ * Sets @nodes to @node and those other nodes of its socket that the task may use. With sub-NUMA
  * clustering, a socket has several nodes. Nodes without CPUs belong to no socket.
  */
 void nodes_of_socket(unsigned int node, struct actmem_nodes *nodes);
@@ -103,7 +103,7 @@ unsigned int node_of_caller(void);
 /* Returns true if only one node has memory. Sets *@node to the first node with memory. */
 bool node_is_only_one(unsigned int *node);
 
-/* Returns -errno, with an error message that names @call, and the remedy if it was forbidden. */
+/* Returns -errno. The error message names @call and, if that call was forbidden, a remedy. */
 int fail_numa_call(const char *what, const char *call);
 
 /* Return the bytes of the free pages, or of all pages, in these nodes' pools of hugetlb pages. */
@@ -124,7 +124,7 @@ int pages_walk(void *address, uint64_t length, uint64_t page_bytes,
 /* Returns the number of entries of @node_bytes without the zeros at the end. */
 uint32_t nodes_told(const uint64_t node_bytes[ACTMEM_NODES_MAX]);
 
-/* Adds to each entry of @node_bytes the bytes of the range that are on that node. */
+/* Adds to each entry of @node_bytes the bytes of the range that are on the entry's node. */
 int pages_count(void *address, uint64_t length, uint64_t page_bytes,
 		uint64_t node_bytes[ACTMEM_NODES_MAX]);
 

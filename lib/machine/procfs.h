@@ -27,7 +27,7 @@ int process_own_pid(int pid);
 /* Returns the next process in /proc, or the next thread in a task directory; 0 at the end. */
 int process_next(DIR *directory);
 
-/* Returns true if @error is due to the caller: it cannot get another descriptor or more memory. */
+/* Returns true if @error means that this process cannot get another descriptor or more memory. */
 bool is_own_error(int error);
 
 /* A walk through the descriptors of a process. */
@@ -38,8 +38,8 @@ struct process_links {
 };
 
 /*
- * Begins a walk. If it fails, is_own_error() is true for the error. If process @pid has ended, or
- * the caller may not inspect it, the walk finds no descriptors.
+ * Begins a walk. If the call fails, is_own_error() returns true for the error. If process @pid has
+ * ended, or the caller may not inspect it, the walk finds no descriptors.
  */
 int process_links_open(struct process_links *links, int pid);
 

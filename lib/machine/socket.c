@@ -39,7 +39,7 @@ void nodes_of_socket(unsigned int node, struct actmem_nodes *nodes)
 			node_set(nodes, other);
 }
 
-/* Reads the distances of @node to all online nodes, which sysfs lists in the nodes' order. */
+/* Reads the distances of @node to all online nodes. sysfs lists them in the order of the nodes. */
 static void read_distances(unsigned int node, unsigned long distances[ACTMEM_NODES_MAX])
 {
 	char path[64], text[TEXT_MAX], *at = text;

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Reads as much of the file as fits in @size, and terminates it with NUL. */
+/* Reads as much of the file as fits in @size, and terminates @text with NUL. */
 int sysfile_read(const char *path, char *text, size_t size);
 
 /* Reads a file that contains one number. "max" becomes UINT64_MAX. -EINVAL: no number. */

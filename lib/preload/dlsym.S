@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * dlsym() and dlvsym(), which programs find before the C library's. This dlsym() passes
- * names that begin with "cu" to cuda_lookup(). This dlvsym() passes all names to
- * cuda_lookup_versioned(). For all other names, and if these functions return NULL, the code
- * jumps to the next dlsym() or dlvsym(). The C library identifies the calling library by the
- * return address. RTLD_NEXT, RTLD_DEFAULT and the error message of dlerror() depend on this.
- * C cannot express such a jump.
+ * dlsym() and dlvsym(), which programs find before the C library's. This dlsym() passes names that
+ * begin with "cu" to cuda_lookup(). This dlvsym() passes all names to cuda_lookup_versioned(). For
+ * all other names, and if these functions return NULL, the code jumps to the next dlsym() or
+ * dlvsym(). The jump keeps the return address, because the C library uses it to identify the
+ * calling library. RTLD_NEXT, RTLD_DEFAULT and the error message of dlerror() depend on the calling
+ * library. C cannot express such a jump.
  *
  * Only x86-64 has these functions.
  */
@@ -86,7 +86,10 @@
 1:	ret
 	end	dlvsym
 
-	/* next_dlsym and next_dlvsym are these functions until the next ones are known. */
+	/*
+	 * next_dlsym and next_dlvsym point to these two functions until symbols_find_next() has
+	 * run.
+	 */
 	.globl	first_dlsym
 	.hidden	first_dlsym
 	function first_dlsym

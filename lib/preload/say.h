@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Prints lines on stderr. The preload's callers expect malloc or CUDA, so they cannot receive its
- * error messages.
+ * Prints lines on stderr. The preload prints its error messages, because programs call it in place
+ * of malloc and CUDA, which return no messages.
  */
 #ifndef LIB_PRELOAD_SAY_H
 #define LIB_PRELOAD_SAY_H

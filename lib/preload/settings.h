@@ -28,7 +28,7 @@ struct cuda_settings {
 	uint64_t grow_bytes;		/* ACTMEM_HEAP_GROW: length of each region */
 	uint64_t limit_bytes;		/* ACTMEM_HEAP_LIMIT: limit of each heap; 0: none */
 	bool is_strict;			/* ACTMEM_STRICT: failures are errors */
-	bool is_verbose;		/* ACTMEM_VERBOSE: lines also report successes */
+	bool is_verbose;		/* ACTMEM_VERBOSE: also print lines about successes */
 };
 
 /* Reads the settings. If malloc mode is off, sets only is_wanted. */

@@ -2,10 +2,11 @@
 /*
  * Finds the next dlsym() and dlvsym() after those of dlsym.S, and identifies libraries.
  *
- * This file cannot find them by calling dlsym(), because that would call the preload's own. So it
- * searches the libraries that the loader has mapped, with the same hash tables as the loader.
- * Sanitizers look functions up before they have started, and replace functions of the C library. So
- * this file calls no function of the C library until it has found the two functions.
+ * This file cannot find the two functions by calling dlsym(), because that would call the preload's
+ * dlsym(). So it searches the libraries that the loader has mapped, with the same hash tables as
+ * the loader. Sanitizers replace functions of the C library, and call dlsym() before these
+ * replacements work. So this file calls no function of the C library until it has found the two
+ * functions.
  */
 #include <dlfcn.h>
 #include <elf.h>
@@ -89,8 +90,9 @@ static bool is_function(const struct table *table, uint32_t i, const char *name)
 }
 
 /*
- * The table begins with the number of buckets, the index of the first symbol in them, the number of
- * words in a Bloom filter, and the filter's shift. The filter, the buckets and the chains follow.
+ * The table begins with four numbers: the number of buckets, the index of the first symbol in the
+ * buckets, the number of words in a Bloom filter, and the filter's shift. The filter, the buckets
+ * and the chains follow.
  */
 static uint32_t find_by_gnu_hash(const struct table *table, const char *name)
 {
@@ -203,11 +205,11 @@ static void say_none_found(void)
 
 /*
  * The loader's list has the libraries in the order in which the loader searches them. If this
- * library was loaded late, instead of by LD_PRELOAD, the libraries to search precede it in the
- * list.
+ * library was not loaded by LD_PRELOAD but later, the libraries to search precede this library in
+ * the list.
  *
- * The list is read without the loader's lock. That is safe when the program begins and has only one
- * thread. The libraries at the beginning of the list are never unloaded.
+ * This function reads the list without the loader's lock. This is safe because the program has only
+ * one thread when it starts, and the libraries at the beginning of the list are never unloaded.
  */
 void symbols_find_next(void)
 {
@@ -222,7 +224,7 @@ void symbols_find_next(void)
 	for (library = first; library && library != ours && !(found.dlsym && found.dlvsym);
 	     library = library->l_next)
 		search_library(&found, library);
-	/* Other C libraries have no dlvsym(). */
+	/* C libraries other than glibc have no dlvsym(). */
 	if (!found.dlsym || (!found.dlvsym && is_glibc()))
 		say_none_found();
 	set_first(&found.dlsym, (void *)no_dlsym);
@@ -247,8 +249,8 @@ bool symbols_come_first(const char *name)
 #ifndef __x86_64__
 
 /*
- * On other architectures, programs call the C library's dlsym(), and the preload does not see
- * lookups of CUDA's functions.
+ * On architectures other than x86-64, programs call the C library's dlsym(), so the preload does
+ * not see when a program looks up CUDA's functions.
  */
 static void *first_dlsym(void *handle, const char *name)
 {
@@ -318,7 +320,8 @@ struct link_map *library_loaded(const char *soname)
 
 	/*
 	 * Do not call library_of() in the callback: the loader holds a lock during the callback,
-	 * and library_of() takes a second one. Elsewhere the loader takes the second lock first.
+	 * and library_of() takes a second lock. Elsewhere the loader takes these two locks in the
+	 * opposite order, so a deadlock would be possible.
 	 */
 	return dl_iterate_phdr(is_wanted_object, &wanted) ? library_of(wanted.dynamic) : NULL;
 }

@@ -11,28 +11,28 @@
 /*
  * The functions that a program would call without the preload: the C library's, or those of another
  * preload that comes after this one. They can be called at any time. For RTLD_DEFAULT and
- * RTLD_NEXT, their answer depends on the calling library.
+ * RTLD_NEXT, their results depend on the library that calls them.
  */
 extern void *(*next_dlsym)(void *handle, const char *name);
 extern void *(*next_dlvsym)(void *handle, const char *name, const char *version);
 
 /*
- * Sets next_dlsym and next_dlvsym. Must be called while there is only one thread. If it was not
- * called, the first call of dlsym() or dlvsym() calls it.
+ * Sets next_dlsym and next_dlvsym. Must be called while there is only one thread. If the program
+ * calls dlsym() or dlvsym() before the constructor has called this function, that call does so.
  */
 void symbols_find_next(void);
 
 /*
  * Returns true if neither the program nor a library before this one has a function of that name.
- * Comparing addresses would not suffice: in a program at a fixed address, the address of a
- * library's function may be in the program itself. Must also be called while there is only one
- * thread.
+ * Comparing addresses would not suffice: in a program that is linked to a fixed address, the
+ * address of a library's function may be an address in the program (of a PLT entry). Must be called
+ * while there is only one thread.
  */
 bool symbols_come_first(const char *name);
 
 /*
- * Returns true if the program's C library is glibc. With another C library, the preload only calls
- * the next functions.
+ * Returns true if the program's C library is glibc. With another C library, the preload only passes
+ * each call on to the next library's function.
  */
 bool is_glibc(void);
 
@@ -44,7 +44,10 @@ const char *library_soname(const struct link_map *library);
 /* Returns the library that contains the address, or NULL. */
 struct link_map *library_of(const void *address);
 
-/* Returns the first loaded library with that soname, or NULL. It can be unloaded at any time. */
+/*
+ * Returns the first loaded library with that soname, or NULL. The program can unload the library at
+ * any time.
+ */
 struct link_map *library_loaded(const char *soname);
 
 #endif /* LIB_PRELOAD_SYMBOLS_H */

@@ -12,9 +12,9 @@
 #include "watch/watch.h"
 
 /*
- * How often to repeat a transfer that the kernel could not start, or that was interrupted. The
- * usual causes are a lack of memory for the request, and a task that ended. After that many
- * repeats, the transfer fails.
+ * A transfer fails after this many repeats without progress. A transfer is repeated if the kernel
+ * could not start it or interrupted it. The usual causes are a lack of memory for the request, and
+ * a task that ended.
  */
 #define REPEATS_MAX	1000
 
@@ -55,7 +55,7 @@ bool queue_has_transfer(const struct actmem_queue *queue)
 	return false;
 }
 
-/* Starts the next block of a file. Returns false if there is none. */
+/* Starts the next block of a file. Returns false if no block can start. */
 static HOT bool begin_block(struct actmem_file *file, struct transfer *block)
 {
 	struct request *request;
@@ -85,7 +85,7 @@ HOT bool queue_begin_transfer(struct actmem_queue *queue, struct transfer *block
 	for (left = queue->file_count; left; left--) {
 		struct link *link = queue->files.next;
 
-		/* Serve the files in turn, so that a slow disk does not delay the others. */
+		/* Serve the files in turn, so that a slow disk does not delay other disks. */
 		link_remove(link);
 		link_append(&queue->files, link);
 		if (begin_block(link_item(link, struct actmem_file, link), block))
@@ -103,8 +103,8 @@ static size_t append(char words[WAIT_WORDS], size_t at, const char *more)
 }
 
 /*
- * Writes the name of a request's file. Runs for each request under the queue's lock, so it avoids
- * snprintf(), which is slow.
+ * Writes the name of a request's file. This may run for each request, under the queue's lock, so do
+ * not use snprintf(), which is slow.
  */
 static void name_file(char words[WAIT_WORDS], const struct actmem_file *file)
 {
@@ -115,7 +115,7 @@ static void name_file(char words[WAIT_WORDS], const struct actmem_file *file)
 	words[length] = '\0';
 }
 
-/* Writes only fields that have changed, because the caches are cold after a sleep. */
+/* Writes as few fields as possible: after a sleep, each write is a cache miss. */
 HOT void queue_publish(struct actmem_queue *queue)
 {
 	const struct request *oldest = link_item(queue->under_way.next, struct request, link);
@@ -311,7 +311,7 @@ static bool advance(struct transfer *block, uint64_t bytes)
 {
 	uint64_t left = block->length - block->done;
 
-	/* Direct I/O can only continue at a multiple of the alignment. */
+	/* Direct I/O can continue only at a multiple of the alignment. */
 	if (bytes < left)
 		bytes -= bytes % block->request->file->alignment;
 	block->done += bytes < left ? bytes : left;
@@ -321,9 +321,9 @@ static bool advance(struct transfer *block, uint64_t bytes)
 }
 
 /*
- * Returns an error if the block cannot continue. @moved: the last call made progress. The kernel
- * may interrupt a transfer without a failure, for example for live patching or because a task
- * ended.
+ * Returns an error if the block cannot continue. @moved: the last system call made progress. The
+ * kernel may interrupt a transfer without a failure, for example for live patching or because a
+ * task ended.
  */
 static int check_progress(struct transfer *block, int64_t result, bool moved)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Finds parts of a set of files, allocates them on the disks, and returns them to the disks. */
+/* Finds parts of a set of files, and allocates and frees their disk space. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -60,10 +60,10 @@ static int fail_no_room(const struct stripe *stripe, uint64_t length, const stru
 
 /*
  * Checks for enough space. Without this check, fallocate() would fill the file system before it
- * fails. Meanwhile no other writer would find space, not even the file system itself: Linux 7's
- * ext4 then writes zeros over data that it cannot mark as written. The check leaves some space for
- * such metadata. It counts only bytes that are surely missing, because parts of the file may be
- * allocated.
+ * fails. Meanwhile no other writer would find space, not even the file system for its metadata:
+ * Linux 7's ext4 then writes zeros over data that it cannot mark as written. So the check leaves
+ * some space for metadata. Parts of the file may be allocated already, so the check counts only
+ * bytes that are surely missing.
  */
 static int check_room(const struct stripe *stripe, uint64_t offset, uint64_t length)
 {

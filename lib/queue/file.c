@@ -20,8 +20,8 @@
 #define OWNER_ALONE	0600
 
 /*
- * Returns the offset in the set of the first byte behind the end of one file, which is @length
- * bytes long. The result is at most the largest offset, INT64_MAX.
+ * Returns the offset in the set of the first byte that file @stripe lacks, if that file is @length
+ * bytes long. The result is at most INT64_MAX, the largest offset.
  */
 static uint64_t gap_behind(const struct actmem_file *file, unsigned int stripe, uint64_t length)
 {
@@ -94,8 +94,8 @@ static int open_one(struct actmem_file *file, const char *path, uint32_t flags, 
 	int error;
 
 	/*
-	 * Some file systems, such as one shared with a host, give a new file to another user. The
-	 * kernel then refuses O_NOATIME.
+	 * On some file systems, such as one that a virtual machine shares with its host, another
+	 * user owns the new file. The kernel then refuses O_NOATIME.
 	 */
 	if (fd < 0 && errno == EPERM && flags & ACTMEM_FILE_TEMPORARY) {
 		how &= ~O_NOATIME;
@@ -118,7 +118,9 @@ static int open_one(struct actmem_file *file, const char *path, uint32_t flags, 
 	return 0;
 }
 
-/* Turns off direct I/O for all files of the set: either all files of a set use it, or none. */
+/*
+ * Turns off direct I/O for all files of the set, because all files must use the same kind of I/O.
+ */
 static int make_buffered(struct actmem_file *file)
 {
 	unsigned int i;
@@ -193,7 +195,7 @@ static int check_alignment(const struct actmem_file *file)
 	return 0;
 }
 
-/* Finds the length of the set: the offset of the first byte that a file lacks. */
+/* Finds the length of the set: the offset of the first byte that one of the files lacks. */
 static int file_length(const struct actmem_file *file, uint64_t *length)
 {
 	struct device device;
@@ -245,7 +247,10 @@ static int open_files(struct actmem_file *file, const struct actmem_file_options
 		file->descriptors[i] = stripe->fd;
 		file->count++;
 	}
-	/* From here on, forked children close the files: the allocation below may take long. */
+	/*
+	 * Let forked children close the files from now on: the allocation below may take long, and
+	 * the process may fork meanwhile.
+	 */
 	file->held.descriptors = file->descriptors;
 	file->held.count = file->count;
 	held_add(file->queue->am, &file->held);
@@ -330,7 +335,9 @@ int actmem_file_close(struct actmem_file *file)
 	if (!requests) {
 		link_remove(&file->link);
 		queue->file_count--;
-		/* The next set of files may get the same address, but has another name. */
+		/*
+		 * A later set of files may get the same address, but has another name to publish.
+		 */
 		if (queue->published_file == file)
 			queue->published_file = NULL;
 	}

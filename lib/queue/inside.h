@@ -33,7 +33,7 @@ struct actmem_file {
 	unsigned int requests;		/* under way */
 	bool read_only, direct, rotational;
 	uint64_t alignment, memory_alignment, block_bytes, stripe_bytes;
-	uint64_t request_bytes;		/* longest request of any device; 0: unknown */
+	uint64_t request_bytes;		/* longest I/O that a device accepts; 0: unknown */
 	unsigned int count;
 	struct stripe stripes[];
 };
@@ -69,17 +69,17 @@ struct request {
 	uint64_t offset;		/* in the region */
 	uint64_t file_offset;
 	uint64_t length;
-	uint64_t begun, done;		/* bytes */
-	uint64_t blocks;		/* started */
-	unsigned int under_way;		/* blocks */
+	uint64_t begun, done;		/* bytes of started blocks, of completed blocks */
+	uint64_t blocks;		/* number of started blocks */
+	unsigned int under_way;		/* blocks that have not ended */
 	int error;			/* the request ends with this errno; 0: none */
-	int64_t failed_block;		/* first block that failed; -1: cancelled, or late */
+	int64_t failed_block;		/* first failed block; -1: cancelled, or deadline passed */
 	char words[];			/* error message, ERROR_TEXT_MAX bytes */
 };
 
 /* A block: a part of a request. An engine transfers each block separately. */
 struct transfer {
-	struct link link;		/* for the engine */
+	struct link link;		/* in a list of the engine */
 	struct request *request;
 	uint64_t number;		/* index in its request */
 	uint64_t at;			/* offset in the request */
@@ -88,7 +88,7 @@ struct transfer {
 	char *memory;
 	unsigned int stripe;		/* index of the file */
 	unsigned int piece;		/* index of the attachment's piece */
-	unsigned int repeats;		/* repeats in a row without progress */
+	unsigned int repeats;		/* consecutive attempts that made no progress */
 	bool cancelled;			/* the kernel was asked to cancel it */
 };
 
@@ -103,12 +103,18 @@ struct engine {
 	int (*start)(struct actmem_queue *queue);
 	/* Stops the engine. No request, region or file may be left. */
 	void (*stop)(struct actmem_queue *queue);
-	/* There may be blocks to start. If rouse() must be called, sets queue->to_rouse. */
+	/*
+	 * Called when there may be new blocks to start. Sets queue->to_rouse if the caller must
+	 * then call rouse().
+	 */
 	void (*wake)(struct actmem_queue *queue);
 	void (*rouse)(struct actmem_queue *queue);
 	/* Ensures that a thread can report completions while all other threads are busy. */
 	int (*listen)(struct actmem_queue *queue);
-	/* Wakes that thread: it must call notify(), or the next deadline is now earlier. */
+	/*
+	 * Wakes the thread that listen() ensures. That thread must call notify(), or the next
+	 * deadline is now earlier.
+	 */
 	void (*attend)(struct actmem_queue *queue);
 	/* Interrupts the blocks of a request, if the engine can. */
 	void (*cancel)(struct actmem_queue *queue, struct request *request);
@@ -141,7 +147,7 @@ struct actmem_queue {
 	struct uring *uring;		/* state of the io_uring engine */
 	pthread_mutex_t lock;
 	pthread_cond_t completed;
-	struct link files;		/* the next block comes from the first one, if possible */
+	struct link files;		/* the first file that has a block to start is next */
 	struct link attachments;
 	unsigned int file_count, attachment_count;
 	struct link under_way, ended, timed;
@@ -166,8 +172,8 @@ struct actmem_queue {
 };
 
 /*
- * Refuses a queue in @call. Sets an error message, and returns -EOWNERDEAD if the queue was
- * inherited by fork(), or -EINVAL if it is NULL.
+ * Refuses a queue that was passed to the function @call. Sets an error message, and returns
+ * -EOWNERDEAD if the queue was inherited by fork(), or -EINVAL if the queue is NULL.
  */
 int queue_refuse(const struct actmem_queue *queue, const char *call) __attribute__((cold));
 
@@ -188,9 +194,9 @@ uint64_t file_locate(const struct actmem_file *file, uint64_t offset, unsigned i
 		     uint64_t *file_offset);
 
 /*
- * Both wake the threads that must learn of the latest changes. queue_unlock() releases the lock
- * first, so that these threads need not wait for it. A thread that is about to sleep on a condition
- * calls queue_tell(), which keeps the lock.
+ * Both functions wake the threads that wait for one of the latest changes. queue_unlock() releases
+ * the lock first, so that the woken threads need not wait for the lock. A thread that is about to
+ * sleep on a condition calls queue_tell(), which keeps the lock.
  */
 void queue_unlock(struct actmem_queue *queue);
 void queue_tell(struct actmem_queue *queue);
@@ -200,20 +206,23 @@ void queue_tell(struct actmem_queue *queue);
  * queue_free_requests().
  */
 
-/* Starts the next block of any file, and fills in *@block. Returns false if there is none. */
+/* Starts the next block of any file, and fills in *@block. Returns false if no block can start. */
 bool queue_begin_transfer(struct actmem_queue *queue, struct transfer *block);
 
-/* Returns true if there is a block to start. */
+/* Returns true if a block can start. */
 bool queue_has_transfer(const struct actmem_queue *queue);
 
 /*
- * Handles @result of a system call that was to transfer the rest of a block: the number of bytes,
- * or a negative errno. Returns true if the engine must continue the block from block->done.
+ * Handles the result of a system call that transfers the rest of a block. @result is the number of
+ * bytes, or a negative errno. Returns true if the engine must continue the block from block->done.
  * Otherwise the block has ended: it succeeded, failed or was cancelled.
  */
 bool queue_continue(struct actmem_queue *queue, struct transfer *block, int64_t result);
 
-/* End a block that succeeded, or one that failed with this thread's error message. */
+/*
+ * queue_end_transfer() ends a block that succeeded. queue_fail_transfer() ends a block that failed,
+ * with this thread's error message.
+ */
 void queue_end_transfer(struct actmem_queue *queue, struct transfer *block);
 void queue_fail_transfer(struct actmem_queue *queue, struct transfer *block, int error);
 
@@ -224,7 +233,7 @@ void queue_fail_transfer(struct actmem_queue *queue, struct transfer *block, int
 bool queue_is_cancelled(const struct transfer *block);
 void queue_give_up_transfer(struct actmem_queue *queue, struct transfer *block);
 
-/* Publishes the number of requests under way, and the oldest request. Called after a change. */
+/* Publishes the number of requests under way, and the oldest one. Called when either changes. */
 void queue_publish(struct actmem_queue *queue);
 
 /* Ends requests that are past their deadline. Returns the next deadline; 0: none. */
@@ -252,7 +261,8 @@ void queue_free_requests(struct actmem_queue *queue);
 
 /*
  * Returns true if the calling thread is a worker of the queue. A worker calls the notify function
- * before it does other work, so the caller need not wake another thread for that call.
+ * before it does other work, so the caller need not wake another thread to call the notify
+ * function.
  */
 bool workers_are_to_notify(const struct actmem_queue *queue);
 

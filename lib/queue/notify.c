@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Reports completions to callers that do not wait in actmem_queue_wait(): to the store by a call in
- * a thread of the queue, to a program by an eventfd.
+ * Reports completions to callers that do not wait in actmem_queue_wait(). For the store, a thread
+ * of the queue calls a function. For a program, an eventfd becomes readable.
  */
 #include <errno.h>
 #include <string.h>

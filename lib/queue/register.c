@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Registers regions and files in the tables of a queue's ring. Each buffer has a tag. When the
- * kernel has released the buffer's memory, it posts a completion with the tag.
+ * Registers regions and files in the tables of a queue's ring. A region is registered in pieces,
+ * and each piece is one buffer of the ring. Each buffer has a tag. When the kernel has released the
+ * buffer's memory, it posts a completion with the tag.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,8 +15,8 @@
 
 /*
  * Lengths of pieces. The kernel pins a piece of small pages in less than a millisecond, and a piece
- * of huge pages in some milliseconds. Pieces of huge pages are longer because a block that crosses
- * the boundary of two pieces needs two transfers. Long blocks should rarely cross one.
+ * of huge pages in some milliseconds. A block that crosses the boundary of two pieces needs two
+ * transfers, so pieces of huge pages are longer: long blocks then rarely cross a boundary.
  */
 #define PIECE_OF_SMALL	(16ULL << 20)
 #define PIECE_OF_HUGE	(512ULL << 20)
@@ -37,8 +38,8 @@ static int fail_register(int error, uint64_t length)
 
 /*
  * Returns the length of a region's pieces. While the kernel pins a piece, the ring's thread starts
- * and completes nothing. Pinning takes longer if a piece has more pages, so pieces of small pages
- * are short. If there are too few slots for short pieces, the pieces are longer.
+ * and completes no transfers. Pinning takes longer if a piece has more pages, so pieces of small
+ * pages are short. If there are too few slots for short pieces, the pieces are longer.
  */
 static uint64_t piece_length(const struct uring *uring, const struct attachment *attachment)
 {

@@ -19,8 +19,8 @@ HOT struct attachment *queue_attachment(struct actmem_queue *queue,
 		if (attachment->region != region)
 			continue;
 		/*
-		 * Successive requests often use the same region, so the next search checks it
-		 * first.
+		 * Successive requests often use the same region, so the next search checks this
+		 * region first.
 		 */
 		link_remove(link);
 		link_prepend(&queue->attachments, link);
@@ -104,9 +104,9 @@ void queue_free_requests(struct actmem_queue *queue)
 }
 
 /*
- * Returns true if almost as many blocks are under way as the file permits. One of these blocks
- * completes soon, and the engine then starts a waiting block. So the caller need not wake the
- * engine.
+ * Returns true if the request has no deadline, and almost as many blocks are under way as the file
+ * permits. One of these blocks completes soon, and the engine then starts a waiting block. So the
+ * caller need not wake the engine.
  */
 static bool is_served_soon(const struct request *request)
 {
@@ -140,7 +140,10 @@ static HOT void enlist(struct actmem_queue *queue, struct request *request)
 		queue->engine->attend(queue);
 }
 
-/* Copies the caller's struct. Most callers use the same version of the struct as the library. */
+/*
+ * Copies the caller's struct. Most callers use the same version of the struct as the library, and
+ * one assignment suffices.
+ */
 static int take_request(struct actmem_request *taken, const struct actmem_request *caller)
 {
 	if (caller->size != sizeof(*taken))
@@ -276,7 +279,10 @@ static HOT int take_ended(struct actmem_queue *queue, char *completions, unsigne
 	return (int)count;
 }
 
-/* Waits for the end of a request until @until (0: no limit). Returns false if that has passed. */
+/*
+ * Waits until any request has ended, or the time @until (0: no limit) has passed. Returns false if
+ * @until has passed.
+ */
 static bool wait_until(struct actmem_queue *queue, uint64_t until)
 {
 	uint64_t expiry = queue_expire(queue);

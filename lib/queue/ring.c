@@ -55,7 +55,7 @@ int ring_open(struct uring *uring)
 
 	if (error)
 		return error;
-	/* Saves a look-up in each system call of this thread. If it fails, the calls still work. */
+	/* Saves a look-up in each system call of this thread. A failure here is harmless. */
 	io_uring_register_ring_fd(&uring->ring);
 	error = io_uring_ring_dontfork(&uring->ring);
 	if (!error)

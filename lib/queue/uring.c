@@ -34,7 +34,8 @@
 #define LONG_BYTES	(512U << 10)
 
 /*
- * Adds a poll of the eventfd to the ring, at the start of a loop, when the ring has a free entry.
+ * Adds a poll of the eventfd to the ring, unless the kernel already polls it. Called at the start
+ * of each iteration of serve(), when the ring has a free entry.
  */
 static void listen_for_event(struct uring *uring)
 {
@@ -70,7 +71,7 @@ static bool send_transfer(struct uring *uring, struct transfer *block)
 	else
 		io_uring_prep_write_fixed(sqe, file, memory, length, offset,
 					  attachment->slots[block->piece]);
-	/* If a transfer made no progress, let a kernel thread repeat it. That thread may sleep. */
+	/* If a transfer made no progress, let a kernel thread repeat it, which may sleep. */
 	io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE | (block->repeats ? IOSQE_ASYNC : 0));
 	io_uring_sqe_set_data(sqe, block);
 	return true;
@@ -214,8 +215,8 @@ static enum ring_step do_job(struct actmem_queue *queue, struct uring *uring)
 /*
  * Starts blocks in place of the completed ones, then calls the notify function. If few other blocks
  * are under way, submits the new blocks before that call, so that the disks work during the call.
- * Otherwise, one later system call submits the new blocks and those that the store adds. Blocks
- * that are not submitted here stay in the ring until enter() submits them.
+ * Otherwise, one later system call submits the new blocks and those that the notify function adds.
+ * Blocks that are not submitted here stay in the ring until enter() submits them.
  */
 static HOT void notify(struct actmem_queue *queue, struct uring *uring)
 {
@@ -271,8 +272,8 @@ static HOT void *serve(void *argument)
 		expiry = queue_expire(queue);
 		begin_blocks(queue, uring);
 		/*
-		 * Work may have arrived while the lock was released. This thread was not marked
-		 * asleep then, so it was not woken.
+		 * Work may have arrived while the lock was released. This thread was not marked as
+		 * asleep at that time, so no thread has written to the eventfd.
 		 */
 		if (queue_is_to_notify(queue) || uring->woken || uring->ending)
 			step = RING_STEP_AGAIN;
@@ -304,7 +305,10 @@ static int listen_to(struct actmem_queue *queue)
 	return 0;
 }
 
-/* Wakes the ring's thread. No thread reads the eventfd. */
+/*
+ * Wakes the ring's thread. Each write to the eventfd completes a poll, so no thread needs to read
+ * the eventfd.
+ */
 static void rouse(struct actmem_queue *queue)
 {
 	queue_raise(queue->uring->descriptors[1]);
@@ -344,7 +348,9 @@ static void free_uring(struct actmem_queue *queue)
 	queue->uring = NULL;
 }
 
-/* Starts the ring's thread. That thread creates the ring, because no other may use it. */
+/*
+ * Starts the ring's thread. That thread creates the ring, because no other thread may use the ring.
+ */
 static int start_thread(struct actmem_queue *queue, struct uring *uring)
 {
 	int error = thread_start(&uring->thread, "actmem-queue", serve, queue);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* A queue's ring, and the jobs that its thread does for other threads. */
+/* A queue's ring, and the jobs that the ring's thread does for other threads. */
 #ifndef LIB_QUEUE_URING_H
 #define LIB_QUEUE_URING_H
 
@@ -14,7 +14,7 @@
 
 /*
  * The user_data of a completion identifies the event:
- * - 0: no event
+ * - 0: no event; the completion is ignored
  * - the address of the struct uring: the eventfd is readable
  * - the address of a block: its transfer has ended
  * - the address of an attachment plus this bit: the kernel has released one of its buffers

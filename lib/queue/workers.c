@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The engine that uses threads. Each thread transfers one block after another, and sleeps in the
- * system call meanwhile. One more thread, the watcher, transfers no blocks. It reports passed
- * deadlines even if all other threads sleep in system calls.
+ * The engine that uses threads. Each thread transfers one block at a time, and sleeps in the system
+ * call until the transfer ends. One more thread, the watcher, transfers no blocks. The watcher
+ * reports passed deadlines even if all other threads sleep in system calls.
  */
 #include <errno.h>
 #include <string.h>
@@ -180,7 +180,7 @@ static void workers_attend(struct actmem_queue *queue)
 	pthread_cond_signal(&queue->workers.watch);
 }
 
-/* Does nothing: the request waits until the threads return from their system calls. */
+/* Does nothing: the request ends when the system calls for its blocks return. */
 static void workers_cancel(struct actmem_queue *queue, struct request *request)
 {
 }

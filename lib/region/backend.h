@@ -24,13 +24,13 @@ struct region_request {
 	enum actmem_policy policy;
 	struct actmem_nodes nodes;	/* BIND: not empty; PREFERRED: at most one */
 	bool has_home;			/* BIND: @home is set */
-	unsigned int home;		/* prefer nodes near this one, not near the caller */
+	unsigned int home;		/* prefer nodes near this node, not near the caller */
 	uint32_t allow;
-	bool by_default;		/* no caller set @allow */
+	bool by_default;		/* the caller did not set @allow */
 	bool inherit;
 	bool lazy;
 	char name[ACTMEM_NAME_MAX];	/* printable, without '/'; may be "" */
-	const char *path;		/* of a named region, on this backend's file system, or NULL */
+	const char *path;		/* path on the backend's file system; NULL: no name */
 	uint32_t open;			/* ACTMEM_OPEN_*, if the region is named */
 	bool any_place;			/* no option or default sets a policy or nodes */
 };
@@ -57,7 +57,7 @@ struct backing {
 	bool inherit;
 	bool unplaced;			/* mbind() is forbidden, so the kernel chose the nodes */
 	bool elsewhere;			/* memfd: a fallback to other nodes was used */
-	bool received;			/* another process created it */
+	bool received;			/* this handle did not create it */
 	bool named;
 	bool read_only;			/* opened only for reading */
 	char name[ACTMEM_NAME_MAX];
@@ -66,7 +66,7 @@ struct backing {
 /*
  * Functions that can fail return 0 or a negative errno. On failure they set the message of
  * actmem_error() and release everything that they created. @device is the descriptor that @open
- * returned. Except where noted, callers serialize calls for the same backing.
+ * set. Except where noted, callers serialize calls for the same backing.
  */
 struct backend {
 	enum actmem_backend kind;
@@ -83,16 +83,16 @@ struct backend {
 		      struct backing *backing);
 
 	/*
-	 * Opens or creates a named region, as its ACTMEM_OPEN_* flags say. Sets @received if the
-	 * region existed. Creates a region as @create does. Other processes can find it only when
-	 * it is complete.
+	 * Opens or creates a named region, as the request's ACTMEM_OPEN_* flags say. Sets @received
+	 * if the region existed. Creates a region as @create does. Other processes can find a new
+	 * region only when it is complete.
 	 */
 	int (*open_name)(const struct region_request *request, struct backing *backing);
 
 	/* Sets *@backing for a received descriptor. Duplicates @fd. @allow: ACTMEM_ALLOW_*. */
 	int (*adopt)(int device, int fd, uint32_t allow, struct backing *backing);
 
-	/* Maps the region and sets @address, unless the backend keeps it mapped anyway. */
+	/* Maps the region and sets @address, unless this backend keeps all its regions mapped. */
 	int (*map)(struct backing *backing);
 
 	/* Unmaps the region. No thread may use @address any more. */
@@ -116,13 +116,18 @@ struct backend {
 	 */
 	int (*info)(const struct backing *backing, struct actmem_region_info *info);
 
-	/* Returns the region's surplus in bytes (see actmem_region_info). NULL: there is none. */
+	/*
+	 * Returns the region's surplus in bytes (see actmem_region_info). NULL: the backend's
+	 * regions have none.
+	 */
 	uint64_t (*surplus)(const struct backing *backing);
 
 	/* Unmaps the region and closes its descriptor. */
 	void (*release)(struct backing *backing);
 
-	/* Adds every region that this process may see to @list. Does not set the field command. */
+	/*
+	 * Adds every region that this process may see to @list. The caller sets the field command.
+	 */
 	int (*list)(struct region_list *list);
 };
 

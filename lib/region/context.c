@@ -2,9 +2,9 @@
 /*
  * Opens and closes a backend, and closes descriptors in forked children.
  *
- * A child cannot use its parent's handles: it does not inherit their mappings, and every call on
- * them fails. The child closes their descriptors, so that it does not keep memory alive that its
- * parent frees.
+ * A child cannot use its parent's handles: every call on such a handle fails. The child closes the
+ * descriptors of these handles. Otherwise, memory that the parent frees would stay allocated until
+ * the child ends.
  */
 #include <errno.h>
 #include <limits.h>
@@ -90,7 +90,7 @@ int check_owner(const struct actmem *am)
 
 /*
  * Returns true if the error means that the driver is missing. ACTMEM_BACKEND_AUTO then uses memfd.
- * If this process may not use the driver, or its version does not fit, AUTO fails: the
+ * If the driver denies access, or its version does not fit, ACTMEM_BACKEND_AUTO fails, because the
  * administrator should fix that.
  */
 static bool driver_is_missing(int error)
@@ -126,7 +126,9 @@ static int open_backend(struct actmem *am)
 	return error;
 }
 
-/* Sets the path that the files of heaps begin with. @name NULL: heaps have no names. */
+/*
+ * Sets the path with which the names of all files of heaps begin. @name NULL: heaps have no names.
+ */
 static int set_heap_name(struct heap_names *names, const char *name, enum actmem_backend wanted)
 {
 	const struct backend *backend;

@@ -50,15 +50,15 @@ struct actmem {
 struct actmem_region {
 	struct actmem_region *next, *previous;
 	struct actmem *am;
-	const struct backend *backend;	/* with AUTO, it may differ from that of am */
+	const struct backend *backend;	/* may differ from am->backend, with AUTO */
 	pthread_mutex_t pages_lock;	/* serializes populate and discard, if @in_turn */
 	pthread_mutex_t lock;
-	bool by_default;		/* report its fallbacks, because no caller allowed them */
+	bool by_default;		/* report its fallbacks: only the default allows them */
 	struct backing backing;
 	struct stats_record *record;	/* memfd only; its mapped_bytes change under lock */
 	unsigned int maps;		/* under lock */
 	_Atomic unsigned int attachments;	/* to queues */
-	_Atomic unsigned int buffers;	/* queues that have it registered with io_uring */
+	_Atomic unsigned int buffers;	/* number of queues that registered it with io_uring */
 	/* The registration with a runtime, or NULL. Set under lock. */
 	struct registration *_Atomic registration;
 };

@@ -11,7 +11,7 @@
 #include "region/backend.h"
 #include "watch/watch.h"
 
-/* Sets the item's node count, and returns the bytes of its array and path. */
+/* Sets the item's node count. Returns how many bytes its array of nodes and its path need. */
 static size_t measure_item(struct region_item *item)
 {
 	item->info.node_count = nodes_told(item->node_bytes);

@@ -25,9 +25,9 @@ static void *map_at(const struct backing *backing, void *hint, int flags)
 /*
  * Maps a region at an aligned address. Hugetlb files and the driver choose an aligned address
  * themselves. For other files, the function reserves aligned address space and maps the file over
- * it. Without the reservation, another thread could map the same address first. If that mapping
- * fails, the function does not unmap the reservation: the kernel may have unmapped it already, and
- * another thread may use the addresses.
+ * it. Without the reservation, another thread could map the same address first. If mapping the file
+ * over the reservation fails, the function does not unmap the reservation: the kernel may have
+ * unmapped it already, and another thread may use the addresses.
  */
 static void *map_aligned(const struct backing *backing)
 {

@@ -136,7 +136,7 @@ int name_link(int fd, const char *path)
 	snprintf(own, sizeof(own), "/proc/self/fd/%d", fd);
 	if (!linkat(AT_FDCWD, own, AT_FDCWD, path, AT_SYMLINK_FOLLOW))
 		return 0;
-	/* /proc may not be mounted. AT_EMPTY_PATH needs CAP_DAC_READ_SEARCH instead. */
+	/* If /proc is not mounted, try AT_EMPTY_PATH, which needs CAP_DAC_READ_SEARCH. */
 	if (errno == ENOENT && !linkat(fd, "", AT_FDCWD, path, AT_EMPTY_PATH))
 		return 0;
 	return -errno;

@@ -25,8 +25,8 @@ int name_to_path(const char *name, char path[PATH_MAX]);
 void parent_of(char folder[PATH_MAX], const char *path);
 
 /*
- * Opens the request's path with the open(2) flags @flags, and as its ACTMEM_OPEN_READ and OWN say.
- * Fails if the path is not a regular file. Sets *@stat.
+ * Opens the request's path with the open(2) flags @flags, and those that the request's
+ * ACTMEM_OPEN_READ and ACTMEM_OPEN_OWN imply. Fails if the path is not a regular file. Sets *@stat.
  */
 int name_open(const struct region_request *request, int flags, int *fd, struct stat *stat);
 

@@ -12,8 +12,8 @@
 #include "region/backend.h"
 
 /*
- * Returns -EINVAL with an error message if actmem_open() does not accept a value; else 0. Applies
- * ACTMEM_STRICT=1 of the environment.
+ * Returns -EINVAL with an error message if actmem_open() does not accept a value; otherwise 0.
+ * Applies ACTMEM_STRICT=1 of the environment.
  */
 int options_check(struct actmem_options *options);
 
@@ -27,7 +27,7 @@ int take_name(char name[ACTMEM_NAME_MAX], const char *from);
 enum actmem_pages options_pages(const struct actmem_options *defaults,
 				enum actmem_pages pages);
 
-/* Sets which fallbacks a region may use, by the rule at struct actmem_options. */
+/* Sets which fallbacks a region may use, by the rule in the comment on struct actmem_options. */
 void options_permit(const struct actmem_options *defaults,
 		    const struct actmem_region_options *options, struct region_request *request);
 

@@ -36,7 +36,9 @@ static void free_region(struct actmem_region *region)
 	free(region);
 }
 
-/* Publishes a memfd region. The driver itself reports its regions to other processes. */
+/*
+ * Publishes a region of the memfd backend for other processes. The driver reports its own regions.
+ */
 static int publish_region(struct actmem *am, struct actmem_region *region)
 {
 	uint64_t node_bytes[ACTMEM_NODES_MAX] = { 0 };
@@ -58,7 +60,9 @@ static int publish_region(struct actmem *am, struct actmem_region *region)
 	return error;
 }
 
-/* Adds a region to its lists and counters. On failure, releases and frees it. */
+/*
+ * Publishes a region, and adds it to the handle's list and counters. On failure, frees the region.
+ */
 static int add_to_lists(struct actmem *am, struct actmem_region *region)
 {
 	struct counters *counters = am->counters;

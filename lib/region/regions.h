@@ -13,7 +13,9 @@
 #include "region/backend.h"
 #include "region/context.h"
 
-/* Like actmem_region_create() and actmem_region_close(), with arguments that were checked. */
+/*
+ * Like actmem_region_create() and actmem_region_close(), but the caller has checked the arguments.
+ */
 int region_create(struct actmem *am, const struct region_request *request,
 		  struct actmem_region **region);
 void region_close(struct actmem_region *region);
@@ -25,14 +27,16 @@ static inline unsigned int region_attachments(const struct actmem_region *region
 }
 
 /*
- * Call the first one before the region's pages are registered with io_uring, and the second one
- * after the kernel has released them. In between, the pages cannot be discarded, because the ring
- * would continue to use the old pages.
+ * Call region_hold_pages() before the region's pages are registered with io_uring, and
+ * region_let_go_of_pages() after the kernel has released them. In between, the pages cannot be
+ * discarded, because the ring would continue to use the old pages.
  */
 void region_hold_pages(struct actmem_region *region);
 void region_let_go_of_pages(struct actmem_region *region);
 
-/* Returns how many bytes the region should free, because a limit of the driver was lowered. */
+/*
+ * If a limit of the driver was lowered, returns how many bytes the region should free; otherwise 0.
+ */
 static inline uint64_t region_surplus(const struct actmem_region *region)
 {
 	return region->backend->surplus ? region->backend->surplus(&region->backing) : 0;
@@ -47,23 +51,26 @@ int region_check_writable(const struct actmem_region *region);
  */
 int region_check_unregistered(const struct actmem_region *region, const char *what);
 
-/* Allocates a region, but not its memory. Returns NULL with an error message if memory is short. */
+/*
+ * Allocates the handle of a region, but not its memory. Returns NULL with an error message if
+ * memory is short.
+ */
 struct actmem_region *region_new(struct actmem *am, const struct backend *backend);
 
 /*
- * Completes a region after the backend's call, which returned @error, and stores it in *@region.
- * Frees @made if @error is set or if the completion fails.
+ * Completes the region @made after the backend's call returned @error, and stores it in *@region.
+ * Frees @made if @error is not 0 or if the completion fails.
  */
 int region_finish(struct actmem_region *made, int error, struct actmem_region **region);
 
 /*
- * Prints on stderr that a region is worse than ACTMEM_STRICT=1 demands. Does so once for the first
- * such region of a process, and once for its first region that is not locked. Prints nothing if
- * `actmem run` has reported this, or if ACTMEM_QUIET=1 is set.
+ * Prints on stderr that a region is worse than ACTMEM_STRICT=1 demands. Prints this once for the
+ * first such region of a process, and once for the first region that is not locked. Prints nothing
+ * if `actmem run` has reported this, or if ACTMEM_QUIET=1 is set.
  */
 void region_report(const struct actmem_region *region);
 
-/* Like actmem_region_open(), with a request that was checked and has a path. */
+/* Like actmem_region_open(), but the caller has checked the request, which has a path. */
 int region_open(struct actmem *am, const struct region_request *request,
 		struct actmem_region **region);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Registers and unregisters a region chunk by chunk, with pauses in which other threads get the
- * lock of the accelerator's driver. If the kernel does not pin a chunk, the error message quotes
+ * Registers and unregisters a region chunk by chunk, with pauses in which other threads can get the
+ * lock of the accelerator's driver. If the kernel refuses to pin a chunk, the error message quotes
  * the kernel's log.
  */
 #include <errno.h>
@@ -55,7 +55,10 @@ int chunks_drop(struct registration *registration)
 	return result;
 }
 
-/* Unregisters the chunks that were registered, and keeps the first error message. */
+/*
+ * Undoes a registration that failed with @error: unregisters its chunks, and keeps the error
+ * message.
+ */
 static int undo_chunks(struct registration *registration, int error)
 {
 	char words[ERROR_TEXT_MAX], again[ERROR_TEXT_MAX];
@@ -69,8 +72,8 @@ static int undo_chunks(struct registration *registration, int error)
 }
 
 /*
- * Adds the kernel's reason to the error message. If the kernel does not pin memory, CUDA returns
- * only CUDA_ERROR_INVALID_VALUE or OUT_OF_MEMORY.
+ * Adds the kernel's reason to the error message: if the kernel refuses to pin memory, CUDA itself
+ * returns only CUDA_ERROR_INVALID_VALUE or OUT_OF_MEMORY.
  */
 static void explain_refusal(int log, const void *address, uint64_t length, int error)
 {

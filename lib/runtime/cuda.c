@@ -2,8 +2,9 @@
 /*
  * Registers regions with the CUDA driver API.
  *
- * CUDA does not work in a child of a process that used it, so this file does not call CUDA in such
- * a child. Because cuInit() may fork, a thread that calls it holds no lock that fork() takes.
+ * CUDA does not work in a child of a process that used CUDA, so this file does not call CUDA in
+ * such a child. Because cuInit() may fork, a thread that calls cuInit() holds no lock that fork()
+ * takes.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -147,8 +148,8 @@ static bool is_gone(cuda_result result)
 
 /*
  * Returns true if the thread's current context belongs to the device and is alive. The context may
- * have been destroyed, or a primary context may have been reset. cuCtxGetDevice() is not documented
- * to detect that, so ask the device for its free memory.
+ * have been destroyed, or a primary context may have been reset. Because cuCtxGetDevice() is not
+ * documented to detect this, the function also asks for the device's free memory.
  */
 static bool current_serves(const struct actmem_runtime *runtime, cuda_context current)
 {
@@ -163,8 +164,8 @@ static bool current_serves(const struct actmem_runtime *runtime, cuda_context cu
  * Chooses the context in which to register. This is the caller's context, if it belongs to the
  * device and is not the primary context. Otherwise it is the primary context, which is retained
  * until the region is unregistered. If the primary context does not exist, it is not created just
- * to compare it with the caller's. The runtime's own memory would end with the caller's context, so
- * it always uses the primary context.
+ * to compare it with the caller's. The runtime's own memory always uses the primary context,
+ * because the caller's context may end earlier than the memory.
  */
 static int cuda_begin(struct registration *registration)
 {
@@ -199,8 +200,8 @@ static int cuda_begin(struct registration *registration)
 }
 
 /*
- * Releases the primary context. The release fails only while the process ends, when CUDA has
- * released everything.
+ * Releases the primary context. Ignores a failure: it happens only while the process ends, when
+ * CUDA has released everything.
  */
 static void cuda_end(struct registration *registration)
 {
@@ -210,8 +211,8 @@ static void cuda_end(struct registration *registration)
 }
 
 /*
- * Makes the registration's context current. If it sets *@pushed, cuda_leave() restores the previous
- * context.
+ * Makes the registration's context current. Sets *@pushed if another context was current before, so
+ * that cuda_leave() restores it.
  */
 static cuda_result cuda_enter(const struct registration *registration, bool *pushed)
 {
@@ -288,10 +289,10 @@ static int tell_lost(const void *address, uint64_t length, cuda_result result)
 }
 
 /*
- * Returns 0 if CUDA knows the address. This is checked before the registration's context is used,
- * because a program can destroy its own context at any time. A driver may refuse to answer a thread
- * without a context, although the memory is registered. In that case the function returns 0 if the
- * registration uses the primary context, and the next CUDA call reports an error.
+ * Returns 0 if CUDA knows the address. Callers check this before they use the registration's
+ * context, because a program can destroy its own context at any time. A driver may refuse to answer
+ * a thread without a context, although the memory is registered. In that case the function returns
+ * 0 if the registration uses the primary context, and the next CUDA call reports an error.
  */
 static cuda_result cuda_knows(const struct registration *registration, const void *address)
 {
@@ -332,7 +333,10 @@ static int cuda_look(struct registration *registration, void *address, uint32_t 
 	*flags = 0;
 	if (!result)
 		result = cuda_enter(registration, &pushed);
-	/* CUDA need not know the flags of all memory. */
+	/*
+	 * This call may fail even for registered memory, because CUDA does not know the flags of
+	 * all memory.
+	 */
 	if (!result && cuda.cuMemHostGetFlags(flags, address))
 		*flags = 0;
 	cuda_leave(pushed);

@@ -18,7 +18,7 @@
 #define RUNTIME_TEXT_MAX	(ACTMEM_DEVICE_TEXT_MAX + 512)
 
 #define PIECE_LEAST	(64ULL << 20)
-/* For 512 MiB and more, NVIDIA's driver compacts memory while it holds a machine-wide lock. */
+/* To pin 512 MiB or more, NVIDIA's driver compacts memory while it holds a machine-wide lock. */
 #define PIECE_MOST	(256ULL << 20)
 
 /*
@@ -28,20 +28,20 @@
 
 /* A region that is registered or is being registered. */
 struct registration {
-	struct link link;		/* of its runtime */
+	struct link link;		/* in the runtime's list */
 	struct actmem_runtime *runtime;
 	struct actmem_region *region;
-	bool busy;			/* a thread registers or unregisters it */
-	bool abandoned;			/* its heap could not unregister it: the runtime retries */
+	bool busy;			/* a thread registers or unregisters the region */
+	bool abandoned;			/* the heap could not unregister it; the runtime retries */
 	bool own;			/* add() allocates the memory, and drop() frees it */
 	char *address;
 	uint64_t length;
 	uint64_t chunk_bytes;		/* bytes that one call registers */
 	uint64_t chunk_least;		/* the least that one call may register */
 	uint64_t registered;		/* bytes registered, from the start: whole chunks, or all */
-	uint64_t far_bytes;
+	uint64_t far_bytes;		/* bytes that are not on the device's socket */
 	uint32_t flags;			/* ACTMEM_REGISTER_* */
-	void *context;			/* CUDA: the context in which it was registered */
+	void *context;			/* CUDA: the context of the registration */
 	bool has_primary;		/* CUDA: retains the device's primary context */
 };
 
@@ -57,9 +57,9 @@ struct actmem_runtime {
 	unsigned int heaps;		/* heaps that register regions; under the lock */
 	uint64_t piece_bytes;		/* length of the next pieces of heaps; under the lock */
 	uint64_t accepted_bytes;	/* most that one call may register; under the lock */
-	char refusal[ERROR_TEXT_MAX];	/* why it registers no memory, or ""; under the lock */
-	struct actmem_nodes nodes;	/* of the device's socket; empty: not known */
-	int device;			/* CUDA: its handle */
+	char refusal[ERROR_TEXT_MAX];	/* why no memory can be registered, or ""; under the lock */
+	struct actmem_nodes nodes;	/* nodes of the device's socket; empty: not known */
+	int device;			/* CUDA: handle of the device */
 	char description[RUNTIME_TEXT_MAX];
 };
 
@@ -102,8 +102,8 @@ struct runtime_kind {
 
 /*
  * Registers all chunks, or none. If the runtime refuses the first chunk, tries shorter chunks of at
- * least @chunk_least bytes, and sets @chunk_bytes. After a failure, @registered is the length of
- * the chunks that could not be unregistered again.
+ * least @chunk_least bytes, and sets @chunk_bytes. After a failure, unregisters the registered
+ * chunks. @registered is then the length of the chunks that could not be unregistered.
  */
 int chunks_add(struct registration *registration);
 
@@ -123,7 +123,8 @@ void pace_learn(struct actmem_runtime *runtime, uint64_t bytes, uint64_t took_ns
 void pace_limit(struct actmem_runtime *runtime, uint64_t bytes);
 
 /*
- * own_is() returns true if a runtime allocates the region's memory. own_place() sets its address.
+ * own_is() returns true if a runtime allocates the region's memory. own_place() sets the address of
+ * this memory.
  */
 bool own_is(const struct actmem_region *region);
 void own_place(struct actmem_region *region, void *address);

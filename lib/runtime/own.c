@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Regions of memory that a runtime allocates itself, for heaps whose regions it does not register.
- * Registering such a region allocates its memory, and unregistering it frees the memory. So the
- * region is registered as long as it exists.
+ * Regions of memory that a runtime allocates itself. A heap uses them if the runtime refuses to
+ * register the heap's usual regions. Registering such a region allocates its memory, and
+ * unregistering it frees the memory. So the region is registered as long as it exists.
  */
 #include <errno.h>
 #include <unistd.h>

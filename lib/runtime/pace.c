@@ -3,9 +3,10 @@
  * Determines the length of the pieces in which regions are registered, and the pause between two
  * pieces.
  *
- * While an accelerator's driver pins memory, it holds a lock that all its calls take, in the
- * process or on the whole machine. So each call must be short. The thread that released the lock
- * may also get it again at once, so a pause after each call lets other threads take it.
+ * While an accelerator's driver pins memory, the driver holds a lock. All other calls of the driver
+ * wait for this lock, in the same process or on the whole machine. So each call must be short. The
+ * thread that releases the lock can get it again before a waiting thread does. So a pause after
+ * each call lets other threads get the lock.
  */
 #include <errno.h>
 #include <time.h>
@@ -19,7 +20,9 @@
 #define PAUSE_PART	32
 #define PAUSE_LEAST_NS	50000ULL
 #define PAUSE_MOST_NS	NS_PER_MS
-/* Do not learn from calls for less memory: their time does not depend on the length. */
+/*
+ * Do not learn from calls that register less than this: their time does not depend on the length.
+ */
 #define LEARN_LEAST	(16ULL << 20)
 
 static uint64_t between(uint64_t least, uint64_t value, uint64_t most)

@@ -2,9 +2,9 @@
 /*
  * Registers regions with runtimes.
  *
- * A region has at most one registration, which exists as soon as a thread begins to register it.
- * The registration is busy while a thread registers or unregisters the region. Other threads do not
- * use a busy registration.
+ * A region has at most one registration, which exists as soon as a thread begins to register the
+ * region. The registration is busy while a thread registers or unregisters the region. Other
+ * threads do not use a busy registration.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -115,8 +115,8 @@ static void settle_registration(struct registration *registration, bool failed)
 }
 
 /*
- * Counts a failed registration. Refuses all later ones if none has succeeded yet, and the runtime
- * does not support this one, although it is not read-only.
+ * Counts a failed registration. If the runtime does not support this registration, although it is
+ * not read-only, and none has succeeded before, the runtime refuses all later registrations.
  */
 static void count_failure(const struct registration *registration, int error)
 {
@@ -143,8 +143,9 @@ static void tell_place(const struct registration *registration)
 }
 
 /*
- * Registers a claimed region, or frees the registration. From settle_registration() on, another
- * thread may unregister the region, which frees the registration.
+ * Registers a claimed region. After a failure, frees the registration unless chunks stay
+ * registered. After settle_registration(), another thread may unregister the region, and so free
+ * the registration.
  */
 static int registration_make(struct registration *registration, uint64_t *chunk_bytes)
 {
@@ -246,9 +247,9 @@ static int check_region(const struct actmem_region *region, const char *call)
 }
 
 /*
- * Finds the registration of a region. Returns -EBUSY if a thread is changing it. Caller holds the
- * region's lock, so that the registration stays valid. With @ends, marks the registration as busy,
- * and the caller must then end the registration.
+ * Finds the registration of a region. Returns -EBUSY if another thread registers or unregisters the
+ * region. Caller holds the region's lock, so that the registration stays valid. With @ends, marks
+ * the registration as busy, and the caller must then end the registration.
  */
 static int find_registration(struct actmem_region *region, struct registration **result, bool ends)
 {

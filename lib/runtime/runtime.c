@@ -103,7 +103,8 @@ static int open_kind(struct actmem_runtime *runtime)
 	if (!error)
 		describe_runtime(runtime, wanted ? "as requested" : "because it is available");
 	/*
-	 * Fall back only for device 0, the default. A caller that chose another device needs it.
+	 * Fall back only for device 0, the default. A caller that chose another device needs that
+	 * device.
 	 */
 	if (!error || wanted || !is_absent(error) || runtime->options.device)
 		return error;

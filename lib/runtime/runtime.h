@@ -38,8 +38,8 @@ int runtime_node(const struct actmem_runtime *runtime);
 uint64_t runtime_chunk_bytes(const struct actmem_runtime *runtime);
 
 /*
- * Returns the length of the next pieces in which a heap registers memory. It depends on the time
- * that earlier pieces took, and is a multiple of 2 MiB.
+ * Returns the length of the next pieces in which a heap registers memory. This length depends on
+ * the time that earlier pieces took, and is a multiple of 2 MiB.
  */
 uint64_t runtime_piece_bytes(struct actmem_runtime *runtime);
 
@@ -71,7 +71,9 @@ int runtime_own_region(struct actmem_runtime *runtime, uint64_t length, uint32_t
 void runtime_add_heap(struct actmem_runtime *runtime);
 void runtime_drop_heap(struct actmem_runtime *runtime);
 
-/* Gives the runtime a region that its heap could not unregister. The runtime closes it later. */
+/*
+ * Gives the runtime a region that a heap could not unregister. actmem_runtime_close() tries again.
+ */
 void registration_abandon(struct actmem_region *region);
 
 #endif /* LIB_RUNTIME_H */

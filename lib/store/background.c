@@ -82,7 +82,10 @@ static int attach_region(struct actmem_store *store, struct actmem_region *regio
 {
 	int error = actmem_queue_attach(store->queue, region, 0);
 
-	/* The queue did not register the region. The queue's description says why. */
+	/*
+	 * If the queue's description changed, the queue did not register the region: the new
+	 * description says why.
+	 */
 	if (!error && actmem_queue_describe(store->queue) != store->queue_description)
 		describe_plain(store, "");
 	if (error != -ENOMEM && error != -EMFILE)
@@ -104,7 +107,7 @@ static int attach(struct actmem_store *store, struct actmem_region *region)
 	return error;
 }
 
-/* A region that no transfer has used is not attached. */
+/* Detaches the region. A region that no transfer has used is not attached. */
 void store_region_closes(void *data, struct actmem_region *region)
 {
 	struct actmem_store *store = data;
@@ -113,7 +116,7 @@ void store_region_closes(void *data, struct actmem_region *region)
 		actmem_queue_detach(store->queue, region);
 }
 
-/* Gets file space, and attaches the block's region. The block may end meanwhile. */
+/* Gets file space for the block, and attaches its region. The block may end meanwhile. */
 static int prepare(struct actmem_store *store, struct store_block *block)
 {
 	int error = 0;

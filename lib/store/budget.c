@@ -2,12 +2,12 @@
 /*
  * Determines how much memory a store may use: its budget, or less if it cannot get that much. A
  * limit that the store shares with other users may be used up or lowered, or the machine may have
- * no more memory. The store then treats the memory that it has, or may keep, as its budget, and
- * spills the rest.
+ * no more memory. The store then uses a smaller budget: the memory that it already has, or the part
+ * of this memory that the limit still allows. It spills the rest.
  *
- * Other users may free memory later. The store tries to get it in the background, before each round
- * of blocks that can use more memory. It also tries again before a call fails because there is no
- * memory.
+ * Other users may free memory later. The store tries to get this memory in the background. It does
+ * so before each round (a rise and fall of the bytes of all blocks) if the round can use more
+ * memory. It also tries again before a call fails because there is no memory.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -54,7 +54,10 @@ bool store_lift_budget(struct actmem_store *store)
 	return was_less;
 }
 
-/* Records the first refusal. The background thread adds the reason to the store's description. */
+/*
+ * Records the first refusal of memory. The background thread adds the reason to the store's
+ * description.
+ */
 static void note_refusal(struct actmem_store *store)
 {
 	if (store->refused_at || store->budget >= store->asked)
@@ -203,7 +206,8 @@ static void tell_refusal(struct actmem_store *store)
 }
 
 /*
- * Grows the heap by as much as the blocks of the last rounds needed. Releases the lock meanwhile.
+ * Grows the heap until it can hold the highest peak of the last rounds, or until the limit is
+ * reached. Releases the lock meanwhile.
  */
 static void regain(struct actmem_store *store)
 {
@@ -222,7 +226,8 @@ static void regain(struct actmem_store *store)
 	if (!error || !store_make_do(store, error))
 		store_lift_budget(store);
 	/*
-	 * If the limit was lowered meanwhile, no regions were closed: the budget was still lower.
+	 * If the limit was lowered while the lock was released, no regions were closed, because the
+	 * budget was even lower than the new limit. Close them now.
 	 */
 	if (limit_of(store) < limit)
 		keep_to_new_budget(store);

@@ -3,7 +3,10 @@
 #include "store/follow.h"
 
 #define DOUBT_OF_MISS	2
-/* The doubt at which the order is lost: three misses in a row, or more among other takes. */
+/*
+ * The doubt at which the order is lost: three misses in a row, or more misses with other takes
+ * between them.
+ */
 #define DOUBT_LOST	6
 #define DOUBT_MOST	12
 

@@ -5,8 +5,8 @@
  * from 1. The functions take no lock and do no I/O.
  *
  * A run is a sequence of takes that goes from neighbour to neighbour, up (to later puts) or down. A
- * run is expected to be as long as the last one. If it gets longer than that, it is expected to
- * double its length.
+ * run is expected to be as long as the previous run. A run that gets longer than the previous one
+ * is expected to double its length.
  */
 #ifndef LIB_STORE_FOLLOW_H
 #define LIB_STORE_FOLLOW_H
@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 struct follow {
-	unsigned int doubt;
+	unsigned int doubt;		/* rises with misses, and falls with expected takes */
 	bool is_lost;			/* do not rely on the expected order */
 	bool is_up;			/* direction of the last run of two or more takes */
 	uint64_t run, last_run;		/* takes in this run and in the last run */
@@ -24,7 +24,7 @@ struct follow {
 
 enum take_kind {
 	TAKE_FORESEEN,			/* at the expected time */
-	TAKE_BY_CHANCE,			/* at another time, but in memory, or next to be read */
+	TAKE_BY_CHANCE,			/* at another time, but the block was in memory or next */
 	TAKE_MISSED,			/* the block was neither in memory nor next to be read */
 };
 

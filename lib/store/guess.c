@@ -5,7 +5,10 @@
  */
 #include "store/store.h"
 
-/* A take may be this many takes early or late, because threads overtake each other. */
+/*
+ * A take counts as expected even if it is this many takes early or late, because threads overtake
+ * each other.
+ */
 #define FORESEEN_WITHIN	8
 /* Guess again after 1/RENEWED_PART of the guessed blocks of a run were taken. */
 #define RENEWED_PART	16
@@ -44,7 +47,10 @@ static bool is_urgent(const struct store_block *block)
 	return !block->place.want.at && link_is_alone(&block->guessed);
 }
 
-/* Ends the guesses up to number @last. A block that was guessed again has a later number. */
+/*
+ * Ends the guesses up to number @last. A block that was guessed again has a later number, and stays
+ * guessed.
+ */
 static void end_guesses(struct actmem_store *store, uint64_t last)
 {
 	struct store_block *block;
@@ -58,9 +64,9 @@ static void end_guesses(struct actmem_store *store, uint64_t last)
 }
 
 /*
- * Marks the neighbours of @block as guessed, the nearest last, because the store reads the latest
- * guess first. Also marks a block that is being read: otherwise the store could drop it as soon as
- * its read ends.
+ * Marks the neighbours of @block as guessed. The nearest neighbour is the last, because the store
+ * reads the latest guess first. Also marks blocks that are being read: otherwise the store could
+ * drop such a block as soon as its read ends.
  */
 static void want_neighbours(struct actmem_store *store, const struct store_block *block)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Holds and takes of blocks. A block may have several holds. The thread with the first hold reads
- * the block into memory (USER_CLAIMS). Other threads that want to hold the block wait until it has
- * done so.
+ * the block into memory (USER_CLAIMS). Other threads that want to hold the block wait until it is
+ * in memory.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -100,7 +100,7 @@ static int await_block(struct actmem_store *store, struct waiter *waiter, struct
 		error = store_room(store, waiter, block, &memory);
 		if (!error) {
 			store_fill(store, block, memory);
-			/* After this block, read those that are expected next. */
+			/* After this block, read the blocks that are expected next. */
 			if (store->follow.is_lost)
 				store_advance(store);
 		}
@@ -135,7 +135,8 @@ static int fail_changed(const struct actmem_store *store, const struct store_blo
 
 /*
  * Compares the block's checksum. Releases the lock meanwhile; the hold keeps the block in memory.
- * If the checksum differs and there is no other holder, the next try reads the block's file again.
+ * If the checksum of a block differs, and the block is also in a file and has no other holder, the
+ * next hold reads the file again.
  */
 static int compare_checksum(struct actmem_store *store, struct store_block *block)
 {
@@ -175,7 +176,10 @@ static uint64_t *counter_of_take(struct actmem_store *store, const struct store_
 {
 	if (block->memory && block->transfer != TRANSFER_FILL)
 		return &store->stats.hits_total;
-	/* The next block to be read was expected too, but its read has not started. */
+	/*
+	 * The store expected this take: the block is the next one to be read, but its read has not
+	 * started.
+	 */
 	if (block->transfer || (store->filed.first == &block->place &&
 				block->place.want.at != WANTED_UNKNOWN))
 		return &store->stats.late_total;
@@ -259,7 +263,7 @@ static int hold_block(struct actmem_store *store, struct actmem_key key, uint64_
 		error = claim_block(store, &waiter, *result, holder);
 	store->waiting--;
 	waiter_destroy(&waiter);
-	/* After an error, begin nothing that could fail and overwrite its error message. */
+	/* After an error, begin nothing that could fail and overwrite the error message. */
 	if (error)
 		store_kick(store);
 	else
@@ -288,7 +292,7 @@ int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const v
 	return error;
 }
 
-/* Returns a hold of this thread or, if it has none, of another thread; NULL: there is no hold. */
+/* Returns a hold of this thread. If there is none, returns a hold of another thread, or NULL. */
 static struct holder *find_holder(const struct store_block *block)
 {
 	struct holder *holder, *found = NULL;

@@ -23,13 +23,16 @@
 #include "store/store.h"
 
 #define LOOK_MS		100
-/* While memory is being returned, the driver's descriptors stay ready, so poll() would not wait. */
+/*
+ * While memory is being returned, the driver's descriptors stay ready, so that poll() does not wait
+ * for them. In this case, the thread first waits for this time.
+ */
 #define RETURN_MS	50
 /*
  * The thread finds the cgroup of this process, and reads memory.high, once a second. If memory.high
- * is set, the thread also reads it each time that it checks the limits. So it notices within a
- * second that memory.high was set, or that the process was moved to another cgroup. A move is not
- * urgent: pages stay charged to the old cgroup.
+ * is set, the thread also reads it each time that it checks the limits. So the thread notices
+ * within a second that memory.high was set, or that the process was moved to another cgroup. A move
+ * is not urgent: pages stay charged to the old cgroup.
  */
 #define CGROUP_NS	NS_PER_SECOND
 #define WATCHED_MAX	1024
@@ -95,7 +98,10 @@ static void take_cgroup_limit(struct own_cgroup *own, uint64_t held, struct room
 	if (!own->has_limit || !high.used_bytes)
 		return;
 	snprintf(why, sizeof(why), "%s is %s", high.file, BYTES_TEXT(high.limit_bytes));
-	/* Other processes of the cgroup may grow, too, so the store takes only half of the rest. */
+	/*
+	 * Other processes of the cgroup may grow, too, so the store uses only half of the remaining
+	 * bytes.
+	 */
 	take_limit(room, share_of((int64_t)(high.limit_bytes - high.used_bytes), held,
 				  high.used_bytes, 2), why);
 }

@@ -70,7 +70,8 @@ static void end_spill(struct actmem_store *store, struct store_block *block, int
 }
 
 /*
- * Handles the end of a spill. @bad_room: a disk failed at the block's space: use that space last.
+ * Handles the end of a spill. If @bad_room is set, a disk failed at the block's space, so use this
+ * space last.
  */
 static void spill_ended(struct actmem_store *store, struct store_block *block, int error,
 			const char *words, bool bad_room)
@@ -198,7 +199,8 @@ uint64_t store_window(const struct actmem_store *store)
 /*
  * Returns how many bytes of the budget should, at the peak, be free or hold blocks that are also in
  * files. This is store_window() if no peak is known, or if puts go on during takes. Otherwise it is
- * at most the length of two blocks, so that puts need not wait. More spills would be useless.
+ * at most the length of two blocks. This is enough for puts not to wait, so more spills would be
+ * useless.
  */
 static uint64_t spare_bytes(const struct actmem_store *store)
 {
@@ -239,8 +241,8 @@ static bool is_late(const struct actmem_store *store, const struct store_block *
 }
 
 /*
- * Returns true if the transfers under way keep the disks busy. More transfers would delay one that
- * becomes urgent.
+ * Returns true if the transfers under way keep the disks busy. More transfers would delay a
+ * transfer that becomes urgent.
  */
 static bool is_busy(const struct actmem_store *store, enum store_sum sum,
 		    const struct bandwidth *bandwidth)
@@ -266,8 +268,8 @@ static bool wants_spill(const struct actmem_store *store)
 }
 
 /*
- * Returns true if no puts are expected for a while and if, after @length more bytes are used,
- * enough memory is left for the next puts.
+ * Returns true if no puts are expected for a while, and if the next puts will still have enough
+ * memory after the store uses @length more bytes.
  */
 static bool may_use_all(const struct actmem_store *store, uint64_t length)
 {
@@ -280,8 +282,8 @@ static bool may_use_all(const struct actmem_store *store, uint64_t length)
 /*
  * Returns true if the store may read ahead although takes are not in the expected order, so that
  * any block may be next. The store then reads only into memory that the next run of takes does not
- * need: otherwise that run would evict the block. The store reads one block at a time, so that an
- * urgent fill need not wait long.
+ * need: otherwise that run would evict the block that was read. The store reads one block at a
+ * time, so that an urgent fill need not wait long.
  */
 static bool may_guess(const struct actmem_store *store, uint64_t length)
 {
@@ -397,8 +399,8 @@ void store_advance(struct actmem_store *store)
 }
 
 /*
- * Handles a completion. The caller took only this one, so the thread's error message is that of the
- * completion.
+ * Handles a completion. The caller fetched only this completion, so the thread's error message
+ * belongs to it.
  */
 static void complete(struct actmem_store *store, const struct actmem_completion *completion)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Gets memory for blocks, in the order in which threads asked for it. After each change, the first
- * waiter tries again: it takes free memory or grows the heap. If neither is possible, it drops
- * blocks that are also in a file. If there are no such blocks, it waits for spills.
+ * Gets memory for blocks, in the order in which threads asked for it. Whenever the memory or the
+ * blocks of the store change, the first waiter tries again: it takes free memory or grows the heap.
+ * If neither is possible, the waiter drops the memory of blocks that are also in a file. If there
+ * are no such blocks, the waiter waits for spills.
  */
 #include <errno.h>
 #include <string.h>
@@ -18,7 +19,10 @@
 
 void waiter_init(struct waiter *waiter, uint64_t timeout_ns)
 {
-	/* Do not clear waiter->words: it is read only after an error, which sets it. */
+	/*
+	 * waiter->words need not be cleared: an error sets it, and nothing reads it before an
+	 * error.
+	 */
 	link_init(&waiter->link);
 	waiter->thread = thread_number();
 	waiter->is_stalled = false;
@@ -193,7 +197,10 @@ static int make_room(struct actmem_store *store, struct waiter *waiter, uint64_t
 {
 	const char *name = store->am->heap_names.path;
 
-	/* Named regions stay open even if they are empty. */
+	/*
+	 * Named regions stay open even if they are empty, so they leave no memory for a longer
+	 * region.
+	 */
 	if (name && !waiter->is_refused && !store->sums[SUM_MEMORY].blocks)
 		return fail(ENOMEM, "%s are needed, but each of the store's regions %s.* is free but too short; together they use up %s of %s; remove them and raise %s, or raise %s",
 			    BYTES_TEXT(length), name, KNOB(BUDGET), BYTES_TEXT(store->budget),
@@ -223,9 +230,9 @@ int store_take_room(struct actmem_store *store, uint64_t length, void **memory)
 }
 
 /*
- * Returns true if waiting for a spill is better than dropping the next block, which was read ahead
- * and would have to be read twice. This is so if enough spills are under way, or if a block that
- * will be taken later can be spilled.
+ * Returns true if the next block to drop was read ahead, and waiting for a spill is better than
+ * dropping this block and reading it twice. Waiting is better if enough spills are under way, or if
+ * a block that will be taken later can be spilled.
  */
 static bool is_spill_better(const struct actmem_store *store, const struct waiter *waiter,
 			    uint64_t length)

@@ -76,8 +76,8 @@ void schedule_live(struct schedule *schedule, uint64_t bytes);
 uint64_t schedule_peak(const struct schedule *schedule);
 
 /*
- * Returns by how much the bytes rise again after a fall within a round. That much should be kept
- * free for puts. 0: all puts of a round come before its takes.
+ * Returns by how much the bytes rise again after a fall within a round. The store should keep this
+ * much memory free for puts. 0: all puts of a round come before the round's takes.
  */
 uint64_t schedule_refill(const struct schedule *schedule);
 

@@ -61,7 +61,7 @@ static int open_set(const struct spillfile *spillfile, uint64_t length, struct a
 	return fail_elsewhere(actmem_file_open(spillfile->queue, &options, file));
 }
 
-/* Returns the set that contains a block, and its offset there. */
+/* Returns the set that contains a block. Stores the block's offset in the set in *@offset. */
 static struct actmem_file *locate(const struct spillfile *spillfile, const struct extent *block,
 				  uint64_t *offset)
 {
@@ -219,7 +219,10 @@ void spillfile_give(struct spillfile *spillfile, struct spill_room *room)
 	room->block = NULL;
 }
 
-/* Also makes the oldest avoided space usable: otherwise a failing disk's files would only grow. */
+/*
+ * Also makes the oldest avoided space usable: otherwise the files of a failing disk would always
+ * grow.
+ */
 void spillfile_avoid(struct spillfile *spillfile, struct spill_room *room)
 {
 	struct extent **oldest = &spillfile->avoided[spillfile->avoided_next];
@@ -288,8 +291,8 @@ static int allocate_piece(const struct spillfile *spillfile, const struct extent
 }
 
 /*
- * Opens a new set, or extends the last one if the disks were full. A new set is better if it can be
- * long, because transfers wait while their file gets longer.
+ * Opens a new set, or extends the last one if the disks were full. A long new set is better than
+ * extending the last set, because transfers wait while their file gets longer.
  */
 static int open_or_extend(struct spillfile *spillfile, uint64_t length,
 			  struct spill_growth *growth)

@@ -66,8 +66,9 @@ struct spill_room {
 /*
  * Functions that can fail return 0, or a negative errno with an error message, except
  * spillfile_take(). The caller serializes the calls, with two exceptions. spillfile_grow() and
- * spillfile_punch(), which may take long, may run concurrently with other calls, but not with each
- * other, spillfile_add(), spillfile_punched() or spillfile_destroy().
+ * spillfile_punch() can take long, so they may run concurrently with most other calls. They must
+ * not run concurrently with each other, spillfile_add(), spillfile_punched() or
+ * spillfile_destroy().
  *
  * @options: only size, length, paths, path_count and flags are used; the caller keeps the paths
  * valid. spillfile_init() allocates @options->length bytes on the disks.
@@ -102,9 +103,9 @@ bool spillfile_use_avoided(struct spillfile *spillfile);
 
 /*
  * Allocates space on the disks: a piece that was given back to them, or a new set of at least
- * @length bytes. If the disks were full at the last allocation, it allocates only @length bytes,
- * and extends the last set instead, because a queue has a limited number of files. The space is
- * usable after spillfile_add().
+ * @length bytes. If the disks were full at the last allocation, it allocates only @length bytes. It
+ * then extends the last set, because so short a new set would waste files, and a queue has a
+ * limited number of files. The space is usable after spillfile_add().
  */
 int spillfile_grow(struct spillfile *spillfile, uint64_t length, struct spill_growth *growth);
 int spillfile_add(struct spillfile *spillfile, const struct spill_growth *growth);
@@ -120,8 +121,8 @@ void spillfile_end_round(struct spillfile *spillfile);
 void spillfile_empty(struct spillfile *spillfile);
 
 /*
- * Takes a piece of the space that will return to the disks, so that no block can use it. Returns
- * NULL if there is none now.
+ * Takes a piece of the space that will return to the disks, so that no block can use the piece.
+ * Returns NULL if no piece should return now.
  */
 struct extent *spillfile_withhold(struct spillfile *spillfile);
 bool spillfile_is_to_shrink(const struct spillfile *spillfile);

@@ -227,7 +227,7 @@ static int copy_path(const char *path, char **result)
 
 /*
  * Copies the paths, and makes them absolute: the store uses them again when it needs more files. By
- * then the caller may have freed them, or changed the working directory.
+ * then the caller may have freed its paths, or changed the working directory.
  */
 static int copy_paths(struct actmem_store *store, const struct actmem_store_options *options)
 {
@@ -386,7 +386,7 @@ static void end_all(struct actmem_store *store)
 			store_end(store, store->buckets[i]);
 }
 
-/* Waits for all transfers, but first for the background thread, which may still begin some. */
+/* Waits for the background thread, which may still begin transfers, and then for all transfers. */
 static void await_end(struct actmem_store *store)
 {
 	pthread_join(store->background_thread, NULL);

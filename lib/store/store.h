@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Internal interface of stores, which keep blocks by key within a memory budget. No other part of
- * the library uses it, so it also declares everything that the files of the store share.
+ * Internal interface of stores, which keep blocks by key within a memory budget. Other folders of
+ * the library do not use this header, so it also declares everything that the files of the store
+ * share.
  *
  * A spill writes a block to a file, and a fill reads it again. A block is in memory, in a file, or
  * both. The store keeps a copy in a file until the block ends. A thread of the queue handles
- * completed transfers, and begins more transfers that are useful now. After any other change, the
- * thread that made the change begins such transfers. Once a store has been created, only its
- * background thread attaches regions and allocates files.
+ * completed transfers, and then begins the transfers that are useful now. After any other change,
+ * the thread that made the change begins the useful transfers. Once a store has been created, only
+ * its background thread attaches regions and allocates files.
  *
  * Read the files in this order, callers first. store.c creates and destroys stores; calls.c and
  * hold.c have the calls on blocks. limits.c returns memory when a limit falls. event.c has the
@@ -60,8 +61,8 @@ enum store_transfer {
 /* Sums over the blocks of a store that are in a certain state. */
 enum store_sum {
 	SUM_LIVE,
-	SUM_MEMORY,			/* it has memory, filled or not */
-	SUM_RESIDENT,			/* it has memory, and is not being filled */
+	SUM_MEMORY,			/* the block has memory, filled or not */
+	SUM_RESIDENT,			/* the block has memory, and is not being filled */
 	SUM_FILED,			/* in a file, and not resident */
 	SUM_AWAY,			/* in a file, or being spilled */
 	SUM_AHEAD,			/* read ahead, or being read ahead, and not taken since */
@@ -89,7 +90,7 @@ struct waiter {
 	uint64_t since;			/* ns; valid if is_stalled */
 	uint64_t until;			/* ns; 0: no timeout */
 	bool is_refused;		/* the heap could not grow; see store->refusal */
-	int spill_error;		/* error of a spill while it was the first waiter; or 0 */
+	int spill_error;		/* error of a spill while this was the first waiter; or 0 */
 	int fill_error;
 	char words[STORE_WORDS];
 };
@@ -119,7 +120,7 @@ struct store_block {
 	bool is_ended;			/* free the block when its transfer completes */
 	bool is_ahead;
 	bool is_unreadable;		/* do not read it ahead again */
-	int fill_error;			/* error of its last read if no thread waited for it */
+	int fill_error;			/* error of the last read, if no thread waited for it */
 	bool is_followed;		/* guess.c has recorded its take, and ignores retries */
 	enum store_user user;
 	uint64_t thread;		/* thread_number() of the user that reserved it */
@@ -134,7 +135,7 @@ struct store_block {
 	unsigned int turn;		/* takes of the block so far */
 	bool has_checksum;
 	uint64_t checksum;
-	unsigned int counted;		/* bit N: sum N of enum store_sum counts it */
+	unsigned int counted;		/* bit N: sum N of enum store_sum counts the block */
 };
 
 struct store_event {
@@ -155,7 +156,7 @@ struct actmem_store {
 	uint64_t refused_at;		/* budget at the first refusal; 0: no refusal yet */
 	bool is_refusal_told;
 	bool is_to_regain;		/* the background thread will try to get more memory */
-	uint64_t unit;			/* lengths of blocks are multiples of it */
+	uint64_t unit;			/* lengths of blocks are multiples of this */
 	uint64_t memory_align;
 	uint64_t busy_bytes;		/* bytes in flight that keep all disks busy */
 	uint64_t fixed_window;		/* window_bytes of the options; 0: the store chooses */
@@ -205,8 +206,8 @@ struct actmem_store {
 	bool is_plain;			/* the description says that buffers are not registered */
 	/*
 	 * Longer descriptions. They add that buffers are not registered, that files never get
-	 * shorter, or why the budget was refused. Callers may still use an earlier one, so none is
-	 * overwritten.
+	 * shorter, or why the budget was refused. Callers may still use an earlier description, so
+	 * no description is overwritten.
 	 */
 	char more_words[STORE_MORE][4 * STORE_WORDS];
 	unsigned int more;
@@ -268,7 +269,7 @@ int store_fail_no_block(const struct actmem_store *store, struct actmem_key key,
 /* Records that the block was put or put back. From now on, threads may hold it. */
 void store_add_put(struct actmem_store *store, struct store_block *block);
 
-/* Moves the block to the right order and the right sums after a change. */
+/* After a change of the block, moves it to the order and the sums of its new state. */
 void store_update_counts(struct actmem_store *store, struct store_block *block);
 
 /* Removes a block that no other thread uses. Frees it now, or when its transfer completes. */
@@ -278,7 +279,7 @@ void store_end(struct actmem_store *store, struct store_block *block);
 void store_forget_memory(struct actmem_store *store, struct store_block *block);
 void store_take_memory(struct actmem_store *store, struct store_block *block, void *memory);
 
-/* Changes the time at which the block is expected to be taken, and ends a guess about it. */
+/* Changes the time at which the block is expected to be taken, and ends a guess about the block. */
 void store_want(struct actmem_store *store, struct store_block *block, struct want want);
 
 /* Adds to a total of store->stats and to the published total of the process. */
@@ -314,7 +315,7 @@ void store_spill(struct actmem_store *store, struct store_block *block);
 void store_fill(struct actmem_store *store, struct store_block *block, void *memory);
 
 /*
- * Submits a prepared transfer. If its preparation failed, @error is the error, with an error
+ * Submits a prepared transfer. If the preparation failed, @error is its error, with an error
  * message, and the transfer ends.
  */
 void store_submit(struct actmem_store *store, struct store_block *block, int error);
@@ -326,9 +327,9 @@ void store_submit(struct actmem_store *store, struct store_block *block, int err
 void store_give_up_spill(struct actmem_store *store, struct store_block *block, int error);
 
 /*
- * Drops the memory of a block that is also in a file: the one that will be taken last. If
- * @later_than is not NULL, the block must also be taken later than @later_than. Returns true if it
- * dropped a block.
+ * Drops the memory of one block. This is the block that will be taken last of those that are in
+ * memory and in a file. If @later_than is not NULL, drops the memory only if the block will be
+ * taken later than @later_than. Returns true if memory was dropped.
  */
 bool store_drop_clean(struct actmem_store *store, const struct store_block *later_than);
 
@@ -361,8 +362,8 @@ void waiter_destroy(struct waiter *waiter);
 bool waiter_is_late(const struct waiter *waiter);
 
 /*
- * Takes memory from the existing regions. Returns -ENOSPC without an error message if they have no
- * free memory within the budget.
+ * Takes memory from the existing regions. Returns -ENOSPC without an error message if the regions
+ * have too little free memory, or if the block would exceed a lowered budget.
  */
 int store_take_room(struct actmem_store *store, uint64_t length, void **memory);
 
@@ -395,14 +396,15 @@ void store_kick(struct actmem_store *store);
 bool store_make_do(struct actmem_store *store, int error);
 
 /*
- * Raises the budget to the limit again, so that the heap may grow. Returns true if the budget was
- * lower.
+ * Raises the budget again, to the lower of store->asked and the ceiling, so that the heap may grow.
+ * Returns true if the budget was lower.
  */
 bool store_lift_budget(struct actmem_store *store);
 
 /*
- * Limits the store to @bytes for now, for the reason @why, as actmem_store_set_budget() does.
- * UINT64_MAX: no limit. If this is too little to continue, the store exceeds the ceiling.
+ * Sets the ceiling: until the next call, the store uses at most @bytes, as if the budget were
+ * lower. UINT64_MAX: no limit. @why is the reason, for error messages and the store's description.
+ * If the store cannot continue with so little memory, it exceeds the ceiling.
  */
 void store_set_ceiling(struct actmem_store *store, uint64_t bytes, const char *why);
 
@@ -414,7 +416,7 @@ void store_keep_to_budget(struct actmem_store *store);
 
 /*
  * Called at the end of a round. If the next round can use more memory, the background thread will
- * ask for it.
+ * ask for this memory.
  */
 void store_want_budget(struct actmem_store *store);
 

@@ -38,8 +38,8 @@ INLINE naturals is_true(vector a)
 }
 
 /*
- * Operands that compare equal have the same bits, or are zeros of different sign: -0 is the
- * minimum, and 0 the maximum.
+ * Operands that compare equal have the same bits, unless they are zeros of different signs. The
+ * minimum is then -0, and the maximum 0.
  */
 INLINE vector minimum(vector a, vector b)
 {
@@ -121,7 +121,10 @@ INLINE naturals is_below_2_23(vector a)
 	return (naturals)((vector)((naturals)a & ~SIGN_BIT) < 8388608.0F);
 }
 
-/* Returns @a if it is not small, else @truncated with the sign of @a, which a 0 has lost. */
+/*
+ * If @a is small, returns @truncated with the sign of @a, because a truncated 0 has lost its sign.
+ * Otherwise returns @a.
+ */
 INLINE vector whole(vector a, vector truncated, naturals is_small)
 {
 	truncated = (vector)((naturals)truncated | ((naturals)a & SIGN_BIT));
@@ -188,7 +191,7 @@ INLINE void advance(struct values *values, const struct steps *steps)
 
 /*
  * Most steps wait mainly for loads. So each step has a second form for operands @b and @d that are
- * scalars or constants. This form loads each of them only once.
+ * scalars or constants. This form loads @b and @d only once for all vectors of a block.
  */
 #define EACH(count, statement)							\
 	do {									\

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The code of the steps. kernel_set.h is compiled once for each instruction set. The results are
- * the same bits with every set.
+ * bit-identical with every instruction set.
  */
 #ifndef LIB_UPDATE_KERNELS_H
 #define LIB_UPDATE_KERNELS_H
@@ -39,7 +39,10 @@ struct kernels {
  */
 const struct kernels *kernels_used(void);
 
-/* For tests: selects the kernels @name; NULL: the best. Returns false if the processor cannot. */
+/*
+ * For tests: selects the kernels with the name @name or, if it is NULL, the best kernels. Returns
+ * false if the processor lacks their instruction set.
+ */
 bool kernels_use(const char *name);
 
 extern const struct kernels kernels_baseline, kernels_avx2, kernels_avx512;

@@ -23,8 +23,8 @@ struct job {
 	uint64_t count;
 	_Atomic uint64_t taken;		/* elements in pieces that threads have begun */
 	/*
-	 * repeated: a block of copies of each scalar and constant. zeros: the block of an input
-	 * without memory.
+	 * repeated: for each scalar and constant, a block that is filled with copies of it. zeros:
+	 * the block of an input without memory.
 	 */
 	vector repeated[UPDATE_VALUES_MAX][BLOCK_VECTORS];
 	vector zeros[BLOCK_VECTORS];
@@ -60,7 +60,7 @@ static void set_input(struct values *values, const struct job *job, uint32_t inp
 }
 
 /*
- * Computes the last elements if they do not fill a block. Works on copies, because the kernels
+ * Computes the last elements, which do not fill a block. Works on copies, because the kernels
  * access whole blocks.
  */
 static void compute_rest(struct values *values, const struct job *job, uint64_t at, size_t count)

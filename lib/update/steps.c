@@ -2,8 +2,8 @@
 /*
  * Joins operations of a program; see steps.h.
  *
- * A temporary may be written several times. So an operand is identified by its writer, the
- * operation that wrote it. Inputs, scalars and constants have the writer NONE.
+ * A temporary may be written several times. So the operation that wrote an operand (its writer)
+ * identifies the operand. Inputs, scalars and constants have the writer NONE.
  */
 #include <stdbool.h>
 
@@ -41,7 +41,8 @@ static uint16_t use(struct join *join, int32_t value)
 }
 
 /*
- * Counts the uses of each result. An operand that is not used is 0, and counts as a use of value 0.
+ * Counts the uses of each result. An operand that its operation does not use is 0, so it counts as
+ * a use of value 0.
  */
 static void count_uses(struct join *join)
 {
@@ -61,8 +62,9 @@ static void count_uses(struct join *join)
 }
 
 /*
- * Returns true if @value still has the content that @writer wrote and operation @index read. Only
- * operation @index itself may have overwritten it: once joined, that operation writes nothing.
+ * Returns true if @value still has the content that @writer wrote and operation @index read. If
+ * operation @index itself has overwritten the content, this does not matter, because a joined
+ * operation writes nothing.
  */
 static bool is_kept(const struct join *join, uint16_t index, int32_t value, uint16_t writer)
 {
@@ -121,7 +123,8 @@ static void swap(uint8_t *one, uint8_t *other)
 }
 
 /*
- * Makes a step load scalars and constants once, if possible. @first_code: its operation on @a, @b.
+ * Makes a step load scalars and constants once, if possible. @first_code: the operation that the
+ * step applies to @a and @b.
  */
 static struct step repeat_operands(const struct update_program *program, struct step step,
 				   int32_t first_code)
@@ -155,7 +158,10 @@ static struct step link_step(const struct update_operation *operation,
 		       is_second ? operation->a : operation->b, 0);
 }
 
-/* Returns the step of an operation, and sets @joined to the earlier operations that it includes. */
+/*
+ * Returns the step of an operation, and sets @joined to the earlier operations that the step
+ * includes.
+ */
 static struct step choose_step(const struct join *join, const struct update_operation *operation,
 			       const struct update_operation *joined[2])
 {

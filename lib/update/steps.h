@@ -18,8 +18,8 @@
 /*
  * The length of a block, in vectors and in elements. Each step computes one block at once. The
  * processor begins the next steps, and the next block, before a step has ended, so it reads and
- * writes memory while it computes. With longer blocks it cannot look that far ahead. With shorter
- * ones it spends more time between steps.
+ * writes memory while it computes. With longer blocks, the processor cannot look that far ahead.
+ * With shorter blocks, it spends more time between steps.
  */
 #define BLOCK_VECTORS	8
 #define BLOCK_LENGTH	(BLOCK_VECTORS * VECTOR_LENGTH)
@@ -42,7 +42,7 @@ enum step_code {
 	STEP_WIDEN,			/* @a: a bfloat16 input, @to: its value */
 	STEP_STORE_F32,			/* @to: an output */
 	STEP_STORE_BF16,
-	STEP_STREAM_F32,		/* like STEP_STORE_F32, past the caches */
+	STEP_STREAM_F32,		/* like STEP_STORE_F32, but bypasses the caches */
 	STEP_STREAM_BF16,
 	/* Added to a code of operations if @b and @d are scalars or constants. */
 	STEP_REPEATED,
@@ -58,7 +58,7 @@ struct steps {
 	uint32_t input_count, output_count, count;
 	/* Bytes from one block to the next; 0: an input without memory. */
 	uint32_t input_bytes[UPDATE_ARRAYS_MAX], output_bytes[UPDATE_ARRAYS_MAX];
-	bool is_widened[UPDATE_ARRAYS_MAX];	/* an input */
+	bool is_widened[UPDATE_ARRAYS_MAX];	/* the input is bfloat16: STEP_WIDEN converts it */
 	struct step step[STEPS_MAX];
 };
 

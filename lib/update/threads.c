@@ -2,10 +2,10 @@
 /*
  * The threads that compute updates; see threads.h.
  *
- * No thread is bound to one CPU: if it were, another thread of the program on that CPU would delay
+ * No thread is bound to one CPU, because another thread of the program on that CPU could then delay
  * the whole update. A lock protects the list of pools. Each pool (the threads of a node) has two
- * locks: `turn`, which the call that uses the threads holds, and `lock`. A thread takes `turn`
- * first.
+ * locks, `turn` and `lock`. The call that uses the threads holds `turn`. A thread that takes both
+ * locks takes `turn` first.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -31,7 +31,7 @@ struct pool {
 	void *data;
 	unsigned int wanted;		/* threads that should still begin the work */
 	unsigned int working;
-	bool is_abandoned;		/* its threads end */
+	bool is_abandoned;		/* the pool's threads end */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -39,8 +39,8 @@ static struct pool *pools;		/* never freed, because threads wait for work */
 static int fork_error;
 
 /*
- * A child has none of its parent's threads, which may have held any lock. The child abandons the
- * memory of the parent's pools.
+ * A forked child has no threads of its parent, but these may have held any lock during fork(). So
+ * the child resets the lock, and abandons the memory of the parent's pools.
  */
 static void forget_pools(void)
 {
@@ -104,7 +104,7 @@ static int find_cpus(int node, struct cpus *cpus, char *words, size_t words_size
 
 /*
  * Starts @count threads on these CPUs, or fewer if the process cannot start more. Returns 0, or a
- * negative errno if a thread may not run on these CPUs.
+ * negative errno if the kernel does not permit a thread to run on these CPUs.
  */
 static int start_threads(struct pool *pool, struct cpus *cpus, unsigned int count)
 {

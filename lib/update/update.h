@@ -69,9 +69,9 @@ enum update_code {
 
 /*
  * @to = @code(@a, @b, @c). An operand is the number of a value: inputs have the first numbers, then
- * come scalars, constants, and temporaries. Only temporaries are written, each as often as the
- * program likes. An operand that @code does not use is 0. The Python module passes an array of
- * these structs as an array of int32_t.
+ * come scalars, constants, and temporaries. Operations write only temporaries, and may write the
+ * same temporary several times. An operand that @code does not use is 0. The Python module passes
+ * an array of these structs as an array of int32_t.
  */
 struct update_operation {
 	int32_t code;			/* enum update_code */
@@ -100,7 +100,8 @@ struct update_array {
 };
 
 /*
- * Checks a program that comes from outside. Returns 0, or -EINVAL with an error message in @words.
+ * Checks a program that comes from outside the library. Returns 0, or -EINVAL with an error message
+ * in @words.
  */
 int update_check(const struct update_program *program, char *words, size_t words_size);
 
@@ -111,9 +112,9 @@ int update_check(const struct update_program *program, char *words, size_t words
  * itself. Calls for the same node take turns. When the call returns, other threads and devices see
  * the outputs.
  *
- * Returns 0, -ENODEV (the process may use no CPU of the node), -EINVAL (the knob UPDATE_THREADS is
- * wrong), or another negative errno, with an error message in @words. After an error, no output was
- * written.
+ * Returns 0, -ENODEV (the process may use no CPU of the node), -EINVAL (the setting
+ * ACTMEM_UPDATE_THREADS is invalid), or another negative errno, with an error message in @words.
+ * After an error, no output was written.
  */
 int update_run(const struct update_program *program, const struct update_array *inputs,
 	       const float *scalars, const struct update_array *outputs, uint64_t count, int node,

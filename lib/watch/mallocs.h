@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The counters of malloc mode, in which the preload provides large blocks of malloc(). A process
- * publishes them from its first large block on.
+ * publishes these counters when it allocates its first large block.
  */
 #ifndef LIB_WATCH_MALLOCS_H
 #define LIB_WATCH_MALLOCS_H
@@ -22,7 +22,7 @@ struct malloc_counters {
 	_Atomic uint64_t pooled_bytes;	/* upper bound of free bytes not returned to the kernel */
 	_Atomic uint64_t mapped_bytes;	/* bytes of mapped address space */
 	_Atomic uint64_t blocks_total;
-	_Atomic uint64_t refused_total;	/* large blocks passed to the next malloc() */
+	_Atomic uint64_t refused_total;	/* requests for large blocks, passed to the next malloc() */
 };
 
 #endif /* LIB_WATCH_MALLOCS_H */

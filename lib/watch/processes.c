@@ -2,10 +2,9 @@
 /*
  * Finds the memfd regions of every process that this process may inspect.
  *
- * The existence of a region, its name and its length come from the descriptors under
- * /proc/PID/fd, which no process can forge. Only placement, pinning and mapping come from the data
- * that the process publishes. The library reads that data without mapping it, and ignores it if
- * it makes no sense.
+ * The existence of a region, its name and its length come from the descriptors under /proc/PID/fd,
+ * which no process can forge. Only placement, pinning and mapping come from the data that the
+ * process publishes. The library reads this data without mapping it, and ignores invalid data.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,8 +34,8 @@
 /* Ranks the processes that have a region. The list shows the process with the highest rank. */
 enum rank {
 	RANK_HOLDER,		/* has a descriptor, but publishes nothing about the region */
-	RANK_RECEIVER,
-	RANK_MAKER,
+	RANK_RECEIVER,		/* publishes that it received the region */
+	RANK_MAKER,		/* publishes that it created the region */
 };
 
 struct found {
@@ -54,8 +53,8 @@ struct region_search {
 };
 
 /*
- * Copies the placement of pages. The published numbers may be older than those of the kernel, and
- * other processes may have discarded pages since.
+ * Copies the placement of pages. If other processes have discarded pages since the process
+ * published its numbers, these may exceed the allocated bytes. Ignores or limits such numbers.
  */
 static void take_pages(struct actmem_region_info *info, const struct stats_record *record)
 {
@@ -115,7 +114,7 @@ static size_t length_of_path(const char *link)
 	return length >= more && !strcmp(link + length - more, DELETED) ? length - more : length;
 }
 
-/* Copies the name after "actmem:". Returns false if this library gives no region such a name. */
+/* Copies the name after "actmem:". Returns false if it is no valid name of a region. */
 static bool take_label(char name[ACTMEM_NAME_MAX], const char *link)
 {
 	const char *from = link + strlen(REGION_PREFIX);
@@ -159,8 +158,8 @@ static struct found *add_found(struct region_search *search)
 }
 
 /*
- * Reads the kernel's data about a file that may be a region. Returns false if it cannot be one.
- * Does not query a file server (AT_STATX_DONT_SYNC), because the server may not answer.
+ * Reads the kernel's data about a file that may be a region. Returns false if the file cannot be a
+ * region. Does not query a file server (AT_STATX_DONT_SYNC), because the server might not answer.
  */
 static bool take_file(struct actmem_region_info *info, int pid, const char *path,
 		      uint64_t *device)
@@ -231,7 +230,10 @@ static int take_region(struct region_search *search, int pid, const char *path, 
 	return take_file_system(&item.info, path) ? add_region(search, device, &item, rank) : 0;
 }
 
-/* Copies the name of a file. A file that was not removed may have a name that ends in DELETED. */
+/*
+ * Copies the name of a file. Cuts off DELETED only if the file was removed: the name of an existing
+ * file may end in DELETED.
+ */
 static void take_file_name(char name[ACTMEM_NAME_MAX], const char *link, bool is_removed)
 {
 	size_t length = is_removed ? length_of_path(link) : strlen(link);
@@ -241,7 +243,10 @@ static void take_file_name(char name[ACTMEM_NAME_MAX], const char *link, bool is
 	name_label(name, path);
 }
 
-/* Adds a named region. Such a region may be any file that its process publishes as one. */
+/*
+ * Adds a named region. Every file of tmpfs or hugetlbfs that its process publishes as a region is
+ * one.
+ */
 static int take_named(struct region_search *search, int pid, const char *path, const char *link)
 {
 	struct region_item item;
@@ -262,7 +267,7 @@ static int take_named(struct region_search *search, int pid, const char *path, c
 	return add_region(search, device, &item, rank);
 }
 
-/* Calls @take for each descriptor of a process whose link begins with @prefix. */
+/* For each descriptor of a process, calls @take if the descriptor's link begins with @prefix. */
 static int walk_links(struct region_search *search, int pid, const char *prefix,
 		      int (*take)(struct region_search *search, int pid, const char *path,
 				  const char *link))
@@ -306,7 +311,7 @@ static int search_process(struct region_search *search, int pid)
 	return error;
 }
 
-/* Records the path of a named region of the driver that the process has open. */
+/* If the descriptor is a named region of the driver, records the region's path. */
 static int take_path(struct region_search *search, int pid, const char *path, const char *link)
 {
 	char file[DESCRIPTOR_PATH_MAX], text[1024];
@@ -315,7 +320,7 @@ static int take_path(struct region_search *search, int pid, const char *path, co
 	size_t i;
 
 	/*
-	 * Only regions have an actmem-id. Do not query other files: an NFS server may not answer.
+	 * Only regions have an actmem-id. Do not query other files: an NFS server might not answer.
 	 */
 	snprintf(file, sizeof(file), "/proc/%d/fdinfo/%s", pid, strrchr(path, '/') + 1);
 	if (sysfile_read(file, text, sizeof(text)))
@@ -332,7 +337,7 @@ static int take_path(struct region_search *search, int pid, const char *path, co
 			continue;
 		snprintf(item->path, sizeof(item->path), "%s", link);
 		/*
-		 * The creator has ended or is not visible. Show the process that has the region
+		 * If the creator has ended or is not visible, show the process that has the region
 		 * open.
 		 */
 		if (info->pid <= 0)

@@ -7,15 +7,15 @@
 
 #include "watch/list.h"
 
-/* Precedes the region's name in the name of its memfd. */
+/* The name of a region's memfd is this prefix, followed by the region's name. */
 #define REGION_LABEL	"actmem:"
 
 /* Adds each memfd region once. Returns 0, or -errno with an error message. */
 int processes_list(struct region_list *list);
 
 /*
- * For each named region of the driver that is in the list and open in a process, adds its path to
- * the list.
+ * Adds the paths of the driver's named regions to the list. Finds only the paths of regions that a
+ * process has open.
  */
 int processes_paths(struct region_list *list);
 

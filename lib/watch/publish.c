@@ -37,7 +37,7 @@ void *publish_file(const struct published_kind *kind, int *fd, const char **call
 	if (memory != MAP_FAILED)
 		return memory;
 	error = errno;
-	/* The C library's close() is a cancellation point. */
+	/* Do not call the C library's close(), which is a cancellation point. */
 	syscall(SYS_close, *fd);
 	errno = error;
 	return NULL;

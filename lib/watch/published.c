@@ -27,7 +27,7 @@ static bool read_at(int fd, void *into, size_t size, uint64_t offset)
  * Opens a file of another process. Returns -EINVAL if it is no tmpfs file. The path may lead to any
  * file, and opening a device could do harm. So the function first checks the file with O_PATH,
  * which does not open it. If the owner has a lease on the file, opening the file would block for 45
- * seconds. The function then also returns -EINVAL.
+ * seconds. In this case O_NONBLOCK makes the open fail, and the function also returns -EINVAL.
  */
 static int open_memory_file(const char *path)
 {

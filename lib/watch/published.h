@@ -36,13 +36,13 @@ int published_set_limit(int pid, uint64_t bytes);
 /* Reads the header, which has the counters. Returns false if it cannot be read. */
 bool published_header(int fd, struct stats_header *header);
 
-/* Finds the record of a region. Returns false if the file has none. */
+/* Finds the record of a region. Returns false if the file has no such record. */
 bool published_find(struct published *published, uint64_t device, uint64_t id,
 		    struct stats_record *record);
 
 /*
- * Reads the waits of a process. Returns false if its library does not publish any. A wait that
- * makes no sense becomes WAIT_NONE.
+ * Reads the waits of a process. Returns false if the process's library publishes no waits. An
+ * invalid wait becomes WAIT_NONE.
  */
 bool published_waits(int fd, struct published_waits *waits);
 

@@ -12,7 +12,7 @@
 #include "watch/sequence.h"
 #include "watch/stats.h"
 
-/* Allocates pages. Returns an error if memory is short, where a page fault would raise SIGBUS. */
+/* Allocates pages. Returns an error if memory is short. A page fault would raise SIGBUS instead. */
 static int populate(void *address, uint64_t length)
 {
 	while (madvise(address, length, MADV_POPULATE_WRITE)) {
@@ -42,7 +42,7 @@ int stats_open(struct stats *stats, enum actmem_backend backend)
 			    BYTES_TEXT(STATS_FILE_BYTES), BYTES_TEXT(limit.rlim_cur));
 	if (!header)
 		return fail(errno, "cannot publish counters (%s: %s)", call, strerror(errno));
-	/* A forked child must not publish as its parent. */
+	/* A forked child must not write to the file that its parent publishes. */
 	if (madvise(header, STATS_FILE_BYTES, MADV_DONTFORK) ||
 	    madvise(header, STATS_FILE_BYTES, MADV_DONTDUMP))
 		error = fail(errno, "cannot publish counters (madvise: %s)", strerror(errno));

@@ -63,7 +63,7 @@ struct stats_header {
 	struct published_start start;
 	uint32_t backend;
 	_Atomic uint32_t records;	/* records from this number on are unused */
-	_Atomic uint64_t limit_bytes;	/* of the regions (`actmem limit`); 0: none */
+	_Atomic uint64_t limit_bytes;	/* limit of all regions (`actmem limit`); 0: none */
 	struct counters counters;
 	struct published_waits waits;
 	struct published_traffic traffic;
@@ -96,7 +96,7 @@ int stats_open(struct stats *stats, enum actmem_backend backend);
 void stats_close(struct stats *stats);
 
 /*
- * Publishes a region. @device and @info->id identify its file. @info->node_bytes has
+ * Publishes a region. @device and @info->id identify the region's file. @info->node_bytes has
  * ACTMEM_NODES_MAX elements. Returns -EMFILE with an error message if there are too many regions.
  * The caller serializes stats_add() and stats_remove() of the same @stats.
  */

@@ -15,6 +15,7 @@
 #define WAITS_MAX	28
 #define WAIT_WORDS	80
 
+/* What a thread or a queue waits for. */
 enum wait_kind {
 	WAIT_NONE,
 	WAIT_MEMORY,		/* a thread: memory within a store's budget */
@@ -40,7 +41,7 @@ struct published_wait {
 	char words[WAIT_WORDS];		/* names the block, region or file */
 };
 
-/* The waits of a process. All zeros if its library does not publish waits. */
+/* The waits of a process. All zeros if the process's library does not publish waits. */
 struct published_waits {
 	uint32_t places;
 	uint32_t reserved;
@@ -50,9 +51,9 @@ struct published_waits {
 };
 
 /*
- * Publishes that this thread has been waiting since @since; 0: it begins now. With @kind WAIT_NONE,
- * reserves a place for a queue. Returns NULL if no place is free. Takes no lock. @words is cut off
- * if it does not fit.
+ * Publishes that this thread has been waiting since @since or, if @since is 0, since now. With
+ * @kind WAIT_NONE, reserves a place for a queue. Returns NULL if no place is free. Takes no lock.
+ * @words is cut off if it does not fit.
  */
 struct published_wait *wait_begin(struct published_waits *waits, enum wait_kind kind, uint64_t since,
 				  uint64_t bytes, const char *words);

@@ -4,16 +4,16 @@
  * of the values that programs store with the handler actmem_put. XLA calls the handlers itself.
  *
  * actmem_put copies its first operand into a block of a store and returns a token, uint32[4].
- * actmem_take copies the block that a token names into its result. The last take frees the block.
- * If no take is marked as the last one, actmem_drop frees the block. There are handlers for CPUs
- * and for CUDA. On CUDA, actmem_tie announces later takes, so that blocks can be copied ahead
- * (call.h).
+ * actmem_take gets such a token, and copies the token's block into its result. The last take frees
+ * the block. If no take is marked as the last one, actmem_drop frees the block. There are handlers
+ * for CPUs and for CUDA. On CUDA, actmem_tie announces later takes, so that blocks can be copied
+ * ahead (call.h).
  *
  * XLA does not report that an execution failed or was discarded, so the library finds the values of
  * abandoned forward passes by counting. A site is a call of a checkpointed function in a program. A
  * generation is the set of all puts of one site in one XLA run on one device. A generation is
  * unfinished until all of its values are taken. When a site begins a generation and already has the
- * maximum number of unfinished generations, the library reclaims its oldest generation.
+ * maximum number of unfinished generations, the library reclaims the site's oldest generation.
  */
 #ifndef ACTMEM_XLA_H
 #define ACTMEM_XLA_H
@@ -52,7 +52,7 @@ struct actmem_xla_stats {
 	uint64_t lost_blocks_total;	/* blocks that could not be copied or read */
 	uint64_t dropped_blocks_total;	/* blocks ended by actmem_drop, not by a take */
 	uint64_t own_bytes;		/* allocated by CUDA, if CUDA refused to register regions */
-	uint64_t own_bytes_total;	/* own_bytes allocated so far; both include arrays */
+	uint64_t own_bytes_total;	/* own bytes allocated so far; both fields include arrays */
 };
 
 struct actmem_xla_device_stats {
@@ -95,7 +95,7 @@ struct actmem_xla_options {
 	uint32_t named;			/* 1: @am has a heap_name */
 	uint64_t ring_bytes;		/* staging ring of a GPU; ACTMEM_DEVICE_RING, or 512 MiB */
 	uint32_t placed;		/* 1: the user chose nodes or a policy */
-	uint32_t spill_allow;		/* ACTMEM_STORE_ALLOW_*, or next flag; ACTMEM_SPILL_ALLOW */
+	uint32_t spill_allow;		/* ACTMEM_STORE_ALLOW_* or flag below; ACTMEM_SPILL_ALLOW */
 };
 
 /* Allow nothing, even if ACTMEM_SPILL_ALLOW does. */
@@ -132,7 +132,7 @@ ACTMEM_XLA_API int actmem_xla_trim(void);
 /*
  * Set the maximum number of unfinished generations (see the top of this file), and whether blocks
  * are checksummed. -EOWNERDEAD, here and below: in a forked child. A child does not share its
- * parent's memory, and other threads of the parent may have held its locks at fork().
+ * parent's memory, and other threads of the parent may have held the library's locks at fork().
  */
 ACTMEM_XLA_API int actmem_xla_set_generations(uint64_t most);
 ACTMEM_XLA_API int actmem_xla_set_checksum(int on);
@@ -169,7 +169,8 @@ ACTMEM_XLA_API uint64_t actmem_xla_reset(const uint64_t *kept, size_t kept_count
  * the program nor XLA uses it. Arrays have a heap of their own. The heap limit applies to this heap
  * and to the store separately; the budget applies only to the store.
  *
- * After an error, @words (@words_size bytes) has the error message, which names the knob to change.
+ * After an error, @words (@words_size bytes) has the error message, which names the setting to
+ * change.
  */
 struct actmem_xla_array;
 
@@ -232,7 +233,7 @@ struct actmem_xla_tensor_options {
 
 /*
  * Makes a DLManagedTensor of a part of an array, for a capsule named "dltensor". The tensor holds
- * the array until the consumer of the capsule calls its deleter, or the caller calls
+ * the array until the consumer of the capsule calls the tensor's deleter, or the caller calls
  * actmem_xla_tensor_drop(). -EINVAL: @options->size was not set; -ENOMEM.
  */
 ACTMEM_XLA_API int actmem_xla_tensor_new(struct actmem_xla_array *array,

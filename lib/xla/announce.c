@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Announced blocks: before a program calls a layer's takes, it announces which blocks they will
- * take. The tokens of a GPU's blocks are only on the device. With the announcement, the host waits
- * once to read all tokens of a layer; see saved.h.
+ * Announced blocks: before a program calls a layer's takes, it announces the blocks of these takes.
+ * The tokens of a GPU's blocks are only on the device. With the announcement, the host waits once
+ * to read all tokens of a layer; see saved.h.
  *
  * A program announces all tokens of a layer, and ties the layer's takes to the announcement. So a
- * take is called after its announcement. The candidates for a take are the blocks that were not
- * taken yet, and that the take's execution announced with the take's site and number, on the same
- * device. If there is exactly one candidate, the take gets it. In an unrolled loop, the next
- * iteration may also have announced its blocks. In this case, only the token on the device
- * identifies the block. Announcing a block that is not in the table is an error. Otherwise its take
- * might get the block of another iteration.
+ * take is called after its announcement. A block that was not taken yet is a candidate for a take
+ * if the take's execution announced it on the take's device, with the take's site and number. If
+ * there is exactly one candidate, the take gets this block. In an unrolled loop, the next iteration
+ * may also have announced its blocks. In this case, only the token on the device identifies the
+ * block. Announcing a block that is not in the table is an error. If this error were ignored, the
+ * block's take might get the block of another iteration.
  */
 #include <string.h>
 
@@ -33,7 +33,10 @@ int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, 
 	if (!block) {
 		error = saved_explain_missing(token, words);
 	} else if (block->examples == 1) {
-		/* If another execution announced the block, it has failed and will take nothing. */
+		/*
+		 * If another execution announced the block, that execution has failed and will take
+		 * nothing.
+		 */
 		saved_unannounce(block);
 		block->taker_run = taker->run;
 		block->taker_number = number;

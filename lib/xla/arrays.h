@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Memory of arrays, which is separate from the store's: it neither spills nor counts against the
- * budget. actmem_xla.h has the calls.
+ * Memory of arrays. It is separate from the store's memory: arrays are not spilled, and do not
+ * count against the budget. actmem_xla.h has the calls.
  */
 #ifndef LIB_XLA_ARRAYS_H
 #define LIB_XLA_ARRAYS_H

@@ -19,12 +19,12 @@
 
 #define WAIT_WORDS	256	/* more than `actmem waits` shows */
 
-/* No thread holds this lock in a call that waits for a GPU. */
+/* No thread holds this lock while it waits for a GPU. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct actmem *attached;
-static unsigned int users;	/* calls of attached_open() less those of attached_close() */
+static unsigned int users;	/* calls of attached_open() minus those of attached_close() */
 static struct knobs given;
-static struct device_wait *waits;	/* that @attached reports */
+static struct device_wait *waits;	/* waits that @attached reports */
 
 static bool attached_is_free(void)
 {
@@ -82,7 +82,7 @@ int attached_open(struct actmem **am, struct knobs *knobs, char *words, size_t w
 	}
 	if (!error) {
 		*am = attached;
-		/* These two are known only after the handle is open. */
+		/* open_backend() may have set these two options. */
 		knobs->named = given.named;
 		knobs->placed = given.placed;
 		users++;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The library's handle (struct actmem), with which the handlers make regions. The program may
- * attach one. Otherwise the first use opens the backend that the environment variables select. The
- * handle stays attached while there are stores or arrays.
+ * attach its own handle. Otherwise the first use opens the backend that the environment variables
+ * select. The handle stays attached while there are stores or arrays.
  */
 #ifndef LIB_XLA_ATTACHED_H
 #define LIB_XLA_ATTACHED_H
@@ -23,7 +23,7 @@ void attached_close(void);
 
 /*
  * Opens the CUDA runtime of @am for @device, which is CUDA's number of the device. If @spills,
- * memory must be in regions, because the driver's own memory cannot spill. Returns as
+ * memory must be in regions, because the store cannot spill CUDA's own memory. Returns as
  * actmem_runtime_open().
  */
 int attached_open_runtime(struct actmem *am, uint32_t device, bool spills,

@@ -23,21 +23,21 @@ struct generation;
 struct token {
 	uint64_t id;			/* the block; 0: none, and the values are 0 */
 	uint32_t example;
-	uint32_t changed;		/* not 0: a function would change it (_params.py) */
+	uint32_t changed;		/* not 0: a function changed the value, so takes fail */
 };
 
 /* Consecutive examples of one block, or @count tokens without a block. */
 struct rows {
 	uint64_t id;
 	uint64_t first, count;
-	bool changed;			/* @changed of one of their tokens */
+	bool changed;			/* @changed of one of the tokens is not 0 */
 };
 
 /* The type and dimensions of one example, on one device. */
 struct shape {
 	uint64_t hash;			/* of the dimensions, plus type */
 	uint32_t type;			/* XLA_FFI_DataType */
-	char text[SHAPE_TEXT];		/* as in "f32[3,4]", cut off if it is longer */
+	char text[SHAPE_TEXT];		/* such as "f32[3,4]", cut off if it does not fit */
 };
 
 struct saved {
@@ -47,10 +47,10 @@ struct saved {
 	struct shape shape;		/* of each example */
 	struct actmem_key key;		/* in the store */
 	int64_t run;			/* execution that put the block */
-	void *fill;			/* while it is being filled; NULL if bytes is 0 */
+	void *fill;			/* memory while the block is filled; NULL if bytes is 0 */
 	uint64_t bytes;
 	uint32_t device;
-	bool is_gpu;			/* devices of CPUs have the same numbers */
+	bool is_gpu;			/* needed because devices of CPUs have the same numbers */
 	int failure;			/* negative errno if the copy from the device failed */
 	char *why;			/* error message of the failure; NULL: no memory */
 	void *staged;			/* copy on a device; if not NULL, the only copy */
@@ -88,7 +88,7 @@ struct origin {
 	uint64_t examples;		/* put */
 	struct shape shape;		/* of each example */
 	uint32_t layout;		/* identifies the sharding; 0 on one device */
-	int64_t run;			/* execution; each platform numbers its own */
+	int64_t run;			/* number of the execution on its platform */
 	uint32_t device;
 	bool is_gpu;
 };

@@ -9,19 +9,19 @@
  *   hold (tokens) -> tokens
  *   drop (tokens, ignored...) -> uint32[1]
  *
- * A token is uint32[4] (struct token). The last dimension of an array of tokens is that of a
- * token's four words. The first @batch dimensions of a put's value count its examples. The put
- * returns the token of example 0, and the program computes the tokens of the other examples. A take
- * returns one example for each of its tokens, in their order. Its value has the dimensions of the
- * array of tokens, followed by those of an example. A take fails if its layout differs from that of
- * the put, or an example's type or dimensions differ.
+ * A token is uint32[4] (struct token). The last dimension of an array of tokens is 4. The number of
+ * examples of a put is the product of the first @batch dimensions of its value. The put returns the
+ * token of example 0, and the program computes the tokens of the other examples. A take returns one
+ * example for each of its tokens, in the order of the tokens. Its value has the dimensions of the
+ * array of tokens, except the last one, followed by the dimensions of an example. A take fails if
+ * its layout differs from that of the put, or an example's type or dimensions differ.
  *
- * A tie returns its tokens only after its ignored operand exists. It announces (saved.h) the takes
- * of those operands that are a single token and whose number is not -1. The take of such a token
- * has the same number, and the site of the token's put. A take without a number is not announced. A
- * hold adds a reference for each of its tokens. A drop, and a take that ends its tokens, drop one
- * reference for each token. A drop runs after the takes whose results are its ignored operands. Its
- * own result has no meaning.
+ * A tie returns its tokens only after its ignored operand has been computed. If an operand of the
+ * tie is a single token and its number is not -1, the tie announces the token's take (saved.h).
+ * This take has the same number, and the site of the token's put. A take without a number is not
+ * announced. A hold adds a reference for each of its tokens. A drop, and a take that ends its
+ * tokens, drop one reference for each token. A drop runs after the takes whose results are its
+ * ignored operands. The result of a drop has no meaning.
  */
 #ifndef LIB_XLA_CALL_H
 #define LIB_XLA_CALL_H
@@ -37,11 +37,11 @@ struct update_call;
 struct call {
 	void *value;
 	uint64_t bytes;			/* of value */
-	void *token;			/* put: one; others: an array */
+	void *token;			/* put: one token; other calls: an array of tokens */
 	struct origin origin;		/* take: bounded is unused; the caller sets is_gpu */
 	uint32_t number;		/* take: its number at its site */
 	const int32_t *numbers;		/* tie: the number of each array of tokens */
-	uint64_t count;			/* tie: of arrays; take, hold, drop: of tokens */
+	uint64_t count;			/* number of arrays (tie) or tokens (take, hold, drop) */
 	struct update_call *update;	/* update: its operands and attributes */
 };
 
@@ -53,8 +53,8 @@ XLA_FFI_Error *call_hold(XLA_FFI_CallFrame *frame, struct call *call);
 XLA_FFI_Error *call_drop(XLA_FFI_CallFrame *frame, struct call *call);
 
 /*
- * Sets @shape to the dimensions of @from with elements of @type. The two must not be the same
- * struct.
+ * Sets @shape to the dimensions of @from with elements of @type. @shape and @from must be different
+ * structs.
  */
 void call_set_type(struct shape *shape, const struct shape *from, XLA_FFI_DataType type);
 
@@ -62,8 +62,8 @@ void call_set_type(struct shape *shape, const struct shape *from, XLA_FFI_DataTy
 int64_t call_tokens_in(const XLA_FFI_Buffer *buffer);
 
 /*
- * Returns the number of tokens of operand @i of a tie. Stores their address in *@from, and that of
- * the result in *@to.
+ * Returns the number of tokens of operand @i of a tie. Stores the address of the operand's tokens
+ * in *@from, and that of the result in *@to.
  */
 uint64_t call_tokens(XLA_FFI_CallFrame *frame, uint64_t i, void **from, void **to);
 

@@ -47,7 +47,7 @@ static struct saved *find_idle(uint64_t id)
 
 /*
  * Returns what a user can do about the sharding of a value. The site of a value shows whether
- * actmem.optax saved it.
+ * actmem.optax saved the value.
  */
 static const char *sharding_advice(const char *site)
 {
@@ -95,7 +95,9 @@ static int check_claim(const struct saved *block, const struct rows *rows, uint6
 	return 0;
 }
 
-/* Claims a block. If this drops the last references, removes the block from the table. */
+/*
+ * Claims a block. If the claim drops the block's last references, removes the block from the table.
+ */
 static int claim_block(const struct rows *rows, uint64_t bytes, const struct origin *taker,
 		       struct claim *claim, char *words)
 {
@@ -169,7 +171,7 @@ int saved_claim(const struct rows *rows, uint64_t bytes, const struct origin *ta
 		counts_take(taker->device, bytes, taker->run);
 	else
 		counts.lost_blocks_total++;
-	/* Remove a block that is lost. The execution that takes it fails. */
+	/* Remove the lost block: the execution that takes the block fails. */
 	if (error && claim->block->generation)
 		saved_unlink(claim->block);
 	pthread_mutex_unlock(&saved_lock);

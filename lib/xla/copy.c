@@ -2,9 +2,9 @@
 /*
  * Copies host memory inside a handler; see copy.h.
  *
- * A handler runs on a thread of the pool that also runs the parts of its copy, so it never waits
- * for the parts. It copies the first part itself. The thread that finishes the last part completes
- * the handler's future.
+ * A handler and the parts of its copy run on threads of the same pool. So the handler never waits
+ * for the parts, because it would occupy a thread that the parts may need. It copies the first part
+ * itself. The thread that finishes the last part completes the handler's future.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "xla/copy.h"
 
 #define SPLIT_BYTES	(UINT64_C(1) << 20)	/* longer copies are split into parts */
-#define PART_BYTES	(UINT64_C(512) << 10)	/* minimum of a part */
+#define PART_BYTES	(UINT64_C(512) << 10)	/* minimum length of a part */
 
 struct copy {
 	const XLA_FFI_Api *api;
@@ -100,7 +100,7 @@ void copy_start(XLA_FFI_CallFrame *frame, void *to, const void *from, uint64_t b
 		part->from = (const char *)from + offset;
 		part->bytes = i + 1 < count ? each : bytes - offset;
 	}
-	/* Run part 0 last: until it has run, @split is not freed. */
+	/* Run part 0 last: @split is not freed before all parts have run. */
 	for (i = 1; i < count; i++)
 		if (!ffi_schedule(frame, part_run, &split->parts[i]))
 			part_run(&split->parts[i]);

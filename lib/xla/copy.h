@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Copies of host memory inside a handler. The calling thread makes short copies. Long ones are
+ * Copies of host memory inside a handler. The calling thread makes short copies. Long copies are
  * split into parts, which run on XLA's pool of threads.
  */
 #ifndef LIB_XLA_COPY_H

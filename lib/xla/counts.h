@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Counts puts and takes, in total and by device. The lock of saved.c guards everything except the
- * counts of transfers.
+ * Counts puts and takes, in total and by device. saved_lock (generation.h) guards all counts except
+ * transfer_counts.
  */
 #ifndef LIB_XLA_COUNTS_H
 #define LIB_XLA_COUNTS_H
@@ -29,8 +29,8 @@ void counts_put(uint32_t device, uint64_t bytes, int64_t run);
 void counts_take(uint32_t device, uint64_t bytes, int64_t run);
 
 /*
- * Copies a struct, but no more than the size that the caller was compiled with. -EINVAL: @to_size
- * was not set.
+ * Copies the fields of a struct, except the first (the size), and nothing beyond @to_size, the size
+ * that the caller was compiled with. Returns 0, or -EINVAL if @to_size was not set.
  */
 int counts_copy(void *to, size_t to_size, const void *from, size_t size);
 

@@ -15,8 +15,8 @@ struct dlpack_device {
 
 struct dlpack_type {
 	uint8_t code;
-	uint8_t bits;		/* of an element */
-	uint16_t width;		/* of a vector; DLPack calls it lanes */
+	uint8_t bits;		/* bits of an element */
+	uint16_t width;		/* elements of a vector; "lanes" in DLPack */
 };
 
 struct dlpack_tensor {

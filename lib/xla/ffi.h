@@ -13,8 +13,7 @@
 #include "xla/ffi/api/c_api.h"
 
 /*
- * Returns true if @frame requests the handler's metadata instead of a run, and provides the
- * metadata.
+ * If @frame requests the handler's metadata instead of a run, stores the metadata and returns true.
  */
 bool ffi_metadata(XLA_FFI_CallFrame *frame);
 
@@ -26,10 +25,7 @@ void ffi_error_drop(const XLA_FFI_Api *api, XLA_FFI_Error *error);
 /* Returns XLA's error code for a negative errno. */
 XLA_FFI_Error_Code ffi_code(int error);
 
-/*
- * Returns how many threads can work for the handler: those of XLA's pool and the caller; 1 without
- * a pool.
- */
+/* Returns the number of threads in XLA's pool, or 1 without a pool. */
 uint64_t ffi_threads(XLA_FFI_CallFrame *frame);
 /* Schedules @task on XLA's pool. Returns false on failure; the caller then runs @task itself. */
 bool ffi_schedule(XLA_FFI_CallFrame *frame, XLA_FFI_Task *task, void *data);
@@ -56,14 +52,18 @@ XLA_FFI_Buffer *ffi_argument(XLA_FFI_CallFrame *frame, int64_t index);
 XLA_FFI_Buffer *ffi_result(XLA_FFI_CallFrame *frame, int64_t index);
 
 /*
- * Stores the length of @buffer in *@bytes. Returns false if its type has no whole number of bytes.
+ * Stores the length of @buffer in *@bytes. Returns false if an element of the buffer has no whole
+ * number of bytes.
  */
 bool ffi_bytes(const XLA_FFI_Buffer *buffer, uint64_t *bytes);
-/* Return the name of a type, such as "f32", and its bytes; NULL and 0 if ffi_bytes() refuses it. */
+/*
+ * Return the name of a type, such as "f32", and the bytes of an element. Return NULL and 0 if
+ * ffi_bytes() refuses the type.
+ */
 const char *ffi_type_name(XLA_FFI_DataType type);
 unsigned int ffi_type_bytes(XLA_FFI_DataType type);
 
-/* Return the value of attribute @name if it has that type, else NULL. */
+/* Return the value of attribute @name, or NULL if no attribute has this name and type. */
 const XLA_FFI_ByteSpan *ffi_attribute_string(XLA_FFI_CallFrame *frame,
 					     const char *name);
 const XLA_FFI_Scalar *ffi_attribute_scalar(XLA_FFI_CallFrame *frame,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Detects forked children. If the parent had memory, or one of its threads held a lock at fork(),
- * each call fails in the child before it takes a lock of the handlers.
+ * Detects forked children. If the parent had stores or other state of the handlers, or if a thread
+ * held a lock of the handlers at fork(), each call fails in the child. The call fails before it
+ * takes such a lock.
  */
 #ifndef LIB_XLA_FORKED_H
 #define LIB_XLA_FORKED_H
@@ -12,7 +13,8 @@
 
 /*
  * Registers @is_free when the library is loaded. Called in a child, @is_free returns true if the
- * file that defines it had no state in the parent, and no thread held the file's locks.
+ * file that defines @is_free had no state in the parent, and no thread held the file's locks at
+ * fork().
  */
 #define FORKED_WATCH(is_free)						\
 	static void __attribute__((constructor)) watch_forks_by_##is_free(void)	\

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Internals of the table of live blocks. saved.c adds blocks, claim.c removes them, and announce.c
- * records which blocks a program will take next. One lock guards all of it. A thread holds the lock
- * for tens of nanoseconds per put or take. It never holds the lock while it copies memory, or while
- * it calls the store, because such a call may sleep.
+ * records which blocks a program will take next. saved_lock guards the table and its blocks. A
+ * thread holds the lock for tens of nanoseconds per put or take. A thread never holds the lock
+ * while it copies memory, or while it calls the store, because such a call may sleep.
  */
 #ifndef LIB_XLA_GENERATION_H
 #define LIB_XLA_GENERATION_H
@@ -40,7 +40,7 @@ extern uint64_t saved_serial;		/* serial number of the latest block */
 /* Calls forked_check() with @words[SAVED_WORDS]. A handler calls this before it takes a lock. */
 int saved_check(char *words);
 
-/* Removes a block from the table. Frees its generation if that has no other block. */
+/* Removes a block from the table. Frees the block's generation if it has no other block. */
 void saved_unlink(struct saved *block);
 
 /* Writes the error message for a @token that is not in the table. Caller holds the lock. */
@@ -52,7 +52,9 @@ void saved_unannounce(struct saved *block);
 /* Frees a block that is not in the table and that no thread uses. */
 void saved_drop(struct saved *block);
 
-/* Returns true if a thread uses the block. That thread drops the block if it has left the table. */
+/*
+ * Returns true if a thread uses the block. If the block has left the table, that thread drops it.
+ */
 static inline int saved_is_used(const struct saved *block)
 {
 	return block->busy || block->claims;

@@ -23,7 +23,7 @@ struct grow {
 	pthread_t thread;
 	struct actmem_store *store;
 	uint64_t least_bytes;
-	uint64_t block_bytes;		/* of the last block that was reserved; 0: no request */
+	uint64_t block_bytes;		/* length of the last reserved block; 0: no request */
 	bool is_ending;
 };
 

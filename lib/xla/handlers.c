@@ -242,13 +242,16 @@ XLA_FFI_Error *actmem_xla_update(XLA_FFI_CallFrame *frame)
 		free(call.update);
 		return failure;
 	}
-	/* The update computes on its own threads. Meanwhile it must not occupy a thread of XLA. */
+	/*
+	 * The update computes on its own threads. Meanwhile the handler must not occupy a thread of
+	 * XLA.
+	 */
 	return waiting_run(frame, &call, update_alone);
 }
 
 /*
- * Does nothing. Its result, a ghost, is an array without bytes. XLA does not replace it by a
- * constant, because it is the result of a call.
+ * Does nothing. Its result, a ghost, is an array without bytes. XLA does not replace the ghost by a
+ * constant, because the ghost is the result of a call.
  */
 XLA_FFI_Error *actmem_xla_ghost(XLA_FFI_CallFrame *frame)
 {

@@ -8,7 +8,7 @@
 
 /*
  * The name of a block in its store: the site, the device, and the number of the put within its
- * generation. The same names recur in every step. A name also determines the store.
+ * generation. The same names recur in every step. The device in a name also determines the store.
  */
 #define MEMORY_SITE_SHIFT	40
 #define MEMORY_GPU		(UINT64_C(1) << 39)

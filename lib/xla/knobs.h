@@ -12,7 +12,7 @@
 
 #include "xla/actmem_xla.h"
 
-#define KNOBS_SPILL_MAX		64	/* directories, as in the table of knobs */
+#define KNOBS_SPILL_MAX		64	/* most directories; as in config's table of knobs */
 
 struct knobs {
 	uint64_t grow_bytes;
@@ -22,7 +22,7 @@ struct knobs {
 	uint64_t ring_bytes;		/* length of the ring (stream.h) on a device */
 	char *spill_paths[KNOBS_SPILL_MAX];
 	uint32_t spill_path_count;
-	uint32_t spill_allow;		/* ACTMEM_STORE_ALLOW_*; _STRICT: knobs_complete() */
+	uint32_t spill_allow;		/* ACTMEM_STORE_ALLOW_*; knobs_complete() may add _STRICT */
 	unsigned int names;		/* enum actmem_names, for error messages */
 	bool named;			/* regions have names, and outlive the store */
 	bool placed;			/* the program or the user chose nodes */
@@ -33,8 +33,8 @@ int knobs_take(struct knobs *knobs, const struct actmem_xla_options *options);
 void knobs_forget(struct knobs *knobs);
 
 /*
- * Copies @given, reads missing options from the environment, and checks that all options fit
- * together. On -EINVAL or -ENOMEM, @words has the error message, and @knobs is empty.
+ * Copies @given, reads missing options from the environment, and checks that the options can be
+ * combined. On -EINVAL or -ENOMEM, @words has the error message, and @knobs is empty.
  */
 int knobs_complete(struct knobs *knobs, const struct knobs *given, unsigned int names,
 		   char *words, size_t words_size);

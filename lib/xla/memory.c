@@ -30,7 +30,7 @@
 static pthread_rwlock_t in_use = PTHREAD_RWLOCK_INITIALIZER;
 static struct share share_list[PLACES_MAX];
 static struct stores stores = { .shares.list = share_list };
-static pthread_mutex_t dividing = PTHREAD_MUTEX_INITIALIZER;	/* nested in @in_use */
+static pthread_mutex_t dividing = PTHREAD_MUTEX_INITIALIZER;	/* taken while @in_use is held */
 static atomic_int waits;	/* 1: calls may wait, for spilled blocks or for a GPU */
 static atomic_int spills;
 

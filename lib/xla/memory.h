@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The stores that contain the blocks: one for each node that has a GPU in use (places.h). The first
- * use of a store makes it (attached.h). The stores share one budget and one spill limit (shares.h).
- * Programs on CPUs use the first store.
+ * The stores that contain the blocks: one for each node that has a GPU in use (places.h). A store
+ * is created when it is used for the first time (attached.h). The stores share one budget and one
+ * spill limit (shares.h). Programs on CPUs use the first store.
  *
- * The caller gets a block from memory_reserve(), fills it, and calls memory_commit(). Later it
- * calls memory_hold(), reads the block, and calls memory_release(). memory_drop() ends a block that
- * is not needed any more. Several threads may hold a block at the same time.
+ * The caller gets a block from memory_reserve(), fills it, and calls memory_commit(). Later the
+ * caller calls memory_hold(), reads the block, and calls memory_release(), which also frees the
+ * block when its last hold ends. memory_drop() frees a block that no thread will read. Several
+ * threads may hold a block at the same time.
  */
 #ifndef LIB_XLA_MEMORY_H
 #define LIB_XLA_MEMORY_H
@@ -35,12 +36,15 @@ int memory_hold(struct actmem_key key, const void **memory, char *words,
 		size_t words_size);
 void memory_release(struct actmem_key key);
 
-/* Ends a hold as memory_release() does, but keeps the block for another memory_hold(). */
+/* Ends a hold, but keeps the block for another memory_hold(). */
 void memory_put_back(struct actmem_key key);
 
 void memory_drop(struct actmem_key key);
 
-/* Sets whether blocks that are committed from now on get checksums. memory_hold() verifies them. */
+/*
+ * Sets whether blocks that are committed from now on get checksums. memory_hold() verifies the
+ * checksums.
+ */
 void memory_set_checksum(int on);
 
 /*
@@ -52,7 +56,7 @@ int memory_pin(uint32_t device, uint64_t *ring_bytes, char *words, size_t words_
 
 /* Returns the budget of all stores together; 0: none, or there is no store. */
 uint64_t memory_budget(void);
-/* Returns the node of the memory of a block; -1: any. */
+/* Returns the node of the block's place (places.h), or -1 if the node is not known. */
 int memory_node(struct actmem_key key);
 
 /* Sets the function that names blocks in error messages; see struct actmem_store_options. */

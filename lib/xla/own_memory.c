@@ -22,7 +22,7 @@ static atomic_flag told = ATOMIC_FLAG_INIT;
 
 /*
  * Prints a line with one write(2). It does not use stdio, because another thread may hold stdio's
- * lock while it waits for this one.
+ * lock while that thread waits for the calling thread.
  */
 static void own_memory_print(uint64_t bytes, const char *why)
 {

@@ -14,8 +14,8 @@
 #include "xla/actmem_xla.h"
 
 /*
- * Allows the runtime that @options will open to use such memory, except with ACTMEM_STRICT or if
- * @spills.
+ * Sets @options so that the runtime may use such memory. With ACTMEM_STRICT, or if @spills, sets
+ * @options so that the runtime must not use it.
  */
 void own_memory_allow(struct actmem_runtime_options *options, bool spills);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Places of memory: one for each NUMA node that has a GPU in use, so that each GPU's memory is on
- * its own node. GPUs whose node is not known share a place. If the program or the user chose nodes,
- * or a name for regions, there is one place for all GPUs. The caller serializes all calls on a
- * table.
+ * Places of memory: one for each NUMA node that has a GPU in use, so that the memory for a GPU is
+ * on the GPU's node. GPUs whose node is not known share a place. If the program or the user chose
+ * nodes, or a name for regions, there is one place for all GPUs. The caller serializes all calls on
+ * a table.
  */
 #ifndef LIB_XLA_PLACES_H
 #define LIB_XLA_PLACES_H
@@ -27,7 +27,7 @@ struct place {
 struct places {
 	unsigned int count;
 	struct place list[PLACES_MAX];
-	uint16_t of_device[ACTMEM_XLA_DEVICES_MAX];	/* 1 + the device's place; 0: none yet */
+	uint16_t of_device[ACTMEM_XLA_DEVICES_MAX];	/* 1 + index of its place; 0: none */
 };
 
 /* Returns the place of a device; PLACES_MAX if it has none yet. */

@@ -91,8 +91,8 @@ void saved_unlink(struct saved *block)
 
 /*
  * Moves the blocks of @generation to *@freed, except those that are kept. The generation ends if no
- * block is left. A block that a thread uses is freed by that thread instead. Returns the number of
- * blocks that left the table.
+ * block is left. A block that a thread uses is not moved, because that thread frees the block.
+ * Returns the number of blocks that left the table.
  */
 static uint64_t generation_abandon(struct generation *generation,
 				   struct saved **freed)
@@ -295,7 +295,10 @@ int saved_begin(const struct origin *origin, uint64_t bytes,
 	block->shape = origin->shape;
 	block->layout = origin->layout;
 	block->run = origin->run;
-	/* Find the generation first: that reclaims blocks, and this block may need their memory. */
+	/*
+	 * Find the generation first: this may reclaim older blocks, whose memory the new block may
+	 * need.
+	 */
 	pthread_mutex_lock(&saved_lock);
 	site = table_reserve() ? NULL :
 	       site_named(origin->site, origin->site_length);
@@ -341,7 +344,7 @@ void saved_is_idle(struct saved *block)
 
 void saved_filled(struct saved *block)
 {
-	/* Commit before the block is idle: until then, no other thread drops the block. */
+	/* Commit while the block is still busy, because no other thread drops a busy block. */
 	if (block->bytes)
 		memory_commit(block->key);
 	saved_is_idle(block);

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The table of the blocks that were put and not yet taken, by token. Each block belongs to a
- * generation: the blocks that one execution put at one site of a device. Generations help to find
+ * generation: the blocks that one execution put at one site on one device. Generations help to find
  * abandoned blocks (see actmem_xla.h).
  *
- * A block goes through four calls. saved_begin() adds it to the table, to be filled. After
- * saved_filled(), its token may be used. saved_claim() begins a take. The last take removes the
- * block from the table. saved_release() ends a take; when the block has left the table, the last
- * release frees it. If an abandoned block is reclaimed while threads use it, the last of these
- * threads drops the block.
+ * A block goes through four calls. saved_begin() adds the block to the table, and the caller fills
+ * the block. After saved_filled(), the block's token may be used. saved_claim() begins a take. The
+ * last take removes the block from the table. saved_release() ends a take; when the block has left
+ * the table, the last release frees it. If an abandoned block is reclaimed while threads use it,
+ * the last of these threads drops the block.
  *
- * On a GPU, blocks are filled after their put has returned, and saved_claim() waits for that.
- * saved_next() reads a block before it is taken. After saved_staged(), a device has the block and
- * its host memory is free. saved_begin() and saved_claim() may wait for the store if blocks spill.
+ * On a GPU, blocks are filled after their put has returned, and saved_claim() waits until the block
+ * is filled. saved_next() holds a block so that the caller can copy it to the device before its
+ * take. saved_staged() records that copy, from which the take then gets the value. saved_begin()
+ * and saved_claim() may wait for the store if blocks spill.
  */
 #ifndef LIB_XLA_SAVED_H
 #define LIB_XLA_SAVED_H
@@ -46,19 +47,20 @@ void saved_failed(struct saved *block, int error, const char *why);
 void saved_undo(struct saved *block);
 
 /*
- * saved_announce() records that the execution of @taker will take block @token. @number counts the
- * takes of blocks that were put at the same site. If there is no such block, saved_announce() fails
- * as the take would, with an error message in @words[SAVED_WORDS]. saved_announced() returns the
- * token of the block for the take with that site and number, and stores in *@is_staged whether the
- * device has the block already. saved_announced() returns 0 if the token must be read from the
- * take's operand. Only blocks that contain one example are announced.
+ * saved_announce() records that the execution of @taker will take block @token. @number is the
+ * take's number among the takes of blocks that were put at the same site. If there is no such
+ * block, saved_announce() fails as the take would, with an error message in @words[SAVED_WORDS].
+ * saved_announced() returns the token of the block for the take with that site and number, and
+ * stores in *@is_staged whether the device has the block already. saved_announced() returns 0 if
+ * the token must be read from the take's operand. Only blocks that contain one example are
+ * announced.
  */
 int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, char *words);
 uint64_t saved_announced(const struct origin *taker, uint32_t number, bool *is_staged);
 
 /*
  * Claims a block for a take of @rows, which have @bytes, on the device of the put. If the take ends
- * its tokens, drops one reference for each of them. The block leaves the table when its last
+ * its tokens, drops one reference for each token. The block leaves the table when its last
  * reference is dropped. Several takes may claim a block at the same time. If blocks have checksums
  * and the block is in host memory, the store verifies its checksum. Fails if the shape of the
  * block's examples differs from the taker's. saved_release() ends and frees the claim.
@@ -75,7 +77,7 @@ struct saved_look {
 };
 
 /*
- * Describes a block, which may still be filled. Fails if there is no such block, with an error
+ * Describes a block, even if it is not filled yet. Fails if there is no such block, with an error
  * message in @words[SAVED_WORDS].
  */
 int saved_look(uint64_t id, struct saved_look *look, char *words);
@@ -90,21 +92,21 @@ void saved_unreference(uint64_t id, uint64_t count);
 
 /*
  * Finds and holds the block that is expected to be taken next, and stores its address in *@memory.
- * The hold verifies the checksum. The block is the youngest one that execution @run has put on GPU
- * @device. Returns NULL if there is none, if it is longer than @bytes_max, or if the hold fails. In
- * the last case, the block's take reports the error.
+ * The hold verifies the checksum. The block is the youngest unused one that execution @run has put
+ * on GPU @device. Returns NULL if there is none, if it is longer than @bytes_max, or if the hold
+ * fails. In the last case, the block's take reports the error.
  */
 struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max, const void **memory);
 /*
- * saved_staged() records that the block is being copied to the device; @staged is that copy. If no
- * take claims the block, @unstage frees @staged. The caller calls memory_release() when the device
- * has the block. saved_not_staged() is called instead if there is no such copy; the block then
- * stays in the store.
+ * saved_staged() records that the block is being copied to the device; @staged is that copy. When
+ * the block is freed, @unstage frees @staged. The caller calls memory_release() when the device has
+ * the block. saved_not_staged() is called instead if there is no such copy; the block then stays in
+ * the store.
  */
 void saved_staged(struct saved *block, void *staged, void (*unstage)(void *staged));
 void saved_not_staged(struct saved *block);
 
-/* Returns the name of the site where a token was made; "?" if there is none. */
+/* Returns the name of the site whose put made @token, or "?" if there is no such site. */
 const char *saved_site_name(uint64_t token);
 
 #endif /* LIB_XLA_SAVED_H */

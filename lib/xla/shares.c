@@ -20,7 +20,8 @@ static uint64_t held_by(const struct share *share, enum share_of kind)
 }
 
 /*
- * Returns the bytes that other stores cannot get: this store may always grow up to its given limit.
+ * Returns the bytes that other stores cannot get: the bytes that this store has, or its limit if
+ * that is more.
  */
 static uint64_t taken_by(const struct share *share, enum share_of kind)
 {
@@ -133,8 +134,8 @@ bool shares_has_all(const struct shares *shares, unsigned int index)
 }
 
 /*
- * Takes from a store the memory that none of its blocks needs. The store borrows it again if
- * necessary.
+ * Takes from a store the memory that none of its blocks needs. If the store needs that memory
+ * later, shares_borrow() gives it back.
  */
 static void take_unused(struct share *share)
 {

@@ -41,7 +41,7 @@ struct shares {
  */
 int shares_divide(struct shares *shares);
 
-/* Returns the limit with which a new store may be made, after shares_divide(). */
+/* Returns the limit for a new store. The caller calls shares_divide() first. */
 uint64_t shares_left(const struct shares *shares, unsigned int index, enum share_of kind);
 
 /* Returns true if @bytes is the store's whole part of the budget, or more. */

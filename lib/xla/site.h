@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The sites: places in programs where values are put. Each site has a name, a number, and a list of
- * its reclaimed generations. The caller's lock guards all of it.
+ * its reclaimed generations. The caller's lock guards all sites.
  */
 #ifndef LIB_XLA_SITE_H
 #define LIB_XLA_SITE_H
@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SITES_MAX	(UINT64_C(1) << 24)	/* tokens contain the number of a site */
-#define SITES_REMEMBER	8	/* reclaimed generations of each site */
+#define SITES_MAX	(UINT64_C(1) << 24)	/* a token has 24 bits for the site */
+#define SITES_REMEMBER	8	/* reclaimed generations that a site records */
 
 struct generation;
 

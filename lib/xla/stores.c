@@ -85,7 +85,8 @@ static void count_devices(struct stores *stores)
 
 /*
  * Sets the budget and the spill limit that the store of a place may have now. Returns -EAGAIN if
- * other stores hold all of it, and -ERANGE if the part of the place will always be too small.
+ * other stores hold all of the budget or of the spill limit, and -ERANGE if the part of the place
+ * will always be too small.
  */
 static int take_share(struct stores *stores, unsigned int place,
 		      struct actmem_store_options *options)
@@ -265,7 +266,10 @@ int stores_end(struct stores *stores)
 	return error ? error : close_memory(stores);
 }
 
-/* Ends a store that a CPU's put has made, because its memory is not registered with devices. */
+/*
+ * Ends the store that a CPU's put has made, if any. GPUs cannot use that store, because its memory
+ * is not registered with CUDA.
+ */
 static int end_of_cpus(struct stores *stores, char *words, size_t words_size)
 {
 	int error = 0;

@@ -20,7 +20,7 @@
 struct store_there {
 	struct grow *grow;
 	bool is_registered;		/* registered with the runtime of the place */
-	bool is_far_told;		/* printed that memory is on another socket */
+	bool is_far_told;		/* stores_tell_far() has printed its line */
 	struct actmem_store_stats ended;	/* totals and peaks of stores that were ended */
 };
 
@@ -28,10 +28,10 @@ struct stores {
 	struct actmem *am;		/* open while there is a store; else NULL */
 	struct knobs chosen;		/* options of all stores */
 	struct places places;
-	struct shares shares;		/* the list has the stores, by place */
+	struct shares shares;		/* the list has the store of each place */
 	struct store_there there[PLACES_MAX];
 	bool has_devices;		/* 1: GPUs have used the table */
-	uint32_t first_device;		/* first GPU that used it */
+	uint32_t first_device;		/* first GPU that used the table */
 	atomic_int checksum;		/* 1: new stores compute checksums */
 	void (*name_block)(struct actmem_key key, char *name, size_t size);
 };
@@ -55,10 +55,10 @@ int stores_make(struct stores *stores, struct actmem_key key, char *words, size_
  */
 int stores_end(struct stores *stores);
 
-/* Writes the library's error message to @words, and names knobs that help. Returns @error. */
+/* Writes the library's error message to @words, and names options that help. Returns @error. */
 int stores_explain(const struct stores *stores, int error, char *words, size_t words_size);
 
-/* Prints a line, once for each store, if it has memory on another socket than its GPU. */
+/* Prints a line, once for each store, if the store has memory on another socket than its GPU. */
 void stores_tell_far(struct stores *stores, unsigned int place);
 
 #endif /* LIB_XLA_STORES_H */

@@ -20,9 +20,10 @@
 #include "xla/stream.h"
 
 /*
- * Each device has its own lock, because a CUDA call that allocates may wait for the device. That
- * device may wait for another device's part of a collective, which a thread of XLA has yet to
- * enqueue. No thread calls CUDA while it holds the list's lock.
+ * Each device has its own lock for making lanes. A thread that holds this lock may wait for the
+ * device, in a CUDA call that allocates. The device may wait for another device's part of a
+ * collective. The thread that enqueues that part may have to make a lane first, so one lock for all
+ * devices could deadlock. No thread calls CUDA while it holds the list's lock.
  */
 static pthread_mutex_t making[ACTMEM_XLA_DEVICES_MAX] = {
 	[0 ... ACTMEM_XLA_DEVICES_MAX - 1] = PTHREAD_MUTEX_INITIALIZER,
@@ -163,7 +164,7 @@ static int fill_lane(struct lane *lane, uint64_t ring_bytes, char *words)
 
 /*
  * Returns the most bytes that a device may have in unfilled blocks. Several devices share half of
- * the budget for these; the other half remains for filled blocks.
+ * the budget for unfilled blocks; the other half remains for filled blocks.
  */
 static uint64_t share_of_budget(void)
 {
@@ -205,7 +206,7 @@ static struct lane *make_lane(uint32_t device, cuda_context context, unsigned lo
 
 /*
  * Finds the lane of a context, and adds a user to it. If an ended context had the same handle,
- * marks its lane dead.
+ * marks the lane of that context dead.
  */
 static struct lane *find_lane(cuda_context context, unsigned long long id)
 {
@@ -363,9 +364,9 @@ static struct lane *next_unused(struct lane *lane)
 
 /*
  * Ends the caller's use of a lane. If no other thread uses the lane and the lane holds nothing,
- * removes it from the list and returns true. Checks this only after the wait for work, because a
- * handler may have used the lane during the wait. While this function holds the list's lock, it
- * only tries the lane's lock.
+ * removes it from the list and returns true. Checks these conditions only after the wait for work,
+ * because a handler may have used the lane during the wait. While this function holds the list's
+ * lock, it only tries the lane's lock.
  */
 static int unlink_unused(struct lane *lane)
 {

@@ -10,8 +10,8 @@
  * XLA reuses the memory of an operand, and uses a result, in the order of XLA's own stream. So a
  * put copies its operand on XLA's stream, into a span: consecutive slots of a ring in device
  * memory. The lane's stream `out` copies the value from the span into the block. If `out` is still
- * copying an earlier value from the span, XLA's stream first waits for that, on the device. When
- * the copy to the block is done, the finisher commits the block.
+ * copying an earlier value from the span, XLA's stream first waits, on the device, until that copy
+ * has ended. When the copy to the block is done, the finisher commits the block.
  *
  * If the fetcher has filled a span with the block of a take, the take copies the value from the
  * span on XLA's stream. Otherwise, after XLA's stream has reached the take, the stream `late`
@@ -20,23 +20,24 @@
  * Only events order the copies, and a stream waits for an event only after the event was recorded.
  * So the device never waits for the host. The host may wait anywhere: for the device, for memory or
  * a disk, or inside a call of CUDA that waits for the whole device. So if the block of a take is on
- * a disk, the host waits in the take, not the device.
+ * a disk, the host waits in the take, and the device does not.
  *
  * No stream may wait for a memory word that the host writes (cuStreamWaitValue32). Streams share a
- * card's hardware queues, so the copy that must come before that write can be queued behind the
- * wait. And a CUDA call that waits for the device, such as the one that registers a new region,
- * would wait for that word too.
+ * card's hardware queues, so a copy that must end before the host writes the word can be queued
+ * behind the wait. And a CUDA call that waits for the device, such as the one that registers a new
+ * region, would wait for that word too.
  *
  * If a block is in memory, the host waits only until it can read the take's token. The token is
  * available when the stream reaches the take. The host reads the tokens of a layer in one wait if
  * the program announces its takes (announce.c). Other takes wait one by one.
  *
  * A take holds its block in memory until the stream has reached the take. Another device may wait
- * for that memory, while the stream waits for that device's part of a collective. So if devices
- * share a budget, an announced take still waits unless its block is on the device, and slots are
- * refilled only after the device has emptied them. A copy of the fetcher (stream `ahead`) can be
- * behind XLA's stream in a hardware queue. It then keeps its block in memory as long as XLA's
- * stream waits. So all such copies together may have at most half as many bytes under way as puts.
+ * for that memory, while the stream waits for that device's part of a collective. This would be a
+ * deadlock. So if devices share a budget, an announced take whose block is not on the device waits
+ * until the stream has reached the take. And slots are refilled only after the device has emptied
+ * them. A copy of the fetcher (stream `ahead`) can be behind XLA's stream in a hardware queue. The
+ * copy then keeps its block in memory as long as XLA's stream waits. So all such copies together
+ * may have at most half as many bytes under way as puts.
  */
 #ifndef LIB_XLA_STREAM_H
 #define LIB_XLA_STREAM_H
@@ -52,7 +53,10 @@
 #define PUT_SLOTS	16
 #define TAKE_SLOTS	16
 #define SLOTS		(PUT_SLOTS + TAKE_SLOTS)
-/* Maximum slots of one copy of a put: the next copy can begin while the device empties them. */
+/*
+ * Maximum number of slots for one copy of a put. The next copy can use the other slots while the
+ * device empties these.
+ */
 #define PUT_SPAN_MAX	(PUT_SLOTS / 2)
 #define MAILBOXES	16
 #define MAILBOX_TOKENS	256
@@ -63,8 +67,8 @@ struct slot {
 	cuda_event filled;		/* recorded after the copy into the span */
 	cuda_event empty;		/* recorded after the copy from the span */
 	/*
-	 * The event `empty` of the last span that contained the slot, and for puts the number of
-	 * that span.
+	 * @emptied is the event `empty` of the last span that contained the slot. For a slot of
+	 * puts, @put_number is the number of that span.
 	 */
 	cuda_event emptied;
 	uint64_t put_number;
@@ -88,7 +92,7 @@ struct staged {
 	struct lane *lane;
 	uint64_t bytes;
 	struct mark *ready;
-	unsigned int first, count;	/* slots */
+	unsigned int first, count;	/* first slot, number of slots */
 	bool is_taken;
 };
 
@@ -98,7 +102,7 @@ struct finish {
 	struct mark *mark;
 	struct saved *put;		/* the block to commit */
 	struct claim *take;		/* to release */
-	struct actmem_key key;		/* of a block that the device has, to release in its store */
+	struct actmem_key key;		/* of a block copied ahead, to release in its store */
 	uint64_t token, bytes;		/* token and length of the block */
 };
 
@@ -120,7 +124,7 @@ struct lane {
 
 	pthread_mutex_t lock;		/* protects all fields below, and the order on streams */
 	pthread_cond_t finishes_come, takes_come, mailboxes_come, is_finished;
-	unsigned int next_put;		/* slot */
+	unsigned int next_put;		/* first slot of the next put */
 	uint64_t put_count;		/* spans that puts have used */
 	uint32_t free_slots;		/* bit mask of slots for takes; bit 0 is slot PUT_SLOTS */
 	struct mark *free_marks;
@@ -129,10 +133,10 @@ struct lane {
 	uint64_t put_bytes;		/* bytes of blocks that are being reserved and filled */
 	uint64_t put_bytes_most;	/* limit of put_bytes; 0: no budget is shared */
 	uint64_t ahead_bytes;		/* bytes of blocks that are being copied ahead */
-	uint64_t unfinished;		/* also read without the lock, like staged_bytes */
+	uint64_t unfinished;		/* finishes to do; also read without the lock */
 	uint64_t takes;			/* number of takes and other events for the fetcher */
 	int64_t take_run;		/* execution that put the block of the last take */
-	uint64_t staged_bytes;
+	uint64_t staged_bytes;		/* also read without the lock */
 	bool is_fetching;		/* 1: the fetcher works, or is about to */
 	bool is_ending;
 	pthread_t finisher, fetcher;

@@ -221,7 +221,7 @@ static unsigned int next_span(struct lane *lane, unsigned int count)
 
 /*
  * Returns the event after which all slots from @slot to the one before @behind are empty. `out`
- * empties spans in order, so this is the event of the latest span.
+ * empties spans in order, so the function returns the event of the latest span.
  */
 static cuda_event emptied_last(const struct slot *slot, const struct slot *behind)
 {
@@ -340,10 +340,10 @@ static cuda_result copy_staged(struct lane *lane, cuda_stream stream, cuda_point
 }
 
 /*
- * Copies from host memory with the stream `late`, which waits until XLA's stream has reached this
- * take, because earlier work may use the memory of the result. Later work on XLA's stream waits for
- * the copy. One event is enough for both waits: each refers to the last record of the event before
- * the wait was enqueued.
+ * Copies from host memory on the stream `late`. The copy waits until XLA's stream has reached this
+ * take, because earlier work on XLA's stream may use the memory of the result. Later work on XLA's
+ * stream waits for the copy. One event is enough for both waits: each wait refers to the last
+ * record of the event before the wait was enqueued.
  */
 static cuda_result copy_late(struct lane *lane, cuda_stream stream, cuda_pointer value,
 			     const void *memory, uint64_t bytes, struct mark *done)
@@ -441,8 +441,8 @@ int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct 
 	if (!is_handed_on)
 		saved_release(claim);
 	/*
-	 * Wake the fetcher only now: no copy for a later take can precede this copy, and the slots
-	 * of this take are free.
+	 * Wake the fetcher only now, so that no copy for a later take precedes this copy. The slots
+	 * of this take are free now, too.
 	 */
 	if (is_whole)
 		tell_fetcher(lane, run);

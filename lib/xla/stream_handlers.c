@@ -48,7 +48,7 @@ static XLA_FFI_Error *put_value(struct lane *lane, cuda_stream stream, XLA_FFI_C
 		lane_put_ended(lane, call->bytes);
 		return ffi_error(api, ffi_code(error), words);
 	}
-	/* Write the token first: without it, no program can take the block. */
+	/* Write the token before the copy: if the write fails, no program can take the block. */
 	error = lane_write_token(lane, stream, on_device(call->token), block->token, words);
 	if (error) {
 		saved_undo(block);

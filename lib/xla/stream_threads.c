@@ -57,7 +57,10 @@ static cuda_result wait_for_finish(const struct lane *lane, const struct finish 
 	return result;
 }
 
-/* Accounts for the end of a prefetch. The fetcher may be waiting for it. Caller holds the lock. */
+/*
+ * Accounts for the end of a prefetch. The fetcher may be waiting for this end. Caller holds the
+ * lock.
+ */
 static void end_ahead(struct lane *lane, uint64_t bytes)
 {
 	lane->ahead_bytes -= bytes;
@@ -170,8 +173,8 @@ static uint64_t longest_span(uint32_t slots)
 }
 
 /*
- * Copies into the span of @staged. Waits, on the device, for each stream that still copies from a
- * part of the span.
+ * Copies into the span of @staged. The stream `ahead` first waits, on the device, until no other
+ * stream copies from a part of the span.
  */
 static cuda_result fill_slots(struct lane *lane, const void *memory, const struct staged *staged)
 {
@@ -227,8 +230,9 @@ static struct staged *stage_in_slots(struct lane *lane, const struct saved *bloc
 }
 
 /*
- * Copies a block into slots, after which the finisher releases its memory. Returns NULL if the copy
- * did not begin, or has ended after a failure. Caller holds the lock.
+ * Copies a block into slots. When the copy has ended, the finisher releases the block's host
+ * memory. Returns NULL if the copy did not begin, or has ended after a failure. Caller holds the
+ * lock.
  */
 static struct staged *stage_block(struct lane *lane, const struct saved *block,
 				  const void *memory)
@@ -313,8 +317,8 @@ static void *fetcher_thread(void *data)
 		if (no_context)
 			no_context = cuda.cuCtxPushCurrent_v2(lane->context);
 		/*
-		 * After a failure, the block is copied only when it is taken. The next take wakes
-		 * the fetcher again.
+		 * After a failure, the take itself copies the block. The next take wakes the
+		 * fetcher again.
 		 */
 		if (no_context || !fetch_block(lane))
 			seen = takes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Passes arrays to XLA with DLPack. A view ends on the XLA thread that used it last, so this file
- * must not need Python.
+ * Passes arrays to XLA with DLPack. XLA calls end_tensor() on the thread that used the array last,
+ * so this file must not need Python.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -7,16 +7,17 @@
  *           ends: int32[], bounded: int32[], many: int32[], site0: string, ...} -> tokens...
  *
  * A scalar is uint32[4], like a token; its first word has the bits of a float32. @types has the
- * type (enum update_type) of each block that the call reads, and then of each one that it makes.
+ * type (enum update_type) of each block that the call reads, and then of each block that the call
+ * makes.
  * @operations is an array of struct update_operation. @constants has the bits of float32 numbers.
- * @values has the number of the value in each new block (update.h). @ends says for each token that
- * the call reads whether this is its last use. Each new block has its own site, @bounded and @many
- * (struct origin). All blocks that the call reads have the same dimensions and layout, and so do
- * the new blocks.
+ * For each new block, @values has the number of the value (update.h) that the block will contain.
+ * @ends says for each token that the call reads whether this is its last use. Each new block has
+ * its own site, @bounded and @many (struct origin). All blocks that the call reads have the same
+ * dimensions and layout, and so do the new blocks.
  *
- * The call never changes a block that it reads. It writes new blocks past the caches, so it moves
- * as many bytes as a change in place. A failed update loses at most the blocks whose tokens it
- * ends.
+ * The call never changes a block that it reads. It writes new blocks with stores that bypass the
+ * caches, so it moves no more bytes than a change in place. A failed update loses at most the
+ * blocks whose tokens it ends.
  */
 #ifndef LIB_XLA_UPDATE_CALL_H
 #define LIB_XLA_UPDATE_CALL_H

@@ -15,10 +15,10 @@
 struct update_job {
 	const struct update_call *call;
 	const struct token *operands;
-	struct saved_look like;		/* of the first input that is not zeros */
-	uint64_t count;			/* of elements */
+	struct saved_look like;		/* properties of the first input that is not zeros */
+	uint64_t count;			/* number of elements of each block */
 	unsigned int claimed, begun;
-	struct claim *claims[UPDATE_ARRAYS_MAX];	/* NULL: zeros */
+	struct claim *claims[UPDATE_ARRAYS_MAX];	/* NULL: the input is zeros */
 	struct saved *blocks[UPDATE_ARRAYS_MAX];
 };
 
@@ -41,7 +41,7 @@ static uint64_t block_bytes(const struct update_job *job, uint32_t i)
 	return job->count * ffi_type_bytes(xla_types[job->call->types[i]]);
 }
 
-/* Checks that input @i has the dimensions and layout of the others, unless it is zeros. */
+/* Checks that input @i, unless it is zeros, has the dimensions and layout of the other inputs. */
 static int look_at_input(struct update_job *job, uint32_t i, char *words)
 {
 	XLA_FFI_DataType type = xla_types[job->call->types[i]];
@@ -190,8 +190,8 @@ static void release_inputs(struct update_job *job)
 }
 
 /*
- * Runs the update. Reserves memory for the new blocks before it claims the old ones: until they are
- * claimed, the store can still spill them to free memory.
+ * Runs the update. Reserves memory for the new blocks before it claims the old ones: until the old
+ * blocks are claimed, the store can still spill them to free memory.
  */
 static int run_alone(struct update_job *job, uint64_t *ids, char *words)
 {

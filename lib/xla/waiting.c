@@ -65,7 +65,10 @@ static void *waiting_thread(void *data)
 	return NULL;
 }
 
-/* Returns true if one more job can have a thread. Caller holds the lock. */
+/*
+ * Reserves an idle thread for a job, or starts one. Returns false on failure. Caller holds the
+ * lock.
+ */
 static bool find_thread(void)
 {
 	pthread_t thread;

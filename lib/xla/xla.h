@@ -12,8 +12,9 @@
  * Calls between files go in one direction. The handlers call call.c, copy.c, stream.c and claim.c.
  * stream.c calls stream_threads.c, which calls stream_copy.c. All of these call claim.c and
  * announce.c, which call saved.c. saved.c calls site.c, table.c and memory.c. memory.c calls
- * stores.c, which calls shares.c, places.c and grow.c. Those three and arrays.c call attached.c.
- * All files may call counts.c, own_memory.c, knobs.c and forked.c.
+ * stores.c, which calls shares.c, places.c and grow.c. stores.c, places.c and arrays.c call
+ * attached.c. claim.c and the stream files call its functions of device_wait.h. All files may call
+ * counts.c, own_memory.c, knobs.c and forked.c.
  *
  * This folder uses only the library's public headers and the headers of base, config, machine
  * and cuda.

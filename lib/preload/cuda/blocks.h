@@ -18,7 +18,7 @@ struct cuda_block {
 	size_t bytes;
 	unsigned int flags;		/* of the request, as CUDA defines them */
 	void *owner;			/* the pool of the block */
-	bool is_ending;			/* a thread is about to free it */
+	bool is_ending;			/* a thread is freeing the block */
 };
 
 /*

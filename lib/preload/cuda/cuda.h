@@ -34,8 +34,8 @@ struct cuda_host_calls {
 
 /*
  * The driver's own functions, as the program's lookup found them: those of libcuda.so.1, or of
- * another preload in front of it. They are all set before a lookup returns any function of this
- * preload. From then on, their library cannot be unloaded.
+ * another preload in front of it. All of them are set before a lookup returns any function of this
+ * preload. From then on, the library that contains them cannot be unloaded.
  */
 extern struct cuda_host_calls cuda_driver;
 

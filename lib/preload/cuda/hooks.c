@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * A program's lookups in libcuda.so.1 find the preload's functions in place of CUDA's. Lookups take
- * no lock of the preload, so a child that is forked during a lookup does not inherit a locked one.
+ * no lock of the preload, so a child that is forked during a lookup does not inherit a lock that
+ * another thread holds.
  *
- * The preload uses the first libcuda.so.1 in which the program looks up such a function. That
- * library stays loaded, even if the program closes it, because only this library can free the
- * memory that it has allocated.
+ * The preload uses the first libcuda.so.1 in which the program looks up a function that the preload
+ * replaces. That libcuda.so.1 stays loaded, even if the program closes it, because no other library
+ * can free the memory that it has allocated.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -27,8 +28,8 @@
 #define LIBRARY_INSIDE	"libcuda.so."	/* on WSL, one libcuda.so.1 loads another */
 #define SUFFIX		"_v2"
 
-static struct link_map *_Atomic chosen_library;		/* its functions go into cuda_driver */
-static struct link_map *_Atomic reached_library;	/* its functions are in cuda_driver */
+static struct link_map *_Atomic chosen_library;		/* cuda_driver will get its functions */
+static struct link_map *_Atomic reached_library;	/* cuda_driver has its functions */
 
 static void *_Atomic driver_get_proc_address;
 static void *_Atomic driver_get_proc_address_v2;
@@ -72,7 +73,7 @@ static const struct hook *find_hook(const char *name)
 	return NULL;
 }
 
-/* Finds the hook for @name, which lacks the suffix _v2, in @version of CUDA. */
+/* Finds the hook for the function @name in @version of CUDA. @name has no suffix _v2. */
 static const struct hook *find_hook_since(const char *name, int version)
 {
 	size_t i, length;
@@ -165,7 +166,8 @@ struct driver {
 
 /*
  * Finds the driver's functions with the next dlsym(), which may be that of another preload. Looks
- * up the optional functions first: the last lookup succeeds, so dlerror() reports no failure.
+ * up the optional functions first, so that the last lookup succeeds and dlerror() reports no
+ * failure.
  */
 static bool find_driver(struct driver *found, void *handle, const char **missing)
 {
@@ -227,7 +229,7 @@ bool cuda_reach(struct link_map *library)
 
 /*
  * Returns the libcuda.so.1 that a lookup searched: the one of @handle, or the one that contains
- * @found. Returns NULL if it is another library.
+ * @found. Returns NULL if the lookup searched another library.
  */
 static struct link_map *library_asked(void *handle, const void *found)
 {
@@ -241,8 +243,8 @@ static struct link_map *library_asked(void *handle, const void *found)
 }
 
 /*
- * Returns true if this preload itself calls @asking, which must get the original functions:
- * libcuda.so.1, or the library with the next dlsym().
+ * Returns true if @asking is a library that this preload calls: libcuda.so.1, or the library with
+ * the next dlsym(). Such a library must get the original functions.
  */
 static bool is_behind_us(const struct link_map *asking)
 {
@@ -300,7 +302,7 @@ void *cuda_lookup(void *handle, const char *name, const char *version, const voi
 /*
  * Returns this preload's dlsym() or dlvsym() if another preload, which comes before this one, looks
  * up the next function of that name. The C library would skip this preload's functions, because the
- * lookup names a version and they have none.
+ * lookup names a version, and these functions have none.
  */
 static void *lookup_of_next(const char *name, const char *version, const void *caller)
 {

@@ -16,7 +16,7 @@ bool cuda_keep_variables(char *const *environment);
 
 /*
  * Returns the environment, or the kept copy if the environment has no ACTMEM_CUDA any more. Like
- * getenv(), it must not be called while another thread changes the environment.
+ * getenv(), this function must not be called while another thread changes the environment.
  */
 const char *const *cuda_variables(void);
 

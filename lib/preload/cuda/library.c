@@ -3,9 +3,10 @@
  * Loads libactmem from the folder of the preload, or if it is not there, by its soname. Finds the
  * functions that the preload needs. libactmem then stays loaded.
  *
- * No thread holds a lock of the preload while it calls the loader. The constructor of a library
- * that is being loaded may allocate memory, and the loader's lock is held during the constructor.
- * Several threads may load libactmem at the same time; they find the same functions.
+ * No thread holds a lock of the preload while it calls the loader. Otherwise two threads could
+ * deadlock: the loader holds its own lock while it runs a library's constructor, and the
+ * constructor may allocate memory, which may need a lock of the preload. Several threads may load
+ * libactmem at the same time; they find the same functions.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -29,7 +30,10 @@ static bool is_loaded;
 /* The thread's cancellation state before the outermost cuda_library_enter(). */
 static __thread int cancellation;
 
-/* CUDA's functions are not cancellation points, so a thread must not be cancelled inside one. */
+/*
+ * CUDA's own functions are not cancellation points. The preload's replacements call functions that
+ * are, so they disable cancellation.
+ */
 void cuda_library_enter(void)
 {
 	if (!cuda_inside++)
@@ -42,7 +46,7 @@ void cuda_library_leave(void)
 		pthread_setcancelstate(cancellation, NULL);
 }
 
-/* Sets @path to libactmem in this library's folder. Returns false if it is not there. */
+/* Sets @path to libactmem in the preload's folder. Returns false if libactmem is not there. */
 static bool find_beside(char path[PATH_MAX])
 {
 	const char *slash;
@@ -91,7 +95,10 @@ bool cuda_library_load(struct cuda_failure *failure)
 	if (__atomic_load_n(&is_loaded, __ATOMIC_ACQUIRE))
 		return true;
 	cuda_library_enter();
-	/* The program has called libcuda.so.1, so it is loaded. cuda_load() keeps it loaded. */
+	/*
+	 * The program has called libcuda.so.1, so this library is loaded. cuda_load() keeps it
+	 * loaded.
+	 */
 	failure->tale = TALE_LIBRARY;
 	is_found = !cuda_load(CUDA_SERVES, failure->words, sizeof(failure->words)) &&
 		   find_functions(&found, failure);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The functions of libactmem that the preload calls. The preload loads libactmem when it first
- * needs one of them, so a program that requests no large memory never loads libactmem. At that
- * time, the preload also finds the functions of CUDA in cuda/cuda.h, which it calls besides
- * cuda_driver.
+ * needs one of them, so a program that requests no large memory never loads libactmem. At the same
+ * time, the preload finds the functions of CUDA that cuda/cuda.h declares. It calls these functions
+ * in addition to those in cuda_driver.
  *
- * If a function with a struct cuda_failure fails, it sets the struct and returns false.
+ * If a function with the parameter @failure fails, it sets *@failure and returns false.
  */
 #ifndef LIB_PRELOAD_CUDA_LIBRARY_H
 #define LIB_PRELOAD_CUDA_LIBRARY_H
@@ -55,8 +55,8 @@ bool cuda_failure_set(struct cuda_failure *failure, enum tale tale, const char *
 bool cuda_failure_set_last(struct cuda_failure *failure, enum tale tale);
 
 /*
- * The preload calls these before and after it calls functions of libactmem. In between, the
- * thread's lookups and calls get the driver's functions.
+ * The preload calls these before and after it calls functions of libactmem. Between the two calls,
+ * the thread's lookups and its calls of CUDA get the driver's functions.
  */
 void cuda_library_enter(void);
 void cuda_library_leave(void);

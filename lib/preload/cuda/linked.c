@@ -26,7 +26,7 @@ static bool reach_driver(void)
 
 /*
  * Returns true if the preload must serve the call. If libcuda.so.1 calls its own functions by name,
- * it must not get the preload's.
+ * it must not get the preload's functions.
  */
 static bool is_for_us(const void *caller)
 {
@@ -34,8 +34,8 @@ static bool is_for_us(const void *caller)
 }
 
 /*
- * Exports a function. If cuda_driver cannot be filled, it calls the function that the program would
- * call without the preload.
+ * Exports a function. If cuda_driver cannot be filled, the exported function calls the function
+ * that the program would call without the preload.
  */
 #define LINKED(name, ours, parameters, arguments)			\
 EXPORT cuda_result linked_##name parameters;				\
@@ -53,7 +53,7 @@ asm(".symver linked_" #name ", " #name "@ACTMEM_CUDA, remove");
 
 CUDA_HOST_CALLS(LINKED)
 
-/* @ours calls the driver's function, and changes its answers only in CUDA mode. */
+/* @ours calls the driver's function, and changes the driver's answer only in CUDA mode. */
 #define LINKED_LOOKUP(name, ours, parameters, arguments)		\
 EXPORT cuda_result linked_##name parameters;				\
 EXPORT cuda_result linked_##name parameters				\

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The replacements for CUDA's functions for host memory. A program that allocates host memory with
- * CUDA gets blocks of pool.h. A range that it registers with CUDA gets pages of a region (under.h).
- * CUDA's driver serves small requests, requests with flags that regions do not support, and all
- * requests of a forked child. After a failure here, the preload prints a line, and the driver
- * serves the request. With ACTMEM_STRICT, the call fails instead.
+ * CUDA gets blocks of pool.h. A range that the program registers with CUDA gets pages of a region
+ * (under.h). CUDA's driver serves small requests, requests with flags that regions do not support,
+ * and all requests of a forked child. After a failure here, the preload prints a line, and the
+ * driver serves the request. With ACTMEM_STRICT, the call fails instead.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -149,9 +149,10 @@ cuda_result cuda_mem_host_unregister(void *memory)
 
 	if (is_at_work()) {
 		/*
-		 * If @memory is the first block in its region, the driver would unregister the
-		 * region. cuda_under_unregister() may still know an earlier range at this address,
-		 * if its context ended and the program unmapped it.
+		 * Check the blocks first. If @memory is the first block in its region, the driver
+		 * would unregister the whole region. cuda_under_unregister() may still know an
+		 * earlier range at this address, which the program unmapped after the range's
+		 * context ended.
 		 */
 		if (cuda_pool_flags(memory, &flags))
 			return CUDA_NOT_REGISTERED;
@@ -170,7 +171,7 @@ cuda_result cuda_mem_host_get_device_pointer(cuda_pointer *pointer, void *memory
 
 /*
  * Returns the flags of a block. CUDA only knows the flags of the block's region, which differ. If a
- * reset of the device ended the registration, the driver returns its error.
+ * reset of the device ended the registration, returns the driver's error.
  */
 cuda_result cuda_mem_host_get_flags(unsigned int *flags, void *memory)
 {

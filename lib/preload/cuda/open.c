@@ -25,7 +25,7 @@ bool cuda_context_is_primary(cuda_context context, int device)
 	unsigned int flags;
 	int active = 0;
 
-	/* If the primary context is not active, retaining it would create it. */
+	/* Do not retain an inactive primary context: the driver would create it. */
 	if (cuda.cuDevicePrimaryCtxGetState(device, &flags, &active) || !active ||
 	    cuda.cuDevicePrimaryCtxRetain(&primary, device))
 		return false;

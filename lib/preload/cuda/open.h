@@ -16,7 +16,7 @@
 struct cuda_pool {
 	struct cuda_pool *next;		/* pool.c's lock protects next, users and is_lost */
 	unsigned int users;		/* calls that use the pool now */
-	bool is_lost;			/* pool.c has given it up: no new blocks */
+	bool is_lost;			/* pool.c gave up the pool: no new blocks */
 	int device, ordinal;
 	bool may_be_anywhere;		/* the environment sets neither nodes nor interleaving */
 	cuda_context context;		/* the device's primary context */

@@ -2,15 +2,15 @@
 /*
  * The pools of devices, and their blocks.
  *
- * A pool's regions are registered in the device's primary context, for all contexts. If another
- * context is current when a program requests memory, the driver serves the request, because such
- * memory must end with that context. A reset of the primary context ends all registrations, as it
- * ends the driver's own memory. At the next request, this file gives up the pool with its blocks,
- * and opens a new pool.
+ * A pool's regions are registered in the device's primary context, and all contexts can use them.
+ * If another context is current when a program requests memory, the driver serves the request,
+ * because such memory must end with that context. A reset of the primary context ends all
+ * registrations, just as it frees the driver's own host memory. At the next request, this file
+ * gives up the pool with its blocks, and opens a new pool.
  *
  * A thread that calls CUDA or libactmem holds no lock of this file except open_lock. A thread does
- * not even hold open_lock while it loads a library: the library's constructor may call this file,
- * and the loader's lock is held during the constructor.
+ * not even hold open_lock while it loads a library, because the library's constructor may call this
+ * file in a thread that holds the loader's lock.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -51,7 +51,10 @@ static void leave_pool(struct cuda_pool *pool)
 		cuda_pool_close(pool);
 }
 
-/* Removes a pool from the list and forgets its blocks. No thread takes blocks from it any more. */
+/*
+ * Removes a pool from the list and frees its blocks, except those that other threads are freeing.
+ * No thread allocates from this pool any more.
+ */
 static void give_up_pool(struct cuda_pool *pool)
 {
 	struct cuda_pool **link = &pools;
@@ -154,8 +157,8 @@ static enum cuda_outcome enter_pool(const struct cuda_settings *settings, struct
 
 /*
  * Asks the driver whether an address is registered, with the functions that the program itself
- * would call. Any other error counts as registered, because it has another cause, such as a GPU
- * kernel that failed.
+ * would call. Only an invalid address or a lost context means "not registered". All other errors
+ * have other causes, such as a GPU kernel that failed.
  */
 static bool is_registered(void *address)
 {
@@ -165,7 +168,10 @@ static bool is_registered(void *address)
 	return result != CUDA_INVALID_VALUE && !cuda_context_is_gone(result);
 }
 
-/* Adds a block to the tree. Fails if another thread has given up the pool meanwhile. */
+/*
+ * Adds a block to the tree. Fails if the block's region is not registered any more, or if another
+ * thread has given up the pool.
+ */
 static bool record_block(struct cuda_pool *pool, struct cuda_block *block,
 			 struct cuda_failure *failure)
 {
@@ -289,8 +295,8 @@ static cuda_result synchronize_device(int ordinal, cuda_context current)
 
 /*
  * Waits for the thread's current context, and for the primary contexts of all devices, because each
- * can access the block. Does not wait for other contexts that the program created itself: the
- * preload does not know them.
+ * of these contexts can access the block. Does not wait for other contexts that the program created
+ * itself: the preload does not know them.
  */
 static cuda_result synchronize_all(void)
 {
@@ -327,7 +333,7 @@ enum cuda_outcome cuda_pool_free(const struct cuda_settings *settings, void *add
 	if (!block)
 		return OUTCOME_DRIVERS;
 	pool = block->owner;
-	/* Otherwise a copy under way could access the memory after another block has reused it. */
+	/* Wait, because a copy under way could access the memory after another block reuses it. */
 	*result = publish_and_synchronize(pool, block->bytes);
 	pthread_mutex_lock(&lock);
 	if (pool->is_lost)

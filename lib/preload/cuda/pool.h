@@ -21,7 +21,7 @@ enum cuda_outcome {
 
 /*
  * Allocates a block of @bytes, aligned to a page, for the thread's current context.
- * cuda_pool_flags() returns its @flags.
+ * cuda_pool_flags() later returns @flags.
  */
 enum cuda_outcome cuda_pool_alloc(const struct cuda_settings *settings, size_t bytes,
 				  unsigned int flags, void **block, struct cuda_failure *failure);

@@ -3,9 +3,9 @@
  * Opens regions for ranges that a program registers.
  *
  * If the environment sets a name, the regions are files that are named by their lengths:
- * NAME.cuda.64M.0 and so on. The next process finds these files, because it registers ranges of the
- * same lengths, in any order. A file that this process closed may still be mapped. Such a file is
- * still locked, and is skipped.
+ * NAME.cuda.64M.0 and so on. The next process registers ranges of the same lengths, and so finds
+ * these files, whatever the order of the ranges. A file that this process closed may still be
+ * mapped. Such a file is still locked, and this process skips it.
  */
 #include <errno.h>
 #include <limits.h>
@@ -198,8 +198,8 @@ static int open_named(struct cuda_region *region, const struct actmem_region_opt
 }
 
 /*
- * Prints a line if pages are on other nodes than the program requested. The program cannot notice
- * that itself, because its mbind() has succeeded.
+ * Prints a line if pages are on other nodes than the program requested. The program itself cannot
+ * notice this misplacement, because its mbind() has succeeded.
  */
 static void say_if_far(const struct actmem_region_info *info, const struct cuda_policy *policy,
 		       bool is_found)

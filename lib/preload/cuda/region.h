@@ -23,7 +23,7 @@ struct cuda_region {
 /*
  * Opens a handle of libactmem, unless an earlier call did. Must be called before the other
  * functions. Stores the page size in *@unit: the address and length of a mapped region must be
- * multiples of it.
+ * multiples of this size.
  */
 bool cuda_region_prepare(const struct cuda_settings *settings, uint64_t *unit,
 			 struct cuda_failure *failure);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Puts regions under ranges that a program registers: maps their pages at the same addresses.
+ * Puts regions under ranges that a program registers: maps the regions' pages at the addresses of
+ * the ranges.
  *
  * If no page of the range was touched, a region replaces the part of the range that consists of
  * whole, aligned huge pages. The ends of the range stay as they are. Then the driver registers the
@@ -147,10 +148,10 @@ static void forget_unders(const char *first, uint64_t length)
 }
 
 /*
- * Registers the range with the region in it. If the driver refuses that, tries again without the
- * region. If the driver refuses that too, *@result is the driver's error, and the outcome is
- * OUTCOME_OURS. If the driver refuses only the region, the function unregisters the range again,
- * and the outcome is OUTCOME_FAILED.
+ * Registers the range with the region in it. If the driver refuses, tries again without the region.
+ * If the driver refuses both attempts, *@result is the driver's error, and the outcome is
+ * OUTCOME_OURS. If the driver refuses the region but accepts the range without it, the function
+ * undoes this registration, and the outcome is OUTCOME_FAILED.
  */
 static enum cuda_outcome register_range(struct under *under, size_t bytes, unsigned int flags,
 					cuda_result *result, struct cuda_failure *failure)
@@ -188,15 +189,18 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 	if ((uintptr_t)address % BASE_PAGE_BYTES || bytes > SIZE_MAX - BASE_PAGE_BYTES ||
 	    (uintptr_t)address + whole < whole)
 		return OUTCOME_DRIVERS;
-	/* Malloc mode reuses this memory, and its next owner needs private memory. */
+	/*
+	 * Malloc mode reuses the memory of its blocks, and later blocks must be private: use no
+	 * region.
+	 */
 	if (large_has(address, bytes))
 		return OUTCOME_DRIVERS;
 	cuda_policy_of(&look.policy, address);
 	if (!cuda_is_untouched(address, whole, &look.policy, settings->is_verbose))
 		return OUTCOME_DRIVERS;
 	/*
-	 * If a range contains no whole huge page, no setting can change that, so it is not a
-	 * failure: print a line, and let the driver serve the request.
+	 * A range without a whole huge page is not a failure, because no setting can change that.
+	 * Print a line, and let the driver serve the request.
 	 */
 	fit_region(&look, bytes, HUGE_PAGE_BYTES);
 	if (!look.length) {

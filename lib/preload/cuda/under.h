@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * If a program maps memory itself, and registers it with CUDA before the first access, the preload
- * puts the pages of a region under it. XLA does this on machines with several nodes. Thread-safe,
- * but not usable in a forked child.
+ * maps pages of a region at the same addresses. XLA maps and registers memory in this way on
+ * machines with several nodes. Thread-safe, but not usable in a forked child.
  */
 #ifndef LIB_PRELOAD_CUDA_UNDER_H
 #define LIB_PRELOAD_CUDA_UNDER_H
@@ -10,8 +10,8 @@
 #include "preload/cuda/pool.h"
 
 /*
- * Registers a range. OUTCOME_OURS: *@result is the driver's result. If it is 0, the range is
- * registered and contains pages of a region. OUTCOME_DRIVERS, OUTCOME_FAILED: the range is not
+ * Registers a range. OUTCOME_OURS: *@result is the driver's result. If this result is 0, the range
+ * is registered and contains pages of a region. OUTCOME_DRIVERS, OUTCOME_FAILED: the range is not
  * registered, and its contents are unchanged.
  */
 enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void *address,

@@ -3,7 +3,8 @@
  * Reads /proc/self/maps and /proc/self/pagemap. If the preload cannot read them, memory counts as
  * touched, even in strict mode, because most programs register memory that they have touched.
  *
- * mincore(2) is not enough: it reports pages that were swapped out as absent, but they hold data.
+ * mincore(2) is not enough: for pages in swap, it reports that they are absent, but these pages
+ * hold data.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -58,8 +59,8 @@ static bool parse_mapping(const char *line, struct mapping *mapping)
 }
 
 /*
- * Returns true if plain mappings (see is_plain) cover the range. Sets *@is_whole to whether these
- * mappings contain nothing else.
+ * Returns true if plain mappings (see is_plain) cover the range. Sets *@is_whole to true if these
+ * mappings contain nothing except the range.
  */
 static bool has_plain_only(uintptr_t first, uintptr_t end, bool is_verbose, bool *is_whole)
 {

@@ -11,7 +11,7 @@
 /* Returns this process's counters, which are private if they could not be published. */
 struct malloc_counters *counters_get(void);
 
-/* Makes a forked child use new counters, because it must not write to its parent's. */
+/* Makes a forked child use new counters, because the child must not write to its parent's. */
 void counters_renew(void);
 
 #endif /* LIB_PRELOAD_MALLOC_COUNTERS_H */

@@ -5,7 +5,7 @@
  * One lock for all pools is enough: a thread that allocates a large block then touches all of it,
  * which takes a thousand times as long as the allocation. A thread that forks holds the lock during
  * fork(), so that the child gets consistent bookkeeping. Handlers of pthread_atfork() may allocate;
- * that thread then does not take the lock again.
+ * the forking thread then does not take the lock again.
  *
  * Freed pages stay resident for the next block, but the kernel may take them at any time
  * (MADV_FREE). So they never cause the program to run out of memory. The pools keep at most a
@@ -29,7 +29,8 @@
 
 /*
  * glibc's pthread_atfork() calls this function. A library that calls pthread_atfork() contains a
- * copy of it, and so would not load with a C library other than glibc.
+ * copy of pthread_atfork(), and so cannot load if the C library lacks __register_atfork(). With
+ * this weak reference, the preload also loads with such C libraries.
  */
 int __register_atfork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void),
 		      void *library) __attribute__((weak));
@@ -54,11 +55,16 @@ struct pool {
 struct large_gate large_gate = { .min_bytes = SIZE_MAX };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-/* Nested calls of fork(): a signal handler may call fork() during another one. */
+/* Number of nested fork() calls: a signal handler may call fork() while its thread is in fork(). */
 static __thread volatile sig_atomic_t forking;
-/* Set before this thread takes the lock: a fork() in a signal handler must not take it again. */
+/*
+ * Set before this thread takes the lock: a fork() in a signal handler must not take the lock again.
+ */
 static __thread volatile sig_atomic_t inside;
-/* Set in a child that was forked while @inside was set, until the child next takes the lock. */
+/*
+ * A child that was forked while @inside was set uses its parent's counters until it next takes the
+ * lock.
+ */
 static volatile sig_atomic_t counts_as_parent;
 
 static struct pool *pools[NODES_MAX];
@@ -304,8 +310,8 @@ static struct extent *take_block(struct pool *pool, size_t length, size_t align)
 
 /*
  * Counts a block that was taken. Gives back free pages if the pools have more pages than the blocks
- * needed at their peak. Some of the excess pages may be in use, so the function tries again only
- * after blocks have used more pages.
+ * needed at their peak. If excess pages are in use, another search would find no free pages, so the
+ * function searches again only after the pools have got more pages.
  */
 static void count_taken(size_t length)
 {

@@ -15,7 +15,7 @@
 #define LARGE_CHUNK_SHIFT	26
 #define LARGE_CHUNKS		(1UL << (48 - LARGE_CHUNK_SHIFT))
 
-/* Each call of malloc() and free() reads this struct. */
+/* The functions of malloc.c read this struct in each call. */
 struct large_gate {
 	size_t min_bytes;		/* SIZE_MAX until large_start() */
 	/* For each chunk, the number of its pool + 1; 0: no pool. NULL until large_start(). */
@@ -41,7 +41,7 @@ static inline bool large_is(const void *memory)
 	return chunk_is_owned((uintptr_t)memory >> LARGE_CHUNK_SHIFT);
 }
 
-/* Returns true if any part of the range is in a pool, in a block or free. */
+/* Returns true if any part of the range is in a pool, even if that part is free. */
 static inline bool large_has(const void *memory, size_t bytes)
 {
 	uintptr_t chunk = (uintptr_t)memory >> LARGE_CHUNK_SHIFT, end = (uintptr_t)memory + bytes;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Intercepts the functions that allocate aligned blocks, and those that have a block as an
- * argument. In malloc mode, large aligned blocks come from large.h. All other calls go to the
- * program's own functions. malloc() and calloc() are not intercepted, because many programs touch
- * only a few pages of a large block from them.
+ * argument. In malloc mode, large aligned blocks come from large.h. All other calls go to the next
+ * malloc, which the program would use without the preload. malloc() and calloc() are not
+ * intercepted, because many programs touch only a few pages of a large block from them.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -20,7 +20,7 @@
 
 #define EXPORT		__attribute__((visibility("default")))
 #define SMALL_PAGE	4096UL
-/* malloc() already aligns to 16 bytes; a larger alignment counts as aligned. */
+/* malloc() already aligns to 16 bytes, so only larger alignments count as aligned. */
 #define LEAST_ALIGN	32UL
 #define PIECE_BYTES	(16UL << 20)
 
@@ -90,7 +90,7 @@ static void *realloc_large(void *memory, size_t size)
 }
 
 /*
- * A block of the next malloc stays in it when the block grows, because that malloc can move pages
+ * When a block of the next malloc grows, it stays a block of the next malloc, which can move pages
  * without a copy.
  */
 EXPORT void *realloc(void *memory, size_t size)

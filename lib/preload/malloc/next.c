@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Finds the functions that the program would use without the preload, at the first call of any of
- * them. The process has only one thread at that time, because starting another one allocates
+ * them. The process has only one thread at that time, because starting another thread allocates
  * memory.
  *
  * During the search, dlsym() may call free() for its own memory. That memory is leaked.

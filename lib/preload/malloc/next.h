@@ -24,7 +24,7 @@ struct next {
 
 extern struct next next;
 
-/* Finds the functions. If dlsym() calls this during the search, returns functions that fail. */
+/* Finds the functions. If dlsym() needs one during the search, it gets a function that fails. */
 const struct next *find_next(void);
 
 /* Returns the functions, at any time. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Chooses the NUMA nodes of memory. Does not use libnuma, which reads files and allocates when it
- * starts.
+ * Chooses the NUMA nodes of memory. Does not use libnuma, which reads files and allocates memory
+ * when it is loaded.
  */
 #include <errno.h>
 #include <linux/mempolicy.h>

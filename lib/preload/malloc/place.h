@@ -24,8 +24,9 @@ void place_choose(struct place *place, const struct malloc_settings *settings,
 unsigned int place_of_caller(const struct place *place);
 
 /*
- * Sets the policy of a range that has no pages yet. Its pages will come from @node, or from the
- * nodes of @place. Returns 0, or a negative errno without an error message.
+ * Sets the policy of a range that has no pages yet. Its pages will come from @node if by_caller is
+ * set in @place, otherwise from the nodes of @place. Returns 0, or a negative errno without an
+ * error message.
  */
 int place_range(const struct place *place, unsigned int node, void *address, size_t length);
 

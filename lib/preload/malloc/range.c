@@ -3,10 +3,10 @@
  * Ranges of private memory in huge pages.
  *
  * One byte for each page of 2 MiB says what the page may contain: nothing, data of a taken block,
- * or data of a freed block. For a freed block, the byte is STAMP plus the time of the free, in the
- * caller's units and modulo STAMPS. If several blocks share a page, the byte records only the last
- * change. That does no harm: a page is returned to the kernel only when all of it is free, and its
- * byte is then the time of the last free.
+ * or data of a freed block. For a freed block, the byte is STAMP plus the time when the block was
+ * freed, in the caller's units and modulo STAMPS. If several blocks share a page, the byte records
+ * only the last change. That does no harm: a page is returned to the kernel only when all of it is
+ * free, and its byte then has the time when its last block was freed.
  */
 #include <errno.h>
 #include <string.h>

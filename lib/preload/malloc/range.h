@@ -49,8 +49,8 @@ void range_take(struct range *range, uintptr_t from, uintptr_t to);
 void range_give(struct range *range, uintptr_t from, uintptr_t to, uint64_t now);
 
 /*
- * Permits the kernel to take the whole pages between @from and @to if it needs memory. They must be
- * free.
+ * Permits the kernel to take the whole pages between @from and @to if it needs memory. These pages
+ * must be free.
  */
 void range_offer(const struct range *range, uintptr_t from, uintptr_t to);
 

@@ -7,8 +7,9 @@
 
 `actmem.jax` keeps the activations of a JAX training run in this memory.
 
-A process has at most one open Memory. open() creates it. Otherwise the first use creates it, with
-the options of the environment (ACTMEM_BACKEND, ACTMEM_PAGES, ..., which `actmem run` sets).
+A process has at most one open Memory. open() creates it. If the program does not call open(), the
+first use of the memory creates it, with the options of the environment (ACTMEM_BACKEND,
+ACTMEM_PAGES, ..., which `actmem run` sets).
 """
 from __future__ import annotations
 
@@ -85,7 +86,7 @@ def _is_on(variable: str) -> bool:
 
 
 def _check_spill(directories: tuple[bytes, ...], permitted: int, quiet: bool) -> None:
-    """Raises Error, or prints a line on stderr, if a directory to spill to is in memory."""
+    """Raises Error, or prints a line on stderr, if a directory for spilled blocks is in memory."""
     if not directories:
         directories = tuple(os.fsencode(os.environ.get("ACTMEM_SPILL", "")).split(b":"))
     if not permitted and "memory" in os.environ.get("ACTMEM_SPILL_ALLOW", "").lower().split(","):
@@ -151,8 +152,8 @@ class Memory:
         return _native.as_dict(value)
 
     def close(self) -> None:
-        """Closes this memory. No other thread may use it during or after the call. If any of its
-        regions or heaps is open, raises actmem.Error, and the memory stays open."""
+        """Closes this memory. No other thread may use it during or after the call. If a region or
+        heap of this memory is open, raises actmem.Error, and the memory stays open."""
         global _default
         with _lock:
             try:
@@ -175,8 +176,8 @@ def _close_handle(memory: Memory) -> int:
 
 
 # actmem.jax sets these two variables, and replaces _close_handle(). _on_open() is called after a
-# Memory was opened. _adopted() returns the handle that the XLA handlers opened without this module,
-# or None.
+# Memory was opened. _adopted() returns the handle that the XLA handlers (lib/xla) opened without
+# this module, or None.
 _on_open: Callable[[Memory], None] | None = None
 _adopted: Callable[[], int | None] | None = None
 
@@ -214,20 +215,20 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
          budget: int = 0, spill: StrOrBytesPath | Iterable[StrOrBytesPath] | None = None,
          spill_limit: int = 0, spill_allow: str | Iterable[str] | None = None,
          device_ring: int = 0) -> Memory:
-    """Opens the memory of this process, before its first use. Thread-safe, unless another thread
-    changes the environment meanwhile.
+    """Opens the memory of this process. Must be called before the first use of the memory.
+    Thread-safe, unless another thread changes the environment meanwhile.
 
     Args:
       backend: "auto", "driver" or "memfd".
       pages: "1G", "2M", "thp" or "4K".
       policy: How pages are placed on `nodes`: "bind", "preferred" or "interleave".
       nodes: The number of a node, or the numbers of several nodes.
-      allow: Pages, nodes or memory that actmem may use instead of the requested ones: some of
-        "2m", "thp", "4k", "node" and "unlocked", or "any". () permits nothing, regardless of the
-        environment. Error messages name the values that would help.
+      allow: Fallbacks that actmem may use if the requested memory is not available: some of
+        "2m", "thp", "4k", "node" and "unlocked", or "any" for all of them. () permits none,
+        regardless of the environment. Error messages name the values that would help.
       heap_grow: Length in bytes of each region in which actmem allocates blocks, such as those
         of activations; a multiple of 2 MiB. Default: 64 MiB. Rounded up for pages of 1G.
-      heap_limit: Maximum total bytes of these regions. Default: no limit. The arrays of
+      heap_limit: Maximum total bytes of the regions for blocks. Default: no limit. The arrays of
         actmem.jax.empty() use separate regions, with a separate limit of the same size.
       name: If set, the regions for blocks are files: name.0, name.1 and so on. The files stay,
         and the next process with that name reuses them with their contents. A name with "/" is
@@ -236,23 +237,23 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
       budget: Bytes of memory that blocks may use. Replaces heap_limit. With `spill`, blocks
         beyond the budget are kept in files until they are needed.
       spill: A directory for the files of spilled blocks, or several directories, one per disk.
-        Their file system must support direct I/O. Spilling to a directory in memory (tmpfs) frees
-        no memory, so open() prints a warning on stderr. With ACTMEM_STRICT=1, open() raises an
-        error instead, unless spill_allow has "memory".
-      spill_limit: Maximum total bytes of these files. Default: no limit.
-      spill_allow: Permitted fallbacks if the files cannot be written, or if their file system
-        does not support direct I/O.
+        The file system must support direct I/O, unless spill_allow has "buffered". Spilling to a
+        directory in memory (tmpfs) frees no memory, so open() prints a warning on stderr. With
+        ACTMEM_STRICT=1, open() raises an error, unless spill_allow has "memory".
+      spill_limit: Maximum total bytes of the files of spilled blocks. Default: no limit.
+      spill_allow: Permitted fallbacks if the files of spilled blocks cannot be written, or if
+        their file system does not support direct I/O.
         "memory" keeps blocks in memory if the disk is full, beyond the budget if necessary.
         "buffered" accepts directories without direct I/O. Both may be given. () permits
-        neither, regardless of the environment. If no fallback is permitted, the calls that
-        need one fail.
+        neither, regardless of the environment. A call that needs a fallback fails if the
+        fallback is not permitted.
       device_ring: Bytes of memory on each GPU for staging transfers. Default: 512 MiB.
 
       For options that are None or 0, the environment decides. If neither the caller nor the
-      environment sets allow, actmem uses the best available memory. It may then use other pages
-      unless pages is set, other nodes unless nodes or policy is set, and unlocked memory. A line on
-      stderr reports the first such fallback of the process. With ACTMEM_STRICT=1 a fallback is an
-      error.
+      environment sets allow, actmem uses the best available memory: pages of any size if pages is
+      not set, any node if neither nodes nor policy is set, and unlocked memory if necessary. A line
+      on stderr reports the first such fallback of the process. With ACTMEM_STRICT=1 a fallback is
+      an error.
 
     Returns:
       The memory, which default() returns from then on.
@@ -308,7 +309,7 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
                         "the memory of this process is already open "
                         f"({there.describe()}): call actmem.open() before "
                         "the first use of the memory, or close() the memory")
-        # Read this first: a wrong value must raise an error before anything is open.
+        # Read ACTMEM_QUIET first: a wrong value must raise an error before anything is open.
         quiet = _is_on("ACTMEM_QUIET")
         _check_spill(spill, permitted, quiet)
         handle = ctypes.c_void_p()

@@ -79,7 +79,8 @@ def _rates(word: str) -> tuple[int, int]:
 
 
 def _endurance(word: str) -> tuple[float, float | None]:
-    """Returns the drive writes a day and None. For a word such as 56PB, returns 1 and its bytes."""
+    """Returns the rated drive writes a day, and the rated total of written bytes. For a word such
+    as 3, the second result is None. For a word such as 56PB, the first result is 1."""
     try:
         value = float(word.removesuffix("PB"))
     except ValueError:
@@ -257,7 +258,7 @@ def _has_device(prog: str) -> bool:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs the command. Raises SystemExit after bad usage and after the help."""
+    """Runs the command. Raises SystemExit after it has printed a usage error or the help."""
     name, *rest = arguments or [""]
     if name not in COMMANDS:
         print(f"python3 -m actmem: '{name}' must be one of {', '.join(COMMANDS)}; "

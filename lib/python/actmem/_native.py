@@ -2,7 +2,7 @@
 """Finds libactmem, and declares its structs and functions for ctypes.
 
 Mirrors actmem.h, actmem_region.h and the statistics of actmem_store.h, in lib/include. No other
-module of the package knows their C types.
+module of the package declares C types of these headers.
 """
 import ctypes
 import os
@@ -92,7 +92,7 @@ _Struct = TypeVar("_Struct", bound=Sized)
 
 
 def initialized(struct: type[_Struct]) -> _Struct:
-    """Returns an empty struct that has its size set, like ACTMEM_INIT()."""
+    """Returns a struct with its size set and 0 in all other fields, like ACTMEM_INIT()."""
     value = struct()
     value.size = ctypes.sizeof(struct)
     return value
@@ -114,7 +114,8 @@ def _folders() -> list[str]:
 
 
 def load(name: str) -> ctypes.CDLL:
-    """Loads the shared library `name`. Raises ImportError with the folders that it searched."""
+    """Loads the shared library `name`. If no folder has the library, raises an ImportError that
+    names the searched folders."""
     tried = []
     for folder in _folders():
         for file in (f"{name}.so", f"{name}.so.0"):

@@ -4,7 +4,8 @@ commands."""
 import os
 import shutil
 
-# A wheel cannot contain the symbolic link that `make install` creates beside the module.
+# `make install` creates a symbolic link beside the module. A wheel cannot contain a link, so it
+# contains the library itself.
 _LIBRARY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libactmem.so.0")
 _IS_WHEEL = os.path.isfile(_LIBRARY) and not os.path.islink(_LIBRARY)
 

@@ -55,7 +55,8 @@ def _like_params(state: Any, params: Any) -> list[Any]:
 
 
 def _layers_like_params(state: Any, params: Any) -> list[int | None]:
-    """Returns, for each leaf of a state, the number of layers of its stored weight, or None."""
+    """Returns, for each leaf of a state, the number of layers of the leaf's weight if it is
+    stored, or None."""
     stacks = {path: leaf.shape[0] for path, leaf in named_leaves(params) if is_stack(leaf)}
     return [leaf.shape[0] if is_stack(leaf) else
             next((layers for name, layers in stacks.items()
@@ -64,7 +65,8 @@ def _layers_like_params(state: Any, params: Any) -> list[int | None]:
 
 
 def _constrained(state: Any, shardings: list[Any]) -> Any:
-    """Gives leaves of a state their shardings. Otherwise XLA would replicate arrays of zeros."""
+    """Gives leaves of a state their shardings. Without these, XLA would replicate arrays of
+    zeros."""
     leaves = [leaf if sharding is None or is_stored(leaf) else
               jax.sharding.reshard(leaf, sharding) if _private.is_explicit(sharding) else
               jax.lax.with_sharding_constraint(leaf, sharding)
@@ -72,14 +74,16 @@ def _constrained(state: Any, shardings: list[Any]) -> Any:
     return jax.tree.unflatten(jax.tree.structure(state, is_leaf=is_stored), leaves)
 
 
-# The different shardings of the states that init() made, by label, shape and dtype.
+# (label, shape, dtype) → the different shardings of the leaves that init() made. A label consists
+# of the leaf's path and the line that called offload().
 _shardings: dict[Any, list[Any]] = {}
 _shardings_lock = threading.Lock()
 
 
 def _number_of(key: Any, sharding: Any) -> int:
-    """Returns the index of `sharding` among the shardings of `key`. Adds a new sharding first. Each
-    label must have only one sharding, because the sharding of a state is looked up by its label."""
+    """Returns the index of `sharding` among the shardings of `key`. Adds `sharding` if it is
+    new. The index becomes a part of the leaf's label. So each label has only one sharding, and the
+    sharding of a leaf can be looked up by the label."""
     with _shardings_lock:
         known = _shardings.setdefault(key, [])
         for number, other in enumerate(known):
@@ -104,7 +108,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _device_of(params: Any) -> Any:
-    """Returns the device of the parameters if all are on the same one, else None."""
+    """Returns the device of the parameters if all of them are on one device, else None."""
     devices = {device for leaf in jax.tree.leaves(params)
                if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)
                for device in leaf.devices()}
@@ -192,7 +196,8 @@ class _Offloaded:
                                     layers=_layers_like_params(shape, concrete),
                                     given=_layers_like_params(concrete, concrete)))
         meshes = [sharding.mesh for sharding in shardings if _private.is_explicit(sharding)]
-        # Otherwise a leaf that does not depend on the parameters would be on the default device.
+        # Without this device, a leaf that does not depend on the parameters would be on the default
+        # device.
         device = _device_of(params)
         with jax.set_mesh(meshes[0]) if meshes else nullcontext(), \
                 jax.default_device(device) if device else nullcontext():
@@ -306,7 +311,7 @@ def offload(tx: optax.GradientTransformation, *,
       tx: Any Optax transformation, including a chain, or one with masks or a schedule.
       mask: Called with the path of each leaf of the state, such as ".mu['w']" (a string of
         jax.tree_util.keystr), and with the leaf's shape and dtype. Returns whether to store the
-        leaf. Leaves with fewer than 4,096 elements and random keys always stay on the device.
+        leaf. Random keys, and leaves with fewer than 4,096 elements, always stay on the device.
       group_bytes: The update runs in groups of leaves that have at most this many bytes of
         state. A larger leaf is a group of its own. At most two groups are on the device.
       on: The place of the update. "device": each group is copied to the device and back. "host":
@@ -318,19 +323,19 @@ def offload(tx: optax.GradientTransformation, *,
       actmem.jax.Stored, with the shape and dtype of the leaf.
 
     Call init() outside of jit, so that each leaf gets the sharding of its parameter. Call update()
-    inside of jit: otherwise XLA compiles each call. Donate the state to the step. If the state is
-    not donated, an update keeps the old state, and needs twice the memory. The store's budget and
-    spill path (ACTMEM_BUDGET, ACTMEM_SPILL) apply to the state and to offloaded activations
-    together.
+    inside of jit: otherwise XLA compiles the update in each call. Donate the state to the step. If
+    the state is not donated, an update keeps the old state, and needs twice the memory. The store's
+    budget and spill path (ACTMEM_BUDGET, ACTMEM_SPILL) apply to the state and to offloaded
+    activations together.
 
-    The new value of a leaf may be in the untaken branch of a lax.cond, or of a jnp.where with a
-    scalar condition. The update then keeps the old leaf, without reading or writing it.
+    A lax.cond, or a jnp.where with a scalar condition, may decide to keep the old value of a leaf.
+    The update then neither reads nor writes this leaf.
 
     Raises:
-      ValueError: `group_bytes` is below 1, or `on` is neither "device" nor "host". init() raises it
-        if a part of `tx` is the result of offload(). init() and update() raise it if a leaf to
-        store has a weak type. update() raises it if a leaf is not stored but should be, or if `tx`
-        returns a state of another structure.
+      ValueError: `group_bytes` is below 1, or `on` is neither "device" nor "host". init() raises
+        this error if a part of `tx` is the result of offload(). init() and update() raise it if a
+        leaf to store has a weak type. update() raises it if a leaf is not stored but should be, or
+        if `tx` returns a state of another structure.
       NotImplementedError: flax.nnx.Optimizer calls init(). update() uses refs or ordered callbacks,
         or is differentiated or under jax.vmap. With on="host": update() computes new state from old
         state by operations that are not elementwise, or not in float32 or bfloat16; or the state is
@@ -418,10 +423,10 @@ class Delayed:
         self._offloaded = _Offloaded(tx, mask, group_bytes, line, applies=True)
 
     def init(self, params: Any) -> DelayedState:
-        """Returns the state for these parameters. Call it outside of jit.
+        """Returns the state for these parameters. Call init() outside of jit.
 
         Raises:
-          ValueError: A parameter is stored, by actmem.jax.offload_params().
+          ValueError: actmem.jax.offload_params() stored a parameter.
         """
         stacks = [path for path, leaf in named_leaves(params) if is_stored(leaf)]
         if stacks:
@@ -433,9 +438,9 @@ class Delayed:
         """Returns a state that keeps these gradients for run().
 
         Args:
-          gradients: As for the update() of the transformation. They stay on the device.
+          gradients: As for the update() of the transformation. The gradients stay on the device.
           state: From run(), flush() or init().
-          params: The parameters of these gradients. Pass the same ones to the next run().
+          params: The parameters of these gradients. Pass the same parameters to the next run().
           extra: Further arguments of the transformation's update(), each an array.
 
         Raises:
@@ -459,7 +464,7 @@ class Delayed:
           function: A function of arrays, such as the result of jax.value_and_grad().
           params: The parameters that keep() got.
           state: From keep() or init(). For leaves on the device, such as the hyperparameters of
-            optax.inject_hyperparams, the update uses the values that they had in keep(). If the
+            optax.inject_hyperparams, the update uses the values of these leaves at keep(). If the
             program has changed a leaf since then, the leaf keeps its new value for the next update.
           args: Arrays, and trees of arrays.
 
@@ -487,7 +492,7 @@ class Delayed:
         return result, params, DelayedState(inner, None)
 
     def flush(self, params: Any, state: DelayedState) -> tuple[Any, DelayedState]:
-        """Returns updated parameters and state. Call it before the parameters are evaluated or
+        """Returns updated parameters and state. Call flush() before the parameters are evaluated or
         saved."""
         _, params, state = self.run(lambda params: (), params, state)
         return params, state
@@ -504,12 +509,12 @@ def delayed(tx: optax.GradientTransformation, *,
             group_bytes: int = GROUP_BYTES) -> Delayed:
     """Returns `tx` with its state in actmem memory and an update that runs during the next step.
 
-    Clipping by the global norm needs all gradients before the first parameter can be updated. So no
-    computation hides the copies of the state at the end of a step. A delayed update runs at the
-    beginning of the next step: each parameter is updated just before the forward pass first uses
-    it. Meanwhile, the state of the next parameters is copied. The results equal those of offload().
-    The step that computes the gradients also computes the values that need all gradients, such as
-    their norm.
+    Clipping by the global norm needs all gradients before the first parameter can be updated. So
+    the update of offload() runs at the end of the step, where no computation hides the copies of
+    the state. A delayed update runs at the beginning of the next step: each parameter is updated
+    just before the forward pass first uses it. Meanwhile, the state of the next parameters is
+    copied. The results equal those of offload(). The step that computes the gradients also computes
+    the values that need all gradients, such as their norm.
 
     Args:
       tx, mask, group_bytes: As for offload().
@@ -519,9 +524,9 @@ def delayed(tx: optax.GradientTransformation, *,
 
     The gradients stay on the device until the next step. This needs no more memory than computing
     their norm, which also needs all gradients on the device. A function that uses all layers at
-    once, such as a lax.scan over layers, begins when all layers are updated. All parameters are
-    also updated first if a lax.cond or a jnp.where with a scalar condition decides about the whole
-    update, as in optax.apply_if_finite and optax.MultiSteps.
+    once, such as a lax.scan over layers, begins only when all layers are updated. All parameters
+    are also updated first if a lax.cond or a jnp.where with a scalar condition decides about the
+    whole update, as in optax.apply_if_finite and optax.MultiSteps.
 
     Example:
       >>> import jax, jax.numpy as jnp, optax, actmem.optax

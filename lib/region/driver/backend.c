@@ -80,8 +80,8 @@ static int driver_open(int *device)
 }
 
 /*
- * Checks a descriptor from another process. Sends the ioctl only to regular files, because a
- * device might have another ioctl of that number.
+ * Checks a descriptor from another process. Sends the ioctl only to regular files, because a device
+ * might have another ioctl with the same number.
  */
 static int check_descriptor(int fd, struct actmem_ioctl_info *info)
 {
@@ -202,7 +202,7 @@ static int list_batch(int device, const uint64_t *ids, unsigned int count,
 		error = ask_info(device, ids[i], &item->info);
 		if (error)
 			list_drop_last(list);
-		/* Skip regions that have ended since, or that belong to other users. */
+		/* Skip regions that have ended in the meantime, or that belong to other users. */
 		if (error && error != -ENOENT && error != -EPERM)
 			return fail(-error, "the driver cannot report on a region (%s)",
 				    strerror(-error));

@@ -80,15 +80,16 @@ static bool goes_by_cpu(const struct actmem_ioctl_info *info)
 	       info->policy == ACTMEM_POLICY_BIND && nodes_count(&nodes) > 1;
 }
 
-/* Returns the increase, or 0 if other threads have discarded more meanwhile. */
+/* Returns by how much @now exceeds @before; 0 if other threads discarded more than was added. */
 static uint64_t more_bytes(uint64_t now, uint64_t before)
 {
 	return now > before ? now - before : 0;
 }
 
 /*
- * The driver's reason covers only the rest of the range. Adds the bytes allocated between @before
- * and @now to the wanted and the available bytes, so that the reason covers the whole range.
+ * The driver's reason, @why, covers only the pages that were still missing at the last call. Adds
+ * the bytes allocated between @before and @now to the wanted and the available bytes, so that the
+ * reason covers the whole range.
  */
 static void tell_of_whole(struct actmem_why *why, const struct pages_there *before,
 			  const struct pages_there *now)
@@ -109,9 +110,9 @@ static void tell_of_whole(struct actmem_why *why, const struct pages_there *befo
 }
 
 /*
- * Populates the rest of the range with a single call after the helpers have ended. One thread may
- * succeed where several threads exceeded a limit. If the call fails, too, the reason in @range is
- * exact, because no helper allocates pages meanwhile.
+ * Populates the rest of the range with a single call after the helper threads have ended. One
+ * thread may succeed where several threads exceeded a limit. If this call fails, too, the reason in
+ * @range is exact, because no helper thread allocates pages meanwhile.
  */
 static int populate_rest(int fd, const struct pages_there *before,
 			 struct actmem_ioctl_range *range)

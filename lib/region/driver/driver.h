@@ -18,13 +18,16 @@ int driver_query(int device, struct actmem_ioctl_query *query);
 /* Checks that the request is for the driver's 2M pages, or allows them as a fallback. */
 int driver_check_pages(const struct region_request *request);
 
-/* If 2M pages are a fallback here, counts it in *@fallbacks and adds it to the error message. */
+/*
+ * If 2M pages are a fallback for @request, counts and reports that fallback: increments *@fallbacks
+ * and appends to the error message.
+ */
 void driver_tell_pages(const struct region_request *request, unsigned int *fallbacks);
 
 /*
- * Creates a region of 2M pages. Uses other nodes as a fallback, if the request allows that.
- * If @fd is the device, the region has no name. If @fd is an empty file, it becomes a lazy
- * region, and *@backing does not get the descriptor. If @fd is -1, the region is a new file
+ * Creates a region of 2M pages. Uses other nodes as a fallback, if the request allows that. If @fd
+ * is the device, the region has no name. If @fd is an empty file, the file becomes a lazy region,
+ * and the caller must store the descriptor in *@backing. If @fd is -1, the region is a new file
  * without a name.
  */
 int driver_make(int fd, const struct region_request *request, struct backing *backing);

@@ -3,13 +3,13 @@
  * Regions that are files of the driver's file system.
  *
  * While a process creates such a region, it locks (flock(2)) an empty file with the region's name,
- * so that other processes wait for the result. If the process is killed, the next one completes the
- * empty file.
+ * so that other processes wait for the result. If the process is killed, the next process that
+ * opens the name completes the empty file.
  *
- * One ioctl turns an empty file into a region without pages, which cannot be undone. That suffices
- * for a lazy region. For other regions, the process populates a file without a name, which then
- * replaces the empty one. Any region that can be found is therefore complete. If the call fails, an
- * empty file that existed before the call is unchanged.
+ * One ioctl turns an empty file into a region without pages; nothing can undo that. A lazy region
+ * needs no more. For other regions, the process populates a file without a name, which then
+ * replaces the empty file. Any region that can be found is therefore complete. If the call fails,
+ * an empty file that existed before the call is unchanged.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -92,8 +92,8 @@ static void remove_empty(const char *path, int fd)
 }
 
 /*
- * Copies owner and permissions from the empty file to the region's file. The empty file may exist
- * only to set them.
+ * Copies owner and permissions from the empty file to the region's file. A user may have created
+ * the empty file only to set the region's owner and permissions.
  */
 static int copy_permissions(int from, int to, const char *path)
 {
@@ -151,9 +151,9 @@ static int replace_empty(const struct region_request *request, int empty, bool c
 }
 
 /*
- * Replaces the descriptor *@made by one that was opened by name. /proc shows a descriptor with the
- * name under which it was opened. If the file had no name at that time, /proc never shows one.
- * Keeps the old descriptor if the name belongs to another file by now.
+ * Replaces the descriptor *@made by one that was opened by name. For each descriptor, /proc shows
+ * the name under which the file was opened. If the file had no name at that time, /proc never shows
+ * one. Keeps the old descriptor if the name belongs to another file by now.
  */
 static int open_by_name(const struct region_request *request, int *made)
 {
@@ -171,7 +171,7 @@ static int open_by_name(const struct region_request *request, int *made)
 		flock(*made, LOCK_UN);
 		error = name_lock(fd, request->path);
 	}
-	/* Another process locked the region. If it has ended, the old descriptor can be locked. */
+	/* Another process locked the region. If that process has ended, *@made can be locked. */
 	if (error) {
 		close(fd);
 		return name_lock(*made, request->path);
@@ -369,7 +369,10 @@ int driver_open_name(const struct region_request *request, struct backing *backi
 		if (error)
 			return error;
 		error = open_file(request, fd, created, &stat, backing);
-		/* Unlock the file: a child that was forked meanwhile would keep the lock. */
+		/*
+		 * Unlock the file: a child that was forked meanwhile has the descriptor, and would
+		 * keep the lock after close().
+		 */
 		if (error) {
 			flock(fd, LOCK_UN);
 			close(fd);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Writes the error message if the driver cannot allocate pages, from the reason that it gives: the
- * resource, the numbers and the knob.
+ * Writes the error message if the driver cannot allocate pages. The driver gives the reason; the
+ * message names the resource, the numbers and the setting to change.
  */
 #include <stdbool.h>
 #include <stdint.h>

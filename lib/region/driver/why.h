@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Writes the error message if the driver cannot allocate pages, from the reason that it gives.
+ * Writes the error message if the driver cannot allocate pages. The driver gives the reason.
  */
 #ifndef LIB_REGION_DRIVER_WHY_H
 #define LIB_REGION_DRIVER_WHY_H

@@ -3,8 +3,8 @@
  * The backend that needs neither a module nor root. Its regions are shared memory. mbind(2) places
  * the memory, mlock(2) pins it, and seals keep other processes from shrinking it.
  *
- * The mapping that populates the pages stays until the region is closed, because unmapping would
- * unlock them.
+ * Each region stays mapped from its creation until it is closed, because unmapping would unlock its
+ * pages.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@ static int memfd_open(int *device)
 	return 0;
 }
 
-/* Returns the options that the region was created with, as far as they are known. */
+/* Returns a request for @length bytes with the pages and the placement of an existing region. */
 static struct region_request request_of(const struct backing *backing, uint64_t length)
 {
 	return (struct region_request){
@@ -86,7 +86,7 @@ static int memfd_info(const struct backing *backing, struct actmem_region_info *
 	if (!info->node_bytes || backing->unplaced)
 		return 0;
 	error = pages_count_present(backing, info->node_bytes);
-	/* On a machine with one node, the count may include missing pages. */
+	/* On a machine with one node, pages_count_present() may also count missing pages. */
 	if (!error && node_is_only_one(&node) && info->node_bytes[node] > info->allocated_bytes)
 		info->node_bytes[node] = info->allocated_bytes;
 	return error;
@@ -110,7 +110,10 @@ const struct backend backend_memfd = {
 	.adopt = memfd_adopt,
 	.map = memfd_map,
 	.unmap = memfd_unmap,
-	/* Populating may change the policy of the mapping temporarily; see pages_place(). */
+	/*
+	 * Serialize calls: populating may change the mapping's policy for a moment; see
+	 * pages_place().
+	 */
 	.in_turn = true,
 	.populate = memfd_populate,
 	.discard = memfd_discard,

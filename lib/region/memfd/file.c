@@ -58,7 +58,10 @@ static int lock_failed(struct backing *backing, uint32_t allow, int error)
 	return 0;
 }
 
-/* Hugetlb pages are never swapped, so mlock(2) would only count them against RLIMIT_MEMLOCK. */
+/*
+ * Does not lock hugetlb pages: they are never swapped, and mlock(2) counts them against
+ * RLIMIT_MEMLOCK.
+ */
 int memfd_lock(struct backing *backing, uint32_t allow)
 {
 	struct rlimit limit = { 0 };
@@ -70,7 +73,10 @@ int memfd_lock(struct backing *backing, uint32_t allow)
 		backing->locked_bytes = backing->length;
 		return 0;
 	}
-	/* MLOCK_ONFAULT: if the limit is too low, the call fails before pages are allocated. */
+	/*
+	 * MLOCK_ONFAULT allocates no pages, so a limit that is too low is found before the
+	 * allocation.
+	 */
 	if (!mlock2(backing->address, backing->length, MLOCK_ONFAULT)) {
 		backing->locked_bytes = backing->length;
 		return 0;

@@ -156,9 +156,10 @@ static int create_memory(const struct region_request *request, struct backing *b
 }
 
 /*
- * Creates a region, and retries while hugetlb pages are about to become free. After a process has
- * ended, the kernel takes a moment to unpin the pages that the process registered with io_uring. A
- * process that is restarted at once would otherwise not get them.
+ * Creates a region. If hugetlb pages are missing and no fallback is left, waits for other processes
+ * to free pages, and retries. After a process has ended, the kernel takes a moment to unpin the
+ * pages that the process registered with io_uring. Without the retries, a process that is restarted
+ * at once would not get these pages.
  */
 static int create_with_retries(const struct region_request *request, struct backing *backing)
 {

@@ -21,16 +21,16 @@
 int memfd_identify(struct backing *backing);
 
 /*
- * Sets the kind of pages of @backing to that of the file system. Returns false if the page size is
- * unknown, or if the length of @backing is 0 or not a multiple of the page size.
+ * Sets the kind and the size of @backing's pages from the file system @files. Returns false if the
+ * page size is unknown, or if the length of @backing is 0 or not a multiple of the page size.
  */
 bool memfd_take_pages(struct backing *backing, const struct statfs *files);
 
 int memfd_allocated(const struct backing *backing, uint64_t *bytes);
 
 /*
- * Locks the pages of the mapping, including pages that are allocated later. If the limit is too low
- * and @allow permits unlocked memory, counts a fallback instead.
+ * Locks the pages of the mapping, including pages that are allocated later. If the kernel refuses
+ * to lock the pages, and @allow permits unlocked memory, counts a fallback and returns 0.
  */
 int memfd_lock(struct backing *backing, uint32_t allow);
 
@@ -44,7 +44,7 @@ void memfd_release(struct backing *backing);
 /* Creates a file without a name, of length 0, in the directory of the request's path. */
 int nameless_make(const struct region_request *request, int *fd);
 
-/* Checks that a hugetlbfs whose pages are @page_bytes long has the pages that the request wants. */
+/* Checks that the request wants hugetlb pages of @page_bytes, the page size of a hugetlbfs. */
 int nameless_check_hugetlbfs(const struct region_request *request, uint64_t page_bytes);
 
 /* make.c: new regions. */

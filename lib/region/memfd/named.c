@@ -2,10 +2,10 @@
 /*
  * Regions that are files of hugetlbfs or tmpfs, for the memfd backend.
  *
- * A process creates a region as a file without a name. If the process dies, the kernel removes it.
- * When the pages are allocated, the process links the file to its path. Only one of several
- * creators can link its file, and other processes find only complete regions. The creator then
- * opens the file by its path, as other processes do.
+ * A process creates a region as a file without a name. If the process dies, the kernel removes the
+ * file. When the pages are allocated, the process links the file to the region's path. Only one of
+ * several creators can link its file, and other processes find only complete regions. The creator
+ * then opens the file by its path, as other processes do.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@
 
 #define REMOVE_OR	"; remove it, or "
 
-/* Maps existing pages into this process, so that its mlock() keeps them in memory. */
+/* Maps existing pages into this process, because its mlock() keeps only mapped pages in memory. */
 static int touch_pages(const struct backing *backing, uint64_t offset, uint64_t length)
 {
 	while (madvise((char *)backing->address + offset, length, MADV_POPULATE_READ)) {
@@ -42,8 +42,8 @@ static int touch_pages(const struct backing *backing, uint64_t offset, uint64_t 
 }
 
 /*
- * Calls @see for each run of allocated pages. hugetlbfs does not report which pages are allocated.
- * If some pages of a region on hugetlbfs are missing, @see is not called at all.
+ * Calls @see for each run of allocated pages. Because hugetlbfs does not report which pages are
+ * allocated, the function calls @see for a file of hugetlbfs only if no page is missing.
  */
 static int for_each_present(const struct region_request *request, const struct backing *backing,
 			    int (*see)(const struct region_request *request,
@@ -160,7 +160,7 @@ static int check_places(const struct region_request *request, struct backing *ba
 	return error;
 }
 
-/* Sets the length and the pages of the backing from the file. */
+/* Sets the length of the backing, and its kind of pages, from the file. */
 static int read_file_status(const char *name, struct backing *backing)
 {
 	struct statfs files;
@@ -178,7 +178,7 @@ static int read_file_status(const char *name, struct backing *backing)
 	return 0;
 }
 
-/* Maps and locks the file, and finds out its pages. */
+/* Maps and locks the file, and finds out which kind of pages it has. */
 static int map_found(const struct region_request *request, struct backing *backing)
 {
 	struct region_request kind = *request;
@@ -276,7 +276,7 @@ static int link_file(const struct region_request *request, const struct backing 
 		    strerror(-error), error == -ENOENT ? " (is /proc mounted?)" : "");
 }
 
-/* Opens, by its path, the file that this process created and linked (@made). */
+/* Opens the file that this process created and linked (@made), now by its path. */
 static int open_created(const struct region_request *request, const struct backing *made,
 			const char *words, struct backing *backing)
 {
@@ -331,9 +331,9 @@ static int create_and_link(const struct region_request *request, struct backing 
  * Locks the directory of a path. If several processes create the same region at once, each may get
  * a part of the memory, so that none can finish. Each process therefore takes a shared lock on the
  * directory. A process that gets too little memory then waits for the exclusive lock. Once it holds
- * that lock, either another process has completed the region, or this process can complete it. Any
- * user who can open a directory can lock it, so the library does not lock directories that all
- * users can open (/dev/shm).
+ * the exclusive lock, either another process has completed the region, or this process can complete
+ * it. Any user who can open a directory can lock it, and so delay this process. Therefore, the
+ * library does not lock directories that all users can open (/dev/shm).
  */
 static int lock_parent(const char *folder, int how, int *lock)
 {
@@ -350,7 +350,10 @@ static int lock_parent(const char *folder, int how, int *lock)
 	return 0;
 }
 
-/* Unlocks explicitly: a child that was forked meanwhile would keep the descriptor and the lock. */
+/*
+ * Unlocks explicitly: a child that was forked meanwhile may have the descriptor, which keeps the
+ * lock.
+ */
 static void unlock_parent(int lock)
 {
 	flock(lock, LOCK_UN);
@@ -368,7 +371,10 @@ int memfd_open_name(const struct region_request *request, struct backing *backin
 	for (;;) {
 		if (exclusive && !access(request->path, F_OK))
 			return fail(EEXIST, "%s exists already", request->path);
-		/* With EXCLUSIVE, do not open a file that just appeared; the next round fails. */
+		/*
+		 * With EXCLUSIVE, never open an existing file: if one just appeared, the next
+		 * iteration fails.
+		 */
 		error = exclusive ? -ENOENT : open_existing(request, backing);
 		if (error != -ENOENT || !(request->open & ACTMEM_OPEN_CREATE))
 			return error;

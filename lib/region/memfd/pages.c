@@ -19,9 +19,9 @@
 #include "region/memfd/pages.h"
 
 /*
- * These constants limit how long a process waits, in all calls together, for pages that other
- * processes free. The limit is a number of naps, not a time, so a process that the scheduler delays
- * gets as many naps as any other.
+ * These constants limit how long a process waits for pages that other processes free. The limit
+ * applies to the sum of all calls. It is a number of naps, not a time, so a process that the
+ * scheduler delays gets as many naps as any other.
  */
 #define NAP_NS		10000000
 #define NAPS_MAX	200
@@ -202,8 +202,8 @@ static int populate_pages(const struct region_request *request, const struct bac
 }
 
 /*
- * Makes the kernel prefer the nodes nearest to @home. Before Linux 5.17, which added this system
- * call, the kernel prefers the nodes nearest to the caller's CPU.
+ * Makes the kernel prefer the nodes nearest to @home. Kernels before Linux 5.17 lack this system
+ * call, and prefer the nodes nearest to the caller's CPU.
  */
 static void prefer_home(const struct region_request *request, const struct backing *backing)
 {
@@ -324,7 +324,10 @@ int pages_verify(const struct region_request *request, const struct backing *bac
 	};
 	unsigned int node;
 
-	/* If a container forbids mbind(), it forbids move_pages(), too. */
+	/*
+	 * @unplaced: mbind() was forbidden. A container that forbids mbind() also forbids
+	 * move_pages().
+	 */
 	if (backing->unplaced)
 		return 0;
 	for_each_node(node, &placement.nodes)

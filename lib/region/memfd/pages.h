@@ -21,16 +21,17 @@ int pages_fail_hugetlb(const struct region_request *request);
 bool pages_came_back(const struct region_request *request);
 
 /*
- * Checks that enough memory is available for the request, whose pages are not hugetlb pages. A page
+ * Checks that enough memory is available for a request that does not want hugetlb pages. A page
  * fault that finds no memory on the bound nodes or in the memory cgroup does not fail: it invokes
- * the OOM killer. The library therefore checks first.
+ * the OOM killer. The library therefore checks before it allocates.
  */
 int pages_check_room(const struct region_request *request);
 
 /*
- * Sets the memory policy of the mapping. Later page faults follow this policy, too, but then
- * interleaving may begin at any node. If mbind() is forbidden, the kernel chooses the nodes for a
- * request that sets no policy and no nodes, but allows other nodes. This counts as a fallback.
+ * Sets the memory policy of the mapping. Page faults also follow this policy, but the interleaving
+ * of their pages may begin at any node. If mbind() is forbidden on a machine with several nodes,
+ * the call succeeds only for a request that sets neither a policy nor nodes, and allows other
+ * nodes. The kernel then chooses the nodes, which counts as a fallback.
  */
 int pages_bind(const struct region_request *request, struct backing *backing);
 

@@ -9,8 +9,9 @@
 
 /*
  * Calls @make with the request. While pages are missing or unsupported, calls @make with the next
- * fallback that the request allows. Counts the fallbacks that it used. The error message says which
- * fallbacks were used and why or, if all attempts fail, why each failed.
+ * fallback that the request allows. Counts the fallbacks that were used. After a success with
+ * fallbacks, the error message says which ones were used, and why. If all attempts fail, it says
+ * why they failed.
  */
 int steps_make(int (*make)(const struct region_request *request, struct backing *backing),
 	       const struct region_request *request, struct backing *backing);

@@ -16,8 +16,8 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
 class _Finder:
-    """Finds jax as the other finders of sys.meta_path do, and calls `then` with jax as soon as jax
-    is completely imported. It ignores all other modules."""
+    """Finds jax by asking the other finders of sys.meta_path, and calls `then` with jax as soon as
+    jax is completely imported. Ignores all modules other than jax."""
 
     def __init__(self, then: "Callable[[Any], None]") -> None:
         self.then = then
@@ -34,8 +34,8 @@ class _Finder:
         return None
 
     def watch(self, loader: "Any") -> None:
-        """Changes `loader` so that it calls `then` after it has run the module. The change is
-        undone after that run."""
+        """Changes `loader` so that exec_module() calls `then` after it has run the module. The
+        first call of exec_module() undoes the change."""
         run = loader.exec_module
 
         def exec_module(module: "Any") -> None:

@@ -4,8 +4,8 @@ warns of a flag with which JAX computes wrong values, and calls actmem.jax.patch
 is set. If the process compiles a function of the program, but keeps nothing in actmem, the module
 prints a line that says so when the process ends.
 
-A program without ACTMEM_OFFLOAD may use any version of JAX, because this module uses no private
-name of JAX.
+This module itself uses no private name of JAX, so a program without ACTMEM_OFFLOAD may use any
+version of JAX.
 """
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def _is_first() -> bool:
 
 
 def _is_worker() -> bool:
-    """Returns whether multiprocessing started this process. Its parent has printed the
-    messages."""
+    """Returns whether multiprocessing started this process. In that case, the parent process has
+    printed the messages."""
     return any("from multiprocessing." in word for word in getattr(sys, "orig_argv", ()))
 
 
@@ -55,7 +55,8 @@ def _say(line: str) -> None:
 
 
 def wrong_flag(version: str) -> str | None:
-    """Returns a warning if this version of JAX computes wrong values with XLA_FLAGS, or None."""
+    """Returns a warning if this version of JAX computes wrong values with the current XLA_FLAGS.
+    Otherwise, returns None."""
     values = [word.partition("=")[2] for word in os.environ.get("XLA_FLAGS", "").split()
               if word.partition("=")[0] == _PIPELINED]
     if version != "0.11.2" or not values or values[-1] in ("false", "0"):
@@ -108,7 +109,8 @@ def begin(jax: Any) -> None:
 
 def _is_operation(jax: Any, program: str) -> bool:
     """Returns whether a compiled program is one operation of JAX, called outside of jit.
-    Processes that only prepare data or start other processes also compile such programs."""
+    Such programs do not count, because processes that only prepare data or start other processes
+    compile such programs, too."""
     name = program.replace("jit(", "").strip("_)")
     return name not in ("scan", "cond", "gradient") and ("threefry" in name or any(
         hasattr(module, name) for module in (jax.numpy, jax.lax, jax.random, jax.nn)))

@@ -29,7 +29,8 @@ plan         predicts which values to keep, offload or recompute: see actmem.pla
 load_plan    reads a saved plan, and can compare the plan's key with the result of plan_key
 
 A process that runs a program from jax.export must import this module. The export must allow the
-custom calls actmem_put, _take, _tie, _hold and _drop. TPUs cannot run such a program.
+custom calls actmem_put, actmem_take, actmem_tie, actmem_hold and actmem_drop. TPUs cannot run such
+a program.
 """
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    # Imported on first use: few programs use actmem.plan, and it imports this module.
+    # Imported on first use: few programs use actmem.plan, and actmem.plan imports this module.
     if name in ("plan", "load_plan", "plan_key"):
         from actmem import plan
         return getattr(plan, name)

@@ -3,8 +3,8 @@
 save() and load(), which use named regions.
 
 NumPy arrays that are views of a block keep the block alive through Python's reference counts. Each
-JAX array that uses the block has a reference too. C code drops this reference in the thread of XLA
-that frees the array (lib/xla/tensor.c).
+JAX array that uses the block also holds a reference to the block. When a thread of XLA frees the
+array, C code drops this reference in that thread (lib/xla/tensor.c).
 """
 from __future__ import annotations
 
@@ -125,7 +125,8 @@ def address_of(array: NDArray[Any]) -> int:
 
 
 def element(dtype: Any) -> np.dtype[Any]:
-    """Returns `dtype` in native byte order. Raises TypeError if JAX and NumPy cannot share it."""
+    """Returns `dtype` in native byte order. Raises TypeError if JAX and NumPy cannot share arrays
+    of this type."""
     if jax.numpy.issubdtype(dtype, jax.dtypes.extended):
         raise TypeError(f"dtype {dtype} exists only in JAX and has no layout in "
                         "memory; for random keys, use jax.random.key_data()")
@@ -354,7 +355,8 @@ def source(a: Any) -> NDArray[Any]:
 
 def place(array: NDArray[Any], dtype: np.dtype[Any], sharding: Sharding,
           copy: bool | None) -> tuple[jax.Array, bool]:
-    """Returns a JAX array of `array`, and whether any part of it uses the memory of `array`."""
+    """Returns a JAX array of `array`, and whether any part of the JAX array uses the memory of
+    `array`."""
     memory = memory_for(sharding.addressable_devices)
     indices: Mapping[jax.Device, Any] = sharding.addressable_devices_indices_map(array.shape)
     parts: dict[object, NDArray[Any]] = {}
@@ -394,9 +396,9 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *,
 
     Returns:
       An array of the shape of `a`. Its memory stays allocated until the array is deleted and all
-      computations that use it have finished. The array is immutable: use it for inputs and
+      computations that use the array have finished. The array is immutable: use it for inputs and
       read-only data. If the array is donated, a CPU leaves it unchanged, but a GPU may write a
-      result into it.
+      result into the array's memory.
 
     Raises:
       TypeError: `a` is traced, or JAX and NumPy do not store its type alike.

@@ -2,11 +2,12 @@
 """The XLA custom calls that lib/xla handles, on one device and on several. A put stores a value in
 host memory, and a take returns it: see _kept.py for tokens and ghosts.
 
-On several devices, each device puts its own shard, and gets its own tokens. To XLA, a token is one
-value that is equal on all devices, so XLA never moves the token. An array of tokens has the
-sharding of the batch's dimensions. XLA's partitioner chooses the sharding of a value, even if JAX
-does not know that sharding. The takes in a program get the sharding of that program's puts with the
-same label. So each device takes its own shard, and XLA gathers nothing.
+On several devices, each device puts its own shard, and gets its own tokens. XLA treats a token as
+one value that is equal on all devices, so XLA never moves the token. An array of tokens has the
+sharding of the batch's dimensions. XLA's partitioner chooses the sharding of a value, and JAX may
+not know this sharding. The takes in a program get the sharding of that program's puts with the same
+label (the value's name in error messages). So each device takes its own shard, and XLA gathers
+nothing.
 """
 import itertools
 import math
@@ -32,8 +33,8 @@ from actmem.jax._private import Aval, Context, DType, Rule
 
 
 def site_of(label: str) -> str:
-    """Returns the label of a value without its line number. JAX finds a compiled program on disk by
-    the program's text, which must not change if a user adds lines above a function."""
+    """Returns a label without the line number in it. JAX finds a compiled program on disk by the
+    program's text. So this text must not change if a user adds lines above a function."""
     return re.sub(r":\d+\)$", ")", label)
 
 
@@ -55,7 +56,7 @@ class Program(NamedTuple):
 
     operations  five numbers for each operation: code, result, and three operands
     constants   the bits of float32 numbers
-    outputs     the number of the value of each output
+    outputs     for each output, the number of its value
     types       the type of each input, then of each output: 0 for float32, 1 for bfloat16
     """
 
@@ -187,8 +188,8 @@ def _devices_left_to_xla(context: Any) -> int:
     return getattr(context, "num_devices", 1)
 
 
-# All puts and takes in a program that share label, shape and type have one sharding group, and one
-# sharding.
+# All puts and takes of a program that have the same label, shape and type share one sharding group
+# and one sharding.
 _lock = threading.Lock()
 _groups: dict[Hashable, int] = {}
 _shardings: dict[Hashable, Any] = {}
@@ -202,7 +203,7 @@ def _group_of(key: Hashable) -> int:
 
 
 def _sharding_of(key: Hashable, sharding: Any) -> Any:
-    """Returns the sharding of `key`, which the first call chooses."""
+    """Returns the sharding of `key`: the one that was passed to the first call with this key."""
     with _lock:
         return _shardings.setdefault(key, sharding)
 
@@ -210,8 +211,8 @@ def _sharding_of(key: Hashable, sharding: Any) -> Any:
 def latest_sharding(label: str, shape: Sequence[int], dtype: DType,
                     like: Sharding) -> Sharding | None:
     """Returns the sharding of the latest put of `label` on the devices of `like`, expressed by the
-    axes of the mesh of `like`. Returns None if JAX loaded the program of that put from its
-    cache."""
+    axes of the mesh of `like`. Returns None if this sharding is unknown, for example because JAX
+    loaded the program of that put from its cache."""
     latest = _sharding_elsewhere((label, tuple(shape), str(dtype)), like)
     if latest is like or not isinstance(like, NamedSharding) or not isinstance(like.mesh, Mesh):
         return None
@@ -267,8 +268,9 @@ def _replicated(sharding: Any) -> Any:
 def _fingerprint(sharding: Any, shape: Sequence[int], batch: int) -> int:
     """Returns a number that identifies the sharding of a value. A put and its takes, which may be
     in different programs, compute the same number, even if XLA expresses the sharding in different
-    forms. The number is never 0, because 0 marks a value on one device. It includes the batch's
-    dimensions only if they are sharded, because a take may have fewer examples."""
+    forms. The number is never 0, because 0 marks a value on one device. It includes how the
+    batch is sharded, if it is, but not the lengths of the batch's dimensions, because a take may
+    have fewer examples."""
     tiles, devices = _private.tiles_of(sharding, len(shape))
     if max(tiles[:batch], default=1) == 1:
         tiles = tiles[batch:]
@@ -327,7 +329,8 @@ def _spread_lowered(ctx: Context, *operands: Any, function: Rule,
         out = own[len(arg_shapes):]
 
         def on_each(*operands: Any) -> Any:
-            # Otherwise JAX annotates these operations with shardings of the program's mesh.
+            # Without this context, JAX would annotate these operations with shardings of the
+            # program's mesh.
             with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), ())):
                 return tuple(function(own, *operands))
         return mesh, on_each, tuple(out), tuple(own[:len(arg_shapes)])
@@ -358,8 +361,8 @@ def _spread(function: Rule, operands: Sequence[Any], dimensions: Sequence[Sequen
                 the operands. It returns a sequence of results.
     dimensions  The names of each operand's dimensions, for _sharding_rule().
     results     For each result: the names of its dimensions, its shape and its dtype.
-    shardings   Called with the list of shardings of operands and results; returns the list to
-                use instead.
+    shardings   Called with the list of shardings of operands and results; returns a list of
+                shardings that replaces this list.
     """
     return spread_p.bind(
         *operands, function=function, shardings=shardings,
@@ -399,9 +402,9 @@ def _shared_key(label: str, number: int | None, shape: Sequence[int],
 
 def _for_tokens(sharding: Any, tokens: Any, rank: int, batch: int) -> Any:
     """Returns the sharding to use for a value. XLA's partitioner chose `sharding` for the value and
-    `tokens` for its tokens. If these divide the batch differently, a device would get tokens of
-    examples that it did not put. The result then divides the batch as `tokens` does. Otherwise, the
-    result is `sharding`."""
+    `tokens` for its tokens. If `tokens` divides the batch, and `sharding` divides it differently, a
+    device would get tokens of examples that it did not put. In that case, the result divides the
+    batch as `tokens` does. In all other cases, the result is `sharding`."""
     def parts(sharding: Any) -> Any:
         tiles, devices = _private.tiles_of(sharding, batch)
         return tiles, np.sort(np.reshape(devices, (*tiles, -1))).tolist()
@@ -413,10 +416,10 @@ def _for_tokens(sharding: Any, tokens: Any, rank: int, batch: int) -> Any:
 
 def _sharded_alike(key: tuple[Hashable, ...], rank: int, batch: int, value: int,
                    received: bool) -> Rule:
-    """Returns a function that computes the shardings for a put or a take. Its tokens and its ghost
-    get the sharding of its value. `value` is the index of the value in the list of operands and
+    """Returns a function that computes the shardings for a put or a take. The tokens and the ghost
+    get the sharding of the value. `value` is the index of the value in the list of operands and
     results. All calls with the same `key` share one sharding. `received`: the value is a state that
-    the program got as an input, and keeps its sharding."""
+    is an input of the program; such a state keeps its sharding."""
     label, number, *kind = key
 
     def alike(own: list[Any]) -> list[Any]:
@@ -524,9 +527,9 @@ def drop(ctx: Context, token: Any, ties: Sequence[Any]) -> Any:
 
 
 def ghost(ctx: Context, token: Any, shape: Sequence[int]) -> Any:
-    """Returns a ghost of this shape as the result of a call. XLA would replace any other array
-    without bytes by a constant, and print this constant. Its text would have two characters for
-    each element of the value, so the compiler would be slow."""
+    """Returns a ghost of this shape as the result of a call. XLA replaces an array without bytes by
+    a constant, unless the array is the result of a call. The printed constant would have two
+    characters for each element of the value, so the compiler would be slow."""
     if not _is_spread(ctx):
         return ghost_here(token, shape)
 

@@ -72,7 +72,8 @@ def _check_options(policy: _private.Rule | None, min_bytes: int) -> None:
 
 class _Policy:
     """Sends saved values to actmem, unless they are too small. If the inner policy
-    distinguishes Saveable from Offloadable, sends only the values that it offloads."""
+    distinguishes Saveable from Offloadable, sends only the values that the inner policy offloads.
+    """
 
     def __init__(self, policy: _private.Rule | None, min_bytes: int) -> None:
         self.inner = policy
@@ -143,8 +144,8 @@ def checkpoint(fun: Callable[..., Any] | None = None, *,
         activations, such as a layer's input. The backward pass gets them from actmem. All
         other arguments, and the values that `fun` closes over, are treated as weights: they
         are neither moved nor copied.
-      min_bytes: Smaller values stay on the device. With a vmap around the gradient, this is
-        the size of one example: JAX decides what to save before vmap adds the batch's dimension.
+      min_bytes: Smaller values stay on the device. With a vmap around the gradient, the size of
+        one example counts, because JAX decides what to save before vmap adds the batch's dimension.
       **options: Other options of the installed jax.checkpoint, such as static_argnames,
         which JAX 0.12 supports with jax_remat3.
 
@@ -218,9 +219,9 @@ def _until_left(patch: list[int]) -> Iterator[None]:
 
 def patch(*, min_bytes: int = MIN_BYTES) -> AbstractContextManager[None]:
     """Makes jax.checkpoint and jax.remat keep values in actmem that their policy offloads to
-    pinned_host, even if a library calls them. Such policies are
-    save_and_offload_only_these_names, offload_dot_with_no_batch_dims, and any that returns
-    Offloadable. The patch does not change the treatment of other values. It also applies to
+    pinned_host, even if a library calls these functions. The policies that offload are
+    save_and_offload_only_these_names, offload_dot_with_no_batch_dims, and any policy that returns
+    Offloadable. The patch does not change the treatment of other values. The patch also applies to
     functions that were wrapped, and to libraries that were imported, before the call of patch().
 
     Args:
@@ -235,8 +236,8 @@ def patch(*, min_bytes: int = MIN_BYTES) -> AbstractContextManager[None]:
       ValueError: `min_bytes` is not a number of bytes.
 
     If a patch changes the treatment of values, patch() clears JAX's cache of compiled programs,
-    because cached programs would not change. A policy whose offload_dst is "actmem" needs no
-    patch; its values go to actmem regardless of their size.
+    because a cached program would still treat values as before. A policy whose offload_dst is
+    "actmem" needs no patch: the values that it offloads go to actmem regardless of their size.
 
     Example:
       >>> import jax, actmem.jax

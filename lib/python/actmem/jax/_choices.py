@@ -21,13 +21,14 @@ from actmem.jax._private import Atom, Eqn, Jaxpr, Var
 
 # Primitives that compute each element of their result from the same elements of their operands.
 _ELEMENTWISE = {"add", "sub", "mul", "and", "or", "not", "eq", "ne", "neg"}
-# Primitives whose result has the elements of their operand, in another shape or number.
+# Primitives that return the elements of their operand in another shape, or repeat them.
 _RESHAPING = {"broadcast_in_dim", "reshape", "squeeze", "copy", "copy_p", "expand_dims"}
 
 
 def flat(jaxpr: Jaxpr, select: bool = False) -> Jaxpr:
-    """Returns a closed jaxpr without calls of functions. If `select` is true, it has no lax.cond
-    either: it computes both branches, unless choice() finds the condition."""
+    """Returns a closed jaxpr without calls of functions. If `select` is true, the result computes
+    both branches of each lax.cond and selects between their results. choice() can then find the
+    condition, and assuming() can remove one branch."""
     inner = _private.open_jaxpr(jaxpr)
     return jax.make_jaxpr(lambda *args: _private.run_jaxpr(
         jaxpr, args, expand=True, select=select))(
@@ -113,7 +114,7 @@ class _Assumed:
         return self.known.get(atom)
 
     def simplify(self, eqn: Eqn) -> Eqn | None:
-        """Returns the equation, or None if it is unnecessary."""
+        """Returns the simplified equation, or None if the equation is unnecessary."""
         name, invars = eqn.primitive.name, [self.read(atom) for atom in eqn.invars]
         if name == "optimization_barrier" or len(eqn.outvars) != 1:
             return eqn.replace(invars=invars)

@@ -4,13 +4,13 @@
 that group.
 
 early() computes the small values that an update needs from all gradients, such as their global
-norm, unless these values need stored state. It runs in the step that computes the gradients.
+norm, unless these values need stored state. early() runs in the step that computes the gradients.
 
-run_before() computes the rest of the update, and the program that follows. The program's equations
-keep their order. A group runs before the first equation that needs one of the group's parameters.
-The takes of the next group are tied to values that the program has computed by then. So the state
-of a group is copied to the device while the program computes with the parameters of the previous
-group.
+run_before() computes the rest of the update, and the program that follows the update. The program's
+equations keep their order. A group runs before the first equation that needs one of the group's
+parameters. The takes of the next group's state wait for values that the program has computed by
+then. So the state of a group is copied to the device while the program computes with the parameters
+of the previous group.
 """
 from collections.abc import Sequence
 from typing import Any
@@ -112,9 +112,9 @@ class _Program:
         return found
 
     def advance(self, run: _update.Run) -> list[Any]:
-        """Runs the equations in order, up to the first one that needs a parameter that does not
-        exist yet. Returns the last array that it computed, in a list, which is empty if there is
-        none."""
+        """Runs the equations in order, until one of them needs a parameter that the update has not
+        computed yet. Returns a list with the last array that these equations computed, or an empty
+        list."""
         last: list[Any] = []
         while self.left:
             operands = self.operands(self.left[-1], run)

@@ -3,7 +3,7 @@
 later.
 
 The region begins with the header of a .npy file, which states type and shape. save() writes
-the first bytes of the header last: a region without them is incomplete.
+the first bytes of the header last, so a region without these bytes is incomplete.
 """
 from __future__ import annotations
 
@@ -128,8 +128,8 @@ def save(path: StrPath, a: Any) -> None:
       TypeError: JAX and NumPy do not store the type of `a` alike.
       actmem.Error: The region cannot be created. The error message says why.
 
-    The region outlives the process. Its memory is freed when the file has been removed and no
-    process has it open. Its initial permissions are 0600.
+    The region outlives the process. The region's memory is freed when the file has been removed and
+    no process has the file open. The file's initial permissions are 0600.
 
     If save() is interrupted (by ^C), it removes the file. If the process is killed, the file
     stays, and load() refuses it.
@@ -157,12 +157,12 @@ def save(path: StrPath, a: Any) -> None:
 def load(path: StrPath, dtype: DTypeLike | None = None, *,
          device: jax.Device | Sharding | None = None) -> jax.Array:
     """Returns the array of a region that save() made, as a JAX array that uses the region in
-    place. All processes that load it share the memory, and none can write to it.
+    place. All processes that load the array share this memory, and none of them can write to it.
 
     Args:
       path: As for save().
-      dtype: The type of the elements. Required if a NumPy file cannot name the type, as with
-        bfloat16 and the 8-bit floats.
+      dtype: The type of the elements. Required for types that the header of a .npy file cannot
+        name: bfloat16 and the 8-bit floats.
       device: As for asarray(). load() raises ValueError if a device's part must be copied.
 
     Returns:
@@ -172,8 +172,8 @@ def load(path: StrPath, dtype: DTypeLike | None = None, *,
     Raises:
       TypeError: `dtype` does not match the file, or is required and missing.
       ValueError: A device's part must be copied.
-      actmem.Error: The file does not exist, or its save() has not ended. The error message says
-        which of these it is.
+      actmem.Error: The file does not exist, or save() has not written all of it. The error message
+        says which of these is the case.
 
     Example: see save().
     """

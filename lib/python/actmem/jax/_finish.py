@@ -2,15 +2,16 @@
 """Completes a program after JAX's transformations, before JAX lowers it for XLA.
 
 JAX differentiates, batches and splits puts and takes like other primitives. This module then
-follows each token through the resulting program. A token is one reference to its block. The block
-is freed with its last reference (lib/xla). So each reference has one owner, which drops it once:
+follows each token through the resulting program. A token is one reference to its block. lib/xla
+frees the block when the last reference is dropped. So each reference has one owner, which drops the
+reference once:
 
-* A jaxpr owns the tokens that its equations, such as puts, return. It also owns those of its input
-  tokens that its caller gives away. The caller owns all tokens that a jaxpr returns.
-* A take ends its tokens (drops these references) if they are used nowhere else. If tokens are taken
+* A jaxpr owns the tokens that its equations, such as puts, return. It also owns the input tokens
+  that its caller gives away. The caller owns all tokens that a jaxpr returns.
+* A take drops its tokens (it "ends" them) if they are used nowhere else. If tokens are taken
   several times, or in each iteration of a loop, the program drops them after the last take.
 * An equation that selects, gathers or copies tokens makes new references (hold). The program drops
-  the tokens that such an equation reads, as it drops all other tokens.
+  the tokens that such an equation reads after their last use, like all other tokens.
 * Python owns the tokens that a program receives or returns, and drops them when their array
   is gone (_tokens.py). The caller of a program may donate the tokens of a state (_state.py): the
   program then owns them.
@@ -37,7 +38,7 @@ from actmem.jax._private import Atom, Aval, Eqn, Jaxpr, Primitive
 from actmem.jax._primitives import (drop_p, dropped_of, ghost_p, hold_p, mark_p, put_p,
                                     result_ghost_p, take_p, tie_p, update_p)
 
-_numbers: dict[str, Iterator[int]] = {}     # site → next program number
+_numbers: dict[str, Iterator[int]] = {}     # site_of() a label → next program number
 _numbers_lock = threading.Lock()
 
 # Primitives with one inner jaxpr, and the parameter that contains this jaxpr. The inputs of the
@@ -61,7 +62,7 @@ def _hands_on(eqn: Eqn) -> bool:
 
 
 def _is_unwanted(eqn: Eqn) -> bool:
-    """Returns whether `eqn` is a put that stores nothing, because no take uses it."""
+    """Returns whether `eqn` is a put that stores nothing, because no take needs its value."""
     return eqn.primitive is put_p and not eqn.params["wanted"]
 
 
@@ -92,7 +93,7 @@ class _Program:
         self.puts = puts            # labels of the program's own puts
         self.received = received    # labels of the states that the program gets
         self.many = many            # some token may be taken more than once
-        self.gives_away = gives_away    # it returns tokens other than those of states
+        self.gives_away = gives_away    # the program returns tokens other than those of states
         self.found_many = False
         self.numbers: dict[str, int] = {}
         self.announced = itertools.count()
@@ -112,7 +113,8 @@ class _Program:
 
         owned_in  Whether each input is an array of tokens that the caller gives away.
         tie       The index of the input to which the jaxpr ties all its input tokens, or None.
-        numbers   For each input, the number under which its take was announced, or None.
+        numbers   For each input, the number of the announcement of its take, or None. A tie
+                  announces takes, so that lib/xla can copy their blocks ahead.
         """
         inner = _private.open_jaxpr(jaxpr)
         if not _mentions(inner, self.seen):
@@ -126,7 +128,7 @@ class _Flow:
     def __init__(self, source: Atom) -> None:
         self.source = source
         self.uses = 0
-        self.last: Eqn = None       # equation that uses the tokens last; None: they are returned
+        self.last: Eqn = None       # the last use of the tokens; None: the jaxpr returns them
 
 
 class _Body:
@@ -138,7 +140,7 @@ class _Body:
         self.source = _private.with_eqns(jaxpr, [_without_ghosts(eqn)
                                                  for eqn in jaxpr.eqns])
         self.eqns: list[Eqn] = []
-        self.renamed: dict[Atom, Atom] = {}     # variables replaced by results of ties and holds
+        self.renamed: dict[Atom, Atom] = {}     # variable → the tied or held tokens
         self.ties: dict[_Flow, list[Atom]] = {}
         self.numbers: dict[Atom, int | None] = dict(
             zip(jaxpr.invars, numbers or [None] * len(jaxpr.invars)))
@@ -178,7 +180,7 @@ class _Body:
         return self.is_token(atom) and self.flows[atom].source in self.owned
 
     def moved(self, atom: Atom) -> bool:
-        """Returns whether these tokens are owned here and used only once."""
+        """Returns whether this jaxpr owns these tokens and uses them only once."""
         return self.is_owned(atom) and self.flows[atom].uses == 1
 
     def finished(self, jaxpr: Jaxpr) -> Jaxpr:
@@ -200,8 +202,8 @@ class _Body:
         return _private.with_eqns(jaxpr, self.eqns, outvars=outvars)
 
     def after(self, token: Atom, ties: Sequence[Atom]) -> Atom:
-        """Returns the token, tied to `ties`. The new token exists only after `ties` do, so a call
-        that ends it cannot run before them."""
+        """Returns the token, tied to `ties`. The new token exists only after `ties` exist, so a
+        call that ends the new token cannot run before `ties` are computed."""
         for tie in ties:
             token, = self.emit(tie_p, [token, tie], [token.aval], numbers=(-1,))
         return token
@@ -262,7 +264,7 @@ class _Body:
             return
         made = [] if _is_unwanted(eqn) else \
             [var for var in eqn.outvars if is_token(var.aval)]
-        # A call of an exported program gives its caller the tokens that it returns.
+        # An exported program gives the tokens that it returns to its caller.
         is_choice = made and eqn.primitive is not update_p and any(map(self.is_token, eqn.invars)) and \
             not any(_private.inner_jaxprs(eqn.params)) and eqn.primitive.name != "call_exported"
         if is_choice:       # one of JAX's array operations selects among tokens
@@ -290,7 +292,8 @@ class _Body:
         self.tie(tokens, _tie_among(eqn.outvars))
 
     def of(self, eqn: Eqn, moved: list[bool]) -> tuple[Eqn, Sequence[bool]]:
-        """Returns the completed equation, and which of its operands are tokens that it ends."""
+        """Returns the completed equation, and for each operand, whether the equation ends the
+        operand's tokens."""
         program, name, params = self.program, eqn.primitive.name, eqn.params
         invars = [self.read(atom) for atom in eqn.invars]
         if eqn.primitive is put_p:
@@ -352,14 +355,15 @@ class _Body:
     def carried(self, eqn: Eqn, invars: list[Atom], moved: list[bool], first: int,
                 count: int) -> None:
         """Gives a loop references of its own to the tokens that it carries from one iteration
-        to the next. The loop ends them, like the tokens that an iteration returns."""
+        to the next. The loop ends these references, like the tokens that an iteration returns."""
         for i in range(first, first + count):
             if self.is_token(eqn.invars[i]) and not moved[i]:
                 invars[i] = self.hold(eqn.invars[i])
 
     def given(self, eqn: Eqn, invars: list[Atom]) -> None:
         """Gives a call references of its own to tokens that this jaxpr owns and also uses
-        elsewhere. XLA inlines the call, so its results may be ready before its takes have run."""
+        elsewhere. XLA inlines the call, so the call's results may exist before its takes have run.
+        A drop that waits only for these results could therefore run before the takes."""
         for i, atom in enumerate(eqn.invars):
             if self.is_owned(atom) and not self.moved(atom):
                 number = self.number(invars[i])
@@ -414,8 +418,8 @@ class _Body:
 
 
 def _without_ghosts(eqn: Eqn) -> Eqn:
-    """Makes the ghosts inside the shard_map that uses them, instead of passing them to it. XLA in
-    JAX 0.11 crashes if a shard_map gets an array without bytes."""
+    """Creates ghosts inside the shard_map that uses them, instead of passing ghosts to the
+    shard_map. XLA in JAX 0.11 crashes if a shard_map gets an array without bytes."""
     if eqn.primitive.name != "shard_map":
         return eqn
     jaxpr = eqn.params["jaxpr"]
@@ -431,8 +435,8 @@ def _without_ghosts(eqn: Eqn) -> Eqn:
 
 
 def _with_result_ghosts(jaxpr: Jaxpr) -> Jaxpr:
-    """Returns the program with new ghosts in place of those that it returns, because the compiler
-    is slow if these are constants (_calls.ghost())."""
+    """Returns the program with a new ghost in place of each ghost that it returns, because the
+    compiler would be slow if returned ghosts were constants (_calls.ghost())."""
     inner = _private.open_jaxpr(jaxpr)
     token = next((atom for atom in inner.outvars if is_token(atom.aval)), None)
     if token is None:
@@ -500,9 +504,9 @@ def finish(jaxpr: Jaxpr, donated: Sequence[bool]) -> Jaxpr:
 
 def _may_donate(jaxpr: Jaxpr, donated: Sequence[bool]) -> Sequence[bool]:
     """Returns which inputs to donate. Ghosts are not donated, because they have no memory. A
-    program owns the donated tokens of states, so JAX must delete their arrays. JAX deletes a
-    donated array only if an output reuses its memory. So if the program returns fewer arrays of
-    such tokens than are donated, none are donated."""
+    program owns the donated tokens of states, so JAX must delete the arrays of these tokens. JAX
+    deletes a donated array only if an output reuses its memory. So if the program returns fewer
+    arrays of such tokens than the caller donates, no such array is donated."""
     def count(variables: Sequence[Atom]) -> int:
         return sum(is_state(var.aval) for var in variables)
     inner = _private.open_jaxpr(jaxpr)

@@ -2,7 +2,7 @@
 """Registers the handlers of libactmem_xla with XLA, reads the counters of this library, and changes
 its settings.
 
-Mirrors lib/xla/actmem_xla.h. Only PLATFORMS states which platforms of XLA have handlers.
+Mirrors lib/xla/actmem_xla.h. PLATFORMS is the only list of the platforms that have handlers.
 """
 from __future__ import annotations
 
@@ -195,12 +195,12 @@ def configure(generations: int | None = None, checksum: bool | None = None) -> N
     """Changes the settings that are not None, for the whole process.
 
     Args:
-      generations: The number of forward passes of one checkpointed call that may be unfinished
-        on a device at once. If another pass begins, the values that the oldest pass saved are
-        treated as abandoned, and their memory is reclaimed. 0: no limit. Default: 2, or
+      generations: The maximum number of forward passes of one checkpointed call that may be
+        unfinished on a device at once. If one more pass begins, the values that the oldest pass
+        saved are treated as abandoned, and their memory is reclaimed. 0: no limit. Default: 2, or
         ACTMEM_JAX_GENERATIONS.
-      checksum: Whether to compute a checksum when a value is put from now on, and to compare it
-        when the value is taken. This costs time.
+      checksum: Whether to compute a checksum of each value that is put from now on, and to verify
+        the checksum when the value is taken. This costs time.
 
     Raises:
       ValueError: `generations` is not a valid number.
@@ -240,12 +240,12 @@ def _memory() -> dict[str, Any]:
 
 def stats() -> dict[str, Any]:
     """Returns counters: bytes in actmem memory, and bytes that were put, taken or copied. First
-    drops the values whose tokens Python no longer refers to, and waits until that is done.
+    drops the values whose tokens Python no longer refers to, and waits until they are dropped.
 
     memory                     the memory in use: its `backend` ("driver" or "memfd"); `why`,
                                an explanation; `pages`, the requested page size;
-                               `fallbacks_total`, how often actmem used other pages,
-                               another node or less pinning instead, as `allow` permits
+                               `fallbacks_total`, how often actmem fell back to other
+                               pages, another node or unlocked memory, as `allow` permits
                                (actmem.regions() shows which)
     live_blocks, live_bytes    blocks that were put and not yet taken
     live_bytes_peak            the maximum of live_bytes
@@ -286,15 +286,15 @@ def stats() -> dict[str, Any]:
     arrays                     arrays of empty(), asarray() and load():
       blocks, bytes, bytes_peak
                                blocks and whole named regions that NumPy or JAX hold,
-                               their bytes, and the maximum of these
+                               their bytes, and the maximum of these bytes
       views                    JAX arrays, counted per device, that use these blocks
                                through DLPack (arrays in a CPU's own pinned_host do not)
       region_bytes             bytes of the regions that contain the blocks
-      copied_bytes_total       bytes that asarray() could not use in place
+      copied_bytes_total       bytes that asarray() copied
       blocks_total, views_total
       cuda                     whether the regions are registered with CUDA
-    transfers                  copies from and to each GPU, by its index, if any bytes
-                               were copied from it:
+    transfers                  copies from and to each GPU, by the GPU's index; has only
+                               GPUs from which bytes were copied:
       ring_bytes               memory on the GPU in which copies are staged
       to_host_bytes_total, to_device_bytes_total
                                bytes copied
@@ -302,7 +302,7 @@ def stats() -> dict[str, Any]:
                                that the device waited for
       wasted_bytes_total       bytes copied to the device in advance and never taken
       token_waits_total        how often takes waited until the device reached them;
-                               takes that are announced together count once
+                               takes that the program announces together count once
       token_wait_ns_total, block_wait_ns_total
                                duration of these waits, and of the waits that follow
                                them if a block is not in memory yet
@@ -340,7 +340,7 @@ def stats() -> dict[str, Any]:
 
 def reset() -> int:
     """Frees all blocks that were put and not taken, except those of optimizer state that Python
-    refers to. It also releases empty regions, including those of arrays, and the staging memory
+    refers to. Also releases empty regions, including those of arrays, and the staging memory
     of GPUs.
 
     Failed or abandoned steps leave such blocks, mainly outside of jit, where the limit on

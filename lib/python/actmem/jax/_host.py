@@ -2,10 +2,10 @@
 """Computes an Optax update on the processors of the host, which stores the update's state.
 
 The update is traced as if all arrays were on the device. Plan then decides where each equation of
-the jaxpr runs. Equations between stored inputs and stored outputs run on the host. Equations after
-them also run on the host if they need no other array of the device. All other equations run on the
-device: those that compute scalars, such as a learning rate or a global norm, and those that process
-gradients before the state is needed.
+the jaxpr runs. The host computes the stored outputs that depend on stored inputs, and runs all
+elementwise equations that these outputs need. It also runs later equations that need no array of
+the device. All other equations run on the device, such as those that compute a learning rate or a
+global norm, and those that process gradients but are not elementwise.
 
 The equations of one leaf, or of the leaves that one equation combines, form a piece: one call on
 the host, which reads blocks of the store and makes new ones. Arrays of the device that a piece
@@ -61,7 +61,7 @@ def _is_known(eqn: Eqn) -> bool:
             atom.aval.dtype not in _TYPES and atom.aval.dtype != _BOOL for atom in (out, *arrays)):
         return False
     if any(atom.aval.shape != out.aval.shape for atom in arrays):
-        return False        # the arrays of a call have one shape
+        return False        # all arrays of a call have the same shape
     if name in ("and", "or", "not") and out.aval.dtype != _BOOL:
         return False
     if name == "convert_element_type" and arrays and out.aval.dtype == _BOOL:
@@ -74,9 +74,9 @@ def _is_known(eqn: Eqn) -> bool:
 
 
 def until_known(wanted: Atom, operands: Callable[[Atom], Sequence[Atom]]) -> None:
-    """Computes `wanted`, and all variables that it needs, by calls of `operands`. That function
-    returns the operands of a variable that are not known yet. If all are known, it computes the
-    variable and returns an empty sequence."""
+    """Computes `wanted`, and all variables that `wanted` needs, by calls of `operands`. For a
+    variable, `operands` returns the operands that are not known yet. If all operands are known,
+    `operands` computes the variable and returns an empty sequence."""
     left = [wanted]
     while left:
         more = operands(left[-1])
@@ -89,8 +89,8 @@ def until_known(wanted: Atom, operands: Callable[[Atom], Sequence[Atom]]) -> Non
 class Piece(NamedTuple):
     """The part of an update that one call of the host computes.
 
-    inputs, scalars  variables that it reads: arrays and scalars
-    outputs          variables that it makes
+    inputs, scalars  the arrays and the scalars that the call reads
+    outputs          the arrays that the call makes
     """
 
     inputs: list[Atom]
@@ -103,7 +103,7 @@ class Piece(NamedTuple):
         """Returns the new values: a Stored for each output with a label in `labels`, else an array.
 
         arrays      an array or a Stored for each of `inputs`
-        drops_axis  whether these arrays lack the axis of the layers, which the variables have
+        drops_axis  whether the variables have the axis of the layers, but these arrays lack it
         """
         label = next((label for atom in self.outputs if (label := labels.get(atom))), None) or \
             next(value.label for value in arrays if is_stored(value))
@@ -126,8 +126,8 @@ class Piece(NamedTuple):
 
 
 class _Writer:
-    """Writes the program of a piece. Each value has a number. Inputs come first, then scalars,
-    constants and registers. Several values may use one register in turn."""
+    """Writes the program of a piece. Each value has a number. Inputs have the first numbers, then
+    come scalars, constants and registers. Several values may use one register in turn."""
 
     def __init__(self, eqns: Sequence[Eqn], inputs: Sequence[Atom], outputs: Sequence[Atom]) -> None:
         self.inputs, self.outputs = list(inputs), list(outputs)
@@ -167,7 +167,7 @@ class _Writer:
         return result
 
     def written(self, eqn: Eqn) -> int:
-        """Returns the value of an equation's result."""
+        """Writes the operations of an equation. Returns the index of its result in `values`."""
         name, out = eqn.primitive.name, eqn.outvars[0]
         operands = list(map(self.read, eqn.invars))
         result, is_exact = operands[0], name in _EXACT
@@ -193,7 +193,8 @@ class _Writer:
         return result
 
     def power(self, base: int, exponent: int, dtype: Any) -> int:
-        """Returns the value of a power. Multiplies in the same order as JAX."""
+        """Writes the operations of a power, which multiply in the same order as JAX. Returns the
+        index of the result in `values`."""
         def times(left: int, right: int) -> int:
             product = self.emit("mul", left, right)
             return self.emit("round_bf16", product) if dtype == _BFLOAT16 else product
@@ -246,8 +247,8 @@ class _Writer:
 class Plan:
     """Which equations of an open jaxpr run on the host.
 
-    stored   its inputs that are stored
-    wanted   its outputs to store
+    stored   the inputs of the jaxpr that are stored
+    wanted   the outputs of the jaxpr that will be stored
     stacks   None, or the variables that are stacks (_layers.py). If it is not None, `wanted` are
              all outputs that are stacks, and the plan computes only these. The caller computes all
              other variables, even those that depend on stacks.
@@ -276,8 +277,8 @@ class Plan:
 
     def found_needed(self, wanted: Sequence[Atom]) -> list[Atom]:
         """Returns the arrays that the host makes for the store and for the device. The device
-        computes booleans itself. It also converts bfloat16 to float32 itself, so that only 2 bytes
-        for each element are copied to it."""
+        computes booleans itself. The device also converts bfloat16 to float32 itself, so that the
+        host copies only 2 bytes for each element."""
         made = {atom for atom in self.inside - self.given if atom in self.dependent}
         on_device: set[Atom] = set()
         while True:
@@ -299,7 +300,7 @@ class Plan:
             (eqn.invars[0].aval.dtype, atom.aval.dtype) == (_BFLOAT16, np.dtype(np.float32))
 
     def add_needed(self, wanted: Sequence[Atom]) -> None:
-        """Adds the equations between stored inputs and these variables."""
+        """Adds these variables, and all arrays that the host needs in order to compute them."""
         left = [*wanted]
         while left:
             atom = left.pop()
@@ -320,8 +321,8 @@ class Plan:
                 self.given.add(atom)
 
     def check_type(self, atom: Atom) -> None:
-        """Refuses an array that the host would have to read, if the host cannot compute with its
-        type."""
+        """Refuses an array that the host would have to read, if the host cannot compute with the
+        array's type."""
         if atom.aval.dtype not in _TYPES:
             raise NotImplementedError(
                 f'actmem.optax.offload(on="host"): the update needs an array of '
@@ -342,8 +343,8 @@ class Plan:
                 self.refuse(self.reduction(atom))
 
     def reduction(self, scalar: Atom) -> Eqn:
-        """Returns the equation that reduced an array to a scalar: this scalar, or one on which it
-        depends."""
+        """Returns the equation that reduced an array to this scalar, or to a scalar from which this
+        scalar is computed."""
         eqn = self.producers[scalar]
         operands = [atom for atom in eqn.invars
                     if not _private.is_literal(atom) and atom in self.dependent]
@@ -465,8 +466,8 @@ class Run:
         return store(self.array(atom), label)
 
     def results(self) -> list[Any]:
-        """Returns the outputs. The last one is computed first, as a backward pass makes the last
-        gradient first."""
+        """Returns the outputs. Computes the last output first, because a backward pass makes the
+        last gradient first."""
         results = {i: self.output(i) for i in reversed(range(len(self.labels)))}
         for eqn in self.inner.eqns:
             if eqn.effects and not any(var in self.values for var in eqn.outvars):

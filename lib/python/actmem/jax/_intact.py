@@ -2,9 +2,9 @@
 """Refuses programs that move the elements of a stored array without taking it.
 
 jax.tree.map(lambda w: w[..., ::-1], params) reverses the token and the ghost of a stored array (_state.py)
-instead of its elements. So the array would stay as it is, without an error, if its shape does. The
-last dimensions of a ghost are those of one block: no equation may change or reorder these, or
-select among them by a mask.
+instead of its elements. If the shape stays the same, the array would silently stay unchanged. The
+last dimensions of a ghost are those of one block. So no equation may change or reorder these
+dimensions, or select elements along them by a mask.
 """
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,7 +15,8 @@ from actmem.jax._private import Atom, Aval, Eqn, Jaxpr
 
 Axes = frozenset[int]
 
-# Operations whose result differs along the axes of their operands, all of one shape.
+# Operations on operands of one shape. Elements of the result may differ only along axes along which
+# elements of an operand may differ.
 _OF_MASKS = {"and", "convert_element_type", "copy", "eq", "ge", "gt", "le", "lt", "ne", "not", "or", "xor"}
 
 
@@ -30,7 +31,7 @@ def _reordered(eqn: Eqn) -> Iterable[int]:
         return list(params["dimension_numbers"].start_index_map)
     if name == "scatter":
         return list(params["dimension_numbers"].scatter_dims_to_operand_dims)
-    if name == "stack":         # a new axis before `axis` moves the axes from there on
+    if name == "stack":         # the new axis moves `axis` and all later axes
         return [params["axis"] - 1]
     return [params["axis"]] if name == "unstack" else []
 
@@ -61,7 +62,7 @@ class _Body:
 
     def of(self, atom: Atom) -> Axes:
         if is_ghost(atom.aval):
-            return frozenset()          # it has no elements, so those of a comparison are equal
+            return frozenset()          # a ghost has no elements that could differ
         known = None if _private.is_literal(atom) else self.axes.get(atom)
         return frozenset(_long(getattr(atom.aval, "shape", ()))) if known is None else known
 

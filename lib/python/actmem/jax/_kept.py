@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """The two types that represent a value in actmem memory within a program: token and ghost.
 
-A put stores a value in a block of memory, and a take returns the value. A token identifies one
-example of a block, in four words of memory. Without vmap, a block is one example, and its token has
+A put stores a value in a block of memory, and a take returns the value. A token is four words of
+memory that identify one example of a block. Without vmap, a block is one example, and its token has
 no dimensions. Under vmap, a put makes one block of all examples and an array of tokens with the
 batch's dimensions. So JAX may select, gather, reverse or stack tokens: each token still identifies
 its example.
 
 A ghost has the shape, the dtype, the sharding and the tangents of the value, but no bytes in
 memory. So a loop can stack ghosts, vmap can batch them along any axis, and second derivatives
-propagate through them. A take states which dimensions of its ghost are those of its tokens.
+propagate through them. A take states which dimensions of its ghost correspond to those of its
+tokens.
 
-JAX passes arrays of tokens and ghosts between compiled programs, as it does random keys. When the
+JAX passes arrays of tokens and ghosts between compiled programs, just like random keys. When the
 last array that contains a token is gone, no program can take the token's value any more: see
 _tokens.py.
 """
@@ -59,8 +60,8 @@ _referenced = jax.jit(lambda kept: kept)
 
 
 def _of_device_put(dtype: "TokenType", base: jax.Array) -> Any:
-    """Returns the tokens that jax.device_put() made. They are independent of the original tokens:
-    Python may delete either first."""
+    """Returns the tokens that jax.device_put() made. The new tokens are independent of the original
+    tokens: Python may delete either first."""
     kept = Kept.__new__(Kept)
     kept.dtype, kept.base = dtype, base     # not watched
     with jax.disable_jit(False):
@@ -118,7 +119,8 @@ STEP, STATE, GRADIENT = "step", "state", "gradient"
 
 
 class TokenType(_KeptType):
-    """The dtype of the tokens of one label. The examples have this shape and dtype. JAX combines
+    """The dtype of the tokens of values that have the same shape, dtype, use and label (the value's
+    name in error messages). Each example has the shape `shape` and the dtype `dtype`. JAX combines
     only values of one dtype, so it never mixes tokens of different types. `use` is STEP, STATE or
     GRADIENT. The tokens of gradients are tangents themselves."""
 
@@ -130,15 +132,16 @@ class TokenType(_KeptType):
                  use: str = STEP) -> None:
         self.of = tuple(shape), dtype, label, use
         self.tangent_dtype = self if use == GRADIENT else jax.dtypes.float0
-        if use != STEP:     # JAX's errors have this name, if a traced program computes with a token
+        # If a traced program computes with a token, JAX's error message shows this name.
+        if use != STEP:
             self.name = "actmem_token (actmem.jax.value() returns stored values as arrays" + (
                 ', and gradients="device" of value_and_grad() makes arrays)' if use == GRADIENT else ")")
 
 
 class GhostType(_KeptType):
-    """The dtype of ghosts of values of the dtype `of_values`. `block` is the dtype of the tokens of a
-    state or a gradient, or None. If there is a `block`, programs may reorder ghosts, but not the
-    elements of a ghost (_intact.py)."""
+    """The dtype of ghosts that represent values with the dtype `of_values`. `block` is the dtype of
+    the tokens of a state or a gradient, or None. If there is a `block`, programs may reorder
+    ghosts, but not the elements of a ghost (_intact.py)."""
 
     element = _private.ShapedArray((0,), np.dtype(np.uint8))
     itemsize = 0
@@ -170,7 +173,7 @@ class SlotType(_KeptType):
         self.tangent_dtype = gradient
 
 
-# The dtype of tokens of unknown origin. They can only be dropped.
+# The dtype of tokens of unknown origin. Such tokens can only be dropped.
 ANY_TOKEN = TokenType((), None, "")
 
 
@@ -179,7 +182,7 @@ def is_token(aval: _private.Aval) -> bool:
 
 
 def is_state(aval: _private.Aval) -> bool:
-    """Returns whether the values of tokens may outlive the step."""
+    """Returns whether `aval` is the type of tokens whose values may outlive the step."""
     return is_token(aval) and aval.dtype.of[3] != STEP
 
 

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Computes an Optax update of stacked weights, one layer at a time.
 
-A stack is an array whose first axis is that of layers: a stored weight, its state, or its gradient,
-which may be on the device. The update is traced as if all arrays were on the device. run() then
-computes the update in a scan over the layers. An iteration takes the weights, the gradients and the
-state of one layer, runs the equations on these, and puts the results. The arrays in an iteration
-keep the axis of the layers, with length 1, so most equations run as they were traced.
+A stack is an array whose first axis is that of the layers: a stored weight, its state, or its
+gradient, which may be on the device. The update is traced as if all arrays were on the device.
+run() then computes the update in a scan over the layers. An iteration takes the weights, the
+gradients and the state of one layer, runs the equations on these, and puts the results. The arrays
+in an iteration keep the axis of the layers, with length 1, so most equations run as they were
+traced.
 
 This works only if the update treats the layers alike. Each equation must compute an element of a
-stack only from elements of the same layer, and from values that are no stacks. A reduction over all
-layers needs an earlier, separate scan, which computes a value for each layer. These values are then
-combined. The sum of the squares of a stored gradient, for the global norm, needs no scan, because
-the backward pass has computed the sum for each layer.
+stack only from elements of the same layer, and from values that are not stacks. A reduction over
+all layers needs an earlier, separate scan, which computes a value for each layer. These values are
+then combined. The sum of the squares of a stored gradient, for the global norm, needs no scan,
+because the backward pass has computed the sum for each layer.
 """
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
@@ -118,10 +119,10 @@ class _Layers:
                 "optax.adamw or optax.lion, or keep them on the device")
         self.level.update((var, level) for var in eqn.outvars)
 
-    # Values that are no stacks, for the scans.
+    # Values that are not stacks, for the scans.
 
     def value(self, wanted: Atom) -> Any:
-        """Returns the value of a variable that is no stack."""
+        """Returns the value of a variable that is not a stack."""
         _host.until_known(wanted, self.value_operands)
         return wanted.val if _private.is_literal(wanted) else self.values[wanted]
 
@@ -164,7 +165,7 @@ class _Layers:
 
     def squares(self, eqn: Eqn) -> Any:
         """Returns the sum of squares of each layer, if an equation adds up the squares of a stored
-        gradient and the backward pass has computed them. Otherwise returns None."""
+        gradient and the backward pass has computed these sums. Otherwise returns None."""
         if eqn.primitive.name != "reduce_sum" or len(eqn.params["axes"]) < eqn.invars[0].aval.ndim:
             return None
         producer = self.producers.get(self.term(eqn.invars[0]))
@@ -249,8 +250,8 @@ class _Layers:
         return list(found)
 
     def slice(self, wanted: Atom, count: int, parts: dict[Atom, Any]) -> Any:
-        """Returns one layer of a variable. `parts` maps each known variable to the same layer of
-        it."""
+        """Returns one layer of a variable. `parts` maps each variable whose layer is known to that
+        layer."""
         def layer_operands(atom: Atom) -> Sequence[Atom]:
             if _private.is_literal(atom) or atom in parts:
                 return ()
@@ -293,7 +294,7 @@ class _Layers:
         return [results[i] for i in range(len(self.labels))]
 
     def on_host(self, count: int, outputs: Sequence[int]) -> list[Any]:
-        """Computes the outputs that are stacks on the host, layer by layer."""
+        """On the host, computes the outputs that are stacks, layer by layer."""
         atoms = [self.inner.outvars[i] for i in outputs]
         labels = {atom: self.labels[i] for i, atom in zip(outputs, atoms)}
         stored = {var for var in self.stacks if is_stored(self.given.get(var))}
@@ -307,7 +308,7 @@ class _Layers:
                      for atom, part in zip([*inputs, *others], slices)}
             results = {}
             for atom in others:
-                # A piece may also read the stored value that becomes this output.
+                # Store a copy: a piece may also read the stored value that becomes this output.
                 part = found[atom].taken() if is_stored(found[atom]) else found[atom]
                 results[atom] = part if (label := labels[atom]) is None else store(part, label)
             for piece, values in zip(plan.pieces, scalars):
@@ -324,7 +325,7 @@ class _Layers:
             self.given[atom].label == self.labels[output]
 
     def run_rest(self, rest: Sequence[int], group_bytes: int | None, depth: int) -> list[Any]:
-        """Computes the outputs that are no stacks."""
+        """Computes the outputs that are not stacks."""
         for atom in self.reductions:
             self.value(atom)
         known = {var: value for var, value in self.values.items() if var in self.producers}

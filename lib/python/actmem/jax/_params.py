@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Weights in the store: each layer of a stack is one block. A scan over layers takes the blocks.
+"""Weights in the store. A stack is an array whose first axis is that of the layers. Each layer of a
+stack is one block. A scan over layers takes the blocks.
 
 offload_params() stores the stacked weights of the layers of a model. Its result is the `xs` of a
 jax.lax.scan. The scan's body gets the stored weights of one layer, and calls value() for the
 arrays.
 
 value_and_grad() differentiates a function of such weights. JAX returns a gradient of the same size
-for each input. So each stored weight gets a second input: a slot without content, whose gradient is
-a token. The backward pass of a layer stores the gradient of its weights, and the scan stacks the
-tokens.
+for each input, so the gradients of all layers would be on the device. To avoid this, each stored
+weight gets a second input: a slot without content, whose gradient is a token. The backward pass of
+a layer stores the gradient of its weights, and the scan stacks the tokens.
 """
 import math
 from collections.abc import Callable, Sequence
@@ -31,13 +32,13 @@ OF_GRADIENT, OF_WEIGHTS = "gradient of ", " of the weights ("
 
 class _Weight(Stored):
     """A stored weight within value_and_grad(). With gradients="store", `slot` is a value without
-    content, and its gradient is the weight's gradient. With gradients="device", `slot` is None, and
-    the gradient of the ghost (_kept.py) is the weight's gradient. `guard` has two arrays of numbers
-    for each layer: zeros, and the canary (see canary_of()). jax.lax.stop_gradient() does not know
-    the dtypes of slot and ghost, so it stops only the gradient of the guard. A function that
-    changes the floating-point numbers of a tree, such as a conversion, cannot change the weight,
-    but it changes the canary. The backward pass returns two values as gradients of the guard's
-    arrays: they become `squares` and `canary` of the layer's Gradient."""
+    content, and the slot's gradient is the weight's gradient. With gradients="device", `slot` is
+    None, and the gradient of the ghost (_kept.py) is the weight's gradient. `guard` has two arrays
+    of numbers for each layer: zeros, and the canary (see canary_of()). jax.lax.stop_gradient() does
+    not know the dtypes of slot and ghost, so it stops only the gradient of the guard. A function
+    that changes the floating-point numbers of a tree, such as a conversion, cannot change the
+    weight, but it changes the canary. The backward pass returns two values as gradients of the
+    guard's arrays: they become `squares` and `canary` of the layer's Gradient."""
 
     CHILDREN = (*Stored.CHILDREN, "slot", "guard")
     slot: Any
@@ -69,8 +70,9 @@ SQUARED = (jnp.float32, jnp.bfloat16)
 def canary_of(dtype: Any, ndim: int) -> NDArray[Any]:
     """Returns the canary, an array that shows whether a function changed the numbers of a tree. It
     has numbers of both signs and of all magnitudes, so any arithmetic, rounding, clipping or
-    reordering changes at least one of them. It has `ndim` dimensions, as a layer's weight has, but
-    at least one: functions often select arrays by their number of dimensions."""
+    reordering changes at least one of them. The canary has `ndim` dimensions, as many as a layer's
+    weight, because functions often select arrays by their number of dimensions. If `ndim` is 0, the
+    canary has one dimension."""
     limits = jnp.finfo(dtype)
     exponents = range(max(-12, math.ceil(math.log10(limits.smallest_normal))),
                       min(12, math.floor(math.log10(limits.max))))
@@ -78,7 +80,7 @@ def canary_of(dtype: Any, ndim: int) -> NDArray[Any]:
     if jnp.issubdtype(dtype, jnp.complexfloating):
         numbers = numbers * (1 + 1j)
     canary = numbers.astype(dtype)
-    canary = canary[canary == canary]   # in a dtype without a sign, negative numbers are NaN
+    canary = canary[canary == canary]   # drop NaN: negative numbers in a dtype without a sign
     return np.asarray(canary.reshape(*(1,) * (ndim - 1), -1))
 
 
@@ -89,8 +91,8 @@ def _check_dtype(canary: Any, dtype: Any, label: str, instead: str) -> None:
 
 
 def _marked(token: Any, canary: Any, is_changed: Any = False) -> Any:
-    """If `is_changed`, or if the canary was changed, marks the tokens, so that each take of them
-    fails."""
+    """Marks the tokens if `is_changed` is true or if the canary was changed. A take of a marked
+    token fails."""
     wanted = jnp.broadcast_to(canary_of(canary.dtype, canary.ndim - token.ndim), canary.shape)
     return _primitives.mark_p.bind(
         token, jnp.any(canary != wanted, tuple(range(token.ndim, canary.ndim))) | is_changed)
@@ -110,7 +112,7 @@ class Gradient(Stored):
     """A stored gradient.
 
     squares  the result of _squares_of() for each layer's gradient, float32. The backward pass
-             computes it while the gradient is on the device.
+             computes the squares while the gradient is on the device.
     bits     the bits of the squares, as uint32
     canary   the result of canary_of() for each layer
 
@@ -132,8 +134,8 @@ class Gradient(Stored):
         self.squares, self.bits, self.canary = squares, bits, canary
 
     def checked(self) -> "Gradient":
-        """Returns this gradient without its canary. A take fails if a function changed the
-        gradient."""
+        """Returns this gradient without its canary. If a function changed the canary or the
+        squares, a take of the result fails."""
         if self.canary is None:
             return self
         _check_dtype(self.canary, self.dtype, self.label,
@@ -154,7 +156,7 @@ def _bits_of(squares: Any) -> Any:
 
 
 def _without_slots(tree: Any) -> Any:
-    """Returns the tree with the Stored in place of each _Weight, as before value_and_grad()."""
+    """Returns the tree with a Stored in place of each _Weight, as the user passed it."""
     def without(leaf: Any) -> Any:
         return Stored(leaf.token, leaf.ghost, leaf.label) if isinstance(leaf, _Weight) else leaf
     return jax.tree.map(without, tree, is_leaf=is_stored)
@@ -168,9 +170,9 @@ def _take_weight(label: str, batch: Sequence[int], stores: bool, token: Any, gho
 
 def _take_weight_fwd(label: str, batch: Sequence[int], stores: bool, token: Any, ghost: Any,
                      slot: Any, guard: Any) -> Any:
-    # The second result has one element if the gradient is wanted, and none if the program stopped
-    # it. The tree structure of the result could not express this, because JAX uses the structure of
-    # one call for all calls of a jitted function.
+    # The second result has one element if the gradient is wanted, and no element if the program
+    # stopped the gradient. The tree structure of the result could not express this, because JAX
+    # uses the structure of one call for all calls of a jitted function.
     return _primitives.take(token.value, ghost.value, label, False, batch), \
         jnp.zeros(int(guard[0].perturbed), jnp.uint8)
 
@@ -225,17 +227,17 @@ def offload_params(params: Any) -> Any:
         mapped file, are copied to the device one layer at a time.
 
     Returns:
-      A tree of the same structure with an actmem.jax.Stored for each array. Pass it as the `xs` of
-      a jax.lax.scan over the layers. The scan's body calls actmem.jax.value() to get the arrays of
-      its layer.
+      A tree of the same structure with an actmem.jax.Stored for each array. Pass this tree as the
+      `xs` of a jax.lax.scan over the layers. The scan's body calls actmem.jax.value() to get the
+      arrays of one layer.
 
     Raises:
-      ValueError: The arrays have different numbers of layers, or one is stored already.
+      ValueError: The arrays have different numbers of layers, or an array is stored already.
       TypeError: A leaf is not an array of floating-point numbers.
       NotImplementedError: An array is on several devices.
 
-    Put jax.checkpoint or actmem.jax.checkpoint around the body. Otherwise the forward pass would
-    keep the weights of all layers on the device for the backward pass, which raises an error. To
+    Put jax.checkpoint or actmem.jax.checkpoint around the body. Without it, the forward pass would
+    keep the weights of all layers on the device for the backward pass, so an error is raised. To
     update the weights, call apply() of the optimizer that actmem.optax.offload() returns.
     jax.eval_shape(offload_params, params) returns a `like` for actmem.jax.restore_state().
 
@@ -356,7 +358,7 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
                 return Gradient(gradient, leaf.ghost, _label_of_gradient(leaf.label), squares,
                                 _bits_of(squares), canary)
             # If the canary is 0, the layer took a branch with jax.lax.stop_gradient(), which
-            # stopped only the gradient of the guard.
+            # stopped only the gradient of the guard. Then the weight's gradient must be 0, too.
             is_stopped = jnp.all(canary == 0, tuple(range(leaf.token.ndim, canary.ndim)))
             axes = range(is_stopped.ndim, gradient.ndim)
             return jnp.where(jnp.expand_dims(is_stopped, axes), jnp.zeros_like(gradient), gradient)
@@ -365,8 +367,8 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
     return differentiated
 
 
-# The name of the compiled functions of actmem.optax. They may return weights of all layers, such as
-# the master copies of small ones.
+# The name of the compiled functions of actmem.optax. Unlike other functions, these may return
+# weights of all layers, such as the master copies of small weights.
 OPTIMIZER = "actmem_optimizer"
 # Primitives that return the elements of their first operand in another form.
 _FORMS = {"convert_element_type", "copy", "copy_p", "reshape", "transpose", "squeeze",
@@ -374,7 +376,8 @@ _FORMS = {"convert_element_type", "copy", "copy_p", "reshape", "transpose", "squ
 
 
 def _taken_weights(jaxpr: Any) -> list[str | None]:
-    """Returns, for each output of a jaxpr, the label if the output is a stored weight, or None."""
+    """Returns for each output of a jaxpr: the label of the stored weight whose value the output is,
+    or None."""
     inner = _private.open_jaxpr(jaxpr)
     labels: dict[Any, str | None] = {}
     for eqn in inner.eqns:

@@ -135,8 +135,8 @@ def token_of(aval: Aval, label: str, batch: Sequence[int] = (), use: str = STEP)
 
 
 def ghost_of(aval: Aval, token: Aval | None = None) -> Aval:
-    """Returns the type of a value's ghost. `token`: the type of the value's tokens. It is required
-    if the value may outlive the step."""
+    """Returns the type of a value's ghost. `token`: the type of the value's tokens, required if the
+    value may outlive the step."""
     block = token.dtype if token is not None and is_state(token) else None
     return aval.update(dtype=GhostType(aval.dtype, block), weak_type=False)
 
@@ -321,8 +321,8 @@ def _refuse(*args: Any, **params: Any) -> Any:
                               "derivative, and cannot be under jax.vmap")
 
 
-# While JAX transforms a program, the program contains only the ties of updates. _finish.py adds all
-# other ties later.
+# While JAX transforms a program, the only ties in the program are those of updates. _finish.py adds
+# all other ties later.
 for primitive in tie_p, update_p:
     batching.primitive_batchers[primitive] = _refuse
     ad.primitive_jvps[primitive] = _refuse
@@ -381,7 +381,7 @@ def _put_lowered(ctx: Context, value: Any, *, label: str, batch: Sequence[int],
     if not wanted:
         return (value, jnp.zeros((*(shape[i] for i in batch), TOKEN_WORDS), jnp.uint32),
                 jnp.zeros((*shape, 0), jnp.uint8))
-    if use == STEP:     # XLA rounds other values, because they leave a program
+    if use == STEP:     # values with another use leave the program, so XLA rounds them
         value = _rounded(value)
     token, ghost = _calls.put(ctx, jnp.transpose(value, _order(batch, value.ndim)),
                               label=label, batch=len(batch), number=number, bounded=bounded,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""JAX's private names that this package uses, all in one place. The package uses a private name
-only if jax.extend, jax.interpreters and jax.core have none: JAX intends these modules for
-libraries.
+"""JAX's private names that this package uses, all in one place. JAX intends jax.extend,
+jax.interpreters and jax.core for libraries. The package uses a private name only for a function
+that these modules lack.
 
 A test checks each of NAMES to detect a version of JAX that lacks one of them.
 """
@@ -72,8 +72,8 @@ checkpoint = ad_checkpoint.checkpoint        # JAX's own, even if jax.checkpoint
 Offloadable = public_checkpoint.Offloadable
 Saveable = public_checkpoint.Saveable
 
-# jax_remat3 is an option of JAX that replaces how jax.checkpoint works. Since JAX 0.12, its rules
-# return the saved values and a function of these values.
+# jax_remat3 is an option of JAX that replaces how jax.checkpoint works. Since JAX 0.12, the
+# rules of this option return the saved values and a function of these values.
 has_remat3 = jax.__version_info__ >= (0, 12)
 
 
@@ -108,8 +108,8 @@ def before_lowering(change: Callable[[str, Jaxpr, Sequence[bool]],
 
 
 def tiles_of(sharding: Sharding, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns into how many parts `sharding` divides each dimension of a value of rank `rank`, and
-    the devices of the parts in order. `sharding` must come from XLA's partitioner."""
+    """Returns the number of parts into which `sharding` divides each dimension of a value of rank
+    `rank`, and the devices of the parts in order. `sharding` must come from XLA's partitioner."""
     hlo = sharding._hlo_sharding    # type: ignore[attr-defined]
     if not hlo.is_tiled():
         return (1,) * rank, ()
@@ -177,8 +177,8 @@ def set_side_effect(result: Any) -> None:
 
 
 def leave_calls_alone(is_one: Callable[[Aval], bool]) -> None:
-    """Makes JAX state no sharding for the result of a custom call if `is_one` returns true for its
-    type. With a stated sharding, XLA would copy the result."""
+    """Makes JAX state no sharding for the result of a custom call if `is_one` returns true for the
+    result's type. With a stated sharding, XLA would copy the result."""
     wrap = lowering.wrap_with_sharding_op
 
     def wrap_others(ctx: Any, value: Any, aval: Aval, *rest: Any, **others: Any) -> Any:
@@ -212,7 +212,7 @@ def is_literal(atom: Atom) -> bool:
 
 
 def dce(jaxpr: Jaxpr) -> Jaxpr:
-    """Removes equations that no output needs from a jaxpr and the bodies of its loops."""
+    """Removes from a jaxpr, and from the bodies of its loops, equations that no output needs."""
     inner = open_jaxpr(jaxpr)
     less, _ = dce_jaxpr(inner, [True] * len(inner.outvars), instantiate=True)
     return less if inner is jaxpr else jaxpr.replace(jaxpr=less)
@@ -482,7 +482,8 @@ def replace_remat3_rules(choose: Callable[..., Rule | None]) -> None:
 
 def _asked3(primitive: Primitive, args: Sequence[Any],
             params: Mapping[str, Any]) -> tuple[Primitive, Sequence[Aval], Any] | None:
-    """Returns the arguments that JAX passes to a policy for this call, or None."""
+    """Returns the arguments that JAX passes to a policy for this call, or None if JAX asks no
+    policy."""
     if primitive in (dot_general_p, conv_general_dilated_p):
         return primitive, [jax.typeof(arg) for arg in args], params
     named: Any = params.get("_prim")
@@ -491,7 +492,7 @@ def _asked3(primitive: Primitive, args: Sequence[Any],
     return None
 
 
-# A rule of jax_remat3 that gets this in place of a trace saves the value.
+# A rule of jax_remat3 saves the value if it gets this object in place of a trace.
 SAVING = SimpleNamespace(policy=lambda *args, **params: Saveable)
 
 
@@ -549,10 +550,11 @@ def must_stay_in_order(eqn: Eqn) -> bool:
 
 
 def run_eqn(eqn: Eqn, args: Sequence[Any]) -> Sequence[Any]:
-    """Computes the results of an equation. `args` may have fewer layers than the operands."""
+    """Computes the results of an equation. The first axis, that of the layers, may be shorter in
+    `args` than in the operands."""
     inputs = {atom: arg for atom, arg in zip(eqn.invars, args) if not is_literal(atom)}
     jaxpr = _jaxpr_of([eqn], list(inputs), eqn.outvars)
-    with jax.enable_checks(False):      # otherwise JAX compares the shapes
+    with jax.enable_checks(False):      # checks would compare the shapes
         results: list[Any] = jax.core.eval_jaxpr(jaxpr, (), *inputs.values())
     return results
 
@@ -561,7 +563,8 @@ def run_jaxpr(jaxpr: Jaxpr, args: Sequence[Any], known: Mapping[Atom, Any] = {},
               expand: bool = False, select: bool = False) -> list[Any]:
     """Computes the results of a closed jaxpr. `known` has the values of variables that need not be
     computed. `expand`: in place of a call, computes the equations of the called function one by
-    one. `select`: computes both branches of each lax.cond, and selects each result."""
+    one. `select`: computes both branches of each lax.cond that has two branches and no effect, and
+    selects each result."""
     inner = open_jaxpr(jaxpr)
     values = dict(zip((*inner.constvars, *inner.invars),
                       (*getattr(jaxpr, "consts", ()), *args), strict=True))

@@ -26,8 +26,8 @@ _lock = threading.Lock()
 
 
 class Kept(_private.Offloadable):
-    """The verdict of an actmem.jax.checkpoint policy on a value that goes to actmem. Values of
-    fewer than min_bytes bytes stay on the device."""
+    """The verdict of an actmem.jax.checkpoint policy that sends a value to actmem. A value of
+    fewer than min_bytes bytes stays on the device in spite of this verdict."""
 
     min_bytes: int
     label: str | None
@@ -115,9 +115,9 @@ def _value_label(primitive: Primitive, params: Mapping[str, Any], source: Any,
 
 def _ask(policy: Rule, primitive: Primitive, args: Sequence[Any], params: Mapping[str, Any],
          source: Any, aval: Aval, is_running: bool = False) -> Verdict:
-    """Asks `policy` about the result of a primitive, which has the type `aval`, and records the
-    verdict. `is_running`: the function runs outside of a trace. Returns None if the policy raises
-    an exception: JAX then calls the policy again, and the traceback has no frames of this
+    """Asks `policy` about the result of a primitive, and records the verdict. `aval` is the type of
+    the result. `is_running`: the function runs outside of a trace. Returns None if the policy
+    raises an exception: JAX then calls the policy again, and the traceback has no frames of this
     package."""
     try:
         verdict = policy(primitive, *args, **params)
@@ -166,8 +166,9 @@ def _where(aval: Aval, verdict: Verdict) -> str:
 # Without jax_remat3.
 
 def _put_eqns(eqn: Eqn, labels: Mapping[int, str]) -> tuple[list[Eqn], list[Eqn], list[Atom]]:
-    """Returns three lists: the equations that compute the results of `eqn` and put those that have
-    a label in `labels`; the equations that take these results; the variables that connect both."""
+    """Returns three lists: the equations that compute the results of `eqn` and put the results that
+    have a label in `labels`; the equations that take these results; the variables that the first
+    list passes to the second."""
     outvars = list(eqn.outvars)
     is_name = eqn.primitive is _private.name_p
     puts: list[Eqn] = []
@@ -195,8 +196,8 @@ def _put_eqns(eqn: Eqn, labels: Mapping[int, str]) -> tuple[list[Eqn], list[Eqn]
 def _split(eqn: Eqn, verdict: Verdict) -> tuple[Any, ...]:
     """Returns the tuple that JAX expects from a rule. Its first two items are the equations of the
     forward pass and of the backward pass. The next two say for each result whether the forward pass
-    leaves it unknown, and whether the backward pass computes it. Last are the inputs of the
-    backward pass."""
+    leaves it unknown, and whether the backward pass computes it. The last item has the inputs of
+    the backward pass."""
     count = len(eqn.outvars)
     labels = {i: _value_label(eqn.primitive, eqn.params, eqn.source_info, verdict)
               for i, var in enumerate(eqn.outvars) if _fits(var.aval, verdict)}
@@ -229,7 +230,7 @@ def _rule3(policy: Rule, stock: Rule, value: Any, primitive: Primitive,
         return None
 
     def rule(trace: Any, *args: Any, **own: Any) -> tuple[Any, Any, Rule]:
-        """Applies JAX's own rule, which saves a value, and puts this value. The backward pass takes
+        """Applies JAX's own rule, and puts the value that this rule saves. The backward pass takes
         the value."""
         result, saved, back = stock(_private.SAVING, *args, **own)
         aval = jax.typeof(saved)

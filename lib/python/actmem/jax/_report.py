@@ -28,8 +28,8 @@ from actmem.jax._private import Atom, Aval, Eqn, Jaxpr
 from actmem.jax._primitives import batch_first, label_of, name_and_line, put_p
 
 _UNKNOWN = "?"
-# Destinations whose bytes are not added up. They need no memory of their own: a layer's input
-# (carried) is often the result of the previous layer, and would count twice.
+# Destinations whose bytes are not added up, because values that go there need no memory of their
+# own: a layer's input (carried) is often the result of the previous layer, and would count twice.
 _NOWHERE = (_verdicts.RECOMPUTED, _verdicts.UNNEEDED, _verdicts.CARRIED)
 
 
@@ -45,9 +45,9 @@ class Row:
     times       occurrences in a step: one for each iteration of a scan; None in a loop
                 with an unknown number of iterations
     goes        "actmem", "device", "recomputed", or another memory of JAX, such as "pinned_host".
-                "unneeded": the policy offloads the value, but no backward pass needs it, so it is
-                not put. "carried": the policy does not save the value, but JAX keeps it on the
-                device as the input of a layer, or the carry of a scan
+                "unneeded": the policy offloads the value, but no backward pass needs it, so no put
+                stores the value. "carried": the policy does not save the value, but JAX keeps the
+                value on the device as the input of a layer, or the carry of a scan
     stock       like `goes`, for JAX without actmem, with the same policy. None: unknown, or JAX
                 refuses the policy
     """
@@ -76,7 +76,7 @@ class Report:
     unknown      names in a policy that match no value of the program
     temp_bytes   temporary memory that XLA needs on each device, or None
     budget_bytes limit on host memory for all devices of this process; the store spills values
-                 beyond it to files. 0: no limit
+                 beyond this limit to files. 0: no limit
     """
     rows: tuple[Row, ...]
     unknown: tuple[str, ...]
@@ -84,7 +84,8 @@ class Report:
     budget_bytes: int
 
     def device_bytes(self, goes: str) -> int:
-        """Returns how many bytes of values go to `goes` in a step, on each device."""
+        """Returns how many bytes of values go to the destination `goes` in a step, on each
+        device."""
         return sum(row.total or 0 for row in self.rows if row.goes == goes)
 
     def __str__(self) -> str:
@@ -230,8 +231,9 @@ class _Found:
 
     def value(self, eqn: Eqn, is_again: bool, is_local: bool,
               kept: set[Atom]) -> _Value | None:
-        """Returns the value that `eqn` puts or names. Returns None if `eqn` does neither, or names
-        a value that is only recomputed or that another equation puts."""
+        """Returns the value that `eqn` puts or names. Returns None if `eqn` does neither, if it
+        belongs to a recomputation, if another equation puts the value, or if JAX asked no policy
+        about the value."""
         aval = eqn.outvars[0].aval if eqn.outvars else None
         if eqn.primitive is put_p:
             name, line = name_and_line(eqn.params["label"])
@@ -288,9 +290,9 @@ def _devices_of(compiled: jax.stages.Compiled) -> set[jax.Device]:
 
 
 def report(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
-    """Returns a table of each named value of a step. It shows the bytes on each device, the number
-    of occurrences, the source line that names the value, and where the value is between the forward
-    and the backward pass.
+    """Returns a table of each named value of a step. The table shows the bytes on each device, the
+    number of occurrences, the source line that names the value, and where the value is between the
+    forward and the backward pass.
 
     report() compiles the step, but does not run it. The table lists all values that go to actmem.
     It also lists other values that jax.ad_checkpoint.checkpoint_name names, if JAX asked a policy
@@ -385,7 +387,7 @@ class _Programs:
         return rows
 
 
-# Whether this process kept any value in actmem. In `actmem run`, _start/sitecustomize.py calls
+# Whether this process kept any value in actmem. In `actmem run`, _start/with_jax.py calls
 # tell_nothing() when the process ends.
 
 class _Kept:
@@ -398,8 +400,8 @@ class _Kept:
 
     @classmethod
     def anything(cls) -> bool:
-        """Returns whether actmem kept anything. The counters also cover arrays, and programs that
-        another process exported with jax.export."""
+        """Returns whether actmem kept anything. Besides `puts`, reads the counters, which also
+        cover arrays, and programs that another process exported with jax.export."""
         counts = _native.initialized(_handlers.Stats)
         arrays = _native.initialized(_handlers.ArrayStats)
         _handlers.library.actmem_xla_stats(ctypes.byref(counts))
@@ -420,7 +422,7 @@ def _puts(jaxpr: Jaxpr, seen: set[int]) -> bool:
 
 
 def tell_nothing() -> None:
-    """Prints a line on stderr if this process kept nothing in actmem. It prints at most once."""
+    """Prints a line on stderr if this process kept nothing in actmem. Prints it at most once."""
     if _Kept.is_said or _Kept.anything():
         return
     _Kept.is_said = True

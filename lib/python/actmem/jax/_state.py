@@ -2,11 +2,12 @@
 """Stored: an array of a state, such as Adam's moments, whose value is in actmem memory.
 
 A stored array consists of a token, which identifies the value in actmem, and a ghost, an array
-without bytes that has the value's shape (_kept.py). Programs pass both on like other arrays. A
-stored array is immutable, as JAX's arrays are: an update takes the old value and puts the new one.
+without bytes that has the value's shape (_kept.py). Programs pass token and ghost on like other
+arrays. A stored array is immutable, like JAX's arrays: an update takes the old value and puts the
+new one.
 If the caller donates the old array, the program frees the old value after taking it, so new values
-can use the memory. The store identifies a value by its place in the state. So it learns from each
-step when the next step will need the value (lib/store/schedule.h).
+can use the memory. The store identifies a value by its place in the state. So the store learns
+from each step when the next step will need the value (lib/store/schedule.h).
 """
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -26,7 +27,7 @@ GROUPS = 32     # number of parts in which a tree is copied, one after the other
 
 @without_arithmetic
 class Stored:
-    """An array in actmem memory. JAX sees it as a node with two leaves, a token and a ghost.
+    """An array in actmem memory. In a pytree, it is a node with two leaves, a token and a ghost.
 
     value() returns the array, on the device. Indexing, numpy.asarray() and the functions of
     jax.numpy call value(). Each call copies the whole value to the device. Arithmetic is an error.
@@ -258,7 +259,7 @@ def kind_of(leaf: Any) -> tuple[tuple[int, ...], Any]:
 
 
 def _check_arrays(given: list[tuple[str, Any]], named: list[tuple[str, Any]]) -> None:
-    """Raises an error unless the leaves `given` match `named`, so that stored() can store them."""
+    """Raises an error unless the leaves of the tree (`given`) match those of `like` (`named`)."""
     names, others = ({name for name, _ in leaves} for leaves in (named, given))
     for name in sorted(names ^ others):
         where = "`like` has {}, but the tree does not" if name in names else \
@@ -282,15 +283,15 @@ def _placed_as(leaf: Any, value: Any) -> Any:
 
 
 def stored(tree: Any, like: Any) -> Any:
-    """Stores each array of a tree whose leaf in `like` is stored, and returns the new tree. This is
-    the inverse of value().
+    """Returns the tree with stored arrays in the places where `like` has them. This is the inverse
+    of value().
 
     Args:
       tree: A pytree of jax.Array or NumPy arrays, such as a state that another library has restored.
       like: A tree of the same structure, shapes and dtypes, such as jax.eval_shape(optimizer.init,
         params). Each array gets the sharding of its leaf in `like`. If the leaf states no sharding,
-        as after jax.eval_shape(), the array keeps its sharding. In this case, restore the array
-        with the sharding of its parameter.
+        as after jax.eval_shape(), the array keeps its sharding. In this case, `tree` must have
+        the array with the sharding of its parameter.
 
     Raises:
       ValueError: `tree` and `like` differ in structure, or in the shape or dtype of an array, or an

@@ -4,8 +4,8 @@
 The file is a ZIP archive without compression. It has the elements of each array, in C order, and
 then "arrays.json" with the name, shape, dtype and sharding of each array. For random keys, the
 archive has the arrays of jax.random.key_data(). ZIP gives each part a CRC-32, which restore_state()
-checks. save_state() writes the file under another name. It renames the file to `path` only when the
-file is complete and on the disk.
+checks. save_state() writes the file under another name, and renames the file to `path` only when
+the file is complete and on the disk.
 """
 from __future__ import annotations
 
@@ -141,7 +141,8 @@ def save_state(path: StrPath, tree: Any) -> None:
     Raises:
       TypeError: A leaf is traced, or JAX and NumPy store its dtype differently.
       ValueError: An array has parts on other hosts.
-      OSError: The file cannot be written, or another save_state() writes it. `path` is unchanged.
+      OSError: The file cannot be written, or another save_state() is writing it. `path` is
+        unchanged.
 
     About 1/32 of the tree at a time is copied to the device and to the host. Until the file is
     complete, its name is `path` with ".partial" appended. After an error, save_state() removes the
@@ -180,7 +181,7 @@ def save_state(path: StrPath, tree: Any) -> None:
 
 def _new_array(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Returns an array in a mapping of its own, so deleting the array returns its memory to the
-    kernel. malloc would keep the memory, because it would lie between allocations of the
+    kernel. malloc would keep the memory, because the memory would lie between allocations of XLA's
     compiler."""
     size = math.prod(shape) * dtype.itemsize
     words = np.frombuffer(mmap.mmap(-1, max(size, 1)), np.uint8, size)

@@ -4,8 +4,8 @@ identify a value in actmem memory (_kept.py).
 
 While Python refers to a token, programs may take its value any number of times. When Python has
 deleted the last array that contains the token, the value must be dropped, but programs that take
-the value may still run. So a separate program drops it. The token's memory is donated to this
-program, which therefore runs only after all programs that read the token have ended.
+the value may still run. So a separate program drops the value. The token's memory is donated to
+this program, which therefore runs only after all programs that read the token have ended.
 """
 import collections
 import threading
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from actmem.jax._kept import Kept
 
 # The finalizer of a token array appends the underlying array of integers to _ended. Python may
-# collect a token array at any time, even in a thread that holds _lock. So the finalizer does
-# nothing else.
+# collect a token array at any time, even in a thread that holds _lock. So the finalizer must not
+# take _lock, and does nothing else.
 _ended: collections.deque[jax.Array] = collections.deque()
 # Arrays of integers whose token arrays are all deleted. drain() drops the values of their tokens.
 _gone: collections.deque[jax.Array] = collections.deque()
 # The results of programs that drop values. These programs may still run.
 _drops: list[Any] = []
-# The number of token arrays that share each array of integers, by the id of the latter.
+# id() of an array of integers → the number of token arrays that share the array.
 _counts: collections.Counter[int] = collections.Counter()
 # The token arrays of states, as long as Python refers to them.
 _states: "weakref.WeakSet[Kept]" = weakref.WeakSet()

@@ -11,10 +11,10 @@ i + 1 wait for the puts of group i - 1, and are announced to the store when grou
 most two groups are on the device, and a group is copied while another one is updated. The takes of
 a group also wait for its gradients. Otherwise XLA could run these takes at the beginning of the
 step. The update begins with the last gradient, which the backward pass computes first. So the
-update can run during the backward pass, unless it needs all gradients at once, as for clipping.
+update can run during the backward pass, unless it needs all gradients at once, as clipping does.
 
 A branch of lax.cond gets the tokens instead of the values. A branch that returns a leaf unchanged
-returns its token, and copies nothing.
+returns the leaf's token, and copies nothing.
 """
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
@@ -110,7 +110,7 @@ class _Plan:
         self.groups[-1].steps.append(_Take(var))
 
     def compute(self, wanted: Atom) -> None:
-        """Adds to the plan the equations that compute `wanted`, those of operands first."""
+        """Adds to the plan the equations that compute `wanted`, those of its operands first."""
         left = [wanted]
         while left:
             atom = left[-1]
@@ -213,7 +213,7 @@ class Run:
                 for i, atom in enumerate(self.inner.outvars)]
 
     def inputs_of(self, groups: Sequence[_Group]) -> list[list[Any]]:
-        """Returns, for each group, the arrays that it is the first to use, such as gradients."""
+        """Returns, for each group, the arrays that no earlier group uses, such as gradients."""
         known, found = set(self.values), []
         for group in groups:
             new = {atom: None for step in group.steps if not isinstance(step, (_Take, _Put))
@@ -280,7 +280,7 @@ def _branch(jaxpr: Jaxpr, labels: Sequence[str | None], group_bytes: int | None,
 
 def prepared(jaxpr: Jaxpr, select: bool = False) -> Jaxpr:
     """Returns `jaxpr`, a closed jaxpr, without function calls and without unnecessary equations.
-    `select`: also without lax.cond.
+    `select`: as for _choices.flat().
 
     Raises:
       NotImplementedError: The jaxpr has effects that must stay in their order.

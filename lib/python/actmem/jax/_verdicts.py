@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Records, during tracing, what jax.checkpoint policies decide about named values, for _report.py.
-Warns if a policy keeps values of a name in actmem, but no value has that name."""
+Warns if a policy names values to keep in actmem, but no value has such a name."""
 import os
 import sys
 import threading
@@ -31,8 +31,8 @@ _said: dict[_Key, tuple[str, frozenset[str]]] = {}
 _stock: dict[_Key, str | None] = {}
 # The names that JAX has asked each policy about since the last program was complete.
 _asked: dict[Rule, set[str]] = {}
-# Policies that have kept a value. JAX does not trace a cached function again, so it does not ask
-# the function's policy again.
+# Policies that have kept a value; there is no warning about them. JAX does not trace a cached
+# function again, so it may never ask the function's policy again.
 _busy: weakref.WeakSet[Rule] = weakref.WeakSet()
 _warned: set[object] = set()
 

@@ -12,7 +12,8 @@ import jax
 
 OLDEST, NEWEST = "0.10.1", "0.12.0.1"
 # The version of XLA's handler interface that lib/xla/ffi.c states. XLA accepts handlers of its own
-# version or of an earlier one. It refuses later versions when a program first runs.
+# version or of an earlier version. It refuses handlers of a later version when a program first
+# runs.
 FFI_MAJOR, FFI_MINOR = 0, 3
 
 # version → the defect and its remedy
@@ -41,7 +42,7 @@ def _ffi() -> tuple[int, int] | None:
 
 def check() -> None:
     """Raises an error, or warns, if actmem does not work with the loaded version of JAX. Must run
-    before this package uses other names of JAX, which may differ in that version."""
+    before this package uses other names of JAX, which may be missing in that version."""
     version, tested = jax.__version__, f"{OLDEST} to {NEWEST}"
     if _numbers(version) < _numbers(OLDEST):
         raise ImportError(f"actmem.jax does not work with JAX {version}, only with JAX "

@@ -7,7 +7,7 @@
 
 names      the values to decide about        work     the cost of recomputing values
 between    transfers between devices         defaults the defaults that a machine gives
-memory     the memory that a program needs   time     device, link and files as queues
+memory     the memory that a program needs   time     simulates device, link and files
 layers     a program as a list of layers     search   finds the fastest choice that fits
 decide     the plan and its reasons          report   the plan as a table and a file
 measure    runs the best few choices         _graph, _fusion, _trace    programs as graphs
@@ -112,12 +112,12 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
     Args:
       function: Either a loss, which takes parameters and a batch and returns a scalar; or a step,
         which itself computes the gradient of a checkpointed function. plan() replaces the policies
-        of layers under jax.checkpoint. Without such layers, it plans the bodies of scans. If a loss
-        names no values, plan() names the results of its large products.
+        of layers under jax.checkpoint. Without such layers, plan() plans the bodies of scans. If a
+        loss names no values, plan() names the results of its large products.
       *args: The arguments of `function`, or their shapes (jax.ShapeDtypeStruct). Values that
         depend only on the first argument are weights.
-      machine: A Machine, or a name that machine.find() accepts. It gives the rates of the
-        device, the link and the files. "here" is this machine as `actmem probe` measured it.
+      machine: A Machine, or a name that machine.find() accepts. The machine gives the rates of
+        the device, the link and the files. "here" is this machine as `actmem probe` measured it.
         None: the machine of compile=, or "here".
       device_memory: Bytes of device memory that a step may use, such as "70G". None: 90% of
         the machine's device memory. math.inf: no limit.
@@ -128,30 +128,30 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
       compiler: The compiler's settings, such as memory.CPU. None: those of the machine's platform.
       ring: The number of layers that may have unfinished transfers to the host.
       model: A name for the plan.
-      resident: Additional bytes on the device. Negative if the device holds less than the
-        function's arguments and results.
+      resident: Bytes on the device in addition to those of the program. Negative if the device
+        holds less than the function's arguments and results.
       devices: The number of devices of one host that run this program at the same time. None:
         all devices of the mesh, but at most all devices of a host.
       choice: A choice says for each name whether to keep, offload or recompute its values. If
         given, this choice becomes the plan even if it does not fit; None: the fastest choice.
       measure: How many steps to run with each of the best few choices, on this machine's
-        devices. The fastest of them becomes the plan. 0: only predict.
+        devices. The fastest choice becomes the plan. 0: only predict.
       destination: The memory to which JAX offloads; "actmem" for actmem.jax.
       mesh: The mesh of the devices that run the program, if neither the shardings of its arguments
         nor jax.lax.with_sharding_constraint state a mesh. All numbers of bytes are per device.
       specs: The shardings of named values, by name. Needed for values that are not sharded
         like the operands of the operations that compute them.
-      between: The transfers between devices, if `function` is one device's part and does not
-        contain these transfers: see of_model.py.
+      between: The transfers between devices, if `function` is one device's part of a model and
+        does not contain these transfers: see of_model.py.
       frozen: How many arguments after the first are weights that are not trained.
-      compile: A target such as "h200", "h200x8" or "v5p:2x2x1". The machine need not have it. XLA
-        compiles the best few choices, and full recomputation, for the target. plan() drops the
-        choices that do not fit, or whose schedule shows that offloading gains nothing. This takes
-        minutes, and prints its progress on stderr. Results are cached.
+      compile: A target such as "h200", "h200x8" or "v5p:2x2x1". This machine need not have the
+        target. XLA compiles the best few choices, and full recomputation, for the target. plan()
+        drops the choices that do not fit, or whose schedule shows that offloading gains nothing.
+        Compiling takes minutes, and plan() prints the progress on stderr. Results are cached.
       shares: How many devices share the weights if `function` computes with whole weights. Each
         device stores a part of the weights between layers: see of_model.py.
-      whole: The program that compile= compiles, if `function` is one device's part: see
-        sharded.py.
+      whole: The program that compile= compiles, if `function` is one device's part of a
+        model: see sharded.py.
 
     Returns:
       A Plan: print it, or use its policy.

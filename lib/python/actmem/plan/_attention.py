@@ -13,11 +13,11 @@ from jax.ad_checkpoint import checkpoint_name
 from actmem.jax import _private
 from actmem.plan._structure import Attention
 
-QUERY_BLOCKS = 8                # so causal attention computes 9/16 of all scores; it needs 1/2
+QUERY_BLOCKS = 8                # so causal attention computes 9/16 of all scores, and uses 1/2
 WINDOW_BLOCKS = 4               # a block of queries is 1/WINDOW_BLOCKS of a window
 
 
-Made = tuple[jax.Array, jax.Array]      # as _block() returns them
+Made = tuple[jax.Array, jax.Array]      # the results of _block()
 
 
 def _scores(q: jax.Array, k: jax.Array, allowed: jax.Array | None, softcap: float,
@@ -118,8 +118,8 @@ class _Local:
 class _Whole:
     """Attention to all preceding keys, or to all keys. Each block of queries uses the keys up to
     the end of the block. The first `prefix` tokens see each other. If devices divide the sequence,
-    a device has all keys and a part of the queries. Each query stands for one query of each
-    device."""
+    a device has all keys and a part of the queries. Then each query here stands for one query of
+    each device."""
 
     def __init__(self, kind: Attention, prefix: int, tokens: int, keys: int) -> None:
         self.kind, self.prefix, self.tokens, self.keys = kind, prefix, tokens, keys
@@ -182,8 +182,8 @@ def _backward(q: jax.Array, k: jax.Array, v: jax.Array, *made: jax.Array, kind: 
     return grads
 
 
-# These are primitives, like kernels. If they were plain functions, JAX would move parts of them out
-# of loops. Only the arguments and results of a kernel are in memory.
+# These functions are primitives. If they were plain functions, JAX would move parts of them out of
+# loops. Only the arguments and results of a primitive are in memory, as with a kernel.
 MADE_OF: dict[str, Callable[..., tuple[jax.Array, ...]]] = {
     "fused_attention": _forward, "fused_attention_backward": _backward}
 _forward_p, _backward_p = (_private.operation(name, function)
@@ -198,7 +198,8 @@ def _fused(kind: Attention, prefix: int, name: str, q: jax.Array, k: jax.Array, 
 
 def _fused_forward(kind: Attention, prefix: int, name: str, *qkv: jax.Array,
                    ) -> tuple[jax.Array, Any]:
-    # The backward pass reads both results. If only one had the name, the kernel would run again.
+    # The backward pass reads both results. If only one of them had the name, the kernel would run
+    # again to compute the other.
     out, total = (checkpoint_name(x, name) for x in _forward_p.bind(
         *qkv, kind=kind, prefix=prefix))
     return out, (*qkv, out, total)
@@ -214,8 +215,8 @@ _fused.defvjp(_fused_forward, _fused_backward)
 
 def attend(kind: Attention, prefix: int, sequence: int, name: str, q: jax.Array, k: jax.Array,
            v: jax.Array) -> jax.Array:
-    """Computes attention as a kernel does. Arrays are (batch, tokens, heads, dim). `name` names
-    the results that a policy may save."""
+    """Computes attention as a kernel does. Arrays are (batch, tokens, heads, dim). `name` is
+    the name under which a policy may save the results."""
     batch, tokens, heads, dim = q.shape
     kv_heads = k.shape[2]
     if sequence > 1:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Compiles one program for a target in a process of its own. libtpu serves one process at a time,
-and an error in a compiler ends the process. compiled.py starts this process:
+"""Compiles one program for a target. This module runs in a process of its own, because libtpu
+serves one process at a time, and an error in a compiler ends the compiler's process. compiled.py
+starts this module:
 
     python3 -m actmem.plan._compiling REQUEST RESULT
 

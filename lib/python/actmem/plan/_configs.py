@@ -95,7 +95,7 @@ class Fields:
         return "gelu" if name.startswith("gelu") else "silu"
 
     def end(self) -> None:
-        """Raises an error if a field that may matter was not read and is not null."""
+        """Raises an error if a field is not null, no parser has read it, and it may matter."""
         left = sorted(name for name, value in self.values.items()
                       if value is not None and name not in self.taken | NEUTRAL | self.ignore)
         if left:
@@ -293,7 +293,8 @@ def _siglip(fields: Fields, tokens: int | None, has_norm: bool) -> Vision:
 
 
 def _with_images(fields: Fields) -> Model:
-    """Parses a decoder with a vision tower. The decoder's embedding is always its head, too."""
+    """Parses a decoder with a vision tower. The decoder always uses its embedding as its head,
+    too."""
     text = fields.inner("text_config")
     inner = parser_of(text)
     if inner is _with_images:

@@ -31,11 +31,11 @@ class Compiler:
     """The differences between compilers for devices."""
 
     fuses_sums: bool = True     # fuses elementwise operations into sums
-    arranges: bool = False      # copies operands of products into the order it needs
+    arranges: bool = False      # copies operands of products into the order of the product
     is_wide: bool = False       # runs each operation as early as possible, not in program order
     repeats_costly: bool = False    # computes exp() and the like again for each reader
     casts_products: bool = False    # writes a product in the type and order that its user reads
-    fuses_products: bool = False    # fuses elementwise operations into products, before and after
+    fuses_products: bool = False    # fuses a product with elementwise operations before and after
     hoists_casts: bool = False  # casts operands of a loop before the loop, not in each iteration
     sinks_constants: bool = False   # computes a loop's constant operands in the loop
     fetches_early: bool = False     # copies arguments from the host when the step begins
@@ -98,8 +98,8 @@ class Steps:
     # Values that exist in memory.
 
     def _written(self) -> dict[int, Value]:
-        """Returns, for each product with fused users, the value that it writes instead of its
-        result."""
+        """Returns, for each product with fused users, the value that is written instead of the
+        product's result."""
         found = {}
         for node in self.graph.nodes if self.compiler.casts_products else ():
             if node.op not in PRODUCTS:
@@ -232,7 +232,8 @@ class Steps:
     # Steps that run.
 
     def _in_order(self) -> list[Node]:
-        """Returns the nodes in order. A write of a product into a stack takes its place."""
+        """Returns the nodes in order. If a product is written into a stack, the write takes the
+        product's place."""
         writes = {id(node): self.written[id(node)].maker for node in self.graph.nodes
                   if id(node) in self.written}
         early = {key: write for key, write in writes.items()
@@ -320,7 +321,8 @@ def _operands(node: Node) -> int:
 
 
 def _divides_by_a_sum(node: Node) -> bool:
-    """Returns whether `node` divides by a broadcast value. XLA multiplies instead."""
+    """Returns whether `node` divides by a broadcast value. XLA then multiplies by the
+    reciprocal."""
     if node.op != "div" or len(node.inputs) < 2:
         return False
     by = node.inputs[1]

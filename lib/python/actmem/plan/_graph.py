@@ -30,7 +30,8 @@ WINDOW = 32         # the number of products that XLA adds up at once
 
 
 def local_shape(aval: Aval) -> tuple[int, ...]:
-    """Returns the shape of each device's part of a value, or the whole shape without a sharding."""
+    """Returns the shape of each device's part of a value, or the whole shape if the value has no
+    sharding."""
     shape = _private.explicit_shard_shape(aval) if hasattr(aval, "sharding") else None
     return tuple(aval.shape if shape is None else shape)
 
@@ -55,7 +56,7 @@ class Value:
     users: list[Node] = dataclasses.field(default_factory=list)
     is_output: bool = False
     names: tuple[str, ...] = ()     # names that the program gives the value
-    again: tuple[str, ...] = ()     # names given in a recomputation
+    again: tuple[str, ...] = ()     # names that a recomputation gives the value
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -104,7 +105,8 @@ class _Maker:
         self.shards = shards
         self.nodes: list[Node] = []
         self.seen: dict[Any, Node] = {}
-        # Values of a recomputation. Barriers prevent merging them with the original operations.
+        # Values of a recomputation. Barriers prevent merging their operations with the original
+        # ones.
         self.apart: set[int] = set()
         self.number = 0
         self.turn = 0
@@ -293,7 +295,7 @@ class _Maker:
         self.nodes.append(node)
 
     def _key(self, op: str, eqn: Eqn, args: list[Value | None]) -> Any:
-        """Returns a key that equal operations share; None if this one must not be merged."""
+        """Returns a key that equal operations share; None if this operation must not be merged."""
         if _private.has_effects(eqn) or op in ("scan", "while", "cond") or is_kernel(eqn):
             return None
         atoms = tuple(id(value) if value is not None else
@@ -314,8 +316,8 @@ def _keeps_order(eqn: Eqn) -> bool:
 
 
 def _add_in_place(graph: Graph) -> None:
-    """Replaces a scatter into zeros, and the addition of its result, by a scatter into the other
-    operand of the addition."""
+    """Replaces a scatter into zeros, and the addition of the scatter's result to another value, by
+    a scatter into that other value."""
     for node in list(graph.nodes):
         if node.op != "scatter-add" or len(node.inputs[0].users) != 1 or \
                 not _is_constant(node.inputs[0]) or len(node.outputs[0].users) != 1:
@@ -340,8 +342,9 @@ def _is_constant(value: Value) -> bool:
 
 
 def _orders(eqn: Eqn) -> list[tuple[list[int], tuple[int, ...], bool]]:
-    """Returns for each operand of a product: the order in which the product reads its dimensions,
-    its shape, and whether it is a matrix. Products read matrices in either order."""
+    """Returns for each operand of a product: the order in which the product reads the operand's
+    dimensions, the operand's shape, and whether the operand is a matrix. Products read matrices in
+    either order."""
     if "window_strides" in eqn.params:
         dims = eqn.params["dimension_numbers"]
         (batch, feature, *spaces), (out, into, *window) = dims.lhs_spec, dims.rhs_spec

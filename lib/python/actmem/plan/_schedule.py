@@ -5,9 +5,9 @@ has, and whether they start in the forward or the backward pass.
     schedule = _schedule.read(compiled.as_text())
 
 The backward pass begins with the first product, loop or kernel that JAX's transposition made.
-Consider the products between the one that computes a value and the backward pass. A copy of the
-value to the host is late if the value stays on the device for more than half of these products. The
-memory space of the host is S(5) in XLA's text. Copies in loop bodies count once for each iteration.
+Products run between the product that computes a value and the backward pass. A copy of the value to
+the host is late if more than half of these products run before the copy starts. The memory space of
+the host is S(5) in XLA's text. Copies in loop bodies count once for each iteration.
 """
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ PRODUCTS = ("dot_general", "ragged_dot_general", "conv_general_dilated")
 BACKWARD = "transpose(jvp"
 CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 COMPUTES, STARTS, ENDS = "computes", "starts", "ends"       # events
-# Instructions that move no bytes themselves, though computations that they call may do so.
+# Instructions that move no bytes themselves, though computations that they call may move bytes.
 STILL = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "call",
          "conditional", "opt-barrier", "after-all")
-# Matches an instruction that XLA computes again because memory is short. XLA always copies cheap
-# instructions. These copies are named ".rematerialized", and do not match.
+# Matches an instruction that XLA computes again because memory is short. XLA also duplicates cheap
+# instructions, even if memory suffices. The duplicates are named ".rematerialized", and do not
+# match.
 REMATERIALISED = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+\.remat\d*(?:\.[\w.]*)? = ", re.MULTILINE)
 
 
@@ -58,13 +59,13 @@ class Schedule:
     late_puts: int = 0
     put_bytes: int = 0
     takes: int = 0
-    # Computations with copies: how often each runs, and its events in order. An event is the cycles
-    # of computing, the start of a copy (its name, direction and bytes), or the end of a copy. The
-    # list is empty if XLA reports no cycles, as for GPUs.
+    # Computations with copies: how often each runs, and its events in order. An event is a number
+    # of compute cycles, the start of a copy (its name, direction and bytes), or the end of a copy.
+    # The list is empty if XLA reports no cycles, as for GPUs.
     timed: list[list[Any]] = dataclasses.field(default_factory=list)
 
     def wait(self, clock: float, link_out: float, link_in: float) -> float:
-        """Returns the seconds of a step in which the device waits for copies. Copies in one
+        """Returns for how many seconds of a step the device waits for copies. Copies in one
         direction run one after the other. `clock` is in cycles per second, the other rates are in
         bytes per second."""
         rates = {True: link_out, False: link_in}

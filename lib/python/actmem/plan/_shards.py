@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Finds the part of each value that a device of a mesh holds. Shardings are given for arguments,
 for names and by with_sharding_constraint. This module propagates them from operands to results, as
-XLA's partitioner does. `Layout(...).of(jaxpr).local(variable)` is the type of the part of a
-variable that a device holds.
+XLA's partitioner does. `Layout(...).of(jaxpr).local(variable)` is the type of a device's part of
+`variable`.
 
-Axes of the mesh divide a dimension, and no two dimensions of a value share an axis. If one operand
-is whole and another is divided, the whole one is divided in the same way. For each matrix product,
-this module also counts the bytes that devices must send each other.
+Axes of the mesh divide dimensions of values. An axis divides at most one dimension of a value. If
+one operand is whole and another is divided, the whole one is divided in the same way. For each
+matrix product, this module also counts the bytes that devices must send each other.
 """
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ class ShardError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """The number of devices on each axis of the mesh. data, fsdp and expert divide the batch;
-    sequence divides a sequence; tensor divides heads, widths and the vocabulary; expert
+    """The number of devices on each axis of the mesh. data, fsdp and expert divide the batch.
+    sequence divides a sequence. tensor divides heads, widths and the vocabulary. expert also
     divides the experts. fsdp also divides the stored weights."""
     data: int = 1
     fsdp: int = 1
@@ -147,8 +147,8 @@ def groups_of(model: Model, scan: bool) -> tuple[Group, ...]:
 
 def shapes(model: Model, shard: Shard = Shard(), scan: bool = True, images: int = 0,
            lora: Lora | None = None) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of all weights that one device computes with, by name. "group0.1.query"
-    belongs to the second layer of the first group. It contains all repetitions of that layer."""
+    """Returns the shapes of all weights that one device computes with, by name. "group0.1.query" is
+    the query weight of the second layer of the first group, for all repetitions of that layer."""
     d = model.hidden
     vocab = divided("the vocabulary", model.vocab, "tensor", shard.tensor)
     all_shapes: dict[str, tuple[int, ...]] = {"embed": (vocab, d), "final_norm_scale": (d,)}

@@ -49,8 +49,8 @@ def local(shape: Sequence[int], spec: Spec, sizes: Sizes) -> tuple[int, ...]:
 
 
 def joined(specs: Sequence[Spec]) -> Spec:
-    """Combines specs of one shape. Each dimension gets the axes of the first spec that divides it
-    by axes that no earlier dimension uses."""
+    """Combines specs of one shape. Each dimension gets the axes of the first spec that divides this
+    dimension by axes that no earlier dimension uses."""
     found: list[Axes] = []
     taken: set[str] = set()
     for each in zip(*specs):
@@ -61,8 +61,9 @@ def joined(specs: Sequence[Spec]) -> Spec:
 
 
 def _reshaped(spec: Spec, before: Sequence[int], after: Sequence[int], sizes: Sizes) -> Spec:
-    """Returns the spec after a reshape. If dimensions are joined or split, the first resulting
-    dimension gets the axes of the first original one, if these divide its length."""
+    """Returns the spec after a reshape. If dimensions are joined or split, the first new dimension
+    gets the axes of the first old one, if the number of devices on these axes divides the new
+    length."""
     found: list[Axes] = [()] * len(after)
     i = j = 0
     while i < len(before) and j < len(after):

@@ -34,8 +34,8 @@ def graph_of(function: Callable[..., Any], *args: Any, layout: Layout | None = N
 
 
 def _shape_of(aval: Aval) -> jax.ShapeDtypeStruct:
-    """Returns the shape and dtype of an argument of this type. If the type is in the host's memory,
-    the result is, too."""
+    """Returns the shape and dtype of an argument of this type. If the argument is in the host's
+    memory, the result's sharding says so."""
     sharding = None
     if _private.is_on_host(aval):
         mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("device",))
@@ -51,7 +51,8 @@ def _eqns(jaxpr: Jaxpr) -> Iterable[Eqn]:
 
 
 def _changed(jaxpr: Jaxpr, change: Callable[[Eqn], Sequence[Eqn] | None]) -> Jaxpr:
-    """Returns `jaxpr` with equations replaced by `change`, including equations of inner jaxprs."""
+    """Returns a copy of `jaxpr` and its inner jaxprs. change(eqn) replaces an equation, unless it
+    returns None."""
     eqns: list[Eqn] = []
     for eqn in _private.open_jaxpr(jaxpr).eqns:
         new = change(eqn)
@@ -177,8 +178,8 @@ class Program:
     @contextmanager
     def jitted(self, policy: Rule) -> Iterator[Any]:
         """Yields a jitted function that computes the program with its gradient, rematerialised by
-        `policy`. The function takes the leaves of the arguments one by one. Trace it before the
-        context ends."""
+        `policy`. The function takes the leaves of the arguments one by one. Trace the function
+        before the context ends."""
         if not self.is_step:
             # A gradient is sharded like the weights.
             weights = tuple(shape.sharding for shape in self.shapes()[:self.weights])

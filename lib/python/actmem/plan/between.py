@@ -14,7 +14,8 @@ from actmem.plan.machine import Machine
 
 # Axes whose transfers all run while another layer computes.
 BESIDE = ("fsdp", "data")
-# Axes whose sums of gradients run while another layer computes. Layers wait for other transfers.
+# Axes whose sums of gradients run while another layer computes. Layers wait for all other transfers
+# of these axes, and of axes not listed here.
 GRADIENTS = ("sequence", "expert")
 
 

@@ -18,7 +18,7 @@ class Term:
     foreseen: float
     seen: float
     unit: str                   # "s" or "bytes", per step
-    off: float                  # its deviation divided by its permitted error
+    off: float                  # the term's deviation divided by its permitted error
 
     def __str__(self) -> str:
         return f"{self.name}: measured {self.seen:.4g} {self.unit}, predicted {self.foreseen:.4g}"
@@ -31,7 +31,8 @@ class Checked:
 
     @property
     def off(self) -> str:
-        """The name of the term with the largest deviation, or "" if all are within their errors."""
+        """The name of the term with the largest deviation, or "" if all terms are within their
+        errors."""
         worst = max(self.terms, key=lambda term: term.off)
         return worst.name if worst.off > 1 else ""
 

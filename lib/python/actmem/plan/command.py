@@ -63,7 +63,7 @@ def load(what: str) -> tuple[Any, ...]:
         raise FunctionError(f"{name}() of '{path}' returned a function and {len(made) - 1} "
                             f"arguments, but the function does not accept these: {error}"
                             ) from None
-    except ValueError:      # it has no signature
+    except ValueError:      # the function has no signature
         pass
     return made
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Compiles each program for a target in a process of its own, and returns the memory that the
-program needs and the counts of its schedule. This machine need not have the target's devices. Makes
-no arrays.
+"""Compiles each program for a target (targets.py) in a process of its own. Returns the memory that
+the program needs, and the counts of the program's schedule (_schedule.py). This machine need not
+have the target's devices. Makes no arrays.
 
     program = compiled.compile_for(target, compiled.lowered(step, shapes, target))
     program.peak, program.schedule.late_out

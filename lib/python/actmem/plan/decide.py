@@ -75,7 +75,7 @@ def tried(search: Search, program: _trace.Program, steps: int, plan: Plan,
         abstains = abstention(best.choice, gain, error)
         best = kept
     all_again = next((each for each in found if each.choice == Choice()), None)
-    # If full recomputation does not fit, use the predicted ratio.
+    # If full recomputation does not fit, use the predicted ratio of the two step times.
     recomputing = all_again.median if all_again else best.median * (
         search.time(Choice()).seconds / search.time(best.choice).seconds)
     step = search.time(best.choice)
@@ -158,8 +158,8 @@ def _why(search: Search, choice: Choice, each: Candidate) -> str:
 
 
 def _what_it_lacks(search: Search, kept: Choice) -> str:
-    """Says how much more memory `kept` needs. Assumes that all memory except `search.fixed` grows
-    with the batch."""
+    """Says how much more memory `kept` needs. Assumes that all memory except `search.fixed` is
+    proportional to the batch."""
     peak, limit = search.peak(kept), search.device_memory
     if peak <= limit:
         return ""

@@ -13,12 +13,12 @@ Without sharding, the function is the whole model, and runs on random weights (`
 
 Attention is modelled as a fused kernel: a call of fused_attention, and of fused_attention_backward
 in the backward pass. The kernel leaves only its results in memory, and computes all scores again in
-the backward pass. It computes in blocks of queries. A block omits the keys behind the diagonal,
-except those of its own block. The kernel's results are the values and the logarithm of each query's
-sum. Both have one name ("context"), because the backward pass needs both. With
-attention="dot_product", attention is products and a softmax, which write all scores to memory. In
-this case, only the result of attention has a name ("attention_out"). MaxText uses these names for
-the same settings of its `attention`.
+the backward pass. It computes in blocks of queries. A block of queries omits the keys that follow
+the block. The kernel's results are the values and the logarithm of each query's sum. Both have one
+name ("context"), because the backward pass needs both. With attention="dot_product", attention
+consists of two products and a softmax, which write all scores to memory. In this case, only the
+result of attention has a name ("attention_out"). MaxText uses these names for the same settings of
+its `attention`.
 """
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class _Stack:
     forward: float
     backward: float
     bytes: Mapping[str, int]        # of the named values of one layer
-    stacking: float = 0.0           # seconds that a scan takes to stack a byte
+    stacking: float = 0.0           # seconds that a scan needs to stack one byte
 
     def layer(self, stacked: Collection[str], offloaded: Collection[str]) -> Layer:
         sent = [size for name, size in self.bytes.items() if name in offloaded]
@@ -46,9 +46,9 @@ class Timeline:
     def __init__(self, graph: Graph, machine: Machine, compiler: Compiler = PLAIN,
                  between: Between | None = None) -> None:
         self.machine, self.between = machine, between
-        # A scan stacks the values that it keeps, and values that go to the host. This reads and
-        # writes these values once more. If processors copy values to the host, the transfer rates
-        # include this work.
+        # A scan stacks the values that it keeps, and values that go to the host. The stacking reads
+        # and writes these values once more. If processors copy values to the host, the transfer
+        # rates include the stacking of these values.
         self.stacking = 2 / machine.memory()
         self.copies = machine.has("transfer_share")
         self.counted = Counted(graph, compiler)

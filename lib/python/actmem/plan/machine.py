@@ -117,7 +117,8 @@ class Rates:
 
     @property
     def share(self) -> float:
-        """The share of a device's compute that a transfer blocks; 1 if processors copy the data."""
+        """The share of a device's compute that a transfer blocks; 1 if the processors that compute
+        also copy the data."""
         return self.machine.need("transfer_share") if self.machine.has("transfer_share") else 0.0
 
     @property
@@ -133,7 +134,8 @@ class Rates:
         return self.machine.files("read", size) / self.devices * self.factor
 
     def scaled(self, link: float, files: float) -> Rates:
-        """Returns these rates, those of the link times `link`, and those of files times `files`."""
+        """Returns a copy in which the link's rates are multiplied by `link`, and the files' by
+        `files`."""
         return dataclasses.replace(
             self, link_out=self.link_out * link, link_in=self.link_in * link,
             link_out_both=self.link_out_both * link, link_in_both=self.link_in_both * link,
@@ -175,8 +177,8 @@ class Machine:
     def products(self, dtype: str, shape: tuple[int, int, int] | None = None,
                  batch: int = 1) -> float:
         """Returns the rate in FLOP a second of products (m, k, n), `batch` at once. The rate is
-        that of the most similar measured product of `dtype`. If there is none, it is the peak rate
-        times `product_efficiency`."""
+        that of the most similar measured product of `dtype`. If no such product was measured, the
+        rate is the peak rate times `product_efficiency`."""
         alike = [one for one in self.measured if one.dtype == dtype]
         if alike:
             if shape is None:
@@ -208,9 +210,9 @@ class Machine:
         return value * self.need(efficiency)
 
     def files(self, direction: str, size: float) -> float:
-        """Returns the rate of writing or reading files, in bytes a second, with requests of
-        `size` bytes. The rate is that of the measured requests of the most similar size. If none
-        were measured, it is the figure disk_write or disk_read."""
+        """Returns the rate of writing or reading files, in bytes a second, with requests of `size`
+        bytes. The rate is that of the measured requests of the most similar size. If no requests
+        were measured, the rate is the figure disk_write or disk_read."""
         known = self.need(f"disk_{direction}")
         if not self.requests or self.figures[f"disk_{direction}"].basis != "measured":
             return known

@@ -32,7 +32,7 @@ class Measured:
 
     @property
     def spread(self) -> float:
-        """The median deviation of a step, relative to the median step."""
+        """The median deviation from the median time, divided by the median time."""
         return statistics.median(abs(each - self.median) for each in self.seconds) / self.median
 
 
@@ -53,7 +53,8 @@ def _array_like(leaf: jax.ShapeDtypeStruct, random: np.random.Generator) -> Any:
 
 
 def _check_devices(leaves: Sequence[Any]) -> None:
-    """Raises ValueError if an argument is on a device of a topology, which cannot run programs."""
+    """Raises ValueError if an argument is on a device of a topology, because such a device cannot
+    run programs."""
     for leaf in leaves:
         for device in getattr(getattr(leaf, "sharding", None), "device_set", ()):
             try:

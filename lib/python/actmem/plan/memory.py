@@ -49,7 +49,7 @@ class Shared:
 
 def foresee(graph: Graph, donated: int = 0, compiler: Compiler = GPU,
             shared: Shared = Shared()) -> Memory:
-    """Predicts the memory of a program. Its results reuse `donated` bytes of its arguments."""
+    """Predicts the memory of a program whose results reuse `donated` bytes of its arguments."""
     gradients = graph.outputs[len(graph.outputs) - shared.trained:]
     sizes = {id(value): value.bytes // shared.devices
              for value in (*graph.inputs[:shared.trained + shared.frozen], *gradients)
@@ -137,8 +137,8 @@ class Buffers:
 
     def _walk(self, graph: Graph, elsewhere: set[int], is_outer: bool = False, carried: int = 0,
               first: int = 0) -> None:
-        """Adds the buffers of a graph's steps. Values in `elsewhere` have buffers of the loop that
-        contains the graph, or are results if the graph `is_outer`."""
+        """Adds the buffers of a graph's steps. If the graph `is_outer`, the values in `elsewhere`
+        are results. Otherwise, the loop that contains the graph has the buffers of these values."""
         steps = Steps(graph, self.compiler).steps
         if self.compiler.fetches_early and is_outer:
             steps = _delayed(steps, graph)
@@ -312,8 +312,8 @@ def _before(steps: list[Step], end: int, makers: dict[int, int]) -> set[int]:
 
 def _delayed(steps: list[Step], graph: Graph) -> list[Step]:
     """Returns the steps in the order of a scheduler that hides copies from the host. The steps that
-    need a fetched argument come last. A step whose results only these steps read runs just before
-    them."""
+    need an argument from the host come last. A step whose results only these steps read runs just
+    before them."""
     late, needed = set[int](), {id(value) for value in graph.outputs}
     for step in steps:
         if any(id(value) in late or _is_fetched_argument(value) for value in step.reads.values()):
@@ -397,8 +397,8 @@ def _is_multiplied(value: Value) -> bool:
 
 
 def _casts(loop: Node, multiplies_bf16: bool) -> list[tuple[Value, Any]]:
-    """Returns the operands of a loop that its body, or an inner loop, casts, and their new types.
-    Omits carried values, because they differ between iterations."""
+    """Returns the operands that a loop's body, or a loop in the body, casts, each with its new
+    type. Omits carried values, because these differ between iterations."""
     if loop.op != "scan":
         return []
     body, = loop.bodies

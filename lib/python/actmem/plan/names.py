@@ -39,7 +39,7 @@ def find(graph: Graph, batch: Iterable[int]) -> list[Candidate]:
 
 
 def propose(graph: Graph, batch: Iterable[int], least: int = 1 << 16) -> list[Candidate]:
-    """Returns the results of products that have at least `least` bytes each. Their names consist
+    """Returns those results of products that have at least `least` bytes each. Their names consist
     of the file's name and the line number."""
     depends = _Depends()
     depends.run(graph, [graph.inputs[i] for i in batch])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The plan of a published model on a machine, without the model's code. It uses decoder.py's
-function, which is one device's part of a step.
+"""The plan of a published model on a machine, without the model's code. The planner uses
+decoder.py's function, which is one device's part of a step.
 
     of_model.plan_of(models.find("llama-2-13b"), machine.find("h200"), batch=8, tokens=4096,
                      shard=decoder.Shard(fsdp=8))
@@ -53,7 +53,7 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
                         optimizer_bytes=optimizer_bytes)
     has = step.bytes["weights"] + step.bytes["gradients"] + step.bytes["optimizer"] - spared
     if defaults.compiler_of(machine).fuses_products:
-        has += step.bytes["gathered"]   # for other compilers, the function makes them itself
+        has += step.bytes["gathered"]   # other compilers: the function makes these weights
     # The gradients are results. They are as large as the trained weights.
     seen = (2 * _bytes(step.trained) + _bytes(step.frozen)) // shard.fsdp
     whole = None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Chooses where weights, gradients and optimizer state live, and where the update runs. For each
-placement, it plans the activations under the same limits of device and host memory. It chooses the
-placement with the fastest step that fits.
+"""Chooses where weights, gradients and optimizer state live, and where the update runs. Plans the
+activations for each placement, under the same limits of device and host memory. Chooses the
+placement that fits and has the fastest step.
 
     chooser = placement.Chooser(training, sizes, machine, device_memory, host_memory, plan_at)
     found, placed = chooser.choose()
@@ -27,9 +27,10 @@ from actmem.plan.wear import REFUSED, WARNED, Endurance, Wear, capacity_of, wear
 OPTIMIZERS = {"adamw": 2, "lion": 1, "sgd": 0}      # moments of each parameter
 DTYPES = {"float32": 4, "bfloat16": 2}
 GROUP_BYTES = 256 << 20         # default of actmem.optax.offload()
-# GROUPS: how many copies of a group's state an update needs on the device. LAYERS: how many copies
-# of the largest layer's weights a step needs on the device, if actmem stores the weights. Both were
-# measured in programs that XLA compiled for an H200 (docs/state.md, docs/weights.md).
+# GROUPS: how many copies of a group's state (GROUP_BYTES) an update needs on the device. LAYERS:
+# how many copies of the largest layer's weights a step needs on the device, if actmem stores the
+# weights. Both were measured in programs that XLA compiled for an H200 (docs/state.md,
+# docs/weights.md).
 GROUPS, LAYERS = 1.5, 3.5
 FASTER = 0.01                   # a placement must be faster than an earlier one by this share
 
@@ -112,7 +113,7 @@ class Option:
     plan: Plan | None = None
     step: Prediction | None = None
     device_bytes: float = 0.0
-    held_bytes: float = 0.0     # of host memory, during an update
+    held_bytes: float = 0.0     # additional bytes of host memory during an update
     wear: Wear | None = None
     # Seconds of a step if the layers were not in a scan, so that a pass could hide the update.
     unrolled_s: float | None = None
@@ -331,7 +332,8 @@ class Chooser:
                           if not self._unsupported("state", place))
 
     def _unsupported(self, stored: str, place: str = "device") -> str:
-        """Returns why actmem cannot store `stored`, or not update it at `place`; "" if it can."""
+        """Returns why actmem cannot store `stored`, or cannot update it at `place`; "" if both
+        work."""
         if defaults.compiler_of(self.machine) is memory.TPU:
             return ("not on TPUs: there, keep the state in pinned_host, and update it by "
                     "jax.experimental.compute_on")
@@ -369,9 +371,9 @@ class Chooser:
                               update.rates_of(self.machine, self.devices))
 
     def _with(self, stored: str, beside: Plan | None) -> list[Option]:
-        """Returns the placements with `stored` in actmem. `beside` is a plan of activations for
-        less data in actmem that loses no time for lack of device memory; it loses none with
-        `stored` in actmem either."""
+        """Returns the placements with `stored` in actmem. `beside` is None, or a plan of
+        activations made for less data in actmem, which loses no time for lack of device memory.
+        More data in actmem leaves more device memory, so `beside` is also the plan for `stored`."""
         updates = [self._update(stored, place) for place in update.PLACES]
         lacks = self._unsupported(stored)
         if lacks:
@@ -389,7 +391,8 @@ class Chooser:
             temporary = self._temporary(how)
             host_memory = max(self.host_memory - job.stored_bytes(stored) - self._held(how), 1)
             try:
-                # If a pass hides the update, its memory adds to that of the activations.
+                # If a pass hides the update, the update and the activations need memory at the same
+                # time.
                 found = beside or self._planned(
                     stored, spared - (temporary if how.behind != "nothing" else 0), host_memory)
             except Nothing as error:
@@ -401,7 +404,7 @@ class Chooser:
         return options if options[0].plan or options[0].lacks != options[-1].lacks else options[:1]
 
     def _leaf(self, how: Update) -> float:
-        """Returns the most parameters that an update computes at once."""
+        """Returns the maximum number of parameters that are updated at once."""
         in_layers = how.stored == "weights" or self.training.unrolled
         return self.sizes.layer_bytes / self.training.bytes.weight if in_layers else \
             self.sizes.leaf
@@ -436,7 +439,8 @@ class Chooser:
         return Option(how, lacks, found, step, peak, self._held(how), wear, faster)
 
     def _on_disks(self, found: Plan, step: Prediction, held: float) -> tuple[str, Wear | None]:
-        """Returns why data beyond host memory cannot be on disks, or "", and the wear of disks."""
+        """Returns two results: why data that exceeds host memory cannot be on disks, or ""; and the
+        wear of the disks, or None if it is unknown."""
         need = (f"it needs {size_text(step.stored_bytes + held)} of host memory (limit "
                 f"{size_text(self.host_memory)})")
         if not (self.machine.has("disk_write") and self.machine.has("disk_read")):

@@ -30,7 +30,7 @@ from actmem.plan import machine
 
 ROUNDS = 3                      # minimum number of runs of a measurement
 IN_A_ROW = 8                    # matrix products that run one after the other in one program
-COLD = 64 << 20                 # bytes of a copy: like offloaded values, more than the caches hold
+COLD = 64 << 20                 # bytes of a copy: more than caches hold, as for offloaded values
 USUAL = {"cpu": "256x1024x1024,1024x1024x1024,1024x1024x4096"}
 USUAL_LARGE = "4096x4096x4096,4096x8192x8192,8192x8192x28672"
 KEYS = {"figures": dict, "products": list, "nodes": list, "spill": list}
@@ -321,7 +321,7 @@ def _spill_figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def measure(told: dict[str, Any] | None, options: argparse.Namespace) -> dict[str, Any]:
-    """Adds to `told` all requested measurements that it lacks."""
+    """Adds to `told` all requested measurements that `told` lacks."""
     told = told or {"name": "here", "machine": identity(), "figures": {}, "products": [],
                     "nodes": [], "spill": [], "measured": time.strftime("%Y-%m-%d")}
     figures = told["figures"]

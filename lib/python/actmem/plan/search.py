@@ -32,7 +32,8 @@ class Nothing(ValueError):
 
 
 class NoFiles(Nothing, MachineError):
-    """A choice would fit with files, but the machine lacks their rates."""
+    """A choice would fit if values were written to files, but the machine lacks the files'
+    rates."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Search:
 
     def stock_seconds(self, choice: Choice) -> float | None:
         """Returns the seconds of a step in which JAX's own offloading moves the values. Returns
-        None if such a step is equally fast, impossible, or of unknown length."""
+        None if such a step is as fast as with actmem, or impossible, or if its time is unknown."""
         if not choice.offloaded or not self.machine.has("stock_waits"):
             return None
         step = self.time(choice, waits=True)
@@ -107,10 +108,10 @@ class Search:
         return self._peaks[saved] - self._gone(choice)
 
     def _least(self, choice: Choice) -> float:
-        """Estimates the least memory that the choice may need, from programs that save fewer
-        names. Each additional name adds its values in all layers, but it is not recomputed any
-        more. So the values of SPARED layers and the largest operand may not be live at the
-        peak."""
+        """Estimates the least memory that the choice may need, from programs that save fewer names.
+        Each additional name adds its values in all layers, minus the values of SPARED layers,
+        because these are not recomputed any more. The estimate is also reduced by the largest value
+        of one layer, which may not be live at the peak."""
         saved = choice.saved
         if saved in self._peaks:
             return self.peak(choice)
@@ -180,7 +181,7 @@ class Search:
         while queue:
             _, _, _, _, choice, is_timed = heapq.heappop(queue)
             if is_timed:
-                # More peaks may be known by now.
+                # More peaks may be known by now, so the estimate may have changed.
                 if self._fits(choice):
                     yield choice
                 continue
@@ -225,8 +226,10 @@ class Search:
 
     def _small(self) -> list[Choice]:
         """Returns choices that may need less memory than recomputing all names. Some offload a
-        single name. The others form two series, which start with no name or all names offloaded.
-        From one choice of a series to the next, the name changes whose change saves most memory."""
+        single name. The others form two series. The first starts with no name offloaded, and
+        offloads one more name in each choice. The second starts with all names offloaded, and
+        recomputes one more name in each choice. The next name is always the one that saves most
+        memory."""
         found = [Choice(offloaded=frozenset({name})) for name in self.names]
         for least, action in ((Choice(), OFFLOAD),
                               (Choice(offloaded=frozenset(self.names)), RECOMPUTE)):
@@ -271,8 +274,8 @@ class Search:
     def surest(self, best: Choice, stays: Choice) -> Choice | None:
         """Returns the choice whose gain over `stays` exceeds the error of this gain by the largest
         margin, or None if no gain does. Considers choices that offload some of the names that
-        `best` offloads, and recompute the rest. If a choice offloads more, the link is closer to
-        its limit, and the gain depends more on the link."""
+        `best` offloads, and recompute the rest. If a choice offloads fewer names, its gain depends
+        less on the link's rate, so the error may be smaller."""
         found: list[tuple[float, int, Choice]] = []
         for offloaded in _subsets(best.offloaded):
             choice = Choice(best.kept, offloaded)
@@ -303,15 +306,15 @@ class Search:
 
     def rounding(self, choice: Choice, other: Choice) -> float:
         """Returns the part of a gain that may be due to chance or to the cost of more calls, even
-        if all rates are exact. It is large for a small program, and negligible for a large
-        one."""
+        if all rates are exact. This part is large for a small program, and negligible for a large
+        program."""
         values = sum(each.count for name, each in self.sizes.items()
                      if choice.action(name) != other.action(name))
         return ROUNDING + self.machine.unsure * values / self.time(Choice()).seconds
 
     def break_even(self, choice: Choice, name: str) -> float | None:
-        """Returns the link rate, in bytes a second, at which a step that also offloads `name` is
-        as fast as a step with `choice`; None if it is slower at any rate."""
+        """Returns the link rate, in bytes a second, at which a step that also offloads `name` is as
+        fast as a step with `choice`; None if offloading `name` is slower at every rate."""
         seconds = self.time(choice).seconds
         other = choice.but(name, OFFLOAD)
 

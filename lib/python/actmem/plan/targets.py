@@ -18,8 +18,9 @@ from jaxlib.version import __version__ as jaxlib_version
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TPUS = ("v5p", "v6e", "v5e")    # the TPUs of machines.csv
-# Variables with flags that let XLA copy to and from the host during more of the computation, for
-# each platform. MaxText sets these flags for programs that offload (HOST_OFFLOAD_FLAGS).
+# For each platform: environment variables with flags of XLA. With these flags, XLA overlaps more
+# computation with copies to and from the host. MaxText sets these flags for programs that offload
+# (HOST_OFFLOAD_FLAGS).
 OFFLOAD_FLAGS = {"tpu": {"LIBTPU_INIT_ARGS": " ".join(f"--xla_{flag}" for flag in (
     "tpu_enable_all_experimental_scheduler_features=true",
     "tpu_enable_scheduler_memory_pressure_tracking=true",

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from actmem.plan.machine import Rates
 
-AHEAD = 2       # most layers whose offloaded values are on the device in the backward pass
+AHEAD = 2       # maximum number of layers with fetched values on the device, in the backward pass
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +59,7 @@ def simulate(layers: Sequence[Layer], rates: Rates, rest: float = 0.0, ring: int
             continue
         room = 0.0
         while host + layer.sent > budget and len(filed) < len(sent):
-            # The backward pass needs the oldest layer last.
+            # Write the oldest layer to a file first, because the backward pass needs it last.
             oldest = sending[len(filed)]
             written = max(written, sent[oldest]) + layers[oldest].sent / rates.disk_write(
                 layers[oldest].each)

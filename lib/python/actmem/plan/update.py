@@ -20,8 +20,9 @@ from actmem.plan.machine import Machine
 DRAM_EFFICIENCY = 0.8           # default of the figure "dram_efficiency"
 STORED = ("nothing", "state", "weights")
 PLACES = ("device", "host")
-# The pass that hides the update. "backward": possible if the update needs no value of all
-# gradients, such as their norm. "forward": the next forward pass, as with actmem.optax.delayed.
+# The pass that hides the update. "backward": possible unless the update needs a value that depends
+# on all gradients, such as their norm. "forward": the next forward pass, as with
+# actmem.optax.delayed.
 BEHIND = ("backward", "forward", "nothing")
 
 
@@ -85,8 +86,8 @@ class Update:
 @dataclasses.dataclass(frozen=True)
 class Rates:
     """Bytes a second for one device. `link_*_both`: while data moves the other way too. `near`: the
-    device's share of the memory rate of the nodes that have a device in use. `host`: its share of
-    the memory rate of all nodes."""
+    memory rate of those nodes that have a device in use, divided by the number of devices. `host`:
+    the memory rate of all nodes, divided by the number of devices."""
     link_out: float
     link_in: float
     link_out_both: float
@@ -99,7 +100,8 @@ class Rates:
 
 def rates_of(machine: Machine, devices: int = 1) -> Rates:
     """Returns the rates for each of `devices` devices of one host that update at the same time. The
-    host's memory does not limit the link rates here, because phases count its traffic."""
+    host's memory does not limit the link rates here, because each phase counts the memory's traffic
+    separately."""
     def link(direction: str, both: bool) -> float:
         alone = machine.need(f"link_{direction}")
         rate = min(alone, machine.need(f"link_{direction}_all")) if devices > 1 else alone
@@ -122,7 +124,7 @@ class Load:
     compute: float = 0.0
     out: float = 0.0
     into: float = 0.0
-    update: float = 0.0             # bytes that the host's update reads and writes in its memory
+    update: float = 0.0             # bytes in host memory that the host's update reads and writes
     write: float = 0.0
     read: float = 0.0
 
@@ -190,8 +192,8 @@ class Spilled:
 
 
 def _update(job: Job, update: Update, spilled: Spilled) -> Load:
-    """Returns the load of an update of stored state. If the weights are stored, so are the
-    gradients."""
+    """Returns the load of an update of stored state. If the weights are stored, the gradients are
+    stored, too."""
     if update.stored == "nothing":
         return Load()
     each, count = job.bytes, job.parameters

@@ -91,7 +91,8 @@ class Policies:
         """Returns the seconds that the device waits for copies in a step. If XLA does not estimate
         the time of instructions, returns the time of the copies during which the device computes
         nothing. On GPUs, these include all copies from the host. Returns None if actmem's handlers
-        copy the values, because they use their own streams."""
+        copy the values, because these copies run in streams of the handlers, which XLA's schedule
+        does not contain."""
         schedule, rates = self.found[choice].schedule, self.search.rates
         if choice.offloaded and self.destination == "actmem":
             return None

@@ -8,9 +8,9 @@ import dataclasses
 from actmem.plan.machine import Machine
 
 DAY = 86400
-YEARS = 5                       # period of an endurance in bytes
+YEARS = 5                       # an endurance in bytes is for this period
 CAPACITY = 8 * 3.84e12          # bytes of a host's disks, if unknown: as in a DGX H200
-WARNED, REFUSED = 1, 10         # values of Wear.ratio
+WARNED, REFUSED = 1, 10         # limits of Wear.ratio
 
 
 @dataclasses.dataclass(frozen=True)

@@ -69,7 +69,7 @@ def flops_of(node: Node) -> int:
 
 
 def read_of(value: Value) -> int:
-    """Returns the bytes of `value` that one step reads. If all its users read only parts of it,
+    """Returns the bytes of `value` that one step reads. If all users of `value` read only parts,
     such as the weights of one layer, returns the bytes of the largest part."""
     if value.users and all(user.op in PARTS for user in value.users):
         return min(value.bytes, max(part.bytes for user in value.users for part in user.outputs))
@@ -119,7 +119,7 @@ class Counted:
                         sum(read_of(value) for value in step.reads.values()))
             work.costly = sum(_elements(each) for each in (node, *step.inner)
                               if each.op in COSTLY)
-            if step.inner:      # a transpose alone is a copy, which works in blocks
+            if step.inner:      # a transpose alone is copied block by block
                 work.strided = sum(_elements(each) for each in (node, *step.inner)
                                    if _is_strided(each))
             flops = flops_of(node)
