@@ -163,10 +163,17 @@ PROGRAMS = {
     "MoE, short": make(decoded, name="qwen3-30b-a3b", layers=6, batch=4, tokens=1024),
     "accumulation, 2 microbatches": make(trained, microbatches=2, layers=2, tokens=4096),
     "FSDP of GQA": make(sharded, name="llama-3.1-8b", batch=1),
+    # Only in the third set.
+    "tutorial activations, 1024": make(tutorial, rows=1024),
+    "70B, long": make(decoded, name="llama-3.3-70b", layers=3, batch=1, tokens=8192),
+    "Gemma, scores written": make(decoded, name="gemma-2-9b", layers=4, attention="dot_product"),
+    "wide bf16": make(stacked, layers=5, batch=8),
+    "Adam of MHA": make(trained, name="llama-2-13b", layers=3, batch=1),
 }
 
-# Program, names to keep, names to offload, target. The first half was written before the compilers'
-# descriptions, and the second half after them.
+# Program, names to keep, names to offload, target. The first set was written before the compilers'
+# descriptions, and the second set after them. The third set was written after the rules that follow
+# XLA's scheduler for GPUs.
 FIRST = (
     ("tutorial activations", "", "", "h200"),
     ("tutorial activations", "", "x", "h200"),
@@ -230,4 +237,26 @@ SECOND = (
     ("FSDP", "mlpwi_0", "", "h200x8"),
     ("FSDP of GQA", "", "", "h100x8"),
     ("FSDP of GQA", "", "", "v6e:2x4"),
+)
+THIRD = (
+    ("tutorial activations, 1024", "y", "", "h100"),
+    ("tutorial activations, 1024", "", "x", "h200"),
+    ("70B, long", "", QKV, "h200"),
+    ("70B, long", "context", "", "h100"),
+    ("70B, long", "", "", "v5p:2x2x1"),
+    ("Gemma, scores written", "", "", "h200"),
+    ("Gemma, scores written", "mlpwi_0", "", "v6e:2x2x1"),
+    ("wide bf16", "", "", "h200"),
+    ("wide bf16", "q,k", "gate", "h200"),
+    ("wide bf16", "", "q,k,v", "v5p:2x2x1"),
+    ("bf16 GQA scanned", "gate", "", "h100"),
+    ("bf16 unrolled", "", "", "h200"),
+    ("MHA, scores written", "query_proj", "", "h100"),
+    ("MoE", "", "decoder_layer_input", "h200"),
+    ("frozen MLP", "mlpwi_0,mlpwi_1", "", "h200"),
+    ("accumulation", "context", "", "h100"),
+    ("Adam of MHA", "", "", "h200"),
+    ("Adam of MHA", "", QKV, "v5p:2x2x1"),
+    ("FSDP of GQA", "", QKV, "h200x8"),
+    ("FSDP, frozen MLP", "", "", "h100x8"),
 )

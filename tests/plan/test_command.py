@@ -67,7 +67,8 @@ def planned(capsys, *arguments):
     found = json.loads(capsys.readouterr().out)
     offloads = any(row["action"] == "offload" for row in found["names"])
     is_model = not arguments[0].endswith("make_step")
-    assert list(found) == [*FIELDS, *["stock_step_s"] * offloads, *["placement"] * is_model]
+    assert list(found) == [*FIELDS, *["stock_step_s", "stock_peak_bytes"] * offloads,
+                           *["placement"] * is_model]
     return found
 
 
@@ -149,6 +150,8 @@ def test_both_methods_of_offloading(capsys):
     found = planned(capsys, *options)
     assert found["step_s"] < found["recompute_step_s"] < found["stock_step_s"]
     assert 0.06 < found["stock_step_s"] / found["recompute_step_s"] - 1 < 0.16
+    in_transfer = 2 * 3 * 4 * 2048 * 5120 * 2       # Q, K and V of two layers, in bfloat16
+    assert found["peak_bytes"] - found["stock_peak_bytes"] == in_transfer
     assert _command.run(["plan", "--machine", "h200", *options]) == 0
     printed = capsys.readouterr().out
     assert "own offloading, the step takes" in printed and "default flags" not in printed

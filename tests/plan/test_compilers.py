@@ -10,13 +10,15 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from actmem.plan import _trace
-from actmem.plan.memory import GPU, TPU, Shared, foresee
+from actmem.plan import _fusion, _order, _splits, _trace, memory
+from actmem.plan.memory import TPU, Shared, foresee
 
 f32, bf16 = jnp.float32, jnp.bfloat16
 LAYERS, ROWS, WIDTH = 8, 64, 256
 MATRIX = WIDTH * WIDTH * 4              # bytes in float32
 ROW_BYTES = ROWS * WIDTH * 4
+# XLA divides products as small as these, which would hide the other rules.
+GPU = dataclasses.replace(memory.GPU, splits_products=False)
 
 
 def shape(*sizes, dtype=f32):
@@ -58,7 +60,7 @@ def test_a_cast_that_enlarges_stays_in_the_loop():
 
 def test_a_tpu_computes_what_is_elementwise_inside_products():
     def run(x, w, v):
-        return jnp.sin(jnp.exp(x) @ w) @ v
+        return jnp.sin((x * jnp.exp(x)) @ w) @ v
     assert temporary(run, *IN_BF16, compiler=TPU) == ROW_BYTES // 2
     assert temporary(run, *IN_BF16, compiler=dataclasses.replace(GPU, hosts="none")) == ROW_BYTES
 
@@ -235,3 +237,68 @@ def test_devices_store_parts_of_shared_weights_and_add_up_whole_gradients():
                    for devices in (1, 8))
     assert whole.arguments - part.arguments == whole.outputs - part.outputs == MATRIX * 7 // 8
     assert part.temporary - whole.temporary >= MATRIX - 2 * ROW_BYTES
+
+
+@pytest.mark.parametrize("dtype, rows, depth, columns, parts", [
+    # From programs that XLA 0.12.0.1 compiled for an H100 and an H200.
+    (f32, 256, 1024, 256, 8), (f32, 256, 256, 1024, 1), (f32, 256, 4096, 1024, 8),
+    (f32, 4096, 256, 1024, 1), (bf16, 8192, 5120, 13824, 1)])
+def test_a_gpu_divides_products_with_a_small_result(dtype, rows, depth, columns, parts):
+    graph = _trace.graph_of(jnp.matmul, shape(rows, depth, dtype=dtype),
+                            shape(depth, columns, dtype=dtype))
+    product = next(node for node in graph.nodes if node.op == "dot_general")
+    assert _splits.partial_bytes(product) == (parts > 1) * parts * rows * columns * 4
+
+
+def test_partial_results_need_memory():
+    args = shape(256, 1024), shape(1024, 256)
+    for compiler, more in ((GPU, 0), (memory.GPU, 8 * 256 * 256 * 4)):
+        assert temporary(jnp.matmul, *args, compiler=compiler) == more
+
+
+def gradients_of_layers(x, weights):
+    """The gradients of layers whose weights have the type of their products."""
+    def layer(x, weights):
+        up, down = weights
+        return jnp.tanh(x @ up) @ down, None
+
+    def loss(weights, x):
+        return jnp.sum(jax.lax.scan(jax.checkpoint(layer, prevent_cse=False), x, weights)[0])
+    return jax.grad(loss)(weights, x)
+
+
+def test_a_gpu_runs_a_loop_in_the_order_of_xlas_scheduler():
+    """XLA 0.12.0.1 runs this program on an H200 in the same order: the slices first, the gradients
+    of weights before the product that ends the iteration, and their copies at the end."""
+    stack = shape(LAYERS, WIDTH, WIDTH, dtype=bf16)
+    graph = _trace.graph_of(gradients_of_layers, shape(ROWS, WIDTH, dtype=bf16), (stack, stack))
+    body = [node for node in graph.nodes if node.op == "scan"][-1].bodies[0]
+    steps = _order.hiding(_fusion.Steps(body, GPU).steps)
+    written = {id(value) for step in steps for value in step.reads.values()
+               if step.node.op == "dynamic_update_slice"}
+    assert [step.node.op for step in steps] == [
+        *["dynamic_slice"] * 3, *["dot_general"] * 2, steps[5].node.op, *["dot_general"] * 3,
+        *["dynamic_update_slice"] * 2]
+    assert [id(step.made[0]) in written for step in steps[3:9]] == [
+        False, False, False, True, True, False]
+
+
+def test_a_gpu_fuses_operations_on_one_operand_into_products():
+    def run(x, up, down):
+        hidden = x @ up
+        return jnp.tanh(hidden) @ down, jnp.sin(hidden) @ down
+    args = shape(ROWS, WIDTH), shape(WIDTH, 4 * WIDTH), shape(4 * WIDTH, WIDTH)
+    assert temporary(run, *args, compiler=GPU) == 4 * ROW_BYTES
+
+
+def test_a_gpu_copies_values_to_the_host_beside_other_steps():
+    """So a value that leaves is in memory until the end of the iteration."""
+    def run(x, weights):
+        def layer(x, w):
+            x = x @ w
+            return x, jax.device_put(x, jax.memory.Space.Host)
+        return jax.lax.scan(layer, x, weights)
+    args = shape(ROWS, WIDTH), shape(LAYERS, WIDTH, WIDTH)
+    body = next(node for node in _trace.graph_of(run, *args).nodes if node.op == "scan").bodies[0]
+    ops = [step.node.op for step in _order.hiding(_fusion.Steps(body, GPU).steps)]
+    assert ops == ["dynamic_slice", "dot_general", "device_put", "dynamic_update_slice"]

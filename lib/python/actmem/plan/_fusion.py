@@ -36,10 +36,13 @@ class Compiler:
     repeats_costly: bool = False    # computes exp() and the like again for each reader
     casts_products: bool = False    # writes a product in the type and order that its user reads
     fuses_products: bool = False    # fuses a product with elementwise operations before and after
+    fuses_unary: bool = False   # fuses into a product operations on one operand of the product
     hoists_casts: bool = False  # casts operands of a loop before the loop, not in each iteration
     sinks_constants: bool = False   # computes a loop's constant operands in the loop
     fetches_early: bool = False     # copies arguments from the host when the step begins
     multiplies_bf16: bool = False   # casts operands of products from float32 to bfloat16
+    splits_products: bool = False   # divides products with a small result: see _splits.py
+    hides_latency: bool = False     # moves the steps of a loop: see _order.py
     hosts: str = "outer"        # which values use the memory of results that do not exist yet:
                                 # "outer" are those outside of loops, "all", or "none"
 
@@ -48,10 +51,10 @@ CPU = Compiler(fuses_sums=False, arranges=True, is_wide=True)
 # Used to predict the time of accelerators. The predictions were compared with measurements.
 PLAIN = Compiler()
 # XLA's GPU pipeline computes a product with a Triton kernel, which also transposes and casts the
-# result. XLA assigns the buffers of loop bodies together with all others, and can put them into the
-# memory of results.
-GPU = Compiler(repeats_costly=True, casts_products=True, sinks_constants=True,
-               fetches_early=True, hosts="all")
+# result, and applies operations on one operand, such as tanh(). XLA assigns the buffers of loop
+# bodies together with all others, and can put them into the memory of results.
+GPU = Compiler(repeats_costly=True, casts_products=True, fuses_unary=True, splits_products=True,
+               sinks_constants=True, fetches_early=True, hides_latency=True, hosts="all")
 # XLA's TPU pipeline computes elementwise operands and users of a product inside the product's
 # fusion (kOutput). It moves casts of a loop's operands out of the loop, so that the whole stack of
 # weights is cast. It puts temporary values into memory of their own.
@@ -159,7 +162,8 @@ class Steps:
             return False
         if not (self._is_elementwise(user) or user.op == "dynamic_update_slice" or
                 self.compiler.fuses_sums and user.op in SUMS or
-                self.compiler.fuses_products and user.op in PRODUCTS) or \
+                self.compiler.fuses_products and user.op in PRODUCTS or
+                self.compiler.fuses_unary and user.op in PRODUCTS and _is_unary(maker)) or \
                 id(value) in self.ends:
             return False
         return self.cheap[id(maker)] or user.op == "dynamic_update_slice" or \
@@ -307,6 +311,14 @@ class Steps:
                     order.append(late.pop(key))
             order.append(step)
         return order
+
+
+def _is_unary(node: Node) -> bool:
+    """Returns whether an operation has one operand, reads no more bytes than it would write, and
+    does not move elements."""
+    return node.op not in MOVING and node.op != "reshape" and len(node.inputs) == 1 and \
+        _size(node.inputs[0]) == _size(node.outputs[0]) and \
+        node.inputs[0].bytes <= node.outputs[0].bytes
 
 
 def _size(value: Value) -> int:

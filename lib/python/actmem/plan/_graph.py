@@ -168,7 +168,17 @@ class _Maker:
             results = self._call(inner, args)
             self.apart, self.turn = outer
             return results
+        if op == "device_put" and len(args) > 1:
+            return self._put(eqn, args)
         return self._node(op, eqn, args)
+
+    def _put(self, eqn: Eqn, args: list[Value | None]) -> list[Value]:
+        """Makes a node for each array: XLA copies them independently."""
+        outputs = [self._value(var) for var in eqn.outvars]
+        for value, output in zip(args, outputs):
+            self._add(Node("device_put", [] if value is None else [value], [output], eqn.params,
+                           eqn.source_info))
+        return outputs
 
     @staticmethod
     def _is_same(op: str, eqn: Eqn, args: list[Value | None]) -> bool:

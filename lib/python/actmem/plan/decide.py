@@ -43,7 +43,7 @@ def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Ma
         layers_of(search, choice), search.rates.devices, destination,
         waited_s=step.waited, rate_error=search.machine.error,
         microbatches=_microbatches(search, choice), lacks=lacks,
-        stock_step_s=search.stock_seconds(choice))
+        stock_step_s=search.stock_seconds(choice), stock_peak_bytes=search.stock_peak(choice))
 
 
 def _lacks(search: Search, choice: Choice) -> str:
@@ -81,6 +81,7 @@ def tried(search: Search, program: _trace.Program, steps: int, plan: Plan,
     step = search.time(best.choice)
     return dataclasses.replace(
         plan, names=rows(search, best.choice, candidates), step_s=best.median, stock_step_s=None,
+        stock_peak_bytes=None,
         recompute_step_s=recomputing, peak_bytes=best.peak + resident,
         abstains=abstains,
         error=best.spread + (all_again or best).spread + ROUNDING, host_bytes=step.host_bytes,

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from actmem.plan import _order, _splits
 from actmem.plan._fusion import (CPU, ELEMENTWISE, GPU, MOVING, PLAIN, TPU, Compiler, Step,
                                  Steps)
 from actmem.plan._graph import PRODUCTS, Graph, Node, Value, local_shape
@@ -142,6 +143,8 @@ class Buffers:
         steps = Steps(graph, self.compiler).steps
         if self.compiler.fetches_early and is_outer:
             steps = _delayed(steps, graph)
+        if self.compiler.hides_latency and not is_outer:
+            steps = _order.hiding(steps)
         if self.compiler.hoists_casts:
             self._hoist(graph, steps, is_outer)
         last = {key: at for at, step in enumerate(steps) for key in step.reads}
@@ -232,6 +235,10 @@ class Buffers:
 
     def _inside(self, node: Node) -> None:
         """Adds the buffers that a step needs besides its operands and results."""
+        if self.compiler.splits_products and node.op in PRODUCTS:
+            size = _splits.partial_bytes(node)
+            if size:
+                self._open(node.outputs[0]).bytes = size
         for body in node.bodies:
             written = {id(value) for value in body.outputs if value is not None} \
                 if node.op == "scan" else set()

@@ -19,6 +19,7 @@ class Candidate:
     count: int              # number of occurrences
     shape: tuple[int, ...]  # on a device
     place: str              # the source line that makes the value
+    is_scanned: bool = False        # whether a scan over layers makes the values
 
     @property
     def bytes_each(self) -> int:
@@ -61,7 +62,8 @@ def _candidate(name: str, uses: list[tuple[Value, int]]) -> Candidate:
     maker = value.maker
     return Candidate(name, sum(each.bytes * length for each, length in uses),
                      sum(length for _, length in uses), local_shape(value.aval),
-                     _private.place_of(maker.where) if maker and maker.where else "?")
+                     _private.place_of(maker.where) if maker and maker.where else "?",
+                     any(length > 1 for _, length in uses))
 
 
 def _values(graph: Graph, length: int) -> Iterable[tuple[Value, int]]:

@@ -129,6 +129,7 @@ class Plan:
     compiled: Sequence[Build] = ()          # the policies that XLA compiled
     # Seconds of a step with JAX's own offloading. None: the same as with actmem, or unknown.
     stock_step_s: float | None = None
+    stock_peak_bytes: int | None = None     # the same for the peak of device memory
     # Which of weights, gradients and optimizer state are in actmem, and where the update runs, if
     # `actmem plan` chose this; or "".
     placement: str = ""
@@ -186,7 +187,8 @@ class Plan:
             lines.append(
                 f"with actmem.jax.checkpoint; with JAX's own offloading, the step takes "
                 f"{self.stock_step_s:.4g} s ({abs(longer):.1%} {'longer' if longer > 0 else 'shorter'}"
-                " than if all is recomputed), because the device waits for copies from the host")
+                " than if all is recomputed), because the device waits for copies from the host; "
+                f"it needs {size_text(self.stock_peak_bytes or 0)} of device memory")
         if self.machine in TPUS and self.with_action(OFFLOAD) and not self.compiled:
             lines.append(
                 "with XLA's default flags for TPUs, the device waits for most copies, which this "
@@ -208,9 +210,9 @@ class Plan:
         return "\n".join(lines)
 
     def json(self) -> dict[str, Any]:
-        """Returns the object that `actmem plan --json` prints. It has `stock_step_s` only if JAX's
-        own offloading takes longer, `lacks` only if a given policy does not fit, and `compiled` only
-        if XLA compiled policies."""
+        """Returns the object that `actmem plan --json` prints. It has `stock_step_s` and
+        `stock_peak_bytes` only if JAX's own offloading takes longer, `lacks` only if a given policy
+        does not fit, and `compiled` only if XLA compiled policies."""
         return {
             "model": self.model, "machine": self.machine,
             "names": [dataclasses.asdict(row) for row in self.names],
@@ -218,7 +220,8 @@ class Plan:
             "gain": self.gain, "error": self.error, "peak_bytes": self.peak_bytes,
             "host_bytes": self.host_bytes, "disk_bytes": self.disk_bytes,
             "abstains": bool(self.abstains),
-            **({} if self.stock_step_s is None else {"stock_step_s": self.stock_step_s}),
+            **({} if self.stock_step_s is None else {
+                "stock_step_s": self.stock_step_s, "stock_peak_bytes": self.stock_peak_bytes}),
             **({"lacks": self.lacks} if self.lacks else {}),
             **({"compiled": [each.json() for each in self.compiled]} if self.compiled else {}),
         }

@@ -102,10 +102,21 @@ class Search:
         """Returns the peak of device memory. It is the peak of a program that keeps the offloaded
         values, minus these values, plus the ring: the values of `ring` layers that are in
         transfer."""
-        saved = choice.saved
+        return self._kept_peak(choice.saved) - self._gone(choice)
+
+    def stock_peak(self, choice: Choice) -> int | None:
+        """Returns the peak of device memory with JAX's own offloading, or None in the cases of
+        stock_seconds(). XLA has no ring: an iteration of a scan waits for its copies. Values of
+        unrolled layers stay on the device until the backward pass."""
+        if self.stock_seconds(choice) is None:
+            return None
+        return self._kept_peak(choice.saved) - sum(
+            self.sizes[name].bytes for name in choice.offloaded if self.sizes[name].is_scanned)
+
+    def _kept_peak(self, saved: frozenset[str]) -> int:
         if saved not in self._peaks:
             self._peaks[saved] = self._peak_of(saved)
-        return self._peaks[saved] - self._gone(choice)
+        return self._peaks[saved]
 
     def _least(self, choice: Choice) -> float:
         """Estimates the least memory that the choice may need, from programs that save fewer names.

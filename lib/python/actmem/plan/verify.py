@@ -195,6 +195,7 @@ def verified(search: Search, program: _trace.Program, target: Target, plan: Plan
     return dataclasses.replace(
         plan, names=rows(search, best, candidates), step_s=policies.seconds(best),
         stock_step_s=search.stock_seconds(best) if plan.destination == "actmem" else None,
+        stock_peak_bytes=search.stock_peak(best) if plan.destination == "actmem" else None,
         error=search.error(best, Choice()), peak_bytes=plan.peak_bytes if peak is None else peak,
         abstains=abstains, host_bytes=step.host_bytes, disk_bytes=step.disk_bytes,
         layers=layers_of(search, best), waited_s=max(step.waited, policies.wait(best) or 0.0),

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
+"""The order in which XLA's latency-hiding scheduler for GPUs runs the steps of a loop's body.
+
+The scheduler places the last step first. A step can be placed when all steps that read its results
+are placed. Of these steps, the scheduler takes the best by the rules of _is_better(). Copies of
+slices of stacked values, and copies between device and host, run beside other steps: the start and
+the end of a copy are separate items, with LATENCY between them. Times and costs are those that the
+scheduler assumes, in a unit of its own. The rules are those in XLA's latency_hiding_scheduler.cc
+and gpu_latency_hiding_scheduler.cc that changed a prediction. Without a reason for another order,
+the scheduler keeps the program's.
+"""
+from __future__ import annotations
+
+import dataclasses
+
+from actmem.plan._fusion import ELEMENTWISE, Step
+from actmem.plan._graph import PRODUCTS, Node
+
+LATENCY = 5000.0        # between the start and the end of a copy
+NEXT = 1.0              # between other items
+SMALL = 1.0             # cost of a product, a sum or a copy's start
+MEDIUM = 1000.0         # cost of an elementwise step or a custom call
+SLICES = ("dynamic_slice", "dynamic_update_slice")
+
+
+@dataclasses.dataclass(eq=False)
+class _Item:
+    """A step, the start or the end of a copy, or something that takes no time: an input, or another
+    shape of a value."""
+
+    number: int                     # in the program's order
+    step: Step | None = None
+    cost: float = 0.0
+    starts: bool = False            # the start of a copy
+    ends: bool = False              # the end of a copy
+    before: list[_Item] = dataclasses.field(default_factory=list)   # items that this one needs
+    after: list[tuple[_Item, float]] = dataclasses.field(default_factory=list)
+    left: int = 0                   # items of `after` that are not placed
+    ready: float = 0.0              # when the item can be placed, or was placed
+
+    def needs(self, other: _Item, latency: float = NEXT) -> None:
+        self.before.append(other)
+        other.after.append((self, latency))
+
+    def earliest(self, now: float) -> float:
+        return max([now, *(item.ready + latency for item, latency in self.after)])
+
+    @property
+    def unlocked(self) -> int:
+        """The number of items that can be placed as soon as this one is placed."""
+        return sum(item.left == 1 for item in self.before)
+
+
+def hiding(steps: list[Step]) -> list[Step]:
+    """Returns the steps of a loop's body in the scheduler's order. The step of a copy is at the
+    copy's start, so that the result is in memory from then on. The step of a copy that reads a
+    value of the device is at the copy's end, until which the value must be in memory."""
+    placed = _Scheduler(_Items(steps).all).placed()
+    return [item.step for item in reversed(placed) if item.step is not None and not (
+        item.starts if _leaves(item.step) else item.ends)]
+
+
+def _is_on_host(step: Step) -> bool:
+    return not any(value.bytes for value in step.reads.values())
+
+
+def _is_copied(step: Step) -> bool:
+    """Returns whether a step only copies. Slices and updates with fused operations do not."""
+    return step.node.op == "device_put" or \
+        step.node.op in SLICES and not step.inner and not _is_on_host(step)
+
+
+def _leaves(step: Step) -> bool:
+    return step.node.op == "dynamic_update_slice" or \
+        step.node.op == "device_put" and not any(value.bytes for value in step.made)
+
+
+def _cost(step: Step) -> float:
+    op = step.node.op
+    if op in SLICES and _is_on_host(step):
+        return 0.0              # a part of the copy from or to the host
+    return MEDIUM if op in ELEMENTWISE or op in SLICES or step.node.is_kernel else SMALL
+
+
+class _Items:
+    def __init__(self, steps: list[Step]) -> None:
+        self.all: list[_Item] = []
+        self.makers: dict[int, _Item] = {}              # of each value
+        self.matrices: dict[int, _Item] = {}            # the shape of each value for products
+        made = {id(value) for step in steps for value in step.made}
+        for key in dict.fromkeys(key for step in steps for key in step.reads):
+            if key not in made:
+                self.makers[key] = self._add()
+        for step in steps:
+            self._add_step(step)
+
+    def _add(self, step: Step | None = None, cost: float = 0.0, starts: bool = False,
+             ends: bool = False) -> _Item:
+        self.all.append(_Item(len(self.all), step, cost, starts, ends))
+        return self.all[-1]
+
+    def _add_step(self, step: Step) -> None:
+        before = [self._read(step.node, key) for key in step.reads]
+        if _is_copied(step):
+            first = self._add(step, SMALL, starts=True)
+            last = self._add(step, SMALL, ends=True)
+            last.needs(first, LATENCY)
+        else:
+            first = last = self._add(step, _cost(step))
+        for item in before:
+            first.needs(item)
+        for value in step.made:
+            self.makers[id(value)] = last
+
+    def _read(self, node: Node, key: int) -> _Item:
+        """Returns the item that a step needs to read a value. Products read matrices. If a value
+        has more dimensions, XLA gives it another shape, in an operation that takes no time and that
+        all products share."""
+        if node.op not in PRODUCTS:
+            return self.makers[key]
+        if key not in self.matrices:
+            self.matrices[key] = self._add()
+            self.matrices[key].needs(self.makers[key])
+        return self.matrices[key]
+
+
+class _Scheduler:
+    def __init__(self, items: list[_Item]) -> None:
+        for item in items:
+            item.left = len(item.after)
+        self.now = 0.0
+        self.ready = [item for item in items if not item.left]
+
+    def placed(self) -> list[_Item]:
+        """Returns the items, the last first."""
+        found = []
+        while self.ready:
+            best = self._best()
+            self.ready.remove(best)
+            self._place(best)
+            found.append(best)
+        return found
+
+    def _best(self) -> _Item:
+        for item in reversed(self.ready):
+            if not item.cost:
+                return item
+        best = self.ready[0]
+        for item in self.ready[1:]:
+            if _is_better(item, best, self.now):
+                best = item
+        return best
+
+    def _place(self, item: _Item) -> None:
+        item.ready = item.earliest(self.now)
+        self.now = item.ready + item.cost
+        for each in item.before:
+            each.left -= 1
+            if not each.left:
+                each.ready = each.earliest(self.now)
+                self.ready.append(each)
+
+
+def _is_better(a: _Item, b: _Item, now: float) -> bool:
+    """Returns whether `a` should be placed rather than `b`."""
+    if a.ends != b.ends:
+        return a.ends
+    stalls = max(a.ready - now, 0.0), max(b.ready - now, 0.0)
+    if stalls[0] != stalls[1]:
+        return stalls[0] < stalls[1]
+    if a.unlocked != b.unlocked:
+        return a.unlocked > b.unlocked
+    return a.number > b.number
