@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Usage and limits of regions: by node, by user and by mount. A page counts from before it is
- * allocated until after it is freed, so that an allocation never exceeds a limit. If any limit
- * refuses a page, the page counts against no limit.
+ * Usage and limits of regions: by node, by user and by mount. A page counts from before its
+ * allocation until it leaves its region, so that an allocation never exceeds a limit. If one limit
+ * refuses a page, the page does not count against any other limit.
  *
  * The page allocator charges the memory cgroup (__GFP_ACCOUNT). dmem.c charges the dmem cgroup.
  * Unlike the memory cgroup, the dmem cgroup is also charged for pages from a pool.
@@ -24,7 +24,8 @@
  * @entry: in the table of users
  * @uid: the user, or the owner of the container
  * @container: the user namespace of a container, NULL for a user
- * @regions: number of regions that count for the user; the last one to end frees the struct
+ * @regions: number of regions that count for the user; the struct is freed when the last of these
+ *	regions ends
  * @pages: pages that these regions have or are about to get
  */
 struct actmem_user {
@@ -69,11 +70,11 @@ void actmem_account_exit(void)
 }
 
 /*
- * Identifies the user whose limit applies to the current task. A user namespace has as many uids as
- * /etc/subuid gives its owner, so a limit for each uid would not limit the owner. Regions that a
- * task in a namespace creates therefore count for the owner of the outermost namespace below the
- * initial one. If that owner is root, the namespace is a container of one of root's tenants, and
- * counts as a user of its own.
+ * Identifies the user whose limit applies to the current task. In a user namespace, the owner of
+ * the namespace can use many uids (/etc/subuid), so a limit for each uid would not limit the owner.
+ * Therefore regions that a task in a namespace creates count for the owner of the outermost
+ * namespace below the initial one. If that owner is root, the namespace is a container of one of
+ * root's tenants, and counts as a user of its own.
  */
 static void account_user_identify(struct actmem_user *user)
 {
@@ -98,10 +99,10 @@ static struct actmem_user *account_user_find(const struct actmem_user *wanted)
 }
 
 /*
- * Counts the region for its user, and records the RLIMIT_MEMLOCK that applies to it. CAP_IPC_LOCK
- * lifts only RLIMIT_MEMLOCK. The check of this capability is not audited, because a missing
- * CAP_IPC_LOCK may deny nothing: RLIMIT_MEMLOCK does not apply if the administrator has set a limit
- * of users.
+ * Counts the region for its user, and records the RLIMIT_MEMLOCK that applies to the region.
+ * CAP_IPC_LOCK lifts RLIMIT_MEMLOCK, but no other limit. The check of this capability is not
+ * audited, because a task may not need the capability: RLIMIT_MEMLOCK does not apply if the
+ * administrator has set a limit of users.
  */
 int actmem_user_attach(struct actmem_region *region)
 {
@@ -113,7 +114,7 @@ int actmem_user_attach(struct actmem_region *region)
 	spin_lock(&account_lock);
 	region->user = account_user_find(unused);
 	if (!region->user) {
-		/* Keep the namespace, so that no other namespace gets its address. */
+		/* Hold the namespace, so that no other namespace gets the same address. */
 		get_user_ns(unused->container);
 		hash_add(users, &unused->entry, __kuid_val(unused->uid));
 		swap(region->user, unused);
@@ -147,7 +148,10 @@ void actmem_user_detach(struct actmem_region *region)
 	kfree(user);
 }
 
-/* Counts one more object against @quota. Returns false if that would exceed the limit. */
+/*
+ * Counts one more object against @quota. Returns false, and counts nothing, if the limit is
+ * reached.
+ */
 bool actmem_quota_charge(struct actmem_quota *quota)
 {
 	bool fits;
@@ -177,7 +181,10 @@ struct actmem_quota actmem_quota_read(const struct actmem_quota *quota)
 	return read;
 }
 
-/* Sets a limit. While the usage exceeds the limit, charges fail, and regions have a surplus. */
+/*
+ * Sets a limit. While the usage exceeds the limit, charges fail, and regions have a surplus (pages
+ * to give back).
+ */
 void actmem_limit_set(unsigned long *limit, unsigned long value)
 {
 	spin_lock(&account_lock);
@@ -207,8 +214,8 @@ static int account_quota_check(struct actmem_quota quota, unsigned long pages, i
 }
 
 /*
- * Checks the administrator's limit of users or, if there is none, the RLIMIT_MEMLOCK of the process
- * that created the region.
+ * Checks the limit that the administrator set for users. Without such a limit, checks the
+ * RLIMIT_MEMLOCK of the process that created the region.
  */
 static int account_check_user(const struct actmem_region *region, unsigned long pages,
 			      struct actmem_why *why)
@@ -279,7 +286,8 @@ void actmem_account_uncharge(struct actmem_region *region)
 }
 
 /*
- * Returns the part of the excess over the limit that falls to @pages of the used pages, rounded up.
+ * Divides the excess over the limit equally among all used pages. Returns the share of @pages of
+ * these pages, rounded up.
  */
 static unsigned long account_share(struct actmem_quota quota, unsigned long pages)
 {
@@ -288,8 +296,8 @@ static unsigned long account_share(struct actmem_quota quota, unsigned long page
 }
 
 /*
- * Returns how many pages the region should give back so that no usage exceeds its limit. Stores in
- * @reason the ACTMEM_WHY_* of the limit that requires the most pages.
+ * Returns how many pages the region should give back because a usage exceeds its limit. The limit
+ * that requires the most pages decides; @reason is its ACTMEM_WHY_*.
  */
 unsigned long actmem_account_surplus(struct actmem_region *region, u32 *reason)
 {
@@ -316,7 +324,7 @@ unsigned long actmem_account_surplus(struct actmem_region *region, u32 *reason)
 }
 
 /*
- * Counts a page of the region on @node: @change is 1 if the page was added, -1 if it was removed.
+ * Counts a page of the region on @node: @change is 1 if a page was added, -1 if a page was removed.
  */
 void actmem_account_count(struct actmem_region *region, int node, int change)
 {

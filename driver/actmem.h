@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Declarations that the driver's files share. A file calls only functions of later files in this
- * order: main, ioctl, file, mount, inode, create, dmabuf, map, sysfs, populate, poison, reclaim,
- * region, slots, place, pool, dmem, quarantine, node, account, argument, the tracepoints. The
- * functions in tables of operations do not count: the kernel calls them.
+ * Declarations that the driver's files share. A file calls only functions of files that come later
+ * in this list: main, ioctl, file, mount, inode, create, dmabuf, map, sysfs, populate, poison,
+ * reclaim, region, slots, place, pool, dmem, quarantine, node, account, argument, the tracepoints.
+ * This rule does not apply to functions in tables of operations, which the kernel calls.
  *
  * The lock order, outermost first:
  *
- *	inode->i_rwsem				creating a file's region, setting its name
+ *	inode->i_rwsem				creating a file's region, naming the region
  *	mmap_lock				page faults (taken by the kernel)
  *	actmem_pool.settings			changing the target of a pool
  *	actmem_region.unmap_lock		keeping the region's inode alive
@@ -18,8 +18,8 @@
  *
  * actmem_region.lock and the locks below it are spinlocks with short critical sections. A caller of
  * the page allocator may hold actmem_pool.settings, but no lock below it. A region has a slot for
- * each page (slots.c). To allocate a page, a task claims its slot. Until this claim ends, the task
- * takes neither mmap_lock nor another claim.
+ * each page (slots.c). To allocate a page, a task claims the page's slot. Until this claim ends,
+ * the task takes neither mmap_lock nor another claim.
  */
 #ifndef _ACTMEM_H
 #define _ACTMEM_H
@@ -53,18 +53,18 @@ struct miscdevice;
 
 /**
  * struct actmem_quota - usage and limit of a resource
- * @limit: ACTMEM_NO_LIMIT if there is none. The usage may exceed a limit that was lowered.
- * @used: existing objects, and those that are about to be created
+ * @limit: maximum of @used, or ACTMEM_NO_LIMIT. After the limit was lowered, @used may be greater.
+ * @used: existing objects, plus objects that are about to be created
  */
 struct actmem_quota {
 	unsigned long limit;
 	unsigned long used;
 };
 
-/* The limit of a quota without a limit. */
+/* The value of @limit for a quota without a limit. */
 #define ACTMEM_NO_LIMIT		ULONG_MAX
 
-/* Returns how many objects the limit still allows in this snapshot of actmem_quota_read(). */
+/* Returns how many more objects the limit allows. @quota is a snapshot (actmem_quota_read()). */
 static inline unsigned long actmem_quota_left(struct actmem_quota quota)
 {
 	return quota.limit - min(quota.limit, quota.used);
@@ -74,7 +74,8 @@ static inline unsigned long actmem_quota_left(struct actmem_quota quota)
  * struct actmem_node - pages on one node
  * @dmem: the node as a region of the dmem controller
  * @pages: quota of the pages of all regions
- * @lingering: pages of lingering regions (closed, but still pinned); these also count in @pages
+ * @lingering: pages of lingering regions (closed, but still pinned); these pages also count in
+ *	@pages
  * @poisoned: pages in which the hardware reported an error; this number never falls
  */
 struct actmem_node {
@@ -86,38 +87,39 @@ struct actmem_node {
 
 /**
  * struct actmem_region - a range of huge pages
- * @ref: held by the inode and later by the list of lingering regions, and by each caller that
+ * @ref: references: of the inode, later of the list of lingering regions, and of each caller that
  *	looked the region up by its id
  * @id: index in the table of regions
  * @flags: ACTMEM_CREATE_*
  * @policy: ACTMEM_POLICY_*
- * @nodes: mask of the policy
- * @page_count: length in pages, whether present or missing
+ * @nodes: node mask of the policy
+ * @page_count: length in pages, including missing pages
  * @owner: user that created the region
  * @pid: process that created the region
  * @mount: mount of the region's file, NULL for an unnamed region
  * @user: user whose limit applies to the region; NULL after actmem_user_detach()
- * @memlock_pages: RLIMIT_MEMLOCK of the creator, ACTMEM_NO_LIMIT with CAP_IPC_LOCK
+ * @memlock_pages: RLIMIT_MEMLOCK of the creator; ACTMEM_NO_LIMIT if the creator has CAP_IPC_LOCK
  * @charged: pages that the region has or is about to get; protected by account_lock
  * @unmap_lock: keeps @inode alive while a task unmaps pages, because the task has no reference to
  *	@inode; taken before @lock
- * @inode: NULL before the region has an inode, and when the region lingers
- * @unclaimed: tasks that wait for the end of another task's claim
+ * @inode: NULL before the region has an inode, and after the inode was evicted
+ * @unclaimed: wait queue of tasks that wait until another task ends a claim
  * @charges: entry i is the dmem cgroup to which page i is charged, if the kernel has dmem cgroups
  * @linger: entry in the list of lingering regions
- * @rcu: frees the region after a grace period, because readers of the table access it under RCU
- *	without a reference
- * @lock: protects the pages of the region, which the fields below describe
+ * @rcu: frees the region after a grace period, because a task that searches the table accesses
+ *	regions under RCU, without a reference
+ * @lock: protects the region's pages, and the fields below, which describe these pages
  * @pages_held: number of slots that have a page
  * @demand_faults: pages that page faults allocated
- * @exported_pages: pages of the existing dma-bufs of the region
+ * @exported_pages: pages in dma-bufs of the region; a page counts once for each dma-buf
  * @poisoned_pages: pages in @slots in which the hardware reported an error
  * @asked_pages: pages that the region should still give back because dmem.max was lowered
  * @asked_until: when the request for @asked_pages ends, in jiffies
- * @lingering: true if the inode is gone and the remaining pages are pinned from outside
- * @slots: entry i is page i of the region, or the claim of a task that allocates this page; changes
- *	under @lock, except for claims
- * @name: label of the region, or the name of its file
+ * @lingering: true if the inode is gone, but something outside the driver still pins the remaining
+ *	pages
+ * @slots: entry i is page i of the region, or a claim while a task allocates this page. Pages are
+ *	stored and removed under @lock; claims are made, and removed after a failure, without @lock
+ * @name: the name of the region's file; for an unnamed region, a text that the creator chose
  * @node_pages_held: number of the region's pages on each node
  */
 struct actmem_region {
@@ -155,12 +157,12 @@ struct actmem_region {
 };
 
 /*
- * The driver keeps notes on a page in folio->private. The kernel does not use this field for the
- * driver's pages, and does not read it unless PG_private is set. LENT: a pool has lent the page to
- * a region (pool.c). The task that takes the page from the pool sets this bit, and the task that
- * gives the page back clears it. POISONED: the page is in a region and the hardware reported an
- * error in it; protected by the region's lock. The higher bits hold the id of the region that has
- * the page.
+ * The driver keeps notes on a page (two bits and the id of a region) in folio->private. The kernel
+ * does not use this field for the driver's pages, and does not read it unless PG_private is set.
+ * LENT: the page belongs to a pool, which has lent it to a region (pool.c). The task that takes the
+ * page from the pool sets LENT, and the task that gives the page back clears LENT. POISONED: the
+ * page is in a region, and the hardware reported an error in the page. The region's lock protects
+ * this bit. The higher bits hold the id of the region that has the page.
  */
 #define ACTMEM_PAGE_LENT	BIT(0)
 #define ACTMEM_PAGE_POISONED	BIT(1)
@@ -178,13 +180,13 @@ static inline void actmem_page_notes_set(struct folio *folio, unsigned long note
 
 /**
  * struct actmem_choice - the nodes from which the current task takes pages
- * @wanted: pages still to be placed
- * @placed: pages placed
- * @placed_here: pages placed on the nearest node that is not full
- * @charged: placed pages that are charged to a memory cgroup
- * @nodes: nodes that the policy permits; except for interleaving, full nodes are removed while
- *	other nodes are left
- * @from: nodes are tried in order of their distance from this node
+ * @wanted: pages that the task still has to allocate
+ * @placed: pages already allocated
+ * @placed_here: pages that were allocated on the nearest node that is left in @nodes
+ * @charged: allocated pages that are charged to a memory cgroup
+ * @nodes: nodes that the policy permits. If a node is full or has reached its limit, it is removed,
+ *	unless it is the last node. With interleaving, no node is removed
+ * @from: without interleaving, nodes are tried in order of their distance from this node
  */
 struct actmem_choice {
 	unsigned long wanted;
@@ -206,7 +208,9 @@ long actmem_region_ioctl(struct file *file, unsigned int request, unsigned long 
 
 /* file.c */
 struct file *actmem_file_make(struct actmem_region *region);
-/* Returns the file's region, or NULL for an empty file of a mount. A file keeps its region. */
+/*
+ * Returns the file's region, or NULL for an empty file of a mount. A file never changes its region.
+ */
 static inline struct actmem_region *actmem_file_region(const struct file *file)
 {
 	/* Pairs with actmem_create_attach(). */
@@ -266,8 +270,8 @@ void actmem_regions_exit(void);
 /* slots.c */
 struct folio *actmem_slot_get(struct actmem_region *region, unsigned long index);
 /*
- * Translates an error of actmem_slot_get() to the error of a system call. A thread that touches a
- * mapping of a poisoned page gets a signal, not this error.
+ * Translates an error of actmem_slot_get() to the error of a system call. Page faults do not use
+ * this function: a thread that touches a poisoned page gets a signal.
  */
 static inline int actmem_slot_error(const struct folio *folio)
 {

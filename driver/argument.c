@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Copies the arguments of ioctls from and to user space, and parses numbers that root writes. */
+/*
+ * Copies the arguments of ioctls from and to user space, and parses the numbers in mount options
+ * and sysfs files.
+ */
 #include <linux/ctype.h>
 #include <linux/fcntl.h>
 #include <linux/file.h>
@@ -10,8 +13,9 @@
 #include "actmem.h"
 
 /*
- * Copies a struct from user space. Every struct begins with a __u32, the struct's size in user
- * space. This size must be at least @oldest, the size in the first version of the interface.
+ * Copies a struct from user space. Every struct begins with a __u32, which contains the struct's
+ * size in user space. This size must be at least @oldest, the struct's size in the oldest version
+ * of the interface.
  */
 int actmem_argument_fetch(void *arg, size_t size, size_t oldest, void __user *user)
 {
@@ -40,9 +44,9 @@ int actmem_argument_answer(void __user *user, const void *arg, size_t size)
 }
 
 /*
- * Makes a file by @make, and copies the struct @arg with the file's descriptor to user space. @fd
- * is the field of @arg for the descriptor. @make may change other fields of @arg. After an error,
- * *@fd is -1, no file or descriptor is left, and the struct may or may not have been copied.
+ * Calls @make to make a file, and copies the struct @arg with the file's descriptor to user space.
+ * @fd is the field of @arg for the descriptor. @make may change other fields of @arg. After an
+ * error, *@fd is -1, no file or descriptor is left, and the struct may or may not have been copied.
  */
 int actmem_argument_answer_with_file(void __user *user, void *arg, size_t size, s32 *fd,
 				     struct file *(*make)(void *context), void *context)
@@ -72,8 +76,8 @@ put_number:
 
 /*
  * Parses a decimal number with an optional suffix K, M, G, T, P or E, and returns the text after
- * it. Returns NULL if there is no number, or if the number does not fit in 64 bits. In the latter
- * case, memparse() would return a smaller number.
+ * the suffix. Returns NULL if there is no number, or if the number does not fit in 64 bits. Unlike
+ * this function, memparse() returns a wrong number if the number does not fit.
  */
 const char *actmem_argument_number(const char *text, u64 *number)
 {

@@ -17,7 +17,7 @@ bool actmem_name_is_valid(const char *name, size_t length)
 	return length < ACTMEM_NAME_BYTES;
 }
 
-/* Creates a region, and stores its id in @arg. On failure, stores the reason in @arg. */
+/* Creates a region, and stores the region's id in @arg. On failure, stores the reason in @arg. */
 struct actmem_region *actmem_create_region(struct actmem_ioctl_create *arg,
 					   struct actmem_mount *mount)
 {
@@ -30,8 +30,8 @@ struct actmem_region *actmem_create_region(struct actmem_ioctl_create *arg,
 }
 
 /*
- * Creates a region for a file of a mount. The caller has locked the inode, so that its name does
- * not change. If the file has no name yet, the region gets its name when the file is linked.
+ * Creates a region for a file of a mount. The caller has locked the inode, so that the file's name
+ * does not change. If the file has no name yet, the region gets a name when the file is linked.
  */
 struct actmem_region *actmem_create_for_file(struct inode *inode, struct actmem_ioctl_create *arg)
 {
@@ -43,8 +43,8 @@ struct actmem_region *actmem_create_for_file(struct inode *inode, struct actmem_
 	if (inode->i_private)
 		return ERR_PTR(-EEXIST);
 	/*
-	 * Do not use the dentry of the open file: after O_TMPFILE, that dentry lacks the file's
-	 * name.
+	 * Do not use the dentry of the open file: if the file was created with O_TMPFILE, that
+	 * dentry does not have the file's name.
 	 */
 	dentry = inode->i_nlink ? d_find_alias(inode) : NULL;
 	if (dentry)
@@ -60,8 +60,8 @@ struct actmem_region *actmem_create_for_file(struct inode *inode, struct actmem_
 }
 
 /*
- * Attaches a region to an inode. The inode takes over the caller's reference to the region, and
- * ends the region when the inode is evicted.
+ * Attaches a region to an inode. The inode takes over the caller's reference to the region. The
+ * region ends when the inode is evicted.
  */
 void actmem_create_attach(struct inode *inode, struct actmem_region *region)
 {
@@ -77,7 +77,7 @@ void actmem_create_attach(struct inode *inode, struct actmem_region *region)
 /*
  * Creates a region of this length for an empty file of a mount, with the mount's policy. The caller
  * has locked the inode. Returns EPERM if the file already has a region, because other processes may
- * have mapped it.
+ * have mapped that region.
  */
 int actmem_create_of_length(struct inode *inode, loff_t length)
 {

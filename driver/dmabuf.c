@@ -13,7 +13,8 @@
 #include "compat/compat.h"
 
 /*
- * Use MODULE_INFO(): MODULE_IMPORT_NS() takes an identifier or a string, depending on the kernel.
+ * Use MODULE_INFO(), because MODULE_IMPORT_NS() takes an identifier in some kernels, and a string
+ * in others.
  */
 MODULE_INFO(import_ns, "DMA_BUF");
 
@@ -27,7 +28,7 @@ struct export {
 
 /*
  * Fills the table with parts of the pages. All parts have the same power-of-two length and are
- * aligned to it, so that none crosses the device's segment boundary.
+ * aligned to this length, so that no part crosses the device's segment boundary.
  */
 static int dmabuf_cut(const struct export *export, struct device *dev, struct sg_table *table)
 {
@@ -54,8 +55,8 @@ static int dmabuf_cut(const struct export *export, struct device *dev, struct sg
 /*
  * Maps the pages for DMA in both directions, as other exporters do. CPU accesses need no
  * synchronization: DMA is coherent on x86, and this function refuses devices that would use bounce
- * buffers (swiotlb). A bounce buffer cannot hold a page of 2 MiB, and without synchronization
- * neither side would see the other's writes.
+ * buffers (swiotlb). A bounce buffer cannot hold a page of 2 MiB. Without synchronization, neither
+ * CPU nor device would see the other's writes.
  */
 static struct sg_table *dmabuf_map(struct dma_buf_attachment *attachment,
 				   enum dma_data_direction direction)
@@ -118,8 +119,8 @@ static const struct dma_buf_ops dmabuf_ops = {
 };
 
 /*
- * Takes a reference to each page. Does not allocate missing pages: only POPULATE and page faults
- * allocate pages and charge them.
+ * Takes a reference to each page. Fails with ENODATA at a missing page, because only POPULATE and
+ * page faults may allocate and charge pages.
  */
 static int dmabuf_take_pages(struct export *export, unsigned long count)
 {

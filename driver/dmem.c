@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Limits by cgroup, if the kernel has the dmem controller. Each node is a region of that
- * controller, "actmem/nodeN". The driver charges each page, including those from a pool, to the
+ * Limits by cgroup, if the kernel has the dmem controller. The controller calls each node a region,
+ * with the name "actmem/nodeN". The driver charges each page, including those from a pool, to the
  * dmem cgroup of the task that allocates it. The charge lasts from before the allocation until the
- * page is freed, even if the task or the cgroup ends earlier.
+ * page leaves its slot, even if the task or the cgroup ends earlier.
  */
 #include <linux/cgroup_dmem.h>
 #include <linux/rcupdate_wait.h>
@@ -11,7 +11,7 @@
 #include "actmem.h"
 #include "compat/compat.h"
 
-/* Registers every possible node, because memory may be brought online later. */
+/* Registers every possible node, because a node may get memory later. */
 int actmem_dmem_init(void)
 {
 	int node;
@@ -58,15 +58,15 @@ int actmem_dmem_charge(struct actmem_region *region, unsigned long index, int no
 	return err;
 }
 
-/* Uncharges a page that left its slot, or that could not be allocated. */
+/* Uncharges a page that leaves its slot, or that could not be allocated. */
 void actmem_dmem_uncharge(struct actmem_region *region, unsigned long index)
 {
 	dmem_cgroup_uncharge(xa_erase(&region->charges, index), ACTMEM_PAGE_BYTES);
 }
 
 /*
- * Returns how many pages of the region are charged to @pool or to a cgroup below it. Does not count
- * pages that dmem.min protects from reclaim.
+ * Returns how many pages of the region are charged to the cgroup of @pool or its descendants. Does
+ * not count pages that dmem.min protects from reclaim.
  */
 unsigned long actmem_dmem_pages(struct actmem_region *region, struct dmem_cgroup_pool_state *pool)
 {

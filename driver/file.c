@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The file operations of a region (open, read, poll, fdinfo), and the files of unnamed regions.
- * ioctl.c handles requests, and map.c mappings. As on hugetlbfs, programs write to a region only
- * through mappings.
+ * ioctl.c handles ioctls, and map.c handles mappings. As on hugetlbfs, programs write to a region
+ * only through mappings.
  *
  * An empty file of a mount has no region and its length is 0, so a read returns nothing.
  */
@@ -21,9 +21,9 @@ static int unnamed_mount_users;
 
 /*
  * Takes a reference to the internal mount, which has the files of unnamed regions. Open files of
- * unnamed regions hold such a reference. Their inodes do not, to avoid a deadlock: a watcher
- * (inotify) may drop the last reference to an inode, and the shutdown of the superblock waits for
- * watchers.
+ * unnamed regions hold such a reference. The inodes do not, to avoid a deadlock. A watcher
+ * (inotify) may drop the last reference to an inode. If inodes held the mount, this watcher could
+ * shut down the superblock, and the shutdown waits for watchers.
  */
 static int file_mount_hold(void)
 {
@@ -45,8 +45,8 @@ static int actmem_release(struct inode *inode, struct file *file)
 }
 
 /*
- * Reads missing pages as zeros. Returns an error only if it read nothing before the error, so that
- * bytes that were read are not lost.
+ * Reads missing pages as zeros. If an error occurs after some bytes were read, returns the number
+ * of these bytes.
  */
 static ssize_t actmem_read_iter(struct kiocb *call, struct iov_iter *to)
 {
@@ -84,7 +84,7 @@ static ssize_t actmem_read_iter(struct kiocb *call, struct iov_iter *to)
 	return done ?: err;
 }
 
-/* Reports EPOLLPRI if a limit fell, and the region should give pages back. */
+/* Reports EPOLLPRI while the region should give pages back, because a limit was lowered. */
 static __poll_t actmem_poll(struct file *file, struct poll_table_struct *table)
 {
 	struct actmem_region *region = actmem_file_region(file);
@@ -95,8 +95,8 @@ static __poll_t actmem_poll(struct file *file, struct poll_table_struct *table)
 }
 
 /*
- * Prints lines of key and value for /proc/PID/fdinfo, with sizes in bytes. ACTMEM_IOC_INFO with
- * this id returns the other properties.
+ * Prints lines of key and value for /proc/PID/fdinfo, with sizes in bytes. To get the other
+ * properties, pass the id that is printed here to ACTMEM_IOC_INFO.
  */
 static void actmem_show_fdinfo(struct seq_file *seq, struct file *file)
 {
@@ -127,8 +127,8 @@ const struct file_operations actmem_file_operations = {
 };
 
 /*
- * Makes the file of an unnamed region. The file takes over the caller's reference. On failure the
- * region ends, so the caller must not use it in either case.
+ * Makes the file of an unnamed region. The file takes over the caller's reference. On failure, the
+ * region ends. In both cases, the caller must not use the region afterwards.
  */
 struct file *actmem_file_make(struct actmem_region *region)
 {
@@ -138,7 +138,7 @@ struct file *actmem_file_make(struct actmem_region *region)
 	int err;
 
 	snprintf(name, sizeof(name), "actmem:%s", region->name);
-	/* Hold the mount for the file here, because the file does not pass through open(). */
+	/* Hold the mount for the file here, because actmem_open() is not called for this file. */
 	err = file_mount_hold();
 	if (err)
 		goto retire;

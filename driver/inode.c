@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Inodes and names. A file of a mount is created empty, without a region. The file gets a region,
- * and with the region a length, at most once. The kernel keeps the names: each is a dentry that
- * stays in memory until the name is removed.
+ * and with the region a length, at most once. Each name is only a dentry of the kernel, which stays
+ * in memory until the name is removed.
  *
- * The inode's lock is held when a file gets its region or another name.
+ * A task holds the inode's lock while it gives a file a region or another name.
  */
 #include <linux/pagemap.h>
 #include <linux/security.h>
@@ -18,8 +18,8 @@ static const struct inode_operations actmem_file_inode_operations;
 static const struct inode_operations actmem_directory_operations;
 
 /*
- * Sets the times in @which to the current time, by setattr_copy(), which is the same in all
- * kernels.
+ * Sets the times that @which selects (ATTR_*) to the current time. Uses setattr_copy(), which is
+ * the same in all kernels.
  */
 static void inode_set_times(struct inode *inode, unsigned int which)
 {
@@ -31,11 +31,14 @@ static void inode_set_times(struct inode *inode, unsigned int which)
 		.ia_ctime = now,
 	};
 
-	/* The idmap may be NULL: it maps only owners, and no owner is set. */
+	/* The idmap may be NULL, because this call sets no owner that needs mapping. */
 	setattr_copy(NULL, inode, &attributes);
 }
 
-/* Allocates an inode. An inode of a mount counts against the mount's limit until its eviction. */
+/*
+ * Allocates an inode. An inode of a mount counts against the mount's limit until the inode is
+ * evicted.
+ */
 static struct inode *inode_alloc(struct super_block *super, umode_t mode)
 {
 	struct actmem_mount *mount = actmem_super_mount(super);
@@ -61,8 +64,8 @@ static struct inode *inode_alloc(struct super_block *super, umode_t mode)
 		inode->i_op = &actmem_file_inode_operations;
 		inode->i_fop = &actmem_file_operations;
 		/*
-		 * The pages cannot move. NUMA balancing would still unmap them at intervals, to see
-		 * which node uses them. Request a low zone, because NUMA balancing skips files
+		 * Although the pages cannot move, NUMA balancing would unmap them at intervals, to
+		 * see which node uses them. Request a low zone, because NUMA balancing skips files
 		 * whose pages must be in such a zone.
 		 */
 		mapping_set_gfp_mask(inode->i_mapping, GFP_DMA);
@@ -84,7 +87,7 @@ struct inode *actmem_inode_root(struct super_block *super)
 	return inode;
 }
 
-/* Lets security modules label the inode. Returns the inode, or drops it and returns an error. */
+/* Lets security modules label the inode. After an error, drops the inode. */
 static struct inode *inode_label(struct inode *inode, struct inode *directory,
 				 const struct qstr *name)
 {
@@ -98,9 +101,9 @@ static struct inode *inode_label(struct inode *inode, struct inode *directory,
 }
 
 /*
- * Makes the inode of an unnamed region. Unlike kernel-internal inodes, it is not S_PRIVATE:
- * security modules decide which processes may hold it. Security modules label it like a file in the
- * root directory.
+ * Makes the inode of an unnamed region. Unlike kernel-internal inodes, the inode is not S_PRIVATE,
+ * so security modules decide which processes may use it. The modules label the inode like a file in
+ * the root directory.
  */
 struct inode *actmem_inode_unnamed(struct super_block *super)
 {
@@ -108,7 +111,7 @@ struct inode *actmem_inode_unnamed(struct super_block *super)
 
 	if (IS_ERR(inode))
 		return inode;
-	/* Without links, watches of the file end when its last descriptor is closed. */
+	/* Without links, watches of the file end when the file's last descriptor is closed. */
 	clear_nlink(inode);
 	inode->i_uid = current_fsuid();
 	inode->i_gid = current_fsgid();
@@ -171,7 +174,7 @@ static ACTMEM_MKDIR_RESULT actmem_mkdir(ACTMEM_IDMAP *idmap, struct inode *direc
 	return ACTMEM_MKDIR_RETURN(inode_directory_add(idmap, directory, dentry, mode | S_IFDIR));
 }
 
-/* Creates a file without a name. link(2) can give it one later. */
+/* Creates a file without a name. link(2) can name the file later. */
 static int actmem_tmpfile(ACTMEM_IDMAP *idmap, struct inode *directory, struct file *file,
 			  umode_t mode)
 {
@@ -182,7 +185,7 @@ static int actmem_tmpfile(ACTMEM_IDMAP *idmap, struct inode *directory, struct f
 	return finish_open_simple(file, PTR_ERR_OR_ZERO(inode));
 }
 
-/* Looks a name up. Rejects names that lists of regions cannot show. */
+/* Looks up a name. Rejects names that lists of regions cannot show. */
 static struct dentry *actmem_lookup(struct inode *directory, struct dentry *dentry,
 				    unsigned int flags)
 {
@@ -193,7 +196,7 @@ static struct dentry *actmem_lookup(struct inode *directory, struct dentry *dent
 	return simple_lookup(directory, dentry, flags);
 }
 
-/* Renames the region of a file, if there is one, to the file's latest name. */
+/* If the file has a region, gives the region the file's new name. */
 static void inode_name_region(struct inode *inode, const struct dentry *dentry)
 {
 	struct actmem_region *region = inode->i_private;
@@ -205,7 +208,9 @@ static void inode_name_region(struct inode *inode, const struct dentry *dentry)
 	spin_unlock(&region->lock);
 }
 
-/* Links a file that was created without a name. A file has at most one name. */
+/*
+ * Links a file that was created without a name. Refuses other files: a file has at most one name.
+ */
 static int actmem_link(struct dentry *old, struct inode *directory, struct dentry *dentry)
 {
 	int err = d_inode(old)->i_nlink ? -EPERM : simple_link(old, directory, dentry);
@@ -245,7 +250,9 @@ static int actmem_setattr(ACTMEM_IDMAP *idmap, struct dentry *dentry, struct iat
 	struct inode *inode = d_inode(dentry);
 	int err;
 
-	/* An unnamed region keeps its attributes: several processes may have its descriptor. */
+	/*
+	 * Refuse unnamed regions, because several processes may have a descriptor of such a region.
+	 */
 	if (!actmem_super_mount(inode->i_sb))
 		return -EPERM;
 	err = setattr_prepare(idmap, dentry, attributes);

@@ -83,7 +83,7 @@ static int ioctl_region_create(struct file *file, void __user *user)
 	struct actmem_region *region;
 	int err;
 
-	/* Refuse an unnamed region: its file already has a region. */
+	/* Refuse the file of an unnamed region, which already has a region. */
 	if (!actmem_super_mount(inode->i_sb))
 		return -ENOTTY;
 	err = ioctl_create_fetch(&arg, user);
@@ -99,7 +99,7 @@ static int ioctl_region_create(struct file *file, void __user *user)
 	region = actmem_create_for_file(inode, &made);
 	arg.id = made.id;
 	arg.why = made.why;
-	/* Copy the result first, because a region cannot be detached from its file. */
+	/* Copy the result first: if this fails, the region must not be attached to the file yet. */
 	err = actmem_argument_answer(user, &arg, sizeof(arg));
 	if (IS_ERR(region))
 		err = PTR_ERR(region);
@@ -112,10 +112,10 @@ static int ioctl_region_create(struct file *file, void __user *user)
 }
 
 /*
- * Returns true if the caller may see the region. The user that created the region may see it. In a
- * container, the region must also have been created in this container, because users outside of it
- * may have the same uid. The check of CAP_SYS_ADMIN is not audited, because a task without it still
- * sees its own regions.
+ * Returns true if the caller has CAP_SYS_ADMIN, or is the user that created the region. A user in a
+ * container sees only regions that were created in this container, because users outside may have
+ * the same uid. The check of CAP_SYS_ADMIN is not audited, because a task without this capability
+ * still sees its own regions.
  */
 static bool ioctl_region_is_visible(const struct actmem_region *region)
 {

@@ -23,7 +23,7 @@ static int __init actmem_init(void)
 	int err;
 
 	BUILD_BUG_ON(ACTMEM_PAGE_BYTES != HPAGE_PMD_SIZE);
-	/* The ids of regions are xarray indices, and region lengths must fit in a size_t. */
+	/* The u64 ids of regions must fit in an xarray index, and region lengths in a size_t. */
 	BUILD_BUG_ON(!IS_ENABLED(CONFIG_64BIT));
 
 	err = actmem_account_init();

@@ -3,11 +3,11 @@
  * Mapping a region into a process.
  *
  * The fault handler returns a small page of a compound page. The kernel then maps the whole
- * compound page with one entry, if addresses, offsets and i_size are aligned to its size. All code
- * here keeps them aligned. The mapping has no flag VM_IO or VM_PFNMAP, and no page_mkwrite: each of
- * these would prevent drivers and I/O from pinning its pages. The mapping has no flag VM_MIXEDMAP
- * either: with that flag, the kernel would not drop an entry's reference to its page when it
- * removes the entry.
+ * compound page with one entry, if addresses, offsets and i_size are aligned to the size of the
+ * compound page. All code here keeps these values aligned. The mapping has no flag VM_IO or
+ * VM_PFNMAP, and no page_mkwrite: each of these would prevent drivers and I/O from pinning the
+ * mapped pages. The mapping has no flag VM_MIXEDMAP either: with that flag, the kernel would remove
+ * an entry without dropping the entry's reference to the page.
  */
 #include <linux/file.h>
 #include <linux/mman.h>
@@ -55,8 +55,8 @@ static void map_fault_log(struct actmem_region *region, unsigned long index, int
 }
 
 /*
- * Allocates the missing page, but not for a mapping of a read-only descriptor, because the page
- * would count against the owner of the region. POPULATE also refuses such descriptors.
+ * Allocates the missing page. @may_allocate is false for a mapping of a read-only descriptor,
+ * because the page would count against the region's owner. POPULATE also refuses such descriptors.
  */
 static struct folio *map_fault_demand(struct actmem_region *region, unsigned long index,
 				      bool may_allocate)
@@ -81,8 +81,8 @@ static struct folio *map_fault_demand(struct actmem_region *region, unsigned lon
 
 /*
  * Waits for the task that allocates the page. If the fault can be retried, first releases the
- * fault's lock, because the wait may be long: that task may get little CPU time. A reference to the
- * file keeps the region alive even if another thread removes the mapping.
+ * fault's lock, because the wait is long if the other task gets little CPU time. The reference to
+ * the file keeps the region alive even if another thread removes the mapping.
  */
 static vm_fault_t map_fault_wait(struct vm_fault *vmf, struct actmem_region *region,
 				 unsigned long index)
@@ -103,8 +103,8 @@ static vm_fault_t map_fault_wait(struct vm_fault *vmf, struct actmem_region *reg
 
 /*
  * Handles a page fault. Raises SIGBUS if the page cannot be allocated, as hugetlb does, or if the
- * hardware reported an error in it. VM_FAULT_HWPOISON_LARGE would need the lost size as an index
- * into a table of hugetlb, and this table is not exported.
+ * hardware reported an error in the page. Does not use VM_FAULT_HWPOISON_LARGE, because that result
+ * contains an index into a table of hugetlb, which the kernel does not export.
  */
 static vm_fault_t actmem_fault(struct vm_fault *vmf)
 {
@@ -126,8 +126,7 @@ static vm_fault_t actmem_fault(struct vm_fault *vmf)
 
 /*
  * Maps no further pages. Without this operation, the kernel would call actmem_fault() under
- * mmap_lock instead of the lock of the mapping, and another thread's mmap() would wait for the
- * fault.
+ * mmap_lock instead of the per-VMA lock, so that mmap() in another thread would wait for the fault.
  */
 static vm_fault_t actmem_map_pages(struct vm_fault *vmf, pgoff_t first, pgoff_t last)
 {
@@ -135,8 +134,8 @@ static vm_fault_t actmem_map_pages(struct vm_fault *vmf, pgoff_t first, pgoff_t 
 }
 
 /*
- * Refuses to split a mapping inside a page, because the kernel would then always map the rest of
- * that page with small entries.
+ * Refuses to split a mapping inside a page, because after the split the kernel would always map the
+ * rest of that page with small entries.
  */
 static int actmem_may_split(struct vm_area_struct *vma, unsigned long address)
 {
@@ -160,8 +159,8 @@ static bool map_is_valid(const struct actmem_region *region, unsigned long lengt
 }
 
 /*
- * Chooses an aligned address. Refuses invalid mappings here, because with MAP_FIXED, the kernel has
- * already removed the old mapping when it calls actmem_mmap().
+ * Chooses an aligned address. Refuses invalid mappings, because actmem_mmap() would be too late:
+ * with MAP_FIXED, the kernel has removed the old mapping by then.
  */
 unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 				       unsigned long length, unsigned long pgoff,
@@ -177,7 +176,7 @@ unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 		return -EINVAL;
 	if ((flags & MAP_FIXED) && !IS_ALIGNED(address, ACTMEM_PAGE_BYTES))
 		return -EINVAL;
-	/* Align a hint, because the kernel would otherwise use it unaligned. */
+	/* Align a hint: otherwise, the kernel would use the unaligned hint. */
 	address = ALIGN(address, ACTMEM_PAGE_BYTES);
 	return thp_get_unmapped_area(file, address, length, pgoff, flags);
 }
@@ -185,12 +184,15 @@ unsigned long actmem_get_unmapped_area(struct file *file, unsigned long address,
 int actmem_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	struct actmem_region *region = actmem_file_region(file);
-	/* VM_DONTEXPAND also keeps khugepaged away, which would treat the pages as page cache. */
+	/* VM_DONTEXPAND also keeps away khugepaged, which would treat the pages as page cache. */
 	unsigned long flags = VM_DONTEXPAND | VM_DONTDUMP;
 
 	if (!region)
 		return -ENODATA;
-	/* Check VM_MAYSHARE: a shared mapping of a read-only descriptor lacks VM_SHARED. */
+	/*
+	 * Check VM_MAYSHARE, not VM_SHARED: a shared mapping of a read-only descriptor lacks
+	 * VM_SHARED.
+	 */
 	if (!(vma->vm_flags & VM_MAYSHARE) || !IS_ALIGNED(vma->vm_start, ACTMEM_PAGE_BYTES) ||
 	    !map_is_valid(region, vma->vm_end - vma->vm_start, vma->vm_pgoff))
 		return -EINVAL;

@@ -3,12 +3,12 @@
  * The file system of regions: superblocks and mount options. Each region is a file with its own
  * inode and size, because the kernel maps huge pages only below i_size.
  *
- * Unnamed regions are on an internal superblock, which exists while any of them is open (file.c).
- * Each mount of the file system has its own superblock, with names (inode.c) and limits.
+ * Unnamed regions are on an internal superblock, which exists while any unnamed region is open
+ * (file.c). Each mount of the file system has its own superblock, with names (inode.c) and limits.
  *
- * A superblock holds a reference to the module (fs_type.owner). Each open file holds its mount, and
- * thus the superblock. The file operations therefore need no owner, and the module can be unloaded
- * when nothing is mounted and the last region has ended.
+ * A superblock holds a reference to the module (fs_type.owner). Each open file holds a reference to
+ * its mount, and thus to the superblock. The file operations therefore need no owner, and the
+ * module can be unloaded when nothing is mounted and the last region has ended.
  */
 #include <linux/cred.h>
 #include <linux/fs_context.h>
@@ -32,7 +32,7 @@ enum option {
 	OPTION_POLICY,
 };
 
-/* The value of a policy that no option has set yet. */
+/* The initial value of @policy, until an option or mount_settle_policy() sets it. */
 #define POLICY_BY_NODES	U32_MAX
 
 static const struct constant_table policies[] = {
@@ -172,7 +172,7 @@ static int mount_show(struct seq_file *seq, struct dentry *root)
 	return 0;
 }
 
-/* Refuses changed options, except limits. mount(8) repeats the options that do not change. */
+/* Refuses to change options other than limits. mount(8) also passes unchanged options. */
 static int mount_reconfigure(struct fs_context *context)
 {
 	struct actmem_mount *mount = actmem_super_mount(context->root->d_sb);
@@ -188,8 +188,8 @@ static int mount_reconfigure(struct fs_context *context)
 }
 
 /*
- * Reports the pages of the mount's regions, and the limit. Without a limit, the machine's memory
- * takes its place.
+ * Reports the pages of the mount's regions, and the mount's limit. Without a limit, reports the
+ * machine's memory instead of the limit.
  */
 static int mount_statfs(struct dentry *dentry, struct kstatfs *stat)
 {
@@ -241,7 +241,7 @@ static int mount_get_tree(struct fs_context *context)
 	return err ?: get_tree_nodev(context, mount_fill_super);
 }
 
-/* Frees the actmem_mount, unless a new superblock has taken it over (and cleared s_fs_info). */
+/* Frees the actmem_mount, unless a new superblock owns it: s_fs_info is then NULL. */
 static void mount_free(struct fs_context *context)
 {
 	kfree(context->s_fs_info);
@@ -273,7 +273,7 @@ static struct actmem_mount *mount_alloc(void)
 static int mount_init_context(struct fs_context *context)
 {
 	context->ops = &mount_context_operations;
-	/* Only the kernel's own mounts have SB_KERNMOUNT, such as the mount of unnamed regions. */
+	/* Only the kernel's own mounts, such as the mount of unnamed regions, have SB_KERNMOUNT. */
 	if (context->sb_flags & SB_KERNMOUNT) {
 		context->sb_flags |= SB_NOUSER;
 		context->global = true;
@@ -299,8 +299,8 @@ static void mount_kill_super(struct super_block *super)
 
 /*
  * FS_USERNS_MOUNT is not set, so that root of a user namespace cannot mount this file system. The
- * reason is that the regions of a mount use memory as long as the mount exists, even if their user
- * has no process left.
+ * reason is that the regions of a mount use memory as long as the mount exists, even if the
+ * regions' user has no process left.
  */
 struct file_system_type actmem_fs_type = {
 	.owner = THIS_MODULE,

@@ -12,8 +12,8 @@
 
 /**
  * struct actmem_mount - options and limits of a superblock with names
- * @ref: held by the superblock and by each of its regions, because a lingering region may outlive
- *	the superblock
+ * @ref: held by the superblock and by each region of the mount, because a lingering region may
+ *	outlive the superblock
  * @policy: ACTMEM_POLICY_*, for regions that are created without their own policy
  * @nodes: mask of the policy
  * @uid: initial owner of the root directory
@@ -33,7 +33,7 @@ struct actmem_mount {
 	struct actmem_quota inodes;
 };
 
-/* The default of the option nr_inodes=: about 64 MiB of kernel memory. */
+/* The default of the option nr_inodes=. This many inodes need about 64 MiB of kernel memory. */
 #define ACTMEM_INODES_DEFAULT	65536UL
 
 /* Returns NULL for the superblock of unnamed regions. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The memory of a node, as the page allocator counts it. */
+/* Reads the page allocator's counters of a node's memory. */
 #include <linux/mm.h>
 #include <linux/sched.h>
 #include <linux/vmstat.h>
@@ -12,7 +12,7 @@
 
 /*
  * Returns the free small pages of a zone, except those reserved for CMA, which only movable pages
- * can use. The two counters are not updated together, so the difference is clamped.
+ * can use. The two counters are not updated together, so the difference is limited to at least 0.
  */
 static unsigned long node_zone_free_pages(struct zone *zone)
 {
@@ -36,7 +36,7 @@ unsigned long actmem_node_pages(int node, bool free)
 	return small_pages >> ACTMEM_PAGE_ORDER;
 }
 
-/* Returns how many free bytes of a node cannot be used for regions. */
+/* Returns the free bytes of a node that regions cannot use, because only movable pages can. */
 u64 actmem_node_movable_bytes(int node)
 {
 	struct zone *zone = NODE_DATA(node)->node_zones;
@@ -55,10 +55,10 @@ unsigned long actmem_node_capacity(int node)
 }
 
 /*
- * Waits before the caller retries on a full node. Counts the calls in *@waits, which is first 0,
- * and returns false after FULL_WAITS calls. If much of the free memory is reserved for CMA, the
- * page allocator fails although page cache is left. During the wait, the kernel reclaims this page
- * cache in the background.
+ * Waits before the caller retries on a full node. Counts the calls in *@waits, which the caller
+ * first sets to 0. Returns false after FULL_WAITS calls. If much of the free memory is reserved for
+ * CMA, the page allocator fails although the kernel could reclaim page cache. During the wait, the
+ * kernel reclaims this page cache in the background.
  */
 bool actmem_node_wait(unsigned int *waits)
 {

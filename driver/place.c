@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Choice of the node for each page. The driver never removes a node from a region's mask: a call
- * fails if the task may not use a node of the mask, or if the node has no memory.
+ * Chooses a node for each page. The driver never removes a node from a region's mask. A call fails
+ * if the task may not use a node of the mask, or if such a node has no memory.
  *
  * A call also fails, before it allocates anything, in two cases. First, the nodes could not hold
  * the requested length even if all of their memory were free. Second, this length, minus the pages
@@ -27,7 +27,7 @@ static nodemask_t place_allowed_nodes(void)
 {
 	nodemask_t allowed;
 
-	/* The cpuset changes mems_allowed under this lock. */
+	/* mems_allowed changes only under this lock. */
 	task_lock(current);
 	nodes_and(allowed, cpuset_current_mems_allowed, node_states[N_MEMORY]);
 	task_unlock(current);
@@ -45,7 +45,7 @@ static int place_nearest_node(const nodemask_t *mask, int from)
 	return nearest;
 }
 
-/* Fills in @why if the node is full, or if a limit of the node is reached; @reason says which. */
+/* Fills in @why. @reason says whether the node is full, or a limit of the node is reached. */
 static int place_fail_node(struct actmem_why *why, u32 reason, int node,
 			   unsigned long wanted, unsigned long available)
 {
@@ -68,7 +68,7 @@ static int place_node_check(int node, struct actmem_why *why)
 	return 0;
 }
 
-/* Chooses nodes for @wanted pages of the region, which the current task allocates. */
+/* Chooses the nodes from which the current task allocates @wanted pages of the region. */
 void actmem_place_choose(const struct actmem_region *region, unsigned long wanted,
 			 struct actmem_choice *choice)
 {
@@ -103,11 +103,11 @@ static unsigned long choice_share(const struct actmem_choice *choice, unsigned l
 }
 
 /*
- * Without @by_limit, fails if the nodes cannot hold all pages of the range. With @by_limit, fails
- * if the administrator's limits of the nodes do not permit all pages of the range. Without this
- * check, the call would fail only after reclaiming all memory. For an interleaved region, checks
- * only a range that is the whole region, because the share of each node in a part of the region is
- * not known. Populating a part fails at the first page that cannot be allocated.
+ * Checks that @pages pages fit into the administrator's limits of the nodes (with @by_limit) or
+ * into the nodes' memory (without @by_limit). Without this check, the system call would fail only
+ * after reclaiming all memory. In an interleaved region, checks only a range that is the whole
+ * region, because the share of each node in a smaller range is not known. Populating a smaller
+ * range fails at the first page that cannot be allocated.
  */
 static int choice_check_room(const struct actmem_choice *choice,
 			     const struct actmem_region *region, unsigned long pages,
@@ -123,7 +123,10 @@ static int choice_check_room(const struct actmem_choice *choice,
 		struct actmem_quota quota = actmem_quota_read(&actmem_nodes[node].pages);
 		unsigned long room = by_limit ? actmem_quota_left(quota) :
 						actmem_node_capacity(node);
-		/* Read @charged last: a page counts in it before it counts in the node's quota. */
+		/*
+		 * Read @charged last: a page counts first there, so @had includes all that @quota
+		 * includes.
+		 */
 		unsigned long had = by_limit ? READ_ONCE(region->charged) : 0;
 		unsigned long wanted = interleave ? choice_share(choice, pages, i) : pages;
 
@@ -142,7 +145,7 @@ static int choice_check_room(const struct actmem_choice *choice,
 	return 0;
 }
 
-/* Checks the limits of nodes for a range of @pages pages, whether present or missing. */
+/* Checks the limits of nodes for a range of @pages pages, including those that are present. */
 int actmem_place_check_limits(struct actmem_region *region, const struct actmem_choice *choice,
 			      unsigned long pages, struct actmem_why *why)
 {
@@ -178,7 +181,10 @@ int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create 
 			return err;
 		node_set(node, region->nodes);
 	}
-	/* Fix the mask now: the node of page i must not depend on which task touches it first. */
+	/*
+	 * Fix the mask now, so that a page's node does not depend on which task touches the page
+	 * first.
+	 */
 	if (region->policy == ACTMEM_POLICY_INTERLEAVE && nodes_empty(region->nodes))
 		region->nodes = place_allowed_nodes();
 	actmem_place_choose(region, region->page_count, &choice);
@@ -186,10 +192,10 @@ int actmem_place_check(struct actmem_region *region, struct actmem_ioctl_create 
 }
 
 /*
- * Allocates a page on the node. Returns ENOSPC if the node is full. If the accounted allocation
- * fails and an unaccounted one succeeds, either a page has just become free, or the memory cgroup
- * is full. Several attempts distinguish these cases, even while other tasks free and allocate
- * pages. Pages from pools do not count against the memory cgroup.
+ * Allocates a page on the node. Returns ENOSPC if the node is full. If an allocation with
+ * __GFP_ACCOUNT fails, and one without this flag succeeds, either a page has just become free, or
+ * the memory cgroup is full. Several attempts distinguish these cases, even while other tasks free
+ * and allocate pages.
  */
 static struct folio *choice_alloc_page(int node, const struct actmem_choice *choice,
 				       struct actmem_why *why)
@@ -225,7 +231,10 @@ static struct folio *choice_place_on(int node, struct actmem_region *region, uns
 	struct folio *folio;
 	int err;
 
-	/* Another task may have created the region, and the nodes may have changed since then. */
+	/*
+	 * Check the node again: another task may have created the region, or the nodes have
+	 * changed.
+	 */
 	err = place_node_check(node, why);
 	if (err)
 		return ERR_PTR(err);
@@ -254,7 +263,7 @@ uncharge:
 	return folio;
 }
 
-/* Returns the i-th node if @interleave is set, else the nearest node that was not full. */
+/* Returns the i-th node if @interleave is set, else the nearest node that is left. */
 static int choice_node(const struct actmem_choice *choice, bool interleave, unsigned int i)
 {
 	int node;
@@ -267,7 +276,7 @@ static int choice_node(const struct actmem_choice *choice, bool interleave, unsi
 	return node;
 }
 
-/* Returns why the node gave no page; NONE if it gave one, or if another node would not help. */
+/* Returns why the node gave no page; NONE if the node gave a page, or no other node would help. */
 static u32 place_reason(const struct folio *folio)
 {
 	switch (PTR_ERR_OR_ZERO(folio)) {

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Pages with hardware errors, as the decode chain of machine checks reports them. The chain also
- * delivers errors that the firmware reports, because the kernel logs them as machine checks
- * (apei_mce_report_mem_error()).
+ * Handles pages with hardware errors, which the decode chain of machine checks reports. The chain
+ * also delivers errors that the firmware reports, because the kernel logs such errors as machine
+ * checks (apei_mce_report_mem_error()).
  *
- * The driver handles an error for the whole huge page: it unmaps this page everywhere, and its
- * lookups no longer return the page. When the page leaves its region, the driver keeps it until the
- * next boot, so that the page allocator cannot reuse it.
+ * The driver handles an error for the whole huge page: the driver unmaps this page everywhere, and
+ * lookups no longer return the page. When the page leaves its region, the driver keeps the page
+ * until the next boot, so that the page allocator cannot reuse it.
  *
  * The kernel treats pages of a driver as opaque and only marks the small page (PG_hwpoison). The
  * kernel also marks pages without a machine check: in tests (MADV_HWPOISON, hwpoison-inject), and
  * when an administrator takes a page offline, for example after corrected errors. The driver
- * therefore checks each page for the mark before the page gets another owner. The driver checks a
- * page when it zeroes the page, and before it returns the page to the page allocator. These checks
- * cost little, because the allocator accesses the page's structs anyway. After the first machine
- * check, the driver also checks each page that it takes from a pool.
+ * therefore checks each page for the mark when it zeroes the page, and before it returns the page
+ * to the page allocator. These checks cost little, because the allocator accesses the same struct
+ * pages anyway. After the first machine check, the driver also checks each page that it takes from
+ * a pool.
  *
  * poison_report() does not find a page that is in a pool, or that a task is adding to a slot. If
  * the page is in a pool, the driver finds the kernel's mark later. If a task was adding the page to
- * a slot, the next touch reports the error again.
+ * a slot, the hardware reports the error again at the next touch.
  */
 #include <linux/memory_hotplug.h>
 #include <linux/module.h>
@@ -29,13 +29,13 @@
 #include "actmem.h"
 #include "compat/compat.h"
 
-/* The bank that the kernel logs for errors reported by firmware, which have no bank. */
+/* The kernel logs this bank number for errors that the firmware reports, which have no bank. */
 #define FIRMWARE_BANK	0xff
 
 /*
  * Makes the kernel mark and count the error. The kernel itself marks pages only for some of the
- * errors on the chain. The kernel does not mark the page for an error from which the driver's own
- * copy, _copy_mc_to_iter(), has recovered.
+ * errors on the chain. The kernel does not mark a page if _copy_mc_to_iter(), which this driver
+ * calls, has recovered from the error.
  */
 static void poison_mark(unsigned long pfn)
 {
@@ -93,11 +93,13 @@ static bool poison_mce_names_memory(struct mce *mce)
 	if (boot_cpu_data.x86_vendor != X86_VENDOR_AMD &&
 	    boot_cpu_data.x86_vendor != X86_VENDOR_HYGON)
 		return true;
-	/* AMD also logs addresses that are not physical; Linux 6.1 treats them as usable. */
+	/*
+	 * On AMD, mce_usable_address() of Linux 6.1 also accepts addresses that are not physical.
+	 */
 	return mce->status & (MCI_STATUS_POISON | MCI_STATUS_PADDRV);
 }
 
-/* The kernel calls this function in a worker, so it may sleep. */
+/* The kernel calls this function in a worker, so the function may sleep. */
 static int poison_machine_check(struct notifier_block *block, unsigned long value, void *data)
 {
 	struct mce *mce = data;

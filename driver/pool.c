@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Pools: each node has a pool of pages that are already zero, so that creating a region need not
- * zero them.
+ * Each node has a pool of pages. The driver zeroes these pages in advance, so that regions get
+ * zeroed pages faster.
  *
- * A pool is the administrator's reservation, like that of hugetlb. A pool lends its pages to
- * regions. The pages in the pool and the lent pages are together at most its target. A pool shrinks
- * only when its target is lowered. Each page in the pool is ready (zeroed), dirty, or being zeroed
- * by the worker, and the pool has the only reference to it. A lent page has the mark LENT. When the
- * region gives up the page, the page returns to the pool, unless the pool has reached its target.
- * Pages without the mark go back to the page allocator.
+ * A pool is a reservation that the administrator makes, as in hugetlb. A pool lends its pages to
+ * regions. The pages in the pool and the lent pages are together at most the pool's target. A pool
+ * shrinks only when its target is lowered. Each page in the pool is ready (zeroed), dirty, or being
+ * zeroed by the worker. The pool has the only reference to each of these pages. A lent page has the
+ * bit LENT in its notes (actmem.h). When the region gives up the page, the page returns to the
+ * pool, unless the pool has reached its target. Pages without LENT go back to the page allocator.
  *
- * A page returns only when no other code can reach it. The caller of actmem_pool_give() first makes
- * sure that no other code can find the page, and then that no other code has a reference. The
- * caller's own reference goes to the pool.
+ * A region gives up a page only when no other code can reach the page. The caller of
+ * actmem_pool_give() first makes sure that no other code can find the page, and then that no other
+ * code has a reference. The caller's own reference goes to the pool.
  *
- * Writing the target fills the pool, and reclaims and compacts memory for it, as a write to
- * nr_hugepages does. If memory is short, the target becomes the number of pages that the pool got.
- * The worker does the rest in the background: it zeroes dirty pages, and replaces pages that have
- * hardware errors by free pages.
+ * When the administrator writes the target, the driver fills the pool, and reclaims and compacts
+ * memory if needed, as hugetlb does for nr_hugepages. If memory is short, the target becomes the
+ * number of pages that the pool got. The worker runs in the background: it zeroes dirty pages, and
+ * replaces pages that have hardware errors by free pages.
  *
- * Each pool has one worker, a work item on an unbound workqueue. The kernel runs it near the node,
- * on CPUs that are not isolated. The administrator can choose other CPUs, and a nice level, in
- * sysfs. Before each batch of pages, the worker sleeps for ten milliseconds if other tasks want its
- * CPU.
+ * Each pool has one worker, a work item on an unbound workqueue. The kernel runs the worker near
+ * the node, on CPUs that are not isolated. The administrator can choose other CPUs, and a nice
+ * level, in sysfs. Before each batch of pages, the worker sleeps for ten milliseconds if other
+ * tasks want the worker's CPU.
  *
- * Pages of a pool are not charged to memory cgroups, whether in the pool or in a region. In a
- * region they are charged to dmem cgroups (dmem.c).
+ * Pages of a pool are never charged to memory cgroups. While a region has a page, the page is
+ * charged to a dmem cgroup (dmem.c).
  */
 #include <linux/gfp.h>
 #include <linux/highmem.h>
@@ -52,15 +52,15 @@ struct pool_list {
 };
 
 /**
- * struct actmem_pool - the pages of one node
+ * struct actmem_pool - the pool of one node
  * @lock: protects the fields up to @target
  * @ready: zeroed pages
- * @dirty: pages to be zeroed; the worker runs as long as there are any
+ * @dirty: pages to be zeroed; the worker runs while there are dirty pages
  * @zeroing: true while the worker zeroes a page
  * @lent: pages that regions have taken and will give back
- * @target: number of pages that the pool may hold and have lent, in total
+ * @target: maximum of the pages in the pool and the lent pages, in total
  * @settings: serializes changes of the target
- * @work: the worker; delayed while it waits for memory
+ * @work: the worker's work; delayed while the worker waits for memory
  * @node: the node of these pages
  */
 struct actmem_pool {
@@ -98,7 +98,7 @@ static struct folio *pool_pop(struct pool_list *list)
 	return folio;
 }
 
-/* Returns false if the pool has reached its target. */
+/* Adds a page to a list. Returns false if the pool has reached its target. */
 static bool pool_add(struct actmem_pool *pool, struct pool_list *list, struct folio *folio)
 {
 	if (pool_size(pool) >= pool->target)
@@ -110,15 +110,15 @@ static bool pool_add(struct actmem_pool *pool, struct pool_list *list, struct fo
 
 static void pool_kick(struct actmem_pool *pool)
 {
-	/* The work may be delayed because it waits for memory. */
+	/* End the delay, if the worker waits for memory. */
 	cancel_delayed_work(&pool->work);
 	queue_work_node(pool->node, workers, &pool->work.work);
 }
 
 /*
  * Adds a page to the dirty pages. Returns false if the pool does not need the page; the caller then
- * keeps it. If @was_lent is true, the page comes from a region; @folio is NULL if that page is
- * lost.
+ * keeps the page. If @was_lent is true, a region gives the page back. @folio is NULL if that page
+ * can no longer be used.
  */
 static bool pool_put(struct actmem_pool *pool, struct folio *folio, bool was_lent)
 {
@@ -134,9 +134,7 @@ static bool pool_put(struct actmem_pool *pool, struct folio *folio, bool was_len
 	return is_kept;
 }
 
-/*
- * Zeroes the page. Returns false if the hardware reported an error in it.
- */
+/* Zeroes the page. Returns false if the hardware reported an error in the page. */
 static bool pool_page_zero(struct folio *folio)
 {
 	long i;
@@ -149,7 +147,7 @@ static bool pool_page_zero(struct folio *folio)
 	return true;
 }
 
-/* Frees a page, or keeps it out of use if the hardware reported an error in it. */
+/* Frees a page, or keeps the page out of use if the hardware reported an error in it. */
 static void pool_page_release(struct folio *folio)
 {
 	if (actmem_page_notes(folio) & ACTMEM_PAGE_POISONED || actmem_quarantine_is_needed(folio))
@@ -160,7 +158,7 @@ static void pool_page_release(struct folio *folio)
 
 /*
  * Takes a zeroed page, which is not charged to a memory cgroup. If no page is ready, zeroes a dirty
- * one here. Returns NULL if the pool is empty.
+ * page here. Returns NULL if the pool is empty.
  */
 struct folio *actmem_pool_take(int node)
 {
@@ -205,7 +203,7 @@ void actmem_pool_give(struct folio *folio)
 	if (notes & ACTMEM_PAGE_LENT) {
 		folio_clear_referenced(folio);
 		folio_clear_dirty(folio);
-		/* Only the page allocator can clear the state of an mlocked page. */
+		/* Free an mlocked page: only the page allocator can clear this state. */
 		is_usable = !(notes & ACTMEM_PAGE_POISONED) && !folio_test_mlocked(folio);
 		if (pool_put(pool, is_usable ? folio : NULL, true))
 			return;
@@ -214,7 +212,7 @@ void actmem_pool_give(struct folio *folio)
 }
 
 /*
- * Allocates a page, and adds it to the dirty pages. Returns 1 if it added the page, 0 if the pool
+ * Allocates a page, and adds it to the dirty pages. Returns 1 if a page was added, 0 if the pool
  * has reached its target, or -ENOMEM.
  */
 static int pool_grow(struct actmem_pool *pool, gfp_t gfp)
@@ -239,8 +237,8 @@ static int pool_grow(struct actmem_pool *pool, gfp_t gfp)
 /* Functions of the worker. */
 
 /*
- * Zeroes a page or allocates a missing one. Returns 1 if it did, 0 if neither is needed, or
- * -ENOMEM.
+ * Zeroes a dirty page or, if there is none, allocates a missing page. Returns 1 on success, 0 if
+ * neither is needed, or -ENOMEM.
  */
 static int pool_work_on_page(struct actmem_pool *pool)
 {
@@ -272,7 +270,7 @@ static void pool_work(struct work_struct *work)
 	unsigned int count = 0;
 	int err;
 
-	/* Sleep before the first page, too: the task that kicked the worker needs the CPU. */
+	/* Sleep even before the first page: the task that called pool_kick() needs the CPU. */
 	if (!single_task_running())
 		schedule_timeout_idle(REST);
 	do {
@@ -284,8 +282,8 @@ static void pool_work(struct work_struct *work)
 	else if (err)
 		queue_delayed_work(workers, &pool->work, RETRY);
 	/*
-	 * If another task called pool_kick() meanwhile, that call may have found no timer to
-	 * cancel, and the timer now delays the work. So kick again.
+	 * If another task called pool_kick() just before the timer started, that call found no
+	 * timer to cancel, and the timer now delays the work. So kick again.
 	 */
 	if (err < 0 && READ_ONCE(pool->dirty.count))
 		pool_kick(pool);
@@ -293,7 +291,7 @@ static void pool_work(struct work_struct *work)
 
 /* Functions for the administrator's settings. */
 
-/* Sets the target, and frees the pages that the pool holds beyond it. */
+/* Sets the target. Frees pages in the pool while the pool exceeds the target. */
 static void pool_aim(struct actmem_pool *pool, unsigned long target)
 {
 	struct folio *folio;

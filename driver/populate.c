@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Filling the slots of a region with pages. The task that calls POPULATE fills a range page by
- * page. A task that touches a missing page fills the slot of that page.
+ * Allocates the pages of a region, and fills the region's slots with them (slots.c). The task that
+ * calls POPULATE fills a range page by page. A task that touches a missing page fills the slot of
+ * that page.
  */
 #include <linux/sched/signal.h>
 
@@ -10,8 +11,8 @@
 
 /*
  * Allocates the page of an empty slot. Returns EBUSY if the slot has a page or is claimed. The
- * claim makes other tasks wait for this page. Otherwise they would try to allocate the same page,
- * and could fail at a limit although this task gets the page.
+ * claim makes other tasks wait for the page. Without the claim, other tasks would try to allocate
+ * the same page, and could fail at a limit although this task gets the page.
  */
 static int populate_slot(struct actmem_region *region, unsigned long index,
 			 struct actmem_choice *choice, struct actmem_why *why)
@@ -59,8 +60,8 @@ static int populate_range_fill(struct actmem_region *region, unsigned long first
 
 /*
  * Fills a range. Fails early if a limit is too low. The check assumes that all pages that the
- * region has, or is about to get, are in the range. If they are not, the call fails later, at the
- * first page that exceeds a limit.
+ * region has, or is about to get, are in the range. If some are outside, the call may fail later,
+ * at the first page that exceeds a limit.
  */
 static int populate_range(struct actmem_region *region, unsigned long first, unsigned long count,
 			  unsigned long *done, struct actmem_why *why)
@@ -84,8 +85,8 @@ static int populate_range(struct actmem_region *region, unsigned long first, uns
 }
 
 /*
- * If @err means that memory or a limit is short, checks lingering regions, which may free pages.
- * Returns true if the caller should try again.
+ * If @err means that memory or a limit is short, checks lingering (closed, but pinned) regions,
+ * which may free pages. Returns true if the caller should try again.
  */
 static bool populate_sweep(int err, struct actmem_why *why)
 {
@@ -98,8 +99,8 @@ static bool populate_sweep(int err, struct actmem_why *why)
 }
 
 /*
- * Allocates, zeroes and places the missing pages. Sets *@done: the first *@done pages of the range
- * are present.
+ * Allocates the missing pages, zeroed. After the call, the first *@done pages of the range are
+ * present.
  */
 int actmem_populate(struct actmem_region *region, unsigned long first, unsigned long count,
 		    unsigned long *done, struct actmem_why *why)
@@ -125,8 +126,9 @@ static int populate_one_slot(struct actmem_region *region, unsigned long index,
 }
 
 /*
- * Returns the page with a reference for the caller, and allocates it if it is missing. Returns
- * EHWPOISON if the hardware reported an error in it, or EBUSY if another task is allocating it.
+ * Returns the page with a reference for the caller, and allocates the page if it is missing.
+ * Returns EHWPOISON if the hardware reported an error in the page, or EBUSY if another task is
+ * allocating it.
  */
 struct folio *actmem_populate_demand(struct actmem_region *region, unsigned long index,
 				     struct actmem_why *why)

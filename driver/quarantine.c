@@ -5,13 +5,13 @@
 #include "actmem.h"
 
 /*
- * True if there has been a machine check of any kind. Until then, a pool hands out a zeroed page
+ * True after the first machine check of any kind. Before that, a pool hands out a zeroed page
  * without checking its 512 struct pages, because this check would cost more than all other work for
  * handing out the page.
  */
 bool actmem_quarantine_expected;
 
-/* Returns true if the kernel has marked any small page of @folio. */
+/* Returns true if the kernel has marked (PG_hwpoison) any small page of @folio. */
 bool actmem_quarantine_is_needed(struct folio *folio)
 {
 	long i;
@@ -44,9 +44,9 @@ void actmem_quarantine_log(struct actmem_region *region, unsigned long index, st
 
 /*
  * Takes over a page and its reference, and never drops the reference, so that the page is never
- * reused. A second reference keeps unpoison-pfn from freeing the page, see OWN_REFERENCES. If the
- * page is not from a pool, its memory cgroup stays charged, because the kernel exports no function
- * that uncharges a page before the page is freed.
+ * reused. A second reference keeps unpoison-pfn from freeing the page (OWN_REFERENCES, slots.c). If
+ * the page is not from a pool, its memory cgroup stays charged, because the kernel exports no
+ * function that uncharges a page before the page is freed.
  */
 void actmem_quarantine_page(struct folio *folio)
 {

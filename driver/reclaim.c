@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Asks the owners of regions to give pages back, if the dmem.max of a cgroup falls below the usage.
- * The driver takes no pages away. The driver reports a surplus for each region, and the task that
- * writes dmem.max waits for the owners to give these pages back. Since Linux 7.3, the kernel calls
- * the driver in that task. dmem_cgroup_unregister_region() waits until such calls have returned.
+ * The driver takes no pages away. The driver reports a surplus (pages to give back) for each
+ * region, and the task that writes dmem.max waits for the owners. Since Linux 7.3, the kernel calls
+ * reclaim_pages() in that task. dmem_cgroup_unregister_region() waits until such calls have
+ * returned.
  */
 #include <linux/cgroup_dmem.h>
 #include <linux/poll.h>
@@ -12,16 +13,16 @@
 #include "actmem.h"
 #include "compat/compat.h"
 
-/* How long one call waits for the owners. The kernel repeats the call 16 times after ENOSPC. */
+/* How long one call waits for the owners. After ENOSPC, the kernel repeats the call 16 times. */
 #define RECLAIM_WAIT	msecs_to_jiffies(100)
 
-/* The kernel does not report that a limit rises again, so a request ends after this time. */
+/* The kernel does not report that dmem.max rises again, so a request ends after this time. */
 #define REQUEST_LASTS	(10 * HZ)
 
 /*
  * Returns how many pages of all regions are charged to the cgroup of @pool and its descendants. If
- * @total, the result of an earlier call, is not 0, also asks each region for its share of @wanted
- * pages.
+ * @total is not 0, also asks each region for its share of @wanted pages. @total is then the result
+ * of an earlier call.
  */
 static unsigned long reclaim_ask(struct dmem_cgroup_pool_state *pool, u64 wanted,
 				 unsigned long total)
@@ -44,7 +45,10 @@ static unsigned long reclaim_ask(struct dmem_cgroup_pool_state *pool, u64 wanted
 	return sum;
 }
 
-/* Returns 0 if owners gave pages back, ENOSPC if they did not, or EINTR after a signal. */
+/*
+ * Asks the owners for pages, and waits. Returns 0 if owners gave pages back, ENOSPC if they did
+ * not, or EINTR after a signal.
+ */
 static int reclaim_pages(struct dmem_cgroup_pool_state *pool, u64 bytes, void *unused)
 {
 	unsigned long total = reclaim_ask(pool, 0, 0);
@@ -54,7 +58,10 @@ static int reclaim_pages(struct dmem_cgroup_pool_state *pool, u64 bytes, void *u
 	schedule_timeout_interruptible(RECLAIM_WAIT);
 	if (signal_pending(current))
 		return -EINTR;
-	/* Pages of other cgroups do not count, so other cgroups cannot prolong the wait. */
+	/*
+	 * Count only this cgroup's pages: pages of other cgroups would make the writer of dmem.max
+	 * wait longer.
+	 */
 	return reclaim_ask(pool, 0, 0) < total ? 0 : -ENOSPC;
 }
 

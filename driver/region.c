@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The life of a region: live (it has an inode), then lingering while its pages are still pinned
- * from outside, then freed.
+ * A region first has an inode. If code outside the driver still pins pages when the inode is gone,
+ * the region lingers until the pins end. Then the region is freed.
  *
  * The driver gets no notification when a pin ends. A worker therefore checks lingering regions once
- * a second, and when a task is short of memory. No other task checks them, because a checking task
- * that gets little CPU time would make other tasks wait. Calls that report on lingering regions
- * show the state at the last check.
+ * a second, and when a task is short of memory. No other task checks lingering regions, because
+ * other tasks would wait for such a task if it gets little CPU time. Calls that report on lingering
+ * regions show the state at the last check.
  */
 #include <linux/cred.h>
 #include <linux/module.h>
@@ -27,7 +27,6 @@ static atomic64_t last_id;
 atomic_long_t actmem_region_total;
 static atomic_long_t lingering_total;
 
-/* Protects the list of lingering regions. */
 static DEFINE_SPINLOCK(lingering_lock);
 static LIST_HEAD(lingering_regions);
 
@@ -57,7 +56,7 @@ struct actmem_region *actmem_region_find(u64 id)
 	return region;
 }
 
-/* Returns the region with the smallest id greater than @id, and stores its id in @id. */
+/* Returns the region with the smallest id greater than *@id, and stores that id in *@id. */
 struct actmem_region *actmem_region_next(u64 *id)
 {
 	struct actmem_region *region;
@@ -154,14 +153,14 @@ bool actmem_regions_sweep(void)
 		return false;
 	/*
 	 * If the worker is running, schedule_delayed_work() queues another run. If a run is waiting
-	 * for its timer, flush_delayed_work() starts it at once.
+	 * for its timer, flush_delayed_work() starts that run at once.
 	 */
 	schedule_delayed_work(&sweeper, 0);
 	flush_delayed_work(&sweeper);
 	return !fatal_signal_pending(current);
 }
 
-/* No region is left when the module is unloaded, but the sweeper may still be running. */
+/* No region is left when the module is unloaded, but the worker may still be running. */
 void actmem_regions_exit(void)
 {
 	cancel_delayed_work_sync(&sweeper);

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Looks up the pages of a region, stores them in slots, and gives them back.
+ * A region has a slot for each page. This file looks up pages, stores pages in slots, and gives
+ * pages back.
  *
- * A slot is empty, claimed by the task that is allocating its page, or filled with a page. The
+ * A slot is empty, claimed by the task that is allocating the page, or filled with a page. The
  * driver holds two references to the page of a filled slot. A task that finds a slot claimed sleeps
- * on the wait queue of its region until a claim ends, and then checks the slot again.
+ * on the region's wait queue until a claim ends, and then checks the slot again.
  *
  * Every page leaves its slot through slot_empty(). Lookups read the slot and take a reference under
  * the region's lock. Under the same lock, slot_empty() freezes the reference count, if only the
  * driver's own references are left. If the freeze succeeds, no other code has the page or can get
- * it. If it fails, other code has a reference, and the page stays. While a stale TLB entry exists,
- * the freeze fails, too, because the kernel drops a mapping's reference only after the TLB flush.
+ * the page. If the freeze fails, other code has a reference, and the page stays. The freeze also
+ * fails while a stale TLB entry exists, because the kernel drops a mapping's reference only after
+ * the TLB flush.
  *
  * There is one exception: a page fault may use a page to which it holds no reference. The fault
- * hands its reference over to the mapping, which may be gone before the fault unlocks the page.
- * Therefore slot_empty() also leaves a locked page in its slot.
+ * locks the page and hands its reference over to the mapping, but the mapping may be gone before
+ * the fault unlocks the page. Therefore slot_empty() also leaves a locked page in its slot.
  *
- * A page in which the hardware reported an error stays in its slot until slot_empty() removes it
- * like any other page. Lookups no longer return the page.
+ * A page in which the hardware reported an error stays in its slot until slot_empty() removes the
+ * page. Lookups no longer return the page.
  */
 #include <linux/delay.h>
 #include <linux/pagemap.h>
@@ -31,16 +33,16 @@
 
 /*
  * GUP-fast, faults and unmappings that are not yet flushed hold references for a short time. A
- * discard waits for these references once for each batch of DISCARD_PAGES pages.
+ * discard waits for these references after each batch of DISCARD_PAGES pages, not after each page.
  */
 #define DISCARD_PAGES	512UL
 #define UNMAP_TRIES	5
 #define UNMAP_PAUSE	1000	/* microseconds */
 
 /*
- * The number of references that a slot holds to its page. With only one, revoking an error
- * (unpoison-pfn of hwpoison-inject) would free the page: the kernel would mistake this reference
- * for its own.
+ * The number of references that a slot holds to its page. With only one reference, unpoison-pfn of
+ * hwpoison-inject would free the page, because the kernel would mistake the slot's reference for
+ * the kernel's own.
  */
 #define OWN_REFERENCES	2
 
@@ -97,7 +99,7 @@ static void slot_enter_page(struct actmem_region *region, unsigned long index, s
 	folio_get(folio);
 	actmem_page_notes_set(folio, actmem_page_notes(folio) | region->id << ACTMEM_PAGE_ID_SHIFT);
 	spin_lock(&region->lock);
-	/* xa_store() replaces an entry here, so it allocates nothing. */
+	/* xa_store() replaces an entry here, so no memory is allocated. */
 	WARN_ON_ONCE(xa_store(&region->slots, index, folio, GFP_NOWAIT) != SLOT_CLAIMED);
 	actmem_account_count(region, folio_nid(folio), 1);
 	if (region->inode)
@@ -107,7 +109,7 @@ static void slot_enter_page(struct actmem_region *region, unsigned long index, s
 
 /*
  * Ends the claim of the current task: stores @folio in the slot and takes over the caller's
- * reference to it. If @folio is an error, the function empties the slot.
+ * reference. If @folio is an error, the function empties the slot.
  */
 void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct folio *folio)
 {
@@ -119,8 +121,8 @@ void actmem_slot_fill(struct actmem_region *region, unsigned long index, struct 
 }
 
 /*
- * Reduces the reference count to one and returns true, if only the slot holds references and the
- * page is not locked. Otherwise returns false. The caller holds the region's lock, so no other code
+ * If only the slot holds references and the page is not locked, reduces the reference count to one
+ * and returns true. Otherwise returns false. The caller holds the region's lock, so no other code
  * can get the page.
  */
 static bool slot_page_take(struct folio *folio)
@@ -137,9 +139,9 @@ static bool slot_page_take(struct folio *folio)
 }
 
 /*
- * Empties the slot and returns its page with one reference, or NULL if other code has a reference.
- * Empties the slot last, so that no counter includes the page any more when a reader finds the slot
- * empty.
+ * Removes the page from the slot, and returns the page with one reference. Returns NULL if other
+ * code has a reference or the lock of the page. Empties the slot last, so that no counter includes
+ * the page any more when a reader finds the slot empty.
  */
 static struct folio *slot_empty(struct actmem_region *region, unsigned long index)
 {
@@ -176,7 +178,7 @@ static void slot_give_back(struct actmem_region *region, unsigned long index)
 
 /*
  * Gives back every page to which only its slot holds references. Returns true if no page is left.
- * The region has no inode, so it gets no new pages.
+ * The region has no inode, and therefore gets no new pages.
  */
 bool actmem_slots_give_back(struct actmem_region *region)
 {
@@ -214,7 +216,8 @@ bool actmem_slot_is_poisoned(struct actmem_region *region, unsigned long index)
 }
 
 /*
- * Marks the page as poisoned: lookups no longer return it, and the driver never frees it.
+ * Marks the page as poisoned: lookups no longer return the page, and the driver never frees the
+ * page.
  * @folio may be any page of the machine. Returns ENOENT if the slot does not contain
  * @folio, or EALREADY if the page is already marked.
  */
@@ -238,9 +241,9 @@ int actmem_slot_poison(struct actmem_region *region, unsigned long index, struct
 }
 
 /*
- * Unmaps a poisoned page. A fault that got the page before it was marked may still map the page, so
- * the function retries for a short time while other code has a reference. If a fault maps the page
- * even later, the next touch reports the error again, and the driver unmaps the page then.
+ * Unmaps a poisoned page. A fault that got the page before the mark was set may still map the page,
+ * so the function retries for a short time while other code has a reference. If a fault maps the
+ * page even later, the next touch reports the error again, and the driver unmaps the page then.
  */
 void actmem_slot_unmap_poisoned(struct actmem_region *region, unsigned long index,
 				struct folio *folio)
@@ -311,9 +314,9 @@ int actmem_slots_discard(struct actmem_region *region, unsigned long first, unsi
 }
 
 /*
- * Adds the page to the sums in @info, while other tasks may map and unmap the page. A mapping takes
- * a reference before the page's map count rises, and drops the reference after the count falls. So
- * a page that a task is mapping or unmapping may count as pinned.
+ * Adds the page to the sums in @info. A mapping takes a reference before the page's map count
+ * rises, and drops the reference after the count falls. So a page that a task is mapping or
+ * unmapping may count as pinned.
  */
 static void slot_page_usage(struct folio *folio, struct actmem_ioctl_info *info)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Files that show the totals of the machine, and that set limits and pools. These files are under
+ * Files that show totals, and that set limits and the sizes of pools. These files are under
  * /sys/class/misc/actmem/, with a directory nodeN/ for each possible node.
  * docs/abi/sysfs-class-misc-actmem describes each file.
  */
@@ -144,7 +144,9 @@ static void sysfs_node_init(struct node_directory *directory, int node)
 	directory->group.attrs = directory->attributes;
 }
 
-/* Called before the device is registered, so that the files exist when its uevent is sent. */
+/*
+ * Called before the device is registered, so that the files exist when the device's uevent is sent.
+ */
 int actmem_sysfs_init(struct miscdevice *device)
 {
 	const struct attribute_group **group = groups;

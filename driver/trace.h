@@ -70,7 +70,7 @@ TRACE_EVENT(actmem_alloc_fail,
 
 #endif /* _ACTMEM_TRACE_H */
 
-/* Relative to -I: define_trace.h, in the kernel's tree, includes this file by this path. */
+/* define_trace.h, in the kernel's tree, includes this file by a path that is relative to -I. */
 #undef TRACE_INCLUDE_PATH
 #define TRACE_INCLUDE_PATH .
 #undef TRACE_INCLUDE_FILE

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * All differences between kernels. The build runs ./probe on the given kernel to define the
+ * All code that differs between kernels. The build runs ./probe on the target kernel to define the
  * ACTMEM_HAVE_* macros.
  */
 #ifndef _ACTMEM_COMPAT_H
@@ -38,14 +38,17 @@
 #endif
 
 /*
- * In older kernels, a name that exists only in memory must hold an extra reference to its dentry.
+ * In older kernels, a file system in memory must hold an extra reference to the dentry of each
+ * name.
  */
 #if !ACTMEM_HAVE_D_MAKE_PERSISTENT
 #define d_make_persistent(dentry, inode)	d_instantiate(dget(dentry), inode)
 #define kill_anon_super				kill_litter_super
 #endif
 
-/* The first argument of dmem_cgroup_register_region(). Kernels before 7.3 call no operations. */
+/*
+ * The first argument of dmem_cgroup_register_region(). Before Linux 7.3, this argument is a size.
+ */
 #if ACTMEM_HAVE_DMEM_INIT
 #define ACTMEM_DMEM_INIT(bytes, operations) \
 	(&(const struct dmem_cgroup_init){ .size = (bytes), .ops = (operations) })
@@ -57,7 +60,7 @@ struct dmem_cgroup_ops {
 };
 #endif
 
-/* On AMD, this bit means that the reported address is physical. Older kernels do not define it. */
+/* On AMD, this bit means: the reported address is physical. Older kernels do not define the bit. */
 #ifndef MCI_STATUS_PADDRV
 #define MCI_STATUS_PADDRV	0
 #endif
@@ -78,17 +81,19 @@ static inline int actmem_folio_mapcount(struct folio *folio)
 	return folio_mapcount(folio);
 #else
 	/*
-	 * These kernels do not export folio_mapcount(), or a function that it calls. Up to 6.1, the
-	 * kernel counts a mapping of the whole folio in the folio and once more in each of its
-	 * pages, because a region's pages are neither anonymous nor hugetlb pages.
+	 * These kernels do not export folio_mapcount(), or do not export a function that
+	 * folio_mapcount() calls. Up to 6.1, the kernel counts a mapping of a whole folio twice, in
+	 * the folio and in each page of the folio. Only anonymous and hugetlb folios are
+	 * exceptions, and a region's folios are neither.
 	 */
 	int whole = folio_entire_mapcount(folio);
 	int count = whole;
 	long i;
 
 	/*
-	 * Every mapping holds a reference, and the page's slot holds two (slots.c). If there are no
-	 * other references, all mappings are of the whole folio.
+	 * Every mapping holds a reference, and the page's slot holds two (slots.c). If the slot and
+	 * the mappings of the whole folio account for all references, the folio has no other
+	 * mappings.
 	 */
 	if (folio_ref_count(folio) <= 2 + whole)
 		return whole;

@@ -2,7 +2,7 @@
 /*
  * This folder has the options that users set.
  *
- * Read table.h first, which lists all of them. knob.h has the names of the options, and the marks
+ * Read table.h first, which lists all options. knob.h has the names of the options, and the marks
  * that stand for these names in error messages. read.h reads the values of options from an
  * environment. The function actmem_error(), in error.c, returns error messages with the names that
  * the program's user knows.

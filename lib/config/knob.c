@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Has the table of knobs, and replaces the marks in error messages by knobs' names (knob.h). */
+/* The table of knobs (options). Replaces the marks in error messages by names (knob.h). */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 /*
  * If an interface has no name for a knob, messages use the knob's variable. Messages of `actmem
- * replay` use the knob's name in `actmem run`, if there is one.
+ * replay` first try the knob's name in `actmem run`.
  */
 #define NAME_OR(name, more, other)	(sizeof(name) > 1 ? name more : other)
 #define NAMES(variable, value, c, run, python, replay)					\
@@ -31,7 +31,7 @@
 const struct knob_info knob_table[KNOBS] = {
 	KNOB_TABLE(VARIABLE_ROW)
 	KNOB_VALUES(VALUE_ROW)
-	/* Only C has this knob. */
+	/* Only C programs can set this knob. */
 	[KNOB_BLOCK] = { NAMES("block_bytes", "", "", "", "", ""), .variable = KNOB_BLOCK },
 };
 
@@ -53,7 +53,7 @@ void knobs_are_variables(void)
 	atomic_store_explicit(&are_variables, true, memory_order_relaxed);
 }
 
-/* Returns which names to show C programs for a knob with this mark. */
+/* Returns which names the messages for a C program use for a knob with this mark. */
 static unsigned int names_in_c(char mark, unsigned int knob)
 {
 	bool is_variable = mark == KNOB_MARK_VARIABLE ||

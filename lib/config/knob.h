@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Knobs: the options that users set and that error messages name. Error messages have marks in
- * place of the names of knobs. When a program reads the message, each mark becomes a name: a field
- * for a C program, a variable for a shell, a keyword for Python. The library that `actmem run`
- * preloads (the preload), the commands and the XLA handlers also link this file.
+ * Knobs: the options that users set and that error messages name. Inside the library, error
+ * messages contain marks in place of the names of knobs. When a program reads a message, the
+ * library replaces each mark by a name: a field for a C program, a variable for a shell, a keyword
+ * for Python. The library that `actmem run` preloads (the preload), the commands and the XLA
+ * handlers are also linked with knob.c.
  */
 #ifndef LIB_CONFIG_KNOB_H
 #define LIB_CONFIG_KNOB_H
@@ -19,7 +20,7 @@
 
 enum knob {
 	KNOB_TABLE(KNOB_ID)
-	KNOB_VARIABLES,			/* above: variables; below: their values, and a field */
+	KNOB_VARIABLES,			/* above: variables; below: values of these variables */
 	KNOB_BEFORE_VALUES = KNOB_VARIABLES - 1,
 	KNOB_VALUES(KNOB_ID)
 	KNOB_BLOCK,
@@ -42,27 +43,30 @@ enum knob_kind {
 	KNOB_SIZE,			/* bytes, such as 64M */
 	KNOB_NUMBER,
 	KNOB_SWITCH,			/* 1 or 0 */
-	KNOB_WORD,			/* one of @words; the value is @first plus the index */
-	KNOB_WORDS,			/* a bit for each of @words; a last word "any" sets all */
+	KNOB_WORD,			/* one of @words; value: @first plus the word's index */
+	KNOB_WORDS,			/* several of @words, as bits; "any" stands for all */
 };
 
 struct knob_info {
-	const char *names[ACTMEM_NAMES_REPLAY + 1];	/* by enum actmem_names */
-	enum knob variable;		/* for a value (KNOB_ALLOW_2M): its variable; else itself */
+	const char *names[ACTMEM_NAMES_REPLAY + 1];	/* index: enum actmem_names */
+	enum knob variable;		/* of a value (ALLOW_2M): its variable; else this knob */
 	enum knob_kind kind;
 	unsigned int parts;		/* enum knob_part */
-	const char *words;		/* TEXT: the format; SIZE, NUMBER: word for UINT64_MAX */
+	const char *words;		/* list or format; SIZE, NUMBER: a word for UINT64_MAX */
 	unsigned int first;
-	const char *unit;		/* of a NUMBER */
-	uint64_t least, most;		/* most 0: any */
-	bool or_zero;			/* 0 is allowed though it is less than @least */
+	const char *unit;		/* of a NUMBER, such as "seconds" */
+	uint64_t least, most;		/* if @most is 0, there is no maximum */
+	bool or_zero;			/* 0 is allowed, although 0 is less than @least */
 	const char *initial;		/* the value if the variable is not set; NULL: 0 */
 	const char *about;		/* sentences for actmem(1), or NULL */
 };
 
 extern const struct knob_info knob_table[KNOBS];
 
-/* Returns the name of a knob. @names: an enum actmem_names, with or without ACTMEM_NAMES_AS_*. */
+/*
+ * Returns the name of a knob. @names is a value of enum actmem_names, with or without
+ * ACTMEM_NAMES_AS_*.
+ */
 const char *knob_name(enum knob knob, unsigned int names);
 
 #define KNOB_MARK		'\x01'
@@ -70,7 +74,10 @@ const char *knob_name(enum knob knob, unsigned int names);
 #define KNOB_FIRST		'A'
 #define KNOB_MARKED(mark, knob)	((const char[]){ mark, (char)(KNOB_FIRST + (knob)), '\0' })
 
-/* Marks of knobs in error messages. KNOB_VARIABLE() is for a knob that was set by its variable. */
+/*
+ * Marks that stand for knobs in error messages. KNOB_VARIABLE() is for a knob that the user set as
+ * a variable.
+ */
 #define KNOB(knob)		KNOB_MARKED(KNOB_MARK, KNOB_##knob)
 #define KNOB_VARIABLE(knob)	KNOB_MARKED(KNOB_MARK_VARIABLE, knob)
 
@@ -81,7 +88,10 @@ const char *knob_name(enum knob knob, unsigned int names);
  */
 void knobs_are_variables(void);
 
-/* Writes @message to @text with names in place of its marks. Cuts the result off at @size. */
+/*
+ * Copies @message to @text, and replaces each mark by a name. If the result is longer than @size,
+ * cuts off the rest.
+ */
 void knob_spell(char *text, size_t size, const char *message, unsigned int names);
 
 #endif /* LIB_CONFIG_KNOB_H */

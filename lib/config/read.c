@@ -12,7 +12,7 @@
 #include "base/base.h"
 #include "config/read.h"
 
-/* Finds the word of @length bytes at @text among the words of the knob. */
+/* Searches the knob's words for the word of @length bytes at @text. */
 static bool parse_word(const struct knob_info *info, const char *text, size_t length,
 		       uint64_t *value)
 {
@@ -48,7 +48,10 @@ static bool parse_words(const struct knob_info *info, const char *text, uint64_t
 	return true;
 }
 
-/* Parses a number in the range of the knob, or the knob's word for UINT64_MAX. */
+/*
+ * Parses a number in the range of the knob. If the knob has a word that stands for UINT64_MAX, also
+ * accepts that word.
+ */
 static bool parse_number(const struct knob_info *info, const char *text, uint64_t *value)
 {
 	uint64_t number;
@@ -134,7 +137,10 @@ static void refuse_text(struct reader *reader, enum knob knob, const char *text,
 	const struct knob_info *info = &knob_table[knob];
 	char buffer[KNOB_CHOICE_MAX];
 
-	/* Name a switch by its variable: the command's option has no value that could be wrong. */
+	/*
+	 * Name a switch by its variable, because the option of `actmem run` takes no value that
+	 * could be wrong.
+	 */
 	reader_fail(reader, "%s is '%.500s', but must be %s", info->kind == KNOB_SWITCH ?
 		    info->names[ACTMEM_NAMES_VARIABLES] : KNOB_VARIABLE(knob), text,
 		    choice ?: knob_choice(buffer, knob));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The table of knobs (options that users set). No other list has the variables ACTMEM_* and their
+ * The table of knobs (options that users set). No other file lists the variables ACTMEM_* and their
  * values. Error messages, the section ENVIRONMENT of actmem(1), and `actmem run --help` come from
  * this table.
  *
@@ -83,7 +83,9 @@
 	  .about = "Where the Python module finds libactmem, if that does not lie beside it. *actmem run* sets it in the source tree.", \
 	  .parts = PART_START)
 
-/* Values of variables, for error messages: (ID, ID of the variable, value, names as above). */
+/*
+ * Values of variables, for error messages: (ID, ID of the variable, value, names as in KNOB_TABLE).
+ */
 #define KNOB_VALUES(f)									\
 	f(ALLOW_2M, ALLOW, "2m", "ACTMEM_ALLOW_2M", "--allow 2m", "allow=\"2m\"", "")	\
 	f(ALLOW_THP, ALLOW, "thp", "ACTMEM_ALLOW_THP", "--allow thp", "allow=\"thp\"", "") \

@@ -5,16 +5,16 @@
  * (actmem_heap.h).
  *
  * Calls return 0 or a negative errno. After an error, actmem_error() returns a message with the
- * requested value, the available value and the option to change. The library never exits and never
- * installs signal handlers. It prints nothing except lines about fallbacks (see ACTMEM_ALLOW_*).
- * All sizes are bytes. Calls are thread-safe unless their comment says otherwise. A call that waits
- * defers cancellation (pthread_cancel(3)) until it returns.
+ * requested value, the available value and the option to change. The library never exits, and never
+ * installs signal handlers. The library prints nothing except lines about fallbacks (see
+ * ACTMEM_ALLOW_*). All sizes are bytes. Calls are thread-safe unless their comment says otherwise.
+ * A call that waits defers cancellation (pthread_cancel(3)) until the call returns.
  *
  * The caller initializes each struct that has the member @size with ACTMEM_INIT(). The size tells a
  * later library which members an older program was compiled with. Any call returns -EINVAL for a
  * struct that was not initialized this way, for a NULL handle, and for a NULL pointer to a result.
- * A call copies its options: the caller may free them, and everything that they point to, after the
- * call.
+ * A call copies its options. The caller may therefore free the options after the call, and
+ * everything that the options point to.
  *
  * A child of fork() must not use handles that it inherited: each call that can fail returns
  * -EOWNERDEAD for such a handle. The child opens its own handle with actmem_open(). A process may
@@ -38,55 +38,62 @@ extern "C" {
 #define ACTMEM_NODES_MAX	1024
 #define ACTMEM_NAME_MAX		64	/* with the terminating NUL */
 
-/* A value of @timeout_ns: wait without a limit. A timeout of 0 means: do not wait. */
+/*
+ * If @timeout_ns is ACTMEM_WAIT_FOREVER, a call waits without a limit. If @timeout_ns is 0, the
+ * call does not wait.
+ */
 #define ACTMEM_WAIT_FOREVER	UINT64_MAX
 
 #if defined(__GNUC__)
 #pragma GCC visibility push(default)
 #endif
 
-struct actmem;			/* an open backend */
+struct actmem;			/* a handle: an open backend */
 
-/* A set of NUMA nodes: node n is bit n % 64 of word n / 64. No bits: the default. */
+/*
+ * A set of NUMA nodes: node n is bit n % 64 of word n / 64. If an option is a set without bits, the
+ * default nodes apply.
+ */
 struct actmem_nodes {
 	uint64_t word[ACTMEM_NODES_MAX / 64];
 };
 
 enum actmem_backend {
-	ACTMEM_BACKEND_AUTO,	/* DRIVER if /dev/actmem exists, else MEMFD; MEMFD for 1G pages */
-	ACTMEM_BACKEND_DRIVER,	/* /dev/actmem or an error */
+	ACTMEM_BACKEND_AUTO,	/* DRIVER if /dev/actmem exists, else MEMFD; 1G pages: MEMFD */
+	ACTMEM_BACKEND_DRIVER,	/* /dev/actmem, and no other backend */
 	ACTMEM_BACKEND_MEMFD,	/* memfd, which needs neither the module nor root */
 };
 
 enum actmem_policy {
 	ACTMEM_PLACE_DEFAULT,	/* the policy of actmem_open() */
 	ACTMEM_PLACE_BIND,	/* only the given nodes, or an error */
-	ACTMEM_PLACE_PREFERRED,	/* prefer the given node or, if none is given, the caller's */
+	ACTMEM_PLACE_PREFERRED,	/* prefer the given node or, without one, the caller's node */
 	ACTMEM_PLACE_INTERLEAVE, /* page i on the (i mod n)-th given node */
 };
 
 enum actmem_pages {
 	ACTMEM_PAGES_DEFAULT,	/* the pages of actmem_open() */
-	ACTMEM_PAGES_2M,	/* 2 MiB, of the driver or hugetlb */
+	ACTMEM_PAGES_2M,	/* 2 MiB, from the driver or hugetlb */
 	ACTMEM_PAGES_THP,	/* 2 MiB transparent huge pages of shared memory */
 	ACTMEM_PAGES_4K,	/* the base page */
-	ACTMEM_PAGES_1G,	/* 1 GiB, of hugetlb; only memfd */
+	ACTMEM_PAGES_1G,	/* 1 GiB, from hugetlb; MEMFD only */
 };
 
 /*
- * The library uses a fallback, such as smaller pages or another node, only if it is permitted. A
- * program permits fallbacks with ACTMEM_ALLOW_* flags in @allow of the handle's or the region's
- * options. Which of these flags apply to an option depends on the struct that sets the option:
+ * The library uses a fallback, such as smaller pages or another node, only if that fallback is
+ * permitted. A program permits fallbacks with ACTMEM_ALLOW_* flags in @allow of the handle's or the
+ * region's options. The flags that apply to an option, such as @pages, depend on the struct that
+ * sets this option:
  *
- * Neither the region nor the handle sets the option: by default, the library uses the best memory
+ * If neither the region nor the handle sets the option, the library by default uses the best memory
  *	available. Pages other than 2M are permitted if no struct sets @pages. Other nodes are
  *	permitted if no struct sets @policy or @nodes. Unpinned memory is permitted. The library
  *	prints a line on stderr for the first fallback in a process, and for the first region that
  *	is not pinned, unless the environment has ACTMEM_QUIET=1. If a struct has flags in @allow,
  *	only the fallbacks that these flags name are permitted. If no struct has flags, but the
  *	environment has ACTMEM_STRICT=1, no fallback is permitted.
- * The handle sets the option: the flags of the handle and of the region apply.
- * The region sets the option: only the flags of the region apply. So a region that sets 1G
+ * If only the handle sets the option, the flags of the handle and of the region apply.
+ * If the region sets the option, only the flags of the region apply. So a region that sets 1G
  *	and no flags gets 1G or an error, whatever the handle permits.
  *
  * The regions of a heap or a store have the region options that the heap or the store was created
@@ -96,7 +103,7 @@ enum actmem_pages {
 #define ACTMEM_ALLOW_THP	(1u << 0)	/* memfd: THP instead of 1G or 2M pages */
 #define ACTMEM_ALLOW_4K		(1u << 1)	/* memfd: base pages instead of larger ones */
 #define ACTMEM_ALLOW_NODE	(1u << 2)	/* other nodes if the bound ones are full */
-#define ACTMEM_ALLOW_UNLOCKED	(1u << 3)	/* unpinned if RLIMIT_MEMLOCK refuses mlock */
+#define ACTMEM_ALLOW_UNLOCKED	(1u << 3)	/* unpinned memory if mlock() fails */
 #define ACTMEM_ALLOW_2M		(1u << 4)	/* 2M pages instead of 1G */
 #define ACTMEM_ALLOW_ONLY	(1u << 31)	/* only this struct's flags, none of the handle's */
 
@@ -109,14 +116,14 @@ struct actmem_options {
 	enum actmem_pages pages;	/* DEFAULT: 2M */
 	enum actmem_policy policy;	/* DEFAULT: PREFERRED if nodes is empty, else BIND */
 	struct actmem_nodes nodes;
-	uint32_t allow;			/* ACTMEM_ALLOW_*; 0: the default */
+	uint32_t allow;			/* ACTMEM_ALLOW_*; 0: the fallbacks permitted by default */
 	uint32_t reserved;		/* 0 */
 	const char *heap_name;		/* name of heaps' files or NULL; see actmem_heap_create() */
 };
 
 /*
- * Counters since actmem_open(). *_total and *_peak only rise; the others fall when objects are
- * closed or freed.
+ * Counters since actmem_open(). The counters *_total and *_peak never fall. The other counters fall
+ * when objects are closed or freed.
  */
 struct actmem_counters {
 	size_t size;			/* set by ACTMEM_INIT */
@@ -126,19 +133,18 @@ struct actmem_counters {
 	uint64_t heaps;
 	uint64_t blocks;		/* blocks of heaps that are allocated and not freed */
 	uint64_t block_bytes;		/* sum of the blocks' lengths, as requested */
-	/* This peak may omit the last 15 blocks of each thread other than the caller. */
 	uint64_t block_bytes_peak;
 	uint64_t region_bytes_peak;
 	uint64_t regions_total;
 	uint64_t blocks_total;
-	uint64_t fallbacks_total;	/* uses of permitted fallbacks: pages, node, unlocked */
+	uint64_t fallbacks_total;	/* how often a fallback was used: pages, node, unlocked */
 	uint64_t stores;
 	uint64_t spilled_bytes;		/* bytes of those store blocks that are only in files */
 };
 
 /*
- * Zeroes the struct that @p points to, and sets its size. Does not compile for a pointer to a
- * pointer, which has no member size.
+ * Zeroes the struct that @p points to, and sets the member @size. If @p is a pointer to a pointer,
+ * the macro does not compile, because a pointer has no member @size.
  */
 #define ACTMEM_INIT(p)	actmem_init((p), sizeof(*(p)) + 0 * sizeof((p)->size))
 
@@ -152,30 +158,31 @@ static inline void actmem_init(void *object, size_t size)
 }
 
 /*
- * Returns the error message of this thread's last failure, or "". The message names the object,
- * such as a node or a file, the wanted and the available amount, and the option to change: "node 1
- * has 3.1 GiB free, but 8.0 GiB are needed; ...". Some calls leave a message when they succeed with
- * less than the caller asked for. The string is valid until this thread's next call.
+ * Returns the error message of this thread's last failure, or "". The message names the object
+ * (such as a node or a file), the wanted and the available amount, and the option to change. An
+ * example is "node 1 has 3.1 GiB free, but 8.0 GiB are needed; ...". Some calls leave a message
+ * when they succeed with less than the caller asked for. The string is valid until this thread
+ * calls the library again.
  */
 const char *actmem_error(void);
 
 /* How an error message names options. */
 enum actmem_names {
 	ACTMEM_NAMES_C,			/* fields and flags of these headers: "grow_bytes" */
-	ACTMEM_NAMES_VARIABLES,		/* "ACTMEM_HEAP_GROW" */
-	ACTMEM_NAMES_RUN,		/* of `actmem run`: "--heap-grow (ACTMEM_HEAP_GROW)" */
-	ACTMEM_NAMES_PYTHON,		/* of actmem.open(): "heap_grow= (ACTMEM_HEAP_GROW)" */
-	ACTMEM_NAMES_REPLAY,		/* of `actmem replay`: "--budget" */
+	ACTMEM_NAMES_VARIABLES,		/* environment variables: "ACTMEM_HEAP_GROW" */
+	ACTMEM_NAMES_RUN,		/* for `actmem run`: "--heap-grow (ACTMEM_HEAP_GROW)" */
+	ACTMEM_NAMES_PYTHON,		/* for actmem.open(): "heap_grow= (ACTMEM_HEAP_GROW)" */
+	ACTMEM_NAMES_REPLAY,		/* for `actmem replay`: "--budget" */
 	ACTMEM_NAMES_AS_LIMIT = 1 << 8,	/* flag: name the heap limit, not the budget */
 	ACTMEM_NAMES_AS_BUDGET = 1 << 9,	/* flag: name the budget, not the heap limit */
 };
 
 /*
- * Returns the message of actmem_error() with other names of options. @names is one value of enum
- * actmem_names. Add ACTMEM_NAMES_AS_LIMIT if the user sets only a heap limit, or
+ * Returns the message of actmem_error(), but names the options as @names says. @names is one value
+ * of enum actmem_names. Add ACTMEM_NAMES_AS_LIMIT if the user sets only a heap limit, or
  * ACTMEM_NAMES_AS_BUDGET if the user sets only a store's budget. actmem_error() uses
- * ACTMEM_NAMES_C. Once the program has called actmem_open() with @options NULL, ACTMEM_NAMES_C also
- * uses the names of environment variables, in place of the fields that these variables set.
+ * ACTMEM_NAMES_C. After the program has called actmem_open() with @options NULL, messages with
+ * ACTMEM_NAMES_C name environment variables in place of the fields that these variables set.
  */
 const char *actmem_error_in(unsigned int names);
 
@@ -183,10 +190,10 @@ const char *actmem_error_in(unsigned int names);
 const char *actmem_version(void);
 
 /*
- * Fills @options from the environment. actmem(1) lists the variables, which `actmem run` sets. A
- * variable that is not set leaves the default. ACTMEM_STRICT=1 sets ACTMEM_ALLOW_ONLY. After the
- * call, heap_name points into the environment. Until actmem_open() has returned, no other thread
- * may change the environment (setenv(3)).
+ * Fills @options from environment variables. actmem(1) lists the variables, and `actmem run` sets
+ * them. If a variable is not set, its option keeps the default. ACTMEM_STRICT=1 sets
+ * ACTMEM_ALLOW_ONLY. After the call, heap_name points into the environment. Until actmem_open() has
+ * returned, no other thread may change the environment (setenv(3)).
  *
  * -EINVAL  the value of a variable is not allowed; actmem_error() lists the allowed values
  */
@@ -202,13 +209,13 @@ int actmem_options_from_environment(struct actmem_options *options);
 int actmem_options_from_variables(const char *const *variables, struct actmem_options *options);
 
 /*
- * Opens a handle on a backend. The caller closes it with actmem_close(). @options NULL: the options
- * of actmem_options_from_environment(). After an error, *@am is unchanged.
+ * Opens a handle on a backend. The caller closes it with actmem_close(). If @options is NULL, the
+ * handle gets the options of actmem_options_from_environment(). After an error, *@am is unchanged.
  *
- * -ENOENT, -ENXIO  the caller wants the driver, and there is no device or no module
+ * -ENOENT, -ENXIO  the caller requests the driver, but the device or the module is missing
  * -EACCES, -EPERM  the user may not open /dev/actmem, and the backend is not MEMFD
  * -EPROTONOSUPPORT  driver and library do not support each other, and the backend is not MEMFD
- * -ENOENT, -EOPNOTSUPP, -EINVAL, -ENAMETOOLONG  heap_name: errors of actmem_region_open()
+ * -ENOENT, -EOPNOTSUPP, -EINVAL, -ENAMETOOLONG  heap_name is wrong; see actmem_region_open()
  * -EINVAL  an unknown value or flag, a wrong value in the environment, or reserved is not 0
  * -ENOMEM, -EMFILE, -EFBIG  no memory or no descriptor for the file in which this process publishes
  *	its counters, or RLIMIT_FSIZE is too low for this file
@@ -232,8 +239,8 @@ enum actmem_backend actmem_get_backend(const struct actmem *am);
 const char *actmem_describe(const struct actmem *am);
 
 /*
- * Returns the counters of a handle, which count the calls of all threads. `actmem list` shows the
- * counters of each process.
+ * Returns the counters of a handle. The counters include the calls of all threads. `actmem list`
+ * shows the counters of each process.
  */
 int actmem_get_counters(struct actmem *am, struct actmem_counters *counters);
 

@@ -16,26 +16,29 @@ struct region_list;
 
 /*
  * A request for a region, with checked options: no field is DEFAULT, and the length is a multiple
- * of the page size. A length of 0, when opening a named region, stands for any length.
+ * of the page size. When a named region is opened, a length of 0 stands for any length.
  */
 struct region_request {
 	uint64_t length;
 	enum actmem_pages pages;
 	enum actmem_policy policy;
-	struct actmem_nodes nodes;	/* BIND: not empty; PREFERRED: at most one */
-	bool has_home;			/* BIND: @home is set */
+	struct actmem_nodes nodes;	/* with BIND, not empty; with PREFERRED, at most one */
+	bool has_home;			/* @home is set; only with BIND */
 	unsigned int home;		/* prefer nodes near this node, not near the caller */
 	uint32_t allow;
 	bool by_default;		/* the caller did not set @allow */
 	bool inherit;
 	bool lazy;
 	char name[ACTMEM_NAME_MAX];	/* printable, without '/'; may be "" */
-	const char *path;		/* path on the backend's file system; NULL: no name */
+	const char *path;		/* on the backend's file system; NULL for no name */
 	uint32_t open;			/* ACTMEM_OPEN_*, if the region is named */
-	bool any_place;			/* no option or default sets a policy or nodes */
+	bool any_place;			/* neither options nor defaults set a policy or nodes */
 };
 
-/* Returns the node that pages come from first; ACTMEM_NODES_MAX if the request names no node. */
+/*
+ * Returns the node from which pages are taken first, or ACTMEM_NODES_MAX if the request names no
+ * node.
+ */
 static inline unsigned int request_node(const struct region_request *request)
 {
 	return request->has_home ? request->home : nodes_next(&request->nodes, 0);
@@ -49,23 +52,23 @@ struct backing {
 	uint64_t page_bytes;		/* length of the smallest page */
 	uint64_t locked_bytes;		/* bytes that cannot be swapped; memfd only */
 	uint64_t id;
-	uint64_t device;		/* device of the file; with @id, unique among memfds */
+	uint64_t device;		/* the file's device; @device and @id identify a memfd */
 	enum actmem_pages pages;
-	enum actmem_policy policy;	/* memfd only; DEFAULT: unknown (received or unplaced) */
-	struct actmem_nodes nodes;	/* of the policy */
+	enum actmem_policy policy;	/* memfd only; DEFAULT if the policy is unknown */
+	struct actmem_nodes nodes;	/* nodes of @policy */
 	unsigned int fallbacks;		/* number of fallbacks that were used */
 	bool inherit;
 	bool unplaced;			/* mbind() is forbidden, so the kernel chose the nodes */
 	bool elsewhere;			/* memfd: a fallback to other nodes was used */
-	bool received;			/* this handle did not create it */
+	bool received;			/* this handle did not create the region */
 	bool named;
 	bool read_only;			/* opened only for reading */
 	char name[ACTMEM_NAME_MAX];
 };
 
 /*
- * Functions that can fail return 0 or a negative errno. On failure they set the message of
- * actmem_error() and release everything that they created. @device is the descriptor that @open
+ * Functions that can fail return 0 or a negative errno. On failure these functions set the message
+ * of actmem_error() and release everything that they created. @device is the descriptor that @open
  * set. Except where noted, callers serialize calls for the same backing.
  */
 struct backend {
@@ -76,8 +79,8 @@ struct backend {
 	int (*open)(int *device);
 
 	/*
-	 * Creates a region. Unless it is lazy, allocates and zeroes every page and verifies its
-	 * node.
+	 * Creates a region. Unless the region is lazy, allocates and zeroes every page and verifies
+	 * the page's node.
 	 */
 	int (*create)(int device, const struct region_request *request,
 		      struct backing *backing);
@@ -89,7 +92,10 @@ struct backend {
 	 */
 	int (*open_name)(const struct region_request *request, struct backing *backing);
 
-	/* Sets *@backing for a received descriptor. Duplicates @fd. @allow: ACTMEM_ALLOW_*. */
+	/*
+	 * Sets *@backing for a received descriptor. Duplicates @fd. @allow has ACTMEM_ALLOW_*
+	 * flags.
+	 */
 	int (*adopt)(int device, int fd, uint32_t allow, struct backing *backing);
 
 	/* Maps the region and sets @address, unless this backend keeps all its regions mapped. */
@@ -99,9 +105,9 @@ struct backend {
 	void (*unmap)(struct backing *backing);
 
 	/*
-	 * populate() and discard() allocate and free whole pages within the region. Both may run
-	 * concurrently with any call for the backing. If @in_turn is set, the caller serializes
-	 * these two calls.
+	 * populate() and discard() allocate and free whole pages within the region. Both functions
+	 * may run concurrently with any call for the backing. If @in_turn is set, the caller
+	 * serializes these two calls.
 	 */
 	bool in_turn;
 	int (*populate)(const struct backing *backing, uint64_t offset, uint64_t length);
@@ -111,14 +117,14 @@ struct backend {
 	int (*export)(const struct backing *backing, uint64_t offset, uint64_t length, int *fd);
 
 	/*
-	 * Sets the fields of *@info that the backend knows. node_bytes is NULL or an array of
-	 * ACTMEM_NODES_MAX zeros.
+	 * Sets the fields of *@info that the backend knows. @info->node_bytes is NULL or an array
+	 * of ACTMEM_NODES_MAX zeros.
 	 */
 	int (*info)(const struct backing *backing, struct actmem_region_info *info);
 
 	/*
-	 * Returns the region's surplus in bytes (see actmem_region_info). NULL: the backend's
-	 * regions have none.
+	 * Returns the region's surplus in bytes (see actmem_region_info). The pointer is NULL if
+	 * the backend's regions have no surplus.
 	 */
 	uint64_t (*surplus)(const struct backing *backing);
 

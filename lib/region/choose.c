@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Finds the backend for a path or for a descriptor, by the file system.
+ * Finds the backend for a path or for a descriptor, from the type of the file system.
  */
 #include <errno.h>
 #include <linux/magic.h>

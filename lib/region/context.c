@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Opens and closes a backend, and closes descriptors in forked children.
+ * Opens and closes handles (struct actmem), and closes their descriptors in forked children.
  *
  * A child cannot use its parent's handles: every call on such a handle fails. The child closes the
  * descriptors of these handles. Otherwise, memory that the parent frees would stay allocated until
@@ -61,7 +61,7 @@ static void after_fork_in_child(void)
 	pthread_mutex_unlock(&handles_mutex);
 }
 
-/* A constructor, so that the handlers of all libraries run in the order of loading. */
+/* A constructor, so that libraries register fork handlers in the order of loading. */
 static void __attribute__((constructor)) register_fork_handlers(void)
 {
 	fork_error = pthread_atfork(handles_lock, handles_unlock, after_fork_in_child);
@@ -91,7 +91,7 @@ int check_owner(const struct actmem *am)
 /*
  * Returns true if the error means that the driver is missing. ACTMEM_BACKEND_AUTO then uses memfd.
  * If the driver denies access, or its version does not fit, ACTMEM_BACKEND_AUTO fails, because the
- * administrator should fix that.
+ * administrator should fix this problem.
  */
 static bool driver_is_missing(int error)
 {
@@ -127,7 +127,8 @@ static int open_backend(struct actmem *am)
 }
 
 /*
- * Sets the path with which the names of all files of heaps begin. @name NULL: heaps have no names.
+ * Sets the path with which the paths of all files of heaps begin. If @name is NULL, heaps have no
+ * names.
  */
 static int set_heap_name(struct heap_names *names, const char *name, enum actmem_backend wanted)
 {

@@ -20,8 +20,8 @@
 
 /* Names of the files PATH.0, PATH.1 and so on, which are the regions of a handle's heaps. */
 struct heap_names {
-	char *path;			/* absolute path; NULL: heaps have no names */
-	uint64_t taken[HEAP_NAMES_MAX / 64];	/* bit N: PATH.N is used; under the handles lock */
+	char *path;			/* absolute path; NULL if heaps have no names */
+	uint64_t taken[HEAP_NAMES_MAX / 64];	/* bit N: PATH.N is in use; under handles_lock() */
 };
 
 /* Descriptors that a forked child closes. */
@@ -32,16 +32,16 @@ struct held {
 };
 
 struct actmem {
-	struct actmem *next, *previous;	/* under the handles lock, like all lists */
+	struct actmem *next, *previous;	/* under handles_lock(), like all lists */
 	struct actmem_region *regions;
-	unsigned int heaps, queues, runtimes;	/* under the handles lock */
+	unsigned int heaps, queues, runtimes;	/* under handles_lock() */
 	struct link held;		/* descriptors other than those of regions */
 	unsigned int generation;
 	const struct backend *backend;
 	int device;
 	struct actmem_options options;
 	struct heap_names heap_names;
-	struct stats stats;		/* records are added and removed under the handles lock */
+	struct stats stats;		/* records are added and removed under handles_lock() */
 	struct counters *counters;	/* in stats */
 	struct published_waits *waits;	/* in stats */
 	char description[DESCRIPTION_MAX];
@@ -50,16 +50,16 @@ struct actmem {
 struct actmem_region {
 	struct actmem_region *next, *previous;
 	struct actmem *am;
-	const struct backend *backend;	/* may differ from am->backend, with AUTO */
+	const struct backend *backend;	/* with AUTO, may differ from am->backend */
 	pthread_mutex_t pages_lock;	/* serializes populate and discard, if @in_turn */
 	pthread_mutex_t lock;
-	bool by_default;		/* report its fallbacks: only the default allows them */
+	bool by_default;		/* the caller did not set allow: report fallbacks */
 	struct backing backing;
-	struct stats_record *record;	/* memfd only; its mapped_bytes change under lock */
-	unsigned int maps;		/* under lock */
-	_Atomic unsigned int attachments;	/* to queues */
-	_Atomic unsigned int buffers;	/* number of queues that registered it with io_uring */
-	/* The registration with a runtime, or NULL. Set under lock. */
+	struct stats_record *record;	/* memfd only; @lock protects its mapped_bytes */
+	unsigned int maps;		/* calls of map without unmap; under @lock */
+	_Atomic unsigned int attachments;	/* number of attachments to queues */
+	_Atomic unsigned int buffers;	/* number of queues that registered the pages */
+	/* The registration with a runtime, or NULL. Set under @lock. */
 	struct registration *_Atomic registration;
 };
 
@@ -70,7 +70,9 @@ void handles_unlock(void);
 void held_add(struct actmem *am, struct held *held);
 void held_drop(struct held *held);
 
-/* Incremented in each forked child. A handle can be used only in its own generation. */
+/*
+ * Incremented in each forked child. A handle can be used only in a process of the same generation.
+ */
 extern unsigned int handles_generation;
 
 static inline bool is_owner(const struct actmem *am)

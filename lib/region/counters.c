@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Returns the counters of a handle, which the process also publishes.
+ * Returns the counters of a handle. The process also publishes these counters.
  */
 #include <errno.h>
 

@@ -19,9 +19,9 @@ static size_t measure_item(struct region_item *item)
 }
 
 /*
- * Copies the list to one allocation for the caller. The caller's version of an item may be shorter
- * than the library's. If it is longer, the rest of each item is zero. The arrays of nodes follow
- * the items, and the paths come last.
+ * Copies the list to one allocation for the caller. @size is the size of an item in the caller's
+ * version of the library. If @size is larger than an item, the rest of each item is zero. The
+ * arrays of nodes follow the items, and the paths come last.
  */
 static int copy_list(struct region_list *list, size_t size, struct actmem_region_info **regions)
 {

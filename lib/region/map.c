@@ -41,7 +41,10 @@ static void *map_aligned(const struct backing *backing)
 	room = room_map(length, HUGE_PAGE_BYTES, PROT_NONE, MAP_NORESERVE);
 	if (room == MAP_FAILED)
 		return MAP_FAILED;
-	/* After mlockall(MCL_FUTURE), the reservation would also count against RLIMIT_MEMLOCK. */
+	/*
+	 * After mlockall(MCL_FUTURE), the reservation is locked. Unlock it, so that it does not
+	 * count against RLIMIT_MEMLOCK.
+	 */
 	munlock(room, length);
 	return map_at(backing, room, MAP_FIXED);
 }

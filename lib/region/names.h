@@ -21,7 +21,7 @@
 /* Finds the absolute path of @name. A name without '/' is in the first actmem mount. */
 int name_to_path(const char *name, char path[PATH_MAX]);
 
-/* Copies the directory part of an absolute path. */
+/* Copies the directory part of the absolute path @path to @folder. */
 void parent_of(char folder[PATH_MAX], const char *path);
 
 /*
@@ -36,7 +36,10 @@ int name_lock(int fd, const char *path);
 /* Gives the name @path to a file without a name (linkat(2)). Sets no error message. */
 int name_link(int fd, const char *path);
 
-/* Writes where the file system of @device is mounted, or "" if no mount is listed. */
+/*
+ * Stores in @text the path where the file system of @device is mounted, or "" if no mount is
+ * listed. Returns @text.
+ */
 const char *mount_text(char text[PATH_TEXT_MAX], uint64_t device);
 
 #define MOUNT_TEXT(device)	mount_text((char[PATH_TEXT_MAX]){0}, (device))

@@ -12,8 +12,8 @@
 #include "region/backend.h"
 
 /*
- * Returns -EINVAL with an error message if actmem_open() does not accept a value; otherwise 0.
- * Applies ACTMEM_STRICT=1 of the environment.
+ * Checks the options of actmem_open(), and applies ACTMEM_STRICT=1 of the environment. Returns 0,
+ * or -EINVAL with an error message.
  */
 int options_check(struct actmem_options *options);
 
@@ -32,8 +32,8 @@ void options_permit(const struct actmem_options *defaults,
 		    const struct actmem_region_options *options, struct region_request *request);
 
 /*
- * Checks the options of a region, and sets *@request from @options and @defaults. @any_length:
- * accept a length of 0. Returns 0, or -EINVAL with an error message.
+ * Checks the options of a region, and sets *@request from @options and @defaults. If @any_length is
+ * true, accepts a length of 0. Returns 0, or -EINVAL with an error message.
  */
 int options_resolve(const struct actmem_options *defaults,
 		    const struct actmem_region_options *options, bool any_length,

@@ -8,7 +8,10 @@
 #include "base/base.h"
 #include "region/regions.h"
 
-/* Returns 0, or -EINVAL with an error message if the range is not whole pages of the region. */
+/*
+ * Returns 0, or -EINVAL with an error message if the range does not consist of whole pages of the
+ * region.
+ */
 static int check_range(const struct actmem_region *region, uint64_t offset, uint64_t length)
 {
 	uint64_t whole = region->backing.length, page_bytes = region->backing.page_bytes;
@@ -46,7 +49,7 @@ static int publish_pages(struct actmem_region *region)
 
 /*
  * Publishes the page counts of a memfd region after a change, even if the change failed midway. If
- * it failed, returns the change's error and keeps its error message.
+ * the change failed, returns @error and keeps the error message.
  */
 static int publish_change(struct actmem_region *region, int error)
 {

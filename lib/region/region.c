@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Creates, receives, maps and closes regions, for all backends. Work on their pages is in
- * pages.c.
+ * Creates, receives, maps and closes regions, for all backends. Functions for the pages of regions
+ * are in pages.c.
  */
 #include <errno.h>
 #include <stdlib.h>

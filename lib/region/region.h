@@ -6,7 +6,7 @@
  * read context.c, which opens a backend and handles forks, and options.h, which reads options.
  * Functions for regions are declared in regions.h. They are in region.c (create, receive, map,
  * close), pages.c (populate, discard, export) and named.c with names.h (files). The rest is
- * choose.h (the backend of a name), report.c, list.c, counters.c and map.h.
+ * choose.h (finds the backend of an existing region), report.c, list.c, counters.c and map.h.
  *
  * The two backends are in driver/ and memfd/. Other folders use them only through backend.h. A file
  * calls only files that come before it in these lists:

@@ -28,14 +28,15 @@ static inline unsigned int region_attachments(const struct actmem_region *region
 
 /*
  * Call region_hold_pages() before the region's pages are registered with io_uring, and
- * region_let_go_of_pages() after the kernel has released them. In between, the pages cannot be
- * discarded, because the ring would continue to use the old pages.
+ * region_let_go_of_pages() after the kernel has released them. Between these calls, discarding
+ * fails: otherwise io_uring would continue to use the discarded pages.
  */
 void region_hold_pages(struct actmem_region *region);
 void region_let_go_of_pages(struct actmem_region *region);
 
 /*
- * If a limit of the driver was lowered, returns how many bytes the region should free; otherwise 0.
+ * Returns how many bytes the region should free because a limit of the driver was lowered;
+ * otherwise 0.
  */
 static inline uint64_t region_surplus(const struct actmem_region *region)
 {
@@ -58,15 +59,16 @@ int region_check_unregistered(const struct actmem_region *region, const char *wh
 struct actmem_region *region_new(struct actmem *am, const struct backend *backend);
 
 /*
- * Completes the region @made after the backend's call returned @error, and stores it in *@region.
- * Frees @made if @error is not 0 or if the completion fails.
+ * @error is the result of the backend's function that created or opened the memory of @made. If
+ * @error is 0, completes the region @made and stores it in *@region. Frees @made if @error is not 0
+ * or if the completion fails.
  */
 int region_finish(struct actmem_region *made, int error, struct actmem_region **region);
 
 /*
- * Prints on stderr that a region is worse than ACTMEM_STRICT=1 demands. Prints this once for the
- * first such region of a process, and once for the first region that is not locked. Prints nothing
- * if `actmem run` has reported this, or if ACTMEM_QUIET=1 is set.
+ * Prints on stderr that a region is worse than ACTMEM_STRICT=1 demands. Prints this for the first
+ * such region of a process, and again for the first region that is not locked if that is a later
+ * region. Prints nothing if `actmem run` has reported this, or if ACTMEM_QUIET=1 is set.
  */
 void region_report(const struct actmem_region *region);
 

@@ -2,8 +2,8 @@
 /*
  * The background thread of a store. It does slow work, so that neither callers nor completions wait
  * for that work. It allocates files, attaches regions, returns disk space that is not needed any
- * more, and asks for memory that was refused before. Transfers that need a file or a region wait in
- * two lists. Fills go first, because a thread may wait for them.
+ * more, and asks for memory that was refused before. Transfers that need new file space, or whose
+ * region is not attached, wait in two lists. Fills go first, because a thread may wait for them.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -83,7 +83,7 @@ static int attach_region(struct actmem_store *store, struct actmem_region *regio
 	int error = actmem_queue_attach(store->queue, region, 0);
 
 	/*
-	 * If the queue's description changed, the queue did not register the region: the new
+	 * If the queue's description changed, the queue did not register the region. The new
 	 * description says why.
 	 */
 	if (!error && actmem_queue_describe(store->queue) != store->queue_description)
@@ -129,8 +129,8 @@ static int prepare(struct actmem_store *store, struct store_block *block)
 }
 
 /*
- * Ends the other waiting spills that find no space in the files. Each of them would try to allocate
- * more space, and fail in the same way.
+ * Called after a spill found no space in the files. Ends the waiting spills that find no space,
+ * too: each of them would try to allocate more space, and fail in the same way.
  */
 static void give_up_spills(struct actmem_store *store, int error)
 {

@@ -6,8 +6,8 @@
  * of this memory that the limit still allows. It spills the rest.
  *
  * Other users may free memory later. The store tries to get this memory in the background. It does
- * so before each round (a rise and fall of the bytes of all blocks) if the round can use more
- * memory. It also tries again before a call fails because there is no memory.
+ * so at the beginning of each round (a rise and fall of the bytes of all blocks) if the round can
+ * use more memory. The store also tries to get more memory before a call fails for lack of memory.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ static int fail_small_budget(uint64_t bytes, unsigned int least, uint64_t page_b
 
 int store_check_budget(const struct actmem_store *store, bool spills, uint64_t *bytes)
 {
-	/* With spilling, one block is in use while another is transferred. */
+	/* A store that spills needs two pages: one block is in use while another is transferred. */
 	unsigned int least = spills ? 2 : 1;
 
 	if (*bytes < least * store->page_bytes)
@@ -39,7 +39,7 @@ int store_check_budget(const struct actmem_store *store, bool spills, uint64_t *
 	return 0;
 }
 
-/* Returns how many bytes the store may use now. */
+/* Returns the budget that the program and the ceiling allow. store->budget may be lower. */
 static uint64_t limit_of(const struct actmem_store *store)
 {
 	return store->asked < store->ceiling ? store->asked : store->ceiling;
@@ -113,7 +113,7 @@ static void keep_to_new_budget(struct actmem_store *store)
 	store->is_lowered = true;
 	store_keep_to_budget(store);
 	store_advance(store);
-	/* Blocks that were dropped just now may have freed regions. */
+	/* store_advance() may have dropped the last blocks of a region. */
 	store_keep_to_budget(store);
 	store_kick(store);
 }
@@ -227,7 +227,7 @@ static void regain(struct actmem_store *store)
 		store_lift_budget(store);
 	/*
 	 * If the limit was lowered while the lock was released, no regions were closed, because the
-	 * budget was even lower than the new limit. Close them now.
+	 * budget was even lower than the new limit. Close regions beyond the new limit now.
 	 */
 	if (limit_of(store) < limit)
 		keep_to_new_budget(store);

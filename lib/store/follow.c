@@ -4,8 +4,8 @@
 
 #define DOUBT_OF_MISS	2
 /*
- * The doubt at which the order is lost: three misses in a row, or more misses with other takes
- * between them.
+ * At this doubt, the expected order is no longer relied on: after three misses in a row, or more
+ * misses with other takes between them.
  */
 #define DOUBT_LOST	6
 #define DOUBT_MOST	12

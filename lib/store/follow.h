@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Predicts the next takes while takes are not in the expected order. The predicted blocks are
- * neighbours of the last taken block: they were put just before or just after it. Puts are numbered
- * from 1. The functions take no lock and do no I/O.
+ * Predicts which blocks the program takes next, while the program takes blocks in another order
+ * than expected. The predicted blocks are neighbours of the last taken block: they were put just
+ * before or just after it. Puts are numbered from 1. The functions take no lock and do no I/O.
  *
  * A run is a sequence of takes that goes from neighbour to neighbour, up (to later puts) or down. A
  * run is expected to be as long as the previous run. A run that gets longer than the previous one
@@ -24,13 +24,14 @@ struct follow {
 
 enum take_kind {
 	TAKE_FORESEEN,			/* at the expected time */
-	TAKE_BY_CHANCE,			/* at another time, but the block was in memory or next */
+	TAKE_BY_CHANCE,			/* at another time, but in memory or the next to be read */
 	TAKE_MISSED,			/* the block was neither in memory nor next to be read */
 };
 
 /*
- * Records a take of the block with put number @put. @below and @above are the put numbers of its
- * neighbours, the nearest blocks before and after it that are not taken yet; 0: none.
+ * Records a take of the block with put number @put. @below and @above are the put numbers of the
+ * block's neighbours: the nearest blocks before and after the block that are not taken yet; 0:
+ * none.
  */
 void follow_take(struct follow *follow, enum take_kind kind, uint64_t put, uint64_t below,
 		 uint64_t above);

@@ -64,7 +64,7 @@ static void end_guesses(struct actmem_store *store, uint64_t last)
 }
 
 /*
- * Marks the neighbours of @block as guessed. The nearest neighbour is the last, because the store
+ * Marks the neighbours of @block as guessed. Marks the nearest neighbour last, because the store
  * reads the latest guess first. Also marks blocks that are being read: otherwise the store could
  * drop such a block as soon as its read ends.
  */

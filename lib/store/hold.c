@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Holds and takes of blocks. A block may have several holds. The thread with the first hold reads
- * the block into memory (USER_CLAIMS). Other threads that want to hold the block wait until it is
- * in memory.
+ * Holds and takes of blocks. A hold keeps a block in memory while a program uses it. A block may
+ * have several holds. The thread with the first hold claims the block (USER_CLAIMS) while it reads
+ * the block into memory. Other threads that want to hold the block wait meanwhile.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -135,8 +135,8 @@ static int fail_changed(const struct actmem_store *store, const struct store_blo
 
 /*
  * Compares the block's checksum. Releases the lock meanwhile; the hold keeps the block in memory.
- * If the checksum of a block differs, and the block is also in a file and has no other holder, the
- * next hold reads the file again.
+ * If the checksum differs, and the block is also in a file and has no other holder, its memory is
+ * freed. The next hold then reads the file again.
  */
 static int compare_checksum(struct actmem_store *store, struct store_block *block)
 {
@@ -177,8 +177,8 @@ static uint64_t *counter_of_take(struct actmem_store *store, const struct store_
 	if (block->memory && block->transfer != TRANSFER_FILL)
 		return &store->stats.hits_total;
 	/*
-	 * The store expected this take: the block is the next one to be read, but its read has not
-	 * started.
+	 * The take is late: the block is being read, or the store expects this take and will read
+	 * the block next.
 	 */
 	if (block->transfer || (store->filed.first == &block->place &&
 				block->place.want.at != WANTED_UNKNOWN))
@@ -186,7 +186,7 @@ static uint64_t *counter_of_take(struct actmem_store *store, const struct store_
 	return &store->stats.misses_total;
 }
 
-/* Ends a hold. The last hold ends the block if any holder released the block. */
+/* Ends a hold. The end of the last hold also ends the block if any holder released it. */
 static void end_holder(struct actmem_store *store, struct store_block *block,
 		       struct holder *holder)
 {
@@ -208,7 +208,7 @@ static void end_holder(struct actmem_store *store, struct store_block *block,
 	}
 }
 
-/* Holds a block for @holder: reads it if no other thread holds it, and compares its checksum. */
+/* Holds a block for @holder. Reads the block if it is not in memory, and compares its checksum. */
 static int claim_block(struct actmem_store *store, struct waiter *waiter, struct store_block *block,
 		       struct holder *holder)
 {

@@ -4,11 +4,11 @@
  * grow again when the limits allow it. A thread watches the limits, which can change at any time:
  *
  * - the driver's limits of the user, the node and the mount, and since Linux 7.3 the dmem.max of
- *   the cgroup: the driver reports a surplus;
+ *   the cgroup (the driver reports the excess as a surplus);
  * - the limit of this handle, which `actmem limit --pid` sets;
  * - memory.high of the memory cgroup, for memfd regions whose pages the cgroup counts.
  *
- * If other users share a limit, the store returns only its share of the excess.
+ * If the store shares a limit with other users, it returns only its own share of the excess.
  */
 #include <errno.h>
 #include <poll.h>
@@ -24,8 +24,8 @@
 
 #define LOOK_MS		100
 /*
- * While memory is being returned, the driver's descriptors stay ready, so that poll() does not wait
- * for them. In this case, the thread first waits for this time.
+ * While memory is being returned, the driver's descriptors stay ready, so poll() on them returns at
+ * once. Therefore the thread first waits for this time without polling them.
  */
 #define RETURN_MS	50
 /*
@@ -38,7 +38,7 @@
 #define WATCHED_MAX	1024
 #define WHY_MAX		(CGROUP_FILE_MAX + 64)
 
-/* The memory that the limits still allow a store. */
+/* How much more memory the limits allow a store. */
 struct room {
 	int64_t bytes;			/* negative: bytes to return; INT64_MAX: no limit */
 	char why[WHY_MAX];
@@ -60,7 +60,10 @@ static void take_limit(struct room *room, int64_t left, const char *why)
 	snprintf(room->why, sizeof(room->why), "%s", why);
 }
 
-/* Returns the store's share of @left bytes or, if @left is negative, of the excess. */
+/*
+ * Returns the store's share of @left bytes: one of @sharers equal parts. If @left is negative,
+ * returns the store's share of the excess, in proportion to @held of @used bytes.
+ */
 static int64_t share_of(int64_t left, uint64_t held, uint64_t used, uint64_t sharers)
 {
 	if (left >= 0)

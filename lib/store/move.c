@@ -70,8 +70,8 @@ static void end_spill(struct actmem_store *store, struct store_block *block, int
 }
 
 /*
- * Handles the end of a spill. If @bad_room is set, a disk failed at the block's space, so use this
- * space last.
+ * Handles the end of a spill. If @bad_room is set, a disk failed while it wrote to the block's
+ * space, so use this space last.
  */
 static void spill_ended(struct actmem_store *store, struct store_block *block, int error,
 			const char *words, bool bad_room)
@@ -197,10 +197,10 @@ uint64_t store_window(const struct actmem_store *store)
 }
 
 /*
- * Returns how many bytes of the budget should, at the peak, be free or hold blocks that are also in
- * files. This is store_window() if no peak is known, or if puts go on during takes. Otherwise it is
- * at most the length of two blocks. This is enough for puts not to wait, so more spills would be
- * useless.
+ * Returns how many bytes of the budget should be available at once when memory use peaks: bytes
+ * that are free, or whose block is also in a file. The result is store_window() if no peak is
+ * known, or if puts go on during takes. Otherwise the result is at most twice the longest block.
+ * With so many available bytes, puts need not wait, and more spills would be useless.
  */
 static uint64_t spare_bytes(const struct actmem_store *store)
 {
@@ -280,9 +280,9 @@ static bool may_use_all(const struct actmem_store *store, uint64_t length)
 }
 
 /*
- * Returns true if the store may read ahead although takes are not in the expected order, so that
- * any block may be next. The store then reads only into memory that the next run of takes does not
- * need: otherwise that run would evict the block that was read. The store reads one block at a
+ * When takes are not in the expected order, any block may be next. Returns true if the store may
+ * read ahead nevertheless. The store then reads only into memory that the next run of takes does
+ * not need: otherwise that run would evict the block that was read. The store reads one block at a
  * time, so that an urgent fill need not wait long.
  */
 static bool may_guess(const struct actmem_store *store, uint64_t length)

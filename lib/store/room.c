@@ -116,9 +116,8 @@ static bool has_waiter(const struct link *list, uint64_t thread)
 }
 
 /*
- * Returns true if @thread can still free its blocks. The calling thread cannot, because it waits.
- * Nor can a thread that waits without a timeout, for memory or for a block that another thread
- * claims.
+ * Returns true if @thread can still free its blocks. The calling thread cannot, because it is about
+ * to wait. Nor can a thread that already waits without a timeout.
  */
 static bool may_free(const struct actmem_store *store, uint64_t thread)
 {
@@ -127,8 +126,9 @@ static bool may_free(const struct actmem_store *store, uint64_t thread)
 }
 
 /*
- * Returns true if the users of this block may free its memory. In a store that does not spill, a
- * block that is being filled or committed keeps its memory after the commit.
+ * Returns true if the users of this block may free its memory. In a store that does not spill, the
+ * user of a reserved block does not free the block's memory, because the block keeps it after the
+ * commit.
  */
 static bool gives_back(const struct actmem_store *store, const struct store_block *block)
 {

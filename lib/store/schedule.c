@@ -9,17 +9,17 @@
 #include "store/schedule.h"
 
 #define BUCKETS_FIRST	64
-/* Shorter measurements of a device do not count. */
+/* Measure the rate of a device over at least this time. */
 #define MEASURE_NS	5000000ULL
 /* This time is longer than any device takes to start a transfer. */
 #define BUSY_NS		50000000ULL
 #define BUSY_LEAST	(32ULL << 20)
-/* Bytes below 1/LITTLE_PART of a peak count as none. */
+/* Fewer bytes than 1/LITTLE_PART of the peak count as 0. */
 #define LITTLE_PART	16
 /* A fall by less than 1/FALLEN_PART of the round's peak does not count. */
 #define FALLEN_PART	8
 
-/* The last distance of a key, or of all keys with the same name, in one turn. */
+/* The last distance (schedule.h) of a key, or of all keys with the same name, in one turn. */
 struct habit {
 	struct link link;
 	struct habit *chain;

@@ -5,8 +5,9 @@
  *
  * Time is counted in takes: each take of any block advances the clock by one. The distance of a
  * block is the number of takes from its put to its own take. The next block of a key is expected to
- * have the same distance as the last one. If no block of the key was ever taken, or if its instance
- * does not recur (ACTMEM_INSTANCE_ONCE), the distance of the last block of the same name is used.
+ * have the same distance as the last one. A key consists of a name and an instance. If no block of
+ * the key was ever taken, or if the instance does not recur (ACTMEM_INSTANCE_ONCE), the distance of
+ * the last taken block of the same name is used.
  *
  * A block may be put back after its take. This counts as a new put, which begins the block's next
  * turn. Turns are numbered from 0.
@@ -31,6 +32,7 @@
  */
 #define WANTED_UNKNOWN		UINT64_MAX
 
+/* A learned distance (schedule.c). */
 struct habit;
 
 struct schedule {
@@ -64,7 +66,7 @@ void schedule_take(struct schedule *schedule, struct actmem_key key, unsigned in
 struct want schedule_urgent(struct schedule *schedule);
 
 /*
- * Returns the time of a guess: after urgent times, but before all others, including earlier
+ * Returns the time of a guess: after all urgent times, but before all other times and earlier
  * guesses.
  */
 struct want schedule_guess(struct schedule *schedule);
@@ -77,7 +79,7 @@ uint64_t schedule_peak(const struct schedule *schedule);
 
 /*
  * Returns by how much the bytes rise again after a fall within a round. The store should keep this
- * much memory free for puts. 0: all puts of a round come before the round's takes.
+ * much memory free for puts. The result is 0 if all puts of a round come before the round's takes.
  */
 uint64_t schedule_refill(const struct schedule *schedule);
 
@@ -97,8 +99,8 @@ void bandwidth_begin(struct bandwidth *bandwidth, uint64_t bytes, uint64_t now);
 void bandwidth_end(struct bandwidth *bandwidth, uint64_t bytes, bool well, uint64_t now);
 
 /*
- * Returns how many bytes keep the device busy until more are submitted. @most: upper limit, and the
- * result until the rate is known.
+ * Returns how many bytes must be under way to keep the device busy until more are submitted. @most
+ * is the upper limit, and the result until the rate is known.
  */
 uint64_t bandwidth_busy(const struct bandwidth *bandwidth, uint64_t most);
 

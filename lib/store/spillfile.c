@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Space in spill files. Extents (base/extents.h), which keep track of memory, also keep track of
- * this space. Extents need addresses. So each set of files (spillfile.h) has a range of addresses,
- * which no code accesses.
+ * Space in spill files. The functions of base/extents.h, which allocate ranges of memory, also
+ * allocate this space. They need addresses, so each set of files (spillfile.h) gets a range of
+ * addresses, which no code accesses.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -94,7 +94,10 @@ static void count_added(struct spillfile *spillfile, uint64_t length)
 	shrink_to_limit(spillfile);
 }
 
-/* Frees the allocated part on the disks after a failure with @error. Keeps the error message. */
+/*
+ * Called after a failure with @error. Frees the space that was allocated on the disks, and keeps
+ * the error message.
+ */
 static int undo(const struct actmem_file *file, uint64_t offset, uint64_t length, int error)
 {
 	char words[ERROR_TEXT_MAX];
@@ -220,8 +223,8 @@ void spillfile_give(struct spillfile *spillfile, struct spill_room *room)
 }
 
 /*
- * Also makes the oldest avoided space usable: otherwise the files of a failing disk would always
- * grow.
+ * If @avoided is full, makes the oldest avoided space usable again. Otherwise the files of a
+ * failing disk would always grow.
  */
 void spillfile_avoid(struct spillfile *spillfile, struct spill_room *room)
 {
@@ -291,8 +294,8 @@ static int allocate_piece(const struct spillfile *spillfile, const struct extent
 }
 
 /*
- * Opens a new set, or extends the last one if the disks were full. A long new set is better than
- * extending the last set, because transfers wait while their file gets longer.
+ * Opens a new set, or extends the last one if the disks were full. If the disks have space, a long
+ * new set is better: transfers wait while their file gets longer.
  */
 static int open_or_extend(struct spillfile *spillfile, uint64_t length,
 			  struct spill_growth *growth)

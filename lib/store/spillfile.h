@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Space in spill files. A set consists of files without names, striped over directories. Space is
- * allocated on the disks before it is written to. When more space is needed, another set is opened.
- * If the disks were full at the last allocation, the last set is extended instead. Free space that
- * is not needed any more returns to the disks, piece by piece.
+ * Space in spill files. A set consists of files without names, one in each directory, over which
+ * the set's bytes are striped. Space is allocated on the disks before data is written to it. When
+ * more space is needed, another set is opened. However, if the disks were full at the last
+ * allocation, the last set is extended. Free space that is not needed any more returns to the
+ * disks, piece by piece.
  */
 #ifndef LIB_STORE_SPILLFILE_H
 #define LIB_STORE_SPILLFILE_H
@@ -32,14 +33,14 @@ struct spillfile {
 	uint64_t end;			/* end of the last set */
 	bool is_full;			/* the disks were full at the last allocation */
 	/*
-	 * Space where a disk failed. It is used again after SPILL_ROOMS_AVOIDED further failures,
-	 * or when the files have no other space.
+	 * Space where a disk failed. The space is used again after SPILL_ROOMS_AVOIDED further
+	 * failures, or when the files have no other space.
 	 */
 	struct extent *avoided[SPILL_ROOMS_AVOIDED];
 	unsigned int avoided_next;
-	struct extent *withheld;	/* list of returned pieces, the latest first */
+	struct extent *withheld;	/* list of pieces returned to the disks, the latest first */
 	uint64_t withheld_bytes;	/* including the piece that is being returned */
-	uint64_t shrink_to;		/* punch holes while @bytes exceeds this; UINT64_MAX: no */
+	uint64_t shrink_to;		/* punch holes while bytes exceeds this; UINT64_MAX: no */
 	bool never_shrinks;		/* a file system cannot free parts of files */
 	uint64_t peak;			/* most bytes in use in this round */
 	uint64_t peaks[SPILL_ROUNDS];	/* of the last rounds */
@@ -56,7 +57,7 @@ struct spill_growth {
 	uint64_t offset, length;
 };
 
-/* Space of one block in the files. @block NULL: no space. */
+/* Space of one block in the files. If @block is NULL, there is no space. */
 struct spill_room {
 	struct extent *block;
 	struct actmem_file *file;
@@ -95,25 +96,28 @@ void spillfile_set_limit(struct spillfile *spillfile, uint64_t limit);
 int spillfile_take(struct spillfile *spillfile, uint64_t length, struct spill_room *room);
 void spillfile_give(struct spillfile *spillfile, struct spill_room *room);
 
-/* Frees the space of a block where a disk failed, so that it is used last (see @avoided). */
+/*
+ * Called if a disk failed in a block's space. From then on, the files avoid this space: see
+ * @avoided.
+ */
 void spillfile_avoid(struct spillfile *spillfile, struct spill_room *room);
 
 /* Makes all avoided space usable again. Returns true if there was any. */
 bool spillfile_use_avoided(struct spillfile *spillfile);
 
 /*
- * Allocates space on the disks: a piece that was given back to them, or a new set of at least
- * @length bytes. If the disks were full at the last allocation, it allocates only @length bytes. It
- * then extends the last set, because so short a new set would waste files, and a queue has a
- * limited number of files. The space is usable after spillfile_add().
+ * Allocates space on the disks: a piece that was returned to them before, or a new set of at least
+ * @length bytes. If the disks were full at the last allocation, the call does not open a new set.
+ * It extends the last set by @length bytes, because a queue can have only a limited number of
+ * files. The space is usable after spillfile_add().
  */
 int spillfile_grow(struct spillfile *spillfile, uint64_t length, struct spill_growth *growth);
 int spillfile_add(struct spillfile *spillfile, const struct spill_growth *growth);
 
 /*
- * Begins another round. In each round, usually one step of the program, the bytes of all blocks
- * rise and fall. The call compares the allocated space with the highest use in the last
- * SPILL_ROUNDS rounds, plus some slack. A large excess is returned to the disks.
+ * Ends a round and begins the next one. In each round, usually one step of the program, the bytes
+ * of all blocks rise and fall. The call compares the allocated space with the highest use in the
+ * last SPILL_ROUNDS rounds, plus some slack. A large excess is returned to the disks.
  */
 void spillfile_end_round(struct spillfile *spillfile);
 
@@ -121,7 +125,7 @@ void spillfile_end_round(struct spillfile *spillfile);
 void spillfile_empty(struct spillfile *spillfile);
 
 /*
- * Takes a piece of the space that will return to the disks, so that no block can use the piece.
+ * Takes a piece of the free space that will be returned to the disks. No block can use this piece.
  * Returns NULL if no piece should return now.
  */
 struct extent *spillfile_withhold(struct spillfile *spillfile);

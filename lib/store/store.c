@@ -22,8 +22,9 @@
 #define GROW_MOST	(1ULL << 30)
 #define GROW_LEAST	(64ULL << 20)
 /*
- * A store that spills will use its whole budget. So its heap grows to the budget in GROW_STEPS
- * steps, each of GROW_LEAST to GROW_MOST bytes. Other stores use the heap's default.
+ * A store that spills will use its whole budget, so its heap grows by 1/GROW_STEPS of the budget at
+ * a time, but by at least GROW_LEAST and at most GROW_MOST bytes. Other stores use the heap's
+ * default.
  */
 #define GROW_STEPS	4
 
@@ -93,8 +94,8 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 }
 
 /*
- * Writes @note if a path is on a file system in memory. With STRICT, this is an error unless
- * ALLOW_MEMORY is set.
+ * Writes a message to @note if a path is on a file system in memory. With STRICT, this is an error
+ * unless ALLOW_MEMORY is set.
  */
 static int check_paths(const char *const *paths, uint32_t count, uint32_t flags,
 		       char note[STORE_WORDS])

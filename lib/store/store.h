@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Internal interface of stores, which keep blocks by key within a memory budget. Other folders of
- * the library do not use this header, so it also declares everything that the files of the store
- * share.
+ * Internal interface of stores. A store keeps blocks, each under a key, within a memory budget.
+ * Other folders of the library do not use this header, so it also declares everything that the
+ * files of this folder share.
  *
- * A spill writes a block to a file, and a fill reads it again. A block is in memory, in a file, or
- * both. The store keeps a copy in a file until the block ends. A thread of the queue handles
- * completed transfers, and then begins the transfers that are useful now. After any other change,
- * the thread that made the change begins the useful transfers. Once a store has been created, only
- * its background thread attaches regions and allocates files.
+ * A spill writes a block to a file, and a fill reads the block into memory again. A block is in
+ * memory, in a file, or both. The store keeps a copy in a file until the block ends. A thread of
+ * the store's I/O queue handles completed transfers (spills and fills), and then begins the
+ * transfers that are useful now. After any other change, the thread that made the change begins the
+ * useful transfers. Once a store has been created, only its background thread attaches regions to
+ * the queue and allocates space in files.
  *
  * Read the files in this order, callers first. store.c creates and destroys stores; calls.c and
  * hold.c have the calls on blocks. limits.c returns memory when a limit falls. event.c has the
@@ -19,10 +20,9 @@
  * (when blocks will be taken), order.c (sorts them by that time), follow.c (runs of takes), and
  * spillfile.c (space in files).
  *
- * Locks: the store's lock protects everything in a store. A thread releases it during long work,
- * such as creating regions, attaching them or allocating files. The store's lock is the outermost
- * lock of the library, except a heap's grow_lock, which no thread takes while it holds a store's
- * lock.
+ * Locks: the store's lock protects everything in a store. A thread releases this lock during long
+ * work, such as creating regions, attaching them or allocating files. A thread that takes the
+ * store's lock may hold a heap's grow_lock, but no other lock of the library.
  */
 #ifndef LIB_STORE_H
 #define LIB_STORE_H
@@ -46,7 +46,7 @@
 enum store_user {
 	USER_NONE,
 	USER_WAITS,			/* actmem_store_reserve() waits for memory */
-	USER_FILLS,
+	USER_FILLS,			/* reserved: the caller writes the block until its commit */
 	USER_COMMITS,			/* a put copies to it, or a commit checksums it */
 	USER_CLAIMS,			/* the first hold waits for memory, or for the read */
 	USER_HOLDS,
@@ -92,7 +92,7 @@ struct waiter {
 	bool is_refused;		/* the heap could not grow; see store->refusal */
 	int spill_error;		/* error of a spill while this was the first waiter; or 0 */
 	int fill_error;
-	char words[STORE_WORDS];
+	char words[STORE_WORDS];	/* error message of spill_error or fill_error */
 };
 
 /* A hold of a block. */
@@ -108,7 +108,7 @@ struct store_block {
 	struct store_block *chain;	/* next block in the hash bucket */
 	struct link ended;		/* in store->ended: blocks that left the table */
 	struct link puts;		/* in store->puts: blocks to be taken, in order of put */
-	struct want foreseen;		/* learned time; place.want may be a guess or urgent */
+	struct want foreseen;		/* expected take, as learned; place.want may differ */
 	struct link guessed;		/* in store->guessed; the latest guess is the last */
 	struct actmem_key key;
 	uint64_t bytes, length;
@@ -121,11 +121,11 @@ struct store_block {
 	bool is_ahead;
 	bool is_unreadable;		/* do not read it ahead again */
 	int fill_error;			/* error of the last read, if no thread waited for it */
-	bool is_followed;		/* guess.c has recorded its take, and ignores retries */
+	bool is_followed;		/* guess.c has recorded a take, and ignores retries */
 	enum store_user user;
-	uint64_t thread;		/* thread_number() of the user that reserved it */
+	uint64_t thread;		/* thread_number() of the thread that reserved it */
 	struct holder *holders;		/* holds of USER_CLAIMS and USER_HOLDS, the latest first */
-	bool is_released;		/* by a holder: the last hold ends the block */
+	bool is_released;		/* a holder released it: the last holder ends the block */
 	enum store_transfer transfer;
 	bool is_submitted;		/* the queue has the transfer; else it is being prepared */
 	struct link to_do;		/* in fills_to_do or spills_to_do */
@@ -170,7 +170,7 @@ struct actmem_store {
 	struct store_event limits_wake;	/* wakes limits_thread */
 	struct store_event event;	/* of actmem_store_eventfd() */
 	pthread_mutex_t lock;
-	pthread_cond_t all_ended;	/* the store ends: no submitted transfer is left */
+	pthread_cond_t all_ended;	/* signalled: all transfers of an ending store are done */
 	pthread_cond_t background;	/* the background thread has work, or must end */
 	struct link fills_to_do, spills_to_do;	/* for the background thread */
 	bool is_ending;
@@ -184,7 +184,7 @@ struct actmem_store {
 	struct store_block **buckets;
 	size_t bucket_count;
 	struct link ended;
-	struct order dirty, clean, filed;
+	struct order dirty, clean, filed;	/* in memory; in memory and a file; in a file */
 	struct sum sums[SUMS];
 	bool is_beyond;			/* the heap may be larger than the budget */
 	bool is_lowered;		/* the budget was lowered: blocks must fit in it */
@@ -201,19 +201,22 @@ struct actmem_store {
 	void (*observe)(const struct actmem_store_event *event, void *data);
 	void *observe_data;
 	_Atomic(const char *) description;
-	char words[STORE_WORDS];
+	char words[STORE_WORDS];	/* the first description */
 	char note[STORE_WORDS];		/* message of actmem_store_create(), or "" */
 	bool is_plain;			/* the description says that buffers are not registered */
 	/*
-	 * Longer descriptions. They add that buffers are not registered, that files never get
-	 * shorter, or why the budget was refused. Callers may still use an earlier description, so
-	 * no description is overwritten.
+	 * Later descriptions. Each adds a fact: that buffers are not registered, that files never
+	 * get shorter, or why the budget was refused. Callers may still use an earlier description,
+	 * so no description is overwritten.
 	 */
 	char more_words[STORE_MORE][4 * STORE_WORDS];
 	unsigned int more;
 };
 
-/* Writes "block 17" or "block 17.2", or "block 'NAME'" if the program names blocks. */
+/*
+ * Writes "block 17" or "block 17.2" (name, instance), or "block 'NAME'" if the program names
+ * blocks.
+ */
 #define KEY_WORDS	160
 #define KEY_TEXT(store, key)	store_key_text((store), (char[KEY_WORDS]){0}, (key))
 const char *store_key_text(const struct actmem_store *store, char text[KEY_WORDS],
@@ -254,14 +257,14 @@ void store_unwatch_limits(struct actmem_store *store);
 
 /* Callers of the functions below hold the store's lock, unless a comment says otherwise. */
 
-/* Appends to the store's description, at most STORE_MORE times. */
+/* Appends @what and @why to the store's description. Does nothing after STORE_MORE calls. */
 void store_describe_more(struct actmem_store *store, const char *what, const char *why);
 
 /* blocks.c: the table of blocks. */
 
 struct store_block *store_find(struct actmem_store *store, struct actmem_key key);
 
-/* Adds a block. Returns NULL and sets an error message if there is no memory for it. */
+/* Adds a block. Returns NULL with an error message if there is no memory for bookkeeping. */
 struct store_block *store_add(struct actmem_store *store, struct actmem_key key, uint64_t bytes);
 
 int store_fail_no_block(const struct actmem_store *store, struct actmem_key key, const char *why);
@@ -295,8 +298,8 @@ void store_follow(struct actmem_store *store, struct store_block *block);
 
 /*
  * Called after a block was added. Begins a round if the total length of all blocks was falling
- * before (@was_falling) and now rises. The store then expects all blocks at their learned times
- * again.
+ * before (@was_falling) and now rises. A round is a rise and fall of this length. The store then
+ * ends all guesses.
  */
 void store_begin_round(struct actmem_store *store, bool was_falling);
 
@@ -305,7 +308,10 @@ void store_begin_round(struct actmem_store *store, bool was_falling);
 /* Returns true if @length more bytes would exceed a budget that was lowered. */
 bool store_is_over(const struct actmem_store *store, uint64_t length);
 
-/* Begins to spill a block of store->dirty. If the spill fails, the first waiter gets the error. */
+/*
+ * Begins to spill a block of store->dirty. If the spill fails, the first waiter for memory gets the
+ * error.
+ */
 void store_spill(struct actmem_store *store, struct store_block *block);
 
 /*
@@ -315,27 +321,28 @@ void store_spill(struct actmem_store *store, struct store_block *block);
 void store_fill(struct actmem_store *store, struct store_block *block, void *memory);
 
 /*
- * Submits a prepared transfer. If the preparation failed, @error is its error, with an error
- * message, and the transfer ends.
+ * Submits a transfer after its preparation, whose result is @error. If @error is not 0, the
+ * transfer ends with this error and the thread's error message.
  */
 void store_submit(struct actmem_store *store, struct store_block *block, int error);
 
 /*
- * Ends a spill that was not prepared, because another spill failed with @error. No waiter gets the
- * error.
+ * Ends a spill before its preparation: another spill failed with @error, and this spill would fail
+ * in the same way. No waiter gets the error.
  */
 void store_give_up_spill(struct actmem_store *store, struct store_block *block, int error);
 
 /*
- * Drops the memory of one block. This is the block that will be taken last of those that are in
- * memory and in a file. If @later_than is not NULL, drops the memory only if the block will be
- * taken later than @later_than. Returns true if memory was dropped.
+ * Drops the memory of one block: of all unused blocks that are both in memory and in a file, the
+ * one that will be taken last. If @later_than is not NULL, drops the memory only if that block will
+ * be taken later than @later_than. Returns true if memory was dropped.
  */
 bool store_drop_clean(struct actmem_store *store, const struct store_block *later_than);
 
 /* Begins all spills and fills that are useful now, and wakes the first waiter. */
 void store_advance(struct actmem_store *store);
 
+/* Returns how many bytes blocks that are read ahead may use. */
 uint64_t store_window(const struct actmem_store *store);
 
 /* Handles completions. The queue calls this function, which acquires the store's lock. */
@@ -344,8 +351,8 @@ void store_take_ended(void *store);
 /* background.c: slow work. */
 
 /*
- * Passes a transfer to the background thread, which first attaches the region or allocates space in
- * a file.
+ * Passes a transfer to the background thread. This thread attaches the region or allocates space in
+ * a file, and then submits the transfer.
  */
 void store_add_background_work(struct actmem_store *store, struct store_block *block);
 
@@ -375,8 +382,8 @@ int store_room(struct actmem_store *store, struct waiter *waiter, struct store_b
 	       void **memory);
 
 /*
- * Sleeps until another thread wakes the waiter, or its timeout passes. store_end_stall() adds the
- * waiter's whole stall to the statistics.
+ * Sleeps until another thread wakes the waiter, or the waiter's timeout passes. store_end_stall()
+ * adds the time since the waiter's first sleep to the statistics.
  */
 void store_sleep(struct actmem_store *store, struct waiter *waiter, struct store_block *block,
 		 enum wait_kind kind);
@@ -397,32 +404,32 @@ bool store_make_do(struct actmem_store *store, int error);
 
 /*
  * Raises the budget again, to the lower of store->asked and the ceiling, so that the heap may grow.
- * Returns true if the budget was lower.
+ * Returns true if the budget was lower than that.
  */
 bool store_lift_budget(struct actmem_store *store);
 
 /*
  * Sets the ceiling: until the next call, the store uses at most @bytes, as if the budget were
- * lower. UINT64_MAX: no limit. @why is the reason, for error messages and the store's description.
- * If the store cannot continue with so little memory, it exceeds the ceiling.
+ * lower. UINT64_MAX means no ceiling. @why is the reason, for error messages and the store's
+ * description. If the store cannot continue with so little memory, it exceeds the ceiling.
  */
 void store_set_ceiling(struct actmem_store *store, uint64_t bytes, const char *why);
 
 /* Removes the ceiling. Returns true if that raised the budget. */
 bool store_exceed_ceiling(struct actmem_store *store);
 
-/* Closes free regions beyond the budget. Releases the lock meanwhile. */
+/* Closes free regions while the heap is larger than the budget. Releases the lock meanwhile. */
 void store_keep_to_budget(struct actmem_store *store);
 
 /*
- * Called at the end of a round. If the next round can use more memory, the background thread will
- * ask for this memory.
+ * Called when a round begins. If this round can use more memory, the background thread will try to
+ * get this memory.
  */
 void store_want_budget(struct actmem_store *store);
 
 /*
- * Called by the background thread. Describes a refusal, asks for more memory, or closes regions.
- * Returns false if there was nothing to do.
+ * Called by the background thread. Adds a refusal of memory to the store's description, tries to
+ * get more memory, or closes regions. Returns false if there was nothing to do.
  */
 bool store_see_to_budget(struct actmem_store *store);
 

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * libactmem_xla: the functions that the Python module calls. They manage the memory of arrays, and
- * of the values that programs store with the handler actmem_put. XLA calls the handlers itself.
+ * of the values that programs store. XLA calls the library's other functions, the handlers, for
+ * custom calls of programs.
  *
  * actmem_put copies its first operand into a block of a store and returns a token, uint32[4].
- * actmem_take gets such a token, and copies the token's block into its result. The last take frees
- * the block. If no take is marked as the last one, actmem_drop frees the block. There are handlers
- * for CPUs and for CUDA. On CUDA, actmem_tie announces later takes, so that blocks can be copied
- * ahead (call.h).
+ * actmem_take gets such a token, and copies the token's block into its result. A take whose
+ * attribute `ends` is true is the last take of its token, and frees the block. If no take has this
+ * attribute, actmem_drop frees the block. There are handlers for CPUs and for CUDA. On CUDA,
+ * actmem_tie announces later takes, so that the host waits only once for all of their tokens
+ * (call.h).
  *
- * XLA does not report that an execution failed or was discarded, so the library finds the values of
- * abandoned forward passes by counting. A site is a call of a checkpointed function in a program. A
- * generation is the set of all puts of one site in one XLA run on one device. A generation is
- * unfinished until all of its values are taken. When a site begins a generation and already has the
- * maximum number of unfinished generations, the library reclaims the site's oldest generation.
+ * XLA does not report that an execution failed or was discarded. Therefore the library counts
+ * generations to find the values of abandoned forward passes. A site is a call of a checkpointed
+ * function in a program. A generation is the set of all puts of one site in one XLA run on one
+ * device. A generation is unfinished until all of its values are taken. When a site begins a
+ * generation and already has the maximum number of unfinished generations, the library reclaims the
+ * site's oldest generation.
  */
 #ifndef ACTMEM_XLA_H
 #define ACTMEM_XLA_H
@@ -28,8 +31,8 @@
 #define ACTMEM_XLA_GENERATIONS	2
 
 /*
- * Fields *_total are totals of the process. The other counts fall when blocks are freed. Fields in
- * bytes count the lengths of values.
+ * Fields *_total are totals of the process. live_blocks, live_bytes, generations and own_bytes fall
+ * when blocks are freed. Fields in bytes count the lengths of values.
  */
 struct actmem_xla_stats {
 	size_t size;			/* set by ACTMEM_INIT */
@@ -51,8 +54,8 @@ struct actmem_xla_stats {
 	uint64_t checksum;		/* 1: blocks are checksummed */
 	uint64_t lost_blocks_total;	/* blocks that could not be copied or read */
 	uint64_t dropped_blocks_total;	/* blocks ended by actmem_drop, not by a take */
-	uint64_t own_bytes;		/* allocated by CUDA, if CUDA refused to register regions */
-	uint64_t own_bytes_total;	/* own bytes allocated so far; both fields include arrays */
+	uint64_t own_bytes;		/* memory that CUDA allocates if it refuses our regions */
+	uint64_t own_bytes_total;	/* total of own_bytes; both fields include arrays */
 };
 
 struct actmem_xla_device_stats {
@@ -66,18 +69,18 @@ struct actmem_xla_device_stats {
 /* Copies between one GPU and the memory of the store. */
 struct actmem_xla_transfer_stats {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t ring_bytes;		/* device memory of its staging rings */
+	uint64_t ring_bytes;		/* device memory of the GPU's staging ring */
 	uint64_t to_host_bytes_total;
 	uint64_t to_device_bytes_total;
 	uint64_t ahead_bytes_total;	/* part of to_device_bytes_total, copied before takes */
 	uint64_t ahead_total;		/* takes that found their block on the device */
 	uint64_t late_total;		/* takes that made the device wait for the copy */
 	uint64_t wasted_bytes_total;	/* bytes copied ahead, and never taken */
-	uint64_t token_wait_ns_total;	/* time that the host waited for tokens */
-	uint64_t block_wait_ns_total;	/* time that takes waited for blocks in memory */
+	uint64_t token_wait_ns_total;	/* time that the host waited to read tokens */
+	uint64_t block_wait_ns_total;	/* time until the blocks of takes were in memory */
 	uint64_t unfinished;		/* copies under way */
 	uint64_t staged_bytes;		/* bytes on the device, not yet taken */
-	uint64_t token_waits_total;	/* waits for tokens; takes announced together share one */
+	uint64_t token_waits_total;	/* takes that are announced together share a wait */
 	uint64_t host_waits_total;	/* waits of handlers for the device, for any reason */
 };
 
@@ -90,20 +93,20 @@ struct actmem_xla_options {
 	uint64_t limit_bytes;		/* of memory, if there is no budget; ACTMEM_HEAP_LIMIT */
 	uint64_t budget_bytes;		/* see struct actmem_store_options; ACTMEM_BUDGET */
 	uint64_t spill_limit_bytes;	/* see struct actmem_store_options; ACTMEM_SPILL_LIMIT */
-	const char *const *spill_paths;	/* directories; ACTMEM_SPILL, separated by ':' */
+	const char *const *spill_paths;	/* directories; ACTMEM_SPILL separates them by ':' */
 	uint32_t spill_path_count;
-	uint32_t named;			/* 1: @am has a heap_name */
+	uint32_t named;			/* 1: the attached handle has a heap_name */
 	uint64_t ring_bytes;		/* staging ring of a GPU; ACTMEM_DEVICE_RING, or 512 MiB */
 	uint32_t placed;		/* 1: the user chose nodes or a policy */
 	uint32_t spill_allow;		/* ACTMEM_STORE_ALLOW_* or flag below; ACTMEM_SPILL_ALLOW */
 };
 
-/* Allow nothing, even if ACTMEM_SPILL_ALLOW does. */
+/* A value of spill_allow: set no flag, and ignore ACTMEM_SPILL_ALLOW. */
 #define ACTMEM_XLA_SPILL_ALLOW_NOTHING	(UINT32_C(1) << 31)
 
 /*
- * Attaches @am: stores and arrays then allocate memory from it. The caller still owns @am, and
- * closes it with actmem_xla_close(). If the program does not make this call, the first use of
+ * Attaches @am: stores and arrays then allocate their memory from @am. The caller still owns @am,
+ * and closes it with actmem_xla_close(). If the program does not make this call, the first use of
  * memory opens the backend that the environment variables select.
  *
  * -EBUSY  memory is attached already;  -EOWNERDEAD  in a forked child
@@ -131,8 +134,9 @@ ACTMEM_XLA_API int actmem_xla_trim(void);
 
 /*
  * Set the maximum number of unfinished generations (see the top of this file), and whether blocks
- * are checksummed. -EOWNERDEAD, here and below: in a forked child. A child does not share its
- * parent's memory, and other threads of the parent may have held the library's locks at fork().
+ * are checksummed. The error -EOWNERDEAD, here and below, means that the caller is a forked child.
+ * A child cannot use the library: it does not share its parent's memory, and other threads of the
+ * parent may have held locks of the library at fork().
  */
 ACTMEM_XLA_API int actmem_xla_set_generations(uint64_t most);
 ACTMEM_XLA_API int actmem_xla_set_checksum(int on);
@@ -159,8 +163,9 @@ ACTMEM_XLA_API void actmem_xla_trim_devices(void);
 ACTMEM_XLA_API int actmem_xla_store_stats(struct actmem_store_stats *stats);
 
 /*
- * Frees every live block, except those whose ids are in @kept, an array of @kept_count ids. Returns
- * the number of blocks freed; 0 in a forked child. An id without a block is ignored.
+ * Frees every live block, except the blocks whose ids are in @kept. @kept is an array of
+ * @kept_count ids, and a block's id is the first uint64 of its tokens. Ignores ids without a block.
+ * Returns the number of blocks freed; 0 in a forked child.
  */
 ACTMEM_XLA_API uint64_t actmem_xla_reset(const uint64_t *kept, size_t kept_count);
 
@@ -180,16 +185,16 @@ struct actmem_xla_array;
 #define ACTMEM_XLA_ARRAY_COPY	(1u << 1)
 
 /*
- * Allocates @bytes, which must not be 0, and stores their address in *@address. The contents are
- * unspecified. The address is aligned to 4 KiB, or to 256 for a shorter array. The caller gets a
- * reference to *@array.
+ * Allocates @bytes bytes, and stores their address in *@address. @bytes must not be 0. The contents
+ * are unspecified. The address is aligned to 4 KiB, or to 256 bytes if the array is shorter. The
+ * caller gets a reference to *@array.
  *
  * With ACTMEM_XLA_ARRAY_CUDA, @device is the CUDA number of the first GPU that uses the array. The
- * array's memory is on that GPU's node. With a heap limit, the memory of all arrays is near the GPU
- * of the first array. The memory may be registered even without the flag.
+ * array's memory is on that GPU's node. With a heap limit, however, all arrays share one heap,
+ * which is near the GPU of the first array. Even without the flag, the memory may be registered.
  *
  * -EBUSY  arrays that are not registered with CUDA exist, but this one must be registered
- * -EOWNERDEAD  in a forked child, as for all calls of the library
+ * -EOWNERDEAD  in a forked child
  * and the errors of actmem_heap_alloc(), actmem_open() and actmem_runtime_open()
  */
 ACTMEM_XLA_API int actmem_xla_array_new(uint64_t bytes, uint32_t flags, uint32_t device,
@@ -203,10 +208,10 @@ ACTMEM_XLA_API int actmem_xla_array_new(uint64_t bytes, uint32_t flags, uint32_t
 #define ACTMEM_XLA_ARRAY_CREATE	(1u << 2)
 
 /*
- * Makes an array that consists of a whole named region. @path is the name that actmem_region_open()
- * gets. The call creates a region of at least *@bytes, or opens an existing one. It stores the
- * region's length in *@bytes. ACTMEM_XLA_ARRAY_CUDA registers an existing region with CUDA for
- * reading.
+ * Makes an array that consists of a whole named region. The call passes @path to
+ * actmem_region_open(). It creates a region of at least *@bytes, or opens an existing region, and
+ * stores the region's length in *@bytes. With ACTMEM_XLA_ARRAY_CUDA, the call registers an existing
+ * region with CUDA for reading.
  *
  * Returns the errors of actmem_region_open(), actmem_region_register() and actmem_xla_array_new().
  */
@@ -215,8 +220,8 @@ ACTMEM_XLA_API int actmem_xla_array_open(const char *path, uint64_t *bytes, uint
 					 void **address, char *words, size_t words_size);
 
 /*
- * Drops the caller's reference. When all references are dropped, including those of XLA, the next
- * array may use the memory. In a forked child, the memory belongs to the parent and is not freed.
+ * Drops the caller's reference. When all references are dropped, including those of XLA, later
+ * arrays may use the memory. In a forked child, the memory belongs to the parent and is not freed.
  */
 ACTMEM_XLA_API void actmem_xla_array_drop(struct actmem_xla_array *array);
 
@@ -247,8 +252,8 @@ struct actmem_xla_array_stats {
 	uint64_t blocks;		/* arrays, including named regions */
 	uint64_t bytes;			/* length of all arrays, as requested */
 	uint64_t bytes_peak;
-	uint64_t views;			/* views that XLA has of arrays */
-	uint64_t region_bytes;		/* of the regions that contain arrays */
+	uint64_t views;			/* tensors through which XLA uses arrays */
+	uint64_t region_bytes;		/* length of the regions that contain arrays */
 	uint64_t blocks_total;
 	uint64_t views_total;
 	uint64_t copied_bytes_total;	/* bytes of arrays with ACTMEM_XLA_ARRAY_COPY */

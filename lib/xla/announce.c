@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Announced blocks: before a program calls a layer's takes, it announces the blocks of these takes.
- * The tokens of a GPU's blocks are only on the device. With the announcement, the host waits once
- * to read all tokens of a layer; see saved.h.
+ * Announced blocks. A token names a block. Tokens of a GPU's blocks are in the GPU's memory, so the
+ * host must wait to read them. Therefore a program announces the blocks of a layer's takes before
+ * the takes. The host then waits only once for all tokens of the layer; see saved.h.
  *
- * A program announces all tokens of a layer, and ties the layer's takes to the announcement. So a
- * take is called after its announcement. A block that was not taken yet is a candidate for a take
- * if the take's execution announced it on the take's device, with the take's site and number. If
- * there is exactly one candidate, the take gets this block. In an unrolled loop, the next iteration
- * may also have announced its blocks. In this case, only the token on the device identifies the
- * block. Announcing a block that is not in the table is an error. If this error were ignored, the
- * block's take might get the block of another iteration.
+ * The layer's takes depend on the announcement (a tie; see call.h), so each take is called after
+ * its announcement. A block that was not taken yet is a candidate for a take if the take's
+ * execution announced it on the take's device, with the take's site and number. If there is exactly
+ * one candidate, the take gets this block. In an unrolled loop, the next iteration may also have
+ * announced its blocks. With two candidates, the host must read the token from the device.
+ * Announcing a block that is not in the table is an error. If this error were ignored, the only
+ * candidate for the take might be the block of another iteration.
  */
 #include <string.h>
 

@@ -2,10 +2,10 @@
 /*
  * Memory of arrays; see arrays.h.
  *
- * Any thread of XLA may drop a reference, and so may Python's garbage collector in a forked child,
- * where a lock may stay locked forever. So dropping a reference takes no lock of this file. To make
- * this safe, no heap is destroyed while the number of arrays, @now.blocks, is not 0. A thread that
- * makes an array increments @now.blocks with @in_use held.
+ * Functions that drop a reference to an array take no lock of this file: Python's garbage collector
+ * may call them in a forked child, where a lock may stay locked forever. Any thread of XLA may call
+ * them, too. To make this safe, no heap is destroyed while the number of arrays, @now.blocks, is
+ * not 0. A thread that makes an array increments @now.blocks with @in_use held.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -38,10 +38,10 @@ struct actmem_xla_array {
 static pthread_rwlock_t in_use = PTHREAD_RWLOCK_INITIALIZER;
 static struct actmem *opened;
 static struct knobs knobs;
-static struct actmem_heap *heaps[PLACES_MAX];	/* by place; if not registered, only [0] */
+static struct actmem_heap *heaps[PLACES_MAX];	/* by place (places.h); only [0] if !on_cuda */
 static bool on_cuda;			/* heaps are registered with the runtimes of their places */
 static struct places places;
-static struct actmem_xla_array *_Atomic kept;	/* dropped arrays whose regions did not close */
+static struct actmem_xla_array *_Atomic kept;	/* dropped arrays whose region is still open */
 
 static struct {
 	_Atomic uint64_t named_bytes, blocks, bytes, bytes_peak, views, blocks_total, views_total,
@@ -160,7 +160,7 @@ static struct actmem_heap *find_heap(bool cuda, uint32_t device)
 
 /*
  * Makes the heap for a device. First destroys a heap that is not registered with CUDA, or returns
- * -EBUSY if it has arrays. Caller holds @in_use for writing, so no thread adds an array.
+ * -EBUSY if that heap has arrays. Caller holds @in_use for writing, so no thread adds an array.
  */
 static int renew_heap(bool cuda, uint32_t device, char *words, size_t words_size)
 {
@@ -403,7 +403,7 @@ int arrays_trim(void)
 	unsigned int i;
 	int error;
 
-	/* If another thread holds the lock, it uses the memory, so do not free any. */
+	/* If another thread holds the lock, that thread uses the memory, so free nothing. */
 	if (pthread_rwlock_trywrlock(&in_use))
 		return 0;
 	error = close_kept();

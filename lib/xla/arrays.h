@@ -16,7 +16,9 @@
  */
 int arrays_trim(void);
 
-/* arrays_hold() adds a reference for a view of XLA. arrays_let_go() drops it. */
+/*
+ * arrays_hold() adds a reference for a tensor that XLA uses. arrays_let_go() drops this reference.
+ */
 void arrays_hold(struct actmem_xla_array *array);
 void arrays_let_go(struct actmem_xla_array *array);
 

@@ -23,15 +23,16 @@ void attached_close(void);
 
 /*
  * Opens the CUDA runtime of @am for @device, which is CUDA's number of the device. If @spills,
- * memory must be in regions, because the store cannot spill CUDA's own memory. Returns as
- * actmem_runtime_open().
+ * memory must be in regions, because the store cannot spill CUDA's own memory. Returns the results
+ * of actmem_runtime_open().
  */
 int attached_open_runtime(struct actmem *am, uint32_t device, bool spills,
 			  struct actmem_runtime **runtime);
 
 /*
- * Binds regions to the device's socket, if the socket is known and neither the program nor the user
- * chose nodes. A heap that is registered with @runtime takes the device's own node first.
+ * Binds regions to the device's socket. Does nothing if the socket is not known, if the program or
+ * the user chose nodes, or if regions have names. A heap that is registered with @runtime takes the
+ * device's own node first.
  */
 int attached_place(struct actmem_runtime *runtime, const struct knobs *knobs,
 		   struct actmem_region_options *region);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A block that was put and not yet taken, and the put or take that uses it. saved.h has the calls.
+ * A put copies a value of a program into a block of a store, and a take copies it back. These
+ * structs describe the blocks, puts and takes. saved.h has the calls.
  */
 #ifndef LIB_XLA_BLOCK_H
 #define LIB_XLA_BLOCK_H
@@ -17,20 +18,20 @@
 struct generation;
 
 /*
- * A token names one example of a block. Programs hold tokens, as uint32[4]. Under vmap, a put makes
- * one block of all examples, and each example has a token.
+ * Programs hold tokens, as uint32[4]. A token names one example of a block. A put under vmap makes
+ * one block of all examples of the batch. Without vmap, a block has one example.
  */
 struct token {
-	uint64_t id;			/* the block; 0: none, and the values are 0 */
+	uint64_t id;			/* the block; 0: no block, and a take returns zeros */
 	uint32_t example;
 	uint32_t changed;		/* not 0: a function changed the value, so takes fail */
 };
 
-/* Consecutive examples of one block, or @count tokens without a block. */
+/* Consecutive examples of one block; or, if @id is 0, @count tokens without a block. */
 struct rows {
 	uint64_t id;
 	uint64_t first, count;
-	bool changed;			/* @changed of one of the tokens is not 0 */
+	bool changed;			/* a token has a @changed that is not 0 */
 };
 
 /* The type and dimensions of one example, on one device. */
@@ -47,25 +48,25 @@ struct saved {
 	struct shape shape;		/* of each example */
 	struct actmem_key key;		/* in the store */
 	int64_t run;			/* execution that put the block */
-	void *fill;			/* memory while the block is filled; NULL if bytes is 0 */
+	void *fill;			/* memory until the block is filled; NULL if bytes is 0 */
 	uint64_t bytes;
 	uint32_t device;
-	bool is_gpu;			/* needed because devices of CPUs have the same numbers */
+	bool is_gpu;			/* distinguishes GPU 0 from CPU device 0 */
 	int failure;			/* negative errno if the copy from the device failed */
-	char *why;			/* error message of the failure; NULL: no memory */
+	char *why;			/* error message of the failure; NULL: no memory for it */
 	void *staged;			/* copy on a device; if not NULL, the only copy */
 	void (*unstage)(void *staged);
 	/* The table and the generations use the fields below. */
 	bool busy;			/* a thread fills the block or reads it ahead */
 	unsigned int claims;		/* takes under way */
 	bool is_released;		/* a take has released the block's memory */
-	bool many;			/* several takes may use the block: it is not read ahead */
-	bool is_kept;			/* during actmem_xla_reset(): not to be freed */
+	bool many;			/* several takes may use the block; no reading ahead */
+	bool is_kept;			/* the current actmem_xla_reset() does not free it */
 	uint32_t layout;		/* identifies the sharding of the value */
 	struct generation *generation;	/* NULL: not in the table; the last user frees the block */
 	int64_t taker_run;		/* if announced: the execution that will take the block */
 	uint32_t taker_number;		/* if announced: the take's number at its site */
-	struct saved *announced_next, **announced_link;	/* link NULL: not announced */
+	struct saved *announced_next, **announced_link;	/* link is NULL if not announced */
 	struct saved *table_next;
 	struct saved *next, **link;
 };
@@ -73,7 +74,7 @@ struct saved {
 /* A take that is under way. */
 struct claim {
 	struct saved *block;
-	const void *memory;		/* memory of the rows; NULL: on the device, or empty */
+	const void *memory;		/* memory of the rows; NULL if on the device or empty */
 	uint64_t offset;		/* offset of the rows in the block */
 	bool ends;			/* this is the last take of the block */
 };
@@ -82,9 +83,9 @@ struct claim {
 struct origin {
 	const char *site;		/* NULL for a take without a number */
 	size_t site_length;
-	bool bounded;			/* put; false: no limit on generations */
+	bool bounded;			/* put: the limit on generations applies (actmem_xla.h) */
 	bool many;			/* put: several takes may use the block */
-	bool ends;			/* take: the last user of its tokens */
+	bool ends;			/* take: the last use of its tokens */
 	uint64_t examples;		/* put */
 	struct shape shape;		/* of each example */
 	uint32_t layout;		/* identifies the sharding; 0 on one device */

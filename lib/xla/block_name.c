@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* Names a block in error messages by the site that put it, because its key has only numbers. */
+/* Names a block in error messages by its site, the place in the program that put the value. */
 #include <stdio.h>
 
 #include "xla/memory.h"

@@ -64,7 +64,7 @@ static bool read_site(XLA_FFI_CallFrame *frame, struct origin *origin)
 	return true;
 }
 
-/* Returns true if @value begins with the dimensions of the array @tokens, except the last one. */
+/* Returns true if the first dimensions of @value are those of @tokens, without its last one. */
 static bool begins_as(const XLA_FFI_Buffer *value, const XLA_FFI_Buffer *tokens)
 {
 	int64_t i, rank = tokens->rank - 1;
@@ -109,8 +109,8 @@ void call_set_type(struct shape *shape, const struct shape *from, XLA_FFI_DataTy
 }
 
 /*
- * Reads the number of examples, which is the product of the first *@batch dimensions of a put's
- * value.
+ * Reads the attribute @batch of a put. Computes the number of examples, which is the product of the
+ * first *@batch dimensions of @value.
  */
 static bool read_examples(XLA_FFI_CallFrame *frame, const XLA_FFI_Buffer *value, uint32_t *batch,
 			 uint64_t *examples)

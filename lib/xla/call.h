@@ -14,14 +14,17 @@
  * token of example 0, and the program computes the tokens of the other examples. A take returns one
  * example for each of its tokens, in the order of the tokens. Its value has the dimensions of the
  * array of tokens, except the last one, followed by the dimensions of an example. A take fails if
- * its layout differs from that of the put, or an example's type or dimensions differ.
+ * its layout, or the type or dimensions of its examples, differ from those of the put.
  *
- * A tie returns its tokens only after its ignored operand has been computed. If an operand of the
- * tie is a single token and its number is not -1, the tie announces the token's take (saved.h).
- * This take has the same number, and the site of the token's put. A take without a number is not
- * announced. A hold adds a reference for each of its tokens. A drop, and a take that ends its
- * tokens, drop one reference for each token. A drop runs after the takes whose results are its
- * ignored operands. The result of a drop has no meaning.
+ * A tie returns its tokens only after its ignored operand has been computed. A tie has an entry in
+ * `numbers` for each of its operands with tokens. If such an operand is a single token and its
+ * entry is not -1, the tie announces the take of this token (saved.h). The announced take has this
+ * entry as its `number`, and the `site` of the token's put. A take without a number is not
+ * announced.
+ *
+ * A hold adds a reference for each of its tokens. A drop removes one reference for each of its
+ * tokens, and so does a take whose attribute `ends` is true. A drop runs after the takes whose
+ * results are its ignored operands. The result of a drop has no meaning.
  */
 #ifndef LIB_XLA_CALL_H
 #define LIB_XLA_CALL_H
@@ -38,9 +41,9 @@ struct call {
 	void *value;
 	uint64_t bytes;			/* of value */
 	void *token;			/* put: one token; other calls: an array of tokens */
-	struct origin origin;		/* take: bounded is unused; the caller sets is_gpu */
-	uint32_t number;		/* take: its number at its site */
-	const int32_t *numbers;		/* tie: the number of each array of tokens */
+	struct origin origin;		/* the caller sets is_gpu; a take does not set bounded */
+	uint32_t number;		/* take: the attribute `number` */
+	const int32_t *numbers;		/* tie: the attribute `numbers` */
 	uint64_t count;			/* number of arrays (tie) or tokens (take, hold, drop) */
 	struct update_call *update;	/* update: its operands and attributes */
 };
@@ -63,13 +66,13 @@ int64_t call_tokens_in(const XLA_FFI_Buffer *buffer);
 
 /*
  * Returns the number of tokens of operand @i of a tie. Stores the address of the operand's tokens
- * in *@from, and that of the result in *@to.
+ * in *@from, and that of result @i in *@to.
  */
 uint64_t call_tokens(XLA_FFI_CallFrame *frame, uint64_t i, void **from, void **to);
 
 /*
- * Splits @count tokens into rows (struct rows). Stores the rows that begin at token *@at in *@rows,
- * and moves *@at past them. Returns false if no tokens are left.
+ * Finds the next rows (struct rows) in @count tokens. Stores the rows that begin at token *@at in
+ * *@rows, and advances *@at to the token after them. Returns false if no tokens are left.
  */
 bool call_next_rows(const struct token *tokens, uint64_t count, uint64_t *at, struct rows *rows);
 

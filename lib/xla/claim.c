@@ -46,8 +46,8 @@ static struct saved *find_idle(uint64_t id)
 }
 
 /*
- * Returns what a user can do about the sharding of a value. The site of a value shows whether
- * actmem.optax saved the value.
+ * Returns advice for a value that was saved with the wrong sharding. The name of the value's site
+ * shows whether actmem.optax saved the value.
  */
 static const char *sharding_advice(const char *site)
 {
@@ -171,7 +171,7 @@ int saved_claim(const struct rows *rows, uint64_t bytes, const struct origin *ta
 		counts_take(taker->device, bytes, taker->run);
 	else
 		counts.lost_blocks_total++;
-	/* Remove the lost block: the execution that takes the block fails. */
+	/* Remove a block that cannot be read: the execution that needs it fails. */
 	if (error && claim->block->generation)
 		saved_unlink(claim->block);
 	pthread_mutex_unlock(&saved_lock);
@@ -183,8 +183,8 @@ int saved_claim(const struct rows *rows, uint64_t bytes, const struct origin *ta
 }
 
 /*
- * When a block has left the table, the release of its last claim ends the block in the store. That
- * claim need not be the one that dropped the last reference.
+ * After a block has left the table, the release of its last claim frees the block in the store. The
+ * claim that dropped the last reference may have been released earlier.
  */
 void saved_release(struct claim *claim)
 {

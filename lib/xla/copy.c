@@ -2,9 +2,9 @@
 /*
  * Copies host memory inside a handler; see copy.h.
  *
- * A handler and the parts of its copy run on threads of the same pool. So the handler never waits
- * for the parts, because it would occupy a thread that the parts may need. It copies the first part
- * itself. The thread that finishes the last part completes the handler's future.
+ * A handler and the parts of its copy run on threads of the same pool. A handler that waited for
+ * the parts would occupy a thread that the parts may need. So the handler copies the first part
+ * itself, and returns. The thread that finishes the last part completes the handler's future.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -100,7 +100,7 @@ void copy_start(XLA_FFI_CallFrame *frame, void *to, const void *from, uint64_t b
 		part->from = (const char *)from + offset;
 		part->bytes = i + 1 < count ? each : bytes - offset;
 	}
-	/* Run part 0 last: @split is not freed before all parts have run. */
+	/* Run part 0 last: @split exists until all parts have run, so the loop may use it. */
 	for (i = 1; i < count; i++)
 		if (!ffi_schedule(frame, part_run, &split->parts[i]))
 			part_run(&split->parts[i]);

@@ -15,8 +15,8 @@
 typedef void copy_done(void *data);
 
 /*
- * Copies @bytes and calls @done. If threads are still copying when the call returns, @frame->future
- * is set.
+ * Copies @bytes and calls @done. If the copy is split, also sets @frame->future, because threads
+ * may still be copying when the call returns.
  */
 void copy_start(XLA_FFI_CallFrame *frame, void *to, const void *from, uint64_t bytes,
 		copy_done *done, void *data);

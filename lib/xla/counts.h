@@ -20,7 +20,7 @@ extern struct actmem_xla_transfer_stats transfer_counts[ACTMEM_XLA_DEVICES_MAX];
 #define TRANSFER_COUNT(device, name, value)	\
 	__atomic_add_fetch(&transfer_counts[device].name, (value), __ATOMIC_RELAXED)
 
-/* A block is live from the beginning of its put until it leaves the table. */
+/* A block is live from the beginning of its put until it leaves the table (saved.h). */
 void counts_begin(uint32_t device, uint64_t bytes);
 void counts_end(uint32_t device, uint64_t bytes);
 
@@ -29,15 +29,16 @@ void counts_put(uint32_t device, uint64_t bytes, int64_t run);
 void counts_take(uint32_t device, uint64_t bytes, int64_t run);
 
 /*
- * Copies the fields of a struct, except the first (the size), and nothing beyond @to_size, the size
- * that the caller was compiled with. Returns 0, or -EINVAL if @to_size was not set.
+ * Copies a struct of statistics, except its first field, the size. @to_size is the size of the
+ * struct with which the caller was compiled; nothing beyond that size is written. Returns 0, or
+ * -EINVAL if @to_size was not set.
  */
 int counts_copy(void *to, size_t to_size, const void *from, size_t size);
 
-/* Adds the totals of an ended store to @sum, and raises the peaks of @sum. */
+/* Adds the totals of @other, an ended store, to @sum. Each peak becomes the higher of the two. */
 void counts_add_store(struct actmem_store_stats *sum, const struct actmem_store_stats *other);
 
-/* Adds all fields of another store, including its peaks: both stores exist at the same time. */
+/* Adds all fields of @other to @sum. Peaks are added too, because both stores exist together. */
 void counts_sum_store(struct actmem_store_stats *sum, const struct actmem_store_stats *other);
 
 #endif /* LIB_XLA_COUNTS_H */

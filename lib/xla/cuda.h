@@ -11,8 +11,8 @@
 #include "cuda/cuda.h"
 
 /*
- * Finds the context that owns the memory and events of a stream. For a green context's stream,
- * this is the primary context, or the green one before CUDA 12.5.
+ * Finds the context that owns the memory and events of a stream. For a stream of a green context,
+ * this is the primary context. Before CUDA 12.5, it is the green context.
  */
 cuda_result cuda_context_of(cuda_stream stream, cuda_context *context);
 
@@ -21,7 +21,7 @@ int cuda_failed(cuda_result result, const char *what, uint32_t device, char *wor
 		size_t words_size);
 
 /*
- * Makes one of several calls, unless an earlier one failed. The first failure sets *@result.
+ * Makes @call and stores its result in *@result, unless *@result is the error of an earlier call.
  * Example: CUDA_TRY(&result, cuEventRecord(event, stream));
  */
 #define CUDA_TRY(result, call)			\

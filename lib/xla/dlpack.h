@@ -25,7 +25,7 @@ struct dlpack_tensor {
 	int32_t rank;
 	struct dlpack_type type;
 	int64_t *shape;
-	int64_t *strides;	/* in elements; NULL: row by row, without gaps */
+	int64_t *strides;	/* in elements; NULL: row-major order, without gaps */
 	uint64_t byte_offset;
 };
 

@@ -18,8 +18,8 @@ static atomic_uint told;
 
 /*
  * The minor version of XLA's interface in JAX 0.10.1, the oldest JAX that is supported. XLA refuses
- * handlers with a later version than its own. The handlers report this version and use nothing
- * later, so they may be built with the header of any jaxlib.
+ * handlers with a later version than its own. The handlers report this version, and use nothing
+ * that was added later. So they may be built with the header of any later jaxlib, too.
  */
 #define FFI_MINOR	3
 

@@ -17,7 +17,7 @@
  */
 bool ffi_metadata(XLA_FFI_CallFrame *frame);
 
-/* Creates an error of XLA. If the process uses several devices, also prints it on stderr. */
+/* Creates an error of XLA. If the process uses several devices, also prints @message on stderr. */
 XLA_FFI_Error *ffi_error(const XLA_FFI_Api *api, XLA_FFI_Error_Code code,
 			 const char *message);
 void ffi_error_drop(const XLA_FFI_Api *api, XLA_FFI_Error *error);
@@ -29,7 +29,7 @@ XLA_FFI_Error_Code ffi_code(int error);
 uint64_t ffi_threads(XLA_FFI_CallFrame *frame);
 /* Schedules @task on XLA's pool. Returns false on failure; the caller then runs @task itself. */
 bool ffi_schedule(XLA_FFI_CallFrame *frame, XLA_FFI_Task *task, void *data);
-/* Creates a future. Returns NULL on failure; the caller then works without one. */
+/* Creates a future. Returns NULL on failure; the caller then does its work before it returns. */
 XLA_FFI_Future *ffi_future(XLA_FFI_CallFrame *frame);
 /*
  * Completes a future, with an error unless @error is NULL. During the call, XLA may continue the
@@ -38,8 +38,8 @@ XLA_FFI_Future *ffi_future(XLA_FFI_CallFrame *frame);
 void ffi_future_end(const XLA_FFI_Api *api, XLA_FFI_Future *future, XLA_FFI_Error *error);
 
 /*
- * Stores the execution's run ID, and its device as numbered in this process. Returns an error if
- * XLA does not report them.
+ * Stores the run ID of the execution in *@run, and the number of its device in this process in
+ * *@device. Returns an error if XLA does not report these numbers.
  */
 XLA_FFI_Error *ffi_run(XLA_FFI_CallFrame *frame, int64_t *run,
 		       uint32_t *device);
@@ -52,13 +52,13 @@ XLA_FFI_Buffer *ffi_argument(XLA_FFI_CallFrame *frame, int64_t index);
 XLA_FFI_Buffer *ffi_result(XLA_FFI_CallFrame *frame, int64_t index);
 
 /*
- * Stores the length of @buffer in *@bytes. Returns false if an element of the buffer has no whole
- * number of bytes.
+ * Stores the length of @buffer in *@bytes. Returns false if the size of an element is not a whole
+ * number of bytes, or is unknown.
  */
 bool ffi_bytes(const XLA_FFI_Buffer *buffer, uint64_t *bytes);
 /*
- * Return the name of a type, such as "f32", and the bytes of an element. Return NULL and 0 if
- * ffi_bytes() refuses the type.
+ * Return the name of a type, such as "f32", and the size of an element. If ffi_bytes() returns
+ * false for this type, the name is NULL and the size is 0.
  */
 const char *ffi_type_name(XLA_FFI_DataType type);
 unsigned int ffi_type_bytes(XLA_FFI_DataType type);

@@ -12,9 +12,9 @@
 #include <stddef.h>
 
 /*
- * Registers @is_free when the library is loaded. Called in a child, @is_free returns true if the
- * file that defines @is_free had no state in the parent, and no thread held the file's locks at
- * fork().
+ * Registers the function @is_free when the library is loaded. fork() calls the function in the
+ * child. The function returns true if its source file had no state in the parent, and no thread
+ * held the file's locks at fork().
  */
 #define FORKED_WATCH(is_free)						\
 	static void __attribute__((constructor)) watch_forks_by_##is_free(void)	\

@@ -21,6 +21,7 @@
 #define SERIAL_BITS	40
 #define SERIAL_MASK	((UINT64_C(1) << SERIAL_BITS) - 1)
 
+/* The blocks that one execution put at one site on one device (saved.h). */
 struct generation {
 	int64_t run;
 	uint32_t device;
@@ -37,10 +38,10 @@ extern pthread_mutex_t saved_lock;
 extern pthread_cond_t saved_idle;	/* signaled when a block becomes idle */
 extern uint64_t saved_serial;		/* serial number of the latest block */
 
-/* Calls forked_check() with @words[SAVED_WORDS]. A handler calls this before it takes a lock. */
+/* Calls forked_check() with @words[SAVED_WORDS]. Handlers call saved_check() before any lock. */
 int saved_check(char *words);
 
-/* Removes a block from the table. Frees the block's generation if it has no other block. */
+/* Removes a block from the table. Frees the block's generation if no other block belongs to it. */
 void saved_unlink(struct saved *block);
 
 /* Writes the error message for a @token that is not in the table. Caller holds the lock. */

@@ -12,8 +12,8 @@
 
 #define GROW_DEFAULT	(UINT64_C(64) << 20)
 /*
- * The thread keeps this much memory free: two blocks, half of the length by which the store grows,
- * or 1/HELD_PART of the store's memory, whichever is most.
+ * The thread keeps memory free: for two blocks, or half of @grow_bytes, or 1/HELD_PART of the
+ * store's memory, whichever is largest.
  */
 #define HELD_PART	64
 

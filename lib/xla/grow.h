@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Each store that is registered with CUDA has a thread that allocates and registers memory before
- * puts need it. Allocating and registering take long. The thread of a put must not wait, because it
- * starts the device's work. The store's thread works during the first forward pass. From then on
- * the memory exists. The store's thread reports no failure: the put that needs the memory fails
- * with an error message.
+ * puts need it. Allocating and registering take long. The thread that runs a put must not wait,
+ * because the same thread starts the device's work. The store's thread works during the first
+ * forward pass; later passes find the memory allocated. The store's thread reports no failure: the
+ * put that needs the memory fails with an error message.
  */
 #ifndef LIB_XLA_GROW_H
 #define LIB_XLA_GROW_H
@@ -16,16 +16,16 @@
 struct grow;
 
 /*
- * Starts the thread for @store. The caller calls grow_end() before it destroys the store. If
- * @grow_bytes is 0, the default applies. Returns 0, -ENOMEM, or the negative errno of
- * pthread_create().
+ * Starts the thread for @store. The caller calls grow_end() before it destroys the store.
+ * @grow_bytes is the step in which the store grows; 0: the default. Returns 0, -ENOMEM, or the
+ * negative errno of pthread_create().
  */
 int grow_begin(struct actmem_store *store, uint64_t grow_bytes, struct grow **grow);
 
 /* grow_end() and grow_want() do nothing if @grow is NULL. */
 void grow_end(struct grow *grow);
 
-/* Requests memory for more blocks of @bytes, after the store has reserved such a block. */
+/* Called after the store has reserved a block of @bytes. Requests memory for more such blocks. */
 void grow_want(struct grow *grow, uint64_t bytes);
 
 #endif /* LIB_XLA_GROW_H */

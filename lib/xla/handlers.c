@@ -4,8 +4,8 @@
  * and update_call.h. Also actmem_ghost, a handler without effect, for all platforms.
  *
  * XLA orders CPU thunks only by their buffers, so the handlers run on any thread and concurrently.
- * The handlers for a GPU, which copy on a stream, are in stream_handlers.c. Both use the same table
- * of blocks.
+ * The handlers for a GPU, which copy on a stream, are in stream_handlers.c. All handlers use the
+ * same table of blocks (saved.h).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -151,7 +151,7 @@ XLA_FFI_Error *actmem_xla_take(XLA_FFI_CallFrame *frame)
 }
 
 /*
- * Copies the tokens. Handlers on a CPU can read a token at any time, so they need no announcement.
+ * Copies the tokens. Announces no take: on a CPU, a take can read its token without a wait.
  */
 XLA_FFI_Error *actmem_xla_tie(XLA_FFI_CallFrame *frame)
 {
@@ -242,16 +242,13 @@ XLA_FFI_Error *actmem_xla_update(XLA_FFI_CallFrame *frame)
 		free(call.update);
 		return failure;
 	}
-	/*
-	 * The update computes on its own threads. Meanwhile the handler must not occupy a thread of
-	 * XLA.
-	 */
+	/* An update computes on its own threads. A thread of XLA must not wait for them. */
 	return waiting_run(frame, &call, update_alone);
 }
 
 /*
- * Does nothing. Its result, a ghost, is an array without bytes. XLA does not replace the ghost by a
- * constant, because the ghost is the result of a call.
+ * Does nothing. The result, called a ghost, is an array without bytes. XLA does not replace the
+ * ghost by a constant, because the ghost is the result of a call.
  */
 XLA_FFI_Error *actmem_xla_ghost(XLA_FFI_CallFrame *frame)
 {

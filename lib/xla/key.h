@@ -7,8 +7,9 @@
 #include <stdint.h>
 
 /*
- * The name of a block in its store: the site, the device, and the number of the put within its
- * generation. The same names recur in every step. The device in a name also determines the store.
+ * The name of a block in its store consists of the number of its site, its device, and the number
+ * of its put within the generation (saved.h). The same names recur in every training step. The
+ * device in a name also determines which store has the block.
  */
 #define MEMORY_SITE_SHIFT	40
 #define MEMORY_GPU		(UINT64_C(1) << 39)

@@ -154,7 +154,7 @@ bool knobs_are_of_directory(const struct knobs *knobs, const char *why)
 	char quoted[PATH_MAX + 1];
 	uint32_t i;
 
-	/* The library's error message quotes the absolute path, which ends with the given one. */
+	/* The error message quotes an absolute path, which ends with the path in @knobs. */
 	for (i = 0; i < knobs->spill_path_count; i++) {
 		snprintf(quoted, sizeof(quoted), "%s'", knobs->spill_paths[i]);
 		if (strstr(why, quoted))

@@ -12,7 +12,7 @@
 
 #include "xla/actmem_xla.h"
 
-#define KNOBS_SPILL_MAX		64	/* most directories; as in config's table of knobs */
+#define KNOBS_SPILL_MAX		64	/* maximum of spill_path_count, as in lib/config */
 
 struct knobs {
 	uint64_t grow_bytes;

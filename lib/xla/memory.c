@@ -2,8 +2,8 @@
 /*
  * The stores that hold the blocks; see memory.h.
  *
- * actmem_xla_trim() ends a store without blocks, and the next use makes a new one. A thread that
- * calls a store holds @in_use for reading, so that the store stays.
+ * actmem_xla_trim() ends a store without blocks, and the next use makes a new store. A thread holds
+ * @in_use for reading while it calls a store, so that the store is not ended.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -21,8 +21,9 @@
 #include "xla/stores.h"
 
 /*
- * A put may wait until stores on other nodes have released memory that belongs to its store's share
- * of the budget. The put checks this every SHARE_WAIT_US, at most SHARE_WAITS times.
+ * Each store has a share of the budget (shares.h). A put may wait until stores on other nodes have
+ * released memory that belongs to the share of its store. The put tries again every SHARE_WAIT_US,
+ * at most SHARE_WAITS times.
  */
 #define SHARE_WAIT_US	1000
 #define SHARE_WAITS	60000
@@ -102,7 +103,11 @@ static bool is_divided(void)
 	return stores.shares.count > 1 && stores.shares.total[SHARE_MEMORY];
 }
 
-/* Returns true if a store has got more memory now, or will soon get more. Caller holds @in_use. */
+/*
+ * Returns true if a failed reservation may succeed at the next attempt. If blocks spill, returns
+ * true while the store has less than its share. Otherwise, borrows unused memory of other stores,
+ * and returns true if there was some. Caller holds @in_use.
+ */
 static bool has_more(unsigned int place)
 {
 	bool more;
@@ -118,7 +123,7 @@ static bool has_more(unsigned int place)
 	return more;
 }
 
-/* Gives a store the memory that other nodes' stores have released. Caller holds @in_use. */
+/* If blocks spill, gives a store the memory that other stores released. Caller holds @in_use. */
 static void divide_shares(unsigned int place)
 {
 	if (!spills || !is_divided() || pthread_mutex_trylock(&dividing))
@@ -129,8 +134,8 @@ static void divide_shares(unsigned int place)
 }
 
 /*
- * Reserves a block and unlocks @in_use. Sets *@may_try if the reservation failed, but can be tried
- * again with more memory.
+ * Reserves a block and unlocks @in_use. If the reservation fails, sets *@may_try to whether another
+ * attempt may succeed.
  */
 static int reserve_block(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
 		   void **memory, bool *may_try, char *words, size_t words_size)
@@ -297,7 +302,7 @@ int actmem_xla_trim(void)
 {
 	int error = is_forked() ? -EOWNERDEAD : arrays_trim();
 
-	/* If another thread holds the lock, blocks are in use, so there is nothing to trim. */
+	/* If another thread holds the lock, it uses a store, so do not wait for the lock. */
 	if (error || pthread_rwlock_trywrlock(&in_use))
 		return error;
 	if (!stores.am || !stores.chosen.named)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The stores that contain the blocks: one for each node that has a GPU in use (places.h). A store
- * is created when it is used for the first time (attached.h). The stores share one budget and one
- * spill limit (shares.h). Programs on CPUs use the first store.
+ * The stores that contain the blocks: one for each NUMA node that has a GPU in use (places.h). A
+ * store is created when it is used for the first time. The stores share one budget and one spill
+ * limit (shares.h). Programs on CPUs use the first store.
  *
  * The caller gets a block from memory_reserve(), fills it, and calls memory_commit(). Later the
- * caller calls memory_hold(), reads the block, and calls memory_release(), which also frees the
- * block when its last hold ends. memory_drop() frees a block that no thread will read. Several
- * threads may hold a block at the same time.
+ * caller calls memory_hold(), reads the block, and calls memory_release(). Several threads may hold
+ * a block at the same time. A released block is freed when the last hold ends. memory_drop() frees
+ * a block that no thread will read.
  */
 #ifndef LIB_XLA_MEMORY_H
 #define LIB_XLA_MEMORY_H
@@ -20,17 +20,17 @@
 #include "xla/key.h"
 
 /*
- * Reserves @bytes, which must not be 0, and stores their address in *@memory. Waits for memory if
- * blocks spill. On failure, @words (@words_size bytes) has the error message, and *@has_store is
- * true if a store exists.
+ * Reserves @bytes, which must not be 0, and stores their address in *@memory. If blocks may spill,
+ * waits until memory is free. On failure, @words (@words_size bytes) has the error message, and
+ * *@has_store is false if the store could not be created.
  */
 int memory_reserve(struct actmem_key key, uint64_t bytes, void **memory, bool *has_store,
 		   char *words, size_t words_size);
 void memory_commit(struct actmem_key key);
 
 /*
- * Waits until a spilled block has been read. On failure the block stays, and @words has the error
- * message.
+ * Holds a block, and stores its address in *@memory. If the block was spilled, waits until it has
+ * been read. On failure the block stays, and @words has the error message.
  */
 int memory_hold(struct actmem_key key, const void **memory, char *words,
 		size_t words_size);
@@ -54,7 +54,7 @@ void memory_set_checksum(int on);
  */
 int memory_pin(uint32_t device, uint64_t *ring_bytes, char *words, size_t words_size);
 
-/* Returns the budget of all stores together; 0: none, or there is no store. */
+/* Returns the budget of all stores together, or 0 if there is no budget or no store. */
 uint64_t memory_budget(void);
 /* Returns the node of the block's place (places.h), or -1 if the node is not known. */
 int memory_node(struct actmem_key key);

@@ -14,15 +14,15 @@
 #include "xla/actmem_xla.h"
 
 /*
- * Sets @options so that the runtime may use such memory. With ACTMEM_STRICT, or if @spills, sets
- * @options so that the runtime must not use it.
+ * Sets @options so that the runtime may use memory that the driver allocates. With ACTMEM_STRICT,
+ * or if @spills is true, forbids this use in @options.
  */
 void own_memory_allow(struct actmem_runtime_options *options, bool spills);
 
 /* Fills in own_bytes and own_bytes_total. */
 void own_memory_count(struct actmem_xla_stats *stats);
 
-/* Appends to the error message of a failed registration why the driver's memory was not used. */
+/* If @words says that a registration failed, appends why the driver's own memory was not used. */
 void own_memory_explain(bool spills, char *words, size_t words_size);
 
 #endif /* LIB_XLA_OWN_MEMORY_H */

@@ -2,8 +2,7 @@
 /*
  * Places of memory: one for each NUMA node that has a GPU in use, so that the memory for a GPU is
  * on the GPU's node. GPUs whose node is not known share a place. If the program or the user chose
- * nodes, or a name for regions, there is one place for all GPUs. The caller serializes all calls on
- * a table.
+ * nodes, or a name for regions, there is one place for all GPUs. The caller serializes all calls.
  */
 #ifndef LIB_XLA_PLACES_H
 #define LIB_XLA_PLACES_H
@@ -20,36 +19,36 @@
 struct place {
 	int node;			/* -1: not known */
 	uint32_t device;		/* first device on the node */
-	unsigned int devices;		/* number of devices on the node */
+	unsigned int devices;		/* number of devices that use the place */
 	struct actmem_runtime *runtime;	/* runtime of the first device; NULL: not open */
 };
 
 struct places {
 	unsigned int count;
 	struct place list[PLACES_MAX];
-	uint16_t of_device[ACTMEM_XLA_DEVICES_MAX];	/* 1 + index of its place; 0: none */
+	uint16_t of_device[ACTMEM_XLA_DEVICES_MAX];	/* 1 + index in list; 0: no place yet */
 };
 
-/* Returns the place of a device; PLACES_MAX if it has none yet. */
+/* Returns the index of a device's place, or PLACES_MAX if the device has no place yet. */
 unsigned int places_of(const struct places *places, uint32_t device);
 
 /*
- * Stores the place of @device in *@index and opens its runtime. Adds a new place for the first
- * device of a node. @knobs are those that attached_open() returned with @am. Returns as
- * actmem_runtime_open(); -ERANGE: the number of the device is too large.
+ * Stores the index of the device's place in *@index and opens the place's runtime. Adds a new place
+ * for the first device of a node. @knobs are those that attached_open() returned with @am. Returns
+ * 0, -ERANGE if the number of the device is too large, or an error of the runtime.
  */
 int places_add(struct places *places, struct actmem *am, const struct knobs *knobs, bool spills,
 	       uint32_t device, unsigned int *index);
 
 /*
- * Moves a device to another place. The caller does so if the budget is too small for a store in
+ * Moves a device to the place @index. The caller does so if the budget is too small for a store in
  * each of the two places.
  */
 void places_join(struct places *places, uint32_t device, unsigned int index);
 
 /*
  * Closes all runtimes and forgets the places. If CUDA does not unregister some memory, returns
- * -EBUSY or another error. That memory's runtime then stays open, and no place is forgotten.
+ * -EBUSY or another error. The runtime of that memory stays open, and no place is forgotten.
  */
 int places_close(struct places *places);
 

@@ -90,9 +90,9 @@ void saved_unlink(struct saved *block)
 }
 
 /*
- * Moves the blocks of @generation to *@freed, except those that are kept. The generation ends if no
- * block is left. A block that a thread uses is not moved, because that thread frees the block.
- * Returns the number of blocks that left the table.
+ * Removes the blocks of @generation from the table, except those that are kept, and adds them to
+ * *@freed. A block that a thread uses is not added to *@freed: that thread frees the block. The
+ * generation ends if no block is left. Returns the number of blocks that left the table.
  */
 static uint64_t generation_abandon(struct generation *generation,
 				   struct saved **freed)
@@ -155,7 +155,7 @@ static struct generation *site_oldest(const struct site *site, const struct orig
 	return oldest;
 }
 
-/* Reclaims the oldest generations until another one may begin at @site on the device of @origin. */
+/* Reclaims the oldest generations until @site may begin a new one on the device of @origin. */
 static void site_reclaim(struct site *site, const struct origin *origin,
 			   struct saved **freed)
 {
@@ -174,8 +174,8 @@ static void site_reclaim(struct site *site, const struct origin *origin,
 }
 
 /*
- * Returns the generation of @site to which @origin adds blocks, or NULL if there is no memory for
- * it. Adds the blocks that it reclaims to *@freed.
+ * Returns the generation of @site that gets the block of the put @origin, or NULL if there is no
+ * memory for the generation. Adds the blocks that a new generation reclaims to *@freed.
  */
 static struct generation *site_generation(struct site *site, const struct origin *origin,
 					  struct saved **freed)
@@ -296,8 +296,8 @@ int saved_begin(const struct origin *origin, uint64_t bytes,
 	block->layout = origin->layout;
 	block->run = origin->run;
 	/*
-	 * Find the generation first: this may reclaim older blocks, whose memory the new block may
-	 * need.
+	 * Find the generation before the memory is reserved. site_generation() may reclaim older
+	 * blocks, and the new block may need their memory.
 	 */
 	pthread_mutex_lock(&saved_lock);
 	site = table_reserve() ? NULL :

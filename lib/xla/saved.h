@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The table of the blocks that were put and not yet taken, by token. Each block belongs to a
- * generation: the blocks that one execution put at one site on one device. Generations help to find
- * abandoned blocks (see actmem_xla.h).
+ * The table of live blocks, which finds a block by its token. A block is live from its put to its
+ * last take. Each block belongs to a generation: the blocks that one execution put at one site
+ * (place in a program) on one device. Generations help to find abandoned blocks (actmem_xla.h).
  *
  * A block goes through four calls. saved_begin() adds the block to the table, and the caller fills
- * the block. After saved_filled(), the block's token may be used. saved_claim() begins a take. The
- * last take removes the block from the table. saved_release() ends a take; when the block has left
- * the table, the last release frees it. If an abandoned block is reclaimed while threads use it,
- * the last of these threads drops the block.
+ * the block. saved_filled() allows takes to read the block. saved_claim() begins a take. The last
+ * take removes the block from the table. saved_release() ends a take; when the block has left the
+ * table, the last release frees it. If an abandoned block is reclaimed while threads use it, the
+ * last of these threads drops the block.
  *
- * On a GPU, blocks are filled after their put has returned, and saved_claim() waits until the block
- * is filled. saved_next() holds a block so that the caller can copy it to the device before its
- * take. saved_staged() records that copy, from which the take then gets the value. saved_begin()
- * and saved_claim() may wait for the store if blocks spill.
+ * On a GPU, a put returns before its block is filled. saved_claim() waits until the block is
+ * filled. saved_next() holds a block, so that the caller can copy it to the device before its take.
+ * saved_staged() records that copy, and the take reads the copy. saved_begin() and saved_claim()
+ * may wait for the store if blocks spill.
  */
 #ifndef LIB_XLA_SAVED_H
 #define LIB_XLA_SAVED_H
@@ -42,28 +42,30 @@ void saved_filled(struct saved *block);
 void saved_failed(struct saved *block, int error, const char *why);
 
 /*
- * Called instead of saved_filled() if the put fails. Removes the block as if it had not been put.
+ * Called instead of saved_filled() if the put returns an error. Removes the block, because no take
+ * can follow.
  */
 void saved_undo(struct saved *block);
 
 /*
  * saved_announce() records that the execution of @taker will take block @token. @number is the
- * take's number among the takes of blocks that were put at the same site. If there is no such
- * block, saved_announce() fails as the take would, with an error message in @words[SAVED_WORDS].
- * saved_announced() returns the token of the block for the take with that site and number, and
- * stores in *@is_staged whether the device has the block already. saved_announced() returns 0 if
- * the token must be read from the take's operand. Only blocks that contain one example are
- * announced.
+ * take's number among the takes of blocks that were put at the same site. If block @token does not
+ * exist, saved_announce() fails as the take would, with an error message in @words[SAVED_WORDS].
+ * Only blocks that contain one example are announced.
+ *
+ * saved_announced() returns the token that was announced for a take of @taker with @number, and
+ * stores in *@is_staged whether the device has the block already. If no token or several tokens
+ * were announced for the take, the call returns 0. The caller then reads the take's operand.
  */
 int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, char *words);
 uint64_t saved_announced(const struct origin *taker, uint32_t number, bool *is_staged);
 
 /*
- * Claims a block for a take of @rows, which have @bytes, on the device of the put. If the take ends
- * its tokens, drops one reference for each token. The block leaves the table when its last
- * reference is dropped. Several takes may claim a block at the same time. If blocks have checksums
- * and the block is in host memory, the store verifies its checksum. Fails if the shape of the
- * block's examples differs from the taker's. saved_release() ends and frees the claim.
+ * Claims a block for a take of @rows, which have @bytes. If @taker->ends is true, drops one
+ * reference for each token. The block leaves the table when its last reference is dropped. Several
+ * takes may claim a block at the same time. If blocks have checksums and the block is in host
+ * memory, the store verifies the checksum. Fails if the block's device, sharding, or shape of
+ * examples differs from that of @taker. saved_release() ends and frees the claim.
  */
 int saved_claim(const struct rows *rows, uint64_t bytes, const struct origin *taker,
 		struct claim **claim, char *words);
@@ -83,25 +85,25 @@ struct saved_look {
 int saved_look(uint64_t id, struct saved_look *look, char *words);
 
 /*
- * saved_reference() adds @count references to block @id, and saved_unreference() drops @count. The
- * last reference frees the block. Both calls do nothing if the block has left the table or @id is
- * 0.
+ * saved_reference() adds @count references to block @id. saved_unreference() drops @count
+ * references, and frees the block if none is left. Each call does nothing if the block has left the
+ * table or @id is 0.
  */
 void saved_reference(uint64_t id, uint64_t count);
 void saved_unreference(uint64_t id, uint64_t count);
 
 /*
  * Finds and holds the block that is expected to be taken next, and stores its address in *@memory.
- * The hold verifies the checksum. The block is the youngest unused one that execution @run has put
- * on GPU @device. Returns NULL if there is none, if it is longer than @bytes_max, or if the hold
- * fails. In the last case, the block's take reports the error.
+ * This is the youngest block that execution @run has put on GPU @device and that no thread uses.
+ * The hold verifies the checksum. Returns NULL if there is no such block, if the block is longer
+ * than @bytes_max, or if the hold fails. If the hold fails, the block's take reports the error.
  */
 struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max, const void **memory);
 /*
- * saved_staged() records that the block is being copied to the device; @staged is that copy. When
- * the block is freed, @unstage frees @staged. The caller calls memory_release() when the device has
- * the block. saved_not_staged() is called instead if there is no such copy; the block then stays in
- * the store.
+ * One of these calls follows saved_next(). saved_staged() records that the block is being copied to
+ * the device; @staged is the copy. When the block is freed, @unstage frees @staged. The caller
+ * calls memory_release() when the copy has ended. saved_not_staged() is called if no copy was made;
+ * the block then stays in the store.
  */
 void saved_staged(struct saved *block, void *staged, void (*unstage)(void *staged));
 void saved_not_staged(struct saved *block);

@@ -20,8 +20,8 @@ static uint64_t held_by(const struct share *share, enum share_of kind)
 }
 
 /*
- * Returns the bytes that other stores cannot get: the bytes that this store has, or its limit if
- * that is more.
+ * Returns the bytes that other stores cannot get: the larger of the bytes that this store has and
+ * its limit.
  */
 static uint64_t taken_by(const struct share *share, enum share_of kind)
 {
@@ -73,7 +73,10 @@ uint64_t shares_left(const struct shares *shares, unsigned int index, enum share
 	return part < left ? part : left;
 }
 
-/* Lowers the limit of a store that has more than its part: the store then closes free regions. */
+/*
+ * Lowers the limit of a store to its part. If the store still has more than its limit, sets the
+ * same limit again, so that the store closes the regions that became free.
+ */
 static int shares_lower(struct shares *shares, unsigned int index, enum share_of kind)
 {
 	struct share *share = &shares->list[index];
@@ -134,8 +137,8 @@ bool shares_has_all(const struct shares *shares, unsigned int index)
 }
 
 /*
- * Takes from a store the memory that none of its blocks needs. If the store needs that memory
- * later, shares_borrow() gives it back.
+ * Lowers a store's limit to the memory that its blocks need. If the store needs more later,
+ * shares_borrow() raises the limit again.
  */
 static void take_unused(struct share *share)
 {

@@ -4,8 +4,8 @@
  *
  * Stores that spill get parts in proportion to the number of GPUs that they serve. When another
  * store is made, a store that has more than its part spills blocks and closes regions. The new
- * store gets that memory as it becomes free. So all stores together never exceed the budget. Stores
- * that do not spill lend unused memory to a store that would fail without it.
+ * store gets that memory as it becomes free. So all stores together never exceed the budget. If
+ * stores do not spill, a store that runs out of memory gets memory that other stores do not use.
  *
  * The caller ensures that no store is made or ended during a call.
  */
@@ -26,7 +26,7 @@ enum share_of {
 struct share {
 	struct actmem_store *store;	/* NULL: none yet */
 	unsigned int devices;		/* devices that the store serves, or will serve */
-	uint64_t given[SHARE_KINDS];
+	uint64_t given[SHARE_KINDS];	/* present limits of the store */
 };
 
 struct shares {
@@ -36,12 +36,13 @@ struct shares {
 };
 
 /*
- * Gives each store its part, or as much of it as other stores have released. Returns 1 if each
- * store has its part, 0 if some still wait, or -ERANGE if a part is too small for a store.
+ * Gives each store its part, or as much of its part as other stores have released. Returns 1 if
+ * each store has its part, 0 if some stores have less, or -ERANGE if a part is too small for a
+ * store.
  */
 int shares_divide(struct shares *shares);
 
-/* Returns the limit for a new store. The caller calls shares_divide() first. */
+/* Returns the limit that store @index may have now. The caller calls shares_divide() first. */
 uint64_t shares_left(const struct shares *shares, unsigned int index, enum share_of kind);
 
 /* Returns true if @bytes is the store's whole part of the budget, or more. */
@@ -51,8 +52,7 @@ bool shares_could_have(const struct shares *shares, unsigned int index, uint64_t
 bool shares_has_all(const struct shares *shares, unsigned int index);
 
 /*
- * Gives a store the part of the budget that no other store uses. Returns true if the store got
- * more.
+ * Gives a store all of the budget that no other store uses. Returns true if the store's limit rose.
  */
 bool shares_borrow(struct shares *shares, unsigned int index);
 

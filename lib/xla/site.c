@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The sites that values are put at; see site.h. Each call of a checkpointed function in a program
- * of the process is a site. Sites are never freed.
+ * The sites, at which programs put values; see site.h. Each call of a checkpointed function in a
+ * program of the process is a site. Sites are never freed.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ struct site *site_named(const char *name, size_t length)
 	struct site **more, *site;
 	uint64_t i;
 
-	/* Search the newest sites first: they belong to the program that runs now. */
+	/* Search the newest sites first: they usually belong to the running program. */
 	for (i = sites_count; i-- > 0; ) {
 		site = sites[i];
 		if (site->name_length == length &&

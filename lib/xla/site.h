@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The sites: places in programs where values are put. Each site has a name, a number, and a list of
- * its reclaimed generations. The caller's lock guards all sites.
+ * its latest reclaimed generations (saved.h). The caller's lock guards all sites.
  */
 #ifndef LIB_XLA_SITE_H
 #define LIB_XLA_SITE_H
@@ -24,7 +24,7 @@ struct site {
 	unsigned int reclaimed_next;
 };
 
-/* Returns the site of that name. Makes the site if necessary. Returns NULL on failure. */
+/* Returns the site @name. Makes the site if necessary. Returns NULL on failure. */
 struct site *site_named(const char *name, size_t length);
 
 /* Returns site @number, or NULL. Sites are numbered from 0. */

@@ -48,8 +48,8 @@ int stores_explain(const struct stores *stores, int error, char *words, size_t w
 }
 
 /*
- * Returns the limit of memory. Without spill files, a budget is a limit, too: the store refuses
- * blocks that exceed it.
+ * Returns the budget of the stores. A heap limit is also passed as a budget, because a store
+ * without spill files refuses blocks that exceed its budget.
  */
 static uint64_t budget_of(const struct knobs *knobs)
 {
@@ -85,8 +85,8 @@ static void count_devices(struct stores *stores)
 
 /*
  * Sets the budget and the spill limit that the store of a place may have now. Returns -EAGAIN if
- * other stores hold all of the budget or of the spill limit, and -ERANGE if the part of the place
- * will always be too small.
+ * other stores hold all of the budget or of the spill limit, and -ERANGE if a part of the budget is
+ * too small for a store.
  */
 static int take_share(struct stores *stores, unsigned int place,
 		      struct actmem_store_options *options)
@@ -131,8 +131,8 @@ static int create_store(struct stores *stores, unsigned int place)
 }
 
 /*
- * Starts the thread that allocates memory before puts need it, if the store is registered with
- * CUDA.
+ * If the store is registered with CUDA, starts the thread that allocates memory before puts need
+ * it.
  */
 static int start_growing(struct stores *stores, unsigned int place, char *words,
 			 size_t words_size)
@@ -164,8 +164,8 @@ static bool any_store(const struct stores *stores, unsigned int *place)
 }
 
 /*
- * Makes a device use the store of another place. Called if the parts of a small budget would be too
- * small for stores.
+ * Makes a device use the store of another place. Called if the device's own place would get too
+ * small a part of the budget for a store.
  */
 static void stores_join(struct stores *stores, uint32_t device, unsigned int place)
 {
@@ -214,7 +214,7 @@ static int make_store(struct stores *stores, unsigned int place, uint32_t device
 	       start_growing(stores, place, words, words_size);
 }
 
-/* Ends the store of a place. Returns -EBUSY if it has blocks. */
+/* Ends the store of a place. Returns -EBUSY if the store has blocks. */
 static int end_store(struct stores *stores, unsigned int place)
 {
 	struct store_there *there = &stores->there[place];

@@ -21,7 +21,7 @@ struct store_there {
 	struct grow *grow;
 	bool is_registered;		/* registered with the runtime of the place */
 	bool is_far_told;		/* stores_tell_far() has printed its line */
-	struct actmem_store_stats ended;	/* totals and peaks of stores that were ended */
+	struct actmem_store_stats ended;	/* totals and peaks of the place's ended stores */
 };
 
 struct stores {
@@ -37,28 +37,27 @@ struct stores {
 };
 
 /*
- * Returns the place of the block's store, which may not exist; PLACES_MAX if the place is not known
- * yet.
+ * Returns the index of the place where the block's store is, or will be made. Returns PLACES_MAX if
+ * the place is not known yet.
  */
 unsigned int stores_place(const struct stores *stores, struct actmem_key key);
 
 /*
- * Makes the store of the block unless it exists. Returns -EAGAIN if other stores still hold the
- * whole budget and will release part of it, or another negative errno. After an error, @words has
- * the error message.
+ * Makes the store of the block unless it exists. Returns 0, or a negative errno with an error
+ * message in @words. -EAGAIN: other stores hold the whole budget, but will release part of it.
  */
 int stores_make(struct stores *stores, struct actmem_key key, char *words, size_t words_size);
 
 /*
- * Ends all stores without blocks. After the last one, closes the runtimes and the handle. Returns
- * the error of a store or runtime that could not be ended.
+ * Ends all stores without blocks. If no store is left, closes the runtimes and the handle. Returns
+ * the error of a store or runtime that could not be ended, or 0.
  */
 int stores_end(struct stores *stores);
 
 /* Writes the library's error message to @words, and names options that help. Returns @error. */
 int stores_explain(const struct stores *stores, int error, char *words, size_t words_size);
 
-/* Prints a line, once for each store, if the store has memory on another socket than its GPU. */
+/* Prints a line if the store has memory on another socket than its GPU; once for each store. */
 void stores_tell_far(struct stores *stores, unsigned int place);
 
 #endif /* LIB_XLA_STORES_H */

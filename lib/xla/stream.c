@@ -33,8 +33,8 @@ static struct lane *lanes;
 static pthread_mutex_t one_trim = PTHREAD_MUTEX_INITIALIZER;	/* allows one trim at a time */
 
 /*
- * Called in a forked child (forked.h). Need not check the locks of lanes: if the parent had a lane,
- * returns false.
+ * Called in a forked child (forked.h). It need not check the locks of lanes, because it returns
+ * false if the parent had a lane.
  */
 static bool lanes_are_free(void)
 {
@@ -49,8 +49,8 @@ static bool lanes_are_free(void)
 FORKED_WATCH(lanes_are_free)
 
 /*
- * Frees the CUDA objects of a lane. Its context must be current. If an object has ended with the
- * context, the call for it fails, which does no harm.
+ * Frees the CUDA objects of a lane. The lane's context must be current. If the context ends
+ * meanwhile, its objects end with it. The calls then fail, which does no harm.
  */
 static void free_device_side(struct lane *lane)
 {
@@ -142,7 +142,7 @@ static cuda_result make_device_side(struct lane *lane)
 	return result;
 }
 
-/* Gives a lane its ring, streams, events and threads. Its context must be current. */
+/* Gives a lane its ring, streams, events and threads. The lane's context must be current. */
 static int fill_lane(struct lane *lane, uint64_t ring_bytes, char *words)
 {
 	cuda_result result;
@@ -163,8 +163,8 @@ static int fill_lane(struct lane *lane, uint64_t ring_bytes, char *words)
 }
 
 /*
- * Returns the most bytes that a device may have in unfilled blocks. Several devices share half of
- * the budget for unfilled blocks; the other half remains for filled blocks.
+ * Returns the most bytes that a device may have in unfilled blocks; 0: no limit. Several devices
+ * share half of the budget for unfilled blocks; the other half remains for filled blocks.
  */
 static uint64_t share_of_budget(void)
 {
@@ -205,8 +205,8 @@ static struct lane *make_lane(uint32_t device, cuda_context context, unsigned lo
 }
 
 /*
- * Finds the lane of a context, and adds a user to it. If an ended context had the same handle,
- * marks the lane of that context dead.
+ * Finds the lane of a context, and adds a user to the lane. If an ended context had the same
+ * handle, sets @is_dead of that context's lane.
  */
 static struct lane *find_lane(cuda_context context, unsigned long long id)
 {
@@ -259,9 +259,9 @@ static struct lane *have_lane(uint32_t device, cuda_context context, unsigned lo
 }
 
 /*
- * Fails if XLA records the stream into a CUDA graph. XLA records only handlers that claim to
- * support this, and actmem's handlers do not (stream_handlers.c). If XLA recorded such a handler,
- * each launch of the graph would silently use the same values.
+ * Fails if XLA records the stream into a CUDA graph. This should not happen: XLA records only
+ * handlers that claim to support it, and actmem's handlers do not (stream_handlers.c). If XLA
+ * recorded one of them, each launch of the graph would silently use the same values.
  */
 static int check_not_captured(uint32_t device, cuda_stream stream, char *words)
 {
@@ -363,10 +363,10 @@ static struct lane *next_unused(struct lane *lane)
 }
 
 /*
- * Ends the caller's use of a lane. If no other thread uses the lane and the lane holds nothing,
- * removes it from the list and returns true. Checks these conditions only after the wait for work,
- * because a handler may have used the lane during the wait. While this function holds the list's
- * lock, it only tries the lane's lock.
+ * Ends the caller's use of a lane. If no other thread uses the lane, and the lane has no work and
+ * no staged block, removes the lane from the list and returns true. Checks this only after the wait
+ * for work, because a handler may have used the lane during the wait. While this function holds the
+ * list's lock, it only tries the lane's lock.
  */
 static int unlink_unused(struct lane *lane)
 {

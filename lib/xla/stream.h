@@ -4,8 +4,8 @@
  * streams, events and threads for the copies of one CUDA context of a device. stream.c makes and
  * ends lanes. stream_copy.c enqueues the copies of the handlers. stream_threads.c has a lane's two
  * threads, the finisher and the fetcher. Green contexts use the lane of the primary context, which
- * owns their memory. They cannot have a lane each, because only one thread at a time may have a
- * green context current.
+ * owns their memory. A green context cannot have its own lane: a lane's context is current in
+ * several threads, but only one thread at a time may have a green context current.
  *
  * XLA reuses the memory of an operand, and uses a result, in the order of XLA's own stream. So a
  * put copies its operand on XLA's stream, into a span: consecutive slots of a ring in device
@@ -15,29 +15,29 @@
  *
  * If the fetcher has filled a span with the block of a take, the take copies the value from the
  * span on XLA's stream. Otherwise, after XLA's stream has reached the take, the stream `late`
- * copies directly into the result. XLA's stream waits for that copy.
+ * copies the block directly into the take's result. XLA's stream waits for that copy.
  *
  * Only events order the copies, and a stream waits for an event only after the event was recorded.
  * So the device never waits for the host. The host may wait anywhere: for the device, for memory or
- * a disk, or inside a call of CUDA that waits for the whole device. So if the block of a take is on
- * a disk, the host waits in the take, and the device does not.
+ * a disk, or inside a call of CUDA that waits for the whole device. For example, if the block of a
+ * take is on a disk, the take's handler waits for the disk before it enqueues the copy.
  *
  * No stream may wait for a memory word that the host writes (cuStreamWaitValue32). Streams share a
  * card's hardware queues, so a copy that must end before the host writes the word can be queued
- * behind the wait. And a CUDA call that waits for the device, such as the one that registers a new
- * region, would wait for that word too.
+ * behind the wait. This would be a deadlock. A CUDA call that waits for the device, such as the one
+ * that registers a new region, would wait for that word, too.
  *
- * If a block is in memory, the host waits only until it can read the take's token. The token is
- * available when the stream reaches the take. The host reads the tokens of a layer in one wait if
- * the program announces its takes (announce.c). Other takes wait one by one.
+ * If the block of a take is in memory, the take's handler waits only for the token, which it can
+ * read when XLA's stream reaches the take. If the program announces the takes of a layer
+ * (announce.c), the host reads all their tokens in one wait. Otherwise, each take waits.
  *
- * A take holds its block in memory until the stream has reached the take. Another device may wait
+ * A take holds its block in memory until XLA's stream has reached the take. Another device may wait
  * for that memory, while the stream waits for that device's part of a collective. This would be a
- * deadlock. So if devices share a budget, an announced take whose block is not on the device waits
- * until the stream has reached the take. And slots are refilled only after the device has emptied
- * them. A copy of the fetcher (stream `ahead`) can be behind XLA's stream in a hardware queue. The
- * copy then keeps its block in memory as long as XLA's stream waits. So all such copies together
- * may have at most half as many bytes under way as puts.
+ * deadlock. So three rules apply if devices share a budget. An announced take whose block is not on
+ * the device holds the block only when the stream has reached the take. The fetcher refills slots
+ * only after the device has emptied them. And the fetcher's copies (stream `ahead`) together may
+ * have at most half as many bytes under way as puts. The reason is that such a copy can be behind
+ * XLA's stream in a hardware queue, and keeps its block in memory as long as XLA's stream waits.
  */
 #ifndef LIB_XLA_STREAM_H
 #define LIB_XLA_STREAM_H
@@ -67,7 +67,7 @@ struct slot {
 	cuda_event filled;		/* recorded after the copy into the span */
 	cuda_event empty;		/* recorded after the copy from the span */
 	/*
-	 * @emptied is the event `empty` of the last span that contained the slot. For a slot of
+	 * @emptied is the event `empty` of the latest span that contained the slot. For a slot of
 	 * puts, @put_number is the number of that span.
 	 */
 	cuda_event emptied;
@@ -87,16 +87,16 @@ struct mailbox {
 	cuda_event event;
 };
 
-/* A block that the device has in slots of the ring. */
+/* A block that was copied ahead of its take into slots of the ring. */
 struct staged {
 	struct lane *lane;
 	uint64_t bytes;
-	struct mark *ready;
+	struct mark *ready;		/* recorded after the copy into the slots */
 	unsigned int first, count;	/* first slot, number of slots */
 	bool is_taken;
 };
 
-/* The finisher's work after an event: one of @put, @take and @key. */
+/* The finisher's work after the event of @mark, for one of @put, @take and @key. */
 struct finish {
 	struct finish *next;
 	struct mark *mark;
@@ -131,10 +131,10 @@ struct lane {
 	struct mailbox *free_mailboxes;
 	struct finish *finishes, **last_finish;
 	uint64_t put_bytes;		/* bytes of blocks that are being reserved and filled */
-	uint64_t put_bytes_most;	/* limit of put_bytes; 0: no budget is shared */
+	uint64_t put_bytes_most;	/* limit of put_bytes; 0 if devices share no budget */
 	uint64_t ahead_bytes;		/* bytes of blocks that are being copied ahead */
-	uint64_t unfinished;		/* finishes to do; also read without the lock */
-	uint64_t takes;			/* number of takes and other events for the fetcher */
+	uint64_t unfinished;		/* finishes queued or in work; also read without the lock */
+	uint64_t takes;			/* counts takes and other reasons to wake the fetcher */
 	int64_t take_run;		/* execution that put the block of the last take */
 	uint64_t staged_bytes;		/* also read without the lock */
 	bool is_fetching;		/* 1: the fetcher works, or is about to */
@@ -151,16 +151,16 @@ struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *e
 void lane_leave(struct lane *lane);
 
 /*
- * Returns true if the lane's context still exists, and with it the streams and events. A new
- * context may have the same handle as one that has ended.
+ * Returns true if the lane's context still exists, and with it the streams and events. Compares
+ * ids, because a new context may have the same handle as one that has ended.
  */
 bool lane_has_context(const struct lane *lane);
 
 /*
- * Admits a put, which then reserves a block of @bytes. Waits until enough earlier blocks are
- * filled. A device may have to wait for another device, whose host thread waits for memory. So
- * blocks of one device that are not filled yet must not use the whole budget. lane_put() or
- * lane_put_ended() ends the admission.
+ * Called before a put reserves a block of @bytes. Waits until enough earlier blocks are filled. The
+ * unfilled blocks of one device must not use the whole budget, because the device may wait for
+ * another device, whose host thread waits for memory. lane_put() or lane_put_ended() ends the
+ * admission.
  */
 void lane_admit(struct lane *lane, uint64_t bytes);
 void lane_put_ended(struct lane *lane, uint64_t bytes);
@@ -170,21 +170,21 @@ void lane_put_ended(struct lane *lane, uint64_t bytes);
  */
 int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct saved *block,
 	     char *words);
-/* Enqueues a write of the token of example 0 of block @id to @to. */
+/* Writes to @to, in the order of @stream, the token of block @id for example 0. */
 int lane_write_token(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t id,
 		     char *words);
 
 /* Copies tokens on the device. Enqueued on @stream; does not wait. */
 int lane_copy_tokens(struct lane *lane, cuda_stream stream, cuda_pointer to, cuda_pointer from,
 		     uint64_t count, char *words);
-/* Enqueues zeroing of a whole buffer of XLA, whose memory must be a multiple of 4 bytes long. */
+/* Enqueues zeroing of a buffer of XLA. Its memory has @bytes, rounded up to a multiple of 4. */
 int lane_clear(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t bytes,
 	       char *words);
 
-/* Reads up to MAILBOX_TOKENS tokens. Waits until the device has reached this point of @stream. */
+/* Reads up to MAILBOX_TOKENS tokens. Waits until the device has done earlier work on @stream. */
 int lane_read_tokens(struct lane *lane, cuda_stream stream, const cuda_pointer *from,
 		     unsigned int count, struct token *tokens, char *words);
-/* Returns true if an announced take need not wait until the device has reached it. */
+/* Returns true if an announced take need not wait until XLA's stream has reached the take. */
 bool lane_may_run_ahead(const struct lane *lane, bool is_staged);
 /* Copies @bytes of a claimed block to @value. Releases the claim, even after a failure. */
 int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct claim *claim,
@@ -208,8 +208,8 @@ struct mark *lane_mark(struct lane *lane);
 void lane_unmark(struct lane *lane, struct mark *mark);
 
 /*
- * Makes the finisher do @what for @block after @mark. Copies @what. Returns 0 or -ENOMEM. Caller
- * holds the lane's lock.
+ * Makes the finisher do a copy of @what for @block, after the event of @mark. Returns 0 or -ENOMEM.
+ * Caller holds the lane's lock.
  */
 int lane_finish(struct lane *lane, struct mark *mark, const struct saved *block,
 		struct finish what);
@@ -217,7 +217,7 @@ int lane_finish(struct lane *lane, struct mark *mark, const struct saved *block,
 /* Waits until the device has done all work on a stream of the lane or of XLA. */
 void lane_wait_for_stream(const struct lane *lane, cuda_stream stream);
 
-/* Returns 0 or a positive errno. */
+/* Starts the finisher and the fetcher. Returns 0 or a positive errno. */
 int lane_start_threads(struct lane *lane);
 void lane_end_threads(struct lane *lane);
 

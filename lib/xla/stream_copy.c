@@ -307,7 +307,7 @@ int lane_put(struct lane *lane, cuda_stream stream, cuda_pointer value, struct s
 	if (mark)
 		lane_unmark(lane, mark);
 	pthread_mutex_unlock(&lane->lock);
-	/* Copies that have begun may still write to the block. */
+	/* Wait, because copies that have begun may still write to the block. */
 	lane_wait_for_stream(lane, lane->out);
 	saved_undo(block);
 	lane_put_ended(lane, bytes);
@@ -358,7 +358,10 @@ static cuda_result copy_late(struct lane *lane, cuda_stream stream, cuda_pointer
 	return result;
 }
 
-/* Returns true if the finisher will release @claim, when the copy has ended. */
+/*
+ * Copies a block that is not on the device. Returns true if the finisher will release @claim after
+ * the copy.
+ */
 static bool take_late(struct lane *lane, cuda_stream stream, cuda_pointer value,
 		     struct claim *claim, uint64_t bytes, cuda_result *result)
 {
@@ -373,7 +376,7 @@ static bool take_late(struct lane *lane, cuda_stream stream, cuda_pointer value,
 	lane_unmark(lane, done);
 	if (!*result)
 		*result = CUDA_OUT_OF_MEMORY;
-	/* The copy may have begun. */
+	/* Wait, because the copy may have begun. */
 	lane_wait_for_stream(lane, lane->late);
 	return false;
 }

@@ -48,7 +48,7 @@ static XLA_FFI_Error *put_value(struct lane *lane, cuda_stream stream, XLA_FFI_C
 		lane_put_ended(lane, call->bytes);
 		return ffi_error(api, ffi_code(error), words);
 	}
-	/* Write the token before the copy: if the write fails, no program can take the block. */
+	/* Write the token before the copy: if the write fails, there is no copy to wait for. */
 	error = lane_write_token(lane, stream, on_device(call->token), block->token, words);
 	if (error) {
 		saved_undo(block);
@@ -164,8 +164,8 @@ static int each_rows(struct lane *lane, cuda_stream stream, const struct call *c
 }
 
 /*
- * Reads the tokens of all takes that the call announces, up to MAILBOX_TOKENS in one wait.
- * Announces these takes.
+ * Announces the takes of a tie. First reads the tokens of these takes, up to MAILBOX_TOKENS in one
+ * wait.
  */
 static int announce_takes(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
 			  const struct call *call, char *words)
@@ -237,7 +237,8 @@ static XLA_FFI_Error *drop_tokens(struct lane *lane, cuda_stream stream, XLA_FFI
 
 /*
  * Reads the operands, computes the update, and writes the tokens of the new blocks. XLA's stream is
- * idle meanwhile. If a gradient is still being copied to the host, the update waits for that copy.
+ * idle during the computation. If a gradient is still being copied to the host, the update waits
+ * for that copy.
  */
 static XLA_FFI_Error *update_blocks(struct lane *lane, cuda_stream stream, XLA_FFI_CallFrame *frame,
 				    const struct call *call)

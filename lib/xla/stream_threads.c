@@ -2,8 +2,8 @@
 /*
  * The two threads of a lane; see stream.h. The finisher waits for copies in order, and then commits
  * or releases their blocks. The fetcher copies blocks to the device before they are taken. While
- * slots are free, it copies the blocks that belong to the same forward pass as the block that was
- * taken last. It begins with the newest block.
+ * slots are free, the fetcher copies blocks of the execution that put the block taken last. It
+ * begins with the newest block.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -58,8 +58,8 @@ static cuda_result wait_for_finish(const struct lane *lane, const struct finish 
 }
 
 /*
- * Accounts for the end of a prefetch. The fetcher may be waiting for this end. Caller holds the
- * lock.
+ * Accounts for the end of a prefetch. If devices share a budget, wakes the fetcher. Caller holds
+ * the lock.
  */
 static void end_ahead(struct lane *lane, uint64_t bytes)
 {
@@ -147,8 +147,8 @@ static unsigned int find_span(uint32_t slots, unsigned int count)
 }
 
 /*
- * Returns the slots that are free. If devices share a budget, a slot that the device has yet
- * to empty does not count (stream.h).
+ * Returns the slots that the fetcher may fill: the free ones. If devices share a budget, the device
+ * must also have emptied these slots (stream.h).
  */
 static uint32_t slots_to_fill(const struct lane *lane)
 {
@@ -192,7 +192,7 @@ static cuda_result fill_slots(struct lane *lane, const void *memory, const struc
 	return result;
 }
 
-/* Returns the first of the free slots for @bytes, or TAKE_SLOTS if there are too few. */
+/* Returns the first slot to fill, or TAKE_SLOTS if too few consecutive slots are free. */
 static unsigned int find_slots(const struct lane *lane, uint64_t bytes)
 {
 	unsigned int count = lane_slots_for(lane, bytes);
@@ -231,8 +231,7 @@ static struct staged *stage_in_slots(struct lane *lane, const struct saved *bloc
 
 /*
  * Copies a block into slots. When the copy has ended, the finisher releases the block's host
- * memory. Returns NULL if the copy did not begin, or has ended after a failure. Caller holds the
- * lock.
+ * memory. Returns NULL on failure; no copy reads the block then. Caller holds the lock.
  */
 static struct staged *stage_block(struct lane *lane, const struct saved *block,
 				  const void *memory)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The hash table from token to block, with chains; see table.h. The lower bits of tokens are serial
+ * A hash table of blocks by token, with chains; see table.h. The lower bits of tokens are serial
  * numbers, which are evenly distributed without a hash function.
  */
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The table from token to block. The caller's lock guards the table.
+ * The table of live blocks (saved.h), by token. The caller's lock guards the table.
  */
 #ifndef LIB_XLA_TABLE_H
 #define LIB_XLA_TABLE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Passes arrays to XLA with DLPack. XLA calls end_tensor() on the thread that used the array last,
- * so this file must not need Python.
+ * Passes arrays to XLA with DLPack. XLA calls end_tensor() on the thread that used the array last.
+ * This can be a thread that Python does not know, so end_tensor() must not call Python.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -11,13 +11,13 @@
  * makes.
  * @operations is an array of struct update_operation. @constants has the bits of float32 numbers.
  * For each new block, @values has the number of the value (update.h) that the block will contain.
- * @ends says for each token that the call reads whether this is its last use. Each new block has
- * its own site, @bounded and @many (struct origin). All blocks that the call reads have the same
- * dimensions and layout, and so do the new blocks.
+ * @ends has 1 for each token whose last use is this call, and 0 for the other tokens. Each new
+ * block has its own site, @bounded and @many (struct origin). All blocks that the call reads or
+ * makes have the same dimensions and layout.
  *
- * The call never changes a block that it reads. It writes new blocks with stores that bypass the
- * caches, so it moves no more bytes than a change in place. A failed update loses at most the
- * blocks whose tokens it ends.
+ * The call never changes a block that it reads. It writes new blocks with instructions that bypass
+ * the caches, so it moves no more bytes than an update in place would. A failed update loses at
+ * most the blocks whose tokens it ends.
  */
 #ifndef LIB_XLA_UPDATE_CALL_H
 #define LIB_XLA_UPDATE_CALL_H
@@ -51,9 +51,10 @@ XLA_FFI_Error *update_call_read(XLA_FFI_CallFrame *frame, struct update_call *ca
 
 /*
  * Computes an update. @operands are the contents of the call's operands. Stores the ids of the new
- * blocks in @ids. Waits until the blocks to read are filled and in memory. One update runs at a
- * time, because each update holds the memory of several blocks. Returns 0, or a negative errno with
- * an error message in @words[SAVED_WORDS]. After an error, there is no new block.
+ * blocks in @ids. Waits until the blocks to read are filled and in memory. Only one update runs at
+ * a time: two updates, each with several blocks, could wait for each other's memory. Returns 0, or
+ * a negative errno with an error message in @words[SAVED_WORDS]. After an error, there is no new
+ * block.
  */
 int update_job_run(const struct update_call *call, const struct token *operands, uint64_t *ids,
 		   char *words);

@@ -35,13 +35,13 @@ static bool updating_is_free(void)
 }
 FORKED_WATCH(updating_is_free)
 
-/* Returns the bytes of a block whose type has number @i in the call. */
+/* Returns the length in bytes of a block whose type is entry @i of the call's types. */
 static uint64_t block_bytes(const struct update_job *job, uint32_t i)
 {
 	return job->count * ffi_type_bytes(xla_types[job->call->types[i]]);
 }
 
-/* Checks that input @i, unless it is zeros, has the dimensions and layout of the other inputs. */
+/* Checks that input @i has the dimensions and layout of the other inputs. Accepts zeros (id 0). */
 static int look_at_input(struct update_job *job, uint32_t i, char *words)
 {
 	XLA_FFI_DataType type = xla_types[job->call->types[i]];
@@ -88,7 +88,7 @@ static int look_at_inputs(struct update_job *job, char *words)
 	return 0;
 }
 
-/* Fails if the update needs more than the budget: it would wait for that memory forever. */
+/* Fails if the update needs more than the budget: the update would wait for memory forever. */
 static int check_budget(const struct update_job *job, char *words)
 {
 	const struct update_program *program = &job->call->program;

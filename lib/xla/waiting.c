@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The threads that run puts and takes that may wait for the store; see waiting.h. Each job has a
- * thread of its own, because jobs may wait for each other. A thread without a job waits for the
- * next job, so a program soon has as many threads as it needs.
+ * The threads that run calls which may wait for the store; see waiting.h. Each such call is a job.
+ * Each job has a thread of its own, because jobs may wait for each other. A thread without a job
+ * waits for the next job, so a program soon has as many threads as it needs.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t jobs_come = PTHREAD_COND_INITIALIZER;
 static struct job *jobs, **last_job = &jobs;
 static unsigned int threads;
-static unsigned int idle;		/* threads without a job, less the jobs in the list */
+static unsigned int idle;		/* threads without a job, minus the jobs in the list */
 
 static bool waiting_is_free(void)
 {
@@ -66,8 +66,8 @@ static void *waiting_thread(void *data)
 }
 
 /*
- * Reserves an idle thread for a job, or starts one. Returns false on failure. Caller holds the
- * lock.
+ * Reserves an idle thread for a job, or starts a new thread. Returns false on failure. Caller holds
+ * the lock.
  */
 static bool find_thread(void)
 {

@@ -3,18 +3,18 @@
  * The handlers that XLA calls, and the functions that the Python module calls.
  *
  * Read actmem_xla.h first, which Python uses. Then read knobs.h, attached.h and memory.h: the
- * options of memory, the handle that allocates it, and the stores. These files keep the values that
- * a step saves: block.h, saved.h, table.h, generation.h, site.h, claim.c and announce.c. The
- * handlers for the host are in handlers.c, with call.h, ffi.h and copy.h. The handlers for GPUs are
- * in stream_handlers.c; stream.h describes the other stream files. arrays.h and tensor.c have JAX's
- * arrays in regions.
+ * options for memory, the library handle that allocates memory, and the stores. These files keep
+ * the values that a step saves: block.h, saved.h, table.h, generation.h, site.h, claim.c and
+ * announce.c. The handlers for the host are in handlers.c, with call.h, ffi.h and copy.h. The
+ * handlers for GPUs are in stream_handlers.c; stream.h describes the other stream files. arrays.h
+ * and tensor.c keep JAX's arrays in regions.
  *
  * Calls between files go in one direction. The handlers call call.c, copy.c, stream.c and claim.c.
  * stream.c calls stream_threads.c, which calls stream_copy.c. All of these call claim.c and
  * announce.c, which call saved.c. saved.c calls site.c, table.c and memory.c. memory.c calls
  * stores.c, which calls shares.c, places.c and grow.c. stores.c, places.c and arrays.c call
- * attached.c. claim.c and the stream files call its functions of device_wait.h. All files may call
- * counts.c, own_memory.c, knobs.c and forked.c.
+ * attached.c. attached.c also has the functions of device_wait.h, which claim.c and the stream
+ * files call. All files may call counts.c, own_memory.c, knobs.c and forked.c.
  *
  * This folder uses only the library's public headers and the headers of base, config, machine
  * and cuda.

@@ -45,7 +45,8 @@ def _aval(leaf: Any) -> Any:
 
 
 def _like_params(state: Any, params: Any) -> list[Any]:
-    """Returns, for each leaf of a state, the sharding of the leaf's parameter, or None."""
+    """Returns, for each leaf of a state, the sharding of the leaf's parameter if this parameter is
+    on several devices, else None."""
     shardings = {path: (leaf.shape, leaf.sharding) for path, leaf in named_leaves(params)
                  if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)
                  and leaf.sharding.num_devices > 1}
@@ -55,8 +56,8 @@ def _like_params(state: Any, params: Any) -> list[Any]:
 
 
 def _layers_like_params(state: Any, params: Any) -> list[int | None]:
-    """Returns, for each leaf of a state, the number of layers of the leaf's weight if it is
-    stored, or None."""
+    """Returns, for each leaf of a state, the number of layers if the leaf or its weight is stored
+    layer by layer, else None."""
     stacks = {path: leaf.shape[0] for path, leaf in named_leaves(params) if is_stack(leaf)}
     return [leaf.shape[0] if is_stack(leaf) else
             next((layers for name, layers in stacks.items()
@@ -94,8 +95,8 @@ def _number_of(key: Any, sharding: Any) -> int:
 
 
 def _check_types(paths: list[tuple[str, Any]], labels: list[str | None]) -> None:
-    """Refuses weak types. A stored leaf would lose its weak type, which affects JAX's type
-    promotion."""
+    """Refuses leaves with weak types. A weak type affects JAX's type promotion, but a stored leaf
+    would lose its weak type."""
     for (path, leaf), label in zip(paths, labels):
         if label is not None and leaf.weak_type:
             raise ValueError(
@@ -125,10 +126,10 @@ def _compiled(function: Callable[[list[Any]], list[Any]]) -> Any:
 class _Traced(NamedTuple):
     """A traced update.
 
-    jaxpr      its closed jaxpr
-    args       its inputs, first the gradients and extra arguments
-    gradients  the number of these first inputs
-    tree       the structure of its outputs
+    jaxpr      the closed jaxpr of the update
+    args       the inputs of the jaxpr: first the gradients and extra arguments
+    gradients  the number of inputs that are gradients or extra arguments
+    tree       the structure of the update's outputs
     labels, layers, given
                as for _layers.run()
     """
@@ -146,8 +147,8 @@ class _Traced(NamedTuple):
 
 
 class _Offloaded:
-    """A transformation whose state is stored in actmem. `applies`: the update returns new
-    parameters, not updates of parameters."""
+    """A transformation whose state is stored in actmem. If `applies` is true, the update returns
+    new parameters, not updates of parameters."""
 
     def __init__(self, tx: Any, mask: Callable[[str, Any], bool] | None, group_bytes: int,
                  line: str, applies: bool = False, on_host: bool = False) -> None:
@@ -156,8 +157,8 @@ class _Offloaded:
         self.applies, self.on_host = applies, on_host
 
     def label(self, path: str, leaf: Any, sharding: Any = None) -> str | None:
-        """Returns the label of a leaf, or None if the leaf is not stored. `sharding`: the sharding
-        of a new leaf that is on several devices."""
+        """Returns the label of a leaf, or None if the leaf is not stored. `sharding` is the
+        sharding of a new leaf on several devices, or None."""
         if getattr(leaf, "size", 1) < LEAST_ELEMENTS or _private.is_extended(leaf.dtype):
             return None
         if self.mask is not None and not self.mask(path, leaf):
@@ -196,8 +197,8 @@ class _Offloaded:
                                     layers=_layers_like_params(shape, concrete),
                                     given=_layers_like_params(concrete, concrete)))
         meshes = [sharding.mesh for sharding in shardings if _private.is_explicit(sharding)]
-        # Without this device, a leaf that does not depend on the parameters would be on the default
-        # device.
+        # Set the device of the parameters. Otherwise, a leaf that does not depend on the parameters
+        # would be on the default device.
         device = _device_of(params)
         with jax.set_mesh(meshes[0]) if meshes else nullcontext(), \
                 jax.default_device(device) if device else nullcontext():
@@ -235,8 +236,8 @@ class _Offloaded:
                        _layers_like_params(shape, params), given)
 
     def labels_before(self, params: Any, shape: Any) -> list[str | None]:
-        """Returns the labels of the first result of an update: the updates, or with `applies` the new
-        parameters."""
+        """Returns the labels of the first result of update(): the updates or, if `applies` is true,
+        the new parameters."""
         if not self.applies:
             return [None] * len(jax.tree.leaves(shape))
         labels = [leaf.label if is_stored(leaf) else None for _, leaf in named_leaves(params)]
@@ -278,13 +279,13 @@ class Offloaded(optax.GradientTransformationExtraArgs):     # type: ignore[misc]
         Args:
           gradients: Gradients from actmem.jax.value_and_grad(), or from jax.grad().
           state: From init() or apply().
-          params: The parameters. Those that actmem.jax.offload_params() stored are updated layer by
-            layer, and stored again.
+          params: The parameters. Stored parameters (actmem.jax.offload_params()) are updated layer
+            by layer, and stored again.
           extra: Further arguments of the transformation's update().
 
         Raises:
-          NotImplementedError: The transformation computes elements of one layer from several layers
-            of stored weights, other than by a reduction over all layers.
+          NotImplementedError: The transformation computes one layer from several layers of stored
+            weights. Only reductions over all layers are supported.
 
         Donate `params` and `state` to the step, so that each layer's new values use the memory of
         its old values.
@@ -308,18 +309,18 @@ def offload(tx: optax.GradientTransformation, *,
     """Returns `tx` with its state in actmem memory instead of on the device.
 
     Args:
-      tx: Any Optax transformation, including a chain, or one with masks or a schedule.
-      mask: Called with the path of each leaf of the state, such as ".mu['w']" (a string of
-        jax.tree_util.keystr), and with the leaf's shape and dtype. Returns whether to store the
-        leaf. Random keys, and leaves with fewer than 4,096 elements, always stay on the device.
+      tx: Any Optax transformation. It may be a chain, or have masks or a schedule.
+      mask: A function that returns whether to store a leaf of the state. Its arguments are the
+        leaf's path, such as ".mu['w']" (see jax.tree_util.keystr), and the leaf's shape and dtype.
+        Random keys, and leaves with fewer than 4,096 elements, always stay on the device.
       group_bytes: The update runs in groups of leaves that have at most this many bytes of
         state. A larger leaf is a group of its own. At most two groups are on the device.
-      on: The place of the update. "device": each group is copied to the device and back. "host":
+      on: Where the update runs. "device": each group is copied to the device and back. "host":
         the gradients are copied to the host, whose processors compute the new state. The arrays
         that the device needs, such as the updates, are copied back. See docs/state.md.
 
     Returns:
-      A transformation that is called like `tx`. Each stored leaf of its state is an
+      A transformation with the same functions as `tx`. Each stored leaf of its state is an
       actmem.jax.Stored, with the shape and dtype of the leaf.
 
     Call init() outside of jit, so that each leaf gets the sharding of its parameter. Call update()
@@ -333,13 +334,13 @@ def offload(tx: optax.GradientTransformation, *,
 
     Raises:
       ValueError: `group_bytes` is below 1, or `on` is neither "device" nor "host". init() raises
-        this error if a part of `tx` is the result of offload(). init() and update() raise it if a
-        leaf to store has a weak type. update() raises it if a leaf is not stored but should be, or
-        if `tx` returns a state of another structure.
-      NotImplementedError: flax.nnx.Optimizer calls init(). update() uses refs or ordered callbacks,
-        or is differentiated or under jax.vmap. With on="host": update() computes new state from old
-        state by operations that are not elementwise, or not in float32 or bfloat16; or the state is
-        on several devices.
+        this error if a part of `tx` is the result of offload(). init() and update() raise this
+        error if a leaf to store has a weak type. update() raises this error if a leaf is not stored
+        but should be, or if the new state has another structure than the old state.
+      NotImplementedError: If flax.nnx.Optimizer calls init(). If update() uses refs or ordered
+        callbacks, is differentiated, or runs under jax.vmap. With on="host", also if update()
+        computes new state from old state by operations that are not elementwise, or not in float32
+        or bfloat16, or if the state is on several devices.
 
     Example:
       >>> import jax.numpy as jnp, optax, actmem.optax
@@ -457,15 +458,15 @@ class Delayed:
 
     def run(self, function: Callable[..., Any], params: Any, state: DelayedState,
             *args: Any) -> tuple[Any, Any, DelayedState]:
-        """Updates the parameters, if the state keeps gradients, and calls
-        `function(params, *args)` with the updated parameters.
+        """If the state keeps gradients, updates the parameters. Calls `function(params, *args)`
+        with the updated parameters.
 
         Args:
           function: A function of arrays, such as the result of jax.value_and_grad().
           params: The parameters that keep() got.
-          state: From keep() or init(). For leaves on the device, such as the hyperparameters of
-            optax.inject_hyperparams, the update uses the values of these leaves at keep(). If the
-            program has changed a leaf since then, the leaf keeps its new value for the next update.
+          state: From keep() or init(). The update uses the values that leaves on the device, such
+            as the hyperparameters of optax.inject_hyperparams, had at keep(). If the program has
+            changed a leaf since keep(), the next update uses the changed value.
           args: Arrays, and trees of arrays.
 
         Returns:
@@ -510,11 +511,11 @@ def delayed(tx: optax.GradientTransformation, *,
     """Returns `tx` with its state in actmem memory and an update that runs during the next step.
 
     Clipping by the global norm needs all gradients before the first parameter can be updated. So
-    the update of offload() runs at the end of the step, where no computation hides the copies of
-    the state. A delayed update runs at the beginning of the next step: each parameter is updated
-    just before the forward pass first uses it. Meanwhile, the state of the next parameters is
-    copied. The results equal those of offload(). The step that computes the gradients also computes
-    the values that need all gradients, such as their norm.
+    with clipping, the update of offload() runs at the end of the step, where no computation hides
+    the copies of the state. A delayed update runs at the beginning of the next step: it updates
+    each parameter just before the forward pass first uses this parameter. Meanwhile, the state of
+    the next parameters is copied. The results equal those of offload(). The step that computes the
+    gradients also computes the values that need all gradients, such as their norm.
 
     Args:
       tx, mask, group_bytes: As for offload().
@@ -522,11 +523,11 @@ def delayed(tx: optax.GradientTransformation, *,
     Returns:
       An object with the calls init(), run(), keep() and flush().
 
-    The gradients stay on the device until the next step. This needs no more memory than computing
-    their norm, which also needs all gradients on the device. A function that uses all layers at
-    once, such as a lax.scan over layers, begins only when all layers are updated. All parameters
-    are also updated first if a lax.cond or a jnp.where with a scalar condition decides about the
-    whole update, as in optax.apply_if_finite and optax.MultiSteps.
+    The gradients stay on the device until the next step. Computing their norm needs all gradients
+    on the device anyway, so a delayed update needs no more memory. A function that uses all layers
+    at once, such as a lax.scan over layers, begins only when all layers are updated. If a lax.cond
+    or a jnp.where with a scalar condition decides about the whole update, as in
+    optax.apply_if_finite and optax.MultiSteps, the function begins only after the whole update.
 
     Example:
       >>> import jax, jax.numpy as jnp, optax, actmem.optax

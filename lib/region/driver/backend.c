@@ -211,8 +211,8 @@ static int list_batch(int device, const uint64_t *ids, unsigned int count,
 }
 
 /*
- * Lists the driver's regions. Returns 0 even if the device cannot be opened. If the driver is
- * loaded in that case, actmem_error() says why its regions are not in the list.
+ * Lists the driver's regions. Returns 0 even if the device cannot be opened. If the open fails
+ * although the driver is loaded, actmem_error() says why the driver's regions are not in the list.
  */
 static int driver_list(struct region_list *list)
 {

@@ -80,16 +80,16 @@ static bool goes_by_cpu(const struct actmem_ioctl_info *info)
 	       info->policy == ACTMEM_POLICY_BIND && nodes_count(&nodes) > 1;
 }
 
-/* Returns by how much @now exceeds @before; 0 if other threads discarded more than was added. */
+/* Returns @now - @before, or 0 if other threads discarded more bytes than were added. */
 static uint64_t more_bytes(uint64_t now, uint64_t before)
 {
 	return now > before ? now - before : 0;
 }
 
 /*
- * The driver's reason, @why, covers only the pages that were still missing at the last call. Adds
- * the bytes allocated between @before and @now to the wanted and the available bytes, so that the
- * reason covers the whole range.
+ * Extends the driver's reason, @why, to the whole range. The reason covers only the pages that were
+ * still missing at the last call. Therefore, adds the bytes that were allocated between @before and
+ * @now to the wanted and to the available bytes.
  */
 static void tell_of_whole(struct actmem_why *why, const struct pages_there *before,
 			  const struct pages_there *now)

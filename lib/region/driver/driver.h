@@ -15,7 +15,7 @@ int driver_ask(int fd, unsigned long request, void *argument);
 /* Asks the device for the driver's version and features. Sets no error message. */
 int driver_query(int device, struct actmem_ioctl_query *query);
 
-/* Checks that the request is for the driver's 2M pages, or allows them as a fallback. */
+/* Checks that the request is for 2M pages, or allows 2M pages as a fallback. */
 int driver_check_pages(const struct region_request *request);
 
 /*
@@ -25,9 +25,9 @@ int driver_check_pages(const struct region_request *request);
 void driver_tell_pages(const struct region_request *request, unsigned int *fallbacks);
 
 /*
- * Creates a region of 2M pages. Uses other nodes as a fallback, if the request allows that. If @fd
- * is the device, the region has no name. If @fd is an empty file, the file becomes a lazy region,
- * and the caller must store the descriptor in *@backing. If @fd is -1, the region is a new file
+ * Creates a region of 2M pages. Uses other nodes as a fallback, if the request allows other nodes.
+ * If @fd is the device, the region has no name. If @fd is an empty file, the file becomes a lazy
+ * region, and the caller must store @fd in *@backing. If @fd is -1, the region is a new file
  * without a name.
  */
 int driver_make(int fd, const struct region_request *request, struct backing *backing);

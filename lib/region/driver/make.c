@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Creates regions of the driver that have no name, or no name yet, and writes the error message if
- * the driver refuses.
+ * Creates regions of the driver that have no name, or no name yet. Writes the error message if the
+ * driver refuses a request.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -60,7 +60,7 @@ static int populate_new(int fd, struct actmem_ioctl_create *create)
 	return error;
 }
 
-/* Tries to create a region once. @device: as @fd of driver_make(). */
+/* Tries to create a region once. @device has the meaning of @fd in driver_make(). */
 static int create_once(int device, const struct region_request *request,
 		       enum actmem_policy policy, const struct actmem_nodes *nodes,
 		       struct actmem_ioctl_create *create)
@@ -129,8 +129,8 @@ void driver_tell_pages(const struct region_request *request, unsigned int *fallb
 }
 
 /*
- * Tries the nodes nearest to @home first, and adds farther nodes while the nearer ones are full.
- * The driver itself would prefer the nodes nearest to the caller's CPU.
+ * Tries the nodes nearest to @home first, and adds farther nodes while the nearer nodes are full.
+ * Without these steps, the driver would prefer the nodes nearest to the caller's CPU.
  */
 static int try_near(int fd, const struct region_request *request,
 		    struct actmem_ioctl_create *create)

@@ -4,12 +4,12 @@
  *
  * While a process creates such a region, it locks (flock(2)) an empty file with the region's name,
  * so that other processes wait for the result. If the process is killed, the next process that
- * opens the name completes the empty file.
+ * opens the name turns the empty file into the region.
  *
- * One ioctl turns an empty file into a region without pages; nothing can undo that. A lazy region
- * needs no more. For other regions, the process populates a file without a name, which then
- * replaces the empty file. Any region that can be found is therefore complete. If the call fails,
- * an empty file that existed before the call is unchanged.
+ * One ioctl turns an empty file into a region without pages, and no call can undo this step. A lazy
+ * region is then complete. For any other region, the process populates a second file, which has no
+ * name, and replaces the empty file by that file. Therefore, each region that other processes find
+ * is complete. If the call fails, an empty file that existed before the call is unchanged.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,14 +30,20 @@
 #include "region/names.h"
 #include "watch/watch.h"
 
-/* A result besides 0 and errors: another process changed the file, so open it again. */
+/*
+ * A result besides 0 and errors: another process changed the file, so the caller must open the name
+ * again.
+ */
 #define TRY_AGAIN	1
 
 /* Nanoseconds between checks of a file that another process completes. */
 #define PAUSE_MIN	1000000
 #define PAUSE_MAX	64000000
 
-/* Waits until the file is a region, or until this process has locked it and must complete it. */
+/*
+ * Waits until the file is a region, or until this process holds the file's lock and must complete
+ * the file.
+ */
 static int wait_for_turn(const struct region_request *request, int fd, struct stat *stat)
 {
 	struct timespec pause = { .tv_nsec = PAUSE_MIN };
@@ -151,9 +157,9 @@ static int replace_empty(const struct region_request *request, int empty, bool c
 }
 
 /*
- * Replaces the descriptor *@made by one that was opened by name. For each descriptor, /proc shows
- * the name under which the file was opened. If the file had no name at that time, /proc never shows
- * one. Keeps the old descriptor if the name belongs to another file by now.
+ * Replaces the descriptor *@made by one that is opened by name, so that /proc shows the name. For a
+ * descriptor of a file that had no name when it was opened, /proc never shows a name. Keeps the old
+ * descriptor if the name belongs to another file by now.
  */
 static int open_by_name(const struct region_request *request, int *made)
 {
@@ -171,7 +177,10 @@ static int open_by_name(const struct region_request *request, int *made)
 		flock(*made, LOCK_UN);
 		error = name_lock(fd, request->path);
 	}
-	/* Another process locked the region. If that process has ended, *@made can be locked. */
+	/*
+	 * Another process locked the region meanwhile. Try *@made, because that process may have
+	 * ended.
+	 */
 	if (error) {
 		close(fd);
 		return name_lock(*made, request->path);
@@ -181,7 +190,7 @@ static int open_by_name(const struct region_request *request, int *made)
 	return 0;
 }
 
-/* Replaces the empty file by a populated one. */
+/* Replaces the empty file by a populated region. */
 static int complete_whole(const struct region_request *request, int fd, bool created,
 			  struct backing *backing)
 {

@@ -55,7 +55,7 @@ static void tell_held(uint64_t limit, uint64_t left, const char *others)
 		  BYTES_TEXT(limit > left ? limit - left : 0), BYTES_TEXT(limit), others);
 }
 
-/* An existing region keeps the limit of its creator, which this process does not know. */
+/* An existing region has the limit of its creator. This process does not know that limit. */
 static void tell_memlock(int error, const struct actmem_why *why, int fd)
 {
 	struct rlimit limit;

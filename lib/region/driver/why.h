@@ -12,15 +12,15 @@
 
 /*
  * Sets this thread's error message for a request that failed with errno @error. Returns false
- * without a message if the driver gave no reason. @fd: the region whose creator is charged for the
- * pages; -1: a new region of this process. @may_go_elsewhere: the message may suggest allowing
- * other nodes.
+ * without a message if the driver gave no reason. @fd is the region whose creator is charged for
+ * the pages, or -1 for a new region of this process. If @may_go_elsewhere is true, the message may
+ * suggest other nodes.
  */
 bool why_tell(int error, const struct actmem_why *why, int fd, bool may_go_elsewhere);
 
 /*
- * For a file system that has reached its size= limit: appends to the error message where it is
- * mounted and how much its files use. @fd: a file of that file system; -1: append nothing.
+ * Appends to the error message where the file system of the file @fd is mounted, and how much of
+ * its size= limit is in use. If @fd is -1, appends nothing.
  */
 void why_tell_mount(int fd);
 

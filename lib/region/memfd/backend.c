@@ -93,8 +93,8 @@ static int memfd_info(const struct backing *backing, struct actmem_region_info *
 }
 
 /*
- * Always fails. udmabuf could make a dma-buf of a memfd. But neither CUDA nor VFIO can pin the
- * pages of such a dma-buf through its mapping.
+ * Always fails. A dma-buf that udmabuf makes of a memfd would not help, because neither CUDA nor
+ * VFIO can pin the pages of such a dma-buf through its mapping.
  */
 static int memfd_export(const struct backing *backing, uint64_t offset, uint64_t length, int *fd)
 {

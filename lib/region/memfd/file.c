@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Handles existing files of regions in shared memory: identifies them, finds out their kind of
+ * Handles existing files of regions in shared memory: identifies the files, finds out their kind of
  * pages, and locks the pages in memory.
  */
 #include <errno.h>
@@ -48,7 +48,10 @@ int memfd_allocated(const struct backing *backing, uint64_t *bytes)
 	return 0;
 }
 
-/* Continues without pinning if @allow permits it. The caller has set the error message. */
+/*
+ * Counts a fallback and returns 0 if @allow permits unlocked memory. The caller has set the error
+ * message.
+ */
 static int lock_failed(struct backing *backing, uint32_t allow, int error)
 {
 	if (!(allow & ACTMEM_ALLOW_UNLOCKED))
@@ -59,7 +62,7 @@ static int lock_failed(struct backing *backing, uint32_t allow, int error)
 }
 
 /*
- * Does not lock hugetlb pages: they are never swapped, and mlock(2) counts them against
+ * Does not lock hugetlb pages: they are never swapped, and mlock(2) would count them against
  * RLIMIT_MEMLOCK.
  */
 int memfd_lock(struct backing *backing, uint32_t allow)
@@ -104,7 +107,7 @@ int memfd_lock(struct backing *backing, uint32_t allow)
 
 int memfd_advise(const struct region_request *request, const struct backing *backing)
 {
-	/* This call fails on kernels without huge pages, but is not needed there. */
+	/* On kernels without huge pages, this call fails, but is not needed. */
 	if (request->pages == ACTMEM_PAGES_4K)
 		madvise(backing->address, backing->length, MADV_NOHUGEPAGE);
 	if (request->pages == ACTMEM_PAGES_THP &&

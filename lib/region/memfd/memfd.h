@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Functions for regions in shared memory, which are memfds or files of hugetlbfs and tmpfs.
+ * Functions for regions in shared memory, which are memfds, or files on hugetlbfs or tmpfs.
  * Functions that can fail return 0, or -errno with an error message.
  */
 #ifndef LIB_REGION_MEMFD_MEMFD_H
@@ -39,7 +39,7 @@ int memfd_advise(const struct region_request *request, const struct backing *bac
 
 void memfd_release(struct backing *backing);
 
-/* nameless.c: files that will get a name. */
+/* nameless.c: files that have no name yet. */
 
 /* Creates a file without a name, of length 0, in the directory of the request's path. */
 int nameless_make(const struct region_request *request, int *fd);
@@ -61,7 +61,7 @@ int memfd_make_pages(const struct region_request *request, const struct backing 
 /* See struct backend. */
 int memfd_open_name(const struct region_request *request, struct backing *backing);
 
-/* Maps a received named region, and completes @backing. On failure, closes its descriptor. */
+/* Maps a received named region, and completes @backing. On failure, closes @backing->fd. */
 int named_receive(uint32_t allow, struct backing *backing);
 
 /* receive.c: see struct backend. */

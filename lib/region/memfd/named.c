@@ -2,10 +2,11 @@
 /*
  * Regions that are files of hugetlbfs or tmpfs, for the memfd backend.
  *
- * A process creates a region as a file without a name. If the process dies, the kernel removes the
- * file. When the pages are allocated, the process links the file to the region's path. Only one of
- * several creators can link its file, and other processes find only complete regions. The creator
- * then opens the file by its path, as other processes do.
+ * A process creates a region as a file without a name. If the process dies before the region is
+ * complete, the kernel removes the file. Once the pages are allocated, the process links the file
+ * to the region's path. Because linkat(2) fails if the path exists, only one of several creators
+ * can link its file. Other processes find only complete regions. The creator then opens the file by
+ * its path, as other processes do.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +30,7 @@
 
 #define REMOVE_OR	"; remove it, or "
 
-/* Maps existing pages into this process, because its mlock() keeps only mapped pages in memory. */
+/* Maps existing pages into this process, because mlock() keeps only mapped pages in memory. */
 static int touch_pages(const struct backing *backing, uint64_t offset, uint64_t length)
 {
 	while (madvise((char *)backing->address + offset, length, MADV_POPULATE_READ)) {
@@ -257,7 +258,10 @@ static int open_existing(const struct region_request *request, struct backing *b
 	return map_existing(request, backing);
 }
 
-/* Links the file to its path. If another file has that path, returns 0 and clears *@made. */
+/*
+ * Links the file to its path, and sets *@made. If another file has that path, clears *@made and
+ * returns 0.
+ */
 static int link_file(const struct region_request *request, const struct backing *backing,
 		     bool *made)
 {
@@ -276,7 +280,7 @@ static int link_file(const struct region_request *request, const struct backing 
 		    strerror(-error), error == -ENOENT ? " (is /proc mounted?)" : "");
 }
 
-/* Opens the file that this process created and linked (@made), now by its path. */
+/* Opens the file @made by its path, after this process has created and linked the file. */
 static int open_created(const struct region_request *request, const struct backing *made,
 			const char *words, struct backing *backing)
 {
@@ -284,7 +288,7 @@ static int open_created(const struct region_request *request, const struct backi
 	struct stat there;
 	int error;
 
-	/* Fallbacks were counted when the file was created, so allow all of them here. */
+	/* Fallbacks were checked and counted when the file was created, so allow all of them. */
 	again.allow |= ACTMEM_ALLOW_2M | ACTMEM_ALLOW_THP | ACTMEM_ALLOW_4K | ACTMEM_ALLOW_NODE;
 	error = open_existing(&again, backing);
 	if (error) {
@@ -329,11 +333,12 @@ static int create_and_link(const struct region_request *request, struct backing 
 
 /*
  * Locks the directory of a path. If several processes create the same region at once, each may get
- * a part of the memory, so that none can finish. Each process therefore takes a shared lock on the
- * directory. A process that gets too little memory then waits for the exclusive lock. Once it holds
- * the exclusive lock, either another process has completed the region, or this process can complete
- * it. Any user who can open a directory can lock it, and so delay this process. Therefore, the
- * library does not lock directories that all users can open (/dev/shm).
+ * a part of the memory, so that none can finish. Each process therefore holds a shared lock on the
+ * directory while it creates the region. A process that gets too little memory frees its part and
+ * waits for the exclusive lock. While it holds this lock, no other process creates the region.
+ * Then, either the region is complete, or this process can create it. Any user who can open a
+ * directory can lock it, and so delay this process. Therefore, the library does not lock
+ * directories that all users can open (/dev/shm).
  */
 static int lock_parent(const char *folder, int how, int *lock)
 {
@@ -351,8 +356,8 @@ static int lock_parent(const char *folder, int how, int *lock)
 }
 
 /*
- * Unlocks explicitly: a child that was forked meanwhile may have the descriptor, which keeps the
- * lock.
+ * Unlocks explicitly: a child that was forked meanwhile may still have the descriptor, and would
+ * keep the lock.
  */
 static void unlock_parent(int lock)
 {
@@ -372,8 +377,8 @@ int memfd_open_name(const struct region_request *request, struct backing *backin
 		if (exclusive && !access(request->path, F_OK))
 			return fail(EEXIST, "%s exists already", request->path);
 		/*
-		 * With EXCLUSIVE, never open an existing file: if one just appeared, the next
-		 * iteration fails.
+		 * With EXCLUSIVE, never open an existing file: if such a file has just appeared,
+		 * the next iteration fails.
 		 */
 		error = exclusive ? -ENOENT : open_existing(request, backing);
 		if (error != -ENOENT || !(request->open & ACTMEM_OPEN_CREATE))

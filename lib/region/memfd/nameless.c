@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Creates the file of a named region, before it gets its name, and checks that the file system has
- * the requested pages.
+ * Creates the file of a named region, before the file gets its name, and checks that the file
+ * system has the requested pages.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -19,9 +19,9 @@
 #include "region/memfd/pages.h"
 
 /*
- * These constants limit how long a process waits for pages that other processes free. The limit
- * applies to the sum of all calls. It is a number of naps, not a time, so a process that the
- * scheduler delays gets as many naps as any other.
+ * A process waits for pages that other processes free, in naps of NAP_NS. In all calls together,
+ * the process takes at most NAPS_MAX naps. Because the limit is not a time, a process that the
+ * scheduler delays checks for pages as often as any other process.
  */
 #define NAP_NS		10000000
 #define NAPS_MAX	200
@@ -194,7 +194,7 @@ static int populate_pages(const struct region_request *request, const struct bac
 	helpers_end(&helpers);
 	if (!error)
 		return 0;
-	/* EFAULT: a touch would have raised SIGBUS, because no page is available. */
+	/* EFAULT: an access would have raised SIGBUS, because no page is available. */
 	if (pages_are_hugetlb(request->pages) && (error == EFAULT || error == ENOMEM))
 		return pages_fail_hugetlb(request);
 	return fail(error == EFAULT ? ENOMEM : error, "cannot populate %s of %s (madvise: %s)",
@@ -241,8 +241,8 @@ int pages_bind(const struct region_request *request, struct backing *backing)
 
 /*
  * Allocates page i on the (i mod n)-th node. MPOL_INTERLEAVE alone would start at a node that
- * depends on the inode. So the function sets MPOL_INTERLEAVE only at the end, for pages that are
- * allocated later.
+ * depends on the inode. Therefore, the function binds the range to each node in turn, and sets
+ * MPOL_INTERLEAVE only at the end, for pages that are allocated later.
  */
 static int interleave_pages(const struct region_request *request, const struct backing *backing,
 			    uint64_t offset, uint64_t length)
@@ -325,8 +325,8 @@ int pages_verify(const struct region_request *request, const struct backing *bac
 	unsigned int node;
 
 	/*
-	 * @unplaced: mbind() was forbidden. A container that forbids mbind() also forbids
-	 * move_pages().
+	 * If mbind() was forbidden (@unplaced), check nothing: a container that forbids mbind()
+	 * also forbids move_pages().
 	 */
 	if (backing->unplaced)
 		return 0;
@@ -337,9 +337,9 @@ int pages_verify(const struct region_request *request, const struct backing *bac
 }
 
 /*
- * Finds the next run of allocated pages of a tmpfs file between *@at and @end. Sets *@at to its
- * start and *@behind to its end. Returns false if there is none. Other processes may allocate or
- * discard pages meanwhile.
+ * Finds the next run of allocated pages of a tmpfs file between *@at and @end. Sets *@at and
+ * *@behind to the start and the end of the run. Returns false if there is no such run. Other
+ * processes may allocate or discard pages meanwhile.
  */
 static bool next_present(const struct backing *backing, off_t end, off_t *at, off_t *behind)
 {

@@ -8,15 +8,16 @@
 
 #include "region/backend.h"
 
-/* Names such as "4 KiB pages", by enum actmem_pages. */
+/* Names such as "4 KiB pages", indexed by enum actmem_pages. */
 extern const char *const page_names[];
 
 /* Returns -ENOMEM, with an error message that says why there are too few hugetlb pages. */
 int pages_fail_hugetlb(const struct region_request *request);
 
 /*
- * Waits while too few hugetlb pages are free for the request, but enough exist. A process waits at
- * most two seconds in total. Returns true if it waited and enough are free now.
+ * Waits while too few hugetlb pages are free for the request, but enough exist in total. All calls
+ * of a process together wait for at most two seconds. Returns true if it waited and enough pages
+ * are free now.
  */
 bool pages_came_back(const struct region_request *request);
 
@@ -28,10 +29,10 @@ bool pages_came_back(const struct region_request *request);
 int pages_check_room(const struct region_request *request);
 
 /*
- * Sets the memory policy of the mapping. Page faults also follow this policy, but the interleaving
- * of their pages may begin at any node. If mbind() is forbidden on a machine with several nodes,
- * the call succeeds only for a request that sets neither a policy nor nodes, and allows other
- * nodes. The kernel then chooses the nodes, which counts as a fallback.
+ * Sets the memory policy of the mapping. Page faults also follow this policy, but with
+ * interleaving, the first page may be on any node. If mbind() is forbidden on a machine with
+ * several nodes, the call succeeds only for a request that sets neither a policy nor nodes, and
+ * allows other nodes. The kernel then chooses the nodes, which counts as a fallback.
  */
 int pages_bind(const struct region_request *request, struct backing *backing);
 
@@ -43,8 +44,8 @@ int pages_place(const struct region_request *request, const struct backing *back
 		uint64_t offset, uint64_t length);
 
 /*
- * Returns -EIO if a page of the range is not on a node that the request wants. @exact: also returns
- * -EIO if the pages are interleaved in another order.
+ * Returns -EIO if a page of the range is not on a node that the request wants. If @exact is true,
+ * also returns -EIO if an interleaved page is not on the node that pages_place() chooses.
  */
 int pages_verify(const struct region_request *request, const struct backing *backing,
 		 uint64_t offset, uint64_t length, bool exact);

@@ -21,9 +21,9 @@
 #include "watch/watch.h"
 
 /*
- * Accepts only files that have a path, and memfds that have this library's prefix in their name,
- * and its seals. The file may have holes. Other processes that have the file open may punch more
- * holes, because they may discard pages.
+ * Accepts only files that have a path, and memfds whose name has this library's prefix and that
+ * have this library's seals. The file may have holes. Other processes that have the file open may
+ * punch more holes, because they may discard pages.
  */
 static int check_memfd(int fd, struct backing *backing)
 {

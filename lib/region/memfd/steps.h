@@ -8,10 +8,10 @@
 #include "region/backend.h"
 
 /*
- * Calls @make with the request. While pages are missing or unsupported, calls @make with the next
- * fallback that the request allows. Counts the fallbacks that were used. After a success with
- * fallbacks, the error message says which ones were used, and why. If all attempts fail, it says
- * why they failed.
+ * Calls @make with the request. While @make fails because pages are missing or unsupported, calls
+ * @make with the next fallback that the request allows. Counts the fallbacks that were used. After
+ * a success with fallbacks, the error message says which ones were used, and why. If all attempts
+ * fail, the error message says why they failed.
  */
 int steps_make(int (*make)(const struct region_request *request, struct backing *backing),
 	       const struct region_request *request, struct backing *backing);

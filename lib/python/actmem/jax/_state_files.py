@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""save_state and restore_state: a tree of arrays, whether stored in actmem or not, in one file.
+"""save_state() writes a tree of arrays to one file, and restore_state() reads the file. Arrays may
+be stored in actmem memory (_state.py).
 
 The file is a ZIP archive without compression. It has the elements of each array, in C order, and
 then "arrays.json" with the name, shape, dtype and sharding of each array. For random keys, the
-archive has the arrays of jax.random.key_data(). ZIP gives each part a CRC-32, which restore_state()
-checks. save_state() writes the file under another name, and renames the file to `path` only when
-the file is complete and on the disk.
+archive has the arrays of jax.random.key_data(). The archive has a CRC-32 of each array, so that
+restore_state() detects damage. save_state() writes the file under another name, and renames the
+file to `path` only when the file is complete and on the disk.
 """
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def _checked(name: str, value: Any) -> Any:
 
 
 def _is_key(value: Any) -> bool:
-    """Returns whether a value, or its description, is an array of typed random keys."""
+    """Returns whether `value`, an array or a jax.ShapeDtypeStruct, has typed random keys."""
     return bool(jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key))
 
 
@@ -78,7 +79,7 @@ def _placement(value: Any) -> dict[str, Any]:
 
 
 def _sharding(name: str, placement: Mapping[str, Any]) -> Sharding | None:
-    """Returns the sharding that _placement() described, or None for the default device."""
+    """Returns the sharding that _placement() described. None: the default device."""
     if not placement:
         return None
     kind = placement["memory_kind"]
@@ -106,7 +107,7 @@ def _bytes_of(array: NDArray[Any]) -> memoryview:
 
 
 def _write(archive: zipfile.ZipFile, number: int, value: Any) -> dict[str, Any]:
-    """Writes the elements of an array, and returns the entry of the index that describes them."""
+    """Writes the elements of an array, and returns the array's entry in the index."""
     entry = {"shape": list(value.shape), "dtype": value.dtype.name, "placement": _placement(value)}
     if _is_key(value):
         value = jax.random.key_data(value)
@@ -130,23 +131,25 @@ def _write_all(file: Any, tree: Any) -> None:
 
 
 def save_state(path: StrPath, tree: Any) -> None:
-    """Writes a tree of arrays, such as the parameters and the stored state of an optimizer, to a
-    file. If the process is killed at any point, `path` has the old content or the new one.
+    """Writes a tree of arrays to a file. The tree may have a model's parameters and an optimizer's
+    stored state. If the process is killed at any point, `path` has either the old or the new
+    content.
 
     Args:
       path: The file. An existing file is replaced.
-      tree: A pytree of arrays, random keys, numbers and Stored arrays. Their names in the file are
-        the paths in the tree.
+      tree: A pytree of arrays, random keys, numbers and Stored arrays. In the file, the name of
+        each leaf is its path in the tree.
 
     Raises:
       TypeError: A leaf is traced, or JAX and NumPy store its dtype differently.
       ValueError: An array has parts on other hosts.
-      OSError: The file cannot be written, or another save_state() is writing it. `path` is
-        unchanged.
+      OSError: The file cannot be written, or another save_state() is writing the file. `path`
+        is unchanged.
 
-    About 1/32 of the tree at a time is copied to the device and to the host. Until the file is
-    complete, its name is `path` with ".partial" appended. After an error, save_state() removes the
-    partial file. If the process is killed, the next save_state() overwrites the partial file.
+    Copies stored arrays to the device and then to the host, about 1/32 of the tree at a time. Until
+    the file is complete, its name is `path` with ".partial" appended. After an error, save_state()
+    removes the partial file. If the process is killed, the next save_state() overwrites the partial
+    file.
 
     Example:
       >>> import os, tempfile, jax.numpy as jnp, actmem.jax
@@ -180,9 +183,9 @@ def save_state(path: StrPath, tree: Any) -> None:
 
 
 def _new_array(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Returns an array in a mapping of its own, so deleting the array returns its memory to the
-    kernel. malloc would keep the memory, because the memory would lie between allocations of XLA's
-    compiler."""
+    """Returns an array in a mapping of its own, so that deleting the array frees the memory. An
+    array from malloc() would lie between allocations of XLA's compiler, so free() could not return
+    its memory to the kernel."""
     size = math.prod(shape) * dtype.itemsize
     words = np.frombuffer(mmap.mmap(-1, max(size, 1)), np.uint8, size)
     return words.view(dtype).reshape(shape)
@@ -210,7 +213,7 @@ def _read(archive: zipfile.ZipFile, number: int, what: str,
 
 
 def _opened(path: str) -> tuple[zipfile.ZipFile, list[dict[str, Any]]]:
-    """Opens a file of save_state(), and reads its index."""
+    """Opens a file that save_state() wrote, and reads the index."""
     try:
         archive = zipfile.ZipFile(path)
         try:
@@ -242,8 +245,8 @@ def _check(path: str, index: list[dict[str, Any]], leaves: list[tuple[str, Any]]
 
 
 def _on_saved_devices(name: str, wanted: NamedSharding, saved: Sharding | None) -> Sharding:
-    """Returns `wanted` on the devices of the saved array. `wanted` is a sharding without devices,
-    such as one of jax.eval_shape()."""
+    """Returns the sharding `wanted` on the devices of the saved array. `wanted` has an abstract
+    mesh, without devices, as in the results of jax.eval_shape()."""
     def axes(mesh: Any) -> Any:
         return mesh.axis_names, mesh.axis_sizes, mesh.axis_types
     if not isinstance(saved, NamedSharding) or axes(saved.mesh) != axes(wanted.mesh):
@@ -277,8 +280,8 @@ def restore_state(path: StrPath, like: Any) -> Any:
         memory if its leaf in `like` is a Stored, even if the saved array was not stored.
 
     Returns:
-      A tree of the structure of `like`. An array has the sharding and the memory kind of its leaf
-      of `like`. If the leaf states no sharding, the array has the saved sharding.
+      A tree with the structure of `like`. Each array has the sharding and the memory kind of its
+      leaf in `like`. If the leaf's sharding is None, the array has the saved sharding.
 
     Raises:
       ValueError: `like` has other names, shapes or dtypes than the file, or an array was saved

@@ -2,10 +2,11 @@
 """Drops the values of tokens that Python does not refer to any more. A token is a few integers that
 identify a value in actmem memory (_kept.py).
 
-While Python refers to a token, programs may take its value any number of times. When Python has
-deleted the last array that contains the token, the value must be dropped, but programs that take
-the value may still run. So a separate program drops the value. The token's memory is donated to
-this program, which therefore runs only after all programs that read the token have ended.
+While Python refers to a token, programs may take (read) the token's value any number of times.
+After Python has deleted the last array that contains the token, the value must be dropped, but
+programs that take the value may still run. So a separate program drops the value. The token's
+memory is donated to this program, so JAX runs this program only after all programs that read the
+token.
 """
 import collections
 import threading
@@ -21,15 +22,16 @@ if TYPE_CHECKING:
 
 # The finalizer of a token array appends the underlying array of integers to _ended. Python may
 # collect a token array at any time, even in a thread that holds _lock. So the finalizer must not
-# take _lock, and does nothing else.
+# take _lock: it only appends.
 _ended: collections.deque[jax.Array] = collections.deque()
-# Arrays of integers whose token arrays are all deleted. drain() drops the values of their tokens.
+# Arrays of integers whose token arrays are all deleted. drain() drops the values that these
+# integers identify.
 _gone: collections.deque[jax.Array] = collections.deque()
 # The results of programs that drop values. These programs may still run.
 _drops: list[Any] = []
 # id() of an array of integers → the number of token arrays that share the array.
 _counts: collections.Counter[int] = collections.Counter()
-# The token arrays of states, as long as Python refers to them.
+# The token arrays of Stored arrays (_state.py) to which Python still refers.
 _states: "weakref.WeakSet[Kept]" = weakref.WeakSet()
 _lock = threading.RLock()
 
@@ -46,8 +48,9 @@ def _count_ended() -> None:
 
 def watch(kept: "Kept") -> None:
     """Ensures that the values of the tokens in `kept` are dropped after Python has deleted `kept`
-    and all arrays that share its memory. A program that returns its input makes such arrays. Also
-    calls drain(): a training loop that calls only one program may have no other call of drain()."""
+    and all arrays that share its memory. A program that returns its input makes arrays that share
+    memory. Also calls drain(), because a training loop that calls only one program may have no
+    other call of drain()."""
     with _lock:
         _counts[id(kept.base)] += 1
     weakref.finalize(kept, _ended.append, kept.base).atexit = False
@@ -68,8 +71,8 @@ def state_ids() -> list[int]:
 
 
 def _has_failed(words: jax.Array) -> bool:
-    """Waits for the program that makes the token. Returns true if the program failed: the token
-    then has no value."""
+    """Waits for the program that makes `words`. Returns true if the program failed: the array then
+    has no elements to read."""
     try:
         words.block_until_ready()
     except jax.errors.JaxRuntimeError:
@@ -83,15 +86,16 @@ def _drop(words: jax.Array) -> jax.Array:
         with jax.ensure_compile_time_eval(), jax.disable_jit(False):
             done: jax.Array = drop_now(words)
         return done
-    # A program for an array on one mesh fails while another mesh is set. A new thread has no mesh.
+    # A program for an array on one mesh fails while another mesh is set. A new thread has no mesh,
+    # so the program can run there.
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(drop_now, words).result()
     return done
 
 
 def drain(wait: bool = False) -> None:
-    """Drops the values of all tokens that Python has deleted. With `wait`, waits until these
-    values, and those of earlier calls, are dropped."""
+    """Starts programs that drop the values of all tokens that Python has deleted. If `wait` is
+    true, waits for these programs, and for those of earlier calls."""
     _count_ended()
     while _gone:
         try:

@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Computes an Optax update, whose state is stored in actmem memory, leaf by leaf.
+"""Computes an Optax update leaf by leaf. The state of the update is stored in actmem memory.
 
 The update is traced as if its state were on the device. run() then computes the jaxpr in another
-order. It follows each output to the stored leaves that the output needs. It takes a leaf (copies it
-to the device) just before the first use of the leaf, and puts a new leaf as soon as the new leaf
-exists. So each leaf of any transformation keeps its shape, and each scalar is computed once.
+order. For each output, run() finds the stored leaves that the output needs. run() takes a leaf
+(copies it to the device) just before the first use of the leaf. As soon as a new leaf exists, run()
+puts the new leaf (copies it to actmem memory). Only the order of the equations changes. So each
+leaf keeps its shape, and each scalar is computed once.
 
 Leaves that are taken one after the other form a group of at most `group_bytes`. The takes of group
 i + 1 wait for the puts of group i - 1, and are announced to the store when group i begins. So at
-most two groups are on the device, and a group is copied while another one is updated. The takes of
-a group also wait for its gradients. Otherwise XLA could run these takes at the beginning of the
-step. The update begins with the last gradient, which the backward pass computes first. So the
-update can run during the backward pass, unless it needs all gradients at once, as clipping does.
+most two groups are on the device, and a group is copied while the previous one is updated. The
+takes of a group also wait for the group's gradients. Otherwise XLA could run these takes at the
+beginning of the step. The update begins with the gradient of the last parameter, which the backward
+pass computes first. So the update can run during the backward pass, unless the update needs all
+gradients at once, as clipping does.
 
-A branch of lax.cond gets the tokens instead of the values. A branch that returns a leaf unchanged
-returns the leaf's token, and copies nothing.
+A branch of lax.cond gets the token of a stored leaf (_state.py) instead of the leaf's value. So a
+branch that returns the leaf unchanged returns the token, and copies nothing.
 """
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
@@ -46,9 +48,9 @@ class _Plan:
     """The order in which to compute a jaxpr.
 
     stored       the length in bytes of each stored input
-    wanted       the numbers of the outputs to put
-    unchanged    the numbers of the outputs that are stored inputs
-    order        the numbers of all outputs, in the order in which they are computed
+    wanted       the indices of the outputs to put
+    unchanged    the indices of the outputs that are stored inputs
+    order        the indices of all outputs, in the order of computation
     """
 
     def __init__(self, jaxpr: Jaxpr, stored: Mapping[Atom, int], wanted: Container[int],
@@ -58,7 +60,7 @@ class _Plan:
         self.open_bytes = 0
         self.producers = {var: i for i, eqn in enumerate(jaxpr.eqns) for var in eqn.outvars}
         self.done: set[int] = set()
-        self.taken = 0                  # a bit for each stored input
+        self.taken = 0                  # bit i: stored input i is taken
         self.bits = {var: 1 << i for i, var in enumerate(stored)}
         self.needs: dict[Atom, int] = dict(self.bits)
         for eqn in jaxpr.eqns:
@@ -81,14 +83,14 @@ class _Plan:
                 self.compute_last(number)
 
     def is_handed_on(self, eqn: Eqn, atom: Atom) -> bool:
-        """Returns whether `eqn` gets the token of a stored input instead of its value."""
+        """Returns whether `eqn` gets the token of a stored input, not the input's value."""
         return eqn.primitive.name == "cond" and atom in self.stored
 
     def need(self, atom: Atom) -> int:
         return 0 if _private.is_literal(atom) else self.needs.get(atom, 0)
 
     def put_ready(self) -> None:
-        """Adds puts of the new leaves for which all needed leaves are taken."""
+        """Adds a put of each new leaf whose needed leaves are all taken."""
         for i, needs in list(self.waiting.items()):
             if i in self.waiting and not needs & ~self.taken:
                 self.put(i)
@@ -110,7 +112,7 @@ class _Plan:
         self.groups[-1].steps.append(_Take(var))
 
     def compute(self, wanted: Atom) -> None:
-        """Adds to the plan the equations that compute `wanted`, those of its operands first."""
+        """Adds the equations that compute `wanted`, after the equations that compute operands."""
         left = [wanted]
         while left:
             atom = left[-1]
@@ -126,15 +128,15 @@ class _Plan:
                 self.compute_eqn(self.producers[atom], left)
 
     def compute_last(self, number: int) -> None:
-        """Adds to the plan an equation that no output needs, after those of its operands."""
+        """Adds an equation that no output needs, after the equations that compute operands."""
         for atom in self.jaxpr.eqns[number].invars:
             if _private.is_literal(atom) or not self.is_handed_on(self.jaxpr.eqns[number], atom):
                 self.compute(atom)
         self.compute_eqn(number, [])
 
     def compute_eqn(self, number: int, left: list[Atom]) -> None:
-        """Adds an equation to the plan. If an operand must be computed first, adds that operand to
-        `left` instead."""
+        """Adds an equation to the plan if all operands are computed. Otherwise, appends a missing
+        operand to `left`."""
         eqn = self.jaxpr.eqns[number]
         for atom in eqn.invars:
             if _private.is_literal(atom) or self.is_handed_on(eqn, atom):
@@ -182,11 +184,11 @@ class Run:
                 follow: "Callable[[Run], list[Any]]" = lambda run: []) -> list[Any]:
         """Returns the outputs.
 
-        order     The numbers of the outputs, in the order in which to compute them. None: the last
+        order     The indices of the outputs, in the order of their computation. None: the last
                   output comes first.
-        follow    A function that is called after each group. It returns arrays that the caller has
-                    computed from the values known by then. The takes of the group after the next
-                    one wait for these arrays.
+        follow    A function that is called after each group. It computes arrays from the values
+                  known by then, and returns these arrays. The takes of group i + 2 wait for the
+                  arrays that were returned after group i.
         """
         for i, (atom, label) in enumerate(zip(self.inner.outvars, self.labels)):
             if label is not None and not _private.is_literal(atom) and \
@@ -213,7 +215,7 @@ class Run:
                 for i, atom in enumerate(self.inner.outvars)]
 
     def inputs_of(self, groups: Sequence[_Group]) -> list[list[Any]]:
-        """Returns, for each group, the arrays that no earlier group uses, such as gradients."""
+        """Returns, for each group, the inputs that it is the first to use, such as gradients."""
         known, found = set(self.values), []
         for group in groups:
             new = {atom: None for step in group.steps if not isinstance(step, (_Take, _Put))
@@ -225,7 +227,7 @@ class Run:
         return found
 
     def tie(self, group: _Group, ties: Sequence[Any]) -> None:
-        """Delays the takes of `group` until `ties` exist, and announces these takes."""
+        """Delays the takes of `group` until `ties` exist. Announces these takes to the store."""
         if not ties or not group.takes:
             return
         leaves = [self.stored[var] for var in group.takes]
@@ -269,7 +271,7 @@ class Run:
         self.values.update(zip(eqn.outvars, results))
 
 
-# The maximum depth of nested choices (see choice()). Each choice doubles the equations.
+# The maximum depth of nested choices (see choice()). Each level doubles the number of equations.
 MOST_CHOICES = 3
 
 
@@ -307,11 +309,11 @@ def run(jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
     """Returns the outputs of a closed jaxpr.
 
     args         The inputs. An array may be a Stored.
-    labels       For each output: None, or the label under which to store it. An output that is a
-                 stored input of the same label is returned as it is.
-    group_bytes  Bytes of stored inputs that may be taken at once. A larger input is taken alone.
-                 None: the host computes the stored outputs (_host.py).
-    depth        The number of choices that contain this jaxpr.
+    labels       For each output, the label under which to store the output; None: do not store. If
+                 an output is a stored input with the same label, run() returns this input.
+    group_bytes  The maximum bytes of stored inputs in a group. A larger input is a group of its
+                 own. None: the host computes the stored outputs (_host.py).
+    depth        The number of nested choices around this jaxpr (see MOST_CHOICES).
     """
     jaxpr = prepared(jaxpr, select=group_bytes is None)
     chosen = choice(jaxpr, args, labels) if depth < MOST_CHOICES else None

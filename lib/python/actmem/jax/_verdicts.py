@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Records, during tracing, what jax.checkpoint policies decide about named values, for _report.py.
-Warns if a policy names values to keep in actmem, but no value has such a name."""
+"""While JAX traces a program, records what jax.checkpoint policies decide about named values.
+_report.py prints the records. Warns if a policy names values to keep in actmem, but no value has
+such a name."""
 import os
 import sys
 import threading
@@ -20,19 +21,19 @@ UNNEEDED = "unneeded"       # the policy offloads the value, but no backward pas
 # policy.
 CARRIED = "carried"
 
-# name, line, shape, dtype
+# name, source line, shape, dtype
 _Key: TypeAlias = tuple[str, str, tuple[int, ...], str]
 
 _lock = threading.Lock()
-# The destination of each value, and the names in the policy that decided about it.
+# The destination of each value, and all names in the policy that chose this destination.
 _said: dict[_Key, tuple[str, frozenset[str]]] = {}
 # The memory in which JAX without actmem keeps each value, under the same policy. None: JAX refuses
 # the policy.
 _stock: dict[_Key, str | None] = {}
-# The names that JAX has asked each policy about since the last program was complete.
+# The names that JAX has asked each policy about since the last call of warn_of_idle().
 _asked: dict[Rule, set[str]] = {}
-# Policies that have kept a value; there is no warning about them. JAX does not trace a cached
-# function again, so it may never ask the function's policy again.
+# Policies that have kept a value: warn_of_idle() skips these policies. JAX does not trace a cached
+# function again, so JAX may never ask the function's policy again.
 _busy: weakref.WeakSet[Rule] = weakref.WeakSet()
 _warned: set[object] = set()
 
@@ -42,7 +43,7 @@ def _verdict_key(name: str, line: str, aval: Aval) -> _Key:
 
 
 def note(name: str, line: str, aval: Aval, where: str, names: frozenset[str]) -> None:
-    """Records that a policy sends the value with that name and source line to `where`. `names`
+    """Records that a policy sends the value with this name and source line to `where`. `names`
     are all names in the policy."""
     with _lock:
         _said[_verdict_key(name, line, aval)] = where, names
@@ -78,7 +79,7 @@ def all_said() -> list[tuple[_Key, str]]:
 
 
 def ask(policy: Rule, name: str | None) -> None:
-    """Records that JAX asks `policy` about a value of this name, or about an unnamed one."""
+    """Records that JAX asks `policy` about a value of this name. None: the value has no name."""
     with _lock:
         _asked.setdefault(policy, set()).update([name] if name else [])
 
@@ -89,8 +90,8 @@ def listed(names: Iterable[str]) -> str:
 
 def warn_of_idle(kept_names: Callable[[Rule], frozenset[str]]) -> None:
     """Warns once about each policy that names values to keep in actmem, but has not kept any so
-    far. Checks the policies that JAX has asked since the last call of this function. `kept_names`
-    returns the names that a policy keeps in actmem."""
+    far. Checks the policies that JAX has asked since the last call of this function.
+    kept_names(policy) returns the names of the values that the policy keeps in actmem."""
     global _asked
     with _lock:
         asked, _asked = _asked, {}

@@ -12,7 +12,7 @@ import jax
 
 OLDEST, NEWEST = "0.10.1", "0.12.0.1"
 # The version of XLA's handler interface that lib/xla/ffi.c states. XLA accepts handlers of its own
-# version or of an earlier version. It refuses handlers of a later version when a program first
+# version or of an earlier version. XLA refuses handlers of a later version when a program first
 # runs.
 FFI_MAJOR, FFI_MINOR = 0, 3
 
@@ -28,7 +28,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _ffi() -> tuple[int, int] | None:
-    """Returns the version of XLA's handler interface in jaxlib, or None if jaxlib has no header."""
+    """Returns the version of XLA's handler interface in jaxlib. None: jaxlib has no header."""
     spec = find_spec("jaxlib")
     header = os.path.join(os.path.dirname((spec and spec.origin) or ""),
                           "include", "xla", "ffi", "api", "c_api.h")
@@ -41,8 +41,9 @@ def _ffi() -> tuple[int, int] | None:
 
 
 def check() -> None:
-    """Raises an error, or warns, if actmem does not work with the loaded version of JAX. Must run
-    before this package uses other names of JAX, which may be missing in that version."""
+    """Raises an error if actmem cannot work with the loaded version of JAX. Warns if this version
+    computes wrong values, or is newer than NEWEST. Must run before this package uses names of JAX
+    that the loaded version may lack."""
     version, tested = jax.__version__, f"{OLDEST} to {NEWEST}"
     if _numbers(version) < _numbers(OLDEST):
         raise ImportError(f"actmem.jax does not work with JAX {version}, only with JAX "
@@ -60,5 +61,6 @@ def check() -> None:
         warnings.warn(f"JAX {version} {why}", stacklevel=3)
     from actmem._start.with_jax import wrong_flag
     wrong = wrong_flag(version)
-    if wrong and "actmem_with_jax" not in sys.modules:      # `actmem run` has printed this warning
+    # If actmem_with_jax is loaded, `actmem run` has already printed this warning.
+    if wrong and "actmem_with_jax" not in sys.modules:
         warnings.warn(wrong, stacklevel=3)

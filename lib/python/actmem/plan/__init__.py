@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Chooses which activations to keep, offload or recompute, before anything is compiled.
+"""Chooses which activations to keep, offload or recompute, before the program is compiled.
 
     plan = actmem.jax.plan(loss, params, batch, device_memory="70G", machine=machine)
     print(plan)
@@ -55,7 +55,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def parse_size(what: str, size: int | float | str | None) -> float:
-    """Returns a number of bytes, from 70e9, "70G" or "70GiB". None means no limit."""
+    """Converts 70e9, "70G" or "70GiB" to a number of bytes. None means no limit."""
     if size is None:
         return math.inf
     count = size
@@ -69,7 +69,7 @@ def parse_size(what: str, size: int | float | str | None) -> float:
 
 
 def _check_counts(**counts: tuple[int, int]) -> None:
-    """Checks numbers. Each argument is a pair: the value, and the least value that is valid."""
+    """Raises an error if a value is below its minimum. Each argument is such a pair."""
     for name, (value, least) in counts.items():
         if isinstance(value, bool) or not isinstance(value, numbers.Integral) or \
                 value < least:
@@ -79,8 +79,8 @@ def _check_counts(**counts: tuple[int, int]) -> None:
 def plan_key(function: Callable[..., Any], *args: Any, machine: Machine | str = "here",
              mesh: Any = None, specs: Mapping[str, PartitionSpec] | None = None,
              ) -> dict[str, str]:
-    """Returns a key of the program, the machine and the version of JAX. load_plan() refuses a
-    plan with another key. The arguments are those of plan()."""
+    """Returns a key that identifies the program, the machine and the version of JAX. load_plan()
+    refuses a plan with another key. The arguments are those of plan()."""
     return _key(_trace.Program(function, args, mesh, specs), machines.find(machine))
 
 
@@ -105,49 +105,54 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
          frozen: int = 0, compile: str | None = None, whole: Sharded | None = None,
          shares: int = 1) -> Plan:
     """Decides for each named value of a training step whether to keep it on the device, offload
-    it to the host, or recompute it. If `function` is a loss, plan() traces it once. If it is
-    a step, plan() traces it again for each policy. Tracing for a policy clears JAX's caches, so
-    functions that were compiled before are compiled again.
+    it to the host, or recompute it. If `function` is a loss, plan() traces the loss once. If
+    `function` is a step, plan() traces the step again for each policy, and clears JAX's caches. JAX
+    must then compile earlier functions again.
 
     Args:
       function: Either a loss, which takes parameters and a batch and returns a scalar; or a step,
         which itself computes the gradient of a checkpointed function. plan() replaces the policies
-        of layers under jax.checkpoint. Without such layers, plan() plans the bodies of scans. If a
-        loss names no values, plan() names the results of its large products.
+        of layers under jax.checkpoint. Without such layers, the bodies of scans are the layers. If
+        a loss names no values, plan() names the results of its large products.
       *args: The arguments of `function`, or their shapes (jax.ShapeDtypeStruct). Values that
         depend only on the first argument are weights.
       machine: A Machine, or a name that machine.find() accepts. The machine gives the rates of
         the device, the link and the files. "here" is this machine as `actmem probe` measured it.
-        None: the machine of compile=, or "here".
+        None: the machine of compile=, or "here" without compile=.
       device_memory: Bytes of device memory that a step may use, such as "70G". None: 90% of
         the machine's device memory. math.inf: no limit.
-      host_memory: Bytes of host memory that one device may use; the rest goes to files. None:
-        the device's share of 80% of the machine's host memory; no limit if that is unknown.
+      host_memory: Bytes of host memory that one device may use. Offloaded values beyond this limit
+        go to files. None: the device's share of 80% of the machine's host memory, or no limit if
+        that memory is unknown.
       donated: How many bytes of the arguments are donated. The first arguments count as donated, as
         long as together they have at most this many bytes on the device.
-      compiler: The compiler's settings, such as memory.CPU. None: those of the machine's platform.
+      compiler: The compiler's settings, such as memory.CPU. None: the settings for the machine's
+        platform.
       ring: The number of layers that may have unfinished transfers to the host.
       model: A name for the plan.
       resident: Bytes on the device in addition to those of the program. Negative if the device
         holds less than the function's arguments and results.
       devices: The number of devices of one host that run this program at the same time. None:
         all devices of the mesh, but at most all devices of a host.
-      choice: A choice says for each name whether to keep, offload or recompute its values. If
-        given, this choice becomes the plan even if it does not fit; None: the fastest choice.
+      choice: Says for each name whether to keep, offload or recompute the values of this name. This
+        choice becomes the plan even if it does not fit. None: the fastest choice that fits.
       measure: How many steps to run with each of the best few choices, on this machine's
         devices. The fastest choice becomes the plan. 0: only predict.
-      destination: The memory to which JAX offloads; "actmem" for actmem.jax.
-      mesh: The mesh of the devices that run the program, if neither the shardings of its arguments
-        nor jax.lax.with_sharding_constraint state a mesh. All numbers of bytes are per device.
+      destination: The memory to which the plan's policy offloads: a memory kind of JAX, or
+        "actmem".
+      mesh: The mesh of the devices that run the program. Needed if neither the shardings of the
+        arguments nor jax.lax.with_sharding_constraint state a mesh. All numbers of bytes are per
+        device.
       specs: The shardings of named values, by name. Needed for values that are not sharded
         like the operands of the operations that compute them.
       between: The transfers between devices, if `function` is one device's part of a model and
         does not contain these transfers: see of_model.py.
       frozen: How many arguments after the first are weights that are not trained.
       compile: A target such as "h200", "h200x8" or "v5p:2x2x1". This machine need not have the
-        target. XLA compiles the best few choices, and full recomputation, for the target. plan()
-        drops the choices that do not fit, or whose schedule shows that offloading gains nothing.
-        Compiling takes minutes, and plan() prints the progress on stderr. Results are cached.
+        target's devices. XLA compiles the best few choices, and full recomputation, for the target.
+        plan() drops the choices that do not fit, or whose schedule shows that offloading gains
+        nothing. Compiling takes minutes, and plan() prints the progress on stderr. Results are
+        cached.
       shares: How many devices share the weights if `function` computes with whole weights. Each
         device stores a part of the weights between layers: see of_model.py.
       whole: The program that compile= compiles, if `function` is one device's part of a

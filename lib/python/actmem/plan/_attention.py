@@ -13,7 +13,7 @@ from jax.ad_checkpoint import checkpoint_name
 from actmem.jax import _private
 from actmem.plan._structure import Attention
 
-QUERY_BLOCKS = 8                # so causal attention computes 9/16 of all scores, and uses 1/2
+QUERY_BLOCKS = 8                # so causal attention computes 9/16 of all scores, and needs 1/2
 WINDOW_BLOCKS = 4               # a block of queries is 1/WINDOW_BLOCKS of a window
 
 
@@ -37,8 +37,8 @@ def _scores(q: jax.Array, k: jax.Array, allowed: jax.Array | None, softcap: floa
 
 def _block(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array | None,
            softcap: float) -> tuple[jax.Array, jax.Array]:
-    """Returns the results of the queries, and the logarithm of the sum of each query's weights,
-    with the shape (tokens, query heads per key head)."""
+    """Returns the results of the queries, and for each query the logarithm of the sum of its
+    exponentials. The logarithms have the shape (tokens, query heads per key head)."""
     scores, _ = _scores(q, k, allowed, softcap)
     total = jax.nn.logsumexp(scores, -1)
     weights = jnp.exp(scores - total[..., None])
@@ -49,7 +49,7 @@ def _block_backward(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array
                     softcap: float, out: jax.Array, total: jax.Array, slope_of_out: jax.Array,
                     ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Returns the derivatives with respect to q, k and v. `out` and `total` are the results of
-    _block(), `slope_of_out` is the derivative with respect to `out`."""
+    _block(). `slope_of_out` is the derivative with respect to `out`."""
     scores, slope = _scores(q, k, allowed, softcap)
     weights = jnp.exp(scores - total.T[..., None])
     dv = jnp.einsum("gts,tgd->sd", weights.astype(v.dtype), slope_of_out)
@@ -83,7 +83,7 @@ class _Local:
         return jnp.concatenate([parts[i:i + self.blocks] for i in range(self.before + 1)], 1)
 
     def unseen(self, x: jax.Array) -> jax.Array:
-        """Returns, for each key, the sum of its rows in all blocks: the transpose of seen()."""
+        """Adds up the rows of each key in all blocks. This is the transpose of seen()."""
         total = jnp.zeros((self.before + self.blocks, self.size, x.shape[-1]), x.dtype)
         for i in range(self.before + 1):
             total = total.at[i:i + self.blocks].add(x[:, i * self.size:(i + 1) * self.size])
@@ -116,10 +116,10 @@ class _Local:
 
 
 class _Whole:
-    """Attention to all preceding keys, or to all keys. Each block of queries uses the keys up to
-    the end of the block. The first `prefix` tokens see each other. If devices divide the sequence,
-    a device has all keys and a part of the queries. Then each query here stands for one query of
-    each device."""
+    """Attention to all keys or, if it is causal, to the preceding keys. For causal attention, each
+    block of queries uses the keys up to the end of the block, and the first `prefix` tokens see
+    each other. If devices divide the sequence, a device has all keys and a part of the queries.
+    These queries are then treated as evenly spread over the sequence."""
 
     def __init__(self, kind: Attention, prefix: int, tokens: int, keys: int) -> None:
         self.kind, self.prefix, self.tokens, self.keys = kind, prefix, tokens, keys
@@ -174,8 +174,8 @@ def _forward(q: jax.Array, k: jax.Array, v: jax.Array, *, kind: Attention, prefi
 
 def _backward(q: jax.Array, k: jax.Array, v: jax.Array, *made: jax.Array, kind: Attention,
               prefix: int) -> tuple[jax.Array, ...]:
-    """Returns the derivatives. `made`: the results of _forward(), and the derivative with respect
-    to the first result."""
+    """Returns the derivatives with respect to q, k and v. `made` has the results of _forward(), and
+    the derivative with respect to the first result."""
     one = _attention_of(kind, prefix, q.shape[1], k.shape[1])
     grads: tuple[jax.Array, ...] = jax.lax.map(lambda part: one.backward(*part),
                                                (q, k, v, *made))

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Compiles one program for a target. This module runs in a process of its own, because libtpu
-serves one process at a time, and an error in a compiler ends the compiler's process. compiled.py
-starts this module:
+"""Compiles one program for a target. This module runs in a process of its own, because only one
+process at a time can use libtpu, and an error in a compiler can end the process. compiled.py starts
+this module:
 
     python3 -m actmem.plan._compiling REQUEST RESULT
 
 REQUEST is a file that compiled.py writes. It contains, as a pickle: the target, the
-jax.export.Exported, the axes of the mesh, and the donated arguments. This process writes RESULT:
-sizes in bytes, and the counts of the schedule, as JSON. If the program does not fit into the
-target's memory, RESULT has XLA's error message as "exhausted".
+jax.export.Exported, the axes of the mesh, and the donated arguments. This process writes RESULT as
+JSON: sizes in bytes, and the counts of the program's schedule (_schedule.py). If the program does
+not fit into the target's memory, RESULT has XLA's error message as "exhausted".
 """
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from typing import Any
 from actmem.plan._structure import (Attention, Experts, Layer, Model, ModelError, Vision,
                                     grouped)
 
-# Fields that change neither the computation, its sizes, nor the saved values. Fields of routing
-# change which experts a token uses, not how many.
+# Fields that change neither the cost of the computation, nor sizes, nor the saved values. Fields of
+# routing are among them, because they change which experts a token uses, not how many.
 NEUTRAL = frozenset("""
     _attn_implementation _name_or_path architectures attention_dropout attn_implementation
     audio_token_id auto_map aux_loss_alpha bos_token_id boi_token_index boi_token_id
@@ -95,7 +95,7 @@ class Fields:
         return "gelu" if name.startswith("gelu") else "silu"
 
     def end(self) -> None:
-        """Raises an error if a field is not null, no parser has read it, and it may matter."""
+        """Raises an error if a field that may matter is not null, but no parser has read it."""
         left = sorted(name for name, value in self.values.items()
                       if value is not None and name not in self.taken | NEUTRAL | self.ignore)
         if left:
@@ -157,7 +157,8 @@ def _mistral(fields: Fields) -> Model:
 
 
 def _windowed(fields: Fields, count: int, is_local: Callable[[int], bool]) -> list[bool]:
-    """Returns for each layer whether it has a window: from layer_types, or else from `is_local`."""
+    """Returns for each layer whether its attention has a window. Uses layer_types, or
+    is_local(layer) if this field is missing."""
     known = {"sliding_attention": True, "full_attention": False}
     types = fields.items("layer_types", [])
     if not types:
@@ -198,7 +199,7 @@ def _gemma(fields: Fields) -> Model:
     count = fields.size("num_hidden_layers")
     generation = {"gemma": 1, "gemma2": 2, "gemma3_text": 3, "gemma4_text": 4}[str(fields.kind)]
     if generation in (2, 3):
-        # Defaults of transformers. The files of the smallest models omit these fields.
+        # Defaults of the transformers library. The files of the smallest models omit these fields.
         fields = _with_defaults(fields, num_attention_heads=8, num_key_value_heads=4)
     attention = _attention(fields, head_dim=256, has_norms=generation >= 3,
                            softcap=fields.real("attn_logit_softcapping",
@@ -276,7 +277,7 @@ def _siglip(fields: Fields, tokens: int | None, has_norm: bool) -> Vision:
                           out_bias=True, has_rope=False)
     layer = Layer(attention, fields.size("intermediate_size"), is_gated=False, act="gelu",
                   has_mlp_bias=True, norm="layer")
-    # projection_dim repeats the text's hidden_size. vision_use_head says that there is no head.
+    # projection_dim repeats the text's hidden_size, and vision_use_head says that there is no head.
     fields.taken.update(("projection_dim", "vision_use_head"))
     vision = Vision(layer, fields.size("num_hidden_layers"), hidden,
                     fields.size("image_size", 224), fields.size("patch_size"),
@@ -293,8 +294,7 @@ def _siglip(fields: Fields, tokens: int | None, has_norm: bool) -> Vision:
 
 
 def _with_images(fields: Fields) -> Model:
-    """Parses a decoder with a vision tower. The decoder always uses its embedding as its head,
-    too."""
+    """Parses a decoder with a vision tower. The decoder's embedding is always also its head."""
     text = fields.inner("text_config")
     inner = parser_of(text)
     if inner is _with_images:

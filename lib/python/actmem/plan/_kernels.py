@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The kernels of a program. Only the arguments and results of a kernel are in device memory. A
-kernel does the same work as the operations that it replaces. This module knows the kernels of
-Pallas, cuDNN's attention, and the attention of decoder.py."""
+"""Finds the kernels of a program, and counts their operations. Only the arguments and results of a
+kernel are in device memory. A kernel does the same work as the operations that it replaces. This
+module knows the kernels of Pallas, cuDNN's attention, and the attention of decoder.py."""
 from __future__ import annotations
 
 import collections
@@ -16,7 +16,7 @@ from actmem.jax._private import Aval, Eqn, Jaxpr
 from actmem.plan._attention import MADE_OF
 
 CUDNN = "dot_product_attention_"
-BACKWARD = 2.5                  # products in the backward pass for each one in the forward pass
+BACKWARD = 2.5                  # products in the backward pass for each product in the forward pass
 
 Flops = collections.Counter[str]
 
@@ -28,7 +28,8 @@ def is_kernel(eqn: Eqn) -> bool:
 
 def flops_of(op: str, params: dict[str, Any], reads: list[Aval],
              count: Callable[[Jaxpr], Flops]) -> Flops:
-    """Returns the number of floating point operations by dtype. `count` counts them in a jaxpr."""
+    """Returns the number of floating point operations by dtype. `count` counts a jaxpr's
+    operations."""
     if op.startswith(CUDNN):
         return _cudnn(op, params, reads)
     if op in MADE_OF:
@@ -43,7 +44,7 @@ def flops_of(op: str, params: dict[str, Any], reads: list[Aval],
 
 def _cudnn(op: str, params: dict[str, Any], reads: list[Aval]) -> Flops:
     """Counts the operations of cuDNN's attention. Queries have the shape (batch, tokens, heads,
-    dim), keys and values have (batch, keys, heads, dim)."""
+    dim). Keys and values have (batch, keys, heads, dim)."""
     (batch, tokens, heads, dim), (_, keys, _, _), value = (aval.shape for aval in reads[:3])
     flops = 2 * batch * heads * tokens * keys * (dim + value[-1])
     if "CAUSAL" in str(params.get("mask_type")).upper():

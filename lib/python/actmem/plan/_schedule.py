@@ -4,10 +4,11 @@ has, and whether they start in the forward or the backward pass.
 
     schedule = _schedule.read(compiled.as_text())
 
-The backward pass begins with the first product, loop or kernel that JAX's transposition made.
-Products run between the product that computes a value and the backward pass. A copy of the value to
-the host is late if more than half of these products run before the copy starts. The memory space of
-the host is S(5) in XLA's text. Copies in loop bodies count once for each iteration.
+The backward pass begins with the first product, loop or kernel that JAX's transposition made. A
+copy of a value to the host is late if the copy starts in the backward pass. In the forward pass, a
+copy is late if it starts after more than half of the products between the value's computation and
+the backward pass. The memory space of the host is S(5) in XLA's text. Copies in loop bodies count
+once for each iteration.
 """
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ COMPUTES, STARTS, ENDS = "computes", "starts", "ends"       # events
 STILL = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "call",
          "conditional", "opt-barrier", "after-all")
 # Matches an instruction that XLA computes again because memory is short. XLA also duplicates cheap
-# instructions, even if memory suffices. The duplicates are named ".rematerialized", and do not
-# match.
+# instructions, even if memory suffices. XLA names these duplicates ".rematerialized", which does
+# not match.
 REMATERIALISED = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+\.remat\d*(?:\.[\w.]*)? = ", re.MULTILINE)
 
 
@@ -46,7 +47,7 @@ REMATERIALISED = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+\.remat\d*(?:\.[\w.]*)? = "
 class Schedule:
     """Counts of a step. A copy is exposed if the device computes no product between the start and
     the end of the copy."""
-    rematerialised: int = 0         # instructions that XLA computes again by itself
+    rematerialised: int = 0         # instructions that XLA computes again to save memory
     copies_out: int = 0             # copies by XLA, from the device to the host
     late_out: int = 0
     bytes_out: int = 0
@@ -59,22 +60,22 @@ class Schedule:
     late_puts: int = 0
     put_bytes: int = 0
     takes: int = 0
-    # Computations with copies: how often each runs, and its events in order. An event is a number
-    # of compute cycles, the start of a copy (its name, direction and bytes), or the end of a copy.
-    # The list is empty if XLA reports no cycles, as for GPUs.
+    # XLA's computations with copies: how often each runs, and its events in order. An event is a
+    # number of compute cycles, the start of a copy (its name, direction and bytes), or the end of a
+    # copy. The list is empty if XLA reports no cycles, as for GPUs.
     timed: list[list[Any]] = dataclasses.field(default_factory=list)
 
     def wait(self, clock: float, link_out: float, link_in: float) -> float:
         """Returns for how many seconds of a step the device waits for copies. Copies in one
-        direction run one after the other. `clock` is in cycles per second, the other rates are in
-        bytes per second."""
+        direction run one after the other. `clock` is in cycles per second, `link_out` and `link_in`
+        are in bytes per second."""
         rates = {True: link_out, False: link_in}
         return math.fsum(times * _wait(events, clock, rates) for times, events in self.timed)
 
 
 def _wait(events: list[list[Any]], clock: float, rates: Mapping[bool, float]) -> float:
     now = waited = 0.0
-    free = {True: 0.0, False: 0.0}          # when the link has finished its latest copy
+    free = {True: 0.0, False: 0.0}          # when the link finishes its latest copy
     ends: dict[str, float] = {}
     for event in events:
         if event[0] == COMPUTES:
@@ -131,7 +132,7 @@ def _closing(text: str) -> int:
 
 
 def _leaves(text: str) -> list[_Leaf]:
-    """Returns the arrays in the text of a type."""
+    """Returns the size and the memory of each array in the text of a type."""
     found = []
     for kind, dims, layout in LEAF.findall(text):
         bits = re.search(r"\d+", kind)
@@ -204,14 +205,14 @@ def _copy_of(each: _Instruction, types: Mapping[str, list[_Leaf]]) -> _Copy | No
 
 
 class _Passes:
-    """The forward and the backward pass of a computation's instructions."""
+    """Finds where the backward pass begins among the instructions of a computation."""
 
     def __init__(self, lines: list[_Instruction]) -> None:
         self.lines = lines
         self.begin = next((i for i, each in enumerate(lines)
                            if each.computes and BACKWARD in each.op_name), len(lines))
         self.before = [0]           # products before each instruction
-        self.made: dict[str, int] = {}      # the latest product that each value depends on
+        self.made: dict[str, int] = {}      # index of the latest product that each value needs
         for i, each in enumerate(lines):
             self.before.append(self.before[i] + each.computes)
             self.made[each.name] = i if each.computes else max(
@@ -317,7 +318,7 @@ class _Reader:
 
 
 def read(text: str) -> Schedule:
-    """Returns the counts of a scheduled program, read from its text."""
+    """Returns the counts of a scheduled program. `text` is the program's text."""
     reader = _Reader(text)
     reader.walk(reader.entry, 1, True, False)
     return reader.found

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Finds the part of each value that a device of a mesh holds. Shardings are given for arguments,
-for names and by with_sharding_constraint. This module propagates them from operands to results, as
-XLA's partitioner does. `Layout(...).of(jaxpr).local(variable)` is the type of a device's part of
-`variable`.
+for names and by with_sharding_constraint. This module propagates the shardings from operands to
+results, as XLA's partitioner does. `Layout(...).of(jaxpr).local(variable)` is the type of a
+device's part of `variable`.
 
 Axes of the mesh divide dimensions of values. An axis divides at most one dimension of a value. If
-one operand is whole and another is divided, the whole one is divided in the same way. For each
+one operand is whole and another is divided, the whole operand is divided in the same way. For each
 matrix product, this module also counts the bytes that devices must send each other.
 """
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Layout:
         if specs and found is None:
             raise ValueError("specs= needs a mesh: pass mesh=")
         self.sizes: dict[str, int] = dict(found.shape) if found is not None else {}
-        # In Explicit mode, the types already contain their sharding.
+        # If all axes are Explicit, the types of values already contain their shardings.
         self.is_there = found is not None and not found.are_all_axes_explicit
         self.inputs: list[Spec] = []
         for (path, leaf), each in zip(leaves, shardings):
@@ -64,13 +64,13 @@ class Layout:
         self.names = dict(specs or {})
 
     def text(self) -> str:
-        """Returns a text that is different for each layout."""
+        """Returns a text that identifies the layout."""
         if not self.sizes:
             return ""
         return f"{self.sizes} {self.inputs} {sorted(self.names.items())}"
 
     def of(self, jaxpr: Jaxpr, outputs: Sequence[Spec] = ()) -> Shards | None:
-        """Propagates the shardings through a program with these arguments. `outputs` has the
+        """Propagates the shardings through a program with the layout's arguments. `outputs` has the
         shardings of the program's last results; a sharding that divides nothing is ignored."""
         if not self.is_there:
             return None
@@ -117,7 +117,7 @@ class Shards:
         for eqn in jaxpr.eqns:
             told = self._told(eqn)
             if told is not None:
-                # The operand gets the same sharding, unless it has a sharding of its own.
+                # The operand gets the result's sharding, unless the operand has a given sharding.
                 self.fixed.setdefault(id(eqn.invars[0]), told)
         for eqn in jaxpr.eqns:
             for var, spec in zip(eqn.outvars, self._eqn(eqn)):
@@ -147,7 +147,7 @@ class Shards:
                               self.sizes) for var in eqn.outvars]
 
     def _told(self, eqn: Eqn) -> Spec | None:
-        """Returns the sharding that was given for a name, or by a constraint."""
+        """Returns the sharding that `eqn` gives by its name or constraint, or None."""
         name = _private.name_of(eqn)
         if name in self.layout.names:
             spec, what = self.layout.names[name], repr(name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Determines which axes of a mesh divide each dimension of a value (the spec of the value), and
+"""The spec of a value says which axes of a mesh divide each dimension of the value. This module
 derives the spec of a result from the specs of its operands. See _shards.py."""
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def local(shape: Sequence[int], spec: Spec, sizes: Sizes) -> tuple[int, ...]:
 
 
 def joined(specs: Sequence[Spec]) -> Spec:
-    """Combines specs of one shape. Each dimension gets the axes of the first spec that divides this
-    dimension by axes that no earlier dimension uses."""
+    """Combines specs of one shape. Each dimension gets its axes from the first suitable spec: one
+    that divides this dimension, by axes that no earlier dimension uses."""
     found: list[Axes] = []
     taken: set[str] = set()
     for each in zip(*specs):
@@ -61,9 +61,9 @@ def joined(specs: Sequence[Spec]) -> Spec:
 
 
 def _reshaped(spec: Spec, before: Sequence[int], after: Sequence[int], sizes: Sizes) -> Spec:
-    """Returns the spec after a reshape. If dimensions are joined or split, the first new dimension
-    gets the axes of the first old one, if the number of devices on these axes divides the new
-    length."""
+    """Returns the spec after a reshape. If dimensions are joined or split, the first new
+    dimension gets the axes of the first old dimension. Axes that do not divide the new length are
+    dropped."""
     found: list[Axes] = [()] * len(after)
     i = j = 0
     while i < len(before) and j < len(after):
@@ -90,7 +90,8 @@ def _reshaped(spec: Spec, before: Sequence[int], after: Sequence[int], sizes: Si
 
 def _gathered(eqn: Eqn, shape: Sequence[int], operand: Spec, index: Spec) -> Spec:
     """Returns the spec of a gather's result. The dimensions that come from the indices are divided
-    like the indices. A dimension that spans a whole dimension of the operand keeps its axes."""
+    like the indices. A dimension that spans a whole dimension of the operand keeps the operand's
+    axes."""
     dims = eqn.params["dimension_numbers"]
     sizes, source = eqn.params["slice_sizes"], eqn.invars[0].aval.shape
     kept = [i for i in range(len(source)) if i not in dims.collapsed_slice_dims and

@@ -15,7 +15,7 @@ class ModelError(ValueError):
 @dataclasses.dataclass(frozen=True)
 class Attention:
     """One kind of attention. A value head has as many dimensions as a key head, unless
-    `value_dim` differs. With `kv_rank` (multi-head latent attention), `rope_dim` of the
+    `value_dim` is set. If `kv_rank` is set, this is multi-head latent attention: `rope_dim` of the
     `head_dim` dimensions are rotated, and all heads of the key share these dimensions."""
     q_heads: int
     kv_heads: int
@@ -107,8 +107,8 @@ class Model:
 
 
 def grouped(layers: Sequence[Layer]) -> tuple[Group, ...]:
-    """Groups layers that repeat, in order. Each group uses the period that covers the
-    largest number of layers."""
+    """Divides layers into groups, in order. A group repeats a sequence of layers. Chooses each
+    sequence so that its repetitions cover as many layers as possible."""
     groups, at = [], 0
     while at < len(layers):
         best, repeat = 1, 1

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Makes graphs of programs. Traces programs under one policy after another, and computes no values.
+"""Makes graphs of programs. Traces a program under several policies of jax.checkpoint, without
+computing values.
 
 A loss function is traced once, and its jaxpr is differentiated with each policy. A training step
 computes the gradient itself, so the whole step is traced again for each policy. Before and after
-each trace of a step, this module clears JAX's caches, because they do not distinguish policies.
+each trace of a step, this module clears JAX's caches, because the caches do not distinguish
+policies.
 """
 from __future__ import annotations
 
@@ -51,8 +53,8 @@ def _eqns(jaxpr: Jaxpr) -> Iterable[Eqn]:
 
 
 def _changed(jaxpr: Jaxpr, change: Callable[[Eqn], Sequence[Eqn] | None]) -> Jaxpr:
-    """Returns a copy of `jaxpr` and its inner jaxprs. change(eqn) replaces an equation, unless it
-    returns None."""
+    """Returns a copy of `jaxpr` with changed equations, including those of inner jaxprs.
+    change(eqn) returns the equations that replace `eqn`, or None to keep `eqn`."""
     eqns: list[Eqn] = []
     for eqn in _private.open_jaxpr(jaxpr).eqns:
         new = change(eqn)
@@ -108,8 +110,8 @@ class Program:
                              "the gradient of a checkpointed function")
 
     def give_names(self, names: Mapping[str, str]) -> None:
-        """Gives names to the results of the operations in PRODUCTS at these source lines
-        (file.py:12)."""
+        """Gives names to results of the operations in PRODUCTS. `names` maps a source line, such as
+        file.py:12, to a name."""
         def name(eqn: Eqn) -> list[Eqn] | None:
             if eqn.primitive.name not in PRODUCTS:
                 return None
@@ -127,8 +129,8 @@ class Program:
         return range(self.weights + self.frozen, self.inputs)
 
     def text(self) -> str:
-        """Returns a text that differs between programs. The text omits their policies, because a
-        plan changes these."""
+        """Returns a text that identifies the program. The text omits policies, because a plan
+        changes them."""
         jaxpr = self.jaxpr
         if self.is_step:
             with self._traced_with(jax.checkpoint_policies.nothing_saveable):
@@ -148,7 +150,7 @@ class Program:
             jax.clear_caches()
 
     def written(self) -> Graph:
-        """Returns the graph of the program as given: a loss without gradient, or the whole step."""
+        """Returns the graph of the given program: a loss without gradient, or the whole step."""
         return Graph.of(self.jaxpr, self.layout.of(self.jaxpr))
 
     def graph(self, policy: Rule) -> Graph:
@@ -157,13 +159,14 @@ class Program:
             with self._traced_with(policy):
                 return graph_of(self.function, *self.args, layout=self.layout)
         jaxpr = self._with(policy)
-        # A gradient is sharded like the weights.
+        # A gradient is sharded like its weight.
         return graph_of(self._gradient(jaxpr), *(
             _shape_of(aval) for aval in jaxpr.in_avals),
             layout=self.layout, outputs=self.layout.inputs[:self.weights])
 
     def graph_saving(self, names: Iterable[str] = ()) -> Graph:
-        """Returns the graph of the program that saves these named values and no others."""
+        """Returns the graph of the program under a policy that saves only the values of these
+        names."""
         return self.graph(jax.checkpoint_policies.save_only_these_names(*sorted(names)))
 
     def _gradient(self, jaxpr: Jaxpr) -> Callable[..., Any]:
@@ -179,9 +182,9 @@ class Program:
     def jitted(self, policy: Rule) -> Iterator[Any]:
         """Yields a jitted function that computes the program with its gradient, rematerialised by
         `policy`. The function takes the leaves of the arguments one by one. Trace the function
-        before the context ends."""
+        within the context, because the policy applies only there."""
         if not self.is_step:
-            # A gradient is sharded like the weights.
+            # A gradient is sharded like its weight.
             weights = tuple(shape.sharding for shape in self.shapes()[:self.weights])
             yield jax.jit(self._gradient(self._with(policy)), out_shardings=(None, weights))
             return
@@ -199,7 +202,7 @@ class Program:
             return step.lower(*leaves).compile()
 
     def shapes(self) -> list[jax.ShapeDtypeStruct]:
-        """Returns the shape of each argument, with its sharding if the argument is on several
+        """Returns the shape of each argument, with the argument's sharding if it is on several
         devices or in the host's memory."""
         found = []
         for leaf, aval in zip(jax.tree.leaves(self.args), self.jaxpr.in_avals):

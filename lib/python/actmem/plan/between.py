@@ -15,14 +15,14 @@ from actmem.plan.machine import Machine
 # Axes whose transfers all run while another layer computes.
 BESIDE = ("fsdp", "data")
 # Axes whose sums of gradients run while another layer computes. Layers wait for all other transfers
-# of these axes, and of axes not listed here.
+# of these axes, and for all transfers of axes that are in neither list.
 GRADIENTS = ("sequence", "expert")
 
 
 @dataclasses.dataclass
 class Turn:
     """The transfers in the forward or the backward pass of a layer, in seconds. The layer waits for
-    some of them (`waited`). The others run while the layer computes (`beside`)."""
+    some of these transfers (`waited`). The others run while a layer computes (`beside`)."""
     waited: float = 0.0
     beside: float = 0.0
 
@@ -42,12 +42,12 @@ class Between:
         return one.bytes * one.count * share / self.machine.need("interconnect")
 
     def _again(self, one: Collective, there: Collection[str]) -> float:
-        """Returns the part of a layer's forward transfers that its recomputation repeats."""
+        """Returns the fraction of the forward transfer `one` that recomputing a layer repeats."""
         group, position = (int(word) for word in one.of.split()[1].split("."))
         layer = self.groups[group].layers[position]
         if one.axis == "tensor":
             # On this axis, a layer has two sums: one after the attention, and one after the MLP.
-            # Only the next layer needs the sum after the MLP, unless a norm follows the MLP.
+            # The recomputation omits the sum after the MLP, unless a norm in this layer needs it.
             return 0.5 * ("out_proj" not in there) + \
                 0.5 * (layer.has_post_norms and "mlpwo" not in there)
         if one.axis == "sequence":
@@ -56,7 +56,7 @@ class Between:
 
     def turns(self, there: Collection[str]) -> list[tuple[Turn, Turn]]:
         """Returns the forward and the backward transfers for one repetition of each group, if the
-        device keeps the values whose names are in `there`."""
+        values whose names are in `there` are kept or offloaded."""
         found = [(Turn(), Turn()) for _ in self.groups]
         for one in self.step.collectives:
             if not one.of.startswith("layer "):

@@ -18,7 +18,7 @@ class Term:
     foreseen: float
     seen: float
     unit: str                   # "s" or "bytes", per step
-    off: float                  # the term's deviation divided by its permitted error
+    off: float                  # the deviation of `seen`, divided by the permitted error
 
     def __str__(self) -> str:
         return f"{self.name}: measured {self.seen:.4g} {self.unit}, predicted {self.foreseen:.4g}"
@@ -31,8 +31,8 @@ class Checked:
 
     @property
     def off(self) -> str:
-        """The name of the term with the largest deviation, or "" if all terms are within their
-        errors."""
+        """The name of the term that deviates most in relation to its permitted error. "" if all
+        deviations are permitted."""
         worst = max(self.terms, key=lambda term: term.off)
         return worst.name if worst.off > 1 else ""
 
@@ -50,8 +50,8 @@ def _of_bytes(name: str, foreseen: float, seen: float) -> Term:
 
 
 def check(plan: Plan, stats: Mapping[str, Any], since: Mapping[str, Any], steps: int) -> Checked:
-    """See Plan.check(). Counts and stall times in `stats` are totals over all devices, but a stall
-    delays only one device."""
+    """See Plan.check(). `stats` has totals over all devices. A stall delays only one device, so
+    stall times are divided by the number of devices."""
     if plan.placement:
         raise ValueError(f"check() compares plans of activations alone, but this plan has "
                          f"{plan.placement}")
@@ -65,7 +65,7 @@ def check(plan: Plan, stats: Mapping[str, Any], since: Mapping[str, Any], steps:
         waited = (in_a_step("take_stall_ns_total") + in_a_step("put_stall_ns_total"))
         waited /= 1e9 * plan.devices
     if "step_s" in stats:
-        # The error of each time is relative to the time of the step.
+        # The permitted error of each time is a fraction of the time of the step.
         error = max(plan.rate_error, plan.error) * plan.step_s
         compute = plan.step_s - plan.waited_s
         seen = stats["step_s"] - (waited or 0.0)

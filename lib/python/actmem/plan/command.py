@@ -121,7 +121,7 @@ def _target(options: argparse.Namespace) -> targets.Target | None:
         raise UsageError(f"--compile {target.name} implies --machine {target.machine}, but "
                          f"--machine is {options.machine}")
     if target.devices > 1:
-        with contextlib.suppress(RuntimeError):     # JAX has its devices already
+        with contextlib.suppress(RuntimeError):     # raised if JAX has its devices already
             jax.config.update("jax_num_cpu_devices", target.devices)
     return target
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Compiles each program for a target (targets.py) in a process of its own. Returns the memory that
 the program needs, and the counts of the program's schedule (_schedule.py). This machine need not
-have the target's devices. Makes no arrays.
+have the target's devices. No program runs.
 
     program = compiled.compile_for(target, compiled.lowered(step, shapes, target))
     program.peak, program.schedule.late_out
 
-Results are kept in $XDG_CACHE_HOME/actmem/compiled. Their keys consist of the lowered program, the
-target, the compilers' flags and the versions.
+Results are kept in $XDG_CACHE_HOME/actmem/compiled. The key of a result is made from the lowered
+program, the target, and the flags and versions of the compilers.
 """
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from actmem.plan import targets
 from actmem.plan._schedule import Schedule
 from actmem.plan.targets import Target
 
-FORMAT = 3                      # of the results; part of their key
+FORMAT = 3                      # of the results; part of their keys
 FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 NO_VARIABLES: Mapping[str, str] = {}
 COMPILERS = ("jax", "jaxlib", "jax-cuda13-plugin", "jax-cuda12-plugin", "libtpu")
-# Locations in a program's text: the lines of source files that made it.
+# Matches source lines in a program's text.
 PLACES = re.compile(r'^#loc.*\n| loc\((?:[^()"]|"[^"]*"|\((?:[^()"]|"[^"]*")*\))*\)', re.MULTILINE)
 # Calls that an exported program may contain.
 CALLS = tuple(export.DisabledSafetyCheck.custom_call(f"actmem_{name}")
@@ -49,7 +49,7 @@ class CompileError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """A program that was compiled. Sizes are in bytes, on one device."""
+    """The result of compiling a program. Sizes are in bytes, on one device."""
     argument: int = 0
     output: int = 0
     temp: int = 0
@@ -69,7 +69,7 @@ class Compiled:
 
 
 def flags() -> dict[str, str]:
-    """Returns the variables that set flags of the compilers."""
+    """Returns the environment variables that set flags of the compilers."""
     return {name: os.environ[name] for name in FLAGS if os.environ.get(name)}
 
 
@@ -88,15 +88,15 @@ class Lowered:
 
 def lowered(function: Callable[..., Any], shapes: Sequence[Any], target: Target,
             donated: int = 0) -> Lowered:
-    """Lowers a function of these shapes for the target's platform. The program may overwrite its
-    first arguments, as long as together they have at most `donated` bytes."""
+    """Lowers a function for the target's platform. `shapes` describes the arguments. The program
+    may overwrite its first arguments, as long as together they have at most `donated` bytes."""
     jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
     found = export.export(jitted, platforms=[target.platform], disabled_checks=CALLS)(*shapes)
     meshes = [each.sharding.mesh for each in jax.tree.leaves(shapes)
               if isinstance(getattr(each, "sharding", None), jax.sharding.NamedSharding)]
     axes = next((tuple(zip(mesh.axis_names, mesh.axis_sizes, mesh.axis_types))
                  for mesh in meshes if mesh.size == found.nr_devices), ())
-    # JAX stores the program's derivative as a function, which cannot be pickled.
+    # Omit the program's derivative: JAX stores it as a function, which cannot be pickled.
     return Lowered(dataclasses.replace(found, _get_vjp=None), axes,
                    _first(jax.tree.leaves(shapes), donated))
 
@@ -152,7 +152,7 @@ def _kept(path: str) -> Compiled | None:
 
 
 def _keep(path: str, found: dict[str, Any]) -> None:
-    """Writes a result to the cache. Ignores errors: then programs are only compiled again."""
+    """Writes a result to the cache. Ignores errors: they only cost another compilation."""
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as file:
@@ -175,7 +175,7 @@ def _status_text(status: int) -> str:
 
 
 def _reason(stderr: str) -> str:
-    """Returns the last line that a compiler printed, except notes and warnings of glog."""
+    """Returns the last line that a compiler printed. Ignores notes and warnings of glog."""
     lines = [line.strip() for line in stderr.splitlines()
              if line.strip() and not re.match(r"[IW]\d{4}|WARNING: ", line)]
     return lines[-1] if lines else "the compiler printed no error"
@@ -206,7 +206,7 @@ def compile_for(target: Target, program: Lowered,
     Raises:
       ImportError: The compiler is not installed. The error message has the command to install it.
       CompileError: The compiler failed.
-      ValueError: The program is for another number of devices.
+      ValueError: The program is for several devices, but the target has another number.
     """
     if program.devices not in (1, target.devices):
         raise ValueError(f"the program is for {program.devices} devices, but {target.name} "

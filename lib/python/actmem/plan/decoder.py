@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""A JAX function that computes a training step of a model, for analysis, not for training. The
-function is the model's loss, and gives MaxText's names to values that a policy can save.
+"""Makes the loss of a model as a JAX function, to analyse a training step without training. The
+function gives MaxText's names to the values that a policy can save.
 
     step = decoder.step(models.find("llama-2-13b"), batch=4, tokens=4096,
                         shard=decoder.Shard(fsdp=8))
     jax.make_jaxpr(jax.grad(step.loss))(step.trained, step.frozen, step.batch)
 
-The function is one device's part: the mesh's axes divide the sizes. Transfers between devices are
-not in the function but in `step.collectives`. The function's weights are those that a device
-computes with, gathered over fsdp. `step.bytes` has the bytes that a device stores between layers.
-Without sharding, the function is the whole model, and runs on random weights (`initial()`).
+The function computes one device's part: the mesh's axes divide the sizes. Transfers between devices
+are not in the function but in `step.collectives`. The function's weights are already gathered over
+fsdp. `step.bytes` has the bytes that a device stores. Without sharding, the function computes the
+whole model, and can run on random weights (`initial()`).
 
 Attention is modelled as a fused kernel: a call of fused_attention, and of fused_attention_backward
 in the backward pass. The kernel leaves only its results in memory, and computes all scores again in
-the backward pass. It computes in blocks of queries. A block of queries omits the keys that follow
-the block. The kernel's results are the values and the logarithm of each query's sum. Both have one
-name ("context"), because the backward pass needs both. With attention="dot_product", attention
-consists of two products and a softmax, which write all scores to memory. In this case, only the
-result of attention has a name ("attention_out"). MaxText uses these names for the same settings of
-its `attention`.
+the backward pass. The kernel computes one block of queries at a time, and omits the keys that
+follow the block. The kernel's results are the output of attention, and for each query the logarithm
+of the sum of its exponentials. Both results have the name "context", because the backward pass
+needs both. With attention="dot_product", attention consists of two products and a softmax, which
+write all scores to memory. In this case, only the result of attention has a name ("attention_out").
+MaxText uses these names for the same settings of its `attention`.
 """
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ Remat = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Collective:
-    """Data that a device sends or receives in a step. `bytes` is the size of the whole value; each
+    """Data that a device sends or receives in a step. `bytes` is the size of the whole value. Each
     of the `devices` of the axis has a part of the value, or an addend. `count` is the number of
-    repetitions. When a layer is recomputed, transfers of phase "forward" are repeated, except those
-    whose results a policy keeps."""
+    repetitions in a step. When a layer is recomputed, transfers of phase "forward" are repeated,
+    except those whose results a policy keeps."""
     axis: str
     kind: str                       # "all-gather", "reduce-scatter", "all-reduce", "all-to-all"
     devices: int
     bytes: int
     count: int
     phase: str                      # "forward" or "backward"
-    of: str
+    of: str                         # "layer GROUP.POSITION", "embed" or "head"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,8 +74,8 @@ class Step:
     frozen: Weights
     batch: Weights
     collectives: tuple[Collective, ...]
-    bytes: dict[str, int]           # on one device: "weights", "gradients" and "optimizer",
-                                    # which stay, and "gathered": the largest layer's weights
+    bytes: dict[str, int]           # on one device: "weights", "gradients" and "optimizer"
+                                    # between layers; "gathered": the weights of the largest layer
 
     def initial(self, seed: int = 0) -> tuple[Weights, Weights, Weights]:
         """Returns arrays for the arguments: random weights, tokens and pixels."""
@@ -103,8 +103,8 @@ def _inner(weights: Weights, prefix: str) -> Weights:
 
 
 def _see(model: Model, w: Weights, pixels: jax.Array, wrap: Remat) -> jax.Array:
-    """Runs the vision tower. `pixels`: (batch, images, patches, pixels of a patch). The result:
-    (batch, images × tokens, hidden)."""
+    """Runs the vision tower. `pixels` has the shape (batch, images, patches, pixels of a patch).
+    The result has (batch, images × tokens, hidden)."""
     vision = model.vision
     assert vision is not None
     batch, images = pixels.shape[:2]
@@ -205,16 +205,16 @@ def step(model: Model, *, batch: int, tokens: int, images: int | None = None,
     Args:
       batch: The number of sequences in a step, on all devices together.
       tokens: The number of text tokens in each sequence.
-      images: The number of images in front of each sequence's text (None: the model's number). Each
-        image adds the tokens that the vision tower makes from it. The tower is not trained unless
-        `train` says so.
+      images: The number of images in front of each sequence's text. None: model.images. Each image
+        adds the tokens that the vision tower makes from the image. The tower is not trained, unless
+        `train` is a function that selects its weights.
       shard: The mesh.
-      scan: Whether equal layers form one scan, or run one after the other.
+      scan: True: repeated layers run in a scan. False: each layer has its own operations.
       remat: A function that wraps each layer's function, such as
         functools.partial(jax.checkpoint, policy=...). None: no wrapper.
-      train: "all" weights except the tower's, "attention" only, or a function that selects
-        from the names of shapes().
-      lora: Train only these factors.
+      train: The weights to train. "all": all except those of the vision tower. "attention": only
+        those of attention. A function returns true for the names of these weights (see shapes()).
+      lora: Adds these factors to weights, and trains only the factors.
       dtype: The type of activations, and of weights that are not trained.
       weight_dtype: The type of weights that are trained.
       loss_chunks: The number of chunks in which the logits are computed. 0: as many as needed to

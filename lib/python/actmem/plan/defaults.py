@@ -39,7 +39,7 @@ def devices_of(machine: Machine, mesh: Mapping[str, int]) -> int:
 
 def compiler_of(machine: Machine) -> memory.Compiler:
     """Returns the settings of the machine's compiler."""
-    platform = machine.platform         # of the measured devices, maybe of another host
+    platform = machine.platform         # of the measured devices, which may belong to another host
     if not platform and machine.name == "here":
         platform = jax.default_backend()
     if machine.name in targets.TPUS:

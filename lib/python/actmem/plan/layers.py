@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """A program's graph as a sequence of layers. For a given set of names to keep or offload, each
-layer has its forward and backward compute time, and the bytes of named values that it sends to
-the host."""
+layer has its forward and backward compute time, and the bytes of named values that the layer
+sends to the host."""
 from __future__ import annotations
 
 import dataclasses
@@ -26,7 +26,7 @@ class Part:
 
 @dataclasses.dataclass
 class _Stack:
-    """Layers that are equal."""
+    """Equal layers."""
 
     length: int
     forward: float
@@ -41,14 +41,14 @@ class _Stack:
 
 
 class Timeline:
-    """The layers of a program, from a graph that recomputes all named values."""
+    """The layers of a program, from its graph under a policy that recomputes all named values."""
 
     def __init__(self, graph: Graph, machine: Machine, compiler: Compiler = PLAIN,
                  between: Between | None = None) -> None:
         self.machine, self.between = machine, between
-        # A scan stacks the values that it keeps, and values that go to the host. The stacking reads
-        # and writes these values once more. If processors copy values to the host, the transfer
-        # rates include the stacking of these values.
+        # A scan stacks (copies into one array) the values that it keeps or sends to the host. The
+        # stacking reads and writes each value once more. If processors copy values to the host, the
+        # transfer rates include the stacking of these values.
         self.stacking = 2 / machine.memory()
         self.copies = machine.has("transfer_share")
         self.counted = Counted(graph, compiler)
@@ -56,7 +56,7 @@ class Timeline:
         self._known: dict[frozenset[str], list[tuple[int, list[_Stack], float]]] = {}
 
     def parts(self, kept: Collection[str], offloaded: Collection[str]) -> list[Part]:
-        """Returns the layers of a step that keeps or offloads these names."""
+        """Returns the layers of a step that keeps or offloads the values of these names."""
         there = frozenset(kept) | frozenset(offloaded)
         stacked = kept if self.copies else there
         return [Part(times, [layer for stack in stacks
@@ -64,7 +64,8 @@ class Timeline:
                 for times, stacks, rest in self._stacks(there)]
 
     def needed_names(self) -> set[str]:
-        """Returns the names that the backward pass recomputes. Saving other names gains nothing."""
+        """Returns the names of the values that the backward pass recomputes. Saving other values
+        gains nothing."""
         return {name for _, stacks, _ in self._stacks(frozenset()) for stack in stacks
                 for name in stack.bytes}
 
@@ -104,7 +105,8 @@ class Timeline:
         forward: list[tuple[Node, float]] = []
         backward: list[_Stack] = []
         turns: dict[int, float] = {}
-        before = rest = 0.0         # outside of layers: before the first recomputation, and after
+        # Seconds outside of layers, before and after the first recomputation.
+        before = rest = 0.0
         for node in counted.needed(there):
             inner = counted.inner.get(id(node), [])
             if node.op == "scan" and inner[0].graph.is_step:

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The rates of a machine: figures from machines.csv, a file of that format, or the probe.
+"""Machines for the planner. A machine is a set of figures (named numbers) from machines.csv, a file
+of that format, or the probe (`actmem probe`).
 
     one = machine.find("h200")              # or "here", or a file's name
     one.products("bfloat16", (4096, 8192, 8192))            # FLOP a second
     machine.of("mine", flops_bf16=1e14, ...)                # from given figures
 
 If a required figure is missing, the error message names it. The planner multiplies the peak rate of
-products by `product_efficiency`, and that of memory by `memory_efficiency`, unless the rate was
-measured. In the table, both efficiencies are assumptions, as is each figure whose basis is
-"assumed".
+matrix products by `product_efficiency`, and the peak rate of memory by `memory_efficiency`, unless
+the rate was measured. The basis of a figure says where its value comes from. In machines.csv, the
+basis of both efficiencies is "assumed".
 """
 from __future__ import annotations
 
@@ -76,14 +77,14 @@ class MachineError(ValueError):
 @dataclasses.dataclass(frozen=True)
 class Figure:
     value: float
-    basis: str                      # of BASES
+    basis: str                      # one of BASES
     source: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Product:
-    """A measured product (m × k) · (k × n), or `batch` such products at once. `flops` is the rate
-    in FLOP a second."""
+    """A measured matrix product (m × k) · (k × n), or `batch` such products at once. `flops` is the
+    rate in FLOP a second."""
     m: int
     k: int
     n: int
@@ -106,7 +107,7 @@ class Rates:
     machine: Machine
     link_out: float
     link_in: float
-    link_out_both: float            # while data moves the other way too
+    link_out_both: float            # while data also moves in the other direction
     link_in_both: float
     devices: int = 1
     factor: float = 1.0             # multiplies the rates of files
@@ -134,8 +135,8 @@ class Rates:
         return self.machine.files("read", size) / self.devices * self.factor
 
     def scaled(self, link: float, files: float) -> Rates:
-        """Returns a copy in which the link's rates are multiplied by `link`, and the files' by
-        `files`."""
+        """Returns a copy in which the link's rates are multiplied by `link`, and the rates of files
+        by `files`."""
         return dataclasses.replace(
             self, link_out=self.link_out * link, link_in=self.link_in * link,
             link_out_both=self.link_out_both * link, link_in_both=self.link_in_both * link,
@@ -148,7 +149,7 @@ class Machine:
     figures: Mapping[str, Figure]
     measured: tuple[Product, ...] = ()
     requests: tuple[Requests, ...] = ()
-    platform: str = ""              # JAX's name, if devices were measured: "cpu", "gpu", "tpu"
+    platform: str = ""              # "cpu", "gpu" or "tpu"; "" if no device was measured
 
     def has(self, name: str) -> bool:
         return name in self.figures
@@ -177,8 +178,8 @@ class Machine:
     def products(self, dtype: str, shape: tuple[int, int, int] | None = None,
                  batch: int = 1) -> float:
         """Returns the rate in FLOP a second of products (m, k, n), `batch` at once. The rate is
-        that of the most similar measured product of `dtype`. If no such product was measured, the
-        rate is the peak rate times `product_efficiency`."""
+        that of the most similar measured product of `dtype`. If no product of `dtype` was measured,
+        the rate is the peak rate times `product_efficiency`."""
         alike = [one for one in self.measured if one.dtype == dtype]
         if alike:
             if shape is None:
@@ -200,8 +201,8 @@ class Machine:
         return self.effective("hbm_bandwidth", "memory_efficiency")
 
     def effective(self, name: str, efficiency: str, default: float | None = None) -> float:
-        """Returns the rate `name`. If it was not measured, multiplies it by the figure
-        `efficiency`, or by `default` if the machine lacks this figure."""
+        """Returns the rate `name`. If the rate was not measured, multiplies it by the figure
+        `efficiency`, or by `default` if the machine lacks `efficiency`."""
         value = self.need(name)
         if self.figures[name].basis == "measured":
             return value
@@ -222,8 +223,8 @@ class Machine:
     def link(self, direction: str, *, both: bool = False, devices: int = 1) -> float:
         """Returns the rate at which each of `devices` devices transfers to the host ("out") or from
         the host ("in"), in bytes a second. With `both`, both directions are busy. The rate is the
-        minimum of the link's limits and, if there are several devices, of the limit of the host's
-        memory."""
+        smallest of the link's limits and, with several devices, one device's share of the host's
+        memory bandwidth."""
         if direction not in ("out", "in"):
             raise ValueError(f"direction={direction!r} must be 'out' or 'in'")
         alone = self.need(f"link_{direction}")
@@ -253,13 +254,13 @@ class Machine:
 
     @property
     def unsure(self) -> float:
-        """The error of a step's time, in seconds, for each value that a layer saves."""
+        """The possible error of a step's time, in seconds, for each value that a layer saves."""
         return self.figures["unsure"].value if self.has("unsure") else UNSURE
 
     def seconds(self, work: Work) -> float:
-        """Returns the time of an operation. It is the longest of the times for products, memory
-        traffic, transcendental functions and strided reads, plus the time for transfers between
-        devices."""
+        """Returns the time of an operation. The time is the longest of the times for products,
+        memory traffic, transcendental functions and strided reads, plus the time for transfers
+        between devices."""
         arithmetic = sum(flops / self.products(dtype, work.shape, work.batch)
                          for dtype, flops in work.flops.items())
         between = sum(work.collectives.values())
@@ -273,7 +274,7 @@ class Machine:
         return count / self.figures[name].value if name in self.figures else 0.0
 
     def assumptions(self) -> list[str]:
-        """Returns the names and values of the assumed figures. The table gives the reasons."""
+        """Returns the names and values of the assumed figures. machines.csv gives the reasons."""
         return [f"{name} {figure.value:g}"
                 for name, figure in self.figures.items() if figure.basis == "assumed"]
 
@@ -352,7 +353,7 @@ def from_json(told: Any, where: str) -> Machine:
     if platform is not None and not isinstance(platform, str):
         raise MachineError(f"{where}: 'machine': 'platform' is {platform!r}, but must be a string")
     return Machine(str(told.get("name", where)), figures, measured,
-                   # Only the requests that used all disks at once.
+                   # Keep only the requests that used all disks at once.
                    tuple(one for disks, one in requests if disks == most), platform or "")
 
 
@@ -400,14 +401,14 @@ def of(name: str, **figures: float) -> Machine:
 
 
 def names() -> list[str]:
-    """Returns the names of the machines in the table."""
+    """Returns the names of the machines in machines.csv."""
     return list(_read(TABLE))
 
 
 def find(name: str | Machine) -> Machine:
-    """Returns a machine. `name` is a machine in the table; "here" for this machine as the probe
-    measured it; or a file's name. The file has the output of `actmem probe --json` (.json), or one
-    machine in the format of machines.csv (.csv).
+    """Returns a machine. `name` is a machine in machines.csv, a file's name, or "here" for this
+    machine as the probe measured it. A .json file contains the output of `actmem probe --json`. A
+    .csv file contains one machine, in the format of machines.csv.
 
     Raises:
       MachineError: The machine is unknown, or the file is invalid.

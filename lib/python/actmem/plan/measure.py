@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Compiles and runs the best few choices (search.py) on this machine. Drops choices that do not
-fit. Runs the steps of the other choices in turns, so that a disturbance affects all choices."""
+"""Compiles and runs the best few choices on this machine. A choice (search.py) says which values a
+program keeps or offloads. Drops choices that do not fit into device memory. Runs one step of each
+remaining choice in turn, so that a disturbance affects all of these choices alike."""
 from __future__ import annotations
 
 import dataclasses
@@ -24,7 +25,7 @@ class Measured:
     """A choice and its measured steps."""
     choice: Choice
     peak: int                       # bytes of device memory, from memory_analysis()
-    seconds: tuple[float, ...]      # of its steps
+    seconds: tuple[float, ...]      # one number for each measured step
 
     @property
     def median(self) -> float:
@@ -37,7 +38,8 @@ class Measured:
 
 
 def arrays_of(leaves: Sequence[Any], seed: int = 0) -> list[Any]:
-    """Returns the arguments of a program. Shapes become arrays of small random numbers."""
+    """Returns `leaves` with arrays in place of shapes. Floating-point arrays contain small random
+    numbers."""
     random = np.random.default_rng(seed)
     return [_array_like(leaf, random) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf
             for leaf in leaves]
@@ -53,8 +55,8 @@ def _array_like(leaf: jax.ShapeDtypeStruct, random: np.random.Generator) -> Any:
 
 
 def _check_devices(leaves: Sequence[Any]) -> None:
-    """Raises ValueError if an argument is on a device of a topology, because such a device cannot
-    run programs."""
+    """Raises ValueError if an argument is on a device that only a topology describes, because such
+    a device cannot run programs."""
     for leaf in leaves:
         for device in getattr(getattr(leaf, "sharding", None), "device_set", ()):
             try:
@@ -77,7 +79,7 @@ def _peak_of(compiled: Any, donated: int) -> int:
 
 @contextmanager
 def _dropped_if_exhausted() -> Iterator[None]:
-    """Ignores an error for lack of device memory: the choice does not fit."""
+    """Ignores an error for lack of device memory. The choice then counts as too large."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
@@ -95,8 +97,8 @@ class Policies:
         leaves = jax.tree.leaves(program.args)
         _check_devices(leaves)
         self.leaves = arrays_of(leaves)
-        self.peaks: dict[Choice, int | None] = {}       # None: compiling it failed
-        self._compiled: dict[Choice, Any] = {}          # those that fit
+        self.peaks: dict[Choice, int | None] = {}       # None if the compilation failed
+        self._compiled: dict[Choice, Any] = {}          # only choices that fit
 
     def compile(self, choices: Iterable[Choice]) -> None:
         for choice in choices:
@@ -114,12 +116,14 @@ class Policies:
         return choice in self._compiled
 
     def least(self, choices: Iterable[Choice]) -> int | None:
-        """Returns the least memory that one of the choices needs, or None if none was compiled."""
+        """Returns the bytes that the smallest of the choices needs, or None if none was
+        compiled."""
         return min((peak for peak in map(self.peaks.get, choices) if peak is not None),
                    default=None)
 
     def measure(self, steps: int) -> list[Measured]:
-        """Runs all choices that fit, in turns. Returns them with the fastest first.
+        """Measures `steps` steps of each choice that fits. Returns these choices, the fastest
+        first.
 
         Raises:
           Nothing: No choice fits.

@@ -5,8 +5,8 @@ layer computes; decoder.py makes a function of the model.
     model = models.find("llama-3.3-70b")
     model = models.load("config.json")
 
-A config.json must be complete and known. A missing field without a default, or an unknown field, is
-an error, because it may change the computation. The error message names the field.
+A missing field without a default, or an unknown field, is an error, because such a field may change
+the computation. The error message names the field.
 """
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ def _rows() -> list[dict[str, Any]]:
 
 
 def names() -> list[str]:
-    """Returns the names of the models in the table."""
+    """Returns the names of the models in models.json."""
     return [row["name"] for row in _rows()]
 
 
 def find(name: str) -> Model:
-    """Returns the model of that name in the table.
+    """Returns the model `name` of models.json.
 
     Raises:
-      ModelError: The table has no such model. The error message lists its models.
+      ModelError: models.json has no such model. The error message lists its models.
     """
     for row in _rows():
         if row["name"] == name:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""The plan of a published model on a machine, without the model's code. The planner uses
-decoder.py's function, which is one device's part of a step.
+"""Plans the training of a published model on a machine, without the model's code. The planner uses
+a function of decoder.py that computes one device's part of a step.
 
     of_model.plan_of(models.find("llama-2-13b"), machine.find("h200"), batch=8, tokens=4096,
                      shard=decoder.Shard(fsdp=8))
 
-The function computes with whole weights, and its gradients have the same size. A device stores only
-its part of the weights, of the gradients and of the optimizer's state, plus the gathered weights of
-one layer.
+The function computes with whole weights, and returns whole gradients. The plan counts less memory:
+on a mesh, a device stores only its part of the weights, gradients and optimizer state, plus the
+gathered weights of one layer.
 """
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
       model, batch, tokens, shard, images, train, lora, attention, weight_dtype,
         optimizer_bytes: As for decoder.step().
       device_memory, host_memory, choice, options: As for plan().
-      compile: As for plan(). The target must have the devices of the mesh, and only fsdp may
+      compile: As for plan(). The target must have as many devices as the mesh, and only fsdp may
         divide the model.
       spared: Bytes of weights and gradients that are not on the device but in actmem.
     """
@@ -53,8 +53,9 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
                         optimizer_bytes=optimizer_bytes)
     has = step.bytes["weights"] + step.bytes["gradients"] + step.bytes["optimizer"] - spared
     if defaults.compiler_of(machine).fuses_products:
-        has += step.bytes["gathered"]   # other compilers: the function makes these weights
-    # The gradients are results. They are as large as the trained weights.
+        has += step.bytes["gathered"]   # with other compilers, the function makes these weights
+    # plan() itself counts the weights, and the gradients, which are as large as the trained
+    # weights.
     seen = (2 * _bytes(step.trained) + _bytes(step.frozen)) // shard.fsdp
     whole = None
     if compile:
@@ -74,13 +75,14 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
 
 @dataclasses.dataclass(frozen=True)
 class Length:
-    """The plan for sequences of another length. `plan` is None if nothing fits."""
+    """The plan for one of several sequence lengths. `plan` is None if nothing fits."""
     tokens: int
     plan: Plan | None
     lacks: str = ""
 
     def line(self, first: Plan) -> str:
-        """Returns a line to print below `first`. It lists the names whose action differs."""
+        """Returns a line to print below `first`. The line lists the names whose action differs from
+        that in `first`."""
         if self.plan is None:
             return f"at {self.tokens} tokens: {self.lacks}"
         there = {row.name: row.action for row in first.names}
@@ -97,7 +99,7 @@ class Length:
 
 
 def by_length(plan_at: Callable[[int], Plan], lengths: Sequence[int]) -> list[Length]:
-    """Returns the plans for other lengths. plan_at(tokens) makes each plan."""
+    """Returns a result for each of the `lengths`. plan_at(tokens) makes the plans."""
     found = []
     for tokens in lengths:
         try:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Chooses where weights, gradients and optimizer state live, and where the update runs. Plans the
-activations for each placement, under the same limits of device and host memory. Chooses the
-placement that fits and has the fastest step.
+"""Chooses a placement: where weights, gradients and optimizer state are stored, and where the
+update runs. Plans the activations for each placement, under the same limits of device and host
+memory. Chooses the placement that fits and has the fastest step.
 
     chooser = placement.Chooser(training, sizes, machine, device_memory, host_memory, plan_at)
     found, placed = chooser.choose()
@@ -24,15 +24,15 @@ from actmem.plan.search import Nothing
 from actmem.plan.update import Bytes, Job, Prediction, Update
 from actmem.plan.wear import REFUSED, WARNED, Endurance, Wear, capacity_of, wear_of
 
-OPTIMIZERS = {"adamw": 2, "lion": 1, "sgd": 0}      # moments of each parameter
+OPTIMIZERS = {"adamw": 2, "lion": 1, "sgd": 0}      # number of moments of each parameter
 DTYPES = {"float32": 4, "bfloat16": 2}
 GROUP_BYTES = 256 << 20         # default of actmem.optax.offload()
 # GROUPS: how many copies of a group's state (GROUP_BYTES) an update needs on the device. LAYERS:
 # how many copies of the largest layer's weights a step needs on the device, if actmem stores the
-# weights. Both were measured in programs that XLA compiled for an H200 (docs/state.md,
+# weights. Both numbers were measured in programs that XLA compiled for an H200 (docs/state.md,
 # docs/weights.md).
 GROUPS, LAYERS = 1.5, 3.5
-FASTER = 0.01                   # a placement must be faster than an earlier one by this share
+FASTER = 0.01                   # prefer a later placement only if its step is shorter by this share
 
 MEMORY = {"nothing": "weights, gradients and state on the device", "state": "state in actmem",
           "weights": "weights, gradients and state in actmem"}
@@ -42,13 +42,13 @@ WHEN = {"backward": "behind the backward pass", "forward": "behind the next forw
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """How a model is trained, besides the computation of its loss."""
+    """How a model is trained, except how its loss is computed."""
     optimizer: str = "adamw"
     state_dtype: str = "float32"
     has_master: bool = True
     clips: bool = True
     microbatches: int = 1
-    unrolled: bool = False      # the layers are not in a scan
+    unrolled: bool = False      # the layers are not in a lax.scan
     endurance: Endurance = Endurance()
     allows_wear: bool = False
 
@@ -58,9 +58,9 @@ class Training:
                      moments=OPTIMIZERS[self.optimizer] * DTYPES[self.state_dtype])
 
     def options(self, stored: str) -> dict[str, Any]:
-        """Returns options for of_model.plan_of(). If the state is on the device, float32 weights
-        are their own master copy. If actmem stores the state, the state contains the master copy,
-        and the device has bfloat16 weights."""
+        """Returns options for of_model.plan_of(). If the state is on the device and a master copy
+        is wanted, the weights are float32 and serve as the master copy. If actmem stores the state,
+        the state contains the master copy, and the device has bfloat16 weights."""
         is_whole = self.has_master and stored == "nothing"
         return {"weight_dtype": jnp.float32 if is_whole else jnp.bfloat16,
                 "optimizer_bytes": int(self.bytes.moments) if stored == "nothing" else 0}
@@ -69,12 +69,12 @@ class Training:
 @dataclasses.dataclass(frozen=True)
 class Sizes:
     """The sizes of one device's part of a model."""
-    devices: int                # of the mesh
-    parameters: float           # that are trained
+    devices: int                # devices of the mesh
+    parameters: float           # trained parameters
     resident: float             # bytes of weights and gradients on the device
     layers: float               # trained parameters in stacked layers
-    frozen_bytes: float         # of other weights in stacked layers
-    layer_bytes: float          # of the weights of the largest layer
+    frozen_bytes: float         # bytes of other weights in stacked layers
+    layer_bytes: float          # bytes of the weights of the largest layer
     leaf: float                 # trained parameters in the largest array
 
     @staticmethod
@@ -107,7 +107,7 @@ class Sizes:
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """A placement. `lacks`: why the placement cannot be used, or ""."""
+    """A placement. `lacks` says why the placement cannot be used, or is ""."""
     update: Update
     lacks: str = ""
     plan: Plan | None = None
@@ -115,7 +115,7 @@ class Option:
     device_bytes: float = 0.0
     held_bytes: float = 0.0     # additional bytes of host memory during an update
     wear: Wear | None = None
-    # Seconds of a step if the layers were not in a scan, so that a pass could hide the update.
+    # Seconds of a step if the layers were not in a scan, because a pass could then hide the update.
     unrolled_s: float | None = None
 
     @property
@@ -185,8 +185,8 @@ class Placed:
         return self.best.plan.disk_bytes + (self.best.step.spilled_bytes if self.best.step else 0)
 
     def json(self) -> dict[str, Any]:
-        """Returns the object "placement" of `actmem plan --json`. Its bytes are those of one
-        device, except "wear", which is for all disks of a host."""
+        """Returns the object "placement" of `actmem plan --json`. All bytes are those of one
+        device, except in "wear", which is about all disks of a host."""
         best = self.best
         assert best.plan
         found: dict[str, Any] = best.json()
@@ -218,7 +218,7 @@ class Chooser:
                  is_given: bool = False) -> None:
         self.training, self.sizes, self.machine, self.plan_at = training, sizes, machine, plan_at
         self.device_memory, self.host_memory = device_memory, host_memory
-        self.is_given = is_given        # whether the policy of activations is given
+        self.is_given = is_given        # whether the caller gives the policy of activations
         self._made: list[tuple[Plan, dict[str, Any]]] = []
         self._refused: list[tuple[Nothing, dict[str, Any]]] = []
         self.devices = min(int(machine.need("devices")), sizes.devices) \
@@ -272,8 +272,8 @@ class Chooser:
                 f"{size_text(self.device_memory)})")
 
     def _on_device(self, anyway: bool = False) -> Option:
-        """Returns the placement with everything on the device. Plans the activations only if they
-        may fit, or if `anyway` is true."""
+        """Returns the placement with everything on the device. Plans the activations only if
+        weights, gradients and state fit into device memory, or if `anyway` is true."""
         update_ = Update("nothing")
         needs = self.sizes.resident + self.sizes.parameters * self.training.bytes.state
         if needs > self.device_memory and not anyway:
@@ -289,7 +289,8 @@ class Chooser:
         more = {**self.training.options(stored), "spared": int(spared), "host_memory": host_memory}
 
         def has_less(known: dict[str, Any]) -> bool:
-            """Returns whether `known` is the same program with at least as much host memory."""
+            """Returns whether the options `known` and `more` are the same, except that `known` may
+            have more host memory."""
             return known | {"host_memory": host_memory} == more and \
                 host_memory <= known["host_memory"]
         for found, known in self._made:
@@ -322,8 +323,8 @@ class Chooser:
         return max(0.0, found.step_s - least * self.training.microbatches)
 
     def _may_gain(self, kept: Plan) -> bool:
-        """Returns whether a step could be shorter if the state left the device, so that the device
-        had memory for more activations."""
+        """Returns whether a step could be shorter if the device's memory for the state held more
+        activations instead."""
         gain = self._lost(kept)
         if self._unsupported("state") or gain <= max(FASTER, kept.error) * kept.step_s:
             return False
@@ -332,8 +333,8 @@ class Chooser:
                           if not self._unsupported("state", place))
 
     def _unsupported(self, stored: str, place: str = "device") -> str:
-        """Returns why actmem cannot store `stored`, or cannot update it at `place`; "" if both
-        work."""
+        """Returns why actmem cannot store `stored`, or cannot update at `place`; "" if it can do
+        both."""
         if defaults.compiler_of(self.machine) is memory.TPU:
             return ("not on TPUs: there, keep the state in pinned_host, and update it by "
                     "jax.experimental.compute_on")
@@ -348,9 +349,9 @@ class Chooser:
         return ""
 
     def _update(self, stored: str, place: str, unrolled: bool = False) -> Update:
-        """Returns the update at `place`, with the pass that can hide it. A scan returns the
-        gradient of a stacked weight only at its end, so no pass hides an update of layers in a
-        scan."""
+        """Returns the update at `place`, with the pass that can hide the update. A scan returns the
+        gradient of a stacked weight only at the end of the scan, so no pass hides an update of
+        layers in a scan."""
         behind = "nothing"
         if stored == "state" and (unrolled or self.training.unrolled):
             if not self.training.clips:
@@ -371,9 +372,10 @@ class Chooser:
                               update.rates_of(self.machine, self.devices))
 
     def _with(self, stored: str, beside: Plan | None) -> list[Option]:
-        """Returns the placements with `stored` in actmem. `beside` is None, or a plan of
-        activations made for less data in actmem, which loses no time for lack of device memory.
-        More data in actmem leaves more device memory, so `beside` is also the plan for `stored`."""
+        """Returns the placements with `stored` in actmem. `beside` is None, or the activations'
+        plan of a placement with less data in actmem. This plan loses almost no time for lack of
+        device memory. More data in actmem leaves more device memory, so `beside` is also the plan
+        for `stored`."""
         updates = [self._update(stored, place) for place in update.PLACES]
         lacks = self._unsupported(stored)
         if lacks:
@@ -400,7 +402,7 @@ class Chooser:
                 options.append(Option(how, lacks))
             else:
                 options.append(self._option(found, how, temporary))
-        # If the reason is the same for both updates, give it once.
+        # If both updates are impossible for the same reason, report the reason once.
         return options if options[0].plan or options[0].lacks != options[-1].lacks else options[:1]
 
     def _leaf(self, how: Update) -> float:
@@ -410,7 +412,7 @@ class Chooser:
             self.sizes.leaf
 
     def _temporary(self, how: Update) -> float:
-        """Returns the device memory for groups of state during an update."""
+        """Returns the device memory that an update needs for groups of state."""
         if how.stored != "state" or how.place != "device":
             return 0.0
         state = self.training.bytes.state

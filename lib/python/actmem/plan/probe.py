@@ -30,7 +30,7 @@ from actmem.plan import machine
 
 ROUNDS = 3                      # minimum number of runs of a measurement
 IN_A_ROW = 8                    # matrix products that run one after the other in one program
-COLD = 64 << 20                 # bytes of a copy: more than caches hold, as for offloaded values
+COLD = 64 << 20                 # bytes of a copy: more than caches hold
 USUAL = {"cpu": "256x1024x1024,1024x1024x1024,1024x1024x4096"}
 USUAL_LARGE = "4096x4096x4096,4096x8192x8192,8192x8192x28672"
 KEYS = {"figures": dict, "products": list, "nodes": list, "spill": list}
@@ -140,8 +140,8 @@ def measure_product(m: int, k: int, n: int, dtype: str, limit: float, batch: int
 
 def _measure_products(told: list[dict[str, Any]], wanted: Sequence[tuple[Any, ...]],
                       limit: float) -> None:
-    """Measures each missing product once in each of several rounds, and appends the best result of
-    each product to `told`. A short disturbance then does not lower the result."""
+    """Measures each wanted product that `told` lacks, once in each of several rounds. Appends the
+    best result of each product to `told`, so that a short disturbance does not lower the result."""
     there = {(one["m"], one["k"], one["n"], one["dtype"], one.get("batch", 1)) for one in told}
     missing = [(*product, 1)[:5] for product in dict.fromkeys(wanted)]
     missing = [product for product in missing if product not in there]
@@ -163,7 +163,8 @@ def measure_memory(size: int, limit: float) -> float:
 
 
 def measure_elements(limit: float) -> dict[str, float]:
-    """Returns two rates, in elements a second: of exp(), and of reads out of memory order."""
+    """Returns two rates, in elements a second: of exp(), and of reads in an order other than memory
+    order."""
     x = jnp.ones((4, 512, 512), jnp.float32)
     exp = jax.jit(jnp.exp)
     turned = jax.jit(lambda x: jnp.swapaxes(x, 1, 2) * 2)
@@ -185,7 +186,7 @@ def measure_transfers(limit: float, count: int = 64) -> float:
 
 class _Copies:
     """Copies data between actmem's memory and ordinary memory, in which XLA's CPU backend computes.
-    numpy copies with as many threads as there are processors, like XLA's thread pool."""
+    Each copy uses as many threads as there are processors, as XLA's thread pool does."""
 
     def __init__(self, size: int) -> None:
         self.threads = os.cpu_count() or 1
@@ -252,7 +253,8 @@ def measure_link(size: int, limit: float) -> dict[str, float]:
 
 def measure_interconnect(size: int, limit: float) -> float:
     """Returns the rate at which each of several devices sends during an all-reduce, in bytes a
-    second. In a ring, each device sends nearly twice as many bytes as its array has."""
+    second. An all-reduce in a ring makes each device send nearly twice as many bytes as its array
+    has."""
     devices = jax.local_devices()
     mesh = jax.sharding.Mesh(np.array(devices), ("all",))
     parts, whole = (jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))
@@ -279,7 +281,7 @@ def _bench(command: str, *arguments: str) -> dict[str, Any]:
 
 
 def measure_nodes(command: str, size: int, limit: float) -> list[dict[str, Any]]:
-    """Measures copies by one thread for each pair of nodes, and within each node. Returns rows of
+    """Measures copies by one thread, for each pair of nodes and within each node. Returns rows of
     actmem bench."""
     rows: list[dict[str, Any]] = _bench(command, "--only", "copying", "--memory", str(size),
                                         "--seconds", str(limit), "--allow", "any")["copying"]
@@ -300,9 +302,9 @@ def measure_spill(command: str, folders: Sequence[str], size: int, limit: float,
 
 def _host_figures(nodes: Sequence[dict[str, Any]], size: int, limit: float,
                   ) -> dict[str, float]:
-    """Returns figures of the host. The bandwidth of a node is the larger of two rates: a copy by
-    one thread within the slowest node, and a node's share of a copy by all threads. A copy both
-    reads and writes, so each byte counts twice."""
+    """Returns figures of the host. The bandwidth of a node is the larger of two rates. The first is
+    that of one thread that copies within the slowest node. The second is a node's share while all
+    threads copy. A copy both reads and writes, so each byte counts twice."""
     own = [float(row["bandwidth"]) for row in nodes
            if row["from"] == row["to"] and row["bandwidth"]]
     number = len({row["from"] for row in nodes}) or 1
@@ -313,7 +315,7 @@ def _host_figures(nodes: Sequence[dict[str, Any]], size: int, limit: float,
 
 
 def _spill_figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Returns the rates of all folders together, each rate for its fastest request size."""
+    """Returns the rates of all folders together, each for the request size that is fastest."""
     most = max(len(row["disks"]) for row in rows)
     together = [row for row in rows if len(row["disks"]) == most and row["spill_bandwidth"]]
     return {"disk_write": max(float(row["spill_bandwidth"]) for row in together),

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """The training step of a published model on all devices of a mesh, for XLA to compile. of_model.py
-plans one device's part without its transfers. This program has the transfers: each device holds a
-part of each weight, and gathers the weights of a layer at the start of the layer (fsdp).
+plans one device's part, without transfers between devices. This program contains these transfers:
+each device holds a part of each weight, and gathers the weights of a layer at the start of the
+layer (fsdp).
 
     program = sharded.program_of(models.find("llama-2-13b"), devices=8, batch=16, tokens=4096)
     jax.make_jaxpr(program.loss)(*program.args)
@@ -27,8 +28,8 @@ AXIS = "fsdp"
 @dataclasses.dataclass(frozen=True)
 class Sharded:
     """The result of program_of(). `loss(trained, frozen, batch)` returns a scalar. `args` has the
-    shapes and shardings of its arguments. `resident` is the number of bytes of optimizer state on
-    each device."""
+    shapes and shardings of the arguments of `loss`. `resident` is the number of bytes of optimizer
+    state on each device."""
     loss: Callable[[Weights, Weights, Weights], jax.Array]
     args: tuple[Weights, Weights, Weights]
     resident: int
@@ -36,8 +37,8 @@ class Sharded:
 
 class _Axes:
     """The dimension in which each weight is divided: the first one whose size is a multiple of
-    `devices`. GPUs gather an array along its first dimension without a copy. To gather along
-    another dimension, XLA first copies the weights of all layers."""
+    `devices`. The first is best, because GPUs gather an array along its first dimension without a
+    copy. To gather along another dimension, XLA first copies the weights of all layers."""
 
     def __init__(self, step: decoder.Step, groups: Sequence[Group], devices: int) -> None:
         self.of_array: dict[str, int] = {}
@@ -60,7 +61,7 @@ class _Axes:
                                          "dimensions")
 
     def gathered(self, weights: Weights, dtype: Any) -> Weights:
-        """Returns whole weights. Casts the parts first, so that devices send less."""
+        """Returns whole weights. Casts the parts first, so that devices send fewer bytes."""
         return {name: jax.lax.all_gather(value.astype(dtype), AXIS, tiled=True,
                                          axis=self.of_part[name, value.shape])
                 for name, value in weights.items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Targets: accelerators for which XLA can compile a program even if this machine has none.
+"""Targets: accelerators for which XLA can compile a program even if this machine lacks them.
 
     targets.find("h200x8")          # eight GPUs that target_h200.txtpb describes
     targets.find("v5p:2x2x1")       # a slice of four TPUs, which libtpu knows
@@ -18,7 +18,7 @@ from jaxlib.version import __version__ as jaxlib_version
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TPUS = ("v5p", "v6e", "v5e")    # the TPUs of machines.csv
-# For each platform: environment variables with flags of XLA. With these flags, XLA overlaps more
+# The environment variables that set XLA's flags, by platform. With these flags, XLA overlaps more
 # computation with copies to and from the host. MaxText sets these flags for programs that offload
 # (HOST_OFFLOAD_FLAGS).
 OFFLOAD_FLAGS = {"tpu": {"LIBTPU_INIT_ARGS": " ".join(f"--xla_{flag}" for flag in (
@@ -42,11 +42,11 @@ class TargetError(ValueError):
 @dataclasses.dataclass(frozen=True)
 class Target:
     name: str
-    machine: str                # its name in machines.csv
+    machine: str                # the machine's name in machines.csv
     platform: str               # "cuda" or "tpu"
     topology: str               # as JAX's get_topology_desc() expects it
     devices: int
-    config: str = ""            # describes a GPU to XLA
+    config: str = ""            # XLA's description of the GPU; "" for TPUs
 
 
 def gpus() -> list[str]:
@@ -77,7 +77,7 @@ def find(name: str) -> Target:
 def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:         # its package is missing
+    except ModuleNotFoundError:         # the module's package is missing
         return False
 
 

@@ -3,8 +3,8 @@
 the host, writes of files and reads of files. The layers run forward and then backward.
 
 A layer that offloads values waits while `ring` earlier layers have unfinished transfers to the
-host. Values beyond the host's budget are written to files, and read back before the backward pass
-needs them. If values arrive late, the backward pass waits for them.
+host. Values that exceed the host's budget are written to files. These values are read back ahead of
+the backward pass, which waits for values that arrive late.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Layer:
     """One layer of a step, run once forward and once backward."""
 
     forward: float          # seconds of compute
-    backward: float         # including recomputation
+    backward: float         # seconds of compute, including recomputation
     sent: int = 0           # bytes offloaded
     values: int = 1         # number of offloaded values
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Predicts the time of a training step. The optimizer state is in host memory; the weights and
-gradients may be, too. The update runs on the device or on the host's processors.
+"""Predicts the time of a training step. The optimizer state is in host memory, and the weights and
+gradients may be there, too. The update runs on the device or on the host's processors.
 
     step = update.predict(job, Update("state", "host", "nothing"), update.rates_of(machine, devices=1))
 
-A step is a list of phases: forward and backward passes of the micro-batches, and the update, unless
-another phase hides it. In a phase, the device computes, the link copies each way, the host's memory
-serves the copies and the host's update, and disks transfer the bytes that exceed host memory. All
-these resources work at the same time, so a phase takes as long as the slowest of them.
+A step is a list of phases: forward and backward passes of the micro-batches, and the update. If a
+pass hides the update (runs at the same time), the update is no phase of its own. In a phase, the
+device computes, the link copies in both directions, the host's memory serves the copies and the
+host's update, and disks transfer the bytes that exceed host memory. All these resources work at the
+same time, so a phase takes as long as the slowest of them.
 """
 from __future__ import annotations
 
@@ -20,15 +21,16 @@ from actmem.plan.machine import Machine
 DRAM_EFFICIENCY = 0.8           # default of the figure "dram_efficiency"
 STORED = ("nothing", "state", "weights")
 PLACES = ("device", "host")
-# The pass that hides the update. "backward": possible unless the update needs a value that depends
-# on all gradients, such as their norm. "forward": the next forward pass, as with
+# The pass that hides the update. "backward" is possible unless the update needs a value that
+# depends on all gradients, such as their norm. "forward" is the next forward pass, as with
 # actmem.optax.delayed.
 BEHIND = ("backward", "forward", "nothing")
 
 
 @dataclasses.dataclass(frozen=True)
 class Bytes:
-    """Bytes per parameter. If `master` is 0, the update changes the weights themselves."""
+    """Bytes per parameter. If `master` is 0, the update changes the weights directly, without a
+    master copy."""
     weight: float = 2
     gradient: float = 2
     master: float = 4
@@ -52,9 +54,9 @@ class Job:
     bytes: Bytes = Bytes()
     microbatches: int = 1
     clips: bool = True
-    # Number of parameters whose weights actmem can store. None: all trained parameters.
+    # Number of parameters whose weights actmem can store. None means all trained parameters.
     layers: float | None = None
-    frozen_bytes: float = 0         # of stored weights that are not trained
+    frozen_bytes: float = 0         # bytes of stored weights that are not trained
     sent: float = 0                 # bytes of activations that a step copies to the host and back
     host_memory: float = math.inf   # bytes for stored state, weights and gradients
 
@@ -71,23 +73,23 @@ class Job:
         return self.in_layers * self.bytes.gradient
 
     def stored_bytes(self, stored: str) -> float:
-        """Returns the bytes that the store holds besides activations."""
+        """Returns the bytes that the store holds for `stored`, without activations."""
         return {"nothing": 0.0, "state": self.parameters * self.bytes.state}.get(
             stored, self.parameters * self.bytes.state + self.weight_bytes + self.gradient_bytes)
 
 
 @dataclasses.dataclass(frozen=True)
 class Update:
-    stored: str                     # of STORED
-    place: str = "device"           # of PLACES
-    behind: str = "nothing"         # of BEHIND
+    stored: str                     # one of STORED
+    place: str = "device"           # one of PLACES
+    behind: str = "nothing"         # one of BEHIND
 
 
 @dataclasses.dataclass(frozen=True)
 class Rates:
-    """Bytes a second for one device. `link_*_both`: while data moves the other way too. `near`: the
-    memory rate of those nodes that have a device in use, divided by the number of devices. `host`:
-    the memory rate of all nodes, divided by the number of devices."""
+    """Bytes a second for one device. `link_*_both` are rates while data also moves in the other
+    direction. `near` is the memory rate of those nodes that have a device in use, divided by the
+    number of devices. `host` is the memory rate of all nodes, divided by the number of devices."""
     link_out: float
     link_in: float
     link_out_both: float
@@ -120,7 +122,8 @@ def rates_of(machine: Machine, devices: int = 1) -> Rates:
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """The work of a phase: seconds of compute, and bytes."""
+    """The work of a phase: seconds of compute, and bytes. `out` and `into` are seen from the
+    device."""
     compute: float = 0.0
     out: float = 0.0
     into: float = 0.0
@@ -136,7 +139,7 @@ class Load:
         return Load(*(mine * count for mine in dataclasses.astuple(self)))
 
     def parts(self, rates: Rates) -> dict[str, float]:
-        """Returns the seconds that each resource works. All work at the same time."""
+        """Returns the seconds that each resource works. All resources work at the same time."""
         ends = (self.out / rates.link_out_both, self.into / rates.link_in_both)
         both = min(ends)            # after this time, one direction is idle
         link = both + (self.out - both * rates.link_out_both) / rates.link_out + (
@@ -154,16 +157,16 @@ class Load:
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    seconds: float                  # of a step
+    seconds: float                  # seconds of a step
     compute: float                  # seconds of a step in which the device computes
     parts: dict[str, float]         # seconds of each resource if the update ran alone
-    stored_bytes: float             # of one device: in host memory and on disks
+    stored_bytes: float             # bytes of one device, in host memory and on disks
     spilled_bytes: float            # the part of stored_bytes that exceeds host memory
-    written_bytes: float            # to disks, in a step
+    written_bytes: float            # bytes that a step writes to disks
 
     @property
     def waits(self) -> float:
-        """The seconds that neither computing nor another phase hides."""
+        """The seconds of a step in which the device does not compute."""
         return self.seconds - self.compute
 
     @property

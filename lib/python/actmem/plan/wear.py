@@ -8,14 +8,15 @@ import dataclasses
 from actmem.plan.machine import Machine
 
 DAY = 86400
-YEARS = 5                       # an endurance in bytes is for this period
-CAPACITY = 8 * 3.84e12          # bytes of a host's disks, if unknown: as in a DGX H200
+YEARS = 5                       # the period of an endurance in bytes
+CAPACITY = 8 * 3.84e12          # bytes of a host's disks if unknown: those of a DGX H200
 WARNED, REFUSED = 1, 10         # limits of Wear.ratio
 
 
 @dataclasses.dataclass(frozen=True)
 class Endurance:
-    """The endurance of all disks of a host together: drive writes a day, or bytes in five years."""
+    """The endurance of all disks of a host together: drive writes a day (`writes`), or bytes in
+    five years (`total`)."""
     writes: float = 1.0
     total: float | None = None
 
@@ -53,7 +54,7 @@ def capacity_of(machine: Machine) -> tuple[float, str]:
 
 def wear_of(machine: Machine, endurance: Endurance, step_bytes: float, seconds: float) -> Wear:
     """Returns the wear of disks to which all devices of a host together write `step_bytes` in each
-    step of `seconds`."""
+    step of `seconds` seconds."""
     capacity, source = capacity_of(machine)
     basis = f"{_petabytes(endurance.total)} in {YEARS} years" if endurance.total else (
         f"{endurance.writes:g} drive writes a day of {capacity / 1e12:.4g} TB, {source}")

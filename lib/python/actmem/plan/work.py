@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Counts the work of a program in its graph: exact floating point operations for products and
-convolutions, bytes by axis for collectives, and bytes read and written for other operations. The
-graph is that of the program that recomputes all names. If some names are kept, the operations that
-only recompute their values are not counted."""
+"""Counts the work of a program from its graph: exact floating point operations for products and
+convolutions, bytes by mesh axis for collectives, and bytes read and written for other operations.
+The graph is that of the program that recomputes all named values. If some of these values are kept,
+the operations that only recompute them are not counted."""
 from __future__ import annotations
 
 import collections
@@ -104,7 +104,7 @@ def _is_strided(node: Node) -> bool:
 
 
 class Counted:
-    """A graph with the work of each of its steps. A loop counts as one step."""
+    """A graph with the work of each of its steps (_fusion.py). A loop counts as one step."""
 
     def __init__(self, graph: Graph, compiler: Compiler = PLAIN) -> None:
         self.graph = graph
@@ -119,7 +119,7 @@ class Counted:
                         sum(read_of(value) for value in step.reads.values()))
             work.costly = sum(_elements(each) for each in (node, *step.inner)
                               if each.op in COSTLY)
-            if step.inner:      # a transpose alone is copied block by block
+            if step.inner:      # a transpose that is not fused is copied block by block
                 work.strided = sum(_elements(each) for each in (node, *step.inner)
                                    if _is_strided(each))
             flops = flops_of(node)
@@ -138,7 +138,7 @@ class Counted:
             self.own[id(node)] = work
 
     def needed(self, kept: Collection[str] = ()) -> list[Node]:
-        """Returns the operations that run if the values of these names exist already."""
+        """Returns the operations that run if the values with the names `kept` exist already."""
         kept = frozenset(kept)
         wanted = {id(value) for value in self.graph.outputs if value is not None}
         nodes = []
