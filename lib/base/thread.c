@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Starts the library's own threads, numbers threads, and defers the cancellation of the
+ * Starts the library's own threads, gives each thread a number, and defers the cancellation of the
  * program's threads.
  */
 #include <sched.h>

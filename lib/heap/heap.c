@@ -290,7 +290,7 @@ static int take_block_or_grow(struct actmem_heap *heap, uint64_t bytes, uint64_t
 	return error;
 }
 
-/* Allocates a block. @is_full NULL: only from the existing regions. */
+/* Allocates a block. If @is_full is NULL, takes it only from the existing regions. */
 static int alloc_block(struct actmem_heap *heap, uint64_t bytes, uint64_t align,
 		       void **address, bool *is_full)
 {

@@ -115,8 +115,8 @@ static void settle_registration(struct registration *registration, bool failed)
 }
 
 /*
- * Counts a failed registration. If the runtime does not support this registration, although it is
- * not read-only, and none has succeeded before, the runtime refuses all later registrations.
+ * Counts a failed registration. If the runtime does not support this registration, it refuses all
+ * later ones, unless this registration was read-only or an earlier one succeeded.
  */
 static void count_failure(const struct registration *registration, int error)
 {

@@ -2,7 +2,7 @@
 """The order in which XLA's latency-hiding scheduler for GPUs runs the steps of a loop's body.
 
 The scheduler places the last step first. A step can be placed when all steps that read its results
-are placed. Of these steps, the scheduler takes the best by the rules of _is_better(). Copies of
+are placed. Of these steps, the scheduler takes the best by the rules of _rank(). Copies of
 slices of stacked values, and copies between device and host, run beside other steps: the start and
 the end of a copy are separate items, with LATENCY between them. Times and costs are those that the
 scheduler assumes, in a unit of its own. The rules are those in XLA's latency_hiding_scheduler.cc
@@ -36,6 +36,8 @@ class _Item:
     before: list[_Item] = dataclasses.field(default_factory=list)   # items that this one needs
     after: list[tuple[_Item, float]] = dataclasses.field(default_factory=list)
     left: int = 0                   # items of `after` that are not placed
+    unlocks: int = 0                # items that are ready as soon as this one is placed
+    is_placed: bool = False
     ready: float = 0.0              # when the item can be placed, or was placed
 
     def needs(self, other: _Item, latency: float = NEXT) -> None:
@@ -44,11 +46,6 @@ class _Item:
 
     def earliest(self, now: float) -> float:
         return max([now, *(item.ready + latency for item, latency in self.after)])
-
-    @property
-    def unlocked(self) -> int:
-        """The number of items that can be placed as soon as this one is placed."""
-        return sum(item.left == 1 for item in self.before)
 
 
 def hiding(steps: list[Step]) -> list[Step]:
@@ -126,48 +123,39 @@ class _Items:
 
 class _Scheduler:
     def __init__(self, items: list[_Item]) -> None:
+        self.now = 0.0
+        self.ready: list[_Item] = []
+        self.free: list[_Item] = []         # those that are ready and take no time
         for item in items:
             item.left = len(item.after)
-        self.now = 0.0
-        self.ready = [item for item in items if not item.left]
+        for item in items:
+            self._update(item)
 
     def placed(self) -> list[_Item]:
         """Returns the items, the last first."""
         found = []
-        while self.ready:
-            best = self._best()
-            self.ready.remove(best)
-            self._place(best)
-            found.append(best)
+        while self.free or self.ready:
+            item = self.free.pop() if self.free else max(self.ready, key=self._rank)
+            if item.cost:
+                self.ready.remove(item)
+            item.is_placed = True
+            item.ready = item.earliest(self.now)
+            self.now = item.ready + item.cost
+            for each in item.before:
+                each.left -= 1
+                self._update(each)
+            found.append(item)
         return found
 
-    def _best(self) -> _Item:
-        for item in reversed(self.ready):
-            if not item.cost:
-                return item
-        best = self.ready[0]
-        for item in self.ready[1:]:
-            if _is_better(item, best, self.now):
-                best = item
-        return best
+    def _rank(self, item: _Item) -> tuple[bool, float, int, int]:
+        """Ends of copies come first, then what delays the step least, then what makes most items
+        ready, then what comes last in the program."""
+        return item.ends, min(self.now - item.ready, 0.0), item.unlocks, item.number
 
-    def _place(self, item: _Item) -> None:
-        item.ready = item.earliest(self.now)
-        self.now = item.ready + item.cost
-        for each in item.before:
-            each.left -= 1
-            if not each.left:
-                each.ready = each.earliest(self.now)
-                self.ready.append(each)
-
-
-def _is_better(a: _Item, b: _Item, now: float) -> bool:
-    """Returns whether `a` should be placed rather than `b`."""
-    if a.ends != b.ends:
-        return a.ends
-    stalls = max(a.ready - now, 0.0), max(b.ready - now, 0.0)
-    if stalls[0] != stalls[1]:
-        return stalls[0] < stalls[1]
-    if a.unlocked != b.unlocked:
-        return a.unlocked > b.unlocked
-    return a.number > b.number
+    def _update(self, item: _Item) -> None:
+        """Updates what depends on the number of unplaced items that need `item`."""
+        if not item.left:
+            item.ready = item.earliest(self.now)
+            (self.ready if item.cost else self.free).append(item)
+        elif item.left == 1:
+            next(each for each, _ in item.after if not each.is_placed).unlocks += 1
