@@ -44,7 +44,7 @@ static int __init actmem_init(void)
 	/* User space can create regions from here on, so init must not fail any more. */
 	actmem_poison_init();
 	if (actmem_mount_init())
-		pr_warn("actmem: there is another file system of this name; it cannot be mounted\n");
+		pr_warn("actmem: another file system has the name actmem, so file systems of this module cannot be mounted\n");
 	return 0;
 
 sysfs_exit:

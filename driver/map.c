@@ -47,7 +47,7 @@ static void map_fault_log(struct actmem_region *region, unsigned long index, int
 	if (why->reason < ARRAY_SIZE(refusals))
 		words = refusals[why->reason];
 	spin_lock(&region->lock);
-	pr_warn("actmem: %s[%d] cannot have the page that it touches (SIGBUS): region %llu '%s', offset %llu: %s (error %d; user %u, node %d: %llu bytes left of %llu wanted)\n",
+	pr_warn("actmem: %s[%d] gets SIGBUS, because a page cannot be allocated: region %llu '%s', offset %llu: %s (error %d; user %u, node %d: %llu bytes left of %llu wanted)\n",
 		current->comm, task_tgid_nr(current), region->id, region->name,
 		index * ACTMEM_PAGE_BYTES, words ?: "see actmem(4)", err,
 		from_kuid(&init_user_ns, region->owner), why->node, why->available, why->wanted);

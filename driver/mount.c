@@ -65,7 +65,7 @@ static int mount_parse_size(struct fs_context *context, struct actmem_mount *mou
 		rest++;
 	}
 	if (!rest || *rest || !bytes || !IS_ALIGNED(bytes, ACTMEM_PAGE_BYTES))
-		return invalfc(context, "size=%s: write a multiple of 2 MiB, as 64G, or 50%%",
+		return invalfc(context, "size=%s: write a multiple of 2 MiB, such as 64G, or 50%%",
 			       text);
 	mount->pages.limit = bytes / ACTMEM_PAGE_BYTES;
 	return 0;
@@ -77,7 +77,7 @@ static int mount_parse_nodes(struct fs_context *context, struct actmem_mount *mo
 	strreplace(text, ':', ',');
 	if (nodelist_parse(text, mount->nodes) || nodes_empty(mount->nodes) ||
 	    !nodes_subset(mount->nodes, node_states[N_MEMORY]))
-		return invalfc(context, "node= takes nodes that have memory, as 0-1:3");
+		return invalfc(context, "node= takes nodes that have memory, such as 0-1:3");
 	return 0;
 }
 

@@ -331,7 +331,7 @@ static int pool_fill(struct actmem_pool *pool)
 	spin_unlock(&pool->lock);
 	if (err > 0 || signal_pending(current))
 		return -EINTR;
-	pr_warn("actmem: the pool of node %d has %llu bytes of %llu wanted: no more can be had there; free memory, and write pool_bytes again\n",
+	pr_warn("actmem: the pool of node %d has %llu bytes of %llu wanted: the node has no more free pages of 2 MiB; free memory, and write pool_bytes again\n",
 		pool->node, size * ACTMEM_PAGE_BYTES, target * ACTMEM_PAGE_BYTES);
 	return 0;
 }

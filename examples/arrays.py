@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""An input pipeline without copies: threads read batches from a file into
-actmem regions ahead of the training, and JAX uses the batches in place.
+"""An input pipeline without copies.
+
+A thread reads batches from a file into actmem regions ahead of the training, and JAX uses the
+batches in place.
 
     actmem run -- python examples/arrays.py
 

@@ -71,7 +71,7 @@ static int touch_until_told(int fd, size_t pages, const char *why)
 			usleep(50000);
 	} while (!line);
 	CHECK(!info(fd, 0, &now));
-	if (strcmp(line, text("actmem: " VICTIM "[%d] cannot have the page that it touches (SIGBUS): region %llu '" NAME "', offset %llu: %s",
+	if (strcmp(line, text("actmem: " VICTIM "[%d] gets SIGBUS, because a page cannot be allocated: region %llu '" NAME "', offset %llu: %s",
 			      victim, now.id, now.allocated_bytes, why))) {
 		fprintf(stderr, "# %s\n", line);
 		return __LINE__;
@@ -164,7 +164,7 @@ TEST_F(kernel_log, a_pool_that_cannot_be_filled)
 	ASSERT_EQ(0, set_pool(NODE, pages));
 	line = read_log(kernel_log, "actmem: ");
 	ASSERT_NE(NULL, line);
-	ASSERT_EQ(2, sscanf(line, "actmem: the pool of node 1 has %zu bytes of %zu wanted: no more can be had there; free memory, and write pool_bytes agai%*1[n]",
+	ASSERT_EQ(2, sscanf(line, "actmem: the pool of node 1 has %zu bytes of %zu wanted: the node has no more free pages of 2 MiB; free memory, and write pool_bytes agai%*1[n]",
 			    &held, &wanted));
 	EXPECT_EQ(pages * PAGE_BYTES, wanted);
 	EXPECT_EQ((long)held, number_in(SYSFS "/node%d/pool_bytes", NODE));

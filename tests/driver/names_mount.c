@@ -30,8 +30,8 @@ static const char *complaint(const char *key, const char *value)
 	return words;
 }
 
-#define SIZE_ERROR(text) "e actmem: size=" text ": write a multiple of 2 MiB, as 64G, or 50%\n"
-#define NODE_ERROR "e actmem: node= takes nodes that have memory, as 0-1:3\n"
+#define SIZE_ERROR(text) "e actmem: size=" text ": write a multiple of 2 MiB, such as 64G, or 50%\n"
+#define NODE_ERROR "e actmem: node= takes nodes that have memory, such as 0-1:3\n"
 
 TEST_F(names, what_is_wrong_is_told)
 {

@@ -42,7 +42,7 @@ int memfd_allocated(const struct backing *backing, uint64_t *bytes)
 	struct stat stat;
 
 	if (fstat(backing->fd, &stat))
-		return fail(errno, "cannot get the page size of a memfd (fstat: %s)",
+		return fail(errno, "cannot get the size of a memfd's memory (fstat: %s)",
 			    strerror(errno));
 	*bytes = (uint64_t)stat.st_blocks * 512;
 	return 0;
