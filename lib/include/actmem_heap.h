@@ -21,9 +21,9 @@ struct actmem_heap;		/* allocates blocks in its regions */
 
 struct actmem_heap_options {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t grow_bytes;		/* region length, multiple of 2 MiB; 0: 64 MiB; see below */
+	uint64_t grow_bytes;		/* usual region length, multiple of 2 MiB; 0: 64 MiB */
 	uint64_t limit_bytes;		/* maximum length of all regions together; 0: no limit */
-	const struct actmem_region_options *region;	/* its length must be 0; NULL: defaults */
+	const struct actmem_region_options *region;	/* length must be 0; NULL: defaults */
 };
 
 struct actmem_heap_stats {
@@ -36,31 +36,34 @@ struct actmem_heap_stats {
 	uint64_t used_bytes_peak;
 	uint64_t largest_free;		/* longest block that needs no new region */
 	uint64_t region_bytes_peak;
-	uint64_t free_pieces;		/* number of free pieces of the regions */
+	uint64_t free_pieces;		/* number of separate free ranges in the regions */
 	uint64_t blocks_total;		/* blocks allocated since the heap was created */
 };
 
 /*
  * Creates a heap, which allocates its blocks in regions. The heap's metadata is outside these
- * regions. @options NULL: defaults.
+ * regions. If @options is NULL, the defaults apply.
  *
- * The usual length of a region is grow_bytes, rounded up for 1G pages. A region is shorter if
- * blocks of the requested length leave less memory unused in a shorter region. A region is longer
- * if the requested block is longer than grow_bytes. In a large heap, a region may be longer than
- * grow_bytes. Its maximum is 1/128 of the total length of the existing regions, or 1/16 if blocks
- * of the requested length fill no shorter region. The maximum is 1/8 if more than 1/16 of the heap
- * is free, but no free piece is long enough for the block. A region consists of chunks. A runtime
- * (actmem_runtime.h) registers each chunk with the accelerator separately. A chunk is at most 64
- * GiB long or, if the heap is registered with a runtime, at most chunk_bytes of that runtime. A
- * block lies within one chunk.
+ * The usual length of a region is grow_bytes, rounded up to whole pages if the pages are 1G. A
+ * region is shorter if blocks of the requested length leave less memory unused in a shorter region.
+ * A region is longer if the requested block is longer than grow_bytes. In a large heap, a region
+ * may also be longer than grow_bytes: up to 1/128 of the total length of the existing regions. The
+ * maximum is 1/16 of this total if blocks of the requested length can fill no shorter region. The
+ * maximum is 1/8 of this total if more than 1/16 of the heap is free, but no free range is long
+ * enough for the block.
+ *
+ * A region consists of chunks, which a runtime (actmem_runtime.h) registers with the accelerator
+ * one by one. A chunk is at most 64 GiB long. If the heap is registered with a runtime, a chunk is
+ * at most as long as the option chunk_bytes of that runtime. A block lies within one chunk.
  *
  * If the caller passes a heap_name to actmem_open(), the regions are the files heap_name.0,
  * heap_name.1 and so on. heap_name is a path or a name, as for actmem_region_open(). Existing files
- * may have any length. The heap opens them with ACTMEM_OPEN_LOCK. If two processes use one name,
- * actmem_heap_alloc() returns -EBUSY in the second, so each process of a job needs its own name.
- * The files stay when heaps are trimmed or destroyed and when the process ends. The next process
- * with that name uses the files as they are, and finds the old contents in its blocks. The files
- * must belong to the user of the process, and must not be symbolic links. rm(1) removes the files.
+ * may have any length. The heap opens these files with ACTMEM_OPEN_LOCK: if two processes use one
+ * name, actmem_heap_alloc() returns -EBUSY in the second process. Therefore each process of a job
+ * needs its own name. The files stay when heaps are trimmed or destroyed and when the process ends.
+ * The next process with the same heap_name uses the files as they are, and finds the old contents
+ * in its blocks. The files must belong to the user of the process, and must not be symbolic links.
+ * rm(1) removes the files.
  *
  * -EINVAL  wrong grow_bytes or region options, or a region length other than 0
  * -ENOMEM  no memory for the metadata
@@ -83,15 +86,15 @@ int actmem_heap_destroy(struct actmem_heap *heap);
  * just freed, the next block of the same length gets the freed block's address. The block is pinned
  * unless the library used the fallback ACTMEM_ALLOW_UNLOCKED for the block's region.
  *
- * The call does not choose among existing regions by the caller's node: the block may be in any
- * region of the heap that has enough free memory. If the call creates a region, that region is on
- * the caller's node, unless the options name nodes or a policy. If threads on several nodes need
- * memory of their own node, create a heap for each node.
+ * If existing regions have enough free memory, the block may be in any of them: the call does not
+ * prefer regions on the caller's node. If the call creates a region, that region is on the caller's
+ * node, unless the options name nodes or a policy. If threads on several nodes need memory on their
+ * own nodes, create a heap for each node.
  *
  * -EINVAL  @length is 0, or longer than the address space or the longest chunk; @align is above
  *	2 MiB or not a power of two
  * -ENOMEM  the heap's limit, or no memory for the metadata
- * -EBUSY  another process has a heap of this name
+ * -EBUSY  another process uses the same heap_name
  * -EMFILE  the heap needs more than 4096 files
  * others  if the heap needs a new region: the errors of actmem_region_create() or, with a
  *	heap_name, of actmem_region_open(); with a runtime also those of actmem_region_register()
@@ -108,8 +111,9 @@ int actmem_heap_free(struct actmem_heap *heap, void *block);
 
 /*
  * Finds the region of a block, and the block's offset in the region. actmem_queue_fill() and
- * actmem_queue_spill() need both. The region belongs to the heap, and stays open until the block
- * is freed. The caller may attach the region to a queue (actmem_queue_attach()).
+ * actmem_queue_spill() take the region and the offset as arguments. The region belongs to the heap,
+ * and stays open until the block is freed. The caller may attach the region to a queue
+ * (actmem_queue_attach()).
  *
  * -EINVAL  @block is not the start of a block of this heap
  */
@@ -123,8 +127,8 @@ int actmem_heap_trim(struct actmem_heap *heap);
 
 /*
  * Closes regions without blocks, as actmem_heap_trim() does, until at most @keep_bytes of the heap
- * are free. If closing one region is enough, the call closes the shortest region that is long
- * enough. Otherwise the call closes the longest regions first.
+ * are free. If closing one region is enough, the call closes the shortest such region. Otherwise
+ * the call closes the longest regions first.
  */
 int actmem_heap_trim_to(struct actmem_heap *heap, uint64_t keep_bytes);
 

@@ -24,8 +24,8 @@ struct actmem_queue;		/* accepts requests, returns completions */
 struct actmem_file;		/* one file, or a set of striped files */
 
 enum actmem_engine {
-	ACTMEM_ENGINE_AUTO,	/* io_uring, or threads if the kernel refuses it */
-	ACTMEM_ENGINE_URING,	/* io_uring or an error */
+	ACTMEM_ENGINE_AUTO,	/* io_uring, or threads if the kernel refuses io_uring */
+	ACTMEM_ENGINE_URING,	/* io_uring; without it, the call fails */
 	ACTMEM_ENGINE_WORKERS,	/* threads that call preadv2() and pwritev2() */
 };
 
@@ -37,18 +37,18 @@ struct actmem_queue_options {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t block_bytes;		/* longest transfer; 0: depends on the file's devices */
 	enum actmem_engine engine;
-	uint32_t depth;			/* transfers at once per file; 0: depends on the devices */
+	uint32_t depth;			/* concurrent transfers per file; 0: depends on devices */
 	uint32_t workers;		/* number of threads for WORKERS; 0: 8 threads */
 	uint32_t reserved;		/* 0 */
 };
 
 /*
- * Creates a queue. @options NULL: defaults.
+ * Creates a queue. If @options is NULL, the defaults apply.
  *
  * -EINVAL  block_bytes is above 1 GiB or not a multiple of 4096, depth is above 256, workers is
  *	above 64, the engine is unknown, or reserved is not 0
- * -ENOSYS, -EPERM, -EACCES  the caller wants URING, and the kernel lacks io_uring or refuses it:
- *	kernel.io_uring_disabled, seccomp, a security module
+ * -ENOSYS, -EPERM, -EACCES  the caller wants URING, and the kernel lacks io_uring, or refuses it
+ *	because of kernel.io_uring_disabled, seccomp or a security module
  * -ENOMEM, -EMFILE, -EAGAIN  no memory, descriptor or thread is available
  */
 int actmem_queue_create(struct actmem *am, const struct actmem_queue_options *options,
@@ -76,12 +76,12 @@ struct actmem_queue_stats {
 	uint64_t completions;		/* not returned by actmem_queue_wait() yet */
 	uint64_t files;
 	uint64_t regions;		/* attached */
-	uint64_t registered_bytes;	/* bytes of attached regions in registered buffers */
+	uint64_t registered_bytes;	/* bytes of regions that are registered with io_uring */
 	uint64_t requests_total;
 	uint64_t failures_total;	/* requests that ended with an error */
 	uint64_t filled_bytes_total;
 	uint64_t spilled_bytes_total;
-	uint64_t resumed_total;		/* transfers that were resumed because they were short */
+	uint64_t resumed_total;		/* short transfers that the queue resumed */
 	enum actmem_engine engine;	/* in use */
 	uint32_t reserved;
 };
@@ -90,8 +90,8 @@ struct actmem_queue_stats {
 int actmem_queue_get_stats(struct actmem_queue *queue, struct actmem_queue_stats *stats);
 
 /*
- * Do not register the region's memory with io_uring. The region's pages can then be discarded; the
- * kernel pins them only during each transfer.
+ * Do not register the region's memory with io_uring. The region's pages can then be discarded,
+ * because the kernel pins them only during each transfer.
  */
 #define ACTMEM_ATTACH_PLAIN	(1u << 0)
 
@@ -101,13 +101,14 @@ int actmem_queue_get_stats(struct actmem_queue *queue, struct actmem_queue_stats
  * allocates missing pages. Registered pages count against RLIMIT_MEMLOCK twice, for the region and
  * for io_uring, and cannot be discarded.
  *
- * actmem_region_close() returns -EBUSY until the region is detached. Linux 6.1 cannot register the
- * memory of the driver backend. The call attaches such a region as if with ACTMEM_ATTACH_PLAIN, and
- * actmem_queue_describe() says so. The engine WORKERS registers no memory.
+ * actmem_region_close() returns -EBUSY until the region is detached. On Linux 6.1, io_uring cannot
+ * register memory of the driver backend. The call then attaches regions of the driver as if
+ * ACTMEM_ATTACH_PLAIN were set, and actmem_queue_describe() says so. The engine WORKERS registers
+ * no memory.
  *
- * -EEXIST  the region is attached
+ * -EEXIST  the region is already attached to this queue
  * -ENOMEM  RLIMIT_MEMLOCK
- * -EMFILE  the attached regions of the queue have more than 4096 pieces
+ * -EMFILE  the attached regions of the queue would have more than 4096 pieces
  * -EPERM  the region was opened with ACTMEM_OPEN_READ
  * -EOPNOTSUPP  a runtime allocated the region's memory (see own_memory in actmem_runtime.h)
  */
@@ -136,8 +137,9 @@ int actmem_queue_detach(struct actmem_queue *queue, struct actmem_region *region
  */
 #define ACTMEM_FILE_ALLOW_BUFFERED	(1u << 3)
 /*
- * Do not update the access time of the files when they are read (O_NOATIME). That saves some
- * microseconds for each block. -EPERM: another user owns a file. TEMPORARY implies this flag.
+ * Do not update the access time of the files when they are read (O_NOATIME). The flag saves a few
+ * microseconds per block. If another user owns a file, actmem_file_open() returns -EPERM. TEMPORARY
+ * implies this flag.
  */
 #define ACTMEM_FILE_NO_ATIME		(1u << 4)
 
@@ -159,12 +161,12 @@ struct actmem_file_options {
 /* How the library opened a set of files. */
 struct actmem_file_info {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t alignment;		/* of offsets in the set, and of lengths */
-	uint64_t memory_alignment;	/* of offsets in a region */
+	uint64_t alignment;		/* required of offsets in the set, and of lengths */
+	uint64_t memory_alignment;	/* required of offsets in a region */
 	uint64_t block_bytes;		/* longer requests are split into blocks of this length */
 	uint64_t stripe_bytes;
 	uint64_t length;		/* present length of the set, in bytes */
-	uint32_t depth;			/* concurrent blocks */
+	uint32_t depth;			/* concurrent transfers of blocks */
 	uint32_t direct;		/* 1: direct I/O; 0: through the page cache */
 	uint32_t rotational;		/* 1: the set has a rotational device */
 	uint32_t reserved;
@@ -174,12 +176,12 @@ struct actmem_file_info {
  * Opens a set of files with direct I/O, for transfers by a queue. If the call fails, it removes the
  * files that it created.
  *
- * -EINVAL  a wrong option, or a file without direct I/O
+ * -EINVAL  a wrong option, or a file without direct I/O (see ACTMEM_FILE_ALLOW_BUFFERED)
  * -EEXIST  a file exists (ACTMEM_FILE_CREATE)
  * -EPERM  another user owns a file (ACTMEM_FILE_NO_ATIME)
  * -ENOSPC  too little space for length
  * -EFBIG  RLIMIT_FSIZE
- * -EMFILE  more than 256 files in a queue with io_uring
+ * -EMFILE  a queue with io_uring would have more than 256 files
  * others  the errors of open(2)
  */
 int actmem_file_open(struct actmem_queue *queue, const struct actmem_file_options *options,
@@ -187,8 +189,8 @@ int actmem_file_open(struct actmem_queue *queue, const struct actmem_file_option
 
 /*
  * Closes a set of files. On Linux 6.1, the kernel keeps the files open for up to a second after
- * this call, unless the queue is destroyed earlier. Until then, their file system cannot be
- * unmounted.
+ * this call, unless the queue is destroyed earlier. While the files are open, their file system
+ * cannot be unmounted.
  *
  * -EBUSY  requests of the set have not completed
  */
@@ -202,18 +204,19 @@ struct actmem_request {
 	size_t size;			/* set by ACTMEM_INIT */
 	uint64_t cookie;		/* copied to the completion */
 	uint64_t deadline_ns;		/* CLOCK_MONOTONIC; 0: none */
-	uint64_t id;			/* out: for actmem_queue_cancel() */
+	uint64_t id;			/* set by the call, for actmem_queue_cancel() */
 };
 
 /*
- * Submits a transfer from a file into a region (fill), or from a region to a file (spill). @request
- * NULL: no options. The region must be attached. Offsets and lengths must be multiples of the
- * alignments that actmem_file_get_info() returns.
+ * Submits a transfer from a file into a region (fill), or from a region to a file (spill). If
+ * @request is NULL, the request has no options. The region must be attached. Offsets and lengths
+ * must be multiples of the alignments that actmem_file_get_info() returns.
  *
  * The call does not wait for the transfer: actmem_queue_wait() returns the result of the request.
- * Until then, the caller must not touch the memory. The queue starts the requests of a file in the
- * order of their submission, but they may complete in any order. If the ranges of two requests
- * overlap, the caller must wait for the first before it submits the second.
+ * Until the result is returned, the caller must not touch the memory. The queue starts the requests
+ * of a file in the order of their submission, but they may complete in any order. If the ranges of
+ * two requests overlap, the caller must wait until the first request has completed before it
+ * submits the second.
  *
  * -EINVAL  a wrong range or alignment, a region that is not attached, or a file of another queue
  * -EBADF  a spill to a file that was opened with ACTMEM_FILE_READ_ONLY
@@ -230,10 +233,10 @@ int actmem_queue_spill(struct actmem_queue *queue, struct actmem_file *file, uin
  * The result of a request. Once a caller has the result, neither the kernel nor the queue accesses
  * the request's memory any more.
  *
- * result 0: all bytes were transferred. -ECANCELED: actmem_queue_cancel() cancelled the request.
- * -ETIME: the deadline passed. -ENODATA: the file ends before the end of the range. -ENOSPC and
- * others: the error of the system call. If a request failed, any part of it may have been
- * transferred.
+ * If @result is 0, all bytes were transferred. -ECANCELED: actmem_queue_cancel() cancelled the
+ * request. -ETIME: the deadline passed. -ENODATA: the file ends before the end of the range.
+ * -ENOSPC and others: the error of the system call. If a request failed, any part of it may have
+ * been transferred.
  */
 struct actmem_completion {
 	uint64_t cookie;		/* the request's cookie */
@@ -245,13 +248,14 @@ struct actmem_completion {
 
 /*
  * Waits for completions. The call stores up to @max of them in @completions. Several threads may
- * wait; each completion goes to one of them. actmem_error() has the error message of the last
- * returned request that failed, or "". A caller that needs all messages passes a @max of 1.
+ * wait; each completion goes to one of them. If requests in @completions failed, actmem_error()
+ * returns the message of the last of them, otherwise "". A caller that needs the message of each
+ * failure passes 1 as @max.
  * @size: the caller's sizeof(struct actmem_completion). actmem_queue_wait() passes this size.
  *
  * > 0  the number of completions
  * 0  no request is outstanding
- * -ETIMEDOUT  no completion within @timeout_ns (0: does not wait)
+ * -ETIMEDOUT  no completion within @timeout_ns; if @timeout_ns is 0, the call does not wait
  * -EINVAL  @max is 0 or above INT32_MAX
  */
 int actmem_queue_wait_sized(struct actmem_queue *queue, struct actmem_completion *completions,
@@ -265,11 +269,11 @@ static inline int actmem_queue_wait(struct actmem_queue *queue,
 }
 
 /*
- * Returns an eventfd(2) that becomes readable when a request completes. It is for programs that
- * wait with poll(2). The program reads the eventfd first, and then calls actmem_queue_wait() with a
+ * Returns an eventfd(2) that becomes readable when a request completes. Programs use it to wait
+ * with poll(2). The program reads the eventfd first, and then calls actmem_queue_wait() with a
  * timeout of 0 until the call returns no more completions. Even the first of these calls may return
- * no completion. The descriptor is close-on-exec and nonblocking. It belongs to the queue, which
- * closes it when the queue is destroyed.
+ * no completion. The descriptor is close-on-exec and nonblocking. The queue owns the descriptor,
+ * and closes it when the queue is destroyed.
  *
  * >= 0  the descriptor
  * -EMFILE, -ENFILE, -ENOMEM  no descriptor is available
@@ -279,8 +283,8 @@ int actmem_queue_eventfd(struct actmem_queue *queue);
 
 /*
  * Cancels a request. The request always completes: with -ECANCELED, or with its own result if it
- * finished first. A transfer that the device has started is not interrupted; the request completes
- * after it.
+ * finished first. If the device has started a transfer of the request, the request completes only
+ * after that transfer, which is not interrupted.
  *
  * -ENOENT  the request has completed
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Regions of libactmem: ranges of huge or small pages, each with a file descriptor. A program
- * creates a region, opens an existing region by name, or receives a region's descriptor from
- * another process. The program can map, populate, discard, export and list regions.
+ * Regions of libactmem: ranges of memory, each with a file descriptor. A region consists of huge or
+ * small pages. A program creates a region, opens an existing region by name, or receives a region's
+ * descriptor from another process. The program can map, populate, discard, export and list regions.
  *
  * A program may include this header or actmem.h: each includes the other.
  */
@@ -19,25 +19,26 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-struct actmem_region;		/* a range of pages with a descriptor */
+struct actmem_region;		/* a range of memory with a file descriptor */
 
 /* Forked children inherit mappings of the region. Without this flag they inherit none. */
 #define ACTMEM_REGION_INHERIT	(1u << 0)
 /*
- * Allocate no page yet. The kernel allocates a page, according to the policy, when a thread first
- * touches it or calls actmem_region_populate(). If the kernel cannot allocate a touched page, the
- * thread gets SIGBUS; a system call that touches the page fails with -EFAULT.
+ * Allocate no page yet: all pages are missing. The kernel allocates each missing page, according to
+ * the policy, when a thread first touches the page or calls actmem_region_populate(). If the kernel
+ * cannot allocate the page, the thread gets SIGBUS; a system call that touches the page fails with
+ * -EFAULT.
  *
- * memfd: The whole length counts against RLIMIT_MEMLOCK at once. The kernel reserves all 2M pages
- * of the region, but not on a particular node. A discard ends the reservation of the pages that it
- * frees. If 4K or thp pages run out, the kernel kills a process instead of sending SIGBUS. To avoid
- * that, populate the region before use. The library does not verify the node of touched pages.
- * Interleaving may start at any of the nodes.
+ * memfd: The whole length of a region with 4K or thp pages counts against RLIMIT_MEMLOCK at once.
+ * The kernel reserves all 2M pages of the region, but not on a particular node. Discarded pages are
+ * no longer reserved. If 4K or thp pages run out, the kernel kills a process instead of sending
+ * SIGBUS. To avoid that, populate the region before use. The library does not verify the nodes of
+ * pages that a touch allocates. Interleaving may start at any of the nodes.
  */
 #define ACTMEM_REGION_LAZY	(1u << 1)
 /*
- * Prefer the policy and the nodes, but do not demand them. The same fallbacks to other nodes are
- * permitted as for a region that sets no policy and no nodes (see ACTMEM_ALLOW_*).
+ * Prefer the policy and the nodes, but do not demand them: permit fallbacks to other nodes as if
+ * the options of the region set no policy and no nodes (see ACTMEM_ALLOW_*).
  */
 #define ACTMEM_REGION_NEAR	(1u << 2)
 
@@ -49,54 +50,55 @@ struct actmem_region_options {
 	struct actmem_nodes nodes;
 	uint32_t flags;			/* ACTMEM_REGION_* */
 	uint32_t allow;			/* ACTMEM_ALLOW_*; see their comment in actmem.h */
-	const char *name;		/* a label, printable and without '/'; may be NULL */
+	const char *name;		/* for lists of regions; printable, without '/'; or NULL */
 };
 
 /* The state of a region at the time of the call. */
 struct actmem_region_info {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t id;			/* driver: machine-wide; memfd: inode number */
+	uint64_t id;			/* driver: unique on the machine; memfd: inode number */
 	uint64_t length;
 	uint64_t page_bytes;		/* length of the smallest page in the region */
 	enum actmem_backend backend;
-	enum actmem_pages pages;	/* pages that the region got */
+	enum actmem_pages pages;	/* kind of pages that the region got */
 	uint64_t mapped_bytes;
 	uint64_t pinned_bytes;		/* pinned for DMA or I/O (driver), or locked (memfd) */
 	uint64_t allocated_bytes;	/* bytes of allocated pages */
 	uint64_t demand_faults;		/* pages that page faults allocated (driver) */
 	uint64_t poisoned_bytes;	/* bytes of pages that hardware errors destroyed (driver) */
-	uint64_t exported_bytes;	/* bytes of its dma-bufs, which may overlap (driver) */
-	uint64_t surplus_bytes;		/* the region's share of the bytes above a limit (driver) */
-	uint64_t *node_bytes;		/* element i: bytes on node i; see get_info() */
+	uint64_t exported_bytes;	/* length of all its dma-bufs, which may overlap (driver) */
+	uint64_t surplus_bytes;		/* bytes to give back, as usage exceeds a limit (driver) */
+	uint64_t *node_bytes;		/* bytes on node i; see actmem_region_get_info() */
 	uint32_t node_count;
 	uint32_t uid;
 	/*
-	 * Process id of the creator. If the caller may not see the creator, this is another process
-	 * that has the region open or mapped. 0: no process; -1: a process in another pid
-	 * namespace.
+	 * Process id of the creator. If the caller is not permitted to see the creator, this is the
+	 * id of another process that has the region open or mapped. 0: no process; -1: a process in
+	 * another pid namespace.
 	 */
 	int32_t pid;
-	uint32_t lingering;		/* 1: closed and unmapped; only pins keep the region */
+	uint32_t lingering;		/* 1: closed and unmapped; only pins keep its pages */
 	uint32_t named;			/* 1: the region is a file, and outlives its processes */
 	uint32_t reserved;
-	/* Set by actmem_region_list() for a named region that a process has open; else NULL. */
+	/* Path of a named region that a process has open, from actmem_region_list(); else NULL. */
 	const char *path;
 	char name[ACTMEM_NAME_MAX];
-	char command[16];		/* command name of the process pid; "": none */
+	char command[16];		/* command name of process @pid; "": no process */
 };
 
 /*
- * Creates a region. Unless it is ACTMEM_REGION_LAZY, all pages are allocated, zeroed and pinned
- * when the call returns, and the library has verified the node of each page. For 64 MiB and more,
- * the call starts helper threads in the caller's cgroups: one for every second CPU in the caller's
- * affinity mask, at most 15. The threads end before the call returns. (memfd starts no helper
- * threads for interleaving.)
+ * Creates a region. Without ACTMEM_REGION_LAZY, all pages are allocated, zeroed and pinned when the
+ * call returns, and the library has verified the node of each page. For 64 MiB and more, the call
+ * starts helper threads in the caller's cgroups: half as many as there are CPUs in the caller's
+ * affinity mask, at most 15. The threads end before the call returns. With interleaving, memfd
+ * starts no helper threads.
  *
- * The administrator must reserve 1G pages, with
- * /sys/devices/system/node/nodeN/hugepages/hugepages-1048576kB/nr_hugepages or, at boot, with the
- * kernel parameters hugepagesz=1G hugepages=N. After boot, memory may be too fragmented. Regions of
- * 1G pages always use the memfd backend. If the caller asked for the driver, the call returns
- * -EOPNOTSUPP or, with ACTMEM_ALLOW_2M, a region of 2M pages.
+ * The administrator must reserve 1G pages: at boot with the kernel parameters hugepagesz=1G
+ * hugepages=N, or after boot with
+ * /sys/devices/system/node/nodeN/hugepages/hugepages-1048576kB/nr_hugepages. After boot, memory may
+ * be too fragmented. Regions of 1G pages always use the memfd backend. If the caller asked for the
+ * driver and 1G pages, the call returns -EOPNOTSUPP or, with ACTMEM_ALLOW_2M, creates a region of
+ * 2M pages.
  *
  * -EINVAL  wrong length, pages, policy, nodes, flags or name
  * -ENOMEM  RLIMIT_MEMLOCK, the limit of a memory cgroup, or too few pages of the wanted size on the
@@ -108,7 +110,7 @@ struct actmem_region_info {
  * -EOPNOTSUPP  the backend lacks this page size, or supports it only without ACTMEM_REGION_LAZY
  * -EIO  a page is on a node that was not wanted
  * -EFBIG  RLIMIT_FSIZE (memfd)
- * -EMFILE  too many descriptors, or 4096 regions (memfd)
+ * -EMFILE  too many descriptors, or (memfd) 4096 regions are already open, which is the maximum
  *
  * If the library used a fallback that the caller allowed, the call returns 0, and actmem_error()
  * says which fallback and why. The counters of @am include the fallback. If the library used no
@@ -120,18 +122,18 @@ int actmem_region_create(struct actmem *am,
 			 struct actmem_region **region);
 
 /*
- * Opens a region from its descriptor. Another process sent @fd (SCM_RIGHTS, unix(7)), or
- * actmem_region_fd() returned it. The call does not take over @fd: the caller must close it. If
- * another process sent @fd, both processes share the memory, and each must close its region.
- * Missing pages stay missing, as in a lazy region. memfd: in a region with thp pages, the receiver
- * allocates missing pages as 4K pages. The call may use a fallback that the options of @am allow
- * (ACTMEM_ALLOW_*); actmem_error() then says which, as after actmem_region_create().
+ * Opens a region from its descriptor. @fd is a descriptor that another process sent (SCM_RIGHTS,
+ * unix(7)), or that actmem_region_fd() returned. The call does not take over @fd: the caller must
+ * close it. If another process sent @fd, both processes share the memory, and each must close its
+ * region. Missing pages stay missing, as in a lazy region. memfd: in a region with thp pages, the
+ * receiver allocates missing pages as 4K pages. The call may use a fallback that the options of @am
+ * allow (ACTMEM_ALLOW_*); actmem_error() then says which, as after actmem_region_create().
  *
  * -EINVAL  @fd is not a region of the backend that the caller asked for, or @fd is not open for
  *	reading and writing. Exception: if @fd is a named memfd region that is open only for
  *	reading, the call succeeds, as with ACTMEM_OPEN_READ
  * -EBADF  @fd is not open
- * -ENOMEM  RLIMIT_MEMLOCK: each process locks a memfd region for itself
+ * -ENOMEM  RLIMIT_MEMLOCK: each process locks 4K and thp pages of a memfd region for itself
  */
 int actmem_region_from_fd(struct actmem *am, int fd,
 			  struct actmem_region **region);
@@ -141,14 +143,14 @@ int actmem_region_from_fd(struct actmem *am, int fd,
 /* With CREATE: return -EEXIST if the region exists. */
 #define ACTMEM_OPEN_EXCLUSIVE	(1u << 1)
 /*
- * Lock the region. If another process has it open with this flag, return -EBUSY with an error
- * message that names the process. The lock ends when all descriptors from this call and their
- * duplicates are closed, and all mappings made from them are unmapped. So the lock also ends when
- * the processes that have them are killed (flock(2)). The lock does not stop processes that open
- * the region without this flag.
+ * Lock the region. If another process has the region open with this flag, return -EBUSY with an
+ * error message that names the process. The lock is a flock(2): it ends when all descriptors from
+ * this call and their duplicates are closed, and all mappings of these descriptors are unmapped. So
+ * the lock also ends when the processes that use it are killed. The lock does not stop processes
+ * that open the region without this flag.
  */
 #define ACTMEM_OPEN_LOCK	(1u << 2)
-/* Open and map the region only for reading, which needs no write permission. Not with CREATE. */
+/* Open and map the region only for reading: needs no write permission, excludes CREATE. */
 #define ACTMEM_OPEN_READ	(1u << 3)
 /* Accept an existing region whose length differs from that of the options. */
 #define ACTMEM_OPEN_ANY_LENGTH	(1u << 4)
@@ -159,51 +161,52 @@ int actmem_region_from_fd(struct actmem *am, int fd,
 #define ACTMEM_OPEN_OWN		(1u << 5)
 
 /*
- * Opens a region that is a file and so outlives its processes. The next process that opens the
- * region finds the old contents; the kernel neither zeroes nor allocates pages again. rm(1) or
- * unlink(2) removes the region, and its memory is freed when the last process closes it. The file's
- * permissions, initially 0600, say which users may open it.
+ * Opens a region that is a file, and therefore outlives the processes that use it. The next process
+ * that opens the region finds the old contents; the kernel does not allocate or zero the pages
+ * again. rm(1) or unlink(2) removes the file. The memory is freed when the last process closes the
+ * region. The file's permissions, initially 0600, say which users may open it.
  *
- * @path: a path; or a name without '/', which denotes a file in the first mounted actmem file
+ * @path: a path, or a name without '/'. A name denotes a file in the first mounted actmem file
  * system. The file system determines the backend: driver for actmem, memfd for hugetlbfs and tmpfs.
  * If the caller passed a backend to actmem_open(), the file system must belong to that backend.
  * @options: as for actmem_region_create(). The name in @options must be NULL, because the file has
- * a name. Without CREATE, a length of 0 accepts any length. @options NULL: all defaults. @flags:
- * ACTMEM_OPEN_*.
+ * a name. Without CREATE, a length of 0 accepts any length. If @options is NULL, the defaults
+ * apply.
+ * @flags: ACTMEM_OPEN_*.
  *
- * If several processes create the region at once, one creates it, and the others open the complete
- * region. actmem_region_found() says whether the caller created the region. The creator needs write
- * permission for the directory. driver: if an empty file exists at @path, the creator also needs
- * write permission for that file, unless the region is lazy. The region keeps the owner and the
- * permissions of that file.
+ * If several processes create the region at once, one creates it, and the others open the region
+ * when it is complete. actmem_region_found() says whether the caller created the region. The
+ * creator needs write permission for the directory. driver: if an empty file exists at @path, the
+ * creator also needs write permission for that file, unless the region is lazy. The region keeps
+ * the owner and the permissions of that file.
  *
- * An existing region must have the wanted length. memfd: its pages must have the wanted size and be
- * on the wanted nodes. driver: if the options name nodes or a policy, the region must have that
- * policy. ACTMEM_ALLOW_* permits other pages and nodes. The library does not move pages. Missing
- * pages stay missing, as in a lazy region.
+ * An existing region must have the wanted length, unless ACTMEM_OPEN_ANY_LENGTH is set. memfd: its
+ * pages must have the wanted size and be on the wanted nodes. driver: if the options set nodes or a
+ * policy, the region must have the same nodes and policy. ACTMEM_ALLOW_* permits other pages and
+ * nodes. The library does not move pages. Missing pages stay missing, as in a lazy region.
  *
  * The backends differ:
- * Driver  The region counts against RLIMIT_MEMLOCK and the limits of its creator until it is
- *	removed. The mount option size= limits the file system. The length of the region never
+ * Driver  The region counts against RLIMIT_MEMLOCK and the limits of its creator until the region
+ *	is removed. The mount option size= limits the file system. The length of the region never
  *	changes. The region has 2M pages.
- * Memfd  The region counts against no limit of a user while no process has it open. 4K and thp
- *	pages count against RLIMIT_MEMLOCK of each process that has the region open. The mount
+ * Memfd  While no process has the region open, it does not count against any user's limit. 4K and
+ *	thp pages count against RLIMIT_MEMLOCK of each process that has the region open. The mount
  *	option size= limits the file system. hugetlbfs has 2M or 1G pages (pagesize=2M or 1G); tmpfs
- *	has 4K pages, and thp if it is mounted with huge=advise. If the options want another page
+ *	has 4K pages, and thp if it is mounted with huge=advise. If the options request another page
  *	size, the call fails unless ACTMEM_ALLOW_* permits the pages of the file system. A process
- *	that may write to the file may also shorten it; a thread that touches memory beyond the
+ *	with write permission can shorten the file. A thread that then touches memory beyond the
  *	file's end gets SIGBUS. If a region on hugetlbfs has missing pages, the library does not
  *	check the nodes of its pages.
  *
- * -ENOENT  no such file or directory, or no actmem file system for a name without '/';
- *	actmem_error() lists the mounted ones
+ * -ENOENT  no such file or directory; or @path has no '/', and no actmem file system is mounted:
+ *	actmem_error() lists the mounted hugetlbfs and tmpfs
  * -EEXIST  the region exists (EXCLUSIVE), or differs from the options
- * -EOPNOTSUPP  the file system lacks this page size, or cannot have regions: actmem_error() has a
- *	command that mounts a suitable file system
+ * -EOPNOTSUPP  the file system lacks this page size, or cannot have regions: the message of
+ *	actmem_error() contains a command that mounts a suitable file system
  * -ENOSPC  the limit that the mount option size= sets
  * -EINVAL  a file system of the other backend, a file that is not a region, or wrong flags
  * -ENAMETOOLONG  the path is too long
- * -EACCES  the permissions of the file, or it belongs to another user (ACTMEM_OPEN_OWN)
+ * -EACCES  the permissions of the file, or (ACTMEM_OPEN_OWN) the file belongs to another user
  * -ELOOP  the file is a symbolic link (ACTMEM_OPEN_OWN)
  * -EBUSY  another process has opened the region with ACTMEM_OPEN_LOCK
  * others  the errors of actmem_region_create() and open(2)
@@ -221,9 +224,9 @@ int actmem_region_open(struct actmem *am, const char *path,
 int actmem_region_found(const struct actmem_region *region);
 
 /*
- * Returns the descriptor of a region. The descriptor is close-on-exec and belongs to the region: to
- * keep it after the region is closed, duplicate it with dup(2). A process can send it to another
- * process over a socket (SCM_RIGHTS). The receiver opens it with actmem_region_from_fd().
+ * Returns the descriptor of a region. The descriptor is close-on-exec, and is closed with the
+ * region; dup(2) makes a copy that stays open. A process can send a descriptor to another process
+ * over a socket (SCM_RIGHTS). The receiver opens the region with actmem_region_from_fd().
  *
  * >= 0  the descriptor
  */
@@ -235,9 +238,9 @@ uint64_t actmem_region_length(const struct actmem_region *region);
 /*
  * Maps or unmaps a region. actmem_region_map() maps the whole region at an address that is a
  * multiple of 2 MiB. The mapping is shared, readable and, unless the region was opened with
- * ACTMEM_OPEN_READ, writable. Later calls return the same address. Each call needs an
- * actmem_region_unmap(), and the last of these unmaps the memory. actmem_region_close() unmaps a
- * region that is still mapped.
+ * ACTMEM_OPEN_READ, writable. If the region is already mapped, the call returns the same address.
+ * Each actmem_region_map() needs one actmem_region_unmap(). The last actmem_region_unmap() unmaps
+ * the memory. actmem_region_close() unmaps a region that is still mapped.
  *
  * -EINVAL  there were more calls of actmem_region_unmap() than of actmem_region_map()
  * -ENOMEM and others  errors of mmap(2)
@@ -247,20 +250,21 @@ uint64_t actmem_region_length(const struct actmem_region *region);
  * and the address in si_addr; a system call returns -EFAULT. The whole page is lost, even if
  * si_addr_lsb denotes a smaller range. (With the driver, si_addr_lsb denotes 4 KiB.) Discard the
  * page; the next touch or populate allocates a zeroed page. driver: if the region is registered
- * with a device, the device still uses the lost page. Unregister the region first; otherwise the
- * discard returns -EBUSY.
+ * with a device, the device still uses the lost page. Unregister the region before the discard,
+ * which otherwise returns -EBUSY.
  */
 int actmem_region_map(struct actmem_region *region, void **address);
 int actmem_region_unmap(struct actmem_region *region);
 
 /*
- * Returns the state of a region. Before each call, the caller sets node_bytes to an array and
- * node_count to its number of elements. The call sets node_count to the number of the last node
- * with pages, plus 1. This result may be larger than the array. Unused elements are set to 0. If
- * node_bytes is NULL, the call is faster because it does not count pages by node.
+ * Returns the state of a region. Before each call, the caller sets node_bytes to an array, and
+ * node_count to the array's number of elements. The call sets node_count to the number of the last
+ * node with pages, plus 1. The new node_count may exceed the array's number of elements. Unused
+ * elements are set to 0. If node_bytes is NULL, the call is faster because it does not count pages
+ * by node.
  *
  * -EIO  the kernel does not report the nodes of the pages
- * -EINVAL  node_count without node_bytes
+ * -EINVAL  node_count is not 0, but node_bytes is NULL
  */
 int actmem_region_get_info(struct actmem_region *region,
 			   struct actmem_region_info *info);
@@ -268,11 +272,13 @@ int actmem_region_get_info(struct actmem_region *region,
 /*
  * Allocates the missing pages of a range. The call starts the same helper threads and returns the
  * same errors as actmem_region_create(). Existing pages stay as they are. A touch also allocates a
- * page; this call returns an error where a touch would cause SIGBUS. Several threads may populate a
- * region at once. After an error, the pages that were allocated stay.
+ * missing page. If the allocation fails, a touch causes SIGBUS, but this call returns an error.
+ * Several threads may populate a region at once. After an error, the pages that were allocated
+ * stay.
  *
  * -EINVAL  @offset or @length is not a multiple of the region's page size, or @length is 0
- * -EIO  a page is on another node, or a hardware error destroyed a page: discard that page
+ * -EIO  a page is on another node than requested, or a hardware error destroyed a page: in both
+ *	cases, discard the page
  * -EPERM  the region was opened with ACTMEM_OPEN_READ
  */
 int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64_t length);
@@ -283,30 +289,31 @@ int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64
  *
  * -EINVAL, -EPERM  as for actmem_region_populate()
  * -EBUSY  the region is registered with a runtime (actmem_runtime.h), or a queue registered it with
- *	io_uring (see ACTMEM_ATTACH_PLAIN). driver: a device or I/O in flight pins a page. This page
- *	keeps its contents; the other pages are freed. The error may be transient: the kernel may
- *	release a pin shortly after the process that pinned the page has ended
+ *	io_uring (see ACTMEM_ATTACH_PLAIN). driver: also if a device or I/O in flight pins a page.
+ *	This page keeps its contents; the other pages are freed. The error may be transient: the
+ *	kernel may release a pin shortly after the process that pinned the page has ended
  *
- * memfd: the kernel does not report pins of a page. A page that a device still pins leaves the
- * region, and data that the device writes to it is lost. Before this call, unregister the region
- * and wait for I/O.
+ * memfd: the kernel does not report pins of a page. If a device still pins a discarded page, data
+ * that the device writes to the page is lost. Before this call, unregister the region and wait for
+ * I/O.
  */
 int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_t length);
 
 /*
- * Exports a range of a region as a dma-buf. Device drivers share memory by dma-bufs. Importers are
- * drivers of GPUs and other accelerators (DRM's PRIME), RDMA (ibv_reg_dmabuf_mr) and video. The
- * call stores a close-on-exec descriptor in *@fd, which the caller closes. @offset and @length must
- * be multiples of 2 MiB, and @length must not be 0.
+ * Exports a range of a region as a dma-buf. Device drivers share memory as dma-bufs. Importers are
+ * drivers of GPUs and other accelerators (DRM's PRIME), RDMA adapters (ibv_reg_dmabuf_mr) and video
+ * devices. The call stores a close-on-exec descriptor in *@fd, and the caller must close it.
+ * @offset and @length must be multiples of 2 MiB, and @length must not be 0.
  *
  * The call first allocates missing pages, and can return the errors of actmem_region_populate().
  * The pages stay as long as the dma-buf or an import of it exists, even if the region is closed.
- * actmem_region_discard() of these pages returns -EBUSY. The dma-buf cannot be mapped: the CPU
- * accesses the memory through the region's mapping.
+ * actmem_region_discard() of these pages returns -EBUSY. mmap(2) of the dma-buf's descriptor fails:
+ * the CPU accesses the memory through the region's mapping.
  *
- * When an importer maps the dma-buf, the actmem driver refuses a device whose DMA would go through
- * bounce buffers (its DMA mask is too small, or swiotlb=force). The importer gets -EOPNOTSUPP and
- * may return another error. An IOMMU avoids bounce buffers.
+ * When an importer maps the dma-buf for a device, the actmem driver refuses a device whose DMA
+ * would need bounce buffers. A device needs them if its DMA mask is too small, or if swiotlb=force
+ * is set. The importer gets -EOPNOTSUPP, but may return another error to its caller. With an IOMMU,
+ * no device needs bounce buffers.
  *
  * -EINVAL  not a range of whole pages of the region
  * -EOPNOTSUPP  the backend is memfd (actmem_error() says what to use instead), or the kernel lacks
@@ -318,8 +325,9 @@ int actmem_region_discard(struct actmem_region *region, uint64_t offset, uint64_
 int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t length, int *fd);
 
 /*
- * Unmaps and closes a region, and frees the struct @region. The memory is freed when no other
- * process has the region. No other thread may use @region during the call or later.
+ * Unmaps and closes a region, and frees the struct @region. Unless the region is a file, its memory
+ * is freed when no process has the region any more. No other thread may use @region during the call
+ * or later.
  *
  * -EBUSY  the region is attached to a queue (actmem_queue_detach()), or registered with a runtime
  *	(actmem_region_unregister()); nothing is closed
@@ -327,12 +335,13 @@ int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t
 int actmem_region_close(struct actmem_region *region);
 
 /*
- * Lists the regions on this machine. The call allocates an array of *@count elements, with all
- * regions of both backends that the caller may see. One free(3) of the array also frees node_bytes
- * (node_count elements) and path of each element. The call works without actmem_open(). A region
- * that several processes have is listed once, with its creator if the creator still runs. After a
- * success, actmem_error() is "" or says why the driver did not answer. @size: the caller's
- * sizeof(struct actmem_region_info). actmem_region_list() passes this size.
+ * Lists the regions on this machine. The call stores an allocated array in *@regions, and its
+ * number of elements in *@count. The array has the regions of both backends, except those that the
+ * caller is not permitted to see. free(3) of the array also frees path and node_bytes (node_count
+ * elements) of each region. The call works without actmem_open(). A region that several processes
+ * have is listed once, with its creator if the creator still runs. After a success, actmem_error()
+ * is "" or says why the driver did not answer. @size: the caller's sizeof(struct
+ * actmem_region_info). actmem_region_list() passes this size.
  */
 int actmem_region_list_sized(struct actmem_region_info **regions, size_t *count,
 			     size_t size);

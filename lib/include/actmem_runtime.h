@@ -37,32 +37,34 @@ struct actmem_runtime_options {
 	size_t size;			/* set by ACTMEM_INIT */
 	enum actmem_runtime_kind kind;
 	int32_t device;			/* CUDA: ordinal among CUDA_VISIBLE_DEVICES */
-	uint64_t chunk_bytes;		/* maximum bytes that one call registers; 0: 64 GiB */
+	uint64_t chunk_bytes;		/* maximum length of a chunk; 0: 64 GiB */
 	/*
-	 * If this function is set, a heap may use memory that the runtime allocates (the runtime's
-	 * own memory) when the runtime refuses to register one of the heap's regions. The library
-	 * calls this function with @why when the heap allocates such memory, and with @why NULL
-	 * when the heap frees it. The calling thread holds locks of the heap, so the function must
-	 * not use the heap.
+	 * May be NULL. If this function is set and the runtime refuses to register a heap's region,
+	 * the heap uses memory that the runtime allocates (the runtime's own memory). When the heap
+	 * allocates such memory, the library calls this function with the reason in @why. When the
+	 * heap frees such memory, @why is NULL. The calling thread holds locks of the heap, so the
+	 * function must not use the heap.
 	 */
 	void (*own_memory)(uint64_t bytes, const char *why);
 };
 
 /*
- * Opens a runtime. @options NULL: defaults. chunk_bytes must be a multiple of 2 MiB, and at most
- * 64 GiB, because drivers refuse more. No block of a heap crosses a multiple of chunk_bytes, so
- * chunk_bytes limits the length of blocks.
+ * Opens a runtime. If @options is NULL, the defaults apply. The runtime registers a region in
+ * chunks of at most chunk_bytes. chunk_bytes must be a multiple of 2 MiB, and at most 64 GiB,
+ * because accelerators' drivers refuse longer chunks. A block of a heap lies within one chunk, so
+ * chunk_bytes also limits the length of blocks.
  *
- * The runtime's own memory (see own_memory) comes from CUDA's cuMemHostAlloc(). It has no
+ * The runtime's own memory (see own_memory) comes from CUDA's cuMemHostAlloc(). Such memory has no
  * descriptor and no name, and is on the node that CUDA's driver chooses. It cannot be attached to a
- * queue. It is lost if the program resets the device's primary context. Heaps with a name never use
- * such memory.
+ * queue. If the program resets the device's primary context, such memory is lost. Heaps with a name
+ * never use it.
  *
- * AUTO opens the NULL runtime if the option device is 0 and there is no libcuda.so.1 or no device;
- * actmem_runtime_describe() says why. If CUDA's driver is installed but does not work, the call
- * fails.
+ * If libcuda.so.1 does not exist or CUDA finds no device, AUTO opens the NULL runtime, but only if
+ * the option device is 0; actmem_runtime_describe() says why. If CUDA's driver is installed but
+ * does not work, the call fails.
  *
- * -ENOENT  there is no libcuda.so.1, or it is the toolkit's stub; or the program is static
+ * -ENOENT  there is no libcuda.so.1, or it is the toolkit's stub; or the program is statically
+ *	linked
  * -ENODEV  CUDA finds no device, or not the requested one
  * -EOWNERDEAD  the parent process used CUDA before fork(): CUDA does not work in the child
  * -EOPNOTSUPP  libcuda.so.1 is too old
@@ -98,7 +100,7 @@ struct actmem_runtime_info {
 	uint64_t bytes;
 	uint64_t far_bytes;		/* part of @bytes: on sockets other than the device's */
 	uint64_t regions_total;
-	uint64_t far_total;		/* regions that had far_bytes */
+	uint64_t far_total;		/* registered regions that had far_bytes */
 	uint64_t failures_total;	/* registrations that the runtime refused */
 	uint64_t lost_total;		/* regions whose registration the runtime dropped */
 	char text[ACTMEM_DEVICE_TEXT_MAX];	/* name and bus address of the device */
@@ -129,33 +131,35 @@ int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *no
  * Maps a region and registers it with a runtime. The runtime pins the whole region for its devices.
  * The call first allocates missing pages, and can return the errors of actmem_region_populate().
  * Until actmem_region_unregister(), the region stays mapped, and closing it or discarding its pages
- * returns -EBUSY. Other processes must not discard its pages meanwhile. @flags: ACTMEM_REGISTER_*.
+ * returns -EBUSY. While the region is registered, other processes must not discard its pages.
+ * @flags: ACTMEM_REGISTER_*.
  *
  * A region is registered with one runtime at a time. All devices and contexts of CUDA can use the
- * registration (PORTABLE). It belongs to the caller's current context if that is a context of the
- * runtime's device. Otherwise it belongs to the device's primary context, which the library retains
- * until the region is unregistered.
+ * registration (PORTABLE). The registration belongs to the caller's current context if that is a
+ * context of the runtime's device. Otherwise the registration belongs to the device's primary
+ * context, which the library retains until the region is unregistered.
  *
- * If pages are on sockets other than the device's, the call returns 0 and counts these pages, and
- * actmem_error() says how much is on which node. If all pages are on the device's socket,
- * actmem_error() is "".
+ * If pages are on sockets other than the device's, the call returns 0 and counts their bytes in
+ * far_bytes, and actmem_error() says how many bytes are not on that socket. If all pages are on the
+ * device's socket, actmem_error() is "".
  *
  * -EEXIST  the region is registered, or other code in this process registered a part of it
  * -EPERM  the region is read-only, and ACTMEM_REGISTER_READ_ONLY is not set
  * -EOPNOTSUPP  the runtime does not support a flag
  * -ENOMEM, -EINVAL, -ESTALE (the context was destroyed), -EIO  errors of the runtime;
- *	actmem_error() has the runtime's name for the error
+ *	actmem_error() contains the runtime's name of the error
  *
- * After an error nothing stays registered, unless actmem_error() says that something does.
+ * After an error, no part of the region stays registered, unless actmem_error() reports such a
+ * part.
  */
 int actmem_region_register(struct actmem_region *region, struct actmem_runtime *runtime,
 			   uint32_t flags);
 
 /*
- * Unregisters a region. No device may use the region meanwhile. The runtime may already have
- * dropped the registration, because its context was destroyed or reset, or the process is exiting.
- * In this case the call returns 0 and counts the region as lost, and actmem_error() reports the
- * loss.
+ * Unregisters a region. No device may use the region during the call. The runtime may already have
+ * dropped the registration, because the CUDA context was destroyed or reset, or because the process
+ * is exiting. In this case the call returns 0 and counts the region in lost_total, and
+ * actmem_error() reports the loss.
  *
  * -ENOENT  the region is not registered
  * -EBUSY  another thread is registering or unregistering it
@@ -169,15 +173,16 @@ int actmem_region_unregister(struct actmem_region *region);
  * actmem_heap_alloc() can also return the errors of actmem_region_register(). If the runtime
  * refuses to register a region and own_memory is set, the heap uses the runtime's own memory
  * instead of the region. If the runtime fails to unregister a region, the region stays open.
- * actmem_runtime_close() tries again to unregister and close such regions before it checks for
- * other regions.
+ * actmem_runtime_close() first tries again to unregister and close such regions, and returns -EBUSY
+ * only if regions or heaps are still registered after that.
  *
- * The library registers long regions in pieces of 64 to 256 MiB, so that CUDA registers each piece
- * in about 5 ms. Between two pieces, other threads can get the lock of CUDA's driver. No block lies
- * in two pieces: a longer block is registered as one piece. If a region is longer than half of the
- * memory that the heap's limit still permits, the region is registered as one piece.
+ * The library registers long regions in chunks of 64 to 256 MiB, so that CUDA registers each chunk
+ * in about 5 ms. Between two chunks, other threads can get the lock of CUDA's driver. No block lies
+ * in two chunks: if a block is longer than such a chunk, the library makes one chunk as long as the
+ * block. If a region is longer than half of the memory that the heap's limit still permits, the
+ * region is registered as one chunk, because a long block may fit nowhere else.
  *
- * -EEXIST  the heap is registered
+ * -EEXIST  the heap is already registered
  * -EBUSY  the heap has regions
  */
 int actmem_heap_register(struct actmem_heap *heap, struct actmem_runtime *runtime, uint32_t flags);
@@ -191,7 +196,7 @@ struct actmem_registration {
 	uint64_t lost_chunks;		/* chunks whose registration the runtime dropped */
 	uint64_t far_bytes;
 	uint32_t flags;			/* ACTMEM_REGISTER_* */
-	uint32_t runtime_flags;		/* CUDA: CU_MEMHOSTREGISTER_* of its first chunk */
+	uint32_t runtime_flags;		/* CUDA: CU_MEMHOSTREGISTER_* of the first chunk */
 };
 
 /*
@@ -204,9 +209,9 @@ int actmem_region_get_registration(struct actmem_region *region,
 				   struct actmem_registration *registration);
 
 /*
- * Translates a host address in a registered region to the address that the device uses. If @length
- * is not NULL, the call stores in *@length for how many bytes, starting at @address, the device's
- * addresses are contiguous.
+ * Translates a host address in a registered region to the address that the device uses. The
+ * device's addresses are contiguous for a number of bytes from @address. If @length is not NULL,
+ * the call stores this number in *@length.
  *
  * -ENOENT  no region that is registered with @runtime contains the address
  * -EOPNOTSUPP  the runtime is ACTMEM_RUNTIME_NULL
@@ -216,11 +221,12 @@ int actmem_runtime_pointer(struct actmem_runtime *runtime, const void *address, 
 			   uint64_t *length);
 
 /*
- * Mark the time in which this thread waits for an accelerator. Use these calls for waits outside of
- * the library, such as for an event of a stream. `actmem waits` shows the wait as `device`, with
- * @length bytes (0: not known) and the first 79 bytes of @words (may be NULL). A thread may begin
- * several waits. The result of begin(), even NULL, must be passed to end() before actmem_close();
- * any thread may call end(). The calls take no lock, cannot fail, and do nothing in a forked child.
+ * Report that this thread begins or ends a wait for an accelerator. Use these calls for waits
+ * outside of the library, such as for an event of a stream. `actmem waits` shows the wait as
+ * `device`, with @length bytes (0: not known) and the first 79 bytes of @words (may be NULL). A
+ * thread may begin several waits. The result of actmem_device_wait_begin(), even NULL, must be
+ * passed to actmem_device_wait_end() before actmem_close(). Any thread may call
+ * actmem_device_wait_end(). The calls take no lock, cannot fail, and do nothing in a forked child.
  */
 struct actmem_device_wait *actmem_device_wait_begin(struct actmem *am, uint64_t length,
 						    const char *words);

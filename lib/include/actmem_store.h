@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A store of libactmem keeps blocks of data, and identifies each by a key. It keeps as many of them
- * in memory as its budget allows. The other blocks are in spill files; the store reads these blocks
- * before the caller needs them.
+ * A store of libactmem keeps blocks of data, and identifies each by a key. The store keeps as many
+ * blocks in memory as its budget allows. The other blocks are in spill files; the store reads these
+ * blocks before the caller needs them.
  *
  * A caller puts a block (reserves, fills and commits it) and later takes it once (holds, reads and
- * releases it). The store spills the blocks that it expects to be taken last, and reads spilled
- * blocks ahead of their takes.
+ * releases it). The store spills the blocks that it expects to be taken last: it writes these
+ * blocks to spill files. The store reads spilled blocks before they are taken.
  *
  * The store learns when a block will be needed. A key recurs in every training step. The store
- * assumes that the number of takes between a block's put and its own take is the same as in the
- * previous step. For a key that was never taken, the store uses the number that it learned from
- * another block: the block of the same name that was taken last. Until a name has been taken once,
- * the store expects its blocks in reverse order of their puts, as a backward pass takes them. A
- * wrong guess costs time, but never returns wrong data.
+ * counts how many other blocks are taken between the put and the take of a key's block, and expects
+ * the same number in the next step. If no block of this key was taken yet, the store uses the
+ * number of another block: the block of the same name that was taken last. Until a block of a name
+ * has been taken, the store expects the blocks of this name in reverse order of their puts, because
+ * a backward pass takes them in this order. A wrong guess costs time, but never returns wrong data.
  *
- * If several takes in a step miss, the store concludes that the order has changed, and expects runs
- * of takes. A run takes neighbouring blocks one after the other, either in the order of their puts
- * or in the reverse order. The store expects a run to be as long as the previous run, and reads the
- * blocks of this run ahead. It reads all other blocks one at a time. It relies on the learned order
- * again when takes match this order, or at the next step.
+ * If several takes in a step are misses (misses_total), the store concludes that the order has
+ * changed, and expects runs. In a run, the program takes neighbouring blocks one after the other,
+ * either in the order of their puts or in the reverse order. The store expects a run to be as long
+ * as the previous run, and reads the blocks of this run ahead. The store reads all other blocks one
+ * at a time. It relies on the learned order again when takes match that order, or at the next step.
  *
  * The store may get less memory than its budget, because other processes use up a limit or few
- * pages are free. A store that can spill then uses the memory that it has as its budget, until it
- * can get more memory. A reserve fails only if the store cannot drop or spill any other block.
+ * pages are free. A store that can spill then works with the memory that it has, until it can get
+ * more. A reserve fails only if the store cannot free the memory of any other block.
  *
  * If a memory limit falls below the usage, a store that can spill returns memory in the background.
- * It spills blocks and closes regions until it has returned its share of the excess. The store
- * grows again when the limit rises. The limits are those of the driver, the limit that `actmem
- * limit --pid` sets for the handle, and, with memfd regions of 4K or thp pages, memory.high of the
- * cgroup. The store tries to exceed the limit only if a call would otherwise fail. Regions that
- * have names stay open, even above the limit.
+ * The store spills blocks and closes regions until it has returned its share of the excess. The
+ * store grows again when the limit rises. The limits are those of the driver, the limit that
+ * `actmem limit --pid` sets for the handle, and, with memfd regions of 4K or thp pages, memory.high
+ * of the cgroup. The store tries to exceed the limit only if a call would otherwise fail. Regions
+ * that have names stay open, even above the limit.
  *
  * Spill files grow on demand. The store returns disk space that several steps in a row did
  * not need. When no block is left, the store returns all disk space except spill_bytes.
@@ -55,9 +55,9 @@ struct actmem_store;
 struct actmem_runtime;
 
 /*
- * Identifies a block: no two blocks in a store have the same name and instance. @name recurs
- * in each step, such as 64 * layer + tensor. @instance distinguishes blocks of one name, such as
- * those of micro-batches; otherwise it is 0.
+ * Identifies a block: no two blocks in a store have the same name and instance. A program uses the
+ * same values of @name in each step, such as 64 * layer + tensor. @instance distinguishes blocks of
+ * one name, such as those of micro-batches. If each name has one block, @instance is 0.
  */
 struct actmem_key {
 	uint64_t name;
@@ -65,20 +65,21 @@ struct actmem_key {
 };
 
 /*
- * Set this bit in instances that are never reused, such as running numbers. The store forgets the
- * key of such a block after the take, but still uses that take for other blocks of the same name.
+ * Set this bit in instances that are never reused, such as serial numbers. The store forgets the
+ * key of such a block after the take, but still uses the time of the take to predict the takes of
+ * other blocks of the same name.
  */
 #define ACTMEM_INSTANCE_ONCE	(UINT64_C(1) << 63)
 
 /*
  * Compute a checksum at each commit and compare it at each hold. Nothing else detects that a disk
  * or a file system returns other data than the store wrote. A file system may report a write as
- * successful, and later return zeros without an error. ext4 does so on a failing disk, including in
+ * successful, and later return zeros without an error. ext4 does so on a failing disk, still in
  * Linux 6.18. In Linux 7, ext4 also does so while the file system is full. The store leaves enough
  * space free, but other writers may fill the file system.
  *
- * The calling thread reads the block once more in commit and in hold. With few cores, a step
- * that spills takes about a tenth longer.
+ * To compute the checksum, each commit and each hold reads the block once more, in the calling
+ * thread. With few cores, a step that spills takes about a tenth longer.
  */
 #define ACTMEM_STORE_CHECKSUM		(1u << 0)
 /*
@@ -91,7 +92,7 @@ struct actmem_key {
 /*
  * Use this flag if some threads reserve and hold blocks, and other threads commit and release them.
  * The threads that commit and release must never block. With this flag, a call that needs memory
- * waits until these threads free some, and never returns -EDEADLK.
+ * waits until these threads free memory, and never returns -EDEADLK.
  */
 #define ACTMEM_STORE_HANDED_ON		(1u << 3)
 /*
@@ -102,8 +103,8 @@ struct actmem_key {
 
 struct actmem_store_options {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t budget_bytes;		/* memory, in whole pages; 0: no budget, spills nothing */
-	const char *const *spill_paths;	/* directories, one per disk; each block is striped */
+	uint64_t budget_bytes;		/* memory, in whole pages; 0: no limit and no spilling */
+	const char *const *spill_paths;	/* directories, one per disk; a block is striped over all */
 	uint32_t spill_path_count;	/* 0: blocks beyond the budget are refused */
 	uint32_t flags;			/* ACTMEM_STORE_* */
 	uint64_t spill_bytes;		/* disk space to allocate at creation; 0: on demand */
@@ -119,8 +120,8 @@ struct actmem_store_options {
 	/*
 	 * Writes a name for the block of @key to the buffer @name, which is @size bytes long. Error
 	 * messages and the command `actmem waits` show this name. The store may call this function
-	 * under its lock: the function must be short and must not call the store. If this is NULL,
-	 * messages show the numbers in the key.
+	 * under its lock: the function must be short and must not call the store. If @name_block is
+	 * NULL, messages show the numbers in the key.
 	 */
 	void (*name_block)(struct actmem_key key, char *name, size_t size);
 };
@@ -133,8 +134,8 @@ struct actmem_store_options {
  * disk space, and actmem_error() says so. If the call returns 0 in any other case, actmem_error()
  * is empty.
  *
- * -EINVAL  one of these: a budget below two of the regions' pages (without spill paths: below one
- *	page), where a page is 4 KiB, 2 MiB or 1 GiB long; spill paths without a budget; unknown
+ * -EINVAL  one of these: a budget of less than two pages, or without spill paths less than one page
+ *	(the regions' page size: 4 KiB, 2 MiB or 1 GiB); spill paths without a budget; unknown
  *	flags; a directory without direct I/O (see ALLOW_BUFFERED) or in memory (see STRICT);
  *	spill_bytes above spill_limit_bytes
  * others  the errors of actmem_heap_create(), actmem_heap_register(), actmem_queue_create() and
@@ -146,7 +147,8 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 /*
  * Checks spill paths as actmem_store_create() does before it opens files there. The call ignores
  * all @flags except STRICT and ALLOW_MEMORY. If the call returns 0, actmem_error() says whether a
- * path is in memory. A path that does not exist is no error here, but actmem_store_create() fails.
+ * path is in memory. If a path does not exist, this call does not fail, but actmem_store_create()
+ * does.
  *
  * -EINVAL  a path is in memory, and STRICT is set without ALLOW_MEMORY
  */
@@ -162,11 +164,10 @@ int actmem_store_check_paths(const char *const *paths, uint32_t count, uint32_t 
 int actmem_store_destroy(struct actmem_store *store);
 
 /*
- * Returns a string that describes the I/O engine, the reason for its choice, and the files, and
- * says whether I/O is direct or buffered. The string also says if a file system cannot free a part
- * of a file. If the store got less memory than its budget, the string gives the reason for the
- * first failed attempt to get more. The string is valid until actmem_store_destroy(). A later call
- * may return another string.
+ * Returns a string that describes the I/O engine and the files. The string says why the engine was
+ * chosen, whether I/O is direct or buffered, and if a file system cannot free a part of a file. If
+ * the store got less memory than its budget, the string says why its first attempt to get more
+ * failed. The string is valid until actmem_store_destroy(). A later call may return another string.
  */
 const char *actmem_store_describe(const struct actmem_store *store);
 
@@ -175,10 +176,10 @@ const char *actmem_store_describe(const struct actmem_store *store);
  * once. If the store has more memory than a lowered budget, the call closes regions that have no
  * block. In the background, the store then spills blocks, and frees the memory of blocks that are
  * also in a file, until the remaining blocks fit. The store closes a region that has blocks when
- * its last block is gone. No call fails because of a lowered budget. A store without spill paths
- * keeps its blocks, and refuses new ones until enough blocks have been taken or dropped. As soon as
- * memory_bytes in the statistics is at most the new budget, another store can use the memory that a
- * lowered budget released.
+ * its last block is gone. If the store has spill paths, a lowered budget makes no call fail, except
+ * a reserve of more bytes than the new budget. A store without spill paths keeps its blocks, and
+ * refuses new blocks until enough have been taken or dropped. Another store can use the released
+ * memory as soon as memory_bytes in the statistics is at most the new budget.
  *
  * May sleep until another thread has created a region.
  *
@@ -187,8 +188,9 @@ const char *actmem_store_describe(const struct actmem_store *store);
 int actmem_store_set_budget(struct actmem_store *store, uint64_t bytes);
 
 /*
- * Changes spill_limit_bytes of a store; 0: no limit. If the files are longer than a lowered limit,
- * they stop growing. The store returns their free space to the disks in the background.
+ * Changes spill_limit_bytes of a store. If @bytes is 0, the files have no limit. If the files are
+ * longer than a lowered limit, they stop growing. The store returns their free space to the disks
+ * in the background.
  *
  * -EINVAL  the store has no spill paths
  */
@@ -202,25 +204,26 @@ int actmem_store_set_checksum(struct actmem_store *store, int on);
 
 /*
  * Allocates memory of @length bytes for a new block. The call stores the address, a multiple of
- * 4096, in *@memory. Only the caller may access the memory until the commit. If the budget is used
+ * 4096, in *@memory. Until the commit, only the caller may access the memory. If the budget is used
  * up, the call waits at most @timeout_ns until other blocks are spilled. The calling thread may
- * have to create a region; the timeout does not interrupt this.
+ * have to create a region; the timeout does not interrupt the creation.
  *
  * -EEXIST  the key is in the store
  * -EINVAL  length is 0, larger than the address space, or above the maximum length of a
  *	registration (64 GiB, or chunk_bytes of the runtime)
  * -ETIMEDOUT  no memory became free in time. Spills that the call started continue
- * -ENOMEM  length is above the budget or, without spill paths, above the rest of the budget. Or
- *	actmem_heap_alloc() failed, and the store has no block that it could spill instead. Or all
- *	regions of the store are shorter than length, and the store cannot replace them, because
+ * -ENOMEM  one of these: length is above the budget; the store has no spill paths, and length is
+ *	above the unused part of the budget; actmem_heap_alloc() failed, and the store has no block
+ *	to spill; all regions are shorter than length, and the store cannot replace them, because
  *	regions with names stay open
- * -EDEADLK  the whole budget is used up by blocks of this thread, and of threads that wait without
- *	a timeout for memory or a block. A block belongs to the thread that reserved or held it
+ * -EDEADLK  blocks of this thread, and of threads that wait for memory or a block without a
+ *	timeout, use up the whole budget. A block belongs to the thread that reserved or held it
  *	until any thread commits, releases or puts back the block. Without HANDED_ON, a thread must
  *	not wait in a reserve or hold while it has a block that another thread will commit or
  *	release
- * -ENOSPC, -EIO and others  the store had to spill a block and could not. actmem_error() names
- *	the block, and the file and offset, or the directory without space. The block stays
+ * -ENOSPC, -EIO and others  the store had to spill a block and could not. actmem_error() names the
+ *	block, and either the file and offset or the directory without space. The block stays in
+ *	memory
  */
 int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint64_t length,
 			 void **memory, uint64_t timeout_ns);
@@ -237,10 +240,10 @@ int actmem_store_commit(struct actmem_store *store, struct actmem_key key);
  * The call also stores the block's length in *@length, unless @length is NULL. If the block is in a
  * file, the call waits at most @timeout_ns for memory, as a reserve does, and for the read.
  *
- * Threads may hold a block at the same time, and a thread may hold it several times. Each hold is
- * ended by one actmem_store_release() or actmem_store_put_back(), which any thread may call. While
- * the first hold waits for memory or for the read, other holds of the block wait for the first,
- * each at most its own @timeout_ns. Each hold compares the checksum.
+ * Several threads may hold a block at the same time, and a thread may hold a block several times.
+ * One actmem_store_release() or actmem_store_put_back(), by any thread, ends one hold. While the
+ * first hold waits for memory or for the read, other holds of the block wait for the first, each at
+ * most its own @timeout_ns. Each hold compares the checksum.
  *
  * -ENOENT  the store lacks the key, or the block is not committed, or a holder has released it
  * -EIO and others  the read failed. actmem_error() names file, offset and block. The block stays:
@@ -256,16 +259,16 @@ int actmem_store_hold(struct actmem_store *store, struct actmem_key key, const v
 
 /*
  * Ends a hold of the calling thread. If this thread does not hold the block, ends a hold of another
- * thread. Removes the block when its last hold ends. Until then, its key stays in use, and no
- * thread can hold the block again.
+ * thread. The block is removed when its last hold ends. While other holds remain, the key stays in
+ * use, but no thread can hold the block again.
  *
  * -ENOENT  the block is not held
  */
 int actmem_store_release(struct actmem_store *store, struct actmem_key key);
 
 /*
- * Ends a hold as actmem_store_release() does, but keeps the block, so that it can be held again. If
- * another holder releases the block, the block is removed all the same.
+ * Ends a hold as actmem_store_release() does, but keeps the block, so that it can be held again.
+ * But if another holder releases the block, the block is removed when its last hold ends.
  *
  * -ENOENT  the block is not held
  */
@@ -275,15 +278,15 @@ int actmem_store_put_back(struct actmem_store *store, struct actmem_key key);
  * Removes a block that the caller reserved, or one that is committed and not held. The block does
  * not count as taken.
  *
- * -ENOENT  the store lacks the key, or its reserve has not returned yet
- * -EBUSY  the block is held, or another thread is in a put or commit of it
+ * -ENOENT  the store lacks the key, or the reserve of the block has not returned yet
+ * -EBUSY  the block is held, or another thread is putting or committing it
  */
 int actmem_store_drop(struct actmem_store *store, struct actmem_key key);
 
 /*
  * Copy a block into a store, or out of it. A put is a reserve, a memcpy(3) and a commit. A take is
- * a hold, a memcpy(3) and a release. Both wait without a timeout. If several threads take a block
- * at the same time, each gets a copy of it.
+ * a hold, a memcpy(3) and a release. A put and a take wait without a timeout. If several threads
+ * take a block at the same time, each gets a copy of it.
  *
  * -EINVAL  @length is not the length of the block
  * others  the errors of actmem_store_reserve() and actmem_store_hold()
@@ -302,18 +305,18 @@ int actmem_store_take(struct actmem_store *store, struct actmem_key key, void *d
 int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key);
 
 /*
- * Returns an eventfd(2) that becomes readable when a read of a block from a spill file ends. This
- * includes reads that the store began by itself. With this descriptor, a program can wait for
+ * Returns an eventfd(2) that becomes readable when a read of a block from a spill file ends. These
+ * reads include those that the store began by itself. With this descriptor, a program can wait for
  * blocks and for other events at the same time:
  *
  *	actmem_store_prefetch(store, key);
  *	while ((error = actmem_store_hold(store, key, &memory, NULL, 0)) == -ETIMEDOUT)
  *		// poll(2) for the eventfd and other descriptors, then read(2) the eventfd
  *
- * Read the eventfd before the next actmem_store_hold(), not after it. If a read fails while no call
- * waits for the read, the next hold with a timeout of 0 returns the error of the read; the hold
- * after that reads again. The descriptor is close-on-exec and nonblocking. It belongs to the store,
- * which closes it when the store is destroyed.
+ * Read the eventfd before the next actmem_store_hold(), not after it. If the read of a block fails
+ * while no call waits for it, the next hold of this block with a timeout of 0 returns the error.
+ * The hold after that reads the block again. The descriptor is close-on-exec and nonblocking. The
+ * store owns the descriptor, and closes it when the store is destroyed.
  *
  * >= 0  the descriptor
  * -EMFILE, -ENFILE, -ENOMEM  no descriptor is available
@@ -322,10 +325,10 @@ int actmem_store_eventfd(struct actmem_store *store);
 
 /*
  * Creates and registers regions in advance. Stops when @free_bytes of memory are free for blocks of
- * @length, or when the budget is used up. Call it in a separate thread: other threads can use the
- * store during this call. A reserve in another thread that needs a region waits for the creation of
- * at most one region. If the call cannot get all this memory, it still returns 0, provided that the
- * store can spill.
+ * @length, or when the budget is used up. Make this call in a separate thread: other threads can
+ * use the store meanwhile. If a reserve needs a region during this call, it waits for the creation
+ * of at most one region. If the store can spill, the call returns 0 even if it cannot get all this
+ * memory.
  *
  * others  the errors of actmem_heap_alloc(). The store keeps the regions that it created, and a
  *	later reserve tries to create more
@@ -340,7 +343,7 @@ struct actmem_store_stats {
 	uint64_t block_bytes_peak;
 	uint64_t memory_bytes;		/* length of all regions of the store */
 	uint64_t memory_bytes_peak;
-	uint64_t resident_bytes;	/* bytes of blocks in memory */
+	uint64_t resident_bytes;	/* bytes of blocks that are in memory */
 	uint64_t spilled_bytes;		/* bytes of blocks that are only in files */
 	uint64_t spilled_bytes_peak;
 	uint64_t file_bytes;		/* disk space of the spill files */
@@ -363,7 +366,7 @@ struct actmem_store_stats {
 	uint64_t beyond_budget_bytes;	/* above a lowered budget, or kept due to ALLOW_MEMORY */
 	uint64_t checksums_total;
 	uint64_t file_bytes_peak;
-	uint64_t given_back_bytes_total;	/* returned to the disks by spill files */
+	uint64_t given_back_bytes_total;	/* file space returned to disks */
 	uint64_t refused_bytes;		/* part of the budget that the store cannot get now */
 };
 
@@ -390,9 +393,9 @@ struct actmem_store_event {
 };
 
 /*
- * Sets the function that the store calls at each event; NULL: none. The store calls @observe under
- * its lock: the function must be short and must not call the store. After this call returns, the
- * store does not call the previous function any more.
+ * Sets the function that the store calls at each event. If @observe is NULL, the store calls no
+ * function. The store calls @observe under its lock: the function must be short and must not call
+ * the store. After this call returns, the store does not call the previous function any more.
  */
 void actmem_store_observe(struct actmem_store *store,
 			  void (*observe)(const struct actmem_store_event *event, void *data),

@@ -200,7 +200,7 @@ uint64_t store_window(const struct actmem_store *store)
  * Returns how many bytes of the budget should be available at once when memory use peaks: bytes
  * that are free, or whose block is also in a file. The result is store_window() if no peak is
  * known, or if puts go on during takes. Otherwise the result is at most twice the longest block.
- * With so many available bytes, puts need not wait, and more spills would be useless.
+ * If this many bytes are available, puts need not wait, and more spills would be useless.
  */
 static uint64_t spare_bytes(const struct actmem_store *store)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A tree of blocks, which do not overlap. The comparison treats overlapping ranges as equal, so a
- * search finds the block that overlaps a range.
+ * A tree of blocks. Blocks do not overlap. The comparison treats overlapping ranges as equal, so a
+ * search for a range finds a block that overlaps the range.
  */
 #include <search.h>
 
 #include "preload/cuda/blocks.h"
 
-/* Only glibc has this function. With another C library, no function of this file is called. */
+/* Only glibc has twalk_r(). With another C library, no function of this file is called. */
 #pragma weak twalk_r
 
 static int compare_blocks(const void *one, const void *other)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Finds, by address, the blocks of host memory that the preload allocated for CUDA programs. The
- * caller's lock protects the blocks and the tree.
+ * A tree that finds blocks by address. A block is host memory that the preload allocated for a CUDA
+ * program. The caller's lock protects the blocks and the tree.
  */
 #ifndef LIB_PRELOAD_CUDA_BLOCKS_H
 #define LIB_PRELOAD_CUDA_BLOCKS_H
@@ -16,7 +16,7 @@ struct cuda_blocks {
 struct cuda_block {
 	const char *address;
 	size_t bytes;
-	unsigned int flags;		/* of the request, as CUDA defines them */
+	unsigned int flags;		/* CUDA's flags of the allocation */
 	void *owner;			/* the pool of the block */
 	bool is_ending;			/* a thread is freeing the block */
 };
@@ -34,7 +34,7 @@ struct cuda_block *cuda_blocks_find(const struct cuda_blocks *blocks, const void
 /* Removes a block, which then belongs to the caller. */
 void cuda_blocks_remove(struct cuda_blocks *blocks, struct cuda_block *block);
 
-/* Returns a block of @owner that is not ending, or NULL. */
+/* Returns a block of @owner that no thread is freeing, or NULL. */
 struct cuda_block *cuda_blocks_of(const struct cuda_blocks *blocks, const void *owner);
 
 #endif /* LIB_PRELOAD_CUDA_BLOCKS_H */

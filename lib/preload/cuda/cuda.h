@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The interface between hooks.c and memory.c. memory.c has replacements for some functions of CUDA.
- * When a program looks up such a function, hooks.c returns the replacement.
+ * When a program looks up one of these functions, hooks.c returns the replacement.
  */
 #ifndef LIB_PRELOAD_CUDA_CUDA_H
 #define LIB_PRELOAD_CUDA_CUDA_H
@@ -33,9 +33,9 @@ struct cuda_host_calls {
 };
 
 /*
- * The driver's own functions, as the program's lookup found them: those of libcuda.so.1, or of
- * another preload in front of it. All of them are set before a lookup returns any function of this
- * preload. From then on, the library that contains them cannot be unloaded.
+ * The original functions, which replacements call. They belong to libcuda.so.1, or to another
+ * preload that replaces functions of libcuda.so.1. All fields are set before a lookup returns any
+ * function of this preload. From then on, libcuda.so.1 cannot be unloaded.
  */
 extern struct cuda_host_calls cuda_driver;
 
@@ -45,7 +45,7 @@ CUDA_HOST_CALLS(CUDA_HOST_OURS)
 #undef CUDA_HOST_FIELD
 #undef CUDA_HOST_OURS
 
-/* While this is not 0, the thread's lookups return the driver's own functions. */
+/* While this is not 0, the thread's lookups return the original functions. */
 extern __thread unsigned int cuda_inside;
 
 #endif /* LIB_PRELOAD_CUDA_CUDA_H */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A program's lookups in libcuda.so.1 find the preload's functions in place of CUDA's. Lookups take
+ * A program's lookups in libcuda.so.1 find the preload's functions instead of CUDA's. Lookups take
  * no lock of the preload, so a child that is forked during a lookup does not inherit a lock that
  * another thread holds.
  *
  * The preload uses the first libcuda.so.1 in which the program looks up a function that the preload
- * replaces. That libcuda.so.1 stays loaded, even if the program closes it, because no other library
- * can free the memory that it has allocated.
+ * replaces. That libcuda.so.1 stays loaded, even if the program closes it, because only this
+ * library can free the memory that it has allocated.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -25,7 +25,7 @@
 #include "preload/say.h"
 #include "preload/symbols.h"
 
-#define LIBRARY_INSIDE	"libcuda.so."	/* on WSL, one libcuda.so.1 loads another */
+#define LIBRARY_INSIDE	"libcuda.so."	/* also of the library that libcuda.so.1 loads on WSL */
 #define SUFFIX		"_v2"
 
 static struct link_map *_Atomic chosen_library;		/* cuda_driver will get its functions */
@@ -42,12 +42,12 @@ struct hook {
 	const char *name;
 	int since;
 	void *ours;
-	void *_Atomic *driver;		/* stores the original; NULL: cuda_driver stores it */
+	void *_Atomic *driver;		/* where the original is stored; NULL: in cuda_driver */
 };
 
 #define HOST(name, ours, since)		{ #name, since, (void *)(ours), NULL }
 
-/* If cuGetProcAddress() has several versions of a function, the newest one comes first. */
+/* If a function has several versions, the newest version is first, because the first match wins. */
 static const struct hook hooks[] = {
 	HOST(cuMemHostAlloc, cuda_mem_host_alloc, 2020),
 	HOST(cuMemAllocHost_v2, cuda_mem_alloc_host, 3020),
@@ -96,8 +96,8 @@ static void *ours_for(const struct hook *hook)
 }
 
 /*
- * Returns 1 if CUDA mode is on, 0 if it is off, and -1 if that is not known, because the C library
- * has not set environ yet.
+ * Returns 1 if CUDA mode is on, 0 if it is off, and -1 if the mode is not known yet, because the C
+ * library has not set environ.
  */
 static int read_wanted(void)
 {
@@ -143,8 +143,8 @@ static void tell_left_alone(enum tale tale, const char *path, const char *why)
 }
 
 /*
- * Makes the library stay loaded, and returns a handle. The program may have loaded the library only
- * as a dependency, without a handle.
+ * Makes the library stay loaded, and returns a new handle. The program may have no handle, because
+ * it may have loaded the library only as a dependency.
  */
 static void *hold_library(struct link_map *library)
 {
@@ -166,8 +166,8 @@ struct driver {
 
 /*
  * Finds the driver's functions with the next dlsym(), which may be that of another preload. Looks
- * up the optional functions first, so that the last lookup succeeds and dlerror() reports no
- * failure.
+ * up the optional functions first, so that successful lookups follow failed ones, and dlerror()
+ * reports no failure.
  */
 static bool find_driver(struct driver *found, void *handle, const char **missing)
 {
@@ -244,7 +244,7 @@ static struct link_map *library_asked(void *handle, const void *found)
 
 /*
  * Returns true if @asking is a library that this preload calls: libcuda.so.1, or the library with
- * the next dlsym(). Such a library must get the original functions.
+ * the next dlsym(). Such a library must get the original functions, not the replacements.
  */
 static bool is_behind_us(const struct link_map *asking)
 {
@@ -258,8 +258,8 @@ static void *find_symbol(void *handle, const char *name, const char *version)
 
 /*
  * Searches the libraries that @asking is linked with. The C library would search them for @asking,
- * even if @asking was loaded with RTLD_LOCAL. The loader lists these libraries only when a program
- * opens @asking, so this function opens @asking.
+ * even if @asking was loaded with RTLD_LOCAL. The loader makes the list of these libraries only
+ * when a program opens @asking with dlopen(), so this function opens @asking.
  */
 static void *find_linked_by(struct link_map *asking, const char *name, const char *version)
 {
@@ -274,8 +274,8 @@ static void *find_linked_by(struct link_map *asking, const char *name, const cha
 }
 
 /*
- * Returns NULL if the C library must answer. The C library then repeats the lookup, so that
- * dlerror() returns the right error message.
+ * Returns NULL if the C library must answer, also if no library has the function. The C library
+ * then repeats the lookup, so that dlerror() returns the right error message.
  */
 void *cuda_lookup(void *handle, const char *name, const char *version, const void *caller)
 {
@@ -302,7 +302,7 @@ void *cuda_lookup(void *handle, const char *name, const char *version, const voi
 /*
  * Returns this preload's dlsym() or dlvsym() if another preload, which comes before this one, looks
  * up the next function of that name. The C library would skip this preload's functions, because the
- * lookup names a version, and these functions have none.
+ * lookup names a version, and this preload's functions have no version.
  */
 static void *lookup_of_next(const char *name, const char *version, const void *caller)
 {
@@ -330,7 +330,7 @@ void *cuda_lookup_versioned(void *handle, const char *name, const char *version,
 
 #endif
 
-/* Changes *@function, the driver's answer, to the replacement of @name if there is one. */
+/* Changes *@function, which the driver returned, to the replacement of @name if there is one. */
 static void replace_answer(const char *name, void **function, int version)
 {
 	const struct hook *hook;
