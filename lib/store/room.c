@@ -304,7 +304,7 @@ int actmem_store_grow(struct actmem_store *store, uint64_t length, uint64_t free
 	if (error)
 		return error;
 	if (!length || length > EXTENT_BYTES_MAX)
-		return fail(EINVAL, "actmem_store_grow: block_bytes is %llu, but must be 1 to %llu",
+		return fail(EINVAL, "actmem_store_grow: length is %llu, but must be 1 to %llu",
 			    (unsigned long long)length, (unsigned long long)EXTENT_BYTES_MAX);
 	store_enter(store);
 	store->waiting++;

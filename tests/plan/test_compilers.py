@@ -291,6 +291,15 @@ def test_a_gpu_fuses_operations_on_one_operand_into_products():
     assert temporary(run, *args, compiler=GPU) == 4 * ROW_BYTES
 
 
+def test_a_step_that_reads_two_results_of_one_step_is_scheduled():
+    def run(x):
+        def layer(x, _):
+            a, b = jax.lax.fori_loop(0, 3, lambda _, both: (both[1] + 1, both[0] * 2), (x, x))
+            return jnp.sin(a) * b, None
+        return jax.lax.scan(layer, x, None, length=LAYERS)[0]
+    assert temporary(run, shape(ROWS, WIDTH), compiler=GPU) >= 2 * ROW_BYTES
+
+
 def test_a_gpu_copies_values_to_the_host_beside_other_steps():
     """So a value that leaves is in memory until the end of the iteration."""
     def run(x, weights):

@@ -97,7 +97,7 @@ class _Items:
         return self.all[-1]
 
     def _add_step(self, step: Step) -> None:
-        before = [self._read(step.node, key) for key in step.reads]
+        before = dict.fromkeys(self._read(step.node, key) for key in step.reads)
         if _is_copied(step):
             first = self._add(step, SMALL, starts=True)
             last = self._add(step, SMALL, ends=True)
