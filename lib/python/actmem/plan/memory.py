@@ -2,9 +2,10 @@
 """The device memory that a program needs: the maximum of live bytes over all steps.
 
 A value has a buffer from the step that makes it to the last step that reads it. _fusion.py finds
-the steps. While the steps of a loop's body run, the loop's carried values, stacked values and other
-operands also have buffers. Some compilers also put a buffer into the memory of a result that does
-not exist yet, as XLA's buffer assignment does.
+the steps, _order.py the order of a loop's steps on GPUs, and _splits.py the memory of products that
+GPUs divide. While the steps of a loop's body run, the loop's carried values, stacked values and
+other operands also have buffers. Some compilers also put a buffer into the memory of a result that
+does not exist yet, as XLA's buffer assignment does.
 """
 from __future__ import annotations
 
