@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * dlsym() and dlvsym(), which programs find before the C library's. This dlsym() passes names that
- * begin with "cu" to cuda_lookup(). This dlvsym() passes all names to cuda_lookup_versioned(). For
- * all other names, and if these functions return NULL, the code jumps to the next dlsym() or
- * dlvsym(). The jump keeps the return address, because the C library uses it to identify the
- * calling library. RTLD_NEXT, RTLD_DEFAULT and the error message of dlerror() depend on the calling
- * library. C cannot express such a jump.
+ * begin with "cu" to cuda_lookup(). This dlvsym() passes all names to cuda_lookup_versioned(). If
+ * cuda_lookup() or cuda_lookup_versioned() returns NULL, or is not called, the code jumps to the
+ * next library's dlsym() or dlvsym(). The jump keeps the return address, because the C library
+ * identifies the calling library by this address. RTLD_NEXT, RTLD_DEFAULT and the error message of
+ * dlerror() depend on the calling library. C cannot express such a jump.
  *
- * Only x86-64 has these functions.
+ * These functions exist only on x86-64.
  */
 #ifdef __x86_64__
 

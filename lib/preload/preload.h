@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * libactmem_preload.so, which intercepts calls of a program if LD_PRELOAD names this library.
- * Malloc mode replaces large blocks of malloc, and CUDA mode replaces host memory that CUDA
- * allocates or registers. The command `actmem` also reads the settings of both modes.
+ * Malloc mode allocates large aligned blocks in huge pages. CUDA mode provides regions for the host
+ * memory that programs allocate or register with CUDA. The command `actmem` also reads the settings
+ * of both modes.
  *
  * Read start.c first, and then the files that both modes use. settings.h reads the modes' settings
  * from the environment, say.h prints on stderr, and lookups of symbols go through dlsym.S and

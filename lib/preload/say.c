@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Writes each line with one write(2). This file does not use stdio, because the program may hold
- * stdio's locks.
+ * Writes each line with one write(2). This file uses no stream of stdio, because the program may
+ * hold the stream's lock.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Prints lines on stderr. The preload prints its error messages, because programs call it in place
- * of malloc and CUDA, which return no messages.
+ * Prints lines on stderr. The preload prints its error messages, because programs call the preload
+ * in place of malloc and CUDA, which return no messages.
  */
 #ifndef LIB_PRELOAD_SAY_H
 #define LIB_PRELOAD_SAY_H
@@ -29,7 +29,7 @@ enum tale {
 	TALE_COUNT,
 };
 
-/* Prints one line, which says what failed and why, unless this @tale was printed before. */
+/* Prints one line, which says what failed and why, unless a line for @tale was printed before. */
 void say_once(enum tale tale, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The constructor of the preload starts malloc mode and CUDA mode if the environment selects them.
- * Blocks that were allocated before it ran belong to the program's own malloc.
+ * Blocks that were allocated before the constructor ran belong to the program's own malloc.
  *
  * The constructor runs before the constructors of other libraries (-z initfirst). So fork() calls
- * the preload's handler (pthread_atfork()) last, and takes the locks of other libraries before the
- * preload's. A thread that allocates memory while it holds a lock of another library takes the
- * locks in the same order. When the constructor runs, the C library has not set environ yet.
+ * the preload's handler (pthread_atfork()) after the handlers of other libraries, and these
+ * libraries' locks are taken before the preload's. A thread that allocates memory while it holds a
+ * lock of another library takes the locks in the same order. When the constructor runs, the C
+ * library has not set environ yet.
  */
 #include <stdbool.h>
 #include <sys/auxv.h>
@@ -19,9 +20,10 @@
 #include "preload/symbols.h"
 
 /*
- * Returns true if the program and its libraries call the preload's malloc functions. A program with
- * its own malloc calls that malloc. If that malloc lacks a function such as memalign(), the program
- * would allocate a block with the preload's memalign(), and free the block with its own free().
+ * Returns true if the program and its libraries call the preload's malloc functions. Malloc mode
+ * stays off if the program has its own malloc, because this malloc may lack a function such as
+ * memalign(). The program would then allocate a block with the preload's memalign(), and free the
+ * block with its own free().
  */
 static bool others_call_ours(void)
 {

@@ -3,10 +3,10 @@
  * Finds the next dlsym() and dlvsym() after those of dlsym.S, and identifies libraries.
  *
  * This file cannot find the two functions by calling dlsym(), because that would call the preload's
- * dlsym(). So it searches the libraries that the loader has mapped, with the same hash tables as
- * the loader. Sanitizers replace functions of the C library, and call dlsym() before these
- * replacements work. So this file calls no function of the C library until it has found the two
- * functions.
+ * dlsym(). So this file searches the libraries that the loader has mapped, with the same hash
+ * tables as the loader. Sanitizers replace functions of the C library, and call dlsym() before
+ * these replacements work. So this file calls no function of the C library until it has found the
+ * two functions.
  */
 #include <dlfcn.h>
 #include <elf.h>
@@ -90,9 +90,10 @@ static bool is_function(const struct table *table, uint32_t i, const char *name)
 }
 
 /*
- * The table begins with four numbers: the number of buckets, the index of the first symbol in the
- * buckets, the number of words in a Bloom filter, and the filter's shift. The filter, the buckets
- * and the chains follow.
+ * Searches the table of DT_GNU_HASH. The table begins with four numbers: the number of buckets, the
+ * index of the first symbol in the buckets, the number of words in a Bloom filter, and the filter's
+ * shift. The filter, the buckets and the chains follow these numbers. Returns 0 if the name is not
+ * found.
  */
 static uint32_t find_by_gnu_hash(const struct table *table, const char *name)
 {
@@ -205,8 +206,8 @@ static void say_none_found(void)
 
 /*
  * The loader's list has the libraries in the order in which the loader searches them. If this
- * library was not loaded by LD_PRELOAD but later, the libraries to search precede this library in
- * the list.
+ * library was loaded without LD_PRELOAD, after the program's start, the libraries to search are
+ * before this library in the list.
  *
  * This function reads the list without the loader's lock. This is safe because the program has only
  * one thread when it starts, and the libraries at the beginning of the list are never unloaded.

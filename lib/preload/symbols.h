@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Intercepts a program's calls of dlsym() and dlvsym(), in order to return other functions for some
- * names. Also identifies libraries.
+ * Finds the dlsym() and dlvsym() that the program would call without the preload's own (dlsym.S),
+ * and identifies libraries.
  */
 #ifndef LIB_PRELOAD_SYMBOLS_H
 #define LIB_PRELOAD_SYMBOLS_H
@@ -18,7 +18,8 @@ extern void *(*next_dlvsym)(void *handle, const char *name, const char *version)
 
 /*
  * Sets next_dlsym and next_dlvsym. Must be called while there is only one thread. If the program
- * calls dlsym() or dlvsym() before the constructor has called this function, that call does so.
+ * calls dlsym() or dlvsym() before the constructor runs, the preload's dlsym() or dlvsym() calls
+ * this function.
  */
 void symbols_find_next(void);
 
@@ -38,7 +39,7 @@ bool is_glibc(void);
 
 struct link_map;
 
-/* Returns the library's own name (DT_SONAME), or "". */
+/* Returns the library's own name (DT_SONAME), or "" if it has none. */
 const char *library_soname(const struct link_map *library);
 
 /* Returns the library that contains the address, or NULL. */

@@ -36,14 +36,14 @@ bool cuda_reach(struct link_map *library);
 bool cuda_is_reached(void);
 
 /*
- * Returns true if the soname of @library is libcuda.so.1, or that of the library that libcuda.so.1
- * loads on WSL.
+ * Returns true if the soname of @library begins with "libcuda.so.". On WSL, libcuda.so.1 loads
+ * another library with such a soname.
  */
 bool is_libcuda(const struct link_map *library);
 
 /*
- * Replacements of both versions of cuGetProcAddress(). They return the preload's replacement of a
- * function if there is one, or else the driver's function.
+ * Replacements of both versions of cuGetProcAddress(). If the preload has a replacement of the
+ * function @name, both store the replacement in *@function, otherwise the driver's function.
  */
 cuda_result cuda_get_proc_address(const char *name, void **function, int version,
 				  uint64_t flags);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Keeps a copy of the variables that `actmem run` set. The preload reads them when the program
- * first uses CUDA; by then, the program may have cleared its environment.
+ * Keeps a copy of the variables that `actmem run` set. The preload reads these variables when the
+ * program first uses CUDA; by then, the program may have cleared its environment.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@ static bool is_ours(const char *variable)
 	return !strncmp(variable, PREFIX, strlen(PREFIX));
 }
 
-/* Copies the variables ACTMEM_* to @variables: first the pointers, then the text. */
+/* Copies the variables ACTMEM_* to @variables: an array of pointers, followed by the text. */
 static void copy_to(const char **variables, size_t count, char *const *environment)
 {
 	char *text = (char *)&variables[count + 1];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Loads libactmem from the folder of the preload, or if it is not there, by its soname. Finds the
- * functions that the preload needs. libactmem then stays loaded.
+ * Loads libactmem from the folder of the preload or, if that folder has no libactmem, by the
+ * soname. Finds the functions that the preload needs. libactmem then stays loaded.
  *
  * No thread holds a lock of the preload while it calls the loader. Otherwise two threads could
  * deadlock: the loader holds its own lock while it runs a library's constructor, and the
@@ -32,7 +32,7 @@ static __thread int cancellation;
 
 /*
  * CUDA's own functions are not cancellation points. The preload's replacements call functions that
- * are, so they disable cancellation.
+ * are cancellation points, so the replacements disable cancellation.
  */
 void cuda_library_enter(void)
 {
@@ -46,7 +46,7 @@ void cuda_library_leave(void)
 		pthread_setcancelstate(cancellation, NULL);
 }
 
-/* Sets @path to libactmem in the preload's folder. Returns false if libactmem is not there. */
+/* Sets @path to the path of libactmem in the preload's folder. Returns false if there is none. */
 static bool find_beside(char path[PATH_MAX])
 {
 	const char *slash;
@@ -96,8 +96,8 @@ bool cuda_library_load(struct cuda_failure *failure)
 		return true;
 	cuda_library_enter();
 	/*
-	 * The program has called libcuda.so.1, so this library is loaded. cuda_load() keeps it
-	 * loaded.
+	 * The program has called a function of libcuda.so.1, so libcuda.so.1 is loaded already.
+	 * cuda_load() makes libcuda.so.1 stay loaded.
 	 */
 	failure->tale = TALE_LIBRARY;
 	is_found = !cuda_load(CUDA_SERVES, failure->words, sizeof(failure->words)) &&

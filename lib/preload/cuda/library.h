@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The functions of libactmem that the preload calls. The preload loads libactmem when it first
- * needs one of them, so a program that requests no large memory never loads libactmem. At the same
- * time, the preload finds the functions of CUDA that cuda/cuda.h declares. It calls these functions
- * in addition to those in cuda_driver.
+ * needs one of these functions. So a program that requests only small blocks from CUDA never loads
+ * libactmem. When the preload loads libactmem, it also finds the functions of CUDA that
+ * lib/cuda/cuda.h declares. The preload calls these in addition to the functions in cuda_driver.
  *
- * If a function with the parameter @failure fails, it sets *@failure and returns false.
+ * A function with the parameter @failure sets *@failure if the function fails. A function that
+ * returns bool then returns false.
  */
 #ifndef LIB_PRELOAD_CUDA_LIBRARY_H
 #define LIB_PRELOAD_CUDA_LIBRARY_H
@@ -55,8 +56,9 @@ bool cuda_failure_set(struct cuda_failure *failure, enum tale tale, const char *
 bool cuda_failure_set_last(struct cuda_failure *failure, enum tale tale);
 
 /*
- * The preload calls these before and after it calls functions of libactmem. Between the two calls,
- * the thread's lookups and its calls of CUDA get the driver's functions.
+ * The preload calls cuda_library_enter() before and cuda_library_leave() after its calls of
+ * libactmem. In between, the thread's lookups return the driver's functions, and its calls of CUDA
+ * go to the driver.
  */
 void cuda_library_enter(void);
 void cuda_library_leave(void);

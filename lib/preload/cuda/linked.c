@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Serves programs that are linked with libcuda.so.1, and so call its functions without a lookup.
- * libactmem_preload.map exports this file's functions so that only these programs find them.
+ * libactmem_preload.map exports this file's functions so that programs linked with libcuda.so.1
+ * find them, but dlsym() does not.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -13,7 +14,7 @@
 
 #define EXPORT	__attribute__((visibility("default"), used))
 
-/* Fills cuda_driver, unless an earlier call did. Returns false if that is not possible. */
+/* Fills cuda_driver, unless an earlier call did. Returns false if cuda_driver cannot be filled. */
 static bool reach_driver(void)
 {
 	struct link_map *library;
@@ -25,8 +26,8 @@ static bool reach_driver(void)
 }
 
 /*
- * Returns true if the preload must serve the call. If libcuda.so.1 calls its own functions by name,
- * it must not get the preload's functions.
+ * Returns true if the preload must serve the call. Calls that libcuda.so.1 itself makes must go to
+ * the driver's functions.
  */
 static bool is_for_us(const void *caller)
 {
@@ -53,7 +54,7 @@ asm(".symver linked_" #name ", " #name "@ACTMEM_CUDA, remove");
 
 CUDA_HOST_CALLS(LINKED)
 
-/* @ours calls the driver's function, and changes the driver's answer only in CUDA mode. */
+/* The function @ours calls the driver's function, and changes the result only in CUDA mode. */
 #define LINKED_LOOKUP(name, ours, parameters, arguments)		\
 EXPORT cuda_result linked_##name parameters;				\
 EXPORT cuda_result linked_##name parameters				\

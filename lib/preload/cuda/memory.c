@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * The replacements for CUDA's functions for host memory. A program that allocates host memory with
- * CUDA gets blocks of pool.h. A range that the program registers with CUDA gets pages of a region
- * (under.h). CUDA's driver serves small requests, requests with flags that regions do not support,
- * and all requests of a forked child. After a failure here, the preload prints a line, and the
- * driver serves the request. With ACTMEM_STRICT, the call fails instead.
+ * CUDA gets blocks from a heap of regions (pool.h). A range that the program registers with CUDA
+ * gets pages of a region (under.h). CUDA's driver serves small requests, requests with flags that
+ * regions do not support, and all requests of a forked child. If the preload fails to serve a
+ * request, it prints a line, and the driver serves the request. With ACTMEM_STRICT=1, the program's
+ * call fails.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -17,7 +18,7 @@
 #include "preload/say.h"
 #include "preload/cuda/under.h"
 
-/* Supported flags: cuMemHostAlloc() and cuMemHostRegister() use the same bits. */
+/* Flags that regions support; cuMemHostAlloc() and cuMemHostRegister() use the same bits. */
 #define FLAGS_SERVED	(CUDA_REGISTER_PORTABLE | CUDA_REGISTER_DEVICEMAP)
 
 static pthread_once_t settings_once = PTHREAD_ONCE_INIT;
@@ -39,7 +40,7 @@ static void read_settings(void)
 		 "%s. Host memory for CUDA is the CUDA driver's own.", reader.error);
 }
 
-/* Returns false in calls by the preload itself, and in a child, where CUDA does not work. */
+/* Returns false in calls by the preload itself, and in a forked child, where CUDA does not work. */
 static bool may_serve(void)
 {
 	if (cuda_inside)
@@ -54,8 +55,8 @@ static bool is_at_work(void)
 }
 
 /*
- * Returns true if the preload serves the request. In strict mode, this includes requests that fail
- * because a variable of the environment is wrong.
+ * Returns true if the preload handles the request. If a variable of the environment is wrong, the
+ * preload handles requests only in strict mode, and fails them.
  */
 static bool is_served(size_t bytes, unsigned int flags)
 {
@@ -63,7 +64,7 @@ static bool is_served(size_t bytes, unsigned int flags)
 	       (settings_are_good || settings.is_strict);
 }
 
-/* Prints what failed. Returns true if the driver should serve the request instead. */
+/* Prints what failed. Returns true if the driver should serve the request. */
 static bool say_failure(const char *call, size_t bytes, const struct cuda_failure *failure)
 {
 	say_once(failure->tale, settings.is_strict ?
@@ -149,10 +150,10 @@ cuda_result cuda_mem_host_unregister(void *memory)
 
 	if (is_at_work()) {
 		/*
-		 * Check the blocks first. If @memory is the first block in its region, the driver
-		 * would unregister the whole region. cuda_under_unregister() may still know an
-		 * earlier range at this address, which the program unmapped after the range's
-		 * context ended.
+		 * Check the blocks first. If @memory is the first block in its region, the driver's
+		 * cuMemHostUnregister() would unregister the whole region. cuda_under_unregister()
+		 * would do the same if its list still has an earlier range at this address. The
+		 * list keeps ranges that the program unmapped after their context ended.
 		 */
 		if (cuda_pool_flags(memory, &flags))
 			return CUDA_NOT_REGISTERED;
@@ -162,7 +163,7 @@ cuda_result cuda_mem_host_unregister(void *memory)
 	return cuda_driver.cuMemHostUnregister(memory);
 }
 
-/* The driver knows the region that contains the address. */
+/* Only forwards the call, because the driver knows the region that contains the address. */
 cuda_result cuda_mem_host_get_device_pointer(cuda_pointer *pointer, void *memory,
 					     unsigned int flags)
 {
@@ -170,8 +171,9 @@ cuda_result cuda_mem_host_get_device_pointer(cuda_pointer *pointer, void *memory
 }
 
 /*
- * Returns the flags of a block. CUDA only knows the flags of the block's region, which differ. If a
- * reset of the device ended the registration, returns the driver's error.
+ * Returns the flags of a block. CUDA knows only the flags of the region that contains the block,
+ * and these differ from the block's. If a reset of the device ended the registration, returns the
+ * driver's error.
  */
 cuda_result cuda_mem_host_get_flags(unsigned int *flags, void *memory)
 {

@@ -2,9 +2,9 @@
 /*
  * Opens and closes the pool of a device.
  *
- * Each pool has its own handle of libactmem. If the environment sets a name, the pool's files are
- * NAME.cuda0.0 and so on for device 0. Other users of this name in the process, such as the Python
- * module, use files with other names.
+ * Each pool has its own handle of libactmem. If the environment sets a name, the files of the pool
+ * of device 0 are NAME.cuda0.0, NAME.cuda0.1 and so on. Other users of this name in the process,
+ * such as the Python module, use files with other names.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "preload/cuda/open.h"
 #include "preload/say.h"
 
-/* The default chunk length of heaps and runtimes. Drivers refuse to register longer chunks. */
+/* The default of a runtime's chunk_bytes. A block cannot be longer. */
 #define BLOCK_BYTES_MOST	(64ULL << 30)
 
 bool cuda_context_is_primary(cuda_context context, int device)
@@ -77,8 +77,8 @@ static int open_pool_runtime(struct cuda_pool *pool)
 }
 
 /*
- * Creates the heap. Its regions are on the device's socket, on the nearest node first, unless the
- * environment names nodes or selects interleaving.
+ * Creates the heap. The heap's regions are on the device's socket, on the nearest node first,
+ * unless the environment names nodes or selects interleaving.
  */
 static int open_pool_heap(struct cuda_pool *pool, const struct cuda_settings *settings)
 {

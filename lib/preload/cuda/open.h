@@ -20,18 +20,20 @@ struct cuda_pool {
 	int device, ordinal;
 	bool may_be_anywhere;		/* the environment sets neither nodes nor interleaving */
 	cuda_context context;		/* the device's primary context */
-	unsigned long long context_id;	/* ID of the context; a reset changes it */
+	unsigned long long context_id;	/* ID of the context; a device reset changes the ID */
 	struct actmem *am;
 	struct actmem_runtime *runtime;
 	struct actmem_heap *heap;
 };
 
-/* Returns true if @context is the device's primary context, which all libraries share. */
+/*
+ * Returns true if @context is the device's primary context, which all libraries of a process share.
+ */
 bool cuda_context_is_primary(cuda_context context, int device);
 
 /*
- * Opens a pool that has no heap yet. The caller must hold no lock, because the function calls the
- * loader. Returns NULL on failure.
+ * Opens a pool, but does not create its heap. The caller must hold no lock, because the function
+ * calls the loader. Returns NULL on failure.
  */
 struct cuda_pool *cuda_pool_open(int device, struct cuda_failure *failure);
 
@@ -42,7 +44,7 @@ bool cuda_pool_begin(struct cuda_pool *pool, const struct cuda_settings *setting
 /* Closes a pool whose blocks are all free. */
 void cuda_pool_close(struct cuda_pool *pool);
 
-/* Allocates a block of @bytes, which must be whole pages. */
+/* Allocates a block of @bytes, which must be a multiple of the page size. */
 bool cuda_pool_take(struct cuda_pool *pool, size_t bytes, void **block,
 		    struct cuda_failure *failure);
 

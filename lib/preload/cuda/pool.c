@@ -2,15 +2,15 @@
 /*
  * The pools of devices, and their blocks.
  *
- * A pool's regions are registered in the device's primary context, and all contexts can use them.
- * If another context is current when a program requests memory, the driver serves the request,
- * because such memory must end with that context. A reset of the primary context ends all
- * registrations, just as it frees the driver's own host memory. At the next request, this file
- * gives up the pool with its blocks, and opens a new pool.
+ * A pool's regions are registered in the device's primary context, and all contexts can use these
+ * regions. If another context is current when a program requests memory, the driver serves the
+ * request, because memory that is requested in such a context must end with the context. A reset of
+ * the primary context ends all registrations, just as it frees the driver's own host memory. At the
+ * next request, this file gives up the pool, which frees the pool's blocks, and opens a new pool.
  *
- * A thread that calls CUDA or libactmem holds no lock of this file except open_lock. A thread does
- * not even hold open_lock while it loads a library, because the library's constructor may call this
- * file in a thread that holds the loader's lock.
+ * A thread that calls CUDA or libactmem holds no lock of this file except open_lock. While a thread
+ * loads a library, it does not hold open_lock either. Otherwise it could deadlock with another
+ * thread that holds the loader's lock and runs a constructor that calls this file.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -53,7 +53,7 @@ static void leave_pool(struct cuda_pool *pool)
 
 /*
  * Removes a pool from the list and frees its blocks, except those that other threads are freeing.
- * No thread allocates from this pool any more.
+ * From then on, no thread gets a block of this pool.
  */
 static void give_up_pool(struct cuda_pool *pool)
 {
@@ -77,8 +77,8 @@ static void give_up_pool(struct cuda_pool *pool)
 }
 
 /*
- * Gives up an earlier pool of the device. A device has only one primary context, so the context of
- * the earlier pool has ended.
+ * Gives up the earlier pool of the device, if there is one. A device has only one primary context
+ * at a time, so the context of the earlier pool has ended.
  */
 static void give_up_device_pool(int device)
 {
@@ -111,7 +111,7 @@ static bool begin_pool(struct cuda_pool *pool, const struct cuda_settings *setti
 	return true;
 }
 
-/* Opens a pool. If several threads do so at the same time, all use the pool of one of them. */
+/* Opens a pool. If several threads do this for one context, all of them use the same pool. */
 static enum cuda_outcome open_pool(const struct cuda_settings *settings, cuda_context context,
 				   unsigned long long id, struct cuda_pool **result,
 				   struct cuda_failure *failure)
@@ -140,14 +140,16 @@ static enum cuda_outcome open_pool(const struct cuda_settings *settings, cuda_co
 	return *result ? OUTCOME_OURS : OUTCOME_FAILED;
 }
 
-/* Finds or opens the pool for the current context. The caller may use it until leave_pool(). */
+/*
+ * Finds or opens the pool for the current context. The caller may use the pool until leave_pool().
+ */
 static enum cuda_outcome enter_pool(const struct cuda_settings *settings, struct cuda_pool **pool,
 				    struct cuda_failure *failure)
 {
 	cuda_context context = NULL;
 	unsigned long long id;
 
-	/* If there is no context, the driver returns the error. */
+	/* If there is no context, let the driver return the error. */
 	if (cuda.cuCtxGetCurrent(&context) || !context ||
 	    cuda.cuCtxGetId(context, &id))
 		return OUTCOME_DRIVERS;
@@ -156,7 +158,7 @@ static enum cuda_outcome enter_pool(const struct cuda_settings *settings, struct
 }
 
 /*
- * Asks the driver whether an address is registered, with the functions that the program itself
+ * Asks the driver whether an address is registered. Calls the function that the program itself
  * would call. Only an invalid address or a lost context means "not registered". All other errors
  * have other causes, such as a GPU kernel that failed.
  */
@@ -333,7 +335,7 @@ enum cuda_outcome cuda_pool_free(const struct cuda_settings *settings, void *add
 	if (!block)
 		return OUTCOME_DRIVERS;
 	pool = block->owner;
-	/* Wait, because a copy under way could access the memory after another block reuses it. */
+	/* Wait: a copy under way could still access the memory after a new block has got it. */
 	*result = publish_and_synchronize(pool, block->bytes);
 	pthread_mutex_lock(&lock);
 	if (pool->is_lost)

@@ -27,14 +27,14 @@ enum cuda_outcome cuda_pool_alloc(const struct cuda_settings *settings, size_t b
 				  unsigned int flags, void **block, struct cuda_failure *failure);
 
 /*
- * Waits until all devices have finished their work, as the driver does, and then frees the block.
- * Returns OUTCOME_DRIVERS if no block begins at @block. *@result is 0, or CUDA's error if the wait
- * failed. After an error, the block is unchanged.
+ * Waits until the devices have finished the work of the current context and of all primary
+ * contexts, and then frees the block. Returns OUTCOME_DRIVERS if no block begins at @block.
+ * *@result is 0, or CUDA's error if the wait failed. After an error, the block stays allocated.
  */
 enum cuda_outcome cuda_pool_free(const struct cuda_settings *settings, void *block,
 				 cuda_result *result);
 
-/* Stores the flags of the block that contains the address. Returns false if there is none. */
+/* Stores the flags of the block that contains the address. Returns false if no block does. */
 bool cuda_pool_flags(const void *address, unsigned int *flags);
 
 #endif /* LIB_PRELOAD_CUDA_POOL_H */

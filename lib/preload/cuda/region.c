@@ -2,10 +2,10 @@
 /*
  * Opens regions for ranges that a program registers.
  *
- * If the environment sets a name, the regions are files that are named by their lengths:
+ * If the environment sets a name, the regions are files whose names contain their lengths:
  * NAME.cuda.64M.0 and so on. The next process registers ranges of the same lengths, and so finds
- * these files, whatever the order of the ranges. A file that this process closed may still be
- * mapped. Such a file is still locked, and this process skips it.
+ * these files, whatever the order of the ranges. A file that this process has closed may still be
+ * mapped. In that case the file is still locked, and this process uses the next number.
  */
 #include <errno.h>
 #include <limits.h>
@@ -33,14 +33,14 @@ struct cuda_name {
 };
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct actmem *am;		/* NULL until the first call; stays open */
+static struct actmem *am;		/* NULL until cuda_region_prepare(); stays open */
 static struct actmem_options defaults;
 static char name_prefix[PATH_MAX];	/* "": regions have no names */
 
 static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cuda_name *names;
 
-/* Opens the handle without heap_name: files of heaps and of these regions must differ. */
+/* Opens the handle without heap_name, because this file itself names the regions. */
 static int open_region_handle(void)
 {
 	struct actmem_options options;
@@ -114,7 +114,10 @@ static void apply_policy(struct actmem_region_options *options, const struct cud
 	options->nodes = policy->nodes;
 }
 
-/* Returns true if this process has the file open. Caller holds names_lock. */
+/*
+ * Returns true if this process has the file open. If this process has closed the file, sets
+ * *@closed to its entry, otherwise to NULL. Caller holds names_lock.
+ */
 static bool is_name_open(uint64_t length, unsigned int number, struct cuda_name **closed)
 {
 	struct cuda_name *found = names;
@@ -224,8 +227,8 @@ static void say_if_far(const struct actmem_region_info *info, const struct cuda_
 }
 
 /*
- * Checks where the region's pages are. Also maps a memfd region through libactmem, so that
- * libactmem publishes that this process maps it.
+ * Checks where the region's pages are. Maps a memfd region through libactmem, so that libactmem
+ * publishes that this process maps the region.
  */
 static int check_region(struct actmem_region *region, const struct cuda_policy *policy)
 {

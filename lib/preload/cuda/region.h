@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Regions for ranges that a program registers, with names if the environment sets a name.
- * Thread-safe.
+ * Regions for ranges that a program registers with CUDA. If the environment sets a name, the
+ * regions are named files. Thread-safe.
  */
 #ifndef LIB_PRELOAD_CUDA_REGION_H
 #define LIB_PRELOAD_CUDA_REGION_H
@@ -28,7 +28,10 @@ struct cuda_region {
 bool cuda_region_prepare(const struct cuda_settings *settings, uint64_t *unit,
 			 struct cuda_failure *failure);
 
-/* Opens a region on the nodes of the policy, unless the environment selects nodes or a policy. */
+/*
+ * Opens a region. Its pages are on the nodes of @policy, unless the environment selects nodes or a
+ * policy.
+ */
 bool cuda_region_open(struct cuda_region *region, uint64_t length,
 		      const struct cuda_policy *policy, struct cuda_failure *failure);
 

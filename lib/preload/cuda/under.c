@@ -9,8 +9,8 @@
  * addresses work without the preload.
  *
  * The preload keeps the region open while the range is registered. Afterwards only the program's
- * mapping holds the pages, with their contents. The program's munmap() frees them; the preload does
- * not see that call.
+ * mapping holds the pages, with their contents. The program's munmap() frees the pages; the preload
+ * does not see that call.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -43,7 +43,7 @@ static struct under *unders;
 /* ID + 1 of a context in which CUDA registers no memory at all, or 0. */
 static _Atomic unsigned long long refusing_context;
 
-/* Sets first and length to the part of the range that consists of whole pages of @unit. */
+/* Sets first and length to the part of the range that consists of whole pages of @unit bytes. */
 static void fit_region(struct under *under, size_t bytes, uint64_t unit)
 {
 	uintptr_t first = ((uintptr_t)under->address + unit - 1) / unit * unit;
@@ -53,7 +53,10 @@ static void fit_region(struct under *under, size_t bytes, uint64_t unit)
 	under->length = end > first ? end - first : 0;
 }
 
-/* Maps anonymous memory again. If that fails, the region's pages stay; they hold no data. */
+/*
+ * Maps anonymous memory in place of the region. If that fails, the region's pages stay mapped; they
+ * hold no data.
+ */
 static void map_untouched(const struct under *under)
 {
 	if (mmap(under->first, under->length, PROT_READ | PROT_WRITE, MAP_PRIVATE |
@@ -72,7 +75,7 @@ static bool map_region(struct under *under, struct cuda_failure *failure)
 
 	if (mmap(under->first, under->length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
 		 0) != MAP_FAILED) {
-		/* The kernel refuses this for pages that are always huge; ignore the error. */
+		/* Ignore errors: MADV_HUGEPAGE fails for pages that are always huge. */
 		madvise(under->first, under->length, MADV_HUGEPAGE);
 		if (!madvise(under->first, under->length, MADV_DONTDUMP) &&
 		    !madvise(under->first, under->length, MADV_DONTFORK)) {
@@ -91,7 +94,7 @@ static bool map_region(struct under *under, struct cuda_failure *failure)
 	return false;
 }
 
-/* Returns the ID + 1 of the current context, or 0. */
+/* Returns the ID + 1 of the current context, or 0 if there is none. */
 static unsigned long long current_context(void)
 {
 	cuda_context context = NULL;
@@ -126,8 +129,8 @@ static void end_under(struct under *under)
 }
 
 /*
- * Closes the regions of earlier ranges that overlap the new one: the program has unmapped these
- * ranges without unregistering them.
+ * Closes the regions of earlier ranges that overlap the new range: the program has unmapped the
+ * earlier ranges without unregistering them.
  */
 static void forget_unders(const char *first, uint64_t length)
 {
@@ -190,8 +193,8 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 	    (uintptr_t)address + whole < whole)
 		return OUTCOME_DRIVERS;
 	/*
-	 * Malloc mode reuses the memory of its blocks, and later blocks must be private: use no
-	 * region.
+	 * Use no region in a block of malloc mode: later blocks reuse its memory, and must be
+	 * private.
 	 */
 	if (large_has(address, bytes))
 		return OUTCOME_DRIVERS;
@@ -199,8 +202,8 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 	if (!cuda_is_untouched(address, whole, &look.policy, settings->is_verbose))
 		return OUTCOME_DRIVERS;
 	/*
-	 * A range without a whole huge page is not a failure, because no setting can change that.
-	 * Print a line, and let the driver serve the request.
+	 * A range without a whole huge page is not a failure, because no setting can change the
+	 * range. Print a line, and let the driver serve the request.
 	 */
 	fit_region(&look, bytes, HUGE_PAGE_BYTES);
 	if (!look.length) {
@@ -210,7 +213,7 @@ enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void
 	}
 	if (!cuda_library_load(failure))
 		return OUTCOME_FAILED;
-	/* In this context, the driver refuses to register any memory. */
+	/* The driver refuses to register any memory in the current context. */
 	if (refusing_context && refusing_context == current_context())
 		return OUTCOME_DRIVERS;
 	if (!cuda_region_prepare(settings, &unit, failure))

@@ -10,9 +10,9 @@
 #include "preload/cuda/pool.h"
 
 /*
- * Registers a range. OUTCOME_OURS: *@result is the driver's result. If this result is 0, the range
- * is registered and contains pages of a region. OUTCOME_DRIVERS, OUTCOME_FAILED: the range is not
- * registered, and its contents are unchanged.
+ * Registers a range. If the call returns OUTCOME_OURS, *@result is the driver's result. If *@result
+ * is 0, the range is registered and contains pages of a region. If the call returns OUTCOME_DRIVERS
+ * or OUTCOME_FAILED, the range is not registered, and its contents are unchanged.
  */
 enum cuda_outcome cuda_under_register(const struct cuda_settings *settings, void *address,
 				      size_t bytes, unsigned int flags, cuda_result *result,

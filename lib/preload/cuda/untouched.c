@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Reads /proc/self/maps and /proc/self/pagemap. If the preload cannot read them, memory counts as
- * touched, even in strict mode, because most programs register memory that they have touched.
+ * touched. That is no error even in strict mode, because most programs register memory that they
+ * have touched.
  *
- * mincore(2) is not enough: for pages in swap, it reports that they are absent, but these pages
- * hold data.
+ * mincore(2) is not enough: it reports pages in swap as absent, like untouched pages, but pages in
+ * swap hold data.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +21,7 @@
 #include "preload/cuda/untouched.h"
 
 #define ENTRIES		2048U
-/* The page is present, in swap, or of a file: see pagemap in the kernel's documentation. */
+/* The page is present, in swap, or part of a file: see pagemap in the kernel's documentation. */
 #define ENTRY_TOUCHED	(7ULL << 61)
 
 void cuda_policy_of(struct cuda_policy *policy, const void *address)
@@ -38,8 +39,8 @@ struct mapping {
 };
 
 /*
- * Parses a line of /proc/self/maps. Returns false for the rest of a line that was longer than the
- * buffer, because it does not begin with a range of addresses.
+ * Parses a line of /proc/self/maps. Returns false if the line does not begin with a range of
+ * addresses, because it is the rest of a line that was longer than the buffer.
  */
 static bool parse_mapping(const char *line, struct mapping *mapping)
 {

@@ -4,10 +4,10 @@
  *
  * The descriptor of the published file has a high number, because a program may rely on low
  * numbers. A program may also close the descriptor, and get the same number for a file of its own.
- * So a forked child closes the descriptor only if it still refers to the published file.
+ * So a forked child closes the descriptor only if this number still refers to the published file.
  *
  * This file calls close(2) with syscall(). The C library's close() is a cancellation point, so a
- * thread could be cancelled in it while it holds the lock.
+ * thread could be cancelled in close() while the thread holds the lock.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Publishes the counters of malloc mode, so that other processes can read them. The caller's lock
- * guards them.
+ * guards the counters.
  */
 #ifndef LIB_PRELOAD_MALLOC_COUNTERS_H
 #define LIB_PRELOAD_MALLOC_COUNTERS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Compiles base/extents.c, the bookkeeping of extents, a second time, so that it allocates from
- * own.h. Such memory is never freed.
+ * Compiles base/extents.c, the bookkeeping of extents (parts of ranges), a second time. This copy
+ * allocates its own memory with own_calloc(), and never frees this memory.
  */
 #include <stdlib.h>
 

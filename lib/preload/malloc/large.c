@@ -4,14 +4,14 @@
  *
  * One lock for all pools is enough: a thread that allocates a large block then touches all of it,
  * which takes a thousand times as long as the allocation. A thread that forks holds the lock during
- * fork(), so that the child gets consistent bookkeeping. Handlers of pthread_atfork() may allocate;
- * the forking thread then does not take the lock again.
+ * fork(), so that the child gets consistent bookkeeping. Handlers of pthread_atfork() may allocate
+ * memory, so the forking thread does not take the lock again during fork().
  *
  * Freed pages stay resident for the next block, but the kernel may take them at any time
- * (MADV_FREE). So they never cause the program to run out of memory. The pools keep at most a
- * little more memory than the blocks needed at their peak. A call that allocates or frees a large
- * block gives back memory that has been free for a while. The preload has no thread for that,
- * because a program does not expect threads that it did not start.
+ * (MADV_FREE). So freed pages never cause the program to run out of memory. The pools keep at most
+ * a little more memory than the blocks needed at their peak. A call that allocates or frees a large
+ * block returns to the kernel the memory that has been free for a while. The preload has no thread
+ * for this work, because a program does not expect threads that it did not start.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -36,7 +36,7 @@ int __register_atfork(void (*before)(void), void (*in_parent)(void), void (*in_c
 		      void *library) __attribute__((weak));
 
 #define NODES_MAX	64
-/* The pools keep up to 1/SPARE_PART more than the blocks' peak, for memory between blocks. */
+/* Because of gaps between blocks, the pools keep up to 1/SPARE_PART more than the blocks' peak. */
 #define SPARE_PART	16
 /*
  * A tick is 1/DECAY_TICKS of the decay time. Free memory is returned after DECAY_TICKS to
@@ -58,12 +58,13 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 /* Number of nested fork() calls: a signal handler may call fork() while its thread is in fork(). */
 static __thread volatile sig_atomic_t forking;
 /*
- * Set before this thread takes the lock: a fork() in a signal handler must not take the lock again.
+ * Set while this thread takes or holds the lock: a fork() in a signal handler must not take the
+ * lock again.
  */
 static __thread volatile sig_atomic_t inside;
 /*
- * A child that was forked while @inside was set uses its parent's counters until it next takes the
- * lock.
+ * Set in a child that was forked while @inside was set. Such a child uses its parent's counters
+ * until it next takes the lock.
  */
 static volatile sig_atomic_t counts_as_parent;
 
@@ -122,7 +123,7 @@ static void after_fork_in_child(void)
 	forking--;
 }
 
-/* Aborts without the lock, because a handler of SIGABRT may allocate. */
+/* Aborts without the lock, because a handler of SIGABRT may allocate memory. */
 static __attribute__((noreturn)) void abort_wrong_pointer(void)
 {
 	static const char words[] =
@@ -206,8 +207,8 @@ static size_t round_to_chunks(size_t bytes)
 }
 
 /*
- * Adds a range. Its length grows with the pool, to keep the number of ranges small. If a long range
- * cannot be mapped, adds one that is just long enough for @length.
+ * Adds a range. The length of new ranges grows with the pool, to keep the number of ranges small.
+ * If a long range cannot be mapped, adds one that is just long enough for @length.
  */
 static bool grow_pool(struct pool *pool, size_t length)
 {
@@ -309,9 +310,9 @@ static struct extent *take_block(struct pool *pool, size_t length, size_t align)
 }
 
 /*
- * Counts a block that was taken. Gives back free pages if the pools have more pages than the blocks
- * needed at their peak. If excess pages are in use, another search would find no free pages, so the
- * function searches again only after the pools have got more pages.
+ * Counts a block that was taken, or the change of a block's length. Gives back free pages if the
+ * pools have more pages than the blocks needed at their peak. The next check is made only after the
+ * pools have got more pages, because a search finds nothing while blocks use the excess pages.
  */
 static void count_taken(size_t length)
 {
@@ -330,13 +331,13 @@ static void count_taken(size_t length)
 }
 
 /*
- * Handles the freed part from @from to @to of the free @block: lets the kernel take its pages, or
- * returns them at once.
+ * Handles memory that was just freed, from @from to @to in the free @block: lets the kernel take
+ * the pages, or returns them at once.
  */
 static void give_part(struct range *range, const struct extent *block, uintptr_t from, uintptr_t to)
 {
 	range_give(range, from, to, tick);
-	/* With the rest of the free block, the part may have more whole pages. */
+	/* Include pages that were free in part before, and are now entirely free. */
 	from &= ~(PAGE_BYTES - 1);
 	from = from > begin_of(block) ? from : begin_of(block);
 	to = round_up(to, PAGE_BYTES);

@@ -18,7 +18,10 @@
 /* The functions of malloc.c read this struct in each call. */
 struct large_gate {
 	size_t min_bytes;		/* SIZE_MAX until large_start() */
-	/* For each chunk, the number of its pool + 1; 0: no pool. NULL until large_start(). */
+	/*
+	 * For each chunk of the address space (64 MiB), the number of its pool + 1, or 0 if it has
+	 * no pool. NULL until large_start().
+	 */
 	uint8_t *owners;
 };
 
@@ -32,10 +35,7 @@ static inline bool chunk_is_owned(uintptr_t chunk)
 	return large_gate.owners && chunk < LARGE_CHUNKS && large_gate.owners[chunk];
 }
 
-/*
- * Returns true if @memory is in a pool. Then either a large block starts at @memory, or no block
- * does.
- */
+/* Returns true if @memory is in a pool. In that case, only a large block can start at @memory. */
 static inline bool large_is(const void *memory)
 {
 	return chunk_is_owned((uintptr_t)memory >> LARGE_CHUNK_SHIFT);
@@ -59,7 +59,7 @@ static inline bool large_has(const void *memory, size_t bytes)
  */
 void *large_alloc(size_t bytes, size_t align);
 
-/* If no block begins at @memory, both calls abort the process, as glibc does. */
+/* If no block begins at @memory, both functions abort the process, as glibc does. */
 void large_free(void *memory);
 size_t large_usable_size(void *memory);
 

@@ -2,8 +2,9 @@
 /*
  * Intercepts the functions that allocate aligned blocks, and those that have a block as an
  * argument. In malloc mode, large aligned blocks come from large.h. All other calls go to the next
- * malloc, which the program would use without the preload. malloc() and calloc() are not
- * intercepted, because many programs touch only a few pages of a large block from them.
+ * malloc: the one that the program would use without the preload. malloc() and calloc() are not
+ * intercepted: many programs touch only a few pages of their large blocks, so huge pages would
+ * waste memory.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -24,7 +25,7 @@
 #define LEAST_ALIGN	32UL
 #define PIECE_BYTES	(16UL << 20)
 
-/* C23 and newer C libraries declare these. */
+/* Functions of C23, which older C libraries do not declare. */
 void free_sized(void *memory, size_t size);
 void free_aligned_sized(void *memory, size_t align, size_t size);
 
@@ -33,7 +34,7 @@ static bool is_small(size_t size)
 	return size < large_gate.min_bytes;
 }
 
-/* Returns NULL if the next malloc should allocate the block. */
+/* Allocates a large block. Returns NULL if the next malloc should allocate the block. */
 static void *alloc_large(size_t align, size_t size)
 {
 	bool is_power = !(align & (align - 1));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Finds the functions that the program would use without the preload, at the first call of any of
- * them. The process has only one thread at that time, because starting another thread allocates
- * memory.
+ * Finds the functions that the program would use without the preload. The search runs at the first
+ * call of any of these functions. The process has only one thread at that time, because starting
+ * another thread allocates memory.
  *
  * During the search, dlsym() may call free() for its own memory. That memory is leaked.
  */
@@ -40,7 +40,7 @@ static size_t no_usable_size(void *memory)
 	return 0;
 }
 
-/* If the C library lacks pvalloc() or malloc_trim(), the program gets these; glibc has both. */
+/* Used if the C library lacks pvalloc() or malloc_trim(); glibc has both. */
 static void *no_pvalloc(size_t size)
 {
 	errno = ENOMEM;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The malloc that the program would use without the preload: glibc's, or that of another library
- * that the program links or preloads.
+ * The malloc that the program would use without the preload: glibc's, or the malloc of another
+ * library that the program links or preloads.
  */
 #ifndef LIB_PRELOAD_MALLOC_NEXT_H
 #define LIB_PRELOAD_MALLOC_NEXT_H
@@ -24,10 +24,10 @@ struct next {
 
 extern struct next next;
 
-/* Finds the functions. If dlsym() needs one during the search, it gets a function that fails. */
+/* Finds the functions. If dlsym() calls one during the search, the call fails or does nothing. */
 const struct next *find_next(void);
 
-/* Returns the functions, at any time. */
+/* Returns the functions. May be called at any time. */
 static inline const struct next *get_next(void)
 {
 	return next.is_found ? &next : find_next();

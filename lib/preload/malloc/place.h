@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/*
- * Chooses the NUMA nodes of the memory of malloc mode. The command `actmem` links place.c, too.
- */
+/* Chooses the NUMA nodes for the memory of malloc mode. The command `actmem` links place.c, too. */
 #ifndef LIB_PRELOAD_MALLOC_PLACE_H
 #define LIB_PRELOAD_MALLOC_PLACE_H
 
@@ -16,7 +14,9 @@ struct place {
 	struct actmem_nodes nodes;
 };
 
-/* Chooses the policy and the nodes. If the settings conflict, @reader has the error message. */
+/*
+ * Chooses the policy and the nodes. If the settings conflict, @reader then has the error message.
+ */
 void place_choose(struct place *place, const struct malloc_settings *settings,
 		  struct reader *reader);
 

@@ -19,7 +19,7 @@
 
 #define EMPTY		0
 #define TAKEN		1
-#define STAMP		2	/* and above: freed at that time */
+#define STAMP		2	/* STAMP + T: freed at time T */
 #define STAMPS		250
 
 #ifndef PR_SET_VMA
@@ -61,7 +61,9 @@ struct range *range_make(const struct place *place, unsigned int node, size_t le
 
 	if (range)
 		address = room_map(length, CHUNK_BYTES, PROT_READ | PROT_WRITE, 0);
-	/* If mbind() is forbidden, pages come from the node of the CPU that touches them. */
+	/*
+	 * With by_caller, ignore a refusal: pages come from the node of the CPU that touches them.
+	 */
 	if (address != MAP_FAILED && place_range(place, node, address, length) &&
 	    !place->by_caller) {
 		munmap(address, length);
@@ -72,7 +74,7 @@ struct range *range_make(const struct place *place, unsigned int node, size_t le
 			give_unused(range);
 		return NULL;
 	}
-	/* If these calls fail, the kernel uses small pages, and `actmem run` reports that. */
+	/* If this madvise() fails, the kernel uses small pages, and `actmem run` reports that. */
 	madvise(address, length, MADV_HUGEPAGE);
 	prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, address, length, "actmem-malloc");
 	range->base = (uintptr_t)address;

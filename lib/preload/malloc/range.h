@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Ranges of private memory, and which of their huge pages may contain data. The caller's lock
- * guards everything.
+ * Ranges of private memory, with a record of the huge pages that may contain data. The caller's
+ * lock guards everything.
  */
 #ifndef LIB_PRELOAD_MALLOC_RANGE_H
 #define LIB_PRELOAD_MALLOC_RANGE_H
@@ -31,8 +31,8 @@ struct range {
 extern size_t range_filled_bytes;
 
 /*
- * Maps a range. Returns NULL if address space or memory for the bookkeeping is lacking, or if the
- * kernel refuses the policy of @place.
+ * Maps a range. Returns NULL if address space or memory for the bookkeeping is lacking. Also
+ * returns NULL if the kernel refuses the policy of @place and by_caller is not set.
  */
 struct range *range_make(const struct place *place, unsigned int node, size_t length);
 
@@ -49,8 +49,8 @@ void range_take(struct range *range, uintptr_t from, uintptr_t to);
 void range_give(struct range *range, uintptr_t from, uintptr_t to, uint64_t now);
 
 /*
- * Permits the kernel to take the whole pages between @from and @to if it needs memory. These pages
- * must be free.
+ * Permits the kernel to take the whole pages between @from and @to if the kernel needs memory.
+ * These pages must be free.
  */
 void range_offer(const struct range *range, uintptr_t from, uintptr_t to);
 

@@ -7,9 +7,9 @@
 
 `actmem.jax` keeps the activations of a JAX training run in this memory.
 
-A process has at most one open Memory. open() creates it. If the program does not call open(), the
-first use of the memory creates it, with the options of the environment (ACTMEM_BACKEND,
-ACTMEM_PAGES, ..., which `actmem run` sets).
+A process has at most one open Memory, which open() creates. If the program does not call open(),
+the first function that needs a Memory creates one, with the options of the environment
+(ACTMEM_BACKEND, ACTMEM_PAGES, ..., which `actmem run` sets).
 """
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ def _is_on(variable: str) -> bool:
 
 
 def _check_spill(directories: tuple[bytes, ...], permitted: int, quiet: bool) -> None:
-    """Raises Error, or prints a line on stderr, if a directory for spilled blocks is in memory."""
+    """Raises Error, or prints a line on stderr, if a directory for spilled blocks is in memory
+    (tmpfs)."""
     if not directories:
         directories = tuple(os.fsencode(os.environ.get("ACTMEM_SPILL", "")).split(b":"))
     if not permitted and "memory" in os.environ.get("ACTMEM_SPILL_ALLOW", "").lower().split(","):
@@ -106,8 +107,8 @@ _PAGES_UNLESS_SAID = "2M"
 
 class Memory:
     """An open backend, with the options for its regions. `pages` is the requested page size.
-    counters()["fallbacks_total"] counts how often other pages, another node or unlocked memory was
-    used."""
+    counters()["fallbacks_total"] counts the fallbacks to other pages, another node or unlocked
+    memory."""
 
     def __init__(self, handle: ctypes.c_void_p, heap_grow: int = 0, heap_limit: int = 0,
                  budget: int = 0, spill: tuple[bytes, ...] = (), spill_limit: int = 0,
@@ -233,9 +234,9 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
       name: If set, the regions for blocks are files: name.0, name.1 and so on. The files stay,
         and the next process with that name reuses them with their contents. A name with "/" is
         a path on a mounted actmem, hugetlbfs or tmpfs. A name without "/" is a file in the first
-        mounted actmem. Processes that run at the same time need different names.
-      budget: Bytes of memory that blocks may use. Replaces heap_limit. With `spill`, blocks
-        beyond the budget are kept in files until they are needed.
+        mounted file system of actmem. Processes that run at the same time need different names.
+      budget: Bytes of memory that blocks may use. Cannot be combined with heap_limit. With `spill`,
+        blocks beyond the budget are kept in files until they are needed.
       spill: A directory for the files of spilled blocks, or several directories, one per disk.
         The file system must support direct I/O, unless spill_allow has "buffered". Spilling to a
         directory in memory (tmpfs) frees no memory, so open() prints a warning on stderr. With
@@ -247,7 +248,7 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
         "buffered" accepts directories without direct I/O. Both may be given. () permits
         neither, regardless of the environment. A call that needs a fallback fails if the
         fallback is not permitted.
-      device_ring: Bytes of memory on each GPU for staging transfers. Default: 512 MiB.
+      device_ring: Bytes of the buffer on each GPU that stages transfers. Default: 512 MiB.
 
       For options that are None or 0, the environment decides. If neither the caller nor the
       environment sets allow, actmem uses the best available memory: pages of any size if pages is

@@ -245,7 +245,7 @@ def _has_jax(prog: str) -> bool:
 
 
 def _has_device(prog: str) -> bool:
-    """Returns whether JAX has a device. It has none if JAX_PLATFORMS names a missing platform."""
+    """Returns whether JAX has a device. JAX has none if JAX_PLATFORMS names a missing platform."""
     try:
         importlib.import_module("jax").local_devices()
     except (RuntimeError, AssertionError) as error:
@@ -299,7 +299,7 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         status = INTERRUPTED
     except OSError as error:
-        if error.errno != errno.EPIPE:      # EPIPE: the reader has ended
+        if error.errno != errno.EPIPE:      # EPIPE: the reading process has ended
             print(f"{prog}: cannot write to standard output: {error.strerror}", file=sys.stderr)
         os._exit(FAILED)        # sys.exit() would report the error again
     sys.exit(status)

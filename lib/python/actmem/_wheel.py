@@ -4,8 +4,8 @@ commands."""
 import os
 import shutil
 
-# `make install` creates a symbolic link beside the module. A wheel cannot contain a link, so it
-# contains the library itself.
+# `make install` creates a symbolic link to libactmem beside the module. A wheel cannot contain a
+# link, so the wheel contains the library itself.
 _LIBRARY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libactmem.so.0")
 _IS_WHEEL = os.path.isfile(_LIBRARY) and not os.path.islink(_LIBRARY)
 
@@ -20,8 +20,8 @@ def command(name: str) -> str:
 
 
 def complete(message: str) -> str:
-    """If an error message of libactmem names a command that this user lacks, appends how to get
-    it."""
+    """Returns an error message of libactmem. If the message names a command that this user lacks,
+    appends where to read how to install the command."""
     if ("`actmem " in message or "`modprobe actmem`" in message) and _lacks_commands():
         return f"{message}; docs/installing.md says how to install the command and the driver"
     return message

@@ -7,24 +7,26 @@
         layer, offload_argnums=(0,),
         policy=jax.checkpoint_policies.save_only_these_names("q", "k", "v"))
 
-checkpoint   is jax.checkpoint with saved values in actmem regions
+checkpoint   is jax.checkpoint, but keeps the saved values in actmem regions
 remat        is another name of checkpoint
 patch        makes jax.checkpoint use actmem where a policy offloads
 empty        makes a NumPy array in a region, for a program to fill
 asarray      makes a JAX array in a region; does not copy an array of empty()
-save, load   copy an array into a named region; return it as a JAX array, in any process
+save         copies an array into a named region
+load         returns the array of a named region as a JAX array, in any process
 offload_params
              stores the weights of stacked layers, so that a scan reads them layer by layer
 value_and_grad
              differentiates a function of stored weights
 value        returns stored arrays on the device
 Stored       is a weight in actmem memory, or an array of an optimizer's state: see actmem.optax
-save_state, restore_state
-             write an optimizer's state and other arrays to a file; read such a file
+save_state   writes an optimizer's state and other arrays to a file
+restore_state
+             returns the arrays in a file of save_state
 report       shows where each named value of a step goes
 stats        returns counters
 reset        frees values that failed or abandoned steps have left
-configure    sets limits and checks
+configure    limits unfinished steps, and switches checksums on and off
 plan         predicts which values to keep, offload or recompute: see actmem.plan
 load_plan    reads a saved plan, and can compare the plan's key with the result of plan_key
 

@@ -4,7 +4,7 @@ save() and load(), which use named regions.
 
 NumPy arrays that are views of a block keep the block alive through Python's reference counts. Each
 JAX array that uses the block also holds a reference to the block. When a thread of XLA frees the
-array, C code drops this reference in that thread (lib/xla/tensor.c).
+JAX array, C code drops this reference in that thread (lib/xla/tensor.c).
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ import actmem
 from actmem import _native
 from actmem.jax._handlers import TensorOptions, library
 
-ALIGNMENT = 64          # XLA copies memory with less alignment
+ALIGNMENT = 64          # XLA copies arrays that are less aligned
 ON_CUDA, COPY = 1, 2    # ACTMEM_XLA_ARRAY_*
 DLPACK_CPU, DLPACK_CUDA_HOST = 1, 3
 CAPSULE = b"dltensor"
@@ -52,7 +52,7 @@ _is_capsule.argtypes = [py_object, c_char_p]
 
 
 class Block:
-    """A reference to a block. It is the base of the NumPy arrays that are views of the block."""
+    """A reference to a block, and the base of the NumPy arrays that are views of the block."""
 
     handle: c_void_p | None = None
     __array_interface__: dict[str, Any]
@@ -270,8 +270,8 @@ def _why_not_shared(array: NDArray[Any], dtype: np.dtype[Any], flags: int) -> st
 
 def _in_block(array: NDArray[Any], dtype: np.dtype[Any], copy: bool | None, whole: bool,
               memory: tuple[int, int]) -> NDArray[Any]:
-    """Returns `array` if XLA can use it in place, otherwise a copy in a new block. `memory` has
-    the flags and GPU index of memory_for()."""
+    """Returns `array` if XLA can use it in place, otherwise a copy in a new block. `memory` is
+    the result of memory_for()."""
     flags, gpu = memory
     why = copy or _why_not_shared(array, dtype, flags)
     if not why:
@@ -391,8 +391,9 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *,
       dtype: The type of the result. Default: the type that jnp.asarray() would choose.
       device: A jax.Device or Sharding, as for jnp.asarray(). Each addressable device of a
         sharding gets its own part. asarray() uses a part in place under the same conditions as a
-        slice. Equal parts share one copy. On a GPU, the memory_kind must be pinned_host.
-      copy: False: raise ValueError if a copy is necessary. True: always copy.
+        slice. Devices with the same part share one copy. On a GPU, the memory_kind must be
+        pinned_host.
+      copy: If True, always copies. If False, raises ValueError if a copy is necessary.
 
     Returns:
       An array of the shape of `a`. Its memory stays allocated until the array is deleted and all
@@ -420,7 +421,7 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *,
     array = source(a)
     dtype = canonical(dtype) if dtype is not None else \
         jax.dtypes.canonicalize_dtype(element(array.dtype))
-    # Python integers must raise OverflowError instead of being truncated.
+    # Python integers that do not fit must raise OverflowError instead of being truncated.
     if array.dtype != dtype and not hasattr(a, "dtype") and \
             array.dtype.kind in "iu" and dtype.kind in "iu":
         array = np.asarray(a, dtype)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """The XLA custom calls that lib/xla handles, on one device and on several. A put stores a value in
-host memory, and a take returns it: see _kept.py for tokens and ghosts.
+host memory, and a take returns the value: see _kept.py for tokens and ghosts.
 
 On several devices, each device puts its own shard, and gets its own tokens. XLA treats a token as
-one value that is equal on all devices, so XLA never moves the token. An array of tokens has the
-sharding of the batch's dimensions. XLA's partitioner chooses the sharding of a value, and JAX may
-not know this sharding. The takes in a program get the sharding of that program's puts with the same
-label (the value's name in error messages). So each device takes its own shard, and XLA gathers
-nothing.
+one value that is equal on all devices, although its contents differ, so XLA never moves the token.
+An array of tokens is sharded like the batch of the value. XLA's partitioner chooses the sharding of
+a value, and JAX may not know this sharding. The takes in a program get the sharding of that
+program's puts with the same label (the value's name in error messages). So each device takes its
+own shard, and XLA gathers nothing.
 """
 import itertools
 import math
@@ -33,8 +33,9 @@ from actmem.jax._private import Aval, Context, DType, Rule
 
 
 def site_of(label: str) -> str:
-    """Returns a label without the line number in it. JAX finds a compiled program on disk by the
-    program's text. So this text must not change if a user adds lines above a function."""
+    """Returns the site of a label: the label without its line number. JAX finds a compiled program
+    on disk by the program's text, which contains the site. So the site must not change if a user
+    adds lines above a function."""
     return re.sub(r":\d+\)$", ")", label)
 
 
@@ -96,9 +97,9 @@ def _refused(ctx: Context, *operands: Any, **params: Any) -> Any:
 
 
 def _call_lowered_for_cuda(ctx: Context, *operands: Any, **params: Any) -> Any:
-    """Puts a barrier between the results and the rest of the program. Without the barrier, XLA
-    fuses a call with the operation that stores the call's result in a loop's stack. JAX 0.11.1 and
-    0.11.2 then run the call a second time."""
+    """Lowers a call, with a barrier between its results and the rest of the program. Without the
+    barrier, XLA fuses the call with the operation that stores the call's result in a loop's stack.
+    Because of this fusion, JAX 0.11.1 and 0.11.2 run the call twice."""
     if params["target"] == "actmem_ghost":      # XLA would replace the barrier by a constant
         return _call_lowered(ctx, *operands, **params)
     return stablehlo.OptimizationBarrierOp(_call_lowered(ctx, *operands, **params)).results
@@ -188,7 +189,7 @@ def _devices_left_to_xla(context: Any) -> int:
     return getattr(context, "num_devices", 1)
 
 
-# All puts and takes of a program that have the same label, shape and type share one sharding group
+# In one program, all puts and takes with the same label, shape and type share one sharding group
 # and one sharding.
 _lock = threading.Lock()
 _groups: dict[Hashable, int] = {}
@@ -221,7 +222,8 @@ def latest_sharding(label: str, shape: Sequence[int], dtype: DType,
 
 def _sharding_elsewhere(key: Hashable, sharding: Any) -> Any:
     """Returns the sharding that a put in another program most likely used: that of the latest
-    put on these devices. If the put of the taken value used another sharding, the take fails."""
+    put on these devices, or `sharding` if there was none. If the put of the taken value used
+    another sharding, the take fails."""
     with _lock:
         return _latest.get((key, sharding._device_assignment), sharding)
 
@@ -234,7 +236,7 @@ alike_p.def_abstract_eval(lambda value, *, group: value)
 
 
 def _alike_lowered(ctx: Context, value: Any, *, group: int) -> list[Any]:
-    # Inside shard_map, a put and its take are in different bodies, and a group may not span them.
+    # Inside shard_map, a put and its take are in different bodies, which a group may not span.
     if not getattr(ctx.module_context.axis_context, "manual_axes", ()):
         _private.group_shardings(value, group)
     return [value]
@@ -244,7 +246,7 @@ mlir.register_lowering(alike_p, _alike_lowered)
 
 
 # The shape of each device's part of a put value, by label, shape and type. There is one entry
-# for each program number, and one for the program that was compiled last.
+# for each program's number, and one for the program that was compiled last.
 _device_shapes: dict[Hashable, tuple[int, ...] | None] = {}
 
 
@@ -255,7 +257,7 @@ def _note_device_shape(key: Hashable, number: int | None,
 
 def device_shape(label: str, number: int | None, aval: Aval) -> tuple[int, ...] | None:
     """Returns the shape of each device's part of `aval`. `number` selects the program; None
-    selects the one compiled last. Returns None if JAX loaded that program from its cache on
+    selects the program compiled last. Returns None if JAX loaded that program from its cache on
     disk."""
     key = label, aval.shape, str(aval.dtype)
     return _device_shapes.get(key if number is None else (key, number))
@@ -268,8 +270,8 @@ def _replicated(sharding: Any) -> Any:
 def _fingerprint(sharding: Any, shape: Sequence[int], batch: int) -> int:
     """Returns a number that identifies the sharding of a value. A put and its takes, which may be
     in different programs, compute the same number, even if XLA expresses the sharding in different
-    forms. The number is never 0, because 0 marks a value on one device. It includes how the
-    batch is sharded, if it is, but not the lengths of the batch's dimensions, because a take may
+    forms. The number is never 0, because 0 marks a value on one device. The number depends on
+    how the batch is sharded, but not on the lengths of the batch's dimensions, because a take may
     have fewer examples."""
     tiles, devices = _private.tiles_of(sharding, len(shape))
     if max(tiles[:batch], default=1) == 1:
@@ -418,8 +420,8 @@ def _sharded_alike(key: tuple[Hashable, ...], rank: int, batch: int, value: int,
                    received: bool) -> Rule:
     """Returns a function that computes the shardings for a put or a take. The tokens and the ghost
     get the sharding of the value. `value` is the index of the value in the list of operands and
-    results. All calls with the same `key` share one sharding. `received`: the value is a state that
-    is an input of the program; such a state keeps its sharding."""
+    results. All calls with the same `key` share one sharding. If `received` is true, the value is a
+    state that is an input of the program; such a state keeps its sharding."""
     label, number, *kind = key
 
     def alike(own: list[Any]) -> list[Any]:
@@ -528,8 +530,8 @@ def drop(ctx: Context, token: Any, ties: Sequence[Any]) -> Any:
 
 def ghost(ctx: Context, token: Any, shape: Sequence[int]) -> Any:
     """Returns a ghost of this shape as the result of a call. XLA replaces an array without bytes by
-    a constant, unless the array is the result of a call. The printed constant would have two
-    characters for each element of the value, so the compiler would be slow."""
+    a constant, unless the array is the result of a call. In the program's text, the constant would
+    have two characters for each element of the value, so the compiler would be slow."""
     if not _is_spread(ctx):
         return ghost_here(token, shape)
 
