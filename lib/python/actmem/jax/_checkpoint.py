@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""checkpoint() is jax.checkpoint, but keeps saved values in actmem memory. patch() makes
-jax.checkpoint itself keep values in actmem that a policy offloads to pinned_host.
+"""checkpoint() is like jax.checkpoint, but keeps saved values in actmem memory. With patch(),
+jax.checkpoint itself keeps in actmem the values that a policy offloads to pinned_host.
 
 JAX still splits the user's function into a forward and a backward pass. checkpoint() and patch()
-only install a policy that selects the values that go to actmem; _remat.py has the rules that move
-them.
+only determine which values go to actmem; _remat.py has the rules that move these values.
 """
 from __future__ import annotations
 
@@ -71,9 +70,9 @@ def _check_options(policy: _private.Rule | None, min_bytes: int) -> None:
 
 
 class _Policy:
-    """Sends saved values to actmem, unless they are too small. If the inner policy
-    distinguishes Saveable from Offloadable, sends only the values that the inner policy offloads.
-    """
+    """The policy that checkpoint() passes to JAX. `inner` is the user's policy, or None. Values
+    that `inner` saves (True) or offloads (Offloadable) go to actmem, unless they are too small. If
+    `inner` returns Saveable for a value, the value stays on the device."""
 
     def __init__(self, policy: _private.Rule | None, min_bytes: int) -> None:
         self.inner = policy
@@ -100,8 +99,8 @@ class _Policy:
 
 
 class _Argument(str):
-    """The name of an argument in offload_argnums. Its type distinguishes it from names that a
-    policy selects."""
+    """The name of an argument in offload_argnums. This class distinguishes such names from the
+    names that a policy selects."""
 
 
 @overload
@@ -126,33 +125,33 @@ def checkpoint(fun: Callable[..., Any] | None = None, *,
                static_argnums: int | tuple[int, ...] = (),
                offload_argnums: int | Sequence[int] = (), min_bytes: int = MIN_BYTES,
                **options: Any) -> Callable[..., Any]:
-    """jax.checkpoint, but saved values stay in actmem memory between the forward and the
-    backward pass. `remat` is another name for it.
+    """Like jax.checkpoint, but saved values stay in actmem memory between the forward and the
+    backward pass. `remat` is another name for checkpoint().
 
     Args:
       fun: The function. Its arguments and results are arrays of any shape and type, and
         pytrees of them. Without `fun`, the result is a decorator:
         `@actmem.jax.checkpoint(policy=...)`.
       prevent_cse: As for jax.checkpoint.
-      policy: As for jax.checkpoint. All values that it saves (True) go to actmem. A policy
-        that distinguishes jax.ad_checkpoint.Saveable from Offloadable, such as
-        save_and_offload_only_these_names, is taken literally: values that it offloads go
-        to actmem, and values that it saves stay on the device. With None, the backward
-        pass recomputes all values.
+      policy: As for jax.checkpoint. If the policy returns True or Offloadable for a value, the
+        value goes to actmem. If it returns jax.ad_checkpoint.Saveable, the value stays on the
+        device: save_and_offload_only_these_names returns Saveable for names that it saves. If
+        `policy` is None, the backward pass recomputes all values.
       static_argnums: As for jax.checkpoint.
       offload_argnums: The position, or a sequence of positions, of arguments that are
-        activations, such as a layer's input. The backward pass gets them from actmem. All
-        other arguments, and the values that `fun` closes over, are treated as weights: they
-        are neither moved nor copied.
-      min_bytes: Smaller values stay on the device. With a vmap around the gradient, the size of
-        one example counts, because JAX decides what to save before vmap adds the batch's dimension.
+        activations, such as a layer's input. The backward pass gets these arguments from
+        actmem. All other arguments, and the values that `fun` closes over, are treated as
+        weights: they are neither moved nor copied.
+      min_bytes: Values with fewer bytes stay on the device. Under vmap, `min_bytes` applies to one
+        element of the batch, because JAX decides what to save before vmap adds the batch's
+        dimension.
       **options: Other options of the installed jax.checkpoint, such as static_argnames,
         which JAX 0.12 supports with jax_remat3.
 
     Returns:
-      A function of the same arguments and results, with the gradients of jax.checkpoint. It
-      supports the same derivatives: forward mode, second derivatives, and a vjp function that
-      is called several times.
+      A function with the arguments and results of `fun`, and the same gradients. Like
+      jax.checkpoint, it supports forward mode, second derivatives, and a vjp function that is
+      called several times.
 
     Raises:
       TypeError, ValueError: An option is wrong; raised now, or when the function is traced.
@@ -161,7 +160,7 @@ def checkpoint(fun: Callable[..., Any] | None = None, *,
       jax.errors.JaxRuntimeError: A step could not allocate memory. The error message names the
         setting to raise.
 
-    On several devices, each device keeps its own shard. Meshes of any kind are supported.
+    On several devices, each device puts and takes its own shard. Meshes of any kind are supported.
 
     Example:
       >>> import jax, actmem.jax
@@ -218,26 +217,27 @@ def _until_left(patch: list[int]) -> Iterator[None]:
 
 
 def patch(*, min_bytes: int = MIN_BYTES) -> AbstractContextManager[None]:
-    """Makes jax.checkpoint and jax.remat keep values in actmem that their policy offloads to
-    pinned_host, even if a library calls these functions. The policies that offload are
+    """Makes jax.checkpoint and jax.remat keep in actmem the values that their policy offloads to
+    pinned_host, even if a library calls these functions. Policies that offload are
     save_and_offload_only_these_names, offload_dot_with_no_batch_dims, and any policy that returns
     Offloadable. The patch does not change the treatment of other values. The patch also applies to
-    functions that were wrapped, and to libraries that were imported, before the call of patch().
+    functions that jax.checkpoint wrapped, and to libraries that were imported, before the call of
+    patch().
 
     Args:
-      min_bytes: Smaller values stay on the device, as with checkpoint.
+      min_bytes: Values with fewer bytes stay on the device, as with checkpoint().
 
     Returns:
-      A context manager, which undoes the patch at the end of the block. Without `with`, the
-      patch lasts until the process ends. Patches nest: each ends separately, and the latest one
-      that has not ended applies to all threads.
+      A context manager, which ends the patch at the end of the `with` block. Without `with`, the
+      patch lasts until the process ends. Patches nest: each patch ends separately, and the latest
+      patch that has not ended applies to all threads.
 
     Raises:
       ValueError: `min_bytes` is not a number of bytes.
 
     If a patch changes the treatment of values, patch() clears JAX's cache of compiled programs,
     because a cached program would still treat values as before. A policy whose offload_dst is
-    "actmem" needs no patch: the values that it offloads go to actmem regardless of their size.
+    "actmem" needs no patch: values that this policy offloads go to actmem, whatever their size.
 
     Example:
       >>> import jax, actmem.jax

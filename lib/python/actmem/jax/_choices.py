@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Prepares the jaxpr of an Optax update for _update.py.
 
-flat() expands calls of functions, so that each leaf of the state has equations of its own.
+flat() replaces each call of a function by the equations of the function, so that each leaf of the
+state has its own equations.
 
 choice() finds a scalar that decides whether an update keeps the old state, as in
-`jnp.where(is_finite, new, old)`. Such an update always computes the new state, even if it then
-keeps the old state.
+`jnp.where(is_finite, new, old)`. Such an update always computes the new state, even if its result
+is the old state.
 
-assuming() returns the jaxpr for one value of this scalar, without the equations that are then
-unnecessary. If the update keeps the old state for that value, the jaxpr does not read the state.
+assuming() returns the jaxpr for one value of this scalar, without the equations that this value
+makes unnecessary. If the update keeps the old state for this value, the jaxpr does not read the
+state.
 """
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,16 +21,16 @@ import numpy as np
 from actmem.jax import _private
 from actmem.jax._private import Atom, Eqn, Jaxpr, Var
 
-# Primitives that compute each element of their result from the same elements of their operands.
+# Primitives that compute each element of the result from the operands' elements at that position.
 _ELEMENTWISE = {"add", "sub", "mul", "and", "or", "not", "eq", "ne", "neg"}
-# Primitives that return the elements of their operand in another shape, or repeat them.
+# Primitives that return the elements of their operand in another shape, perhaps repeated.
 _RESHAPING = {"broadcast_in_dim", "reshape", "squeeze", "copy", "copy_p", "expand_dims"}
 
 
 def flat(jaxpr: Jaxpr, select: bool = False) -> Jaxpr:
-    """Returns a closed jaxpr without calls of functions. If `select` is true, the result computes
-    both branches of each lax.cond and selects between their results. choice() can then find the
-    condition, and assuming() can remove one branch."""
+    """Returns a closed jaxpr without calls of functions. If `select` is true, this jaxpr computes
+    both branches of each lax.cond and selects between their results, so that choice() can find the
+    condition and assuming() can remove one branch."""
     inner = _private.open_jaxpr(jaxpr)
     return jax.make_jaxpr(lambda *args: _private.run_jaxpr(
         jaxpr, args, expand=True, select=select))(
@@ -53,7 +55,7 @@ def _needs(jaxpr: Jaxpr, wanted: Sequence[Atom]) -> set[Atom]:
 
 
 def _making(jaxpr: Jaxpr, variables: set[Atom]) -> list[Eqn]:
-    """Returns the equations that compute these variables, in their order."""
+    """Returns the equations that compute `variables`, in the order of the jaxpr."""
     return [eqn for eqn in jaxpr.eqns if not variables.isdisjoint(eqn.outvars)]
 
 
@@ -70,10 +72,10 @@ def _predicate(eqn: Eqn, producers: Mapping[Atom, Eqn]) -> Atom | None:
 
 
 def choice(jaxpr: Jaxpr, kept: Mapping[int, Atom]) -> Atom | None:
-    """Returns a boolean scalar that decides whether outputs are unchanged inputs. `kept` maps the
-    number of an output to the input that this output equals if it is unchanged. The scalar depends
-    on none of these inputs, and on no equation with an effect, because effects must not happen
-    twice."""
+    """Returns a boolean scalar that decides whether outputs keep their old values, or None. `kept`
+    maps the index of an output to the input that has the old value. The scalar depends on none of
+    these inputs. It also depends on no equation with an effect: such an equation would run twice,
+    once for the scalar and once for the update."""
     inner = _private.open_jaxpr(jaxpr)
     producers = _producers(inner)
     counts: dict[Atom, int] = {}
@@ -92,14 +94,14 @@ def choice(jaxpr: Jaxpr, kept: Mapping[int, Atom]) -> Atom | None:
 
 
 def only(jaxpr: Jaxpr, wanted: Sequence[Var]) -> Jaxpr:
-    """Returns a closed jaxpr with `wanted` as outputs, and only the equations that compute them."""
+    """Returns a closed jaxpr with `wanted` as outputs, and only the equations that they need."""
     inner = _private.open_jaxpr(jaxpr)
     return _private.with_eqns(jaxpr, _making(inner, _needs(inner, wanted)), outvars=[*wanted])
 
 
 class _Assumed:
-    """Simplifies equations. If all elements of a variable have the same value, `known` maps the
-    variable to that value."""
+    """Simplifies equations, given the value of one variable. `known` maps each variable whose
+    elements all have one known value to this value."""
 
     def __init__(self, var: Var, value: bool) -> None:
         self.known: dict[Atom, Any] = {var: np.bool_(value)}
@@ -130,7 +132,7 @@ class _Assumed:
             with jax.ensure_compile_time_eval():
                 self.known[out] = np.asarray(eqn.primitive.bind(*values, **eqn.params))[()]
         elif name == "mul" and any(value is not None and value == 0 for value in values):
-            # optax.MultiSteps multiplies an update by 0 in the steps that only accumulate.
+            # optax.MultiSteps multiplies an update by 0 in steps that only accumulate gradients.
             self.known[out] = np.zeros((), out.aval.dtype)[()]
         return eqn.replace(invars=invars)
 

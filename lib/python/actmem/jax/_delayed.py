@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Computes an Optax update at the beginning of the next step. The update has groups of equations
-(see _update.py). Each group runs just before the program of the step first uses the parameters of
-that group.
+"""Computes an Optax update at the beginning of the next step. _update.py divides the leaves of the
+update's state into groups. Each group is updated just before the program of the step first uses the
+parameters of this group.
 
-early() computes the small values that an update needs from all gradients, such as their global
-norm, unless these values need stored state. early() runs in the step that computes the gradients.
+early() runs in the step that computes the gradients. It computes small values that depend on large
+gradients, such as the global norm, unless they also need stored state.
 
 run_before() computes the rest of the update, and the program that follows the update. The program's
-equations keep their order. A group runs before the first equation that needs one of the group's
-parameters. The takes of the next group's state wait for values that the program has computed by
-then. So the state of a group is copied to the device while the program computes with the parameters
-of the previous group.
+equations keep their order. A group is updated before the first equation that needs one of the
+group's parameters. The takes of the next group's state wait for the values that the program has
+computed before. So the state of a group is copied to the device while the program computes with the
+parameters of the previous group.
 """
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +26,7 @@ def _size(atom: Atom) -> int:
 
 
 class Split:
-    """An update, divided into an early part and a late part.
+    """An update, divided into the part of early() and the rest: the late part.
 
     jaxpr     the whole update, closed, without calls of functions
     between   the variables that the early part computes and the late part uses
@@ -56,7 +56,8 @@ class Split:
                 used |= operands
         self.between = [var for eqn in inner.eqns for var in eqn.outvars
                         if var in early and var in used]
-        # The late part must not repeat an effect of the early part.
+        # late() omits the equations whose results are in `between`. Add the results of equations
+        # with effects, so that the late part does not repeat the effects of the early part.
         self.between += [var for eqn in _private.open_jaxpr(
             _choices.only(self.jaxpr, self.between)).eqns if eqn.effects
                          for var in eqn.outvars if var not in self.between]
@@ -77,8 +78,8 @@ class Split:
 
 
 class _Program:
-    """The program that follows an update. Its first inputs are the updated parameters, which are
-    `outputs` of the update."""
+    """The program that follows an update. The program's first inputs are the updated parameters:
+    the variables `outputs` of the update."""
 
     def __init__(self, jaxpr: Jaxpr, outputs: Sequence[Atom], args: Sequence[Any]) -> None:
         self.inner = _private.open_jaxpr(jaxpr)
@@ -90,7 +91,8 @@ class _Program:
             (*getattr(jaxpr, "consts", ()), *args), strict=True))
 
     def order(self) -> list[int]:
-        """Returns the numbers of the parameters in the order of their first uses."""
+        """Returns the indices of the parameters, in the order in which the program first uses them.
+        Unused parameters come last."""
         numbers = {var: i for i, var in enumerate(self.parameters)}
         used = [numbers[atom] for eqn in self.inner.eqns for atom in eqn.invars
                 if not _private.is_literal(atom) and atom in numbers]
@@ -141,7 +143,8 @@ def run_before(update: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
     args, labels, group_bytes
                  as for _update.run()
     program      The closed jaxpr of the program. Its first inputs are the first outputs of the
-                 update; `parameters` is their number.
+                 update.
+    parameters   the number of these inputs
     rest         the other inputs of the program
     """
     program = _choices.flat(program)

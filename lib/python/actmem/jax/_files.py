@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""save() and load(): an array in a named region, which other processes can use at the same time or
-later.
+"""save() copies an array into a named region, and load() returns this array. Several processes can
+load the array at the same time.
 
-The region begins with the header of a .npy file, which states type and shape. save() writes
-the first bytes of the header last, so a region without these bytes is incomplete.
+The region begins with the header of a .npy file, which states the array's type and shape. save()
+writes the first bytes of the header last, so a region without these bytes is incomplete.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from actmem.jax._handlers import library
 StrPath = str | os.PathLike[str]
 
 CREATE = 4              # ACTMEM_XLA_ARRAY_CREATE
-HEADER_MAX = 1 << 16    # longest header of version 1.0, with the bytes before it
+HEADER_MAX = 1 << 16    # length of the longest .npy header of version 1.0, with the magic bytes
 
 
 class _Region(_arrays.Block):
@@ -120,19 +120,19 @@ def save(path: StrPath, a: Any) -> None:
     """Creates a named region and copies an array into it, for load().
 
     Args:
-      path: A file on a mounted actmem, hugetlbfs or tmpfs. A name without "/" is created in
-        the first mounted actmem. The file must not exist.
+      path: A file on a mounted actmem, hugetlbfs or tmpfs file system. If `path` has no "/",
+        save() uses the first mounted actmem file system. The file must not exist.
       a: Anything that numpy.asarray() accepts, of any shape, and of a type that JAX supports.
 
     Raises:
-      TypeError: JAX and NumPy do not store the type of `a` alike.
+      TypeError: JAX and NumPy store the elements of `a` differently.
       actmem.Error: The region cannot be created. The error message says why.
 
     The region outlives the process. The region's memory is freed when the file has been removed and
     no process has the file open. The file's initial permissions are 0600.
 
-    If save() is interrupted (by ^C), it removes the file. If the process is killed, the file
-    stays, and load() refuses it.
+    If save() is interrupted (by ^C), it removes the file. If the process is killed, the incomplete
+    file stays, and load() refuses this file.
 
     Example:
       >>> import os, numpy, actmem.jax
@@ -156,24 +156,24 @@ def save(path: StrPath, a: Any) -> None:
 
 def load(path: StrPath, dtype: DTypeLike | None = None, *,
          device: jax.Device | Sharding | None = None) -> jax.Array:
-    """Returns the array of a region that save() made, as a JAX array that uses the region in
-    place. All processes that load the array share this memory, and none of them can write to it.
+    """Returns the array that save() copied into a region. The returned JAX array uses the region's
+    memory, without a copy. All processes that load the array share this memory, and none of them
+    can write to it.
 
     Args:
       path: As for save().
       dtype: The type of the elements. Required for types that the header of a .npy file cannot
         name: bfloat16 and the 8-bit floats.
-      device: As for asarray(). load() raises ValueError if a device's part must be copied.
+      device: As for asarray(), except that load() raises ValueError instead of copying.
 
     Returns:
-      An array of the shape and type that was passed to save(). The region's memory
-      stays until the array is deleted, even if the file is removed.
+      An array with the shape and type of the array that was passed to save(). The region's
+      memory stays until the returned array is deleted, even if the file is removed.
 
     Raises:
       TypeError: `dtype` does not match the file, or is required and missing.
-      ValueError: A device's part must be copied.
-      actmem.Error: The file does not exist, or save() has not written all of it. The error message
-        says which of these is the case.
+      ValueError: A device cannot use its part of the array without a copy.
+      actmem.Error: The file does not exist or is incomplete. The error message says which.
 
     Example: see save().
     """

@@ -1,28 +1,30 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Completes a program after JAX's transformations, before JAX lowers it for XLA.
 
+A put stores a value in a block and returns a token; a take returns the token's value (_kept.py).
 JAX differentiates, batches and splits puts and takes like other primitives. This module then
 follows each token through the resulting program. A token is one reference to its block. lib/xla
 frees the block when the last reference is dropped. So each reference has one owner, which drops the
 reference once:
 
-* A jaxpr owns the tokens that its equations, such as puts, return. It also owns the input tokens
-  that its caller gives away. The caller owns all tokens that a jaxpr returns.
-* A take drops its tokens (it "ends" them) if they are used nowhere else. If tokens are taken
-  several times, or in each iteration of a loop, the program drops them after the last take.
-* An equation that selects, gathers or copies tokens makes new references (hold). The program drops
-  the tokens that such an equation reads after their last use, like all other tokens.
-* Python owns the tokens that a program receives or returns, and drops them when their array
-  is gone (_tokens.py). The caller of a program may donate the tokens of a state (_state.py): the
-  program then owns them.
+* A jaxpr owns the tokens that its equations, such as puts, make, and the input tokens that its
+  caller gives away. Tokens that a jaxpr returns belong to its caller.
+* If the only use of a token is a take, the take also drops the token (the take "ends" the token).
+  If a token is taken several times, or in each iteration of a loop, a separate equation drops the
+  token after the last take.
+* If an equation selects, gathers or copies tokens, its results are new references (hold). The
+  operands of such an equation are dropped after their last use, like other tokens.
+* Python owns the tokens that a program receives or returns, and drops these tokens when their array
+  is deleted (_tokens.py). But if the caller of a program donates the tokens of a state (_state.py),
+  the program owns these tokens.
 
-This module does two more things:
+This module also adds ties and numbers:
 
-* The token of a take may pass through the barrier of a rematerialisation. The module then ties the
-  take to a value of the backward pass that passes through that barrier too: the take waits for this
-  value. XLA:CPU drops barriers, and would run an untied take right after its put.
-* It numbers the puts of each program separately. So the handlers can count the unfinished
-  executions of each program separately.
+* The token of a take may pass through the barrier of a rematerialisation. A tie then makes the take
+  wait for a value of the backward pass that passes through the same barrier. Without a tie, XLA:CPU
+  would run the take right after its put, because XLA:CPU drops barriers.
+* Programs that put values with the same label (the value's name in error messages) get different
+  numbers, so that the handlers can count the unfinished executions of each program separately.
 """
 import itertools
 import threading
@@ -38,7 +40,7 @@ from actmem.jax._private import Atom, Aval, Eqn, Jaxpr, Primitive
 from actmem.jax._primitives import (drop_p, dropped_of, ghost_p, hold_p, mark_p, put_p,
                                     result_ghost_p, take_p, tie_p, update_p)
 
-_numbers: dict[str, Iterator[int]] = {}     # site_of() a label → next program number
+_numbers: dict[str, Iterator[int]] = {}     # site_of(label) → number of the next program
 _numbers_lock = threading.Lock()
 
 # Primitives with one inner jaxpr, and the parameter that contains this jaxpr. The inputs of the
@@ -108,13 +110,13 @@ class _Program:
 
     def jaxpr(self, jaxpr: Jaxpr, owned_in: Sequence[bool], tie: int | None = None,
               numbers: Sequence[int | None] | None = None) -> Jaxpr:
-        """Returns the completed `jaxpr`, which ends the tokens that it owns. Its caller owns the
-        tokens that it returns.
+        """Returns the completed `jaxpr`, which drops the tokens that it owns, except those that it
+        returns. The jaxpr's caller owns the returned tokens.
 
-        owned_in  Whether each input is an array of tokens that the caller gives away.
+        owned_in  For each input, whether it is an array of tokens that the caller gives away.
         tie       The index of the input to which the jaxpr ties all its input tokens, or None.
-        numbers   For each input, the number of the announcement of its take, or None. A tie
-                  announces takes, so that lib/xla can copy their blocks ahead.
+        numbers   For each input, the number under which a tie announced the input's take, or None.
+                  A tie announces takes, so that lib/xla can copy their blocks ahead.
         """
         inner = _private.open_jaxpr(jaxpr)
         if not _mentions(inner, self.seen):
@@ -128,7 +130,7 @@ class _Flow:
     def __init__(self, source: Atom) -> None:
         self.source = source
         self.uses = 0
-        self.last: Eqn = None       # the last use of the tokens; None: the jaxpr returns them
+        self.last: Eqn = None       # the last use of the tokens; None if the jaxpr returns them
 
 
 class _Body:
@@ -242,7 +244,7 @@ class _Body:
         return eqn.replace(invars=invars, params={"numbers": tuple(numbers)})
 
     def hold(self, atom: Atom) -> Atom:
-        """Makes new references to the same examples."""
+        """Makes new references to the blocks of the same tokens."""
         new, = self.emit(hold_p, [atom], [atom.aval])
         return new
 
@@ -264,7 +266,7 @@ class _Body:
             return
         made = [] if _is_unwanted(eqn) else \
             [var for var in eqn.outvars if is_token(var.aval)]
-        # An exported program gives the tokens that it returns to its caller.
+        # The caller of an exported program owns the tokens that the program returns.
         is_choice = made and eqn.primitive is not update_p and any(map(self.is_token, eqn.invars)) and \
             not any(_private.inner_jaxprs(eqn.params)) and eqn.primitive.name != "call_exported"
         if is_choice:       # one of JAX's array operations selects among tokens
@@ -342,8 +344,8 @@ class _Body:
             "ends": tuple(moved[:tokens])})
 
     def all_of(self, value: Any) -> Any:
-        """Completes a parameter of an unknown equation. The jaxprs inside it do not end their input
-        tokens."""
+        """Completes a parameter of an equation whose primitive this module does not know. Jaxprs in
+        the parameter do not drop their input tokens."""
         if _private.is_jaxpr(value):
             jaxpr = _private.open_jaxpr(value)
             return self.program.jaxpr(value, [False] * len(jaxpr.invars))
@@ -354,16 +356,16 @@ class _Body:
 
     def carried(self, eqn: Eqn, invars: list[Atom], moved: list[bool], first: int,
                 count: int) -> None:
-        """Gives a loop references of its own to the tokens that it carries from one iteration
-        to the next. The loop ends these references, like the tokens that an iteration returns."""
+        """Makes new references to tokens that a loop carries from one iteration to the next, unless
+        this jaxpr gives them to the loop. Each iteration owns the carried tokens that it gets."""
         for i in range(first, first + count):
             if self.is_token(eqn.invars[i]) and not moved[i]:
                 invars[i] = self.hold(eqn.invars[i])
 
     def given(self, eqn: Eqn, invars: list[Atom]) -> None:
-        """Gives a call references of its own to tokens that this jaxpr owns and also uses
-        elsewhere. XLA inlines the call, so the call's results may exist before its takes have run.
-        A drop that waits only for these results could therefore run before the takes."""
+        """Makes new references, for a call, to tokens that this jaxpr owns and also uses elsewhere.
+        Without them, this jaxpr would drop the tokens when the call's results exist. But XLA
+        inlines the call, so its results may exist before its takes have run."""
         for i, atom in enumerate(eqn.invars):
             if self.is_owned(atom) and not self.moved(atom):
                 number = self.number(invars[i])
@@ -382,10 +384,10 @@ class _Body:
         return eqn.replace(invars=invars, params={**eqn.params, "jaxpr": new})
 
     def shared(self, eqn: Eqn, invars: list[Atom], moved: list[bool], first: int) -> None:
-        """Gives a scan references of its own to arrays of tokens that it iterates over, if other
-        equations use them, too. The last scan gets the references that this jaxpr owns, so its
-        iterations free the blocks one by one. `first` is the index of the first operand that the
-        scan iterates over."""
+        """Gives a scan references to tokens that it iterates over, if this jaxpr owns these tokens
+        and also uses them elsewhere. The last scan gets the jaxpr's own references, so its
+        iterations free the blocks one by one. Other scans get new references. `first` is the index
+        of the first operand that the scan iterates over."""
         flows = [self.flows[atom] if self.is_token(atom) else None for atom in eqn.invars]
         for i in range(first, len(invars)):
             flow = flows[i]
@@ -419,7 +421,8 @@ class _Body:
 
 def _without_ghosts(eqn: Eqn) -> Eqn:
     """Creates ghosts inside the shard_map that uses them, instead of passing ghosts to the
-    shard_map. XLA in JAX 0.11 crashes if a shard_map gets an array without bytes."""
+    shard_map. A ghost is an array without bytes (_kept.py), and XLA in JAX 0.11 crashes if a
+    shard_map gets such an array."""
     if eqn.primitive.name != "shard_map":
         return eqn
     jaxpr = eqn.params["jaxpr"]
@@ -483,8 +486,8 @@ def when_whole(tell: Callable[[str, Jaxpr], object]) -> None:
 
 
 def finish(jaxpr: Jaxpr, donated: Sequence[bool]) -> Jaxpr:
-    """Returns the jaxpr of a whole program, ready to be lowered. `donated`: whether the caller
-    donates each input, as _may_donate() returns it."""
+    """Returns the jaxpr of a whole program, ready to be lowered. `donated` is the result of
+    _may_donate(): for each input, whether it is donated."""
     inner = _private.open_jaxpr(jaxpr)
     if not _mentions(inner, {}):
         return jaxpr
@@ -503,10 +506,11 @@ def finish(jaxpr: Jaxpr, donated: Sequence[bool]) -> Jaxpr:
 
 
 def _may_donate(jaxpr: Jaxpr, donated: Sequence[bool]) -> Sequence[bool]:
-    """Returns which inputs to donate. Ghosts are not donated, because they have no memory. A
-    program owns the donated tokens of states, so JAX must delete the arrays of these tokens. JAX
-    deletes a donated array only if an output reuses its memory. So if the program returns fewer
-    arrays of such tokens than the caller donates, no such array is donated."""
+    """Returns for each input whether to donate it. Ghosts are not donated, because they have no
+    memory. The only tokens that are donated are those of states. The program owns donated tokens,
+    so JAX must delete their arrays. But JAX deletes a donated array only if an output reuses the
+    memory. So if the caller donates more arrays of states' tokens than the program returns, none of
+    these arrays is donated."""
     def count(variables: Sequence[Atom]) -> int:
         return sum(is_state(var.aval) for var in variables)
     inner = _private.open_jaxpr(jaxpr)

@@ -19,7 +19,7 @@ import actmem
 from actmem import _native
 from actmem.jax._tokens import drain, state_ids
 
-# platform → (target in a program, its handler)
+# platform → target of a custom call → name of the library's function that handles the call
 PLATFORMS = {
     "cpu": {"actmem_put": "actmem_xla_put", "actmem_take": "actmem_xla_take",
             "actmem_tie": "actmem_xla_tie", "actmem_hold": "actmem_xla_hold",
@@ -30,7 +30,7 @@ PLATFORMS = {
              "actmem_drop": "actmem_xla_drop_cuda", "actmem_ghost": "actmem_xla_ghost",
              "actmem_update": "actmem_xla_update_cuda"},
 }
-# XLA's name for a platform, where it differs from JAX's.
+# XLA's name for a platform, if it differs from JAX's name.
 _REGISTERED_AS = {"cuda": "CUDA"}
 
 
@@ -192,13 +192,13 @@ def _from_environment() -> None:
 
 
 def configure(generations: int | None = None, checksum: bool | None = None) -> None:
-    """Changes the settings that are not None, for the whole process.
+    """Changes settings of the whole process. If an argument is None, its setting does not change.
 
     Args:
       generations: The maximum number of forward passes of one checkpointed call that may be
         unfinished on a device at once. If one more pass begins, the values that the oldest pass
-        saved are treated as abandoned, and their memory is reclaimed. 0: no limit. Default: 2, or
-        ACTMEM_JAX_GENERATIONS.
+        saved are treated as abandoned, and their memory is reclaimed. 0: no limit. Default: the
+        environment variable ACTMEM_JAX_GENERATIONS, or 2.
       checksum: Whether to compute a checksum of each value that is put from now on, and to verify
         the checksum when the value is taken. This costs time.
 
@@ -239,21 +239,22 @@ def _memory() -> dict[str, Any]:
 
 
 def stats() -> dict[str, Any]:
-    """Returns counters: bytes in actmem memory, and bytes that were put, taken or copied. First
-    drops the values whose tokens Python no longer refers to, and waits until they are dropped.
+    """Returns counters: bytes in actmem memory, and bytes that were put, taken or copied. A put
+    stores a value in a block of actmem memory, and a take returns the value. First drops the values
+    whose tokens Python no longer refers to, and waits until these values are dropped.
 
     memory                     the memory in use: its `backend` ("driver" or "memfd"); `why`,
                                an explanation; `pages`, the requested page size;
                                `fallbacks_total`, how often actmem fell back to other
                                pages, another node or unlocked memory, as `allow` permits
                                (actmem.regions() shows which)
-    live_blocks, live_bytes    blocks that were put and not yet taken
+    live_blocks, live_bytes    blocks that were put and not yet freed
     live_bytes_peak            the maximum of live_bytes
     puts_total, put_bytes_total, takes_total, take_bytes_total
     last_run_put_bytes, last_run_take_bytes
                                bytes put by the latest execution that put a block, and
-                               bytes taken by the latest one that took a block. An
-                               execution is one step if a step is one jitted call
+                               bytes taken by the latest execution that took a block. If
+                               a step is one jitted call, an execution is one step
     reclaimed_blocks_total, reclaimed_bytes_total
                                blocks reclaimed from abandoned forward passes
     reset_blocks_total         blocks freed by reset()
@@ -262,10 +263,10 @@ def stats() -> dict[str, Any]:
     own_bytes, own_bytes_total bytes of blocks and arrays in memory that the CUDA driver
                                allocated, because it refused to register a region
     lost_blocks_total          blocks that could not be read back from their files
-    checksums_total            blocks whose checksum was compared
+    checksums_total            blocks whose checksum was verified
     generations, generations_max
-                               unfinished forward passes of calls, and the limit for
-                               each call and device
+                               unfinished forward passes of all checkpointed calls, and
+                               their limit for each call and device
     devices                    live_bytes, live_bytes_peak, put_bytes_total and
                                take_bytes_total of each local device, by index
     store                      where the blocks are, and how long puts and takes
@@ -288,13 +289,14 @@ def stats() -> dict[str, Any]:
                                blocks and whole named regions that NumPy or JAX hold,
                                their bytes, and the maximum of these bytes
       views                    JAX arrays, counted per device, that use these blocks
-                               through DLPack (arrays in a CPU's own pinned_host do not)
+                               through DLPack; arrays in the memory pinned_host of a CPU
+                               do not use DLPack
       region_bytes             bytes of the regions that contain the blocks
       copied_bytes_total       bytes that asarray() copied
       blocks_total, views_total
       cuda                     whether the regions are registered with CUDA
-    transfers                  copies from and to each GPU, by the GPU's index; has only
-                               GPUs from which bytes were copied:
+    transfers                  copies from and to each GPU, by the GPU's index; omits
+                               GPUs from which no bytes were copied:
       ring_bytes               memory on the GPU in which copies are staged
       to_host_bytes_total, to_device_bytes_total
                                bytes copied
@@ -304,8 +306,8 @@ def stats() -> dict[str, Any]:
       token_waits_total        how often takes waited until the device reached them;
                                takes that the program announces together count once
       token_wait_ns_total, block_wait_ns_total
-                               duration of these waits, and of the waits that follow
-                               them if a block is not in memory yet
+                               duration of waits for tokens, and of waits of takes for
+                               blocks that are not in memory yet
       host_waits_total         how often the host waited for the device, for tokens or
                                anything else
       unfinished, staged_bytes copies in progress, and bytes on the device that are not
@@ -339,13 +341,12 @@ def stats() -> dict[str, Any]:
 
 
 def reset() -> int:
-    """Frees all blocks that were put and not taken, except those of optimizer state that Python
-    refers to. Also releases empty regions, including those of arrays, and the staging memory
-    of GPUs.
+    """Frees all blocks, except those of optimizer states and stored weights to which Python still
+    refers. Also releases empty regions, including those of arrays, and the staging memory of GPUs.
 
-    Failed or abandoned steps leave such blocks, mainly outside of jit, where the limit on
-    generations does not apply. Call reset() while no step runs: a running backward pass would
-    not find its values.
+    Failed or abandoned steps leave blocks that no program takes, mainly outside of jit, where the
+    limit on generations does not apply. Call reset() while no step runs: a running backward pass
+    would not find its values.
 
     Returns:
       The number of blocks freed.

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Computes an Optax update on the processors of the host, which stores the update's state.
+"""Computes an Optax update on the CPUs of the host. The update's state is stored in actmem memory.
 
 The update is traced as if all arrays were on the device. Plan then decides where each equation of
 the jaxpr runs. The host computes the stored outputs that depend on stored inputs, and runs all
-elementwise equations that these outputs need. It also runs later equations that need no array of
-the device. All other equations run on the device, such as those that compute a learning rate or a
-global norm, and those that process gradients but are not elementwise.
+elementwise equations that these outputs need. The host also runs other elementwise equations if
+the host has all their arrays. All other equations run on the device, such as those that compute a
+learning rate or a global norm, and those that process gradients but are not elementwise.
 
-The equations of one leaf, or of the leaves that one equation combines, form a piece: one call on
-the host, which reads blocks of the store and makes new ones. Arrays of the device that a piece
-needs, such as gradients, are copied to the host before the piece runs. Results that the device
-needs are copied back after the piece has run. The operations of a piece are elementwise, and the
-host computes them in float32: see lib/update/update.h.
+The equations of one leaf, or of the leaves that one equation combines, form a piece. A piece is one
+call on the host, which reads blocks of the store and makes new blocks. Arrays of the device that a
+piece needs, such as gradients, are copied to the host before the piece runs. Results that the
+device needs are copied back after the piece has run. The operations of a piece are elementwise, and
+the host computes them in float32: see lib/update/update.h.
 """
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from actmem.jax._kept import STATE, STEP
 from actmem.jax._private import Atom, Eqn, Jaxpr
 from actmem.jax._state import Stored, is_stored, store
 
-# The codes of enum update_code, in its order.
+# The codes of enum update_code (lib/update/update.h), in the order of the enum.
 _CODES = {name: code for code, name in enumerate((
     "add", "sub", "mul", "div", "sqrt", "rsqrt", "neg", "abs", "sign", "min", "max", "select",
     "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "is_finite", "round_bf16", "floor",
@@ -47,7 +47,7 @@ def _is_array(atom: Atom) -> bool:
 
 
 def _is_broadcast(eqn: Eqn) -> bool:
-    """Returns whether all elements of the result are the same scalar."""
+    """Returns whether `eqn` broadcasts a scalar, so that all elements of the result are equal."""
     return eqn.primitive.name == "broadcast_in_dim" and not _is_array(eqn.invars[0])
 
 
@@ -61,11 +61,11 @@ def _is_known(eqn: Eqn) -> bool:
             atom.aval.dtype not in _TYPES and atom.aval.dtype != _BOOL for atom in (out, *arrays)):
         return False
     if any(atom.aval.shape != out.aval.shape for atom in arrays):
-        return False        # all arrays of a call have the same shape
+        return False        # all arrays of a call on the host must have the same shape
     if name in ("and", "or", "not") and out.aval.dtype != _BOOL:
         return False
     if name == "convert_element_type" and arrays and out.aval.dtype == _BOOL:
-        return False        # a conversion to bool compares with 0
+        return False        # not implemented: a comparison with 0
     if name == "reduce_precision":
         return (eqn.params["exponent_bits"], eqn.params["mantissa_bits"]) in ((8, 7), (8, 23))
     if name == "select_n":
@@ -74,9 +74,9 @@ def _is_known(eqn: Eqn) -> bool:
 
 
 def until_known(wanted: Atom, operands: Callable[[Atom], Sequence[Atom]]) -> None:
-    """Computes `wanted`, and all variables that `wanted` needs, by calls of `operands`. For a
-    variable, `operands` returns the operands that are not known yet. If all operands are known,
-    `operands` computes the variable and returns an empty sequence."""
+    """Computes `wanted`, and all variables that `wanted` needs, by calls of `operands`. When called
+    with a variable, `operands` returns those operands of the variable that are not known yet. If
+    all are known, `operands` computes the variable and returns an empty sequence."""
     left = [wanted]
     while left:
         more = operands(left[-1])
@@ -100,10 +100,11 @@ class Piece(NamedTuple):
 
     def run(self, arrays: Sequence[Any], scalars: Sequence[Any],
             labels: Mapping[Atom, str | None], drops_axis: bool = False) -> list[Any]:
-        """Returns the new values: a Stored for each output with a label in `labels`, else an array.
+        """Returns the values of `outputs`: a Stored if `labels` has the output's label, else an
+        array.
 
         arrays      an array or a Stored for each of `inputs`
-        drops_axis  whether the variables have the axis of the layers, but these arrays lack it
+        drops_axis  whether `inputs` and `outputs` have the axis of the layers, and `arrays` do not
         """
         label = next((label for atom in self.outputs if (label := labels.get(atom))), None) or \
             next(value.label for value in arrays if is_stored(value))
@@ -126,14 +127,15 @@ class Piece(NamedTuple):
 
 
 class _Writer:
-    """Writes the program of a piece. Each value has a number. Inputs have the first numbers, then
-    come scalars, constants and registers. Several values may use one register in turn."""
+    """Writes the program of a piece (lib/update/update.h). Each value has a number: inputs have the
+    first numbers, then come scalars, constants and registers. Several values may use one register
+    in turn."""
 
     def __init__(self, eqns: Sequence[Eqn], inputs: Sequence[Atom], outputs: Sequence[Atom]) -> None:
         self.inputs, self.outputs = list(inputs), list(outputs)
         self.scalars: list[Atom] = []
         self.constants: list[int] = []
-        # The operands of an operation are indices of `values`.
+        # The operands of an operation are indices into `values`.
         self.values: list[tuple[str, int]] = []
         self.operations: list[tuple[str, int, list[int]]] = []
         self.known: dict[Any, int] = {}
@@ -167,7 +169,7 @@ class _Writer:
         return result
 
     def written(self, eqn: Eqn) -> int:
-        """Writes the operations of an equation. Returns the index of its result in `values`."""
+        """Writes the operations of an equation. Returns the index of the result in `values`."""
         name, out = eqn.primitive.name, eqn.outvars[0]
         operands = list(map(self.read, eqn.invars))
         result, is_exact = operands[0], name in _EXACT
@@ -210,8 +212,8 @@ class _Writer:
         return self.emit("div", self.constant(1), result) if exponent < 0 else result
 
     def program(self) -> Program:
-        """Returns the program. A register is free again after the last operation that reads its
-        value."""
+        """Returns the program. After the last operation that reads a register's value, another
+        value may use the register."""
         results = [self.known[atom] for atom in self.outputs]
         last = {value: i for i, (_, _, operands) in enumerate(self.operations) for value in operands}
         last.update((value, len(self.operations)) for value in results)
@@ -245,14 +247,14 @@ class _Writer:
 
 
 class Plan:
-    """Which equations of an open jaxpr run on the host.
+    """Decides which equations of an open jaxpr run on the host.
 
     stored   the inputs of the jaxpr that are stored
     wanted   the outputs of the jaxpr that will be stored
-    stacks   None, or the variables that are stacks (_layers.py). If it is not None, `wanted` are
-             all outputs that are stacks, and the plan computes only these. The caller computes all
-             other variables, even those that depend on stacks.
-    pieces   what the host computes; `piece_of` maps a variable to the piece that makes it
+    stacks   None, or the variables that are stacks (_layers.py). If `stacks` is not None, `wanted`
+             has all outputs that are stacks, and the pieces compute only stacks. The caller
+             computes all other variables, even those that depend on stacks.
+    pieces   the calls on the host; `piece_of` maps a variable to the piece that computes it
     """
 
     def __init__(self, jaxpr: Jaxpr, stored: Collection[Atom], wanted: Iterable[Atom],
@@ -294,13 +296,13 @@ class Plan:
             on_device |= others
 
     def is_widened(self, atom: Atom) -> bool:
-        """Returns whether an array is a conversion of bfloat16 to float32."""
+        """Returns whether an array is float32 that was converted from bfloat16."""
         eqn = self.producers[atom]
         return eqn.primitive.name == "convert_element_type" and \
             (eqn.invars[0].aval.dtype, atom.aval.dtype) == (_BFLOAT16, np.dtype(np.float32))
 
     def add_needed(self, wanted: Sequence[Atom]) -> None:
-        """Adds these variables, and all arrays that the host needs in order to compute them."""
+        """Adds to `inside`: `wanted`, and all arrays that the host needs to compute `wanted`."""
         left = [*wanted]
         while left:
             atom = left.pop()
@@ -337,7 +339,7 @@ class Plan:
             "the state on the device by mask=")
 
     def check_scalars(self, eqn: Eqn) -> None:
-        """Refuses a scalar that is computed from the state, such as a norm of it."""
+        """Refuses a scalar that is computed from the state, such as a norm of the state."""
         for atom in eqn.invars:
             if not _private.is_literal(atom) and not _is_array(atom) and atom in self.dependent:
                 self.refuse(self.reduction(atom))
@@ -351,7 +353,7 @@ class Plan:
         return eqn if any(map(_is_array, operands)) else self.reduction(operands[0])
 
     def add_rest(self) -> None:
-        """Adds all other equations whose operands are on the host."""
+        """Adds to `inside` the results of other equations whose arrays are all on the host."""
         for eqn in self.jaxpr.eqns:
             operands = [atom for atom in eqn.invars if not _private.is_literal(atom)]
             others = [atom for atom in operands
@@ -371,7 +373,7 @@ class Plan:
         return atom in self.stored or atom in self.given
 
     def needs(self, wanted: Sequence[Atom]) -> set[Atom]:
-        """Returns these variables, and all arrays from which the host computes them."""
+        """Returns the arrays in `wanted`, and all arrays from which the host computes them."""
         found: set[Atom] = set()
         left = list(wanted)
         while left:
@@ -383,7 +385,7 @@ class Plan:
         return found
 
     def parts(self, needed: Sequence[Atom]) -> list[list[Atom]]:
-        """Divides `needed` into groups that have no input array in common."""
+        """Divides `needed` into groups. No two groups have an input array in common."""
         parts: list[tuple[list[Atom], set[Atom]]] = []
         for atom in needed:
             found = {other for other in self.needs([atom]) if self.is_read(other)}
@@ -420,7 +422,8 @@ class Run:
                          self.label_of)
 
     def operands(self, atom: Atom) -> Sequence[Atom]:
-        """Returns the unknown operands of a variable, or computes it: see until_known()."""
+        """Returns the unknown operands of a variable. If there are none, computes the variable: see
+        until_known()."""
         if _private.is_literal(atom) or atom in self.values:
             return ()
         piece, eqn = self.plan.piece_of.get(atom), self.plan.producers[atom]

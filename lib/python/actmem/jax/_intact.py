@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Refuses programs that move the elements of a stored array without taking it.
+"""Refuses programs that move the elements of a stored array without taking the array.
 
-jax.tree.map(lambda w: w[..., ::-1], params) reverses the token and the ghost of a stored array (_state.py)
-instead of its elements. If the shape stays the same, the array would silently stay unchanged. The
-last dimensions of a ghost are those of one block. So no equation may change or reorder these
+A stored array consists of a token and a ghost (_state.py). So the function
+jax.tree.map(lambda w: w[..., ::-1], params) would reverse the token and the ghost, but not the
+elements in memory. If the shape stays the same, no error would show this mistake. The last
+dimensions of a ghost are the dimensions of one block. So no equation may change or reorder these
 dimensions, or select elements along them by a mask.
 """
 from collections.abc import Iterable, Sequence
@@ -15,8 +16,8 @@ from actmem.jax._private import Atom, Aval, Eqn, Jaxpr
 
 Axes = frozenset[int]
 
-# Operations on operands of one shape. Elements of the result may differ only along axes along which
-# elements of an operand may differ.
+# Elementwise operations. Along an axis, elements of the result may differ only if elements of an
+# operand may differ along the same axis.
 _OF_MASKS = {"and", "convert_element_type", "copy", "eq", "ge", "gt", "le", "lt", "ne", "not", "or", "xor"}
 
 
@@ -37,13 +38,13 @@ def _reordered(eqn: Eqn) -> Iterable[int]:
 
 
 def _is_stored(aval: Aval) -> bool:
-    """Returns whether this is the type of ghosts of stored arrays."""
+    """Returns whether `aval` is the type of a stored array's ghost."""
     return is_ghost(aval) and aval.dtype.block is not None
 
 
 def _is_whole(aval: Aval) -> bool:
-    """Returns whether the last dimensions of a ghost are those of its block. Under vmap, a dimension
-    of the batch may be among them."""
+    """Returns whether the last dimensions of a ghost are those of its block. Under vmap, they may
+    include a dimension of the batch."""
     shape = aval.dtype.block.of[0]
     return bool(aval.shape[aval.ndim - len(shape):] == shape)
 
@@ -67,7 +68,7 @@ class _Body:
         return frozenset(_long(getattr(atom.aval, "shape", ()))) if known is None else known
 
     def results(self) -> list[Axes]:
-        """Checks the jaxpr. Returns the axes of its results."""
+        """Checks the jaxpr. Returns the axes along which the elements of each result may differ."""
         for eqn in self.jaxpr.eqns:
             found = self.inside(eqn) or self.axes_of(eqn)
             self.axes.update(zip(eqn.outvars, found))
@@ -76,7 +77,8 @@ class _Body:
         return list(map(self.of, self.jaxpr.outvars))
 
     def inside(self, eqn: Eqn) -> list[Axes]:
-        """Checks the jaxprs of an equation. Returns the axes of its results if it is a call."""
+        """Checks the jaxprs inside an equation. If the equation is a call, returns the axes of its
+        results like results(), else an empty list."""
         jaxprs = list(_private.inner_jaxprs(eqn.params))
         given = eqn.invars[1:] if eqn.primitive.name == "cond" else eqn.invars
         found: list[Axes] = []
@@ -120,5 +122,5 @@ class _Body:
 
 
 def check(jaxpr: Any) -> None:
-    """Raises a NotImplementedError if a program moves elements of a stored array."""
+    """Raises a NotImplementedError if a program would move elements of a stored array."""
     _Body(jaxpr, []).results()

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """The two types that represent a value in actmem memory within a program: token and ghost.
 
-A put stores a value in a block of memory, and a take returns the value. A token is four words of
-memory that identify one example of a block. Without vmap, a block is one example, and its token has
-no dimensions. Under vmap, a put makes one block of all examples and an array of tokens with the
-batch's dimensions. So JAX may select, gather, reverse or stack tokens: each token still identifies
-its example.
+A put stores a value in a block of memory, and a take returns the value. Without vmap, a put makes
+one block and one token. Under vmap, the value has many examples (elements of the batch). The put
+then makes one block for all examples, and an array of tokens with the batch's dimensions. A token
+consists of four integers, which identify one example in a block. So JAX may select, gather, reverse
+or stack tokens: each token still identifies its example.
 
 A ghost has the shape, the dtype, the sharding and the tangents of the value, but no bytes in
 memory. So a loop can stack ghosts, vmap can batch them along any axis, and second derivatives
 propagate through them. A take states which dimensions of its ghost correspond to those of its
 tokens.
 
-JAX passes arrays of tokens and ghosts between compiled programs, just like random keys. When the
-last array that contains a token is gone, no program can take the token's value any more: see
-_tokens.py.
+JAX passes arrays of tokens and ghosts between compiled programs, just like arrays of random keys.
+When the last array that contains a token is deleted, no program can take the token's value any
+more: see _tokens.py.
 """
 import types
 from collections.abc import Sequence
@@ -55,13 +55,13 @@ def _result_handler(aval: _private.Aval, sharding: Sharding, committed: bool) ->
                         Kept(aval.dtype, base))
 
 
-# A program that returns its input adds references to the blocks.
+# Running a program that returns its input makes new references to the blocks.
 _referenced = jax.jit(lambda kept: kept)
 
 
 def _of_device_put(dtype: "TokenType", base: jax.Array) -> Any:
-    """Returns the tokens that jax.device_put() made. The new tokens are independent of the original
-    tokens: Python may delete either first."""
+    """Returns new references for the tokens that jax.device_put() copied. So Python may delete the
+    original tokens and the copies in any order."""
     kept = Kept.__new__(Kept)
     kept.dtype, kept.base = dtype, base     # not watched
     with jax.disable_jit(False):
@@ -96,7 +96,7 @@ _rules = types.SimpleNamespace(
 
 
 class _KeptType(_private.ExtendedDType):
-    """A dtype that follows `_rules`. `of` distinguishes it from other dtypes of its class."""
+    """A dtype with rules for JAX. Two dtypes of one class are equal if their `of` is equal."""
 
     type = _scalar
     _rules = _rules
@@ -113,16 +113,16 @@ class _KeptType(_private.ExtendedDType):
         return hash((type(self), self.of))
 
 
-# A value belongs to one step, to a state (_state.py) that outlives the step, or to the gradient of a
-# stored weight (_params.py).
+# The uses of values: a value belongs to one step, to a state that outlives the step (_state.py), or
+# to the gradient of a stored weight (_params.py).
 STEP, STATE, GRADIENT = "step", "state", "gradient"
 
 
 class TokenType(_KeptType):
-    """The dtype of the tokens of values that have the same shape, dtype, use and label (the value's
-    name in error messages). Each example has the shape `shape` and the dtype `dtype`. JAX combines
-    only values of one dtype, so it never mixes tokens of different types. `use` is STEP, STATE or
-    GRADIENT. The tokens of gradients are tangents themselves."""
+    """The dtype of tokens. Each example has the shape `shape` and the dtype `dtype`. `label` is the
+    value's name in error messages. `use` is STEP, STATE or GRADIENT. If two tokens differ in one of
+    these, they have different dtypes. JAX combines only arrays of one dtype, so it never mixes such
+    tokens. The tokens of gradients are tangents themselves."""
 
     name = "actmem_token"
     element = _private.ShapedArray((TOKEN_WORDS,), np.dtype(np.uint32))
@@ -139,15 +139,15 @@ class TokenType(_KeptType):
 
 
 class GhostType(_KeptType):
-    """The dtype of ghosts that represent values with the dtype `of_values`. `block` is the dtype of
-    the tokens of a state or a gradient, or None. If there is a `block`, programs may reorder
-    ghosts, but not the elements of a ghost (_intact.py)."""
+    """The dtype of ghosts that represent values with the dtype `of_values`. If the values belong to
+    a state or are gradients, `block` is the dtype of their tokens, and programs may not reorder the
+    elements of a ghost (_intact.py). Otherwise, `block` is None."""
 
     element = _private.ShapedArray((0,), np.dtype(np.uint8))
     itemsize = 0
 
     def __init__(self, of_values: _private.DType, block: TokenType | None = None) -> None:
-        # An attribute `dtype` would make this dtype equal to that of NumPy.
+        # An attribute `dtype` would make this dtype equal to the attribute's value in NumPy.
         self.of, self.of_values, self.block = (of_values, block), of_values, block
         self.name = f"actmem_ghost[{of_values.name}]"
         self.tangent_dtype = _private.tangent_dtype(of_values)
@@ -161,8 +161,8 @@ def _refuse_sum(dtype: Any, *tokens: Any) -> Any:
 
 
 class SlotType(_KeptType):
-    """The dtype of a value without content, whose tangent is the token of a stored gradient. So JAX
-    stacks the tokens of the gradients that a loop stores, as it stacks gradients."""
+    """The dtype of slots. A slot has no content, but its tangent is the token of a stored gradient.
+    So if a loop stores gradients, JAX stacks their tokens just as it would stack the gradients."""
 
     name = "actmem_slot"
     element = TokenType.element
@@ -198,7 +198,7 @@ _private.leave_calls_alone(is_ghost)
 
 _transpose = jax.jit(jax.lax.transpose, static_argnums=1)
 
-# The names of Python's operators.
+# The names of the methods that implement Python's operators.
 _ARITHMETIC = [f"__{prefix}{name}__" for prefix in ("", "r") for name in (
     "add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow", "lshift",
     "rshift", "and", "or", "xor")] + [f"__{name}__" for name in (
@@ -220,8 +220,7 @@ def without_arithmetic(kind: type) -> type:
 class Kept:
     """An array of tokens or ghosts. `base` is the JAX array that stores them."""
 
-    # The sharding of the value, if this is a ghost and its value was put outside of jit on several
-    # devices.
+    # For a ghost whose value was put outside of jit on several devices: the sharding of the value.
     spread: Sharding | None = None
 
     def __init__(self, dtype: _private.DType, base: jax.Array) -> None:
@@ -262,7 +261,7 @@ class Kept:
         return jax.jit(lambda kept: kept[index])(self)
 
     def transpose(self, order: Sequence[int]) -> Any:
-        """Transposes the array. vmap calls this outside of jit."""
+        """Transposes the array. Outside of jit, vmap calls this method."""
         return _transpose(self, tuple(order))
 
     def refusal(self) -> str:
@@ -283,7 +282,7 @@ class Kept:
 
 
 def _check_place(kept: Kept, sharding: Sharding) -> None:
-    """Refuses to move the tokens of a state to devices that do not have the state."""
+    """Refuses to move the tokens of a state to other devices than those of the state."""
     if not is_state(kept) or sharding.device_set == kept.base.sharding.device_set:
         return
     shape, dtype, label, _ = kept.dtype.of

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Computes an Optax update of stacked weights, one layer at a time.
 
-A stack is an array whose first axis is that of the layers: a stored weight, its state, or its
-gradient, which may be on the device. The update is traced as if all arrays were on the device.
-run() then computes the update in a scan over the layers. An iteration takes the weights, the
-gradients and the state of one layer, runs the equations on these, and puts the results. The arrays
-in an iteration keep the axis of the layers, with length 1, so most equations run as they were
-traced.
+A stack is an array whose first axis is that of the layers: a stored weight, the weight's state, or
+the weight's gradient. Gradients may also be on the device. The update is traced as if all arrays
+were on the device. run() then computes the update in a scan over the layers. An iteration takes the
+weights, the gradients and the state of one layer from the store, runs the equations on these, and
+stores the results. The arrays in an iteration keep the axis of the layers, with length 1, so most
+equations run as they were traced.
 
 This works only if the update treats the layers alike. Each equation must compute an element of a
 stack only from elements of the same layer, and from values that are not stacks. A reduction over
@@ -26,7 +26,7 @@ from actmem.jax import _choices, _host, _params, _private, _update
 from actmem.jax._private import Atom, Eqn, Jaxpr
 from actmem.jax._state import is_stored, store
 
-# Primitives that compute each element of their result from the same element of their operands.
+# Primitives that compute each element of the result from the operands' elements at that position.
 _ELEMENTWISE = {
     "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh",
     "bitcast_convert_type", "cbrt", "ceil", "clamp", "complex", "conj", "convert_element_type", "copy", "copy_p",
@@ -79,8 +79,8 @@ class _Layers:
     """The jaxpr of an update with stacks among its inputs.
 
     stacks    the number of layers of each variable that is a stack
-    level     for each variable, the number of successive reductions over all layers on which it
-              depends
+    level     for each variable, the number of successive reductions over all layers on which the
+              variable depends
     """
 
     def __init__(self, jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
@@ -127,7 +127,8 @@ class _Layers:
         return wanted.val if _private.is_literal(wanted) else self.values[wanted]
 
     def value_operands(self, atom: Atom) -> Sequence[Atom]:
-        """Returns the unknown operands of a variable, or computes it: see until_known()."""
+        """Returns the unknown operands of a variable. If there are none, computes the variable: see
+        until_known()."""
         if _private.is_literal(atom) or atom in self.values:
             return ()
         if atom in self.given:
@@ -146,7 +147,7 @@ class _Layers:
         return missing
 
     def reduce(self, level: int) -> None:
-        """Computes all reductions over the layers that have this `level`."""
+        """Computes all reductions of this `level` over the layers."""
         eqns = []
         for var, eqn in self.reductions.items():
             if self.level[var] != level:
@@ -176,9 +177,9 @@ class _Layers:
             gradient.dtype in _params.SQUARED else None
 
     def term(self, atom: Atom) -> Atom:
-        """Returns the variable from which `atom` is computed only by conversions of its type and by
-        adding zeros. Optax adds the squares of the real and the imaginary parts. Here, the
-        imaginary parts are zeros."""
+        """Returns the variable from which `atom` is computed only by conversions of the type and by
+        additions of 0. Optax adds the squares of the imaginary parts, which are 0 for real
+        gradients."""
         while (eqn := self.producers.get(atom)) is not None and (
                 eqn.primitive.name == "convert_element_type" and _has_squared_type(atom) and
                 _has_squared_type(eqn.invars[0]) or
@@ -187,14 +188,15 @@ class _Layers:
         return atom
 
     def widened(self, atom: Atom) -> Atom:
-        """Returns the bfloat16 variable that was converted to float32, or `atom`."""
+        """If `atom` is float32 that was converted from a bfloat16 variable, returns this variable,
+        else `atom`."""
         eqn = self.producers.get(atom)
         return eqn.invars[0] if eqn is not None and \
             eqn.primitive.name == "convert_element_type" and atom.aval.dtype == jnp.float32 and \
             eqn.invars[0].aval.dtype == jnp.bfloat16 else atom
 
     def is_zero(self, atom: Atom) -> bool:
-        """Returns whether a variable is 0: a constant, a broadcast 0, or the square of 0."""
+        """Returns whether a variable is a constant 0, a broadcast 0, or the square of such a 0."""
         if _private.is_literal(atom):
             return bool(np.all(np.asarray(atom.val) == 0))
         eqn = self.producers.get(atom)
@@ -206,8 +208,8 @@ class _Layers:
     def scan(self, count: int, wanted: Sequence[Atom], function: Callable[[list[Any]], Any],
              kept: Container[Atom] = ()) -> Any:
         """Calls `function` for each layer with the layer's slices of the variables `wanted`.
-        Variables in `kept` are stored, and `function` gets them as stored arrays. Returns the
-        stacked results."""
+        `function` gets the variables in `kept` as stored arrays, and all others as arrays on the
+        device. Returns the stacked results."""
         sliced = self.needed(wanted, count)
         xs = {atom: self.given[atom] if atom in self.stacks else self.values[atom]
               for atom in sliced}
@@ -250,8 +252,8 @@ class _Layers:
         return list(found)
 
     def slice(self, wanted: Atom, count: int, parts: dict[Atom, Any]) -> Any:
-        """Returns one layer of a variable. `parts` maps each variable whose layer is known to that
-        layer."""
+        """Returns one layer of the variable `wanted`. `parts` maps variables to their values in
+        this layer, as far as these are known."""
         def layer_operands(atom: Atom) -> Sequence[Atom]:
             if _private.is_literal(atom) or atom in parts:
                 return ()
@@ -294,7 +296,7 @@ class _Layers:
         return [results[i] for i in range(len(self.labels))]
 
     def on_host(self, count: int, outputs: Sequence[int]) -> list[Any]:
-        """On the host, computes the outputs that are stacks, layer by layer."""
+        """Computes `outputs`, which are stacks, on the host, layer by layer."""
         atoms = [self.inner.outvars[i] for i in outputs]
         labels = {atom: self.labels[i] for i, atom in zip(outputs, atoms)}
         stored = {var for var in self.stacks if is_stored(self.given.get(var))}
@@ -308,7 +310,7 @@ class _Layers:
                      for atom, part in zip([*inputs, *others], slices)}
             results = {}
             for atom in others:
-                # Store a copy: a piece may also read the stored value that becomes this output.
+                # Store a copy, because a piece may also read the stored value.
                 part = found[atom].taken() if is_stored(found[atom]) else found[atom]
                 results[atom] = part if (label := labels[atom]) is None else store(part, label)
             for piece, values in zip(plan.pieces, scalars):
@@ -319,7 +321,7 @@ class _Layers:
         return results
 
     def is_unchanged(self, output: int) -> bool:
-        """Returns whether an output is a stored input of the same label."""
+        """Returns whether an output is a stored input with the same label."""
         atom = self.inner.outvars[output]
         return not _private.is_literal(atom) and is_stored(self.given.get(atom)) and \
             self.given[atom].label == self.labels[output]
@@ -344,7 +346,7 @@ def _each(eqns: Sequence[Eqn], operands: Sequence[Any]) -> list[Any]:
 
 
 def _of_one_layer(eqn: Eqn) -> Eqn:
-    """Returns the equation with shapes for stacks of one layer."""
+    """Returns the equation, with its shape parameter changed to that of a stack of one layer."""
     for name in ("shape", "new_sizes"):
         shape = eqn.params.get(name)
         if shape:

@@ -22,7 +22,8 @@ class MasterCopy(optax.GradientTransformationExtraArgs):    # type: ignore[misc]
 
 
 def master_copy(tx: optax.GradientTransformation, dtype: Any = jnp.float32) -> MasterCopy:
-    """Wraps `tx`: the state keeps a wider copy of the weights of a narrow type, such as bfloat16.
+    """Wraps `tx`. The state of the result has a wider copy of each weight with a narrow type, such
+    as bfloat16.
 
     Args:
       tx: Any Optax transformation.
@@ -32,14 +33,14 @@ def master_copy(tx: optax.GradientTransformation, dtype: Any = jnp.float32) -> M
     rounded to the type of the weights. Rounding errors do not add up, because the next step begins
     with the copy. Weights of `dtype`, of a wider type or of integers have no copy.
 
-    With offload(master_copy(tx), on="host"), gradients and weights cross the link to the host in
-    bfloat16: 2 bytes for each weight in each direction. Offloaded.apply() returns the rounded copy.
-    update() returns the differences between the rounded copy and the weights as updates.
+    With offload(master_copy(tx), on="host"), bfloat16 gradients are copied to the host and bfloat16
+    weights to the device: 2 bytes for each weight in each direction. Offloaded.apply() returns the
+    rounded copy. update() returns the differences between the rounded copy and the weights.
 
     Returns:
       A transformation whose state is a MasterCopyState. If other code changes the weights, for
-      example by reading a checkpoint, call init() again: an update replaces the weights by the
-      rounded copy.
+      example by reading a checkpoint, call init() again. Otherwise, the next update replaces the
+      changed weights by the rounded copy.
 
     Example:
       >>> import jax.numpy as jnp, optax, actmem.optax
@@ -82,7 +83,7 @@ def master_copy(tx: optax.GradientTransformation, dtype: Any = jnp.float32) -> M
     def update(gradients: Any, state: MasterCopyState, params: Any = None, **extra: Any) -> Any:
         updates, new, state = advanced(gradients, state, params, extra)
 
-        # Without a barrier, XLA may leave out the rounding of a value that it widens again.
+        # Without a barrier, XLA may omit the rounding, because wide() widens the result again.
         def difference(update: Any, before: Any, after: Any) -> Any:
             return wide(jax.lax.optimization_barrier(after)) - wide(before) if is_narrow(before) \
                 else update

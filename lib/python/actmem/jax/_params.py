@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Weights in the store. A stack is an array whose first axis is that of the layers. Each layer of a
-stack is one block. A scan over layers takes the blocks.
+"""Keeps the weights of a model's layers in the store. A stack is an array whose first axis is that
+of the layers. Each layer of a stack is one block, which a scan over the layers takes.
 
-offload_params() stores the stacked weights of the layers of a model. Its result is the `xs` of a
-jax.lax.scan. The scan's body gets the stored weights of one layer, and calls value() for the
-arrays.
+offload_params() stores stacks of weights. The program passes the result to a jax.lax.scan as `xs`.
+The scan's body gets the stored weights of one layer, and calls value() for the arrays.
 
-value_and_grad() differentiates a function of such weights. JAX returns a gradient of the same size
-for each input, so the gradients of all layers would be on the device. To avoid this, each stored
-weight gets a second input: a slot without content, whose gradient is a token. The backward pass of
-a layer stores the gradient of its weights, and the scan stacks the tokens.
+value_and_grad() differentiates a function of stored weights. For each input, JAX returns a gradient
+of the input's size, so the gradients of all layers would be on the device. To avoid this,
+value_and_grad() adds a second input for each stored weight: a slot, which has no content and whose
+gradient is a token. The backward pass of a layer stores the gradients of the layer's weights, and
+the scan stacks the tokens of these gradients.
 """
 import math
 from collections.abc import Callable, Sequence
@@ -31,14 +31,18 @@ OF_GRADIENT, OF_WEIGHTS = "gradient of ", " of the weights ("
 
 
 class _Weight(Stored):
-    """A stored weight within value_and_grad(). With gradients="store", `slot` is a value without
-    content, and the slot's gradient is the weight's gradient. With gradients="device", `slot` is
-    None, and the gradient of the ghost (_kept.py) is the weight's gradient. `guard` has two arrays
-    of numbers for each layer: zeros, and the canary (see canary_of()). jax.lax.stop_gradient() does
-    not know the dtypes of slot and ghost, so it stops only the gradient of the guard. A function
-    that changes the floating-point numbers of a tree, such as a conversion, cannot change the
-    weight, but it changes the canary. The backward pass returns two values as gradients of the
-    guard's arrays: they become `squares` and `canary` of the layer's Gradient."""
+    """A stored weight within value_and_grad().
+
+    slot   With gradients="store", a slot whose gradient is the token of the weight's gradient. With
+           gradients="device", None; the ghost's gradient (_kept.py) is the weight's gradient.
+    guard  two arrays of numbers: a 0 and the canary (canary_of()) for each layer
+
+    The guard detects functions that have no effect on the weight. jax.lax.stop_gradient() ignores
+    slot and ghost because of their dtypes, and stops only the gradient of the guard. A function
+    that changes the floating-point numbers of a tree, such as a conversion, changes only the
+    canary. The backward pass returns two values as gradients of the guard's arrays: they become
+    `squares` and `canary` of the weight's Gradient.
+    """
 
     CHILDREN = (*Stored.CHILDREN, "slot", "guard")
     slot: Any
@@ -68,11 +72,11 @@ SQUARED = (jnp.float32, jnp.bfloat16)
 
 
 def canary_of(dtype: Any, ndim: int) -> NDArray[Any]:
-    """Returns the canary, an array that shows whether a function changed the numbers of a tree. It
-    has numbers of both signs and of all magnitudes, so any arithmetic, rounding, clipping or
-    reordering changes at least one of them. The canary has `ndim` dimensions, as many as a layer's
-    weight, because functions often select arrays by their number of dimensions. If `ndim` is 0, the
-    canary has one dimension."""
+    """Returns the canary, an array that shows whether a function changed the numbers of a tree. The
+    canary has numbers of both signs and of all magnitudes, so that any arithmetic, rounding,
+    clipping or reordering changes at least one of them. Like a layer's weight, the canary has
+    `ndim` dimensions (but at least 1), because functions often select arrays by their number of
+    dimensions."""
     limits = jnp.finfo(dtype)
     exponents = range(max(-12, math.ceil(math.log10(limits.smallest_normal))),
                       min(12, math.floor(math.log10(limits.max))))
@@ -99,8 +103,8 @@ def _marked(token: Any, canary: Any, is_changed: Any = False) -> Any:
 
 
 def _squares_of(gradient: Any) -> Any:
-    """Returns the sum of the squares of a gradient, or 0 if its dtype is not in SQUARED. If the
-    gradient is not finite, neither is the result: it is NaN or infinite, too."""
+    """Returns the sum of the squares of a gradient, or 0 if the gradient's dtype is not in SQUARED.
+    For any dtype, the result is NaN or infinite if an element of the gradient is."""
     if gradient.dtype in SQUARED:
         return jnp.sum(jnp.square(gradient.astype(jnp.float32)))
     numbers = gradient if jnp.iscomplexobj(gradient) else gradient.astype(jnp.float32)
@@ -156,7 +160,7 @@ def _bits_of(squares: Any) -> Any:
 
 
 def _without_slots(tree: Any) -> Any:
-    """Returns the tree with a Stored in place of each _Weight, as the user passed it."""
+    """Returns the tree with each _Weight replaced by a Stored, as the user passed it."""
     def without(leaf: Any) -> Any:
         return Stored(leaf.token, leaf.ghost, leaf.label) if isinstance(leaf, _Weight) else leaf
     return jax.tree.map(without, tree, is_leaf=is_stored)
@@ -171,8 +175,8 @@ def _take_weight(label: str, batch: Sequence[int], stores: bool, token: Any, gho
 def _take_weight_fwd(label: str, batch: Sequence[int], stores: bool, token: Any, ghost: Any,
                      slot: Any, guard: Any) -> Any:
     # The second result has one element if the gradient is wanted, and no element if the program
-    # stopped the gradient. The tree structure of the result could not express this, because JAX
-    # uses the structure of one call for all calls of a jitted function.
+    # stopped the gradient. None in place of an array could not express this, because JAX uses the
+    # tree structure of one call's result for all calls of a jitted function.
     return _primitives.take(token.value, ghost.value, label, False, batch), \
         jnp.zeros(int(guard[0].perturbed), jnp.uint8)
 
@@ -223,8 +227,8 @@ def offload_params(params: Any) -> Any:
 
     Args:
       params: A pytree of jax.Array or NumPy arrays of floating-point numbers. The first axis of
-        each is that of the layers. Each array is on one device. NumPy arrays, such as those of a
-        mapped file, are copied to the device one layer at a time.
+        each array is that of the layers. Each jax.Array is on one device. NumPy arrays, such as
+        those of a mapped file, are copied to the device one layer at a time.
 
     Returns:
       A tree of the same structure with an actmem.jax.Stored for each array. Pass this tree as the
@@ -236,10 +240,11 @@ def offload_params(params: Any) -> Any:
       TypeError: A leaf is not an array of floating-point numbers.
       NotImplementedError: An array is on several devices.
 
-    Put jax.checkpoint or actmem.jax.checkpoint around the body. Without it, the forward pass would
-    keep the weights of all layers on the device for the backward pass, so an error is raised. To
-    update the weights, call apply() of the optimizer that actmem.optax.offload() returns.
-    jax.eval_shape(offload_params, params) returns a `like` for actmem.jax.restore_state().
+    Put jax.checkpoint or actmem.jax.checkpoint around the scan's body. Otherwise the compilation
+    fails, because the forward pass would keep the weights of all layers on the device for the
+    backward pass. To update the weights, call apply() of the optimizer that actmem.optax.offload()
+    returns. jax.eval_shape(offload_params, params) returns a tree that can be passed as `like` to
+    actmem.jax.restore_state().
 
     Example:
       >>> import jax, jax.numpy as jnp, actmem.jax
@@ -271,16 +276,17 @@ def _gradient_type(weight: Stored) -> TokenType:
 
 def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
                    gradients: str = "store") -> Callable[..., Any]:
-    """Returns a function that computes the value of `function` and its gradient, as
-    jax.value_and_grad does. The weights may be stored.
+    """Returns a function that computes the value and the gradient of `function`, as
+    jax.value_and_grad does. The weights may be stored arrays.
 
     Args:
       function: A function whose first argument is a tree of weights. It returns a scalar, or with
-        `has_aux` a scalar and other results. Weights of offload_params() may be anywhere in the
+        `has_aux` a scalar and other results. Results of offload_params() may be anywhere in the
         tree; the other leaves are arrays of floating-point numbers.
       has_aux: As for jax.value_and_grad().
-      gradients: "store": the backward pass of each layer stores the gradients of stored weights,
-        and each gradient is a Stored. "device": each gradient is an array of all layers.
+      gradients: If "store", the backward pass of each layer stores the gradients of the layer's
+        stored weights, and returns each gradient as a Stored. If "device", the gradients are
+        arrays on the device, each for all layers.
 
     Returns:
       A function that returns the value and a tree of gradients, which has the structure of the
@@ -357,8 +363,8 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
             if gradients == "store":
                 return Gradient(gradient, leaf.ghost, _label_of_gradient(leaf.label), squares,
                                 _bits_of(squares), canary)
-            # If the canary is 0, the layer took a branch with jax.lax.stop_gradient(), which
-            # stopped only the gradient of the guard. Then the weight's gradient must be 0, too.
+            # If the returned canary is 0, jax.lax.stop_gradient() in a branch of the layer stopped
+            # the gradient of the guard, but not that of the weight. So set the latter to 0.
             is_stopped = jnp.all(canary == 0, tuple(range(leaf.token.ndim, canary.ndim)))
             axes = range(is_stopped.ndim, gradient.ndim)
             return jnp.where(jnp.expand_dims(is_stopped, axes), jnp.zeros_like(gradient), gradient)
@@ -367,8 +373,8 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
     return differentiated
 
 
-# The name of the compiled functions of actmem.optax. Unlike other functions, these may return
-# weights of all layers, such as the master copies of small weights.
+# The name of the compiled functions of actmem.optax. Unlike a user's functions, these functions may
+# return weights of all layers, such as the master copies of small weights.
 OPTIMIZER = "actmem_optimizer"
 # Primitives that return the elements of their first operand in another form.
 _FORMS = {"convert_element_type", "copy", "copy_p", "reshape", "transpose", "squeeze",
@@ -376,8 +382,8 @@ _FORMS = {"convert_element_type", "copy", "copy_p", "reshape", "transpose", "squ
 
 
 def _taken_weights(jaxpr: Any) -> list[str | None]:
-    """Returns for each output of a jaxpr: the label of the stored weight whose value the output is,
-    or None."""
+    """For each output of a jaxpr, returns the label of a stored weight if the output is the value
+    of this weight, else None."""
     inner = _private.open_jaxpr(jaxpr)
     labels: dict[Any, str | None] = {}
     for eqn in inner.eqns:

@@ -19,8 +19,8 @@ together are the identity.
 vmap always adds its dimension to the tokens as their first dimension. `batch` lists the dimensions
 of the value or ghost that correspond to the tokens' dimensions. vmap leaves the axes of a value in
 place, because with jax_remat3, JAX compares the axes of a saved value with those of the recomputed
-value. Only the custom calls move the batch's dimensions to the front. The tokens of a take may have
-been selected or reordered after the put. The take still returns the value of each token.
+value. Only the custom calls move the batch's dimensions to the front. A program may select or
+reorder tokens between put and take. The take returns the value of each token that it gets.
 
 These primitives have no JAX effect, so that JAX may drop them, batch them, and split them between
 the forward and the backward pass. For XLA, their custom calls have a side effect, so XLA neither
@@ -58,8 +58,7 @@ hold_p = Primitive("actmem_hold")
 # Computes new values on the host from the values of tokens. `avals`: types of the new values.
 update_p = Primitive("actmem_update")
 update_p.multiple_results = True
-# Marks tokens. The second operand has a bool for each token: whether to mark it. A take of a marked
-# token fails.
+# Marks each token whose bool in the second operand is true. A take of a marked token fails.
 mark_p = Primitive("actmem_mark")
 # ghost_p and result_ghost_p each make a new ghost, and occur only in complete programs. The program
 # itself uses the ghost of ghost_p, and returns the ghost of result_ghost_p.
@@ -321,8 +320,8 @@ def _refuse(*args: Any, **params: Any) -> Any:
                               "derivative, and cannot be under jax.vmap")
 
 
-# While JAX transforms a program, the only ties in the program are those of updates. _finish.py adds
-# all other ties later.
+# Refuse ties, too: while JAX transforms a program, the only ties in it are those of updates.
+# _finish.py adds all other ties later.
 for primitive in tie_p, update_p:
     batching.primitive_batchers[primitive] = _refuse
     ad.primitive_jvps[primitive] = _refuse
@@ -369,7 +368,7 @@ def _on_memory(function: Rule) -> Rule:
 def _rounded(value: Any) -> Any:
     """Rounds `value` to its dtype, because XLA may compute it with more precision."""
     if not jnp.issubdtype(value.dtype, jnp.floating) or _private.bits_of(value.dtype) <= 8:
-        return value        # reduce_precision loses subnormals and needs a type with infinity
+        return value        # reduce_precision would lose subnormals, and needs a type with infinity
     info = jnp.finfo(value.dtype)
     return jax.lax.reduce_precision(value, info.nexp, info.nmant)
 
@@ -377,7 +376,7 @@ def _rounded(value: Any) -> Any:
 def _put_lowered(ctx: Context, value: Any, *, label: str, batch: Sequence[int],
                  number: int | None, bounded: bool, many: bool, wanted: bool,
                  use: str, received: bool) -> tuple[Any, Any, Any]:
-    shape = ctx.avals_in[0].shape       # without the axis that the data of random keys adds
+    shape = ctx.avals_in[0].shape       # in memory, random keys have one more axis
     if not wanted:
         return (value, jnp.zeros((*(shape[i] for i in batch), TOKEN_WORDS), jnp.uint32),
                 jnp.zeros((*shape, 0), jnp.uint8))

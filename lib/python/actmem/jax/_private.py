@@ -3,7 +3,7 @@
 jax.interpreters and jax.core for libraries. The package uses a private name only for a function
 that these modules lack.
 
-A test checks each of NAMES to detect a version of JAX that lacks one of them.
+A test detects versions of JAX that lack one of NAMES.
 """
 import inspect
 import math
@@ -48,7 +48,7 @@ NAMES: tuple[tuple[Any, str], ...] = tuple((owner, name) for owner, names in (
 # Names that only some versions of JAX have. Code that uses them checks for them first.
 SOME = {"register_canonicalize_value_handler", "canonicalize_value_handlers", "rules"}
 
-# JAX promises no types for these.
+# JAX promises no types for the following objects.
 Aval: TypeAlias = Any           # a shape and a dtype, as jax.typeof() returns
 DType: TypeAlias = Any          # a NumPy dtype, or an extended dtype
 Primitive: TypeAlias = Any
@@ -72,8 +72,8 @@ checkpoint = ad_checkpoint.checkpoint        # JAX's own, even if jax.checkpoint
 Offloadable = public_checkpoint.Offloadable
 Saveable = public_checkpoint.Saveable
 
-# jax_remat3 is an option of JAX that replaces how jax.checkpoint works. Since JAX 0.12, the
-# rules of this option return the saved values and a function of these values.
+# The option jax_remat3 of JAX replaces the implementation of jax.checkpoint. Since JAX 0.12, the
+# rules of the new implementation return the saved values and a function of these values.
 has_remat3 = jax.__version_info__ >= (0, 12)
 
 
@@ -93,9 +93,9 @@ def set_dce_rule(primitive: Primitive, rule: Rule) -> None:
 def before_lowering(change: Callable[[str, Jaxpr, Sequence[bool]],
                                      tuple[Jaxpr, Sequence[bool]]]) -> None:
     """Makes JAX call `change(name, jaxpr, donated)` for each whole program. `donated` says for each
-    input whether the caller donates it. `change` returns the jaxpr that JAX lowers, and says
-    which inputs JAX donates. JAX calls `change` before the lowering, so errors of the
-    lowering have no frames of this package in their traceback."""
+    input whether the caller donates it. `change` returns the jaxpr that JAX lowers, and for each
+    input whether JAX donates it. JAX calls `change` before the lowering, so errors of the lowering
+    have no frames of this package in their traceback."""
     discharge = pxla._discharge_refs_jaxpr
 
     def discharge_and_change(jaxpr: Jaxpr, *rest: Any) -> tuple[Any, ...]:
@@ -162,7 +162,8 @@ def leading_sharding(sharding: Sharding, keep: int, rank: int) -> Sharding:
 
 
 def group_shardings(value: Any, group: int) -> None:
-    """Makes XLA's partitioner give all values of `group` in a module the same sharding."""
+    """Adds `value` to the group with the number `group` in its module. The partitioner Shardy gives
+    all values of a group the same sharding."""
     if getattr(jax.config, "jax_use_shardy_partitioner"):   # noqa: B009 (it has no type)
         group_type = mlir.ir.IntegerType.get_signless(64)
         sdy.ShardingGroupOp(value, mlir.ir.IntegerAttr.get(group_type, group))
@@ -291,7 +292,7 @@ def function_of(source_info: Any) -> str:
 
 
 def explicit_shard_shape(aval: Aval) -> tuple[int, ...] | None:
-    """Returns the shape of each device's part of a value, or None if its type has no sharding."""
+    """Returns the shape of each device's part of a value, or None if `aval` states no sharding."""
     sharding = aval.sharding
     if sharding.mesh.empty or not sharding.mesh.are_all_axes_explicit:
         return None
@@ -362,7 +363,7 @@ def is_jaxpr(value: Any) -> bool:
 
 
 def has_effects(eqn: Eqn) -> bool:
-    """Returns whether `eqn` has an effect. JAX runs such equations in the forward pass only."""
+    """Returns whether `eqn` has an effect that makes JAX run `eqn` in the forward pass only."""
     unreal = (core.NamedAxisEffect, core.InternalMutableArrayEffect)
     return any(not isinstance(effect, unreal) for effect in eqn.effects)
 
@@ -562,9 +563,9 @@ def run_eqn(eqn: Eqn, args: Sequence[Any]) -> Sequence[Any]:
 def run_jaxpr(jaxpr: Jaxpr, args: Sequence[Any], known: Mapping[Atom, Any] = {},
               expand: bool = False, select: bool = False) -> list[Any]:
     """Computes the results of a closed jaxpr. `known` has the values of variables that need not be
-    computed. `expand`: in place of a call, computes the equations of the called function one by
-    one. `select`: computes both branches of each lax.cond that has two branches and no effect, and
-    selects each result."""
+    computed. If `expand` is true, runs the equations of a called function one by one, in place of
+    the call. If `select` is true, runs both branches of each lax.cond that has two branches and no
+    effect, and selects between their results."""
     inner = open_jaxpr(jaxpr)
     values = dict(zip((*inner.constvars, *inner.invars),
                       (*getattr(jaxpr, "consts", ()), *args), strict=True))

@@ -26,8 +26,8 @@ _lock = threading.Lock()
 
 
 class Kept(_private.Offloadable):
-    """The verdict of an actmem.jax.checkpoint policy that sends a value to actmem. A value of
-    fewer than min_bytes bytes stays on the device in spite of this verdict."""
+    """A verdict of an actmem.jax.checkpoint policy: the value goes to actmem. But if the value has
+    fewer than min_bytes bytes, it stays on the device."""
 
     min_bytes: int
     label: str | None
@@ -39,8 +39,8 @@ class Kept(_private.Offloadable):
 
     @property
     def dst(self) -> str:
-        """Raises an error. Only JAX's own rules read this attribute, and they would save the value
-        on the device."""
+        """Raises an error, because only JAX's own rules read this attribute, and these rules would
+        save the value on the device."""
         raise RuntimeError(f"JAX {jax.__version__} split a function of actmem.jax.checkpoint "
                            "without asking actmem: use a version of JAX that actmem supports")
 
@@ -95,7 +95,7 @@ def _whole_bytes(aval: Aval) -> int:
 def _fits(aval: Aval, verdict: Verdict) -> bool:
     """Returns whether to put a value of this type. Tokens and ghosts are not put: they represent
     values that were put already. A value of 0 bytes is not put, because a drop cannot wait for such
-    a value. A symbolic shape has no number of bytes, so that number is computed only if needed."""
+    a value. The number of bytes is computed only if needed, because a symbolic shape has none."""
     is_patched = not isinstance(verdict, Kept) and verdict.dst == PATCHED
     min_bytes = _in_force() if is_patched else getattr(verdict, "min_bytes", 0)
     return isinstance(aval, _private.ShapedArray) and aval.dtype != jax.dtypes.float0 and \
@@ -116,9 +116,9 @@ def _value_label(primitive: Primitive, params: Mapping[str, Any], source: Any,
 def _ask(policy: Rule, primitive: Primitive, args: Sequence[Any], params: Mapping[str, Any],
          source: Any, aval: Aval, is_running: bool = False) -> Verdict:
     """Asks `policy` about the result of a primitive, and records the verdict. `aval` is the type of
-    the result. `is_running`: the function runs outside of a trace. Returns None if the policy
-    raises an exception: JAX then calls the policy again, and the traceback has no frames of this
-    package."""
+    the result. `is_running` is true if the function runs outside of a trace. If the policy raises
+    an exception, returns None. JAX then calls the policy itself, so that the traceback of the
+    exception has no frames of this package."""
     try:
         verdict = policy(primitive, *args, **params)
     except Exception:       # pylint: disable=broad-exception-caught
@@ -194,10 +194,10 @@ def _put_eqns(eqn: Eqn, labels: Mapping[int, str]) -> tuple[list[Eqn], list[Eqn]
 
 
 def _split(eqn: Eqn, verdict: Verdict) -> tuple[Any, ...]:
-    """Returns the tuple that JAX expects from a rule. Its first two items are the equations of the
-    forward pass and of the backward pass. The next two say for each result whether the forward pass
-    leaves it unknown, and whether the backward pass computes it. The last item has the inputs of
-    the backward pass."""
+    """Returns the tuple that JAX expects from a rule. The first two items are the equations of the
+    forward pass and of the backward pass. The third item says for each result whether the forward
+    pass leaves it unknown, the fourth whether the backward pass computes it. The last item has the
+    inputs of the backward pass."""
     count = len(eqn.outvars)
     labels = {i: _value_label(eqn.primitive, eqn.params, eqn.source_info, verdict)
               for i, var in enumerate(eqn.outvars) if _fits(var.aval, verdict)}

@@ -47,9 +47,9 @@ class Row:
     goes        "actmem", "device", "recomputed", or another memory of JAX, such as "pinned_host".
                 "unneeded": the policy offloads the value, but no backward pass needs it, so no put
                 stores the value. "carried": the policy does not save the value, but JAX keeps the
-                value on the device as the input of a layer, or the carry of a scan
-    stock       like `goes`, for JAX without actmem, with the same policy. None: unknown, or JAX
-                refuses the policy
+                value on the device, because it is the input of a layer or the carry of a scan
+    stock       where the value would go in JAX without actmem, with the same policy. None if this
+                is unknown, or if JAX refuses the policy
     """
     name: str
     line: str
@@ -73,7 +73,7 @@ class Report:
     """The result of report(); print() shows it as a table.
 
     rows         a Row for each name, line and type, the largest first
-    unknown      names in a policy that match no value of the program
+    unknown      names that a policy has, but no value of the program
     temp_bytes   temporary memory that XLA needs on each device, or None
     budget_bytes limit on host memory for all devices of this process; the store spills values
                  beyond this limit to files. 0: no limit
@@ -141,8 +141,8 @@ class _Value:
     aval: Aval
     goes: str
     is_local: bool      # inside shard_map: `aval` is one device's part
-    label: str = ""                 # of the value's put, or ""
-    number: int | None = None       # of the program with this put
+    label: str = ""                 # the label of the value's put, or ""
+    number: int | None = None       # the number of the program with this put
 
     @property
     def stock(self) -> str | None:
@@ -160,8 +160,8 @@ class _Value:
         return _private.explicit_shard_shape(self.aval)
 
 
-# JAX keeps some values on the device although their policy recomputes them: inputs of
-# checkpointed functions, and values that a scan stacks for its backward pass.
+# JAX keeps some values on the device although no policy saves them: inputs of checkpointed
+# functions, and values that a scan stacks for its backward pass.
 
 def _variables(atoms: Iterable[Atom]) -> list[Atom]:
     return [atom for atom in atoms if not _private.is_literal(atom)]
@@ -265,7 +265,7 @@ class _Found:
         put = {dataclasses.replace(value, goes=_verdicts.UNNEEDED) for value in self.values
                if value.goes == _verdicts.ACTMEM}
         for value, times in self.values.items():
-            if value in put:        # another put of this value stores it
+            if value in put:        # the value is unneeded here, but another put stores it
                 continue
             shape = value.device_shape(is_alone)
             rows.append(Row(
@@ -290,13 +290,13 @@ def _devices_of(compiled: jax.stages.Compiled) -> set[jax.Device]:
 
 
 def report(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
-    """Returns a table of each named value of a step. The table shows the bytes on each device, the
-    number of occurrences, the source line that names the value, and where the value is between the
-    forward and the backward pass.
+    """Returns a table of the named values of a step. For each value, the table shows the bytes on
+    each device, the number of occurrences, the source line that names the value, and where the
+    value is between the forward and the backward pass.
 
     report() compiles the step, but does not run it. The table lists all values that go to actmem.
     It also lists other values that jax.ad_checkpoint.checkpoint_name names, if JAX asked a policy
-    about them. It omits unnamed values that a policy saves on the device.
+    about these values. The table omits unnamed values that a policy saves on the device.
 
     Args:
       step: A function, jitted or not, that computes gradients.
@@ -342,7 +342,7 @@ class _Programs:
 
     def __init__(self) -> None:
         self.process = os.getpid()
-        self.found: list[tuple[str, _Found]] = []       # programs by name
+        self.found: list[tuple[str, _Found]] = []       # name and values of each program
         self.outside: list[Jaxpr] = []  # jaxprs of puts outside of jit
 
     def add(self, name: str, jaxpr: Jaxpr) -> None:
@@ -391,7 +391,8 @@ class _Programs:
 # tell_nothing() when the process ends.
 
 class _Kept:
-    """`puts`: a program of this process puts values. `is_said`: tell_nothing() printed its line."""
+    """`puts` is true if a program of this process puts values. `is_said` is true if tell_nothing()
+    has printed its line."""
     puts = is_said = False
 
     @classmethod
@@ -400,8 +401,8 @@ class _Kept:
 
     @classmethod
     def anything(cls) -> bool:
-        """Returns whether actmem kept anything. Besides `puts`, reads the counters, which also
-        cover arrays, and programs that another process exported with jax.export."""
+        """Returns whether actmem kept anything. Checks `puts` and counters, because `puts` covers
+        neither arrays nor programs that another process exported with jax.export."""
         counts = _native.initialized(_handlers.Stats)
         arrays = _native.initialized(_handlers.ArrayStats)
         _handlers.library.actmem_xla_stats(ctypes.byref(counts))

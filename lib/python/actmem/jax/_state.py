@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Stored: an array of a state, such as Adam's moments, whose value is in actmem memory.
+"""Stored: an array whose value is in actmem memory, such as one of Adam's moments or a weight.
 
-A stored array consists of a token, which identifies the value in actmem, and a ghost, an array
-without bytes that has the value's shape (_kept.py). Programs pass token and ghost on like other
-arrays. A stored array is immutable, like JAX's arrays: an update takes the old value and puts the
-new one.
-If the caller donates the old array, the program frees the old value after taking it, so new values
-can use the memory. The store identifies a value by its place in the state. So the store learns
-from each step when the next step will need the value (lib/store/schedule.h).
+A stored array consists of a token and a ghost (_kept.py). The token identifies the value in actmem.
+The ghost is an array without bytes that has the value's shape. Programs pass token and ghost on
+like other arrays. A stored array is immutable, like JAX's arrays: an update takes the old value
+and puts a new value. If the caller donates the old array, the program frees the old value after
+taking it, so that new values can use the memory. The store identifies a value by its place in the
+state, which is the same in all steps. So the store learns in each step when the next step will need
+the value (lib/store/schedule.h).
 """
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -34,7 +34,7 @@ class Stored:
 
     Attributes:
       label: the name in error messages, such as ".mu['w'] of the optimizer state".
-      shape, dtype, ndim, size, nbytes: those of the array; nbytes is the sum over all devices.
+      shape, dtype, ndim, size, nbytes: those of the whole array, not of one device's part.
     """
 
     CHILDREN: tuple[str, ...] = ("token", "ghost")      # a subclass adds names of more children
@@ -238,7 +238,7 @@ def store_stack(values: Any, label: str) -> Stored:
 
 
 def store_group(group: Sequence[tuple[str, Any]], values: Sequence[Any]) -> list[Any]:
-    """Returns `values`, but stores each value whose leaf in `group` is stored."""
+    """Returns `values`, with a stored array for each value whose leaf in `group` is stored."""
     chosen = [(value, leaf) for (_, leaf), value in zip(group, values) if is_stored(leaf)]
     if not chosen:
         return list(values)
@@ -283,15 +283,15 @@ def _placed_as(leaf: Any, value: Any) -> Any:
 
 
 def stored(tree: Any, like: Any) -> Any:
-    """Returns the tree with stored arrays in the places where `like` has them. This is the inverse
-    of value().
+    """Returns the tree with stored arrays in the places where `like` has them. stored() is the
+    inverse of value().
 
     Args:
       tree: A pytree of jax.Array or NumPy arrays, such as a state that another library has restored.
       like: A tree of the same structure, shapes and dtypes, such as jax.eval_shape(optimizer.init,
         params). Each array gets the sharding of its leaf in `like`. If the leaf states no sharding,
-        as after jax.eval_shape(), the array keeps its sharding. In this case, `tree` must have
-        the array with the sharding of its parameter.
+        as after jax.eval_shape(), the array keeps its own sharding, which must then be that of the
+        array's parameter.
 
     Raises:
       ValueError: `tree` and `like` differ in structure, or in the shape or dtype of an array, or an
