@@ -85,8 +85,8 @@ static int populate_range(struct actmem_region *region, unsigned long first, uns
 }
 
 /*
- * If @err means that memory or a limit is short, checks lingering (closed, but pinned) regions,
- * which may free pages. Returns true if the caller should try again.
+ * If @err means that memory ran out or that a limit is reached, checks the lingering regions, which
+ * are closed, but pinned. The check may free pages. Returns true if the caller should try again.
  */
 static bool populate_sweep(int err, struct actmem_why *why)
 {

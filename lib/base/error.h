@@ -48,7 +48,7 @@ static inline bool is_out_of_memory(int error)
 	return error == -ENOMEM || error == -EDQUOT || error == -ENOSPC;
 }
 
-/* Writes a number of bytes to @text, such as "3.1 GiB" or "512 B", and returns @text. */
+/* Formats @bytes as text in @text, such as "3.1 GiB" or "512 B", and returns @text. */
 const char *bytes_text(char text[BYTES_TEXT_MAX], uint64_t bytes);
 
 #define BYTES_TEXT(n)	bytes_text((char[BYTES_TEXT_MAX]){0}, (n))

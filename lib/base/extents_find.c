@@ -2,10 +2,11 @@
 /*
  * Chooses the free extent to take.
  *
- * The class of a length also contains extents that are a little shorter than that length. The
- * search therefore tries a few extents of that class, and takes the shortest that fits. If none
- * fits, it goes on to the next longer class. If no class yields an extent, the search tries all
- * extents of these classes, because growing the heap would cost far more.
+ * A class has the free extents of about the same length. The class of the requested length also
+ * contains extents that are a little shorter. The search therefore tries a few extents of that
+ * class, and takes the shortest that fits. If none fits, it goes on to the next longer class. If no
+ * class yields an extent, the search tries all extents of these classes, because growing the heap
+ * would cost far more.
  *
  * The place of a long extent decides where later extents fit. The blocks of one micro-batch can be
  * longer than those of another. Suppose a short block is placed directly after a long one. When the
@@ -26,7 +27,8 @@
 #define MANY		256
 /*
  * Penalties for a bad fit. MISFIT_TWICE: the range was added for extents that are twice or half as
- * long. MISFIT_UNUSED: the unused rest of the extent would be nearly as long as the request.
+ * long as the request. MISFIT_UNUSED: the unused rest of the extent would be nearly as long as the
+ * request.
  */
 #define MISFIT_TWICE	CLASS_COLUMNS
 #define MISFIT_UNUSED	(2 * MISFIT_TWICE)

@@ -178,8 +178,8 @@ enum actmem_names {
 };
 
 /*
- * Returns the message of actmem_error(), but names the options as @names says. @names is one value
- * of enum actmem_names. Add ACTMEM_NAMES_AS_LIMIT if the user sets only a heap limit, or
+ * Returns the message of actmem_error(). @names selects how the message names options. It is one
+ * value of enum actmem_names. Add ACTMEM_NAMES_AS_LIMIT if the user sets only a heap limit, or
  * ACTMEM_NAMES_AS_BUDGET if the user sets only a store's budget. actmem_error() uses
  * ACTMEM_NAMES_C. After the program has called actmem_open() with @options NULL, messages with
  * ACTMEM_NAMES_C name environment variables in place of the fields that these variables set.

@@ -10,16 +10,17 @@
  *
  * The store learns when a block will be needed. A key recurs in every training step. The store
  * counts how many other blocks are taken between the put and the take of a key's block, and expects
- * the same number in the next step. If no block of this key was taken yet, the store uses the
- * number of another block: the block of the same name that was taken last. Until a block of a name
- * has been taken, the store expects the blocks of this name in reverse order of their puts, because
- * a backward pass takes them in this order. A wrong guess costs time, but never returns wrong data.
+ * the same number in the next step. If no block of this key has been taken yet, the store uses the
+ * count of the block of the same name that was taken last. Until a block of a name has been taken,
+ * the store expects the blocks of this name in reverse order of their puts, because a backward pass
+ * takes them in this order. A wrong guess costs time, but never returns wrong data.
  *
- * If several takes in a step are misses (misses_total), the store concludes that the order has
- * changed, and expects runs. In a run, the program takes neighbouring blocks one after the other,
- * either in the order of their puts or in the reverse order. The store expects a run to be as long
- * as the previous run, and reads the blocks of this run ahead. The store reads all other blocks one
- * at a time. It relies on the learned order again when takes match that order, or at the next step.
+ * If the store did not expect several of the blocks that are taken in a step (misses_total counts
+ * them), it concludes that the order has changed, and expects runs. In a run, the program takes
+ * neighbouring blocks one after the other, either in the order of their puts or in the reverse
+ * order. The store expects a run to be as long as the previous run, and reads the blocks of this
+ * run ahead. The store reads all other blocks one at a time. It relies on the learned order again
+ * when takes match that order, or at the next step.
  *
  * The store may get less memory than its budget, because other processes use up a limit or few
  * pages are free. A store that can spill then works with the memory that it has, until it can get
@@ -28,9 +29,9 @@
  * If a memory limit falls below the usage, a store that can spill returns memory in the background.
  * The store spills blocks and closes regions until it has returned its share of the excess. The
  * store grows again when the limit rises. The limits are those of the driver, the limit that
- * `actmem limit --pid` sets for the handle, and, with memfd regions of 4K or thp pages, memory.high
- * of the cgroup. The store tries to exceed the limit only if a call would otherwise fail. Regions
- * that have names stay open, even above the limit.
+ * `actmem limit --pid` sets for the handle, and the cgroup's memory.high if the store has memfd
+ * regions of 4K or thp pages. The store tries to exceed the limit only if a call would otherwise
+ * fail. Regions that have names stay open, even above the limit.
  *
  * Spill files grow on demand. The store returns disk space that several steps in a row did
  * not need. When no block is left, the store returns all disk space except spill_bytes.
@@ -74,8 +75,8 @@ struct actmem_key {
 /*
  * Compute a checksum at each commit and compare it at each hold. Nothing else detects that a disk
  * or a file system returns other data than the store wrote. A file system may report a write as
- * successful, and later return zeros without an error. ext4 does so on a failing disk, still in
- * Linux 6.18. In Linux 7, ext4 also does so while the file system is full. The store leaves enough
+ * successful, and later return zeros without an error. On a failing disk, ext4 does so in Linux
+ * 6.18, too. In Linux 7, ext4 also does so while the file system is full. The store leaves enough
  * space free, but other writers may fill the file system.
  *
  * To compute the checksum, each commit and each hold reads the block once more, in the calling
@@ -134,10 +135,10 @@ struct actmem_store_options {
  * disk space, and actmem_error() says so. If the call returns 0 in any other case, actmem_error()
  * is empty.
  *
- * -EINVAL  one of these: a budget of less than two pages, or without spill paths less than one page
- *	(the regions' page size: 4 KiB, 2 MiB or 1 GiB); spill paths without a budget; unknown
- *	flags; a directory without direct I/O (see ALLOW_BUFFERED) or in memory (see STRICT);
- *	spill_bytes above spill_limit_bytes
+ * -EINVAL  one of these: a budget of less than two pages, or of less than one page if there are no
+ *	spill paths (the regions' page size: 4 KiB, 2 MiB or 1 GiB); spill paths without a budget;
+ *	unknown flags; a directory without direct I/O (see ALLOW_BUFFERED) or in memory (see
+ *	STRICT); spill_bytes above spill_limit_bytes
  * others  the errors of actmem_heap_create(), actmem_heap_register(), actmem_queue_create() and
  *	actmem_file_open()
  */

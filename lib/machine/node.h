@@ -34,7 +34,10 @@ static inline bool pages_are_hugetlb(enum actmem_pages pages)
 	return pages == ACTMEM_PAGES_2M || pages == ACTMEM_PAGES_1G;
 }
 
-/* Returns the kind of pages of @bytes; if no kind has that size, the next smaller kind. */
+/*
+ * Returns the kind whose pages have @bytes bytes. If no kind has that size, returns the next
+ * smaller kind.
+ */
 static inline enum actmem_pages pages_of_bytes(uint64_t bytes)
 {
 	return bytes >= GIANT_PAGE_BYTES ? ACTMEM_PAGES_1G :

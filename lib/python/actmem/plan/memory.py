@@ -227,8 +227,8 @@ class Buffers:
             return set()
         if not self.compiler.is_wide and any(
                 _changes_in_place(user, step.made[0]) for user in step.made[0].users):
-            # A user writes its result into the buffer of this step's result. In XLA's heap
-            # simulator, a buffer with several values does not take over an operand's buffer.
+            # A step that reads this result writes its own result into the same buffer. In XLA's
+            # heap simulator, a buffer with several values does not take over an operand's buffer.
             return set()
         size = step.made[0].bytes
         return set([key for key, value in step.reads.items()
@@ -319,9 +319,9 @@ def _before(steps: list[Step], end: int, makers: dict[int, int]) -> set[int]:
 
 
 def _delayed(steps: list[Step], graph: Graph) -> list[Step]:
-    """Returns the steps in the order of a scheduler that hides copies from the host. The steps that
-    need an argument from the host come last. A step whose results only these steps read runs just
-    before them."""
+    """Returns the steps in the order of a scheduler that runs other steps during copies from the
+    host. The steps that need an argument from the host come last. If only these steps read the
+    results of another step, that step runs just before them."""
     late, needed = set[int](), {id(value) for value in graph.outputs}
     for step in steps:
         if any(id(value) in late or _is_fetched_argument(value) for value in step.reads.values()):
@@ -386,7 +386,8 @@ def _multiplies_bf16(node: Node) -> bool:
 
 
 def _is_multiplied(value: Value) -> bool:
-    """Returns whether a value has type float32, and only products of bfloat16 read it."""
+    """Returns whether a value is of float32 and read only by products that multiply in
+    bfloat16."""
     if not _is_of_f32(value) or value.is_output or not value.users or _is_fetched(value):
         return False
     for user in value.users:
@@ -405,8 +406,8 @@ def _is_multiplied(value: Value) -> bool:
 
 
 def _casts(loop: Node, multiplies_bf16: bool) -> list[tuple[Value, Any]]:
-    """Returns the operands that a loop's body, or a loop in the body, casts, each with its new
-    type. Omits carried values, because these differ between iterations."""
+    """Returns the operands of a loop that its body, or an inner loop, casts to another type, each
+    with its new type. Omits carried values, because these differ between iterations."""
     if loop.op != "scan":
         return []
     body, = loop.bodies
