@@ -143,8 +143,9 @@ def save_state(path: StrPath, tree: Any) -> None:
     Raises:
       TypeError: A leaf is traced, or JAX and NumPy store its dtype differently.
       ValueError: An array has parts on other hosts.
-      OSError: The file cannot be written, or another save_state() is writing the file. `path`
-        is unchanged.
+      OSError: The file cannot be written, or another save_state() is writing the file. `path` is
+        unchanged. But if only the fsync() of its folder failed, `path` has the new content, which
+        a power failure can still undo.
 
     Copies stored arrays to the device and then to the host, about 1/32 of the tree at a time. Until
     the file is complete, its name is `path` with ".partial" appended. After an error, save_state()
