@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The lowest folder: helpers that all other folders use. These helpers do not depend on the folders
- * machine and region.
+ * The lowest folder: helpers that all other folders use. These helpers use no other folder.
  *
  * Read error.h first. Functions that can fail set this thread's error message and return -errno.
  * The small helpers are links.h, likely.h, clock.h, round.h, room.h, size.h, structs.h, thread.h
- * and checksum.h. The larger one is extents.h: with it, heaps, spill files and the library that
- * `actmem run` preloads record which parts of a range are in use. extents.h uses extents_find.h.
+ * and checksum.h. The larger one is extents.h, which records which parts of a range are in use.
+ * Heaps, spill files and the library that `actmem run` preloads use it. It uses extents_find.h.
  *
  * Locks: none. The caller's lock protects its extents.
  */

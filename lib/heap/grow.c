@@ -97,7 +97,7 @@ static uint64_t limit_left(const struct actmem_heap *heap)
 
 /*
  * Waits until the regions have at most @most bytes, or until no other thread is closing one. The
- * caller may hold grow_lock, because a thread that closes a region does not need it. Caller holds
+ * caller may hold grow_lock, because a thread can close a region without grow_lock. Caller holds
  * heap->lock.
  */
 static void wait_for_closing(struct actmem_heap *heap, uint64_t most)
@@ -130,8 +130,8 @@ static uint64_t choose_chunk_bytes(const struct actmem_heap *heap, uint64_t leng
 }
 
 /*
- * Stores the next region's length in *@result, and how many bytes the limit still permits in
- * *@still_left.
+ * Stores the next region's length in *@result. Stores in *@still_left how many bytes the limit
+ * still permits.
  */
 static int choose_region_length(struct actmem_heap *heap, uint64_t length, uint64_t align,
 				uint64_t *result, uint64_t *still_left)
@@ -220,8 +220,8 @@ static bool list_region(struct actmem_heap *heap, struct heap_region *its, char 
 }
 
 /*
- * Adds a region of @length for blocks of length @home. A named region that exists may have another
- * length.
+ * Adds a region of @length for blocks of length @home. If a region with this name already exists,
+ * its length may differ from @length.
  */
 static int add_region(struct actmem_heap *heap, uint64_t length, uint64_t left, uint64_t home)
 {
@@ -284,7 +284,7 @@ int heap_grow(struct actmem_heap *heap, uint64_t length, uint64_t align, bool *i
 	if (error)
 		return error;
 	error = add_region_for(heap, length, align, is_full);
-	/* Free regions that are too short for this block may use up the limit. */
+	/* Regions that are free, but too short for this block, may use up the limit. */
 	if (is_out_of_memory(error) && heap_shrink(heap, false))
 		error = add_region_for(heap, length, align, is_full);
 	return error;

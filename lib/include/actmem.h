@@ -5,10 +5,10 @@
  * (actmem_heap.h).
  *
  * Calls return 0 or a negative errno. After an error, actmem_error() returns a message with the
- * requested value, the available value and the option to change. The library never exits, and never
- * installs signal handlers. The library prints nothing except lines about fallbacks (see
- * ACTMEM_ALLOW_*). All sizes are bytes. Calls are thread-safe unless their comment says otherwise.
- * A call that waits defers cancellation (pthread_cancel(3)) until the call returns.
+ * requested value, the available value and the option that the user should change. The library
+ * never exits, and never installs signal handlers. The library prints nothing except lines about
+ * fallbacks (see ACTMEM_ALLOW_*). All sizes are bytes. Calls are thread-safe unless their comment
+ * says otherwise. A call that waits defers cancellation (pthread_cancel(3)) until the call returns.
  *
  * The caller initializes each struct that has the member @size with ACTMEM_INIT(). The size tells a
  * later library which members an older program was compiled with. Any call returns -EINVAL for a
@@ -159,10 +159,10 @@ static inline void actmem_init(void *object, size_t size)
 
 /*
  * Returns the error message of this thread's last failure, or "". The message names the object
- * (such as a node or a file), the wanted and the available amount, and the option to change. An
- * example is "node 1 has 3.1 GiB free, but 8.0 GiB are needed; ...". Some calls leave a message
- * when they succeed with less than the caller asked for. The string is valid until this thread
- * calls the library again.
+ * (such as a node or a file), the wanted and the available amount, and the option that the user
+ * should change. An example is "node 1 has 3.1 GiB free, but 8.0 GiB are needed; ...". Some calls
+ * leave a message when they succeed with less than the caller asked for. The string is valid until
+ * this thread calls the library again.
  */
 const char *actmem_error(void);
 
@@ -173,7 +173,7 @@ enum actmem_names {
 	ACTMEM_NAMES_RUN,		/* for `actmem run`: "--heap-grow (ACTMEM_HEAP_GROW)" */
 	ACTMEM_NAMES_PYTHON,		/* for actmem.open(): "heap_grow= (ACTMEM_HEAP_GROW)" */
 	ACTMEM_NAMES_REPLAY,		/* for `actmem replay`: "--budget" */
-	ACTMEM_NAMES_AS_LIMIT = 1 << 8,	/* flag: name the heap limit, not the budget */
+	ACTMEM_NAMES_AS_LIMIT = 1 << 8,	/* flag: messages show the heap limit, not the budget */
 	ACTMEM_NAMES_AS_BUDGET = 1 << 9,	/* flag: name the budget, not the heap limit */
 };
 

@@ -154,7 +154,7 @@ struct actmem_file_options {
 	const char *const *paths;
 	uint32_t path_count;		/* 1 to 64 */
 	uint32_t flags;			/* ACTMEM_FILE_* */
-	uint64_t stripe_bytes;		/* a multiple of the alignment; 0: block_bytes of the set */
+	uint64_t stripe_bytes;		/* a multiple of the files' alignment; 0: block_bytes */
 	uint64_t length;		/* bytes that the call allocates on the disks; 0: none */
 };
 
@@ -249,8 +249,8 @@ struct actmem_completion {
 /*
  * Waits for completions. The call stores up to @max of them in @completions. Several threads may
  * wait; each completion goes to one of them. If requests in @completions failed, actmem_error()
- * returns the message of the last of them, otherwise "". A caller that needs the message of each
- * failure passes 1 as @max.
+ * returns the message of the last one that failed; if none failed, it returns "". A caller that
+ * needs the message of each failure passes 1 as @max.
  * @size: the caller's sizeof(struct actmem_completion). actmem_queue_wait() passes this size.
  *
  * > 0  the number of completions

@@ -27,11 +27,12 @@
  * more. A reserve fails only if the store cannot free the memory of any other block.
  *
  * If a memory limit falls below the usage, a store that can spill returns memory in the background.
- * The store spills blocks and closes regions until it has returned its share of the excess. The
- * store grows again when the limit rises. The limits are those of the driver, the limit that
- * `actmem limit --pid` sets for the handle, and the cgroup's memory.high if the store has memfd
- * regions of 4K or thp pages. The store tries to exceed the limit only if a call would otherwise
- * fail. Regions that have names stay open, even above the limit.
+ * The store spills blocks and closes regions until it has returned the excess, or its share of the
+ * excess if others share the limit. The store grows again when the limit rises. The limits are
+ * those of the driver, the limit that `actmem limit --pid` sets for the handle, and the cgroup's
+ * memory.high if the store has memfd regions of 4K or thp pages. The store tries to exceed the
+ * limit only if a call would otherwise fail. Regions that have names stay open, even above the
+ * limit.
  *
  * Spill files grow on demand. The store returns disk space that several steps in a row did
  * not need. When no block is left, the store returns all disk space except spill_bytes.

@@ -43,7 +43,7 @@ struct counters {
 	_Atomic uint64_t fallbacks_total;
 	_Atomic uint64_t stores;
 	_Atomic uint64_t spilled_bytes;
-	_Atomic uint64_t spilling_stores;	/* stores that can return memory */
+	_Atomic uint64_t spilling_stores;	/* stores that spill, and so can return memory */
 };
 
 /*
@@ -55,7 +55,7 @@ struct counters {
 			  TRAFFIC_FIRST) / sizeof(uint64_t) + 1)
 
 struct published_traffic {
-	uint64_t count;			/* TRAFFIC_TOTALS; 0: the library has no totals */
+	uint64_t count;			/* TRAFFIC_TOTALS; 0 if an older library has no totals */
 	_Atomic uint64_t totals[TRAFFIC_TOTALS];
 };
 

@@ -48,7 +48,7 @@ struct saved {
 	struct shape shape;		/* of each example */
 	struct actmem_key key;		/* in the store */
 	int64_t run;			/* execution that put the block */
-	void *fill;			/* memory until the block is filled; NULL if bytes is 0 */
+	void *fill;			/* memory for the bytes until the block is filled */
 	uint64_t bytes;
 	uint32_t device;
 	bool is_gpu;			/* distinguishes GPU 0 from CPU device 0 */
@@ -56,7 +56,7 @@ struct saved {
 	char *why;			/* error message of the failure; NULL: no memory for it */
 	void *staged;			/* copy on a device; if not NULL, the only copy */
 	void (*unstage)(void *staged);
-	/* The table and the generations use the fields below. */
+	/* The table of live blocks and its generations (generation.h) use the fields below. */
 	bool busy;			/* a thread fills the block or reads it ahead */
 	unsigned int claims;		/* takes under way */
 	bool is_released;		/* a take has released the block's memory */
@@ -81,7 +81,7 @@ struct claim {
 
 /* Properties of a put or take that its handler knows. */
 struct origin {
-	const char *site;		/* NULL for a take without a number */
+	const char *site;		/* NULL for a take that has no number at its site */
 	size_t site_length;
 	bool bounded;			/* put: the limit on generations applies (actmem_xla.h) */
 	bool many;			/* put: several takes may use the block */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Enqueues the copies of a lane: tokens, puts and takes; see stream.h. A thread holds the lane's
- * lock while it enqueues the work of one block, so that the events of slots are recorded in the
- * order in which the slots are used.
+ * Enqueues copies in a lane's CUDA streams: of tokens, and for puts and takes; see stream.h. A
+ * thread holds the lane's lock while it enqueues the work of one block, so that the events of slots
+ * are recorded in the order in which the slots are used.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -220,8 +220,8 @@ static unsigned int next_span(struct lane *lane, unsigned int count)
 }
 
 /*
- * Returns the event after which all slots from @slot to the one before @behind are empty. `out`
- * empties spans in order, so the function returns the event of the latest span.
+ * Returns the event after which all slots from @slot to the one before @behind are empty. The
+ * stream `out` empties spans in order, so the function returns the event of the latest span.
  */
 static cuda_event emptied_last(const struct slot *slot, const struct slot *behind)
 {

@@ -30,9 +30,9 @@ int pages_check_room(const struct region_request *request);
 
 /*
  * Sets the memory policy of the mapping. Page faults also follow this policy, but with
- * interleaving, the first page may be on any node. If mbind() is forbidden on a machine with
- * several nodes, the call succeeds only for a request that sets neither a policy nor nodes, and
- * allows other nodes. The kernel then chooses the nodes, which counts as a fallback.
+ * interleaving, the kernel chooses which of the nodes gets the first page. mbind() may be forbidden
+ * on a machine with several nodes. The call then succeeds only if the request sets no policy and no
+ * nodes, and permits other nodes. The kernel then chooses the nodes, which counts as a fallback.
  */
 int pages_bind(const struct region_request *request, struct backing *backing);
 
