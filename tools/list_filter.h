@@ -22,7 +22,10 @@ struct list_filter {
 bool filter_user(struct list_filter *filter, const char *text);
 bool filter_number(long long *number, const char *option, const char *text);
 
-/* Returns true if the filter has a condition. Only regions can meet a condition. */
+/*
+ * Returns true if the filter has a condition. A filter with a condition selects only regions, so
+ * the list then omits the blocks of malloc.
+ */
 bool filter_is_set(const struct list_filter *filter);
 
 bool filter_takes(const struct list_filter *filter, const json_t *region);

@@ -8,7 +8,7 @@
 /* Returns an array of the processes that the caller may inspect, or NULL if out of memory. */
 json_t *mallocs_to_json(void);
 
-/* Prints the array, or nothing if it is empty. Returns as table_print() does. */
+/* Prints the array, or nothing if it is empty. Returns 0 or -ENOMEM, as table_print() does. */
 int mallocs_print(const json_t *mallocs, unsigned int flags);
 
 #endif

@@ -4,9 +4,10 @@
  *
  * Free extents are in classes by length, 32 for each power of two, as in two-level segregated fit
  * (TLSF). Two bit scans find an extent, and splitting and merging take constant time. Activations
- * have few lengths, and are freed in the reverse order of their allocation. A freed extent is
- * therefore found again at the head of its class, and neighbours merge back into the extent that
- * was split. extents_find.c chooses the free extent to take.
+ * have few lengths, and are freed in the reverse order of their allocation. A freed extent is first
+ * in its class, so the next request of that length finds it at once. If its neighbours are also
+ * free, they first merge back into the extent that was split. extents_find.c chooses the free
+ * extent to take.
  *
  * A hash table with chains finds taken extents by address.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Sizes as users write them. The library that `actmem run` preloads, the command and the XLA
- * handlers also link this file.
+ * Sizes as users write them. This file is also linked into the `actmem` command, the XLA handlers,
+ * and the library that `actmem run` preloads.
  */
 #ifndef LIB_BASE_SIZE_H
 #define LIB_BASE_SIZE_H

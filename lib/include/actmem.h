@@ -51,8 +51,8 @@ extern "C" {
 struct actmem;			/* a handle: an open backend */
 
 /*
- * A set of NUMA nodes: node n is bit n % 64 of word n / 64. If an option is a set without bits, the
- * default nodes apply.
+ * A set of NUMA nodes: node n is bit n % 64 of word n / 64. If the set in an option is empty (no
+ * bit is set), the default nodes apply.
  */
 struct actmem_nodes {
 	uint64_t word[ACTMEM_NODES_MAX / 64];

@@ -67,7 +67,7 @@ struct actmem_region_info {
 	uint64_t demand_faults;		/* pages that page faults allocated (driver) */
 	uint64_t poisoned_bytes;	/* bytes of pages that hardware errors destroyed (driver) */
 	uint64_t exported_bytes;	/* length of all its dma-bufs, which may overlap (driver) */
-	uint64_t surplus_bytes;		/* bytes to give back, as usage exceeds a limit (driver) */
+	uint64_t surplus_bytes;		/* to give back, because a limit is exceeded (driver) */
 	uint64_t *node_bytes;		/* bytes on node i; see actmem_region_get_info() */
 	uint32_t node_count;
 	uint32_t uid;
@@ -125,9 +125,10 @@ int actmem_region_create(struct actmem *am,
  * Opens a region from its descriptor. @fd is a descriptor that another process sent (SCM_RIGHTS,
  * unix(7)), or that actmem_region_fd() returned. The call does not take over @fd: the caller must
  * close it. If another process sent @fd, both processes share the memory, and each must close its
- * region. Missing pages stay missing, as in a lazy region. memfd: in a region with thp pages, the
- * receiver allocates missing pages as 4K pages. The call may use a fallback that the options of @am
- * allow (ACTMEM_ALLOW_*); actmem_error() then says which, as after actmem_region_create().
+ * region. This call allocates no missing pages; a later touch allocates them, as in a lazy region.
+ * memfd: if the region has thp pages, a touch by the receiver allocates 4K pages. The call may use
+ * a fallback that the options of @am allow (ACTMEM_ALLOW_*); actmem_error() then says which, as
+ * after actmem_region_create().
  *
  * -EINVAL  @fd is not a region of the backend that the caller asked for, or @fd is not open for
  *	reading and writing. Exception: if @fd is a named memfd region that is open only for
@@ -163,8 +164,9 @@ int actmem_region_from_fd(struct actmem *am, int fd,
 /*
  * Opens a region that is a file, and therefore outlives the processes that use it. The next process
  * that opens the region finds the old contents; the kernel does not allocate or zero the pages
- * again. rm(1) or unlink(2) removes the file. The memory is freed when the last process closes the
- * region. The file's permissions, initially 0600, say which users may open it.
+ * again. rm(1) or unlink(2) removes the file. After the file is removed, the memory is freed when
+ * the last process closes the region. The file's permissions, initially 0600, say which users may
+ * open it.
  *
  * @path: a path, or a name without '/'. A name denotes a file in the first mounted actmem file
  * system. The file system determines the backend: driver for actmem, memfd for hugetlbfs and tmpfs.

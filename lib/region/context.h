@@ -51,7 +51,7 @@ struct actmem_region {
 	struct actmem_region *next, *previous;
 	struct actmem *am;
 	const struct backend *backend;	/* with AUTO, may differ from am->backend */
-	pthread_mutex_t pages_lock;	/* serializes populate and discard, if @in_turn */
+	pthread_mutex_t pages_lock;	/* serializes populate and discard if backend->in_turn */
 	pthread_mutex_t lock;
 	bool by_default;		/* the caller did not set allow: report fallbacks */
 	struct backing backing;

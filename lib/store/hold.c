@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Holds and takes of blocks. A hold keeps a block in memory while a program uses it. A block may
- * have several holds. The thread with the first hold claims the block (USER_CLAIMS) while it reads
- * the block into memory. Other threads that want to hold the block wait meanwhile.
+ * Functions that hold and take blocks. To take a block is to hold it, copy its data, and release
+ * it. A hold keeps a block in memory while a program uses it. A block may have several holds. The
+ * thread with the first hold claims the block (USER_CLAIMS) while it reads the block into memory.
+ * Other threads that want to hold the block wait meanwhile.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 
 /*
  * Waits until no other thread claims the block, or the timeout passes. By then, the block may have
- * ended.
+ * been removed from the store.
  */
 static void await_claim(struct actmem_store *store, struct waiter *waiter,
 			struct store_block *block)
@@ -86,7 +87,7 @@ static int fail_unattended(const struct actmem_store *store, struct store_block 
 		    BYTES_TEXT(block->bytes), (unsigned long long)at, path, strerror(error));
 }
 
-/* Reads the block into memory, or waits for a fill that has begun. */
+/* Reads the block into memory, or waits for a read that has already begun. */
 static int await_block(struct actmem_store *store, struct waiter *waiter, struct store_block *block)
 {
 	void *memory;
@@ -186,7 +187,10 @@ static uint64_t *counter_of_take(struct actmem_store *store, const struct store_
 	return &store->stats.misses_total;
 }
 
-/* Ends a hold. The end of the last hold also ends the block if any holder released it. */
+/*
+ * Ends a hold. When the last hold ends, removes the block from the store if any holder released
+ * the block.
+ */
 static void end_holder(struct actmem_store *store, struct store_block *block,
 		       struct holder *holder)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The counters of malloc mode, in which the preload provides large blocks of malloc(). A process
- * publishes these counters when it allocates its first large block.
+ * The counters of malloc mode (`actmem run --malloc`), in which the preloaded library provides the
+ * program's large aligned blocks. A process publishes these counters when it allocates its first
+ * large block.
  */
 #ifndef LIB_WATCH_MALLOCS_H
 #define LIB_WATCH_MALLOCS_H

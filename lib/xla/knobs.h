@@ -43,7 +43,7 @@ int knobs_complete(struct knobs *knobs, const struct knobs *given, unsigned int 
 bool knobs_are_of_directory(const struct knobs *knobs, const char *why);
 
 /*
- * Writes the error message of the library's last call to @words. @knobs->names selects how the
+ * Copies the error message of the last library call into @words. @knobs->names selects how the
  * message names knobs.
  */
 void knobs_error(const struct knobs *knobs, char *words, size_t words_size);

@@ -28,7 +28,7 @@ struct stores {
 	struct actmem *am;		/* open while there is a store; else NULL */
 	struct knobs chosen;		/* options of all stores */
 	struct places places;
-	struct shares shares;		/* the list has the store of each place */
+	struct shares shares;		/* shares.list[i] has the store of place i */
 	struct store_there there[PLACES_MAX];
 	bool has_devices;		/* 1: GPUs have used the table */
 	uint32_t first_device;		/* first GPU that used the table */

@@ -3,10 +3,10 @@
  * The pools of devices, and their blocks.
  *
  * A pool's regions are registered in the device's primary context, and all contexts can use these
- * regions. If another context is current when a program requests memory, the driver serves the
- * request, because memory that is requested in such a context must end with the context. A reset of
- * the primary context ends all registrations, just as it frees the driver's own host memory. At the
- * next request, this file gives up the pool, which frees the pool's blocks, and opens a new pool.
+ * regions. If another context is current when a program requests memory, the CUDA driver serves the
+ * request, because such memory must be freed when that context is destroyed. A reset of the primary
+ * context ends all registrations, just as it frees the driver's own host memory. At the next
+ * request, this file gives up the pool, frees the pool's blocks, and opens a new pool.
  *
  * A thread that calls CUDA or libactmem holds no lock of this file except open_lock. While a thread
  * loads a library, it does not hold open_lock either. Otherwise it could deadlock with another
@@ -158,9 +158,9 @@ static enum cuda_outcome enter_pool(const struct cuda_settings *settings, struct
 }
 
 /*
- * Asks the driver whether an address is registered. Calls the function that the program itself
- * would call. Only an invalid address or a lost context means "not registered". All other errors
- * have other causes, such as a GPU kernel that failed.
+ * Asks the driver whether an address is registered. Calls the original CUDA function (cuda_driver),
+ * not this preload's replacement. Only an invalid address or a lost context means "not registered".
+ * All other errors have other causes, such as a GPU kernel that failed.
  */
 static bool is_registered(void *address)
 {
