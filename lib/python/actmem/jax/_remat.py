@@ -4,7 +4,7 @@ that the policy of jax.checkpoint offloads to actmem: the forward pass puts thes
 actmem, and the backward pass takes them out. JAX's own rules handle all other values.
 
 Without the option jax_remat3, JAX splits a jaxpr equation by equation, and asks the policy about
-each equation. With jax_remat3, names and a few other primitives have rules of their own.
+each equation. With jax_remat3, the name primitive and a few others have their own rules.
 """
 import threading
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ def _is_ours(verdict: Verdict) -> bool:
 
 
 def _inner(policy: Rule) -> Rule:
-    """Returns the JAX policy that a policy of actmem.jax.checkpoint wraps, or `policy` itself."""
+    """Returns the JAX policy that `policy` wraps, or `policy` if it wraps none."""
     inner: Rule = getattr(policy, "inner", policy)
     return inner
 
@@ -93,9 +93,10 @@ def _whole_bytes(aval: Aval) -> int:
 
 
 def _fits(aval: Aval, verdict: Verdict) -> bool:
-    """Returns whether to put a value of this type. Tokens and ghosts are not put: they represent
-    values that were put already. A value of 0 bytes is not put, because a drop cannot wait for such
-    a value. The number of bytes is computed only if needed, because a symbolic shape has none."""
+    """Returns whether to put a value of this type. Tokens and ghosts (_primitives.py) are not put,
+    because they represent values that were already put. A value of 0 bytes is not put, because the
+    equation that drops its token cannot wait for a value without bytes. The number of bytes is
+    computed only if needed, because a symbolic shape has none."""
     is_patched = not isinstance(verdict, Kept) and verdict.dst == PATCHED
     min_bytes = _in_force() if is_patched else getattr(verdict, "min_bytes", 0)
     return isinstance(aval, _private.ShapedArray) and aval.dtype != jax.dtypes.float0 and \
@@ -166,9 +167,9 @@ def _where(aval: Aval, verdict: Verdict) -> str:
 # Without jax_remat3.
 
 def _put_eqns(eqn: Eqn, labels: Mapping[int, str]) -> tuple[list[Eqn], list[Eqn], list[Atom]]:
-    """Returns three lists: the equations that compute the results of `eqn` and put the results that
-    have a label in `labels`; the equations that take these results; the variables that the first
-    list passes to the second."""
+    """Returns three lists. The first has the equations that compute the results of `eqn`, and that
+    put the results with a label in `labels`. The second has the equations that take these results.
+    The third has the variables that the first list passes to the second."""
     outvars = list(eqn.outvars)
     is_name = eqn.primitive is _private.name_p
     puts: list[Eqn] = []

@@ -338,7 +338,7 @@ def report(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
 # Reports at the end of the process.
 
 class _Programs:
-    """Collects each program that puts values, when the program is complete."""
+    """Collects each program that puts values, after _finish.py has completed it."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
@@ -412,7 +412,7 @@ class _Kept:
 
 
 def _puts(jaxpr: Jaxpr, seen: set[int]) -> bool:
-    """Returns whether `jaxpr`, or a jaxpr inside it, puts a value that is taken."""
+    """Returns whether `jaxpr`, or a jaxpr inside it, has a put whose value a take uses."""
     inner = _private.open_jaxpr(jaxpr)
     if id(inner) in seen:
         return False

@@ -83,7 +83,7 @@ class _Local:
         return jnp.concatenate([parts[i:i + self.blocks] for i in range(self.before + 1)], 1)
 
     def unseen(self, x: jax.Array) -> jax.Array:
-        """Adds up the rows of each key in all blocks. This is the transpose of seen()."""
+        """Returns, for each key, the sum of its rows in all blocks: the transpose of seen()."""
         total = jnp.zeros((self.before + self.blocks, self.size, x.shape[-1]), x.dtype)
         for i in range(self.before + 1):
             total = total.at[i:i + self.blocks].add(x[:, i * self.size:(i + 1) * self.size])

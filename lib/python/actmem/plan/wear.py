@@ -8,7 +8,7 @@ import dataclasses
 from actmem.plan.machine import Machine
 
 DAY = 86400
-YEARS = 5                       # the period of an endurance in bytes
+YEARS = 5                       # an endurance in bytes is for this many years
 CAPACITY = 8 * 3.84e12          # bytes of a host's disks if unknown: those of a DGX H200
 WARNED, REFUSED = 1, 10         # limits of Wear.ratio
 
@@ -53,8 +53,8 @@ def capacity_of(machine: Machine) -> tuple[float, str]:
 
 
 def wear_of(machine: Machine, endurance: Endurance, step_bytes: float, seconds: float) -> Wear:
-    """Returns the wear of disks to which all devices of a host together write `step_bytes` in each
-    step of `seconds` seconds."""
+    """Returns the wear of a host's disks. In each step, which takes `seconds` seconds, all devices
+    of the host together write `step_bytes`."""
     capacity, source = capacity_of(machine)
     basis = f"{_petabytes(endurance.total)} in {YEARS} years" if endurance.total else (
         f"{endurance.writes:g} drive writes a day of {capacity / 1e12:.4g} TB, {source}")

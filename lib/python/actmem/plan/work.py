@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Counts the work of a program from its graph: exact floating point operations for products and
 convolutions, bytes by mesh axis for collectives, and bytes read and written for other operations.
-The graph is that of the program that recomputes all named values. If some of these values are kept,
-the operations that only recompute them are not counted."""
+The graph is of the program that recomputes all values with a name. If some of these values are
+kept, the operations that only recompute them are not counted."""
 from __future__ import annotations
 
 import collections
@@ -119,7 +119,7 @@ class Counted:
                         sum(read_of(value) for value in step.reads.values()))
             work.costly = sum(_elements(each) for each in (node, *step.inner)
                               if each.op in COSTLY)
-            if step.inner:      # a transpose that is not fused is copied block by block
+            if step.inner:      # XLA copies a transpose that is not fused block by block
                 work.strided = sum(_elements(each) for each in (node, *step.inner)
                                    if _is_strided(each))
             flops = flops_of(node)
