@@ -56,11 +56,24 @@ ENTRY %main (p: f32[256]) -> f32[256] {
 """
 
 
-# XLA gives no number of iterations for TPUs. Then it follows from the stack's size.
-@pytest.mark.parametrize("trips, puts", [
-    (', backend_config={"known_trip_count":{"n":"3"}}', 3), ("", 1)])
-def test_a_schedule(trips, puts):
-    found = _schedule.read(TEXT.replace("TRIPS", trips))
+# The condition of the loop in TEXT.
+CONDITION = """
+%c (arg: (s32[], f32[3,256])) -> pred[] {
+  %n = s32[] constant(3)
+  %arg = (s32[], f32[3,256]{1,0:S(5)}) parameter(0)
+  %i = s32[] get-tuple-element(%arg), index=0
+  ROOT %lt = pred[] compare(%i, %n), direction=LT
+}
+"""
+
+
+# For TPUs, XLA's text has no number of iterations, but the loop's condition. If that is not the
+# condition of a scan, the number of copies follows from the stack's size.
+@pytest.mark.parametrize("trips, condition, puts", [
+    (', backend_config={"known_trip_count":{"n":"3"}}', "", 3), ("", CONDITION, 3),
+    ("", CONDITION.replace("LT", "GT"), 1), ("", "", 1)])
+def test_a_schedule(trips, condition, puts):
+    found = _schedule.read(condition + TEXT.replace("TRIPS", trips))
     assert found == _schedule.Schedule(
         rematerialised=1, copies_out=6, late_out=2, bytes_out=3 * 1024 + 3 * 512,
         late_bytes_out=2 * 512, exposed_bytes_out=2 * 512,

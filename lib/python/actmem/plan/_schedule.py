@@ -26,6 +26,7 @@ LEAF = re.compile(r"([a-z][a-z0-9]*)\[([0-9,]*)\](\{[^}]*\})?")
 NAME = re.compile(r"%([\w.-]+)")
 OP_NAME = re.compile(r'op_name="([^"]*)"')
 TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
+CONSTANT = re.compile(r" constant\((\d+)\)")
 CALLED = re.compile(r"\b(?:to_apply|true_computation|false_computation)=%([\w.-]+)"
                     r"|\bbranch_computations=\{([^}]*)\}")
 TARGET = re.compile(r'custom_call_target="([^"]*)"')
@@ -102,6 +103,7 @@ class _Instruction:
     opcode: str
     operands: tuple[str, ...]
     rest: str               # attributes
+    number: int | None = None       # value of a constant, if that is an integer >= 0
 
     @property
     def op_name(self) -> str:
@@ -153,8 +155,9 @@ def _instruction(line: str) -> _Instruction | None:
         return None
     inside = rest[opcode.end() - 1:]
     closing = _closing(inside)
+    number = CONSTANT.search(rest)
     return _Instruction(name, rest[:end], opcode[1], tuple(NAME.findall(inside[:closing])),
-                        inside[closing:])
+                        inside[closing:], int(number[1]) if number else None)
 
 
 def _computations(text: str) -> tuple[dict[str, list[_Instruction]], str]:
@@ -244,12 +247,11 @@ class _Reader:
             found = CYCLES.search(each.rest)
             cycles = int(found[1]) if found else 0
             if each.opcode == "while":
-                trips = TRIPS.search(each.rest)
+                trips = self._trips(each)
                 body = re.search(r"\bbody=%([\w.-]+)", each.rest)
-                count = int(trips[1] if trips else 1)
                 if body:
-                    cycles += count * self.walk(body[1], times * count,
-                                                is_counted and bool(trips), late)
+                    cycles += (trips or 1) * self.walk(body[1], times * (trips or 1),
+                                                       is_counted and trips is not None, late)
             for inner in self._called(each):
                 cycles += self.walk(inner, times, is_counted, late)
             total += cycles
@@ -274,6 +276,19 @@ class _Reader:
         if total and started:
             self.found.timed.append([runs, events])
         return total
+
+    def _trips(self, each: _Instruction) -> int | None:
+        """Returns the number of iterations of a loop, or None if it is unknown. XLA's text for TPUs
+        does not have this number. Then the loop's condition must be that of a scan, which compares
+        a counter that begins at 0 with a constant."""
+        found = TRIPS.search(each.rest)
+        if found:
+            return int(found[1])
+        condition = re.search(r"\bcondition=%([\w.-]+)", each.rest)
+        lines = self.computations.get(condition[1], []) if condition else []
+        numbers = {line.name: line.number for line in lines}
+        return next((numbers.get(line.operands[-1]) for line in reversed(lines)
+                     if line.opcode == "compare" and "direction=LT" in line.rest), None)
 
     @staticmethod
     def _called(each: _Instruction) -> Iterator[str]:

@@ -32,7 +32,7 @@ from actmem.plan import targets
 from actmem.plan._schedule import Schedule
 from actmem.plan.targets import Target
 
-FORMAT = 3                      # of the results; part of their keys
+FORMAT = 4                      # of the results; part of their keys
 FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 NO_VARIABLES: Mapping[str, str] = {}
 COMPILERS = ("jax", "jaxlib", "jax-cuda13-plugin", "jax-cuda12-plugin", "libtpu")

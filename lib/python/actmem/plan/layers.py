@@ -7,10 +7,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 
+from actmem.plan import _iterations
 from actmem.plan._fusion import PLAIN, Compiler
 from actmem.plan._graph import Graph, Node
 from actmem.plan.between import Between
-from actmem.plan.machine import Machine
+from actmem.plan.machine import Machine, Rates
 from actmem.plan.time import Layer
 from actmem.plan.work import Counted, Work
 
@@ -33,6 +34,8 @@ class _Stack:
     backward: float
     bytes: Mapping[str, int]        # of the named values of one layer
     stacking: float = 0.0           # seconds that a scan needs to stack one byte
+    scanned: Counted | None = None  # the body of the backward scan; None: no scan
+    forward_scanned: Counted | None = None
 
     def layer(self, stacked: Collection[str], offloaded: Collection[str]) -> Layer:
         sent = [size for name, size in self.bytes.items() if name in offloaded]
@@ -62,6 +65,25 @@ class Timeline:
         return [Part(times, [layer for stack in stacks
                              for layer in [stack.layer(stacked, offloaded)] * stack.length], rest)
                 for times, stacks, rest in self._stacks(there)]
+
+    def iteration_waits(self, kept: Collection[str], offloaded: Collection[str],
+                        rates: Rates) -> float | None:
+        """Returns for how many seconds of a step the device waits for copies if each iteration of
+        a scan waits for its own copies (see _iterations.py). Returns None if values of layers
+        outside of scans are offloaded."""
+        there = frozenset(kept) | frozenset(offloaded)
+        waited = 0.0
+        for times, stacks, _ in self._stacks(there):
+            for stack in stacks:
+                if not stack.layer((), offloaded).sent:
+                    continue
+                if stack.scanned is None or stack.forward_scanned is None:
+                    return None
+                waited += times * stack.length * (_iterations.wait_forward(
+                    stack.forward_scanned, offloaded, stack.forward, self._price,
+                    rates.link_out) + _iterations.wait_backward(
+                        stack.scanned, there, offloaded, self._price, rates.link_in))
+        return waited
 
     def needed_names(self) -> set[str]:
         """Returns the names of the values that the backward pass recomputes. Saving other values
@@ -102,7 +124,7 @@ class Timeline:
 
     def _part(self, counted: Counted, there: frozenset[str], times: int,
               found: list[tuple[int, list[_Stack], float]]) -> None:
-        forward: list[tuple[Node, float]] = []
+        forward: list[tuple[Node, float, Counted]] = []
         backward: list[_Stack] = []
         turns: dict[int, float] = {}
         # Seconds outside of layers, before and after the first recomputation.
@@ -113,9 +135,10 @@ class Timeline:
                 self._part(inner[0], there, times * node.length, found)
             elif node.op == "scan" and any(each.turn for each in inner[0].graph.nodes):
                 backward.append(_Stack(node.length, 0.0, inner[0].cost(there, self._price),
-                                       _bytes_by_name(inner[0].graph.nodes), self.stacking))
+                                       _bytes_by_name(inner[0].graph.nodes), self.stacking,
+                                       inner[0]))
             elif node.op == "scan":
-                forward.append((node, inner[0].cost(there, self._price)))
+                forward.append((node, inner[0].cost(there, self._price), inner[0]))
             else:
                 seconds = max((each.cost(there, self._price) for each in inner), default=0.0)
                 if id(node) in counted.own:
@@ -129,13 +152,13 @@ class Timeline:
         stacks = []
         for stack in reversed(backward):
             # The forward pass of the stack is the first remaining scan of the same length.
-            for i, (node, seconds) in enumerate(forward):
+            for i, (node, seconds, body) in enumerate(forward):
                 if node.length == stack.length:
-                    stack.forward = seconds
+                    stack.forward, stack.forward_scanned = seconds, body
                     del forward[i]
                     break
             stacks.append(stack)
-        rest += sum(seconds * node.length for node, seconds in forward)
+        rest += sum(seconds * node.length for node, seconds, _ in forward)
         if turns:
             named: dict[int, list[Node]] = {}
             for node in counted.graph.nodes:

@@ -127,9 +127,11 @@ class Plan:
     microbatches: int = 1           # in a step; `layers` has the layers of all microbatches
     lacks: str = ""         # if a given choice does not fit: which memory is too small; or ""
     compiled: Sequence[Build] = ()          # the policies that XLA compiled
-    # Seconds of a step with JAX's own offloading. None: the same as with actmem, or unknown.
+    # Seconds of a step with JAX's own offloading and XLA's default flags. None: unknown, or nothing
+    # is offloaded.
     stock_step_s: float | None = None
-    stock_peak_bytes: int | None = None     # the same for the peak of device memory
+    # Peak of device memory with JAX's own offloading. None: as with actmem, or unknown.
+    stock_peak_bytes: int | None = None
     # Which of weights, gradients and optimizer state are in actmem, and where the update runs, if
     # `actmem plan` chose this; or "".
     placement: str = ""
@@ -184,16 +186,18 @@ class Plan:
             f"{size_text(self.host_bytes)} of host memory, {size_text(self.disk_bytes)} in files")
         if self.stock_step_s is not None:
             longer = self.stock_step_s / self.recompute_step_s - 1
-            lines.append(
-                f"with actmem.jax.checkpoint; with JAX's own offloading, the step takes "
-                f"{self.stock_step_s:.4g} s ({abs(longer):.1%} {'longer' if longer > 0 else 'shorter'}"
-                " than if all is recomputed), because the device waits for copies from the host; "
-                f"it needs {size_text(self.stock_peak_bytes or 0)} of device memory")
-        if self.machine in TPUS and self.with_action(OFFLOAD) and not self.compiled:
-            lines.append(
-                "with XLA's default flags for TPUs, the device waits for most copies, which this "
-                "prediction does not count: compile the plan (--compile, or compile= in Python) to "
-                "see the wait, and flags that shorten it")
+            step = f"the step takes {self.stock_step_s:.4g} s ({abs(longer):.1%} " \
+                f"{'longer' if longer > 0 else 'shorter'} than if all is recomputed), because "
+            if self.machine in TPUS:
+                lines.append(
+                    f"with XLA's default flags for TPUs, {step}each iteration of a loop waits for "
+                    "its own copies; compile the plan (--compile, or compile= in Python) to see "
+                    "XLA's schedule, and flags that shorten the wait")
+            else:
+                lines.append(
+                    f"with actmem.jax.checkpoint; with JAX's own offloading, {step}the device "
+                    "waits for copies from the host; it needs "
+                    f"{size_text(self.stock_peak_bytes or 0)} of device memory")
         if self.lacks:
             lines.append(self.lacks)
         if self.abstains:
@@ -211,8 +215,8 @@ class Plan:
 
     def json(self) -> dict[str, Any]:
         """Returns the object that `actmem plan --json` prints. It has `stock_step_s` and
-        `stock_peak_bytes` only if JAX's own offloading takes longer, `lacks` only if a given policy
-        does not fit, and `compiled` only if XLA compiled policies."""
+        `stock_peak_bytes` only if these are not None, `lacks` only if a given policy does not fit,
+        and `compiled` only if XLA compiled policies."""
         return {
             "model": self.model, "machine": self.machine,
             "names": [dataclasses.asdict(row) for row in self.names],
@@ -220,8 +224,8 @@ class Plan:
             "gain": self.gain, "error": self.error, "peak_bytes": self.peak_bytes,
             "host_bytes": self.host_bytes, "disk_bytes": self.disk_bytes,
             "abstains": bool(self.abstains),
-            **({} if self.stock_step_s is None else {
-                "stock_step_s": self.stock_step_s, "stock_peak_bytes": self.stock_peak_bytes}),
+            **{name: getattr(self, name) for name in ("stock_step_s", "stock_peak_bytes")
+               if getattr(self, name) is not None},
             **({"lacks": self.lacks} if self.lacks else {}),
             **({"compiled": [each.json() for each in self.compiled]} if self.compiled else {}),
         }

@@ -15,6 +15,7 @@ from typing import NoReturn
 from actmem.plan.layers import Timeline
 from actmem.plan.machine import Machine, MachineError, Rates
 from actmem.plan.names import Candidate
+from actmem.plan.targets import TPUS
 from actmem.plan.time import Step, simulate
 
 KEEP, OFFLOAD, RECOMPUTE = "keep", "offload", "recompute"
@@ -91,12 +92,15 @@ class Search:
                     sum(times * step.disk_bytes for times, step in steps))
 
     def stock_seconds(self, choice: Choice) -> float | None:
-        """Returns the seconds of a step in which JAX's own offloading moves the values. Returns
-        None if such a step is as fast as with actmem, or impossible, or if its time is unknown."""
-        if not choice.offloaded or not self.machine.has("stock_waits"):
+        """Returns the seconds of a step in which JAX's own offloading moves the values, with XLA's
+        default flags. Returns None if nothing is offloaded, or if the time is unknown."""
+        if not choice.offloaded:
             return None
         step = self.time(choice, waits=True)
-        return None if step.disk_bytes else step.seconds
+        if self.machine.name in TPUS:
+            waited = self.timeline.iteration_waits(choice.kept, choice.offloaded, self.rates)
+            return None if waited is None else step.compute + waited
+        return step.seconds if self.machine.has("stock_waits") and not step.disk_bytes else None
 
     def peak(self, choice: Choice) -> int:
         """Returns the peak of device memory. It is the peak of a program that keeps the offloaded
@@ -105,10 +109,10 @@ class Search:
         return self._kept_peak(choice.saved) - self._gone(choice)
 
     def stock_peak(self, choice: Choice) -> int | None:
-        """Returns the peak of device memory with JAX's own offloading, or None in the cases of
-        stock_seconds(). XLA has no ring: an iteration of a scan waits for its copies. Values of
-        unrolled layers stay on the device until the backward pass."""
-        if self.stock_seconds(choice) is None:
+        """Returns the peak of device memory with JAX's own offloading on a GPU. XLA has no ring: an
+        iteration of a scan waits for its copies. Values of unrolled layers stay on the device until
+        the backward pass. Returns None on other machines, and if stock_seconds() returns None."""
+        if self.machine.name in TPUS or self.stock_seconds(choice) is None:
             return None
         return self._kept_peak(choice.saved) - sum(
             self.sizes[name].bytes for name in choice.offloaded if self.sizes[name].is_scanned)

@@ -153,14 +153,14 @@ class Counted:
 
     def cost(self, kept: Collection[str], price: Callable[[Work], float]) -> float:
         """Returns the sum of `price` over the work of all operations that run."""
-        total = 0.0
-        for node in self.needed(kept):
-            if id(node) in self.inner:
-                costs = [inner.cost(kept, price) for inner in self.inner[id(node)]]
-                total += max(costs) * node.length
-            elif id(node) in self.own:
-                total += price(self.own[id(node)])
-        return total
+        return sum(self.cost_of(node, kept, price) for node in self.needed(kept))
+
+    def cost_of(self, node: Node, kept: Collection[str], price: Callable[[Work], float]) -> float:
+        """Returns the sum of `price` over the work of one operation, including its bodies. An
+        operation that is fused into another has no work of its own."""
+        if id(node) in self.inner:
+            return max(inner.cost(kept, price) for inner in self.inner[id(node)]) * node.length
+        return price(self.own[id(node)]) if id(node) in self.own else 0.0
 
     def total(self, kept: Collection[str] = ()) -> Work:
         work = Work()
