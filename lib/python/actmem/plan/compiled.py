@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Compiles each program for a target (targets.py) in a process of its own. Returns the memory that
-the program needs, and the counts of the program's schedule (_schedule.py). This machine need not
-have the target's devices. No program runs.
+the program needs, and the numbers that _schedule.py counts in the program's schedule. This machine
+need not have the target's devices. No program runs.
 
     program = compiled.compile_for(target, compiled.lowered(step, shapes, target))
     program.peak, program.schedule.late_out
@@ -32,7 +32,7 @@ from actmem.plan import targets
 from actmem.plan._schedule import Schedule
 from actmem.plan.targets import Target
 
-FORMAT = 3                      # of the results; part of their keys
+FORMAT = 3                      # version of the format of saved results; part of their keys
 FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 NO_VARIABLES: Mapping[str, str] = {}
 COMPILERS = ("jax", "jaxlib", "jax-cuda13-plugin", "jax-cuda12-plugin", "libtpu")
@@ -206,7 +206,8 @@ def compile_for(target: Target, program: Lowered,
     Raises:
       ImportError: The compiler is not installed. The error message has the command to install it.
       CompileError: The compiler failed.
-      ValueError: The program is for several devices, but the target has another number.
+      ValueError: The program is for several devices, but the target has a different number of
+        devices.
     """
     if program.devices not in (1, target.devices):
         raise ValueError(f"the program is for {program.devices} devices, but {target.name} "

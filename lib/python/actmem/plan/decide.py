@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Decides the plan: the fastest choice (search.py), or the best choice without offloading if
-offloading gains less than the error of the gain. It also says why each name is kept, offloaded or
-recomputed."""
+"""Decides the plan: the fastest choice (search.py), or the best choice without offloading if the
+gain of offloading is smaller than the possible error of this gain. This module also says why each
+name is kept, offloaded or recomputed."""
 from __future__ import annotations
 
 import dataclasses
@@ -75,7 +75,8 @@ def tried(search: Search, program: _trace.Program, steps: int, plan: Plan,
         abstains = abstention(best.choice, gain, error)
         best = kept
     all_again = next((each for each in found if each.choice == Choice()), None)
-    # If full recomputation does not fit, use the predicted ratio of the two step times.
+    # If full recomputation does not fit, its step was not measured. Scale the best choice's time by
+    # the predicted ratio of the two step times.
     recomputing = all_again.median if all_again else best.median * (
         search.time(Choice()).seconds / search.time(best.choice).seconds)
     step = search.time(best.choice)
@@ -91,8 +92,9 @@ def tried(search: Search, program: _trace.Program, steps: int, plan: Plan,
 
 
 def _compile(search: Search, policies: measure.Policies, shortlist: int) -> None:
-    """Compiles the best few choices. If none of them fits, multiplies the search's limit by the
-    ratio of device memory to the least memory that one of them needs, and tries again."""
+    """Compiles the best few choices. If none of them fits, lowers the search's limit of device
+    memory and tries again. The factor is the device memory divided by the least memory that a
+    compiled choice needs."""
     limit = search.device_memory
     try:
         for _ in range(ATTEMPTS):
@@ -186,9 +188,9 @@ def _break_even(search: Search, choice: Choice, name: str) -> str:
 
 
 def _curve(search: Search) -> list[tuple[int, float, str]]:
-    """Returns the points of the curve of step time against device memory. Each point keeps, or
-    offloads, one name more than the point before it. The names that save most time per byte come
-    first."""
+    """Returns the points of the curve of step time against device memory. Compared with the point
+    before it, each point keeps or offloads one more name. The names that save most time per byte
+    come first."""
     points = []
     for action, kind in ((KEEP, "keep or recompute"), (OFFLOAD, "with offloading")):
         choice = Choice()
