@@ -7,7 +7,7 @@ Copies of slices of stacked values, and copies between device and host, run besi
 start and the end of a copy are separate items, with LATENCY between them. Times and costs are those
 that the scheduler assumes, in the scheduler's own unit. This module contains only those rules of
 XLA's latency_hiding_scheduler.cc and gpu_latency_hiding_scheduler.cc that changed a prediction.
-Where no rule changes the order, the scheduler keeps the order of the program.
+If no rule changes the order, the scheduler keeps the order of the program.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Decides the plan: the fastest choice (search.py), or the best choice without offloading if the
-gain of offloading is smaller than the possible error of this gain. This module also says why each
-name is kept, offloaded or recomputed."""
+"""Decides the plan: the fastest choice (search.py), unless the gain of its offloading is within the
+possible error of this gain. In this case, the plan offloads fewer names or none. This module also
+says why each name is kept, offloaded or recomputed."""
 from __future__ import annotations
 
 import dataclasses

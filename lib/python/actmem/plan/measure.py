@@ -151,9 +151,9 @@ class Policies:
 
 
 def fastest(found: Sequence[Measured]) -> tuple[Measured, Measured, float, float]:
-    """Returns four results: the fastest choice; the fastest choice that does not offload (if all
-    offload, the fastest choice again); the gain of the first over the second; and the error of this
-    gain."""
+    """Returns four results. The first is the fastest choice. The second is the fastest choice that
+    does not offload, or the fastest choice again if all choices offload. The third is the gain of
+    the first choice over the second. The fourth is the error of this gain."""
     best = found[0]
     stays = next((each for each in found if not each.choice.offloaded), best)
     gain = 1 - best.median / stays.median
