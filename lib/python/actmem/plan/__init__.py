@@ -154,8 +154,9 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
         plan() drops the choices that do not fit, or whose schedule shows that offloading gains
         nothing. Compiling takes minutes, and plan() prints the progress on stderr. Results are
         cached.
-      shares: How many devices share the weights if `function` computes with whole weights. Each
-        device stores a part of the weights between layers: see of_model.py.
+      shares: How many devices divide the weights among themselves, if `function` computes with
+        whole weights. A device gathers the weights of a layer to compute this layer, and otherwise
+        stores only its part: see of_model.py.
       whole: The program that compile= compiles, if `function` is one device's part of a
         model: see sharded.py.
 
@@ -167,8 +168,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
         mesh does not divide a value, or two of choice=, measure= and compile= conflict. The error
         message says what to change.
       MachineError: The machine is unknown, or its description lacks a figure that plan() needs.
-      ImportError: The compiler of compile= is not installed. The error message has the command to
-        install it.
+      ImportError: The compiler for the target of compile= is not installed. The error message has
+        the command that installs this compiler.
     """
     _check_counts(ring=(ring, 1), measure=(measure, 0), donated=(donated, 0), frozen=(frozen, 0),
                   devices=(1 if devices is None else devices, 1))

@@ -35,8 +35,8 @@ class _Item:
     ends: bool = False              # the end of a copy
     before: list[_Item] = dataclasses.field(default_factory=list)   # items that this one needs
     after: list[tuple[_Item, float]] = dataclasses.field(default_factory=list)
-    left: int = 0                   # items of `after` that are not placed
-    unlocks: int = 0                # items that are ready as soon as this one is placed
+    left: int = 0                   # number of items in `after` that are not placed
+    unlocks: int = 0                # number of items that become ready when this one is placed
     is_placed: bool = False
     ready: float = 0.0              # when the item can be placed, or was placed
 

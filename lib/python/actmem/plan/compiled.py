@@ -6,7 +6,7 @@ need not have the target's devices. No program runs.
     program = compiled.compile_for(target, compiled.lowered(step, shapes, target))
     program.peak, program.schedule.late_out
 
-Results are kept in $XDG_CACHE_HOME/actmem/compiled. The key of a result is made from the lowered
+Results are kept in $XDG_CACHE_HOME/actmem/compiled. The key of a result is a hash of the lowered
 program, the target, and the flags and versions of the compilers.
 """
 from __future__ import annotations

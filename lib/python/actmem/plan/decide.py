@@ -34,7 +34,7 @@ def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Ma
                 choice = sure or stays
         if choice.saved and search.peak(Choice()) <= search.device_memory and \
                 search.gain(choice, Choice()) <= search.rounding(choice, Choice()):
-            choice = Choice()       # an empty choice is as fast
+            choice = Choice()       # full recomputation is as fast
     step = search.time(choice)
     return Plan(
         model, search.machine.name, rows(search, choice, candidates), step.seconds,
@@ -48,7 +48,8 @@ def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Ma
 
 def _lacks(search: Search, choice: Choice) -> str:
     """Returns why the choice does not fit, or "". If host memory is too small and the rates of
-    files are unknown, makes the prediction assume enough host memory."""
+    files are unknown, removes the search's limit of host memory, so that the prediction assumes
+    enough host memory."""
     lacks = []
     peak, limit = search.peak(choice), search.device_memory
     if peak > limit:

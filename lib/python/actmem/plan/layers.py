@@ -26,7 +26,7 @@ class Part:
 
 @dataclasses.dataclass
 class _Stack:
-    """Equal layers."""
+    """The equal layers of one scan, or a single layer outside of scans."""
 
     length: int
     forward: float

@@ -250,8 +250,9 @@ class Buffers:
 
     def _host(self, aliased: Set[int]) -> None:
         """Removes the buffers that can use the memory of a result while the result does not exist.
-        Like XLA, tries the largest buffers first, and for each buffer the smallest result.
-        `aliased` results do not count: their memory belongs to arguments."""
+        Like XLA, starts with the largest buffer, and puts each buffer into the smallest result that
+        has space for it. Does not use the memory of `aliased` results, because this memory belongs
+        to arguments."""
         places: list[tuple[int, list[Buffer]]] = []
         found = []
         for buffer in sorted(self.found, key=lambda each: (-each.bytes, not each.is_result)):
