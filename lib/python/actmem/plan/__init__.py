@@ -69,7 +69,8 @@ def parse_size(what: str, size: int | float | str | None) -> float:
 
 
 def _check_counts(**counts: tuple[int, int]) -> None:
-    """Raises an error if a value is below its minimum. Each argument is such a pair."""
+    """Raises ValueError unless each value is an integer of at least its minimum. Each argument is a
+    pair of a value and its minimum."""
     for name, (value, least) in counts.items():
         if isinstance(value, bool) or not isinstance(value, numbers.Integral) or \
                 value < least:
@@ -107,7 +108,7 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
     """Decides for each named value of a training step whether to keep it on the device, offload
     it to the host, or recompute it. If `function` is a loss, plan() traces the loss once. If
     `function` is a step, plan() traces the step again for each policy, and clears JAX's caches. JAX
-    must then compile earlier functions again.
+    must then recompile functions that it compiled before.
 
     Args:
       function: Either a loss, which takes parameters and a batch and returns a scalar; or a step,
@@ -116,14 +117,14 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
         a loss names no values, plan() names the results of its large products.
       *args: The arguments of `function`, or their shapes (jax.ShapeDtypeStruct). Values that
         depend only on the first argument are weights.
-      machine: A Machine, or a name that machine.find() accepts. The machine gives the rates of
-        the device, the link and the files. "here" is this machine as `actmem probe` measured it.
-        None: the machine of compile=, or "here" without compile=.
+      machine: A Machine, or a name that machine.find() accepts. The machine gives the rates of the
+        device, of the link between device and host, and of files. "here" is this machine as `actmem
+        probe` measured it. None: the machine of compile=, or "here" without compile=.
       device_memory: Bytes of device memory that a step may use, such as "70G". None: 90% of
         the machine's device memory. math.inf: no limit.
       host_memory: Bytes of host memory that one device may use. Offloaded values beyond this limit
-        go to files. None: the device's share of 80% of the machine's host memory, or no limit if
-        that memory is unknown.
+        go to files. None: 80% of the machine's host memory, divided by the number of its devices;
+        no limit if the size of the host memory is unknown.
       donated: How many bytes of the arguments are donated. The first arguments count as donated, as
         long as together they have at most this many bytes on the device.
       compiler: The compiler's settings, such as memory.CPU. None: the settings for the machine's
@@ -132,8 +133,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
       model: A name for the plan.
       resident: Bytes on the device in addition to those of the program. Negative if the device
         holds less than the function's arguments and results.
-      devices: The number of devices of one host that run this program at the same time. None:
-        all devices of the mesh, but at most all devices of a host.
+      devices: The number of devices of one host that run this program at the same time. None: the
+        number of devices of the mesh, but at most the number of devices of one host.
       choice: Says for each name whether to keep, offload or recompute the values of this name. This
         choice becomes the plan even if it does not fit. None: the fastest choice that fits.
       measure: How many steps to run with each of the best few choices, on this machine's
@@ -153,8 +154,9 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
         plan() drops the choices that do not fit, or whose schedule shows that offloading gains
         nothing. Compiling takes minutes, and plan() prints the progress on stderr. Results are
         cached.
-      shares: How many devices share the weights if `function` computes with whole weights. Each
-        device stores a part of the weights between layers: see of_model.py.
+      shares: How many devices divide the weights among themselves, if `function` computes with
+        whole weights. A device gathers the weights of a layer to compute this layer, and otherwise
+        stores only its part: see of_model.py.
       whole: The program that compile= compiles, if `function` is one device's part of a
         model: see sharded.py.
 
@@ -165,9 +167,9 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
       ValueError: The function names no values and plan() cannot name them, no choice fits, the
         mesh does not divide a value, or two of choice=, measure= and compile= conflict. The error
         message says what to change.
-      MachineError: The machine is unknown, or lacks a figure.
-      ImportError: The compiler of compile= is not installed. The error message has the command to
-        install it.
+      MachineError: The machine is unknown, or its description lacks a figure that plan() needs.
+      ImportError: The compiler for the target of compile= is not installed. The error message has
+        the command that installs this compiler.
     """
     _check_counts(ring=(ring, 1), measure=(measure, 0), donated=(donated, 0), frozen=(frozen, 0),
                   devices=(1 if devices is None else devices, 1))

@@ -13,7 +13,8 @@ from jax.ad_checkpoint import checkpoint_name
 from actmem.jax import _private
 from actmem.plan._structure import Attention
 
-QUERY_BLOCKS = 8                # so causal attention computes 9/16 of all scores, and needs 1/2
+QUERY_BLOCKS = 8                # causal attention computes 9/16 of all scores, where 1/2 would
+                                # suffice
 WINDOW_BLOCKS = 4               # a block of queries is 1/WINDOW_BLOCKS of a window
 
 
@@ -37,8 +38,9 @@ def _scores(q: jax.Array, k: jax.Array, allowed: jax.Array | None, softcap: floa
 
 def _block(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array | None,
            softcap: float) -> tuple[jax.Array, jax.Array]:
-    """Returns the results of the queries, and for each query the logarithm of the sum of its
-    exponentials. The logarithms have the shape (tokens, query heads per key head)."""
+    """Returns the attention's output for each query, and the logarithm of the sum of the
+    exponentials of the query's scores. The logarithms have the shape (tokens, query heads per key
+    head)."""
     scores, _ = _scores(q, k, allowed, softcap)
     total = jax.nn.logsumexp(scores, -1)
     weights = jnp.exp(scores - total[..., None])
@@ -117,8 +119,8 @@ class _Local:
 
 class _Whole:
     """Attention to all keys or, if it is causal, to the preceding keys. For causal attention, each
-    block of queries uses the keys up to the end of the block, and the first `prefix` tokens see
-    each other. If devices divide the sequence, a device has all keys and a part of the queries.
+    block of queries uses the keys up to the end of the block, and the first `prefix` tokens attend
+    to each other. If devices divide the sequence, a device has all keys and a part of the queries.
     These queries are then treated as evenly spread over the sequence."""
 
     def __init__(self, kind: Attention, prefix: int, tokens: int, keys: int) -> None:
@@ -232,7 +234,7 @@ def attend(kind: Attention, prefix: int, sequence: int, name: str, q: jax.Array,
 
 def attend_by_products(kind: Attention, prefix: int, sequence: int, q: jax.Array, k: jax.Array,
                        v: jax.Array) -> jax.Array:
-    """Computes the same as attend(), with all scores in memory."""
+    """Computes the same result as attend(), but holds all scores in memory."""
     batch, tokens, heads, dim = q.shape
     if sequence > 1:
         k, v = (jnp.tile(x, (1, sequence, 1, 1)) for x in (k, v))

@@ -9,8 +9,9 @@ from typing import Any
 from actmem.plan._structure import (Attention, Experts, Layer, Model, ModelError, Vision,
                                     grouped)
 
-# Fields that change neither the cost of the computation, nor sizes, nor the saved values. Fields of
-# routing are among them, because they change which experts a token uses, not how many.
+# Fields that change neither the cost of the computation, nor sizes, nor the saved values. The list
+# includes the fields that control routing, because routing changes which experts a token uses, not
+# how many.
 NEUTRAL = frozenset("""
     _attn_implementation _name_or_path architectures attention_dropout attn_implementation
     audio_token_id auto_map aux_loss_alpha bos_token_id boi_token_index boi_token_id
@@ -95,7 +96,8 @@ class Fields:
         return "gelu" if name.startswith("gelu") else "silu"
 
     def end(self) -> None:
-        """Raises an error if a field that may matter is not null, but no parser has read it."""
+        """Raises an error if a field is not null, no parser has read the field, and neither NEUTRAL
+        nor `ignore` contains it."""
         left = sorted(name for name, value in self.values.items()
                       if value is not None and name not in self.taken | NEUTRAL | self.ignore)
         if left:
@@ -277,7 +279,8 @@ def _siglip(fields: Fields, tokens: int | None, has_norm: bool) -> Vision:
                           out_bias=True, has_rope=False)
     layer = Layer(attention, fields.size("intermediate_size"), is_gated=False, act="gelu",
                   has_mlp_bias=True, norm="layer")
-    # projection_dim repeats the text's hidden_size, and vision_use_head says that there is no head.
+    # projection_dim repeats hidden_size of text_config, and vision_use_head states that the tower
+    # has no head.
     fields.taken.update(("projection_dim", "vision_use_head"))
     vision = Vision(layer, fields.size("num_hidden_layers"), hidden,
                     fields.size("image_size", 224), fields.size("patch_size"),
@@ -294,7 +297,8 @@ def _siglip(fields: Fields, tokens: int | None, has_norm: bool) -> Vision:
 
 
 def _with_images(fields: Fields) -> Model:
-    """Parses a decoder with a vision tower. The decoder's embedding is always also its head."""
+    """Parses a decoder with a vision tower. The weight of the decoder's embedding is always also
+    the weight of its head."""
     text = fields.inner("text_config")
     inner = parser_of(text)
     if inner is _with_images:

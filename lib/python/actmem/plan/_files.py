@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Reads files that a user names."""
+"""Reads files whose paths the user gives."""
 import os
 
 MOST = 16 << 20

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Finds the values of a program that never exist in memory, because the compiler fuses their
 computation into the operations that read them. The rules follow those of XLA. Steps(graph,
-compiler) lists the remaining operations, each with the values that it reads from memory."""
+compiler) lists the operations that remain after fusion, and the values that each of them reads from
+memory."""
 from __future__ import annotations
 
 import dataclasses
@@ -18,7 +19,7 @@ COSTLY = frozenset("""div exp exp2 expm1 log log1p tanh logistic sin cos tan asi
     atan2 sinh cosh asinh acosh atanh pow sqrt rsqrt cbrt rem erf erfc erf_inv lgamma digamma
     random_bits threefry2x32 random_wrap random_unwrap""".split())
 ELEMENTWISE = CHEAP | COSTLY
-# Operations that move elements of the operand to other positions of the result.
+# Operations whose result has elements of the operand at other positions.
 MOVING = frozenset("""broadcast_in_dim transpose rev slice dynamic_slice pad concatenate gather
     split""".split())
 ENLARGING = frozenset("""broadcast_in_dim iota pad concatenate gather""".split())
@@ -36,7 +37,7 @@ class Compiler:
     repeats_costly: bool = False    # computes exp() and the like again for each reader
     casts_products: bool = False    # writes a product in the type and order that its user reads
     fuses_products: bool = False    # fuses a product with elementwise operations before and after
-    fuses_unary: bool = False   # fuses into a product operations on one operand of the product
+    fuses_unary: bool = False   # fuses unary operations on a product's operands into the product
     hoists_casts: bool = False  # casts operands of a loop before the loop, not in each iteration
     sinks_constants: bool = False   # computes a loop's constant operands in the loop
     fetches_early: bool = False     # copies arguments from the host when the step begins
@@ -51,13 +52,14 @@ CPU = Compiler(fuses_sums=False, arranges=True, is_wide=True)
 # Used to predict the time of accelerators. The predictions were compared with measurements.
 PLAIN = Compiler()
 # XLA's GPU pipeline computes a product with a Triton kernel, which also transposes and casts the
-# result, and applies operations on one operand, such as tanh(). XLA assigns the buffers of loop
-# bodies together with all others, and can put them into the memory of results.
+# result, and applies unary operations, such as tanh(), to the operands. XLA assigns the buffers of
+# loop bodies together with all other buffers, and can place temporary values of a loop body in the
+# memory of results.
 GPU = Compiler(repeats_costly=True, casts_products=True, fuses_unary=True, splits_products=True,
                sinks_constants=True, fetches_early=True, hides_latency=True, hosts="all")
 # XLA's TPU pipeline computes elementwise operands and users of a product inside the product's
-# fusion (kOutput). It moves casts of a loop's operands out of the loop, so that the whole stack of
-# weights is cast. It puts temporary values into memory of their own.
+# fusion (kOutput). It moves casts of a loop's operands out of the loop, so that it casts the
+# stacked weights of all layers at once. It never places temporary values in the memory of results.
 TPU = Compiler(repeats_costly=True, casts_products=True, fuses_products=True, hoists_casts=True,
                sinks_constants=True, fetches_early=True, multiplies_bf16=True, hosts="none")
 
@@ -154,7 +156,7 @@ class Steps:
         return found
 
     def _joins(self, value: Value, user: Node) -> bool:
-        """Returns whether `user` may compute `value` itself."""
+        """Returns whether the compiler may fuse the computation of `value` into `user`."""
         maker = value.maker
         if user.op == "scan" and id(value) in self.constant:
             return all(each is not value for each in user.inputs[user.consts:])
@@ -211,7 +213,8 @@ class Steps:
         return id(value) not in self.shared and self._joins(value, user)
 
     def _made(self) -> set[int]:
-        """Returns the values in memory: those that some reader does not compute itself."""
+        """Returns the ids of the values that exist in memory. A value does not exist in memory if
+        all its readers compute it themselves."""
         made: set[int] = set()
         for node in reversed(self.graph.nodes):
             for value in node.outputs:
@@ -236,8 +239,8 @@ class Steps:
     # Steps that run.
 
     def _in_order(self) -> list[Node]:
-        """Returns the nodes in order. If a product is written into a stack, the write takes the
-        product's place."""
+        """Returns the nodes in order. If the program writes a product's result into a stacked
+        array, the write takes the product's place."""
         writes = {id(node): self.written[id(node)].maker for node in self.graph.nodes
                   if id(node) in self.written}
         early = {key: write for key, write in writes.items()
@@ -280,7 +283,8 @@ class Steps:
         return step
 
     def _wide(self, steps: list[Step]) -> list[Step]:
-        """Runs each step as soon as its operands exist, and steps without operands first."""
+        """Orders the steps as if each ran as soon as its operands exist. Steps without operands
+        come first."""
         makers = {id(value): step for step in steps for value in step.made}
         waits, readers = {}, dict[int, list[Step]]()
         for step in steps:

@@ -26,7 +26,7 @@ CALLS = frozenset("""jit pjit closed_call core_call remat checkpoint remat2 cust
 
 PRODUCTS = ("dot_general", "conv_general_dilated")
 
-WINDOW = 32         # the number of products that XLA adds up at once
+WINDOW = 32         # number of elementwise products that XLA adds up at once
 
 
 def local_shape(aval: Aval) -> tuple[int, ...]:
@@ -61,7 +61,7 @@ class Value:
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Node:
-    """An operation on values. `bodies` has the graphs of a loop or of the branches of a cond."""
+    """An operation on values. `bodies` has the graphs of the jaxprs inside a loop or a cond."""
 
     op: str
     inputs: list[Value]
@@ -73,7 +73,7 @@ class Node:
     consts: int = 0                 # of a loop: inputs that are the same in all iterations
     carries: int = 0                # of a loop: inputs that it carries between iterations
     reads: list[Any] = dataclasses.field(default_factory=list)   # types of all operands
-    turn: int = 0                   # number of the node's recomputation, from 1; 0: none
+    turn: int = 0                   # the recomputation that contains the node, from 1; 0: none
     is_kernel: bool = False         # see _kernels.py
     between: dict[str, int] = dataclasses.field(default_factory=dict)   # see _shards.py
 
@@ -105,8 +105,8 @@ class _Maker:
         self.shards = shards
         self.nodes: list[Node] = []
         self.seen: dict[Any, Node] = {}
-        # Values of a recomputation. Barriers prevent merging their operations with the original
-        # ones.
+        # Values in a recomputation with prevent_cse. Barriers keep XLA from merging the operations
+        # that read these values with equal operations outside of the recomputation.
         self.apart: set[int] = set()
         self.number = 0
         self.turn = 0
@@ -115,7 +115,7 @@ class _Maker:
         inner = _private.open_jaxpr(jaxpr)
         outer = self.nodes, self.seen, self.apart
         self.nodes, self.seen, self.apart = [], {}, set()
-        # Constants come last, so that an argument and its input have the same index.
+        # Constants come last, so that each argument has the same index as its input in the graph.
         variables = [*inner.invars, *inner.constvars]
         inputs = [self._value(var, i) for i, var in enumerate(variables)]
         env = dict(zip(variables, inputs))
@@ -173,7 +173,7 @@ class _Maker:
         return self._node(op, eqn, args)
 
     def _put(self, eqn: Eqn, args: list[Value | None]) -> list[Value]:
-        """Makes a node for each array: XLA copies them independently."""
+        """Makes one node for each array, because XLA copies the arrays independently."""
         outputs = [self._value(var) for var in eqn.outvars]
         for value, output in zip(args, outputs):
             self._add(Node("device_put", [] if value is None else [value], [output], eqn.params,
@@ -282,7 +282,8 @@ class _Maker:
         return named
 
     def _summed(self, value: Value, eqn: Eqn) -> Value:
-        """Returns the partial sums that XLA computes first to add up many products."""
+        """Returns the partial sums that XLA computes first if `eqn` adds up more than WINDOW
+        elementwise products. Otherwise returns `value`."""
         out = self._aval(eqn.outvars[0])
         taken = eqn.invars[0].aval.size // max(eqn.outvars[0].aval.size, 1)
         if taken <= WINDOW or value.maker is None or \

@@ -28,8 +28,8 @@ def is_kernel(eqn: Eqn) -> bool:
 
 def flops_of(op: str, params: dict[str, Any], reads: list[Aval],
              count: Callable[[Jaxpr], Flops]) -> Flops:
-    """Returns the number of floating point operations by dtype. `count` counts a jaxpr's
-    operations."""
+    """Returns the number of floating point operations by dtype. `count` is the function that counts
+    the operations of an inner jaxpr."""
     if op.startswith(CUDNN):
         return _cudnn(op, params, reads)
     if op in MADE_OF:

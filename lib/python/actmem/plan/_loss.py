@@ -22,8 +22,8 @@ def _part_of_loss(softcap: float, head: jax.Array, x: jax.Array, targets: jax.Ar
 def total_loss(softcap: float, learns: bool, head: jax.Array, x: jax.Array,
                 targets: jax.Array) -> jax.Array:
     """Returns the sum of the loss over chunks of tokens. `x` and `targets` have the shape (chunks,
-    tokens, ...). Computes one chunk after the other. The backward pass recomputes the logits.
-    `learns` says whether to compute a gradient of the head."""
+    tokens, ...). Computes the chunks one after the other. The backward pass recomputes the logits.
+    `learns` says whether to compute the gradient with respect to the weight of the head."""
     total: jax.Array = jax.lax.scan(
         lambda total, part: (total + _part_of_loss(softcap, head, *part), None),
         jnp.zeros((), jnp.float32), (x, targets))[0]

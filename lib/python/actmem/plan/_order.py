@@ -2,12 +2,12 @@
 """The order in which XLA's latency-hiding scheduler for GPUs runs the steps of a loop's body.
 
 The scheduler places the last step first. A step can be placed when all steps that read its results
-are placed. Of these steps, the scheduler takes the best by the rules of _rank(). Copies of
-slices of stacked values, and copies between device and host, run beside other steps: the start and
-the end of a copy are separate items, with LATENCY between them. Times and costs are those that the
-scheduler assumes, in a unit of its own. The rules are those in XLA's latency_hiding_scheduler.cc
-and gpu_latency_hiding_scheduler.cc that changed a prediction. Without a reason for another order,
-the scheduler keeps the program's.
+are placed. Of the steps that can be placed, the scheduler takes the best by the rules of _rank().
+Copies of slices of stacked values, and copies between device and host, run beside other steps: the
+start and the end of a copy are separate items, with LATENCY between them. Times and costs are those
+that the scheduler assumes, in the scheduler's own unit. This module contains only those rules of
+XLA's latency_hiding_scheduler.cc and gpu_latency_hiding_scheduler.cc that changed a prediction.
+If no rule changes the order, the scheduler keeps the order of the program.
 """
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class _Item:
     ends: bool = False              # the end of a copy
     before: list[_Item] = dataclasses.field(default_factory=list)   # items that this one needs
     after: list[tuple[_Item, float]] = dataclasses.field(default_factory=list)
-    left: int = 0                   # items of `after` that are not placed
-    unlocks: int = 0                # items that are ready as soon as this one is placed
+    left: int = 0                   # number of items in `after` that are not placed
+    unlocks: int = 0                # number of items that become ready when this one is placed
     is_placed: bool = False
     ready: float = 0.0              # when the item can be placed, or was placed
 
@@ -49,9 +49,9 @@ class _Item:
 
 
 def hiding(steps: list[Step]) -> list[Step]:
-    """Returns the steps of a loop's body in the scheduler's order. The step of a copy is at the
-    copy's start, so that the result is in memory from then on. The step of a copy that reads a
-    value of the device is at the copy's end, until which the value must be in memory."""
+    """Returns the steps of a loop's body in the scheduler's order. A copy to the host or into a
+    stacked value is listed where the copy ends, because its operand must be in memory until then.
+    Every other copy is listed where it starts, because its result is in memory from then on."""
     placed = _Scheduler(_Items(steps).all).placed()
     return [item.step for item in reversed(placed) if item.step is not None and not (
         item.starts if _leaves(item.step) else item.ends)]
@@ -83,7 +83,8 @@ class _Items:
     def __init__(self, steps: list[Step]) -> None:
         self.all: list[_Item] = []
         self.makers: dict[int, _Item] = {}              # of each value
-        self.matrices: dict[int, _Item] = {}            # the shape of each value for products
+        self.matrices: dict[int, _Item] = {}            # for each value, the item that gives it the
+                                                        # shape that products read
         made = {id(value) for step in steps for value in step.made}
         for key in dict.fromkeys(key for step in steps for key in step.reads):
             if key not in made:
@@ -110,9 +111,9 @@ class _Items:
             self.makers[id(value)] = last
 
     def _read(self, node: Node, key: int) -> _Item:
-        """Returns the item that a step needs to read a value. Products read matrices. If a value
-        has more dimensions, XLA gives it another shape, in an operation that takes no time and that
-        all products share."""
+        """Returns the item that must end before `node` can read the value `key`. Products read
+        matrices. If a value has more dimensions, XLA gives it another shape, in an operation that
+        takes no time and that all products share."""
         if node.op not in PRODUCTS:
             return self.makers[key]
         if key not in self.matrices:
@@ -125,14 +126,14 @@ class _Scheduler:
     def __init__(self, items: list[_Item]) -> None:
         self.now = 0.0
         self.ready: list[_Item] = []
-        self.free: list[_Item] = []         # those that are ready and take no time
+        self.free: list[_Item] = []         # ready items that take no time
         for item in items:
             item.left = len(item.after)
         for item in items:
             self._update(item)
 
     def placed(self) -> list[_Item]:
-        """Returns the items, the last first."""
+        """Returns the items from the last to the first."""
         found = []
         while self.free or self.ready:
             item = self.free.pop() if self.free else max(self.ready, key=self._rank)
@@ -148,12 +149,13 @@ class _Scheduler:
         return found
 
     def _rank(self, item: _Item) -> tuple[bool, float, int, int]:
-        """Ends of copies come first, then what delays the step least, then what makes most items
-        ready, then what comes last in the program."""
+        """Ranks the ends of copies first, then the items that can be placed soonest, then those
+        that make the most other items ready, then those that come last in the program."""
         return item.ends, min(self.now - item.ready, 0.0), item.unlocks, item.number
 
     def _update(self, item: _Item) -> None:
-        """Updates what depends on the number of unplaced items that need `item`."""
+        """Makes `item` ready if no unplaced item needs it. If exactly one unplaced item needs
+        `item`, counts `item` in the `unlocks` of that one."""
         if not item.left:
             item.ready = item.earliest(self.now)
             (self.ready if item.cost else self.free).append(item)

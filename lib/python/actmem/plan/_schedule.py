@@ -46,8 +46,8 @@ REMATERIALISED = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+\.remat\d*(?:\.[\w.]*)? = "
 
 @dataclasses.dataclass
 class Schedule:
-    """Counts of a step. A copy is exposed if the device computes no product between the start and
-    the end of the copy."""
+    """Numbers of copies, calls and bytes in one step. A copy is exposed if the device computes no
+    product between the start and the end of the copy."""
     rematerialised: int = 0         # instructions that XLA computes again to save memory
     copies_out: int = 0             # copies by XLA, from the device to the host
     late_out: int = 0
@@ -117,7 +117,8 @@ class _Instruction:
 
     @property
     def computes(self) -> bool:
-        """Whether this is a product, a kernel or a loop. These take most of a step's time."""
+        """Whether this is a product, a kernel or a loop. Such instructions take most of a step's
+        time."""
         return self.opcode in ("dot", "convolution", "while") or bool(
             KERNEL.search(self.target)) or self.opcode not in STILL and \
             self.op_name.rpartition("/")[2] in PRODUCTS
@@ -214,7 +215,7 @@ class _Passes:
         self.lines = lines
         self.begin = next((i for i, each in enumerate(lines)
                            if each.computes and BACKWARD in each.op_name), len(lines))
-        self.before = [0]           # products before each instruction
+        self.before = [0]           # number of products before each instruction
         self.made: dict[str, int] = {}      # index of the latest product that each value needs
         for i, each in enumerate(lines):
             self.before.append(self.before[i] + each.computes)
@@ -236,8 +237,9 @@ class _Reader:
         self.found = Schedule(rematerialised=len(REMATERIALISED.findall(text)))
 
     def walk(self, name: str, times: int, is_counted: bool, is_late: bool) -> int:
-        """Adds the copies and calls of a computation that runs `times` times. `is_counted` says
-        whether the number of iterations is known. Returns the cycles of one run."""
+        """Adds the copies and calls of a computation, which runs `times` times, to the schedule.
+        `is_counted` says whether XLA states the trip counts of all enclosing loops. Returns the
+        cycles of one run."""
         lines = self.computations.get(name, [])
         types = {each.name: _leaves(each.result) for each in lines}
         passes = _Passes(lines)
@@ -333,7 +335,7 @@ class _Reader:
 
 
 def read(text: str) -> Schedule:
-    """Returns the counts of a scheduled program. `text` is the program's text."""
+    """Returns the Schedule of a program that XLA compiled. `text` is the program's text."""
     reader = _Reader(text)
     reader.walk(reader.entry, 1, True, False)
     return reader.found

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Finds the part of each value that a device of a mesh holds. Shardings are given for arguments,
-for names and by with_sharding_constraint. This module propagates the shardings from operands to
-results, as XLA's partitioner does. `Layout(...).of(jaxpr).local(variable)` is the type of a
-device's part of `variable`.
+"""Finds the part of each value that a device of a mesh holds. The caller gives the shardings of
+arguments and of named values. The program can give more shardings with with_sharding_constraint.
+This module propagates the shardings from operands to results, as XLA's partitioner does.
+`Layout(...).of(jaxpr).local(variable)` is the type of a device's part of `variable`.
 
 Axes of the mesh divide dimensions of values. An axis divides at most one dimension of a value. If
-one operand is whole and another is divided, the whole operand is divided in the same way. For each
-matrix product, this module also counts the bytes that devices must send each other.
+an operation has an undivided and a divided operand, the undivided one is divided in the same way.
+For each matrix product, this module also counts the bytes that devices must send each other.
 """
 from __future__ import annotations
 
@@ -117,7 +117,8 @@ class Shards:
         for eqn in jaxpr.eqns:
             told = self._told(eqn)
             if told is not None:
-                # The operand gets the result's sharding, unless the operand has a given sharding.
+                # The operand gets the result's sharding, unless a sharding is given for the operand
+                # itself.
                 self.fixed.setdefault(id(eqn.invars[0]), told)
         for eqn in jaxpr.eqns:
             for var, spec in zip(eqn.outvars, self._eqn(eqn)):
@@ -147,7 +148,8 @@ class Shards:
                               self.sizes) for var in eqn.outvars]
 
     def _told(self, eqn: Eqn) -> Spec | None:
-        """Returns the sharding that `eqn` gives by its name or constraint, or None."""
+        """Returns the sharding that is given for the result of `eqn`, by its name or by a
+        constraint. Returns None if no sharding is given."""
         name = _private.name_of(eqn)
         if name in self.layout.names:
             spec, what = self.layout.names[name], repr(name)

@@ -12,7 +12,7 @@ from actmem.plan.models import Attention, Group, Layer, Model
 
 
 class ShardError(ValueError):
-    """The mesh does not divide a size."""
+    """The number of devices on an axis of the mesh does not divide a size of the model."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -49,8 +49,8 @@ def local(shape: Sequence[int], spec: Spec, sizes: Sizes) -> tuple[int, ...]:
 
 
 def joined(specs: Sequence[Spec]) -> Spec:
-    """Combines specs of one shape. Each dimension gets its axes from the first suitable spec: one
-    that divides this dimension, by axes that no earlier dimension uses."""
+    """Combines specs of values that have the same shape. Each dimension gets its axes from the
+    first suitable spec: one that divides this dimension, by axes that no earlier dimension uses."""
     found: list[Axes] = []
     taken: set[str] = set()
     for each in zip(*specs):

@@ -2,8 +2,8 @@
 """Products that XLA's GPU pipeline divides along the dimension that it sums over (split-K).
 
 A product with a small result has too few tiles for all multiprocessors. XLA then divides the
-operands into parts, multiplies the parts at once, and adds up the partial results, which need
-memory. The cost model and its constants are those of XLA's splitk_rewriter.cc.
+operands into parts, multiplies all parts at the same time, and adds up the partial results. The
+partial results need memory. The cost model and its constants are those of XLA's splitk_rewriter.cc.
 """
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ CORES, CACHE = 132, 50 << 20    # multiprocessors and L2 bytes of H100 and H200
 TILE = 212                      # rows and columns of a tile
 STEP = 442                      # bytes that a tile multiplies at once
 SUM_BYTES = 4                   # of an element of a partial result
-# XLA counts time in operations. Products of float32 are divided as if XLA computed each in several
-# products of a shorter type.
+# XLA counts time in operations. XLA decides how to divide a product of float32 as if it computed
+# the product as several products of a shorter type.
 PER_ELEMENT = {2: 2 + 4.73313, 4: 12 + 4.73313}      # by the bytes of the operands' elements
 PER_BYTE, PER_CACHED_BYTE = 2842.3, 1846.31
 CACHED = 2.19872                # tiles that read fewer bytes than this times CACHE read the cache
@@ -25,7 +25,8 @@ SUM_LAUNCH, SUM_PER_BYTE = 2.74228e9, 677.076
 
 
 def partial_bytes(product: Node) -> int:
-    """Returns the bytes of the partial results of a product; 0 if XLA does not divide it."""
+    """Returns the bytes of the partial results of a product; 0 if XLA does not divide the
+    product."""
     if product.op != "dot_general" or len(product.inputs) != 2:
         return 0
     (sums, other_sums), (batch, other_batch) = product.params["dimension_numbers"]

@@ -23,8 +23,8 @@ class Attention:
     value_dim: int = 0
     window: int = 0                 # keys that a query sees; 0: all preceding keys
     causal: bool = True
-    shares_kv: bool = False         # the value is the key's projection
-    has_norms: bool = False         # of query and key, per head
+    shares_kv: bool = False         # the projected key also serves as the value
+    has_norms: bool = False         # queries and keys are normalized, per head
     qkv_bias: bool = False
     out_bias: bool = False
     softcap: float = 0
@@ -46,7 +46,7 @@ class Experts:
     top_k: int
     d_ff: int
     shared_d_ff: int = 0
-    has_bias: bool = False          # of the router
+    has_bias: bool = False          # the router has a bias
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Vision:
     channels: int
     tokens: int
     has_projection_bias: bool
-    has_norm: bool                  # before the projection
+    has_norm: bool                  # a norm precedes the projection
 
     @property
     def patches(self) -> int:
@@ -96,7 +96,7 @@ class Model:
     groups: tuple[Group, ...]
     softcap: float = 0              # of the logits
     vision: Vision | None = None
-    images: int = 0                 # in a sequence, by default
+    images: int = 0                 # default number of images in a sequence
     source: str = ""
     parameters: int = 0             # as published, 0 if unknown
 

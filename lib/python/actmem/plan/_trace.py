@@ -150,7 +150,8 @@ class Program:
             jax.clear_caches()
 
     def written(self) -> Graph:
-        """Returns the graph of the given program: a loss without gradient, or the whole step."""
+        """Returns the graph of the program as the caller wrote it: a loss without its gradient, or
+        a whole step."""
         return Graph.of(self.jaxpr, self.layout.of(self.jaxpr))
 
     def graph(self, policy: Rule) -> Graph:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Computes the time of the transfers between the devices of a mesh, for each group of layers.
 decoder.py lists these transfers. Weights are gathered, and their gradients are summed, while
-another layer computes. If several devices share the computation of a layer, the layer waits for
-the transfers between them."""
+another layer computes. If several devices share the computation of a layer, the layer waits for the
+transfers between these devices."""
 from __future__ import annotations
 
 import dataclasses

@@ -34,8 +34,8 @@ class FunctionError(ValueError):
 
 
 def load(what: str) -> tuple[Any, ...]:
-    """Returns the function and the arguments that FILE.py:FUNCTION returns. The file may import
-    modules from its own folder."""
+    """Calls FUNCTION in FILE.py. Returns the function and the arguments that FUNCTION returns. The
+    file may import modules from its own folder."""
     path, _, name = what.rpartition(":")
     if not path.endswith(".py") or not name.isidentifier():
         raise UsageError(f"'{what}' is not a function in a file, such as train.py:make_step")
@@ -121,7 +121,7 @@ def _target(options: argparse.Namespace) -> targets.Target | None:
         raise UsageError(f"--compile {target.name} implies --machine {target.machine}, but "
                          f"--machine is {options.machine}")
     if target.devices > 1:
-        with contextlib.suppress(RuntimeError):     # raised if JAX has its devices already
+        with contextlib.suppress(RuntimeError):     # raised if JAX has already created its devices
             jax.config.update("jax_num_cpu_devices", target.devices)
     return target
 
@@ -191,7 +191,7 @@ def _of_function(options: argparse.Namespace, machine: machines.Machine) -> Foun
     function, *arguments = load(options.function)
     compiler = defaults.compiler_of(machine)
     return plan(function, *arguments, machine=machine, compiler=compiler,
-                # On a CPU, only actmem can offload from the memory that programs use.
+                # On a CPU, only actmem can move values out of the memory that programs use.
                 destination="actmem" if compiler is memory.CPU else "pinned_host",
                 device_memory=options.device_memory, host_memory=options.host_memory,
                 model=options.function, choice=_choice(options),

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Compiles each program for a target (targets.py) in a process of its own. Returns the memory that
-the program needs, and the counts of the program's schedule (_schedule.py). This machine need not
-have the target's devices. No program runs.
+the program needs, and the numbers that _schedule.py counts in the program's schedule. This machine
+need not have the target's devices. No program runs.
 
     program = compiled.compile_for(target, compiled.lowered(step, shapes, target))
     program.peak, program.schedule.late_out
 
-Results are kept in $XDG_CACHE_HOME/actmem/compiled. The key of a result is made from the lowered
+Results are kept in $XDG_CACHE_HOME/actmem/compiled. The key of a result is a hash of the lowered
 program, the target, and the flags and versions of the compilers.
 """
 from __future__ import annotations
@@ -32,7 +32,7 @@ from actmem.plan import targets
 from actmem.plan._schedule import Schedule
 from actmem.plan.targets import Target
 
-FORMAT = 4                      # of the results; part of their keys
+FORMAT = 4                      # version of the format of saved results; part of their keys
 FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 NO_VARIABLES: Mapping[str, str] = {}
 COMPILERS = ("jax", "jaxlib", "jax-cuda13-plugin", "jax-cuda12-plugin", "libtpu")
@@ -206,7 +206,8 @@ def compile_for(target: Target, program: Lowered,
     Raises:
       ImportError: The compiler is not installed. The error message has the command to install it.
       CompileError: The compiler failed.
-      ValueError: The program is for several devices, but the target has another number.
+      ValueError: The program is for several devices, but the target has a different number of
+        devices.
     """
     if program.devices not in (1, target.devices):
         raise ValueError(f"the program is for {program.devices} devices, but {target.name} "

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Decides the plan: the fastest choice (search.py), or the best choice without offloading if
-offloading gains less than the error of the gain. It also says why each name is kept, offloaded or
-recomputed."""
+"""Decides the plan: the fastest choice (search.py), unless the gain of its offloading is within the
+possible error of this gain. In this case, the plan offloads fewer names or none. This module also
+says why each name is kept, offloaded or recomputed."""
 from __future__ import annotations
 
 import dataclasses
@@ -34,7 +34,7 @@ def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Ma
                 choice = sure or stays
         if choice.saved and search.peak(Choice()) <= search.device_memory and \
                 search.gain(choice, Choice()) <= search.rounding(choice, Choice()):
-            choice = Choice()       # an empty choice is as fast
+            choice = Choice()       # full recomputation is as fast
     step = search.time(choice)
     return Plan(
         model, search.machine.name, rows(search, choice, candidates), step.seconds,
@@ -48,7 +48,8 @@ def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Ma
 
 def _lacks(search: Search, choice: Choice) -> str:
     """Returns why the choice does not fit, or "". If host memory is too small and the rates of
-    files are unknown, makes the prediction assume enough host memory."""
+    files are unknown, removes the search's limit of host memory, so that the prediction assumes
+    enough host memory."""
     lacks = []
     peak, limit = search.peak(choice), search.device_memory
     if peak > limit:
@@ -75,7 +76,8 @@ def tried(search: Search, program: _trace.Program, steps: int, plan: Plan,
         abstains = abstention(best.choice, gain, error)
         best = kept
     all_again = next((each for each in found if each.choice == Choice()), None)
-    # If full recomputation does not fit, use the predicted ratio of the two step times.
+    # If full recomputation does not fit, its step was not measured. Scale the best choice's time by
+    # the predicted ratio of the two step times.
     recomputing = all_again.median if all_again else best.median * (
         search.time(Choice()).seconds / search.time(best.choice).seconds)
     step = search.time(best.choice)
@@ -91,8 +93,9 @@ def tried(search: Search, program: _trace.Program, steps: int, plan: Plan,
 
 
 def _compile(search: Search, policies: measure.Policies, shortlist: int) -> None:
-    """Compiles the best few choices. If none of them fits, multiplies the search's limit by the
-    ratio of device memory to the least memory that one of them needs, and tries again."""
+    """Compiles the best few choices. If none of them fits, lowers the search's limit of device
+    memory and tries again. The factor is the device memory divided by the least memory that a
+    compiled choice needs."""
     limit = search.device_memory
     try:
         for _ in range(ATTEMPTS):
@@ -186,9 +189,9 @@ def _break_even(search: Search, choice: Choice, name: str) -> str:
 
 
 def _curve(search: Search) -> list[tuple[int, float, str]]:
-    """Returns the points of the curve of step time against device memory. Each point keeps, or
-    offloads, one name more than the point before it. The names that save most time per byte come
-    first."""
+    """Returns the points of the curve of step time against device memory. Compared with the point
+    before it, each point keeps or offloads one more name. The names that save most time per byte
+    come first."""
     points = []
     for action, kind in ((KEEP, "keep or recompute"), (OFFLOAD, "with offloading")):
         choice = Choice()

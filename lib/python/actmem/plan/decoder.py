@@ -6,19 +6,19 @@ function gives MaxText's names to the values that a policy can save.
                         shard=decoder.Shard(fsdp=8))
     jax.make_jaxpr(jax.grad(step.loss))(step.trained, step.frozen, step.batch)
 
-The function computes one device's part: the mesh's axes divide the sizes. Transfers between devices
-are not in the function but in `step.collectives`. The function's weights are already gathered over
-fsdp. `step.bytes` has the bytes that a device stores. Without sharding, the function computes the
-whole model, and can run on random weights (`initial()`).
+The function computes one device's part of the model: the axes of the mesh divide the model's sizes.
+The function omits the transfers between devices, which `step.collectives` lists. The function's
+weights are already gathered over fsdp. `step.bytes` has the bytes that a device stores. Without
+sharding, the function computes the whole model, and can run on random weights (`initial()`).
 
 Attention is modelled as a fused kernel: a call of fused_attention, and of fused_attention_backward
 in the backward pass. The kernel leaves only its results in memory, and computes all scores again in
 the backward pass. The kernel computes one block of queries at a time, and omits the keys that
 follow the block. The kernel's results are the output of attention, and for each query the logarithm
-of the sum of its exponentials. Both results have the name "context", because the backward pass
-needs both. With attention="dot_product", attention consists of two products and a softmax, which
-write all scores to memory. In this case, only the result of attention has a name ("attention_out").
-MaxText uses these names for the same settings of its `attention`.
+of the sum of the exponentials of its scores. Both results have the name "context", because the
+backward pass needs both. With attention="dot_product", attention consists of two products and a
+softmax, which write all scores to memory. In this case, only the result of attention has a name
+("attention_out"). MaxText uses these names for the same settings of its `attention`.
 """
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from actmem.plan.models import Group, Model
 __all__ = ["ATTENTIONS", "NAMES", "Collective", "Lora", "Shard", "ShardError", "Step", "count",
            "layer_function", "layer_shapes", "shapes", "step"]
 
-LOGITS_BYTES = 1 << 30          # of one chunk of the loss, by default
+LOGITS_BYTES = 1 << 30          # default maximum size of a chunk of logits
 NAMES = ("decoder_layer_input", "query_wa_proj", "kv_wa_proj", "query_proj", "key_proj",
          "value_proj", "context", "attention_out", "out_proj", "mlpwi_0", "mlpwi_1", "mlpwo")
 ATTENTIONS = ("kernel", "dot_product")
@@ -50,10 +50,10 @@ Remat = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Collective:
-    """Data that a device sends or receives in a step. `bytes` is the size of the whole value. Each
-    of the `devices` of the axis has a part of the value, or an addend. `count` is the number of
-    repetitions in a step. When a layer is recomputed, transfers of phase "forward" are repeated,
-    except those whose results a policy keeps."""
+    """A transfer between devices in a step. `bytes` is the size of the whole value. Each of the
+    `devices` on the axis has a part of the value, or an addend if the transfer adds up values.
+    `count` is the number of repetitions in a step. When a layer is recomputed, transfers of phase
+    "forward" are repeated, except those whose results a policy keeps."""
     axis: str
     kind: str                       # "all-gather", "reduce-scatter", "all-reduce", "all-to-all"
     devices: int
@@ -74,8 +74,9 @@ class Step:
     frozen: Weights
     batch: Weights
     collectives: tuple[Collective, ...]
-    bytes: dict[str, int]           # on one device: "weights", "gradients" and "optimizer"
-                                    # between layers; "gathered": the weights of the largest layer
+    bytes: dict[str, int]           # on one device. "weights", "gradients" and "optimizer": stored
+                                    # for the whole step. "gathered": the gathered weights of the
+                                    # largest layer
 
     def initial(self, seed: int = 0) -> tuple[Weights, Weights, Weights]:
         """Returns arrays for the arguments: random weights, tokens and pixels."""
@@ -207,14 +208,15 @@ def step(model: Model, *, batch: int, tokens: int, images: int | None = None,
       tokens: The number of text tokens in each sequence.
       images: The number of images in front of each sequence's text. None: model.images. Each image
         adds the tokens that the vision tower makes from the image. The tower is not trained, unless
-        `train` is a function that selects its weights.
+        `train` is a function that selects the tower's weights.
       shard: The mesh.
       scan: True: repeated layers run in a scan. False: each layer has its own operations.
       remat: A function that wraps each layer's function, such as
         functools.partial(jax.checkpoint, policy=...). None: no wrapper.
       train: The weights to train. "all": all except those of the vision tower. "attention": only
-        those of attention. A function returns true for the names of these weights (see shapes()).
-      lora: Adds these factors to weights, and trains only the factors.
+        those of attention. A function: it returns true for the name of each weight to train (see
+        shapes()).
+      lora: Low-rank factors to add to some weights. Only these factors are trained.
       dtype: The type of activations, and of weights that are not trained.
       weight_dtype: The type of weights that are trained.
       loss_chunks: The number of chunks in which the logits are computed. 0: as many as needed to
@@ -223,7 +225,8 @@ def step(model: Model, *, batch: int, tokens: int, images: int | None = None,
       attention: How the text layers compute attention: "kernel" or "dot_product".
 
     Raises:
-      ShardError: The mesh does not divide a size. The error message names the axis and the size.
+      ShardError: An axis of the mesh does not divide a size of the model. The error message names
+        the axis and the size.
       ValueError: An argument is invalid.
     """
     for what, value in (("batch", batch), ("tokens", tokens)):

@@ -11,8 +11,8 @@ import jax
 from actmem.plan import memory, targets
 from actmem.plan.machine import Machine, MachineError
 
-DEVICE_SHARE = 0.9              # of a device's memory
-HOST_SHARE = 0.8                # of a device's share of host memory
+DEVICE_SHARE = 0.9              # fraction of a device's memory that a plan uses
+HOST_SHARE = 0.8                # fraction of a device's part of host memory that a plan uses
 
 
 def device_memory_of(machine: Machine) -> float:
@@ -24,7 +24,8 @@ def device_memory_of(machine: Machine) -> float:
 
 
 def host_memory_of(machine: Machine) -> float:
-    """Returns the bytes of host memory that one device may use, or infinity if they are unknown."""
+    """Returns the bytes of host memory that one device may use, or infinity if the machine does not
+    state its host memory."""
     if not machine.has("host_bytes"):
         return math.inf
     devices = machine.need("devices") if machine.has("devices") else 1

@@ -27,7 +27,7 @@ class Part:
 
 @dataclasses.dataclass
 class _Stack:
-    """Equal layers."""
+    """The equal layers of one scan, or a single layer outside of scans."""
 
     length: int
     forward: float
@@ -51,7 +51,7 @@ class Timeline:
         self.machine, self.between = machine, between
         # A scan stacks (copies into one array) the values that it keeps or sends to the host. The
         # stacking reads and writes each value once more. If processors copy values to the host, the
-        # transfer rates include the stacking of these values.
+        # measured transfer rates already include the stacking of these values.
         self.stacking = 2 / machine.memory()
         self.copies = machine.has("transfer_share")
         self.counted = Counted(graph, compiler)
@@ -173,7 +173,8 @@ class Timeline:
 
 
 def _bytes_by_name(nodes: list[Node]) -> dict[str, int]:
-    """Returns the bytes, by name, of the named values that a recomputation makes."""
+    """Returns, for each name, the bytes of the values of this name that a recomputation
+    computes."""
     sizes: dict[str, int] = {}
     for node in nodes:
         for value in node.outputs:

@@ -124,7 +124,8 @@ class Rates:
 
     @property
     def call(self) -> float:
-        """Seconds that the transfer of a value takes in addition to the time for its bytes."""
+        """The fixed cost of a transfer: seconds in addition to the time for the bytes of the
+        value."""
         return 1 / self.machine.need("transfers") if self.machine.has("transfers") else 0.0
 
     def disk_write(self, size: float) -> float:
@@ -170,16 +171,18 @@ class Machine:
             self.need(name)
 
     def replace(self, **values: float) -> Machine:
-        """Returns a copy of the machine in which these figures have other values."""
+        """Returns a copy of the machine in which the figures named in `values` have the given
+        values."""
         changed = {name: Figure(_number(name, value, self.name), "given", "")
                    for name, value in values.items()}
         return dataclasses.replace(self, figures={**self.figures, **changed})
 
     def products(self, dtype: str, shape: tuple[int, int, int] | None = None,
                  batch: int = 1) -> float:
-        """Returns the rate in FLOP a second of products (m, k, n), `batch` at once. The rate is
-        that of the most similar measured product of `dtype`. If no product of `dtype` was measured,
-        the rate is the peak rate times `product_efficiency`."""
+        """Returns the rate, in FLOP a second, at which the device computes `batch` products of
+        shape (m, k, n) at the same time. The rate is that of the most similar measured product of
+        `dtype`. If no product of `dtype` was measured, the rate is the peak rate times
+        `product_efficiency`."""
         alike = [one for one in self.measured if one.dtype == dtype]
         if alike:
             if shape is None:
@@ -223,8 +226,8 @@ class Machine:
     def link(self, direction: str, *, both: bool = False, devices: int = 1) -> float:
         """Returns the rate at which each of `devices` devices transfers to the host ("out") or from
         the host ("in"), in bytes a second. With `both`, both directions are busy. The rate is the
-        smallest of the link's limits and, with several devices, one device's share of the host's
-        memory bandwidth."""
+        smallest of the link's limits. With several devices, one device's share of the host's memory
+        bandwidth is also a limit."""
         if direction not in ("out", "in"):
             raise ValueError(f"direction={direction!r} must be 'out' or 'in'")
         alone = self.need(f"link_{direction}")
@@ -254,7 +257,7 @@ class Machine:
 
     @property
     def unsure(self) -> float:
-        """The possible error of a step's time, in seconds, for each value that a layer saves."""
+        """The possible error of a step's time, in seconds per value that a layer saves."""
         return self.figures["unsure"].value if self.has("unsure") else UNSURE
 
     def seconds(self, work: Work) -> float:

@@ -79,7 +79,7 @@ def _peak_of(compiled: Any, donated: int) -> int:
 
 @contextmanager
 def _dropped_if_exhausted() -> Iterator[None]:
-    """Ignores an error for lack of device memory. The choice then counts as too large."""
+    """Ignores JAX's error for exhausted device memory. The choice then counts as too large."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
@@ -116,8 +116,8 @@ class Policies:
         return choice in self._compiled
 
     def least(self, choices: Iterable[Choice]) -> int | None:
-        """Returns the bytes that the smallest of the choices needs, or None if none was
-        compiled."""
+        """Returns the smallest number of bytes that one of the choices needs, or None if no choice
+        could be compiled."""
         return min((peak for peak in map(self.peaks.get, choices) if peak is not None),
                    default=None)
 
@@ -151,9 +151,9 @@ class Policies:
 
 
 def fastest(found: Sequence[Measured]) -> tuple[Measured, Measured, float, float]:
-    """Returns four results: the fastest choice; the fastest choice that does not offload (if all
-    offload, the fastest choice again); the gain of the first over the second; and the error of this
-    gain."""
+    """Returns four results. The first is the fastest choice. The second is the fastest choice that
+    does not offload, or the fastest choice again if all choices offload. The third is the gain of
+    the first choice over the second. The fourth is the error of this gain."""
     best = found[0]
     stays = next((each for each in found if not each.choice.offloaded), best)
     gain = 1 - best.median / stays.median

@@ -2,10 +2,10 @@
 """The device memory that a program needs: the maximum of live bytes over all steps.
 
 A value has a buffer from the step that makes it to the last step that reads it. _fusion.py finds
-the steps, _order.py the order of a loop's steps on GPUs, and _splits.py the memory of products that
-GPUs divide. While the steps of a loop's body run, the loop's carried values, stacked values and
-other operands also have buffers. Some compilers also put a buffer into the memory of a result that
-does not exist yet, as XLA's buffer assignment does.
+the steps. For GPUs, _order.py finds the order of a loop's steps, and _splits.py finds the memory
+for the parts of divided products. While the steps of a loop's body run, the loop's carried values,
+stacked values and other operands also have buffers. Some compilers also put a buffer into the
+memory of a result that does not exist yet, as XLA's buffer assignment does.
 """
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Memory:
 @dataclasses.dataclass(frozen=True)
 class Shared:
     """Weights that `devices` devices share: each stores a part, as with fsdp. The first `trained`
-    inputs have gradients, which are the last results. The next `frozen` inputs have no
-    gradients."""
+    inputs are trained weights. Their gradients are the last results. The next `frozen` inputs have
+    no gradients."""
 
     trained: int = 0
     frozen: int = 0
@@ -104,14 +104,14 @@ class Buffer:
 
 
 class Buffers:
-    """The buffers of a program, except those of its inputs. `sizes`: for each value of which the
-    device holds only a part, the bytes of this part."""
+    """The buffers of a program, except those of its inputs. If a device holds only a part of a
+    value, `sizes` has the bytes of this part."""
 
     def __init__(self, graph: Graph, compiler: Compiler, results: set[int],
                  aliased: Set[int] = frozenset(), sizes: Mapping[int, int] | None = None) -> None:
         self.compiler, self.sizes = compiler, sizes or {}
         self.found: list[Buffer] = []
-        self.now = 0                    # the number of the present step
+        self.now = 0                    # the number of the current step
         self.depth = 0
         self._walk(graph, results, True)
         if compiler.hosts == "all" or compiler.hosts == "outer" and not aliased:
@@ -139,8 +139,9 @@ class Buffers:
 
     def _walk(self, graph: Graph, elsewhere: set[int], is_outer: bool = False, carried: int = 0,
               first: int = 0) -> None:
-        """Adds the buffers of a graph's steps. If the graph `is_outer`, the values in `elsewhere`
-        are results. Otherwise, the loop that contains the graph has the buffers of these values."""
+        """Adds the buffers of a graph's steps. If `is_outer` is true, `elsewhere` has the program's
+        results. Otherwise, it has the values whose buffers belong to the loop that contains the
+        graph."""
         steps = Steps(graph, self.compiler).steps
         if self.compiler.fetches_early and is_outer:
             steps = _delayed(steps, graph)
@@ -215,8 +216,8 @@ class Buffers:
 
     def _reused(self, step: Step, live: dict[int, Buffer], ending: list[int],
                 elsewhere: set[int]) -> set[int]:
-        """Returns the operands whose memory the results of `step` reuse. No later step reads
-        them."""
+        """Returns the operands whose memory the results of `step` reuse. No later step reads these
+        operands."""
         node = step.node
         if node.op == "scan":
             # The loop changes these carried values in place, and copies the others.
@@ -249,8 +250,9 @@ class Buffers:
 
     def _host(self, aliased: Set[int]) -> None:
         """Removes the buffers that can use the memory of a result while the result does not exist.
-        Like XLA, tries the largest buffers first, and for each buffer the smallest result.
-        `aliased` results do not count: their memory belongs to arguments."""
+        Like XLA, starts with the largest buffer, and puts each buffer into the smallest result that
+        has space for it. Does not use the memory of `aliased` results, because this memory belongs
+        to arguments."""
         places: list[tuple[int, list[Buffer]]] = []
         found = []
         for buffer in sorted(self.found, key=lambda each: (-each.bytes, not each.is_result)):
@@ -270,7 +272,8 @@ class Buffers:
         self.found = found
 
     def _live(self) -> tuple[int, int]:
-        """Returns the step with the most live bytes, and these bytes."""
+        """Returns the number of the step with the most live bytes, and how many bytes are live in
+        this step."""
         changes: dict[int, int] = {}
         for buffer in self.found:
             if not buffer.is_result:
@@ -292,7 +295,7 @@ class Buffers:
 
 def _copied(graph: Graph, steps: list[Step], first: int, count: int) -> list[Value]:
     """Returns the carried values that may still be read after the next iteration's value has been
-    written. They must be copied."""
+    written. The loop must copy these values."""
     copied = []
     makers = {id(value): at for at, step in enumerate(steps) for value in step.made}
     for value, new in zip(graph.inputs[first:first + count], graph.outputs):
@@ -380,7 +383,7 @@ def _is_of_f32(value: Value) -> bool:
 
 
 def _multiplies_bf16(node: Node) -> bool:
-    """Returns whether XLA for TPUs multiplies operands of float32 as bfloat16 in a product."""
+    """Returns whether XLA for TPUs casts the float32 operands of a product to bfloat16."""
     return node.op in PRODUCTS and node.params.get("precision") in (
         None, (jax.lax.Precision.DEFAULT,) * 2)
 

@@ -68,7 +68,7 @@ def find(name: str) -> Model:
     """Returns the model `name` of models.json.
 
     Raises:
-      ModelError: models.json has no such model. The error message lists its models.
+      ModelError: models.json has no such model. The error message lists all models of models.json.
     """
     for row in _rows():
         if row["name"] == name:

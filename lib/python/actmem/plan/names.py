@@ -40,8 +40,8 @@ def find(graph: Graph, batch: Iterable[int]) -> list[Candidate]:
 
 
 def propose(graph: Graph, batch: Iterable[int], least: int = 1 << 16) -> list[Candidate]:
-    """Returns those results of products that have at least `least` bytes each. Their names consist
-    of the file's name and the line number."""
+    """Returns the results of products as candidates, if they have at least `least` bytes each. The
+    name of a candidate consists of the file's name and the line number."""
     depends = _Depends()
     depends.run(graph, [graph.inputs[i] for i in batch])
     found: dict[str, list[tuple[Value, int]]] = {}
@@ -73,7 +73,8 @@ def _values(graph: Graph, length: int) -> Iterable[tuple[Value, int]]:
         for value in node.outputs:
             yield value, length
         for body in node.bodies:
-            # Microbatches run one after the other, so their values are not live together.
+            # Microbatches run one after the other, so values of different microbatches are not live
+            # at the same time.
             yield from _values(body, length * (1 if body.is_step else node.length))
 
 

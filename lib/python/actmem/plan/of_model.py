@@ -5,9 +5,9 @@ a function of decoder.py that computes one device's part of a step.
     of_model.plan_of(models.find("llama-2-13b"), machine.find("h200"), batch=8, tokens=4096,
                      shard=decoder.Shard(fsdp=8))
 
-The function computes with whole weights, and returns whole gradients. The plan counts less memory:
-on a mesh, a device stores only its part of the weights, gradients and optimizer state, plus the
-gathered weights of one layer.
+The function computes with whole weights, and returns whole gradients. The plan counts less memory
+than the function needs: on a mesh, a device stores only its part of the weights, gradients and
+optimizer state, plus the gathered weights of one layer.
 """
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
       device_memory, host_memory, choice, options: As for plan().
       compile: As for plan(). The target must have as many devices as the mesh, and only fsdp may
         divide the model.
-      spared: Bytes of weights and gradients that are not on the device but in actmem.
+      spared: Bytes of weights and gradients that actmem stores, so that they are not on the device.
     """
     step = decoder.step(model, batch=batch, tokens=tokens, images=images, shard=shard,
                         train=train, lora=lora, attention=attention, weight_dtype=weight_dtype,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Chooses a placement: where weights, gradients and optimizer state are stored, and where the
 update runs. Plans the activations for each placement, under the same limits of device and host
-memory. Chooses the placement that fits and has the fastest step.
+memory. Of the placements that fit, chooses the one with the fastest step.
 
     chooser = placement.Chooser(training, sizes, machine, device_memory, host_memory, plan_at)
     found, placed = chooser.choose()
@@ -32,7 +32,8 @@ GROUP_BYTES = 256 << 20         # default of actmem.optax.offload()
 # weights. Both numbers were measured in programs that XLA compiled for an H200 (docs/state.md,
 # docs/weights.md).
 GROUPS, LAYERS = 1.5, 3.5
-FASTER = 0.01                   # prefer a later placement only if its step is shorter by this share
+FASTER = 0.01                   # prefer a placement that is tried later only if its step is shorter
+                                # by this share
 
 MEMORY = {"nothing": "weights, gradients and state on the device", "state": "state in actmem",
           "weights": "weights, gradients and state in actmem"}
@@ -115,7 +116,8 @@ class Option:
     device_bytes: float = 0.0
     held_bytes: float = 0.0     # additional bytes of host memory during an update
     wear: Wear | None = None
-    # Seconds of a step if the layers were not in a scan, because a pass could then hide the update.
+    # Seconds that a step would take if the layers were not in a scan. A pass could then hide the
+    # update.
     unrolled_s: float | None = None
 
     @property
@@ -294,7 +296,8 @@ class Chooser:
             return known | {"host_memory": host_memory} == more and \
                 host_memory <= known["host_memory"]
         for found, known in self._made:
-            # A plan that is the best with more host memory is still the best if it fits.
+            # A plan that is the best with more host memory is also the best with less, if it still
+            # fits.
             if has_less(known) and not found.disk_bytes and found.host_bytes <= host_memory:
                 return found
         for error, known in self._refused:
@@ -323,8 +326,8 @@ class Chooser:
         return max(0.0, found.step_s - least * self.training.microbatches)
 
     def _may_gain(self, kept: Plan) -> bool:
-        """Returns whether a step could be shorter if the device's memory for the state held more
-        activations instead."""
+        """Returns whether a step could be shorter if actmem stored the state, and the device kept
+        more activations in the memory that becomes free."""
         gain = self._lost(kept)
         if self._unsupported("state") or gain <= max(FASTER, kept.error) * kept.step_s:
             return False
@@ -333,8 +336,8 @@ class Chooser:
                           if not self._unsupported("state", place))
 
     def _unsupported(self, stored: str, place: str = "device") -> str:
-        """Returns why actmem cannot store `stored`, or cannot update at `place`; "" if it can do
-        both."""
+        """Returns "" if actmem can store `stored` and can run the update at `place`. Otherwise
+        returns the reason why not."""
         if defaults.compiler_of(self.machine) is memory.TPU:
             return ("not on TPUs: there, keep the state in pinned_host, and update it by "
                     "jax.experimental.compute_on")
@@ -372,10 +375,10 @@ class Chooser:
                               update.rates_of(self.machine, self.devices))
 
     def _with(self, stored: str, beside: Plan | None) -> list[Option]:
-        """Returns the placements with `stored` in actmem. `beside` is None, or the activations'
-        plan of a placement with less data in actmem. This plan loses almost no time for lack of
-        device memory. More data in actmem leaves more device memory, so `beside` is also the plan
-        for `stored`."""
+        """Returns the placements with `stored` in actmem. `beside` is None, or the plan of the
+        activations for a placement that stores less in actmem. The limit of device memory costs
+        that plan almost no time. A placement that stores more in actmem frees more device memory,
+        so it uses the plan `beside`, too."""
         updates = [self._update(stored, place) for place in update.PLACES]
         lacks = self._unsupported(stored)
         if lacks:
@@ -419,7 +422,8 @@ class Chooser:
         return GROUPS * max(min(GROUP_BYTES, self.sizes.parameters * state), self._leaf(how) * state)
 
     def _held(self, how: Update) -> float:
-        """Returns the host memory for the new state of a leaf, in addition to the old state."""
+        """Returns the host memory that the new state of a leaf needs while the old state still
+        exists."""
         return self._leaf(how) * self.training.bytes.state if how.place == "host" else 0.0
 
     def _option(self, found: Plan, how: Update, temporary: float) -> Option:
@@ -441,8 +445,9 @@ class Chooser:
         return Option(how, lacks, found, step, peak, self._held(how), wear, faster)
 
     def _on_disks(self, found: Plan, step: Prediction, held: float) -> tuple[str, Wear | None]:
-        """Returns two results: why data that exceeds host memory cannot be on disks, or ""; and the
-        wear of the disks, or None if it is unknown."""
+        """Returns two results. The first says why the data that exceeds host memory cannot be
+        stored on disks; it is "" if the disks can store the data. The second is the wear of the
+        disks, or None if the wear is unknown."""
         need = (f"it needs {size_text(step.stored_bytes + held)} of host memory (limit "
                 f"{size_text(self.host_memory)})")
         if not (self.machine.has("disk_write") and self.machine.has("disk_read")):

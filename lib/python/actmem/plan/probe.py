@@ -29,7 +29,8 @@ from actmem.jax._calls import put_here, take_here, tie_here
 from actmem.plan import machine
 
 ROUNDS = 3                      # minimum number of runs of a measurement
-IN_A_ROW = 8                    # matrix products that run one after the other in one program
+IN_A_ROW = 8                    # number of matrix products that run one after the other in one
+                                # program
 COLD = 64 << 20                 # bytes of a copy: more than caches hold
 USUAL = {"cpu": "256x1024x1024,1024x1024x1024,1024x1024x4096"}
 USUAL_LARGE = "4096x4096x4096,4096x8192x8192,8192x8192x28672"
@@ -124,7 +125,8 @@ def _seconds(run: Callable[[], Any], limit: float) -> float:
 
 def measure_product(m: int, k: int, n: int, dtype: str, limit: float, batch: int = 1,
                     ) -> dict[str, Any]:
-    """Measures a matrix product, in a program in which each product waits for the previous one."""
+    """Measures the rate of a matrix product. The measured program computes several products, and
+    each of them waits for the previous one."""
     several = (batch,) if batch > 1 else ()
     a = jnp.ones((*several, m, k), dtype)
     b = jnp.ones((*several, k, n), dtype)
@@ -163,8 +165,8 @@ def measure_memory(size: int, limit: float) -> float:
 
 
 def measure_elements(limit: float) -> dict[str, float]:
-    """Returns two rates, in elements a second: of exp(), and of reads in an order other than memory
-    order."""
+    """Returns two rates, in elements a second: that of exp(), and that of reads that do not follow
+    memory order."""
     x = jnp.ones((4, 512, 512), jnp.float32)
     exp = jax.jit(jnp.exp)
     turned = jax.jit(lambda x: jnp.swapaxes(x, 1, 2) * 2)
@@ -253,8 +255,7 @@ def measure_link(size: int, limit: float) -> dict[str, float]:
 
 def measure_interconnect(size: int, limit: float) -> float:
     """Returns the rate at which each of several devices sends during an all-reduce, in bytes a
-    second. An all-reduce in a ring makes each device send nearly twice as many bytes as its array
-    has."""
+    second. In a ring all-reduce, each device sends nearly twice as many bytes as its array has."""
     devices = jax.local_devices()
     mesh = jax.sharding.Mesh(np.array(devices), ("all",))
     parts, whole = (jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))
@@ -315,7 +316,8 @@ def _host_figures(nodes: Sequence[dict[str, Any]], size: int, limit: float,
 
 
 def _spill_figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Returns the rates of all folders together, each for the request size that is fastest."""
+    """Returns the rates at which all folders together are written and read. Each rate is that of
+    the fastest request size."""
     most = max(len(row["disks"]) for row in rows)
     together = [row for row in rows if len(row["disks"]) == most and row["spill_bandwidth"]]
     return {"disk_write": max(float(row["spill_bandwidth"]) for row in together),
@@ -323,7 +325,8 @@ def _spill_figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def measure(told: dict[str, Any] | None, options: argparse.Namespace) -> dict[str, Any]:
-    """Adds to `told` all requested measurements that `told` lacks."""
+    """Makes the requested measurements that `told` does not contain yet, and adds the results to
+    `told`."""
     told = told or {"name": "here", "machine": identity(), "figures": {}, "products": [],
                     "nodes": [], "spill": [], "measured": time.strftime("%Y-%m-%d")}
     figures = told["figures"]

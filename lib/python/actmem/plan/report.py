@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""A plan: the action for each name and its reason. A plan can be output as a table, JSON, a policy
-for jax.checkpoint, lines of a MaxText configuration, or a curve. It can also be saved to a file,
-which a later run loads."""
+"""A plan: an action for each name, and the reason for the action. A plan can be output as a table,
+JSON, a policy for jax.checkpoint, lines of a MaxText configuration, or a curve. It can also be
+saved to a file, which a later run loads."""
 from __future__ import annotations
 
 import contextlib
@@ -60,16 +60,19 @@ class Build:
     target: str
     kept: tuple[str, ...]
     offloaded: tuple[str, ...]
-    method: str             # of offloading: "stock" (JAX's own), "actmem", or "" if none
+    method: str             # how values are offloaded: "stock" (by JAX itself), "actmem", or "" if
+                            # none
     peak_bytes: int | None  # None: XLA reports only that the memory is too small
     host_bytes: int
-    copies: int             # to the host, in a step
-    late_copies: int        # those whose values stay on the device until the backward pass
+    copies: int             # copies to the host in a step
+    late_copies: int        # copies to the host whose values stay on the device until the backward
+                            # pass
     # Seconds of a step in which the device waits for copies. None if unknown.
     wait_s: float | None
     rematerialised: int     # values that XLA computes again by itself
     refused: str = ""       # why this policy is not recommended, or ""
-    flags: Mapping[str, str] = dataclasses.field(default_factory=dict)      # of the compilers
+    # Flags of the compilers, by environment variable.
+    flags: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __str__(self) -> str:
         peak = "too much" if self.peak_bytes is None else size_text(self.peak_bytes)
@@ -124,21 +127,22 @@ class Plan:
     rate_error: float = 0.0         # relative error of the rates
     # Names to add to the function, and the source lines of their values.
     proposed: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    microbatches: int = 1           # in a step; `layers` has the layers of all microbatches
-    lacks: str = ""         # if a given choice does not fit: which memory is too small; or ""
+    microbatches: int = 1           # number in a step; `layers` has the layers of all microbatches
+    lacks: str = ""         # which memory is too small for the given choice, or ""
     compiled: Sequence[Build] = ()          # the policies that XLA compiled
     # Seconds of a step with JAX's own offloading and XLA's default flags. None: unknown, or nothing
     # is offloaded.
     stock_step_s: float | None = None
     # Peak of device memory with JAX's own offloading. None: as with actmem, or unknown.
     stock_peak_bytes: int | None = None
-    # Which of weights, gradients and optimizer state are in actmem, and where the update runs, if
-    # `actmem plan` chose this; or "".
+    # Says which of weights, gradients and optimizer state actmem stores, and where the update runs.
+    # "" if `actmem plan` did not choose a placement.
     placement: str = ""
 
     @property
     def gain(self) -> float:
-        """The time that the plan saves in a step, as a share of a step that recomputes all."""
+        """The time that the plan saves in a step, as a share of the time of a step that recomputes
+        all named values."""
         return 1 - self.step_s / self.recompute_step_s
 
     def check(self, stats: Mapping[str, Any], *, since: Mapping[str, Any] | None = None,
@@ -150,11 +154,11 @@ class Plan:
           stats: actmem.jax.stats() after these steps, plus other measurements: `step_s` (seconds
             of a step) and `peak_bytes` (of a device).
           since: actmem.jax.stats() before these steps.
-          steps: The number of these steps.
+          steps: The number of steps between `since` and `stats`.
 
         Raises:
-          ValueError: `stats` has nothing to compare, or the plan has a placement: the copies of
-            weights and state would count as those of activations.
+          ValueError: `stats` has nothing to compare, or the plan has a placement. With a placement,
+            copies of weights and state would be counted as copies of activations.
         """
         return check.check(self, stats, since or {}, steps)
 
@@ -232,7 +236,7 @@ class Plan:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the plan to a file for load_plan(). Replaces an existing regular file. Raises
-        FileExistsError for anything else, such as /dev/stdout."""
+        FileExistsError if `path` exists and is something else, such as /dev/stdout."""
         if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
             raise FileExistsError(errno.EEXIST, "it is not a regular file; choose another path",
                                   os.fspath(path))
@@ -315,7 +319,7 @@ def _plan_of(fields: Any) -> Plan | None:
 
 
 def _is_sound(plan: Plan) -> bool:
-    """Returns whether the fields have the types and lengths that a plan's fields have."""
+    """Returns whether the fields of `plan` have valid types and lengths."""
     numbers = (*(getattr(plan, name) for name in (
         "step_s", "recompute_step_s", "error", "peak_bytes", "host_bytes", "disk_bytes",
         "devices", "waited_s", "rate_error", "microbatches")), *(row.bytes for row in plan.names),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Searches for the best choice. A choice says for each name whether its values are kept, offloaded
 or recomputed. With up to ten names, the search tries all combinations. With more names, it changes
-one or two names at a time. It estimates the memory of all choices, and predicts the memory of the
-best choices exactly."""
+one or two names at a time. The search estimates the memory of all choices, and predicts the memory
+of the best choices exactly."""
 from __future__ import annotations
 
 import dataclasses
@@ -19,7 +19,7 @@ from actmem.plan.targets import TPUS
 from actmem.plan.time import Step, simulate
 
 KEEP, OFFLOAD, RECOMPUTE = "keep", "offload", "recompute"
-EXHAUSTIVE = 10         # most names for which all combinations are tried
+EXHAUSTIVE = 10         # up to this number of names, try all combinations
 SPARED = 2              # at most this many layers have live recomputed values at a time
 ROUNDING = 0.01         # relative difference below which two steps count as equal
 
@@ -80,7 +80,7 @@ class Search:
         self._parts: dict[frozenset[str], dict[frozenset[str], Step]] = {}
 
     def time(self, choice: Choice, rates: Rates | None = None, waits: bool = False) -> Step:
-        """Returns the time of a step with this choice. `waits`: as for simulate()."""
+        """Returns the time of a step with this choice. simulate() explains `waits`."""
         steps = [(part.times, simulate(part.layers, rates or self.rates, part.rest,
                                        self.ring, self.host_memory, waits))
                  for part in self.timeline.parts(choice.kept, choice.offloaded)]
@@ -145,7 +145,8 @@ class Search:
                 self.more[name] = min(self.more[name], alone - least)
 
     def _gone(self, choice: Choice) -> int:
-        """Returns the device memory that offloading frees. The ring for the transfers stays."""
+        """Returns the device memory that offloading frees. The values of `ring` layers that are in
+        transfer stay on the device."""
         return sum(max(0, self.sizes[name].bytes - self.ring * self.sizes[name].bytes_each)
                    for name in choice.offloaded)
 
@@ -165,7 +166,8 @@ class Search:
         if len(self.names) <= EXHAUSTIVE:
             found: list[Choice] = []
             for choice in self._exhaustive(actions):
-                # Skip a choice that offloads more than a faster one that saves the same names.
+                # Skip a choice if a faster one saves the same names, and offloads only names that
+                # this one offloads, too.
                 if not any(each.saved == choice.saved and each.offloaded <= choice.offloaded
                            for each in found):
                     found.append(choice)
@@ -266,7 +268,8 @@ class Search:
         return [each for each in dict.fromkeys(around) if self.has_room(each)]
 
     def _refuse(self, actions: Sequence[str]) -> NoReturn:
-        """Raises NoFiles if a choice would fit with files, or else Nothing."""
+        """Raises NoFiles if a choice would fit with values in files, but the machine lacks rates of
+        files. Otherwise raises Nothing."""
         least = self.peak(Choice())
         may_lack_room = OFFLOAD in actions and not self.has_room(
             Choice(offloaded=frozenset(self.names)))
@@ -288,9 +291,9 @@ class Search:
 
     def surest(self, best: Choice, stays: Choice) -> Choice | None:
         """Returns the choice whose gain over `stays` exceeds the error of this gain by the largest
-        margin, or None if no gain does. Considers choices that offload some of the names that
-        `best` offloads, and recompute the rest. If a choice offloads fewer names, its gain depends
-        less on the link's rate, so the error may be smaller."""
+        margin, or None if no gain exceeds its error. Considers choices that offload some of the
+        names that `best` offloads, and recompute the rest. If a choice offloads fewer names, its
+        gain depends less on the link's rate, so the error may be smaller."""
         found: list[tuple[float, int, Choice]] = []
         for offloaded in _subsets(best.offloaded):
             choice = Choice(best.kept, offloaded)
@@ -311,7 +314,8 @@ class Search:
         worst = 0.0
         for link, compute in ((1 - off, 1.0), (1.0, 1 + off), (1 - off, 1 + off),
                               (1 + off, 1 - off)):
-            # Instead of making compute faster by a factor, make the transfers slower by it.
+            # Slowing transfers down by a factor has the same effect as speeding up compute by this
+            # factor.
             rates = self.rates.scaled(link / compute, link / compute)
             there = (self.time(other, rates).seconds -
                      self.time(choice, rates).seconds) / whole

@@ -37,8 +37,9 @@ class Sharded:
 
 class _Axes:
     """The dimension in which each weight is divided: the first one whose size is a multiple of
-    `devices`. The first is best, because GPUs gather an array along its first dimension without a
-    copy. To gather along another dimension, XLA first copies the weights of all layers."""
+    `devices`. An earlier dimension is better, because GPUs gather an array along dimension 0
+    without a copy. To gather along another dimension, XLA first copies the weights of all
+    layers."""
 
     def __init__(self, step: decoder.Step, groups: Sequence[Group], devices: int) -> None:
         self.of_array: dict[str, int] = {}

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Targets: accelerators for which XLA can compile a program even if this machine lacks them.
+"""Targets are accelerators that XLA can compile a program for, even on a machine without such an
+accelerator.
 
     targets.find("h200x8")          # eight GPUs that target_h200.txtpb describes
     targets.find("v5p:2x2x1")       # a slice of four TPUs, which libtpu knows

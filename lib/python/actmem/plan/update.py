@@ -5,7 +5,7 @@ gradients may be there, too. The update runs on the device or on the host's proc
     step = update.predict(job, Update("state", "host", "nothing"), update.rates_of(machine, devices=1))
 
 A step is a list of phases: forward and backward passes of the micro-batches, and the update. If a
-pass hides the update (runs at the same time), the update is no phase of its own. In a phase, the
+pass hides the update (runs at the same time), the update is not a separate phase. In a phase, the
 device computes, the link copies in both directions, the host's memory serves the copies and the
 host's update, and disks transfer the bytes that exceed host memory. All these resources work at the
 same time, so a phase takes as long as the slowest of them.
@@ -122,8 +122,8 @@ def rates_of(machine: Machine, devices: int = 1) -> Rates:
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """The work of a phase: seconds of compute, and bytes. `out` and `into` are seen from the
-    device."""
+    """The work of a phase: seconds of compute, and bytes to transfer. `out` is from the device to
+    the host, and `into` is from the host to the device."""
     compute: float = 0.0
     out: float = 0.0
     into: float = 0.0

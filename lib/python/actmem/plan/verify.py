@@ -19,7 +19,8 @@ from actmem.plan.targets import OFFLOAD_FLAGS, Target
 
 SHORTLIST = 2           # choices that XLA compiles at a time
 ATTEMPTS = 3            # attempts at finding choices that fit
-EXHAUSTED = 0.9         # factor of the next memory limit if XLA does not report the memory needed
+EXHAUSTED = 0.9         # multiplies the memory limit if XLA does not report how much memory a
+                        # choice needs
 
 
 class Policies:
@@ -31,7 +32,8 @@ class Policies:
         self.donated, self.resident, self.destination = donated, resident, destination
         self.limit = search.device_memory
         self.found: dict[Choice, compiled.Compiled] = {}
-        # Variables with flags that a choice needs in addition to those of the environment.
+        # Environment variables with flags that a choice needs in addition to the flags that are set
+        # already.
         self.variables: dict[Choice, Mapping[str, str]] = {}
 
     def compile(self, choices: Iterable[Choice]) -> None:
@@ -54,7 +56,8 @@ class Policies:
         if not variables or not choice.offloaded or not wait or \
                 compiled.flags().keys() & variables.keys():
             return
-        # The device waits for copies. Other flags may let more of the computation hide them.
+        # The device waits for copies. With other flags, XLA may overlap more of the copies with
+        # computation.
         self.found[choice] = self._run(
             lowered, f"compiling it again with other flags, because it waits {wait:.3g} s for copies",
             variables)
@@ -145,8 +148,8 @@ class Policies:
 
 
 def _compile(search: Search, policies: Policies, count: int, offloads: bool) -> None:
-    """Compiles the best few choices. If none of them fits, tries choices whose predicted memory is
-    lower, by the ratio of the limit to the least memory that XLA reported."""
+    """Compiles the best few choices. If none of them fits, lowers the limit of predicted memory and
+    tries again. The factor is the given limit divided by the least memory that XLA reported."""
     try:
         for _ in range(ATTEMPTS):
             few = search.few(count, offloads)
@@ -206,7 +209,8 @@ def verified(search: Search, program: _trace.Program, target: Target, plan: Plan
 
 
 def _loses(policies: Policies, choice: Choice, stays: Choice | None) -> str:
-    """Returns a message if a choice's schedule shows that it is slower than `stays`, or ""."""
+    """Returns a message if the schedule of `choice` shows that `choice` is slower than `stays`.
+    Otherwise returns ""."""
     wait = policies.wait(choice)
     if stays is None or not choice.offloaded or not wait:
         return ""

@@ -8,8 +8,9 @@ import dataclasses
 from actmem.plan.machine import Machine
 
 DAY = 86400
-YEARS = 5                       # an endurance in bytes is for this many years
-CAPACITY = 8 * 3.84e12          # bytes of a host's disks if unknown: those of a DGX H200
+YEARS = 5                       # an endurance in bytes refers to this number of years
+CAPACITY = 8 * 3.84e12          # assumed bytes of a host's disks if the machine does not state
+                                # them: those of a DGX H200
 WARNED, REFUSED = 1, 10         # limits of Wear.ratio
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Counts the work of a program from its graph: exact floating point operations for products and
 convolutions, bytes by mesh axis for collectives, and bytes read and written for other operations.
-The graph is of the program that recomputes all values with a name. If some of these values are
-kept, the operations that only recompute them are not counted."""
+The graph is that of a program that recomputes all named values. If some of these values are kept,
+the operations that only recompute them are not counted."""
 from __future__ import annotations
 
 import collections
@@ -119,7 +119,8 @@ class Counted:
                         sum(read_of(value) for value in step.reads.values()))
             work.costly = sum(_elements(each) for each in (node, *step.inner)
                               if each.op in COSTLY)
-            if step.inner:      # XLA copies a transpose that is not fused block by block
+            # XLA copies an unfused transpose block by block, without strided reads.
+            if step.inner:
                 work.strided = sum(_elements(each) for each in (node, *step.inner)
                                    if _is_strided(each))
             flops = flops_of(node)
@@ -152,7 +153,8 @@ class Counted:
         return nodes[::-1]
 
     def cost(self, kept: Collection[str], price: Callable[[Work], float]) -> float:
-        """Returns the sum of `price` over the work of all operations that run."""
+        """Returns the sum of `price` over the work of all operations that run if the values with
+        the names `kept` exist already."""
         return sum(self.cost_of(node, kept, price) for node in self.needed(kept))
 
     def cost_of(self, node: Node, kept: Collection[str], price: Callable[[Work], float]) -> float:
