@@ -492,8 +492,8 @@ def _alone(token: Any, number: int = 0) -> list[str]:
 
 
 def _ties(ties: Sequence[Any]) -> list[list[str]]:
-    """Returns the dimension names of ties: operands for which a call waits, but whose values it
-    ignores."""
+    """Returns the dimension names of ties: operands that a call waits for without reading their
+    values."""
     return [[f"{_TIE}{i}d"] * tie.ndim for i, tie in enumerate(ties)]
 
 

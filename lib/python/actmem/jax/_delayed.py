@@ -8,9 +8,9 @@ gradients, such as the global norm, unless they also need stored state.
 
 run_before() computes the rest of the update, and the program that follows the update. The program's
 equations keep their order. A group is updated before the first equation that needs one of the
-group's parameters. The takes of the next group's state wait for the values that the program has
-computed before. So the state of a group is copied to the device while the program computes with the
-parameters of the previous group.
+group's parameters. The takes of a group's state wait for the last value that the program computed
+before the update of the previous group. So the state of a group is copied to the device while the
+program computes with the parameters of the previous group.
 """
 from collections.abc import Sequence
 from typing import Any

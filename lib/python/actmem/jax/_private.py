@@ -49,7 +49,7 @@ NAMES: tuple[tuple[Any, str], ...] = tuple((owner, name) for owner, names in (
 # exists.
 SOME = {"register_canonicalize_value_handler", "canonicalize_value_handlers", "rules"}
 
-# JAX promises no types for the following objects.
+# JAX specifies no stable types for the following objects.
 Aval: TypeAlias = Any           # a shape and a dtype, as jax.typeof() returns
 DType: TypeAlias = Any          # a NumPy dtype, or an extended dtype
 Primitive: TypeAlias = Any
