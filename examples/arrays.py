@@ -23,12 +23,12 @@ import actmem
 import actmem.jax
 
 BATCH, FEATURES = 512, 1024
-AHEAD = 4           # maximum number of batches that are read and not yet used
+AHEAD = 4           # maximum number of batches that were read but not used yet
 RATE = 0.05
 
 
 def write(path, batches):
-    """Writes samples of a linear function, with noise. The training finds this function."""
+    """Writes noisy samples of a linear function to a file. The training learns this function."""
     random = np.random.default_rng(0)
     line = random.standard_normal(FEATURES, np.float32)
     with open(path, "wb") as file:
@@ -39,8 +39,8 @@ def write(path, batches):
 
 
 def batches(path, steps, new, hand_over):
-    """Yields `steps` batches. A thread reads the file again and again, into arrays that
-    `new` creates and `hand_over` converts for JAX."""
+    """Yields `steps` batches. A thread reads the file again and again. For each batch, `new`
+    creates an array, and `hand_over` converts the filled array for JAX."""
     waiting = queue.Queue(AHEAD)
 
     def read():

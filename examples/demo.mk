@@ -2,7 +2,7 @@
 #
 # make demo          trains a small transformer four ways and compares them
 #   DEMO_STEPS=N     steps of each training
-#   DEMO_ALLOW=LIST  memory that actmem may fall back to; it reports a fallback
+#   DEMO_ALLOW=LIST  memory that actmem may fall back to; actmem reports a fallback
 #   DEMO_SPILL=DIR   folder of the spill file; its file system needs direct I/O
 
 DEMO_STEPS ?= 30

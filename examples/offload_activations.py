@@ -15,7 +15,7 @@ from offloading import report, stack, tutorial
 
 
 def layer(x, weights):
-    """Names the layer's input, so that policies can choose it."""
+    """Computes a layer. Names the layer's input, so that checkpoint policies can select it."""
     x = checkpoint_name(x, "x")
     return x @ weights[0] @ weights[1]
 
@@ -28,7 +28,7 @@ OFFLOAD = jax.checkpoint_policies.save_and_offload_only_these_names(
 
 def checkpointed(layer, policy, checkpoint=jax.checkpoint):
     """Returns `layer`, checkpointed with `policy`. prevent_cse=False is safe: inside lax.scan, XLA
-    cannot merge anything with the forward pass."""
+    cannot merge the recomputation with the forward pass."""
     return checkpoint(layer, policy=policy, prevent_cse=False)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Activations and weights on the host: two of the examples in one program.
+"""Activations and weights on the host: this program combines two of the examples.
 
 One checkpoint handles both. Its policy keeps the layer's input on the host. The policy does not
 save the fetched weights, so the backward pass fetches them again.

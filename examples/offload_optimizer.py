@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Adam's state on the host between steps.
 
-Adam keeps two averages for each weight. The averages have twice the bytes of the weights, and only
-the update needs them. The program compares several ways. In the first, the averages are always on
-the device. In the second, they are inputs and outputs on the host, and the step fetches them for
-the update. With actmem, they are in regions, and the update copies them to the device one after the
-other. If the host computes the update, the averages stay on the host, and only gradients and
-changes of weights move.
+Adam keeps two averages for each weight. Together, the averages are twice as large as the weights,
+and only the update needs the averages. The program compares several ways to store the averages. In
+the first, the averages are always on the device. In the second, the averages are inputs and outputs
+on the host, and the step fetches them for the update. With actmem, the averages are in regions, and
+the update copies them to the device one after the other. If the host computes the update, the
+averages stay on the host, and only gradients and changes of weights move.
 """
 import sys
 from typing import NamedTuple
@@ -29,7 +29,7 @@ OPTIMIZER = optax.chain(optax.clip_by_global_norm(1.0),
 
 
 class Sizes(NamedTuple):
-    """The shape of weights, input and output is (width, width)."""
+    """Each weight matrix, the input and the output have the shape (width, width)."""
     width: int
 
 
@@ -67,8 +67,8 @@ def make_step(layer, fetch=lambda state: state, optimizer=OPTIMIZER):
 
 
 def train(step, weights, state, x, place):
-    """Trains with Adam's state kept at `place`. Returns the compiled step, and the final weights
-    and state."""
+    """Trains, and keeps Adam's state in the sharding `place` between steps. Returns the compiled
+    step, and the final weights and state."""
     state = jax.device_put(state, place)
     compiled = step.lower(weights, state, x).compile()
     for _ in range(STEPS):
@@ -78,8 +78,8 @@ def train(step, weights, state, x, place):
 
 
 def kept(width):
-    """Trains with the state on the device. Donates weights and state, so that the new ones replace
-    them in memory."""
+    """Trains with the state on the device. Donates weights and state, so that the new weights and
+    state reuse their memory."""
     step = jax.jit(make_step(layer), donate_argnums=(0, 1))
     return train(step, *initial_state(width), ON_DEVICE)
 
@@ -101,7 +101,7 @@ def offloaded(width):
 
 def in_actmem(width, on="device"):
     """Trains with the state in regions. The inputs of the layers are in regions, too, until the
-    backward pass. The device or the host computes the update."""
+    backward pass. `on` selects whether the device or the host computes the update."""
     import actmem.jax
     import actmem.optax
 

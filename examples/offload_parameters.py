@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Weights on the host, fetched by each layer when it is computed.
+"""Weights on the host: each layer fetches its weights when the layer is computed.
 
-The program compares three ways. In the first, all weights are on the device. In the second, they
-are on the host, and JAX keeps each layer's fetched weights until its backward pass. In the third,
-each layer fetches its weights again in the backward pass, so that only one layer's weights are on
-the device at a time.
+The program compares three ways to provide the weights to the layers. In the first, all weights are
+on the device. In the second, they are on the host, and JAX keeps each layer's fetched weights until
+the layer's backward pass. In the third, each layer fetches its weights again in the backward pass,
+so that only one layer's weights are on the device at a time.
 """
 import sys
 from functools import partial
@@ -23,12 +23,12 @@ def layer(x, weights):
 
 
 def fetching(layer):
-    """Returns `layer` for weights that are on the host."""
+    """Returns a version of `layer` that gets weights on the host and copies them to the device."""
     return lambda x, weights: layer(x, jax.device_put(weights, ON_DEVICE))
 
 
 def taking(layer):
-    """Returns `layer` for weights that actmem stores."""
+    """Returns a version of `layer` that gets weights stored by actmem and takes their values."""
     import actmem.jax
     return lambda x, weights: layer(x, actmem.jax.value(weights))
 
@@ -49,7 +49,8 @@ def main():
     rows.run("kept", stack.gradient(layer), weights, x)
     on_host = jax.device_put(weights, ON_HOST)
     rows.run("fetched once", stack.gradient(fetching(layer)), on_host, x)
-    # Without a policy, jax.checkpoint keeps a layer's arguments: x and the weights on the host.
+    # Without a policy, jax.checkpoint keeps only a layer's arguments: x, and the weights, which are
+    # on the host.
     fetched_again = jax.checkpoint(fetching(layer), prevent_cse=False)
     rows.run("fetched again", stack.gradient(fetched_again), on_host, x)
     if options.way == "actmem":

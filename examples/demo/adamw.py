@@ -24,7 +24,8 @@ class State(NamedTuple):
 
 
 def initial_state(parameters):
-    # The two trees of zeros share no array, because the step donates both trees.
+    # The two trees of zeros must not share arrays: the step donates both trees, and JAX cannot
+    # donate an array twice.
     return State(jnp.zeros((), jnp.int32),
                  jax.tree.map(jnp.zeros_like, parameters),
                  jax.tree.map(jnp.zeros_like, parameters))

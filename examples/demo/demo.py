@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Trains the same model four ways, one after another, and compares them.
+"""Trains the same model in four ways, one after another, and compares the results.
 
 Runs train.py in a separate process for each way. Prints a table at the end. Writes the same numbers
 to demo.json, a chart to demo.svg, and the logs to the folder demo.
@@ -29,7 +29,7 @@ On a CPU, the demo shows that results are right and where the bytes are. A CPU
 has only one memory, so only "spilled" saves memory there. On an accelerator,
 "actmem" also saves device memory. Compare step times on an accelerator.
 """
-REFERENCE = "same policy"   # runs no steps; its gradients must equal actmem's
+REFERENCE = "same policy"   # this variant runs no steps; its gradients must equal those of "actmem"
 BAR = 24
 
 
@@ -45,7 +45,8 @@ def show_step(name, line):
 
 
 def environment_of(name, budget, spill):
-    """Returns the environment of a variant. "spilled" gets a budget and a folder."""
+    """Returns the environment of a variant. The variant "spilled" gets a budget, and a folder for
+    its file."""
     if name != "spilled":
         return os.environ
     return os.environ | {"ACTMEM_BUDGET": budget, "ACTMEM_SPILL": str(spill)}
@@ -61,7 +62,7 @@ def is_memory(folder):
 
 
 def run_variant(name, steps, folder, environment):
-    """Runs train.py for this variant. Returns the measurements that it prints last."""
+    """Runs train.py for this variant. Returns the measurements that train.py prints last."""
     stem = name.replace(" ", "-")
     command = [sys.executable, Path(__file__).with_name("train.py"), name,
                "--steps", str(steps), "--gradients", folder / f"{stem}.npz"]
@@ -91,7 +92,8 @@ def run_variant(name, steps, folder, environment):
 
 
 def max_difference(folder, one, other):
-    """Returns the largest difference and the largest value over all gradients."""
+    """Compares the gradients of two variants. Returns the largest difference, and the largest
+    gradient of `one`, both as absolute values."""
     with (np.load(folder / f"{one}.npz") as a,
           np.load(folder / f"{other}.npz") as b):
         if sorted(a.files) != sorted(b.files):

@@ -5,18 +5,21 @@ import actmem.jax
 
 
 def _is_pinned(region):
-    """Returns true if the pages are of the driver or hugetlb, or are locked."""
+    """Returns true if the region has pages of the driver or of hugetlb, or if all its pages are
+    locked."""
     return (region["backend"] == "driver" or region["pages"] == "2M"
             or region["pinned_bytes"] >= region["length"])
 
 
 def _is_in_rss(region):
-    """Returns true if the RSS includes the pages that the process has touched."""
+    """Returns true if the process's RSS includes the region's pages once the process has touched
+    them."""
     return region["backend"] == "memfd" and region["pages"] in ("thp", "4K")
 
 
 def measure(steps):
-    """Returns bytes and stall time per step, averaged over `steps` steps, and the regions."""
+    """Returns bytes and stall time per step, averaged over `steps` steps, and a description of the
+    regions."""
     memory = actmem.default()
     stats = actmem.jax.stats()
     store, put_bytes = stats["store"], stats["put_bytes_total"]

@@ -28,8 +28,8 @@ class Shape(NamedTuple):
 
 
 def initial_parameters(key, shape):
-    """Returns normally distributed random weights. Projections into the residual
-    stream are scaled by depth.
+    """Returns normally distributed random weights. The weights of projections
+    into the residual stream are scaled by 1 / sqrt(2 * layers).
     """
     keys = iter(jax.random.split(key, 8))
     width, hidden = shape.width, 4 * shape.width
@@ -69,7 +69,7 @@ def rotary_tables(shape):
 
 
 def rotate(x, tables):
-    """Applies RoPE to [batch, heads, length, head width]."""
+    """Applies RoPE to `x`, whose shape is [batch, heads, length, head width]."""
     cos, sin = tables
     first, second = jnp.split(x, 2, axis=-1)
     return jnp.concatenate(
@@ -108,7 +108,7 @@ def make_layer(shape, tables):
 
 
 def loss(parameters, tokens, shape, wrap_layer):
-    """Returns the mean cross-entropy of the tokens after the first, in nats."""
+    """Returns the mean cross-entropy, in nats, of all tokens except the first of each sequence."""
     layer = wrap_layer(make_layer(shape, rotary_tables(shape)))
     x = parameters["embedding"][tokens[:, :-1]]
     x, _ = jax.lax.scan(lambda x, weights: (layer(weights, x), None),

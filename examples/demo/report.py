@@ -70,7 +70,8 @@ def rows(document):
 
 
 def regions(document, key):
-    """Describes equal regions together: "2 × 64.0 MiB on node 0, 2 MiB pages, pinned"."""
+    """Describes the regions, and counts equal ones, as in "2 × 64.0 MiB on node 0, 2 MiB pages,
+    pinned"."""
     alike = collections.Counter(
         f"{mebibytes(region['bytes'])} on node {region['node']}, "
         f"{page_size(region['page_bytes'])} pages, "

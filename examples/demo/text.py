@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Generates text that a model can learn. The same seed gives the same text.
 
-The text has invented words (spelling) in the order of a Markov chain (grammar). Each sentence
-occurs twice in a row, so that attention can copy the second from the first.
+The text consists of invented words, so that a model can learn their spelling. A Markov chain
+chooses the order of the words, so that a model can learn a grammar. Each sentence occurs twice in a
+row, so that attention can copy the second from the first.
 """
 import numpy as np
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Trains one variant and measures it. A process trains only one, because peak RSS never falls.
+"""Trains one variant and measures it. A process trains only one variant, because its peak RSS never
+falls.
 
 Prints a line of JSON per step, then one with the measurements. The gradients of the first batch at
 the initial parameters go to the file --gradients. With --steps 0 the program does not train.

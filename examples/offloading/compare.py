@@ -10,15 +10,17 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-# The largest permitted difference, relative to the largest value in the same array. A sum that adds
-# in another order differs by at most a hundredth of this tolerance. If a program wrongly uses
-# another layer's activation, the error of a gradient is about as large as the gradient.
+# The largest permitted difference, relative to the largest value in the same array. Results that
+# differ only because sums are added in another order differ by at most a hundredth of this
+# tolerance. If a program wrongly uses another layer's activation, the error of a gradient is about
+# as large as the gradient.
 TOLERANCE = 1e-4
 
 
 class Comparison(NamedTuple):
-    """The result of a comparison of all arrays. `relative`: the difference divided by the largest
-    value of the array."""
+    """The result of comparing all arrays. `difference` is the largest difference between two
+    elements. `relative` is the largest relative difference of an array: its largest difference
+    divided by its largest value."""
     equal: bool
     difference: float
     relative: float
@@ -37,7 +39,7 @@ def _bits(array):
 
 
 def digest(arrays):
-    """Returns a digest of names, types and all bits."""
+    """Returns a digest of the names, types, shapes and bits of all arrays."""
     seen = hashlib.sha256()
     for name, array in arrays.items():
         seen.update(f"{name} {array.dtype} {array.shape}".encode())

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Gets the memory of a compiled program from XLA, in bytes, and formats a table of it."""
+"""Asks XLA how many bytes of memory a compiled program needs, and formats a table of these
+sizes."""
 
 # XLA's names without "_size_in_bytes": first for the device, then for the host.
 DEVICE = ("temp", "argument", "output", "alias")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Creates weights and input of a stack of layers, and the gradient of the stack.
+"""Creates the weights and the input of a stack of layers, and a function for the gradient of the
+stack.
 
 A layer is two matrix multiplications. The values are random and the loss is not linear, so a
-program that uses the activation of another layer or sample gets a different gradient.
+program that confuses the activations of two layers or samples computes a different gradient.
 """
 from typing import NamedTuple
 
@@ -33,8 +34,9 @@ def weights_and_input(sizes):
 
 
 def gradient(layer, value_and_grad=jax.value_and_grad):
-    """Returns a jitted function for the gradients of the weights. The loss is half the sum of
-    squares of the output of lax.scan over `layer(x, weights)`."""
+    """Returns a jitted function that computes the gradients of the weights. The function applies
+    all layers, `layer(x, weights)`, by lax.scan. The loss is half the sum of the squares of the
+    last output."""
 
     def loss(weights, x):
         x, _ = jax.lax.scan(lambda x, weights: (layer(x, weights), None), x, weights)

@@ -2,8 +2,8 @@
 """The sizes that "JAX Memories and Host Offloading" prints for programs like these.
 
 https://docs.jax.dev/en/latest/notebooks/host-offloading.html, as of 2025. The page's
-metadata name a Tesla T4. The page prints two decimals, and no sizes of outputs and
-aliases.
+metadata name a Tesla T4. The page prints sizes with two decimals, and does not print the
+sizes of outputs and aliases.
 """
 MIB, GIB = 1 << 20, 1 << 30
 

@@ -137,7 +137,7 @@ class Memory:
 
     @property
     def backend(self) -> str:
-        """"driver" or "memfd"."""
+        """The backend in use: "driver" or "memfd"."""
         return _native.BACKENDS[_native.library.actmem_get_backend(self.handle)]
 
     def describe(self) -> str:
@@ -177,8 +177,8 @@ def _close_handle(memory: Memory) -> int:
 
 
 # actmem.jax sets these two variables, and replaces _close_handle(). _on_open() is called after a
-# Memory was opened. _adopted() returns the handle that the XLA handlers (lib/xla) opened without
-# this module, or None.
+# Memory was opened. The XLA handlers (lib/xla) may have opened a Memory without this module.
+# _adopted() returns the handle of this Memory, or None if they have not.
 _on_open: Callable[[Memory], None] | None = None
 _adopted: Callable[[], int | None] | None = None
 
@@ -227,20 +227,23 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
       allow: Fallbacks that actmem may use if the requested memory is not available: some of
         "2m", "thp", "4k", "node" and "unlocked", or "any" for all of them. () permits none,
         regardless of the environment. Error messages name the values that would help.
-      heap_grow: Length in bytes of each region in which actmem allocates blocks, such as those
-        of activations; a multiple of 2 MiB. Default: 64 MiB. Rounded up for pages of 1G.
+      heap_grow: Length in bytes of each region in which actmem allocates blocks. A block holds, for
+        example, an activation. Must be a multiple of 2 MiB. Default: 64 MiB. Rounded up for pages
+        of 1G.
       heap_limit: Maximum total bytes of the regions for blocks. Default: no limit. The arrays of
         actmem.jax.empty() use separate regions, with a separate limit of the same size.
       name: If set, the regions for blocks are files: name.0, name.1 and so on. The files stay,
-        and the next process with that name reuses them with their contents. A name with "/" is
-        a path on a mounted actmem, hugetlbfs or tmpfs. A name without "/" is a file in the first
-        mounted file system of actmem. Processes that run at the same time need different names.
+        and the next process with that name reuses them with their contents. A name with "/" is a
+        path on a mounted file system: actmem, hugetlbfs or tmpfs. A name without "/" is a file in
+        the first mounted file system of actmem. Processes that run at the same time need different
+        names.
       budget: Bytes of memory that blocks may use. Cannot be combined with heap_limit. With `spill`,
         blocks beyond the budget are kept in files until they are needed.
       spill: A directory for the files of spilled blocks, or several directories, one per disk.
         The file system must support direct I/O, unless spill_allow has "buffered". Spilling to a
         directory in memory (tmpfs) frees no memory, so open() prints a warning on stderr. With
-        ACTMEM_STRICT=1, open() raises an error, unless spill_allow has "memory".
+        ACTMEM_STRICT=1, open() raises an error for such a directory, unless spill_allow has
+        "memory".
       spill_limit: Maximum total bytes of the files of spilled blocks. Default: no limit.
       spill_allow: Permitted fallbacks if the files of spilled blocks cannot be written, or if
         their file system does not support direct I/O.

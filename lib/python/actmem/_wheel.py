@@ -21,7 +21,7 @@ def command(name: str) -> str:
 
 def complete(message: str) -> str:
     """Returns an error message of libactmem. If the message names a command that this user lacks,
-    appends where to read how to install the command."""
+    appends the name of the page that explains the installation."""
     if ("`actmem " in message or "`modprobe actmem`" in message) and _lacks_commands():
         return f"{message}; docs/installing.md says how to install the command and the driver"
     return message

@@ -35,7 +35,8 @@ GROUP_BYTES = 256 << 20
 
 
 def _aval(leaf: Any) -> Any:
-    """Returns the type of an array, for tracing."""
+    """Returns `leaf` in a form that JAX can trace: a stored leaf as its shape, dtype and sharding,
+    any other leaf unchanged."""
     if not is_stored(leaf):
         return leaf
     ghost = jax.typeof(leaf.ghost)
@@ -45,8 +46,9 @@ def _aval(leaf: Any) -> Any:
 
 
 def _like_params(state: Any, params: Any) -> list[Any]:
-    """Returns, for each leaf of a state, the sharding of the leaf's parameter if this parameter is
-    on several devices, else None."""
+    """Returns, for each leaf of a state, the sharding of the parameter to which the leaf belongs if
+    this parameter is on several devices, else None. The path of a leaf ends with its parameter's
+    path."""
     shardings = {path: (leaf.shape, leaf.sharding) for path, leaf in named_leaves(params)
                  if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)
                  and leaf.sharding.num_devices > 1}
@@ -66,8 +68,8 @@ def _layers_like_params(state: Any, params: Any) -> list[int | None]:
 
 
 def _constrained(state: Any, shardings: list[Any]) -> Any:
-    """Gives leaves of a state their shardings. Without these, XLA would replicate arrays of
-    zeros."""
+    """Applies `shardings` to the leaves of a state. Without a sharding, XLA would replicate an
+    array of zeros on all devices."""
     leaves = [leaf if sharding is None or is_stored(leaf) else
               jax.sharding.reshard(leaf, sharding) if _private.is_explicit(sharding) else
               jax.lax.with_sharding_constraint(leaf, sharding)
@@ -95,8 +97,8 @@ def _number_of(key: Any, sharding: Any) -> int:
 
 
 def _check_types(paths: list[tuple[str, Any]], labels: list[str | None]) -> None:
-    """Refuses leaves with weak types. A weak type affects JAX's type promotion, but a stored leaf
-    would lose its weak type."""
+    """Raises ValueError if a leaf that will be stored has a weak type. A weak type affects JAX's
+    type promotion, but a stored leaf would lose its weak type."""
     for (path, leaf), label in zip(paths, labels):
         if label is not None and leaf.weak_type:
             raise ValueError(
@@ -157,8 +159,8 @@ class _Offloaded:
         self.applies, self.on_host = applies, on_host
 
     def label(self, path: str, leaf: Any, sharding: Any = None) -> str | None:
-        """Returns the label of a leaf, or None if the leaf is not stored. `sharding` is the
-        sharding of a new leaf on several devices, or None."""
+        """Returns the label of a leaf, or None if the leaf is not stored. If init() creates the
+        leaf on several devices, `sharding` is its sharding; otherwise None."""
         if getattr(leaf, "size", 1) < LEAST_ELEMENTS or _private.is_extended(leaf.dtype):
             return None
         if self.mask is not None and not self.mask(path, leaf):
@@ -285,7 +287,8 @@ class Offloaded(optax.GradientTransformationExtraArgs):     # type: ignore[misc]
 
         Raises:
           NotImplementedError: The transformation computes one layer from several layers of stored
-            weights. Only reductions over all layers are supported.
+            weights. Reductions over all layers are the only supported operations that combine
+            layers.
 
         Donate `params` and `state` to the step, so that each layer's new values use the memory of
         its old values.
@@ -313,8 +316,9 @@ def offload(tx: optax.GradientTransformation, *,
       mask: A function that returns whether to store a leaf of the state. Its arguments are the
         leaf's path, such as ".mu['w']" (see jax.tree_util.keystr), and the leaf's shape and dtype.
         Random keys, and leaves with fewer than 4,096 elements, always stay on the device.
-      group_bytes: The update runs in groups of leaves that have at most this many bytes of
-        state. A larger leaf is a group of its own. At most two groups are on the device.
+      group_bytes: The update divides the leaves into groups. All leaves of a group together have at
+        most this many bytes of state; a larger leaf is a group of its own. At most two groups are
+        on the device at the same time.
       on: Where the update runs. "device": each group is copied to the device and back. "host":
         the gradients are copied to the host, whose processors compute the new state. The arrays
         that the device needs, such as the updates, are copied back. See docs/state.md.
@@ -329,8 +333,8 @@ def offload(tx: optax.GradientTransformation, *,
     budget and spill path (ACTMEM_BUDGET, ACTMEM_SPILL) apply to the state and to offloaded
     activations together.
 
-    A lax.cond, or a jnp.where with a scalar condition, may decide to keep the old value of a leaf.
-    The update then neither reads nor writes this leaf.
+    If a lax.cond, or a jnp.where with a scalar condition, selects the old value of a leaf, the
+    update neither reads nor writes this leaf.
 
     Raises:
       ValueError: `group_bytes` is below 1, or `on` is neither "device" nor "host". init() raises
@@ -338,9 +342,9 @@ def offload(tx: optax.GradientTransformation, *,
         error if a leaf to store has a weak type. update() raises this error if a leaf is not stored
         but should be, or if the new state has another structure than the old state.
       NotImplementedError: If flax.nnx.Optimizer calls init(). If update() uses refs or ordered
-        callbacks, is differentiated, or runs under jax.vmap. With on="host", also if update()
-        computes new state from old state by operations that are not elementwise, or not in float32
-        or bfloat16, or if the state is on several devices.
+        callbacks, is differentiated, or runs under jax.vmap. With on="host", also if the state is
+        on several devices, or if update() computes new state from old state by an operation that is
+        not elementwise in float32 or bfloat16.
 
     Example:
       >>> import jax.numpy as jnp, optax, actmem.optax
@@ -464,9 +468,10 @@ class Delayed:
         Args:
           function: A function of arrays, such as the result of jax.value_and_grad().
           params: The parameters that keep() got.
-          state: From keep() or init(). The update uses the values that leaves on the device, such
-            as the hyperparameters of optax.inject_hyperparams, had at keep(). If the program has
-            changed a leaf since keep(), the next update uses the changed value.
+          state: From keep() or init(). Some leaves are on the device, such as the hyperparameters
+            of optax.inject_hyperparams. The update uses the values that these leaves had when
+            keep() was called. If the program has changed such a leaf since, the next update uses
+            the changed value.
           args: Arrays, and trees of arrays.
 
         Returns:
@@ -513,9 +518,10 @@ def delayed(tx: optax.GradientTransformation, *,
     Clipping by the global norm needs all gradients before the first parameter can be updated. So
     with clipping, the update of offload() runs at the end of the step, where no computation hides
     the copies of the state. A delayed update runs at the beginning of the next step: it updates
-    each parameter just before the forward pass first uses this parameter. Meanwhile, the state of
-    the next parameters is copied. The results equal those of offload(). The step that computes the
-    gradients also computes the values that need all gradients, such as their norm.
+    each parameter just before the forward pass first uses this parameter. While the program
+    computes with these parameters, the state of the next parameters is copied to the device. The
+    results equal those of offload(). The step that computes the gradients also computes the values
+    that need all gradients, such as their norm.
 
     Args:
       tx, mask, group_bytes: As for offload().
@@ -525,9 +531,10 @@ def delayed(tx: optax.GradientTransformation, *,
 
     The gradients stay on the device until the next step. Computing their norm needs all gradients
     on the device anyway, so a delayed update needs no more memory. A function that uses all layers
-    at once, such as a lax.scan over layers, begins only when all layers are updated. If a lax.cond
-    or a jnp.where with a scalar condition decides about the whole update, as in
-    optax.apply_if_finite and optax.MultiSteps, the function begins only after the whole update.
+    at once, such as a lax.scan over layers, begins only when all layers are updated. In
+    optax.apply_if_finite and optax.MultiSteps, a lax.cond or a jnp.where with a scalar condition
+    selects between the old and the new state. With such an update, the function begins only after
+    the whole update.
 
     Example:
       >>> import jax, jax.numpy as jnp, optax, actmem.optax

@@ -9,7 +9,7 @@
 
 checkpoint   is jax.checkpoint, but keeps the saved values in actmem regions
 remat        is another name of checkpoint
-patch        makes jax.checkpoint use actmem where a policy offloads
+patch        makes jax.checkpoint keep in actmem the values that a policy offloads
 empty        makes a NumPy array in a region, for a program to fill
 asarray      makes a JAX array in a region; does not copy an array of empty()
 save         copies an array into a named region
@@ -18,7 +18,7 @@ offload_params
              stores the weights of stacked layers, so that a scan reads them layer by layer
 value_and_grad
              differentiates a function of stored weights
-value        returns stored arrays on the device
+value        returns copies of stored arrays on the device
 Stored       is a weight in actmem memory, or an array of an optimizer's state: see actmem.optax
 save_state   writes an optimizer's state and other arrays to a file
 restore_state

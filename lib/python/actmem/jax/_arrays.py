@@ -32,7 +32,7 @@ CAPSULE = b"dltensor"
 WORDS = 1024
 BYTES_MAX = (1 << 64) - 1
 
-# Types that JAX and NumPy store alike, with their DLPack codes.
+# Types whose elements have the same layout in JAX and NumPy, with the DLPack codes of the types.
 _CODES = {name: code for code, names in enumerate((
     ("int8", "int16", "int32", "int64"),
     ("uint8", "uint16", "uint32", "uint64"),
@@ -81,8 +81,8 @@ class Block:
 
 
 class _Exported:
-    """Exports the elements of a block to jax.dlpack.from_dlpack(), as CPU memory or as host
-    memory of a GPU."""
+    """Exports the elements of a block to jax.dlpack.from_dlpack(), with DLPack's device type for
+    CPU memory or for CUDA's pinned host memory."""
 
     def __init__(self, array: NDArray[Any], device_type: int, device: int) -> None:
         self.array = array
@@ -174,8 +174,9 @@ def _check_platform(device: jax.Device) -> None:
 
 
 def memory_for(devices: Iterable[jax.Device]) -> tuple[int, int]:
-    """Returns the flags and the GPU index for memory that these devices and JAX's default device
-    can all use. Memory that is registered for one GPU can be used by all GPUs."""
+    """Returns the flags and the GPU index with which to allocate memory for these devices and for
+    JAX's default device. One GPU index is enough, because memory that is registered for one GPU can
+    be used by all GPUs."""
     for device in (*devices, _default_device()):
         _check_platform(device)
         if _is_cuda(device):
@@ -222,7 +223,7 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike | None = None) -> NDArray
         helps.
 
     The memory stays allocated while the array, a slice of it, or a JAX array that uses the
-    memory exists. Afterwards, the region can use the memory for another array. A forked child does
+    memory exists. Afterwards, another array can use this memory of the region. A forked child does
     not inherit this memory and must not access it.
 
     Example:
@@ -402,7 +403,7 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *,
       result into the array's memory.
 
     Raises:
-      TypeError: `a` is traced, or JAX and NumPy do not store its type alike.
+      TypeError: `a` is traced, or elements of its type have different layouts in JAX and NumPy.
       ValueError: The array must be copied, and `copy` is False; or `device` denotes GPU memory.
       OverflowError: A Python integer does not fit the type.
       NotImplementedError: `device` is neither a CPU nor an NVIDIA GPU.

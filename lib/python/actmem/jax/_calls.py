@@ -2,12 +2,12 @@
 """The XLA custom calls that lib/xla handles, on one device and on several. A put stores a value in
 host memory, and a take returns the value: see _kept.py for tokens and ghosts.
 
-On several devices, each device puts its own shard, and gets its own tokens. XLA treats a token as
-one value that is equal on all devices, although its contents differ, so XLA never moves the token.
-An array of tokens is sharded like the batch of the value. XLA's partitioner chooses the sharding of
-a value, and JAX may not know this sharding. The takes in a program get the sharding of that
-program's puts with the same label (the value's name in error messages). So each device takes its
-own shard, and XLA gathers nothing.
+On several devices, each device puts its own shard, and gets its own tokens. The contents of a token
+differ between devices. But XLA treats a token as one value that is equal on all devices, so XLA
+never moves the token. An array of tokens is sharded like the batch of the value. XLA's partitioner
+chooses the sharding of a value, and JAX may not know this sharding. The takes in a program get the
+sharding of that program's puts with the same label (the value's name in error messages). So each
+device takes its own shard, and XLA gathers nothing.
 """
 import itertools
 import math
@@ -221,9 +221,9 @@ def latest_sharding(label: str, shape: Sequence[int], dtype: DType,
 
 
 def _sharding_elsewhere(key: Hashable, sharding: Any) -> Any:
-    """Returns the sharding that a put in another program most likely used: that of the latest
-    put on these devices, or `sharding` if there was none. If the put of the taken value used
-    another sharding, the take fails."""
+    """Returns the sharding that a put with this key in another program most likely used: that of
+    the latest such put on the devices of `sharding`, or `sharding` if there was none. If the put of
+    the taken value used another sharding, the take fails."""
     with _lock:
         return _latest.get((key, sharding._device_assignment), sharding)
 
@@ -236,7 +236,8 @@ alike_p.def_abstract_eval(lambda value, *, group: value)
 
 
 def _alike_lowered(ctx: Context, value: Any, *, group: int) -> list[Any]:
-    # Inside shard_map, a put and its take are in different bodies, which a group may not span.
+    # Inside shard_map, a put and its take are in different function bodies, and a sharding group
+    # must not include values of several bodies.
     if not getattr(ctx.module_context.axis_context, "manual_axes", ()):
         _private.group_shardings(value, group)
     return [value]
@@ -280,7 +281,7 @@ def _fingerprint(sharding: Any, shape: Sequence[int], batch: int) -> int:
     return zlib.crc32(repr((where, tuple(shape[batch:]))).encode()) or 1
 
 
-_WORDS = "words"        # the dimension of a token's words, which differ between devices
+_WORDS = "words"        # the dimension of a token's words; the words differ between devices
 _VALUE, _NONE, _TIE = "value", "none", "tie"
 
 
@@ -491,7 +492,8 @@ def _alone(token: Any, number: int = 0) -> list[str]:
 
 
 def _ties(ties: Sequence[Any]) -> list[list[str]]:
-    """Returns the dimension names of operands that a call ignores."""
+    """Returns the dimension names of ties: operands that a call waits for without reading their
+    values."""
     return [[f"{_TIE}{i}d"] * tie.ndim for i, tie in enumerate(ties)]
 
 
@@ -514,7 +516,7 @@ def hold(ctx: Context, token: Any) -> Any:
 def update(ctx: Context, tokens: Sequence[Any], scalars: Sequence[Any], program: Program,
            labels: Sequence[str], numbers: Sequence[int | None], ends: Sequence[bool],
            bounded: Sequence[bool], many: Sequence[bool]) -> Any:
-    """Returns the tokens of the new values."""
+    """Computes an update on the host. Returns the tokens of the new values."""
     if _is_spread(ctx):
         raise NotImplementedError('actmem.optax.offload(on="host") works on one device')
     return update_here(tokens, scalars, program, list(map(_site, labels, numbers)), ends, bounded,

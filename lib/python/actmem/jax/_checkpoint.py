@@ -154,7 +154,8 @@ def checkpoint(fun: Callable[..., Any] | None = None, *,
       called several times.
 
     Raises:
-      TypeError, ValueError: An option is wrong; raised now, or when the function is traced.
+      TypeError, ValueError: An option is wrong. checkpoint() raises this error, or tracing the
+        returned function does.
       NotImplementedError: A program that uses the function is compiled for a platform other
         than CPUs and NVIDIA GPUs.
       jax.errors.JaxRuntimeError: A step could not allocate memory. The error message names the
@@ -221,8 +222,8 @@ def patch(*, min_bytes: int = MIN_BYTES) -> AbstractContextManager[None]:
     pinned_host, even if a library calls these functions. Policies that offload are
     save_and_offload_only_these_names, offload_dot_with_no_batch_dims, and any policy that returns
     Offloadable. The patch does not change the treatment of other values. The patch also applies to
-    functions that jax.checkpoint wrapped, and to libraries that were imported, before the call of
-    patch().
+    functions that were wrapped by jax.checkpoint before patch() was called, and to libraries that
+    were imported before.
 
     Args:
       min_bytes: Values with fewer bytes stay on the device, as with checkpoint().

@@ -21,7 +21,8 @@ import numpy as np
 from actmem.jax import _private
 from actmem.jax._private import Atom, Eqn, Jaxpr, Var
 
-# Primitives that compute each element of the result from the operands' elements at that position.
+# Primitives that compute each element of the result from the operands' elements at the same
+# position.
 _ELEMENTWISE = {"add", "sub", "mul", "and", "or", "not", "eq", "ne", "neg"}
 # Primitives that return the elements of their operand in another shape, perhaps repeated.
 _RESHAPING = {"broadcast_in_dim", "reshape", "squeeze", "copy", "copy_p", "expand_dims"}
@@ -72,10 +73,10 @@ def _predicate(eqn: Eqn, producers: Mapping[Atom, Eqn]) -> Atom | None:
 
 
 def choice(jaxpr: Jaxpr, kept: Mapping[int, Atom]) -> Atom | None:
-    """Returns a boolean scalar that decides whether outputs keep their old values, or None. `kept`
-    maps the index of an output to the input that has the old value. The scalar depends on none of
-    these inputs. It also depends on no equation with an effect: such an equation would run twice,
-    once for the scalar and once for the update."""
+    """Returns a boolean scalar that decides whether outputs keep their old values, or None if the
+    jaxpr has no such scalar. `kept` maps the index of an output to the input that has the old
+    value. The scalar depends on none of these inputs. It also depends on no equation with an
+    effect: such an equation would run twice, once for the scalar and once for the update."""
     inner = _private.open_jaxpr(jaxpr)
     producers = _producers(inner)
     counts: dict[Atom, int] = {}
@@ -94,7 +95,8 @@ def choice(jaxpr: Jaxpr, kept: Mapping[int, Atom]) -> Atom | None:
 
 
 def only(jaxpr: Jaxpr, wanted: Sequence[Var]) -> Jaxpr:
-    """Returns a closed jaxpr with `wanted` as outputs, and only the equations that they need."""
+    """Returns a closed jaxpr whose outputs are `wanted`, with only the equations that compute these
+    outputs."""
     inner = _private.open_jaxpr(jaxpr)
     return _private.with_eqns(jaxpr, _making(inner, _needs(inner, wanted)), outvars=[*wanted])
 

@@ -8,9 +8,9 @@ gradients, such as the global norm, unless they also need stored state.
 
 run_before() computes the rest of the update, and the program that follows the update. The program's
 equations keep their order. A group is updated before the first equation that needs one of the
-group's parameters. The takes of the next group's state wait for the values that the program has
-computed before. So the state of a group is copied to the device while the program computes with the
-parameters of the previous group.
+group's parameters. The takes of a group's state wait for the last value that the program computed
+before the update of the previous group. So the state of a group is copied to the device while the
+program computes with the parameters of the previous group.
 """
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +26,7 @@ def _size(atom: Atom) -> int:
 
 
 class Split:
-    """An update, divided into the part of early() and the rest: the late part.
+    """An update, divided into an early part, which early() computes, and a late part: the rest.
 
     jaxpr     the whole update, closed, without calls of functions
     between   the variables that the early part computes and the late part uses
@@ -144,8 +144,8 @@ def run_before(update: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
                  as for _update.run()
     program      The closed jaxpr of the program. Its first inputs are the first outputs of the
                  update.
-    parameters   the number of these inputs
-    rest         the other inputs of the program
+    parameters   the number of inputs of the program that are outputs of the update
+    rest         the inputs of the program after its first `parameters` inputs
     """
     program = _choices.flat(program)
     if _update.choice(update, args, labels) is not None:

@@ -7,8 +7,8 @@ follows each token through the resulting program. A token is one reference to it
 frees the block when the last reference is dropped. So each reference has one owner, which drops the
 reference once:
 
-* A jaxpr owns the tokens that its equations, such as puts, make, and the input tokens that its
-  caller gives away. Tokens that a jaxpr returns belong to its caller.
+* A jaxpr owns the tokens that its equations create, such as those of puts, and the input tokens
+  that its caller gives away. Tokens that a jaxpr returns belong to its caller.
 * If the only use of a token is a take, the take also drops the token (the take "ends" the token).
   If a token is taken several times, or in each iteration of a loop, a separate equation drops the
   token after the last take.
@@ -116,7 +116,8 @@ class _Program:
         owned_in  For each input, whether it is an array of tokens that the caller gives away.
         tie       The index of the input to which the jaxpr ties all its input tokens, or None.
         numbers   For each input, the number under which a tie announced the input's take, or None.
-                  A tie announces takes, so that lib/xla can copy their blocks ahead.
+                  A tie announces takes, so that lib/xla can copy their blocks to the device before
+                  the takes run.
         """
         inner = _private.open_jaxpr(jaxpr)
         if not _mentions(inner, self.seen):
@@ -357,15 +358,16 @@ class _Body:
     def carried(self, eqn: Eqn, invars: list[Atom], moved: list[bool], first: int,
                 count: int) -> None:
         """Makes new references to tokens that a loop carries from one iteration to the next, unless
-        this jaxpr gives them to the loop. Each iteration owns the carried tokens that it gets."""
+        this jaxpr gives its own references to the loop. Each iteration owns the carried tokens that
+        it gets."""
         for i in range(first, first + count):
             if self.is_token(eqn.invars[i]) and not moved[i]:
                 invars[i] = self.hold(eqn.invars[i])
 
     def given(self, eqn: Eqn, invars: list[Atom]) -> None:
         """Makes new references, for a call, to tokens that this jaxpr owns and also uses elsewhere.
-        Without them, this jaxpr would drop the tokens when the call's results exist. But XLA
-        inlines the call, so its results may exist before its takes have run."""
+        Without the new references, this jaxpr would drop the tokens as soon as the call's results
+        exist. But XLA inlines the call, so its results may exist before its takes have run."""
         for i, atom in enumerate(eqn.invars):
             if self.is_owned(atom) and not self.moved(atom):
                 number = self.number(invars[i])
@@ -454,7 +456,7 @@ def _with_result_ghosts(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def is_value(aval: Aval) -> bool:
-    """Returns whether the value is in memory in a form that a custom call can use."""
+    """Returns whether values of this type have a form in memory that a custom call can read."""
     return isinstance(aval, _private.ShapedArray) and bool(aval.size) and \
         not _private.is_extended(aval.dtype) and not _private.is_packed(aval.dtype)
 

@@ -195,10 +195,10 @@ def configure(generations: int | None = None, checksum: bool | None = None) -> N
     """Changes settings of the whole process. If an argument is None, its setting does not change.
 
     Args:
-      generations: The maximum number of forward passes of one checkpointed call that may be
-        unfinished on a device at once. If one more pass begins, the values that the oldest pass
-        saved are treated as abandoned, and their memory is reclaimed. 0: no limit. Default: the
-        environment variable ACTMEM_JAX_GENERATIONS, or 2.
+      generations: For each checkpointed call, the maximum number of its forward passes that may be
+        unfinished on one device at the same time. If one more pass begins, the values that the
+        oldest pass saved are treated as abandoned, and their memory is reclaimed. 0: no limit.
+        Default: the environment variable ACTMEM_JAX_GENERATIONS, or 2.
       checksum: Whether to compute a checksum of each value that is put from now on, and to verify
         the checksum when the value is taken. This costs time.
 
@@ -308,8 +308,8 @@ def stats() -> dict[str, Any]:
       token_wait_ns_total, block_wait_ns_total
                                duration of waits for tokens, and of waits of takes for
                                blocks that are not in memory yet
-      host_waits_total         how often the host waited for the device, for tokens or
-                               anything else
+      host_waits_total         how often the host waited for the device, to read tokens
+                               or for another reason
       unfinished, staged_bytes copies in progress, and bytes on the device that are not
                                yet taken
 

@@ -3,15 +3,17 @@
 
 The update is traced as if all arrays were on the device. Plan then decides where each equation of
 the jaxpr runs. The host computes the stored outputs that depend on stored inputs, and runs all
-elementwise equations that these outputs need. The host also runs other elementwise equations if
-the host has all their arrays. All other equations run on the device, such as those that compute a
-learning rate or a global norm, and those that process gradients but are not elementwise.
+elementwise equations that these outputs need. The host also runs other elementwise equations if all
+arrays that these equations read are on the host. All other equations run on the device, such as
+those that compute a learning rate or a global norm, and those that process gradients but are not
+elementwise.
 
-The equations of one leaf, or of the leaves that one equation combines, form a piece. A piece is one
-call on the host, which reads blocks of the store and makes new blocks. Arrays of the device that a
-piece needs, such as gradients, are copied to the host before the piece runs. Results that the
-device needs are copied back after the piece has run. The operations of a piece are elementwise, and
-the host computes them in float32: see lib/update/update.h.
+The equations of one leaf, or of the leaves that one equation combines, form a piece. The host
+computes a piece in one call. The call reads blocks of the store, and stores its results in new
+blocks. Arrays of the device that a piece needs, such as gradients, are copied to the host before
+the piece runs. Results that the device needs are copied back after the piece has run. The
+operations of a piece are elementwise, and the host computes them in float32: see
+lib/update/update.h.
 """
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -104,7 +106,7 @@ class Piece(NamedTuple):
         array.
 
         arrays      an array or a Stored for each of `inputs`
-        drops_axis  whether `inputs` and `outputs` have the axis of the layers, and `arrays` do not
+        drops_axis  whether `arrays` lack the axis of the layers that `inputs` and `outputs` have
         """
         label = next((label for atom in self.outputs if (label := labels.get(atom))), None) or \
             next(value.label for value in arrays if is_stored(value))

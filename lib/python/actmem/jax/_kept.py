@@ -55,7 +55,7 @@ def _result_handler(aval: _private.Aval, sharding: Sharding, committed: bool) ->
                         Kept(aval.dtype, base))
 
 
-# Running a program that returns its input makes new references to the blocks.
+# Each run of this program returns new references to the blocks of its input.
 _referenced = jax.jit(lambda kept: kept)
 
 

@@ -26,7 +26,8 @@ from actmem.jax import _choices, _host, _params, _private, _update
 from actmem.jax._private import Atom, Eqn, Jaxpr
 from actmem.jax._state import is_stored, store
 
-# Primitives that compute each element of the result from the operands' elements at that position.
+# Primitives that compute each element of the result from the operands' elements at the same
+# position.
 _ELEMENTWISE = {
     "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh",
     "bitcast_convert_type", "cbrt", "ceil", "clamp", "complex", "conj", "convert_element_type", "copy", "copy_p",
@@ -41,12 +42,13 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def _is_over_layers(eqn: Eqn) -> bool:
-    """Returns whether an equation with stacks as operands combines the layers."""
+    """Returns whether an equation whose operands are stacks reduces along the axis of the
+    layers."""
     return eqn.primitive.name in _REDUCTIONS and 0 in eqn.params["axes"]
 
 
 def _keeps_layers(eqn: Eqn, stacks: Mapping[Atom, int]) -> bool:
-    """Returns whether each layer of the results needs only that layer of the stacks."""
+    """Returns whether each layer of the results needs only the same layer of the operands."""
     name, params = eqn.primitive.name, eqn.params
     is_as_long = eqn.outvars[0].aval.shape[:1] == eqn.invars[0].aval.shape[:1]
     if name in _ELEMENTWISE or name in _REDUCTIONS and 0 not in params["axes"]:
@@ -147,7 +149,8 @@ class _Layers:
         return missing
 
     def reduce(self, level: int) -> None:
-        """Computes all reductions of this `level` over the layers."""
+        """Finds the reductions that have this `level`, and computes each of them over all
+        layers."""
         eqns = []
         for var, eqn in self.reductions.items():
             if self.level[var] != level:
@@ -252,8 +255,8 @@ class _Layers:
         return list(found)
 
     def slice(self, wanted: Atom, count: int, parts: dict[Atom, Any]) -> Any:
-        """Returns one layer of the variable `wanted`. `parts` maps variables to their values in
-        this layer, as far as these are known."""
+        """Returns one layer of the variable `wanted`. `parts` maps the variables that are already
+        computed to their values in this layer."""
         def layer_operands(atom: Atom) -> Sequence[Atom]:
             if _private.is_literal(atom) or atom in parts:
                 return ()

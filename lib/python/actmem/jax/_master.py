@@ -22,8 +22,8 @@ class MasterCopy(optax.GradientTransformationExtraArgs):    # type: ignore[misc]
 
 
 def master_copy(tx: optax.GradientTransformation, dtype: Any = jnp.float32) -> MasterCopy:
-    """Wraps `tx`. The state of the result has a wider copy of each weight with a narrow type, such
-    as bfloat16.
+    """Wraps `tx`. The state of the resulting transformation has a copy, in `dtype`, of each weight
+    whose type is narrower, such as bfloat16.
 
     Args:
       tx: Any Optax transformation.
@@ -31,7 +31,7 @@ def master_copy(tx: optax.GradientTransformation, dtype: Any = jnp.float32) -> M
 
     Each step updates the copy, with gradients converted to `dtype`. The new weights are the copy,
     rounded to the type of the weights. Rounding errors do not add up, because the next step begins
-    with the copy. Weights of `dtype`, of a wider type or of integers have no copy.
+    with the copy. A weight has no copy if its type is `dtype`, a wider type or an integer type.
 
     With offload(master_copy(tx), on="host"), bfloat16 gradients are copied to the host and bfloat16
     weights to the device: 2 bytes for each weight in each direction. Offloaded.apply() returns the

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Keeps the weights of a model's layers in the store. A stack is an array whose first axis is that
-of the layers. Each layer of a stack is one block, which a scan over the layers takes.
+of the layers. Each layer of a stack is one block. A scan over the layers takes one block in each
+iteration.
 
 offload_params() stores stacks of weights. The program passes the result to a jax.lax.scan as `xs`.
-The scan's body gets the stored weights of one layer, and calls value() for the arrays.
+The scan's body gets the stored weights of one layer, and calls value() to get the arrays.
 
 value_and_grad() differentiates a function of stored weights. For each input, JAX returns a gradient
 of the input's size, so the gradients of all layers would be on the device. To avoid this,
@@ -35,13 +36,14 @@ class _Weight(Stored):
 
     slot   With gradients="store", a slot whose gradient is the token of the weight's gradient. With
            gradients="device", None; the ghost's gradient (_kept.py) is the weight's gradient.
-    guard  two arrays of numbers: a 0 and the canary (canary_of()) for each layer
+    guard  two arrays of numbers. The first has a 0 for each layer. The second has the canary
+           (canary_of()) for each layer.
 
-    The guard detects functions that have no effect on the weight. jax.lax.stop_gradient() ignores
-    slot and ghost because of their dtypes, and stops only the gradient of the guard. A function
-    that changes the floating-point numbers of a tree, such as a conversion, changes only the
-    canary. The backward pass returns two values as gradients of the guard's arrays: they become
-    `squares` and `canary` of the weight's Gradient.
+    The guard detects functions that a program applies to a tree of weights, but that have no effect
+    on a stored weight. jax.lax.stop_gradient() ignores slot and ghost because of their dtypes, and
+    stops only the gradient of the guard. A function that changes the floating-point numbers of a
+    tree, such as a conversion, changes only the canary. The backward pass returns two values as
+    gradients of the guard's arrays: they become `squares` and `canary` of the weight's Gradient.
     """
 
     CHILDREN = (*Stored.CHILDREN, "slot", "guard")
@@ -104,7 +106,8 @@ def _marked(token: Any, canary: Any, is_changed: Any = False) -> Any:
 
 def _squares_of(gradient: Any) -> Any:
     """Returns the sum of the squares of a gradient, or 0 if the gradient's dtype is not in SQUARED.
-    For any dtype, the result is NaN or infinite if an element of the gradient is."""
+    If an element of the gradient is NaN or infinite, the result is NaN or infinite for any
+    dtype."""
     if gradient.dtype in SQUARED:
         return jnp.sum(jnp.square(gradient.astype(jnp.float32)))
     numbers = gradient if jnp.iscomplexobj(gradient) else gradient.astype(jnp.float32)
@@ -285,8 +288,8 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
         tree; the other leaves are arrays of floating-point numbers.
       has_aux: As for jax.value_and_grad().
       gradients: If "store", the backward pass of each layer stores the gradients of the layer's
-        stored weights, and returns each gradient as a Stored. If "device", the gradients are
-        arrays on the device, each for all layers.
+        stored weights, and returns each gradient as a Stored. If "device", the gradients of a
+        weight for all layers are one array on the device.
 
     Returns:
       A function that returns the value and a tree of gradients, which has the structure of the

@@ -13,8 +13,8 @@ JAX's transformations.
 put_p also returns its value, so that the forward pass uses the value only after the put. The token
 identifies the value in actmem; the ghost is an array without bytes that has the value's shape
 (_kept.py). A put whose token and ghost are not used stores nothing. The result of a take has the
-ghost's shape, and its tangent is the ghost's tangent. So for second derivatives, put and take
-together are the identity.
+ghost's shape, and the result's tangent is the ghost's tangent. So for second derivatives, put and
+take together are the identity.
 
 vmap always adds its dimension to the tokens as their first dimension. `batch` lists the dimensions
 of the value or ghost that correspond to the tokens' dimensions. vmap leaves the axes of a value in

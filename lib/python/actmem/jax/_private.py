@@ -45,10 +45,11 @@ NAMES: tuple[tuple[Any, str], ...] = tuple((owner, name) for owner, names in (
     (sharding_impls, "GSPMDSharding logical_sharding physical_sharding"),
     (xla_client, "HloSharding OpSharding"),
 ) for name in names.split())
-# Names that only some versions of JAX have. Code that uses them checks for them first.
+# Names that only some versions of JAX have. Code that uses such a name first checks whether it
+# exists.
 SOME = {"register_canonicalize_value_handler", "canonicalize_value_handlers", "rules"}
 
-# JAX promises no types for the following objects.
+# JAX specifies no stable types for the following objects.
 Aval: TypeAlias = Any           # a shape and a dtype, as jax.typeof() returns
 DType: TypeAlias = Any          # a NumPy dtype, or an extended dtype
 Primitive: TypeAlias = Any
@@ -118,8 +119,8 @@ def tiles_of(sharding: Sharding, rank: int) -> tuple[tuple[int, ...], tuple[int,
 
 
 def _specs(axes: Mapping[str, int], tiles: Sequence[int]) -> Iterator[list[tuple[str, ...]]]:
-    """Yields each way in which mesh axes of these sizes can divide dimensions into `tiles`
-    parts."""
+    """Yields each assignment of mesh axes to dimensions that divides dimension i into tiles[i]
+    parts, for all i. `axes` maps each mesh axis to its size."""
     if not tiles:
         yield []
         return
@@ -162,8 +163,8 @@ def leading_sharding(sharding: Sharding, keep: int, rank: int) -> Sharding:
 
 
 def group_shardings(value: Any, group: int) -> None:
-    """Adds `value` to the group with the number `group` in its module. The partitioner Shardy gives
-    all values of a group the same sharding."""
+    """Adds `value` to the sharding group with the number `group` in the module. The partitioner
+    Shardy gives all values of a group the same sharding."""
     if getattr(jax.config, "jax_use_shardy_partitioner"):   # noqa: B009 (it has no type)
         group_type = mlir.ir.IntegerType.get_signless(64)
         sdy.ShardingGroupOp(value, mlir.ir.IntegerAttr.get(group_type, group))
@@ -171,7 +172,8 @@ def group_shardings(value: Any, group: int) -> None:
 
 def set_side_effect(result: Any) -> None:
     """Gives a side effect to the custom call that returns `result`.
-    jax.experimental.custom_partitioning sets none, and XLA drops or merges calls without one."""
+    jax.experimental.custom_partitioning gives it none, and XLA drops or merges calls without a side
+    effect."""
     operation = result.owner
     if operation.name == "stablehlo.custom_call":
         operation.attributes["has_side_effect"] = mlir.ir.BoolAttr.get(True)
@@ -201,7 +203,7 @@ def scan_consts(params: Mapping[str, Any]) -> int:
 
 
 def scan_carries(params: Mapping[str, Any]) -> int:
-    """Returns the number of operands of a scan that it carries between iterations."""
+    """Returns the number of operands that a scan carries between iterations."""
     if "num_carry" in params:       # before 0.11
         return int(params["num_carry"])
     return len(list(params["ft_in"].unpack()[1]))
@@ -280,13 +282,14 @@ _PLACE = re.compile(r"([^/\\:]+:\d+)(?::\d+)? \((.*)\)$")
 
 
 def place_of(source_info: Any) -> str:
-    """Returns the source line of an equation, such as file.py:12, or "?"."""
+    """Returns the source line of an equation, such as file.py:12, or "?" if the line is unknown."""
     found = _PLACE.search(summarize(source_info))
     return found[1] if found else "?"
 
 
 def function_of(source_info: Any) -> str:
-    """Returns the function that contains an equation, such as Attention.__call__, or "?"."""
+    """Returns the function that contains an equation, such as Attention.__call__, or "?" if the
+    function is unknown."""
     found = _PLACE.search(summarize(source_info))
     return found[2] if found else "?"
 
@@ -306,7 +309,7 @@ def is_on_host(aval: Any) -> bool:
 
 
 def is_explicit(sharding: Sharding) -> bool:
-    """Returns whether the types of arrays with this sharding state the sharding."""
+    """Returns whether an array with this sharding has the sharding in its type."""
     return isinstance(sharding, NamedSharding) and sharding.mesh.are_all_axes_explicit
 
 
@@ -420,7 +423,7 @@ def _empty_jaxpr() -> Jaxpr:
 
 
 def _jaxpr_of(eqns: Sequence[Eqn], invars: Sequence[Atom], outvars: Sequence[Atom]) -> Jaxpr:
-    """Makes an open jaxpr of equations."""
+    """Returns an open jaxpr with these equations, inputs and outputs."""
     empty = _empty_jaxpr()
     return empty.replace(invars=invars, outvars=outvars, eqns=eqns,
                          debug_info=empty.debug_info.with_unknown_names())
@@ -493,7 +496,7 @@ def _asked3(primitive: Primitive, args: Sequence[Any],
     return None
 
 
-# A rule of jax_remat3 saves the value if it gets this object in place of a trace.
+# If a rule of jax_remat3 gets this object in place of a trace, the rule saves the value.
 SAVING = SimpleNamespace(policy=lambda *args, **params: Saveable)
 
 
@@ -503,8 +506,8 @@ def is_remat(eqn: Eqn) -> bool:
 
 @contextmanager
 def every_policy_is(policy: Rule) -> Iterator[None]:
-    """Returns a context manager within which traced functions under jax.checkpoint use `policy`
-    instead of their own policies."""
+    """Returns a context manager within which JAX traces functions under jax.checkpoint with
+    `policy` instead of their own policies."""
     bind: Rule = remat_p.bind
 
     def with_policy(*args: Any, **params: Any) -> Any:
@@ -533,8 +536,8 @@ def is_nnx_optimizer() -> bool:
 
 
 def _expanded(eqn: Eqn) -> Jaxpr | None:
-    """Returns the inner jaxpr of a call, or None if the call sets a sharding of an operand or
-    result."""
+    """Returns the inner jaxpr of a call. Returns None if `eqn` is not a call, or if the call sets
+    the sharding of an operand or result."""
     shardings = (*eqn.params.get("in_shardings", ()), *eqn.params.get("out_shardings", ()))
     if any(type(each).__name__ != "UnspecifiedValue" for each in shardings):
         return None
@@ -551,8 +554,8 @@ def must_stay_in_order(eqn: Eqn) -> bool:
 
 
 def run_eqn(eqn: Eqn, args: Sequence[Any]) -> Sequence[Any]:
-    """Computes the results of an equation. The first axis, that of the layers, may be shorter in
-    `args` than in the operands."""
+    """Computes the results of an equation. The first axis of the arrays in `args`, that of the
+    layers, may be shorter than in the equation's operands."""
     inputs = {atom: arg for atom, arg in zip(eqn.invars, args) if not is_literal(atom)}
     jaxpr = _jaxpr_of([eqn], list(inputs), eqn.outvars)
     with jax.enable_checks(False):      # checks would compare the shapes

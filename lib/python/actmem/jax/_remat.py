@@ -96,7 +96,7 @@ def _fits(aval: Aval, verdict: Verdict) -> bool:
     """Returns whether to put a value of this type. Tokens and ghosts (_primitives.py) are not put,
     because they represent values that were already put. A value of 0 bytes is not put, because the
     equation that drops its token cannot wait for a value without bytes. The number of bytes is
-    computed only if needed, because a symbolic shape has none."""
+    computed only if min_bytes is not 0, because a symbolic shape has no known number of bytes."""
     is_patched = not isinstance(verdict, Kept) and verdict.dst == PATCHED
     min_bytes = _in_force() if is_patched else getattr(verdict, "min_bytes", 0)
     return isinstance(aval, _private.ShapedArray) and aval.dtype != jax.dtypes.float0 and \

@@ -3,7 +3,8 @@
 the process prints one table for each program when the process ends.
 
 Values that go to actmem appear as puts in the program. For other values, the recorded decisions of
-the policies say where they go (_verdicts.py). The program shows how often each value occurs.
+the policies say where these values go (_verdicts.py). The program shows how often each value
+occurs.
 """
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ class Report:
     """The result of report(); print() shows it as a table.
 
     rows         a Row for each name, line and type, the largest first
-    unknown      names that a policy has, but no value of the program
+    unknown      names in a policy that no value of the program has
     temp_bytes   temporary memory that XLA needs on each device, or None
     budget_bytes limit on host memory for all devices of this process; the store spills values
                  beyond this limit to files. 0: no limit
@@ -231,9 +232,9 @@ class _Found:
 
     def value(self, eqn: Eqn, is_again: bool, is_local: bool,
               kept: set[Atom]) -> _Value | None:
-        """Returns the value that `eqn` puts or names. Returns None if `eqn` does neither, if it
-        belongs to a recomputation, if another equation puts the value, or if JAX asked no policy
-        about the value."""
+        """Returns the value that `eqn` puts or names. Returns None in these cases: `eqn` neither
+        puts nor names a value; `eqn` belongs to a recomputation; another equation puts the value;
+        JAX asked no policy about the value."""
         aval = eqn.outvars[0].aval if eqn.outvars else None
         if eqn.primitive is put_p:
             name, line = name_and_line(eqn.params["label"])
@@ -423,7 +424,8 @@ def _puts(jaxpr: Jaxpr, seen: set[int]) -> bool:
 
 
 def tell_nothing() -> None:
-    """Prints a line on stderr if this process kept nothing in actmem. Prints it at most once."""
+    """Prints a line on stderr if this process kept nothing in actmem. Prints this line at most
+    once."""
     if _Kept.is_said or _Kept.anything():
         return
     _Kept.is_said = True

@@ -238,7 +238,8 @@ def store_stack(values: Any, label: str) -> Stored:
 
 
 def store_group(group: Sequence[tuple[str, Any]], values: Sequence[Any]) -> list[Any]:
-    """Returns `values`, with a stored array for each value whose leaf in `group` is stored."""
+    """Returns `values`. If the leaf of a value in `group` is stored, the result has a stored array
+    in place of the value."""
     chosen = [(value, leaf) for (_, leaf), value in zip(group, values) if is_stored(leaf)]
     if not chosen:
         return list(values)
@@ -290,14 +291,14 @@ def stored(tree: Any, like: Any) -> Any:
       tree: A pytree of jax.Array or NumPy arrays, such as a state that another library has restored.
       like: A tree of the same structure, shapes and dtypes, such as jax.eval_shape(optimizer.init,
         params). Each array gets the sharding of its leaf in `like`. If the leaf states no sharding,
-        as after jax.eval_shape(), the array keeps its own sharding, which must then be that of the
-        array's parameter.
+        as after jax.eval_shape(), the array keeps its own sharding. This sharding must then be that
+        of the parameter to which the array belongs.
 
     Raises:
       ValueError: `tree` and `like` differ in structure, or in the shape or dtype of an array, or an
         array of `tree` is stored already. The error message names the array.
 
-    About 1/32 of the tree at a time is copied to the device.
+    The tree is copied to the device in parts of about 1/32 of its size, one after the other.
 
     Example:
       >>> import jax, jax.numpy as jnp, optax, actmem.optax

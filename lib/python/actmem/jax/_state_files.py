@@ -79,7 +79,7 @@ def _placement(value: Any) -> dict[str, Any]:
 
 
 def _sharding(name: str, placement: Mapping[str, Any]) -> Sharding | None:
-    """Returns the sharding that _placement() described. None: the default device."""
+    """Returns the sharding that _placement() described, or None for the default device."""
     if not placement:
         return None
     kind = placement["memory_kind"]
@@ -290,7 +290,7 @@ def restore_state(path: StrPath, like: Any) -> Any:
       actmem.Error: The file is damaged. The error message names the array.
       OSError: The file cannot be read.
 
-    At most about 1/32 of the tree is in memory twice.
+    restore_state() needs memory for the tree, and for copies of at most about 1/32 of the tree.
 
     Example: see save_state().
     """

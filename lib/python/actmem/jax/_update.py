@@ -112,7 +112,8 @@ class _Plan:
         self.groups[-1].steps.append(_Take(var))
 
     def compute(self, wanted: Atom) -> None:
-        """Adds the equations that compute `wanted`, after the equations that compute operands."""
+        """Adds the equations that compute `wanted`. Each equation comes after those that compute
+        its operands."""
         left = [wanted]
         while left:
             atom = left[-1]
@@ -128,7 +129,7 @@ class _Plan:
                 self.compute_eqn(self.producers[atom], left)
 
     def compute_last(self, number: int) -> None:
-        """Adds an equation that no output needs, after the equations that compute operands."""
+        """Adds an equation that no output needs, after the equations that compute its operands."""
         for atom in self.jaxpr.eqns[number].invars:
             if _private.is_literal(atom) or not self.is_handed_on(self.jaxpr.eqns[number], atom):
                 self.compute(atom)
@@ -215,7 +216,7 @@ class Run:
                 for i, atom in enumerate(self.inner.outvars)]
 
     def inputs_of(self, groups: Sequence[_Group]) -> list[list[Any]]:
-        """Returns, for each group, the inputs that it is the first to use, such as gradients."""
+        """Returns, for each group, the inputs that no earlier group uses, such as gradients."""
         known, found = set(self.values), []
         for group in groups:
             new = {atom: None for step in group.steps if not isinstance(step, (_Take, _Put))

@@ -50,7 +50,8 @@ def note(name: str, line: str, aval: Aval, where: str, names: frozenset[str]) ->
 
 
 def said(name: str, line: str, aval: Aval) -> tuple[str | None, frozenset[str]]:
-    """Returns where the value goes (None: unknown), and all names in its policy."""
+    """Returns where the value goes, or None if that is unknown. Also returns all names in the
+    policy that was asked about the value."""
     with _lock:
         return _said.get(_verdict_key(name, line, aval), (None, frozenset()))
 
