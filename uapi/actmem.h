@@ -45,10 +45,10 @@
  * the only request that it accepts (ENODATA otherwise). Second, ftruncate(2) or
  * ACTMEM_IOC_CREATE on the file's descriptor creates the region and sets its length;
  * ftruncate(2) uses the mount's policy. The region belongs to the user that makes this
- * second call, even if another user owns the file. The region counts against the limits
- * of the user that made the call. The length of a region never changes, because programs
- * that map the region rely on its length. Attempts to change it fail with EPERM, even
- * O_TRUNC. To get another length, remove the file and create a new one.
+ * second call, and counts against that user's limits, even if another user owns the file.
+ * The length of a region never changes, because programs that map the region rely on its
+ * length. An attempt to change the length, even with O_TRUNC, fails with EPERM. To get
+ * another length, remove the file and create a new one.
  *
  * The region exists until the file is removed and the region's last descriptor and
  * mapping are gone. The region may outlive the process that created it. A name has at
@@ -65,7 +65,7 @@
  * fallocate(2)	and MADV_REMOVE return EOPNOTSUPP. ACTMEM_IOC_POPULATE or the first touch
  *	allocates pages, and ACTMEM_IOC_DISCARD frees them.
  * ftruncate(2)	returns EPERM for an unnamed region. For a named region, it returns EPERM
- * unless the length is that of the region.
+ *	unless the length is that of the region.
  * poll(2)	reports POLLPRI while the region has a surplus. A region has a surplus if the
  *	administrator has lowered a limit of the user, a node, the mount or (since Linux
  *	7.3) a dmem cgroup below the usage. The driver never takes pages away, so the
