@@ -186,11 +186,11 @@ struct actmem_ioctl_query {
  *	that would have counted against the limit. With POISON, the offset of the failed
  *	page in its region, in bytes.
  * @available: with NODE_FULL, the bytes that the node could provide in pages of
- *	ACTMEM_PAGE_BYTES, not counting memory that only movable pages can use. If
- *	@reason is a limit, the bytes that were left under the limit. With MEMCG and
+ *	ACTMEM_PAGE_BYTES, not counting memory that is reserved for movable allocations.
+ *	If @reason is a limit, the bytes that were left under the limit. With MEMCG and
  *	DMEM, the bytes that the cgroup granted to the call.
- * @movable: free bytes on that node that cannot be pinned, because only movable pages can
- *	use them: free bytes in the node's movable zone and in CMA
+ * @movable: free bytes on that node that regions cannot use, because they are reserved
+ *	for movable allocations: free bytes in the node's movable zone and in CMA
  */
 struct actmem_why {
 	__u32 reason;

@@ -138,10 +138,10 @@ struct actmem_store_options {
  * disk space, and actmem_error() says so. If the call returns 0 in any other case, actmem_error()
  * is empty.
  *
- * -EINVAL  one of these: a budget of less than two pages, or of less than one page if there are no
- *	spill paths (the regions' page size: 4 KiB, 2 MiB or 1 GiB); spill paths without a budget;
- *	unknown flags; a directory without direct I/O (see ALLOW_BUFFERED) or in memory (see
- *	STRICT); spill_bytes above spill_limit_bytes
+ * -EINVAL  has one of these causes. (1) The budget is less than two pages of the regions or,
+ *	without spill paths, less than one page. A page has 4 KiB, 2 MiB or 1 GiB. (2) There are
+ *	spill paths, but no budget. (3) A flag is unknown. (4) A directory has no direct I/O (see
+ *	ALLOW_BUFFERED), or is in memory (see STRICT). (5) spill_bytes is above spill_limit_bytes
  * others  the errors of actmem_heap_create(), actmem_heap_register(), actmem_queue_create() and
  *	actmem_file_open()
  */

@@ -95,10 +95,10 @@ void saved_unreference(uint64_t id, uint64_t count);
 
 /*
  * Finds and holds the block that is expected to be taken next, and stores its address in *@memory.
- * Of the blocks that execution @run has put on GPU @device and that no thread uses, this is the
- * block that was put last. The hold verifies the checksum. Returns NULL if there is no such block,
- * if the block is longer than @bytes_max, or if the hold fails. If the hold fails, the block's take
- * reports the error.
+ * This is the block that execution @run put last on GPU @device, among the blocks that no thread
+ * uses. The hold verifies the checksum. Returns NULL if there is no such block, if the block is
+ * longer than @bytes_max, or if the hold fails. If the hold fails, the block's take reports the
+ * error.
  */
 struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max, const void **memory);
 /*
