@@ -151,9 +151,9 @@ struct actmem_ioctl_query {
  *	creates the region. A full node is an error.
  *
  * If a node of the mask has no memory, the call fails with ENODEV. If the task's cpuset
- * forbids a node of the mask, the call fails with EPERM. The driver checks these two
- * conditions for the task that creates the region, and again for each task that allocates
- * a page. It never removes nodes from a mask silently.
+ * forbids a node of the mask, the call fails with EPERM. The driver checks both
+ * conditions when a task creates the region, and again when a task allocates a page, each
+ * time for that task. It never removes nodes from a mask silently.
  */
 #define ACTMEM_POLICY_BIND		0
 #define ACTMEM_POLICY_PREFERRED		1
@@ -347,10 +347,10 @@ struct actmem_ioctl_info {
  *	written. If it is less than the input value, no further region exists.
  * @reserved: in: 0
  *
- * The call lists the regions that the caller's effective user created inside the
- * caller's pid namespace. With CAP_SYS_ADMIN, it lists the regions of all users. A
- * lingering region (ACTMEM_INFO_LINGERING) stays in the list until the driver's next
- * check, at most a second after the last pin of its pages is gone.
+ * The call lists the regions that the caller's effective user created inside the caller's
+ * pid namespace. With CAP_SYS_ADMIN, it lists the regions of all users. When the last pin
+ * of a lingering region (ACTMEM_INFO_LINGERING) is gone, the region stays in the list
+ * until the driver's next check, at most a second later.
  */
 struct actmem_ioctl_list {
 	__u32 size;

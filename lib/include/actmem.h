@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-/* The version of these headers, as in the file VERSION. */
+/* The version of these headers. It equals the version in the file VERSION. */
 #define ACTMEM_VERSION_MAJOR	0
 #define ACTMEM_VERSION_MINOR	1
 #define ACTMEM_VERSION_PATCH	0
@@ -162,8 +162,8 @@ static inline void actmem_init(void *object, size_t size)
  * Returns the error message of this thread's last failure, or "". The message names the object
  * (such as a node or a file), the wanted and the available amount, and the option that the user
  * should change. An example is "node 1 has 3.1 GiB free, but 8.0 GiB are needed; ...". Some calls
- * leave a message when they succeed with less than the caller asked for. The string is valid until
- * this thread calls the library again.
+ * set a message even though they succeed, if they provide less than the caller asked for. The
+ * string is valid until this thread calls the library again.
  */
 const char *actmem_error(void);
 

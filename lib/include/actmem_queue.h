@@ -96,7 +96,7 @@ int actmem_queue_get_stats(struct actmem_queue *queue, struct actmem_queue_stats
 #define ACTMEM_ATTACH_PLAIN	(1u << 0)
 
 /*
- * Attaches a region to a queue. Only an attached region can be filled and spilled. The call maps
+ * Attaches a region to a queue. The queue can fill and spill only attached regions. The call maps
  * the region and registers its memory with io_uring, in pieces of at most 1 GiB. The call also
  * allocates missing pages. Registered pages count against RLIMIT_MEMLOCK twice, for the region and
  * for io_uring, and cannot be discarded.
@@ -249,8 +249,8 @@ struct actmem_completion {
 /*
  * Waits for completions. The call stores up to @max of them in @completions. Several threads may
  * wait; each completion goes to one of them. If requests in @completions failed, actmem_error()
- * returns the message of the last one that failed; if none failed, it returns "". A caller that
- * needs the message of each failure passes 1 as @max.
+ * returns the message of the last failed request in @completions. If none failed, it returns "". A
+ * caller that needs the message of each failure passes 1 as @max.
  * @size: the caller's sizeof(struct actmem_completion). actmem_queue_wait() passes this size.
  *
  * > 0  the number of completions

@@ -112,11 +112,12 @@ struct actmem_runtime_info {
 int actmem_runtime_get_info(struct actmem_runtime *runtime, struct actmem_runtime_info *info);
 
 /*
- * Stores in *@nodes the device's node, and the other nodes of the device's socket that the task may
- * use. The caller may pass *@nodes to actmem_open() or actmem_region_create(). With sub-NUMA
- * clustering a socket has several nodes. actmem_runtime_get_info() returns the device's own node,
- * and heaps that are registered with the runtime use the nearest node first. @nodes is empty if
- * sysfs does not report the node of the device, as in many virtual machines.
+ * Finds the device's node, and the other nodes of the device's socket that the task may use. The
+ * call stores these nodes in *@nodes, which the caller may pass to actmem_open() or
+ * actmem_region_create(). With sub-NUMA clustering a socket has several nodes.
+ * actmem_runtime_get_info() returns the device's own node, and heaps that are registered with the
+ * runtime use the nearest node first. @nodes is empty if sysfs does not report the node of the
+ * device, as in many virtual machines.
  */
 int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *nodes);
 
