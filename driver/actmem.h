@@ -3,7 +3,7 @@
  * Declarations that the driver's files share. A file calls only functions of files that come later
  * in this list: main, ioctl, file, mount, inode, create, dmabuf, map, sysfs, populate, poison,
  * reclaim, region, slots, place, pool, dmem, quarantine, node, account, argument, the tracepoints.
- * This rule does not apply to functions in tables of operations, which the kernel calls.
+ * This rule does not apply to functions that the kernel calls through tables of operations.
  *
  * The lock order, outermost first:
  *
@@ -16,10 +16,10 @@
  *	actmem_pool.lock			the lists of a pool
  *	lingering_lock (region.c)		the list of lingering (closed, but pinned) regions
  *
- * actmem_region.lock and the locks below it are spinlocks with short critical sections. A caller of
- * the page allocator may hold actmem_pool.settings, but no lock below it. A region has a slot for
- * each page (slots.c). To allocate a page, a task claims the page's slot. Until this claim ends,
- * the task takes neither mmap_lock nor another claim.
+ * actmem_region.lock and the locks below it are spinlocks with short critical sections. A task that
+ * calls the page allocator may hold actmem_pool.settings, but no lock below it in the list. A
+ * region has a slot for each page (slots.c). To allocate a page, a task claims the page's slot.
+ * Until this claim ends, the task acquires neither mmap_lock nor another claim.
  */
 #ifndef _ACTMEM_H
 #define _ACTMEM_H
@@ -54,7 +54,7 @@ struct miscdevice;
 /**
  * struct actmem_quota - usage and limit of a resource
  * @limit: maximum of @used, or ACTMEM_NO_LIMIT. After the limit was lowered, @used may be greater.
- * @used: existing objects, plus objects that are about to be created
+ * @used: number of existing objects, plus the number of objects that are about to be created
  */
 struct actmem_quota {
 	unsigned long limit;
@@ -64,7 +64,7 @@ struct actmem_quota {
 /* The value of @limit for a quota without a limit. */
 #define ACTMEM_NO_LIMIT		ULONG_MAX
 
-/* Returns how many more objects the limit allows. @quota is a snapshot (actmem_quota_read()). */
+/* Returns how many more objects the limit allows. @quota is from actmem_quota_read(). */
 static inline unsigned long actmem_quota_left(struct actmem_quota quota)
 {
 	return quota.limit - min(quota.limit, quota.used);
@@ -87,8 +87,8 @@ struct actmem_node {
 
 /**
  * struct actmem_region - a range of huge pages
- * @ref: references: of the inode, later of the list of lingering regions, and of each caller that
- *	looked the region up by its id
+ * @ref: reference count. The inode holds a reference, and later the list of lingering regions. Each
+ *	caller that looked the region up by its id also holds one
  * @id: index in the table of regions
  * @flags: ACTMEM_CREATE_*
  * @policy: ACTMEM_POLICY_*
@@ -101,24 +101,26 @@ struct actmem_node {
  * @memlock_pages: RLIMIT_MEMLOCK of the creator; ACTMEM_NO_LIMIT if the creator has CAP_IPC_LOCK
  * @charged: pages that the region has or is about to get; protected by account_lock
  * @unmap_lock: keeps @inode alive while a task unmaps pages, because the task has no reference to
- *	@inode; taken before @lock
+ *	@inode; acquired before @lock
  * @inode: NULL before the region has an inode, and after the inode was evicted
- * @unclaimed: wait queue of tasks that wait until another task ends a claim
+ * @unclaimed: wait queue for tasks that wait until another task's claim ends
  * @charges: entry i is the dmem cgroup to which page i is charged, if the kernel has dmem cgroups
  * @linger: entry in the list of lingering regions
- * @rcu: frees the region after a grace period, because a task that searches the table accesses
- *	regions under RCU, without a reference
+ * @rcu: frees the region after a grace period, because tasks that search the table access regions
+ *	under RCU, without a reference
  * @lock: protects the region's pages, and the fields below, which describe these pages
  * @pages_held: number of slots that have a page
  * @demand_faults: pages that page faults allocated
- * @exported_pages: pages in dma-bufs of the region; a page counts once for each dma-buf
+ * @exported_pages: pages in dma-bufs of the region; a page counts once for each dma-buf that
+ *	contains it
  * @poisoned_pages: pages in @slots in which the hardware reported an error
  * @asked_pages: pages that the region should still give back because dmem.max was lowered
  * @asked_until: when the request for @asked_pages ends, in jiffies
- * @lingering: true if the inode is gone, but something outside the driver still pins the remaining
- *	pages
+ * @lingering: true if the inode is gone, but code outside the driver still pins the region's
+ *	remaining pages
  * @slots: entry i is page i of the region, or a claim while a task allocates this page. Pages are
- *	stored and removed under @lock; claims are made, and removed after a failure, without @lock
+ *	stored and removed under @lock. Claims need no @lock: neither to create them, nor to remove
+ *	them after a failure
  * @name: the name of the region's file; for an unnamed region, a text that the creator chose
  * @node_pages_held: number of the region's pages on each node
  */
@@ -157,12 +159,13 @@ struct actmem_region {
 };
 
 /*
- * The driver keeps notes on a page (two bits and the id of a region) in folio->private. The kernel
- * does not use this field for the driver's pages, and does not read it unless PG_private is set.
- * LENT: the page belongs to a pool, which has lent it to a region (pool.c). The task that takes the
- * page from the pool sets LENT, and the task that gives the page back clears LENT. POISONED: the
- * page is in a region, and the hardware reported an error in the page. The region's lock protects
- * this bit. The higher bits hold the id of the region that has the page.
+ * The driver stores notes about a page (two bits and the id of a region) in the page's
+ * folio->private. The kernel does not use this field for the driver's pages, and does not read it
+ * unless PG_private is set. LENT: the page belongs to a pool, which has lent it to a region
+ * (pool.c). The task that takes the page from the pool sets LENT, and the task that gives the page
+ * back clears LENT. POISONED: the page is in a region, and the hardware reported an error in the
+ * page. The region's lock protects this bit. The higher bits hold the id of the region to which the
+ * page belongs.
  */
 #define ACTMEM_PAGE_LENT	BIT(0)
 #define ACTMEM_PAGE_POISONED	BIT(1)
@@ -180,12 +183,13 @@ static inline void actmem_page_notes_set(struct folio *folio, unsigned long note
 
 /**
  * struct actmem_choice - the nodes from which the current task takes pages
- * @wanted: pages that the task still has to allocate
+ * @wanted: number of pages that the task still has to allocate
  * @placed: pages already allocated
- * @placed_here: pages that were allocated on the nearest node that is left in @nodes
+ * @placed_here: pages that were allocated on one node: of the nodes that are left in @nodes, the
+ *	nearest
  * @charged: allocated pages that are charged to a memory cgroup
- * @nodes: nodes that the policy permits. If a node is full or has reached its limit, it is removed,
- *	unless it is the last node. With interleaving, no node is removed
+ * @nodes: nodes that the policy permits. If a node is full or has reached its limit, it is removed
+ *	from @nodes, unless it is the only node left. With interleaving, no node is removed
  * @from: without interleaving, nodes are tried in order of their distance from this node
  */
 struct actmem_choice {
@@ -209,7 +213,8 @@ long actmem_region_ioctl(struct file *file, unsigned int request, unsigned long 
 /* file.c */
 struct file *actmem_file_make(struct actmem_region *region);
 /*
- * Returns the file's region, or NULL for an empty file of a mount. A file never changes its region.
+ * Returns the file's region, or NULL for an empty file of a mount. Once a file has a region, it
+ * keeps this region.
  */
 static inline struct actmem_region *actmem_file_region(const struct file *file)
 {

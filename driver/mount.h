@@ -11,15 +11,15 @@
 #include "actmem.h"
 
 /**
- * struct actmem_mount - options and limits of a superblock with names
- * @ref: held by the superblock and by each region of the mount, because a lingering region may
- *	outlive the superblock
+ * struct actmem_mount - options and limits of a superblock that contains named regions
+ * @ref: reference count. The superblock and each region of the mount hold a reference, because a
+ *	lingering region may outlive the superblock
  * @policy: ACTMEM_POLICY_*, for regions that are created without their own policy
  * @nodes: mask of the policy
  * @uid: initial owner of the root directory
  * @gid: initial group of the root directory
  * @mode: initial permissions of the root directory
- * @pages: quota of pages, including those that regions are about to get
+ * @pages: quota of pages, including pages that regions are about to get
  * @inodes: quota of files and directories
  */
 struct actmem_mount {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The tracepoints show what system calls do not return: how long a page fault took, and why an
- * allocation failed. Their names and their fields are a stable interface, which docs/tracing.md
- * describes. Amounts and offsets are in bytes.
+ * The tracepoints show data that system calls do not return: how long a page fault took, and why an
+ * allocation failed. The names and fields of the tracepoints are a stable interface, which
+ * docs/tracing.md describes. Amounts and offsets are in bytes.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM actmem

@@ -3,15 +3,16 @@
  * The complete interface between the actmem driver and user space. This file names
  * errors without the minus sign.
  *
- * /dev/actmem accepts ACTMEM_IOC_QUERY, _CREATE, _LIST and _INFO (by id). The
- * descriptor of a region accepts ACTMEM_IOC_INFO, _POPULATE, _DISCARD and _EXPORT.
- * Other operations work as on the descriptor of any file: mmap(MAP_SHARED), SCM_RIGHTS,
- * close(2) and reopening through /proc/PID/fd. Exceptions are listed below.
+ * /dev/actmem accepts ACTMEM_IOC_QUERY, _CREATE, _LIST and _INFO (by id). The descriptor
+ * of a region accepts ACTMEM_IOC_INFO, _POPULATE, _DISCARD and _EXPORT. System calls work
+ * as on the descriptor of any file: mmap(MAP_SHARED), SCM_RIGHTS, close(2) and reopening
+ * through /proc/PID/fd. The exceptions are listed at the end of this comment.
  *
- * The first field of every struct is @size. User space sets it to the sizeof() of the
- * struct in the version of this file that it was compiled with. A driver that knows more
- * fields treats the missing fields as 0 and writes at most @size bytes. A driver that
- * knows fewer fields requires the extra bytes to be 0 (E2BIG otherwise).
+ * The first field of every struct is @size. User space sets @size to the sizeof() of the
+ * struct in the version of this file with which user space was compiled. If the driver's
+ * struct has more fields, the driver treats the missing fields as 0 and writes at most
+ * @size bytes. If the driver's struct has fewer fields, the extra bytes must be 0 (E2BIG
+ * otherwise).
  *
  * Flags and reserved fields that the driver does not know must be 0 on input (EINVAL
  * otherwise). An unknown request returns ENOTTY. A bad user pointer returns EFAULT.
@@ -35,18 +36,19 @@
  *	default is bind if node= is given, and preferred otherwise.
  *
  * A remount can change only size= and nr_inodes= (EINVAL otherwise). The new limit may be
- * below the current usage: the mount then gets no more pages or files until the usage is
- * below the limit. If size= is below the usage, regions have a surplus (poll(2) below).
+ * below the current usage. The mount then gets no more pages or files until its usage is
+ * below the new limit. If size= is below the usage, regions have a surplus (poll(2)
+ * below).
  *
  * A program creates a region with a name in two steps. First, open(O_CREAT) creates an
  * empty file, which has no region. The file cannot be mapped, and ACTMEM_IOC_CREATE is
  * the only request that it accepts (ENODATA otherwise). Second, ftruncate(2) or
  * ACTMEM_IOC_CREATE on the file's descriptor creates the region and sets its length;
  * ftruncate(2) uses the mount's policy. The region belongs to the user that makes this
- * second call, and counts against the limits of that user, even if another user owns the
- * file. The length of a region never changes (EPERM, even for O_TRUNC), because programs
- * that map the region rely on it. To get another length, remove the file and create a new
- * one.
+ * second call, and counts against that user's limits, even if another user owns the file.
+ * The length of a region never changes, because programs that map the region rely on its
+ * length. An attempt to change the length, even with O_TRUNC, fails with EPERM. To get
+ * another length, remove the file and create a new one.
  *
  * The region exists until the file is removed and the region's last descriptor and
  * mapping are gone. The region may outlive the process that created it. A name has at
@@ -62,8 +64,8 @@
  *	mappings.
  * fallocate(2)	and MADV_REMOVE return EOPNOTSUPP. ACTMEM_IOC_POPULATE or the first touch
  *	allocates pages, and ACTMEM_IOC_DISCARD frees them.
- * ftruncate(2)	returns EPERM for an unnamed region, and for any length other than the
- *	region's.
+ * ftruncate(2)	returns EPERM for an unnamed region. For a named region, it returns EPERM
+ *	unless the length is that of the region.
  * poll(2)	reports POLLPRI while the region has a surplus. A region has a surplus if the
  *	administrator has lowered a limit of the user, a node, the mount or (since Linux
  *	7.3) a dmem cgroup below the usage. The driver never takes pages away, so the
@@ -79,8 +81,8 @@
 
 /*
  * The version of this interface. It increases when a field, flag or request is added or
- * removed. The driver and user space accept each other if the version of each is at
- * least the other's ACTMEM_ABI_OLDEST.
+ * removed. The driver and user space work together if the driver's version is at least
+ * ACTMEM_ABI_OLDEST of user space, and vice versa.
  */
 #define ACTMEM_ABI_VERSION	6
 #define ACTMEM_ABI_OLDEST	4
@@ -124,7 +126,7 @@ struct actmem_ioctl_query {
 };
 
 /*
- * Bit 0 was a feature until version 4. Do not reuse it.
+ * Bit 0 stood for a feature until version 4. Do not use bit 0 for another feature.
  *
  * With the feature DMEM, the driver charges each page, including those from its pools,
  * to the dmem cgroup of the task that allocates the page. dmem.max and dmem.current list
@@ -149,9 +151,9 @@ struct actmem_ioctl_query {
  *	creates the region. A full node is an error.
  *
  * If a node of the mask has no memory, the call fails with ENODEV. If the task's cpuset
- * forbids a node of the mask, the call fails with EPERM. The driver checks these two
- * conditions for the task that creates the region, and again for each task that allocates
- * a page. It never narrows a mask silently.
+ * forbids a node of the mask, the call fails with EPERM. The driver checks both
+ * conditions when a task creates the region, and again when a task allocates a page, each
+ * time for that task. It never removes nodes from a mask silently.
  */
 #define ACTMEM_POLICY_BIND		0
 #define ACTMEM_POLICY_PREFERRED		1
@@ -180,14 +182,15 @@ struct actmem_ioctl_query {
  * struct actmem_why - why the driver could not allocate pages
  * @reason: ACTMEM_WHY_*
  * @node: the node that @reason refers to, or -1
- * @wanted: bytes that the call requested from @node, or that would count against the
- *	limit. With POISON, the offset of the failed page in its region, in bytes.
+ * @wanted: the bytes that the call requested from @node. If @reason is a limit, the bytes
+ *	that would have counted against the limit. With POISON, the offset of the failed
+ *	page in its region, in bytes.
  * @available: with NODE_FULL, the bytes that the node could provide in pages of
- *	ACTMEM_PAGE_BYTES, not counting memory that only movable pages can use. If
- *	@reason is a limit, the bytes that were left under the limit. With MEMCG and
+ *	ACTMEM_PAGE_BYTES, not counting memory that is reserved for movable allocations.
+ *	If @reason is a limit, the bytes that were left under the limit. With MEMCG and
  *	DMEM, the bytes that the cgroup granted to the call.
- * @movable: free bytes on that node that cannot be pinned, because only movable pages can
- *	use them: free bytes in the node's movable zone and in CMA
+ * @movable: free bytes on that node that regions cannot use, because they are reserved
+ *	for movable allocations: free bytes in the node's movable zone and in CMA
  */
 struct actmem_why {
 	__u32 reason;
@@ -210,7 +213,7 @@ struct actmem_why {
  * @nodes: in: node mask of the policy
  * @id: out: identifies the region on this machine; the driver uses each id only once
  *	until the module is unloaded
- * @why: out: why the call failed. The driver fills in this field although the call
+ * @why: out: why the call failed. The driver fills in this field even though the call
  *	returns an error.
  * @name: in: a label for the administrator, NUL-terminated, printable and without '/'
  *	(EINVAL otherwise). It may be empty and need not be unique.
@@ -220,12 +223,12 @@ struct actmem_why {
  * once. Returns EMFILE and ENFILE as open(2) does.
  *
  * The region counts against the limits of the caller's effective user. If the caller is
- * in a user namespace, the region counts against the limits of the owner of the
- * outermost namespace below the initial one. If root owns that outermost namespace, the
- * namespace counts as a user of its own. Unless the caller has CAP_IPC_LOCK, the driver
- * records the caller's RLIMIT_MEMLOCK during this call. All regions of the user together
- * count against the recorded limit. CAP_IPC_LOCK does not lift the administrator's limit
- * on each user.
+ * in a user namespace, the region counts against the limits of the owner of the outermost
+ * namespace below the initial one. If root owns that outermost namespace, the namespace
+ * itself counts as a user, with its own limits. Unless the caller has CAP_IPC_LOCK, the
+ * driver records the caller's RLIMIT_MEMLOCK during this call. The total of all the
+ * user's regions must not exceed the recorded limit. CAP_IPC_LOCK does not lift the
+ * administrator's limit on each user.
  *
  * ACTMEM_IOC_CREATE on the descriptor of an empty file of a mount creates the region of
  * that file, and @fd is -1. The descriptor must be open for writing (EBADF otherwise).
@@ -267,7 +270,7 @@ struct actmem_ioctl_create {
  * struct actmem_ioctl_info - ACTMEM_IOC_INFO: the current state of a region
  * @size: sizeof(struct actmem_ioctl_info)
  * @flags: in: 0
- * @id: in: if the call is on /dev/actmem, the id of the region; if it is on a region's
+ * @id: in: for a call on /dev/actmem, the id of the region; for a call on a region's
  *	descriptor, 0; out: the region's id
  * @length: out: bytes, as created
  * @page_bytes: out: bytes of a page, the unit of ranges
@@ -279,13 +282,13 @@ struct actmem_ioctl_create {
  * @state: out: ACTMEM_INFO_* bits
  * @nodes: out: node mask of the policy
  * @uid: out: the user that created the region, in the caller's user namespace
- * @pid: out: the process that created the region, in the caller's pid namespace. 0 if
- *	the process has ended, ACTMEM_PID_ELSEWHERE if that namespace does not contain
- *	the process.
+ * @pid: out: the process that created the region, in the caller's pid namespace. 0 if the
+ *	process has ended; ACTMEM_PID_ELSEWHERE if the process is not in the caller's pid
+ *	namespace.
  * @node_bytes: in: pointer to an array of __u64, or 0; out: element i is the number of
  *	bytes on node i
  * @node_count: in: the number of elements of that array; out: the highest possible node
- *	number + 1. The driver does not write beyond the caller's count.
+ *	number + 1. The driver writes no more elements than the caller's count.
  * @surplus_reason: in: 0; out: ACTMEM_WHY_* of the limit that causes the largest surplus;
  *	ACTMEM_WHY_NONE if the region has no surplus
  * @name: out: the region's label. For a named region, the last name that its file got
@@ -295,14 +298,14 @@ struct actmem_ioctl_create {
  *	an error
  * @exported_bytes: out: total bytes of the existing dma-bufs of the region. A page in
  *	two dma-bufs counts twice.
- * @surplus_bytes: out: how much the region should give back, because the usage is above
- *	a limit of the user, the mount or a node. Since Linux 7.3, a dmem.max that is set
+ * @surplus_bytes: out: how much the region should give back, because the usage is above a
+ *	limit of the user, the mount or a node. Since Linux 7.3, a dmem.max that is set
  *	below the usage also causes a surplus. This field is the region's share of the
  *	excess. The shares of all regions add up to the excess, rounded up to pages, so
  *	several programs may give back their shares at once. Each call computes the share
- *	anew, except the share for dmem.max. The driver computes that share every 100 ms,
- *	while the task that writes dmem.max waits. If other programs give nothing back, a
- *	region that has given back its share gets a share of the remaining excess.
+ *	anew, except the share for dmem.max. While a task that writes dmem.max waits, the
+ *	driver computes that share every 100 ms. If a region has given back its share, but
+ *	other programs give nothing back, the region gets a share of the remaining excess.
  *
  * On /dev/actmem, the call returns ENOENT if the region does not exist. A caller
  * without CAP_SYS_ADMIN gets EPERM if another user owns the region, or if the region was
@@ -340,14 +343,14 @@ struct actmem_ioctl_info {
  * @after: in: the call returns ids greater than this one, in ascending order; 0 for the
  *	first call
  * @ids: in: pointer to an array of __u64
- * @count: in: the number of elements of that array (EINVAL if 0); out: the number of
- *	elements written, which is less than the input only if no further region exists.
+ * @count: in: the number of elements of that array (EINVAL if 0); out: the number of ids
+ *	written. If it is less than the input value, no further region exists.
  * @reserved: in: 0
  *
- * The call lists the regions that the caller's effective user created inside the
- * caller's pid namespace. With CAP_SYS_ADMIN, it lists the regions of all users. A
- * lingering region (ACTMEM_INFO_LINGERING) stays in the list until the driver's next
- * check, at most a second after the last pin of its pages is gone.
+ * The call lists the regions that the caller's effective user created inside the caller's
+ * pid namespace. With CAP_SYS_ADMIN, it lists the regions of all users. When the last pin
+ * of a lingering region (ACTMEM_INFO_LINGERING) is gone, the region stays in the list
+ * until the driver's next check, at most a second later.
  */
 struct actmem_ioctl_list {
 	__u32 size;
@@ -366,20 +369,20 @@ struct actmem_ioctl_list {
  * @length: in: bytes, not 0, a multiple of @page_bytes; the range must end within the
  *	region (EINVAL otherwise)
  * @done: out: written even if the call fails. POPULATE: at least this many bytes from
- *	@offset are allocated. DISCARD: the bytes of the range that have no page. After
+ *	@offset are allocated. DISCARD: how many bytes of the range have no page. After
  *	EINTR, DISCARD counts only the part of the range that the call processed.
  * @why: out: why the driver could not allocate a page
  *
  * POPULATE allocates and zeroes the missing pages of the range, one after the other in
  * the calling thread, on nodes of the region's policy. Existing pages stay as they are.
  * Before it allocates the first page, the call checks the limits of the user, the mount
- * and the nodes for the missing bytes of the range. This check assumes that the range
- * contains all existing pages of the region, and all pages that other calls are
- * allocating for the region. If the check finds a limit that is too low, the call fails
- * and allocates nothing. For an interleaved region, the call checks the limits of nodes
- * in advance only if the range is the whole region. The call also checks every limit for
- * each page that it allocates, and fails at the first page that exceeds a limit. EIO if
- * the hardware has reported an error in an existing page.
+ * and the nodes for the missing bytes of the range. To find the missing bytes, the check
+ * assumes that all existing pages of the region are in the range. It assumes the same of
+ * the pages that other calls are allocating for the region. If a limit is too low, the
+ * call fails and allocates nothing. For an interleaved region, the call checks the limits
+ * of nodes in advance only if the range is the whole region. The call also checks every
+ * limit for each page that it allocates, and fails at the first page that exceeds a
+ * limit. EIO if the hardware has reported an error in an existing page.
  *
  * DISCARD frees the pages of the range and unmaps them from every process. The next touch
  * allocates a zeroed page. A page that is in use outside the driver (registered with a
@@ -395,19 +398,19 @@ struct actmem_ioctl_list {
  * the region's owner.
  *
  * If a machine check or the firmware reports an uncorrected error anywhere in a page (of
- * @page_bytes), that page is lost. The rest of the region is not. The driver unmaps the
- * page from every process. A thread that touches any byte of the page gets SIGBUS with
- * si_code BUS_MCEERR_AR. (si_addr_lsb is 12, the smallest page size that the kernel can
- * report.) A system call returns EFAULT; POPULATE and read(2) return EIO. The lost page
- * belongs to the region, and counts against the same limits as its other pages, until a
- * program discards the page or the region ends. After that, the driver keeps the page out
- * of use until the next boot, and a new page can take its place. A device that registered
- * the page still has access to it, and DISCARD returns EBUSY until the device releases
- * it.
+ * @page_bytes), that page is lost. The rest of the region stays usable. The driver unmaps
+ * the lost page from every process. A thread that touches any byte of the page gets
+ * SIGBUS with si_code BUS_MCEERR_AR. (si_addr_lsb is 12, the smallest page size that the
+ * kernel can report.) A system call returns EFAULT; POPULATE and read(2) return EIO. The
+ * lost page belongs to the region, and counts against the same limits as its other pages,
+ * until a program discards the page or the region ends. After that, the driver keeps the
+ * lost page out of use until the next boot. The region can then get a new page at the
+ * same offset. A device that registered the lost page can still access it, and DISCARD
+ * returns EBUSY until the device releases the page.
  *
  * The kernel can mark a page as failed without a machine check (MADV_HWPOISON,
  * hard_offline_page). That page stays in use until a program discards it or the region
- * ends. After that, the driver keeps the page out of use, too.
+ * ends. After that, the driver keeps this page out of use, too.
  *
  * Both requests need a descriptor that is open for writing (EBADF otherwise). They
  * return ENODATA if the file is empty, and EINTR if the task was killed during the call.
@@ -432,11 +435,11 @@ struct actmem_ioctl_range {
  *	closes it
  * @reserved: in: 0
  *
- * The call allocates no page, so POPULATE the range first. ENODATA if a page is missing
- * or the file is empty; EIO if the hardware has reported an error in a page. While the
- * dma-buf exists, the region exists and its pages in the range stay in place. These pages
- * count as pinned, and DISCARD returns EBUSY for them. The dma-buf exists as long as a
- * descriptor or an importer holds it.
+ * The call allocates no page, so POPULATE the range first. Returns ENODATA if a page is
+ * missing or the file is empty, and EIO if the hardware has reported an error in a page.
+ * While the dma-buf exists, the region exists and its pages in the range stay in place.
+ * These pages count as pinned, and DISCARD returns EBUSY for them. The dma-buf exists as
+ * long as a descriptor or an importer holds a reference to it.
  *
  * The dma-buf is for devices. It supports neither mmap() nor vmap(): a process maps the
  * region instead.
@@ -444,9 +447,9 @@ struct actmem_ioctl_range {
  * The importer gets EOPNOTSUPP if the DMA of its device may use bounce buffers
  * (swiotlb), because a bounce buffer is a copy.
  *
- * The region's descriptor must be open for reading and writing (EBADF otherwise).
- * EOPNOTSUPP if the kernel was built without dma-buf support. EMFILE and ENFILE as for
- * open(2).
+ * The region's descriptor must be open for reading and writing (EBADF otherwise). Returns
+ * EOPNOTSUPP if the kernel was built without dma-buf support, and EMFILE and ENFILE as
+ * open(2) does.
  */
 struct actmem_ioctl_export {
 	__u32 size;
@@ -459,8 +462,8 @@ struct actmem_ioctl_export {
 
 /*
  * Each request number encodes the size of the field @size, not of the struct, so that the
- * number stays the same when the struct grows. Do not reuse 0x07 and 0x0A, which were
- * requests until version 3.
+ * number stays the same when the struct grows. Do not reuse the numbers 0x07 and 0x0A:
+ * they were requests until version 3.
  */
 #define ACTMEM_IOC_MAGIC	0xAC
 #define ACTMEM_IOC_QUERY	_IOWR(ACTMEM_IOC_MAGIC, 0x01, __u32)

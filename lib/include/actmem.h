@@ -4,16 +4,17 @@
  * first (actmem_open()). This header includes the headers of regions (actmem_region.h) and heaps
  * (actmem_heap.h).
  *
- * Calls return 0 or a negative errno. After an error, actmem_error() returns a message with the
- * requested value, the available value and the option that the user should change. The library
- * never exits, and never installs signal handlers. The library prints nothing except lines about
- * fallbacks (see ACTMEM_ALLOW_*). All sizes are bytes. Calls are thread-safe unless their comment
- * says otherwise. A call that waits defers cancellation (pthread_cancel(3)) until the call returns.
+ * Calls return 0 or a negative errno. After an error, actmem_error() returns a message. It contains
+ * the requested value, the available value, and the option that the user should change. The library
+ * never ends the process, and never installs signal handlers. The library prints nothing except
+ * lines about fallbacks (see ACTMEM_ALLOW_*). All sizes are bytes. Calls are thread-safe unless
+ * their comment says otherwise. A call that waits defers cancellation (pthread_cancel(3)) until the
+ * call returns.
  *
  * The caller initializes each struct that has the member @size with ACTMEM_INIT(). The size tells a
  * later library which members an older program was compiled with. Any call returns -EINVAL for a
  * struct that was not initialized this way, for a NULL handle, and for a NULL pointer to a result.
- * A call copies its options. The caller may therefore free the options after the call, and
+ * A call copies its options. After the call, the caller may therefore free the options and
  * everything that the options point to.
  *
  * A child of fork() must not use handles that it inherited: each call that can fail returns
@@ -30,7 +31,7 @@
 extern "C" {
 #endif
 
-/* The version of these headers, as in the file VERSION. */
+/* The version of these headers. It equals the version in the file VERSION. */
 #define ACTMEM_VERSION_MAJOR	0
 #define ACTMEM_VERSION_MINOR	1
 #define ACTMEM_VERSION_PATCH	0
@@ -82,8 +83,8 @@ enum actmem_pages {
 /*
  * The library uses a fallback, such as smaller pages or another node, only if that fallback is
  * permitted. A program permits fallbacks with ACTMEM_ALLOW_* flags in @allow of the handle's or the
- * region's options. The flags that apply to an option, such as @pages, depend on the struct that
- * sets this option:
+ * region's options. Which flags apply to an option, such as @pages, depends on which struct sets
+ * the option:
  *
  * If neither the region nor the handle sets the option, the library by default uses the best memory
  *	available. Pages other than 2M are permitted if no struct sets @pages. Other nodes are
@@ -161,8 +162,8 @@ static inline void actmem_init(void *object, size_t size)
  * Returns the error message of this thread's last failure, or "". The message names the object
  * (such as a node or a file), the wanted and the available amount, and the option that the user
  * should change. An example is "node 1 has 3.1 GiB free, but 8.0 GiB are needed; ...". Some calls
- * leave a message when they succeed with less than the caller asked for. The string is valid until
- * this thread calls the library again.
+ * set a message even though they succeed, if they provide less than the caller asked for. The
+ * string is valid until this thread calls the library again.
  */
 const char *actmem_error(void);
 
@@ -178,8 +179,8 @@ enum actmem_names {
 };
 
 /*
- * Returns the message of actmem_error(). @names selects how the message names options. It is one
- * value of enum actmem_names. Add ACTMEM_NAMES_AS_LIMIT if the user sets only a heap limit, or
+ * Returns the message of actmem_error(). @names is a value of enum actmem_names, and selects how
+ * the message names options. Add ACTMEM_NAMES_AS_LIMIT if the user sets only a heap limit, or
  * ACTMEM_NAMES_AS_BUDGET if the user sets only a store's budget. actmem_error() uses
  * ACTMEM_NAMES_C. After the program has called actmem_open() with @options NULL, messages with
  * ACTMEM_NAMES_C name environment variables in place of the fields that these variables set.
@@ -191,9 +192,9 @@ const char *actmem_version(void);
 
 /*
  * Fills @options from environment variables. actmem(1) lists the variables, and `actmem run` sets
- * them. If a variable is not set, its option keeps the default. ACTMEM_STRICT=1 sets
- * ACTMEM_ALLOW_ONLY. After the call, heap_name points into the environment. Until actmem_open() has
- * returned, no other thread may change the environment (setenv(3)).
+ * them. If a variable is not set, its option keeps the default. ACTMEM_STRICT=1 sets the flag
+ * ACTMEM_ALLOW_ONLY in @options->allow. After the call, heap_name points into the environment.
+ * Until actmem_open() has returned, no other thread may change the environment (setenv(3)).
  *
  * -EINVAL  the value of a variable is not allowed; actmem_error() lists the allowed values
  */
@@ -239,8 +240,8 @@ enum actmem_backend actmem_get_backend(const struct actmem *am);
 const char *actmem_describe(const struct actmem *am);
 
 /*
- * Returns the counters of a handle. The counters include the calls of all threads. `actmem list`
- * shows the counters of each process.
+ * Returns the counters of a handle. They count what all threads of the process do with the handle.
+ * `actmem list` shows the counters of each process.
  */
 int actmem_get_counters(struct actmem *am, struct actmem_counters *counters);
 

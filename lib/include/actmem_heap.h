@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Heaps of libactmem. A heap creates regions when it needs memory, and allocates blocks of pinned
- * memory in these regions. Each heap has one lock, which a call holds for a small part of a
+ * memory in these regions. Each heap has one lock. A call holds the lock for a fraction of a
  * microsecond. A program may include this header or actmem.h: each includes the other.
  */
 #include "actmem.h"
@@ -61,9 +61,9 @@ struct actmem_heap_stats {
  * may have any length. The heap opens these files with ACTMEM_OPEN_LOCK: if two processes use one
  * name, actmem_heap_alloc() returns -EBUSY in the second process. Therefore each process of a job
  * needs its own name. The files stay when heaps are trimmed or destroyed and when the process ends.
- * The next process with the same heap_name uses the files as they are, and finds the old contents
- * in its blocks. The files must belong to the user of the process, and must not be symbolic links.
- * rm(1) removes the files.
+ * The next process with the same heap_name reuses the files without clearing them, so its new
+ * blocks contain old data. The files must belong to the user of the process, and must not be
+ * symbolic links. rm(1) removes the files.
  *
  * -EINVAL  wrong grow_bytes or region options, or a region length other than 0
  * -ENOMEM  no memory for the metadata
@@ -86,18 +86,19 @@ int actmem_heap_destroy(struct actmem_heap *heap);
  * just freed, the next block of the same length gets the freed block's address. The block is pinned
  * unless the library used the fallback ACTMEM_ALLOW_UNLOCKED for the block's region.
  *
- * If existing regions have enough free memory, the block may be in any of them: the call does not
- * prefer regions on the caller's node. If the call creates a region, that region is on the caller's
- * node, unless the options name nodes or a policy. If threads on several nodes need memory on their
- * own nodes, create a heap for each node.
+ * If existing regions have enough free memory, the call allocates the block in any of these
+ * regions. It does not prefer regions on the caller's node. If the call creates a region, that
+ * region is on the caller's node, unless the options name nodes or a policy. If threads on several
+ * nodes need memory on their own nodes, create a heap for each node.
  *
  * -EINVAL  @length is 0, or longer than the address space or the longest chunk; @align is above
  *	2 MiB or not a power of two
- * -ENOMEM  the heap's limit, or no memory for the metadata
+ * -ENOMEM  the heap would exceed its limit, or there is no memory for the metadata
  * -EBUSY  another process uses the same heap_name
  * -EMFILE  the heap needs more than 4096 files
  * others  if the heap needs a new region: the errors of actmem_region_create() or, with a
- *	heap_name, of actmem_region_open(); with a runtime also those of actmem_region_register()
+ *	heap_name, of actmem_region_open(); if the heap is registered with a runtime, also the
+ *	errors of actmem_region_register()
  */
 int actmem_heap_alloc(struct actmem_heap *heap, uint64_t length, uint64_t align,
 		      void **block);
@@ -110,9 +111,9 @@ int actmem_heap_alloc(struct actmem_heap *heap, uint64_t length, uint64_t align,
 int actmem_heap_free(struct actmem_heap *heap, void *block);
 
 /*
- * Finds the region of a block, and the block's offset in the region. actmem_queue_fill() and
- * actmem_queue_spill() take the region and the offset as arguments. The region belongs to the heap,
- * and stays open until the block is freed. The caller may attach the region to a queue
+ * Finds the region that contains a block, and the block's offset in the region. actmem_queue_fill()
+ * and actmem_queue_spill() take the region and the offset as arguments. The region belongs to the
+ * heap, and stays open until the block is freed. The caller may attach the region to a queue
  * (actmem_queue_attach()).
  *
  * -EINVAL  @block is not the start of a block of this heap
@@ -121,14 +122,14 @@ int actmem_heap_locate(struct actmem_heap *heap, const void *block,
 		       struct actmem_region **region, uint64_t *offset);
 
 /*
- * Closes all regions without blocks, except those with names and those attached to a queue.
+ * Closes each region that contains no block, has no name, and is not attached to a queue.
  */
 int actmem_heap_trim(struct actmem_heap *heap);
 
 /*
  * Closes regions without blocks, as actmem_heap_trim() does, until at most @keep_bytes of the heap
- * are free. If closing one region is enough, the call closes the shortest such region. Otherwise
- * the call closes the longest regions first.
+ * are free. If it is enough to close one region, the call closes the shortest region that suffices.
+ * Otherwise it closes the longest regions first.
  */
 int actmem_heap_trim_to(struct actmem_heap *heap, uint64_t keep_bytes);
 

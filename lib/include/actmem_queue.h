@@ -4,8 +4,8 @@
  * to files (spill).
  *
  * All calls are thread-safe, except those that destroy a queue, close a file or detach a region.
- * During such a call, no other thread may use that object. A queue starts threads, which block all
- * signals.
+ * During such a call, no other thread may use the queue, file or region that the call destroys,
+ * closes or detaches. A queue starts threads, which block all signals.
  */
 #ifndef ACTMEM_QUEUE_H
 #define ACTMEM_QUEUE_H
@@ -96,7 +96,7 @@ int actmem_queue_get_stats(struct actmem_queue *queue, struct actmem_queue_stats
 #define ACTMEM_ATTACH_PLAIN	(1u << 0)
 
 /*
- * Attaches a region to a queue. Only an attached region can be filled and spilled. The call maps
+ * Attaches a region to a queue. The queue can fill and spill only attached regions. The call maps
  * the region and registers its memory with io_uring, in pieces of at most 1 GiB. The call also
  * allocates missing pages. Registered pages count against RLIMIT_MEMLOCK twice, for the region and
  * for io_uring, and cannot be discarded.
@@ -107,7 +107,7 @@ int actmem_queue_get_stats(struct actmem_queue *queue, struct actmem_queue_stats
  * no memory.
  *
  * -EEXIST  the region is already attached to this queue
- * -ENOMEM  RLIMIT_MEMLOCK
+ * -ENOMEM  the registered pages would exceed RLIMIT_MEMLOCK
  * -EMFILE  the attached regions of the queue would have more than 4096 pieces
  * -EPERM  the region was opened with ACTMEM_OPEN_READ
  * -EOPNOTSUPP  a runtime allocated the region's memory (see own_memory in actmem_runtime.h)
@@ -161,9 +161,9 @@ struct actmem_file_options {
 /* How the library opened a set of files. */
 struct actmem_file_info {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t alignment;		/* required of offsets in the set, and of lengths */
-	uint64_t memory_alignment;	/* required of offsets in a region */
-	uint64_t block_bytes;		/* longer requests are split into blocks of this length */
+	uint64_t alignment;		/* offsets in the set and lengths are multiples of this */
+	uint64_t memory_alignment;	/* offsets in a region are multiples of this */
+	uint64_t block_bytes;		/* the queue splits longer requests into such blocks */
 	uint64_t stripe_bytes;
 	uint64_t length;		/* present length of the set, in bytes */
 	uint32_t depth;			/* concurrent transfers of blocks */
@@ -179,8 +179,8 @@ struct actmem_file_info {
  * -EINVAL  a wrong option, or a file without direct I/O (see ACTMEM_FILE_ALLOW_BUFFERED)
  * -EEXIST  a file exists (ACTMEM_FILE_CREATE)
  * -EPERM  another user owns a file (ACTMEM_FILE_NO_ATIME)
- * -ENOSPC  too little space for length
- * -EFBIG  RLIMIT_FSIZE
+ * -ENOSPC  the disks have less free space than length
+ * -EFBIG  a file would be longer than RLIMIT_FSIZE permits
  * -EMFILE  a queue with io_uring would have more than 256 files
  * others  the errors of open(2)
  */
@@ -213,10 +213,10 @@ struct actmem_request {
  * must be multiples of the alignments that actmem_file_get_info() returns.
  *
  * The call does not wait for the transfer: actmem_queue_wait() returns the result of the request.
- * Until the result is returned, the caller must not touch the memory. The queue starts the requests
- * of a file in the order of their submission, but they may complete in any order. If the ranges of
- * two requests overlap, the caller must wait until the first request has completed before it
- * submits the second.
+ * Until that call has returned the result, the caller must not touch the memory of the transfer.
+ * The queue starts the requests of a file in the order of their submission, but they may complete
+ * in any order. If the ranges of two requests overlap, the caller must wait until the first request
+ * has completed before it submits the second.
  *
  * -EINVAL  a wrong range or alignment, a region that is not attached, or a file of another queue
  * -EBADF  a spill to a file that was opened with ACTMEM_FILE_READ_ONLY
@@ -230,13 +230,13 @@ int actmem_queue_spill(struct actmem_queue *queue, struct actmem_file *file, uin
 		       struct actmem_request *request);
 
 /*
- * The result of a request. Once a caller has the result, neither the kernel nor the queue accesses
- * the request's memory any more.
+ * The result of a request. After actmem_queue_wait() has returned the result, neither the kernel
+ * nor the queue accesses the request's memory any more.
  *
  * If @result is 0, all bytes were transferred. -ECANCELED: actmem_queue_cancel() cancelled the
  * request. -ETIME: the deadline passed. -ENODATA: the file ends before the end of the range.
- * -ENOSPC and others: the error of the system call. If a request failed, any part of it may have
- * been transferred.
+ * -ENOSPC and others: a system call failed with this error. If a request failed, any part of it may
+ * have been transferred.
  */
 struct actmem_completion {
 	uint64_t cookie;		/* the request's cookie */
@@ -249,8 +249,8 @@ struct actmem_completion {
 /*
  * Waits for completions. The call stores up to @max of them in @completions. Several threads may
  * wait; each completion goes to one of them. If requests in @completions failed, actmem_error()
- * returns the message of the last one that failed; if none failed, it returns "". A caller that
- * needs the message of each failure passes 1 as @max.
+ * returns the message of the last failed request in @completions. If none failed, it returns "". A
+ * caller that needs the message of each failure passes 1 as @max.
  * @size: the caller's sizeof(struct actmem_completion). actmem_queue_wait() passes this size.
  *
  * > 0  the number of completions
@@ -270,9 +270,9 @@ static inline int actmem_queue_wait(struct actmem_queue *queue,
 
 /*
  * Returns an eventfd(2) that becomes readable when a request completes. Programs use it to wait
- * with poll(2). The program reads the eventfd first, and then calls actmem_queue_wait() with a
- * timeout of 0 until the call returns no more completions. Even the first of these calls may return
- * no completion. The descriptor is close-on-exec and nonblocking. The queue owns the descriptor,
+ * with poll(2). The program reads the eventfd first. It then calls actmem_queue_wait() with a
+ * timeout of 0, again and again until a call returns no completion. Even the first of these calls
+ * may return none. The descriptor is close-on-exec and nonblocking. The queue owns the descriptor,
  * and closes it when the queue is destroyed.
  *
  * >= 0  the descriptor

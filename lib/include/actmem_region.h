@@ -21,7 +21,7 @@ extern "C" {
 
 struct actmem_region;		/* a range of memory with a file descriptor */
 
-/* Forked children inherit mappings of the region. Without this flag they inherit none. */
+/* Forked children inherit mappings of the region. Without this flag, children inherit none. */
 #define ACTMEM_REGION_INHERIT	(1u << 0)
 /*
  * Allocate no page yet: all pages are missing. The kernel allocates each missing page, according to
@@ -29,11 +29,12 @@ struct actmem_region;		/* a range of memory with a file descriptor */
  * cannot allocate the page, the thread gets SIGBUS; a system call that touches the page fails with
  * -EFAULT.
  *
- * memfd: The whole length of a region with 4K or thp pages counts against RLIMIT_MEMLOCK at once.
- * The kernel reserves all 2M pages of the region, but not on a particular node. Discarded pages are
- * no longer reserved. If 4K or thp pages run out, the kernel kills a process instead of sending
- * SIGBUS. To avoid that, populate the region before use. The library does not verify the nodes of
- * pages that a touch allocates. Interleaving may start at any of the nodes.
+ * memfd: The whole length of a region with 4K or thp pages counts against RLIMIT_MEMLOCK as soon as
+ * the region is created. The kernel reserves all 2M pages of the region, but not on a particular
+ * node. Discarded pages are no longer reserved. If 4K or thp pages run out, the kernel kills a
+ * process instead of sending SIGBUS. To avoid that, populate the region before use. The library
+ * does not verify the nodes of pages that a touch allocates. With interleaving, the first page may
+ * be on any of the nodes.
  */
 #define ACTMEM_REGION_LAZY	(1u << 1)
 /*
@@ -67,7 +68,7 @@ struct actmem_region_info {
 	uint64_t demand_faults;		/* pages that page faults allocated (driver) */
 	uint64_t poisoned_bytes;	/* bytes of pages that hardware errors destroyed (driver) */
 	uint64_t exported_bytes;	/* length of all its dma-bufs, which may overlap (driver) */
-	uint64_t surplus_bytes;		/* to give back, because a limit is exceeded (driver) */
+	uint64_t surplus_bytes;		/* bytes to return, as a limit is exceeded (driver) */
 	uint64_t *node_bytes;		/* bytes on node i; see actmem_region_get_info() */
 	uint32_t node_count;
 	uint32_t uid;
@@ -113,9 +114,9 @@ struct actmem_region_info {
  * -EMFILE  too many descriptors, or (memfd) 4096 regions are already open, which is the maximum
  *
  * If the library used a fallback that the caller allowed, the call returns 0, and actmem_error()
- * says which fallback and why. The counters of @am include the fallback. If the library used no
- * fallback, actmem_error() is "". The library tries smaller pages on the wanted nodes before other
- * nodes.
+ * says which fallback and why. The counter fallbacks_total of @am counts the fallback. If the
+ * library used no fallback, actmem_error() is "". The library tries smaller pages on the wanted
+ * nodes before it tries other nodes.
  */
 int actmem_region_create(struct actmem *am,
 			 const struct actmem_region_options *options,
@@ -124,11 +125,11 @@ int actmem_region_create(struct actmem *am,
 /*
  * Opens a region from its descriptor. @fd is a descriptor that another process sent (SCM_RIGHTS,
  * unix(7)), or that actmem_region_fd() returned. The call does not take over @fd: the caller must
- * close it. If another process sent @fd, both processes share the memory, and each must close its
- * region. This call allocates no missing pages; a later touch allocates them, as in a lazy region.
- * memfd: if the region has thp pages, a touch by the receiver allocates 4K pages. The call may use
- * a fallback that the options of @am allow (ACTMEM_ALLOW_*); actmem_error() then says which, as
- * after actmem_region_create().
+ * close it. If another process sent @fd, the two processes share the memory. Each of them must
+ * close the struct actmem_region that it opened. This call allocates no missing pages; a later
+ * touch allocates them, as in a lazy region. memfd: if the region has thp pages, a touch by the
+ * receiver allocates 4K pages. The call may use a fallback that the options of @am allow
+ * (ACTMEM_ALLOW_*); actmem_error() then says which, as after actmem_region_create().
  *
  * -EINVAL  @fd is not a region of the backend that the caller asked for, or @fd is not open for
  *	reading and writing. Exception: if @fd is a named memfd region that is open only for
@@ -147,13 +148,13 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  * Lock the region. If another process has the region open with this flag, return -EBUSY with an
  * error message that names the process. The lock is a flock(2): it ends when all descriptors from
  * this call and their duplicates are closed, and all mappings of these descriptors are unmapped. So
- * the lock also ends when the processes that use it are killed. The lock does not stop processes
- * that open the region without this flag.
+ * the lock also ends when the processes with these descriptors and mappings are killed. The lock
+ * does not stop processes that open the region without this flag.
  */
 #define ACTMEM_OPEN_LOCK	(1u << 2)
 /* Open and map the region only for reading: needs no write permission, excludes CREATE. */
 #define ACTMEM_OPEN_READ	(1u << 3)
-/* Accept an existing region whose length differs from that of the options. */
+/* Accept an existing region whose length differs from the length in the options. */
 #define ACTMEM_OPEN_ANY_LENGTH	(1u << 4)
 /*
  * Accept only a file that the calling user owns (else -EACCES) and that is not a symbolic link
@@ -191,7 +192,7 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  * Driver  The region counts against RLIMIT_MEMLOCK and the limits of its creator until the region
  *	is removed. The mount option size= limits the file system. The length of the region never
  *	changes. The region has 2M pages.
- * Memfd  While no process has the region open, it does not count against any user's limit. 4K and
+ * Memfd  While no process has the region open, the region counts against no user's limit. 4K and
  *	thp pages count against RLIMIT_MEMLOCK of each process that has the region open. The mount
  *	option size= limits the file system. hugetlbfs has 2M or 1G pages (pagesize=2M or 1G); tmpfs
  *	has 4K pages, and thp if it is mounted with huge=advise. If the options request another page
@@ -201,14 +202,15 @@ int actmem_region_from_fd(struct actmem *am, int fd,
  *	check the nodes of its pages.
  *
  * -ENOENT  no such file or directory; or @path has no '/', and no actmem file system is mounted:
- *	actmem_error() lists the mounted hugetlbfs and tmpfs
+ *	actmem_error() then lists the mounted hugetlbfs and tmpfs file systems
  * -EEXIST  the region exists (EXCLUSIVE), or differs from the options
  * -EOPNOTSUPP  the file system lacks this page size, or cannot have regions: the message of
  *	actmem_error() contains a command that mounts a suitable file system
- * -ENOSPC  the limit that the mount option size= sets
+ * -ENOSPC  the region would exceed the limit that the mount option size= sets
  * -EINVAL  a file system of the other backend, a file that is not a region, or wrong flags
  * -ENAMETOOLONG  the path is too long
- * -EACCES  the permissions of the file, or (ACTMEM_OPEN_OWN) the file belongs to another user
+ * -EACCES  the file's permissions do not allow the access, or (ACTMEM_OPEN_OWN) another user owns
+ *	the file
  * -ELOOP  the file is a symbolic link (ACTMEM_OPEN_OWN)
  * -EBUSY  another process has opened the region with ACTMEM_OPEN_LOCK
  * others  the errors of actmem_region_create() and open(2)
@@ -260,10 +262,10 @@ int actmem_region_unmap(struct actmem_region *region);
 
 /*
  * Returns the state of a region. Before each call, the caller sets node_bytes to an array, and
- * node_count to the array's number of elements. The call sets node_count to the number of the last
- * node with pages, plus 1. The new node_count may exceed the array's number of elements. Unused
- * elements are set to 0. If node_bytes is NULL, the call is faster because it does not count pages
- * by node.
+ * node_count to the array's number of elements. The call sets node_count to 1 plus the highest
+ * number of a node that has pages of the region. The new node_count may exceed the array's number
+ * of elements. The call sets unused elements of the array to 0. If node_bytes is NULL, the call is
+ * faster because it does not count pages by node.
  *
  * -EIO  the kernel does not report the nodes of the pages
  * -EINVAL  node_count is not 0, but node_bytes is NULL
@@ -275,8 +277,8 @@ int actmem_region_get_info(struct actmem_region *region,
  * Allocates the missing pages of a range. The call starts the same helper threads and returns the
  * same errors as actmem_region_create(). Existing pages stay as they are. A touch also allocates a
  * missing page. If the allocation fails, a touch causes SIGBUS, but this call returns an error.
- * Several threads may populate a region at once. After an error, the pages that were allocated
- * stay.
+ * Several threads may populate a region at once. After an error, the pages that the call has
+ * allocated so far stay.
  *
  * -EINVAL  @offset or @length is not a multiple of the region's page size, or @length is 0
  * -EIO  a page is on another node than requested, or a hardware error destroyed a page: in both
@@ -286,8 +288,8 @@ int actmem_region_get_info(struct actmem_region *region,
 int actmem_region_populate(struct actmem_region *region, uint64_t offset, uint64_t length);
 
 /*
- * Frees the pages of a range, for all processes that have the region. The next touch allocates a
- * zeroed page.
+ * Frees the pages of a range. They disappear for all processes that use the region. The next touch
+ * allocates a zeroed page.
  *
  * -EINVAL, -EPERM  as for actmem_region_populate()
  * -EBUSY  the region is registered with a runtime (actmem_runtime.h), or a queue registered it with
@@ -328,8 +330,8 @@ int actmem_region_export(struct actmem_region *region, uint64_t offset, uint64_t
 
 /*
  * Unmaps and closes a region, and frees the struct @region. Unless the region is a file, its memory
- * is freed when no process has the region any more. No other thread may use @region during the call
- * or later.
+ * is freed when no process has the region open or mapped any more. No other thread may use @region
+ * during the call or later.
  *
  * -EBUSY  the region is attached to a queue (actmem_queue_detach()), or registered with a runtime
  *	(actmem_region_unregister()); nothing is closed
@@ -341,9 +343,9 @@ int actmem_region_close(struct actmem_region *region);
  * number of elements in *@count. The array has the regions of both backends, except those that the
  * caller is not permitted to see. free(3) of the array also frees path and node_bytes (node_count
  * elements) of each region. The call works without actmem_open(). A region that several processes
- * have is listed once, with its creator if the creator still runs. After a success, actmem_error()
- * is "" or says why the driver did not answer. @size: the caller's sizeof(struct
- * actmem_region_info). actmem_region_list() passes this size.
+ * have open or mapped is listed once. Its entry shows the creator if the creator still runs. After
+ * a success, actmem_error() is "" or says why the driver did not answer. @size: the caller's
+ * sizeof(struct actmem_region_info). actmem_region_list() passes this size.
  */
 int actmem_region_list_sized(struct actmem_region_info **regions, size_t *count,
 			     size_t size);

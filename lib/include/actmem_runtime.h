@@ -7,7 +7,8 @@
  * linked with this library.
  *
  * All calls are thread-safe, except those that close a runtime or unregister a region. During such
- * a call, no other thread may use that object. No call changes which CUDA context is current.
+ * a call, no other thread may use the runtime that is being closed or the region that is being
+ * unregistered. No call changes which CUDA context is current.
  */
 #ifndef ACTMEM_RUNTIME_H
 #define ACTMEM_RUNTIME_H
@@ -42,8 +43,8 @@ struct actmem_runtime_options {
 	 * May be NULL. If this function is set and the runtime refuses to register a heap's region,
 	 * the heap uses memory that the runtime allocates (the runtime's own memory). When the heap
 	 * allocates such memory, the library calls this function with the reason in @why. When the
-	 * heap frees such memory, @why is NULL. The calling thread holds locks of the heap, so the
-	 * function must not use the heap.
+	 * heap frees such memory, the library calls the function with NULL as @why. The calling
+	 * thread holds locks of the heap, so the function must not use the heap.
 	 */
 	void (*own_memory)(uint64_t bytes, const char *why);
 };
@@ -100,7 +101,7 @@ struct actmem_runtime_info {
 	uint64_t bytes;
 	uint64_t far_bytes;		/* part of @bytes: on sockets other than the device's */
 	uint64_t regions_total;
-	uint64_t far_total;		/* registered regions that had far_bytes */
+	uint64_t far_total;		/* registered regions with pages on other sockets */
 	uint64_t failures_total;	/* registrations that the runtime refused */
 	uint64_t lost_total;		/* regions whose registration the runtime dropped */
 	char text[ACTMEM_DEVICE_TEXT_MAX];	/* name and bus address of the device */
@@ -111,19 +112,20 @@ struct actmem_runtime_info {
 int actmem_runtime_get_info(struct actmem_runtime *runtime, struct actmem_runtime_info *info);
 
 /*
- * Finds the device's node, and those other nodes of its socket that the task may use. The caller
- * may pass these nodes to actmem_open() or actmem_region_create(). With sub-NUMA clustering a
- * socket has several nodes. actmem_runtime_get_info() returns the device's own node, and heaps that
- * are registered with the runtime use the nearest node first. @nodes is empty if sysfs does not
- * report the node of the device, as in many virtual machines.
+ * Finds the device's node, and the other nodes of the device's socket that the task may use. The
+ * call stores these nodes in *@nodes, which the caller may pass to actmem_open() or
+ * actmem_region_create(). With sub-NUMA clustering a socket has several nodes.
+ * actmem_runtime_get_info() returns the device's own node, and heaps that are registered with the
+ * runtime use the nearest node first. @nodes is empty if sysfs does not report the node of the
+ * device, as in many virtual machines.
  */
 int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *nodes);
 
 /* CUDA: map the region into the device's address space (CU_MEMHOSTREGISTER_DEVICEMAP). */
 #define ACTMEM_REGISTER_DEVICEMAP	(1u << 0)
 /*
- * Devices only read the region. A region that was opened with ACTMEM_OPEN_READ needs this flag,
- * which not every device supports (-EOPNOTSUPP).
+ * Devices only read the region. A region that was opened with ACTMEM_OPEN_READ needs this flag. If
+ * a device does not support the flag, actmem_region_register() returns -EOPNOTSUPP.
  */
 #define ACTMEM_REGISTER_READ_ONLY	(1u << 1)
 
@@ -149,8 +151,8 @@ int actmem_runtime_nodes(struct actmem_runtime *runtime, struct actmem_nodes *no
  * -ENOMEM, -EINVAL, -ESTALE (the context was destroyed), -EIO  errors of the runtime;
  *	actmem_error() contains the runtime's name of the error
  *
- * After an error, no part of the region stays registered, unless actmem_error() reports such a
- * part.
+ * After an error, no part of the region is registered, unless actmem_error() says that a part could
+ * not be unregistered.
  */
 int actmem_region_register(struct actmem_region *region, struct actmem_runtime *runtime,
 			   uint32_t flags);
@@ -169,7 +171,7 @@ int actmem_region_unregister(struct actmem_region *region);
 
 /*
  * Registers each region that a heap creates from now on. The heap registers a region before it
- * allocates blocks in it, and unregisters the region before closing it. After this call,
+ * allocates blocks there, and unregisters the region before it closes the region. After this call,
  * actmem_heap_alloc() can also return the errors of actmem_region_register(). If the runtime
  * refuses to register a region and own_memory is set, the heap uses the runtime's own memory
  * instead of the region. If the runtime fails to unregister a region, the region stays open.
@@ -178,9 +180,9 @@ int actmem_region_unregister(struct actmem_region *region);
  *
  * The library registers long regions in chunks of 64 to 256 MiB, so that CUDA registers each chunk
  * in about 5 ms. Between two chunks, other threads can get the lock of CUDA's driver. No block lies
- * in two chunks: if a block is longer than such a chunk, the library makes one chunk as long as the
- * block. If a region is longer than half of the memory that the heap's limit still permits, the
- * region is registered as one chunk, because a long block may fit nowhere else.
+ * in two chunks: if a block is longer than such a chunk, the library registers one chunk that is as
+ * long as the block. If a region is longer than half of the memory that the heap's limit still
+ * permits, the region is registered as one chunk, because a long block may fit nowhere else.
  *
  * -EEXIST  the heap is already registered
  * -EBUSY  the heap has regions
@@ -209,9 +211,9 @@ int actmem_region_get_registration(struct actmem_region *region,
 				   struct actmem_registration *registration);
 
 /*
- * Translates a host address in a registered region to the address that the device uses. The
- * device's addresses are contiguous for a number of bytes from @address. If @length is not NULL,
- * the call stores this number in *@length.
+ * Translates a host address in a registered region to the address that the device uses. If @length
+ * is not NULL, the call stores in *@length for how many bytes from @address on the device's
+ * addresses are contiguous.
  *
  * -ENOENT  no region that is registered with @runtime contains the address
  * -EOPNOTSUPP  the runtime is ACTMEM_RUNTIME_NULL
@@ -223,10 +225,11 @@ int actmem_runtime_pointer(struct actmem_runtime *runtime, const void *address, 
 /*
  * Report that this thread begins or ends a wait for an accelerator. Use these calls for waits
  * outside of the library, such as for an event of a stream. `actmem waits` shows the wait as
- * `device`, with @length bytes (0: not known) and the first 79 bytes of @words (may be NULL). A
- * thread may begin several waits. The result of actmem_device_wait_begin(), even NULL, must be
- * passed to actmem_device_wait_end() before actmem_close(). Any thread may call
- * actmem_device_wait_end(). The calls take no lock, cannot fail, and do nothing in a forked child.
+ * `device`. It also shows @length, in bytes (0: not known), and the first 79 bytes of the text
+ * @words (may be NULL). A thread may begin several waits. The result of actmem_device_wait_begin(),
+ * even NULL, must be passed to actmem_device_wait_end() before actmem_close(). Any thread may call
+ * actmem_device_wait_end(). Both calls take no lock and cannot fail. In a forked child they do
+ * nothing.
  */
 struct actmem_device_wait *actmem_device_wait_begin(struct actmem *am, uint64_t length,
 						    const char *words);

@@ -10,10 +10,11 @@
  *
  * The store learns when a block will be needed. A key recurs in every training step. The store
  * counts how many other blocks are taken between the put and the take of a key's block, and expects
- * the same number in the next step. If no block of this key has been taken yet, the store uses the
- * count of the block of the same name that was taken last. Until a block of a name has been taken,
- * the store expects the blocks of this name in reverse order of their puts, because a backward pass
- * takes them in this order. A wrong guess costs time, but never returns wrong data.
+ * the same number in the next step. A key contains a name (struct actmem_key). If no block of a key
+ * has been taken yet, the store uses the count of the last taken block whose key has the same name.
+ * Until a block of a name has been taken, the store expects the blocks of this name in reverse
+ * order of their puts, because a backward pass takes them in this order. A wrong expectation only
+ * costs time: takes still return the right data.
  *
  * If the store did not expect several of the blocks that are taken in a step (misses_total counts
  * them), it concludes that the order has changed, and expects runs. In a run, the program takes
@@ -27,15 +28,16 @@
  * more. A reserve fails only if the store cannot free the memory of any other block.
  *
  * If a memory limit falls below the usage, a store that can spill returns memory in the background.
- * The store spills blocks and closes regions until it has returned the excess, or its share of the
- * excess if others share the limit. The store grows again when the limit rises. The limits are
- * those of the driver, the limit that `actmem limit --pid` sets for the handle, and the cgroup's
- * memory.high if the store has memfd regions of 4K or thp pages. The store tries to exceed the
- * limit only if a call would otherwise fail. Regions that have names stay open, even above the
- * limit.
+ * The store spills blocks and closes regions until it has returned the excess. If the limit also
+ * applies to memory of others, the store returns only its share of the excess. The store grows
+ * again when the limit rises. The limits are those of the driver, the limit that `actmem limit
+ * --pid` sets for the handle, and the cgroup's memory.high if the store has memfd regions of 4K or
+ * thp pages. The store tries to exceed the limit only if a call would otherwise fail. Regions that
+ * have names stay open, even above the limit.
  *
- * Spill files grow on demand. The store returns disk space that several steps in a row did
- * not need. When no block is left, the store returns all disk space except spill_bytes.
+ * Spill files grow on demand. The store frees space in these files if several steps in a row did
+ * not need it. When the store has no block any more, it frees all space in the files except
+ * spill_bytes.
  *
  * All calls are thread-safe, except actmem_store_destroy(). The store starts threads, which block
  * all signals.
@@ -76,9 +78,9 @@ struct actmem_key {
 /*
  * Compute a checksum at each commit and compare it at each hold. Nothing else detects that a disk
  * or a file system returns other data than the store wrote. A file system may report a write as
- * successful, and later return zeros without an error. On a failing disk, ext4 does so in Linux
- * 6.18, too. In Linux 7, ext4 also does so while the file system is full. The store leaves enough
- * space free, but other writers may fill the file system.
+ * successful, and later return zeros without an error. On a failing disk, ext4 does this in Linux
+ * 6.18 and in Linux 7. In Linux 7, ext4 does this also while the file system is full. The store
+ * leaves enough space free, but other writers may fill the file system.
  *
  * To compute the checksum, each commit and each hold reads the block once more, in the calling
  * thread. With few cores, a step that spills takes about a tenth longer.
@@ -136,10 +138,10 @@ struct actmem_store_options {
  * disk space, and actmem_error() says so. If the call returns 0 in any other case, actmem_error()
  * is empty.
  *
- * -EINVAL  one of these: a budget of less than two pages, or of less than one page if there are no
- *	spill paths (the regions' page size: 4 KiB, 2 MiB or 1 GiB); spill paths without a budget;
- *	unknown flags; a directory without direct I/O (see ALLOW_BUFFERED) or in memory (see
- *	STRICT); spill_bytes above spill_limit_bytes
+ * -EINVAL  has one of these causes. (1) The budget is less than two pages of the regions or,
+ *	without spill paths, less than one page. A page has 4 KiB, 2 MiB or 1 GiB. (2) There are
+ *	spill paths, but no budget. (3) A flag is unknown. (4) A directory has no direct I/O (see
+ *	ALLOW_BUFFERED), or is in memory (see STRICT). (5) spill_bytes is above spill_limit_bytes
  * others  the errors of actmem_heap_create(), actmem_heap_register(), actmem_queue_create() and
  *	actmem_file_open()
  */
@@ -147,10 +149,10 @@ int actmem_store_create(struct actmem *am, const struct actmem_store_options *op
 			struct actmem_store **store);
 
 /*
- * Checks spill paths as actmem_store_create() does before it opens files there. The call ignores
- * all @flags except STRICT and ALLOW_MEMORY. If the call returns 0, actmem_error() says whether a
- * path is in memory. If a path does not exist, this call does not fail, but actmem_store_create()
- * does.
+ * Checks spill paths in the same way as actmem_store_create() before it opens files in these
+ * directories. The call ignores all @flags except STRICT and ALLOW_MEMORY. If the call returns 0,
+ * actmem_error() says whether a path is in memory. If a path does not exist, this call does not
+ * fail, but actmem_store_create() does.
  *
  * -EINVAL  a path is in memory, and STRICT is set without ALLOW_MEMORY
  */
@@ -174,14 +176,15 @@ int actmem_store_destroy(struct actmem_store *store);
 const char *actmem_store_describe(const struct actmem_store *store);
 
 /*
- * Changes the budget of a store, which may be in use. Waiting calls can use a raised budget at
- * once. If the store has more memory than a lowered budget, the call closes regions that have no
- * block. In the background, the store then spills blocks, and frees the memory of blocks that are
- * also in a file, until the remaining blocks fit. The store closes a region that has blocks when
- * its last block is gone. If the store has spill paths, a lowered budget makes no call fail, except
- * a reserve of more bytes than the new budget. A store without spill paths keeps its blocks, and
- * refuses new blocks until enough have been taken or dropped. Another store can use the released
- * memory as soon as memory_bytes in the statistics is at most the new budget.
+ * Changes the budget of a store, which may be in use. If the budget is raised, calls that wait for
+ * memory can use the increase at once. If the store has more memory than a lowered budget, the call
+ * closes regions that have no block. In the background, the store then spills blocks, and frees the
+ * memory of blocks that are also in a file, until the blocks in memory fit into the budget. A
+ * region that still contains blocks is closed when the last of these blocks is gone. If the store
+ * has spill paths, a lowered budget makes no call fail, except a reserve of more bytes than the new
+ * budget. A store without spill paths keeps its blocks, and refuses new blocks until enough have
+ * been taken or dropped. Another store can use the released memory as soon as memory_bytes in the
+ * statistics is at most the new budget.
  *
  * May sleep until another thread has created a region.
  *
@@ -191,8 +194,8 @@ int actmem_store_set_budget(struct actmem_store *store, uint64_t bytes);
 
 /*
  * Changes spill_limit_bytes of a store. If @bytes is 0, the files have no limit. If the files are
- * longer than a lowered limit, they stop growing. The store returns their free space to the disks
- * in the background.
+ * longer than a lowered limit, they stop growing. In the background, the store then frees the
+ * unused space of the files.
  *
  * -EINVAL  the store has no spill paths
  */
@@ -224,8 +227,8 @@ int actmem_store_set_checksum(struct actmem_store *store, int on);
  *	not wait in a reserve or hold while it has a block that another thread will commit or
  *	release
  * -ENOSPC, -EIO and others  the store had to spill a block and could not. actmem_error() names the
- *	block, and either the file and offset or the directory without space. The block stays in
- *	memory
+ *	block. It also names the file and the offset of the failed write, or the directory that has
+ *	no space. The block stays in memory
  */
 int actmem_store_reserve(struct actmem_store *store, struct actmem_key key, uint64_t length,
 			 void **memory, uint64_t timeout_ns);
@@ -239,13 +242,14 @@ int actmem_store_commit(struct actmem_store *store, struct actmem_key key);
 
 /*
  * Returns the memory of a committed block. The caller may read the memory until it ends the hold.
- * The call also stores the block's length in *@length, unless @length is NULL. If the block is in a
- * file, the call waits at most @timeout_ns for memory, as a reserve does, and for the read.
+ * The call also stores the block's length in *@length, unless @length is NULL. If the block is only
+ * in a file, the call waits at most @timeout_ns until there is memory for the block, as a reserve
+ * does, and until the block has been read.
  *
  * Several threads may hold a block at the same time, and a thread may hold a block several times.
  * One actmem_store_release() or actmem_store_put_back(), by any thread, ends one hold. While the
- * first hold waits for memory or for the read, other holds of the block wait for the first, each at
- * most its own @timeout_ns. Each hold compares the checksum.
+ * first hold waits for memory or for the read, other holds of the block wait for the first hold,
+ * each at most its own @timeout_ns. Each hold compares the checksum.
  *
  * -ENOENT  the store lacks the key, or the block is not committed, or a holder has released it
  * -EIO and others  the read failed. actmem_error() names file, offset and block. The block stays:
@@ -316,9 +320,9 @@ int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key);
  *		// poll(2) for the eventfd and other descriptors, then read(2) the eventfd
  *
  * Read the eventfd before the next actmem_store_hold(), not after it. If the read of a block fails
- * while no call waits for it, the next hold of this block with a timeout of 0 returns the error.
- * The hold after that reads the block again. The descriptor is close-on-exec and nonblocking. The
- * store owns the descriptor, and closes it when the store is destroyed.
+ * while no call waits for the block, the next hold of the block with a timeout of 0 returns the
+ * error. The hold after that reads the block again. The descriptor is close-on-exec and
+ * nonblocking. The store owns the descriptor, and closes it when the store is destroyed.
  *
  * >= 0  the descriptor
  * -EMFILE, -ENFILE, -ENOMEM  no descriptor is available
@@ -326,11 +330,11 @@ int actmem_store_prefetch(struct actmem_store *store, struct actmem_key key);
 int actmem_store_eventfd(struct actmem_store *store);
 
 /*
- * Creates and registers regions in advance. Stops when @free_bytes of memory are free for blocks of
- * @length, or when the budget is used up. Make this call in a separate thread: other threads can
- * use the store meanwhile. If a reserve needs a region during this call, it waits for the creation
- * of at most one region. If the store can spill, the call returns 0 even if it cannot get all this
- * memory.
+ * Creates and registers regions in advance. Stops when at least @free_bytes of memory are free for
+ * blocks that are @length bytes long, or when the budget is used up. Make this call in a separate
+ * thread: other threads can use the store meanwhile. If a reserve needs a region during this call,
+ * it waits for the creation of at most one region. If the store can spill, the call returns 0 even
+ * if it cannot get all this memory.
  *
  * others  the errors of actmem_heap_alloc(). The store keeps the regions that it created, and a
  *	later reserve tries to create more

@@ -5,8 +5,8 @@
  * before or just after it. Puts are numbered from 1. The functions take no lock and do no I/O.
  *
  * A run is a sequence of takes that goes from neighbour to neighbour, up (to later puts) or down. A
- * run is expected to be as long as the previous run. A run that gets longer than the previous one
- * is expected to double its length.
+ * run is expected to be as long as the previous run. Once a run is longer than the previous run, it
+ * is expected to grow to twice its present length.
  */
 #ifndef LIB_STORE_FOLLOW_H
 #define LIB_STORE_FOLLOW_H
@@ -24,19 +24,19 @@ struct follow {
 
 enum take_kind {
 	TAKE_FORESEEN,			/* at the expected time */
-	TAKE_BY_CHANCE,			/* at another time, but in memory or the next to be read */
+	TAKE_BY_CHANCE,			/* at another time, but in memory or next to be read */
 	TAKE_MISSED,			/* the block was neither in memory nor next to be read */
 };
 
 /*
  * Records a take of the block with put number @put. @below and @above are the put numbers of the
- * block's neighbours: the nearest blocks before and after the block that are not taken yet; 0:
- * none.
+ * block's neighbours among the blocks that are not taken yet: of the block that was put last before
+ * this block, and of the block that was put first after it. 0: there is no such block.
  */
 void follow_take(struct follow *follow, enum take_kind kind, uint64_t put, uint64_t below,
 		 uint64_t above);
 
-/* Returns how many neighbours are expected next, in the direction of is_up. */
+/* Returns how many neighbours, in the direction of is_up, are expected to be taken next. */
 uint64_t follow_ahead(const struct follow *follow);
 
 /* Begins a new round (schedule.h): relies on the expected order again. */

@@ -10,7 +10,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The time at which an item is wanted. Of two items with equal times, the later put comes first. */
+/*
+ * The time at which an item is wanted. If the times of two items are equal, the item that was put
+ * later is wanted sooner.
+ */
 struct want {
 	uint64_t at;
 	uint64_t put;

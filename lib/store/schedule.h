@@ -5,9 +5,9 @@
  *
  * Time is counted in takes: each take of any block advances the clock by one. The distance of a
  * block is the number of takes from its put to its own take. The next block of a key is expected to
- * have the same distance as the last one. A key consists of a name and an instance. If no block of
- * the key was ever taken, or if the instance does not recur (ACTMEM_INSTANCE_ONCE), the distance of
- * the last taken block of the same name is used.
+ * have the same distance as the key's last block. A key consists of a name and an instance. If no
+ * block of the key was ever taken, or if the instance does not recur (ACTMEM_INSTANCE_ONCE), the
+ * block is expected to have the same distance as the last taken block of its name.
  *
  * A block may be put back after its take. This counts as a new put, which begins the block's next
  * turn. Turns are numbered from 0.
@@ -27,8 +27,8 @@
 #define SCHEDULE_ROUNDS		4
 
 /*
- * The expected time of a block if no block of its name was ever taken: after all known times. Among
- * such blocks, the one that was put last comes first.
+ * The expected time of a block if no block of its name was ever taken: after all known times. Of
+ * several blocks with this time, the block that was put last is expected first.
  */
 #define WANTED_UNKNOWN		UINT64_MAX
 
@@ -61,13 +61,14 @@ void schedule_take(struct schedule *schedule, struct actmem_key key, unsigned in
 		   uint64_t put_clock);
 
 /*
- * Returns an urgent time: before all other times, except those that this function returned earlier.
+ * Returns an urgent time: it is before all other times, except the times that this function
+ * returned earlier.
  */
 struct want schedule_urgent(struct schedule *schedule);
 
 /*
- * Returns the time of a guess: after all urgent times, but before all other times and earlier
- * guesses.
+ * Returns the time of a guess: it is after all urgent times, but before all other times, even those
+ * of earlier guesses.
  */
 struct want schedule_guess(struct schedule *schedule);
 
@@ -78,8 +79,9 @@ void schedule_live(struct schedule *schedule, uint64_t bytes);
 uint64_t schedule_peak(const struct schedule *schedule);
 
 /*
- * Returns by how much the bytes rise again after a fall within a round. The store should keep this
- * much memory free for puts. The result is 0 if all puts of a round come before the round's takes.
+ * Returns by how much the bytes of all blocks rise again after a fall within a round. The store
+ * should keep this amount of memory free for puts. The result is 0 if all puts of a round come
+ * before the round's takes.
  */
 uint64_t schedule_refill(const struct schedule *schedule);
 
@@ -99,8 +101,8 @@ void bandwidth_begin(struct bandwidth *bandwidth, uint64_t bytes, uint64_t now);
 void bandwidth_end(struct bandwidth *bandwidth, uint64_t bytes, bool well, uint64_t now);
 
 /*
- * Returns how many bytes must be under way to keep the device busy until more are submitted. @most
- * is the upper limit, and the result until the rate is known.
+ * Returns how many bytes must be under way so that the device stays busy until more transfers are
+ * submitted. The result is at most @most. Until the rate is known, it is @most.
  */
 uint64_t bandwidth_busy(const struct bandwidth *bandwidth, uint64_t most);
 

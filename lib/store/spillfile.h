@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * Space in spill files. A set consists of files without names, one in each directory, over which
- * the set's bytes are striped. Space is allocated on the disks before data is written to it. When
- * more space is needed, another set is opened. However, if the disks were full at the last
- * allocation, the last set is extended. Free space that is not needed any more returns to the
- * disks, piece by piece.
+ * the set's bytes are striped. Space is allocated on the disks before data is written there. When
+ * more space is needed, the library usually opens another set. However, if the disks were full at
+ * the last allocation, it extends the last set. Free space that is not needed any more returns to
+ * the disks, piece by piece.
  */
 #ifndef LIB_STORE_SPILLFILE_H
 #define LIB_STORE_SPILLFILE_H
@@ -33,8 +33,8 @@ struct spillfile {
 	uint64_t end;			/* end of the last set */
 	bool is_full;			/* the disks were full at the last allocation */
 	/*
-	 * Space where a disk failed. The space is used again after SPILL_ROOMS_AVOIDED further
-	 * failures, or when the files have no other space.
+	 * Pieces of space where a disk failed. A piece is used again after SPILL_ROOMS_AVOIDED
+	 * further failures, or when the files have no other space.
 	 */
 	struct extent *avoided[SPILL_ROOMS_AVOIDED];
 	unsigned int avoided_next;
@@ -71,8 +71,9 @@ struct spill_room {
  * not run concurrently with each other, spillfile_add(), spillfile_punched() or
  * spillfile_destroy().
  *
- * @options: only size, length, paths, path_count and flags are used; the caller keeps the paths
- * valid. spillfile_init() allocates @options->length bytes on the disks.
+ * @options: the function uses only size, length, paths, path_count and flags. The paths must stay
+ *	valid until spillfile_destroy(). spillfile_init() allocates @options->length bytes on the
+ *	disks.
  */
 int spillfile_init(struct spillfile *spillfile, struct actmem_queue *queue,
 		   const struct actmem_file_options *options, uint64_t limit);
@@ -85,7 +86,7 @@ void spillfile_destroy(struct spillfile *spillfile);
 
 /*
  * Sets the limit of all sets. If more than @limit bytes are allocated, free space beyond the limit
- * returns to the disks. No more is allocated until the sets are below the limit.
+ * returns to the disks. No more space is allocated until the sets are below the limit.
  */
 void spillfile_set_limit(struct spillfile *spillfile, uint64_t limit);
 
@@ -97,8 +98,8 @@ int spillfile_take(struct spillfile *spillfile, uint64_t length, struct spill_ro
 void spillfile_give(struct spillfile *spillfile, struct spill_room *room);
 
 /*
- * Called if a disk failed in a block's space. From then on, the files avoid this space: see
- * @avoided.
+ * Called if a disk failed when it accessed the space of a block. From then on, the space is avoided
+ * (see the field avoided).
  */
 void spillfile_avoid(struct spillfile *spillfile, struct spill_room *room);
 
@@ -106,10 +107,10 @@ void spillfile_avoid(struct spillfile *spillfile, struct spill_room *room);
 bool spillfile_use_avoided(struct spillfile *spillfile);
 
 /*
- * Allocates space on the disks: a piece that was returned to them before, or a new set of at least
- * @length bytes. If the disks were full at the last allocation, the call does not open a new set.
- * It extends the last set by @length bytes, because a queue can have only a limited number of
- * files. The space is usable after spillfile_add().
+ * Allocates space on the disks. This space is either a piece that was returned to the disks
+ * earlier, or a new set of at least @length bytes. If the disks were full at the last allocation,
+ * the call does not open a new set. It extends the last set by @length bytes, because a queue can
+ * have only a limited number of files. The space is usable after spillfile_add().
  */
 int spillfile_grow(struct spillfile *spillfile, uint64_t length, struct spill_growth *growth);
 int spillfile_add(struct spillfile *spillfile, const struct spill_growth *growth);
@@ -121,12 +122,15 @@ int spillfile_add(struct spillfile *spillfile, const struct spill_growth *growth
  */
 void spillfile_end_round(struct spillfile *spillfile);
 
-/* Lets free space beyond the initial allocation return to the disks, until more is needed. */
+/*
+ * From now on, returns free space beyond the initial allocation to the disks, until more space is
+ * needed.
+ */
 void spillfile_empty(struct spillfile *spillfile);
 
 /*
  * Takes a piece of the free space that will be returned to the disks. No block can use this piece.
- * Returns NULL if no piece should return now.
+ * Returns NULL if no piece should be returned to the disks now.
  */
 struct extent *spillfile_withhold(struct spillfile *spillfile);
 bool spillfile_is_to_shrink(const struct spillfile *spillfile);

@@ -12,17 +12,18 @@
  * the queue and allocates space in files.
  *
  * Read the files in this order, callers first. store.c creates and destroys stores; calls.c and
- * hold.c have the calls on blocks. limits.c returns memory when a limit falls. event.c has the
- * eventfds. These five files call five others, which move blocks. budget.c decides how much memory
- * the store may use, and background.c does slow work. move.c spills and fills, room.c gets memory
- * for waiters, and guess.c handles takes that are not in the expected order. The second five call
- * blocks.c, the table of blocks. blocks.c calls files that take no lock and do no I/O: schedule.c
- * (when blocks will be taken), order.c (sorts them by that time), follow.c (runs of takes), and
- * spillfile.c (space in files).
+ * hold.c contain the public functions that work on blocks. limits.c returns memory when a limit
+ * falls. event.c has the eventfds. These five files call five others, which move blocks between
+ * memory and files. budget.c decides how much memory the store may use, and background.c does slow
+ * work. move.c spills and fills, room.c gets memory for waiters, and guess.c handles takes that are
+ * not in the expected order. The second group of five files calls blocks.c, the table of blocks.
+ * blocks.c calls files that take no lock and do no I/O: schedule.c (predicts when blocks will be
+ * taken), order.c (sorts blocks by that time), follow.c (runs of takes), and spillfile.c (space in
+ * files).
  *
  * Locks: the store's lock protects everything in a store. A thread releases this lock during long
- * work, such as creating regions, attaching them or allocating files. A thread that takes the
- * store's lock may hold a heap's grow_lock, but no other lock of the library.
+ * work, such as creating regions, attaching them or allocating files. While a thread acquires the
+ * store's lock, it may hold a heap's grow_lock, but no other lock of the library.
  */
 #ifndef LIB_STORE_H
 #define LIB_STORE_H
@@ -108,7 +109,7 @@ struct store_block {
 	struct store_block *chain;	/* next block in the hash bucket */
 	struct link ended;		/* in store->ended: blocks that left the table */
 	struct link puts;		/* in store->puts: blocks to be taken, in order of put */
-	struct want foreseen;		/* expected take, as learned; place.want may differ */
+	struct want foreseen;		/* learned time of the take; place.want may differ */
 	struct link guessed;		/* in store->guessed; the latest guess is the last */
 	struct actmem_key key;
 	uint64_t bytes, length;
@@ -285,7 +286,10 @@ void store_take_memory(struct actmem_store *store, struct store_block *block, vo
 /* Changes the time at which the block is expected to be taken, and ends a guess about the block. */
 void store_want(struct actmem_store *store, struct store_block *block, struct want want);
 
-/* Adds to a total of store->stats and to the published total of the process. */
+/*
+ * Adds @amount to @total, a field of store->stats, and to the same total that the process
+ * publishes.
+ */
 void store_count(struct actmem_store *store, uint64_t *total, uint64_t amount);
 
 /* In a debug build, aborts the program if a sum is wrong. Otherwise does nothing. */
@@ -298,14 +302,14 @@ void store_follow(struct actmem_store *store, struct store_block *block);
 
 /*
  * Called after a block was added. Begins a round if the total length of all blocks was falling
- * before (@was_falling) and now rises. A round is a rise and fall of this length. The store then
- * ends all guesses.
+ * before (@was_falling) and now rises. In a round, this total rises and falls once. When a round
+ * begins, the store ends all guesses.
  */
 void store_begin_round(struct actmem_store *store, bool was_falling);
 
 /* move.c: spills and fills. */
 
-/* Returns true if @length more bytes would exceed a budget that was lowered. */
+/* Returns true if the budget was lowered, and @length more bytes would exceed it. */
 bool store_is_over(const struct actmem_store *store, uint64_t length);
 
 /*
@@ -327,22 +331,23 @@ void store_fill(struct actmem_store *store, struct store_block *block, void *mem
 void store_submit(struct actmem_store *store, struct store_block *block, int error);
 
 /*
- * Ends a spill before its preparation: another spill failed with @error, and this spill would fail
- * in the same way. No waiter gets the error.
+ * Ends a spill that has not been prepared yet, because another spill failed with @error, and this
+ * spill would fail in the same way. No waiter gets the error.
  */
 void store_give_up_spill(struct actmem_store *store, struct store_block *block, int error);
 
 /*
- * Drops the memory of one block: of all unused blocks that are both in memory and in a file, the
- * one that will be taken last. If @later_than is not NULL, drops the memory only if that block will
- * be taken later than @later_than. Returns true if memory was dropped.
+ * Frees the memory of one block that no thread uses and that is both in memory and in a file. Of
+ * several such blocks, selects the block that will be taken last. If @later_than is not NULL, frees
+ * the memory only if the selected block will be taken later than @later_than. Returns true if
+ * memory was freed.
  */
 bool store_drop_clean(struct actmem_store *store, const struct store_block *later_than);
 
 /* Begins all spills and fills that are useful now, and wakes the first waiter. */
 void store_advance(struct actmem_store *store);
 
-/* Returns how many bytes blocks that are read ahead may use. */
+/* Returns the maximum number of bytes for blocks that are read ahead. */
 uint64_t store_window(const struct actmem_store *store);
 
 /* Handles completions. The queue calls this function, which acquires the store's lock. */
@@ -375,8 +380,8 @@ bool waiter_is_late(const struct waiter *waiter);
 int store_take_room(struct actmem_store *store, uint64_t length, void **memory);
 
 /*
- * Gets memory for the block when it is the waiter's turn. May sleep. Returns 0, or a negative errno
- * with an error message.
+ * Waits until it is the waiter's turn, and gets memory for the block. May sleep. Returns 0, or a
+ * negative errno with an error message.
  */
 int store_room(struct actmem_store *store, struct waiter *waiter, struct store_block *block,
 	       void **memory);
@@ -396,15 +401,15 @@ void store_kick(struct actmem_store *store);
 /* budget.c: how much memory the store may use. */
 
 /*
- * Handles a heap that could not grow because of @error, which has an error message. Returns true if
- * the store can continue with its present memory, which becomes the budget. Otherwise the call that
- * needs more memory must fail.
+ * Called when the heap could not grow because of @error, which has an error message. If the store
+ * can continue with its present memory, makes this amount the budget and returns true. If it
+ * returns false, the call that needs more memory must fail.
  */
 bool store_make_do(struct actmem_store *store, int error);
 
 /*
  * Raises the budget again, to the lower of store->asked and the ceiling, so that the heap may grow.
- * Returns true if the budget was lower than that.
+ * Returns true if this raised the budget.
  */
 bool store_lift_budget(struct actmem_store *store);
 
@@ -428,8 +433,9 @@ void store_keep_to_budget(struct actmem_store *store);
 void store_want_budget(struct actmem_store *store);
 
 /*
- * Called by the background thread. Adds a refusal of memory to the store's description, tries to
- * get more memory, or closes regions. Returns false if there was nothing to do.
+ * Called by the background thread. Does one of these: adds a refusal of memory to the store's
+ * description, tries to get more memory, or closes regions. Returns false if there was nothing to
+ * do.
  */
 bool store_see_to_budget(struct actmem_store *store);
 

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
  * libactmem_xla: the functions that the Python module calls. They manage the memory of arrays, and
- * of the values that programs store. XLA calls the library's other functions, the handlers, for
- * custom calls of programs.
+ * the memory of values that programs store. The library's other functions are handlers: XLA calls
+ * them when a program executes a custom call.
  *
  * actmem_put copies its first operand into a block of a store and returns a token, uint32[4].
  * actmem_take gets such a token, and copies the token's block into its result. A take whose
- * attribute `ends` is true is the last take of its token, and frees the block. If no take has this
- * attribute, actmem_drop frees the block. There are handlers for CPUs and for CUDA. On CUDA,
- * actmem_tie announces later takes, so that the host waits only once for all of their tokens
- * (call.h).
+ * attribute `ends` is true is the last take of its token, and frees the block. If no take of a
+ * token has this attribute, actmem_drop frees the token's block. There are handlers for CPUs and
+ * for CUDA. On CUDA, actmem_tie announces later takes, so that the host waits only once for the
+ * tokens of all these takes (call.h).
  *
  * XLA does not report that an execution failed or was discarded. Therefore the library counts
- * generations to find the values of abandoned forward passes. A site is a call of a checkpointed
- * function in a program. A generation is the set of all puts of one site in one XLA run on one
- * device. A generation is unfinished until all of its values are taken. When a site begins a
- * generation and already has the maximum number of unfinished generations, the library reclaims the
- * site's oldest generation.
+ * generations (defined below) to find the values of abandoned forward passes. A site is a call of a
+ * checkpointed function in a program. A generation is the set of all puts of one site in one XLA
+ * run on one device. A generation is unfinished until all of its values are taken. When a site
+ * begins a generation and already has the maximum number of unfinished generations, the library
+ * reclaims the site's oldest generation.
  */
 #ifndef ACTMEM_XLA_H
 #define ACTMEM_XLA_H
@@ -32,7 +32,7 @@
 
 /*
  * Fields *_total are totals of the process. live_blocks, live_bytes, generations and own_bytes fall
- * when blocks are freed. Fields in bytes count the lengths of values.
+ * when blocks are freed. Fields with `bytes` in their name add up the lengths of values.
  */
 struct actmem_xla_stats {
 	size_t size;			/* set by ACTMEM_INIT */
@@ -80,7 +80,7 @@ struct actmem_xla_transfer_stats {
 	uint64_t block_wait_ns_total;	/* time until the blocks of takes were in memory */
 	uint64_t unfinished;		/* copies under way */
 	uint64_t staged_bytes;		/* bytes on the device, not yet taken */
-	uint64_t token_waits_total;	/* takes that are announced together share a wait */
+	uint64_t token_waits_total;	/* waits for tokens; one for takes announced together */
 	uint64_t host_waits_total;	/* waits of handlers for the device, for any reason */
 };
 
@@ -125,7 +125,7 @@ ACTMEM_XLA_API int actmem_xla_close(struct actmem *am);
 ACTMEM_XLA_API struct actmem *actmem_xla_attached(void);
 
 /*
- * Frees the memory of arrays that were dropped. Destroys each store without blocks, and so frees
+ * Frees the memory of arrays that were dropped. Destroys each store that has no blocks, which frees
  * the store's memory and files. Regions with names stay open: closing them would free no memory,
  * and would only let other processes use the names. -EOWNERDEAD without an error message: in a
  * forked child.
@@ -191,7 +191,8 @@ struct actmem_xla_array;
  *
  * With ACTMEM_XLA_ARRAY_CUDA, @device is the CUDA number of the first GPU that uses the array. The
  * array's memory is on that GPU's node. With a heap limit, however, all arrays share one heap,
- * which is near the GPU of the first array. Even without the flag, the memory may be registered.
+ * whose memory is on the node of the first array's GPU. Even without ACTMEM_XLA_ARRAY_CUDA, the
+ * memory may be registered.
  *
  * -EBUSY  arrays that are not registered with CUDA exist, but this one must be registered
  * -EOWNERDEAD  in a forked child
@@ -208,10 +209,10 @@ ACTMEM_XLA_API int actmem_xla_array_new(uint64_t bytes, uint32_t flags, uint32_t
 #define ACTMEM_XLA_ARRAY_CREATE	(1u << 2)
 
 /*
- * Makes an array that consists of a whole named region. The call passes @path to
- * actmem_region_open(). It creates a region of at least *@bytes, or opens an existing region, and
- * stores the region's length in *@bytes. With ACTMEM_XLA_ARRAY_CUDA, the call registers an existing
- * region with CUDA for reading.
+ * Makes an array whose memory is a whole named region. The call passes @path to
+ * actmem_region_open(). With ACTMEM_XLA_ARRAY_CREATE, it creates a region of at least *@bytes;
+ * otherwise it opens an existing region. In both cases, it stores the region's length in *@bytes.
+ * With ACTMEM_XLA_ARRAY_CUDA, the call registers an existing region with CUDA for reading.
  *
  * Returns the errors of actmem_region_open(), actmem_region_register() and actmem_xla_array_new().
  */
@@ -220,8 +221,9 @@ ACTMEM_XLA_API int actmem_xla_array_open(const char *path, uint64_t *bytes, uint
 					 void **address, char *words, size_t words_size);
 
 /*
- * Drops the caller's reference. When all references are dropped, including those of XLA, later
- * arrays may use the memory. In a forked child, the memory belongs to the parent and is not freed.
+ * Drops the caller's reference. When all references are dropped, including those of XLA, the
+ * library may reuse the memory for later arrays. In a forked child, the memory belongs to the
+ * parent and is not freed.
  */
 ACTMEM_XLA_API void actmem_xla_array_drop(struct actmem_xla_array *array);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The library's handle (struct actmem), with which the handlers make regions. The program may
+ * The handle of libactmem (struct actmem) with which the handlers create regions. The program may
  * attach its own handle. Otherwise the first use opens the backend that the environment variables
  * select. The handle stays attached while there are stores or arrays.
  */
@@ -22,9 +22,9 @@ int attached_open(struct actmem **am, struct knobs *knobs, char *words, size_t w
 void attached_close(void);
 
 /*
- * Opens the CUDA runtime of @am for @device, which is CUDA's number of the device. If @spills,
- * memory must be in regions, because the store cannot spill CUDA's own memory. Returns the results
- * of actmem_runtime_open().
+ * Opens the CUDA runtime of @am for @device, which is CUDA's number of the device. If @spills is
+ * true, memory must be in regions, because the store cannot spill CUDA's own memory. Returns the
+ * results of actmem_runtime_open().
  */
 int attached_open_runtime(struct actmem *am, uint32_t device, bool spills,
 			  struct actmem_runtime **runtime);

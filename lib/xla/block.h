@@ -27,7 +27,10 @@ struct token {
 	uint32_t changed;		/* not 0: a function changed the value, so takes fail */
 };
 
-/* Consecutive examples of one block; or, if @id is 0, @count tokens without a block. */
+/*
+ * Consecutive examples of one block. If @id is 0, the struct stands for @count tokens that have no
+ * block.
+ */
 struct rows {
 	uint64_t id;
 	uint64_t first, count;

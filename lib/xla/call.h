@@ -12,15 +12,16 @@
  * A token is uint32[4] (struct token). The last dimension of an array of tokens is 4. The number of
  * examples of a put is the product of the first @batch dimensions of its value. The put returns the
  * token of example 0, and the program computes the tokens of the other examples. A take returns one
- * example for each of its tokens, in the order of the tokens. Its value has the dimensions of the
- * array of tokens, except the last one, followed by the dimensions of an example. A take fails if
- * its layout, or the type or dimensions of its examples, differ from those of the put.
+ * example for each of its tokens, in the order of the tokens. The value of a take has the
+ * dimensions of the array of tokens without the last dimension, followed by the dimensions of an
+ * example. A take fails if its layout, or the type or dimensions of its examples, differ from those
+ * of the put.
  *
  * A tie returns its tokens only after its ignored operand has been computed. A tie has an entry in
  * `numbers` for each of its operands with tokens. If such an operand is a single token and its
- * entry is not -1, the tie announces the take of this token (saved.h). The announced take has this
- * entry as its `number`, and the `site` of the token's put. A take without a number is not
- * announced.
+ * entry is not -1, the tie announces the take of this token (saved.h). The announced take is the
+ * one whose attribute `number` equals the entry and whose `site` is that of the token's put. A take
+ * without a number is not announced.
  *
  * A hold adds a reference for each of its tokens. A drop removes one reference for each of its
  * tokens, and so does a take whose attribute `ends` is true. A drop runs after the takes whose

@@ -35,7 +35,10 @@ void counts_take(uint32_t device, uint64_t bytes, int64_t run);
  */
 int counts_copy(void *to, size_t to_size, const void *from, size_t size);
 
-/* Adds the totals of @other, an ended store, to @sum. Each peak becomes the higher of the two. */
+/*
+ * Adds the totals of @other, a store that has ended, to @sum. Sets each peak in @sum to the higher
+ * of the peaks in @sum and @other.
+ */
 void counts_add_store(struct actmem_store_stats *sum, const struct actmem_store_stats *other);
 
 /* Adds all fields of @other to @sum. Peaks are added too, because both stores exist together. */

@@ -12,7 +12,7 @@
 
 /*
  * Finds the context that owns the memory and events of a stream. For a stream of a green context,
- * this is the primary context. Before CUDA 12.5, it is the green context.
+ * this is the primary context; before CUDA 12.5, it is the green context itself.
  */
 cuda_result cuda_context_of(cuda_stream stream, cuda_context *context);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Publishes which threads wait for a GPU, so that `actmem waits` can show them. The attached handle
- * (attached.h) publishes these waits. If the program detaches the handle during a wait, the wait is
- * no longer published (attached.c).
+ * Publishes which threads wait for a GPU, so that `actmem waits` can show them. The waits are
+ * published by means of the attached handle (attached.h). If the program detaches the handle during
+ * a wait, the wait is no longer published (attached.c).
  */
 #ifndef ACTMEM_XLA_DEVICE_WAIT_H
 #define ACTMEM_XLA_DEVICE_WAIT_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Detects forked children. If the parent had stores or other state of the handlers, or if a thread
- * held a lock of the handlers at fork(), each call fails in the child. The call fails before it
- * takes such a lock.
+ * Detects forked children. Calls fail in a child if the handlers had stores or other state in the
+ * parent, or if a thread held a lock of the handlers at fork(). Such a call fails before it takes
+ * any of these locks.
  */
 #ifndef LIB_XLA_FORKED_H
 #define LIB_XLA_FORKED_H

@@ -30,7 +30,7 @@ void memory_commit(struct actmem_key key);
 
 /*
  * Holds a block, and stores its address in *@memory. If the block was spilled, waits until it has
- * been read. On failure the block stays, and @words has the error message.
+ * been read. On failure, the block stays in the store, and @words has the error message.
  */
 int memory_hold(struct actmem_key key, const void **memory, char *words,
 		size_t words_size);
@@ -49,8 +49,9 @@ void memory_set_checksum(int on);
 
 /*
  * Makes the store of a GPU unless it exists. The store's memory is registered with CUDA for all
- * devices. If programs on CPUs made an unregistered store, that store is ended first. Stores the
- * length of the device's staging ring in *@ring_bytes. On failure, @words has the error message.
+ * devices. If a program on the CPU has created a store that is not registered, the call ends that
+ * store first. Stores the length of the device's staging ring in *@ring_bytes. On failure, @words
+ * has the error message.
  */
 int memory_pin(uint32_t device, uint64_t *ring_bytes, char *words, size_t words_size);
 

@@ -14,15 +14,18 @@
 #include "xla/actmem_xla.h"
 
 /*
- * Sets @options so that the runtime may use memory that the driver allocates. With ACTMEM_STRICT,
- * or if @spills is true, forbids this use in @options.
+ * Sets @options so that the runtime may use memory that the CUDA driver allocates. With
+ * ACTMEM_STRICT, or if @spills is true, sets @options so that the runtime must not use such memory.
  */
 void own_memory_allow(struct actmem_runtime_options *options, bool spills);
 
 /* Fills in own_bytes and own_bytes_total. */
 void own_memory_count(struct actmem_xla_stats *stats);
 
-/* If @words says that a registration failed, appends why the driver's own memory was not used. */
+/*
+ * If @words says that a registration failed, appends why the CUDA driver's own memory was not used
+ * instead.
+ */
 void own_memory_explain(bool spills, char *words, size_t words_size);
 
 #endif /* LIB_XLA_OWN_MEMORY_H */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Places of memory: one for each NUMA node that has a GPU in use, so that the memory for a GPU is
- * on the GPU's node. GPUs whose node is not known share a place. If the program or the user chose
- * nodes, or a name for regions, there is one place for all GPUs. The caller serializes all calls.
+ * Places of memory. There is one place for each NUMA node with a GPU that is in use, so that the
+ * memory for a GPU is on the GPU's node. GPUs whose node is not known share a place. If the program
+ * or the user chose nodes, or a name for regions, there is one place for all GPUs. The caller
+ * serializes all calls.
  */
 #ifndef LIB_XLA_PLACES_H
 #define LIB_XLA_PLACES_H
@@ -48,7 +49,8 @@ void places_join(struct places *places, uint32_t device, unsigned int index);
 
 /*
  * Closes all runtimes and forgets the places. If CUDA does not unregister some memory, returns
- * -EBUSY or another error. The runtime of that memory stays open, and no place is forgotten.
+ * -EBUSY or another error. The runtime with which that memory is registered then stays open, and no
+ *	place is forgotten.
  */
 int places_close(struct places *places);
 

@@ -6,14 +6,14 @@
  *
  * A block goes through four calls. saved_begin() adds the block to the table, and the caller fills
  * the block. saved_filled() allows takes to read the block. saved_claim() begins a take. The last
- * take removes the block from the table. saved_release() ends a take; when the block has left the
- * table, the last release frees it. If an abandoned block is reclaimed while threads use it, the
- * last of these threads drops the block.
+ * take removes the block from the table. saved_release() ends a take. If the block has left the
+ * table, the last saved_release() of the block frees it. If an abandoned block is reclaimed while
+ * threads use it, the last of these threads frees the block.
  *
  * On a GPU, a put returns before its block is filled. saved_claim() waits until the block is
- * filled. saved_next() holds a block, so that the caller can copy it to the device before its take.
- * saved_staged() records that copy, and the take reads the copy. saved_begin() and saved_claim()
- * may wait for the store if blocks spill.
+ * filled. saved_next() holds a block, so that the caller can copy the block to the device before
+ * its take. saved_staged() records that copy, and the take then reads the copy instead of the
+ * block. saved_begin() and saved_claim() may wait for the store if blocks spill.
  */
 #ifndef LIB_XLA_SAVED_H
 #define LIB_XLA_SAVED_H
@@ -55,17 +55,18 @@ void saved_undo(struct saved *block);
  *
  * saved_announced() returns the token that was announced for a take of @taker with @number, and
  * stores in *@is_staged whether the device has the block already. If no token or several tokens
- * were announced for the take, the call returns 0. The caller then reads the take's operand.
+ * were announced for the take, it returns 0. The caller then reads the token from the take's
+ * operand.
  */
 int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, char *words);
 uint64_t saved_announced(const struct origin *taker, uint32_t number, bool *is_staged);
 
 /*
- * Claims a block for a take of @rows, which have @bytes. If @taker->ends is true, drops one
- * reference for each token. The block leaves the table when its last reference is dropped. Several
- * takes may claim a block at the same time. If blocks have checksums and the block is in host
- * memory, the store verifies the checksum. Fails if the block's device, sharding, or shape of
- * examples differs from that of @taker. saved_release() ends and frees the claim.
+ * Claims a block for a take of @rows, whose examples have @bytes bytes in total. If @taker->ends is
+ * true, drops one reference for each token. The block leaves the table when its last reference is
+ * dropped. Several takes may claim a block at the same time. If blocks have checksums and the block
+ * is in host memory, the store verifies the checksum. Fails if the block's device, sharding, or
+ * shape of examples differs from that of @taker. saved_release() ends and frees the claim.
  */
 int saved_claim(const struct rows *rows, uint64_t bytes, const struct origin *taker,
 		struct claim **claim, char *words);
@@ -94,9 +95,10 @@ void saved_unreference(uint64_t id, uint64_t count);
 
 /*
  * Finds and holds the block that is expected to be taken next, and stores its address in *@memory.
- * This is the youngest block that execution @run has put on GPU @device and that no thread uses.
- * The hold verifies the checksum. Returns NULL if there is no such block, if the block is longer
- * than @bytes_max, or if the hold fails. If the hold fails, the block's take reports the error.
+ * This is the block that execution @run put last on GPU @device, among the blocks that no thread
+ * uses. The hold verifies the checksum. Returns NULL if there is no such block, if the block is
+ * longer than @bytes_max, or if the hold fails. If the hold fails, the block's take reports the
+ * error.
  */
 struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max, const void **memory);
 /*
@@ -108,7 +110,10 @@ struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max, const
 void saved_staged(struct saved *block, void *staged, void (*unstage)(void *staged));
 void saved_not_staged(struct saved *block);
 
-/* Returns the name of the site whose put made @token, or "?" if there is no such site. */
+/*
+ * Returns the name of the site at which the block of @token was put, or "?" if there is no such
+ * site.
+ */
 const char *saved_site_name(uint64_t token);
 
 #endif /* LIB_XLA_SAVED_H */

@@ -3,9 +3,10 @@
  * Divides the one budget and the one spill limit of a process between its stores.
  *
  * Stores that spill get parts in proportion to the number of GPUs that they serve. When another
- * store is made, a store that has more than its part spills blocks and closes regions. The new
- * store gets that memory as it becomes free. So all stores together never exceed the budget. If
- * stores do not spill, a store that runs out of memory gets memory that other stores do not use.
+ * store is made, the parts of the existing stores shrink. A store that has more than its new part
+ * spills blocks and closes regions. The new store gets this memory as soon as it is free. So all
+ * stores together never exceed the budget. If stores do not spill, a store that runs out of memory
+ * gets memory that other stores do not use.
  *
  * The caller ensures that no store is made or ended during a call.
  */
@@ -25,7 +26,7 @@ enum share_of {
 
 struct share {
 	struct actmem_store *store;	/* NULL: none yet */
-	unsigned int devices;		/* devices that the store serves, or will serve */
+	unsigned int devices;		/* devices that the store serves or will serve */
 	uint64_t given[SHARE_KINDS];	/* present limits of the store */
 };
 
@@ -36,16 +37,16 @@ struct shares {
 };
 
 /*
- * Gives each store its part, or as much of its part as other stores have released. Returns 1 if
- * each store has its part, 0 if some stores have less, or -ERANGE if a part is too small for a
- * store.
+ * Sets the limits of each store to its part, or to as much of its part as other stores have
+ * released. Returns 1 if each store has its part, 0 if some stores have less, or -ERANGE if a part
+ * is too small for a store.
  */
 int shares_divide(struct shares *shares);
 
 /* Returns the limit that store @index may have now. The caller calls shares_divide() first. */
 uint64_t shares_left(const struct shares *shares, unsigned int index, enum share_of kind);
 
-/* Returns true if @bytes is the store's whole part of the budget, or more. */
+/* Returns true if @bytes is at least the store's part of the budget. */
 bool shares_could_have(const struct shares *shares, unsigned int index, uint64_t bytes);
 
 /* Returns true if a store has its whole part of the budget. */

@@ -54,10 +54,16 @@ int stores_make(struct stores *stores, struct actmem_key key, char *words, size_
  */
 int stores_end(struct stores *stores);
 
-/* Writes the library's error message to @words, and names options that help. Returns @error. */
+/*
+ * Writes the library's error message to @words, and adds the options that the user should change.
+ * Returns @error.
+ */
 int stores_explain(const struct stores *stores, int error, char *words, size_t words_size);
 
-/* Prints a line if the store has memory on another socket than its GPU; once for each store. */
+/*
+ * Prints a line if the store of @place has memory on another socket than the GPU of @place. Prints
+ * the line once for each store.
+ */
 void stores_tell_far(struct stores *stores, unsigned int place);
 
 #endif /* LIB_XLA_STORES_H */

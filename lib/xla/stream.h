@@ -2,20 +2,22 @@
 /*
  * Copies between a GPU and blocks of the store, on other streams than XLA's. A lane has the
  * streams, events and threads for the copies of one CUDA context of a device. stream.c makes and
- * ends lanes. stream_copy.c enqueues the copies of the handlers. stream_threads.c has a lane's two
- * threads, the finisher and the fetcher. Green contexts use the lane of the primary context, which
- * owns their memory. A green context cannot have its own lane: a lane's context is current in
- * several threads, but only one thread at a time may have a green context current.
+ * ends lanes. stream_copy.c enqueues the copies that the handlers need. stream_threads.c has a
+ * lane's two threads, the finisher and the fetcher. Green contexts use the lane of the primary
+ * context, which owns their memory. A green context cannot have its own lane: a lane's context is
+ * current in several threads, but only one thread at a time may have a green context current.
  *
- * XLA reuses the memory of an operand, and uses a result, in the order of XLA's own stream. So a
- * put copies its operand on XLA's stream, into a span: consecutive slots of a ring in device
- * memory. The lane's stream `out` copies the value from the span into the block. If `out` is still
- * copying an earlier value from the span, XLA's stream first waits, on the device, until that copy
- * has ended. When the copy to the block is done, the finisher commits the block.
+ * XLA enqueues all uses of operands and results on its own stream. So it may reuse an operand's
+ * memory as soon as that stream has passed the put. Therefore a put copies its operand on XLA's
+ * stream, into a span: consecutive slots of a ring in device memory. The lane's stream `out` copies
+ * the value from the span into the block. If `out` is still copying an earlier value from the span,
+ * XLA's stream first waits, on the device, until that copy has ended. When the copy to the block is
+ * done, the finisher commits the block.
  *
  * If the fetcher has filled a span with the block of a take, the take copies the value from the
- * span on XLA's stream. Otherwise, after XLA's stream has reached the take, the stream `late`
- * copies the block directly into the take's result. XLA's stream waits for that copy.
+ * span on XLA's stream. If no span contains the block, the stream `late` copies the block directly
+ * into the take's result, after XLA's stream has reached the take. XLA's stream waits for that
+ * copy.
  *
  * Only events order the copies, and a stream waits for an event only after the event was recorded.
  * So the device never waits for the host. The host may wait anywhere: for the device, for memory or
@@ -31,13 +33,14 @@
  * read when XLA's stream reaches the take. If the program announces the takes of a layer
  * (announce.c), the host reads all their tokens in one wait. Otherwise, each take waits.
  *
- * A take holds its block in memory until XLA's stream has reached the take. Another device may wait
- * for that memory, while the stream waits for that device's part of a collective. This would be a
- * deadlock. So three rules apply if devices share a budget. An announced take whose block is not on
- * the device holds the block only when the stream has reached the take. The fetcher refills slots
- * only after the device has emptied them. And the fetcher's copies (stream `ahead`) together may
- * have at most half as many bytes under way as puts. The reason is that such a copy can be behind
- * XLA's stream in a hardware queue, and keeps its block in memory as long as XLA's stream waits.
+ * A take holds its block in memory until XLA's stream has reached the take. Meanwhile, another
+ * device may wait for memory that the block occupies, and XLA's stream may wait for that device in
+ * a collective operation. This would be a deadlock. So three rules apply if devices share a budget.
+ * An announced take whose block is not on the device holds the block only when the stream has
+ * reached the take. The fetcher refills slots only after the device has emptied them. And the
+ * fetcher's copies (stream `ahead`) together may have at most half as many bytes under way as puts.
+ * The reason for the last rule is that such a copy can be behind XLA's stream in a hardware queue.
+ * It then keeps its block in memory as long as XLA's stream waits.
  */
 #ifndef LIB_XLA_STREAM_H
 #define LIB_XLA_STREAM_H
@@ -54,8 +57,8 @@
 #define TAKE_SLOTS	16
 #define SLOTS		(PUT_SLOTS + TAKE_SLOTS)
 /*
- * Maximum number of slots for one copy of a put. The next copy can use the other slots while the
- * device empties these.
+ * Maximum number of slots for one copy of a put. While the device empties the slots of one copy,
+ * the next copy can use the rest of the slots.
  */
 #define PUT_SPAN_MAX	(PUT_SLOTS / 2)
 #define MAILBOXES	16
@@ -151,16 +154,16 @@ struct lane *lane_enter(uint32_t device, cuda_stream stream, char *words, int *e
 void lane_leave(struct lane *lane);
 
 /*
- * Returns true if the lane's context still exists, and with it the streams and events. Compares
- * ids, because a new context may have the same handle as one that has ended.
+ * Returns true if the lane's context still exists; the lane's streams and events then exist, too.
+ * Compares ids of contexts, because a new context may have the same handle as a context that has
+ * ended.
  */
 bool lane_has_context(const struct lane *lane);
 
 /*
  * Called before a put reserves a block of @bytes. Waits until enough earlier blocks are filled. The
- * unfilled blocks of one device must not use the whole budget, because the device may wait for
- * another device, whose host thread waits for memory. lane_put() or lane_put_ended() ends the
- * admission.
+ * unfilled blocks of one device must not use up the whole budget: this device may wait for another
+ * device, whose host thread waits for memory. lane_put() or lane_put_ended() ends the admission.
  */
 void lane_admit(struct lane *lane, uint64_t bytes);
 void lane_put_ended(struct lane *lane, uint64_t bytes);
@@ -177,14 +180,23 @@ int lane_write_token(struct lane *lane, cuda_stream stream, cuda_pointer to, uin
 /* Copies tokens on the device. Enqueued on @stream; does not wait. */
 int lane_copy_tokens(struct lane *lane, cuda_stream stream, cuda_pointer to, cuda_pointer from,
 		     uint64_t count, char *words);
-/* Enqueues zeroing of a buffer of XLA. Its memory has @bytes, rounded up to a multiple of 4. */
+/*
+ * Enqueues work that zeroes a buffer of XLA. The buffer's memory is @bytes long, rounded up to a
+ * multiple of 4.
+ */
 int lane_clear(struct lane *lane, cuda_stream stream, cuda_pointer to, uint64_t bytes,
 	       char *words);
 
-/* Reads up to MAILBOX_TOKENS tokens. Waits until the device has done earlier work on @stream. */
+/*
+ * Copies up to MAILBOX_TOKENS tokens to the host. Waits until the device has done all earlier work
+ * on @stream.
+ */
 int lane_read_tokens(struct lane *lane, cuda_stream stream, const cuda_pointer *from,
 		     unsigned int count, struct token *tokens, char *words);
-/* Returns true if an announced take need not wait until XLA's stream has reached the take. */
+/*
+ * Returns true if the host need not wait, for an announced take, until XLA's stream has reached the
+ * take.
+ */
 bool lane_may_run_ahead(const struct lane *lane, bool is_staged);
 /* Copies @bytes of a claimed block to @value. Releases the claim, even after a failure. */
 int lane_take(struct lane *lane, cuda_stream stream, cuda_pointer value, struct claim *claim,
@@ -208,8 +220,8 @@ struct mark *lane_mark(struct lane *lane);
 void lane_unmark(struct lane *lane, struct mark *mark);
 
 /*
- * Makes the finisher do a copy of @what for @block, after the event of @mark. Returns 0 or -ENOMEM.
- * Caller holds the lane's lock.
+ * Queues a copy of @what for the finisher, which does this work for @block after the event of
+ * @mark. Returns 0 or -ENOMEM. Caller holds the lane's lock.
  */
 int lane_finish(struct lane *lane, struct mark *mark, const struct saved *block,
 		struct finish what);

@@ -6,18 +6,17 @@
  *   update (tokens..., scalars...) {operations, constants, values: int32[], types: int32[],
  *           ends: int32[], bounded: int32[], many: int32[], site0: string, ...} -> tokens...
  *
- * A scalar is uint32[4], like a token; its first word has the bits of a float32. @types has the
- * type (enum update_type) of each block that the call reads, and then of each block that the call
- * makes.
- * @operations is an array of struct update_operation. @constants has the bits of float32 numbers.
- * For each new block, @values has the number of the value (update.h) that the block will contain.
- * @ends has 1 for each token whose last use is this call, and 0 for the other tokens. Each new
- * block has its own site, @bounded and @many (struct origin). All blocks that the call reads or
- * makes have the same dimensions and layout.
+ * A scalar is uint32[4], like a token; the first of its four numbers has the bits of a float32.
+ * @types has the type (enum update_type) of each block that the call reads, and then of each block
+ * that the call makes. @operations is an array of struct update_operation. @constants has the bits
+ * of float32 numbers. For each new block, @values has the number of the value (update.h) that the
+ * block will contain. @ends has 1 for each token whose last use is this call, and 0 for the other
+ * tokens. Each new block has its own site, @bounded and @many (struct origin). All blocks that the
+ * call reads or makes have the same dimensions and layout.
  *
  * The call never changes a block that it reads. It writes new blocks with instructions that bypass
- * the caches, so it moves no more bytes than an update in place would. A failed update loses at
- * most the blocks whose tokens it ends.
+ * the caches, so it moves no more bytes than an update in place would. If an update fails, only
+ * blocks whose tokens have 1 in @ends can be lost.
  */
 #ifndef LIB_XLA_UPDATE_CALL_H
 #define LIB_XLA_UPDATE_CALL_H
