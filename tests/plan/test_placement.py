@@ -84,7 +84,7 @@ def test_activations_may_need_the_state_s_memory():
             seconds = 30.0 if has_state else 20.0
             return Plan("model", "h200", (), seconds, 30.0, 0.0, int(100e9), 0, 0, "",
                         layers=((seconds / 4, seconds * 3 / 4, 0),),
-                        curve=((1, 30.0, "keep or recompute"), (2, self.least, "keep or recompute")))
+                        unlimited_step_s=self.least)
     for parameters, least, wanted in ((7e9, 20.0, "state"), (7e9, 29.9, "nothing")):
         one = Few(Training(), sizes(parameters), H200, 126.9e9, math.inf, None)
         one.plan_at, one.least = one.plan, least

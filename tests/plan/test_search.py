@@ -345,6 +345,9 @@ def test_as_json_as_a_table_for_maxtext_and_as_a_curve(tmp_path):
     lines = found.maxtext().splitlines()
     assert lines[0] == "remat_policy: custom" and len(lines) == len(DECODER) + 1
     assert all(line.split(": ")[1] in ("remat", "device", "offload") for line in lines[1:])
+    with pytest.raises(ValueError, match=r"has no curve: call plan\(..., curve=True\)"):
+        found.plot(tmp_path / "plan.svg")
+    found = plan(*loss_of(), machine=MACHINE, device_memory=25e6, curve=True)
     found.plot(tmp_path / "plan.svg")
     assert "<svg" in (tmp_path / "plan.svg").read_text(encoding="utf-8")
 

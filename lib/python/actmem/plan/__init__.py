@@ -104,7 +104,7 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
          measure: int = 0, destination: str = "pinned_host", mesh: Any = None,
          specs: Mapping[str, PartitionSpec] | None = None, between: Between | None = None,
          frozen: int = 0, compile: str | None = None, whole: Sharded | None = None,
-         shares: int = 1) -> Plan:
+         shares: int = 1, curve: bool = False) -> Plan:
     """Decides for each named value of a training step whether to keep it on the device, offload
     it to the host, or recompute it. If `function` is a loss, plan() traces the loss once. If
     `function` is a step, plan() traces the step again for each policy, and clears JAX's caches. JAX
@@ -157,6 +157,8 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
       shares: How many devices divide the weights among themselves, if `function` computes with
         whole weights. A device gathers the weights of a layer to compute this layer, and otherwise
         stores only its part: see of_model.py.
+      curve: Whether to compute the curve that Plan.plot() draws. This takes about half as long as
+        the rest.
       whole: The program that compile= compiles, if `function` is one device's part of a
         model: see sharded.py.
 
@@ -219,7 +221,7 @@ def plan(function: Callable[..., Any], *args: Any, machine: Machine | str | None
     if choice is not None:
         _check_names(choice, candidates)
     found = decided(search, candidates, model or _trace.name_of(function),
-                    key, choice, destination)
+                    key, choice, destination, curve)
     found = dataclasses.replace(found, proposed=proposed)
     if target:
         if whole:

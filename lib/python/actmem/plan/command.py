@@ -163,7 +163,8 @@ def _of_model(options: argparse.Namespace, machine: machines.Machine) -> Found:
         return of_model.plan_of(model, machine, tokens=tokens,
                                 **shape | {"device_memory": options.device_memory,
                                            "host_memory": options.host_memory,
-                                           "choice": _choice(options), "compile": compiled} | more)
+                                           "choice": _choice(options), "compile": compiled,
+                                           "curve": bool(options.plot)} | more)
     first, *others = options.tokens or [4096]
     if options.compile:
         return plan_at(first, {}, options.compile), of_model.by_length(
@@ -195,7 +196,8 @@ def _of_function(options: argparse.Namespace, machine: machines.Machine) -> Foun
                 destination="actmem" if compiler is memory.CPU else "pinned_host",
                 device_memory=options.device_memory, host_memory=options.host_memory,
                 model=options.function, choice=_choice(options),
-                measure=options.measure or 0, compile=options.compile), [], None
+                measure=options.measure or 0, compile=options.compile,
+                curve=bool(options.plot)), [], None
 
 
 def _planned(options: argparse.Namespace) -> tuple[Found, machines.Machine]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from actmem.plan import _trace, measure
 from actmem.plan.names import Candidate
@@ -18,7 +18,8 @@ ATTEMPTS = 3            # attempts at finding a choice that fits
 
 
 def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Mapping[str, str],
-            choice: Choice | None = None, destination: str = "pinned_host") -> Plan:
+            choice: Choice | None = None, destination: str = "pinned_host",
+            curve: bool = False) -> Plan:
     """Returns the plan. `choice`, if given, becomes the plan even if it does not fit."""
     abstains = lacks = ""
     if choice is not None:
@@ -39,11 +40,12 @@ def decided(search: Search, candidates: Sequence[Candidate], model: str, key: Ma
     return Plan(
         model, search.machine.name, rows(search, choice, candidates), step.seconds,
         search.time(Choice()).seconds, search.error(choice, Choice()), search.peak(choice),
-        step.host_bytes, step.disk_bytes, abstains, dict(key), tuple(_curve(search)),
-        layers_of(search, choice), search.rates.devices, destination,
+        step.host_bytes, step.disk_bytes, abstains, dict(key),
+        tuple(_curve(search)) if curve else (), layers_of(search, choice), search.rates.devices, destination,
         waited_s=step.waited, rate_error=search.machine.error,
         microbatches=_microbatches(search, choice), lacks=lacks,
-        stock_step_s=search.stock_seconds(choice), stock_peak_bytes=search.stock_peak(choice))
+        stock_step_s=search.stock_seconds(choice), stock_peak_bytes=search.stock_peak(choice),
+        unlimited_step_s=min(search.time(each).seconds for each in _line(search, KEEP)))
 
 
 def _lacks(search: Search, choice: Choice) -> str:
@@ -188,21 +190,23 @@ def _break_even(search: Search, choice: Choice, name: str) -> str:
     return f"offloading saves time if the link is faster than {rate / 1e9:.3g} GB/s"
 
 
-def _curve(search: Search) -> list[tuple[int, float, str]]:
-    """Returns the points of the curve of step time against device memory. Compared with the point
-    before it, each point keeps or offloads one more name. The names that save most time per byte
-    come first."""
-    points = []
+def _line(search: Search, action: str) -> Iterator[Choice]:
+    """Yields choices: the first recomputes all names, and each other choice keeps, or offloads, one
+    name more than the choice before it. The names that save most time per byte come first."""
+    choice = Choice()
+    order = sorted(search.names, key=lambda name: (
+        search.time(Choice(frozenset({name}))).seconds - search.time(Choice()).seconds) /
+        max(search.sizes[name].bytes, 1))
+    yield choice
+    for name in order:
+        choice = choice.but(name, action)
+        if not search.has_room(choice):
+            break
+        yield choice
+
+
+def _curve(search: Search) -> Iterator[tuple[int, float, str]]:
+    """Yields the points of the curve of step time against device memory."""
     for action, kind in ((KEEP, "keep or recompute"), (OFFLOAD, "with offloading")):
-        choice = Choice()
-        order = sorted(search.names, key=lambda name: (
-            search.time(Choice(frozenset({name}))).seconds - search.time(Choice()).seconds) /
-            max(search.sizes[name].bytes, 1))
-        points.append((search.peak(choice), search.time(choice).seconds, kind))
-        for name in order:
-            following = choice.but(name, action)
-            if not search.has_room(following):
-                break
-            choice = following
-            points.append((search.peak(choice), search.time(choice).seconds, kind))
-    return points
+        for choice in _line(search, action):
+            yield search.peak(choice), search.time(choice).seconds, kind

@@ -321,9 +321,9 @@ class Chooser:
 
     def _lost(self, found: Plan) -> float:
         """Returns the seconds that the plan loses because device memory is limited."""
-        least = min((seconds for _, seconds, kind in found.curve if kind == "keep or recompute"),
-                    default=math.inf)
-        return max(0.0, found.step_s - least * self.training.microbatches)
+        if found.unlimited_step_s is None:
+            return 0.0
+        return max(0.0, found.step_s - found.unlimited_step_s * self.training.microbatches)
 
     def _may_gain(self, kept: Plan) -> bool:
         """Returns whether a step could be shorter if actmem stored the state, and the device kept

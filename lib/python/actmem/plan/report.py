@@ -116,7 +116,8 @@ class Plan:
     disk_bytes: int
     abstains: str           # why nothing is offloaded although that may save time, or ""
     key: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    # The points of the curve: peak bytes, seconds of a step, and kind of choice.
+    # The points of the curve: peak bytes, seconds of a step, and kind of choice. Empty unless plan()
+    # made the curve.
     curve: Sequence[tuple[int, float, str]] = ()
     # For each layer: seconds forward, seconds backward, bytes sent to the host.
     layers: Sequence[tuple[float, float, int]] = ()
@@ -135,6 +136,8 @@ class Plan:
     stock_step_s: float | None = None
     # Peak of device memory with JAX's own offloading. None: as with actmem, or unknown.
     stock_peak_bytes: int | None = None
+    # Seconds of a step without a limit of device memory, or None if unknown.
+    unlimited_step_s: float | None = None
     # Says which of weights, gradients and optimizer state actmem stores, and where the update runs.
     # "" if `actmem plan` did not choose a placement.
     placement: str = ""
@@ -252,7 +255,10 @@ class Plan:
             raise
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draws step time against device memory, and marks the plan."""
+        """Draws step time against device memory, and marks the plan. Raises ValueError if the plan
+        has no curve: call plan(..., curve=True)."""
+        if not self.curve:
+            raise ValueError("the plan has no curve: call plan(..., curve=True)")
         try:
             from matplotlib.figure import Figure
         except ImportError:
@@ -328,7 +334,8 @@ def _is_sound(plan: Plan) -> bool:
         *(number for run in plan.measured for number in (run.step_s, run.peak_bytes)),
         *(number for build in plan.compiled for number in (
             build.host_bytes, build.copies, build.late_copies, build.rematerialised,
-            build.peak_bytes or 0, build.wait_s or 0)), plan.stock_step_s or 0)
+            build.peak_bytes or 0, build.wait_s or 0)), plan.stock_step_s or 0,
+        plan.unlimited_step_s or 0)
     words = (plan.model, plan.machine, plan.abstains, plan.destination, plan.lacks,
              *(word for row in plan.names for word in (row.name, row.action, row.why)),
              *(word for run in plan.measured for word in run.kept + run.offloaded),
