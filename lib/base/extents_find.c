@@ -2,7 +2,7 @@
 /*
  * Chooses the free extent to take.
  *
- * A class has the free extents of about the same length. The class of the requested length also
+ * Each class contains the free extents of similar lengths. The class of the requested length also
  * contains extents that are a little shorter. The search therefore tries a few extents of that
  * class, and takes the shortest that fits. If none fits, it goes on to the next longer class. If no
  * class yields an extent, the search tries all extents of these classes, because growing the heap
@@ -12,8 +12,8 @@
  * longer than those of another. Suppose a short block is placed directly after a long one. When the
  * long block is freed, a slightly longer block does not fit in the gap. The search therefore
  * compares some extents of each class and takes the best one. An extent fits well if its range was
- * added for blocks of about the requested length, and if its own length is nearly a multiple of the
- * requested length.
+ * added for blocks of about the requested length, and if the extent's length is nearly a multiple
+ * of the requested length.
  */
 #include <stdlib.h>
 

@@ -28,8 +28,8 @@ static inline struct class extent_class(uint64_t length)
 }
 
 /*
- * Returns a number for the length's class. If two pairs of lengths have the same ratio, the
- * differences of their numbers are about equal.
+ * Returns a number for the length's class. The number grows with the logarithm of the length: two
+ * pairs of lengths with the same ratio have numbers with about the same difference.
  */
 static inline unsigned int extent_class_number(uint64_t length)
 {

@@ -10,7 +10,7 @@
 
 /*
  * If an interface has no name for a knob, messages use the knob's variable. Messages of `actmem
- * replay` first try the knob's name in `actmem run`.
+ * replay` use the knob's name in `actmem run` if the knob has one.
  */
 #define NAME_OR(name, more, other)	(sizeof(name) > 1 ? name more : other)
 #define NAMES(variable, value, c, run, python, replay)					\
@@ -53,7 +53,7 @@ void knobs_are_variables(void)
 	atomic_store_explicit(&are_variables, true, memory_order_relaxed);
 }
 
-/* Returns which names the messages for a C program use for a knob with this mark. */
+/* Returns the kind of name that messages for a C program use for a knob with this mark. */
 static unsigned int names_in_c(char mark, unsigned int knob)
 {
 	bool is_variable = mark == KNOB_MARK_VARIABLE ||

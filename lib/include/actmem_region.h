@@ -135,7 +135,8 @@ int actmem_region_create(struct actmem *am,
  *	reading and writing. Exception: if @fd is a named memfd region that is open only for
  *	reading, the call succeeds, as with ACTMEM_OPEN_READ
  * -EBADF  @fd is not open
- * -ENOMEM  RLIMIT_MEMLOCK: each process locks 4K and thp pages of a memfd region for itself
+ * -ENOMEM  RLIMIT_MEMLOCK is too low: each process that maps a memfd region locks the region's 4K
+ *	and thp pages, which count against the limit of this process
  */
 int actmem_region_from_fd(struct actmem *am, int fd,
 			  struct actmem_region **region);

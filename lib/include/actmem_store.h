@@ -221,11 +221,11 @@ int actmem_store_set_checksum(struct actmem_store *store, int on);
  *	above the unused part of the budget; actmem_heap_alloc() failed, and the store has no block
  *	to spill; all regions are shorter than length, and the store cannot replace them, because
  *	regions with names stay open
- * -EDEADLK  blocks of this thread, and of threads that wait for memory or a block without a
- *	timeout, use up the whole budget. A block belongs to the thread that reserved or held it
- *	until any thread commits, releases or puts back the block. Without HANDED_ON, a thread must
- *	not wait in a reserve or hold while it has a block that another thread will commit or
- *	release
+ * -EDEADLK  blocks of this thread, and of threads that wait without a timeout for memory or for a
+ *	block, use up the whole budget. A block belongs to the thread that reserved it or holds
+ *	it. This ends when any thread commits, releases or puts back the block. Without HANDED_ON, a
+ *	thread must not wait in a reserve or hold while it has a block that another thread will
+ *	commit or release
  * -ENOSPC, -EIO and others  the store had to spill a block and could not. actmem_error() names the
  *	block. It also names the file and the offset of the failed write, or the directory that has
  *	no space. The block stays in memory
@@ -281,8 +281,8 @@ int actmem_store_release(struct actmem_store *store, struct actmem_key key);
 int actmem_store_put_back(struct actmem_store *store, struct actmem_key key);
 
 /*
- * Removes a block that the caller reserved, or one that is committed and not held. The block does
- * not count as taken.
+ * Removes a block that the caller reserved, or one that is committed and not held. The statistics
+ * do not count this block as taken.
  *
  * -ENOENT  the store lacks the key, or the reserve of the block has not returned yet
  * -EBUSY  the block is held, or another thread is putting or committing it

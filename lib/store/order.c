@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* A pairing heap that finds the item that is wanted first, or last. */
+/* A pairing heap, which finds the item with the first, or the last, place in an order. */
 #include "store/order.h"
 
 static bool comes_first(const struct order *order, const struct order_place *place,

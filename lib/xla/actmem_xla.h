@@ -194,7 +194,7 @@ struct actmem_xla_array;
  * whose memory is on the node of the first array's GPU. Even without ACTMEM_XLA_ARRAY_CUDA, the
  * memory may be registered.
  *
- * -EBUSY  arrays that are not registered with CUDA exist, but this one must be registered
+ * -EBUSY  this array must be registered with CUDA, but other arrays exist that are not registered
  * -EOWNERDEAD  in a forked child
  * and the errors of actmem_heap_alloc(), actmem_open() and actmem_runtime_open()
  */

@@ -90,7 +90,7 @@ class _Plan:
         return 0 if _private.is_literal(atom) else self.needs.get(atom, 0)
 
     def put_ready(self) -> None:
-        """Adds a put of each new leaf whose needed leaves are all taken."""
+        """Adds a put of each new leaf whose stored operands have all been taken."""
         for i, needs in list(self.waiting.items()):
             if i in self.waiting and not needs & ~self.taken:
                 self.put(i)
@@ -298,7 +298,8 @@ def prepared(jaxpr: Jaxpr, select: bool = False) -> Jaxpr:
 
 
 def choice(jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None]) -> Atom | None:
-    """Returns the scalar that decides whether outputs equal stored inputs, or None."""
+    """Returns the scalar condition that says whether outputs equal stored inputs, or None if the
+    program has no such condition."""
     inner = _private.open_jaxpr(jaxpr)
     inputs = {arg.label: var for var, arg in zip(inner.invars, args) if is_stored(arg)}
     kept = {i: inputs[label] for i, label in enumerate(labels) if label in inputs}

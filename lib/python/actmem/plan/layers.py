@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """A program's graph as a sequence of layers. For a given set of names to keep or offload, each
-layer has its forward and backward compute time, and the bytes of named values that the layer
-sends to the host."""
+layer has the compute time of its forward pass, that of its backward pass, and the number of bytes
+that it sends to the host."""
 from __future__ import annotations
 
 import dataclasses
@@ -86,8 +86,8 @@ class Timeline:
         return waited
 
     def needed_names(self) -> set[str]:
-        """Returns the names of the values that the backward pass recomputes. Saving other values
-        gains nothing."""
+        """Returns the names of the values that the backward pass recomputes. To save any other
+        value gains nothing."""
         return {name for _, stacks, _ in self._stacks(frozenset()) for stack in stacks
                 for name in stack.bytes}
 
@@ -102,8 +102,8 @@ class Timeline:
     @staticmethod
     def _add(between: Between, there: frozenset[str],
              found: list[tuple[int, list[_Stack], float]]) -> None:
-        """Adds the time of the transfers between devices to the stack of each group. If a group
-        has no matching stack, adds this time to the time outside of layers."""
+        """Adds the time of each group's transfers between devices to the stack of the group's
+        layers. If a group has no matching stack, adds this time to the time outside of layers."""
         times, stacks, rest = found[-1]
         behind = list(stacks)
         for group, (forward, backward) in reversed(list(zip(between.groups,
@@ -151,7 +151,8 @@ class Timeline:
                     before += seconds
         stacks = []
         for stack in reversed(backward):
-            # The forward pass of the stack is the first remaining scan of the same length.
+            # The forward pass of the stack is the first scan of the same length that no other stack
+            # has taken.
             for i, (node, seconds, body) in enumerate(forward):
                 if node.length == stack.length:
                     stack.forward, stack.forward_scanned = seconds, body

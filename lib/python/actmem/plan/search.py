@@ -33,8 +33,8 @@ class Nothing(ValueError):
 
 
 class NoFiles(Nothing, MachineError):
-    """A choice would fit if values were written to files, but the machine lacks the files'
-    rates."""
+    """A choice would fit if values were written to files, but the machine's description has no
+    rates of files."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,9 +56,9 @@ class Choice:
 
 
 class Search:
-    """The search over the names of a program on a machine. `peak_of(names)` predicts the device
-    memory if these names are kept. `fixed` is the part of that memory, in bytes, that does not
-    depend on the batch."""
+    """The search for the best choice for a program on a machine. `peak_of(names)` predicts the
+    device memory if these names are kept. `fixed` is the part of that memory, in bytes, that does
+    not depend on the batch."""
 
     def __init__(self, timeline: Timeline, candidates: Sequence[Candidate], machine: Machine,
                  peak_of: Callable[[frozenset[str]], int], device_memory: float = math.inf,
@@ -84,7 +84,8 @@ class Search:
         steps = [(part.times, simulate(part.layers, rates or self.rates, part.rest,
                                        self.ring, self.host_memory, waits))
                  for part in self.timeline.parts(choice.kept, choice.offloaded)]
-        # Microbatches run one after the other. They reuse host memory, but each writes its files.
+        # Microbatches run one after the other. They reuse the same host memory, but each microbatch
+        # writes files of its own.
         return Step(sum(times * step.seconds for times, step in steps),
                     sum(times * step.compute for times, step in steps),
                     sum(times * step.waited for times, step in steps),
@@ -124,9 +125,9 @@ class Search:
 
     def _least(self, choice: Choice) -> float:
         """Estimates the least memory that the choice may need, from programs that save fewer names.
-        Each additional name adds its values in all layers, minus the values of SPARED layers,
-        because these are not recomputed any more. The estimate is also reduced by the largest value
-        of one layer, which may not be live at the peak."""
+        Each additional name adds the bytes of its values in all layers but SPARED: without this
+        name, the values of SPARED layers are also live, because they are recomputed. The estimate
+        is also reduced by the largest value of one layer, which may not be live at the peak."""
         saved = choice.saved
         if saved in self._peaks:
             return self.peak(choice)
