@@ -181,10 +181,10 @@ const char *actmem_store_describe(const struct actmem_store *store);
  * closes regions that have no block. In the background, the store then spills blocks, and frees the
  * memory of blocks that are also in a file, until the blocks in memory fit into the budget. A
  * region that still contains blocks is closed when the last of these blocks is gone. If the store
- * has spill paths, a lowered budget makes no call fail, except a reserve of more bytes than the new
- * budget. A store without spill paths keeps its blocks, and refuses new blocks until enough have
- * been taken or dropped. Another store can use the released memory as soon as memory_bytes in the
- * statistics is at most the new budget.
+ * has spill paths, calls still succeed after the budget is lowered. The only exception is a reserve
+ * of more bytes than the new budget. A store without spill paths keeps its blocks, and refuses new
+ * blocks until enough have been taken or dropped. Another store can use the released memory as soon
+ * as memory_bytes in the statistics is at most the new budget.
  *
  * May sleep until another thread has created a region.
  *
@@ -243,13 +243,13 @@ int actmem_store_commit(struct actmem_store *store, struct actmem_key key);
 /*
  * Returns the memory of a committed block. The caller may read the memory until it ends the hold.
  * The call also stores the block's length in *@length, unless @length is NULL. If the block is only
- * in a file, the call waits at most @timeout_ns until there is memory for the block, as a reserve
- * does, and until the block has been read.
+ * in a file, the call first waits for memory, as a reserve does, and then for the read. It waits at
+ * most @timeout_ns in total.
  *
  * Several threads may hold a block at the same time, and a thread may hold a block several times.
  * One actmem_store_release() or actmem_store_put_back(), by any thread, ends one hold. While the
- * first hold waits for memory or for the read, other holds of the block wait for the first hold,
- * each at most its own @timeout_ns. Each hold compares the checksum.
+ * first hold waits for memory or for the read, other holds of the block wait for the first hold.
+ * Each of them waits at most its own @timeout_ns. Each hold compares the checksum.
  *
  * -ENOENT  the store lacks the key, or the block is not committed, or a holder has released it
  * -EIO and others  the read failed. actmem_error() names file, offset and block. The block stays:

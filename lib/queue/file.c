@@ -20,8 +20,8 @@
 #define OWNER_ALONE	0600
 
 /*
- * Returns the offset in the set of the first byte that file @stripe lacks, if that file is @length
- * bytes long. The result is at most INT64_MAX, the largest offset.
+ * Returns the offset in the set of the first byte that is not in file @stripe if this file is
+ * @length bytes long. The result is at most INT64_MAX, the largest offset.
  */
 static uint64_t gap_behind(const struct actmem_file *file, unsigned int stripe, uint64_t length)
 {
@@ -336,7 +336,8 @@ int actmem_file_close(struct actmem_file *file)
 		link_remove(&file->link);
 		queue->file_count--;
 		/*
-		 * A later set of files may get the same address, but has another name to publish.
+		 * A set of files that is created later may get the same address, but it is
+		 * published under another name.
 		 */
 		if (queue->published_file == file)
 			queue->published_file = NULL;

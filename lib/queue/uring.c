@@ -71,7 +71,7 @@ static bool send_transfer(struct uring *uring, struct transfer *block)
 	else
 		io_uring_prep_write_fixed(sqe, file, memory, length, offset,
 					  attachment->slots[block->piece]);
-	/* If a transfer made no progress, let a kernel thread repeat it, which may sleep. */
+	/* If a transfer made no progress, let a kernel thread repeat it: that thread may sleep. */
 	io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE | (block->repeats ? IOSQE_ASYNC : 0));
 	io_uring_sqe_set_data(sqe, block);
 	return true;
@@ -117,7 +117,10 @@ static bool is_of_whole_requests(const struct transfer *block)
 	return file->request_bytes && block->length % file->request_bytes == 0;
 }
 
-/* Sends new blocks and blocks to resume. If the ring is full, the rest stays in to_send. */
+/*
+ * Sends the new blocks, and the blocks that must be resumed. If the ring is full, the rest stays in
+ * to_send.
+ */
 static HOT void send_blocks(struct actmem_queue *queue, struct uring *uring)
 {
 	while (!link_is_alone(&uring->to_send)) {
@@ -192,7 +195,7 @@ static void take_completions(struct actmem_queue *queue, struct uring *uring)
 	io_uring_cq_advance(&uring->ring, count);
 }
 
-/* Does one step of the first job, without the lock, because pinning a piece takes long. */
+/* Does one step of the first job without the lock, because it takes a long time to pin a piece. */
 static enum ring_step do_job(struct actmem_queue *queue, struct uring *uring)
 {
 	enum ring_step step = RING_STEP_WAIT;

@@ -55,7 +55,7 @@ struct actmem_region {
 	pthread_mutex_t lock;
 	bool by_default;		/* the caller did not set allow: report fallbacks */
 	struct backing backing;
-	struct stats_record *record;	/* memfd only; @lock protects its mapped_bytes */
+	struct stats_record *record;	/* memfd only; @lock protects the record's mapped_bytes */
 	unsigned int maps;		/* calls of map without unmap; under @lock */
 	_Atomic unsigned int attachments;	/* number of attachments to queues */
 	_Atomic unsigned int buffers;	/* number of queues that registered the pages */

@@ -232,7 +232,7 @@ int store_take_room(struct actmem_store *store, uint64_t length, void **memory)
 /*
  * Returns true if the next block to drop was read ahead, and waiting for a spill is better than
  * dropping this block and reading it twice. Waiting is better if enough spills are under way, or if
- * a block that will be taken later can be spilled.
+ * the store can spill a block that will be taken later than this one.
  */
 static bool is_spill_better(const struct actmem_store *store, const struct waiter *waiter,
 			    uint64_t length)

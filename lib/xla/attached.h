@@ -15,8 +15,8 @@
 #include "xla/knobs.h"
 
 /*
- * Stores the handle in *@am, and the options for allocating memory in @knobs. The caller ends
- * @knobs with knobs_forget(). The handle stays attached until attached_close().
+ * Stores the handle in *@am, and the options for allocating memory in @knobs. The caller must end
+ * the use of @knobs with knobs_forget(). The handle stays attached until attached_close().
  */
 int attached_open(struct actmem **am, struct knobs *knobs, char *words, size_t words_size);
 void attached_close(void);
@@ -31,8 +31,8 @@ int attached_open_runtime(struct actmem *am, uint32_t device, bool spills,
 
 /*
  * Binds regions to the device's socket. Does nothing if the socket is not known, if the program or
- * the user chose nodes, or if regions have names. A heap that is registered with @runtime takes the
- * device's own node first.
+ * the user chose nodes, or if regions have names. A heap that is registered with @runtime first
+ * allocates memory on the device's own node.
  */
 int attached_place(struct actmem_runtime *runtime, const struct knobs *knobs,
 		   struct actmem_region_options *region);

@@ -233,8 +233,8 @@ class _Found:
     def value(self, eqn: Eqn, is_again: bool, is_local: bool,
               kept: set[Atom]) -> _Value | None:
         """Returns the value that `eqn` puts or names. Returns None in these cases: `eqn` neither
-        puts nor names a value; `eqn` belongs to a recomputation; another equation puts the value;
-        JAX asked no policy about the value."""
+        puts nor names a value; `eqn` belongs to a recomputation, so another equation puts the
+        value; JAX asked no policy about the value."""
         aval = eqn.outvars[0].aval if eqn.outvars else None
         if eqn.primitive is put_p:
             name, line = name_and_line(eqn.params["label"])
@@ -336,7 +336,7 @@ def report(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     return told
 
 
-# Reports at the end of the process.
+# The reports that are printed at the end of the process.
 
 class _Programs:
     """Collects each program that puts values, after _finish.py has completed it."""

@@ -67,9 +67,9 @@ class Schedule:
     timed: list[list[Any]] = dataclasses.field(default_factory=list)
 
     def wait(self, clock: float, link_out: float, link_in: float) -> float:
-        """Returns for how many seconds of a step the device waits for copies. Copies in one
-        direction run one after the other. `clock` is in cycles per second, `link_out` and `link_in`
-        are in bytes per second."""
+        """Returns the number of seconds of a step in which the device waits for copies. Copies in
+        one direction run one after the other. `clock` is in cycles per second, `link_out` and
+        `link_in` are in bytes per second."""
         rates = {True: link_out, False: link_in}
         return math.fsum(times * _wait(events, clock, rates) for times, events in self.timed)
 
