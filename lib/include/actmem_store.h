@@ -214,15 +214,15 @@ int actmem_store_set_checksum(struct actmem_store *store, int on);
  * -EINVAL  length is 0, larger than the address space, or above the maximum length of a
  *	registration (64 GiB, or chunk_bytes of the runtime)
  * -ETIMEDOUT  no memory became free in time. Spills that the call started continue
- * -ENOMEM  one of these: length is above the budget; the store has no spill paths, and length is
- *	above the unused part of the budget; actmem_heap_alloc() failed, and the store has no block
- *	to spill; all regions are shorter than length, and the store cannot replace them, because
- *	regions with names stay open
- * -EDEADLK  blocks of this thread, and of threads that wait for memory or a block without a
- *	timeout, use up the whole budget. A block belongs to the thread that reserved or held it
- *	until any thread commits, releases or puts back the block. Without HANDED_ON, a thread must
- *	not wait in a reserve or hold while it has a block that another thread will commit or
- *	release
+ * -ENOMEM  one of four causes. (1) length is above the budget. (2) The store has no spill paths,
+ *	and length is above the unused part of the budget. (3) actmem_heap_alloc() failed, and the
+ *	store has no block to spill. (4) The store's regions have names and are all shorter than length.
+ *	The store cannot replace these regions, because regions with names stay open
+ * -EDEADLK  blocks use up the whole budget, and each of them belongs to this thread or to a thread
+ *	that waits, without a timeout, for memory or for a block. A block belongs to the thread that
+ *	reserved or held it. This ownership ends when any thread commits, releases or puts back the
+ *	block. Without HANDED_ON, a thread must not wait in a reserve or hold while it owns a block
+ *	that another thread will commit or release
  * -ENOSPC, -EIO and others  the store had to spill a block and could not. actmem_error() names the
  *	block, and either the file and offset or the directory without space. The block stays in
  *	memory
@@ -277,8 +277,8 @@ int actmem_store_release(struct actmem_store *store, struct actmem_key key);
 int actmem_store_put_back(struct actmem_store *store, struct actmem_key key);
 
 /*
- * Removes a block that the caller reserved, or one that is committed and not held. The block does
- * not count as taken.
+ * Removes a block that the caller reserved, or one that is committed and not held. The drop is not
+ * counted as a take, neither in takes_total nor in the order that the store learns.
  *
  * -ENOENT  the store lacks the key, or the reserve of the block has not returned yet
  * -EBUSY  the block is held, or another thread is putting or committing it

@@ -90,7 +90,8 @@ class _Plan:
         return 0 if _private.is_literal(atom) else self.needs.get(atom, 0)
 
     def put_ready(self) -> None:
-        """Adds a put of each new leaf whose needed leaves are all taken."""
+        """Adds a put of each waiting output if all stored inputs that the output is computed from
+        have been taken."""
         for i, needs in list(self.waiting.items()):
             if i in self.waiting and not needs & ~self.taken:
                 self.put(i)
@@ -297,7 +298,8 @@ def prepared(jaxpr: Jaxpr, select: bool = False) -> Jaxpr:
 
 
 def choice(jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None]) -> Atom | None:
-    """Returns the scalar that decides whether outputs equal stored inputs, or None."""
+    """Returns a boolean scalar that selects, for some outputs, between a new value and the stored
+    input with the output's label. Returns None if _choices.choice() finds no such scalar."""
     inner = _private.open_jaxpr(jaxpr)
     inputs = {arg.label: var for var, arg in zip(inner.invars, args) if is_stored(arg)}
     kept = {i: inputs[label] for i, label in enumerate(labels) if label in inputs}

@@ -32,8 +32,8 @@ class Nothing(ValueError):
 
 
 class NoFiles(Nothing, MachineError):
-    """A choice would fit if values were written to files, but the machine lacks the files'
-    rates."""
+    """A choice would fit if values were written to files, but the machine's figures do not include
+    the rates of writing and reading files."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,9 +55,10 @@ class Choice:
 
 
 class Search:
-    """The search over the names of a program on a machine. `peak_of(names)` predicts the device
-    memory if these names are kept. `fixed` is the part of that memory, in bytes, that does not
-    depend on the batch."""
+    """Searches for the fastest Choice that fits into the memory of a machine: which of a program's
+    named values to keep, to offload and to recompute. `peak_of(names)` predicts the peak of device
+    memory if the values with these names are kept. `fixed` is the part of this peak, in bytes,
+    that does not depend on the batch."""
 
     def __init__(self, timeline: Timeline, candidates: Sequence[Candidate], machine: Machine,
                  peak_of: Callable[[frozenset[str]], int], device_memory: float = math.inf,
@@ -83,7 +84,8 @@ class Search:
         steps = [(part.times, simulate(part.layers, rates or self.rates, part.rest,
                                        self.ring, self.host_memory, waits))
                  for part in self.timeline.parts(choice.kept, choice.offloaded)]
-        # Microbatches run one after the other. They reuse host memory, but each writes its files.
+        # Microbatches run one after the other. All use the same host memory, but each microbatch
+        # writes its values to files, so the bytes in files add up.
         return Step(sum(times * step.seconds for times, step in steps),
                     sum(times * step.compute for times, step in steps),
                     sum(times * step.waited for times, step in steps),
@@ -105,8 +107,8 @@ class Search:
         return self._kept_peak(choice.saved) - self._gone(choice)
 
     def stock_peak(self, choice: Choice) -> int | None:
-        """Returns the peak of device memory with JAX's own offloading, or None in the cases of
-        stock_seconds(). XLA has no ring: an iteration of a scan waits for its copies. Values of
+        """Returns the peak of device memory with JAX's own offloading, or None if stock_seconds()
+        returns None. XLA has no ring: an iteration of a scan waits for its copies. Values of
         unrolled layers stay on the device until the backward pass."""
         if self.stock_seconds(choice) is None:
             return None
@@ -120,9 +122,9 @@ class Search:
 
     def _least(self, choice: Choice) -> float:
         """Estimates the least memory that the choice may need, from programs that save fewer names.
-        Each additional name adds its values in all layers, minus the values of SPARED layers,
-        because these are not recomputed any more. The estimate is also reduced by the largest value
-        of one layer, which may not be live at the peak."""
+        Each additional name adds its values in all layers except SPARED layers. Recomputed values
+        of up to SPARED layers would be live anyway. The estimate is also reduced by the largest
+        value of one layer, which may not be live at the peak."""
         saved = choice.saved
         if saved in self._peaks:
             return self.peak(choice)
