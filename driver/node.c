@@ -11,8 +11,9 @@
 #define FULL_REST	msecs_to_jiffies(10)
 
 /*
- * Returns the free small pages of a zone, except those reserved for CMA, which only movable pages
- * can use. The two counters are not updated together, so the difference is limited to at least 0.
+ * Returns the number of free small pages of a zone. Does not count the free pages that are reserved
+ * for CMA, because only movable allocations can use these pages. The two counters are not updated
+ * together, so the CMA counter may be larger; the function then returns 0.
  */
 static unsigned long node_zone_free_pages(struct zone *zone)
 {
@@ -36,7 +37,10 @@ unsigned long actmem_node_pages(int node, bool free)
 	return small_pages >> ACTMEM_PAGE_ORDER;
 }
 
-/* Returns the free bytes of a node that regions cannot use, because only movable pages can. */
+/*
+ * Returns how many free bytes of a node are reserved for movable allocations. Regions cannot use
+ * these bytes.
+ */
 u64 actmem_node_movable_bytes(int node)
 {
 	struct zone *zone = NODE_DATA(node)->node_zones;

@@ -2,18 +2,19 @@
 /*
  * Chooses the free extent to take.
  *
- * A class has the free extents of about the same length. The class of the requested length also
- * contains extents that are a little shorter. The search therefore tries a few extents of that
- * class, and takes the shortest that fits. If none fits, it goes on to the next longer class. If no
- * class yields an extent, the search tries all extents of these classes, because growing the heap
- * would cost far more.
+ * Each class contains the free extents in a narrow range of lengths. The class of the requested
+ * length also contains extents that are a little shorter than requested. The search therefore tries
+ * a few extents of that class, and takes the shortest that fits. If none fits, the search goes on
+ * to the next longer class. If no class yields an extent, the search goes through the classes again
+ * and tries all of their extents, because growing the heap would cost far more.
  *
  * The place of a long extent decides where later extents fit. The blocks of one micro-batch can be
  * longer than those of another. Suppose a short block is placed directly after a long one. When the
  * long block is freed, a slightly longer block does not fit in the gap. The search therefore
- * compares some extents of each class and takes the best one. An extent fits well if its range was
- * added for blocks of about the requested length, and if its own length is nearly a multiple of the
- * requested length.
+ * compares some extents of each class and takes the best one. Each extent is part of a range, which
+ * extents_add_range() added for blocks of one length. An extent fits well if that length is about
+ * the requested length, and if the extent's own length is nearly a multiple of the requested
+ * length.
  */
 #include <stdlib.h>
 

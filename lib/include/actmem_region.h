@@ -134,7 +134,9 @@ int actmem_region_create(struct actmem *am,
  *	reading and writing. Exception: if @fd is a named memfd region that is open only for
  *	reading, the call succeeds, as with ACTMEM_OPEN_READ
  * -EBADF  @fd is not open
- * -ENOMEM  RLIMIT_MEMLOCK: each process locks 4K and thp pages of a memfd region for itself
+ * -ENOMEM  memfd: RLIMIT_MEMLOCK is too low. If a region has 4K or thp pages, each process that
+ *	opens the region locks these pages with mlock2(2), and they count against the limit of that
+ *	process
  */
 int actmem_region_from_fd(struct actmem *am, int fd,
 			  struct actmem_region **region);

@@ -216,8 +216,8 @@ int actmem_store_set_checksum(struct actmem_store *store, int on);
  * -ETIMEDOUT  no memory became free in time. Spills that the call started continue
  * -ENOMEM  one of four causes. (1) length is above the budget. (2) The store has no spill paths,
  *	and length is above the unused part of the budget. (3) actmem_heap_alloc() failed, and the
- *	store has no block to spill. (4) The store's regions have names and are all shorter than length.
- *	The store cannot replace these regions, because regions with names stay open
+ *	store has no block to spill. (4) The store's regions have names and are all shorter than
+ *	length. The store cannot replace these regions, because regions with names stay open
  * -EDEADLK  blocks use up the whole budget, and each of them belongs to this thread or to a thread
  *	that waits, without a timeout, for memory or for a block. A block belongs to the thread that
  *	reserved or held it. This ownership ends when any thread commits, releases or puts back the

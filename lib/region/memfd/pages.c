@@ -20,8 +20,8 @@
 
 /*
  * A process waits for pages that other processes free, in naps of NAP_NS. In all calls together,
- * the process takes at most NAPS_MAX naps. Because the limit is not a time, a process that the
- * scheduler delays checks for pages as often as any other process.
+ * the process takes at most NAPS_MAX naps. The limit is a number of naps, not a time. Therefore,
+ * even if the scheduler delays a process, the process can check for pages just as often.
  */
 #define NAP_NS		10000000
 #define NAPS_MAX	200

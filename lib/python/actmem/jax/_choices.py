@@ -72,10 +72,11 @@ def _predicate(eqn: Eqn, producers: Mapping[Atom, Eqn]) -> Atom | None:
 
 
 def choice(jaxpr: Jaxpr, kept: Mapping[int, Atom]) -> Atom | None:
-    """Returns a boolean scalar that decides whether outputs keep their old values, or None. `kept`
-    maps the index of an output to the input that has the old value. The scalar depends on none of
-    these inputs. It also depends on no equation with an effect: such an equation would run twice,
-    once for the scalar and once for the update."""
+    """Returns a boolean scalar that selects, for some outputs, between the old value and a new one.
+    Returns None if there is no such scalar. `kept` maps the index of an output to the input that
+    has the old value. The scalar depends on none of these inputs. The scalar also depends on no
+    equation with an effect: such an equation would run twice, once for the scalar and once for the
+    update."""
     inner = _private.open_jaxpr(jaxpr)
     producers = _producers(inner)
     counts: dict[Atom, int] = {}

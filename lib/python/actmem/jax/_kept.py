@@ -119,10 +119,11 @@ STEP, STATE, GRADIENT = "step", "state", "gradient"
 
 
 class TokenType(_KeptType):
-    """The dtype of tokens. Each example has the shape `shape` and the dtype `dtype`. `label` is the
-    value's name in error messages. `use` is STEP, STATE or GRADIENT. If two tokens differ in one of
-    these, they have different dtypes. JAX combines only arrays of one dtype, so it never mixes such
-    tokens. The tokens of gradients are tangents themselves."""
+    """The dtype of tokens. A token identifies one example of a value: one element of vmap's batch
+    or, without vmap, the whole value. The example has the shape `shape` and the dtype `dtype`.
+    `label` is the value's name in error messages. `use` is STEP, STATE or GRADIENT. Tokens that
+    differ in one of these four properties have different dtypes. JAX combines only arrays of one
+    dtype, so JAX never mixes such tokens. The tokens of gradients are tangents themselves."""
 
     name = "actmem_token"
     element = _private.ShapedArray((TOKEN_WORDS,), np.dtype(np.uint32))
@@ -147,7 +148,8 @@ class GhostType(_KeptType):
     itemsize = 0
 
     def __init__(self, of_values: _private.DType, block: TokenType | None = None) -> None:
-        # An attribute `dtype` would make this dtype equal to the attribute's value in NumPy.
+        # No attribute is called `dtype`, because NumPy would then consider this dtype equal to the
+        # value of that attribute.
         self.of, self.of_values, self.block = (of_values, block), of_values, block
         self.name = f"actmem_ghost[{of_values.name}]"
         self.tangent_dtype = _private.tangent_dtype(of_values)
