@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Activations on the host between forward and backward pass.
 
-The backward pass of a layer needs the layer's input. The program compares three ways. In the first,
-JAX keeps everything that the layers compute. In the second, JAX keeps only the inputs, and computes
-the rest again. In the third, the inputs are on the host, and only one layer's input at a time is on
-the device.
+The backward pass of a layer needs the layer's input, and values that the layer computed from it.
+The program compares three ways to provide these values. In the first, JAX keeps everything that the
+layers compute. In the second, JAX keeps only the inputs, and computes the rest again. In the third,
+the inputs are on the host, and only one layer's input at a time is on the device.
 """
 import sys
 

@@ -44,13 +44,13 @@ struct actmem_heap_stats {
  * Creates a heap, which allocates its blocks in regions. The heap's metadata is outside these
  * regions. If @options is NULL, the defaults apply.
  *
- * The usual length of a region is grow_bytes, rounded up to whole pages if the pages are 1G. A
- * region is shorter if blocks of the requested length leave less memory unused in a shorter region.
- * A region is longer if the requested block is longer than grow_bytes. In a large heap, a region
- * may also be longer than grow_bytes: up to 1/128 of the total length of the existing regions. The
- * maximum is 1/16 of this total if blocks of the requested length can fill no shorter region. The
- * maximum is 1/8 of this total if more than 1/16 of the heap is free, but no free range is long
- * enough for the block.
+ * The usual length of a region is grow_bytes, rounded up to whole pages if the pages are 1G. The
+ * heap chooses a shorter length if blocks of the requested length would then leave a smaller part
+ * of the region unused. A region is longer if the requested block is longer than grow_bytes. In a
+ * large heap, a region may also be longer than grow_bytes: up to 1/128 of the total length of the
+ * existing regions. A region may be as long as 1/16 of this total if blocks of the requested length
+ * would leave more than 1/128 of every shorter region unused. A region may be as long as 1/8 of
+ * this total if more than 1/16 of the heap is free, but no free range is long enough for the block.
  *
  * A region consists of chunks, which a runtime (actmem_runtime.h) registers with the accelerator
  * one by one. A chunk is at most 64 GiB long. If the heap is registered with a runtime, a chunk is

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
-/* A pairing heap that finds the item that is wanted first, or last. */
+/* A pairing heap. Finds the item that is wanted soonest or, with last_first, latest. */
 #include "store/order.h"
 
 static bool comes_first(const struct order *order, const struct order_place *place,

@@ -198,8 +198,8 @@ static int make_room(struct actmem_store *store, struct waiter *waiter, uint64_t
 	const char *name = store->am->heap_names.path;
 
 	/*
-	 * Named regions stay open even if they are empty, so they leave no memory for a longer
-	 * region.
+	 * Named regions stay open even if they are empty. They still count against the budget, so
+	 * the store cannot replace them by a longer region.
 	 */
 	if (name && !waiter->is_refused && !store->sums[SUM_MEMORY].blocks)
 		return fail(ENOMEM, "%s are needed, but each of the store's regions %s.* is free but too short; together they use up %s of %s; remove them and raise %s, or raise %s",

@@ -193,7 +193,7 @@ struct actmem_xla_array;
  * array's memory is on that GPU's node. With a heap limit, however, all arrays share one heap,
  * which is near the GPU of the first array. Even without the flag, the memory may be registered.
  *
- * -EBUSY  arrays that are not registered with CUDA exist, but this one must be registered
+ * -EBUSY  this array must be registered with CUDA, but the existing arrays are not registered
  * -EOWNERDEAD  in a forked child
  * and the errors of actmem_heap_alloc(), actmem_open() and actmem_runtime_open()
  */

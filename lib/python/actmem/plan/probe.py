@@ -95,7 +95,7 @@ def keep(told: dict[str, Any]) -> None:
 
 
 def here() -> machine.Machine:
-    """Returns this machine as the probe measured it.
+    """Returns a Machine that describes this machine, from the saved results of the probe.
 
     Raises:
       machine.MachineError: The probe has not measured this machine.
@@ -140,8 +140,9 @@ def measure_product(m: int, k: int, n: int, dtype: str, limit: float, batch: int
 
 def _measure_products(told: list[dict[str, Any]], wanted: Sequence[tuple[Any, ...]],
                       limit: float) -> None:
-    """Measures each wanted product that `told` lacks, once in each of several rounds. Appends the
-    best result of each product to `told`, so that a short disturbance does not lower the result."""
+    """Measures the products in `wanted` that have no result in `told` yet. Each of ROUNDS rounds
+    measures every such product once. Appends the best result of each product to `told`, so that a
+    short disturbance does not lower the result."""
     there = {(one["m"], one["k"], one["n"], one["dtype"], one.get("batch", 1)) for one in told}
     missing = [(*product, 1)[:5] for product in dict.fromkeys(wanted)]
     missing = [product for product in missing if product not in there]
@@ -302,8 +303,8 @@ def measure_spill(command: str, folders: Sequence[str], size: int, limit: float,
 
 def _host_figures(nodes: Sequence[dict[str, Any]], size: int, limit: float,
                   ) -> dict[str, float]:
-    """Returns figures of the host. The bandwidth of a node is the larger of two rates. The first is
-    that of one thread that copies within the slowest node. The second is a node's share while all
+    """Returns figures of the host. The bandwidth of a node is the larger of two rates: the rate at
+    which one thread copies within the slowest node, and one node's share of the rate at which all
     threads copy. A copy both reads and writes, so each byte counts twice."""
     own = [float(row["bandwidth"]) for row in nodes
            if row["from"] == row["to"] and row["bandwidth"]]
@@ -323,7 +324,8 @@ def _spill_figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def measure(told: dict[str, Any] | None, options: argparse.Namespace) -> dict[str, Any]:
-    """Adds to `told` all requested measurements that `told` lacks."""
+    """Makes the requested measurements whose results are not in `told` yet, and adds the results.
+    Returns `told`, or a new dict if `told` is None."""
     told = told or {"name": "here", "machine": identity(), "figures": {}, "products": [],
                     "nodes": [], "spill": [], "measured": time.strftime("%Y-%m-%d")}
     figures = told["figures"]
