@@ -138,8 +138,8 @@ static void refuse_text(struct reader *reader, enum knob knob, const char *text,
 	char buffer[KNOB_CHOICE_MAX];
 
 	/*
-	 * Name a switch by its variable, because the option of `actmem run` takes no value that
-	 * could be wrong.
+	 * Name a switch (a knob that is 1 or 0) by its environment variable. The switch's option of
+	 * `actmem run` takes no value, so only the variable can have a wrong value.
 	 */
 	reader_fail(reader, "%s is '%.500s', but must be %s", info->kind == KNOB_SWITCH ?
 		    info->names[ACTMEM_NAMES_VARIABLES] : KNOB_VARIABLE(knob), text,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Enqueues copies in a lane's CUDA streams: of tokens, and for puts and takes; see stream.h. A
- * thread holds the lane's lock while it enqueues the work of one block, so that the events of slots
- * are recorded in the order in which the slots are used.
+ * Enqueues copies in a lane's CUDA streams: the copies of tokens, and the copies of values for puts
+ * and takes; see stream.h. A thread holds the lane's lock while it enqueues the work of one block,
+ * so that the events of slots are recorded in the order in which the slots are used.
  */
 #include <errno.h>
 #include <stdbool.h>

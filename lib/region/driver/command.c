@@ -87,9 +87,10 @@ static uint64_t more_bytes(uint64_t now, uint64_t before)
 }
 
 /*
- * Extends the driver's reason, @why, to the whole range. The reason covers only the pages that were
- * still missing at the last call. Therefore, adds the bytes that were allocated between @before and
- * @now to the wanted and to the available bytes.
+ * Changes the byte counts in @why, the driver's reason for a failure, so that they cover the whole
+ * range. The driver's counts cover only the pages that were still missing at the last call.
+ * Therefore, adds the bytes that were allocated between @before and @now to the wanted and to the
+ * available bytes.
  */
 static void tell_of_whole(struct actmem_why *why, const struct pages_there *before,
 			  const struct pages_there *now)

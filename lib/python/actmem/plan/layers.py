@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""A program's graph as a sequence of layers. For a given set of names to keep or offload, each
-layer has its forward and backward compute time, and the bytes of named values that the layer
-sends to the host."""
+"""A program's graph as a sequence of layers. A policy keeps or offloads the values of certain
+names. For one such policy, each layer records its compute time in the forward and in the backward
+pass, and how many bytes of named values it sends to the host."""
 from __future__ import annotations
 
 import dataclasses
@@ -64,8 +64,8 @@ class Timeline:
                 for times, stacks, rest in self._stacks(there)]
 
     def needed_names(self) -> set[str]:
-        """Returns the names of the values that the backward pass recomputes. Saving other values
-        gains nothing."""
+        """Returns the names of the values that the backward pass recomputes. Saving a value that
+        the backward pass does not recompute gains no time."""
         return {name for _, stacks, _ in self._stacks(frozenset()) for stack in stacks
                 for name in stack.bytes}
 
@@ -80,8 +80,10 @@ class Timeline:
     @staticmethod
     def _add(between: Between, there: frozenset[str],
              found: list[tuple[int, list[_Stack], float]]) -> None:
-        """Adds the time of the transfers between devices to the stack of each group. If a group
-        has no matching stack, adds this time to the time outside of layers."""
+        """For each group of layers, adds the time of the group's transfers between devices to the
+        matching _Stack, which has as many layers as the group. If no _Stack matches, adds this time
+        to the time outside of layers. Also adds there the time of transfers that belong to no
+        layer."""
         times, stacks, rest = found[-1]
         behind = list(stacks)
         for group, (forward, backward) in reversed(list(zip(between.groups,
@@ -128,7 +130,8 @@ class Timeline:
                     before += seconds
         stacks = []
         for stack in reversed(backward):
-            # The forward pass of the stack is the first remaining scan of the same length.
+            # The forward pass of the stack is the first scan in `forward` that has the stack's
+            # length. Remove this scan from `forward`, so that no other stack uses the scan.
             for i, (node, seconds) in enumerate(forward):
                 if node.length == stack.length:
                     stack.forward = seconds
