@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * A priority queue (pairing heap), which finds the item that is wanted first, or last. Its links
- * are in the items, so its functions allocate no memory and cannot fail.
+ * A priority queue (pairing heap). Finds the item that is wanted soonest or, with last_first, the
+ * item that is wanted latest. The links of the queue are in the items, so the functions allocate no
+ * memory and cannot fail.
  */
 #ifndef LIB_STORE_ORDER_H
 #define LIB_STORE_ORDER_H
@@ -32,7 +33,7 @@ struct order_place {
 
 struct order {
 	struct order_place *first;		/* NULL: empty */
-	bool last_first;		/* the item that is wanted last comes first */
+	bool last_first;		/* @first is the item that is wanted latest, not soonest */
 	size_t count;
 };
 

@@ -20,7 +20,7 @@ SUM_BYTES = 4                   # of an element of a partial result
 # the product as several products of a shorter type.
 PER_ELEMENT = {2: 2 + 4.73313, 4: 12 + 4.73313}      # by the bytes of the operands' elements
 PER_BYTE, PER_CACHED_BYTE = 2842.3, 1846.31
-CACHED = 2.19872                # tiles that read fewer bytes than this times CACHE read the cache
+CACHED = 2.19872
 SUM_LAUNCH, SUM_PER_BYTE = 2.74228e9, 677.076
 
 

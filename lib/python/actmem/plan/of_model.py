@@ -53,8 +53,10 @@ def plan_of(model: Model, machine: Machine, *, batch: int, tokens: int,
                         optimizer_bytes=optimizer_bytes)
     has = step.bytes["weights"] + step.bytes["gradients"] + step.bytes["optimizer"] - spared
     if defaults.compiler_of(machine).fuses_products:
-        has += step.bytes["gathered"]   # with other compilers, the function makes these weights
-    # plan() itself counts the weights, and the gradients, which are as large as the trained
+        # With every other compiler, the function itself allocates these weights, so plan() counts
+        # them.
+        has += step.bytes["gathered"]
+    # plan() itself counts all weights and the gradients. The gradients are as large as the trained
     # weights.
     seen = (2 * _bytes(step.trained) + _bytes(step.frozen)) // shard.fsdp
     whole = None
