@@ -15,10 +15,13 @@ PARTS = (1, 2, 4, 8, 16, 32, 64, 128)
 CORES, CACHE = 132, 50 << 20    # multiprocessors and L2 bytes of H100 and H200
 TILE = 212                      # rows and columns of a tile
 STEP = 442                      # bytes that a tile multiplies at once
-SUM_BYTES = 4                   # of an element of a partial result
-# XLA counts time in operations. XLA decides how to divide a product of float32 as if it computed
-# the product as several products of a shorter type.
-PER_ELEMENT = {2: 2 + 4.73313, 4: 12 + 4.73313}      # by the bytes of the operands' elements
+SUM_BYTES = 4                   # bytes of an element of a partial result
+# XLA counts time in operations. A key of PER_ELEMENT is the length in bytes of an operand's
+# element. If the operands' elements have different lengths, the key is the longer length. Products
+# of float32 are divided as if XLA computed each in several products of a shorter type.
+PER_ELEMENT = {2: 2 + 4.73313, 4: 12 + 4.73313}
+# If CORES tiles together read and write fewer bytes than CACHED * CACHE, each of these bytes costs
+# PER_CACHED_BYTE, otherwise PER_BYTE.
 PER_BYTE, PER_CACHED_BYTE = 2842.3, 1846.31
 CACHED = 2.19872
 SUM_LAUNCH, SUM_PER_BYTE = 2.74228e9, 677.076
