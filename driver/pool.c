@@ -58,7 +58,7 @@ struct pool_list {
  * @dirty: pages to be zeroed; the worker runs while there are dirty pages
  * @zeroing: true while the worker zeroes a page
  * @lent: pages that regions have taken and will give back
- * @target: limit of the pool's pages plus the lent pages
+ * @target: maximum size of the pool, in pages; the size includes the lent pages
  * @settings: serializes changes of the target
  * @work: the worker's work; delayed while the worker waits for memory
  * @node: the node of these pages
@@ -117,8 +117,8 @@ static void pool_kick(struct actmem_pool *pool)
 
 /*
  * Adds a page to the dirty pages. Returns false if the pool does not need the page; the caller then
- * keeps the page. If @was_lent is true, a region gives the page back. @folio is NULL if the
- * returned page can no longer be used.
+ * keeps the page. @was_lent: the page was lent, and is not lent any more. If a lent page can no
+ * longer be used, @folio is NULL, and the worker replaces the page if the pool is below its target.
  */
 static bool pool_put(struct actmem_pool *pool, struct folio *folio, bool was_lent)
 {

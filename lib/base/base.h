@@ -4,9 +4,9 @@
  *
  * Read error.h first. Functions that can fail set this thread's error message and return -errno.
  * The small helpers are links.h, likely.h, clock.h, round.h, room.h, size.h, structs.h, thread.h
- * and checksum.h. The larger one is extents.h, which records which parts of a range are in use.
- * Heaps, spill files and the library that `actmem run` loads into programs use this file. It uses
- * extents_find.h.
+ * and checksum.h. The larger helper is extents.h, which records which parts of a range are in use.
+ * extents.h is used by heaps, by spill files, and by the library that `actmem run` preloads.
+ * extents.c uses extents_find.h.
  *
  * Locks: none. The caller's lock protects its extents.
  */

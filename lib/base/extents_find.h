@@ -28,8 +28,8 @@ static inline struct class extent_class(uint64_t length)
 }
 
 /*
- * Returns a number for the length's class. The number grows with the logarithm of the length: two
- * pairs of lengths with the same ratio have numbers with about the same difference.
+ * Returns the number of the length's class. If the length is at least CLASS_COLUMNS * EXTENT_UNIT,
+ * the number of the doubled length is larger by CLASS_COLUMNS.
  */
 static inline unsigned int extent_class_number(uint64_t length)
 {

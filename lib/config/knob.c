@@ -9,8 +9,9 @@
 #define NAMES_MASK	0xffU
 
 /*
- * If an interface has no name for a knob, messages use the knob's variable. Messages of `actmem
- * replay` use the knob's name in `actmem run` if the knob has one.
+ * If an interface has no name for a knob, messages use the name of the knob's environment variable.
+ * Exception: if `actmem replay` has no name for a knob but `actmem run` has one, messages of
+ * `actmem replay` use the name in `actmem run`.
  */
 #define NAME_OR(name, more, other)	(sizeof(name) > 1 ? name more : other)
 #define NAMES(variable, value, c, run, python, replay)					\
@@ -53,7 +54,10 @@ void knobs_are_variables(void)
 	atomic_store_explicit(&are_variables, true, memory_order_relaxed);
 }
 
-/* Returns the kind of name that messages for a C program use for a knob with this mark. */
+/*
+ * Returns the kind of name for @knob in a message for a C program: the environment variable or the
+ * name in C. @mark is the character that stands before the knob in the message.
+ */
 static unsigned int names_in_c(char mark, unsigned int knob)
 {
 	bool is_variable = mark == KNOB_MARK_VARIABLE ||

@@ -17,8 +17,9 @@
 #define STEP_LEAST	(64ULL << 20)
 #define STEP_MOST	(1ULL << 30)
 /*
- * Large spill files grow by 1/STEP_PART of their length at a time. Smaller steps would open too
- * many files: most steps open new files, and a queue can have only a limited number of files.
+ * If 1/STEP_PART of the allocated space is more than STEP_MOST, allocate that much at a time.
+ * Smaller steps would open too many files: most steps open new files, and a queue can have only a
+ * limited number of files.
  */
 #define STEP_PART	4
 /* Length of a piece: the space that one call returns to the disks, or allocates again. */

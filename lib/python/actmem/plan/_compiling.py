@@ -7,8 +7,9 @@ this module:
 
 REQUEST is a file that compiled.py writes. It contains, as a pickle: the target, the
 jax.export.Exported, the axes of the mesh, and the donated arguments. This process writes RESULT as
-JSON: sizes in bytes, and the numbers that _schedule.py counts in the program's schedule. If the
-program does not fit into the target's memory, RESULT has XLA's error message as "exhausted".
+JSON: the sizes in bytes of the program's buffers, and the numbers that _schedule.py counts in the
+program's schedule. If the program does not fit into the target's memory, RESULT contains only the
+first line of XLA's error message, under the key "exhausted".
 """
 from __future__ import annotations
 
