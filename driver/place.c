@@ -78,7 +78,7 @@ void actmem_place_choose(const struct actmem_region *region, unsigned long wante
 		.from = numa_node_id(),
 	};
 	/*
-	 * If the task may not use one of the nodes in the mask, keep that node, so that
+	 * If the mask contains a node that the task may not use, keep this node, so that
 	 * place_node_check() fails.
 	 */
 	if (region->policy == ACTMEM_POLICY_PREFERRED) {
@@ -124,8 +124,8 @@ static int choice_check_room(const struct actmem_choice *choice,
 		unsigned long room = by_limit ? actmem_quota_left(quota) :
 						actmem_node_capacity(node);
 		/*
-		 * Read @charged last: a page counts first there, so @had includes all that @quota
-		 * includes.
+		 * Read @charged last: a page counts in @charged first, so @had includes all pages
+		 * that @quota includes.
 		 */
 		unsigned long had = by_limit ? READ_ONCE(region->charged) : 0;
 		unsigned long wanted = interleave ? choice_share(choice, pages, i) : pages;
@@ -232,7 +232,7 @@ static struct folio *choice_place_on(int node, struct actmem_region *region, uns
 	int err;
 
 	/*
-	 * Check the node again: another task may have created the region, or the nodes have
+	 * Check the node again: another task may have created the region, or the nodes may have
 	 * changed.
 	 */
 	err = place_node_check(node, why);

@@ -15,7 +15,7 @@
 struct cuda_functions cuda;
 
 static pthread_mutex_t publish_lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_uint loaded_uses;		/* uses whose functions are set */
+static atomic_uint loaded_uses;		/* the purposes whose functions are loaded */
 
 #define CUDA_ROW(name, parameters, uses)	\
 	{ #name, offsetof(struct cuda_functions, name), uses },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Finds the dlsym() and dlvsym() that the program would call without the preload's own (dlsym.S),
- * and identifies libraries.
+ * Finds the dlsym() and dlvsym() that the program would call if the preload did not define its own
+ * (dlsym.S), and identifies libraries.
  */
 #ifndef LIB_PRELOAD_SYMBOLS_H
 #define LIB_PRELOAD_SYMBOLS_H

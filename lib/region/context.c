@@ -127,8 +127,7 @@ static int open_backend(struct actmem *am)
 }
 
 /*
- * Sets the path with which the paths of all files of heaps begin. If @name is NULL, heaps have no
- * names.
+ * Sets the prefix of the paths of all heap files. If @name is NULL, heaps have no names.
  */
 static int set_heap_name(struct heap_names *names, const char *name, enum actmem_backend wanted)
 {

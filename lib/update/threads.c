@@ -29,9 +29,9 @@ struct pool {
 	pthread_cond_t work_comes, work_ends;
 	void (*work)(void *data);
 	void *data;
-	unsigned int wanted;		/* threads that should still begin the work */
+	unsigned int wanted;		/* threads that have yet to begin the work */
 	unsigned int working;
-	bool is_abandoned;		/* the pool's threads end */
+	bool is_abandoned;		/* tells the pool's threads to end */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -215,8 +215,8 @@ int threads_run(int node, void (*work)(void *data), void *data, unsigned int use
 	int error;
 
 	/*
-	 * Without this, a cancelled thread would leave locks held, and other threads would still
-	 * use @data.
+	 * Disable cancellation: a cancelled thread would leave locks held, and other threads would
+	 * still use @data.
 	 */
 	thread_hold_cancellation();
 	error = find_pool(node, &pool, words, words_size);

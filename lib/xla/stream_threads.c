@@ -2,8 +2,8 @@
 /*
  * The two threads of a lane; see stream.h. The finisher waits for copies in order, and then commits
  * or releases their blocks. The fetcher copies blocks to the device before they are taken. While
- * slots are free, the fetcher copies blocks of the execution that put the block taken last. It
- * begins with the newest block.
+ * slots are free, the fetcher copies blocks of one execution: the one that put the block that was
+ * taken last. It begins with the newest block.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -58,8 +58,8 @@ static cuda_result wait_for_finish(const struct lane *lane, const struct finish 
 }
 
 /*
- * Accounts for the end of a prefetch. If devices share a budget, wakes the fetcher. Caller holds
- * the lock.
+ * Updates the counters at the end of a prefetch. If devices share a budget, wakes the fetcher.
+ * Caller holds the lock.
  */
 static void end_ahead(struct lane *lane, uint64_t bytes)
 {
@@ -173,8 +173,8 @@ static uint64_t longest_span(uint32_t slots)
 }
 
 /*
- * Copies into the span of @staged. The stream `ahead` first waits, on the device, until no other
- * stream copies from a part of the span.
+ * Copies the block into the span of @staged. The stream `ahead` first waits, on the device, until
+ * no other stream copies from a part of the span.
  */
 static cuda_result fill_slots(struct lane *lane, const void *memory, const struct staged *staged)
 {
