@@ -29,7 +29,7 @@ struct subcommand {
 struct command {
 	const char *name;
 	const char *about;		/* one sentence, for --help */
-	const char *other_status;	/* end of --help's line on the exit status */
+	const char *other_status;	/* text that ends the line of --help on the exit status */
 	const struct subcommand *subcommands;
 	size_t count;
 };

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Measures the memory that a training used in actmem, for the demo's table."""
+"""Measures the memory that a training run used in actmem, for the demo's table."""
 import actmem
 import actmem.jax
 

@@ -119,7 +119,7 @@ struct actmem_options {
 	struct actmem_nodes nodes;
 	uint32_t allow;			/* ACTMEM_ALLOW_*; 0: the fallbacks permitted by default */
 	uint32_t reserved;		/* 0 */
-	const char *heap_name;		/* name of heaps' files or NULL; see actmem_heap_create() */
+	const char *heap_name;		/* prefix of file names or NULL; see actmem_heap_create() */
 };
 
 /*

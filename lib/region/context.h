@@ -56,7 +56,7 @@ struct actmem_region {
 	bool by_default;		/* the caller did not set allow: report fallbacks */
 	struct backing backing;
 	struct stats_record *record;	/* memfd only; @lock protects the record's mapped_bytes */
-	unsigned int maps;		/* calls of map without unmap; under @lock */
+	unsigned int maps;		/* maps that were not unmapped yet; under @lock */
 	_Atomic unsigned int attachments;	/* number of attachments to queues */
 	_Atomic unsigned int buffers;	/* number of queues that registered the pages */
 	/* The registration with a runtime, or NULL. Set under @lock. */

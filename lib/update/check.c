@@ -69,7 +69,7 @@ static int check_count(const struct check *check, const char *what, uint32_t cou
 		      PRIu32, count, what, least, most);
 }
 
-/* Checks each count before their sum, so that the sum cannot overflow. */
+/* Checks each count before the sum of the counts, so that the sum cannot overflow. */
 static int check_counts(struct check *check)
 {
 	const struct update_program *program = check->program;

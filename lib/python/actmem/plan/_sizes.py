@@ -51,7 +51,7 @@ def divided(what: str, size: int, axis: str, devices: int) -> int:
 
 
 def kv_heads_of(kind: Attention, tensor: int) -> int:
-    """Returns how many heads of keys a device has. If there are fewer heads than devices, several
+    """Returns how many key heads a device has. If there are fewer heads than devices, several
     devices share a head."""
     if kind.kv_heads < tensor and tensor % kind.kv_heads == 0:
         return 1
