@@ -26,7 +26,6 @@ LEAF = re.compile(r"([a-z][a-z0-9]*)\[([0-9,]*)\](\{[^}]*\})?")
 NAME = re.compile(r"%([\w.-]+)")
 OP_NAME = re.compile(r'op_name="([^"]*)"')
 TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
-CONSTANT = re.compile(r" constant\((\d+)\)")
 CALLED = re.compile(r"\b(?:to_apply|true_computation|false_computation)=%([\w.-]+)"
                     r"|\bbranch_computations=\{([^}]*)\}")
 TARGET = re.compile(r'custom_call_target="([^"]*)"')
@@ -156,9 +155,9 @@ def _instruction(line: str) -> _Instruction | None:
         return None
     inside = rest[opcode.end() - 1:]
     closing = _closing(inside)
-    number = CONSTANT.search(rest)
+    number = inside[1:closing - 1] if opcode[1] == "constant" else ""
     return _Instruction(name, rest[:end], opcode[1], tuple(NAME.findall(inside[:closing])),
-                        inside[closing:], int(number[1]) if number else None)
+                        inside[closing:], int(number) if number.isdecimal() else None)
 
 
 def _computations(text: str) -> tuple[dict[str, list[_Instruction]], str]:

@@ -34,8 +34,9 @@ class _Stack:
     backward: float
     bytes: Mapping[str, int]        # of the named values of one layer
     stacking: float = 0.0           # seconds that a scan needs to stack one byte
-    scanned: Counted | None = None  # the body of the backward scan; None: no scan
-    forward_scanned: Counted | None = None
+    # The bodies of the stack's scans. None: the layer is outside of scans.
+    backward_body: Counted | None = None
+    forward_body: Counted | None = None
 
     def layer(self, stacked: Collection[str], offloaded: Collection[str]) -> Layer:
         sent = [size for name, size in self.bytes.items() if name in offloaded]
@@ -77,12 +78,12 @@ class Timeline:
             for stack in stacks:
                 if not stack.layer((), offloaded).sent:
                     continue
-                if stack.scanned is None or stack.forward_scanned is None:
+                if stack.backward_body is None or stack.forward_body is None:
                     return None
                 waited += times * stack.length * (_iterations.wait_forward(
-                    stack.forward_scanned, offloaded, stack.forward, self._price,
+                    stack.forward_body, offloaded, stack.forward, self._price,
                     rates.link_out) + _iterations.wait_backward(
-                        stack.scanned, there, offloaded, self._price, rates.link_in))
+                        stack.backward_body, there, offloaded, self._price, rates.link_in))
         return waited
 
     def needed_names(self) -> set[str]:
@@ -124,7 +125,7 @@ class Timeline:
 
     def _part(self, counted: Counted, there: frozenset[str], times: int,
               found: list[tuple[int, list[_Stack], float]]) -> None:
-        forward: list[tuple[Node, float, Counted]] = []
+        forward: list[tuple[Node, float]] = []
         backward: list[_Stack] = []
         turns: dict[int, float] = {}
         # Seconds outside of layers, before and after the first recomputation.
@@ -138,7 +139,7 @@ class Timeline:
                                        _bytes_by_name(inner[0].graph.nodes), self.stacking,
                                        inner[0]))
             elif node.op == "scan":
-                forward.append((node, inner[0].cost(there, self._price), inner[0]))
+                forward.append((node, inner[0].cost(there, self._price)))
             else:
                 seconds = max((each.cost(there, self._price) for each in inner), default=0.0)
                 if id(node) in counted.own:
@@ -153,13 +154,14 @@ class Timeline:
         for stack in reversed(backward):
             # The forward pass of the stack is the first scan of the same length that no other stack
             # has taken.
-            for i, (node, seconds, body) in enumerate(forward):
+            for i, (node, seconds) in enumerate(forward):
                 if node.length == stack.length:
-                    stack.forward, stack.forward_scanned = seconds, body
+                    stack.forward = seconds
+                    stack.forward_body = counted.inner[id(node)][0]
                     del forward[i]
                     break
             stacks.append(stack)
-        rest += sum(seconds * node.length for node, seconds, _ in forward)
+        rest += sum(seconds * node.length for node, seconds in forward)
         if turns:
             named: dict[int, list[Node]] = {}
             for node in counted.graph.nodes:

@@ -97,11 +97,13 @@ class Search:
         default flags. Returns None if nothing is offloaded, or if the time is unknown."""
         if not choice.offloaded:
             return None
-        step = self.time(choice, waits=True)
         if self.machine.name in TPUS:
             waited = self.timeline.iteration_waits(choice.kept, choice.offloaded, self.rates)
-            return None if waited is None else step.compute + waited
-        return step.seconds if self.machine.has("stock_waits") and not step.disk_bytes else None
+            return None if waited is None else self.time(choice).compute + waited
+        if not self.machine.has("stock_waits"):
+            return None
+        step = self.time(choice, waits=True)
+        return None if step.disk_bytes else step.seconds
 
     def peak(self, choice: Choice) -> int:
         """Returns the peak of device memory. It is the peak of a program that keeps the offloaded
