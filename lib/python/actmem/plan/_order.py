@@ -2,7 +2,7 @@
 """The order in which XLA's latency-hiding scheduler for GPUs runs the steps of a loop's body.
 
 The scheduler places the last step first. A step can be placed when all steps that read its results
-are placed. Of the steps that can be placed, the scheduler takes the best by the rules of _rank().
+are placed. The scheduler takes the best of these steps by the rules of _rank().
 Copies of slices of stacked values, and copies between device and host, run beside other steps: the
 start and the end of a copy are separate items, with LATENCY between them. Times and costs are those
 that the scheduler assumes, in the scheduler's own unit. This module contains only those rules of

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Chooses a placement: where weights, gradients and optimizer state are stored, and where the
 update runs. Plans the activations for each placement, under the same limits of device and host
-memory. Of the placements that fit, chooses the one with the fastest step.
+memory. Chooses the placement with the fastest step among those that fit.
 
     chooser = placement.Chooser(training, sizes, machine, device_memory, host_memory, plan_at)
     found, placed = chooser.choose()

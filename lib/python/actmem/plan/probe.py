@@ -304,9 +304,9 @@ def measure_spill(command: str, folders: Sequence[str], size: int, limit: float,
 
 def _host_figures(nodes: Sequence[dict[str, Any]], size: int, limit: float,
                   ) -> dict[str, float]:
-    """Returns figures of the host. The bandwidth of a node is the larger of two rates: the rate at
-    which one thread copies within the slowest node, and one node's share of the rate at which all
-    threads copy. A copy both reads and writes, so each byte counts twice."""
+    """Returns figures of the host. The bandwidth of a node is the larger of two rates. The first is
+    the rate at which one thread copies within the slowest node. The second is one node's share of
+    the rate at which all threads copy. A copy both reads and writes, so each byte counts twice."""
     own = [float(row["bandwidth"]) for row in nodes
            if row["from"] == row["to"] and row["bandwidth"]]
     number = len({row["from"] for row in nodes}) or 1
