@@ -47,8 +47,8 @@ static inline uint64_t region_surplus(const struct actmem_region *region)
 int region_check_writable(const struct actmem_region *region);
 
 /*
- * Returns -EBUSY with an error message if the region is registered; else 0. Devices may use the
- * pages of a registered region. @what is a word for the message, such as "closed".
+ * Returns -EBUSY with an error message if the region is registered; else 0. Devices can be using
+ * the pages of a registered region. @what: a word for the message, such as "closed".
  */
 int region_check_unregistered(const struct actmem_region *region, const char *what);
 
