@@ -26,8 +26,8 @@ void symbols_find_next(void);
 /*
  * Returns true if neither the program nor a library before this one has a function of that name.
  * Comparing addresses would not suffice: in a program that is linked to a fixed address, the
- * address of a library's function may be an address in the program (of a PLT entry). Must be called
- * while there is only one thread.
+ * address of a library's function can be that of a PLT entry of the program. Must be called while
+ * there is only one thread.
  */
 bool symbols_come_first(const char *name);
 

@@ -13,7 +13,10 @@
 
 struct join {
 	const struct update_program *program;
-	/* For each operation: the writers of its first two operands, and the number of its uses. */
+	/*
+	 * For each operation: the writers of its first two operands, and the number of uses of its
+	 * result.
+	 */
 	uint16_t writers[UPDATE_OPERATIONS_MAX][2];
 	uint16_t uses[UPDATE_OPERATIONS_MAX];
 	bool is_joined[UPDATE_OPERATIONS_MAX];	/* to a later operation */
