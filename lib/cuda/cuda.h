@@ -81,7 +81,7 @@ enum cuda_use {
 	CUDA_COPIES = 1 << 2,		/* to copy on streams: the handlers for XLA */
 	CUDA_SERVES = 1 << 3,		/* to serve a program's own calls: the preload */
 	CUDA_ALL = CUDA_REGISTERS | CUDA_COPIES | CUDA_SERVES,
-	CUDA_OPTIONAL = 1 << 4,		/* NULL if libcuda lacks it, which is no error */
+	CUDA_OPTIONAL = 1 << 4,		/* a function that libcuda lacks is NULL: no error */
 };
 
 /*

@@ -26,7 +26,7 @@ struct actmem_heap {
 	void (*closing)(void *data, struct actmem_region *region);
 	void *closing_data;
 	uint64_t chunk_bytes;		/* maximum that the runtime registers at once */
-	struct actmem_runtime *runtime;	/* registers regions; NULL, or set before any region */
+	struct actmem_runtime *runtime;	/* registers regions, unless NULL; set before any region */
 	uint32_t register_flags;
 	pthread_mutex_t grow_lock;
 	atomic_uint growers;		/* threads that wait for or hold grow_lock for a block */

@@ -14,9 +14,9 @@
  * that do not wait for them.
  *
  * Locks: the queue's lock protects everything in a queue, except the blocks that an engine
- * transfers. A thread that takes the queue's lock may hold a store's lock, and no other. Under the
- * queue's lock it may take the handles lock. Callers of an engine's wake, listen, attend and cancel
- * hold the queue's lock.
+ * transfers. A thread that takes the queue's lock may hold a store's lock, and no other. A thread
+ * that holds the queue's lock may take the handles lock. Callers of an engine's wake, listen,
+ * attend and cancel hold the queue's lock.
  */
 #ifndef LIB_QUEUE_H
 #define LIB_QUEUE_H

@@ -141,8 +141,8 @@ static HOT void enlist(struct actmem_queue *queue, struct request *request)
 }
 
 /*
- * Copies the caller's struct. Most callers use the same version of the struct as the library, and
- * one assignment suffices.
+ * Copies the caller's struct. Most callers use the library's version of the struct: then one
+ * assignment suffices.
  */
 static int take_request(struct actmem_request *taken, const struct actmem_request *caller)
 {

@@ -196,8 +196,8 @@ static void take_completions(struct actmem_queue *queue, struct uring *uring)
 }
 
 /*
- * Does one step of the first job. Releases the lock during the step, which can pin a piece: that
- * takes milliseconds.
+ * Does one step of the first job. Releases the lock during the step, because pinning a piece can
+ * take milliseconds.
  */
 static enum ring_step do_job(struct actmem_queue *queue, struct uring *uring)
 {

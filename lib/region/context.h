@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Handles (struct actmem): each is an open backend with its regions. A forked child closes the
- * descriptors of all handles.
+ * Handles (struct actmem): each handle is an open backend with its regions. A forked child closes
+ * the descriptors of all handles.
  */
 #ifndef LIB_REGION_CONTEXT_H
 #define LIB_REGION_CONTEXT_H

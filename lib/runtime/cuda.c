@@ -161,11 +161,10 @@ static bool current_serves(const struct actmem_runtime *runtime, cuda_context cu
 }
 
 /*
- * Chooses the context in which to register. This is the caller's context, if it belongs to the
- * device and is not the primary context. Otherwise it is the primary context, which is retained
- * until the region is unregistered. If the primary context does not exist, it is not created just
- * to compare it with the caller's. The runtime's own memory always uses the primary context,
- * because the caller's context may end earlier than the memory.
+ * Chooses the caller's context, if it belongs to the device and is not the primary context.
+ * Otherwise chooses the primary context, and retains it until the region is unregistered. Does not
+ * create the primary context just to compare it with the caller's. The runtime's own memory always
+ * uses the primary context, because the caller's context may end earlier than the memory.
  */
 static int cuda_begin(struct registration *registration)
 {

@@ -57,7 +57,7 @@ struct actmem_runtime {
 	struct actmem_runtime_info info;
 	unsigned int heaps;		/* heaps that register regions; under the lock */
 	uint64_t piece_bytes;		/* length of the next pieces of heaps; under the lock */
-	uint64_t accepted_bytes;	/* maximum that one call may register; under the lock */
+	uint64_t accepted_bytes;	/* maximum that one call can register; under the lock */
 	char refusal[ERROR_TEXT_MAX];	/* why no memory can be registered, or ""; under the lock */
 	struct actmem_nodes nodes;	/* nodes of the device's socket; empty: not known */
 	int device;			/* CUDA: handle of the device */

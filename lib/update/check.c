@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Checks a program. run.c uses its counts and value numbers without further checks.
+ * Checks a program. run.c uses the program's counts and value numbers without further checks.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -19,7 +19,7 @@ struct join {
 	 */
 	uint16_t writers[UPDATE_OPERATIONS_MAX][2];
 	uint16_t uses[UPDATE_OPERATIONS_MAX];
-	bool is_joined[UPDATE_OPERATIONS_MAX];	/* to a later operation */
+	bool is_joined[UPDATE_OPERATIONS_MAX];	/* joined to a later operation */
 	bool has_joined[UPDATE_OPERATIONS_MAX];	/* an earlier operation is joined to it */
 	struct step steps[UPDATE_OPERATIONS_MAX];
 	/* The last writer of each value, at the current operation. */

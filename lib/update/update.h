@@ -10,8 +10,8 @@
  * threads of each node are in threads.h; mode.h sets the floating-point mode of the processor.
  *
  * Arithmetic. All values are float32. Each operation is rounded by itself, to nearest even, and
- * multiplications and additions are not fused. So the result depends on neither the number of
- * threads nor the instruction set. A result that is denormal becomes 0, and a denormal operand
+ * multiplications and additions are not fused. So the result does not depend on the number of
+ * threads or on the instruction set. A result that is denormal becomes 0, and a denormal operand
  * counts as 0, as on XLA's CPU backend (see mode.h for the reason). An operation that only moves
  * bits, such as NEG or SELECT, may keep a denormal. The sign and the other bits of a NaN are
  * undefined.
