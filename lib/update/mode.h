@@ -16,7 +16,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define MODE_UPDATE	(0x1f80 | 0x8000 | 0x0040)	/* all exceptions masked, FTZ, DAZ */
+#define MODE_UPDATE	(0x1f80 | 0x8000 | 0x0040)	/* all masked, FTZ, DAZ */
 
 static inline uint64_t mode_get(void)
 {
