@@ -4,8 +4,8 @@
  * if the task may not use a node of the mask, or if such a node has no memory.
  *
  * A call also fails, before it allocates anything, in two cases. First, the nodes could not hold
- * the requested length even if all of their memory were free. Second, this length, minus the pages
- * that the region has, exceeds the administrator's limits.
+ * the requested length even if all of their memory were free. Second, the requested length, minus
+ * the pages that the region already has, exceeds the administrator's limits.
  */
 #include <linux/bitmap.h>
 #include <linux/cpuset.h>

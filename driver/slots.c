@@ -217,9 +217,8 @@ bool actmem_slot_is_poisoned(struct actmem_region *region, unsigned long index)
 
 /*
  * Marks the page as poisoned: lookups no longer return the page, and the driver never frees the
- * page.
- * @folio may be any page of the machine. Returns ENOENT if the slot does not contain
- * @folio, or EALREADY if the page is already marked.
+ * page. The caller can pass any page of the machine as @folio. Returns ENOENT if the slot does not
+ * contain @folio, or EALREADY if the page is already marked.
  */
 int actmem_slot_poison(struct actmem_region *region, unsigned long index, struct folio *folio)
 {
