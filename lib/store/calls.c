@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The calls on blocks of a store: puts and their steps (reserve and commit), drops and prefetches.
+ * The public functions that put a block (or reserve and commit it), drop it, or prefetch it.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Predicts which blocks the program takes next, while the program takes blocks in another order
- * than expected. The predicted blocks are neighbours of the last taken block: they were put just
- * before or just after it. Puts are numbered from 1. The functions take no lock and do no I/O.
+ * Predicts which blocks the program takes next, if the program does not take blocks in the expected
+ * order. The predicted blocks are neighbours of the last taken block: they were put just before or
+ * just after it. Puts are numbered from 1. The functions take no lock and do no I/O.
  *
  * A run is a sequence of takes that goes from neighbour to neighbour, up (to later puts) or down. A
  * run is expected to be as long as the previous run. Once a run is longer than the previous run, it
@@ -23,8 +23,8 @@ struct follow {
 };
 
 enum take_kind {
-	TAKE_FORESEEN,			/* at the expected time */
-	TAKE_BY_CHANCE,			/* at another time, but in memory or next to be read */
+	TAKE_FORESEEN,			/* the take is at the expected time */
+	TAKE_BY_CHANCE,			/* at another time; the block is in memory or read next */
 	TAKE_MISSED,			/* the block was neither in memory nor next to be read */
 };
 

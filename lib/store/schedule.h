@@ -61,8 +61,8 @@ void schedule_take(struct schedule *schedule, struct actmem_key key, unsigned in
 		   uint64_t put_clock);
 
 /*
- * Returns an urgent time: it is before all other times, except the times that this function
- * returned earlier.
+ * Returns an urgent time: it is after the urgent times that were returned earlier, but before all
+ * other times.
  */
 struct want schedule_urgent(struct schedule *schedule);
 

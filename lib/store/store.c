@@ -69,7 +69,7 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 	heap.limit_bytes = store->budget;
 	heap.grow_bytes = options->grow_bytes;
 	if (!heap.grow_bytes && options->spill_path_count) {
-		/* The heap takes multiples of 2 MiB, even if its pages are smaller. */
+		/* grow_bytes must be a multiple of 2 MiB, even if the heap's pages are smaller. */
 		grow_bytes = store->budget / GROW_STEPS / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
 		if (grow_bytes > GROW_MOST)
 			grow_bytes = GROW_MOST;
@@ -387,7 +387,7 @@ static void end_all(struct actmem_store *store)
 			store_end(store, store->buckets[i]);
 }
 
-/* Waits for the background thread, which may still begin transfers, and then for all transfers. */
+/* Waits for the background thread, which can still begin transfers, and then for all transfers. */
 static void await_end(struct actmem_store *store)
 {
 	pthread_join(store->background_thread, NULL);
