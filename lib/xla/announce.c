@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Announced blocks. A token names a block. Tokens of a GPU's blocks are in the GPU's memory, so the
- * host must wait to read them. Therefore a program announces which blocks a layer will take, before
- * the layer takes them. The host then waits only once for all tokens of the layer; see saved.h.
+ * Announced blocks. A token identifies a block. Tokens of a GPU's blocks are in the GPU's memory,
+ * so the host must wait to read them. Therefore a program announces which blocks a layer will take,
+ * before the layer takes them. The host then waits only once for all tokens of the layer; see
+ * saved.h.
  *
  * The layer's takes depend on the announcement (a tie; see call.h), so each take is called after
  * its announcement. A block is a candidate for a take if no take has got it yet, and if it was

@@ -3,9 +3,9 @@
  * Memory of arrays; see arrays.h.
  *
  * Functions that drop a reference to an array take no lock of this file: Python's garbage collector
- * may call them in a forked child, where a lock may stay locked forever. Any thread of XLA may call
- * them, too. To make this safe, no heap is destroyed while the number of arrays, @now.blocks, is
- * not 0. A thread that makes an array increments @now.blocks with @in_use held.
+ * can call them in a forked child, where a lock may stay locked forever. Any thread of XLA can call
+ * them, too. These calls are safe because no heap is destroyed while the number of arrays,
+ * @now.blocks, is not 0. A thread that makes an array increments @now.blocks with @in_use held.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -40,7 +40,7 @@ struct update_call;
 
 struct call {
 	void *value;
-	uint64_t bytes;			/* of value */
+	uint64_t bytes;			/* length of value */
 	void *token;			/* put: one token; other calls: an array of tokens */
 	struct origin origin;		/* the caller sets is_gpu; a take does not set bounded */
 	uint32_t number;		/* take: the attribute `number` */
@@ -67,7 +67,7 @@ int64_t call_tokens_in(const XLA_FFI_Buffer *buffer);
 
 /*
  * Returns the number of tokens of operand @i of a tie. Stores the address of the operand's tokens
- * in *@from, and that of result @i in *@to.
+ * in *@from, and the address of result @i in *@to.
  */
 uint64_t call_tokens(XLA_FFI_CallFrame *frame, uint64_t i, void **from, void **to);
 

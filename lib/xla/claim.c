@@ -62,8 +62,8 @@ static const char *device_kind(bool is_gpu)
 }
 
 /*
- * Checks that @block contains @rows, which have @bytes, and matches the device, sharding and shape
- * of @taker.
+ * Checks that @block contains @rows, whose length is @bytes. Also checks that @block matches the
+ * device, sharding and shape of @taker.
  */
 static int check_claim(const struct saved *block, const struct rows *rows, uint64_t bytes,
 		       const struct origin *taker, char *words)

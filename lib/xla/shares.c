@@ -6,7 +6,7 @@
 
 #include "xla/shares.h"
 
-/* The smallest budget of a store is one page. These are the possible lengths of a page. */
+/* The possible lengths of a page. The smallest budget of a store that cannot spill is one page. */
 static const uint64_t page_bytes[] = { UINT64_C(4) << 10, UINT64_C(2) << 20, UINT64_C(1) << 30 };
 
 static uint64_t held_by(const struct share *share, enum share_of kind)

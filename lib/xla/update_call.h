@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * The handler actmem_update: an update of weights and of the state of an optimizer on the host's
- * processors. update_call.c reads the operands and attributes, and update_job.c computes.
+ * The handler actmem_update, which updates weights and the state of an optimizer on the host's
+ * CPUs. update_call.c reads the operands and attributes, and update_job.c computes.
  *
  *   update (tokens..., scalars...) {operations, constants, values: int32[], types: int32[],
  *           ends: int32[], bounded: int32[], many: int32[], site0: string, ...} -> tokens...
