@@ -21,7 +21,7 @@
 
 /**
  * struct actmem_user - a user that has regions, or a container that root created
- * @entry: in the table of users
+ * @entry: entry in the table of users
  * @uid: the user, or the owner of the container
  * @container: the user namespace of a container, NULL for a user
  * @regions: number of regions that count for the user; the struct is freed when the last of these

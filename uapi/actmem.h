@@ -52,7 +52,7 @@
  * another length, remove the file and create a new one.
  *
  * The region exists until the file is removed and the region's last descriptor and
- * mapping are gone. The region may outlive the process that created it. A name has at
+ * mapping are gone. The region can outlive the process that created it. A name has at
  * most ACTMEM_NAME_BYTES - 1 characters (ENAMETOOLONG), which must be printable ASCII
  * (EINVAL). A file has at most one name (EPERM). The file system supports directories and
  * O_TMPFILE. Its files cannot be executed. Only open(2) checks permissions.
@@ -154,7 +154,7 @@ struct actmem_ioctl_query {
  * If a node of the mask has no memory, the call fails with ENODEV. If the task's cpuset
  * forbids a node of the mask, the call fails with EPERM. The driver checks both
  * conditions when a task creates the region, and again when a task allocates a page, each
- * time for that task. It never removes nodes from a mask silently.
+ * time for that task. The driver never removes nodes from a mask silently.
  */
 #define ACTMEM_POLICY_BIND		0
 #define ACTMEM_POLICY_PREFERRED		1
