@@ -3,7 +3,7 @@
  * Determines how much memory a store may use: its budget, or less if it cannot get that much. A
  * limit that the store shares with other users may be used up or lowered, or the machine may have
  * no more memory. The store then uses a smaller budget: the memory that it already has, or the part
- * of this memory that the limit still allows. It spills the rest.
+ * of this memory that the limit still allows. It spills the blocks that do not fit.
  *
  * Other users may free memory later. The store tries to get this memory in the background. It tries
  * at the beginning of each round (a rise and fall of the bytes of all blocks), if the round can use

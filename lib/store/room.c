@@ -2,8 +2,8 @@
 /*
  * Gets memory for blocks, in the order in which threads asked for it. Whenever the memory or the
  * blocks of the store change, the first waiter tries again: it takes free memory or grows the heap.
- * If neither is possible, the waiter drops the memory of blocks that are also in a file. If there
- * are no such blocks, the waiter waits for spills.
+ * If there is no free memory and the heap cannot grow, the waiter drops the memory of blocks that
+ * are also in a file. If there are no such blocks, the waiter waits for spills.
  */
 #include <errno.h>
 #include <string.h>

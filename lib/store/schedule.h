@@ -5,12 +5,13 @@
  *
  * Time is counted in takes: each take of any block advances the clock by one. The distance of a
  * block is the number of takes from its put to its own take. The next block of a key is expected to
- * have the same distance as the key's last block. A key consists of a name and an instance. If no
- * block of the key was ever taken, or if the instance does not recur (ACTMEM_INSTANCE_ONCE), the
- * block is expected to have the same distance as the last taken block of its name.
+ * have the same distance as the key's last block. A key consists of a name and an instance. There
+ * are two exceptions: no block of the key was ever taken, or the instance does not recur
+ * (ACTMEM_INSTANCE_ONCE). The block is then expected to have the same distance as the last taken
+ * block of its name.
  *
- * A block may be put back after its take. This counts as a new put, which begins the block's next
- * turn. Turns are numbered from 0.
+ * A block can be put back after its take. Putting the block back counts as a new put, which begins
+ * the block's next turn. Turns are numbered from 0.
  */
 #ifndef LIB_STORE_SCHEDULE_H
 #define LIB_STORE_SCHEDULE_H

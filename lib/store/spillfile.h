@@ -22,7 +22,7 @@
 struct spillfile {
 	struct actmem_queue *queue;
 	struct actmem_file_options options;
-	struct actmem_file_info info;	/* of the first set */
+	struct actmem_file_info info;	/* properties of the first set */
 	_Atomic uint64_t limit;		/* maximum of @bytes; 0: no limit */
 	uint64_t bytes;			/* allocated on the disks, for all sets */
 	uint64_t bytes_peak;
@@ -67,9 +67,9 @@ struct spill_room {
 /*
  * Functions that can fail return 0, or a negative errno with an error message, except
  * spillfile_take(). The caller serializes the calls, with two exceptions. spillfile_grow() and
- * spillfile_punch() can take seconds, so they may run concurrently with most other calls. They must
- * not run concurrently with each other, spillfile_add(), spillfile_punched() or
- * spillfile_destroy().
+ * spillfile_punch() can take seconds, so the caller is allowed to run them concurrently with most
+ * other calls. They must not run concurrently with each other, spillfile_add(), spillfile_punched()
+ * or spillfile_destroy().
  *
  * spillfile_init() uses only size, length, paths, path_count and flags of @options. The paths must
  * stay valid until spillfile_destroy(). The call allocates @options->length bytes on the disks.
@@ -80,7 +80,7 @@ int spillfile_init(struct spillfile *spillfile, struct actmem_queue *queue,
 /* Returns true if a full disk, a quota or RLIMIT_FSIZE caused this error. */
 bool spillfile_has_no_space(int error);
 
-/* Closes all sets. No transfer may use them. */
+/* Closes all sets. The caller ensures that no transfer uses the sets. */
 void spillfile_destroy(struct spillfile *spillfile);
 
 /*

@@ -22,9 +22,8 @@
 #define GROW_MOST	(1ULL << 30)
 #define GROW_LEAST	(64ULL << 20)
 /*
- * A store that spills will use its whole budget, so its heap grows by 1/GROW_STEPS of the budget at
- * a time, but by at least GROW_LEAST and at most GROW_MOST bytes. Other stores use the heap's
- * default.
+ * A store that spills will use its whole budget. So its heap grows by 1/GROW_STEPS of the budget at
+ * a time, within the bounds GROW_LEAST and GROW_MOST. Other stores use the heap's default.
  */
 #define GROW_STEPS	4
 

@@ -173,7 +173,7 @@ struct actmem_store {
 	pthread_mutex_t lock;
 	pthread_cond_t all_ended;	/* signalled: all transfers of an ending store are done */
 	pthread_cond_t background;	/* the background thread has work, or must end */
-	struct link fills_to_do, spills_to_do;	/* for the background thread */
+	struct link fills_to_do, spills_to_do;	/* transfers for the background thread */
 	bool is_ending;
 	struct schedule schedule;
 	struct follow follow;
@@ -192,8 +192,8 @@ struct actmem_store {
 	bool is_scattered;		/* blocks fit in the budget, but use too many regions */
 	bool is_to_shorten;		/* the background thread must close free regions */
 	uint64_t limit_raises;		/* how often ALLOW_MEMORY raised the heap's limit */
-	struct link waiters;		/* for memory */
-	struct link claim_waiters;	/* for blocks that other threads claim */
+	struct link waiters;		/* threads that wait for memory */
+	struct link claim_waiters;	/* threads that wait for other threads' claims */
 	unsigned int waiting;		/* threads in calls that can wait */
 	unsigned int under_way;		/* submitted transfers */
 	unsigned int prepared;		/* transfers that are being prepared */
