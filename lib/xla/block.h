@@ -39,7 +39,7 @@ struct rows {
 
 /* The type and dimensions of one example, on one device. */
 struct shape {
-	uint64_t hash;			/* of the dimensions, plus type */
+	uint64_t hash;			/* hash of the dimensions, plus @type */
 	uint32_t type;			/* XLA_FFI_DataType */
 	char text[SHAPE_TEXT];		/* such as "f32[3,4]", cut off if it does not fit */
 };
@@ -49,7 +49,7 @@ struct saved {
 	uint64_t examples;		/* number of examples, which are contiguous in memory */
 	uint64_t references;		/* one for each token that has not been dropped */
 	struct shape shape;		/* of each example */
-	struct actmem_key key;		/* in the store */
+	struct actmem_key key;		/* the block's key in the store */
 	int64_t run;			/* execution that put the block */
 	void *fill;			/* memory to fill; NULL after the block is filled */
 	uint64_t bytes;

@@ -46,7 +46,7 @@ struct call {
 	uint32_t number;		/* take: the attribute `number` */
 	const int32_t *numbers;		/* tie: the attribute `numbers` */
 	uint64_t count;			/* number of arrays (tie) or tokens (take, hold, drop) */
-	struct update_call *update;	/* update: its operands and attributes */
+	struct update_call *update;	/* actmem_update: its operands and attributes */
 };
 
 /* Read a handler's frame. Return NULL, or an error if its operands or attributes are wrong. */

@@ -55,7 +55,7 @@ XLA_FFI_Error *ffi_error(const XLA_FFI_Api *api, XLA_FFI_Error_Code code,
 	 * the error.
 	 */
 	if (atomic_load(&several_devices) && atomic_fetch_add(&told, 1) < TOLD_MOST)
-		fprintf(stderr, "%s (one of several devices fails so; the others may wait for it, until XLA ends the process)\n",
+		fprintf(stderr, "%s (this error is on one of several devices; the others may wait for it until XLA ends the process)\n",
 			message);
 	return api->XLA_FFI_Error_Create(&args);
 }

@@ -75,7 +75,7 @@ uint64_t shares_left(const struct shares *shares, unsigned int index, enum share
 
 /*
  * Lowers the limit of a store to the store's part of the total. If the limit is low enough already,
- * but the store has more bytes than the limit permits, sets the same limit again, so that the store
+ * but the store has more bytes than the limit permits, sets the same limit again. The store then
  * closes the regions that became free.
  */
 static int shares_lower(struct shares *shares, unsigned int index, enum share_of kind)

@@ -259,9 +259,9 @@ static struct lane *have_lane(uint32_t device, cuda_context context, unsigned lo
 }
 
 /*
- * Fails if XLA records the stream into a CUDA graph. This should not happen: XLA records only
- * handlers that claim to support it, and actmem's handlers do not (stream_handlers.c). If XLA
- * recorded one of them, each launch of the graph would silently use the same values.
+ * Fails if XLA records the stream into a CUDA graph. XLA should not do so: it records only handlers
+ * that declare support for graphs, and actmem's handlers do not (stream_handlers.c). If XLA
+ * recorded one of these handlers, each launch of the graph would silently use the same values.
  */
 static int check_not_captured(uint32_t device, cuda_stream stream, char *words)
 {

@@ -5,7 +5,7 @@
  * ends lanes. stream_copy.c enqueues the copies that the handlers need. stream_threads.c has a
  * lane's two threads, the finisher and the fetcher. Green contexts use the lane of the primary
  * context, which owns their memory. A green context cannot have its own lane: a lane's context is
- * current in several threads, but only one thread at a time may have a green context current.
+ * current in several threads, but a green context can be current in only one thread at a time.
  *
  * XLA enqueues all uses of operands and results on its own stream. So XLA can reuse an operand's
  * memory as soon as its stream has passed the put. Therefore a put copies its operand on XLA's
@@ -40,7 +40,7 @@
  * reached the take. The fetcher refills slots only after the device has emptied them. And the
  * fetcher's copies (stream `ahead`) together may have at most half as many bytes under way as puts.
  * The reason for the last rule is that such a copy can be behind XLA's stream in a hardware queue.
- * It then keeps its block in memory as long as XLA's stream waits.
+ * Such a copy keeps its block in memory as long as XLA's stream waits.
  */
 #ifndef LIB_XLA_STREAM_H
 #define LIB_XLA_STREAM_H
@@ -139,7 +139,7 @@ struct lane {
 	uint64_t unfinished;		/* finishes queued or running; also read without the lock */
 	uint64_t takes;			/* number of takes and other reasons to wake the fetcher */
 	int64_t take_run;		/* execution that put the block of the last take */
-	uint64_t staged_bytes;		/* also read without the lock */
+	uint64_t staged_bytes;		/* length of staged blocks; also read without the lock */
 	bool is_fetching;		/* 1: the fetcher works, or is about to */
 	bool is_ending;
 	pthread_t finisher, fetcher;

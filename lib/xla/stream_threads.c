@@ -3,7 +3,7 @@
  * The two threads of a lane; see stream.h. The finisher waits for copies in order, and then commits
  * or releases their blocks. The fetcher copies blocks to the device before they are taken. While
  * slots are free, the fetcher copies blocks of one execution: the one that put the block that was
- * taken last. It begins with the newest block.
+ * taken last. The fetcher begins with the newest of these blocks.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -42,7 +42,7 @@ struct update_call {
 	struct update_site sites[UPDATE_ARRAYS_MAX];
 	void *operands[UPDATE_VALUES_MAX];	/* tokens, and then scalars */
 	uint32_t operand_count;
-	struct token *results[UPDATE_ARRAYS_MAX];	/* for the tokens of new blocks */
+	struct token *results[UPDATE_ARRAYS_MAX];	/* memory for the tokens of new blocks */
 };
 
 /* Reads a handler's frame. Returns NULL, or an error if its operands or attributes are wrong. */
