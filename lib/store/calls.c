@@ -23,7 +23,7 @@ static int check_bytes(const struct actmem_store *store, struct actmem_key key, 
 	return heap_check_length(store->heap, bytes);
 }
 
-/* Adds a block and gets memory for it. The user of the block is then @user. */
+/* Adds a block and gets memory for it. Sets the block's user to @user. */
 static int reserve(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
 		   enum store_user user, void **memory, uint64_t timeout_ns)
 {

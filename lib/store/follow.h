@@ -31,8 +31,8 @@ enum take_kind {
 /*
  * Records a take of the block with put number @put. @below and @above are the put numbers of the
  * block's neighbours among the blocks that are not taken yet. @below belongs to the last block that
- * was put before this block, and @above to the first block that was put after it. 0: there is no
- * such block.
+ * was put before this block, and @above to the first block that was put after it. 0 means that
+ * there is no such block.
  */
 void follow_take(struct follow *follow, enum take_kind kind, uint64_t put, uint64_t below,
 		 uint64_t above);

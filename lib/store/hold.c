@@ -247,7 +247,7 @@ static int claim_block(struct actmem_store *store, struct waiter *waiter, struct
 	return error;
 }
 
-/* Caller holds the lock. @bytes 0: accept any length. */
+/* Caller holds the lock. If @bytes is 0, accepts a block of any length. */
 static int hold_block(struct actmem_store *store, struct actmem_key key, uint64_t bytes,
 		      uint64_t timeout_ns, struct store_block **result)
 {

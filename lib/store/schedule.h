@@ -28,8 +28,8 @@
 #define SCHEDULE_ROUNDS		4
 
 /*
- * The expected time of a block if no block of its name was ever taken: after all known times. Of
- * several blocks with this time, the block that was put last is expected first.
+ * The expected time of a block if no block of its name was ever taken. It is after all known times.
+ * Of several blocks with this time, the block that was put last is expected first.
  */
 #define WANTED_UNKNOWN		UINT64_MAX
 
@@ -45,9 +45,9 @@ struct schedule {
 	size_t bucket_count, habit_count;
 	struct link habits;		/* least recently updated first */
 	/* In each round, the bytes of all blocks rise to a peak and fall again. */
-	uint64_t peaks[SCHEDULE_ROUNDS];	/* of the last rounds */
+	uint64_t peaks[SCHEDULE_ROUNDS];	/* peaks of the last rounds */
 	uint64_t refills[SCHEDULE_ROUNDS];	/* how much the bytes rose again after a fall */
-	uint64_t high, low, dip, refill;	/* of this round; low is valid while is_falling */
+	uint64_t high, low, dip, refill;	/* in this round; low is valid while is_falling */
 	bool is_falling;
 };
 
@@ -98,7 +98,7 @@ struct bandwidth {
 };
 
 void bandwidth_begin(struct bandwidth *bandwidth, uint64_t bytes, uint64_t now);
-/* @well: the transfer succeeded. */
+/* @well is true if the transfer succeeded. */
 void bandwidth_end(struct bandwidth *bandwidth, uint64_t bytes, bool well, uint64_t now);
 
 /*

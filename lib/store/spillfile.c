@@ -34,7 +34,7 @@
 /* A set is shorter than 1 << ADDRESS_BITS bytes. */
 #define ADDRESS_BITS	48
 
-/* Offsets and lengths in the files are multiples of this. */
+/* Returns the unit of offsets and lengths in the files. */
 static uint64_t unit_of(const struct spillfile *spillfile)
 {
 	uint64_t alignment = spillfile->info.alignment;

@@ -39,11 +39,11 @@ struct spillfile {
 	struct extent *avoided[SPILL_ROOMS_AVOIDED];
 	unsigned int avoided_next;
 	struct extent *withheld;	/* list of pieces returned to the disks, the latest first */
-	uint64_t withheld_bytes;	/* including the piece that is being returned */
+	uint64_t withheld_bytes;	/* bytes of withheld pieces and the piece being returned */
 	uint64_t shrink_to;		/* punch holes while @bytes is larger; UINT64_MAX: never */
 	bool never_shrinks;		/* a file system cannot free parts of files */
 	uint64_t peak;			/* most bytes in use in this round */
-	uint64_t peaks[SPILL_ROUNDS];	/* of the last rounds */
+	uint64_t peaks[SPILL_ROUNDS];	/* peaks of the last rounds */
 	unsigned int rounds;		/* number of rounds with a known peak */
 };
 
@@ -102,7 +102,7 @@ void spillfile_give(struct spillfile *spillfile, struct spill_room *room);
  */
 void spillfile_avoid(struct spillfile *spillfile, struct spill_room *room);
 
-/* Makes all avoided space usable again. Returns true if there was any. */
+/* Makes all avoided space usable again. Returns true if any space was avoided. */
 bool spillfile_use_avoided(struct spillfile *spillfile);
 
 /*

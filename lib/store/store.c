@@ -93,8 +93,8 @@ static int make_heap(struct actmem_store *store, const struct actmem_store_optio
 }
 
 /*
- * Writes a message to @note if a path is on a file system in memory. With STRICT, this is an error
- * unless ALLOW_MEMORY is set.
+ * Writes a message to @note if a path is on a file system in memory. With STRICT, such a path is an
+ * error unless ALLOW_MEMORY is set.
  */
 static int check_paths(const char *const *paths, uint32_t count, uint32_t flags,
 		       char note[STORE_WORDS])

@@ -120,18 +120,18 @@ struct store_block {
 	bool is_filed;			/* the file has the whole block */
 	bool is_ended;			/* free the block when its transfer completes */
 	bool is_ahead;
-	bool is_unreadable;		/* do not read it ahead again */
+	bool is_unreadable;		/* do not read the block ahead again */
 	int fill_error;			/* error of the last read, if no thread waited for it */
 	bool is_followed;		/* guess.c has recorded a try to take the block */
 	enum store_user user;
-	uint64_t thread;		/* thread_number() of the thread that reserved it */
+	uint64_t thread;		/* thread_number() of the thread that reserved the block */
 	struct holder *holders;		/* all holds of the block, the latest first */
-	bool is_released;		/* a holder released it: the last holder ends the block */
+	bool is_released;		/* a holder released the block: the last holder ends it */
 	enum store_transfer transfer;
 	bool is_submitted;		/* the queue has the transfer; else it is being prepared */
 	struct link to_do;		/* in fills_to_do or spills_to_do */
 	uint64_t request;
-	struct waiter *waiter;		/* of the thread that claims the block; NULL: none waits */
+	struct waiter *waiter;		/* waiter of the thread that claims the block, or NULL */
 	uint64_t put_clock;
 	unsigned int turn;		/* takes of the block so far */
 	bool has_checksum;
@@ -185,7 +185,7 @@ struct actmem_store {
 	struct store_block **buckets;
 	size_t bucket_count;
 	struct link ended;
-	struct order dirty, clean, filed;	/* only in memory; in both; only in a file */
+	struct order dirty, clean, filed;	/* only in memory; in both places; only in a file */
 	struct sum sums[SUMS];
 	bool is_beyond;			/* the heap may be larger than the budget */
 	bool is_lowered;		/* the budget was lowered: blocks must fit in it */
@@ -225,7 +225,7 @@ const char *store_key_text(const struct actmem_store *store, char text[KEY_WORDS
 
 int store_check(const struct actmem_store *store, const char *call);
 
-/* Rounds a budget down to whole pages. -EINVAL: too few pages. */
+/* Rounds a budget down to whole pages. Returns -EINVAL if these are too few pages. */
 int store_check_budget(const struct actmem_store *store, bool spills, uint64_t *bytes);
 void store_tell(struct actmem_store *store, enum actmem_store_event_kind kind,
 		const struct store_block *block, int result);
@@ -409,7 +409,7 @@ bool store_make_do(struct actmem_store *store, int error);
 
 /*
  * Raises the budget again, to the lower of store->asked and the ceiling, so that the heap can grow.
- * Returns true if this raised the budget.
+ * Returns true if the budget rose.
  */
 bool store_lift_budget(struct actmem_store *store);
 
@@ -420,7 +420,7 @@ bool store_lift_budget(struct actmem_store *store);
  */
 void store_set_ceiling(struct actmem_store *store, uint64_t bytes, const char *why);
 
-/* Removes the ceiling. Returns true if that raised the budget. */
+/* Removes the ceiling. Returns true if the budget rose. */
 bool store_exceed_ceiling(struct actmem_store *store);
 
 /* Closes free regions while the heap is larger than the budget. Releases the lock meanwhile. */

@@ -53,7 +53,7 @@ struct actmem_xla_stats {
 	uint64_t generations_max;	/* most generations per site and device; 0: no limit */
 	uint64_t checksum;		/* 1: blocks are checksummed */
 	uint64_t lost_blocks_total;	/* blocks that could not be copied or read */
-	uint64_t dropped_blocks_total;	/* blocks ended by actmem_drop, not by a take */
+	uint64_t dropped_blocks_total;	/* blocks freed by actmem_drop, not by a take */
 	uint64_t own_bytes;		/* memory that CUDA allocated, because it refused regions */
 	uint64_t own_bytes_total;	/* own_bytes and own_bytes_total include arrays */
 };

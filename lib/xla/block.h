@@ -64,7 +64,7 @@ struct saved {
 	unsigned int claims;		/* takes under way */
 	bool is_released;		/* a take has released the block's memory */
 	bool many;			/* several takes can use the block; never read ahead */
-	bool is_kept;			/* the current actmem_xla_reset() does not free it */
+	bool is_kept;			/* the current actmem_xla_reset() keeps the block */
 	uint32_t layout;		/* identifies the sharding of the value */
 	struct generation *generation;	/* NULL: not in the table; the last user frees the block */
 	int64_t taker_run;		/* if announced: the execution that will take the block */

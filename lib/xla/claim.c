@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later OR MIT */
 /*
- * Takes blocks from the table of live blocks, and reads blocks before they are taken; see saved.h.
+ * Begins and ends takes of blocks, and reads blocks ahead of their takes; see saved.h.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -55,8 +55,8 @@ void saved_undo(struct saved *block);
  *
  * saved_announced() returns the token that was announced for a take of @taker with @number, and
  * stores in *@is_staged whether the device has the block already. If no token or several tokens
- * were announced for the take, it returns 0. The caller then reads the token from the take's
- * operand.
+ * were announced for the take, saved_announced() returns 0. The caller then reads the token from
+ * the take's operand.
  */
 int saved_announce(uint64_t token, const struct origin *taker, uint32_t number, char *words);
 uint64_t saved_announced(const struct origin *taker, uint32_t number, bool *is_staged);
@@ -102,10 +102,10 @@ void saved_unreference(uint64_t id, uint64_t count);
  */
 struct saved *saved_next(uint32_t device, int64_t run, uint64_t bytes_max, const void **memory);
 /*
- * One of these calls follows saved_next(). saved_staged() records that the block is being copied to
- * the device; @staged is the copy. When the block is freed, @unstage frees @staged. The caller
- * calls memory_release() when the copy has ended. saved_not_staged() is called if no copy was made;
- * the block then stays in the store.
+ * After saved_next() has returned a block, the caller calls saved_staged() or saved_not_staged().
+ * saved_staged() records that the block is being copied to the device; @staged is the copy. When
+ * the block is freed, @unstage frees @staged. The caller calls memory_release() when the copy has
+ * ended. saved_not_staged() is called if no copy was made; the block then stays in the store.
  */
 void saved_staged(struct saved *block, void *staged, void (*unstage)(void *staged));
 void saved_not_staged(struct saved *block);

@@ -36,7 +36,7 @@ struct update_site {
 };
 
 struct update_call {
-	struct origin origin;		/* only run, device and is_gpu */
+	struct origin origin;		/* only run, device and is_gpu are set */
 	struct update_program program;
 	const int32_t *types, *ends, *bounded, *many;
 	struct update_site sites[UPDATE_ARRAYS_MAX];
