@@ -125,7 +125,7 @@ struct lane {
 	unsigned int users;		/* handlers that use the lane */
 	bool is_dead;			/* its context has ended */
 
-	pthread_mutex_t lock;		/* protects all fields below, and the order of stream work */
+	pthread_mutex_t lock;		/* protects all fields below and the order of stream work */
 	pthread_cond_t finishes_come, takes_come, mailboxes_come, is_finished;
 	unsigned int next_put;		/* first slot of the next put */
 	uint64_t put_count;		/* spans that puts have used */
