@@ -245,7 +245,8 @@ def _has_jax(prog: str) -> bool:
 
 
 def _has_device(prog: str) -> bool:
-    """Returns whether JAX has a device. JAX has none if JAX_PLATFORMS names a missing platform."""
+    """Returns whether JAX has a device. JAX has no device if JAX_PLATFORMS names a platform that is
+    not available."""
     try:
         importlib.import_module("jax").local_devices()
     except (RuntimeError, AssertionError) as error:
@@ -258,7 +259,7 @@ def _has_device(prog: str) -> bool:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs the command. Raises SystemExit after it has printed a usage error or the help."""
+    """Runs the command. After printing a usage error or the help, raises SystemExit."""
     name, *rest = arguments or [""]
     if name not in COMMANDS:
         print(f"python3 -m actmem: '{name}' must be one of {', '.join(COMMANDS)}; "

@@ -46,9 +46,9 @@ def _aval(leaf: Any) -> Any:
 
 
 def _like_params(state: Any, params: Any) -> list[Any]:
-    """Returns, for each leaf of a state, the sharding of the parameter to which the leaf belongs if
-    this parameter is on several devices, else None. The path of a leaf ends with its parameter's
-    path."""
+    """For each leaf of a state, returns the sharding of the leaf's parameter, or None if no
+    parameter on several devices belongs to the leaf. The path of a leaf ends with the path of its
+    parameter."""
     shardings = {path: (leaf.shape, leaf.sharding) for path, leaf in named_leaves(params)
                  if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)
                  and leaf.sharding.num_devices > 1}
@@ -58,7 +58,7 @@ def _like_params(state: Any, params: Any) -> list[Any]:
 
 
 def _layers_like_params(state: Any, params: Any) -> list[int | None]:
-    """Returns, for each leaf of a state, the number of layers if the leaf or its weight is stored
+    """For each leaf of a state, returns the number of layers if the leaf or its weight is stored
     layer by layer, else None."""
     stacks = {path: leaf.shape[0] for path, leaf in named_leaves(params) if is_stack(leaf)}
     return [leaf.shape[0] if is_stack(leaf) else
@@ -199,8 +199,8 @@ class _Offloaded:
                                     layers=_layers_like_params(shape, concrete),
                                     given=_layers_like_params(concrete, concrete)))
         meshes = [sharding.mesh for sharding in shardings if _private.is_explicit(sharding)]
-        # Set the device of the parameters. Otherwise, a leaf that does not depend on the parameters
-        # would be on the default device.
+        # Make the device of the parameters the default device. Otherwise, a leaf that does not
+        # depend on the parameters could be on another device.
         device = _device_of(params)
         with jax.set_mesh(meshes[0]) if meshes else nullcontext(), \
                 jax.default_device(device) if device else nullcontext():
@@ -341,10 +341,11 @@ def offload(tx: optax.GradientTransformation, *,
         this error if a part of `tx` is the result of offload(). init() and update() raise this
         error if a leaf to store has a weak type. update() raises this error if a leaf is not stored
         but should be, or if the new state has another structure than the old state.
-      NotImplementedError: If flax.nnx.Optimizer calls init(). If update() uses refs or ordered
-        callbacks, is differentiated, or runs under jax.vmap. With on="host", also if the state is
-        on several devices, or if update() computes new state from old state by an operation that is
-        not elementwise in float32 or bfloat16.
+      NotImplementedError: init() raises this error if flax.nnx.Optimizer calls it. update() raises
+        this error if `tx` uses refs or ordered callbacks, or if the update is differentiated or
+        runs under jax.vmap. With on="host", update() also raises this error if the state is on
+        several devices, or if an operation that computes new state from old state is not
+        elementwise in float32 or bfloat16.
 
     Example:
       >>> import jax.numpy as jnp, optax, actmem.optax
@@ -381,8 +382,8 @@ def _applying(tx: Any) -> Any:
 
 
 class Pending(NamedTuple):
-    """The results of keep(). `values` are small values that keep() computed from the gradients.
-    `leaves` are copies of those leaves of the state that are on the device."""
+    """A pending update, which keep() makes. `values` are small values that keep() computed from the
+    gradients. `leaves` are copies of those leaves of the state that are on the device."""
 
     gradients: Any
     extra: Any
@@ -527,7 +528,7 @@ def delayed(tx: optax.GradientTransformation, *,
       tx, mask, group_bytes: As for offload().
 
     Returns:
-      An object with the calls init(), run(), keep() and flush().
+      An object with the methods init(), run(), keep() and flush().
 
     The gradients stay on the device until the next step. Computing their norm needs all gradients
     on the device anyway, so a delayed update needs no more memory. A function that uses all layers

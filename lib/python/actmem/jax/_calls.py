@@ -246,8 +246,9 @@ def _alike_lowered(ctx: Context, value: Any, *, group: int) -> list[Any]:
 mlir.register_lowering(alike_p, _alike_lowered)
 
 
-# The shape of each device's part of a put value, by label, shape and type. There is one entry
-# for each program's number, and one for the program that was compiled last.
+# The shape of each device's part of a value that was put. The keys have the value's label, shape
+# and type. A key with the number of a program is for that program, and a key without a number is
+# for the program that was compiled last.
 _device_shapes: dict[Hashable, tuple[int, ...] | None] = {}
 
 

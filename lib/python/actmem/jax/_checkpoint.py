@@ -136,7 +136,7 @@ def checkpoint(fun: Callable[..., Any] | None = None, *,
       policy: As for jax.checkpoint. If the policy returns True or Offloadable for a value, the
         value goes to actmem. If it returns jax.ad_checkpoint.Saveable, the value stays on the
         device: save_and_offload_only_these_names returns Saveable for names that it saves. If
-        `policy` is None, the backward pass recomputes all values.
+        `policy` is None, the backward pass recomputes all values that `fun` computes.
       static_argnums: As for jax.checkpoint.
       offload_argnums: The position, or a sequence of positions, of arguments that are
         activations, such as a layer's input. The backward pass gets these arguments from
@@ -230,8 +230,8 @@ def patch(*, min_bytes: int = MIN_BYTES) -> AbstractContextManager[None]:
 
     Returns:
       A context manager, which ends the patch at the end of the `with` block. Without `with`, the
-      patch lasts until the process ends. Patches nest: each patch ends separately, and the latest
-      patch that has not ended applies to all threads.
+      patch lasts until the process ends. Patches can be nested: each patch ends separately, and the
+      latest patch that has not ended applies to all threads.
 
     Raises:
       ValueError: `min_bytes` is not a number of bytes.

@@ -171,7 +171,7 @@ def load(path: StrPath, dtype: DTypeLike | None = None, *,
       memory stays until the returned array is deleted, even if the file is removed.
 
     Raises:
-      TypeError: `dtype` does not match the file, or is required and missing.
+      TypeError: `dtype` does not match the file, or is None although it is required.
       ValueError: A device cannot use its part of the array without a copy.
       actmem.Error: The file does not exist or is incomplete. The error message says which.
 

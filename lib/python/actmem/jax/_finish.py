@@ -126,7 +126,8 @@ class _Program:
 
 
 class _Flow:
-    """The tokens of a variable, under all names that they have in one jaxpr."""
+    """The tokens of a variable, and of the other variables of one jaxpr that have the same
+    tokens."""
 
     def __init__(self, source: Atom) -> None:
         self.source = source
@@ -245,7 +246,7 @@ class _Body:
         return eqn.replace(invars=invars, params={"numbers": tuple(numbers)})
 
     def hold(self, atom: Atom) -> Atom:
-        """Makes new references to the blocks of the same tokens."""
+        """Makes new references to the blocks of the tokens `atom`."""
         new, = self.emit(hold_p, [atom], [atom.aval])
         return new
 

@@ -341,8 +341,9 @@ def stats() -> dict[str, Any]:
 
 
 def reset() -> int:
-    """Frees all blocks, except those of optimizer states and stored weights to which Python still
-    refers. Also releases empty regions, including those of arrays, and the staging memory of GPUs.
+    """Frees all blocks, except those of optimizer states, stored weights and stored gradients to
+    which Python still refers. Also releases empty regions, including those of arrays, and the
+    staging memory of GPUs.
 
     Failed or abandoned steps leave blocks that no program takes, mainly outside of jit, where the
     limit on generations does not apply. Call reset() while no step runs: a running backward pass

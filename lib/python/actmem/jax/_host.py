@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
 """Computes an Optax update on the CPUs of the host. The update's state is stored in actmem memory.
 
-The update is traced as if all arrays were on the device. Plan then decides where each equation of
-the jaxpr runs. The host computes the stored outputs that depend on stored inputs, and runs all
-elementwise equations that these outputs need. The host also runs other elementwise equations if all
-arrays that these equations read are on the host. All other equations run on the device, such as
-those that compute a learning rate or a global norm, and those that process gradients but are not
-elementwise.
+The update is traced as if all arrays were on the device. The class Plan then decides where each
+equation of the jaxpr runs. The host computes the stored outputs that depend on stored inputs, and
+runs all elementwise equations that these outputs need. The host also runs other elementwise
+equations if all arrays that these equations read are on the host. All other equations run on the
+device, such as those that compute a learning rate or a global norm, and those that process
+gradients but are not elementwise.
 
 The equations of one leaf, or of the leaves that one equation combines, form a piece. The host
 computes a piece in one call. The call reads blocks of the store, and stores its results in new
@@ -408,8 +408,8 @@ class Plan:
 
 
 class Run:
-    """Computes a jaxpr with stored inputs and outputs: Plan says which equations run on the
-    host."""
+    """Computes a jaxpr with stored inputs and outputs. The class Plan decides which equations run
+    on the host."""
 
     def __init__(self, jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None]) -> None:
         self.inner = _private.open_jaxpr(jaxpr)

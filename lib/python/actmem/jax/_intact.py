@@ -16,8 +16,8 @@ from actmem.jax._private import Atom, Aval, Eqn, Jaxpr
 
 Axes = frozenset[int]
 
-# Elementwise operations. Along an axis, elements of the result may differ only if elements of an
-# operand may differ along the same axis.
+# Elementwise operations. Elements of the result can differ along an axis only if elements of an
+# operand can differ along the same axis.
 _OF_MASKS = {"and", "convert_element_type", "copy", "eq", "ge", "gt", "le", "lt", "ne", "not", "or", "xor"}
 
 
@@ -77,8 +77,8 @@ class _Body:
         return list(map(self.of, self.jaxpr.outvars))
 
     def inside(self, eqn: Eqn) -> list[Axes]:
-        """Checks the jaxprs inside an equation. If the equation is a call, returns the axes of its
-        results like results(), else an empty list."""
+        """Checks the jaxprs inside an equation. If the equation is a call, returns the results() of
+        the called jaxpr, else an empty list."""
         jaxprs = list(_private.inner_jaxprs(eqn.params))
         given = eqn.invars[1:] if eqn.primitive.name == "cond" else eqn.invars
         found: list[Axes] = []

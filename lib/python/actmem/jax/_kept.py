@@ -121,8 +121,9 @@ STEP, STATE, GRADIENT = "step", "state", "gradient"
 class TokenType(_KeptType):
     """The dtype of tokens. The value for each example of the batch has the shape `shape` and the
     dtype `dtype`. `label` is the value's name in error messages. `use` is STEP, STATE or GRADIENT.
-    If two tokens differ in one of these, they have different dtypes. JAX combines only arrays of
-    one dtype, so it never mixes such tokens. The tokens of gradients are tangents themselves."""
+    Two tokens have different dtypes if they differ in `shape`, `dtype`, `label` or `use`. JAX
+    combines only arrays of one dtype, so it never mixes such tokens. The tokens of gradients are
+    tangents themselves."""
 
     name = "actmem_token"
     element = _private.ShapedArray((TOKEN_WORDS,), np.dtype(np.uint32))
@@ -147,7 +148,7 @@ class GhostType(_KeptType):
     itemsize = 0
 
     def __init__(self, of_values: _private.DType, block: TokenType | None = None) -> None:
-        # This class has no attribute `dtype`: NumPy would take this dtype for equal to the
+        # This class has no attribute `dtype`: NumPy would treat this dtype as equal to the
         # attribute's value.
         self.of, self.of_values, self.block = (of_values, block), of_values, block
         self.name = f"actmem_ghost[{of_values.name}]"
@@ -283,7 +284,7 @@ class Kept:
 
 
 def _check_place(kept: Kept, sharding: Sharding) -> None:
-    """Refuses to move the tokens of a state to other devices than those of the state."""
+    """Refuses to move the tokens of a state to devices other than those of the state."""
     if not is_state(kept) or sharding.device_set == kept.base.sharding.device_set:
         return
     shape, dtype, label, _ = kept.dtype.of

@@ -361,7 +361,8 @@ def run(jaxpr: Jaxpr, args: Sequence[Any], labels: Sequence[str | None],
         layers: Sequence[int | None], given: Sequence[int | None], group_bytes: int | None,
         depth: int = 0) -> list[Any]:
     """Computes the update, as _update.run() does. `layers` has the number of layers of each output
-    that is a stack, and None for other outputs. `given` has the same for the inputs."""
+    that is a stack, and None for other outputs. `given` has the number of layers, or None, of each
+    input."""
     if not any(layers) and not any(given):
         return _update.run(jaxpr, args, labels, group_bytes, depth)
     jaxpr = _update.prepared(jaxpr, select=True)

@@ -172,8 +172,8 @@ def group_shardings(value: Any, group: int) -> None:
 
 def set_side_effect(result: Any) -> None:
     """Gives a side effect to the custom call that returns `result`.
-    jax.experimental.custom_partitioning gives it none, and XLA drops or merges calls without a side
-    effect."""
+    jax.experimental.custom_partitioning makes calls without a side effect, and XLA drops or merges
+    such calls."""
     operation = result.owner
     if operation.name == "stablehlo.custom_call":
         operation.attributes["has_side_effect"] = mlir.ir.BoolAttr.get(True)

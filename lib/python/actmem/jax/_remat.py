@@ -4,7 +4,7 @@ that the policy of jax.checkpoint offloads to actmem: the forward pass puts thes
 actmem, and the backward pass takes them out. JAX's own rules handle all other values.
 
 Without the option jax_remat3, JAX splits a jaxpr equation by equation, and asks the policy about
-each equation. With jax_remat3, the name primitive and a few others have their own rules.
+each equation. With jax_remat3, the name primitive and a few other primitives have their own rules.
 """
 import threading
 from collections.abc import Mapping, Sequence

@@ -147,10 +147,10 @@ def save_state(path: StrPath, tree: Any) -> None:
         unchanged. But if only the fsync() of its folder failed, `path` has the new content, which
         a power failure can still undo.
 
-    Copies stored arrays to the device and then to the host, about 1/32 of the tree at a time. Until
-    the file is complete, its name is `path` with ".partial" appended. After an error, save_state()
-    removes the partial file. If the process is killed, the next save_state() overwrites the partial
-    file.
+    save_state() copies stored arrays to the device and then to the host, about 1/32 of the tree at
+    a time. Until the file is complete, its name is `path` with ".partial" appended. After an error,
+    save_state() removes the partial file. If the process is killed, the next save_state()
+    overwrites the partial file.
 
     Example:
       >>> import os, tempfile, jax.numpy as jnp, actmem.jax

@@ -48,7 +48,7 @@ class _Plan:
     """The order in which to compute a jaxpr.
 
     stored       the length in bytes of each stored input
-    wanted       the indices of the outputs to put
+    wanted       the indices of the outputs that must be put
     unchanged    the indices of the outputs that are stored inputs
     order        the indices of all outputs, in the order of computation
     """
