@@ -224,9 +224,9 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
       pages: "1G", "2M", "thp" or "4K".
       policy: How pages are placed on `nodes`: "bind", "preferred" or "interleave".
       nodes: The number of a NUMA node, or a sequence of such numbers.
-      allow: Fallbacks that actmem may use if the requested memory is not available: some of
-        "2m", "thp", "4k", "node" and "unlocked", or "any" for all of them. () permits no fallback,
-        regardless of the environment. Error messages name the values that would help.
+      allow: Fallbacks that actmem is allowed to use if the requested memory is not available:
+        some of "2m", "thp", "4k", "node" and "unlocked", or "any" for all of them. () permits no
+        fallback, regardless of the environment. Error messages name the values that would help.
       heap_grow: Usual length in bytes of the regions in which actmem allocates blocks. A block
         holds, for example, an activation. The length must be a multiple of 2 MiB, and is rounded up
         to whole pages if the pages are 1G. Default: 64 MiB.

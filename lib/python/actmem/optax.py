@@ -276,7 +276,8 @@ class Offloaded(optax.GradientTransformationExtraArgs):     # type: ignore[misc]
     _applying: _Offloaded
 
     def apply(self, gradients: Any, state: Any, params: Any, **extra: Any) -> tuple[Any, Any]:
-        """Returns updated parameters and state. Parameters, gradients and state may be stored.
+        """Returns updated parameters and state. Parameters, gradients and state can be stored
+        arrays.
 
         Args:
           gradients: Gradients from actmem.jax.value_and_grad(), or from jax.grad().
@@ -312,7 +313,7 @@ def offload(tx: optax.GradientTransformation, *,
     """Returns `tx` with its state in actmem memory instead of on the device.
 
     Args:
-      tx: Any Optax transformation. It may be a chain, or have masks or a schedule.
+      tx: Any Optax transformation, even a chain, or a transformation with masks or a schedule.
       mask: A function that returns whether to store a leaf of the state. Its arguments are the
         leaf's path, such as ".mu['w']" (see jax.tree_util.keystr), and the leaf's shape and dtype.
         Random keys, and leaves with fewer than 4,096 elements, always stay on the device.

@@ -400,8 +400,8 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *,
     Returns:
       An array of the shape of `a`. Its memory stays allocated until the array is deleted and all
       computations that use the array have finished. The array is immutable: use it for inputs and
-      read-only data. If the array is donated, a CPU leaves it unchanged, but a GPU may write a
-      result into the array's memory.
+      read-only data. If the array is donated, a program on a CPU leaves the array unchanged, but a
+      program on a GPU can write a result into the array's memory.
 
     Raises:
       TypeError: `a` is traced, or elements of its type have different layouts in JAX and NumPy.

@@ -98,8 +98,8 @@ def _refused(ctx: Context, *operands: Any, **params: Any) -> Any:
 
 def _call_lowered_for_cuda(ctx: Context, *operands: Any, **params: Any) -> Any:
     """Lowers a call, with a barrier between its results and the rest of the program. Without the
-    barrier, XLA fuses the call with the operation that stores the call's result in a loop's stack.
-    Because of this fusion, JAX 0.11.1 and 0.11.2 run the call twice."""
+    barrier, XLA fuses the call with the operation that stacks the call's result with those of a
+    loop's other iterations. Because of this fusion, JAX 0.11.1 and 0.11.2 run the call twice."""
     if params["target"] == "actmem_ghost":      # XLA would replace the barrier by a constant
         return _call_lowered(ctx, *operands, **params)
     return stablehlo.OptimizationBarrierOp(_call_lowered(ctx, *operands, **params)).results
@@ -270,11 +270,11 @@ def _replicated(sharding: Any) -> Any:
 
 
 def _fingerprint(sharding: Any, shape: Sequence[int], batch: int) -> int:
-    """Returns a number that identifies the sharding of a value. A put and its takes, which may be
-    in different programs, compute the same number, even if XLA expresses the sharding in different
-    forms. The number is never 0, because 0 marks a value on one device. The number depends on
-    how the batch is sharded, but not on the lengths of the batch's dimensions, because a take may
-    have fewer examples."""
+    """Returns a number that identifies the sharding of a value. A put and its takes compute the
+    same number, even if they are in different programs and XLA expresses the sharding in
+    different forms. The number is never 0, because 0 marks a value on one device. The number
+    depends on how the batch is sharded, but not on the lengths of the batch's dimensions, because a
+    take can get fewer examples than the put had."""
     tiles, devices = _private.tiles_of(sharding, len(shape))
     if max(tiles[:batch], default=1) == 1:
         tiles = tiles[batch:]

@@ -3,8 +3,8 @@
 update's state into groups. Each group is updated just before the program of the step first uses the
 parameters of this group.
 
-early() runs in the step that computes the gradients. It computes small values that depend on large
-gradients, such as the global norm, unless they also need stored state.
+early() runs in the step that computes the gradients. It computes small values, such as the global
+norm, that depend on large gradients but not on stored state.
 
 run_before() computes the rest of the update, and the results of the program that follows the
 update. The program's equations keep their order. A group is updated before the first equation that

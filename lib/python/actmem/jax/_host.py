@@ -67,7 +67,7 @@ def _is_known(eqn: Eqn) -> bool:
     if name in ("and", "or", "not") and out.aval.dtype != _BOOL:
         return False
     if name == "convert_element_type" and arrays and out.aval.dtype == _BOOL:
-        return False        # not implemented: a comparison with 0
+        return False        # needs a comparison with 0, which is not implemented
     if name == "reduce_precision":
         return (eqn.params["exponent_bits"], eqn.params["mantissa_bits"]) in ((8, 7), (8, 23))
     if name == "select_n":
@@ -130,7 +130,7 @@ class Piece(NamedTuple):
 
 class _Writer:
     """Writes the program of a piece (lib/update/update.h). Each value has a number: inputs have the
-    first numbers, then come scalars, constants and registers. Several values may use one register
+    first numbers, then come scalars, constants and registers. Several values can use one register
     in turn."""
 
     def __init__(self, eqns: Sequence[Eqn], inputs: Sequence[Atom], outputs: Sequence[Atom]) -> None:
@@ -215,7 +215,7 @@ class _Writer:
 
     def program(self) -> Program:
         """Returns the program. After the last operation that reads a register's value, another
-        value may use the register."""
+        value can use the register."""
         results = [self.known[atom] for atom in self.outputs]
         last = {value: i for i, (_, _, operands) in enumerate(self.operations) for value in operands}
         last.update((value, len(self.operations)) for value in results)

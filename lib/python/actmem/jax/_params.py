@@ -280,11 +280,11 @@ def _gradient_type(weight: Stored) -> TokenType:
 def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
                    gradients: str = "store") -> Callable[..., Any]:
     """Returns a function that computes the value and the gradient of `function`, as
-    jax.value_and_grad does. The weights may be stored arrays.
+    jax.value_and_grad does. The weights can be stored arrays.
 
     Args:
       function: A function whose first argument is a tree of weights. It returns a scalar, or with
-        `has_aux` a scalar and other results. Results of offload_params() may be anywhere in the
+        `has_aux` a scalar and other results. Results of offload_params() can be anywhere in the
         tree; the other leaves are arrays of floating-point numbers.
       has_aux: As for jax.value_and_grad().
       gradients: If "store", the backward pass of each layer stores the gradients of the layer's
@@ -377,8 +377,8 @@ def value_and_grad(function: Callable[..., Any], *, has_aux: bool = False,
     return differentiated
 
 
-# The name of the compiled functions of actmem.optax. Unlike a user's functions, these functions may
-# return weights of all layers, such as the master copies of small weights.
+# The name of the compiled functions of actmem.optax. Unlike a user's functions, these functions are
+# allowed to return weights of all layers, such as the master copies of small weights.
 OPTIMIZER = "actmem_optimizer"
 # Primitives that return the elements of their first operand in another form.
 _FORMS = {"convert_element_type", "copy", "copy_p", "reshape", "transpose", "squeeze",

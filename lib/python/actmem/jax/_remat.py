@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later OR MIT
-"""Rules that split a rematerialised function into forward and backward pass. They handle values
-that the policy of jax.checkpoint offloads to actmem: the forward pass puts these values into
+"""Rules that split a rematerialised function into forward and backward pass. These rules handle
+values that the policy of jax.checkpoint offloads to actmem: the forward pass puts these values into
 actmem, and the backward pass takes them out. JAX's own rules handle all other values.
 
 Without the option jax_remat3, JAX splits a jaxpr equation by equation, and asks the policy about

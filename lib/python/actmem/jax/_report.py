@@ -75,7 +75,7 @@ class Report:
 
     rows         a Row for each name, line and type, the largest first
     unknown      names in a policy that no value of the program has
-    temp_bytes   temporary memory that XLA needs on each device, or None
+    temp_bytes   temporary memory that XLA needs on each device, or None if unknown
     budget_bytes limit on host memory for all devices of this process; the store spills values
                  beyond this limit to files. 0: no limit
     """
@@ -206,7 +206,7 @@ class _Found:
 
     def __init__(self, *jaxprs: Jaxpr) -> None:
         self.values: collections.Counter[_Value] = collections.Counter()
-        self.unbounded: set[_Value] = set()          # in loops with an unknown number of iterations
+        self.unbounded: set[_Value] = set()          # those in loops of unknown length
         self.names: set[str] = set()
         self.meant: set[str] = set()
         for jaxpr in jaxprs:

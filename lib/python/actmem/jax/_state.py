@@ -183,7 +183,7 @@ def value(tree: Any) -> Any:
     """Returns a tree with arrays on the device in place of stored arrays.
 
     Args:
-      tree: A pytree, such as the state of an optimizer. It may be traced.
+      tree: A pytree, such as the state of an optimizer. The tree can be traced.
 
     Example:
       >>> import jax.numpy as jnp, optax, actmem.optax

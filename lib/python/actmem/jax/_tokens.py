@@ -50,7 +50,7 @@ def watch(kept: "Kept") -> None:
     """Ensures that the values of the tokens in `kept` are dropped after Python has deleted `kept`
     and all arrays that share its memory. For example, if a program returns its input, its result
     shares the input's memory. Also calls drain(), because a training loop that calls only one
-    program may have no other call of drain()."""
+    program would otherwise never call drain()."""
     with _lock:
         _counts[id(kept.base)] += 1
     weakref.finalize(kept, _ended.append, kept.base).atexit = False
