@@ -251,7 +251,7 @@ def open(backend: str | None = None, pages: str | None = None, policy: str | Non
         accepts directories without direct I/O. The caller can pass both. () permits no fallback,
         regardless of the environment. A call that needs a fallback fails if the fallback is not
         permitted.
-      device_ring: Bytes of the buffer on each GPU that stages transfers. Default: 512 MiB.
+      device_ring: Bytes of the staging buffer for transfers on each GPU. Default: 512 MiB.
 
       For options that are None or 0, the environment decides. If neither the caller nor the
       environment sets `allow`, actmem uses the best available memory. The pages can have any size

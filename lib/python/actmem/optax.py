@@ -159,8 +159,8 @@ class _Offloaded:
         self.applies, self.on_host = applies, on_host
 
     def label(self, path: str, leaf: Any, sharding: Any = None) -> str | None:
-        """Returns the label of a leaf, or None if the leaf is not stored. If init() creates the
-        leaf on several devices, `sharding` is its sharding; otherwise None."""
+        """Returns the label of a leaf, or None if the leaf is not stored. `sharding` is the leaf's
+        sharding if init() creates the leaf on several devices, else None."""
         if getattr(leaf, "size", 1) < LEAST_ELEMENTS or _private.is_extended(leaf.dtype):
             return None
         if self.mask is not None and not self.mask(path, leaf):
@@ -321,8 +321,8 @@ def offload(tx: optax.GradientTransformation, *,
         most this many bytes of state; a larger leaf is a group of its own. At most two groups are
         on the device at the same time.
       on: Where the update runs. "device": each group is copied to the device and back. "host":
-        the gradients are copied to the host, whose processors compute the new state. The arrays
-        that the device needs, such as the updates, are copied back. See docs/state.md.
+        the gradients are copied to the host, and the host's processors compute the new state. The
+        arrays that the device needs, such as the updates, are copied back. See docs/state.md.
 
     Returns:
       A transformation with the same functions as `tx`. Each stored leaf of its state is an
@@ -521,9 +521,9 @@ def delayed(tx: optax.GradientTransformation, *,
     with clipping, the update of offload() runs at the end of the step, where no computation hides
     the copies of the state. A delayed update runs at the beginning of the next step: it updates
     each parameter just before the forward pass first uses this parameter. While the program
-    computes with these parameters, the state of the next parameters is copied to the device. The
-    results equal those of offload(). The step that computes the gradients also computes the values
-    that need all gradients, such as their norm.
+    computes with the updated parameters, the state of the next parameters is copied to the device.
+    The results equal those of offload(). The step that computes the gradients also computes the
+    values that need all gradients, such as their norm.
 
     Args:
       tx, mask, group_bytes: As for offload().

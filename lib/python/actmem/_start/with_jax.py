@@ -109,8 +109,8 @@ def begin(jax: Any) -> None:
 
 def _is_operation(jax: Any, program: str) -> bool:
     """Returns whether a compiled program is one operation of JAX, called outside of jit.
-    The caller ignores such programs, because even processes that only prepare data, or only start
-    other processes, compile them."""
+    The caller ignores such programs, because processes that only prepare data, or only start other
+    processes, also compile such programs."""
     name = program.replace("jit(", "").strip("_)")
     return name not in ("scan", "cond", "gradient") and ("threefry" in name or any(
         hasattr(module, name) for module in (jax.numpy, jax.lax, jax.random, jax.nn)))

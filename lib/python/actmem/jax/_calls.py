@@ -5,9 +5,9 @@ host memory, and a take returns the value: see _kept.py for tokens and ghosts.
 On several devices, each device puts its own shard, and gets its own tokens. The contents of a token
 differ between devices. But XLA treats a token as one value that is equal on all devices, so XLA
 never moves the token. An array of tokens is sharded like the batch of the value. XLA's partitioner
-chooses the sharding of a value, and JAX may not know this sharding. The takes in a program get the
-sharding of that program's puts with the same label (the value's name in error messages). So each
-device takes its own shard, and XLA gathers nothing.
+chooses the sharding of a value, and JAX does not always know this sharding. The takes in a program
+get the sharding of that program's puts with the same label (the value's name in error messages). So
+each device takes its own shard, and XLA gathers nothing.
 """
 import itertools
 import math
@@ -221,9 +221,9 @@ def latest_sharding(label: str, shape: Sequence[int], dtype: DType,
 
 
 def _sharding_elsewhere(key: Hashable, sharding: Any) -> Any:
-    """Returns the sharding that a put with this key in another program most likely used: that of
-    the latest such put on the devices of `sharding`, or `sharding` if there was none. If the put of
-    the taken value used another sharding, the take fails."""
+    """Guesses the sharding of a put with this key in another program. Returns the sharding of the
+    latest put with this key on the devices of `sharding`, or `sharding` if there was no such put.
+    If the put of the taken value used another sharding, the take fails."""
     with _lock:
         return _latest.get((key, sharding._device_assignment), sharding)
 

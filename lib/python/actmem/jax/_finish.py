@@ -183,7 +183,7 @@ class _Body:
         return self.is_token(atom) and self.flows[atom].source in self.owned
 
     def moved(self, atom: Atom) -> bool:
-        """Returns whether this jaxpr owns these tokens and uses them only once."""
+        """Returns whether this jaxpr owns the tokens `atom` and uses them only once."""
         return self.is_owned(atom) and self.flows[atom].uses == 1
 
     def finished(self, jaxpr: Jaxpr) -> Jaxpr:

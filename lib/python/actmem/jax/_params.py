@@ -86,7 +86,7 @@ def canary_of(dtype: Any, ndim: int) -> NDArray[Any]:
     if jnp.issubdtype(dtype, jnp.complexfloating):
         numbers = numbers * (1 + 1j)
     canary = numbers.astype(dtype)
-    canary = canary[canary == canary]   # drop NaN: negative numbers in a dtype without a sign
+    canary = canary[canary == canary]   # a dtype without a sign has NaN for negative numbers
     return np.asarray(canary.reshape(*(1,) * (ndim - 1), -1))
 
 
@@ -118,7 +118,7 @@ def _squares_of(gradient: Any) -> Any:
 class Gradient(Stored):
     """A stored gradient.
 
-    squares  the result of _squares_of() for each layer's gradient, float32. The backward pass
+    squares  a float32 result of _squares_of() for each layer's gradient. The backward pass
              computes the squares while the gradient is on the device.
     bits     the bits of the squares, as uint32
     canary   the result of canary_of() for each layer

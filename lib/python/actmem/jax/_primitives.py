@@ -380,7 +380,7 @@ def _put_lowered(ctx: Context, value: Any, *, label: str, batch: Sequence[int],
     if not wanted:
         return (value, jnp.zeros((*(shape[i] for i in batch), TOKEN_WORDS), jnp.uint32),
                 jnp.zeros((*shape, 0), jnp.uint8))
-    if use == STEP:     # values with another use leave the program, so XLA rounds them
+    if use == STEP:     # states and gradients leave the program, so XLA rounds them
         value = _rounded(value)
     token, ghost = _calls.put(ctx, jnp.transpose(value, _order(batch, value.ndim)),
                               label=label, batch=len(batch), number=number, bounded=bounded,

@@ -60,7 +60,7 @@ def begin_patch(min_bytes: int) -> tuple[list[int], bool]:
 
 
 def end_patch(patch: list[int]) -> bool:
-    """Ends the patch. Returns whether that changes how new programs treat values."""
+    """Ends the patch. Returns whether this end changes how new programs treat values."""
     with _lock:
         before = _in_force()
         _patches[:] = [each for each in _patches if each is not patch]

@@ -30,7 +30,8 @@ class Stored:
     """An array in actmem memory. In a pytree, it is a node with two leaves, a token and a ghost.
 
     value() returns the array, on the device. Indexing, numpy.asarray() and the functions of
-    jax.numpy call value(). Each call copies the whole value to the device. Arithmetic is an error.
+    jax.numpy call value(). Each call copies the whole value to the device. Arithmetic with a Stored
+    raises TypeError.
 
     Attributes:
       label: the name in error messages, such as ".mu['w'] of the optimizer state".
