@@ -18,7 +18,8 @@ class Term:
     foreseen: float
     seen: float
     unit: str                   # "s" or "bytes", per step
-    off: float                  # the deviation of `seen`, divided by the permitted error
+    off: float                  # deviation of `seen` from `foreseen`, divided by the permitted
+                                # error
 
     def __str__(self) -> str:
         return f"{self.name}: measured {self.seen:.4g} {self.unit}, predicted {self.foreseen:.4g}"

@@ -49,7 +49,7 @@ FIGURES = {
     "interconnect": "bytes a second that a device sends to other devices of its host",
     "transfer_share": "the share of a device's compute that is lost during a transfer",
     "transfers": "small values a second that go to the host or come from the host",
-    "clock": "cycles a second of a device's cores, in which XLA for TPUs estimates",
+    "clock": "cycles a second of a device's cores: XLA for TPUs estimates times in cycles",
     "transcendentals": "elements a second of exp() and similar functions",
     "strided": "elements a second that are read in an order other than memory order",
     "host_nodes": "NUMA nodes of the host that have memory",
@@ -156,7 +156,8 @@ class Machine:
         return name in self.figures
 
     def need(self, name: str) -> float:
-        """Returns the value of the figure `name`. Raises MachineError if it is missing."""
+        """Returns the value of the figure `name`. Raises MachineError if the machine lacks this
+        figure."""
         if name not in FIGURES:
             raise MachineError(f"unknown figure {name!r}: valid figures are "
                                f"{', '.join(FIGURES)}")
@@ -166,7 +167,7 @@ class Machine:
         return self.figures[name].value
 
     def check(self, names: Iterable[str]) -> None:
-        """Raises MachineError for the first of these figures that is missing."""
+        """Raises MachineError for the first of these figures that the machine lacks."""
         for name in names:
             self.need(name)
 
@@ -385,7 +386,7 @@ def _product(row: dict[str, Any], where: str) -> Product:
 
 
 def _requests(row: dict[str, Any], where: str) -> tuple[int, Requests] | None:
-    """Returns the number of disks and the rates of a row, or None if a rate is missing."""
+    """Returns the number of disks and the rates of a row, or None if a rate is null or 0."""
     for name in ("disks", "request_bytes", "spill_bandwidth", "fill_bandwidth"):
         if name not in row:
             raise MachineError(f"{where}: an entry has no '{name}'")

@@ -78,7 +78,7 @@ def find(name: str) -> Target:
 def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:         # the module's package is missing
+    except ModuleNotFoundError:         # the module's package is not installed
         return False
 
 
