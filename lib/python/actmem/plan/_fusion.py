@@ -29,7 +29,7 @@ SUMS = frozenset("""reduce_sum reduce_max reduce_min reduce_prod reduce_and redu
 
 @dataclasses.dataclass(frozen=True)
 class Compiler:
-    """The differences between compilers for devices."""
+    """The differences between compilers for devices: what a compiler does if a field is true."""
 
     fuses_sums: bool = True     # fuses elementwise operations into sums
     arranges: bool = False      # copies operands into the order in which a product reads them
@@ -43,7 +43,7 @@ class Compiler:
     fetches_early: bool = False     # copies arguments from the host when the step begins
     multiplies_bf16: bool = False   # casts operands of products from float32 to bfloat16
     splits_products: bool = False   # divides products with a small result: see _splits.py
-    hides_latency: bool = False     # moves the steps of a loop: see _order.py
+    hides_latency: bool = False     # reorders the steps of a loop: see _order.py
     hosts: str = "outer"        # values that can use the memory of results that do not exist yet:
                                 # "outer" (only values outside of loops), "all", or "none"
 

@@ -103,7 +103,7 @@ class Requests:
 
 @dataclasses.dataclass(frozen=True)
 class Rates:
-    """Transfer rates of one device, in bytes a second, while `devices` devices transfer."""
+    """Transfer rates of one device, in bytes a second, while `devices` devices transfer data."""
     machine: Machine
     link_out: float
     link_in: float
@@ -225,10 +225,10 @@ class Machine:
         return alike.write if direction == "write" else alike.read
 
     def link(self, direction: str, *, both: bool = False, devices: int = 1) -> float:
-        """Returns the rate at which each of `devices` devices transfers to the host ("out") or from
-        the host ("in"), in bytes a second. With `both`, both directions are busy. The rate is the
-        smallest of the link's limits. With several devices, one device's share of the host's memory
-        bandwidth is also a limit."""
+        """Returns the rate at which each of `devices` devices transfers data to the host ("out") or
+        from the host ("in"), in bytes a second. With `both`, both directions are busy. The rate is
+        the smallest of the link's limits. With several devices, one device's share of the host's
+        memory bandwidth is also a limit."""
         if direction not in ("out", "in"):
             raise ValueError(f"direction={direction!r} must be 'out' or 'in'")
         alone = self.need(f"link_{direction}")
@@ -246,7 +246,8 @@ class Machine:
         return min(rates)
 
     def rates(self, devices: int = 1) -> Rates:
-        """Returns each device's transfer rates while `devices` devices of the host transfer."""
+        """Returns each device's transfer rates while `devices` devices of the host transfer
+        data."""
         return Rates(self, self.link("out", devices=devices), self.link("in", devices=devices),
                      self.link("out", both=True, devices=devices),
                      self.link("in", both=True, devices=devices), devices)

@@ -141,8 +141,8 @@ class Buffers:
     def _walk(self, graph: Graph, elsewhere: set[int], is_outer: bool = False, carried: int = 0,
               first: int = 0) -> None:
         """Adds the buffers of a graph's steps. If `is_outer` is true, `elsewhere` has the program's
-        results. Otherwise, it has the values whose buffers belong to the loop that contains the
-        graph."""
+        results. Otherwise, `elsewhere` has the values whose buffers belong to the loop that
+        contains the graph."""
         steps = Steps(graph, self.compiler).steps
         if self.compiler.fetches_early and is_outer:
             steps = _delayed(steps, graph)
@@ -390,8 +390,8 @@ def _multiplies_bf16(node: Node) -> bool:
 
 
 def _is_multiplied(value: Value) -> bool:
-    """Returns whether a value is of float32 and read only by products that multiply in
-    bfloat16."""
+    """Returns whether a value has the type float32 and only products that multiply in bfloat16 read
+    the value."""
     if not _is_of_f32(value) or value.is_output or not value.users or _is_fetched(value):
         return False
     for user in value.users:

@@ -139,7 +139,7 @@ class Placed:
     """The chosen placement. str() returns the lines to print below the plan of activations."""
     best: Option
     others: tuple[Option, ...]
-    call: str                   # the function of actmem.optax to use
+    call: str                   # the calls of actmem that a program needs
     assumed: str = ""           # assumptions about the host, or ""
 
     def __str__(self) -> str:

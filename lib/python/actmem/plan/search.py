@@ -310,9 +310,10 @@ class Search:
         return max(found)[2]
 
     def error(self, choice: Choice, other: Choice) -> float:
-        """Returns the error of gain(choice, other). Each rate of the machine may be off by the
+        """Returns the error of gain(choice, other). Each rate of the machine can be wrong by the
         machine's error. The rates of files are assumed to deviate as the link's rate does. The
-        difference in compute time between the two choices may be off by the same error."""
+        difference in compute time between the two choices can be wrong by the machine's error,
+        too."""
         off = self.machine.error
         whole = self.time(Choice()).seconds
         gain = self.gain(choice, other)

@@ -95,8 +95,8 @@ def _has_libdevice() -> bool:
 
 
 def check_compiler(target: Target) -> None:
-    """Raises ImportError if the target's compiler is missing. The message has the command that
-    installs it."""
+    """Raises ImportError if the target's compiler is not installed. The message has the command
+    that installs the compiler."""
     if target.platform == "tpu":
         if not _is_installed("libtpu"):
             raise ImportError(f"compiling for {target.name} needs libtpu: pip install "
