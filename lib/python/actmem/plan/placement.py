@@ -265,9 +265,9 @@ class Chooser:
             return ""
         share = figures["dram_efficiency"].value if "dram_efficiency" in figures else \
             update.DRAM_EFFICIENCY
-        return (f"assumed of the host: {share:.0%} of {self.machine.need('host_nodes'):g} × "
-                f"{self.machine.need('host_bandwidth') / 1e9:.4g} GB/s, which its update reaches "
-                "with all processors")
+        return (f"assumed: the host's update reaches {share:.0%} of "
+                f"{self.machine.need('host_nodes'):g} × "
+                f"{self.machine.need('host_bandwidth') / 1e9:.4g} GB/s with all processors")
 
     def _needs(self, needs: float, what: str = "the step") -> str:
         return (f"{what} needs {size_text(needs)} of device memory (limit "
