@@ -72,17 +72,17 @@ const char *actmem_queue_describe(const struct actmem_queue *queue);
 
 struct actmem_queue_stats {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t requests;		/* not completed yet */
+	uint64_t requests;		/* requests that have not completed yet */
 	uint64_t completions;		/* not returned by actmem_queue_wait() yet */
 	uint64_t files;
-	uint64_t regions;		/* attached */
+	uint64_t regions;		/* attached regions */
 	uint64_t registered_bytes;	/* bytes of regions that are registered with io_uring */
 	uint64_t requests_total;
 	uint64_t failures_total;	/* requests that ended with an error */
 	uint64_t filled_bytes_total;
 	uint64_t spilled_bytes_total;
 	uint64_t resumed_total;		/* short transfers that the queue resumed */
-	enum actmem_engine engine;	/* in use */
+	enum actmem_engine engine;	/* the engine in use */
 	uint32_t reserved;
 };
 
@@ -161,9 +161,9 @@ struct actmem_file_options {
 /* How the library opened a set of files. */
 struct actmem_file_info {
 	size_t size;			/* set by ACTMEM_INIT */
-	uint64_t alignment;		/* offsets in the set and lengths are multiples of this */
-	uint64_t memory_alignment;	/* offsets in a region are multiples of this */
-	uint64_t block_bytes;		/* the queue splits longer requests into such blocks */
+	uint64_t alignment;		/* required alignment of lengths and file offsets */
+	uint64_t memory_alignment;	/* required alignment of offsets in a region */
+	uint64_t block_bytes;		/* longer requests are split into blocks of this length */
 	uint64_t stripe_bytes;
 	uint64_t length;		/* present length of the set, in bytes */
 	uint32_t depth;			/* concurrent transfers of blocks */
@@ -176,7 +176,8 @@ struct actmem_file_info {
  * Opens a set of files with direct I/O, for transfers by a queue. If the call fails, it removes the
  * files that it created.
  *
- * -EINVAL  a wrong option, or a file without direct I/O (see ACTMEM_FILE_ALLOW_BUFFERED)
+ * -EINVAL  an option is wrong, or a file does not support direct I/O (see
+ *	ACTMEM_FILE_ALLOW_BUFFERED)
  * -EEXIST  a file exists (ACTMEM_FILE_CREATE)
  * -EPERM  another user owns a file (ACTMEM_FILE_NO_ATIME)
  * -ENOSPC  the disks have less free space than length
@@ -269,11 +270,11 @@ static inline int actmem_queue_wait(struct actmem_queue *queue,
 }
 
 /*
- * Returns an eventfd(2) that becomes readable when a request completes. Programs use it to wait
- * with poll(2). The program reads the eventfd first. It then calls actmem_queue_wait() with a
- * timeout of 0, again and again until a call returns no completion. Even the first of these calls
- * may return none. The descriptor is close-on-exec and nonblocking. The queue owns the descriptor,
- * and closes it when the queue is destroyed.
+ * Returns an eventfd(2) that becomes readable when a request completes. A program can wait for this
+ * descriptor with poll(2). When poll(2) returns, the program first reads the eventfd. The program
+ * then calls actmem_queue_wait() with a timeout of 0 until a call returns no completion. Even the
+ * first of these calls can return no completion. The descriptor is close-on-exec and nonblocking.
+ * The queue owns the descriptor, and closes it when the queue is destroyed.
  *
  * >= 0  the descriptor
  * -EMFILE, -ENFILE, -ENOMEM  no descriptor is available
