@@ -94,7 +94,7 @@ int check_driver(json_t *findings, const json_t *driver, bool *is_usable)
 
 /* Free bytes of a node. */
 struct free_memory {
-	uint64_t huge_bytes;	/* in blocks of 2 MiB or more, with CMA, without the movable zone */
+	uint64_t huge_bytes;	/* in blocks of 2 MiB or more; includes CMA, not the movable zone */
 	uint64_t movable_bytes;	/* only for movable pages: in the movable zone or in CMA */
 	uint64_t cma_bytes;	/* the part of movable_bytes in CMA, which is contiguous */
 };
@@ -176,7 +176,10 @@ static int check_movable(json_t *findings, const json_t *facts, const struct fre
 	return err;
 }
 
-/* The driver takes huge pages from contiguous free memory. Skips a node that is almost full. */
+/*
+ * Checks the contiguous free memory, from which the driver allocates huge pages. Skips a node that
+ * is almost full.
+ */
 static int check_contiguous(json_t *findings, const json_t *facts,
 			    const struct free_memory *memory, bool *is_good)
 {

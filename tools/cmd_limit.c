@@ -148,7 +148,10 @@ static json_t *limits_to_json(void)
 			 "surplus", reclaim_rows(0));
 }
 
-/* @bytes is a JSON null if there is no limit. @used is NULL if the usage is not known. */
+/*
+ * Appends a row. @bytes is a JSON null if there is no limit. @used is NULL if the usage is not
+ * known.
+ */
 static json_t *add_limit(json_t *rows, json_t *of, json_t *bytes, json_t *used, json_t *set_by)
 {
 	return append_item(rows, json_pack("{s:o, s:O?, s:O?, s:o}", "of", of, "limit_bytes", bytes,
