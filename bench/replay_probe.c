@@ -69,7 +69,7 @@ int replay_probe_open(struct replay *replay)
 				 WORK_MOST);
 	if (replay->work)
 		return STATUS_OK;
-	warnx("cannot start the thread that works beside the disks: %s", strerror(errno));
+	warnx("cannot start the thread that fills or verifies memory: %s", strerror(errno));
 	return STATUS_FAILED;
 }
 

@@ -344,7 +344,7 @@ int check_memlock(json_t *findings, const json_t *driver, bool has_driver)
 	    json_object_get(driver, "user_limit_bytes")) {
 		limit = bytes_to_text(get_number(driver, "user_limit_bytes"), 0);
 		err = limit ? add_finding(findings, "limit", CHECK_NOTE, NULL,
-					  "each user may use %s of the driver (user_limit_bytes)",
+					  "each user may use %s of the driver's memory (user_limit_bytes)",
 					  limit) : -ENOMEM;
 	} else if (is_null(memlock, "soft_bytes")) {
 		err = add_finding(findings, "limit", CHECK_OK, NULL,

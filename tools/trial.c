@@ -131,7 +131,7 @@ static int try_region(struct actmem *am, uint64_t length, uint64_t grow_bytes, b
 	actmem_region_close(region);
 	/* Only warn: not every program creates regions of that length. */
 	if (*why)
-		warnx("regions of %" PRIu64 "M, as the Python module makes them (--heap-grow), will fail: %s",
+		warnx("regions of %" PRIu64 "M, which the Python module uses (--heap-grow), cannot be created: %s",
 		      grow_bytes >> 20, why);
 	return STATUS_OK;
 }

@@ -77,7 +77,7 @@ _actmem() {
 	local -a subcommands match mbegin mend
 	local -A opt_args
 
-	_arguments -C '(- *)'{-h,--help}'[print how it is called]' \
+	_arguments -C '(- *)'{-h,--help}'[print the usage]' \
 		'(- *)'{-V,--version}'[print the version]' \
 		':subcommand:->subcommand' '*::option:->option' && ret=0
 	case $state in
